@@ -1,1 +1,20 @@
-//! placeholder
+//! The waist: a [`Program`] is what every source becomes and every run consumes.
+//!
+//! Read [`op`] for what an agent can do, [`body`] for how operations are stored and shared, [`program`]
+//! for how agents, channels and buffers hang together, [`builder`] for how a source writes one, and
+//! [`lint`] for what is checked before anything runs. Nothing here knows time.
+
+pub mod body;
+pub mod builder;
+pub mod lint;
+pub mod op;
+pub mod origin;
+pub mod program;
+pub mod tile;
+
+pub use body::{Body, BodyBuilder, Mem, Scalar};
+pub use builder::{ChannelSettings, ProgramBuilder};
+pub use op::{BinaryFn, Op, OpKind, ReduceFn, UnaryFn, ValueId};
+pub use origin::{Locus, Origin, OriginId, Origins};
+pub use program::{Agent, AgentId, Buffer, BufferId, Channel, ChannelId, Program};
+pub use tile::{Dtype, Tile};

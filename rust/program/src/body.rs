@@ -1,0 +1,145 @@
+//! Bodies: the operations of an agent, position-independent so that equal agents share one.
+
+use crate::{Op, OpKind, OriginId, Tile, ValueId};
+use ahbm_machine::Direction;
+use indexmap::IndexSet;
+
+/// A memory operand: an offset into one of the agent's buffers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Mem {
+    /// Index into the agent's buffer table.
+    pub buffer: u16,
+    /// Byte offset.
+    pub offset: u64,
+}
+
+/// What an agent does, in order. Directions, buffers and tiles are named by index, so agents that
+/// differ only in place share one body.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Body {
+    /// Operations in issue order.
+    pub ops: Box<[Op]>,
+    /// Origin of every operation, parallel to `ops`.
+    pub origins: Box<[OriginId]>,
+    /// Distinct tiles.
+    pub tiles: Box<[Tile]>,
+    /// Distinct memory operands.
+    pub mems: Box<[Mem]>,
+    /// Distinct directions.
+    pub directions: Box<[Direction]>,
+    /// Distinct scalars.
+    pub scalars: Box<[Scalar]>,
+    /// Number of value slots.
+    pub values: u32,
+}
+
+/// A scalar operand, kept exactly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Scalar {
+    /// A floating-point number by its bits.
+    Float(u64),
+    /// An integer.
+    Int(i128),
+}
+
+impl Scalar {
+    /// From a float.
+    pub fn float(x: f64) -> Self {
+        Self::Float(x.to_bits())
+    }
+
+    /// The nearest float.
+    pub fn as_f64(self) -> f64 {
+        match self {
+            Self::Float(bits) => f64::from_bits(bits),
+            Self::Int(n) => n as f64,
+        }
+    }
+}
+
+/// Writes a [`Body`].
+#[derive(Debug, Default)]
+pub struct BodyBuilder {
+    ops: Vec<Op>,
+    origins: Vec<OriginId>,
+    tiles: IndexSet<Tile>,
+    mems: IndexSet<Mem>,
+    directions: IndexSet<Direction>,
+    scalars: IndexSet<Scalar>,
+    values: u32,
+    free: Vec<ValueId>,
+}
+
+impl BodyBuilder {
+    /// An empty body.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Appends an operation that took `calls` kernel calls to issue.
+    pub fn push(&mut self, kind: OpKind, calls: u16, origin: OriginId) {
+        self.ops.push(Op { kind, calls });
+        self.origins.push(origin);
+    }
+
+    /// Number of operations so far.
+    pub fn len(&self) -> usize {
+        self.ops.len()
+    }
+
+    /// True before the first operation.
+    pub fn is_empty(&self) -> bool {
+        self.ops.is_empty()
+    }
+
+    /// A value slot, reusing a dead one.
+    pub fn value(&mut self) -> ValueId {
+        self.free.pop().unwrap_or_else(|| {
+            self.values += 1;
+            ValueId(self.values - 1)
+        })
+    }
+
+    /// Declares a value dead: no later operation reads it, its slot may be reused.
+    pub fn release(&mut self, value: ValueId) {
+        self.free.push(value);
+    }
+
+    /// Interns a tile.
+    pub fn tile(&mut self, tile: Tile) -> u32 {
+        self.tiles.insert_full(tile).0 as u32
+    }
+
+    /// The tile behind an index.
+    pub fn tile_at(&self, index: u32) -> &Tile {
+        &self.tiles[index as usize]
+    }
+
+    /// Interns a memory operand.
+    pub fn mem(&mut self, mem: Mem) -> u32 {
+        self.mems.insert_full(mem).0 as u32
+    }
+
+    /// Interns a direction.
+    pub fn direction(&mut self, direction: Direction) -> u16 {
+        self.directions.insert_full(direction).0 as u16
+    }
+
+    /// Interns a scalar.
+    pub fn scalar(&mut self, scalar: Scalar) -> u32 {
+        self.scalars.insert_full(scalar).0 as u32
+    }
+
+    /// The finished body.
+    pub fn finish(self) -> Body {
+        Body {
+            ops: self.ops.into(),
+            origins: self.origins.into(),
+            tiles: self.tiles.into_iter().collect(),
+            mems: self.mems.into_iter().collect(),
+            directions: self.directions.into_iter().collect(),
+            scalars: self.scalars.into_iter().collect(),
+            values: self.values,
+        }
+    }
+}

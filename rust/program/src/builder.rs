@@ -1,0 +1,247 @@
+//! Builders: how a source writes a program, and how directions become channels.
+
+use crate::{Agent, AgentId, Body, Buffer, BufferId, Channel, ChannelId, OpKind, Origins, Program};
+use ahbm_machine::{Coord, Diagnostic, Direction, Node, PeId, Sfr};
+use indexmap::{IndexMap, IndexSet};
+use std::sync::Arc;
+
+/// How the queues of a launch are laid out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChannelSettings {
+    /// Messages a queue holds.
+    pub slots: u32,
+    /// Bytes a slot holds; `None` sizes each queue to its largest message.
+    pub slot_bytes: Option<u64>,
+    /// Slot memory, an index into the machine's tiers.
+    pub tier: u32,
+    /// Size of a credit message.
+    pub credit_bytes: u64,
+}
+
+/// Writes a [`Program`].
+///
+/// A *group* is a set of agents that see each other through one [`Sfr`]: a launch, or one lane of a
+/// sharded launch. Directions are resolved within the group when the program is finished.
+#[derive(Debug, Default)]
+pub struct ProgramBuilder {
+    name: String,
+    groups: Vec<Group>,
+    agents: Vec<Agent>,
+    group_of: Vec<u32>,
+    bodies: IndexSet<Arc<Body>>,
+    buffers: Vec<Buffer>,
+    buffer_table: Vec<BufferId>,
+    buffer_lists: IndexMap<Box<[BufferId]>, u32>,
+    counters: u32,
+    barriers: Vec<u32>,
+    /// Origins, to be filled while bodies are written.
+    pub origins: Origins,
+}
+
+#[derive(Debug)]
+struct Group {
+    sfr: Sfr,
+    members: IndexMap<Coord, AgentId>,
+}
+
+impl ProgramBuilder {
+    /// An empty program.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..Self::default() }
+    }
+
+    /// Opens a group of agents that share a neighbour table; returns its index.
+    pub fn group(&mut self, sfr: Sfr) -> u32 {
+        self.groups.push(Group { sfr, members: IndexMap::new() });
+        self.groups.len() as u32 - 1
+    }
+
+    /// The neighbour table of a group.
+    pub fn sfr(&self, group: u32) -> &Sfr {
+        &self.groups[group as usize].sfr
+    }
+
+    /// A piece of memory.
+    pub fn buffer(&mut self, node: Node, bytes: u64) -> BufferId {
+        self.buffers.push(Buffer { node, bytes });
+        BufferId(self.buffers.len() as u32 - 1)
+    }
+
+    /// A counter, initially zero.
+    pub fn counter(&mut self) -> u32 {
+        self.counters += 1;
+        self.counters - 1
+    }
+
+    /// A barrier of `participants` agents.
+    pub fn barrier(&mut self, participants: u32) -> u32 {
+        self.barriers.push(participants);
+        self.barriers.len() as u32 - 1
+    }
+
+    /// Interns a body, so that equal agents share it.
+    pub fn body(&mut self, body: Body) -> u32 {
+        self.bodies.insert_full(Arc::new(body)).0 as u32
+    }
+
+    /// Adds an agent. `buffers` is what the body's memory operands index.
+    ///
+    /// # Errors
+    /// `AHBM-L106` when the group already has an agent at `coord`.
+    pub fn agent(
+        &mut self,
+        group: u32,
+        coord: Coord,
+        place: PeId,
+        body: u32,
+        buffers: &[BufferId],
+    ) -> Result<AgentId, Diagnostic> {
+        let id = AgentId(self.agents.len() as u32);
+        if self.groups[group as usize].members.insert(coord, id).is_some() {
+            return Err(Diagnostic::new("AHBM-L106", format!("two agents of one launch stand at {coord}")));
+        }
+        let table = match self.buffer_lists.get(buffers) {
+            Some(&start) => start,
+            None => {
+                let start = self.buffer_table.len() as u32;
+                self.buffer_table.extend_from_slice(buffers);
+                self.buffer_lists.insert(buffers.into(), start);
+                start
+            }
+        };
+        self.agents.push(Agent { coord, place, body, channels: 0, buffers: table, rank: coord.sip });
+        self.group_of.push(group);
+        Ok(id)
+    }
+
+    /// Resolves every direction into a channel and closes the program.
+    ///
+    /// # Errors
+    /// All findings at once: `AHBM-L101` a direction with no neighbour, `AHBM-L102` a neighbour on which
+    /// no kernel runs.
+    pub fn finish(mut self, settings: ChannelSettings) -> Result<Program, Vec<Diagnostic>> {
+        let mut channels: IndexMap<(AgentId, Direction), Channel> = IndexMap::new();
+        let mut table = Vec::new();
+        let mut findings = Vec::new();
+        for index in 0..self.agents.len() {
+            let body = Arc::clone(&self.bodies[self.agents[index].body as usize]);
+            self.agents[index].channels = table.len() as u32;
+            let base = table.len();
+            table.resize(base + 2 * body.directions.len(), ChannelId::NONE);
+            let used = DirectionUse::of(&body);
+            for (d, &direction) in body.directions.iter().enumerate() {
+                let peer = match self.peer(AgentId(index as u32), direction) {
+                    Ok(peer) => peer,
+                    Err(why) => {
+                        findings.push(self.no_peer(AgentId(index as u32), &body, d as u16, why));
+                        continue;
+                    }
+                };
+                let me = AgentId(index as u32);
+                let mine = self.groups[self.group_of[index] as usize].sfr.canonical(self.agents[index].coord, direction);
+                if let Some(bytes) = used.sent[d] {
+                    table[base + 2 * d] =
+                        open(&mut channels, (me, mine), (peer.0, peer.1), bytes, &settings);
+                }
+                if let Some(bytes) = used.received[d] {
+                    table[base + 2 * d + 1] =
+                        open(&mut channels, (peer.0, peer.1), (me, mine), bytes, &settings);
+                }
+            }
+        }
+        if !findings.is_empty() {
+            return Err(findings);
+        }
+        Ok(Program {
+            name: self.name,
+            agents: self.agents,
+            bodies: self.bodies.into_iter().collect(),
+            channels: channels.into_values().collect(),
+            channel_table: table,
+            buffers: self.buffers,
+            buffer_table: self.buffer_table,
+            counters: self.counters,
+            barriers: self.barriers,
+            origins: self.origins,
+        })
+    }
+
+    fn peer(&self, agent: AgentId, direction: Direction) -> Result<(AgentId, Direction), NoPeer> {
+        let group = &self.groups[self.group_of[agent.0 as usize] as usize];
+        let at = self.agents[agent.0 as usize].coord;
+        let (coord, back) = group.sfr.neighbor(at, direction).ok_or(NoPeer::NoNeighbor)?;
+        let peer = group.members.get(&coord).ok_or(NoPeer::NoKernel(coord))?;
+        Ok((*peer, back))
+    }
+
+    fn no_peer(&self, agent: AgentId, body: &Body, dir: u16, why: NoPeer) -> Diagnostic {
+        let at = self.agents[agent.0 as usize].coord;
+        let direction = body.directions[dir as usize];
+        let op = body.ops.iter().position(|op| op.kind.direction() == Some(dir)).unwrap_or(0);
+        let origin = body.origins.get(op).map(|&o| self.origins.text(o)).unwrap_or_default();
+        let what = body.ops.get(op).map(|o| o.describe(body)).unwrap_or_default();
+        match why {
+            NoPeer::NoNeighbor => Diagnostic::new("AHBM-L101", format!("{at} has no neighbour in direction {direction}"))
+                .site(format!("{at}: {what}"), origin)
+                .hint("the cube mesh does not wrap and open SIP grids end; guard the call by position, or use a topology with this link"),
+            NoPeer::NoKernel(coord) => {
+                Diagnostic::new("AHBM-L102", format!("{at} uses direction {direction} to {coord}, where no kernel runs"))
+                    .site(format!("{at}: {what}"), origin)
+                    .hint("a launch runs on the PEs that hold a shard of the tensor; place a shard there or pick another peer")
+            }
+        }
+    }
+}
+
+enum NoPeer {
+    NoNeighbor,
+    NoKernel(Coord),
+}
+
+/// Largest message per direction and way; `None` where the body does not use it.
+struct DirectionUse {
+    sent: Vec<Option<u64>>,
+    received: Vec<Option<u64>>,
+}
+
+impl DirectionUse {
+    fn of(body: &Body) -> Self {
+        let mut used =
+            Self { sent: vec![None; body.directions.len()], received: vec![None; body.directions.len()] };
+        for op in &body.ops {
+            let (side, dir, tile) = match op.kind {
+                OpKind::Send { dir, tile, .. } => (&mut used.sent, dir, tile),
+                OpKind::Recv { dir, tile, .. } | OpKind::PostRecv { dir, tile, .. } => (&mut used.received, dir, tile),
+                _ => continue,
+            };
+            let slot = &mut side[dir as usize];
+            *slot = (*slot).max(Some(body.tiles[tile as usize].bytes()));
+        }
+        used
+    }
+}
+
+fn open(
+    channels: &mut IndexMap<(AgentId, Direction), Channel>,
+    sender: (AgentId, Direction),
+    receiver: (AgentId, Direction),
+    bytes: u64,
+    settings: &ChannelSettings,
+) -> ChannelId {
+    let entry = channels.entry(receiver);
+    let index = entry.index() as u32;
+    let channel = entry.or_insert(Channel {
+        sender: sender.0,
+        receiver: receiver.0,
+        sender_direction: sender.1,
+        receiver_direction: receiver.1,
+        slots: settings.slots,
+        slot_bytes: settings.slot_bytes.unwrap_or(0),
+        tier: settings.tier,
+        credit_bytes: settings.credit_bytes,
+    });
+    if settings.slot_bytes.is_none() {
+        channel.slot_bytes = channel.slot_bytes.max(bytes);
+    }
+    ChannelId(index)
+}

@@ -1,0 +1,178 @@
+//! Operations: the small closed set that every source is expressed in.
+
+/// A value slot of a body. Values are immutable; a slot is reused once its value is dead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ValueId(pub u32);
+
+/// One operation of an agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Op {
+    /// What is done.
+    pub kind: OpKind,
+    /// Kernel calls since the previous operation, this one included; each costs one dispatch.
+    pub calls: u16,
+}
+
+/// Element-wise functions of one argument.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum UnaryFn {
+    Neg,
+    Exp,
+    Log,
+    Sqrt,
+}
+
+/// Element-wise functions of two arguments. Comparisons yield 0 or 1 in the operands' dtype.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum BinaryFn {
+    Add,
+    Sub,
+    Mul,
+    Div,
+    Max,
+    Min,
+    Lt,
+    Le,
+    Gt,
+    Ge,
+    Eq,
+    Ne,
+}
+
+/// Reductions along an axis.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum ReduceFn {
+    Sum,
+    Max,
+    Min,
+}
+
+/// What an operation does. `tile` indexes [`crate::Body::tiles`], `mem` [`crate::Body::mems`], `dir`
+/// [`crate::Body::directions`] and `scalar` [`crate::Body::scalars`] of the body the operation stands in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum OpKind {
+    /// Memory to value: a DMA read, complete when the last byte is there.
+    Load { dst: ValueId, mem: u32, tile: u32 },
+    /// Value to memory: a DMA write, complete when the last byte is written.
+    Store { src: ValueId, mem: u32, tile: u32 },
+    /// Memory to memory: a one-sided DMA (put or get), complete when the last byte is written.
+    Copy { src: u32, dst: u32, tile: u32 },
+    /// Every element equal to a scalar.
+    Fill { dst: ValueId, scalar: u32, tile: u32 },
+    /// `start, start + 1, …` along the only axis.
+    Arange { dst: ValueId, start: u32, tile: u32 },
+    /// Element-wise function of one value.
+    Unary { f: UnaryFn, dst: ValueId, a: ValueId, tile: u32 },
+    /// Element-wise function of two values with NumPy broadcasting; `tile` is the result's.
+    Binary { f: BinaryFn, dst: ValueId, a: ValueId, b: ValueId, tile: u32 },
+    /// Element-wise function of a value and a scalar; `swapped` puts the scalar first.
+    BinaryScalar { f: BinaryFn, swapped: bool, dst: ValueId, a: ValueId, scalar: u32, tile: u32 },
+    /// `a * b + c`, rounded once.
+    Fma { dst: ValueId, a: ValueId, b: ValueId, c: ValueId, tile: u32 },
+    /// `min(max(a, lo), hi)` with scalar bounds.
+    Clamp { dst: ValueId, a: ValueId, lo: u32, hi: u32, tile: u32 },
+    /// `cond != 0 ? a : b`.
+    Where { dst: ValueId, cond: ValueId, a: ValueId, b: ValueId, tile: u32 },
+    /// Reduction along `axis` (all axes when negative); `tile` is the operand's.
+    Reduce { f: ReduceFn, axis: i8, dst: ValueId, a: ValueId, tile: u32 },
+    /// Softmax along `axis`.
+    Softmax { axis: i8, dst: ValueId, a: ValueId, tile: u32 },
+    /// Matrix product; `tile` has the extents `[m, k, n]` and the result's dtype.
+    Dot { dst: ValueId, a: ValueId, b: ValueId, tile: u32 },
+    /// Transpose of a matrix; `tile` is the result's.
+    Transpose { dst: ValueId, a: ValueId, tile: u32 },
+    /// Dtype conversion, round to nearest even; `tile` is the result's.
+    Cast { dst: ValueId, a: ValueId, tile: u32 },
+    /// Posted send: waits for a free slot, not for delivery.
+    Send { dir: u16, src: ValueId, tile: u32 },
+    /// Blocking receive of the next message.
+    Recv { dir: u16, dst: ValueId, tile: u32 },
+    /// Blocking receive from the next direction, in turn, that has a message.
+    RecvAny { dst: ValueId, tile: u32 },
+    /// Posts a receive that completes in the background; `dst` is usable after [`OpKind::Await`].
+    PostRecv { dir: u16, dst: ValueId, tile: u32 },
+    /// Waits for a posted receive.
+    Await { value: ValueId },
+    /// Adds to a counter of the program once all earlier effects of this agent are visible.
+    Signal { counter: u32, add: u32 },
+    /// Waits until a counter has reached a value.
+    WaitCounter { counter: u32, at_least: u32 },
+    /// Waits for every agent of the program's barrier `id`.
+    Barrier { id: u32 },
+    /// Occupies the agent for a fixed time.
+    Delay { ps: u64 },
+}
+
+impl Op {
+    /// The operation in words, with the names of `body`, the body it stands in.
+    pub fn describe(&self, body: &crate::Body) -> String {
+        let tile = |t: u32| body.tiles[t as usize].to_string();
+        let dir = |d: u16| body.directions[d as usize].to_string();
+        match self.kind {
+            OpKind::Load { tile: t, .. } => format!("load {}", tile(t)),
+            OpKind::Store { tile: t, .. } => format!("store {}", tile(t)),
+            OpKind::Copy { tile: t, .. } => format!("copy {}", tile(t)),
+            OpKind::Fill { tile: t, .. } => format!("full {}", tile(t)),
+            OpKind::Arange { tile: t, .. } => format!("arange {}", tile(t)),
+            OpKind::Unary { f, tile: t, .. } => format!("{f:?} {}", tile(t)).to_lowercase(),
+            OpKind::Binary { f, tile: t, .. } | OpKind::BinaryScalar { f, tile: t, .. } => {
+                format!("{f:?} {}", tile(t)).to_lowercase()
+            }
+            OpKind::Fma { tile: t, .. } => format!("fma {}", tile(t)),
+            OpKind::Clamp { tile: t, .. } => format!("clamp {}", tile(t)),
+            OpKind::Where { tile: t, .. } => format!("where {}", tile(t)),
+            OpKind::Reduce { f, tile: t, .. } => format!("{f:?} {}", tile(t)).to_lowercase(),
+            OpKind::Softmax { tile: t, .. } => format!("softmax {}", tile(t)),
+            OpKind::Dot { tile: t, .. } => format!("dot {}", tile(t)),
+            OpKind::Transpose { tile: t, .. } => format!("trans {}", tile(t)),
+            OpKind::Cast { tile: t, .. } => format!("cast {}", tile(t)),
+            OpKind::Send { dir: d, tile: t, .. } => format!("send(dir=\"{}\") {}", dir(d), tile(t)),
+            OpKind::Recv { dir: d, tile: t, .. } => format!("recv(dir=\"{}\") {}", dir(d), tile(t)),
+            OpKind::RecvAny { tile: t, .. } => format!("recv(dir=None) {}", tile(t)),
+            OpKind::PostRecv { dir: d, tile: t, .. } => format!("recv_async(dir=\"{}\") {}", dir(d), tile(t)),
+            OpKind::Await { .. } => "wait".into(),
+            OpKind::Signal { counter, add } => format!("signal counter {counter} +{add}"),
+            OpKind::WaitCounter { counter, at_least } => format!("wait counter {counter} >= {at_least}"),
+            OpKind::Barrier { id } => format!("barrier {id}"),
+            OpKind::Delay { ps } => format!("delay {ps} ps"),
+        }
+    }
+
+    /// The value this operation defines.
+    pub fn defines(&self) -> Option<ValueId> {
+        match self.kind {
+            OpKind::Load { dst, .. }
+            | OpKind::Fill { dst, .. }
+            | OpKind::Arange { dst, .. }
+            | OpKind::Unary { dst, .. }
+            | OpKind::Binary { dst, .. }
+            | OpKind::BinaryScalar { dst, .. }
+            | OpKind::Fma { dst, .. }
+            | OpKind::Clamp { dst, .. }
+            | OpKind::Where { dst, .. }
+            | OpKind::Reduce { dst, .. }
+            | OpKind::Softmax { dst, .. }
+            | OpKind::Dot { dst, .. }
+            | OpKind::Transpose { dst, .. }
+            | OpKind::Cast { dst, .. }
+            | OpKind::Recv { dst, .. }
+            | OpKind::RecvAny { dst, .. }
+            | OpKind::PostRecv { dst, .. } => Some(dst),
+            _ => None,
+        }
+    }
+}
+
+impl OpKind {
+    /// The body-local direction a message operation uses.
+    pub fn direction(&self) -> Option<u16> {
+        match *self {
+            Self::Send { dir, .. } | Self::Recv { dir, .. } | Self::PostRecv { dir, .. } => Some(dir),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Programs: agents, the channels between them and the buffers they touch. Immutable once built.
+
+use crate::{Body, Op, Origins};
+use ahbm_machine::{Coord, Direction, Node, PeId};
+use std::sync::Arc;
+
+/// Index into [`Program::agents`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct AgentId(pub u32);
+
+/// Index into [`Program::channels`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ChannelId(pub u32);
+
+impl ChannelId {
+    /// Marks a direction that is not used on this side.
+    pub const NONE: ChannelId = ChannelId(u32::MAX);
+}
+
+/// Index into [`Program::buffers`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BufferId(pub u32);
+
+/// One sequential actor: a PE kernel or an imported thread block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Agent {
+    /// Coordinates as the agent sees them.
+    pub coord: Coord,
+    /// The physical PE it runs on.
+    pub place: PeId,
+    /// Index into [`Program::bodies`].
+    pub body: u32,
+    /// Start of its entries in [`Program::channel_table`]: per direction of the body, the channel it
+    /// sends on and the channel it receives on.
+    pub channels: u32,
+    /// Start of its entries in [`Program::buffer_table`].
+    pub buffers: u32,
+    /// The collective member (rank) this agent works for.
+    pub rank: u32,
+}
+
+/// A FIFO of slots at the receiver, with credits returned to the sender.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Channel {
+    /// Who sends.
+    pub sender: AgentId,
+    /// Who receives.
+    pub receiver: AgentId,
+    /// The direction as the sender names it.
+    pub sender_direction: Direction,
+    /// The direction as the receiver names it; with the receiver, the channel's identity.
+    pub receiver_direction: Direction,
+    /// Capacity in messages.
+    pub slots: u32,
+    /// Capacity of one slot.
+    pub slot_bytes: u64,
+    /// Slot memory, an index into the machine's tiers.
+    pub tier: u32,
+    /// Size of a credit message.
+    pub credit_bytes: u64,
+}
+
+/// A piece of memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Buffer {
+    /// Where it lives.
+    pub node: Node,
+    /// Size.
+    pub bytes: u64,
+}
+
+/// What runs: the waist between sources and views.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Program {
+    /// Name for people.
+    pub name: String,
+    /// Agents in launch order.
+    pub agents: Vec<Agent>,
+    /// Distinct bodies.
+    pub bodies: Vec<Arc<Body>>,
+    /// Channels, ordered by first use.
+    pub channels: Vec<Channel>,
+    /// Per agent and direction: sending channel, receiving channel.
+    pub channel_table: Vec<ChannelId>,
+    /// Buffers.
+    pub buffers: Vec<Buffer>,
+    /// Per agent: its buffers.
+    pub buffer_table: Vec<BufferId>,
+    /// Number of counters.
+    pub counters: u32,
+    /// Participants of each barrier.
+    pub barriers: Vec<u32>,
+    /// Distinct origins.
+    pub origins: Origins,
+}
+
+impl Program {
+    /// The body of an agent.
+    pub fn body(&self, agent: AgentId) -> &Body {
+        &self.bodies[self.agents[agent.0 as usize].body as usize]
+    }
+
+    /// The channel an agent sends on in a direction of its body.
+    #[inline]
+    pub fn tx(&self, agent: AgentId, dir: u16) -> ChannelId {
+        self.channel_table[self.agents[agent.0 as usize].channels as usize + 2 * dir as usize]
+    }
+
+    /// The channel an agent receives on in a direction of its body.
+    #[inline]
+    pub fn rx(&self, agent: AgentId, dir: u16) -> ChannelId {
+        self.channel_table[self.agents[agent.0 as usize].channels as usize + 2 * dir as usize + 1]
+    }
+
+    /// A buffer of an agent by the index its body uses.
+    #[inline]
+    pub fn buffer(&self, agent: AgentId, index: u16) -> BufferId {
+        self.buffer_table[self.agents[agent.0 as usize].buffers as usize + index as usize]
+    }
+
+    /// Total number of operations over all agents.
+    pub fn ops(&self) -> u64 {
+        self.agents.iter().map(|a| self.bodies[a.body as usize].ops.len() as u64).sum()
+    }
+
+    /// `file:line` of an operation, empty when it has none.
+    pub fn origin_text(&self, agent: AgentId, op: usize) -> String {
+        self.body(agent).origins.get(op).map(|&o| self.origins.text(o)).unwrap_or_default()
+    }
+
+    /// An operation in words, e.g. `send(dir="E") f16[512]`.
+    pub fn describe(&self, agent: AgentId, op: usize) -> String {
+        let body = self.body(agent);
+        body.ops.get(op).map_or_else(|| "end".into(), |op: &Op| op.describe(body))
+    }
+}

@@ -1,0 +1,119 @@
+//! Dtypes and tiles: the shape and element type of every value.
+
+use std::fmt;
+
+/// Element types.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[allow(missing_docs)]
+pub enum Dtype {
+    F16,
+    BF16,
+    F32,
+    F64,
+    I8,
+    I16,
+    I32,
+    I64,
+    U8,
+    U16,
+    U32,
+    U64,
+}
+
+impl Dtype {
+    /// Every dtype, narrowest name first within its class.
+    pub const ALL: [Dtype; 12] = [
+        Self::F16,
+        Self::BF16,
+        Self::F32,
+        Self::F64,
+        Self::I8,
+        Self::I16,
+        Self::I32,
+        Self::I64,
+        Self::U8,
+        Self::U16,
+        Self::U32,
+        Self::U64,
+    ];
+
+    /// Size of one element in bytes.
+    pub const fn bytes(self) -> u64 {
+        match self {
+            Self::I8 | Self::U8 => 1,
+            Self::F16 | Self::BF16 | Self::I16 | Self::U16 => 2,
+            Self::F32 | Self::I32 | Self::U32 => 4,
+            Self::F64 | Self::I64 | Self::U64 => 8,
+        }
+    }
+
+    /// The kernel-side name, e.g. `f16`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::F16 => "f16",
+            Self::BF16 => "bf16",
+            Self::F32 => "f32",
+            Self::F64 => "f64",
+            Self::I8 => "i8",
+            Self::I16 => "i16",
+            Self::I32 => "i32",
+            Self::I64 => "i64",
+            Self::U8 => "u8",
+            Self::U16 => "u16",
+            Self::U32 => "u32",
+            Self::U64 => "u64",
+        }
+    }
+
+    /// Parses a kernel-side name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|d| d.name() == name)
+    }
+
+    /// True for the four floating-point types.
+    pub const fn is_float(self) -> bool {
+        matches!(self, Self::F16 | Self::BF16 | Self::F32 | Self::F64)
+    }
+}
+
+impl fmt::Display for Dtype {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Shape and dtype of a value. Row-major, dense.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Tile {
+    /// Element type.
+    pub dtype: Dtype,
+    /// Extents; empty for a scalar.
+    pub shape: Box<[u32]>,
+}
+
+impl Tile {
+    /// A tile of the given shape.
+    pub fn new(dtype: Dtype, shape: &[u32]) -> Self {
+        Self { dtype, shape: shape.into() }
+    }
+
+    /// Number of elements; saturates instead of wrapping.
+    pub fn elements(&self) -> u64 {
+        self.shape.iter().fold(1u64, |n, &d| n.saturating_mul(u64::from(d)))
+    }
+
+    /// Number of bytes; saturates instead of wrapping.
+    pub fn bytes(&self) -> u64 {
+        self.elements().saturating_mul(self.dtype.bytes())
+    }
+}
+
+impl fmt::Display for Tile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}[", self.dtype)?;
+        for (i, d) in self.shape.iter().enumerate() {
+            write!(f, "{}{d}", if i == 0 { "" } else { "x" })?;
+        }
+        f.write_str("]")
+    }
+}
