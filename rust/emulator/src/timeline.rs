@@ -1,0 +1,34 @@
+//! What pass 1 leaves behind.
+
+use ahbm_machine::Ps;
+use ahbm_program::ChannelId;
+
+/// When an operation ran.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Span {
+    /// Issue time, dispatch included.
+    pub start: Ps,
+    /// Completion; the moment its effect on data is defined.
+    pub end: Ps,
+}
+
+/// The result of the timing pass. Times count from the common launch time.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Timeline {
+    /// Latency of the launch: the last agent's end.
+    pub latency: Ps,
+    /// Messages delivered through channels.
+    pub messages: u64,
+    /// Payload bytes delivered through channels.
+    pub bytes: u64,
+    /// Engine events processed.
+    pub events: u64,
+    /// Order-independent digest of every operation's times: equal inputs give equal hashes everywhere.
+    pub hash: u64,
+    /// End time per agent.
+    pub ends: Vec<Ps>,
+    /// Per agent and operation, in issue order; empty unless recording was asked for.
+    pub spans: Vec<Vec<Span>>,
+    /// Per agent, the channel chosen by each `recv(dir=None)` in issue order.
+    pub choices: Vec<Vec<ChannelId>>,
+}
