@@ -6,14 +6,17 @@
 
 pub mod body;
 pub mod builder;
+mod hash;
 pub mod lint;
 pub mod op;
 pub mod origin;
 pub mod program;
+mod text;
 pub mod tile;
 
 pub use body::{Body, BodyBuilder, Mem, Scalar};
 pub use builder::{ChannelSettings, ProgramBuilder};
+pub use lint::{Operands, lint, structure};
 pub use op::{BinaryFn, Op, OpKind, ReduceFn, UnaryFn, ValueId};
 pub use origin::{Locus, Origin, OriginId, Origins};
 pub use program::{Agent, AgentId, Buffer, BufferId, Channel, ChannelId, Program};

@@ -1,1 +1,78 @@
 //! Checks before every run. All findings at once, each with its origin and a hint.
+//!
+//! | code | finding |
+//! |---|---|
+//! | `AHBM-L100` | tail: how many findings of each code were left out |
+//! | `AHBM-L103` | memory operand outside its buffer |
+//! | `AHBM-L104` | sends and receives of a queue differ in number |
+//! | `AHBM-L105` | message larger than the slots of its queue |
+//! | `AHBM-L107` | the k-th send and the k-th receive of a queue differ in bytes or dtype |
+//! | `AHBM-L108` | buffers and slots over the capacity of a memory |
+//! | `AHBM-L109` | value read before it is defined |
+//! | `AHBM-L110` | index out of range (a source wrote a malformed program) |
+//! | `AHBM-L111` | queue without slots |
+//!
+//! `AHBM-L101`, `L102` and `L106` are raised by the [builder](crate::builder) itself. Checks run once per
+//! distinct body and once per channel, so their cost follows the distinct text of a program, not the
+//! number of agents.
+
+mod bounds;
+mod findings;
+mod memory;
+mod operands;
+mod shape;
+mod traffic;
+mod values;
+
+pub use operands::Operands;
+
+use crate::{AgentId, Program};
+use ahbm_machine::{Diagnostic, Machine};
+use findings::Findings;
+
+/// Everything wrong with a program that can be seen without running it, at most 50 findings and one
+/// [`AHBM-L100`](self) tail; empty when it may run. Deterministic order.
+///
+/// A malformed program (`AHBM-L110`) is reported alone: the other checks rely on sound indices.
+pub fn lint(program: &Program, machine: &Machine) -> Vec<Diagnostic> {
+    let mut findings = Findings::default();
+    shape::check(program, &mut findings);
+    shape::check_places(program, machine, &mut findings);
+    if findings.is_empty() {
+        values::check(program, &mut findings);
+        bounds::check(program, &mut findings);
+        traffic::check(program, &mut findings);
+        memory::check(program, &memory::Memories::of(machine), &mut findings);
+    }
+    findings.finish(program)
+}
+
+/// The part of [`lint`] that needs no machine and that running a program relies on: sound indices
+/// (`AHBM-L110`), operands inside their buffers (`AHBM-L103`), values defined before use (`AHBM-L109`).
+///
+/// After an empty answer every index a body uses is in range for every agent.
+pub fn structure(program: &Program) -> Vec<Diagnostic> {
+    let mut findings = Findings::default();
+    shape::check(program, &mut findings);
+    if findings.is_empty() {
+        values::check(program, &mut findings);
+        bounds::check(program, &mut findings);
+    }
+    findings.finish(program)
+}
+
+/// `sip 0 cube 3 pe 0: send(dir="E") f16[512]`, for bodies whose indices are sound.
+fn label(program: &Program, agent: AgentId, op: usize) -> String {
+    format!("{}: {}", program.agents[agent.0 as usize].coord, program.describe(agent, op))
+}
+
+/// The first agent that runs each body; bodies nobody runs are left out of every check.
+fn first_users(program: &Program) -> Vec<Option<AgentId>> {
+    let mut users = vec![None; program.bodies.len()];
+    for (index, agent) in program.agents.iter().enumerate() {
+        if let Some(user @ None) = users.get_mut(agent.body as usize) {
+            *user = Some(AgentId(index as u32));
+        }
+    }
+    users
+}

@@ -1,0 +1,188 @@
+//! `AHBM-L110`, `AHBM-L111`: indices in range, queues with slots.
+
+use super::{Findings, first_users};
+use crate::{AgentId, Body, ChannelId, OpKind, Program};
+use ahbm_machine::{Diagnostic, Machine, Node, PeId};
+
+const CODE: &str = "AHBM-L110";
+const HINT: &str = "the source that wrote this program is at fault; please report it with the program's text form";
+
+/// Checks everything the other lints and the run index by.
+pub(super) fn check(program: &Program, findings: &mut Findings) {
+    for (index, user) in first_users(program).into_iter().enumerate() {
+        if let Some(user) = user {
+            check_body(program, &program.bodies[index], user, findings);
+        }
+    }
+    let reach: Vec<(usize, usize)> = program.bodies.iter().map(|b| reach(b)).collect();
+    for index in 0..program.agents.len() {
+        check_agent(program, AgentId(index as u32), &reach, findings);
+    }
+    check_channels(program, findings);
+}
+
+/// Entries a body needs in its agents' channel and buffer tables.
+fn reach(body: &Body) -> (usize, usize) {
+    (2 * body.directions.len(), body.mems.iter().map(|m| usize::from(m.buffer) + 1).max().unwrap_or(0))
+}
+
+fn check_body(program: &Program, body: &Body, user: AgentId, findings: &mut Findings) {
+    for (op, what) in body.ops.iter().enumerate() {
+        if let Err(why) = check_op(program, body, &what.kind) {
+            findings.add(CODE, |code| {
+                let at = program.agents[user.0 as usize].coord;
+                // `describe` indexes the tables that are in doubt here.
+                let origin = body.origins.get(op).map(|&o| program.origins.text(o)).unwrap_or_default();
+                Diagnostic::new(code, format!("malformed operation: {why}"))
+                    .site(format!("{at}: operation {op}, {:?}", what.kind), origin)
+                    .hint(HINT)
+            });
+        }
+    }
+}
+
+fn check_op(program: &Program, body: &Body, kind: &OpKind) -> Result<(), String> {
+    let within = |what: &str, index: u32, len: usize| {
+        if (index as usize) < len { Ok(()) } else { Err(format!("{what} {index} of {len}")) }
+    };
+    let operands = kind.operands();
+    for value in operands.reads.into_iter().flatten().chain(crate::Op { kind: *kind, calls: 0 }.defines()) {
+        within("value", value.0, body.values as usize)?;
+    }
+    for mem in operands.mem_read.into_iter().chain(operands.mem_written) {
+        within("memory operand", mem, body.mems.len())?;
+    }
+    for scalar in operands.scalars.into_iter().flatten() {
+        within("scalar", scalar, body.scalars.len())?;
+    }
+    if let Some(dir) = kind.direction() {
+        within("direction", dir.into(), body.directions.len())?;
+    }
+    let mut rank = 0;
+    if let Some(tile) = operands.tile {
+        within("tile", tile, body.tiles.len())?;
+        rank = body.tiles[tile as usize].shape.len();
+    }
+    let extents = |n: usize| if rank == n { Ok(()) } else { Err(format!("a tile of {rank} extents instead of {n}")) };
+    match *kind {
+        OpKind::Await { value } => within("value", value.0, body.values as usize),
+        OpKind::Signal { counter, .. } | OpKind::WaitCounter { counter, .. } => {
+            within("counter", counter, program.counters as usize)
+        }
+        OpKind::Barrier { id } => within("barrier", id, program.barriers.len()),
+        OpKind::Dot { .. } => extents(3),
+        OpKind::Transpose { .. } => extents(2),
+        OpKind::Reduce { axis, .. } if axis >= 0 => within("axis", axis as u32, rank),
+        OpKind::Softmax { axis, .. } if axis >= 0 => within("axis", axis as u32, rank),
+        OpKind::Softmax { axis, .. } => within("axis from the end", u32::from(axis.unsigned_abs()) - 1, rank),
+        _ => Ok(()),
+    }
+}
+
+fn check_agent(program: &Program, id: AgentId, reach: &[(usize, usize)], findings: &mut Findings) {
+    if let Err(why) = agent_tables(program, id, reach) {
+        findings.add(CODE, |code| {
+            let at = program.agents[id.0 as usize].coord;
+            Diagnostic::new(code, format!("malformed agent {}: {why}", id.0)).site(at.to_string(), "").hint(HINT)
+        });
+    }
+}
+
+fn agent_tables(program: &Program, id: AgentId, reach: &[(usize, usize)]) -> Result<(), String> {
+    let agent = &program.agents[id.0 as usize];
+    let Some(&(channels, buffers)) = reach.get(agent.body as usize) else {
+        return Err(format!("body {} of {}", agent.body, program.bodies.len()));
+    };
+    let table =
+        program.channel_table.get(agent.channels as usize..).and_then(|t| t.get(..channels)).ok_or_else(|| {
+            format!("{channels} channel entries from {} on of {}", agent.channels, program.channel_table.len())
+        })?;
+    let list = program.buffer_table.get(agent.buffers as usize..).and_then(|t| t.get(..buffers)).ok_or_else(|| {
+        format!("{buffers} buffer entries from {} on of {}", agent.buffers, program.buffer_table.len())
+    })?;
+    if let Some(bad) = list.iter().find(|b| b.0 as usize >= program.buffers.len()) {
+        return Err(format!("buffer {} of {}", bad.0, program.buffers.len()));
+    }
+    for (entry, &channel) in table.iter().enumerate() {
+        if channel == ChannelId::NONE {
+            continue;
+        }
+        let Some(c) = program.channels.get(channel.0 as usize) else {
+            return Err(format!("channel {} of {}", channel.0, program.channels.len()));
+        };
+        let (end, way) = if entry % 2 == 0 { (c.sender, "sends") } else { (c.receiver, "receives") };
+        if end != id {
+            return Err(format!("it {way} on channel {}, which is agent {}'s", channel.0, end.0));
+        }
+    }
+    let body = &program.bodies[agent.body as usize];
+    if table.contains(&ChannelId::NONE) {
+        for op in &body.ops {
+            // A direction out of range is the body's finding.
+            let Some(dir) = op.kind.direction() else { continue };
+            let entry = 2 * usize::from(dir) + usize::from(!matches!(op.kind, OpKind::Send { .. }));
+            if table.get(entry) == Some(&ChannelId::NONE) {
+                return Err(format!("no channel behind direction {dir}, which its body uses"));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_channels(program: &Program, findings: &mut Findings) {
+    let agents = program.agents.len();
+    for (index, channel) in program.channels.iter().enumerate() {
+        if channel.sender.0 as usize >= agents || channel.receiver.0 as usize >= agents {
+            findings.add(CODE, |code| {
+                let (s, r) = (channel.sender.0, channel.receiver.0);
+                Diagnostic::new(code, format!("malformed channel {index}: agents {s} and {r} of {agents}")).hint(HINT)
+            });
+        } else if channel.slots == 0 {
+            findings.add("AHBM-L111", |code| {
+                let (s, r) = (&program.agents[channel.sender.0 as usize], &program.agents[channel.receiver.0 as usize]);
+                Diagnostic::new(code, "a queue without slots can never take a message")
+                    .site(format!("{} sends in direction {}", s.coord, channel.sender_direction), "")
+                    .site(format!("{} receives from direction {}", r.coord, channel.receiver_direction), "")
+                    .hint("set n_slots to at least 1")
+            });
+        }
+    }
+}
+
+/// Checks that every place, memory and slot tier named by the program exists on the machine.
+pub(super) fn check_places(program: &Program, machine: &Machine, findings: &mut Findings) {
+    let sfr = machine.sfr();
+    let pes = [sfr.cube_w, sfr.cube_h, sfr.pes].iter().fold(u64::from(sfr.sips), |n, &d| n.saturating_mul(d.into()));
+    let tiers = machine.costs().tiers.len();
+    let has = |pe: PeId| u64::from(pe.0) < pes;
+    for (index, agent) in program.agents.iter().enumerate() {
+        if !has(agent.place) {
+            findings.add(CODE, |code| {
+                Diagnostic::new(code, format!("agent {index} runs on PE {} of {pes}", agent.place.0))
+                    .site(agent.coord.to_string(), "")
+                    .hint("the program was placed for a larger machine; capture it again for this topology")
+            });
+        }
+    }
+    for (index, buffer) in program.buffers.iter().enumerate() {
+        let exists = match buffer.node {
+            Node::Pe(pe) | Node::Hbm(pe) | Node::Sram(pe) => has(pe),
+            Node::Io(sip) => sip < sfr.sips,
+        };
+        if !exists {
+            findings.add(CODE, |code| {
+                Diagnostic::new(
+                    code,
+                    format!("buffer {index} lives on {:?}, beyond the machine's {pes} PEs", buffer.node),
+                )
+                .hint("the program was placed for a larger machine; capture it again for this topology")
+            });
+        }
+    }
+    for (index, channel) in program.channels.iter().enumerate().filter(|(_, c)| c.tier as usize >= tiers) {
+        findings.add(CODE, |code| {
+            Diagnostic::new(code, format!("channel {index} keeps its slots in tier {} of {tiers}", channel.tier))
+                .hint("declare the tier under ipcq.tiers or pick another buffer_kind")
+        });
+    }
+}

@@ -1,0 +1,120 @@
+//! The text form of programs, for people and for golden files.
+
+use crate::{Body, Mem, OpKind, Program, Scalar};
+use std::fmt::{self, Write};
+
+/// Agents listed per body before the rest is counted.
+const AGENTS: usize = 8;
+
+impl Program {
+    /// The program in words: one block per distinct body with the agents that run it, one operation per
+    /// line with its operands and origin. Not a format to read back.
+    ///
+    /// Indices out of range print as `?`, so malformed programs can be shown too.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        // Writing to a String cannot fail.
+        let _ = self.write_text(&mut text);
+        text
+    }
+
+    fn write_text(&self, out: &mut String) -> fmt::Result {
+        writeln!(
+            out,
+            "program {}: {} agents, {} bodies, {} operations, {} channels, {} buffers, {} counters, {} barriers",
+            if self.name.is_empty() { "?" } else { &self.name },
+            self.agents.len(),
+            self.bodies.len(),
+            self.agents.iter().filter_map(|a| self.bodies.get(a.body as usize)).map(|b| b.ops.len()).sum::<usize>(),
+            self.channels.len(),
+            self.buffers.len(),
+            self.counters,
+            self.barriers.len(),
+        )?;
+        self.write_queues(out)?;
+        let mut users = vec![Vec::new(); self.bodies.len()];
+        for agent in &self.agents {
+            if let Some(list) = users.get_mut(agent.body as usize) {
+                list.push(agent.coord);
+            }
+        }
+        for (index, body) in self.bodies.iter().enumerate() {
+            write!(out, "\nbody {index}, {} agents:", users[index].len())?;
+            for (i, at) in users[index].iter().take(AGENTS).enumerate() {
+                write!(out, "{} {at}", if i == 0 { "" } else { "," })?;
+            }
+            if users[index].len() > AGENTS {
+                write!(out, ", {} more", users[index].len() - AGENTS)?;
+            }
+            out.push('\n');
+            for op in 0..body.ops.len() {
+                self.write_op(out, body, op)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Queues by layout: most programs have one.
+    fn write_queues(&self, out: &mut String) -> fmt::Result {
+        let mut layouts = indexmap::IndexMap::<(u32, u64, u32, u64), usize>::new();
+        for c in &self.channels {
+            *layouts.entry((c.slots, c.slot_bytes, c.tier, c.credit_bytes)).or_default() += 1;
+        }
+        for ((slots, bytes, tier, credit), count) in layouts {
+            writeln!(
+                out,
+                "{count} queues of {slots} slots of {bytes} bytes in tier {tier}, credits of {credit} bytes"
+            )?;
+        }
+        Ok(())
+    }
+
+    fn write_op(&self, out: &mut String, body: &Body, index: usize) -> fmt::Result {
+        let op = &body.ops[index];
+        let operands = op.kind.operands();
+        let start = out.len();
+        write!(out, "{index:5}  ")?;
+        if let Some(dst) = op.defines() {
+            write!(out, "%{} = ", dst.0)?;
+        }
+        let sound = operands.tile.is_none_or(|t| (t as usize) < body.tiles.len())
+            && op.kind.direction().is_none_or(|d| usize::from(d) < body.directions.len());
+        if sound {
+            out.push_str(&op.describe(body))
+        } else {
+            write!(out, "? {:?}", op.kind)?
+        }
+        for value in operands.reads.into_iter().flatten() {
+            write!(out, " %{}", value.0)?;
+        }
+        if let OpKind::Await { value } = op.kind {
+            write!(out, " %{}", value.0)?;
+        }
+        for scalar in operands.scalars.into_iter().flatten() {
+            match body.scalars.get(scalar as usize) {
+                Some(Scalar::Float(bits)) => write!(out, " {:?}", f64::from_bits(*bits))?,
+                Some(Scalar::Int(n)) => write!(out, " {n}")?,
+                None => out.push_str(" ?"),
+            }
+        }
+        match op.kind {
+            OpKind::BinaryScalar { swapped: true, .. } => out.push_str(" swapped"),
+            OpKind::Reduce { axis, .. } | OpKind::Softmax { axis, .. } => write!(out, " axis {axis}")?,
+            _ => {}
+        }
+        for (way, mem) in [("from", operands.mem_read), ("to", operands.mem_written)] {
+            let Some(mem) = mem else { continue };
+            match body.mems.get(mem as usize) {
+                Some(Mem { buffer, offset }) => write!(out, " {way} buffer {buffer} + {offset}")?,
+                None => write!(out, " {way} ?")?,
+            }
+        }
+        let origin = body.origins.get(index).map(|&o| self.origins.text(o)).unwrap_or_default();
+        if !origin.is_empty() {
+            let width = out.len() - start;
+            write!(out, "{:pad$}  {origin}", "", pad = 48usize.saturating_sub(width))?;
+        }
+        out.push('\n');
+        Ok(())
+    }
+}
