@@ -1,0 +1,67 @@
+"""Binomial-tree gather: every rank collects the chunks of its subtree in its own buffer and passes them on together.
+
+In place: the buffer holds n chunks of `n_elem` elements, rank r's own at chunk r; afterwards the root has all of
+them, and the other ranks those of their subtrees. Ranks are counted from the root.
+
+Cost for chunks of m bytes: ceil(log2 n) alpha + (n-1) m beta.
+Source: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH", 2005.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ahbm._core import Tl
+
+COLLECTIVE = "gather"
+
+
+def kernel_args(
+    world_size: int, n_elem: int, *, cube_w: int = 4, cube_h: int = 4, root: int = 0, dtype: str = "f16"
+) -> tuple[object, ...]:
+    return (n_elem, world_size, root, dtype)
+
+
+def binomial_gather(
+    t_ptr: int,
+    n_elem: int,
+    n: int,
+    root: int,
+    dtype: str,
+    sip_rank: int,
+    sip_topo_kind: int,
+    sip_topo_w: int,
+    sip_topo_h: int,
+    *,
+    tl: Tl,
+) -> None:
+    if tl.program_id(axis=0) != 0:
+        return
+    me = (sip_rank - root) % n
+    chunk_bytes = n_elem * (int(dtype.lstrip("bfiu")) // 8)  # a dtype's name ends in its bits
+
+    def peer(i: int) -> str:
+        return f"sip{(i + root) % n}"
+
+    def runs(i: int, reach: int) -> list[tuple[int, int]]:
+        """(address, elements) of the chunks of the subtree i .. i + reach - 1: two runs where it wraps past rank n."""
+        first, count = (i + root) % n, min(reach, n - i)
+        straight = min(count, n - first)
+        parts = [(first, straight), (0, count - straight)]
+        return [(t_ptr + chunk * chunk_bytes, length * n_elem) for chunk, length in parts if length]
+
+    # The subtree below me holds me .. me + reach - 1; its children sit at me + 1, 2, 4, ... and reach as far.
+    reach = me & -me if me else 1 << (n - 1).bit_length()
+    distance = 1
+    while distance < reach:
+        if me + distance < n:
+            for address, length in runs(me + distance, distance):
+                tl.recv(dir=peer(me + distance), shape=(length,), dtype=dtype, mode="copy_to_dst", dst=address)
+        distance *= 2
+    if me:
+        for address, length in runs(me, reach):
+            tl.send(dir=peer(me - reach), src=tl.ref(address, shape=(length,), dtype=dtype))
+
+
+kernel = binomial_gather
