@@ -3,5 +3,7 @@
 //! Pass 1 ([`simulate`]) says when, pass 2 ([`replay`]) says what.
 
 mod timeline;
+mod timing;
 
 pub use timeline::{Span, Timeline};
+pub use timing::{Options, simulate};

@@ -1,0 +1,222 @@
+//! Pass 1: when everything happens.
+//!
+//! An agent is a process with a clock of its own. Because queues and private links combine times with
+//! `max` only, an agent runs ahead of the engine's clock until it needs something nobody has produced yet;
+//! the engine's event queue orders what must be ordered: transfers over links that several streams
+//! share, `recv(dir=None)`, and engines of a PE that several agents use.
+//!
+//! Invariant: information with timestamp `t` is produced at engine time `<= t`, so an agent that runs at
+//! engine time `now` has a clock `>= now` and never reserves a shared link in the past.
+
+mod agent;
+mod background;
+mod diagnose;
+mod network;
+mod plan;
+
+use crate::Timeline;
+use ahbm_engine::{Engine, Fifos, Limits, Resource, Stop, Tasks, Time, Waiter};
+use ahbm_machine::{Costs, Diagnostic, Machine};
+use ahbm_program::{AgentId, ChannelId, Program};
+use std::cell::{Cell, RefCell};
+
+/// How to run pass 1.
+#[derive(Clone, Copy)]
+pub struct Options<'a> {
+    /// Keep the span of every operation (needed by the data pass and by every view).
+    pub record: bool,
+    /// Give up after this many engine events.
+    pub max_events: u64,
+    /// Polled now and then; `true` cancels the run.
+    pub interrupt: Option<&'a dyn Fn() -> bool>,
+}
+
+impl Default for Options<'_> {
+    fn default() -> Self {
+        Self { record: true, max_events: 5_000_000_000, interrupt: None }
+    }
+}
+
+/// Runs the timing pass.
+///
+/// # Errors
+/// `AHBM-D101` deadlock (with the wait-for cycle), `AHBM-B120` event budget exceeded, `AHBM-I101`
+/// interrupted, and whatever the machine reports about a route that does not exist.
+pub fn simulate(program: &Program, machine: &Machine, options: &Options<'_>) -> Result<Timeline, Diagnostic> {
+    let plan = plan::Plan::new(program, machine)?;
+    let sim = Sim::new(program, machine.costs(), &plan, options.record);
+    let roles = (0..program.agents.len() as u32)
+        .map(|a| Role::Agent(AgentId(a)))
+        .chain((0..plan.backgrounds.len() as u32).map(Role::Background));
+    let mut tasks = Tasks::new(roles.map(|role| process(&sim, role)));
+    let limits = Limits { max_events: options.max_events, interrupt: options.interrupt, ..Limits::default() };
+    let outcome = sim.engine.run(&mut tasks, &limits, |transfer| sim.network.resume(&sim, transfer));
+    match outcome {
+        Ok(()) => {
+            drop(tasks);
+            Ok(sim.finish())
+        }
+        Err(Stop::Deadlock(_)) => Err(diagnose::deadlock(&sim)),
+        Err(Stop::Cancelled) => Err(Diagnostic::new("AHBM-I101", "the run was interrupted")),
+        Err(Stop::EventLimit | Stop::TimeLimit) => Err(Diagnostic::new(
+            "AHBM-B120",
+            format!("{}: no end after {} events ({} ps simulated)", program.name, options.max_events, sim.engine.now()),
+        )
+        .hint("raise max_events if the program is meant to be this long")),
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Role {
+    Agent(AgentId),
+    Background(u32),
+}
+
+/// One concrete future type for both roles, so that the executor needs no dynamic dispatch.
+async fn process(sim: &Sim<'_>, role: Role) {
+    match role {
+        Role::Agent(agent) => agent::run(sim, agent).await,
+        Role::Background(index) => background::run(sim, index).await,
+    }
+}
+
+/// What an agent waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Wait {
+    #[default]
+    Nothing,
+    Credit(ChannelId),
+    Message(ChannelId),
+    AnyMessage,
+    Transfer,
+    Counter(u32),
+    Barrier(u32),
+    Finished,
+}
+
+/// Where an agent stands; read only by diagnoses.
+#[derive(Default)]
+struct Progress {
+    pc: Cell<u32>,
+    clock: Cell<Time>,
+    wait: Cell<Wait>,
+}
+
+/// The engines of one PE that several agents may share.
+#[derive(Default)]
+struct Engines {
+    dma_read: Resource,
+    dma_write: Resource,
+    math: Resource,
+}
+
+#[derive(Default)]
+struct Counter {
+    value: Cell<u64>,
+    waiters: RefCell<Vec<(AgentId, u32)>>,
+}
+
+#[derive(Default)]
+struct BarrierState {
+    arrived: Cell<u32>,
+    latest: Cell<Time>,
+    waiters: RefCell<Vec<AgentId>>,
+}
+
+/// The state of a run.
+struct Sim<'a> {
+    program: &'a Program,
+    costs: &'a Costs,
+    plan: &'a plan::Plan,
+    record: bool,
+    engine: Engine,
+    fifos: Fifos,
+    network: network::Network<'a>,
+    /// Per channel: when the slot memory has finished its last write.
+    slot_write: Vec<Resource>,
+    engines: Vec<Engines>,
+    progress: Vec<Progress>,
+    /// Per agent: where a transfer or a counter finds it waiting.
+    parked: Vec<Waiter>,
+    /// Per agent: completion time of the transfer it waits for.
+    done: Vec<Cell<Time>>,
+    counters: Vec<Counter>,
+    barriers: Vec<BarrierState>,
+    backgrounds: Vec<background::State>,
+    messages: Cell<u64>,
+    bytes: Cell<u64>,
+    traces: Vec<RefCell<agent::Trace>>,
+}
+
+impl<'a> Sim<'a> {
+    fn new(program: &'a Program, costs: &'a Costs, plan: &'a plan::Plan, record: bool) -> Self {
+        let slots = program.channels.iter().map(|c| c.slots as usize).sum();
+        let mut fifos = Fifos::with_capacity(program.channels.len(), slots);
+        for channel in &program.channels {
+            fifos.add(channel.slots);
+        }
+        let agents = program.agents.len();
+        Self {
+            program,
+            costs,
+            plan,
+            record,
+            engine: Engine::new(),
+            fifos,
+            network: network::Network::new(plan, costs),
+            slot_write: default_vec(program.channels.len()),
+            engines: default_vec(plan.engines as usize),
+            progress: default_vec(agents),
+            parked: default_vec(agents),
+            done: default_vec(agents),
+            counters: default_vec(program.counters as usize),
+            barriers: default_vec(program.barriers.len()),
+            backgrounds: default_vec(plan.backgrounds.len()),
+            messages: Cell::new(0),
+            bytes: Cell::new(0),
+            traces: default_vec(agents),
+        }
+    }
+
+    /// A message has reached the receiver's slot memory at `tail`; it becomes visible once written.
+    fn deliver(&self, channel: ChannelId, bytes: u64, tail: Time) {
+        let index = channel.0 as usize;
+        let write = self.plan.channels[index].tier.access_ps(bytes);
+        let visible = self.slot_write[index].reserve(tail, write) + write;
+        self.messages.set(self.messages.get() + 1);
+        self.bytes.set(self.bytes.get() + bytes);
+        self.fifos.publish(ahbm_engine::FifoId(channel.0), visible, &self.engine);
+    }
+
+    /// The transfer an agent waits for has completed.
+    fn complete(&self, agent: AgentId, at: Time) {
+        self.done[agent.0 as usize].set(at);
+        self.parked[agent.0 as usize].notify(&self.engine);
+    }
+
+    fn finish(self) -> Timeline {
+        let mut timeline = Timeline {
+            messages: self.messages.get(),
+            bytes: self.bytes.get(),
+            events: self.engine.events(),
+            hash: 0xcbf2_9ce4_8422_2325,
+            ..Timeline::default()
+        };
+        for (progress, trace) in self.progress.iter().zip(self.traces) {
+            let trace = trace.into_inner();
+            let end = progress.clock.get();
+            timeline.ends.push(end);
+            timeline.latency = timeline.latency.max(end);
+            timeline.hash = agent::mix(timeline.hash, trace.hash, end);
+            if self.record {
+                timeline.spans.push(trace.spans);
+            }
+            timeline.choices.push(trace.choices);
+        }
+        timeline
+    }
+}
+
+fn default_vec<T: Default>(len: usize) -> Vec<T> {
+    std::iter::repeat_with(T::default).take(len).collect()
+}

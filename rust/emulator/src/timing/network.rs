@@ -1,0 +1,165 @@
+//! Transfers over links, under the three network models.
+
+use super::Sim;
+use super::plan::Plan;
+use ahbm_engine::{Resource, Time};
+use ahbm_machine::{Costs, NetworkModel};
+use ahbm_program::{AgentId, ChannelId};
+use std::cell::RefCell;
+
+/// Who is told when the last byte has arrived.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Arrival {
+    Message(ChannelId),
+    Transfer(AgentId),
+}
+
+/// A transfer on its way. `head` and `tail` are when its first flit and its last byte are at the input of
+/// the next link; under the flit model they describe one flit.
+#[derive(Debug, Clone, Copy)]
+struct Transfer {
+    arrival: Arrival,
+    hop: u32,
+    last: u32,
+    bytes: u64,
+    head: Time,
+    tail: Time,
+    /// Flit model: bytes still to be sent after this flit, and the message's size.
+    rest: u64,
+    total: u64,
+}
+
+pub(super) struct Network<'a> {
+    plan: &'a Plan,
+    model: NetworkModel,
+    flit: u64,
+    links: Vec<Resource>,
+    waiting: RefCell<Arena>,
+}
+
+/// Transfers that wait for their turn at a shared link.
+#[derive(Default)]
+struct Arena {
+    entries: Vec<Transfer>,
+    free: Vec<u32>,
+}
+
+impl<'a> Network<'a> {
+    pub(super) fn new(plan: &'a Plan, costs: &Costs) -> Self {
+        Self {
+            plan,
+            model: costs.network,
+            flit: costs.flit_bytes,
+            links: super::default_vec(plan.links as usize),
+            waiting: RefCell::default(),
+        }
+    }
+
+    /// Sends `bytes` whose first byte leaves the source at `at >= now`.
+    pub(super) fn inject(&self, sim: &Sim<'_>, flow: u32, bytes: u64, at: Time, arrival: Arrival) {
+        let route = &self.plan.flows[flow as usize];
+        if self.model == NetworkModel::Analytic || route.first == route.last {
+            return arrive(sim, arrival, bytes, at + route.latency + route.bottleneck.ps(bytes));
+        }
+        let head = at + route.head;
+        let transfer =
+            Transfer { arrival, hop: route.first, last: route.last, bytes, head, tail: head, rest: 0, total: bytes };
+        match self.model {
+            NetworkModel::Flit => {
+                let flit = bytes.min(self.flit);
+                self.flits(sim, Transfer { bytes: flit, rest: bytes - flit, ..transfer });
+            }
+            _ => self.cut_through(sim, transfer),
+        }
+    }
+
+    /// A transfer's turn at a shared link has come.
+    pub(super) fn resume(&self, sim: &Sim<'_>, index: u32) {
+        let transfer = {
+            let mut arena = self.waiting.borrow_mut();
+            arena.free.push(index);
+            arena.entries[index as usize]
+        };
+        match self.model {
+            NetworkModel::Flit => self.flits(sim, transfer),
+            _ => self.cut_through(sim, transfer),
+        }
+    }
+
+    fn wait(&self, sim: &Sim<'_>, transfer: Transfer) {
+        let mut arena = self.waiting.borrow_mut();
+        let index = match arena.free.pop() {
+            Some(index) => {
+                arena.entries[index as usize] = transfer;
+                index
+            }
+            None => {
+                arena.entries.push(transfer);
+                arena.entries.len() as u32 - 1
+            }
+        };
+        drop(arena);
+        sim.engine.signal_at(transfer.head, index);
+    }
+
+    /// One reservation per message and link. The head moves on after its first flit; the tail leaves a
+    /// link no earlier than its own last flit could have crossed it.
+    #[inline]
+    fn cut_through(&self, sim: &Sim<'_>, mut transfer: Transfer) {
+        let bytes = transfer.bytes;
+        let first = bytes.min(self.flit);
+        while transfer.hop < transfer.last {
+            let hop = &self.plan.hops[transfer.hop as usize];
+            if !hop.exclusive && transfer.head > sim.engine.now() {
+                return self.wait(sim, transfer);
+            }
+            let link = &self.links[hop.link as usize];
+            let duration = hop.rate.ps(bytes);
+            let start = link.reserve(transfer.head, duration);
+            let mut end = start + duration;
+            if transfer.tail > transfer.head {
+                let last = if bytes % self.flit == 0 { first } else { bytes % self.flit };
+                end = end.max(transfer.tail + hop.rate.ps(last));
+                link.hold_until(end);
+            }
+            transfer.head = start + hop.rate.ps(first) + hop.after;
+            transfer.tail = end + hop.after;
+            transfer.hop += 1;
+        }
+        arrive(sim, transfer.arrival, bytes, transfer.tail);
+    }
+
+    /// One reservation per flit and link. The source offers a flit once the one before it has left.
+    fn flits(&self, sim: &Sim<'_>, transfer: Transfer) {
+        let mut pending = Some(transfer);
+        while let Some(mut flit) = pending.take() {
+            while flit.hop < flit.last {
+                let hop = &self.plan.hops[flit.hop as usize];
+                if !hop.exclusive && flit.head > sim.engine.now() {
+                    self.wait(sim, flit);
+                    break;
+                }
+                let duration = hop.rate.ps(flit.bytes);
+                let left = self.links[hop.link as usize].reserve(flit.head, duration) + duration;
+                if flit.rest > 0 && pending.is_none() {
+                    let bytes = flit.rest.min(self.flit);
+                    pending = Some(Transfer { bytes, head: left, tail: left, rest: flit.rest - bytes, ..flit });
+                    flit.rest = 0;
+                    flit.total = 0;
+                }
+                flit.head = left + hop.after;
+                flit.hop += 1;
+            }
+            if flit.hop == flit.last && flit.total > 0 {
+                arrive(sim, flit.arrival, flit.total, flit.head);
+            }
+        }
+    }
+}
+
+fn arrive(sim: &Sim<'_>, arrival: Arrival, bytes: u64, at: Time) {
+    match arrival {
+        Arrival::Message(channel) => sim.deliver(channel, bytes, at),
+        Arrival::Transfer(agent) => sim.complete(agent, at),
+    }
+}

@@ -1,0 +1,267 @@
+//! What a run needs to know about its program and machine, resolved once.
+
+use ahbm_machine::{Diagnostic, Machine, Node, PeId, Rate, Tier};
+use ahbm_program::{AgentId, ChannelId, OpKind, Program};
+use indexmap::IndexMap;
+use rustc_hash::FxBuildHasher;
+
+type Map<K, V> = IndexMap<K, V, FxBuildHasher>;
+
+/// One contended link of a flow.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Hop {
+    pub(super) link: u32,
+    /// Only one DMA stream ever crosses the link, always after the same links: its reservations come in
+    /// order of time however far an agent runs ahead.
+    pub(super) exclusive: bool,
+    pub(super) rate: Rate,
+    pub(super) after: u64,
+}
+
+/// A route in use.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Flow {
+    pub(super) first: u32,
+    pub(super) last: u32,
+    /// Latency before the first link.
+    pub(super) head: u64,
+    /// Latency of the whole route.
+    pub(super) latency: u64,
+    /// The slowest link.
+    pub(super) bottleneck: Rate,
+    /// The first link, which feeds the DMA engine's occupancy.
+    pub(super) entry: Rate,
+}
+
+/// Per channel.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ChannelPlan {
+    pub(super) flow: u32,
+    /// The receiver's background process on this channel, `u32::MAX` when it has none.
+    pub(super) background: u32,
+    pub(super) credit: u64,
+    pub(super) tier: Tier,
+}
+
+/// Per agent.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct AgentPlan {
+    /// Its PE's engines.
+    pub(super) engines: u32,
+    /// Another agent runs on the same PE.
+    pub(super) shares: bool,
+}
+
+/// A receiver that works through posted receives of one channel.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct BackgroundPlan {
+    pub(super) channel: ChannelId,
+    /// Receives the agent will post.
+    pub(super) posts: u32,
+}
+
+/// Which way a DMA stream moves data, as seen from its PE.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Way {
+    Read,
+    Write,
+}
+
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) flows: Vec<Flow>,
+    pub(super) hops: Vec<Hop>,
+    pub(super) links: u32,
+    pub(super) channels: Vec<ChannelPlan>,
+    pub(super) agents: Vec<AgentPlan>,
+    pub(super) engines: u32,
+    pub(super) backgrounds: Vec<BackgroundPlan>,
+    /// Per body: bytes of every tile.
+    pub(super) tile_bytes: Vec<Box<[u64]>>,
+    /// (agent, node, node) of every one-sided transfer -> flow.
+    transfers: Map<(PeId, Node, Node), u32>,
+    /// Latency of the request that precedes a remote read, by the same key.
+    requests: Map<(PeId, Node, Node), u64>,
+    /// Inbound channels of agents that receive from any direction, in order of direction.
+    pub(super) inbound: Map<AgentId, Vec<ChannelId>>,
+}
+
+impl Plan {
+    pub(super) fn new(program: &Program, machine: &Machine) -> Result<Self, Diagnostic> {
+        let mut routes =
+            Routes { machine, flows: Map::default(), list: Vec::new(), hops: Vec::new(), links: Map::default() };
+        let mut pes: Map<PeId, u32> = Map::default();
+        for agent in &program.agents {
+            *pes.entry(agent.place).or_default() += 1;
+        }
+        let agents = program
+            .agents
+            .iter()
+            .map(|a| {
+                let (engines, _, &count) = pes.get_full(&a.place).expect("every place was entered above");
+                AgentPlan { engines: engines as u32, shares: count > 1 }
+            })
+            .collect();
+        let costs = machine.costs();
+        let mut channels = Vec::with_capacity(program.channels.len());
+        for channel in &program.channels {
+            let from = program.agents[channel.sender.0 as usize].place;
+            let to = program.agents[channel.receiver.0 as usize].place;
+            let back = machine.route(Node::Pe(to), Node::Pe(from))?;
+            let slowest = back.hops.iter().fold(Rate::UNLIMITED, |r, h| r.slower(machine.link_rate(h.link)));
+            let tier =
+                costs.tiers.get_index(channel.tier as usize).map(|t| *t.1).ok_or_else(|| {
+                    Diagnostic::new("AHBM-L112", format!("slot tier {} does not exist", channel.tier))
+                })?;
+            channels.push(ChannelPlan {
+                flow: routes.flow(from, Way::Write, Node::Pe(from), Node::Pe(to))?,
+                background: u32::MAX,
+                credit: costs.credit_overhead_ps + back.latency_ps() + slowest.ps(channel.credit_bytes),
+                tier,
+            });
+        }
+        let mut plan = Self {
+            flows: Vec::new(),
+            hops: Vec::new(),
+            links: 0,
+            channels,
+            agents,
+            engines: pes.len() as u32,
+            backgrounds: Vec::new(),
+            tile_bytes: program.bodies.iter().map(|b| b.tiles.iter().map(|t| t.bytes()).collect()).collect(),
+            transfers: Map::default(),
+            requests: Map::default(),
+            inbound: Map::default(),
+        };
+        plan.scan(program, machine, &mut routes)?;
+        plan.links = routes.links.len() as u32;
+        plan.flows = routes.list;
+        plan.hops = routes.hops;
+        for hop in &mut plan.hops {
+            hop.exclusive = routes.links[hop.link as usize].exclusive;
+        }
+        Ok(plan)
+    }
+
+    /// Collects what only some operations need: one-sided transfers, posted receives, inbound lists.
+    fn scan(&mut self, program: &Program, machine: &Machine, routes: &mut Routes<'_>) -> Result<(), Diagnostic> {
+        for (index, agent) in program.agents.iter().enumerate() {
+            let id = AgentId(index as u32);
+            let body = &program.bodies[agent.body as usize];
+            let node = |mem: u32| program.buffers[program.buffer(id, body.mems[mem as usize].buffer).0 as usize].node;
+            let pe = agent.place;
+            for op in &body.ops {
+                match op.kind {
+                    OpKind::Load { mem, .. } => self.transfer(routes, machine, pe, node(mem), Node::Pe(pe))?,
+                    OpKind::Store { mem, .. } => self.transfer(routes, machine, pe, Node::Pe(pe), node(mem))?,
+                    OpKind::Copy { src, dst, .. } => self.transfer(routes, machine, pe, node(src), node(dst))?,
+                    OpKind::PostRecv { dir, .. } => {
+                        let channel = program.rx(id, dir);
+                        if self.channels[channel.0 as usize].background == u32::MAX {
+                            self.channels[channel.0 as usize].background = self.backgrounds.len() as u32;
+                            let posts = body.ops.iter().filter(|o| {
+                                matches!(o.kind, OpKind::PostRecv { dir: d, .. } | OpKind::Recv { dir: d, .. } if d == dir)
+                            });
+                            self.backgrounds.push(BackgroundPlan { channel, posts: posts.count() as u32 });
+                        }
+                    }
+                    OpKind::RecvAny { .. } => {
+                        self.inbound.entry(id).or_default();
+                    }
+                    _ => {}
+                }
+            }
+        }
+        if !self.inbound.is_empty() {
+            for (index, channel) in program.channels.iter().enumerate() {
+                if let Some(list) = self.inbound.get_mut(&channel.receiver) {
+                    list.push(ChannelId(index as u32));
+                }
+            }
+            for list in self.inbound.values_mut() {
+                list.sort_by_key(|c| program.channels[c.0 as usize].receiver_direction);
+            }
+        }
+        Ok(())
+    }
+
+    fn transfer(
+        &mut self,
+        routes: &mut Routes<'_>,
+        machine: &Machine,
+        pe: PeId,
+        from: Node,
+        to: Node,
+    ) -> Result<(), Diagnostic> {
+        let key = (pe, from, to);
+        if self.transfers.contains_key(&key) {
+            return Ok(());
+        }
+        let local = |n: Node| n == Node::Pe(pe) || n == Node::Hbm(pe);
+        let way = if local(from) && from != Node::Hbm(pe) { Way::Write } else { Way::Read };
+        let request = if local(from) { 0 } else { machine.route(Node::Pe(pe), from)?.latency_ps() };
+        let flow = routes.flow(pe, way, from, to)?;
+        self.transfers.insert(key, flow);
+        self.requests.insert(key, request);
+        Ok(())
+    }
+
+    /// Flow and request latency of a one-sided transfer that [`Plan::new`] has seen.
+    pub(super) fn one_sided(&self, pe: PeId, from: Node, to: Node) -> (u32, u64, bool) {
+        let key = (pe, from, to);
+        let read = from != Node::Pe(pe);
+        (self.transfers[&key], self.requests[&key], read)
+    }
+}
+
+/// What is known about a link in use.
+#[derive(Debug)]
+struct LinkUse {
+    stream: (PeId, Way),
+    /// The links crossed before it, as a hash.
+    prefix: u64,
+    exclusive: bool,
+}
+
+struct Routes<'a> {
+    machine: &'a Machine,
+    flows: Map<(PeId, Way, Node, Node), u32>,
+    list: Vec<Flow>,
+    hops: Vec<Hop>,
+    links: Map<ahbm_machine::LinkId, LinkUse>,
+}
+
+impl Routes<'_> {
+    fn flow(&mut self, pe: PeId, way: Way, from: Node, to: Node) -> Result<u32, Diagnostic> {
+        if let Some(&flow) = self.flows.get(&(pe, way, from, to)) {
+            return Ok(flow);
+        }
+        let route = self.machine.route(from, to)?;
+        let first = self.hops.len() as u32;
+        let mut bottleneck = Rate::UNLIMITED;
+        let mut prefix = 0u64;
+        for hop in &route.hops {
+            let rate = self.machine.link_rate(hop.link);
+            bottleneck = bottleneck.slower(rate);
+            let stream = (pe, way);
+            let entry = self.links.entry(hop.link);
+            let link = entry.index() as u32;
+            let seen = entry.or_insert(LinkUse { stream, prefix, exclusive: true });
+            seen.exclusive &= seen.stream == stream && seen.prefix == prefix;
+            prefix = (prefix ^ (u64::from(hop.link.0) + 1)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+            self.hops.push(Hop { link, exclusive: false, rate, after: hop.after_ps });
+        }
+        let entry = route.hops.first().map_or(Rate::UNLIMITED, |h| self.machine.link_rate(h.link));
+        let flow = self.list.len() as u32;
+        self.list.push(Flow {
+            first,
+            last: self.hops.len() as u32,
+            head: route.head_ps,
+            latency: route.latency_ps(),
+            bottleneck,
+            entry,
+        });
+        self.flows.insert((pe, way, from, to), flow);
+        Ok(flow)
+    }
+}
