@@ -1,0 +1,214 @@
+"""Everything that can go wrong, as one family of exceptions.
+
+A stable code (``AHBM-D101``) is what scripts match on; its letter decides the class, the class decides the
+exit code of the command line:
+
+======  =====================  =========
+letter  class                  exit code
+======  =====================  =========
+C       ``ConfigError``        3
+T       ``TopologyError``      4
+K       ``KernelError``        5
+L       ``LintError``          6
+D       ``DeadlockError``      7
+V       ``DataError``          8
+B       ``BudgetError``        9
+U       ``UnsupportedError``   10
+X       ``DistributedError``   11
+I       ``InterruptedRun``     12
+other   ``AhbmError``          2
+======  =====================  =========
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NoReturn
+
+
+@dataclass(frozen=True)
+class Site:
+    """One side of a finding: who did what (``label``) and where it was written (``origin``, may be empty)."""
+
+    label: str
+    origin: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.label}  [{self.origin}]" if self.origin else self.label
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong."""
+
+    code: str
+    message: str
+    sites: tuple[Site, ...] = ()
+    hint: str | None = None
+
+    def __str__(self) -> str:
+        lines = [f"{self.code} {self.message}", *(f"  {site}" for site in self.sites)]
+        if self.hint is not None:
+            lines.append(f"  hint: {self.hint}")
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """The finding as JSON-serialisable data."""
+        sites = [{"label": site.label, "origin": site.origin} for site in self.sites]
+        return {"code": self.code, "message": self.message, "sites": sites, "hint": self.hint}
+
+
+class AhbmError(Exception):
+    """Base of all errors. ``findings`` holds everything that was found; ``code``, ``message``, ``sites`` and
+    ``hint`` are the first finding's."""
+
+    exit_code: ClassVar[int] = 2
+
+    def __init__(
+        self, code: str, message: str, *, sites: Iterable[Site | tuple[str, str]] = (), hint: str | None = None
+    ) -> None:
+        placed = tuple(site if isinstance(site, Site) else Site(*site) for site in sites)
+        self._set((Finding(code, message, placed, hint),))
+
+    @classmethod
+    def of(cls, findings: Sequence[Finding]) -> AhbmError:
+        """The exception that carries all ``findings`` (at least one), of the class of the first one's code."""
+        kind = _FAMILIES.get(findings[0].code.removeprefix("AHBM-")[:1], AhbmError)
+        error = kind.__new__(kind)
+        error._set(tuple(findings))
+        return error
+
+    def _set(self, findings: tuple[Finding, ...]) -> None:
+        self.findings = findings
+        self.args = ("\n".join(str(finding) for finding in findings),)
+
+    @property
+    def code(self) -> str:
+        """Stable code, e.g. ``AHBM-D101``."""
+        return self.findings[0].code
+
+    @property
+    def message(self) -> str:
+        """What happened, one sentence."""
+        return self.findings[0].message
+
+    @property
+    def sites(self) -> tuple[Site, ...]:
+        """Where: every side that took part."""
+        return self.findings[0].sites
+
+    @property
+    def hint(self) -> str | None:
+        """What to do about it."""
+        return self.findings[0].hint
+
+    def to_json(self) -> dict[str, Any]:
+        """``{"error", "exit_code", "findings": [...]}``, JSON-serialisable."""
+        findings = [finding.to_json() for finding in self.findings]
+        return {"error": type(self).__name__, "exit_code": self.exit_code, "findings": findings}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild, (type(self), self.findings))
+
+
+class ConfigError(AhbmError, ValueError):
+    """ccl.yaml, an argument or an algorithm module is not what it must be."""
+
+    exit_code = 3
+
+
+class TopologyError(AhbmError, ValueError):
+    """A machine description is not valid, or a place is not on the machine."""
+
+    exit_code = 4
+
+
+class KernelError(AhbmError):
+    """A kernel broke its contract while it was captured."""
+
+    exit_code = 5
+
+
+class LintError(AhbmError):
+    """A program cannot run as written; found before anything ran."""
+
+    exit_code = 6
+
+
+class DeadlockError(AhbmError):
+    """Every agent that still has work waits for another."""
+
+    exit_code = 7
+
+
+class DataError(AhbmError):
+    """A result or an array is wrong."""
+
+    exit_code = 8
+
+
+class BudgetError(AhbmError):
+    """A limit on operations, events or bytes was reached."""
+
+    exit_code = 9
+
+
+class UnsupportedError(AhbmError, NotImplementedError):
+    """What was asked for does not exist here; the message names it."""
+
+    exit_code = 10
+
+
+class DistributedError(AhbmError, RuntimeError):
+    """A process group was misused, or its ranks disagree."""
+
+    exit_code = 11
+
+
+class RankError(DistributedError):
+    """A sibling rank failed; the message says which, ``__cause__`` says why."""
+
+
+class InterruptedRun(AhbmError):
+    """A run was stopped from outside."""
+
+    exit_code = 12
+
+
+_FAMILIES: dict[str, type[AhbmError]] = {
+    "B": BudgetError,
+    "C": ConfigError,
+    "D": DeadlockError,
+    "I": InterruptedRun,
+    "K": KernelError,
+    "L": LintError,
+    "T": TopologyError,
+    "U": UnsupportedError,
+    "V": DataError,
+    "X": DistributedError,
+}
+
+
+def raise_findings(findings: Sequence[Mapping[str, Any]]) -> NoReturn:
+    """Raises one exception for ``findings``: dicts with the keys of :meth:`Finding.to_json`.
+
+    The first finding's code decides the class.
+    """
+    raise AhbmError.of(
+        [
+            Finding(
+                found["code"],
+                found["message"],
+                tuple(Site(site["label"], site["origin"]) for site in found["sites"]),
+                found["hint"],
+            )
+            for found in findings
+        ]
+    )
+
+
+def _rebuild(kind: type[AhbmError], findings: tuple[Finding, ...]) -> AhbmError:
+    error = kind.__new__(kind)
+    error._set(findings)
+    return error
