@@ -1,0 +1,38 @@
+# Two commands: `make demo` sets up and runs the main job, `make test` passes the tests.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test lint bench clean
+
+demo: $(VENV)/.installed
+	$(BIN)/ahbm bench all_reduce -b 256 -e 1M -f 4 -a lrab_hierarchical_allreduce
+
+test: $(VENV)/.installed
+	cargo test --workspace --exclude ahbm-python
+	$(BIN)/python -m pytest -q -n auto
+
+lint: $(VENV)/.installed
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python scripts/check_stubs.py
+
+bench: $(VENV)/.installed
+	cargo bench -p ahbm-engine -p ahbm-emulator
+	$(BIN)/python benches/run.py
+
+# Rebuilt whenever something that goes into the wheel has changed.
+SOURCES := $(shell find rust python algorithms topologies -name '*.rs' -o -name '*.py' -o -name '*.pyi' -o -name '*.toml' -o -name '*.yaml' 2>/dev/null | grep -v '/target/') \
+	Cargo.toml Cargo.lock pyproject.toml topology.yaml ccl.yaml
+
+$(VENV)/.installed: $(SOURCES)
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check ".[test]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) target dist
