@@ -23,11 +23,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-import yaml
-
 import ahbm.config
 import ahbm.topology
+import pytest
+import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -71,7 +70,9 @@ def run_console(text: str, cwd: Path) -> None:
         got = run(PROGRAMS[program] + arguments, int(note or 0), cwd)
         if expected.strip():
             flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-            assert doctest.OutputChecker().check_output(expected, got, flags), f"$ {command}\nexpected:\n{expected}\ngot:\n{got}"
+            assert doctest.OutputChecker().check_output(expected, got, flags), (
+                f"$ {command}\nexpected:\n{expected}\ngot:\n{got}"
+            )
 
 
 def flatten(tree: dict[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
