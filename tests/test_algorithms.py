@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
 
-import ahbm.config
 import ml_dtypes
 import numpy as np
 import pytest
 from ahbm import DPPolicy, Machine
+from ahbm.config import CclConfig
 from ahbm.emulator import Emulator
 from ahbm.topology import load_machine
 from numpy.typing import NDArray
@@ -105,7 +105,7 @@ def emulator(machines: Machines) -> Emulators:
 
     def make(network: str) -> Emulator:
         if network not in built:
-            built[network] = Emulator(machines(network), ahbm.config.load())
+            built[network] = Emulator(machines(network), CclConfig.load())
         return built[network]
 
     return make
@@ -267,7 +267,7 @@ def test_placed_tensors(emulator: Emulators, algorithm: str, network: str) -> No
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 5, 8, 9, 16])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_world_sizes_and_roots(algorithm: str, ranks: int) -> None:
-    emulator = Emulator(load_machine("ring_1d", sips(ranks)), ahbm.config.load())
+    emulator = Emulator(load_machine("ring_1d", sips(ranks)), CclConfig.load())
     rooted = ALGORITHMS[algorithm] in ("broadcast", "reduce", "gather", "scatter")
     for root in range(ranks) if rooted else (0,):
         check_exact(emulator, call_of(algorithm, ranks, 7, root=root), algorithm, "float16")
@@ -280,7 +280,7 @@ def test_two_calls_in_one_launch(machines: Machines, tmp_path: Path, algorithm: 
     source = (ALGORITHM_FOLDER / f"{algorithm}.py").read_text(encoding="utf-8")
     module = tmp_path / f"{algorithm}_twice.py"
     module.write_text(source + TWICE, encoding="utf-8")
-    ccl = ahbm.config.load(overrides={"defaults.n_slots": n_slots})
+    ccl = CclConfig.load(overrides={"defaults.n_slots": n_slots})
     for network in ("ring_1d", "torus_2d"):
         call = call_of(algorithm, RANKS[network], 37)
         x = exact_data(call, np.float32, np.random.default_rng(3))

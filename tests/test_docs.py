@@ -23,10 +23,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import ahbm.config
-import ahbm.topology
 import pytest
 import yaml
+from ahbm.config import CclConfig, split_overrides
+from ahbm.topology import load_machine
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -84,9 +84,9 @@ def flatten(tree: dict[str, object], prefix: str = "") -> Iterator[tuple[str, ob
 
 
 def apply_fragment(text: str) -> None:
-    for_topology, for_ccl = ahbm.config.split_overrides(dict(flatten(yaml.safe_load(text))))
-    ahbm.topology.load_machine(None, for_topology)
-    ahbm.config.load(None, overrides=for_ccl)
+    for_topology, for_ccl = split_overrides(dict(flatten(yaml.safe_load(text))))
+    load_machine(None, for_topology)
+    CclConfig.load(overrides=for_ccl)
 
 
 def run_block(block: Block, cwd: Path) -> None:
