@@ -2,8 +2,10 @@
 //!
 //! Pass 1 ([`simulate`]) says when, pass 2 ([`replay`]) says what.
 
+mod data;
 mod timeline;
 mod timing;
 
+pub use data::{Memory, replay};
 pub use timeline::{Span, Timeline};
 pub use timing::{Options, simulate};

@@ -1,0 +1,39 @@
+//! Pass 2: the data of a run, replayed in the order pass 1 found.
+//!
+//! Effects happen in the order of (end time, agent, operation). Where that order cannot matter, because
+//! agents share no memory, end times are not looked at and an agent runs until it has to wait; the
+//! result is the same to the last bit.
+//!
+//! Arithmetic is that of the operation's dtype: `f16` and `bf16` are computed in `f32` and rounded once
+//! per operation to nearest even, integers wrap, NaN propagates through `max` and `min`. The bits *inside*
+//! a NaN are not specified; everything else is equal on every machine.
+//!
+//! | code | finding |
+//! |---|---|
+//! | `AHBM-D190` | every agent waits though pass 1 finished: the timeline is inconsistent |
+//! | `AHBM-D191` | timeline or memory belong to another program, or were not recorded |
+//! | `AHBM-V301` | value read before it is defined |
+//! | `AHBM-V302` | wait for a value no receive was posted for |
+//! | `AHBM-V303` | operand of another dtype or size than the operation's tile |
+//! | `AHBM-V304` | message of another dtype or size than its receive's tile |
+//! | `AHBM-V305` | shapes that do not broadcast |
+//! | `AHBM-V310` | integer division by zero |
+//! | `AHBM-V311` | function not defined on its operands |
+//! | `AHBM-B301` | a buffer or value the host cannot hold |
+
+mod create;
+mod element;
+mod elementwise;
+mod error;
+mod matrix;
+mod memory;
+mod plan;
+mod queue;
+mod reduce;
+mod replay;
+mod round;
+mod shape;
+mod value;
+
+pub use memory::Memory;
+pub use replay::replay;

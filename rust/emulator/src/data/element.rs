@@ -1,0 +1,309 @@
+//! Elements: the dtypes as Rust types, with the arithmetic each is computed in.
+//!
+//! `f16` and `bf16` are computed in `f32` and rounded once per operation, in blocks, which is what lets
+//! the conversions run as vector instructions. All other types are computed natively.
+
+use super::round::{to_bf16, to_f16, widen_bf16};
+use half::{bf16, f16, slice::HalfFloatSliceExt};
+
+/// Elements converted at a time: two blocks of `f32` stay in the first-level cache.
+const BLOCK: usize = 128;
+
+/// An element type and the type its arithmetic runs in.
+pub(super) trait Element: bytemuck::Pod + PartialEq {
+    /// The type an operation is computed in before it is rounded to `Self`.
+    type Wide: Number;
+    /// True for the floating-point types.
+    const FLOAT: bool;
+
+    /// Exact.
+    fn widen(self) -> Self::Wide;
+    /// Rounded to nearest even.
+    fn narrow(wide: Self::Wide) -> Self;
+
+    /// `acc[i] = f(acc[i])`.
+    fn map1(acc: &mut [Self], f: impl Fn(Self::Wide) -> Self::Wide) {
+        acc.iter_mut().for_each(|x| *x = Self::narrow(f(x.widen())));
+    }
+
+    /// `acc[i] = f(acc[i], b[i])`.
+    fn map2(acc: &mut [Self], b: &[Self], f: impl Fn(Self::Wide, Self::Wide) -> Self::Wide) {
+        acc.iter_mut().zip(b).for_each(|(x, &y)| *x = Self::narrow(f(x.widen(), y.widen())));
+    }
+}
+
+/// What a type must offer to be computed in.
+pub(super) trait Number: Copy + PartialOrd + 'static {
+    const ZERO: Self;
+    const ONE: Self;
+
+    fn add(self, o: Self) -> Self;
+    fn sub(self, o: Self) -> Self;
+    fn mul(self, o: Self) -> Self;
+    /// Integers truncate towards zero, the one overflow (`MIN / -1`) wraps; a zero divisor yields zero and
+    /// is refused before.
+    fn div(self, o: Self) -> Self;
+    fn neg(self) -> Self;
+    /// True for NaN.
+    fn is_nan(self) -> bool;
+
+    /// The larger, NaN if either is NaN (NumPy's `maximum`); the first of equals.
+    #[inline(always)]
+    fn max(self, o: Self) -> Self {
+        if self >= o || self.is_nan() { self } else { o }
+    }
+
+    /// The smaller, NaN if either is NaN (NumPy's `minimum`); the first of equals.
+    #[inline(always)]
+    fn min(self, o: Self) -> Self {
+        if self <= o || self.is_nan() { self } else { o }
+    }
+
+    #[inline(always)]
+    fn truth(x: bool) -> Self {
+        if x { Self::ONE } else { Self::ZERO }
+    }
+}
+
+/// Functions of floating-point types only. `libm` instead of the platform's library, so that every
+/// machine computes the same bits.
+pub(super) trait Float: Number {
+    fn exp(self) -> Self;
+    fn log(self) -> Self;
+    fn sqrt(self) -> Self;
+}
+
+macro_rules! float {
+    ($t:ident, $exp:path, $log:path) => {
+        impl Number for $t {
+            const ZERO: Self = 0.0;
+            const ONE: Self = 1.0;
+            #[inline(always)]
+            fn add(self, o: Self) -> Self {
+                self + o
+            }
+            #[inline(always)]
+            fn sub(self, o: Self) -> Self {
+                self - o
+            }
+            #[inline(always)]
+            fn mul(self, o: Self) -> Self {
+                self * o
+            }
+            #[inline(always)]
+            fn div(self, o: Self) -> Self {
+                self / o
+            }
+            #[inline(always)]
+            fn neg(self) -> Self {
+                -self
+            }
+            #[inline(always)]
+            fn is_nan(self) -> bool {
+                self.is_nan()
+            }
+        }
+        impl Float for $t {
+            fn exp(self) -> Self {
+                $exp(self)
+            }
+            fn log(self) -> Self {
+                $log(self)
+            }
+            #[inline(always)]
+            fn sqrt(self) -> Self {
+                self.sqrt()
+            }
+        }
+    };
+}
+float!(f32, libm::expf, libm::logf);
+float!(f64, libm::exp, libm::log);
+
+macro_rules! integer {
+    ($($t:ident)*) => {$(
+        impl Number for $t {
+            const ZERO: Self = 0;
+            const ONE: Self = 1;
+            #[inline(always)]
+            fn add(self, o: Self) -> Self {
+                self.wrapping_add(o)
+            }
+            #[inline(always)]
+            fn sub(self, o: Self) -> Self {
+                self.wrapping_sub(o)
+            }
+            #[inline(always)]
+            fn mul(self, o: Self) -> Self {
+                self.wrapping_mul(o)
+            }
+            #[inline(always)]
+            fn div(self, o: Self) -> Self {
+                if o == 0 { 0 } else { self.wrapping_div(o) }
+            }
+            #[inline(always)]
+            fn neg(self) -> Self {
+                self.wrapping_neg()
+            }
+            #[inline(always)]
+            fn is_nan(self) -> bool {
+                false
+            }
+        }
+    )*};
+}
+integer!(i8 i16 i32 i64 u8 u16 u32 u64);
+
+macro_rules! native {
+    ($float:literal: $($t:ident)*) => {$(
+        impl Element for $t {
+            type Wide = $t;
+            const FLOAT: bool = $float;
+            #[inline(always)]
+            fn widen(self) -> $t {
+                self
+            }
+            #[inline(always)]
+            fn narrow(wide: $t) -> $t {
+                wide
+            }
+        }
+    )*};
+}
+native!(true: f32 f64);
+native!(false: i8 i16 i32 i64 u8 u16 u32 u64);
+
+impl Element for f16 {
+    type Wide = f32;
+    const FLOAT: bool = true;
+
+    #[inline(always)]
+    fn widen(self) -> f32 {
+        self.to_f32()
+    }
+
+    #[inline(always)]
+    fn narrow(wide: f32) -> f16 {
+        to_f16(wide)
+    }
+
+    fn map1(acc: &mut [f16], f: impl Fn(f32) -> f32) {
+        let mut x = [0f32; BLOCK];
+        for acc in acc.chunks_mut(BLOCK) {
+            let x = &mut x[..acc.len()];
+            acc.convert_to_f32_slice(x);
+            x.iter_mut().for_each(|x| *x = f(*x));
+            acc.convert_from_f32_slice(x);
+        }
+    }
+
+    fn map2(acc: &mut [f16], b: &[f16], f: impl Fn(f32, f32) -> f32) {
+        let (mut x, mut y) = ([0f32; BLOCK], [0f32; BLOCK]);
+        for (acc, b) in acc.chunks_mut(BLOCK).zip(b.chunks(BLOCK)) {
+            let (x, y) = (&mut x[..acc.len()], &mut y[..b.len()]);
+            acc.convert_to_f32_slice(x);
+            b.convert_to_f32_slice(y);
+            x.iter_mut().zip(y.iter()).for_each(|(x, &y)| *x = f(*x, y));
+            acc.convert_from_f32_slice(x);
+        }
+    }
+}
+
+impl Element for bf16 {
+    type Wide = f32;
+    const FLOAT: bool = true;
+
+    #[inline(always)]
+    fn widen(self) -> f32 {
+        widen_bf16(self)
+    }
+
+    #[inline(always)]
+    fn narrow(wide: f32) -> bf16 {
+        to_bf16(wide)
+    }
+}
+
+/// Runs an expression with `$t` standing for the Rust type of a dtype.
+macro_rules! dispatch {
+    ($dtype:expr, $t:ident => $body:expr) => {{
+        use ahbm_program::Dtype;
+        match $dtype {
+            Dtype::F16 => {
+                type $t = half::f16;
+                $body
+            }
+            Dtype::BF16 => {
+                type $t = half::bf16;
+                $body
+            }
+            Dtype::F32 => {
+                type $t = f32;
+                $body
+            }
+            Dtype::F64 => {
+                type $t = f64;
+                $body
+            }
+            Dtype::I8 => {
+                type $t = i8;
+                $body
+            }
+            Dtype::I16 => {
+                type $t = i16;
+                $body
+            }
+            Dtype::I32 => {
+                type $t = i32;
+                $body
+            }
+            Dtype::I64 => {
+                type $t = i64;
+                $body
+            }
+            Dtype::U8 => {
+                type $t = u8;
+                $body
+            }
+            Dtype::U16 => {
+                type $t = u16;
+                $body
+            }
+            Dtype::U32 => {
+                type $t = u32;
+                $body
+            }
+            Dtype::U64 => {
+                type $t = u64;
+                $body
+            }
+        }
+    }};
+}
+
+/// [`dispatch`] over the floating-point types; `$other` for the integers.
+macro_rules! dispatch_float {
+    ($dtype:expr, $t:ident => $body:expr, $other:expr) => {{
+        use ahbm_program::Dtype;
+        match $dtype {
+            Dtype::F16 => {
+                type $t = half::f16;
+                $body
+            }
+            Dtype::BF16 => {
+                type $t = half::bf16;
+                $body
+            }
+            Dtype::F32 => {
+                type $t = f32;
+                $body
+            }
+            Dtype::F64 => {
+                type $t = f64;
+                $body
+            }
+            _ => $other,
+        }
+    }};
+}
+pub(super) use {dispatch, dispatch_float};

@@ -1,0 +1,220 @@
+//! Element-wise operations, computed in place on their first operand.
+
+use super::element::{Element, Float, Number, dispatch, dispatch_float};
+use super::error::Fault;
+use super::round::{Rounded, odd_sum};
+use super::shape::{expand, gather, same_dtype};
+use super::value::Value;
+use ahbm_program::{BinaryFn, Scalar, Tile, UnaryFn};
+
+/// A scalar in the dtype of an operation, as the type the operation is computed in.
+fn scalar<T: Element + Rounded>(s: Scalar) -> T::Wide {
+    element::<T>(s).widen()
+}
+
+/// A scalar rounded once to a dtype: floats to nearest even, integers wrap.
+pub(super) fn element<T: Rounded>(s: Scalar) -> T {
+    match s {
+        Scalar::Float(bits) => T::from_f64(f64::from_bits(bits)),
+        Scalar::Int(n) => T::from_int(n),
+    }
+}
+
+/// `f(a)`.
+pub(super) fn unary<'p>(f: UnaryFn, a: Value<'p>, tile: &'p Tile) -> Result<Value<'p>, Fault> {
+    let mut acc = expand(a, tile)?;
+    if f == UnaryFn::Neg {
+        dispatch!(tile.dtype, T => T::map1(acc.view_mut(), Number::neg));
+        return Ok(acc);
+    }
+    let integer = || Fault::Undefined(format!("{f:?} is not defined on {}", tile.dtype).to_lowercase());
+    dispatch_float!(tile.dtype, T => match f {
+        UnaryFn::Exp => T::map1(acc.view_mut(), Float::exp),
+        UnaryFn::Log => T::map1(acc.view_mut(), Float::log),
+        UnaryFn::Sqrt | UnaryFn::Neg => T::map1(acc.view_mut(), Float::sqrt),
+    }, return Err(integer()));
+    Ok(acc)
+}
+
+/// Expands to one loop per function, so that each is vectorised on its own.
+macro_rules! by_function {
+    ($f:expr, $g:ident => $run:expr) => {
+        match $f {
+            BinaryFn::Add => {
+                let $g = |x, y| Number::add(x, y);
+                $run
+            }
+            BinaryFn::Sub => {
+                let $g = |x, y| Number::sub(x, y);
+                $run
+            }
+            BinaryFn::Mul => {
+                let $g = |x, y| Number::mul(x, y);
+                $run
+            }
+            BinaryFn::Div => {
+                let $g = |x, y| Number::div(x, y);
+                $run
+            }
+            BinaryFn::Max => {
+                let $g = |x, y| Number::max(x, y);
+                $run
+            }
+            BinaryFn::Min => {
+                let $g = |x, y| Number::min(x, y);
+                $run
+            }
+            BinaryFn::Lt => {
+                let $g = |x, y| Number::truth(x < y);
+                $run
+            }
+            BinaryFn::Le => {
+                let $g = |x, y| Number::truth(x <= y);
+                $run
+            }
+            BinaryFn::Gt => {
+                let $g = |x, y| Number::truth(x > y);
+                $run
+            }
+            BinaryFn::Ge => {
+                let $g = |x, y| Number::truth(x >= y);
+                $run
+            }
+            BinaryFn::Eq => {
+                let $g = |x, y| Number::truth(x == y);
+                $run
+            }
+            BinaryFn::Ne => {
+                let $g = |x, y| Number::truth(x != y);
+                $run
+            }
+        }
+    };
+}
+
+/// `f(a, b)` with NumPy broadcasting.
+pub(super) fn binary<'p>(f: BinaryFn, a: Value<'p>, b: Value<'p>, tile: &'p Tile) -> Result<Value<'p>, Fault> {
+    same_dtype(&b, tile)?;
+    let mut acc = expand(a, tile)?;
+    if b.elements() == 1 && acc.elements() != 1 {
+        dispatch!(tile.dtype, T => with_scalar::<T>(f, false, acc.view_mut(), b.view::<T>()[0].widen())?);
+        return Ok(acc);
+    }
+    let b = expand(b, tile)?;
+    dispatch!(tile.dtype, T => {
+        let b: &[T] = b.view();
+        divisors(f, b)?;
+        let acc: &mut [T] = acc.view_mut();
+        by_function!(f, g => T::map2(acc, b, g))
+    });
+    Ok(acc)
+}
+
+/// `f(a, s)`, or `f(s, a)` when `swapped`.
+pub(super) fn binary_scalar<'p>(
+    f: BinaryFn,
+    swapped: bool,
+    a: Value<'p>,
+    s: Scalar,
+    tile: &'p Tile,
+) -> Result<Value<'p>, Fault> {
+    let mut acc = expand(a, tile)?;
+    dispatch!(tile.dtype, T => with_scalar::<T>(f, swapped, acc.view_mut(), scalar::<T>(s))?);
+    Ok(acc)
+}
+
+fn with_scalar<T: Element>(f: BinaryFn, swapped: bool, acc: &mut [T], s: T::Wide) -> Result<(), Fault> {
+    if swapped {
+        divisors(f, acc)?;
+        by_function!(f, g => T::map1(acc, |x| g(s, x)));
+    } else {
+        let divisor = [T::narrow(s)];
+        divisors(f, &divisor[..acc.len().min(1)])?;
+        by_function!(f, g => T::map1(acc, |x| g(x, s)));
+    }
+    Ok(())
+}
+
+/// Refuses integer division by zero; floats divide to infinity or NaN.
+fn divisors<T: Element>(f: BinaryFn, b: &[T]) -> Result<(), Fault> {
+    if f != BinaryFn::Div || T::FLOAT {
+        return Ok(());
+    }
+    match b.iter().position(|x| x.widen() == T::Wide::ZERO) {
+        Some(element) => Err(Fault::DivideByZero { element }),
+        None => Ok(()),
+    }
+}
+
+/// `a * b + c`, rounded once; integers wrap.
+pub(super) fn fma<'p>(a: Value<'p>, b: Value<'p>, c: Value<'p>, tile: &'p Tile) -> Result<Value<'p>, Fault> {
+    let mut acc = expand(a, tile)?;
+    let (b, c) = (expand(b, tile)?, expand(c, tile)?);
+    dispatch!(tile.dtype, T => {
+        let operands = b.view::<T>().iter().zip(c.view::<T>());
+        acc.view_mut::<T>().iter_mut().zip(operands).for_each(|(x, (&b, &c))| *x = T::fma(*x, b, c));
+    });
+    Ok(acc)
+}
+
+/// Multiply and add with one rounding.
+trait Fma {
+    fn fma(self, b: Self, c: Self) -> Self;
+}
+
+macro_rules! fma {
+    // The product is exact in f64; the sum is rounded to odd there, so the last rounding is the only one.
+    (narrow $($t:ty)*) => {$(
+        impl Fma for $t {
+            #[inline(always)]
+            fn fma(self, b: Self, c: Self) -> Self {
+                Rounded::from_f64(odd_sum(self.to_f64() * b.to_f64(), c.to_f64()))
+            }
+        }
+    )*};
+    (integer $($t:ty)*) => {$(
+        impl Fma for $t {
+            #[inline(always)]
+            fn fma(self, b: Self, c: Self) -> Self {
+                self.wrapping_mul(b).wrapping_add(c)
+            }
+        }
+    )*};
+}
+fma!(narrow half::f16 half::bf16 f32);
+fma!(integer i8 i16 i32 i64 u8 u16 u32 u64);
+
+impl Fma for f64 {
+    fn fma(self, b: Self, c: Self) -> Self {
+        self.mul_add(b, c)
+    }
+}
+
+/// `min(max(a, lo), hi)`; NaN stays NaN.
+pub(super) fn clamp<'p>(a: Value<'p>, lo: Scalar, hi: Scalar, tile: &'p Tile) -> Result<Value<'p>, Fault> {
+    let mut acc = expand(a, tile)?;
+    dispatch!(tile.dtype, T => {
+        let (lo, hi) = (scalar::<T>(lo), scalar::<T>(hi));
+        T::map1(acc.view_mut(), |x| Number::min(Number::max(x, lo), hi));
+    });
+    Ok(acc)
+}
+
+/// `cond != 0 ? a : b`; the condition may have any dtype, NaN counts as true.
+pub(super) fn select<'p>(cond: Value<'p>, a: Value<'p>, b: Value<'p>, tile: &'p Tile) -> Result<Value<'p>, Fault> {
+    // The result's size is checked first, so the mask is bounded too.
+    let mut acc = expand(a, tile)?;
+    let b = expand(b, tile)?;
+    let mask: Vec<bool> = dispatch!(cond.dtype(), T => {
+        gather::<T>(cond.view(), &cond.tile.shape, &tile.shape)
+            .ok_or_else(|| Fault::Broadcast { found: cond.tile.clone(), expected: tile.clone() })?
+            .into_iter()
+            .map(|x| x.widen() != <T as Element>::Wide::ZERO)
+            .collect()
+    });
+    dispatch!(tile.dtype, T => {
+        let from = mask.iter().zip(b.view::<T>());
+        acc.view_mut::<T>().iter_mut().zip(from).for_each(|(x, (&keep, &b))| *x = if keep { *x } else { b });
+    });
+    Ok(acc)
+}

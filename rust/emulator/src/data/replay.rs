@@ -1,0 +1,434 @@
+//! Replaying effects: who goes next, who waits for whom, what each operation does.
+
+use super::error::{self, Fault};
+use super::memory::Memory;
+use super::plan::{Plan, shares_memory};
+use super::queue::{Message, Queue};
+use super::value::Value;
+use super::{create, elementwise, matrix, reduce};
+use crate::Timeline;
+use ahbm_machine::{Diagnostic, Ps};
+use ahbm_program::{AgentId, BufferId, ChannelId, OpKind, Program, Tile, ValueId};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Replays a timeline's effects on `memory`, which holds the inputs before and the outputs after.
+///
+/// Spans ([`Timeline::spans`]) are needed only when agents share memory; choices whenever a body
+/// receives from any direction.
+///
+/// # Errors
+/// The findings in the table of [this module](super), and the structural lints of
+/// [`ahbm_program::structure`]. After an error `memory` holds whatever was written until then.
+pub fn replay(program: &Program, timeline: &Timeline, memory: &mut Memory) -> Result<(), Diagnostic> {
+    if let Some(first) = ahbm_program::structure(program).into_iter().next() {
+        return Err(first);
+    }
+    let plans: Vec<Plan> = program.bodies.iter().map(|b| Plan::of(b)).collect();
+    Replay::new(program, timeline, memory, &plans)?.run()
+}
+
+/// One value slot of an agent.
+#[derive(Debug, Clone)]
+enum Slot<'p> {
+    Empty,
+    Value(Value<'p>),
+    /// A posted receive.
+    Posted {
+        channel: ChannelId,
+        ticket: u64,
+    },
+}
+
+#[derive(Debug)]
+struct State<'p> {
+    slots: Vec<Slot<'p>>,
+    /// The operation to run next.
+    next: usize,
+    /// Receives from any direction so far.
+    choices: usize,
+    waits: Option<Wait>,
+}
+
+/// What a parked agent waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    Message(ChannelId),
+    Counter(u32),
+    Barrier(u32),
+}
+
+/// Whether an operation ran.
+enum Step {
+    Done,
+    Wait(Wait),
+}
+
+struct Replay<'p, 'm> {
+    program: &'p Program,
+    plans: &'p [Plan],
+    timeline: &'p Timeline,
+    memory: &'m mut Memory,
+    ordered: bool,
+    agents: Vec<State<'p>>,
+    queues: Vec<Queue<'p>>,
+    counters: Vec<u64>,
+    /// Agents parked at each counter, and at each barrier.
+    at_counter: Vec<Vec<AgentId>>,
+    at_barrier: Vec<Vec<AgentId>>,
+    ready: BinaryHeap<Reverse<(Ps, u32)>>,
+}
+
+impl<'p, 'm> Replay<'p, 'm> {
+    fn new(
+        program: &'p Program,
+        timeline: &'p Timeline,
+        memory: &'m mut Memory,
+        plans: &'p [Plan],
+    ) -> Result<Self, Diagnostic> {
+        let foreign = |what: &str, hint: &str| Err(Diagnostic::new("AHBM-D191", what).hint(hint));
+        let sizes = (0..memory.len()).map(|b| memory.size(BufferId(b as u32)));
+        if !sizes.eq(program.buffers.iter().map(|b| b.bytes)) {
+            return foreign("the memory was laid out for another program", "make it with Memory::new(&program)");
+        }
+        let ordered = shares_memory(program);
+        let spans = timeline.spans.iter().map(Vec::len);
+        if ordered && !spans.eq((0..program.agents.len()).map(|a| program.body(AgentId(a as u32)).ops.len())) {
+            return foreign(
+                "agents share memory, and the timeline does not say when each operation of this program ran",
+                "record spans in the timing pass of the same program",
+            );
+        }
+        let agents = program.agents.iter().map(|agent| State {
+            slots: vec![Slot::Empty; program.bodies[agent.body as usize].values as usize],
+            next: 0,
+            choices: 0,
+            waits: None,
+        });
+        Ok(Self {
+            agents: agents.collect(),
+            queues: program.channels.iter().map(|_| Queue::default()).collect(),
+            counters: vec![0; program.counters as usize],
+            at_counter: vec![Vec::new(); program.counters as usize],
+            at_barrier: vec![Vec::new(); program.barriers.len()],
+            ready: BinaryHeap::with_capacity(program.agents.len()),
+            program,
+            plans,
+            timeline,
+            memory,
+            ordered,
+        })
+    }
+
+    fn run(mut self) -> Result<(), Diagnostic> {
+        for agent in 0..self.agents.len() {
+            self.schedule(AgentId(agent as u32));
+        }
+        while let Some(Reverse((_, agent))) = self.ready.pop() {
+            self.advance(AgentId(agent))?;
+        }
+        self.finished()
+    }
+
+    /// The time of an agent's next effect; `None` at its end.
+    fn due(&self, agent: AgentId) -> Option<Ps> {
+        let next = self.agents[agent.0 as usize].next;
+        if next >= self.program.body(agent).ops.len() {
+            return None;
+        }
+        Some(if self.ordered { self.timeline.spans[agent.0 as usize][next].end } else { 0 })
+    }
+
+    fn schedule(&mut self, agent: AgentId) {
+        match self.due(agent) {
+            Some(due) => self.ready.push(Reverse((due, agent.0))),
+            None => self.agents[agent.0 as usize].slots = Vec::new(),
+        }
+    }
+
+    /// Runs an agent until it waits, ends, or another agent's effect comes first.
+    fn advance(&mut self, agent: AgentId) -> Result<(), Diagnostic> {
+        loop {
+            let op = self.agents[agent.0 as usize].next;
+            if let Step::Wait(wait) = self.step(agent, op)? {
+                self.agents[agent.0 as usize].waits = Some(wait);
+                match wait {
+                    Wait::Message(_) => {}
+                    Wait::Counter(counter) => self.at_counter[counter as usize].push(agent),
+                    Wait::Barrier(id) => self.at_barrier[id as usize].push(agent),
+                }
+                return Ok(());
+            }
+            self.agents[agent.0 as usize].next += 1;
+            let Some(due) = self.due(agent) else {
+                self.agents[agent.0 as usize].slots = Vec::new();
+                return Ok(());
+            };
+            let key = Reverse((due, agent.0));
+            // In a max-heap of reversed keys, a larger key comes first.
+            if self.ready.peek().is_some_and(|first| *first > key) {
+                self.ready.push(key);
+                return Ok(());
+            }
+        }
+    }
+
+    fn wake(&mut self, agent: AgentId) {
+        self.agents[agent.0 as usize].waits = None;
+        self.schedule(agent);
+    }
+
+    fn step(&mut self, agent: AgentId, op: usize) -> Result<Step, Diagnostic> {
+        let body = self.program.body(agent);
+        let tile = |t: u32| &body.tiles[t as usize];
+        let wait = match body.ops[op].kind {
+            OpKind::Store { src, mem, .. } => {
+                let expected = body.ops[op].kind.operands().tile.map_or(tile(0), tile);
+                let value = self.sized(agent, op, src, expected)?;
+                let (buffer, offset) = self.place(agent, mem)?;
+                self.memory.bytes_mut(buffer)[offset as usize..][..value.bytes().len()].copy_from_slice(value.bytes());
+                None
+            }
+            OpKind::Copy { src, dst, tile: t } => {
+                let (from, to) = (self.place(agent, src)?, self.place(agent, dst)?);
+                self.memory.copy(from, to, tile(t).bytes());
+                None
+            }
+            OpKind::Send { dir, src, tile: t } => {
+                let value = self.sized(agent, op, src, tile(t))?;
+                let channel = self.program.tx(agent, dir);
+                self.queues[channel.0 as usize].send(Message { value, op: op as u32 });
+                let receiver = self.program.channels[channel.0 as usize].receiver;
+                if self.agents[receiver.0 as usize].waits == Some(Wait::Message(channel)) {
+                    self.wake(receiver);
+                }
+                None
+            }
+            OpKind::Recv { dir, dst, tile: t } => {
+                let channel = self.program.rx(agent, dir);
+                self.receive(agent, op, channel, dst, tile(t))?
+            }
+            OpKind::RecvAny { dst, tile: t } => {
+                let channel = self.choice(agent, op)?;
+                let wait = self.receive(agent, op, channel, dst, tile(t))?;
+                self.agents[agent.0 as usize].choices += usize::from(wait.is_none());
+                wait
+            }
+            OpKind::PostRecv { dir, dst, .. } => {
+                let channel = self.program.rx(agent, dir);
+                let ticket = self.queues[channel.0 as usize].post();
+                self.define(agent, dst, Slot::Posted { channel, ticket });
+                None
+            }
+            OpKind::Await { value } => self.await_value(agent, op, value)?,
+            OpKind::Signal { counter, add } => {
+                self.counters[counter as usize] = self.counters[counter as usize].saturating_add(add.into());
+                for waiter in std::mem::take(&mut self.at_counter[counter as usize]) {
+                    self.wake(waiter);
+                }
+                None
+            }
+            OpKind::WaitCounter { counter, at_least } => {
+                (self.counters[counter as usize] < at_least.into()).then_some(Wait::Counter(counter))
+            }
+            OpKind::Barrier { id } => self.arrive(id),
+            OpKind::Delay { .. } => None,
+            OpKind::Load { dst, mem, tile: t } => {
+                let (buffer, offset) = self.place(agent, mem)?;
+                let value = Value::read(tile(t), self.memory.words(buffer), offset)
+                    .map_err(|bytes| Fault::TooLarge(bytes).at(self.program, agent, op))?;
+                self.define(agent, dst, Slot::Value(value));
+                None
+            }
+            _ => {
+                self.compute(agent, op)?;
+                None
+            }
+        };
+        Ok(wait.map_or(Step::Done, Step::Wait))
+    }
+
+    /// Operations on values alone.
+    fn compute(&mut self, agent: AgentId, op: usize) -> Result<(), Diagnostic> {
+        let program = self.program;
+        let body = program.body(agent);
+        let kind = body.ops[op].kind;
+        let operands = kind.operands();
+        let plan = &self.plans[program.agents[agent.0 as usize].body as usize];
+        let mut values = [const { None }; 3];
+        for (i, value) in operands.reads.into_iter().enumerate() {
+            if let Some(value) = value {
+                values[i] = Some(self.operand(agent, op, i, value)?);
+            }
+        }
+        let (Some(t), Some(dst)) = (operands.tile, body.ops[op].defines()) else { return Ok(()) };
+        let tile = &body.tiles[t as usize];
+        let result_tile = plan.results.get(&(op as u32)).unwrap_or(tile);
+        let scalar = |s: u32| body.scalars[s as usize];
+        let result = match (kind, values) {
+            (OpKind::Fill { scalar: s, .. }, _) => create::fill(scalar(s), tile),
+            (OpKind::Arange { start, .. }, _) => create::arange(scalar(start), tile),
+            (OpKind::Unary { f, .. }, [Some(a), ..]) => elementwise::unary(f, a, tile),
+            (OpKind::Binary { f, .. }, [Some(a), Some(b), _]) => elementwise::binary(f, a, b, tile),
+            (OpKind::BinaryScalar { f, swapped, scalar: s, .. }, [Some(a), ..]) => {
+                elementwise::binary_scalar(f, swapped, a, scalar(s), tile)
+            }
+            (OpKind::Fma { .. }, [Some(a), Some(b), Some(c)]) => elementwise::fma(a, b, c, tile),
+            (OpKind::Clamp { lo, hi, .. }, [Some(a), ..]) => elementwise::clamp(a, scalar(lo), scalar(hi), tile),
+            (OpKind::Where { .. }, [Some(cond), Some(a), Some(b)]) => elementwise::select(cond, a, b, tile),
+            (OpKind::Reduce { f, axis, .. }, [Some(a), ..]) => reduce::reduce(f, axis, a, tile, result_tile),
+            (OpKind::Softmax { axis, .. }, [Some(a), ..]) => reduce::softmax(axis, a, tile),
+            (OpKind::Dot { .. }, [Some(a), Some(b), _]) => matrix::dot(a, b, tile, result_tile),
+            (OpKind::Transpose { .. }, [Some(a), ..]) => matrix::transpose(a, tile),
+            (OpKind::Cast { .. }, [Some(a), ..]) => create::cast(a, tile),
+            // Effects are handled where they happen.
+            _ => return Ok(()),
+        };
+        let value = result.map_err(|fault| fault.at(program, agent, op))?;
+        self.define(agent, dst, Slot::Value(value));
+        Ok(())
+    }
+
+    fn define(&mut self, agent: AgentId, dst: ValueId, slot: Slot<'p>) {
+        self.agents[agent.0 as usize].slots[dst.0 as usize] = slot;
+    }
+
+    /// Operand `i` of an operation: handed over at its last use, shared before.
+    fn operand(&mut self, agent: AgentId, op: usize, i: usize, value: ValueId) -> Result<Value<'p>, Diagnostic> {
+        let program = self.program;
+        let last = self.plans[program.agents[agent.0 as usize].body as usize].last_use[op] >> i & 1 == 1;
+        let slot = &mut self.agents[agent.0 as usize].slots[value.0 as usize];
+        match slot {
+            Slot::Value(found) if !last => return Ok(found.clone()),
+            Slot::Value(_) => {
+                if let Slot::Value(found) = std::mem::replace(slot, Slot::Empty) {
+                    return Ok(found);
+                }
+            }
+            _ => {}
+        }
+        let message = format!("value %{} is read before it is defined", value.0);
+        Err(error::at(program, "AHBM-V301", message, agent, op))
+    }
+
+    /// The first operand, which must have the dtype and size of the operation's tile.
+    fn sized(&mut self, agent: AgentId, op: usize, value: ValueId, tile: &'p Tile) -> Result<Value<'p>, Diagnostic> {
+        let value = self.operand(agent, op, 0, value)?;
+        if value.dtype() != tile.dtype || value.tile.bytes() != tile.bytes() {
+            let fault = Fault::Operand { found: value.tile.clone(), expected: tile.clone() };
+            return Err(fault.at(self.program, agent, op));
+        }
+        Ok(value)
+    }
+
+    /// Buffer and offset of a memory operand, with the buffer's memory made sure of.
+    fn place(&self, agent: AgentId, mem: u32) -> Result<(BufferId, u64), Diagnostic> {
+        let mem = self.program.body(agent).mems[mem as usize];
+        let buffer = self.program.buffer(agent, mem.buffer);
+        self.memory.reserve(buffer)?;
+        Ok((buffer, mem.offset))
+    }
+
+    fn receive(
+        &mut self,
+        agent: AgentId,
+        op: usize,
+        channel: ChannelId,
+        dst: ValueId,
+        tile: &'p Tile,
+    ) -> Result<Option<Wait>, Diagnostic> {
+        let Some(message) = self.queues[channel.0 as usize].receive() else {
+            return Ok(Some(Wait::Message(channel)));
+        };
+        self.accept(agent, op, channel, message, dst, tile)?;
+        Ok(None)
+    }
+
+    fn accept(
+        &mut self,
+        agent: AgentId,
+        op: usize,
+        channel: ChannelId,
+        message: Message<'p>,
+        dst: ValueId,
+        tile: &'p Tile,
+    ) -> Result<(), Diagnostic> {
+        let sent = message.value.tile;
+        if sent.dtype != tile.dtype || sent.bytes() != tile.bytes() {
+            let sender = self.program.channels[channel.0 as usize].sender;
+            let found = Diagnostic::new("AHBM-V304", format!("a message of {sent} arrives at a receive of {tile}"));
+            let found = error::site(self.program, found, sender, message.op as usize);
+            return Err(error::site(self.program, found, agent, op).hint(
+                "a queue is first in, first out: give the k-th send and the k-th recv of a direction one shape and dtype",
+            ));
+        }
+        self.define(agent, dst, Slot::Value(message.value.reshaped(tile)));
+        Ok(())
+    }
+
+    /// The channel pass 1 chose for a receive from any direction.
+    fn choice(&self, agent: AgentId, op: usize) -> Result<ChannelId, Diagnostic> {
+        let chosen = self.timeline.choices.get(agent.0 as usize);
+        let chosen = chosen.and_then(|c| c.get(self.agents[agent.0 as usize].choices)).copied();
+        match chosen {
+            Some(c) if self.program.channels.get(c.0 as usize).is_some_and(|c| c.receiver == agent) => Ok(c),
+            _ => {
+                let message = "the timeline does not say which queue this receive took its message from";
+                Err(error::at(self.program, "AHBM-D191", message.into(), agent, op)
+                    .hint("use the timeline of the same program"))
+            }
+        }
+    }
+
+    /// Completes a posted receive. Waiting once more for a value that is there is allowed.
+    fn await_value(&mut self, agent: AgentId, op: usize, value: ValueId) -> Result<Option<Wait>, Diagnostic> {
+        let (channel, ticket) = match self.agents[agent.0 as usize].slots[value.0 as usize] {
+            Slot::Posted { channel, ticket } => (channel, ticket),
+            Slot::Value(_) => return Ok(None),
+            Slot::Empty => {
+                let message = format!("no receive was posted for value %{}", value.0);
+                return Err(error::at(self.program, "AHBM-V302", message, agent, op));
+            }
+        };
+        let Some(message) = self.queues[channel.0 as usize].take(ticket) else {
+            return Ok(Some(Wait::Message(channel)));
+        };
+        let body = self.program.body(agent);
+        let posted = body.ops[..op].iter().rposition(|o| o.defines() == Some(value)).unwrap_or(op);
+        if let OpKind::PostRecv { tile, .. } = body.ops[posted].kind {
+            self.accept(agent, posted, channel, message, value, &body.tiles[tile as usize])?;
+        }
+        Ok(None)
+    }
+
+    /// Arrives at a barrier; the last to arrive releases the others.
+    fn arrive(&mut self, id: u32) -> Option<Wait> {
+        let waiting = self.at_barrier[id as usize].len() as u32;
+        if waiting + 1 < self.program.barriers[id as usize] {
+            return Some(Wait::Barrier(id));
+        }
+        for other in std::mem::take(&mut self.at_barrier[id as usize]) {
+            self.agents[other.0 as usize].next += 1;
+            self.wake(other);
+        }
+        None
+    }
+
+    /// Leftover work is an error that lists the waiters.
+    fn finished(&self) -> Result<(), Diagnostic> {
+        let waiting: Vec<AgentId> =
+            (0..self.agents.len() as u32).map(AgentId).filter(|&a| self.due(a).is_some()).collect();
+        if waiting.is_empty() {
+            return Ok(());
+        }
+        let mut found =
+            Diagnostic::new("AHBM-D190", format!("the data pass stands still with {} agents waiting", waiting.len()))
+                .hint(
+                    "the timeline was not produced from this program, or the timing pass is at fault; please report it",
+                );
+        for &agent in waiting.iter().take(8) {
+            found = error::site(self.program, found, agent, self.agents[agent.0 as usize].next);
+        }
+        Err(found)
+    }
+}
