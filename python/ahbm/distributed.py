@@ -1,0 +1,593 @@
+"""Collectives between the ranks of an emulated machine; names and meaning of torch.distributed.
+
+    import ahbm, ahbm.distributed as dist
+
+    def worker():
+        dist.init_process_group(backend="ahbm")
+        x = np.full(1024, dist.get_rank(), np.float16)
+        dist.all_reduce(x)
+
+    ahbm.spawn(worker)
+
+A rank is a SIP. Tensors are NumPy arrays or torch CPU tensors of any strides, f16 bf16 f32 f64 and integers; results
+are written in place. All ranks of a group make the same calls in the same order with equal shapes and dtypes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ahbm.arrays import HostTensor, host_tensor
+from ahbm.errors import DistributedError, UnsupportedError
+from ahbm.groups import NON_GROUP_MEMBER, ProcessGroup, ReduceOp
+from ahbm.session import BACKEND, TIMEOUT_S, CallRecord, Context, Lobby, Session, Setup
+from ahbm.work import Work
+from ahbm.world import Letter, Operation, Part, World, call_origin
+
+__all__ = [
+    "CallRecord",
+    "GroupMember",
+    "ProcessGroup",
+    "ReduceOp",
+    "Work",
+    "all_gather",
+    "all_gather_into_tensor",
+    "all_reduce",
+    "all_to_all",
+    "all_to_all_single",
+    "barrier",
+    "broadcast",
+    "destroy_process_group",
+    "gather",
+    "get_backend",
+    "get_rank",
+    "get_world_size",
+    "group",
+    "init_process_group",
+    "irecv",
+    "is_available",
+    "is_initialized",
+    "isend",
+    "new_group",
+    "recv",
+    "reduce",
+    "reduce_scatter",
+    "reduce_scatter_tensor",
+    "scatter",
+    "send",
+    "simulated_time",
+    "stats",
+]
+
+_local = threading.local()
+
+
+def bind(context: Context | None) -> None:
+    """Makes the calling thread a rank (or no rank); `ahbm.spawn` does it for its workers."""
+    _local.context = context
+    if context is not None:
+        context.world.enter(context.rank)
+
+
+def _context() -> Context | None:
+    found: Context | None = getattr(_local, "context", None)
+    return found
+
+
+def _joined() -> tuple[Context, Session]:
+    context = _context()
+    if context is None or context.session is None:
+        raise DistributedError(
+            "AHBM-X102",
+            "the default process group is not initialised in this thread",
+            hint='call init_process_group(backend="ahbm") in every worker',
+        )
+    return context, context.session
+
+
+class GroupMember:
+    """`GroupMember.WORLD`, `GroupMember.NON_GROUP_MEMBER`; also reachable as `group.WORLD`."""
+
+    NON_GROUP_MEMBER = NON_GROUP_MEMBER
+
+    @property
+    def WORLD(self) -> ProcessGroup:  # noqa: N802
+        """The group of all ranks."""
+        return _joined()[1].world_group
+
+
+group = GroupMember()
+
+
+# Life of a process group
+
+
+def init_process_group(
+    backend: str = BACKEND,
+    *,
+    topology: object = None,
+    ccl: str | Path | None = None,
+    overrides: Mapping[str, object] | None = None,
+    algorithm: str | None = None,
+    timeout: float | timedelta | None = None,
+) -> None:
+    """Joins this rank to the default process group.
+
+    `topology` (name, path or Machine), `ccl` (path), `overrides` (dotted keys of both files) and `algorithm` (name or
+    path, for all_reduce) default to what `ahbm.spawn` or the command line was given, then to the environment and the
+    files of the current directory. `timeout`: wall seconds without progress on any rank, default 600.
+
+    Raises BackendError (a ValueError, AHBM-X101), DistributedError AHBM-X103 when already initialised, AHBM-X104 when
+    the world has another size, AHBM-X110 when ranks disagree; TopologyError and ConfigError for bad files.
+    """
+    context = _context()
+    if context is None:
+        context = Context(World(1), 0, Lobby())
+    elif context.session is not None:
+        raise DistributedError(
+            "AHBM-X103", "the default process group is already initialised", hint="call destroy_process_group() first"
+        )
+    seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+    if seconds is not None and not seconds > 0:
+        raise DistributedError("AHBM-X131", f"timeout must be positive, not {seconds}")
+    context.session = context.lobby.session(
+        context, Setup(topology, ccl, overrides, algorithm, seconds), backend, call_origin()
+    )
+    context.world.patience_s = context.session.setup.timeout_s or TIMEOUT_S
+    context.world.ranks[context.rank].clock_ps = 0
+    bind(context)
+
+
+def destroy_process_group() -> None:
+    """Leaves the default process group; `init_process_group` may be called again."""
+    context, _ = _joined()
+    context.session = None
+    context.generation += 1
+    if context.world.size == 1:
+        bind(None)
+
+
+def is_available() -> bool:
+    """Whether this package can be used: always True."""
+    return True
+
+
+def is_initialized() -> bool:
+    """Whether the calling thread is a rank of an initialised process group."""
+    context = _context()
+    return context is not None and context.session is not None
+
+
+def get_backend(group: ProcessGroup | None = None) -> str:
+    """`"ahbm"`."""
+    _member(group, need=False)
+    return BACKEND
+
+
+def get_rank(group: ProcessGroup | None = None) -> int:
+    """This rank's number in `group` (default: all ranks); -1 when it is no member."""
+    context, _, members = _member(group, need=False)
+    return members.rank_of(context.rank)
+
+
+def get_world_size(group: ProcessGroup | None = None) -> int:
+    """Number of ranks in `group` (default: all ranks); -1 when this rank is no member."""
+    context, _, members = _member(group, need=False)
+    return members.size() if members.rank_of(context.rank) >= 0 else -1
+
+
+def new_group(ranks: Sequence[int] | None = None) -> ProcessGroup:
+    """A group of `ranks` (default: all), in ascending order. Every rank of the world must call it.
+
+    Returns `GroupMember.NON_GROUP_MEMBER` to ranks that are not in it. Raises DistributedError AHBM-X131 for ranks
+    outside of the world or given twice, AHBM-X110 when the callers disagree.
+    """
+    context, session = _joined()
+    world = session.world_group
+    members = world.ranks if ranks is None else tuple(sorted(ranks))
+    if not members or len(set(members)) != len(members) or not set(members) <= set(world.ranks):
+        raise DistributedError("AHBM-X131", f"new_group: {list(members)} are not distinct ranks below {world.size()}")
+    made: list[ProcessGroup] = []
+    work = _issue(
+        context,
+        world,
+        "new_group",
+        {"collective": "new_group", "ranks": members},
+        made,
+        lambda: None,
+        session.make_group,
+    )
+    work.wait()
+    return made[0] if context.rank in members else NON_GROUP_MEMBER
+
+
+def simulated_time() -> float:
+    """This rank's simulated clock in ns: the end of the latest operation it has waited for."""
+    context, _ = _joined()
+    return context.world.ranks[context.rank].clock_ps / 1000
+
+
+def stats() -> list[CallRecord]:
+    """What this rank has taken part in so far, in the order of its calls; operations under way are left out."""
+    context, session = _joined()
+    records = (part.operation.record for part in session.calls[context.rank])
+    return [record for record in records if isinstance(record, CallRecord)]
+
+
+# Collectives
+
+
+def all_reduce(
+    tensor: Any, op: object = ReduceOp.SUM, group: ProcessGroup | None = None, async_op: bool = False
+) -> Work | None:
+    """Every rank's `tensor` becomes the element-wise reduction over all ranks.
+
+    A DeviceTensor follows the algorithm contract instead: every cube's tile is one contribution.
+    """
+    from ahbm.placement import DeviceTensor
+
+    parsed = ReduceOp.parse(op).value
+    if isinstance(tensor, DeviceTensor):
+        terms = {"dtype": tensor.dtype, "shape": tensor.shape, "placement": tensor.placement, "op": parsed}
+        return _collective("all_reduce", group, terms, tensor.tiles, lambda: tensor, async_op)
+    x = _own(tensor, "tensor")
+    flat = x.flat()
+    return _collective("all_reduce", group, _terms(x, op=parsed), flat, _back(tensor, x, flat), async_op)
+
+
+def broadcast(tensor: Any, src: int, group: ProcessGroup | None = None, async_op: bool = False) -> Work | None:
+    """Every rank's `tensor` becomes that of (global) rank `src`."""
+    x = _own(tensor, "tensor")
+    flat = x.flat()
+    terms = _terms(x, root=_root(group, src, "src"))
+    return _collective("broadcast", group, terms, flat, _back(tensor, x, flat), async_op)
+
+
+def reduce(
+    tensor: Any, dst: int, op: object = ReduceOp.SUM, group: ProcessGroup | None = None, async_op: bool = False
+) -> Work | None:
+    """`tensor` of (global) rank `dst` becomes the reduction over all ranks; the others keep theirs."""
+    context, _, _ = _member(group)
+    x = _own(tensor, "tensor")
+    flat = x.flat() if context.rank == dst else x.flat().copy()
+    terms = _terms(x, op=ReduceOp.parse(op).value, root=_root(group, dst, "dst"))
+    back = _back(tensor, x, flat) if context.rank == dst else lambda: tensor
+    return _collective("reduce", group, terms, flat, back, async_op)
+
+
+def all_gather(
+    tensor_list: Sequence[Any], tensor: Any, group: ProcessGroup | None = None, async_op: bool = False
+) -> Work | None:
+    """`tensor_list[r]` becomes rank r's `tensor`."""
+    x = host_tensor(tensor, writable=False, what="tensor")
+    outs = _list(group, "tensor_list", tensor_list, x, writable=True)
+    flat, mine = _chunks(group, x)
+    mine[:] = x.flat()
+    return _collective("all_gather", group, _terms(x), flat, _deal(tensor_list, outs, flat), async_op)
+
+
+def all_gather_into_tensor(
+    output_tensor: Any, input_tensor: Any, group: ProcessGroup | None = None, async_op: bool = False
+) -> Work | None:
+    """`output_tensor` becomes all ranks' `input_tensor`, one after the other in C order."""
+    x = host_tensor(input_tensor, writable=False, what="input_tensor")
+    out = _own(output_tensor, "output_tensor")
+    _expect(out, x, get_world_size(group), "output_tensor", "input_tensor")
+    flat, mine = _chunks(group, x)
+    mine[:] = x.flat()
+    return _collective("all_gather", group, _terms(x), flat, _back(output_tensor, out, flat), async_op)
+
+
+def reduce_scatter(
+    output: Any,
+    input_list: Sequence[Any],
+    op: object = ReduceOp.SUM,
+    group: ProcessGroup | None = None,
+    async_op: bool = False,
+) -> Work | None:
+    """`output` of rank r becomes the reduction over all ranks of `input_list[r]`."""
+    out = _own(output, "output")
+    ins = _list(group, "input_list", input_list, out, writable=False)
+    flat, mine = _chunks(group, out)
+    _fill(flat, ins)
+    terms = _terms(out, op=ReduceOp.parse(op).value)
+    return _collective("reduce_scatter", group, terms, flat, _back(output, out, mine), async_op)
+
+
+def reduce_scatter_tensor(
+    output: Any,
+    input: Any,
+    op: object = ReduceOp.SUM,  # noqa: A002
+    group: ProcessGroup | None = None,
+    async_op: bool = False,
+) -> Work | None:
+    """`output` of rank r becomes the reduction over all ranks of the r-th of `input`'s equal chunks."""
+    out, whole = _own(output, "output"), host_tensor(input, writable=False, what="input")
+    _expect(whole, out, get_world_size(group), "input", "output")
+    flat, mine = _chunks(group, out)
+    flat[:] = whole.flat()
+    terms = _terms(out, op=ReduceOp.parse(op).value)
+    return _collective("reduce_scatter", group, terms, flat, _back(output, out, mine), async_op)
+
+
+def gather(
+    tensor: Any,
+    gather_list: Sequence[Any] | None = None,
+    dst: int = 0,
+    group: ProcessGroup | None = None,
+    async_op: bool = False,
+) -> Work | None:
+    """`gather_list[r]` of (global) rank `dst` becomes rank r's `tensor`; only `dst` passes a list."""
+    context, _, _ = _member(group)
+    x = host_tensor(tensor, writable=False, what="tensor")
+    terms = _terms(x, root=_root(group, dst, "dst"))
+    lists = _only_root(context.rank == dst, "gather_list", gather_list)
+    outs = _list(group, "gather_list", lists, x, writable=True) if context.rank == dst else []
+    flat, mine = _chunks(group, x)
+    mine[:] = x.flat()
+    return _collective("gather", group, terms, flat, _deal(lists, outs, flat), async_op)
+
+
+def scatter(
+    tensor: Any,
+    scatter_list: Sequence[Any] | None = None,
+    src: int = 0,
+    group: ProcessGroup | None = None,
+    async_op: bool = False,
+) -> Work | None:
+    """Rank r's `tensor` becomes `scatter_list[r]` of (global) rank `src`; only `src` passes a list."""
+    context, _, _ = _member(group)
+    x = _own(tensor, "tensor")
+    terms = _terms(x, root=_root(group, src, "src"))
+    lists = _only_root(context.rank == src, "scatter_list", scatter_list)
+    flat, mine = _chunks(group, x)
+    if context.rank == src:
+        _fill(flat, _list(group, "scatter_list", lists, x, writable=False))
+    return _collective("scatter", group, terms, flat, _back(tensor, x, mine), async_op)
+
+
+def all_to_all(
+    output_tensor_list: Sequence[Any],
+    input_tensor_list: Sequence[Any],
+    group: ProcessGroup | None = None,
+    async_op: bool = False,
+) -> Work | None:
+    """`output_tensor_list[j]` becomes what rank j has in `input_tensor_list[<this rank>]`; all of one size."""
+    if not input_tensor_list:
+        raise DistributedError("AHBM-X131", "all_to_all: input_tensor_list is empty")
+    first = host_tensor(input_tensor_list[0], writable=False, what="input_tensor_list[0]")
+    ins = _list(group, "input_tensor_list", input_tensor_list, first, writable=False)
+    outs = _list(group, "output_tensor_list", output_tensor_list, first, writable=True)
+    flat, _ = _chunks(group, first)
+    _fill(flat, ins)
+    return _collective("all_to_all", group, _terms(first), flat, _deal(output_tensor_list, outs, flat), async_op)
+
+
+def all_to_all_single(
+    output: Any,
+    input: Any,
+    output_split_sizes: Sequence[int] | None = None,  # noqa: A002
+    input_split_sizes: Sequence[int] | None = None,
+    group: ProcessGroup | None = None,
+    async_op: bool = False,
+) -> Work | None:
+    """The j-th of `output`'s equal chunks becomes this rank's chunk of rank j's `input`.
+
+    Raises UnsupportedError (AHBM-U131) for split sizes that differ.
+    """
+    ranks = get_world_size(group)
+    for name, sizes in (("output_split_sizes", output_split_sizes), ("input_split_sizes", input_split_sizes)):
+        if sizes and len(set(sizes)) > 1:
+            raise UnsupportedError(
+                "AHBM-U131",
+                f"all_to_all_single: {name}={list(sizes)} are not all equal",
+                hint="pad the chunks to one size",
+            )
+    x, out = host_tensor(input, writable=False, what="input"), _own(output, "output")
+    _expect(out, x, 1, "output", "input")
+    if x.size % max(ranks, 1):
+        raise DistributedError(
+            "AHBM-X130", f"all_to_all_single: input has {x.size} elements, which {ranks} ranks cannot share equally"
+        )
+    flat = x.flat().copy()
+    return _collective("all_to_all", group, _terms(x), flat, _back(output, out, flat), async_op)
+
+
+def barrier(group: ProcessGroup | None = None, async_op: bool = False) -> Work | None:
+    """No rank returns before all have called; costs the simulated time of the barrier algorithm."""
+    terms: dict[str, object] = {"dtype": "f16"}
+    return _collective("barrier", group, terms, np.zeros(1, np.float16), lambda: None, async_op)
+
+
+# Point to point
+
+
+def send(tensor: Any, dst: int, group: ProcessGroup | None = None, tag: int = 0) -> None:
+    """Sends `tensor` to (global) rank `dst`; returns when it has been received."""
+    isend(tensor, dst, group, tag).wait()
+
+
+def recv(tensor: Any, src: int | None = None, group: ProcessGroup | None = None, tag: int = 0) -> int:
+    """Receives into `tensor` from (global) rank `src`, or from any; returns the sender's rank.
+
+    Any: when no rank can go on otherwise, the sender with the earliest simulated time, then the lowest rank, is taken.
+    """
+    work = irecv(tensor, src, group, tag)
+    sender = work.result()
+    assert isinstance(sender, int)
+    return sender
+
+
+def isend(tensor: Any, dst: int, group: ProcessGroup | None = None, tag: int = 0) -> Work:
+    """Starts to send `tensor` to (global) rank `dst`."""
+    x = host_tensor(tensor, writable=False, what="tensor")
+    return _post(group, x, dst, tag, sends=True)
+
+
+def irecv(tensor: Any, src: int | None = None, group: ProcessGroup | None = None, tag: int = 0) -> Work:
+    """Starts to receive into `tensor` from (global) rank `src`, or from any."""
+    return _post(group, _own(tensor, "tensor"), src, tag, sends=False)
+
+
+def _post(group: ProcessGroup | None, x: HostTensor, peer: int | None, tag: int, *, sends: bool) -> Work:
+    context, session, members = _member(group)
+    name = "dst" if sends else "src"
+    if peer is not None and (_root(group, peer, name) == context.rank):
+        raise DistributedError("AHBM-X131", f"{name}={peer} is this rank itself", hint="copy the tensor instead")
+    flat = x.flat()
+
+    def finish() -> object:
+        if not sends:
+            x.assign(flat)
+        return part.operation.members[0]
+
+    terms: dict[str, object] = {
+        "collective": "send_recv",
+        "group": members,
+        "tag": tag,
+        "dtype": x.dtype,
+        "elements": x.size,
+    }
+    part = _part(context, terms, flat, finish)
+    session.calls[context.rank].append(part)
+    letter = (
+        Letter(context.rank, peer, tag, part) if sends and peer is not None else Letter(peer, context.rank, tag, part)
+    )
+    context.world.post(members, letter, sends=sends, perform=session.perform_pair)
+    return Work(context.world, part)
+
+
+# Pieces
+
+
+def _member(group: ProcessGroup | None, *, need: bool = True) -> tuple[Context, Session, ProcessGroup]:
+    context, session = _joined()
+    members = session.world_group if group is None else group
+    if need and members.rank_of(context.rank) < 0:
+        raise DistributedError(
+            "AHBM-X106",
+            f"rank {context.rank} is no member of {members.name}",
+            hint="only the ranks of a group may call its collectives",
+        )
+    return context, session, members
+
+
+def _part(context: Context, terms: dict[str, object], buffer: Any, finish: Callable[[], object]) -> Part:
+    clock_ps = context.world.ranks[context.rank].clock_ps
+    return Part(context.rank, terms, buffer, finish, clock_ps, call_origin())
+
+
+def _issue(
+    context: Context,
+    members: ProcessGroup,
+    name: str,
+    terms: dict[str, object],
+    buffer: Any,
+    finish: Callable[[], object],
+    perform: Callable[[Operation], int],
+) -> Work:
+    part = _part(context, terms, buffer, finish)
+    assert context.session is not None
+    context.session.calls[context.rank].append(part)
+    context.world.meet(members, part, name, perform)
+    return Work(context.world, part)
+
+
+def _collective(
+    name: str,
+    group: ProcessGroup | None,
+    terms: dict[str, object],
+    buffer: Any,
+    finish: Callable[[], object],
+    async_op: bool,
+) -> Work | None:
+    context, session, members = _member(group)
+    work = _issue(
+        context, members, name, {"collective": name, "group": members, **terms}, buffer, finish, session.perform
+    )
+    if async_op:
+        return work
+    work.wait()
+    return None
+
+
+def _terms(x: HostTensor, **more: object) -> dict[str, object]:
+    return {**more, "dtype": x.dtype, "shape": x.shape}
+
+
+def _own(tensor: Any, what: str) -> HostTensor:
+    return host_tensor(tensor, writable=True, what=what)
+
+
+def _root(group: ProcessGroup | None, rank: int, name: str) -> int:
+    _, _, members = _member(group)
+    if members.rank_of(rank) < 0:
+        raise DistributedError(
+            "AHBM-X131", f"{name}={rank} is no rank of {members.name}", hint=f"its ranks are {list(members.ranks)}"
+        )
+    return rank
+
+
+def _only_root(is_root: bool, name: str, tensors: Sequence[Any] | None) -> Sequence[Any]:
+    if is_root != bool(tensors):
+        raise DistributedError(
+            "AHBM-X131",
+            f"{name} is {'missing on' if is_root else 'given outside'} of the root",
+            hint=f"pass {name} on the root and nowhere else",
+        )
+    return tensors or ()
+
+
+def _chunks(group: ProcessGroup | None, one: HostTensor) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Room for one chunk like `one` per rank of the group, and this rank's chunk of it."""
+    context, _, members = _member(group)
+    flat = np.zeros(one.size * members.size(), one.array.dtype)
+    mine = members.rank_of(context.rank) * one.size
+    return flat, flat[mine : mine + one.size]
+
+
+def _expect(got: HostTensor, like: HostTensor, times: int, name: str, other: str) -> None:
+    if got.dtype != like.dtype or got.size != like.size * times:
+        need = f"{like.size * times} elements of {like.dtype}"
+        raise DistributedError("AHBM-X130", f"{name} has {got.size} elements of {got.dtype}; {other} asks for {need}")
+
+
+def _list(
+    group: ProcessGroup | None, name: str, tensors: Sequence[Any], like: HostTensor, *, writable: bool
+) -> list[HostTensor]:
+    ranks = _member(group)[2].size()
+    if len(tensors) != ranks:
+        raise DistributedError("AHBM-X131", f"{name} has {len(tensors)} tensors for {ranks} ranks")
+    found = [host_tensor(tensor, writable=writable, what=f"{name}[{i}]") for i, tensor in enumerate(tensors)]
+    for i, tensor in enumerate(found):
+        _expect(tensor, like, 1, f"{name}[{i}]", "the rank's tensor" if i else "the call")
+    return found
+
+
+def _fill(flat: NDArray[Any], tensors: Sequence[HostTensor]) -> None:
+    for chunk, tensor in zip(np.split(flat, len(tensors)), tensors, strict=True):
+        chunk[:] = tensor.flat()
+
+
+def _back(tensor: object, x: HostTensor, flat: NDArray[Any]) -> Callable[[], object]:
+    def finish() -> object:
+        x.assign(flat)
+        return tensor
+
+    return finish
+
+
+def _deal(tensors: Sequence[object], outs: Sequence[HostTensor], flat: NDArray[Any]) -> Callable[[], object]:
+    def finish() -> object:
+        for chunk, out in zip(np.split(flat, len(outs)), outs, strict=True) if outs else ():
+            out.array[...] = chunk.reshape(out.shape)
+        return list(tensors)
+
+    return finish

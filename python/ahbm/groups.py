@@ -1,0 +1,75 @@
+"""Process groups and reduction operators: the nouns of `ahbm.distributed`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from ahbm.errors import DistributedError
+
+
+class ReduceOp(Enum):
+    """The reduction operator of a collective; names and meaning of torch.distributed."""
+
+    SUM = "sum"
+    PRODUCT = "prod"
+    MIN = "min"
+    MAX = "max"
+    AVG = "avg"
+
+    @classmethod
+    def parse(cls, op: object) -> ReduceOp:
+        """`op` as a ReduceOp: one of ours, a name ("sum", "PRODUCT", "prod"), or another library's enum member.
+
+        Raises DistributedError (AHBM-X131) for anything else.
+        """
+        if isinstance(op, cls):
+            return op
+        name = op if isinstance(op, str) else getattr(op, "name", None)
+        if isinstance(name, str):
+            for member in cls:
+                if name.lower() in (member.name.lower(), member.value):
+                    return member
+        known = ", ".join(member.name for member in cls)
+        raise DistributedError("AHBM-X131", f"unknown reduction operator {op!r}", hint=f"one of {known}")
+
+
+@dataclass(eq=False)
+class ProcessGroup:
+    """Ranks that hold collectives together, in ascending order of their global rank."""
+
+    name: str
+    """`"WORLD"` or `"group <k>"`, k counting the calls of `new_group`."""
+    ranks: tuple[int, ...]
+    """Global ranks; the position in this tuple is the group rank."""
+    ends_ps: int = 0
+    """Simulated time at which the group's latest collective ended; its collectives do not overlap."""
+    lanes_ps: dict[tuple[object, ...], int] = field(default_factory=dict)
+    """The same per (sender, receiver, tag) for its sends and receives."""
+
+    def size(self) -> int:
+        """Number of ranks."""
+        return len(self.ranks)
+
+    def rank_of(self, global_rank: int) -> int:
+        """Group rank of `global_rank`, -1 when it is no member."""
+        return self.ranks.index(global_rank) if global_rank in self.ranks else -1
+
+    def __repr__(self) -> str:
+        return f"<ProcessGroup {self.name} ranks={list(self.ranks)}>"
+
+
+NON_GROUP_MEMBER = ProcessGroup("NON_GROUP_MEMBER", ())
+"""What `new_group` returns to the ranks it leaves out."""
+
+
+def span(ranks: list[int]) -> str:
+    """Ascending ranks in few words: `rank 3`, `ranks 0-2, 5`."""
+    runs: list[list[int]] = []
+    for rank in ranks:
+        if runs and runs[-1][-1] == rank - 1:
+            runs[-1].append(rank)
+        else:
+            runs.append([rank])
+    text = ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+    return f"rank {text}" if len(ranks) == 1 else f"ranks {text}"

@@ -1,0 +1,93 @@
+"""Starts one worker per rank, in threads of this process."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from ahbm import distributed
+from ahbm.errors import DistributedError, InterruptedRun
+from ahbm.session import Context, Lobby, Setup, ambient, check_world_size
+from ahbm.world import World
+
+
+def spawn(
+    worker: Callable[..., object],
+    args: Sequence[object] = (),
+    nprocs: int | None = None,
+    *,
+    topology: object = None,
+    ccl: str | Path | None = None,
+    overrides: Mapping[str, object] | None = None,
+) -> list[object]:
+    """Runs `worker(rank, *args)` for every rank and returns what they returned, in the order of the ranks.
+
+    A worker that has no parameter for the rank is called as `worker(*args)`. `nprocs` defaults to the world size of
+    the configuration: `world_size` in ccl.yaml, else the number of SIPs. `topology`, `ccl` and `overrides` are the
+    defaults of the workers' `init_process_group`.
+
+    The calling thread performs the simulations, so Ctrl-C stops them at once. The first failure stops all ranks: an
+    error of a collective is raised as it is, an exception of a worker as RankError (AHBM-X120) that names the rank,
+    with the exception as its cause; Ctrl-C raises InterruptedRun. A later call starts afresh.
+    """
+    setup = Setup(topology, ccl, overrides).over(ambient())
+    emulator = setup.emulator()
+    size = emulator.world_size if nprocs is None else nprocs
+    check_world_size(size, emulator.world_size, "ahbm.spawn")
+    with_rank = _takes_rank(worker, args)
+    world = World(size)
+    lobby = Lobby(setup, emulator)
+
+    def run(rank: int) -> None:
+        value: object = None
+        error: BaseException | None = None
+        distributed.bind(Context(world, rank, lobby))
+        try:
+            value = worker(rank, *args) if with_rank else worker(*args)
+        except SystemExit as exit_:
+            error = exit_ if exit_.code else None
+        except BaseException as raised:
+            error = raised
+        finally:
+            distributed.bind(None)
+        world.leave(rank, value, error)
+
+    def all_left() -> bool:
+        return all(state.finished for state in world.ranks)
+
+    threads = [threading.Thread(target=run, args=(rank,), name=f"rank {rank}", daemon=True) for rank in range(size)]
+    try:
+        for thread in threads:
+            thread.start()
+        world.drive(all_left)
+    except (KeyboardInterrupt, InterruptedRun) as stop:
+        error = (
+            stop
+            if isinstance(stop, InterruptedRun)
+            else InterruptedRun("AHBM-I101", "interrupted from the keyboard", hint="nothing was left behind; run again")
+        )
+        world.interrupt(error)
+        world.drive(all_left)
+        raise error from (None if error is stop else stop)
+    failure = world.first_error()
+    if failure is not None:
+        raise failure
+    world.check_leftovers()
+    return [state.value for state in world.ranks]
+
+
+def _takes_rank(worker: Callable[..., object], args: Sequence[object]) -> bool:
+    signature = inspect.signature(worker)
+    for with_rank in (True, False):
+        try:
+            signature.bind(*((0, *args) if with_rank else args))
+        except TypeError:
+            continue
+        return with_rank
+    raise DistributedError(
+        "AHBM-X107",
+        f"worker {getattr(worker, '__name__', worker)}{signature} takes neither "
+        f"(rank, *args) nor (*args) with {len(args)} args",
+    )

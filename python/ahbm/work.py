@@ -1,0 +1,47 @@
+"""The handle of a collective that was started with `async_op=True`, or of `isend` and `irecv`."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from ahbm.world import Part, World
+
+
+class Work:
+    """One rank's side of an operation under way.
+
+    Until `wait` has returned, the tensors belong to the operation: neither read nor write them. Simulated time runs on
+    for the rank meanwhile; `wait` moves its clock to the operation's end. Operations of different groups overlap in
+    simulated time and do not contend with each other; those of one group run one after the other.
+    """
+
+    def __init__(self, world: World, part: Part) -> None:
+        self._world = world
+        self._part = part
+
+    def wait(self, timeout: float | timedelta | None = None) -> bool:
+        """Blocks until the operation has ended; returns True.
+
+        `timeout` is in wall seconds; without it a wait lasts as long as any rank makes progress. Raises what the
+        operation raised, RankError when a sibling failed, and DistributedError AHBM-X121 (nobody can go on) or
+        AHBM-X122 (timeout).
+        """
+        self._world.wait(self._part, timeout.total_seconds() if isinstance(timeout, timedelta) else timeout)
+        return True
+
+    def is_completed(self) -> bool:
+        """Whether the operation has ended, well or not. Does not advance the rank's clock."""
+        return self._part.operation.done
+
+    def is_success(self) -> bool:
+        """Whether the operation has ended well."""
+        return self.is_completed() and self.exception() is None
+
+    def exception(self) -> BaseException | None:
+        """What the operation raised; None while it runs and after it ended well."""
+        return self._part.operation.error
+
+    def result(self) -> object:
+        """Waits, then gives the tensor or tensors that hold the result; the sender's rank for a receive."""
+        self.wait()
+        return self._part.result
