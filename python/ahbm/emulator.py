@@ -1,0 +1,274 @@
+"""From buffers to results and time: capture once, simulate once, replay the data of every call."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ahbm import layout as layouts
+from ahbm._core import Machine, Memory, Program, ProgramBuilder, Timeline
+from ahbm.algorithm import Algorithm, AlgorithmLoader, Request
+from ahbm.arrays import DTYPE_NAMES
+from ahbm.collectives import COLLECTIVES, OPS
+from ahbm.config import CclConfig, Settings, split_overrides
+from ahbm.errors import ConfigError, DataError, UnsupportedError
+from ahbm.layout import Lane, Layout
+from ahbm.placement import DPPolicy
+from ahbm.topology import load_machine
+from ahbm.yaml_source import did_you_mean
+
+BASE = 1 << 32
+"""Virtual address of the tensor on every SIP."""
+CACHED_OPS = 50_000_000
+"""Operations in the programs that an emulator keeps; the least recently used ones go first."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one collective took."""
+
+    algorithm: str
+    latency_ps: int = 0
+    messages: int = 0
+    bytes: int = 0
+    """Payload bytes of all messages."""
+    timeline_hash: int = 0
+    program: Program | None = None
+    """None, as is `timeline`, when there was nothing to do: 0 elements."""
+    timeline: Timeline | None = None
+
+
+@dataclass
+class Compiled:
+    """A captured program, its buffers' ids, and its timeline once it has been simulated."""
+
+    program: Program
+    buffers: list[list[list[int]]]
+    """Per lane, group rank and cube of the lane."""
+    ops: int
+    event_budget: int
+    timelines: dict[bool, Timeline] = field(default_factory=dict)
+
+    def timeline(self, data: bool) -> Timeline:
+        """The timeline; with `data`, one that can be replayed."""
+        for recorded in (True, data):
+            if recorded in self.timelines:
+                return self.timelines[recorded]
+        self.timelines[data] = self.program.simulate(record=data, max_events=self.event_budget)
+        return self.timelines[data]
+
+
+class Emulator:
+    """A machine and a configuration, ready to run collectives. Thread-safe; keeps what it has captured."""
+
+    def __init__(self, machine: Machine, ccl: CclConfig) -> None:
+        self.machine = machine
+        self.ccl = ccl
+        self._loader = AlgorithmLoader()
+        self._lock = threading.RLock()
+        self._cache: OrderedDict[tuple[object, ...], Compiled] = OrderedDict()
+
+    @staticmethod
+    def load(
+        topology: str | Path | Machine | None = None,
+        ccl: str | Path | None = None,
+        overrides: Mapping[str, object] | None = None,
+    ) -> Emulator:
+        """Finds topology and ccl.yaml (see `load_machine`, `CclConfig.load`) and applies dotted overrides to both.
+
+        Raises TopologyError, ConfigError, UnsupportedError.
+        """
+        for_topology, for_ccl = split_overrides(overrides)
+        return Emulator(load_machine(topology, for_topology), CclConfig.load(ccl, for_ccl))
+
+    @property
+    def world_size(self) -> int:
+        """Number of ranks: `world_size` of the default algorithm's entry, else of the defaults, else all SIPs."""
+        return self.settings().world_size or self.machine.sips
+
+    def settings(self, algorithm: str | None = None) -> Settings:
+        """What `algorithm` (default: the configured one) runs with."""
+        return self.ccl.settings(algorithm or self.ccl.default_algorithm)
+
+    def algorithm(self, name: str) -> Algorithm:
+        """The loaded module of an algorithm. Raises ConfigError."""
+        return self._loader.load(self.ccl.settings(name))
+
+    def collective(
+        self,
+        name: str,
+        buffers: Sequence[NDArray[Any]],
+        *,
+        ranks: Sequence[int] | None = None,
+        op: str = "sum",
+        root: int = 0,
+        src: int | None = None,
+        dst: int | None = None,
+        dtype: str | None = None,
+        algorithm: str | None = None,
+        placement: DPPolicy | None = None,
+        data: bool = True,
+    ) -> Outcome:
+        """Runs one collective in place on `buffers` and returns what it took.
+
+        `buffers[i]` belongs to group rank i, global rank `ranks[i]` (default: rank i): flat, contiguous, writable,
+        equal sizes and dtypes, in the collective's in-place layout (`ahbm.collectives`); with `placement`, of shape
+        (cubes, elements of a tile). `root`, `src` and `dst` are group ranks. `dtype` names the element type where NumPy
+        cannot (uint16 arrays of "bf16"). Without `data` the buffers are not touched.
+
+        Raises ConfigError, DataError (AHBM-V101) for unfit buffers, UnsupportedError, KernelError, LintError,
+        DeadlockError, BudgetError.
+        """
+        if name not in COLLECTIVES:
+            raise ConfigError("AHBM-C105", f"unknown collective {name!r}", hint=did_you_mean(name, COLLECTIVES))
+        kind = _common_dtype(buffers, dtype, placement)
+        settings = self.ccl.settings(algorithm or self.ccl.choose(name, buffers[0].nbytes if buffers else 0))
+        world = settings.world_size or self.world_size
+        members = tuple(range(len(buffers))) if ranks is None else tuple(ranks)
+        layouts.check_ranks(self.machine, members, world)
+        if len(members) != len(buffers):
+            raise DataError("AHBM-V101", f"{len(buffers)} buffers for {len(members)} ranks")
+        request = Request(name, len(members), op, kind, root, 0 if src is None else src, 1 if dst is None else dst)
+        _check_request(request)
+        module = self._loader.load(settings)
+        module.check(request)
+        shape = self._layout(request, buffers[0], members, world, placement)
+        if not shape.count:
+            return Outcome(settings.algorithm)
+        compiled, timeline = self._compiled(request, module, settings, shape, buffers[0].itemsize, data)
+        if data:
+            self._replay(compiled, timeline, shape, buffers)
+        return Outcome(settings.algorithm, timeline.latency_ps, timeline.messages, timeline.bytes, timeline.hash,
+                       compiled.program, timeline)
+
+    def _layout(self, request: Request, buffer: NDArray[Any], members: tuple[int, ...], world: int,
+                placement: DPPolicy | None) -> Layout:
+        legacy = world > self.machine.sips
+        if placement is not None:
+            if legacy or request.collective != "all_reduce":
+                what = "the legacy mode" if legacy else request.collective
+                raise UnsupportedError("AHBM-U111", f"{what} does not work on device tensors",
+                                       hint="pass host arrays, or use all_reduce with a rank per SIP")
+            cubes = placement.cubes(self.machine.cubes)
+            if len(buffer) != cubes:
+                raise DataError("AHBM-V101", f"a tensor of {len(buffer)} tiles does not fit {placement}: it has {cubes}")
+            return layouts.tiles(self.machine, members, cubes, buffer.shape[1])
+        chunks = COLLECTIVES[request.collective].chunks(len(members))
+        if buffer.size % chunks:
+            raise DataError("AHBM-V101", f"{request.collective}: {buffer.size} elements are no {chunks} equal chunks")
+        arrange = layouts.flat if legacy else layouts.lanes
+        return arrange(self.machine, members, chunks, buffer.size // chunks)
+
+    def _compiled(self, request: Request, module: Algorithm, settings: Settings, layout: Layout, itemsize: int,
+                  data: bool) -> tuple[Compiled, Timeline]:
+        key = (request, module.identity, settings.queues, layout, self.machine.hash)
+        with self._lock:
+            compiled = self._cache.get(key)
+            if compiled is None:
+                compiled = _capture(self.machine, request, module, settings, layout, itemsize)
+                self._cache[key] = compiled
+            self._cache.move_to_end(key)
+            timeline = compiled.timeline(data)
+            while len(self._cache) > 1 and sum(entry.ops for entry in self._cache.values()) > CACHED_OPS:
+                self._cache.popitem(last=False)
+            return compiled, timeline
+
+    def _replay(self, compiled: Compiled, timeline: Timeline, layout: Layout, buffers: Sequence[NDArray[Any]]) -> None:
+        memory = Memory(compiled.program)
+        for lane, per_rank in zip(layout.lanes, compiled.buffers, strict=True):
+            for host, ids in zip(buffers, per_rank, strict=True):
+                for cube, buffer in enumerate(ids):
+                    memory.write(buffer, np.ascontiguousarray(_part(host, layout, lane, cube)))
+        compiled.program.replay(timeline, memory)
+        for lane, per_rank in zip(layout.lanes, compiled.buffers, strict=True):
+            for host, ids in zip(buffers, per_rank, strict=True):
+                for cube, buffer in enumerate(ids):
+                    part = _part(host, layout, lane, cube)
+                    if part.flags.c_contiguous:
+                        memory.read(buffer, part)
+                    else:
+                        copy = np.empty_like(part, order="C")
+                        memory.read(buffer, copy)
+                        part[...] = copy
+
+
+def _part(host: NDArray[Any], layout: Layout, lane: Lane, cube: int) -> NDArray[Any]:
+    """The view of a rank's buffer that one kernel owns, shape (chunks, elements)."""
+    if host.ndim == 2:
+        return host[cube : cube + 1]
+    return host.reshape(layout.chunks, layout.count)[:, lane.offset : lane.offset + lane.n_elem]
+
+
+def _capture(machine: Machine, request: Request, module: Algorithm, settings: Settings, layout: Layout,
+             itemsize: int) -> Compiled:
+    if settings.buffer_kind not in machine.tiers:
+        raise ConfigError("AHBM-C122", f"buffer_kind {settings.buffer_kind!r} is no slot tier of the machine",
+                          hint=did_you_mean(settings.buffer_kind, machine.tiers))
+    builder = ProgramBuilder(machine, f"{request.collective} by {module.name}", n_slots=settings.n_slots,
+                             slot_bytes=settings.slot_size, tier=settings.buffer_kind,
+                             credit_bytes=settings.ipcq_credit_size_bytes, op_budget=settings.op_budget)
+    net = layout.network
+    sip_args = (module.topology_kind(net.topology), net.w, net.h)
+    bodies: dict[tuple[int, int, int], int] = {}
+    buffers: list[list[list[int]]] = []
+    for lane in layout.lanes:
+        args = module.arguments(request, lane.n_elem, lane.cube_w, lane.cube_h)
+        group = builder.group(topology=net.topology, sips=net.sips, w=net.w, h=net.h, d=net.d,
+                              cube_w=lane.cube_w, cube_h=lane.cube_h, pes=1)
+        nbytes = layout.chunks * lane.n_elem * itemsize
+        views = [(BASE + cube * nbytes, nbytes) for cube in range(len(lane.cubes))]
+        buffers.append([])
+        for rank in range(len(layout.places)):
+            places = [layout.place(rank, cube) for cube in lane.cubes]
+            ids = [builder.buffer(place, nbytes) for place in places]
+            buffers[-1].append(ids)
+            for cube, place in enumerate(places):
+                coord, key = (rank, cube, 0), (rank, cube, lane.n_elem)
+                if key not in bodies:
+                    bodies[key] = builder.capture(module.kernel, (BASE, *args, rank, *sip_args), coord,
+                                                  (1, len(places)), views, request.dtype)
+                builder.agent(group, coord, place, bodies[key], ids)
+    program = builder.finish()
+    return Compiled(program, buffers, program.ops, settings.event_budget)
+
+
+def _check_request(request: Request) -> None:
+    if request.op not in OPS:
+        raise ConfigError("AHBM-C123", f"unknown reduction operator {request.op!r}", hint=did_you_mean(request.op, OPS))
+    collective = COLLECTIVES[request.collective]
+    wanted = [("root", request.root)] if collective.rooted else []
+    wanted += [("src", request.src), ("dst", request.dst)] if collective.paired else []
+    for what, rank in wanted:
+        if not 0 <= rank < request.world_size:
+            raise ConfigError("AHBM-C120", f"{what} {rank} is not in a group of {request.world_size}")
+
+
+def _common_dtype(buffers: Sequence[NDArray[Any]], dtype: str | None, placement: DPPolicy | None) -> str:
+    """The element type of all buffers, by the kernels' name. Raises DataError, UnsupportedError."""
+    if not buffers:
+        raise DataError("AHBM-V101", "no buffers")
+    first = buffers[0]
+    for rank, buffer in enumerate(buffers):
+        problem = None
+        if buffer.shape != first.shape or buffer.dtype != first.dtype:
+            problem = f"has {buffer.dtype}{list(buffer.shape)}, rank 0 has {first.dtype}{list(first.shape)}"
+        elif not buffer.flags.c_contiguous or not buffer.flags.writeable:
+            problem = "is not contiguous and writable"
+        elif buffer.ndim != (1 if placement is None else 2):
+            problem = f"has {buffer.ndim} axes, not {1 if placement is None else 2}"
+        if problem:
+            raise DataError("AHBM-V101", f"the buffer of group rank {rank} {problem}")
+    name = DTYPE_NAMES.get(first.dtype.name)
+    if name is None or not first.dtype.isnative:
+        raise UnsupportedError("AHBM-U130", f"no kernel computes with dtype {first.dtype}",
+                               hint=f"convert to one of {', '.join(DTYPE_NAMES.values())}")
+    if dtype is not None and dtype != name and (dtype, name) != ("bf16", "u16"):
+        raise DataError("AHBM-V101", f"the buffers hold {name}, not {dtype}")
+    return dtype or name
