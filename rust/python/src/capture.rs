@@ -1,0 +1,300 @@
+//! The recording behind `tl`: one kernel call becomes one body.
+
+use crate::errors;
+use crate::operand::{self, Fault, Shape};
+use crate::origin::{Here, Lines};
+use ahbm_machine::{Coord, Diagnostic, Direction, Sfr};
+use ahbm_program::{Body, BodyBuilder, Dtype, Mem, OpKind, OriginId, Origins, Scalar, Tile, ValueId};
+use indexmap::{Equivalent, IndexSet};
+use pyo3::prelude::*;
+use rustc_hash::{FxBuildHasher, FxHashMap};
+use std::hash::{Hash, Hasher};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A range of virtual addresses that the kernel may touch; its index is the body's buffer index.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct View {
+    pub(crate) address: u64,
+    pub(crate) bytes: u64,
+}
+
+/// What a kernel is called with, besides its arguments.
+pub(crate) struct Launch {
+    /// Kernel name for people.
+    pub(crate) kernel: String,
+    /// Virtual coordinates.
+    pub(crate) coord: Coord,
+    /// Extents behind `num_programs`, by axis.
+    pub(crate) num_programs: [u32; 2],
+    pub(crate) views: Vec<View>,
+    /// Element type of the tensor behind the views.
+    pub(crate) dtype: Dtype,
+    /// Limit on `tl` calls and on operations.
+    pub(crate) budget: u64,
+    /// Spells directions.
+    pub(crate) sfr: Sfr,
+}
+
+/// A launch and its recording.
+pub(crate) struct Capture {
+    pub(crate) launch: Launch,
+    recorder: Mutex<Recorder>,
+}
+
+/// The body so far. Only the methods of [`Capture`] hand it out, under its lock.
+pub(crate) struct Recorder {
+    /// `None` once the kernel has returned.
+    body: Option<BodyBuilder>,
+    lines: Lines,
+    /// Origin of the call being recorded.
+    origin: OriginId,
+    calls: u64,
+    /// Calls not yet carried by an operation.
+    pending: u16,
+    /// Mirrors the body's tiles, to look one up without building it.
+    tiles: IndexSet<Tile, FxBuildHasher>,
+    directions: FxHashMap<Box<str>, u16>,
+}
+
+impl Capture {
+    pub(crate) fn new(launch: Launch) -> Self {
+        let recorder = Recorder {
+            body: Some(BodyBuilder::new()),
+            lines: Lines::default(),
+            origin: OriginId(0),
+            calls: 0,
+            pending: 0,
+            tiles: IndexSet::default(),
+            directions: FxHashMap::default(),
+        };
+        Self { launch, recorder: Mutex::new(recorder) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Recorder> {
+        self.recorder.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One `tl` call: counts it and records what `record` pushes. `record` must not run Python code.
+    #[inline]
+    pub(crate) fn call<T>(
+        &self,
+        py: Python<'_>,
+        record: impl FnOnce(&mut Recorder) -> Result<T, Fault>,
+    ) -> PyResult<T> {
+        let here = Here::now(py)?;
+        let mut recorder = self.lock();
+        let outcome = recorder.count(&self.launch).and_then(|()| {
+            recorder.origin = recorder.lines.origin(&here);
+            record(&mut recorder)
+        });
+        drop(recorder);
+        outcome.map_err(|fault| self.raise_at(py, &here, *fault))
+    }
+
+    /// One `tl` call that records no operation.
+    pub(crate) fn count(&self, py: Python<'_>) -> PyResult<()> {
+        let outcome = self.lock().count(&self.launch);
+        outcome.map_err(|fault| self.raise(py, *fault))
+    }
+
+    /// The exception for a fault of the kernel's current line.
+    #[cold]
+    pub(crate) fn raise(&self, py: Python<'_>, fault: Diagnostic) -> PyErr {
+        match Here::now(py) {
+            Ok(here) => self.raise_at(py, &here, fault),
+            Err(error) => error,
+        }
+    }
+
+    fn raise_at(&self, py: Python<'_>, here: &Here<'_>, fault: Diagnostic) -> PyErr {
+        errors::raise_one(py, fault.site(self.launch.label(), here.origin().to_string()))
+    }
+
+    /// The tile behind an index, also after the kernel has returned.
+    pub(crate) fn tile(&self, index: u32) -> Tile {
+        self.lock().tiles[index as usize].clone()
+    }
+
+    /// Gives a dead value's slot back.
+    pub(crate) fn release(&self, value: ValueId) {
+        self.lock().release(value);
+    }
+
+    /// Ends the recording; `tl` and its handles are inert from here on. Returns the body (its origins index
+    /// the table beside it) and the number of `tl` calls.
+    pub(crate) fn finish(&self) -> Option<(Body, Origins, u64)> {
+        let mut recorder = self.lock();
+        recorder.flush();
+        let body = recorder.body.take()?.finish();
+        let lines = std::mem::take(&mut recorder.lines);
+        let calls = recorder.calls;
+        drop(recorder);
+        Some((body, lines.into_origins(), calls))
+    }
+}
+
+impl Launch {
+    /// Who is being captured.
+    pub(crate) fn label(&self) -> String {
+        format!("kernel {} at {}", self.kernel, self.coord)
+    }
+
+    /// The memory operand for `bytes` at a virtual address.
+    pub(crate) fn mem(&self, address: u64, bytes: u64) -> Result<Mem, Fault> {
+        let end = address.saturating_add(bytes);
+        for (index, view) in self.views.iter().enumerate() {
+            if view.address <= address && end <= view.address.saturating_add(view.bytes) {
+                return Ok(Mem { buffer: index as u16, offset: address - view.address });
+            }
+        }
+        let views: Vec<String> = self
+            .views
+            .iter()
+            .map(|v| format!("[{:#x}, {:#x})", v.address, v.address.saturating_add(v.bytes)))
+            .collect();
+        Err(operand::fault(
+            "AHBM-K204",
+            format!("bytes [{address:#x}, {end:#x}) are not inside one shard of the tensor"),
+        )
+        .hint(format!("this PE may touch {}; check pointer, shape and dtype", views.join(", ")))
+        .into())
+    }
+
+    /// Checks the dtype of an access against the tensor's.
+    pub(crate) fn access(&self, dtype: Dtype) -> Result<(), Fault> {
+        if dtype == self.dtype {
+            return Ok(());
+        }
+        Err(operand::fault("AHBM-K205", format!("access as {dtype} to a tensor of {}", self.dtype))
+            .hint(format!("pass dtype=\"{}\", or convert the value with tl.cast", self.dtype))
+            .into())
+    }
+}
+
+impl Recorder {
+    fn count(&mut self, launch: &Launch) -> Result<(), Fault> {
+        let Some(body) = &self.body else {
+            return Err(operand::fault("AHBM-K201", "tl was used after its kernel had returned")
+                .hint("tl and handles live as long as one kernel call; do not keep them")
+                .into());
+        };
+        let reached = self.calls.max(body.len() as u64);
+        if reached >= launch.budget {
+            return Err(operand::fault(
+                "AHBM-B101",
+                format!(
+                    "recorded {} operations in {} tl calls, the budget is {}",
+                    body.len(),
+                    self.calls,
+                    launch.budget
+                ),
+            )
+            .hint("does the kernel's loop end? Raise op_budget if it is meant to be this long")
+            .into());
+        }
+        if self.pending == u16::MAX {
+            self.flush();
+        }
+        self.calls += 1;
+        self.pending += 1;
+        Ok(())
+    }
+
+    /// Charges pending calls to an operation of their own.
+    fn flush(&mut self) {
+        if self.pending > 0 {
+            self.push(OpKind::Delay { ps: 0 });
+        }
+    }
+
+    fn body(&mut self) -> &mut BodyBuilder {
+        self.body.as_mut().expect("count() lets nobody past a closed recording")
+    }
+
+    /// Appends an operation that carries the pending calls.
+    pub(crate) fn push(&mut self, kind: OpKind) {
+        let calls = std::mem::take(&mut self.pending);
+        let origin = self.origin;
+        self.body().push(kind, calls, origin);
+    }
+
+    /// Appends an operation that defines a value.
+    pub(crate) fn define(&mut self, kind: impl FnOnce(ValueId) -> OpKind) -> ValueId {
+        let value = self.body().value();
+        self.push(kind(value));
+        value
+    }
+
+    /// Declares a value dead.
+    pub(crate) fn release(&mut self, value: ValueId) {
+        if let Some(body) = &mut self.body {
+            body.release(value);
+        }
+    }
+
+    /// The tile behind an index.
+    pub(crate) fn tile_at(&self, index: u32) -> &Tile {
+        &self.tiles[index as usize]
+    }
+
+    /// Interns a tile.
+    pub(crate) fn tile(&mut self, dtype: Dtype, shape: &[u32]) -> u32 {
+        if let Some(index) = self.tiles.get_index_of(&TileKey { dtype, shape }) {
+            return index as u32;
+        }
+        let tile = Tile::new(dtype, shape);
+        self.tiles.insert(tile.clone());
+        self.body().tile(tile)
+    }
+
+    /// Interns the tile of an argument pair.
+    pub(crate) fn shaped(&mut self, dtype: Dtype, shape: &Shape) -> u32 {
+        self.tile(dtype, shape.extents())
+    }
+
+    /// Interns a memory operand.
+    pub(crate) fn mem(&mut self, mem: Mem) -> u32 {
+        self.body().mem(mem)
+    }
+
+    /// Interns a scalar.
+    pub(crate) fn scalar(&mut self, scalar: Scalar) -> u32 {
+        self.body().scalar(scalar)
+    }
+
+    /// Interns a direction by its text.
+    pub(crate) fn direction(&mut self, launch: &Launch, text: &str) -> Result<u16, Fault> {
+        if let Some(&index) = self.directions.get(text) {
+            return Ok(index);
+        }
+        let direction = Direction::parse(text).ok_or_else(|| operand::unknown_direction(text))?;
+        let direction = launch.sfr.canonical(launch.coord, direction);
+        if let Direction::Peer { sip: None, cube: None, pe: None } = direction {
+            return Err(operand::fault("AHBM-K208", format!("\"{text}\" is the PE that runs the kernel itself"))
+                .hint("a PE has no queue to itself; keep the value, or skip the call")
+                .into());
+        }
+        let index = self.body().direction(direction);
+        self.directions.insert(text.into(), index);
+        Ok(index)
+    }
+}
+
+/// Looks up a [`Tile`] by its parts; hashes like one.
+struct TileKey<'a> {
+    dtype: Dtype,
+    shape: &'a [u32],
+}
+
+impl Hash for TileKey<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.dtype.hash(state);
+        self.shape.hash(state);
+    }
+}
+
+impl Equivalent<Tile> for TileKey<'_> {
+    fn equivalent(&self, tile: &Tile) -> bool {
+        self.dtype == tile.dtype && self.shape == &*tile.shape
+    }
+}

@@ -1,0 +1,130 @@
+//! The bytes behind a program's buffers, filled from and copied to NumPy arrays.
+#![allow(unsafe_code)] // Arrays of any dtype are copied as bytes.
+
+use crate::errors;
+use crate::program::Program;
+use ahbm_machine::Diagnostic;
+use ahbm_program::BufferId;
+use numpy::npyffi::flags::NPY_ARRAY_WRITEABLE;
+use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::prelude::*;
+use pyo3::sync::MutexExt;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// One memory image of a program: all buffers, zero at first, allocated when first touched.
+#[pyclass(frozen, module = "ahbm._core")]
+pub struct Memory {
+    pub(crate) program: Arc<ahbm_program::Program>,
+    inner: Mutex<ahbm_emulator::Memory>,
+}
+
+impl Memory {
+    /// For a thread that has released the interpreter lock.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, ahbm_emulator::Memory> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// For a thread that holds the interpreter lock; a replay in another thread may take long.
+    fn lock_attached(&self, py: Python<'_>) -> MutexGuard<'_, ahbm_emulator::Memory> {
+        self.inner.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn range(&self, buffer: u32, offset: u64, len: usize) -> Result<Range<usize>, Diagnostic> {
+        let fault = |what: String| Diagnostic::new("AHBM-V102", what);
+        let Some(found) = self.program.buffers.get(buffer as usize) else {
+            return Err(fault(format!("buffer {buffer} of {}", self.program.buffers.len())));
+        };
+        match offset.checked_add(len as u64) {
+            Some(end) if end <= found.bytes => Ok(offset as usize..end as usize),
+            _ => Err(fault(format!("{len} bytes from byte {offset} of buffer {buffer}, which has {}", found.bytes))),
+        }
+    }
+}
+
+/// The size in bytes of an array whose elements lie side by side and are plain bytes.
+fn plain_bytes(array: &Bound<'_, PyUntypedArray>) -> Result<usize, Diagnostic> {
+    let dtype = array.dtype();
+    let problem = if dtype.has_object() {
+        "holds Python objects"
+    } else if !dtype.is_native_byteorder().unwrap_or(true) {
+        "is not in native byte order"
+    } else if !array.is_c_contiguous() {
+        "is not C-contiguous"
+    } else {
+        return Ok(array.len() * dtype.itemsize());
+    };
+    Err(Diagnostic::new("AHBM-V103", format!("the array of dtype {dtype} {problem}"))
+        .hint("pass numpy.ascontiguousarray(x) of a numeric dtype"))
+}
+
+fn data(array: &Bound<'_, PyUntypedArray>) -> *mut u8 {
+    // SAFETY: the pointer is that of a live array object.
+    unsafe { (*array.as_array_ptr()).fields.data.cast() }
+}
+
+#[pymethods]
+impl Memory {
+    /// All-zero memory for `program`.
+    #[new]
+    fn new(program: &Program) -> Self {
+        Self { program: Arc::clone(&program.inner), inner: Mutex::new(ahbm_emulator::Memory::new(&program.inner)) }
+    }
+
+    /// Copies a C-contiguous array of any numeric dtype into a buffer, from byte `offset` on.
+    ///
+    /// Raises `DataError` when it does not fit, `BudgetError` when the host cannot hold the buffer.
+    #[pyo3(signature = (buffer, data, offset=0))]
+    fn write(&self, py: Python<'_>, buffer: u32, data: &Bound<'_, PyUntypedArray>, offset: u64) -> PyResult<()> {
+        let copy = || -> Result<(), Diagnostic> {
+            let len = plain_bytes(data)?;
+            let range = self.range(buffer, offset, len)?;
+            let mut memory = self.lock_attached(py);
+            memory.reserve(BufferId(buffer))?;
+            // SAFETY: the array has `len` bytes side by side (checked above), stays alive during the call,
+            // and nothing writes to it: the interpreter lock is held and this memory is not an array's.
+            let source = unsafe { bytes(self::data(data), len) };
+            memory.bytes_mut(BufferId(buffer))[range].copy_from_slice(source);
+            Ok(())
+        };
+        copy().map_err(|finding| errors::raise_one(py, finding))
+    }
+
+    /// Copies a buffer, from byte `offset` on, into a writable C-contiguous array of any numeric dtype.
+    ///
+    /// Raises `DataError` when the buffer does not have that many bytes.
+    #[pyo3(signature = (buffer, out, offset=0))]
+    fn read(&self, py: Python<'_>, buffer: u32, out: &Bound<'_, PyUntypedArray>, offset: u64) -> PyResult<()> {
+        let copy = || -> Result<(), Diagnostic> {
+            let len = plain_bytes(out)?;
+            // SAFETY: the pointer is that of a live array object.
+            if unsafe { (*out.as_array_ptr()).fields.flags } & NPY_ARRAY_WRITEABLE == 0 {
+                return Err(Diagnostic::new("AHBM-V103", "the array to read into is not writable"));
+            }
+            let range = self.range(buffer, offset, len)?;
+            let memory = self.lock_attached(py);
+            memory.reserve(BufferId(buffer))?;
+            let source = &memory.bytes(BufferId(buffer))[range];
+            if len > 0 {
+                // SAFETY: the array has `len` writable bytes side by side (checked above) and stays alive
+                // during the call; the buffer is Rust's own memory, so the two cannot overlap.
+                unsafe { std::ptr::copy_nonoverlapping(source.as_ptr(), data(out), len) };
+            }
+            Ok(())
+        };
+        copy().map_err(|finding| errors::raise_one(py, finding))
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<memory of {}: {} buffers>", self.program.name, self.program.buffers.len())
+    }
+}
+
+/// The bytes at `start`; empty arrays may have any pointer.
+///
+/// # Safety
+/// `start` points to `len` initialised bytes that nothing writes to during `'a`.
+unsafe fn bytes<'a>(start: *const u8, len: usize) -> &'a [u8] {
+    // SAFETY: the caller's promise; a pointer is not looked at when `len` is zero.
+    if len == 0 { &[] } else { unsafe { std::slice::from_raw_parts(start, len) } }
+}

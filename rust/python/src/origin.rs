@@ -1,0 +1,108 @@
+//! Finds the kernel's line behind a call.
+#![allow(unsafe_code)] // Frames have no safe wrapper under the limited API.
+
+use ahbm_program::{Locus, Origin, OriginId, Origins};
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::{ffi, intern};
+use rustc_hash::FxHashMap;
+use std::ffi::c_long;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The instruction that is executing in the innermost Python frame.
+pub(crate) struct Here<'py> {
+    frame: Bound<'py, PyAny>,
+    code: Bound<'py, PyAny>,
+    instruction: c_long,
+}
+
+impl<'py> Here<'py> {
+    /// Looks at the interpreter's stack.
+    pub(crate) fn now(py: Python<'py>) -> PyResult<Self> {
+        // SAFETY: the interpreter lock is held. `PyEval_GetFrame` lends a reference, of which a new one is
+        // taken; `PyFrame_GetCode` returns a new one and never fails.
+        unsafe {
+            let frame = ffi::PyEval_GetFrame();
+            if frame.is_null() {
+                return Err(PyRuntimeError::new_err("tl was called without a Python frame"));
+            }
+            let code = Bound::from_owned_ptr(py, ffi::PyFrame_GetCode(frame).cast());
+            let frame = Bound::from_borrowed_ptr(py, frame.cast());
+            let index = frame.getattr(intern!(py, "f_lasti"))?;
+            let instruction = ffi::PyLong_AsLong(index.as_ptr());
+            Ok(Self { frame, code, instruction })
+        }
+    }
+
+    /// File name and line. Slow: the line table is decoded from its start.
+    pub(crate) fn origin(&self) -> Origin {
+        // SAFETY: `self.frame` is the frame object the interpreter handed out.
+        let line = unsafe { ffi::PyFrame_GetLineNumber(self.frame.as_ptr().cast()) };
+        Origin { file: file_of(&self.code), locus: Locus::Line(u32::try_from(line).unwrap_or(0)) }
+    }
+}
+
+/// Origins by instruction, so that a loop pays for its lines once.
+#[derive(Default)]
+pub(crate) struct Lines {
+    known: FxHashMap<(usize, c_long), OriginId>,
+    /// Keeps the code objects alive whose addresses are keys.
+    codes: FxHashMap<usize, Py<PyAny>>,
+    origins: Origins,
+}
+
+impl Lines {
+    /// The origin of an instruction.
+    pub(crate) fn origin(&mut self, here: &Here<'_>) -> OriginId {
+        let code = here.code.as_ptr() as usize;
+        if let Some(&id) = self.known.get(&(code, here.instruction)) {
+            return id;
+        }
+        self.codes.entry(code).or_insert_with(|| here.code.clone().unbind());
+        let id = self.origins.intern(here.origin());
+        self.known.insert((code, here.instruction), id);
+        id
+    }
+
+    /// The origins met, by id.
+    pub(crate) fn into_origins(self) -> Origins {
+        self.origins
+    }
+}
+
+/// `file:line` of the deepest frame of an exception that lies in the file of `code` (of the deepest at all
+/// when there is none); empty without a traceback.
+pub(crate) fn of_error(py: Python<'_>, error: &PyErr, code: Option<&Bound<'_, PyAny>>) -> String {
+    let own = code.map(file_of);
+    let mut text = String::new();
+    let mut found_own = false;
+    let mut next = error.traceback(py).map(Bound::into_any);
+    while let Some(entry) = next.filter(|entry| !entry.is_none()) {
+        let place = || -> PyResult<(Arc<str>, u32)> {
+            let code = entry.getattr("tb_frame")?.getattr("f_code")?;
+            Ok((file_of(&code), entry.getattr("tb_lineno")?.extract()?))
+        };
+        if let Ok((file, line)) = place() {
+            let is_own = own.as_ref() == Some(&file);
+            if is_own || !found_own {
+                text = format!("{file}:{line}");
+                found_own |= is_own;
+            }
+        }
+        next = entry.getattr("tb_next").ok();
+    }
+    text
+}
+
+/// `file:line` of a code object's first line.
+pub(crate) fn of_code(code: &Bound<'_, PyAny>) -> String {
+    let line: u32 = code.getattr("co_firstlineno").and_then(|line| line.extract()).unwrap_or(0);
+    format!("{}:{line}", file_of(code))
+}
+
+/// The base name of a code object's file: short, and the same wherever the project lies.
+fn file_of(code: &Bound<'_, PyAny>) -> Arc<str> {
+    let path: String = code.getattr("co_filename").and_then(|name| name.extract()).unwrap_or_default();
+    Path::new(&path).file_name().map_or_else(|| path.as_str().into(), |name| name.to_string_lossy().into())
+}

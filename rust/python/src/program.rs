@@ -1,0 +1,181 @@
+//! Programs and their timelines.
+
+use crate::errors;
+use crate::machine::Machine;
+use crate::memory::Memory;
+use ahbm_emulator::Options;
+use ahbm_machine::Diagnostic;
+use pyo3::prelude::*;
+use std::cell::RefCell;
+use std::sync::Arc;
+
+/// What runs: agents, their operations, queues and buffers. Immutable; made by `ProgramBuilder.finish`.
+#[pyclass(frozen, module = "ahbm._core")]
+pub struct Program {
+    pub(crate) inner: Arc<ahbm_program::Program>,
+    pub(crate) machine: Arc<ahbm_machine::Machine>,
+    pub(crate) calls: u64,
+}
+
+#[pymethods]
+impl Program {
+    /// Name for people.
+    #[getter]
+    fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// Number of agents (PEs that run a kernel).
+    #[getter]
+    fn agents(&self) -> usize {
+        self.inner.agents.len()
+    }
+
+    /// Number of operations over all agents.
+    #[getter]
+    fn ops(&self) -> u64 {
+        self.inner.ops()
+    }
+
+    /// Number of `tl` calls that were captured to make it.
+    #[getter]
+    fn calls(&self) -> u64 {
+        self.calls
+    }
+
+    /// Stable 64-bit hash of everything that influences a run.
+    #[getter]
+    fn hash(&self) -> u64 {
+        self.inner.hash()
+    }
+
+    /// The program as text, for people and for golden files.
+    fn text(&self) -> String {
+        self.inner.text()
+    }
+
+    /// Runs the timing pass on the program's machine; the interpreter lock is released meanwhile.
+    ///
+    /// `record` keeps the time of every operation, which views and some replays need. Raises
+    /// `DeadlockError`, `BudgetError` after `max_events` engine events, and KeyboardInterrupt.
+    #[pyo3(signature = (*, record=true, max_events=Options::default().max_events))]
+    fn simulate(&self, py: Python<'_>, record: bool, max_events: u64) -> PyResult<Timeline> {
+        let outcome = interruptible(py, |interrupt| {
+            let options = Options { record, max_events, interrupt: Some(interrupt) };
+            ahbm_emulator::simulate(&self.inner, &self.machine, &options)
+        })?;
+        Ok(Timeline { inner: outcome, program: Arc::clone(&self.inner) })
+    }
+
+    /// Replays the timeline's effects on `memory`, which holds the inputs before and the outputs after; the
+    /// interpreter lock is released meanwhile. Raises `DataError`.
+    fn replay(&self, py: Python<'_>, timeline: &Timeline, memory: &Memory) -> PyResult<()> {
+        if !(Arc::ptr_eq(&self.inner, &timeline.program) && Arc::ptr_eq(&self.inner, &memory.program)) {
+            let what = "timeline or memory belongs to another program";
+            return Err(errors::raise_one(py, Diagnostic::new("AHBM-V101", what)));
+        }
+        py.detach(|| {
+            let mut memory = memory.lock();
+            errors::guard(|| {
+                ahbm_emulator::replay(&self.inner, &timeline.inner, &mut memory).map_err(|finding| vec![finding])
+            })
+        })
+        .map_err(|findings| errors::raise(py, &findings))
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<program {} of {} agents, {} operations>", self.inner.name, self.agents(), self.ops())
+    }
+}
+
+/// When everything happened. Times are integer picoseconds from the common launch time.
+#[pyclass(frozen, module = "ahbm._core")]
+pub struct Timeline {
+    pub(crate) inner: ahbm_emulator::Timeline,
+    program: Arc<ahbm_program::Program>,
+}
+
+#[pymethods]
+impl Timeline {
+    /// Latency of the launch: the last agent's end.
+    #[getter]
+    fn latency_ps(&self) -> u64 {
+        self.inner.latency
+    }
+
+    /// Messages delivered.
+    #[getter]
+    fn messages(&self) -> u64 {
+        self.inner.messages
+    }
+
+    /// Payload bytes delivered by messages.
+    #[getter]
+    fn bytes(&self) -> u64 {
+        self.inner.bytes
+    }
+
+    /// Engine events processed.
+    #[getter]
+    fn events(&self) -> u64 {
+        self.inner.events
+    }
+
+    /// Digest of every operation's times; equal inputs give equal digests on every machine.
+    #[getter]
+    fn hash(&self) -> u64 {
+        self.inner.hash
+    }
+
+    /// End time of every agent, in the order they were added.
+    #[getter]
+    fn ends_ps(&self) -> Vec<u64> {
+        self.inner.ends.clone()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<timeline of {}: {} ps, {} messages>", self.program.name, self.inner.latency, self.inner.messages)
+    }
+}
+
+/// Runs `work` with the interpreter lock released; pending signals stop it and are raised.
+fn interruptible<T: Send>(
+    py: Python<'_>,
+    work: impl FnOnce(&dyn Fn() -> bool) -> Result<T, Diagnostic> + Send,
+) -> PyResult<T> {
+    let (outcome, signal) = py.detach(|| {
+        let signal = RefCell::new(None);
+        let interrupt = || match Python::attach(|py| py.check_signals()) {
+            Ok(()) => false,
+            Err(error) => {
+                signal.replace(Some(error));
+                true
+            }
+        };
+        let outcome = errors::guard(|| work(&interrupt).map_err(|finding| vec![finding]));
+        (outcome, signal.into_inner())
+    });
+    match signal {
+        Some(error) => Err(error),
+        None => outcome.map_err(|findings| errors::raise(py, &findings)),
+    }
+}
+
+impl Program {
+    /// Checks a program against its machine and wraps it.
+    pub(crate) fn checked(
+        py: Python<'_>,
+        program: ahbm_program::Program,
+        machine: &Machine,
+        calls: u64,
+    ) -> PyResult<Self> {
+        let findings = py.detach(|| {
+            errors::guard(|| {
+                let findings = ahbm_program::lint(&program, &machine.inner);
+                if findings.is_empty() { Ok(()) } else { Err(findings) }
+            })
+        });
+        findings.map_err(|findings| errors::raise(py, &findings))?;
+        Ok(Self { inner: Arc::new(program), machine: Arc::clone(&machine.inner), calls })
+    }
+}

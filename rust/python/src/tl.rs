@@ -1,0 +1,634 @@
+//! `tl`: the context a kernel is called with. Every call records; nothing blocks, nothing has data.
+
+use crate::capture::{Capture, Recorder};
+use crate::handle::{Handle, MemoryRef, RecvFuture, Space, define, not_an_operand, same_capture};
+use crate::operand::{self, Fault, MAX_ELEMENTS, Number, Shape, fault};
+use ahbm_program::{BinaryFn, OpKind, ReduceFn, Scalar, UnaryFn, ValueId};
+use pyo3::prelude::*;
+use std::sync::Arc;
+
+/// The recording context of one kernel call.
+///
+/// Pointers are ints (bytes), shapes an int or a tuple of ints, dtypes one of f16 bf16 f32 f64 i8 i16 i32 i64
+/// u8 u16 u32 u64. What cannot be recorded raises `ahbm.errors.KernelError` with the kernel's file and line.
+#[pyclass(frozen, module = "ahbm._core")]
+pub struct Tl {
+    pub(crate) capture: Arc<Capture>,
+}
+
+/// A value operand: a handle, or a memory reference that is read first.
+enum Source<'a> {
+    Value(&'a Handle),
+    Memory(&'a MemoryRef),
+}
+
+impl Source<'_> {
+    fn tile(&self) -> u32 {
+        match self {
+            Self::Value(handle) => handle.tile,
+            Self::Memory(memory) => memory.tile,
+        }
+    }
+
+    /// Runs `record` with the operand's value; a value read for it dies afterwards.
+    fn with<T>(
+        &self,
+        rec: &mut Recorder,
+        record: impl FnOnce(&mut Recorder, ValueId) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        match self {
+            Self::Value(handle) => record(rec, handle.value),
+            Self::Memory(memory) => {
+                let value = memory.load(rec);
+                let outcome = record(rec, value);
+                rec.release(value);
+                outcome
+            }
+        }
+    }
+}
+
+/// Arguments. What belongs to another capture never gets past these: its indices would mean nothing here.
+impl Tl {
+    fn source<'a>(&self, py: Python<'_>, value: &'a Bound<'_, PyAny>) -> PyResult<Source<'a>> {
+        match value.cast::<MemoryRef>() {
+            Ok(memory) => {
+                self.own(py, &memory.get().capture)?;
+                Ok(Source::Memory(memory.get()))
+            }
+            Err(_) => self.handle(py, value).map(Source::Value),
+        }
+    }
+
+    fn handle<'a>(&self, py: Python<'_>, value: &'a Bound<'_, PyAny>) -> PyResult<&'a Handle> {
+        let handle = value.cast::<Handle>().map_err(|_| self.capture.raise(py, not_an_operand(value)))?.get();
+        self.own(py, &handle.capture)?;
+        Ok(handle)
+    }
+
+    fn operand<'a>(&self, py: Python<'_>, value: &'a Bound<'_, PyAny>) -> PyResult<Operand<'a>> {
+        match value.cast::<Handle>() {
+            Ok(_) => self.handle(py, value).map(Operand::Handle),
+            Err(_) => self.number(py, value).map(Operand::Number),
+        }
+    }
+
+    fn own(&self, py: Python<'_>, owner: &Arc<Capture>) -> PyResult<()> {
+        self.checked(py, same_capture(owner, &self.capture))
+    }
+
+    fn number(&self, py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<Number> {
+        Number::parse(value).ok_or_else(|| self.capture.raise(py, not_an_operand(value)))
+    }
+
+    /// The value of an argument, or its fault at the kernel's line.
+    fn checked<T>(&self, py: Python<'_>, argument: Result<T, Fault>) -> PyResult<T> {
+        argument.map_err(|fault| self.capture.raise(py, *fault))
+    }
+}
+
+/// Families of operations.
+impl Tl {
+    fn define(
+        &self,
+        py: Python<'_>,
+        space: Space,
+        record: impl FnOnce(&mut Recorder) -> Result<(ValueId, u32), Fault>,
+    ) -> PyResult<Py<Handle>> {
+        define(py, &self.capture, space, record)
+    }
+
+    fn fill(
+        &self,
+        py: Python<'_>,
+        shape: Option<&Bound<'_, PyAny>>,
+        value: Number,
+        dtype: &str,
+    ) -> PyResult<Py<Handle>> {
+        let shape = self.checked(py, Shape::parse(shape))?;
+        self.define(py, Space::Tcm, |rec| {
+            let dtype = operand::dtype(dtype)?;
+            let (scalar, tile) = (value.scalar(dtype)?, rec.shaped(dtype, &shape));
+            Ok((fill(rec, scalar, tile), tile))
+        })
+    }
+
+    /// A function of one floating-point value.
+    fn float_unary(&self, py: Python<'_>, name: &str, f: UnaryFn, a: &Bound<'_, PyAny>) -> PyResult<Py<Handle>> {
+        let a = self.handle(py, a)?;
+        self.define(py, Space::Tcm, |rec| {
+            self.floats_only(rec, name, a)?;
+            let (a, tile) = (a.value, a.tile);
+            Ok((rec.define(|dst| OpKind::Unary { f, dst, a, tile }), tile))
+        })
+    }
+
+    fn floats_only(&self, rec: &Recorder, name: &str, a: &Handle) -> Result<(), Fault> {
+        let tile = rec.tile_at(a.tile);
+        if tile.dtype.is_float() {
+            return Ok(());
+        }
+        Err(fault("AHBM-K209", format!("tl.{name} of {tile}")).hint("floats only; convert with tl.cast").into())
+    }
+
+    /// A function of a handle and a handle or number, in either order.
+    fn binary(&self, py: Python<'_>, f: BinaryFn, a: &Bound<'_, PyAny>, b: &Bound<'_, PyAny>) -> PyResult<Py<Handle>> {
+        let (handle, other, swapped) = if a.cast::<Handle>().is_ok() { (a, b, false) } else { (b, a, true) };
+        let handle = self.handle(py, handle)?;
+        handle.binary(py, f, other, swapped)
+    }
+
+    fn reduce(&self, py: Python<'_>, f: ReduceFn, a: &Bound<'_, PyAny>, axis: Option<i64>) -> PyResult<Py<Handle>> {
+        let a = self.handle(py, a)?;
+        self.define(py, Space::Tcm, |rec| {
+            let tile = rec.tile_at(a.tile);
+            let (dtype, mut shape) = (tile.dtype, tile.shape.to_vec());
+            let axis = match axis {
+                Some(axis) => {
+                    let axis = operand::axis(axis, tile)?;
+                    shape.remove(axis as usize);
+                    axis
+                }
+                None => {
+                    shape.clear();
+                    -1
+                }
+            };
+            let result = rec.tile(dtype, &shape);
+            let (a, tile) = (a.value, a.tile);
+            Ok((rec.define(|dst| OpKind::Reduce { f, axis, dst, a, tile }), result))
+        })
+    }
+
+    /// Runs `record` with the operand as a value of `tile`; numbers are filled in for it.
+    fn full_operand<T>(
+        &self,
+        rec: &mut Recorder,
+        operand: &Operand<'_>,
+        tile: u32,
+        record: impl FnOnce(&mut Recorder, ValueId) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        match operand {
+            Operand::Handle(handle) => {
+                if handle.tile != tile {
+                    let (want, have) = (rec.tile_at(tile), rec.tile_at(handle.tile));
+                    return Err(fault("AHBM-K209", format!("operands {want} and {have} differ"))
+                        .hint("all operands of this call have one shape and dtype")
+                        .into());
+                }
+                record(rec, handle.value)
+            }
+            Operand::Number(number) => {
+                let scalar = number.scalar(rec.tile_at(tile).dtype)?;
+                let value = fill(rec, scalar, tile);
+                let outcome = record(rec, value);
+                rec.release(value);
+                outcome
+            }
+        }
+    }
+
+    fn program_axis<T>(&self, py: Python<'_>, axis: i64, of: [T; 2]) -> PyResult<T> {
+        self.capture.count(py)?;
+        let index = usize::try_from(axis).ok();
+        let value = index.and_then(|axis| of.into_iter().nth(axis));
+        let wrong =
+            || fault("AHBM-K214", format!("program axis {axis}")).hint("axis 0 is the PE in its cube, axis 1 the cube");
+        value.ok_or_else(|| self.capture.raise(py, wrong()))
+    }
+}
+
+enum Operand<'a> {
+    Handle(&'a Handle),
+    Number(Number),
+}
+
+fn fill(rec: &mut Recorder, scalar: Scalar, tile: u32) -> ValueId {
+    let scalar = rec.scalar(scalar);
+    rec.define(|dst| OpKind::Fill { dst, scalar, tile })
+}
+
+#[pymethods]
+impl Tl {
+    /// This PE's index: axis 0 inside its cube, axis 1 the cube's index inside its SIP.
+    #[pyo3(signature = (axis=0))]
+    fn program_id(&self, py: Python<'_>, axis: i64) -> PyResult<u32> {
+        let coord = self.capture.launch.coord;
+        self.program_axis(py, axis, [coord.pe, coord.cube])
+    }
+
+    /// How many indices `program_id(axis)` runs over.
+    #[pyo3(signature = (axis=0))]
+    fn num_programs(&self, py: Python<'_>, axis: i64) -> PyResult<u32> {
+        self.program_axis(py, axis, self.capture.launch.num_programs)
+    }
+
+    /// Reads `shape` elements at byte address `ptr` (or what `tl.ref` names) into a value.
+    #[pyo3(signature = (ptr, shape=None, dtype="f16"))]
+    fn load(
+        &self,
+        py: Python<'_>,
+        ptr: &Bound<'_, PyAny>,
+        shape: Option<&Bound<'_, PyAny>>,
+        dtype: &str,
+    ) -> PyResult<Py<Handle>> {
+        if let Ok(memory) = ptr.cast::<MemoryRef>() {
+            let memory = memory.get();
+            self.own(py, &memory.capture)?;
+            return self.define(py, Space::Hbm, |rec| Ok((memory.load(rec), memory.tile)));
+        }
+        let address = self.checked(py, operand::pointer(ptr))?;
+        let shape = self.checked(py, Shape::parse(shape))?;
+        self.define(py, Space::Hbm, |rec| {
+            let dtype = operand::dtype(dtype)?;
+            self.capture.launch.access(dtype)?;
+            let tile = rec.shaped(dtype, &shape);
+            let mem = self.capture.launch.mem(address, rec.tile_at(tile).bytes())?;
+            let mem = rec.mem(mem);
+            Ok((rec.define(|dst| OpKind::Load { dst, mem, tile }), tile))
+        })
+    }
+
+    /// Writes a value to byte address `ptr`.
+    fn store(&self, py: Python<'_>, ptr: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        let address = self.checked(py, operand::pointer(ptr))?;
+        let source = self.source(py, value)?;
+        self.capture.call(py, |rec| {
+            let tile = source.tile();
+            source.with(rec, |rec, src| self.put(rec, address, src, tile))
+        })
+    }
+
+    /// Names `shape` elements at byte address `ptr` without reading them: a source for `send` and `load`.
+    #[pyo3(name = "ref", signature = (ptr, shape, dtype="f16"))]
+    fn reference(
+        &self,
+        py: Python<'_>,
+        ptr: &Bound<'_, PyAny>,
+        shape: &Bound<'_, PyAny>,
+        dtype: &str,
+    ) -> PyResult<MemoryRef> {
+        let address = self.checked(py, operand::pointer(ptr))?;
+        let shape = self.checked(py, Shape::parse(Some(shape)))?;
+        let (mem, tile) = self.capture.call(py, |rec| {
+            let dtype = operand::dtype(dtype)?;
+            self.capture.launch.access(dtype)?;
+            let tile = rec.shaped(dtype, &shape);
+            Ok((self.capture.launch.mem(address, rec.tile_at(tile).bytes())?, tile))
+        })?;
+        Ok(MemoryRef { capture: Arc::clone(&self.capture), mem, tile })
+    }
+
+    /// A value of zeros.
+    #[pyo3(signature = (shape, dtype="f16"))]
+    fn zeros(&self, py: Python<'_>, shape: &Bound<'_, PyAny>, dtype: &str) -> PyResult<Py<Handle>> {
+        self.fill(py, Some(shape), Number::Int(0), dtype)
+    }
+
+    /// A value of equal elements.
+    #[pyo3(signature = (shape, value, dtype="f16"))]
+    fn full(
+        &self,
+        py: Python<'_>,
+        shape: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+        dtype: &str,
+    ) -> PyResult<Py<Handle>> {
+        let value = self.number(py, value)?;
+        self.fill(py, Some(shape), value, dtype)
+    }
+
+    /// `start, start + 1, …, end - 1`.
+    #[pyo3(signature = (start, end, dtype="f16"))]
+    fn arange(&self, py: Python<'_>, start: i64, end: i64, dtype: &str) -> PyResult<Py<Handle>> {
+        let extent = end.checked_sub(start).filter(|n| (1..=MAX_ELEMENTS.min(u32::MAX.into()) as i64).contains(n));
+        self.define(py, Space::Tcm, |rec| {
+            let dtype = operand::dtype(dtype)?;
+            let extent = extent.ok_or_else(|| {
+                Fault::from(fault("AHBM-K206", format!("arange({start}, {end}) has no or too many elements")))
+            })?;
+            Number::Int((end - 1).into()).scalar(dtype)?;
+            let start = Number::Int(start.into()).scalar(dtype)?;
+            let (start, tile) = (rec.scalar(start), rec.tile(dtype, &[extent as u32]));
+            Ok((rec.define(|dst| OpKind::Arange { dst, start, tile }), tile))
+        })
+    }
+
+    /// Matrix product of `(m, k)` and `(k, n)`.
+    fn dot(&self, py: Python<'_>, a: &Bound<'_, PyAny>, b: &Bound<'_, PyAny>) -> PyResult<Py<Handle>> {
+        let (a, b) = (self.source(py, a)?, self.source(py, b)?);
+        self.define(py, Space::Tcm, |rec| self.product(rec, &a, &b))
+    }
+
+    /// `op="gemm"`: the matrix product of `a` and `b` (handles or memory references), stored at `out_ptr`.
+    #[pyo3(signature = (op, a, b, out_ptr))]
+    fn composite(
+        &self,
+        py: Python<'_>,
+        op: &str,
+        a: &Bound<'_, PyAny>,
+        b: &Bound<'_, PyAny>,
+        out_ptr: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let (a, b) = (self.source(py, a)?, self.source(py, b)?);
+        let address = self.checked(py, operand::pointer(out_ptr))?;
+        self.capture.call(py, |rec| {
+            if op != "gemm" {
+                return Err(operand::unknown("AHBM-K214", "composite op", op, &["gemm"]));
+            }
+            let (value, tile) = self.product(rec, &a, &b)?;
+            self.put(rec, address, value, tile)?;
+            rec.release(value);
+            Ok(())
+        })
+    }
+
+    /// Transpose of a matrix.
+    fn trans(&self, py: Python<'_>, a: &Bound<'_, PyAny>) -> PyResult<Py<Handle>> {
+        let a = self.handle(py, a)?;
+        self.define(py, Space::Tcm, |rec| {
+            let tile = rec.tile_at(a.tile);
+            let &[rows, cols] = &*tile.shape else {
+                return Err(fault("AHBM-K209", format!("tl.trans of {tile}")).hint("matrices only").into());
+            };
+            let (dtype, a) = (tile.dtype, a.value);
+            let tile = rec.tile(dtype, &[cols, rows]);
+            Ok((rec.define(|dst| OpKind::Transpose { dst, a, tile }), tile))
+        })
+    }
+
+    /// `a / b` rounded up; plain ints.
+    fn cdiv(&self, py: Python<'_>, a: i64, b: i64) -> PyResult<i64> {
+        self.capture.count(py)?;
+        let quotient = a.checked_div(b).ok_or_else(|| {
+            self.capture.raise(py, fault("AHBM-K209", format!("cdiv({a}, {b})")).hint("the divisor must not be zero"))
+        })?;
+        Ok(quotient + i64::from(a % b != 0 && (a < 0) == (b < 0)))
+    }
+
+    /// Element-wise maximum; one operand may be a number.
+    fn maximum(&self, py: Python<'_>, a: &Bound<'_, PyAny>, b: &Bound<'_, PyAny>) -> PyResult<Py<Handle>> {
+        self.binary(py, BinaryFn::Max, a, b)
+    }
+
+    /// Element-wise minimum; one operand may be a number.
+    fn minimum(&self, py: Python<'_>, a: &Bound<'_, PyAny>, b: &Bound<'_, PyAny>) -> PyResult<Py<Handle>> {
+        self.binary(py, BinaryFn::Min, a, b)
+    }
+
+    /// The reduction step of a collective: `op` is sum, prod, min, max or avg (which adds; divide at the end).
+    fn combine(&self, py: Python<'_>, a: &Bound<'_, PyAny>, b: &Bound<'_, PyAny>, op: &str) -> PyResult<Py<Handle>> {
+        let f = self.checked(py, operand::reduction(op))?;
+        self.binary(py, f, a, b)
+    }
+
+    /// `a * b + c`, rounded once; numbers stand for values of equal elements.
+    fn fma(
+        &self,
+        py: Python<'_>,
+        a: &Bound<'_, PyAny>,
+        b: &Bound<'_, PyAny>,
+        c: &Bound<'_, PyAny>,
+    ) -> PyResult<Py<Handle>> {
+        let operands = [self.operand(py, a)?, self.operand(py, b)?, self.operand(py, c)?];
+        let tile = operands.iter().find_map(|o| if let Operand::Handle(h) = o { Some(h.tile) } else { None });
+        let tile = tile.ok_or_else(|| self.capture.raise(py, not_an_operand(a)))?;
+        let [a, b, c] = &operands;
+        self.define(py, Space::Tcm, |rec| {
+            self.full_operand(rec, a, tile, |rec, a| {
+                self.full_operand(rec, b, tile, |rec, b| {
+                    self.full_operand(rec, c, tile, |rec, c| {
+                        Ok((rec.define(|dst| OpKind::Fma { dst, a, b, c, tile }), tile))
+                    })
+                })
+            })
+        })
+    }
+
+    /// `min(max(a, lo), hi)` with numbers as bounds.
+    fn clamp(
+        &self,
+        py: Python<'_>,
+        a: &Bound<'_, PyAny>,
+        lo: &Bound<'_, PyAny>,
+        hi: &Bound<'_, PyAny>,
+    ) -> PyResult<Py<Handle>> {
+        let (a, lo, hi) = (self.handle(py, a)?, self.number(py, lo)?, self.number(py, hi)?);
+        self.define(py, Space::Tcm, |rec| {
+            let dtype = rec.tile_at(a.tile).dtype;
+            let (lo, hi) = (lo.scalar(dtype)?, hi.scalar(dtype)?);
+            let (lo, hi) = (rec.scalar(lo), rec.scalar(hi));
+            let (a, tile) = (a.value, a.tile);
+            Ok((rec.define(|dst| OpKind::Clamp { dst, a, lo, hi, tile }), tile))
+        })
+    }
+
+    /// Element-wise exponential; floats only.
+    fn exp(&self, py: Python<'_>, a: &Bound<'_, PyAny>) -> PyResult<Py<Handle>> {
+        self.float_unary(py, "exp", UnaryFn::Exp, a)
+    }
+
+    /// Element-wise natural logarithm; floats only.
+    fn log(&self, py: Python<'_>, a: &Bound<'_, PyAny>) -> PyResult<Py<Handle>> {
+        self.float_unary(py, "log", UnaryFn::Log, a)
+    }
+
+    /// Element-wise square root; floats only.
+    fn sqrt(&self, py: Python<'_>, a: &Bound<'_, PyAny>) -> PyResult<Py<Handle>> {
+        self.float_unary(py, "sqrt", UnaryFn::Sqrt, a)
+    }
+
+    /// Sum along `axis`, or of all elements.
+    #[pyo3(signature = (a, axis=None))]
+    fn sum(&self, py: Python<'_>, a: &Bound<'_, PyAny>, axis: Option<i64>) -> PyResult<Py<Handle>> {
+        self.reduce(py, ReduceFn::Sum, a, axis)
+    }
+
+    /// Maximum along `axis`, or of all elements.
+    #[pyo3(signature = (a, axis=None))]
+    fn max(&self, py: Python<'_>, a: &Bound<'_, PyAny>, axis: Option<i64>) -> PyResult<Py<Handle>> {
+        self.reduce(py, ReduceFn::Max, a, axis)
+    }
+
+    /// Minimum along `axis`, or of all elements.
+    #[pyo3(signature = (a, axis=None))]
+    fn min(&self, py: Python<'_>, a: &Bound<'_, PyAny>, axis: Option<i64>) -> PyResult<Py<Handle>> {
+        self.reduce(py, ReduceFn::Min, a, axis)
+    }
+
+    /// Softmax along `axis`; floats only.
+    #[pyo3(signature = (a, axis=-1))]
+    fn softmax(&self, py: Python<'_>, a: &Bound<'_, PyAny>, axis: i64) -> PyResult<Py<Handle>> {
+        let a = self.handle(py, a)?;
+        self.define(py, Space::Tcm, |rec| {
+            self.floats_only(rec, "softmax", a)?;
+            let axis = operand::axis(axis, rec.tile_at(a.tile))?;
+            let (a, tile) = (a.value, a.tile);
+            Ok((rec.define(|dst| OpKind::Softmax { axis, dst, a, tile }), tile))
+        })
+    }
+
+    /// `a` where `cond` is not 0, else `b`; one of them may be a number.
+    #[pyo3(name = "where")]
+    fn select(
+        &self,
+        py: Python<'_>,
+        cond: &Bound<'_, PyAny>,
+        a: &Bound<'_, PyAny>,
+        b: &Bound<'_, PyAny>,
+    ) -> PyResult<Py<Handle>> {
+        let cond = self.handle(py, cond)?;
+        let (a, b) = (self.operand(py, a)?, self.operand(py, b)?);
+        let tile = match (&a, &b) {
+            (Operand::Handle(h), _) | (_, Operand::Handle(h)) => h.tile,
+            _ => cond.tile,
+        };
+        self.define(py, Space::Tcm, |rec| {
+            let (want, have) = (rec.tile_at(tile), rec.tile_at(cond.tile));
+            if want.shape != have.shape {
+                return Err(fault("AHBM-K209", format!("condition {have} for values {want}"))
+                    .hint("condition and values have one shape")
+                    .into());
+            }
+            let cond = cond.value;
+            self.full_operand(rec, &a, tile, |rec, a| {
+                self.full_operand(rec, &b, tile, |rec, b| {
+                    Ok((rec.define(|dst| OpKind::Where { dst, cond, a, b, tile }), tile))
+                })
+            })
+        })
+    }
+
+    /// Conversion to another dtype, rounding to nearest even.
+    fn cast(&self, py: Python<'_>, a: &Bound<'_, PyAny>, dtype: &str) -> PyResult<Py<Handle>> {
+        let a = self.handle(py, a)?;
+        self.define(py, Space::Tcm, |rec| {
+            let dtype = operand::dtype(dtype)?;
+            let shape = rec.tile_at(a.tile).shape.clone();
+            let (a, tile) = (a.value, rec.tile(dtype, &shape));
+            Ok((rec.define(|dst| OpKind::Cast { dst, a, tile }), tile))
+        })
+    }
+
+    /// Posts `src` (a value, or a memory reference) to the PE behind `dir`; blocks only while no slot is free.
+    fn send(&self, py: Python<'_>, dir: &str, src: &Bound<'_, PyAny>) -> PyResult<()> {
+        let source = self.source(py, src)?;
+        self.capture.call(py, |rec| {
+            let dir = rec.direction(&self.capture.launch, dir)?;
+            let tile = source.tile();
+            source.with(rec, |rec, src| {
+                rec.push(OpKind::Send { dir, src, tile });
+                Ok(())
+            })
+        })
+    }
+
+    /// Receives the next message from `dir`, or (None) from the next direction, in turn, that has one.
+    ///
+    /// `mode="copy_to_dst"` also stores it at byte address `dst`.
+    #[pyo3(signature = (dir=None, shape=None, dtype="f16", mode="return_slot", dst=None))]
+    fn recv(
+        &self,
+        py: Python<'_>,
+        dir: Option<&str>,
+        shape: Option<&Bound<'_, PyAny>>,
+        dtype: &str,
+        mode: &str,
+        dst: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Py<Handle>> {
+        let shape = self.checked(py, Shape::parse(shape))?;
+        let target = self.checked(py, copy_target(mode, dst))?;
+        self.define(py, Space::Slot, |rec| {
+            let dtype = operand::dtype(dtype)?;
+            let dir = dir.map(|dir| rec.direction(&self.capture.launch, dir)).transpose()?;
+            let tile = rec.shaped(dtype, &shape);
+            let value = rec.define(|dst| match dir {
+                Some(dir) => OpKind::Recv { dir, dst, tile },
+                None => OpKind::RecvAny { dst, tile },
+            });
+            if let Some(address) = target {
+                self.put(rec, address, value, tile)?;
+            }
+            Ok((value, tile))
+        })
+    }
+
+    /// Posts a receive that completes in the background; `tl.wait` gives its value.
+    #[pyo3(signature = (dir, shape, dtype="f16"))]
+    fn recv_async(&self, py: Python<'_>, dir: &str, shape: &Bound<'_, PyAny>, dtype: &str) -> PyResult<RecvFuture> {
+        let shape = self.checked(py, Shape::parse(Some(shape)))?;
+        let (value, tile) = self.capture.call(py, |rec| {
+            let dtype = operand::dtype(dtype)?;
+            let dir = rec.direction(&self.capture.launch, dir)?;
+            let tile = rec.shaped(dtype, &shape);
+            Ok((rec.define(|dst| OpKind::PostRecv { dir, dst, tile }), tile))
+        })?;
+        Ok(RecvFuture::new(&self.capture, value, tile))
+    }
+
+    /// Waits for a posted receive and returns its value. A value is complete and returned as it is.
+    fn wait(&self, py: Python<'_>, future: &Bound<'_, PyAny>) -> PyResult<Py<Handle>> {
+        if let Ok(handle) = future.cast::<Handle>() {
+            self.own(py, &handle.get().capture)?;
+            self.capture.count(py)?;
+            return Ok(handle.clone().unbind());
+        }
+        let Ok(future) = future.cast::<RecvFuture>() else {
+            let what = fault("AHBM-K209", "tl.wait takes what tl.recv_async returned");
+            return Err(self.capture.raise(py, what));
+        };
+        let future = future.get();
+        self.own(py, &future.capture)?;
+        self.define(py, Space::Slot, |rec| {
+            future.take()?;
+            rec.push(OpKind::Await { value: future.value });
+            Ok((future.value, future.tile))
+        })
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<tl of {}>", self.capture.launch.label())
+    }
+}
+
+impl Tl {
+    /// Records the write of a value to memory.
+    fn put(&self, rec: &mut Recorder, address: u64, src: ValueId, tile: u32) -> Result<(), Fault> {
+        let (dtype, bytes) = (rec.tile_at(tile).dtype, rec.tile_at(tile).bytes());
+        self.capture.launch.access(dtype)?;
+        let mem = self.capture.launch.mem(address, bytes)?;
+        let mem = rec.mem(mem);
+        rec.push(OpKind::Store { src, mem, tile });
+        Ok(())
+    }
+
+    /// Records a matrix product; the result's value and tile.
+    fn product(&self, rec: &mut Recorder, a: &Source<'_>, b: &Source<'_>) -> Result<(ValueId, u32), Fault> {
+        let (x, y) = (rec.tile_at(a.tile()), rec.tile_at(b.tile()));
+        operand::same_dtype(x, y)?;
+        let (&[m, k], &[other, n]) = (&*x.shape, &*y.shape) else {
+            return Err(fault("AHBM-K209", format!("product of {x} and {y}")).hint("matrices only").into());
+        };
+        if k != other {
+            return Err(fault("AHBM-K209", format!("product of {x} and {y}"))
+                .hint("the first one's columns must be as many as the second one's rows")
+                .into());
+        }
+        let dtype = x.dtype;
+        let (extents, result) = (rec.tile(dtype, &[m, k, n]), rec.tile(dtype, &[m, n]));
+        let value =
+            a.with(rec, |rec, a| b.with(rec, |rec, b| Ok(rec.define(|dst| OpKind::Dot { dst, a, b, tile: extents }))))?;
+        Ok((value, result))
+    }
+}
+
+/// Where `recv` also stores its message.
+fn copy_target(mode: &str, dst: Option<&Bound<'_, PyAny>>) -> Result<Option<u64>, Fault> {
+    match (mode, dst) {
+        ("return_slot", None) => Ok(None),
+        ("copy_to_dst", Some(dst)) => operand::pointer(dst).map(Some),
+        ("return_slot", Some(_)) => Err(fault("AHBM-K214", "dst= without mode=\"copy_to_dst\"").into()),
+        ("copy_to_dst", None) => Err(fault("AHBM-K214", "mode=\"copy_to_dst\" needs dst=, a byte address").into()),
+        _ => Err(operand::unknown("AHBM-K214", "mode", mode, &["return_slot", "copy_to_dst"])),
+    }
+}
