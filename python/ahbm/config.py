@@ -48,9 +48,9 @@ class Settings:
     world_size: int | None
     """Number of ranks; None is the number of SIPs, more than that is the legacy mode (a rank is a PE)."""
     op_budget: int
-    """Operations one run may record."""
+    """`tl` calls one kernel may make."""
     event_budget: int
-    """Events one simulation may process."""
+    """Events one simulation may take."""
 
     @property
     def queues(self) -> tuple[object, ...]:

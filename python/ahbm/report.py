@@ -1,0 +1,67 @@
+"""The result of a run, as an object, text and JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ahbm.collectives import COLLECTIVES
+
+
+@dataclass(frozen=True)
+class Report:
+    """One simulated collective. Bandwidths are in GB/s = 1e9 bytes per second; times are simulated."""
+
+    collective: str
+    algorithm: str
+    topology: str
+    """Network between the SIPs."""
+    ranks: int
+    """Contributions: ranks, or tiles when the tensors are placed on cubes."""
+    bytes: int
+    """Size in the sense of nccl-tests: one rank's (or tile's) array, all chunks included."""
+    count: int
+    """Elements of a chunk."""
+    dtype: str
+    op: str
+    """Reduction operator; "none" for collectives that do not reduce."""
+    root: int
+    """-1 for collectives without a root."""
+    latency_ns: float
+    messages: int
+    algbw_gbs: float
+    """bytes / latency."""
+    busbw_gbs: float
+    """algbw times the collective's factor in nccl-tests."""
+    wrong: int | None
+    """Elements that differ from NumPy's answer; None when no data was run."""
+    timeline_hash: str
+    """16 hex digits; equal hashes are equal timelines."""
+    machine_hash: str
+    program_hash: str
+    """Empty when there was nothing to run."""
+    version: str
+    """Of this package."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields as JSON-serialisable data."""
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any] | str) -> Report:
+        """The inverse of `to_json`; takes its JSON text too."""
+        return Report(**(json.loads(data) if isinstance(data, str) else data))
+
+    def __str__(self) -> str:
+        checked = "not checked" if self.wrong is None else f"{self.wrong} wrong"
+        return (f"{self.collective} by {self.algorithm} on {self.topology}: {self.ranks} x {self.bytes} B {self.dtype} in "
+                f"{self.latency_ns:,.2f} ns (simulated), algbw {self.algbw_gbs:.2f} GB/s, busbw {self.busbw_gbs:.2f} GB/s, "
+                f"{self.messages} messages, {checked}")
+
+
+def bandwidths(collective: str, ranks: int, nbytes: int, latency_ps: int) -> tuple[float, float]:
+    """(algbw, busbw) in GB/s as nccl-tests counts them; 0 for no time at all."""
+    algbw = nbytes * 1000 / latency_ps if latency_ps else 0.0
+    return algbw, algbw * COLLECTIVES[collective].bus_factor(ranks)

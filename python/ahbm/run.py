@@ -1,0 +1,124 @@
+"""`ahbm.run`: one collective on one machine, measured and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import ahbm
+from ahbm.collectives import COLLECTIVES, Collective
+from ahbm.config import Settings
+from ahbm.elements import Element, element
+from ahbm.emulator import Emulator, Outcome
+from ahbm.errors import ConfigError
+from ahbm.placement import DPPolicy
+from ahbm.reference import Reference, Task, inputs
+from ahbm.report import Report, bandwidths
+from ahbm.verify import Case, explain_wrong
+from ahbm.yaml_source import did_you_mean
+
+if TYPE_CHECKING:
+    from ahbm._core import Machine
+
+
+def run(
+    collective: str = "all_reduce",
+    algorithm: str | Path | None = None,
+    topology: str | Path | Machine | None = None,
+    *,
+    bytes_per_rank: int | None = None,
+    bytes_per_pe: int | None = None,
+    dtype: str = "f16",
+    placement: DPPolicy | None = None,
+    data: bool = True,
+    seed: int = 0,
+    overrides: Mapping[str, object] | None = None,
+    op: str = "sum",
+    root: int = 0,
+    src: int = 0,
+    dst: int = 1,
+    mode: str = "integers",
+    check: bool = False,
+    ccl: str | Path | None = None,
+    emulator: Emulator | None = None,
+) -> Report:
+    """Runs a collective among all ranks once and reports its simulated time.
+
+    algorithm: a name in ccl.yaml, a module's name or path; None takes what ccl.yaml chooses.
+    topology: a packaged name, a path, a SIP network's name or a Machine; None looks for one (`load_machine`).
+    bytes_per_rank: size of one rank's array in the sense of nccl-tests, all chunks included; what does not divide into
+    equal chunks is left out, as nccl-tests does. bytes_per_pe: the same for each PE that takes part. Without either,
+    `n_elem` of ccl.yaml elements per PE.
+    placement: runs on device tensors, one tile per cube, instead of host arrays.
+    data: also move the data and compare with NumPy (`Report.wrong`); `mode` and `seed` choose it (`reference.inputs`).
+    overrides: dotted path -> value for the keys of the topology and of ccl.yaml.
+    check: raise DataError (AHBM-V301) with a diff of contributions when the result is wrong.
+    emulator: use this one (and what it has captured) instead of making one from topology, ccl and overrides.
+
+    Raises ConfigError (AHBM-C125: a size that is no whole number of elements), TopologyError, UnsupportedError,
+    KernelError, LintError, DeadlockError, BudgetError, DataError.
+    """
+    if collective not in COLLECTIVES:
+        raise ConfigError("AHBM-C105", f"unknown collective {collective!r}", hint=did_you_mean(collective, COLLECTIVES))
+    if emulator is None:
+        emulator = Emulator.load(topology, ccl, overrides)
+    elif topology is not None or ccl is not None or overrides:
+        raise ConfigError("AHBM-C126", "an emulator already has its topology, ccl.yaml and overrides",
+                          hint="pass either the emulator or these")
+    kind, stored = COLLECTIVES[collective], element(dtype)
+    name = str(algorithm) if algorithm is not None else None
+    settings = emulator.settings(name or emulator.ccl.choose(collective, bytes_per_rank or 0))
+    ranks = settings.world_size or emulator.world_size
+    tiles = 1 if placement is None else placement.cubes(emulator.machine.cubes)
+    count = _count(kind, stored, settings, ranks, placement, emulator.machine.cubes, bytes_per_rank, bytes_per_pe)
+    task = Task(collective, stored, ranks * tiles, count, op, root, src, dst)
+    case = Case(emulator, task, ranks, name, placement)
+    wrong = None
+    if data:
+        given = inputs(task, mode, seed)
+        outcome, results = case.execute(given)
+        reference = Reference(task, given, exact=mode == "integers")
+        wrong = sum(len(reference.wrong(party, results[party])) for party in range(task.parties))
+        if wrong and check:
+            raise explain_wrong(case, given, results, reference)
+    else:
+        outcome, _ = case.execute((), data=False)
+    return _report(case, outcome, wrong)
+
+
+def _count(kind: Collective, stored: Element, settings: Settings, ranks: int, placement: DPPolicy | None, cubes: int,
+           bytes_per_rank: int | None, bytes_per_pe: int | None) -> int:
+    """Elements of a chunk of one party's array."""
+    if bytes_per_rank is not None and bytes_per_pe is not None:
+        raise ConfigError("AHBM-C125", "bytes_per_rank and bytes_per_pe are both given", hint="give one of them")
+    if kind.name == "barrier":
+        return 1
+    given = bytes_per_rank if bytes_per_pe is None else bytes_per_pe
+    item = stored.storage.itemsize
+    if given is not None and (given < 0 or given % item):
+        raise ConfigError("AHBM-C125", f"{given} bytes are no whole number of {stored.name} elements of {item} bytes",
+                          hint=f"give a multiple of {item}")
+    pes = 1 if (settings.world_size or 0) > 0 and placement is None and cubes == 0 else cubes
+    if placement is not None:
+        used = placement.cubes(cubes)
+        if given is None:
+            return settings.n_elem
+        return given // item if bytes_per_pe is not None else given // item // used
+    if given is None:
+        return settings.n_elem * pes
+    elements = given // item * (pes if bytes_per_pe is not None else 1)
+    return elements // kind.chunks(ranks)
+
+
+def _report(case: Case, outcome: Outcome, wrong: int | None) -> Report:
+    task, kind, machine = case.task, COLLECTIVES[case.task.collective], case.emulator.machine
+    nbytes = task.size * task.element.storage.itemsize
+    algbw, busbw = bandwidths(task.collective, task.parties, nbytes, outcome.latency_ps)
+    return Report(
+        collective=task.collective, algorithm=outcome.algorithm, topology=machine.topology, ranks=task.parties,
+        bytes=nbytes, count=task.count, dtype=task.element.name, op=task.op if kind.reduces else "none",
+        root=task.root if kind.rooted else -1, latency_ns=outcome.latency_ps / 1000, messages=outcome.messages,
+        algbw_gbs=algbw, busbw_gbs=busbw, wrong=wrong, timeline_hash=f"{outcome.timeline_hash:016x}",
+        machine_hash=f"{machine.hash:016x}", program_hash=f"{outcome.program.hash:016x}" if outcome.program else "",
+        version=ahbm.__version__)
