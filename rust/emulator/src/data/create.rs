@@ -21,8 +21,8 @@ pub(super) fn arange(start: Scalar, tile: &Tile) -> Result<Value<'_>, Fault> {
     dispatch!(tile.dtype, T => {
         out.view_mut::<T>().iter_mut().enumerate().for_each(|(i, x)| {
             *x = match start {
-                Scalar::Float(bits) => T::from_f64(f64::from_bits(bits) + i as f64),
-                Scalar::Int(n) => T::from_int(n.wrapping_add(i as i128)),
+                Scalar::Float(bits) => T::round_f64(f64::from_bits(bits) + i as f64),
+                Scalar::Int(n) => T::round_int(n.wrapping_add(i as i128)),
             };
         });
     });
@@ -52,7 +52,7 @@ pub(super) fn cast<'p>(a: Value<'p>, tile: &'p Tile) -> Result<Value<'p>, Fault>
 #[inline(always)]
 fn convert<S: Rounded, T: Rounded>(x: S) -> T {
     match x.to_int() {
-        Some(n) => T::from_int(n),
-        None => T::from_f64(x.to_f64()),
+        Some(n) => T::round_int(n),
+        None => T::round_f64(x.to_f64()),
     }
 }

@@ -15,8 +15,8 @@ fn scalar<T: Element + Rounded>(s: Scalar) -> T::Wide {
 /// A scalar rounded once to a dtype: floats to nearest even, integers wrap.
 pub(super) fn element<T: Rounded>(s: Scalar) -> T {
     match s {
-        Scalar::Float(bits) => T::from_f64(f64::from_bits(bits)),
-        Scalar::Int(n) => T::from_int(n),
+        Scalar::Float(bits) => T::round_f64(f64::from_bits(bits)),
+        Scalar::Int(n) => T::round_int(n),
     }
 }
 
@@ -168,7 +168,7 @@ macro_rules! fma {
         impl Fma for $t {
             #[inline(always)]
             fn fma(self, b: Self, c: Self) -> Self {
-                Rounded::from_f64(odd_sum(self.to_f64() * b.to_f64(), c.to_f64()))
+                Rounded::round_f64(odd_sum(self.to_f64() * b.to_f64(), c.to_f64()))
             }
         }
     )*};

@@ -30,15 +30,15 @@ pub(super) fn dot<'p>(a: Value<'p>, b: Value<'p>, tile: &'p Tile, result: &'p Ti
     match (a.dtype(), tile.dtype) {
         (Dtype::F64, to) | (_, to @ Dtype::F64) if a.dtype().is_float() && to.is_float() => {
             let sums = product(&numbers(&a, |x| x), &numbers(&b, |x| x), size);
-            dispatch!(tile.dtype, T => store(out.view_mut::<T>(), &sums, T::from_f64));
+            dispatch!(tile.dtype, T => store(out.view_mut::<T>(), &sums, T::round_f64));
         }
         (from, to) if from.is_float() && to.is_float() => {
             let sums = product(&numbers(&a, |x| x as f32), &numbers(&b, |x| x as f32), size);
-            dispatch!(tile.dtype, T => store(out.view_mut::<T>(), &sums, |x| T::from_f64(x.into())));
+            dispatch!(tile.dtype, T => store(out.view_mut::<T>(), &sums, |x| T::round_f64(x.into())));
         }
         (from, to) if !from.is_float() && !to.is_float() => {
             let sums = product(&integers(&a), &integers(&b), size);
-            dispatch!(tile.dtype, T => store(out.view_mut::<T>(), &sums, |x| T::from_int(x.into())));
+            dispatch!(tile.dtype, T => store(out.view_mut::<T>(), &sums, |x| T::round_int(x.into())));
         }
         _ => return Err(Fault::Operand { found: a.tile.clone(), expected: tile.clone() }),
     }

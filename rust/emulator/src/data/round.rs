@@ -66,12 +66,13 @@ pub(super) fn odd_f64(x: i128) -> f64 {
     f64::from_bits(bits | 1)
 }
 
-/// Types a value can be rounded to from `f64` and from integers.
+/// Types a value can be rounded to from `f64` and from integers. The names differ from `half`'s own
+/// `from_f64`, which rounds twice and would win over a trait method of the same name.
 pub(super) trait Rounded: Copy {
     /// Floats round to nearest even; integers truncate towards zero, saturate out of range, and take NaN as zero.
-    fn from_f64(x: f64) -> Self;
+    fn round_f64(x: f64) -> Self;
     /// Floats round to nearest even; integers wrap.
-    fn from_int(x: i128) -> Self;
+    fn round_int(x: i128) -> Self;
     /// The exact number, for floats.
     fn to_f64(self) -> f64;
     /// The exact number, for integers; `None` for floats.
@@ -82,11 +83,11 @@ macro_rules! small_float {
     ($t:ident, $from_f32:ident) => {
         impl Rounded for $t {
             #[inline(always)]
-            fn from_f64(x: f64) -> Self {
+            fn round_f64(x: f64) -> Self {
                 $from_f32(odd_f32(x))
             }
-            fn from_int(x: i128) -> Self {
-                Self::from_f64(odd_f64(x))
+            fn round_int(x: i128) -> Self {
+                Self::round_f64(odd_f64(x))
             }
             #[inline(always)]
             fn to_f64(self) -> f64 {
@@ -106,10 +107,10 @@ macro_rules! native_float {
     ($($t:ident)*) => {$(
         impl Rounded for $t {
             #[inline(always)]
-            fn from_f64(x: f64) -> Self {
+            fn round_f64(x: f64) -> Self {
                 x as $t
             }
-            fn from_int(x: i128) -> Self {
+            fn round_int(x: i128) -> Self {
                 x as $t
             }
             #[inline(always)]
@@ -129,11 +130,11 @@ macro_rules! integer {
     ($($t:ident)*) => {$(
         impl Rounded for $t {
             #[inline(always)]
-            fn from_f64(x: f64) -> Self {
+            fn round_f64(x: f64) -> Self {
                 x as $t
             }
             #[inline(always)]
-            fn from_int(x: i128) -> Self {
+            fn round_int(x: i128) -> Self {
                 x as $t
             }
             #[inline(always)]
@@ -157,26 +158,26 @@ mod tests {
     fn f64_to_f16_rounds_once() {
         // Just above the midpoint of 1 and its successor: through a rounded f32 it would tie to even.
         let above = 1.0 + 2f64.powi(-11) + 2f64.powi(-40);
-        assert_eq!(<f16 as Rounded>::from_f64(above).to_bits(), 0x3c01);
-        assert_eq!(<f16 as Rounded>::from_f64(1.0 + 2f64.powi(-11)).to_bits(), 0x3c00);
-        assert_eq!(<bf16 as Rounded>::from_f64(-(1.0 + 2f64.powi(-8) + 2f64.powi(-50))).to_bits(), 0xbf81);
-        assert_eq!(<f16 as Rounded>::from_f64(1e300), f16::INFINITY);
-        assert_eq!(<f16 as Rounded>::from_f64(65519.999_999_99), f16::MAX);
-        assert_eq!(<f16 as Rounded>::from_f64(65520.0), f16::INFINITY);
-        assert_eq!(<f16 as Rounded>::from_f64(1e-300).to_bits(), 0);
-        assert!(<f16 as Rounded>::from_f64(f64::NAN).is_nan());
+        assert_eq!(<f16 as Rounded>::round_f64(above).to_bits(), 0x3c01);
+        assert_eq!(<f16 as Rounded>::round_f64(1.0 + 2f64.powi(-11)).to_bits(), 0x3c00);
+        assert_eq!(<bf16 as Rounded>::round_f64(-(1.0 + 2f64.powi(-8) + 2f64.powi(-50))).to_bits(), 0xbf81);
+        assert_eq!(<f16 as Rounded>::round_f64(1e300), f16::INFINITY);
+        assert_eq!(<f16 as Rounded>::round_f64(65_519.999_999), f16::MAX);
+        assert_eq!(<f16 as Rounded>::round_f64(65520.0), f16::INFINITY);
+        assert_eq!(<f16 as Rounded>::round_f64(1e-300).to_bits(), 0);
+        assert!(<f16 as Rounded>::round_f64(f64::NAN).is_nan());
     }
 
     #[test]
     fn integers_round_once() {
         // 2^60 + 2^52 is the midpoint of two bf16; one more must round up, though f64 cannot hold it.
         let midpoint = (1i128 << 60) + (1 << 52);
-        assert_eq!(<bf16 as Rounded>::from_int(midpoint).to_f64(), (1u64 << 60) as f64);
-        assert_eq!(<bf16 as Rounded>::from_int(midpoint + 1).to_f64(), ((1u64 << 60) + (1 << 53)) as f64);
-        assert_eq!(<bf16 as Rounded>::from_int(-midpoint - 1).to_f64(), -(((1u64 << 60) + (1 << 53)) as f64));
-        assert_eq!(<u8 as Rounded>::from_int(-1), 255);
-        assert_eq!(<i8 as Rounded>::from_f64(1e9), 127);
-        assert_eq!(<u8 as Rounded>::from_f64(f64::NAN), 0);
+        assert_eq!(<bf16 as Rounded>::round_int(midpoint).to_f64(), (1u64 << 60) as f64);
+        assert_eq!(<bf16 as Rounded>::round_int(midpoint + 1).to_f64(), ((1u64 << 60) + (1 << 53)) as f64);
+        assert_eq!(<bf16 as Rounded>::round_int(-midpoint - 1).to_f64(), -(((1u64 << 60) + (1 << 53)) as f64));
+        assert_eq!(<u8 as Rounded>::round_int(-1), 255);
+        assert_eq!(<i8 as Rounded>::round_f64(1e9), 127);
+        assert_eq!(<u8 as Rounded>::round_f64(f64::NAN), 0);
     }
 
     #[test]
