@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from ahbm._core import Machine as Machine
     from ahbm.emulator import Emulator as Emulator
     from ahbm.errors import AhbmError as AhbmError
+    from ahbm.launch import spawn as spawn
     from ahbm.placement import DeviceTensor as DeviceTensor
     from ahbm.placement import DPPolicy as DPPolicy
     from ahbm.placement import tensor as tensor
     from ahbm.report import Report as Report
     from ahbm.run import run as run
-    from ahbm.spawn import spawn as spawn
 
     __version__: str
 
@@ -31,12 +31,23 @@ _HOMES = {
     "Machine": "_core",
     "Report": "report",
     "run": "run",
-    "spawn": "spawn",
+    "spawn": "launch",
     "tensor": "placement",
 }
 
-__all__ = ["AhbmError", "DPPolicy", "DeviceTensor", "Emulator", "Machine", "Report", "__version__", "errors", "run",
-           "spawn", "tensor"]
+__all__ = [
+    "AhbmError",
+    "DPPolicy",
+    "DeviceTensor",
+    "Emulator",
+    "Machine",
+    "Report",
+    "__version__",
+    "errors",
+    "run",
+    "spawn",
+    "tensor",
+]
 
 
 def __getattr__(name: str) -> Any:

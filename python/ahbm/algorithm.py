@@ -66,16 +66,27 @@ class Algorithm:
         operator, a dtype or a root that `kernel_args` has no keyword for."""
         collective = COLLECTIVES[request.collective]
         if request.collective not in self.collectives:
-            raise ConfigError("AHBM-C115", f"{self.name} implements {', '.join(self.collectives)}, not {request.collective}",
-                              sites=(self._site(),), hint="choose another algorithm, or set COLLECTIVE in the module")
-        needs = [("dtype", request.dtype, "f16", True), ("op", request.op, "sum", collective.reduces),
-                 ("root", request.root, 0, collective.rooted), ("src", request.src, 0, collective.paired),
-                 ("dst", request.dst, 1, collective.paired)]
+            raise ConfigError(
+                "AHBM-C115",
+                f"{self.name} implements {', '.join(self.collectives)}, not {request.collective}",
+                sites=(self._site(),),
+                hint="choose another algorithm, or set COLLECTIVE in the module",
+            )
+        needs = [
+            ("dtype", request.dtype, "f16", True),
+            ("op", request.op, "sum", collective.reduces),
+            ("root", request.root, 0, collective.rooted),
+            ("src", request.src, 0, collective.paired),
+            ("dst", request.dst, 1, collective.paired),
+        ]
         for keyword, value, default, applies in needs:
             if applies and value != default and keyword not in self.keywords:
-                raise UnsupportedError("AHBM-U110", f"{self.name} supports {keyword} {default} only, not {value}",
-                                       sites=(self._site(),),
-                                       hint=f"add the keyword {keyword}={default!r} to its kernel_args and heed it")
+                raise UnsupportedError(
+                    "AHBM-U110",
+                    f"{self.name} supports {keyword} {default} only, not {value}",
+                    sites=(self._site(),),
+                    hint=f"add the keyword {keyword}={default!r} to its kernel_args and heed it",
+                )
 
     def arguments(self, request: Request, n_elem: int, cube_w: int, cube_h: int) -> tuple[object, ...]:
         """The kernel's arguments between `t_ptr` and `sip_rank`.
@@ -83,19 +94,31 @@ class Algorithm:
         Raises KernelError: AHBM-K110 when `kernel_args` raises or returns no tuple, K111 when the kernel does not take
         that many positional arguments.
         """
-        offered = {"op": request.op, "dtype": request.dtype, "root": request.root, "collective": request.collective,
-                   "src": request.src, "dst": request.dst}
+        offered = {
+            "op": request.op,
+            "dtype": request.dtype,
+            "root": request.root,
+            "collective": request.collective,
+            "src": request.src,
+            "dst": request.dst,
+        }
         keywords = {key: value for key, value in offered.items() if key in self.keywords}
         try:
             args = self.kernel_args(request.world_size, n_elem, cube_w=cube_w, cube_h=cube_h, **keywords)
         except AhbmError:
             raise
         except Exception as error:
-            raise KernelError("AHBM-K110", f"kernel_args of {self.name} raised {type(error).__name__}: {error}",
-                              sites=(self._site(self.kernel_args),)) from error
+            raise KernelError(
+                "AHBM-K110",
+                f"kernel_args of {self.name} raised {type(error).__name__}: {error}",
+                sites=(self._site(self.kernel_args),),
+            ) from error
         if not isinstance(args, tuple):
-            raise KernelError("AHBM-K110", f"kernel_args of {self.name} must return a tuple, not {type(args).__name__}",
-                              sites=(self._site(self.kernel_args),))
+            raise KernelError(
+                "AHBM-K110",
+                f"kernel_args of {self.name} must return a tuple, not {type(args).__name__}",
+                sites=(self._site(self.kernel_args),),
+            )
         self._check_arity(args)
         return args
 
@@ -107,8 +130,12 @@ class Algorithm:
         if self.kinds is None:
             return 0
         if network not in self.kinds:
-            raise ConfigError("AHBM-C116", f"{self.name} does not support the topology {network!r}",
-                              sites=(self._site(),), hint=f"its TOPO_NAME_TO_KIND has {', '.join(self.kinds)}")
+            raise ConfigError(
+                "AHBM-C116",
+                f"{self.name} does not support the topology {network!r}",
+                sites=(self._site(),),
+                hint=f"its TOPO_NAME_TO_KIND has {', '.join(self.kinds)}",
+            )
         return self.kinds[network]
 
     def _check_arity(self, args: tuple[object, ...]) -> None:
@@ -117,16 +144,23 @@ class Algorithm:
         try:
             signature.bind(*range(given), tl=None)
         except TypeError as error:
-            positional = [p for p in signature.parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
-                          and p.name != "tl"]
+            positional = [
+                p
+                for p in signature.parameters.values()
+                if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.name != "tl"
+            ]
             taken = ", ".join(p.name for p in positional)
             raise KernelError(
-                "AHBM-K111", f"the kernel of {self.name} takes {len(positional)} positional arguments, but gets {given}: "
+                "AHBM-K111",
+                f"the kernel of {self.name} takes {len(positional)} positional arguments, but gets {given}: "
                 f"t_ptr, {len(args)} from kernel_args, {', '.join(SIP_ARGUMENTS)} ({error})",
-                sites=(Site(f"kernel({taken}, tl)", self._origin(self.kernel)),
-                       Site(f"kernel_args returns {len(args)} values", self._origin(self.kernel_args))),
+                sites=(
+                    Site(f"kernel({taken}, tl)", self._origin(self.kernel)),
+                    Site(f"kernel_args returns {len(args)} values", self._origin(self.kernel_args)),
+                ),
                 hint="the tuple of kernel_args must match the kernel's parameters between t_ptr and sip_rank; "
-                "tl comes as a keyword") from error
+                "tl comes as a keyword",
+            ) from error
 
     def _site(self, what: Callable[..., object] | None = None) -> Site:
         return Site(self.name, self._origin(what) if what else _shown(self.path))
@@ -159,15 +193,20 @@ class AlgorithmLoader:
             key = (settings.algorithm, str(path))
             known = self._loaded.get(key)
             if known is None or known.digest != digest:
-                known = _describe(settings.algorithm, path, digest, _execute(settings.algorithm, path, package, content))
+                known = _describe(
+                    settings.algorithm, path, digest, _execute(settings.algorithm, path, package, content)
+                )
                 self._loaded[key] = known
             return known
 
 
 def available() -> dict[str, Path]:
     """Modules that a bare name finds: those in ./algorithms, then the packaged ones."""
-    return {name: folder / f"{name}.py" for folder in (packaged.ALGORITHMS, Path("algorithms"))
-            for name in packaged.names(folder, ".py")}
+    return {
+        name: folder / f"{name}.py"
+        for folder in (packaged.ALGORITHMS, Path("algorithms"))
+        for name in packaged.names(folder, ".py")
+    }
 
 
 def _locate(settings: Settings) -> tuple[Path, str]:
@@ -176,8 +215,11 @@ def _locate(settings: Settings) -> tuple[Path, str]:
     if module.endswith(".py") or "/" in module:
         path = settings.folder / module
         if not path.is_file():
-            raise ConfigError("AHBM-C110", f"algorithm {settings.algorithm}: there is no file {path}",
-                              hint="a relative path starts from the folder of the ccl.yaml that names it")
+            raise ConfigError(
+                "AHBM-C110",
+                f"algorithm {settings.algorithm}: there is no file {path}",
+                hint="a relative path starts from the folder of the ccl.yaml that names it",
+            )
         return path.resolve(), ""
     if "." not in module:
         for folder in (settings.folder / "algorithms", Path("algorithms"), packaged.ALGORITHMS):
@@ -189,9 +231,12 @@ def _locate(settings: Settings) -> tuple[Path, str]:
     except (ImportError, ValueError, AttributeError):
         spec = None
     if spec is None or not spec.origin or not spec.origin.endswith(".py"):
-        raise ConfigError("AHBM-C110", f"there is no algorithm {settings.algorithm!r}"
-                          + (f" (module {module})" if module != settings.algorithm else ""),
-                          hint=did_you_mean(module, available()) + "; a path must end in .py")
+        raise ConfigError(
+            "AHBM-C110",
+            f"there is no algorithm {settings.algorithm!r}"
+            + (f" (module {module})" if module != settings.algorithm else ""),
+            hint=did_you_mean(module, available()) + "; a path must end in .py",
+        )
     return Path(spec.origin).resolve(), spec.parent or ""
 
 
@@ -206,8 +251,11 @@ def _execute(name: str, path: Path, package: str, content: bytes) -> ModuleType:
         with _importing_from(path.parent, Path()):
             exec(compile(content, str(path), "exec", dont_inherit=True), module.__dict__)
     except Exception as error:
-        raise ConfigError("AHBM-C111", f"algorithm {name} cannot be loaded: {type(error).__name__}: {error}",
-                          sites=(Site(name, _failing_line(error, path)),)) from error
+        raise ConfigError(
+            "AHBM-C111",
+            f"algorithm {name} cannot be loaded: {type(error).__name__}: {error}",
+            sites=(Site(name, _failing_line(error, path)),),
+        ) from error
     finally:
         if previous is None:
             del sys.modules[title]
@@ -220,8 +268,10 @@ def _describe(name: str, path: Path, digest: str, module: ModuleType) -> Algorit
     def bad(code: str, message: str, hint: str | None = None) -> ConfigError:
         return ConfigError(code, f"algorithm {name}: {message}", sites=(Site(name, _shown(path)),), hint=hint)
 
-    for symbol, hint in (("kernel", "publish the kernel function as kernel = my_function"),
-                         ("kernel_args", "def kernel_args(world_size, n_elem, *, cube_w=4, cube_h=4) -> tuple")):
+    for symbol, hint in (
+        ("kernel", "publish the kernel function as kernel = my_function"),
+        ("kernel_args", "def kernel_args(world_size, n_elem, *, cube_w=4, cube_h=4) -> tuple"),
+    ):
         if not hasattr(module, symbol):
             raise bad("AHBM-C112", f"the module has no symbol {symbol}", hint)
         if not callable(getattr(module, symbol)):

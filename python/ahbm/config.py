@@ -55,8 +55,14 @@ class Settings:
     @property
     def queues(self) -> tuple[object, ...]:
         """Everything here that a program depends on besides its kernel."""
-        return (self.buffer_kind, self.n_slots, self.slot_size, self.ipcq_credit_size_bytes, self.op_budget,
-                self.event_budget)
+        return (
+            self.buffer_kind,
+            self.n_slots,
+            self.slot_size,
+            self.ipcq_credit_size_bytes,
+            self.op_budget,
+            self.event_budget,
+        )
 
 
 _Check = Callable[[Any], str | None]
@@ -66,6 +72,7 @@ def _integer(least: int) -> _Check:
     def check(value: Any) -> str | None:
         good = isinstance(value, int) and not isinstance(value, bool) and value >= least
         return None if good else f"an integer of at least {least}"
+
     return check
 
 
@@ -155,7 +162,9 @@ class CclConfig:
         Raises ConfigError AHBM-C105 for an unknown collective, C106 when none is configured for it or for its size.
         """
         if collective not in COLLECTIVES:
-            raise ConfigError("AHBM-C105", f"unknown collective {collective!r}", hint=did_you_mean(collective, COLLECTIVES))
+            raise ConfigError(
+                "AHBM-C105", f"unknown collective {collective!r}", hint=did_you_mean(collective, COLLECTIVES)
+            )
         choice = self._collectives.get(collective)
         if choice is None and collective == "all_reduce":
             choice = self._defaults["algorithm"]
@@ -164,9 +173,12 @@ class CclConfig:
         for entry in choice or ():
             if "max_bytes" not in entry or nbytes <= entry["max_bytes"]:
                 return str(entry["algorithm"])
-        raise ConfigError("AHBM-C106", f"no algorithm is configured for {collective} of {nbytes} bytes",
-                          sites=(Site(f"collectives.{collective}", self._place(("collectives", collective))),),
-                          hint=f"name one under collectives.{collective} in ccl.yaml")
+        raise ConfigError(
+            "AHBM-C106",
+            f"no algorithm is configured for {collective} of {nbytes} bytes",
+            sites=(Site(f"collectives.{collective}", self._place(("collectives", collective))),),
+            hint=f"name one under collectives.{collective} in ccl.yaml",
+        )
 
     def settings(self, algorithm: str) -> Settings:
         """What `algorithm` runs with: the name of an entry, else a module (path, dotted or bare name) with defaults."""
@@ -174,16 +186,29 @@ class CclConfig:
         merged = {**self._defaults, **entry}
         if merged["backpressure"] == "poll":
             path = ("algorithms", algorithm) if "backpressure" in entry else ("defaults",)
-            raise UnsupportedError("AHBM-U102", "backpressure: poll is not modelled; senders sleep until a credit comes",
-                                   sites=(Site("asked for by", self._place((*path, "backpressure"))),),
-                                   hint="use backpressure: sleep")
+            raise UnsupportedError(
+                "AHBM-U102",
+                "backpressure: poll is not modelled; senders sleep until a credit comes",
+                sites=(Site("asked for by", self._place((*path, "backpressure"))),),
+                hint="use backpressure: sleep",
+            )
         return Settings(
             algorithm=algorithm,
             slot_size=None if merged["slot_size"] == "auto" else merged["slot_size"],
             world_size=merged.get("world_size"),
             folder=self._folders.get(algorithm, Path()),
-            **{key: merged[key] for key in ("module", "n_elem", "buffer_kind", "n_slots", "ipcq_credit_size_bytes",
-                                            "op_budget", "event_budget")},
+            **{
+                key: merged[key]
+                for key in (
+                    "module",
+                    "n_elem",
+                    "buffer_kind",
+                    "n_slots",
+                    "ipcq_credit_size_bytes",
+                    "op_budget",
+                    "event_budget",
+                )
+            },
         )
 
     @property
@@ -225,14 +250,20 @@ class CclConfig:
         _check_keys(source, path, entry, _ENTRY)
         for key in ("plan", "synth"):
             if key in entry:
-                raise UnsupportedError("AHBM-U101", f"algorithms.{name}: {key} is reserved and not supported yet",
-                                       sites=(Site(f"{key}: {entry[key]}", source.place((*path, key))),),
-                                       hint="name a Python module with module:")
+                raise UnsupportedError(
+                    "AHBM-U101",
+                    f"algorithms.{name}: {key} is reserved and not supported yet",
+                    sites=(Site(f"{key}: {entry[key]}", source.place((*path, key))),),
+                    hint="name a Python module with module:",
+                )
         merged = {**self._algorithms.get(name, {}), **entry}
         if "module" not in merged:
-            raise ConfigError("AHBM-C104", f"algorithms.{name} has no module",
-                              sites=(Site("written", source.place(path)),),
-                              hint=f"add module: ./algorithms/{name}.py")
+            raise ConfigError(
+                "AHBM-C104",
+                f"algorithms.{name} has no module",
+                sites=(Site("written", source.place(path)),),
+                hint=f"add module: ./algorithms/{name}.py",
+            )
         self._algorithms[name] = merged
         if "module" in entry:
             self._folders[name] = folder
@@ -241,15 +272,22 @@ class CclConfig:
         path = ("collectives", name)
         if isinstance(choice, str):
             return
-        _expect(isinstance(choice, list) and bool(choice), source, path, choice, "an algorithm or a list of size ranges")
+        _expect(
+            isinstance(choice, list) and bool(choice), source, path, choice, "an algorithm or a list of size ranges"
+        )
         last = -1
         for index, entry in enumerate(choice):
             here: KeyPath = (*path, index)
             _expect(isinstance(entry, dict) and "algorithm" in entry, source, here, entry, "{max_bytes, algorithm}")
             _check_keys(source, here, entry, _RANGE)
             bound = entry.get("max_bytes")
-            _expect(bound is not None or index == len(choice) - 1, source, here, entry,
-                    "a range with max_bytes (only the last range may be open)")
+            _expect(
+                bound is not None or index == len(choice) - 1,
+                source,
+                here,
+                entry,
+                "a range with max_bytes (only the last range may be open)",
+            )
             _expect(bound is None or bound > last, source, here, entry, "a max_bytes above the previous range's")
             last = bound if bound is not None else last
 
@@ -257,9 +295,12 @@ class CclConfig:
         for entry in [{"algorithm": choice}] if isinstance(choice, str) else choice:
             algorithm = entry["algorithm"]
             if algorithm not in self._algorithms and not algorithm.endswith(".py"):
-                raise ConfigError("AHBM-C103", f"collectives.{name} names an unknown algorithm {algorithm!r}",
-                                  sites=(Site("written", self._place(("collectives", name))),),
-                                  hint=did_you_mean(algorithm, self._algorithms))
+                raise ConfigError(
+                    "AHBM-C103",
+                    f"collectives.{name} names an unknown algorithm {algorithm!r}",
+                    sites=(Site("written", self._place(("collectives", name))),),
+                    hint=did_you_mean(algorithm, self._algorithms),
+                )
 
 
 def split_overrides(overrides: Mapping[str, object] | None) -> tuple[dict[str, object], dict[str, object]]:
@@ -277,8 +318,11 @@ def split_overrides(overrides: Mapping[str, object] | None) -> tuple[dict[str, o
         elif root in _ROOTS or key in _DEFAULTS:
             ccl[key] = value
         else:
-            raise ConfigError("AHBM-C107", f"override {key}: neither the topology nor ccl.yaml has a key {root!r}",
-                              hint=did_you_mean(root, {*topology_roots, *_ROOTS, *_DEFAULTS}))
+            raise ConfigError(
+                "AHBM-C107",
+                f"override {key}: neither the topology nor ccl.yaml has a key {root!r}",
+                hint=did_you_mean(root, {*topology_roots, *_ROOTS, *_DEFAULTS}),
+            )
     return topology, ccl
 
 
@@ -293,8 +337,9 @@ def _read(path: Path) -> Source:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError("AHBM-C101", f"cannot read {path}: {error}",
-                          hint=f"give the path of a ccl.yaml, or unset {ENV}") from error
+        raise ConfigError(
+            "AHBM-C101", f"cannot read {path}: {error}", hint=f"give the path of a ccl.yaml, or unset {ENV}"
+        ) from error
     return parse(text, str(path) if not path.is_relative_to(packaged.ROOT) else f"packaged {path.name}")
 
 
@@ -308,13 +353,20 @@ def _check_keys(source: Source, path: KeyPath, content: dict[str, Any], known: M
 
 def _expect(good: bool, source: Source, path: KeyPath, value: Any, wanted: str) -> None:
     if not good:
-        raise ConfigError("AHBM-C103", f"{_dotted(path)} must be {wanted}, not {value!r}",
-                          sites=(Site("written", source.place(path)),))
+        raise ConfigError(
+            "AHBM-C103",
+            f"{_dotted(path)} must be {wanted}, not {value!r}",
+            sites=(Site("written", source.place(path)),),
+        )
 
 
 def _unknown(source: Source, path: KeyPath, known: Mapping[str, Any] | tuple[str, ...]) -> None:
-    raise ConfigError("AHBM-C103", f"unknown key {_dotted(path)}", sites=(Site("written", source.place(path)),),
-                      hint=did_you_mean(str(path[-1]), known))
+    raise ConfigError(
+        "AHBM-C103",
+        f"unknown key {_dotted(path)}",
+        sites=(Site("written", source.place(path)),),
+        hint=did_you_mean(str(path[-1]), known),
+    )
 
 
 def _dotted(path: KeyPath) -> str:

@@ -72,5 +72,7 @@ ELEMENTS: dict[str, Element] = {
 def element(dtype: str) -> Element:
     """The element type called `dtype`. Raises UnsupportedError (AHBM-U130)."""
     if dtype not in ELEMENTS:
-        raise UnsupportedError("AHBM-U130", f"no kernel computes with dtype {dtype!r}", hint=did_you_mean(dtype, ELEMENTS))
+        raise UnsupportedError(
+            "AHBM-U130", f"no kernel computes with dtype {dtype!r}", hint=did_you_mean(dtype, ELEMENTS)
+        )
     return ELEMENTS[dtype]

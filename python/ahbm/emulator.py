@@ -145,20 +145,33 @@ class Emulator:
         compiled, timeline = self._compiled(request, module, settings, shape, buffers[0].itemsize, data)
         if data:
             self._replay(compiled, timeline, shape, buffers)
-        return Outcome(settings.algorithm, timeline.latency_ps, timeline.messages, timeline.bytes, timeline.hash,
-                       compiled.program, timeline)
+        return Outcome(
+            settings.algorithm,
+            timeline.latency_ps,
+            timeline.messages,
+            timeline.bytes,
+            timeline.hash,
+            compiled.program,
+            timeline,
+        )
 
-    def _layout(self, request: Request, buffer: NDArray[Any], members: tuple[int, ...], world: int,
-                placement: DPPolicy | None) -> Layout:
+    def _layout(
+        self, request: Request, buffer: NDArray[Any], members: tuple[int, ...], world: int, placement: DPPolicy | None
+    ) -> Layout:
         legacy = world > self.machine.sips
         if placement is not None:
             if legacy or request.collective != "all_reduce":
                 what = "the legacy mode" if legacy else request.collective
-                raise UnsupportedError("AHBM-U111", f"{what} does not work on device tensors",
-                                       hint="pass host arrays, or use all_reduce with a rank per SIP")
+                raise UnsupportedError(
+                    "AHBM-U111",
+                    f"{what} does not work on device tensors",
+                    hint="pass host arrays, or use all_reduce with a rank per SIP",
+                )
             cubes = placement.cubes(self.machine.cubes)
             if len(buffer) != cubes:
-                raise DataError("AHBM-V101", f"a tensor of {len(buffer)} tiles does not fit {placement}: it has {cubes}")
+                raise DataError(
+                    "AHBM-V101", f"a tensor of {len(buffer)} tiles does not fit {placement}: it has {cubes}"
+                )
             return layouts.tiles(self.machine, members, cubes, buffer.shape[1])
         chunks = COLLECTIVES[request.collective].chunks(len(members))
         if buffer.size % chunks:
@@ -166,8 +179,9 @@ class Emulator:
         arrange = layouts.flat if legacy else layouts.lanes
         return arrange(self.machine, members, chunks, buffer.size // chunks)
 
-    def _compiled(self, request: Request, module: Algorithm, settings: Settings, layout: Layout, itemsize: int,
-                  data: bool) -> tuple[Compiled, Timeline]:
+    def _compiled(
+        self, request: Request, module: Algorithm, settings: Settings, layout: Layout, itemsize: int, data: bool
+    ) -> tuple[Compiled, Timeline]:
         key = (request, module.identity, settings.queues, layout, self.machine.hash)
         with self._lock:
             compiled = self._cache.get(key)
@@ -206,22 +220,40 @@ def _part(host: NDArray[Any], layout: Layout, lane: Lane, cube: int) -> NDArray[
     return host.reshape(layout.chunks, layout.count)[:, lane.offset : lane.offset + lane.n_elem]
 
 
-def _capture(machine: Machine, request: Request, module: Algorithm, settings: Settings, layout: Layout,
-             itemsize: int) -> Compiled:
+def _capture(
+    machine: Machine, request: Request, module: Algorithm, settings: Settings, layout: Layout, itemsize: int
+) -> Compiled:
     if settings.buffer_kind not in machine.tiers:
-        raise ConfigError("AHBM-C122", f"buffer_kind {settings.buffer_kind!r} is no slot tier of the machine",
-                          hint=did_you_mean(settings.buffer_kind, machine.tiers))
-    builder = ProgramBuilder(machine, f"{request.collective} by {module.name}", n_slots=settings.n_slots,
-                             slot_bytes=settings.slot_size, tier=settings.buffer_kind,
-                             credit_bytes=settings.ipcq_credit_size_bytes, op_budget=settings.op_budget)
+        raise ConfigError(
+            "AHBM-C122",
+            f"buffer_kind {settings.buffer_kind!r} is no slot tier of the machine",
+            hint=did_you_mean(settings.buffer_kind, machine.tiers),
+        )
+    builder = ProgramBuilder(
+        machine,
+        f"{request.collective} by {module.name}",
+        n_slots=settings.n_slots,
+        slot_bytes=settings.slot_size,
+        tier=settings.buffer_kind,
+        credit_bytes=settings.ipcq_credit_size_bytes,
+        op_budget=settings.op_budget,
+    )
     net = layout.network
     sip_args = (module.topology_kind(net.topology), net.w, net.h)
     bodies: dict[tuple[int, int, int], int] = {}
     buffers: list[list[list[int]]] = []
     for lane in layout.lanes:
         args = module.arguments(request, lane.n_elem, lane.cube_w, lane.cube_h)
-        group = builder.group(topology=net.topology, sips=net.sips, w=net.w, h=net.h, d=net.d,
-                              cube_w=lane.cube_w, cube_h=lane.cube_h, pes=1)
+        group = builder.group(
+            topology=net.topology,
+            sips=net.sips,
+            w=net.w,
+            h=net.h,
+            d=net.d,
+            cube_w=lane.cube_w,
+            cube_h=lane.cube_h,
+            pes=1,
+        )
         nbytes = layout.chunks * lane.n_elem * itemsize
         views = [(BASE + cube * nbytes, nbytes) for cube in range(len(lane.cubes))]
         buffers.append([])
@@ -232,8 +264,9 @@ def _capture(machine: Machine, request: Request, module: Algorithm, settings: Se
             for cube, place in enumerate(places):
                 coord, key = (rank, cube, 0), (rank, cube, lane.n_elem)
                 if key not in bodies:
-                    bodies[key] = builder.capture(module.kernel, (BASE, *args, rank, *sip_args), coord,
-                                                  (1, len(places)), views, request.dtype)
+                    bodies[key] = builder.capture(
+                        module.kernel, (BASE, *args, rank, *sip_args), coord, (1, len(places)), views, request.dtype
+                    )
                 builder.agent(group, coord, place, bodies[key], ids)
     program = builder.finish()
     return Compiled(program, buffers, program.ops, settings.event_budget)
@@ -267,8 +300,11 @@ def _common_dtype(buffers: Sequence[NDArray[Any]], dtype: str | None, placement:
             raise DataError("AHBM-V101", f"the buffer of group rank {rank} {problem}")
     name = DTYPE_NAMES.get(first.dtype.name)
     if name is None or not first.dtype.isnative:
-        raise UnsupportedError("AHBM-U130", f"no kernel computes with dtype {first.dtype}",
-                               hint=f"convert to one of {', '.join(DTYPE_NAMES.values())}")
+        raise UnsupportedError(
+            "AHBM-U130",
+            f"no kernel computes with dtype {first.dtype}",
+            hint=f"convert to one of {', '.join(DTYPE_NAMES.values())}",
+        )
     if dtype is not None and dtype != name and (dtype, name) != ("bf16", "u16"):
         raise DataError("AHBM-V101", f"the buffers hold {name}, not {dtype}")
     return dtype or name

@@ -103,8 +103,11 @@ def check_ranks(machine: Machine, ranks: Sequence[int], world_size: int) -> None
     legacy = world_size > machine.sips
     available = machine.sips * machine.cubes * machine.pes if legacy else machine.sips
     if world_size > available:
-        raise ConfigError("AHBM-C121", f"world_size {world_size} is more than the machine's {machine.sips} SIPs and "
-                          f"its {available} PEs", hint="lower world_size in ccl.yaml or raise system.sips.count")
+        raise ConfigError(
+            "AHBM-C121",
+            f"world_size {world_size} is more than the machine's {machine.sips} SIPs and its {available} PEs",
+            hint="lower world_size in ccl.yaml or raise system.sips.count",
+        )
     wrong = sorted({rank for rank in ranks if not 0 <= rank < world_size})
     if wrong or len(set(ranks)) != len(ranks) or not ranks:
         what = f"rank {wrong[0]} is not in a world of {world_size}" if wrong else f"ranks {list(ranks)} are no group"

@@ -38,8 +38,11 @@ class DPPolicy:
             if not good
         ]
         if wrong:
-            raise UnsupportedError("AHBM-U120", f"DPPolicy({', '.join(wrong)}) is not supported",
-                                   hint='use DPPolicy(cube="row_wise"), on all cubes or with num_cubes=1')
+            raise UnsupportedError(
+                "AHBM-U120",
+                f"DPPolicy({', '.join(wrong)}) is not supported",
+                hint='use DPPolicy(cube="row_wise"), on all cubes or with num_cubes=1',
+            )
 
     def cubes(self, available: int) -> int:
         """Cubes that hold a part on a SIP of `available` cubes.
@@ -48,8 +51,11 @@ class DPPolicy:
         """
         cubes = self.num_cubes or available
         if cubes not in (1, available):
-            raise UnsupportedError("AHBM-U121", f"a tensor on {cubes} of {available} cubes is not supported",
-                                   hint="place it on all cubes, or on one with num_cubes=1")
+            raise UnsupportedError(
+                "AHBM-U121",
+                f"a tensor on {cubes} of {available} cubes is not supported",
+                hint="place it on all cubes, or on one with num_cubes=1",
+            )
         return cubes
 
 
@@ -111,8 +117,11 @@ def tensor(data: ArrayLike, dp: DPPolicy, *, cubes: int | None = None, sip: int 
         cubes, sip = cubes if cubes is not None else here[0], sip if sip is not None else here[1]
     used = dp.cubes(cubes)
     if array.ndim == 0 or array.shape[0] % used:
-        raise DataError("AHBM-V110", f"a tensor of shape {array.shape} cannot be cut row-wise into {used} equal parts",
-                        hint=f"make its first axis a multiple of {used}, or place it on one cube with num_cubes=1")
+        raise DataError(
+            "AHBM-V110",
+            f"a tensor of shape {array.shape} cannot be cut row-wise into {used} equal parts",
+            hint=f"make its first axis a multiple of {used}, or place it on one cube with num_cubes=1",
+        )
     return DeviceTensor(array.reshape(used, array.size // used), array.shape, dp, sip)
 
 

@@ -49,14 +49,21 @@ class Reference:
         self._task = task
         self._exact = exact or not task.element.is_float
         self._inputs = inputs
-        self._total, self._magnitude = self._combine() if task.reduces else (np.empty(0), np.empty(0))
+        self._total: NDArray[Any]
+        self._magnitude: NDArray[Any]
+        if task.reduces:
+            self._total, self._magnitude = self._combine()
 
     def part(self, party: int) -> slice:
         """The elements of a party's array that the collective defines; the rest are unspecified."""
         task = self._task
         own = slice(party * task.count, (party + 1) * task.count)
         name = task.collective
-        if name == "barrier" or name in ("reduce", "gather") and party != task.root or name == "send_recv" and party != task.dst:
+        if (
+            name == "barrier"
+            or (name in ("reduce", "gather") and party != task.root)
+            or (name == "send_recv" and party != task.dst)
+        ):
             return slice(0, 0)
         return own if name in ("reduce_scatter", "scatter") else slice(0, task.size)
 
@@ -121,8 +128,10 @@ def inputs(task: Task, mode: str, seed: int) -> list[NDArray[Any]]:
     if mode not in ("integers", "random"):
         raise ConfigError("AHBM-C124", f"unknown mode {mode!r} of test data", hint="one of integers, random")
     make = _random if mode == "random" and task.element.is_float else _integers
-    return [task.element.encode(make(task, party, np.random.default_rng([seed, party]), seed))
-            for party in range(task.parties)]
+    return [
+        task.element.encode(make(task, party, np.random.default_rng([seed, party]), seed))
+        for party in range(task.parties)
+    ]
 
 
 def _random(task: Task, party: int, rng: np.random.Generator, seed: int) -> NDArray[Any]:
@@ -138,14 +147,14 @@ def _integers(task: Task, party: int, rng: np.random.Generator, seed: int) -> ND
         return rng.integers(-element.exact if element.signed else 0, element.exact, task.size, endpoint=True)
     if task.op == "prod":
         # At most three parties put a factor 2 at a position.
-        sign = rng.choice([-1, 1], task.size) if element.signed else 1
-        return np.where(positions % m < 3, 2, 1) * sign
+        sign = rng.choice([-1, 1], task.size) if element.signed else np.ones(task.size, np.int64)
+        return np.where(positions % m < 3, 2 * sign, sign)
     share = min(element.exact // m, 8)
     if task.op == "avg" and not element.is_float:
         # One base value for all, and pairs of +1 and -1: the sum is a multiple of m.
         base = np.random.default_rng([seed]).integers(1, max(share, 1), task.size, endpoint=True)
-        paired = party ^ 1 < m
-        return (base + (paired and (1, -1)[party % 2])) * (share > 1)
+        step = (1, -1)[party % 2] if party ^ 1 < m else 0
+        return (base + step) * int(share > 1)
     if share:
         return rng.integers(-share if element.signed else 0, share, task.size, endpoint=True)
     # More parties than exact units: they take turns, so that each position adds up to what fits.

@@ -56,9 +56,11 @@ class Report:
 
     def __str__(self) -> str:
         checked = "not checked" if self.wrong is None else f"{self.wrong} wrong"
-        return (f"{self.collective} by {self.algorithm} on {self.topology}: {self.ranks} x {self.bytes} B {self.dtype} in "
-                f"{self.latency_ns:,.2f} ns (simulated), algbw {self.algbw_gbs:.2f} GB/s, busbw {self.busbw_gbs:.2f} GB/s, "
-                f"{self.messages} messages, {checked}")
+        return (
+            f"{self.collective} by {self.algorithm} on {self.topology}: {self.ranks} x {self.bytes} B {self.dtype} in "
+            f"{self.latency_ns:,.2f} ns (simulated), algbw {self.algbw_gbs:.2f} GB/s, busbw {self.busbw_gbs:.2f} GB/s, "
+            f"{self.messages} messages, {checked}"
+        )
 
 
 def bandwidths(collective: str, ranks: int, nbytes: int, latency_ps: int) -> tuple[float, float]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import ahbm
 from ahbm.collectives import COLLECTIVES, Collective
 from ahbm.config import Settings
-from ahbm.elements import Element, element
+from ahbm.elements import element
 from ahbm.emulator import Emulator, Outcome
 from ahbm.errors import ConfigError
 from ahbm.placement import DPPolicy
@@ -64,14 +64,20 @@ def run(
     if emulator is None:
         emulator = Emulator.load(topology, ccl, overrides)
     elif topology is not None or ccl is not None or overrides:
-        raise ConfigError("AHBM-C126", "an emulator already has its topology, ccl.yaml and overrides",
-                          hint="pass either the emulator or these")
+        raise ConfigError(
+            "AHBM-C126",
+            "an emulator already has its topology, ccl.yaml and overrides",
+            hint="pass either the emulator or these",
+        )
     kind, stored = COLLECTIVES[collective], element(dtype)
     name = str(algorithm) if algorithm is not None else None
     settings = emulator.settings(name or emulator.ccl.choose(collective, bytes_per_rank or 0))
     ranks = settings.world_size or emulator.world_size
     tiles = 1 if placement is None else placement.cubes(emulator.machine.cubes)
-    count = _count(kind, stored, settings, ranks, placement, emulator.machine.cubes, bytes_per_rank, bytes_per_pe)
+    pes = tiles if placement is not None else 1 if ranks > emulator.machine.sips else emulator.machine.cubes
+    count = _count(
+        kind, stored.storage.itemsize, settings, ranks, pes, placement is not None, bytes_per_rank, bytes_per_pe
+    )
     task = Task(collective, stored, ranks * tiles, count, op, root, src, dst)
     case = Case(emulator, task, ranks, name, placement)
     wrong = None
@@ -87,28 +93,33 @@ def run(
     return _report(case, outcome, wrong)
 
 
-def _count(kind: Collective, stored: Element, settings: Settings, ranks: int, placement: DPPolicy | None, cubes: int,
-           bytes_per_rank: int | None, bytes_per_pe: int | None) -> int:
-    """Elements of a chunk of one party's array."""
+def _count(
+    kind: Collective,
+    item: int,
+    settings: Settings,
+    ranks: int,
+    pes: int,
+    placed: bool,
+    bytes_per_rank: int | None,
+    bytes_per_pe: int | None,
+) -> int:
+    """Elements of a chunk of one party's array, where a rank's array is spread over `pes` PEs."""
     if bytes_per_rank is not None and bytes_per_pe is not None:
         raise ConfigError("AHBM-C125", "bytes_per_rank and bytes_per_pe are both given", hint="give one of them")
     if kind.name == "barrier":
         return 1
     given = bytes_per_rank if bytes_per_pe is None else bytes_per_pe
-    item = stored.storage.itemsize
-    if given is not None and (given < 0 or given % item):
-        raise ConfigError("AHBM-C125", f"{given} bytes are no whole number of {stored.name} elements of {item} bytes",
-                          hint=f"give a multiple of {item}")
-    pes = 1 if (settings.world_size or 0) > 0 and placement is None and cubes == 0 else cubes
-    if placement is not None:
-        used = placement.cubes(cubes)
-        if given is None:
-            return settings.n_elem
-        return given // item if bytes_per_pe is not None else given // item // used
     if given is None:
-        return settings.n_elem * pes
-    elements = given // item * (pes if bytes_per_pe is not None else 1)
-    return elements // kind.chunks(ranks)
+        elements = settings.n_elem * pes
+    elif given < 0 or given % item:
+        raise ConfigError(
+            "AHBM-C125",
+            f"{given} bytes are no whole number of elements of {item} bytes",
+            hint=f"give a multiple of {item}",
+        )
+    else:
+        elements = given // item * (1 if bytes_per_pe is None else pes)
+    return elements // (pes if placed else kind.chunks(ranks))
 
 
 def _report(case: Case, outcome: Outcome, wrong: int | None) -> Report:
@@ -116,9 +127,22 @@ def _report(case: Case, outcome: Outcome, wrong: int | None) -> Report:
     nbytes = task.size * task.element.storage.itemsize
     algbw, busbw = bandwidths(task.collective, task.parties, nbytes, outcome.latency_ps)
     return Report(
-        collective=task.collective, algorithm=outcome.algorithm, topology=machine.topology, ranks=task.parties,
-        bytes=nbytes, count=task.count, dtype=task.element.name, op=task.op if kind.reduces else "none",
-        root=task.root if kind.rooted else -1, latency_ns=outcome.latency_ps / 1000, messages=outcome.messages,
-        algbw_gbs=algbw, busbw_gbs=busbw, wrong=wrong, timeline_hash=f"{outcome.timeline_hash:016x}",
-        machine_hash=f"{machine.hash:016x}", program_hash=f"{outcome.program.hash:016x}" if outcome.program else "",
-        version=ahbm.__version__)
+        collective=task.collective,
+        algorithm=outcome.algorithm,
+        topology=machine.topology,
+        ranks=task.parties,
+        bytes=nbytes,
+        count=task.count,
+        dtype=task.element.name,
+        op=task.op if kind.reduces else "none",
+        root=task.root if kind.rooted else -1,
+        latency_ns=outcome.latency_ps / 1000,
+        messages=outcome.messages,
+        algbw_gbs=algbw,
+        busbw_gbs=busbw,
+        wrong=wrong,
+        timeline_hash=f"{outcome.timeline_hash:016x}",
+        machine_hash=f"{machine.hash:016x}",
+        program_hash=f"{outcome.program.hash:016x}" if outcome.program else "",
+        version=ahbm.__version__,
+    )

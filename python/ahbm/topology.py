@@ -43,8 +43,11 @@ def load_machine(
     overrides = dict(overrides or {})
     if isinstance(topology, Machine):
         if overrides:
-            raise TopologyError("AHBM-T003", f"a finished machine takes no overrides ({', '.join(overrides)})",
-                                hint="pass the topology's name or path instead")
+            raise TopologyError(
+                "AHBM-T003",
+                f"a finished machine takes no overrides ({', '.join(overrides)})",
+                hint="pass the topology's name or path instead",
+            )
         return topology
     if topology in NETWORKS:
         overrides = {"system.sips.topology": topology, **overrides}
@@ -72,5 +75,8 @@ def _find(topology: str | Path | None) -> Path:
         return packaged.TOPOLOGIES / f"{text}.yaml"
     if isinstance(asked, Path) or text.endswith((".yaml", ".yml")) or "/" in text or os.sep in text:
         return Path(text)
-    raise TopologyError("AHBM-T001", f"unknown topology {text!r}: neither a path nor one of {', '.join(names())}",
-                        hint=did_you_mean(text, [*names(), *NETWORKS]))
+    raise TopologyError(
+        "AHBM-T001",
+        f"unknown topology {text!r}: neither a path nor one of {', '.join(names())}",
+        hint=did_you_mean(text, [*names(), *NETWORKS]),
+    )

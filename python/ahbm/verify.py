@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -41,9 +42,17 @@ class Case:
             buffers = [np.empty(shape, self.task.element.storage)] * self.ranks
         task, kind = self.task, COLLECTIVES[self.task.collective]
         outcome = self.emulator.collective(
-            task.collective, buffers, op=task.op, root=task.root if kind.rooted else 0,
-            src=task.src if kind.paired else None, dst=task.dst if kind.paired else None, dtype=task.element.name,
-            algorithm=self.algorithm, placement=self.placement, data=data)
+            task.collective,
+            buffers,
+            op=task.op,
+            root=task.root if kind.rooted else 0,
+            src=task.src if kind.paired else None,
+            dst=task.dst if kind.paired else None,
+            dtype=task.element.name,
+            algorithm=self.algorithm,
+            placement=self.placement,
+            data=data,
+        )
         parties = buffers if self.placement is None else [tile for buffer in buffers for tile in buffer]
         return outcome, parties
 
@@ -55,8 +64,9 @@ class Case:
         return f"rank {rank} cube {cube}"
 
 
-def explain_wrong(case: Case, inputs: Sequence[NDArray[Any]], results: Sequence[NDArray[Any]],
-                  reference: Reference) -> DataError:
+def explain_wrong(
+    case: Case, inputs: Sequence[NDArray[Any]], results: Sequence[NDArray[Any]], reference: Reference
+) -> DataError:
     """The error (AHBM-V301) for wrong `results`: which contributions are missing, doubled or strangers, and where.
 
     Found by replaying the same program once per contribution with inputs that single it out.
@@ -72,12 +82,19 @@ def explain_wrong(case: Case, inputs: Sequence[NDArray[Any]], results: Sequence[
         part = reference.part(first)
         got = task.element.decode(results[first][part])[index]
         want = reference.expected(first)[index]
-        sites = [Site(f"{case.name(first)}, element {part.start + index}: got {got}, expected {want}; every contribution "
-                      "is there once, so their values, order or rounding differ")]
-    return DataError("AHBM-V301", f"wrong result: {total} elements on {len(suspects)} of {task.parties} "
-                     f"{'ranks' if case.placement is None else 'tiles'}; {sites[0].label}{more}", sites=sites[:SHOWN],
-                     hint="follow the named contribution through the kernel: which send or combine leaves it out or "
-                     "repeats it?")
+        sites = [
+            Site(
+                f"{case.name(first)}, element {part.start + index}: got {got}, expected {want}; every contribution "
+                "is there once, so their values, order or rounding differ"
+            )
+        ]
+    return DataError(
+        "AHBM-V301",
+        f"wrong result: {total} elements on {len(suspects)} of {task.parties} "
+        f"{'ranks' if case.placement is None else 'tiles'}; {sites[0].label}{more}",
+        sites=sites[:SHOWN],
+        hint="follow the named contribution through the kernel: which send or combine leaves it out or repeats it?",
+    )
 
 
 def _differing(case: Case, suspects: Sequence[int]) -> list[Site]:
@@ -86,8 +103,10 @@ def _differing(case: Case, suspects: Sequence[int]) -> list[Site]:
     background, mark = _probe(task)
     found: dict[int, list[tuple[int, NDArray[np.int64], NDArray[np.int64]]]] = {party: [] for party in suspects}
     for contributor in range(task.parties):
-        probe = [task.element.encode(np.full(task.size, mark if party == contributor else background))
-                 for party in range(task.parties)]
+        probe = [
+            task.element.encode(np.full(task.size, mark if party == contributor else background))
+            for party in range(task.parties)
+        ]
         ideal = Reference(task, probe, exact=True)
         _, results = case.execute(probe)
         for party in suspects:
@@ -102,7 +121,7 @@ def _differing(case: Case, suspects: Sequence[int]) -> list[Site]:
         start = Reference(task, probe, exact=True).part(party).start
         table = np.stack([column for _, want, got in differences for column in (want, got)])
         edges = [0, *(np.flatnonzero((table[:, 1:] != table[:, :-1]).any(axis=0)) + 1).tolist(), table.shape[1]]
-        for low, high in zip(edges, edges[1:], strict=False):
+        for low, high in pairwise(edges):
             told = [text for who, want, got in differences if (text := _told(case.name(who), want[low], got[low]))]
             if told:
                 sites.append(Site(f"{case.name(party)}, elements [{start + low},{start + high}): {', '.join(told)}"))

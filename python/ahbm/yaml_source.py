@@ -46,8 +46,11 @@ class Source:
             here = here.setdefault(key, {})
             if not isinstance(here, dict):
                 dotted = ".".join(path[:depth])
-                raise ConfigError("AHBM-C103", f"{'.'.join(path)}: {dotted} is no mapping",
-                                  sites=(Site(f"{dotted} = {here!r}", self.place(path[:depth])), Site("set by", place)))
+                raise ConfigError(
+                    "AHBM-C103",
+                    f"{'.'.join(path)}: {dotted} is no mapping",
+                    sites=(Site(f"{dotted} = {here!r}", self.place(path[:depth])), Site("set by", place)),
+                )
         here[path[-1]] = value
         self.places[path] = place
 
@@ -66,13 +69,16 @@ def parse(text: str, origin: str) -> Source:
         root = loader.get_single_node()
         if root is not None:
             if not isinstance(root, yaml.MappingNode):
-                raise ConfigError("AHBM-C102", "the document is no mapping", sites=(Site("found here", _at(origin, root)),))
+                raise ConfigError(
+                    "AHBM-C102", "the document is no mapping", sites=(Site("found here", _at(origin, root)),)
+                )
             source.values = _value(loader, root, (), source)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f"{origin}:{mark.line + 1}" if mark else origin
-        raise ConfigError("AHBM-C102", f"no valid YAML: {error.problem or error.context}",
-                          sites=(Site("found here", line),)) from error
+        raise ConfigError(
+            "AHBM-C102", f"no valid YAML: {error.problem or error.context}", sites=(Site("found here", line),)
+        ) from error
     except yaml.YAMLError as error:
         raise ConfigError("AHBM-C102", f"no valid YAML: {error}", sites=(Site("found here", origin),)) from error
     finally:
@@ -81,7 +87,7 @@ def parse(text: str, origin: str) -> Source:
 
 
 def scalar(text: str) -> Any:
-    """The value of an override written as text, read as a YAML scalar or flow collection; text that is none stays text."""
+    """An override's text as a YAML scalar or flow collection; what is not valid YAML stays text."""
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError:
@@ -114,13 +120,16 @@ def _value(loader: yaml.SafeLoader, node: yaml.Node, path: KeyPath, source: Sour
     if isinstance(node, yaml.MappingNode):
         out: dict[str, Any] = {}
         for key_node, value_node in node.value:
-            key, place = loader.construct_object(key_node), _at(source.origin, key_node)  # type: ignore[no-untyped-call]
+            key, place = loader.construct_object(key_node), _at(source.origin, key_node)
             if not isinstance(key, str):
                 raise ConfigError("AHBM-C102", f"key {key!r} is no text", sites=(Site("found here", place),))
             if key in out:
-                raise ConfigError("AHBM-C102", f"{key} is given twice",
-                                  sites=(Site("first", source.place((*path, key))), Site("again", place)))
+                raise ConfigError(
+                    "AHBM-C102",
+                    f"{key} is given twice",
+                    sites=(Site("first", source.place((*path, key))), Site("again", place)),
+                )
             source.places[*path, key] = place
             out[key] = _value(loader, value_node, (*path, key), source)
         return out
-    return loader.construct_object(node)  # type: ignore[no-untyped-call]
+    return loader.construct_object(node)
