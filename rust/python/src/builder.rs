@@ -8,7 +8,7 @@ use crate::origin;
 use crate::program::Program;
 use crate::tl::Tl;
 use ahbm_machine::{Coord, Diagnostic, Node, Sfr, SipNetwork};
-use ahbm_program::{Body, BufferId, ChannelSettings, Origins};
+use ahbm_program::{Body, BufferId, ChannelSettings, OriginId, Origins};
 use pyo3::exceptions::{PyException, PyRecursionError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -359,10 +359,10 @@ fn kernel_origin(kernel: &Bound<'_, PyAny>) -> String {
 
 /// The body with its origins numbered by `to`.
 fn with_origins(mut body: Body, from: &Origins, to: &mut Origins) -> Body {
+    let map: Vec<OriginId> =
+        (0..).map_while(|id| from.get(OriginId(id))).map(|origin| to.intern(origin.clone())).collect();
     for id in &mut body.origins {
-        if let Some(origin) = from.get(*id) {
-            *id = to.intern(origin.clone());
-        }
+        *id = map[id.0 as usize];
     }
     body
 }
