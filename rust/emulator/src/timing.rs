@@ -83,28 +83,6 @@ async fn process(sim: &Sim<'_>, role: Role) {
     }
 }
 
-/// What an agent waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Wait {
-    #[default]
-    Nothing,
-    Credit(ChannelId),
-    Message(ChannelId),
-    AnyMessage,
-    Transfer,
-    Counter(u32),
-    Barrier(u32),
-    Finished,
-}
-
-/// Where an agent stands; read only by diagnoses.
-#[derive(Default)]
-struct Progress {
-    pc: Cell<u32>,
-    clock: Cell<Time>,
-    wait: Cell<Wait>,
-}
-
 /// The engines of one PE that several agents may share.
 #[derive(Default)]
 struct Engines {
@@ -138,7 +116,7 @@ struct Sim<'a> {
     /// Per channel: when the slot memory has finished its last write.
     slot_write: Vec<Resource>,
     engines: Vec<Engines>,
-    progress: Vec<Progress>,
+    agents: Vec<RefCell<agent::Agent>>,
     /// Per agent: where a transfer or a counter finds it waiting.
     parked: Vec<Waiter>,
     /// Per agent: completion time of the transfer it waits for.
@@ -148,7 +126,6 @@ struct Sim<'a> {
     backgrounds: Vec<background::State>,
     messages: Cell<u64>,
     bytes: Cell<u64>,
-    traces: Vec<RefCell<agent::Trace>>,
 }
 
 impl<'a> Sim<'a> {
@@ -158,7 +135,7 @@ impl<'a> Sim<'a> {
         for channel in &program.channels {
             fifos.add(channel.slots);
         }
-        let agents = program.agents.len();
+        let count = program.agents.len();
         Self {
             program,
             costs,
@@ -169,22 +146,21 @@ impl<'a> Sim<'a> {
             network: network::Network::new(plan, costs),
             slot_write: default_vec(program.channels.len()),
             engines: default_vec(plan.engines as usize),
-            progress: default_vec(agents),
-            parked: default_vec(agents),
-            done: default_vec(agents),
+            agents: agents(program, record),
+            parked: default_vec(count),
+            done: default_vec(count),
             counters: default_vec(program.counters as usize),
             barriers: default_vec(program.barriers.len()),
             backgrounds: default_vec(plan.backgrounds.len()),
             messages: Cell::new(0),
             bytes: Cell::new(0),
-            traces: default_vec(agents),
         }
     }
 
     /// A message has reached the receiver's slot memory at `tail`; it becomes visible once written.
     fn deliver(&self, channel: ChannelId, bytes: u64, tail: Time) {
         let index = channel.0 as usize;
-        let write = self.plan.channels[index].tier.access_ps(bytes);
+        let write = self.plan.tiers[self.plan.channels[index].tier as usize].access_ps(bytes);
         let visible = self.slot_write[index].reserve(tail, write) + write;
         self.messages.set(self.messages.get() + 1);
         self.bytes.set(self.bytes.get() + bytes);
@@ -205,19 +181,25 @@ impl<'a> Sim<'a> {
             hash: 0xcbf2_9ce4_8422_2325,
             ..Timeline::default()
         };
-        for (progress, trace) in self.progress.iter().zip(self.traces) {
-            let trace = trace.into_inner();
-            let end = progress.clock.get();
-            timeline.ends.push(end);
-            timeline.latency = timeline.latency.max(end);
-            timeline.hash = agent::mix(timeline.hash, trace.hash, end);
+        for agent in self.agents {
+            let agent = agent.into_inner();
+            timeline.ends.push(agent.clock);
+            timeline.latency = timeline.latency.max(agent.clock);
+            timeline.hash = agent::mix(timeline.hash, agent.hash, agent.clock);
+            let extra = agent.extra.map(|e| *e).unwrap_or_default();
             if self.record {
-                timeline.spans.push(trace.spans);
+                timeline.spans.push(extra.spans);
             }
-            timeline.choices.push(trace.choices);
+            timeline.choices.push(extra.choices);
         }
         timeline
     }
+}
+
+fn agents(program: &Program, record: bool) -> Vec<RefCell<agent::Agent>> {
+    let operations = |a: &ahbm_program::Agent| program.bodies[a.body as usize].ops.len();
+    let fresh = |a| if record { agent::Agent::recording(operations(a)) } else { agent::Agent::default() };
+    program.agents.iter().map(|a| RefCell::new(fresh(a))).collect()
 }
 
 fn default_vec<T: Default>(len: usize) -> Vec<T> {

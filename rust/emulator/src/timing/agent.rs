@@ -1,17 +1,64 @@
 //! An agent: interprets its body against its own clock.
+//!
+//! [`run`] is the process; all it does is alternate between [`Agent::advance`], which executes operations
+//! until one must wait, and the wait itself. An operation that waits is entered again afterwards; `phase`
+//! says how far it had come.
 
+use super::Sim;
 use super::network::Arrival;
-use super::{Sim, Wait};
 use crate::Span;
 use ahbm_engine::{FifoId, Time};
+use ahbm_machine::Node;
 use ahbm_program::{AgentId, Body, ChannelId, OpKind, ValueId};
 
-/// What an agent leaves behind.
+/// What an agent waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Wait {
+    #[default]
+    Nothing,
+    Credit(ChannelId),
+    Message(ChannelId),
+    AnyMessage,
+    Transfer,
+    Counter(u32),
+    Barrier(u32),
+    Finished,
+}
+
+/// An agent's state between two polls.
 #[derive(Default)]
-pub(super) struct Trace {
+pub(super) struct Agent {
+    /// The operation it is at.
+    pub(super) pc: u32,
+    /// When the operation before it ended.
+    pub(super) clock: Time,
+    /// What it waits for; read by diagnoses.
+    pub(super) wait: Wait,
     pub(super) hash: u64,
+    /// How far the operation at `pc` has come, and the time it was heading for.
+    phase: u8,
+    at: Time,
+    /// Next direction of `recv(dir=None)`.
+    turn: u32,
+    /// Only for agents that record or use posted receives.
+    pub(super) extra: Option<Box<Extra>>,
+}
+
+#[derive(Default)]
+pub(super) struct Extra {
     pub(super) spans: Vec<Span>,
     pub(super) choices: Vec<ChannelId>,
+    /// Value, background process and position of receives that were posted and not awaited yet.
+    posted: Vec<(ValueId, u32, u32)>,
+}
+
+/// Why [`Agent::advance`] returned.
+enum Pause {
+    /// The agent has entered a waiter.
+    Park,
+    /// What comes next needs the engine to have reached this time.
+    Until(Time),
+    Finished,
 }
 
 /// Folds one operation's times into a hash.
@@ -20,255 +67,276 @@ pub(super) fn mix(hash: u64, start: u64, end: u64) -> u64 {
     (hash.rotate_left(5) ^ start.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ end).wrapping_mul(0xff51_afd7_ed55_8ccd)
 }
 
-/// Parks until `$ready` is some value. The agent's position is written down first: it is what a deadlock
-/// report shows.
-macro_rules! wait_for {
-    ($sim:expr, $me:expr, $pc:expr, $clock:expr, $wait:expr, $waiter:expr, $ready:expr) => {
-        loop {
-            if let Some(ready) = $ready {
-                break ready;
-            }
-            let progress = &$sim.progress[$me.0 as usize];
-            progress.pc.set($pc);
-            progress.clock.set($clock);
-            progress.wait.set($wait);
-            $waiter.enter(&$sim.engine);
-            $sim.engine.park().await;
-        }
-    };
-}
-
 pub(super) async fn run(sim: &Sim<'_>, me: AgentId) {
-    let agent = &sim.program.agents[me.0 as usize];
-    let body: &Body = &sim.program.bodies[agent.body as usize];
-    let shares = sim.plan.agents[me.0 as usize].shares;
-    let mut trace = Trace::default();
-    if sim.record {
-        trace.spans.reserve_exact(body.ops.len());
-    }
-    let mut clock: Time = 0;
-    let mut turn = 0u32;
-    let mut posted: Vec<(ValueId, u32, u32)> = Vec::new();
-    for (pc, op) in body.ops.iter().enumerate() {
-        let pc = pc as u32;
-        let start = clock + sim.costs.dispatch_ps * Time::from(op.calls);
-        clock = match op.kind {
-            OpKind::Send { dir, tile, .. } => {
-                let channel = sim.program.tx(me, dir);
-                let fifo = FifoId(channel.0);
-                let ready = start + sim.costs.ipcq_send_ps;
-                let credit = wait_for!(
-                    sim,
-                    me,
-                    pc,
-                    clock,
-                    Wait::Credit(channel),
-                    sim.fifos.sender(fifo),
-                    sim.fifos.try_claim(fifo)
-                );
-                let ready = ready.max(credit);
-                if shares {
-                    sim.engine.sleep_until(ready).await;
-                }
-                let bytes = bytes(sim, agent.body, tile);
-                let flow = sim.plan.channels[channel.0 as usize].flow;
-                sim.write(me, flow, bytes, ready, Arrival::Message(channel));
-                ready
-            }
-            OpKind::Recv { dir, tile, .. } => {
-                let channel = sim.program.rx(me, dir);
-                let plan = &sim.plan.channels[channel.0 as usize];
-                if plan.background != u32::MAX {
-                    let index =
-                        sim.backgrounds[plan.background as usize].post(sim, start, bytes(sim, agent.body, tile));
-                    let state = &sim.backgrounds[plan.background as usize];
-                    let done =
-                        wait_for!(sim, me, pc, clock, Wait::Message(channel), state.agent, state.completion(index));
-                    start.max(done)
-                } else {
-                    let fifo = FifoId(channel.0);
-                    let arrival = wait_for!(
-                        sim,
-                        me,
-                        pc,
-                        clock,
-                        Wait::Message(channel),
-                        sim.fifos.receiver(fifo),
-                        sim.fifos.try_take(fifo)
-                    );
-                    sim.consume(channel, bytes(sim, agent.body, tile), start, arrival)
-                }
-            }
-            OpKind::RecvAny { tile, .. } => {
-                let inbound = sim.plan.inbound.get(&me).map_or(&[][..], Vec::as_slice);
-                let mut at = start;
-                let (channel, arrival) = loop {
-                    // Everything that arrives up to `at` is known only once the engine has got there.
-                    sim.engine.sleep_until(at).await;
-                    let count = inbound.len() as u32;
-                    let pick = (0..count)
-                        .map(|i| (turn + i) % count)
-                        .find(|&i| sim.fifos.peek(FifoId(inbound[i as usize].0)).is_some_and(|arrival| arrival <= at));
-                    if let Some(i) = pick {
-                        turn = (i + 1) % count;
-                        let fifo = FifoId(inbound[i as usize].0);
-                        break (inbound[i as usize], sim.fifos.try_take(fifo).unwrap_or(at));
-                    }
-                    let earliest = inbound.iter().filter_map(|c| sim.fifos.peek(FifoId(c.0))).min();
-                    if let Some(arrival) = earliest {
-                        at = arrival;
-                        continue;
-                    }
-                    let progress = &sim.progress[me.0 as usize];
-                    progress.pc.set(pc);
-                    progress.clock.set(clock);
-                    progress.wait.set(Wait::AnyMessage);
-                    for channel in inbound {
-                        sim.fifos.receiver(FifoId(channel.0)).enter(&sim.engine);
-                    }
-                    sim.engine.park().await;
-                    for channel in inbound {
-                        sim.fifos.receiver(FifoId(channel.0)).leave();
-                    }
-                };
-                trace.choices.push(channel);
-                sim.consume(channel, bytes(sim, agent.body, tile), start, arrival)
-            }
-            OpKind::PostRecv { dir, dst, tile } => {
-                let background = sim.plan.channels[sim.program.rx(me, dir).0 as usize].background;
-                let index = sim.backgrounds[background as usize].post(sim, start, bytes(sim, agent.body, tile));
-                posted.push((dst, background, index));
-                start
-            }
-            OpKind::Await { value } => match posted.iter().position(|p| p.0 == value) {
-                Some(at) => {
-                    let (_, background, index) = posted.swap_remove(at);
-                    let state = &sim.backgrounds[background as usize];
-                    let channel = sim.plan.backgrounds[background as usize].channel;
-                    let done =
-                        wait_for!(sim, me, pc, clock, Wait::Message(channel), state.agent, state.completion(index));
-                    start.max(done)
-                }
-                None => start,
-            },
-            OpKind::Load { mem, tile, .. } => {
-                let from = sim.node(me, body, mem);
-                transfer(sim, me, pc, clock, start, shares, (from, ahbm_machine::Node::Pe(agent.place)), tile).await
-            }
-            OpKind::Store { mem, tile, .. } => {
-                let to = sim.node(me, body, mem);
-                transfer(sim, me, pc, clock, start, shares, (ahbm_machine::Node::Pe(agent.place), to), tile).await
-            }
-            OpKind::Copy { src, dst, tile } => {
-                let nodes = (sim.node(me, body, src), sim.node(me, body, dst));
-                transfer(sim, me, pc, clock, start, shares, nodes, tile).await
-            }
-            OpKind::Signal { counter, add } => {
-                sim.engine.sleep_until(start).await;
-                sim.signal(counter, add);
-                start
-            }
-            OpKind::WaitCounter { counter, at_least } => {
-                let state = &sim.counters[counter as usize];
-                let mut at = start;
-                loop {
-                    sim.engine.sleep_until(at).await;
-                    if state.value.get() >= u64::from(at_least) {
-                        break;
-                    }
-                    let progress = &sim.progress[me.0 as usize];
-                    progress.pc.set(pc);
-                    progress.clock.set(clock);
-                    progress.wait.set(Wait::Counter(counter));
-                    state.waiters.borrow_mut().push((me, at_least));
-                    sim.parked[me.0 as usize].enter(&sim.engine);
-                    sim.engine.park().await;
-                    at = at.max(sim.engine.now());
-                }
-                at
-            }
-            OpKind::Barrier { id } => {
-                let state = &sim.barriers[id as usize];
-                state.latest.set(state.latest.get().max(start));
-                state.arrived.set(state.arrived.get() + 1);
-                if state.arrived.get() == sim.program.barriers[id as usize] {
-                    let release = state.latest.replace(0);
-                    state.arrived.set(0);
-                    for waiter in state.waiters.borrow_mut().drain(..) {
-                        sim.complete(waiter, release);
-                    }
-                    release
-                } else {
-                    let progress = &sim.progress[me.0 as usize];
-                    progress.pc.set(pc);
-                    progress.clock.set(clock);
-                    progress.wait.set(Wait::Barrier(id));
-                    state.waiters.borrow_mut().push(me);
-                    sim.parked[me.0 as usize].enter(&sim.engine);
-                    sim.engine.park().await;
-                    sim.done[me.0 as usize].get()
-                }
-            }
-            OpKind::Delay { ps } => start + ps,
-            _ => {
-                let duration = math_ps(sim, body, agent.body, &op.kind);
-                if shares {
-                    sim.engine.sleep_until(start).await;
-                    let engines = &sim.engines[sim.plan.agents[me.0 as usize].engines as usize];
-                    engines.math.reserve(start, duration) + duration
-                } else {
-                    start + duration
-                }
-            }
-        };
-        trace.hash = mix(trace.hash, start, clock);
-        if sim.record {
-            trace.spans.push(Span { start, end: clock });
+    loop {
+        let pause = sim.agents[me.0 as usize].borrow_mut().advance(sim, me);
+        match pause {
+            Pause::Park => sim.engine.park().await,
+            Pause::Until(time) => sim.engine.sleep_until(time).await,
+            Pause::Finished => return,
         }
     }
-    let progress = &sim.progress[me.0 as usize];
-    progress.pc.set(body.ops.len() as u32);
-    progress.clock.set(clock);
-    progress.wait.set(Wait::Finished);
-    *sim.traces[me.0 as usize].borrow_mut() = trace;
 }
 
-/// A one-sided transfer; resolves to its completion time.
-#[allow(clippy::too_many_arguments)]
-async fn transfer(
-    sim: &Sim<'_>,
-    me: AgentId,
-    pc: u32,
-    clock: Time,
-    start: Time,
-    shares: bool,
-    (from, to): (ahbm_machine::Node, ahbm_machine::Node),
-    tile: u32,
-) -> Time {
-    let agent = &sim.program.agents[me.0 as usize];
-    let bytes = bytes(sim, agent.body, tile);
-    let (flow, request, read) = sim.plan.one_sided(agent.place, from, to);
-    if shares {
-        sim.engine.sleep_until(start).await;
+impl Agent {
+    pub(super) fn recording(operations: usize) -> Self {
+        let extra = Extra { spans: Vec::with_capacity(operations), ..Extra::default() };
+        Self { extra: Some(Box::new(extra)), ..Self::default() }
     }
-    let done = &sim.done[me.0 as usize];
-    done.set(Time::MAX);
-    if read {
-        sim.read(me, flow, bytes, start, request);
-    } else {
-        sim.write(me, flow, bytes, start, Arrival::Transfer(me));
-    }
-    let ready = || Some(done.get()).filter(|&t| t != Time::MAX);
-    wait_for!(sim, me, pc, clock, Wait::Transfer, sim.parked[me.0 as usize], ready())
-}
 
-#[inline]
-fn bytes(sim: &Sim<'_>, body: u32, tile: u32) -> u64 {
-    sim.plan.tile_bytes[body as usize][tile as usize]
+    /// Executes operations until one must wait.
+    fn advance(&mut self, sim: &Sim<'_>, me: AgentId) -> Pause {
+        let index = sim.program.agents[me.0 as usize].body;
+        let body: &Body = &sim.program.bodies[index as usize];
+        let tiles = &sim.plan.tile_bytes[index as usize][..];
+        while let Some(op) = body.ops.get(self.pc as usize) {
+            let start = self.clock + sim.costs.dispatch_ps * Time::from(op.calls);
+            let end = match op.kind {
+                OpKind::Send { dir, tile, .. } => self.send(sim, me, dir, tiles[tile as usize], start),
+                OpKind::Recv { dir, tile, .. } => self.receive(sim, me, dir, tiles[tile as usize], start),
+                OpKind::RecvAny { tile, .. } => self.receive_any(sim, me, tiles[tile as usize], start),
+                OpKind::PostRecv { dir, dst, tile } => {
+                    let background = sim.plan.channels[sim.program.rx(me, dir).0 as usize].background;
+                    let position = sim.backgrounds[background as usize].post(sim, start, tiles[tile as usize]);
+                    self.extra.get_or_insert_default().posted.push((dst, background, position));
+                    Ok(start)
+                }
+                OpKind::Await { value } => self.await_posted(sim, value, start),
+                OpKind::Load { mem, tile, .. } => {
+                    let me_node = Node::Pe(sim.program.agents[me.0 as usize].place);
+                    self.transfer(sim, me, sim.node(me, body, mem), me_node, tiles[tile as usize], start)
+                }
+                OpKind::Store { mem, tile, .. } => {
+                    let me_node = Node::Pe(sim.program.agents[me.0 as usize].place);
+                    self.transfer(sim, me, me_node, sim.node(me, body, mem), tiles[tile as usize], start)
+                }
+                OpKind::Copy { src, dst, tile } => {
+                    let (from, to) = (sim.node(me, body, src), sim.node(me, body, dst));
+                    self.transfer(sim, me, from, to, tiles[tile as usize], start)
+                }
+                OpKind::Signal { counter, add } => self.at_engine_time(sim, start, |_| {
+                    sim.signal(counter, add);
+                    start
+                }),
+                OpKind::WaitCounter { counter, at_least } => self.wait_counter(sim, me, counter, at_least, start),
+                OpKind::Barrier { id } => self.barrier(sim, me, id, start),
+                OpKind::Delay { ps } => Ok(start + ps),
+                _ => {
+                    let duration = math_ps(sim, body, tiles, &op.kind);
+                    let plan = &sim.plan.agents[me.0 as usize];
+                    if plan.shares {
+                        let math = &sim.engines[plan.engines as usize].math;
+                        self.at_engine_time(sim, start, |_| math.reserve(start, duration) + duration)
+                    } else {
+                        Ok(start + duration)
+                    }
+                }
+            };
+            match end {
+                Ok(end) => {
+                    self.hash = mix(self.hash, start, end);
+                    if sim.record {
+                        self.extra.get_or_insert_default().spans.push(Span { start, end });
+                    }
+                    self.clock = end;
+                    self.phase = 0;
+                    self.pc += 1;
+                }
+                Err(pause) => return pause,
+            }
+        }
+        self.wait = Wait::Finished;
+        Pause::Finished
+    }
+
+    /// Runs `action` once the engine has reached `time`.
+    #[inline]
+    fn at_engine_time(
+        &mut self,
+        sim: &Sim<'_>,
+        time: Time,
+        action: impl FnOnce(&mut Self) -> Time,
+    ) -> Result<Time, Pause> {
+        if time > sim.engine.now() { Err(Pause::Until(time)) } else { Ok(action(self)) }
+    }
+
+    #[inline]
+    fn park<T>(&mut self, wait: Wait) -> Result<T, Pause> {
+        self.wait = wait;
+        Err(Pause::Park)
+    }
+
+    #[inline]
+    fn send(&mut self, sim: &Sim<'_>, me: AgentId, dir: u16, bytes: u64, start: Time) -> Result<Time, Pause> {
+        let channel = sim.program.tx(me, dir);
+        let fifo = FifoId(channel.0);
+        if self.phase == 0 {
+            let Some(credit) = sim.fifos.try_claim(fifo) else {
+                sim.fifos.sender(fifo).enter(&sim.engine);
+                return self.park(Wait::Credit(channel));
+            };
+            self.at = (start + sim.costs.ipcq_send_ps).max(credit);
+            self.phase = 1;
+        }
+        if sim.plan.agents[me.0 as usize].shares && self.at > sim.engine.now() {
+            return Err(Pause::Until(self.at));
+        }
+        let flow = sim.plan.channels[channel.0 as usize].flow;
+        sim.write(me, flow, bytes, self.at, Arrival::Message(channel));
+        Ok(self.at)
+    }
+
+    #[inline]
+    fn receive(&mut self, sim: &Sim<'_>, me: AgentId, dir: u16, bytes: u64, start: Time) -> Result<Time, Pause> {
+        let channel = sim.program.rx(me, dir);
+        let background = sim.plan.channels[channel.0 as usize].background;
+        if background != u32::MAX {
+            let state = &sim.backgrounds[background as usize];
+            if self.phase == 0 {
+                self.at = Time::from(state.post(sim, start, bytes));
+                self.phase = 1;
+            }
+            return self.completion(sim, background, self.at as u32, start);
+        }
+        let fifo = FifoId(channel.0);
+        let Some(arrival) = sim.fifos.try_take(fifo) else {
+            sim.fifos.receiver(fifo).enter(&sim.engine);
+            return self.park(Wait::Message(channel));
+        };
+        Ok(sim.consume(channel, bytes, start, arrival))
+    }
+
+    fn await_posted(&mut self, sim: &Sim<'_>, value: ValueId, start: Time) -> Result<Time, Pause> {
+        let Some(extra) = &mut self.extra else { return Ok(start) };
+        let Some(at) = extra.posted.iter().position(|p| p.0 == value) else { return Ok(start) };
+        let (_, background, position) = extra.posted[at];
+        let end = self.completion(sim, background, position, start)?;
+        if let Some(extra) = &mut self.extra {
+            extra.posted.swap_remove(at);
+        }
+        Ok(end)
+    }
+
+    /// Waits for the posted receive at `position` of a background process.
+    fn completion(&mut self, sim: &Sim<'_>, background: u32, position: u32, start: Time) -> Result<Time, Pause> {
+        let state = &sim.backgrounds[background as usize];
+        match state.completion(position) {
+            Some(done) => Ok(start.max(done)),
+            None => {
+                state.agent.enter(&sim.engine);
+                self.park(Wait::Message(sim.plan.backgrounds[background as usize].channel))
+            }
+        }
+    }
+
+    /// Takes the first message, in turn, that is there. What arrives up to a time is known only once the
+    /// engine has reached that time, hence the pauses.
+    fn receive_any(&mut self, sim: &Sim<'_>, me: AgentId, bytes: u64, start: Time) -> Result<Time, Pause> {
+        let inbound = sim.plan.inbound.get(&me).map_or(&[][..], Vec::as_slice);
+        if self.phase == 0 {
+            self.at = start;
+            self.phase = 1;
+        }
+        for channel in inbound {
+            sim.fifos.receiver(FifoId(channel.0)).leave();
+        }
+        if self.at > sim.engine.now() {
+            return Err(Pause::Until(self.at));
+        }
+        let count = inbound.len() as u32;
+        let here = |i: &u32| sim.fifos.peek(FifoId(inbound[*i as usize].0)).is_some_and(|arrival| arrival <= self.at);
+        if let Some(i) = (0..count).map(|i| (self.turn + i) % count).find(here) {
+            let channel = inbound[i as usize];
+            let arrival = sim.fifos.try_take(FifoId(channel.0)).unwrap_or(self.at);
+            self.turn = (i + 1) % count;
+            self.extra.get_or_insert_default().choices.push(channel);
+            return Ok(sim.consume(channel, bytes, start, arrival));
+        }
+        if let Some(arrival) = inbound.iter().filter_map(|c| sim.fifos.peek(FifoId(c.0))).min() {
+            self.at = arrival;
+            return Err(Pause::Until(arrival));
+        }
+        for channel in inbound {
+            sim.fifos.receiver(FifoId(channel.0)).enter(&sim.engine);
+        }
+        self.park(Wait::AnyMessage)
+    }
+
+    /// A one-sided transfer; ends when its last byte has arrived.
+    fn transfer(
+        &mut self,
+        sim: &Sim<'_>,
+        me: AgentId,
+        from: Node,
+        to: Node,
+        bytes: u64,
+        start: Time,
+    ) -> Result<Time, Pause> {
+        let done = &sim.done[me.0 as usize];
+        if self.phase == 0 {
+            if sim.plan.agents[me.0 as usize].shares && start > sim.engine.now() {
+                return Err(Pause::Until(start));
+            }
+            let flow = sim.plan.one_sided(sim.program.agents[me.0 as usize].place, from, to);
+            done.set(Time::MAX);
+            self.phase = 1;
+            if flow.read {
+                sim.read(me, flow.flow, bytes, start, flow.request);
+            } else {
+                sim.write(me, flow.flow, bytes, start, Arrival::Transfer(me));
+            }
+        }
+        if done.get() == Time::MAX {
+            sim.parked[me.0 as usize].enter(&sim.engine);
+            return self.park(Wait::Transfer);
+        }
+        Ok(done.get())
+    }
+
+    fn wait_counter(
+        &mut self,
+        sim: &Sim<'_>,
+        me: AgentId,
+        counter: u32,
+        at_least: u32,
+        start: Time,
+    ) -> Result<Time, Pause> {
+        if start > sim.engine.now() {
+            return Err(Pause::Until(start));
+        }
+        let state = &sim.counters[counter as usize];
+        if state.value.get() < u64::from(at_least) {
+            state.waiters.borrow_mut().push((me, at_least));
+            sim.parked[me.0 as usize].enter(&sim.engine);
+            return self.park(Wait::Counter(counter));
+        }
+        Ok(sim.engine.now())
+    }
+
+    fn barrier(&mut self, sim: &Sim<'_>, me: AgentId, id: u32, start: Time) -> Result<Time, Pause> {
+        let state = &sim.barriers[id as usize];
+        if self.phase == 1 {
+            return Ok(sim.done[me.0 as usize].get());
+        }
+        state.latest.set(state.latest.get().max(start));
+        state.arrived.set(state.arrived.get() + 1);
+        if state.arrived.get() < sim.program.barriers[id as usize] {
+            state.waiters.borrow_mut().push(me);
+            sim.parked[me.0 as usize].enter(&sim.engine);
+            self.phase = 1;
+            return self.park(Wait::Barrier(id));
+        }
+        state.arrived.set(0);
+        let release = state.latest.replace(0);
+        for waiter in state.waiters.borrow_mut().drain(..) {
+            sim.complete(waiter, release);
+        }
+        Ok(release)
+    }
 }
 
 /// Time of an operation on the math or matrix engine, in whole nanoseconds.
-fn math_ps(sim: &Sim<'_>, body: &Body, index: u32, kind: &OpKind) -> Time {
+fn math_ps(sim: &Sim<'_>, body: &Body, tiles: &[u64], kind: &OpKind) -> Time {
     let ns = |work: u64, per_ns: u64| if per_ns == u64::MAX { 0 } else { work.div_ceil(per_ns) * 1000 };
     let rate = sim.costs.math_bytes_per_ns;
     match *kind {
@@ -282,30 +350,33 @@ fn math_ps(sim: &Sim<'_>, body: &Body, index: u32, kind: &OpKind) -> Time {
         | OpKind::Where { tile, .. }
         | OpKind::Reduce { tile, .. }
         | OpKind::Transpose { tile, .. }
-        | OpKind::Cast { tile, .. } => ns(bytes(sim, index, tile), rate),
+        | OpKind::Cast { tile, .. } => ns(tiles[tile as usize], rate),
         // Maximum, exponential of the difference, sum, division: four passes over the tile.
-        OpKind::Softmax { tile, .. } => 4 * ns(bytes(sim, index, tile), rate),
+        OpKind::Softmax { tile, .. } => 4 * ns(tiles[tile as usize], rate),
         OpKind::Dot { tile, .. } => ns(body.tiles[tile as usize].elements(), sim.costs.gemm_macs_per_ns),
         _ => 0,
     }
 }
 
 impl Sim<'_> {
-    fn node(&self, agent: AgentId, body: &Body, mem: u32) -> ahbm_machine::Node {
+    fn node(&self, agent: AgentId, body: &Body, mem: u32) -> Node {
         let buffer = self.program.buffer(agent, body.mems[mem as usize].buffer);
         self.program.buffers[buffer.0 as usize].node
     }
 
     /// Takes a message out of its slot: slot read, credit.
+    #[inline]
     pub(super) fn consume(&self, channel: ChannelId, bytes: u64, start: Time, arrival: Time) -> Time {
         let plan = &self.plan.channels[channel.0 as usize];
-        let read = (start + self.costs.ipcq_recv_ps).max(arrival) + plan.tier.access_ps(bytes);
+        let read =
+            (start + self.costs.ipcq_recv_ps).max(arrival) + self.plan.tiers[plan.tier as usize].access_ps(bytes);
         let credited = read + plan.credit;
         self.fifos.release(FifoId(channel.0), credited, &self.engine);
         if self.costs.credit_blocks_receiver { credited } else { read }
     }
 
     /// Hands a transfer to the PE's DMA write channel at `ready`.
+    #[inline]
     fn write(&self, agent: AgentId, flow: u32, bytes: u64, ready: Time, arrival: Arrival) {
         let engines = &self.engines[self.plan.agents[agent.0 as usize].engines as usize];
         let busy = self.costs.dma_setup_ps + self.plan.flows[flow as usize].entry.ps(bytes);

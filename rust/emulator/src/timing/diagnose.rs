@@ -1,6 +1,7 @@
 //! Deadlock reports: who waits for whom, and since when.
 
-use super::{Sim, Wait};
+use super::Sim;
+use super::agent::Wait;
 use ahbm_engine::FifoId;
 use ahbm_machine::Diagnostic;
 use ahbm_program::{AgentId, ChannelId};
@@ -10,12 +11,10 @@ const LISTED: usize = 16;
 
 /// Names the wait-for cycle (or the chain that ends at a finished agent) and every blocked agent.
 pub(super) fn deadlock(sim: &Sim<'_>) -> Diagnostic {
-    let blocked: Vec<AgentId> = (0..sim.progress.len() as u32)
-        .map(AgentId)
-        .filter(|&a| sim.progress[a.0 as usize].wait.get() != Wait::Finished)
-        .collect();
+    let blocked: Vec<AgentId> =
+        (0..sim.agents.len() as u32).map(AgentId).filter(|&a| wait(sim, a) != Wait::Finished).collect();
     let chain = chain(sim, &blocked);
-    let at = sim.progress.iter().map(|p| p.clock.get()).max().unwrap_or(0);
+    let at = sim.agents.iter().map(|a| a.borrow().clock).max().unwrap_or(0);
     let cyclic = chain.len() > 1 && chain.first() == chain.last();
     let mut report = Diagnostic::new(
         "AHBM-D101",
@@ -23,7 +22,7 @@ pub(super) fn deadlock(sim: &Sim<'_>) -> Diagnostic {
             "deadlock at t={:.3} us: {} of {} agents wait; nothing is in flight; {} {}",
             at as f64 / 1e6,
             blocked.len(),
-            sim.progress.len(),
+            sim.agents.len(),
             if cyclic { "cycle:" } else { "chain:" },
             chain.iter().map(|&a| name(sim, a)).collect::<Vec<_>>().join(" -> "),
         ),
@@ -43,6 +42,10 @@ pub(super) fn deadlock(sim: &Sim<'_>) -> Diagnostic {
     report.hint(hint(sim, &blocked, cyclic))
 }
 
+fn wait(sim: &Sim<'_>, agent: AgentId) -> Wait {
+    sim.agents[agent.0 as usize].borrow().wait
+}
+
 fn name(sim: &Sim<'_>, agent: AgentId) -> String {
     sim.program.agents[agent.0 as usize].coord.to_string()
 }
@@ -50,7 +53,7 @@ fn name(sim: &Sim<'_>, agent: AgentId) -> String {
 /// Follows the wait-for relation from the agent that stopped first until it repeats or ends.
 fn chain(sim: &Sim<'_>, blocked: &[AgentId]) -> Vec<AgentId> {
     let mut longest = Vec::new();
-    let mut visited = vec![false; sim.progress.len()];
+    let mut visited = vec![false; sim.agents.len()];
     for &first in blocked {
         let mut path = Vec::new();
         let mut at = Some(first);
@@ -74,36 +77,38 @@ fn chain(sim: &Sim<'_>, blocked: &[AgentId]) -> Vec<AgentId> {
 }
 
 fn waits_for(sim: &Sim<'_>, agent: AgentId) -> Option<AgentId> {
-    match sim.progress[agent.0 as usize].wait.get() {
+    match wait(sim, agent) {
         Wait::Credit(channel) => Some(sim.program.channels[channel.0 as usize].receiver),
         Wait::Message(channel) => Some(sim.program.channels[channel.0 as usize].sender),
         Wait::AnyMessage => {
             let inbound = sim.plan.inbound.get(&agent)?;
             let unfinished = |c: &&ChannelId| {
                 let sender = sim.program.channels[c.0 as usize].sender;
-                sim.progress[sender.0 as usize].wait.get() != Wait::Finished
+                wait(sim, sender) != Wait::Finished
             };
             let channel = inbound.iter().find(unfinished).or(inbound.first())?;
             Some(sim.program.channels[channel.0 as usize].sender)
         }
-        Wait::Barrier(_) => (0..sim.progress.len() as u32)
+        Wait::Barrier(_) => (0..sim.agents.len() as u32)
             .map(AgentId)
-            .find(|a| !matches!(sim.progress[a.0 as usize].wait.get(), Wait::Barrier(_) | Wait::Finished)),
+            .find(|a| !matches!(wait(sim, *a), Wait::Barrier(_) | Wait::Finished)),
         Wait::Nothing | Wait::Transfer | Wait::Counter(_) | Wait::Finished => None,
     }
 }
 
 fn describe(sim: &Sim<'_>, agent: AgentId, report: Diagnostic) -> Diagnostic {
-    let progress = &sim.progress[agent.0 as usize];
-    let pc = progress.pc.get() as usize;
+    let (pc, clock) = {
+        let state = sim.agents[agent.0 as usize].borrow();
+        (state.pc as usize, state.clock)
+    };
     let who = name(sim, agent);
-    let last = format!("last progress {:.3} us", progress.clock.get() as f64 / 1e6);
-    if progress.wait.get() == Wait::Finished {
+    let last = format!("last progress {:.3} us", clock as f64 / 1e6);
+    if wait(sim, agent) == Wait::Finished {
         return report
             .site(format!("{who} has finished; {last}"), sim.program.origin_text(agent, pc.saturating_sub(1)));
     }
     let what = sim.program.describe(agent, pc);
-    let why = match progress.wait.get() {
+    let why = match wait(sim, agent) {
         Wait::Message(channel) => peer_message(sim, channel),
         Wait::Credit(channel) => {
             let c = &sim.program.channels[channel.0 as usize];
@@ -124,7 +129,7 @@ fn peer_message(sim: &Sim<'_>, channel: ChannelId) -> String {
     let c = &sim.program.channels[channel.0 as usize];
     let (sent, taken) = sim.fifos.progress(FifoId(channel.0));
     let sender = name(sim, c.sender);
-    if sim.progress[c.sender.0 as usize].wait.get() == Wait::Finished {
+    if wait(sim, c.sender) == Wait::Finished {
         format!("{sender} has finished after {sent} sends in direction {}, {taken} received", c.sender_direction)
     } else {
         format!("{sender} has not sent message {} in direction {}", taken + 1, c.sender_direction)
@@ -132,7 +137,7 @@ fn peer_message(sim: &Sim<'_>, channel: ChannelId) -> String {
 }
 
 fn hint(sim: &Sim<'_>, blocked: &[AgentId], cyclic: bool) -> String {
-    let waits = |f: fn(&Wait) -> bool| blocked.iter().filter(|a| f(&sim.progress[a.0 as usize].wait.get())).count();
+    let waits = |f: fn(&Wait) -> bool| blocked.iter().filter(|a| f(&wait(sim, **a))).count();
     let receiving = waits(|w| matches!(w, Wait::Message(_) | Wait::AnyMessage));
     let sending = waits(|w| matches!(w, Wait::Credit(_)));
     if cyclic && sending == 0 {

@@ -3,7 +3,7 @@
 use super::Sim;
 use super::plan::Plan;
 use ahbm_engine::{Resource, Time};
-use ahbm_machine::{Costs, NetworkModel};
+use ahbm_machine::{Costs, NetworkModel, Rate};
 use ahbm_program::{AgentId, ChannelId};
 use std::cell::RefCell;
 
@@ -58,8 +58,11 @@ impl<'a> Network<'a> {
     /// Sends `bytes` whose first byte leaves the source at `at >= now`.
     pub(super) fn inject(&self, sim: &Sim<'_>, flow: u32, bytes: u64, at: Time, arrival: Arrival) {
         let route = &self.plan.flows[flow as usize];
-        if self.model == NetworkModel::Analytic || route.first == route.last {
-            return arrive(sim, arrival, bytes, at + route.latency + route.bottleneck.ps(bytes));
+        if self.model == NetworkModel::Analytic {
+            let hops = &self.plan.hops[route.first as usize..route.last as usize];
+            let latency = route.head + hops.iter().map(|h| h.after).sum::<Time>();
+            let slowest = hops.iter().fold(Rate::UNLIMITED, |rate, h| rate.slower(h.rate));
+            return arrive(sim, arrival, bytes, at + latency + slowest.ps(bytes));
         }
         let head = at + route.head;
         let transfer =

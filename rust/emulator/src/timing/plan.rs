@@ -25,11 +25,7 @@ pub(super) struct Flow {
     pub(super) last: u32,
     /// Latency before the first link.
     pub(super) head: u64,
-    /// Latency of the whole route.
-    pub(super) latency: u64,
-    /// The slowest link.
-    pub(super) bottleneck: Rate,
-    /// The first link, which feeds the DMA engine's occupancy.
+    /// The first link's rate, at which the DMA engine hands its bytes over.
     pub(super) entry: Rate,
 }
 
@@ -39,8 +35,8 @@ pub(super) struct ChannelPlan {
     pub(super) flow: u32,
     /// The receiver's background process on this channel, `u32::MAX` when it has none.
     pub(super) background: u32,
+    pub(super) tier: u32,
     pub(super) credit: u64,
-    pub(super) tier: Tier,
 }
 
 /// Per agent.
@@ -60,6 +56,16 @@ pub(super) struct BackgroundPlan {
     pub(super) posts: u32,
 }
 
+/// A load, store or copy.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct OneSided {
+    pub(super) flow: u32,
+    /// Latency of the request that precedes a remote read.
+    pub(super) request: u64,
+    /// Uses the DMA read channel rather than the write channel.
+    pub(super) read: bool,
+}
+
 /// Which way a DMA stream moves data, as seen from its PE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Way {
@@ -76,21 +82,26 @@ pub(super) struct Plan {
     pub(super) agents: Vec<AgentPlan>,
     pub(super) engines: u32,
     pub(super) backgrounds: Vec<BackgroundPlan>,
+    /// Slot tiers by index.
+    pub(super) tiers: Vec<Tier>,
     /// Per body: bytes of every tile.
     pub(super) tile_bytes: Vec<Box<[u64]>>,
-    /// (agent, node, node) of every one-sided transfer -> flow.
-    transfers: Map<(PeId, Node, Node), u32>,
-    /// Latency of the request that precedes a remote read, by the same key.
-    requests: Map<(PeId, Node, Node), u64>,
+    /// Every one-sided transfer, by the PE that issues it and its ends.
+    transfers: Map<(PeId, Node, Node), OneSided>,
     /// Inbound channels of agents that receive from any direction, in order of direction.
     pub(super) inbound: Map<AgentId, Vec<ChannelId>>,
 }
 
 impl Plan {
     pub(super) fn new(program: &Program, machine: &Machine) -> Result<Self, Diagnostic> {
-        let mut routes =
-            Routes { machine, flows: Map::default(), list: Vec::new(), hops: Vec::new(), links: Map::default() };
-        let mut pes: Map<PeId, u32> = Map::default();
+        let mut routes = Routes {
+            machine,
+            flows: Map::default(),
+            list: Vec::with_capacity(program.channels.len()),
+            hops: Vec::with_capacity(program.channels.len()),
+            links: Map::with_capacity_and_hasher(program.channels.len(), FxBuildHasher),
+        };
+        let mut pes: Map<PeId, u32> = Map::with_capacity_and_hasher(program.agents.len(), FxBuildHasher);
         for agent in &program.agents {
             *pes.entry(agent.place).or_default() += 1;
         }
@@ -102,8 +113,20 @@ impl Plan {
                 AgentPlan { engines: engines as u32, shares: count > 1 }
             })
             .collect();
+        let mut plan = Self {
+            flows: Vec::new(),
+            hops: Vec::new(),
+            links: 0,
+            channels: Vec::with_capacity(program.channels.len()),
+            tiers: machine.costs().tiers.values().copied().collect(),
+            agents,
+            engines: pes.len() as u32,
+            backgrounds: Vec::new(),
+            tile_bytes: program.bodies.iter().map(|b| b.tiles.iter().map(|t| t.bytes()).collect()).collect(),
+            transfers: Map::default(),
+            inbound: Map::default(),
+        };
         let costs = machine.costs();
-        let mut channels = Vec::with_capacity(program.channels.len());
         for channel in &program.channels {
             let from = program.agents[channel.sender.0 as usize].place;
             let to = program.agents[channel.receiver.0 as usize].place;
@@ -113,26 +136,13 @@ impl Plan {
                 costs.tiers.get_index(channel.tier as usize).map(|t| *t.1).ok_or_else(|| {
                     Diagnostic::new("AHBM-L112", format!("slot tier {} does not exist", channel.tier))
                 })?;
-            channels.push(ChannelPlan {
-                flow: routes.flow(from, Way::Write, Node::Pe(from), Node::Pe(to))?,
+            plan.channels.push(ChannelPlan {
+                flow: routes.open((from, Way::Write), Node::Pe(from), Node::Pe(to))?,
                 background: u32::MAX,
                 credit: costs.credit_overhead_ps + back.latency_ps() + slowest.ps(channel.credit_bytes),
-                tier,
+                tier: channel.tier,
             });
         }
-        let mut plan = Self {
-            flows: Vec::new(),
-            hops: Vec::new(),
-            links: 0,
-            channels,
-            agents,
-            engines: pes.len() as u32,
-            backgrounds: Vec::new(),
-            tile_bytes: program.bodies.iter().map(|b| b.tiles.iter().map(|t| t.bytes()).collect()).collect(),
-            transfers: Map::default(),
-            requests: Map::default(),
-            inbound: Map::default(),
-        };
         plan.scan(program, machine, &mut routes)?;
         plan.links = routes.links.len() as u32;
         plan.flows = routes.list;
@@ -197,20 +207,18 @@ impl Plan {
         if self.transfers.contains_key(&key) {
             return Ok(());
         }
-        let local = |n: Node| n == Node::Pe(pe) || n == Node::Hbm(pe);
-        let way = if local(from) && from != Node::Hbm(pe) { Way::Write } else { Way::Read };
-        let request = if local(from) { 0 } else { machine.route(Node::Pe(pe), from)?.latency_ps() };
+        let way = if from == Node::Pe(pe) { Way::Write } else { Way::Read };
+        // The host pushes what it writes; everything else that is not local is asked for first.
+        let pushed = matches!(from, Node::Io(_)) || from == Node::Pe(pe) || from == Node::Hbm(pe);
+        let request = if pushed { 0 } else { machine.route(Node::Pe(pe), from)?.latency_ps() };
         let flow = routes.flow(pe, way, from, to)?;
-        self.transfers.insert(key, flow);
-        self.requests.insert(key, request);
+        self.transfers.insert(key, OneSided { flow, request, read: way == Way::Read });
         Ok(())
     }
 
-    /// Flow and request latency of a one-sided transfer that [`Plan::new`] has seen.
-    pub(super) fn one_sided(&self, pe: PeId, from: Node, to: Node) -> (u32, u64, bool) {
-        let key = (pe, from, to);
-        let read = from != Node::Pe(pe);
-        (self.transfers[&key], self.requests[&key], read)
+    /// A one-sided transfer that [`Plan::new`] has seen.
+    pub(super) fn one_sided(&self, pe: PeId, from: Node, to: Node) -> OneSided {
+        self.transfers[&(pe, from, to)]
     }
 }
 
@@ -236,14 +244,18 @@ impl Routes<'_> {
         if let Some(&flow) = self.flows.get(&(pe, way, from, to)) {
             return Ok(flow);
         }
+        let flow = self.open((pe, way), from, to)?;
+        self.flows.insert((pe, way, from, to), flow);
+        Ok(flow)
+    }
+
+    /// Adds the flow of a stream between two nodes.
+    fn open(&mut self, stream: (PeId, Way), from: Node, to: Node) -> Result<u32, Diagnostic> {
         let route = self.machine.route(from, to)?;
         let first = self.hops.len() as u32;
-        let mut bottleneck = Rate::UNLIMITED;
         let mut prefix = 0u64;
         for hop in &route.hops {
             let rate = self.machine.link_rate(hop.link);
-            bottleneck = bottleneck.slower(rate);
-            let stream = (pe, way);
             let entry = self.links.entry(hop.link);
             let link = entry.index() as u32;
             let seen = entry.or_insert(LinkUse { stream, prefix, exclusive: true });
@@ -253,15 +265,7 @@ impl Routes<'_> {
         }
         let entry = route.hops.first().map_or(Rate::UNLIMITED, |h| self.machine.link_rate(h.link));
         let flow = self.list.len() as u32;
-        self.list.push(Flow {
-            first,
-            last: self.hops.len() as u32,
-            head: route.head_ps,
-            latency: route.latency_ps(),
-            bottleneck,
-            entry,
-        });
-        self.flows.insert((pe, way, from, to), flow);
+        self.list.push(Flow { first, last: self.hops.len() as u32, head: route.head_ps, entry });
         Ok(flow)
     }
 }
