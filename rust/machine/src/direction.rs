@@ -137,7 +137,9 @@ mod tests {
 
     #[test]
     fn other_text_is_not_a_direction() {
-        for text in ["", "U", "global_", "global_Q", "dim3", "pe1.sip2", "sip", "sip-1", "sip1.sip2", "east", "sip99999999999"] {
+        for text in
+            ["", "U", "global_", "global_Q", "dim3", "pe1.sip2", "sip", "sip-1", "sip1.sip2", "east", "sip99999999999"]
+        {
             assert_eq!(Direction::parse(text), None, "{text}");
         }
     }

@@ -3,19 +3,27 @@
 //! Pure: nothing here runs, reads a clock or keeps state.
 
 mod costs;
+mod cube_links;
+mod custom;
+mod declared;
 mod diagnostic;
 mod direction;
 mod ids;
 mod machine;
+mod overrides;
 mod rate;
 mod route;
+mod routing;
 mod sfr;
+mod sip_links;
+mod validated;
+mod yaml;
 
 pub use costs::{Costs, NetworkModel, Tier};
 pub use diagnostic::{Diagnostic, Site};
 pub use direction::{Direction, Heading};
 pub use ids::{Coord, LinkId, Node, PeId};
-pub use machine::Machine;
+pub use machine::{Machine, SipLink};
 pub use rate::{Ps, Rate, ns_to_ps};
 pub use route::{Hop, Route};
 pub use sfr::{Sfr, SipNetwork};

@@ -1,20 +1,107 @@
 //! The resolved machine.
 
-use crate::{Coord, Costs, Diagnostic, LinkId, Node, PeId, Rate, Route, Sfr};
+use crate::cube_links::CubeLinks;
+use crate::declared::{Names, Reader, Topology, Value};
+use crate::sip_links::SipLinks;
+use crate::validated::{Validated, validate};
+use crate::{Coord, Costs, Diagnostic, LinkId, Node, PeId, Ps, Rate, Sfr, Tier, overrides, yaml};
 
 /// A resolved machine: shape, links, routes, neighbour tables, costs.
+///
+/// Small whatever its size: links and routes are arithmetic, only custom edges are stored.
+///
+/// Links are numbered cube by cube (see `cube_links` for the order inside a cube), then SIP to SIP.
 #[derive(Debug, Clone)]
 pub struct Machine {
     pub(crate) sfr: Sfr,
     pub(crate) costs: Costs,
+    pub(crate) cube: CubeLinks,
+    pub(crate) sips: SipLinks,
+    /// Id of the first link between SIPs.
+    pub(crate) sip_base: u32,
+    pub(crate) transit_ps: Ps,
+    topology: &'static str,
+    io_cpu_ps: Ps,
+    tcm_rate: Rate,
+    tcm_bytes: u64,
+    hbm_bytes: u64,
+    sram_bytes: u64,
+    canonical: String,
 }
+
+/// A directed link between two SIPs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SipLink {
+    /// SIP the link leaves; on a switch network the switch is number `sfr().sips`.
+    pub from: u32,
+    /// SIP the link enters; on a switch network the switch is number `sfr().sips`.
+    pub to: u32,
+    /// The link.
+    pub link: LinkId,
+    /// Its bandwidth.
+    pub rate: Rate,
+    /// Its latency, in ps.
+    pub latency_ps: Ps,
+}
+
+/// A link by where it is.
+pub(crate) enum Place {
+    Cube { sip: u32, cube: u32, index: u32 },
+    Sips { index: u32 },
+}
+
+const MAX_OVERRIDES: usize = 1_000;
 
 impl Machine {
     /// Parses, validates and resolves a topology. `origin` names the text in errors; `overrides` are
     /// dotted paths with YAML scalars (`("ipcq.tiers.tcm.bandwidth_gbs", "512")`), applied before validation.
+    /// Empty text is the default machine.
+    ///
+    /// # Errors
+    /// All findings at once, each with `origin:line` or the override it stems from: `AHBM-T001` no YAML,
+    /// `T002` too large, `T003` unknown key, `T004` wrong kind of value, `T005` out of range, `T006` unknown
+    /// name, `T007` grid size, `T008` not a power of two, `T009` over budget, `T010` custom edges, `T011`
+    /// override path, `T013` too few HBM slices, `T015` key without effect on this network.
     pub fn from_yaml(text: &str, origin: &str, overrides: &[(String, String)]) -> Result<Self, Vec<Diagnostic>> {
-        let _ = (text, origin, overrides);
-        todo!()
+        if overrides.len() > MAX_OVERRIDES {
+            let message = format!("{} overrides are more than the limit of {MAX_OVERRIDES}", overrides.len());
+            return Err(vec![Diagnostic::new("AHBM-T002", message)]);
+        }
+        let mut tree = yaml::parse(text, origin).map_err(|finding| vec![finding])?;
+        let mut reader = Reader::new(origin, overrides);
+        for (index, (path, value)) in overrides.iter().enumerate() {
+            if let Err(finding) = overrides::apply(&mut tree, index, path, value) {
+                reader.push(finding);
+            }
+        }
+        let declared = Topology::read(&tree, &mut reader).unwrap_or_default();
+        let validated = if reader.clean() { validate(&declared, &mut reader) } else { None };
+        match reader.finish(validated)? {
+            Some(validated) => Ok(Self::resolve(&declared, validated)),
+            None => Err(vec![Diagnostic::new("AHBM-T001", "the topology could not be read").site("topology", origin)]),
+        }
+    }
+
+    fn resolve(declared: &Topology, validated: Validated) -> Self {
+        let Validated { sfr, sips, cube, hbm_bytes } = validated;
+        let mut canonical = String::new();
+        declared.canonical("", &mut canonical);
+        let mib = |real: f64| (real * f64::from(1 << 20)) as u64;
+        Self {
+            costs: costs(declared),
+            sip_base: sfr.sips * sfr.cubes() * cube.links(),
+            transit_ps: declared.sip.io.transit_ns.0,
+            topology: declared.system.sips.topology.name(),
+            io_cpu_ps: declared.sip.io.cpu_ns.0,
+            tcm_rate: declared.pe.tcm.bandwidth_gbs.rate,
+            tcm_bytes: mib(declared.pe.tcm.mb.0),
+            sram_bytes: mib(declared.cube.sram.mb.0),
+            hbm_bytes,
+            sfr,
+            sips,
+            cube,
+            canonical,
+        }
     }
 
     /// Shape and neighbour tables.
@@ -27,49 +114,159 @@ impl Machine {
         &self.costs
     }
 
+    /// Name of the network between SIPs, as in `system.sips.topology`.
+    pub fn topology_name(&self) -> &str {
+        self.topology
+    }
+
+    /// Grid extent along E/W; 0 where the network is not a grid.
+    pub fn sip_w(&self) -> u32 {
+        self.grid()[0]
+    }
+
+    /// Grid extent along N/S; 0 where the network is not a grid.
+    pub fn sip_h(&self) -> u32 {
+        self.grid()[1]
+    }
+
+    /// Grid extent along U/D; 0 where the network is not a grid, 1 in two dimensions.
+    pub fn sip_d(&self) -> u32 {
+        self.grid()[2]
+    }
+
+    fn grid(&self) -> [u32; 3] {
+        match self.sfr.network {
+            crate::SipNetwork::Grid { w, h, d, .. } => [w, h, d],
+            _ => [0; 3],
+        }
+    }
+
+    /// Total number of PEs; ids are dense in `0..pes()`.
+    pub fn pes(&self) -> u32 {
+        self.sfr.sips * self.sfr.cubes() * self.sfr.pes
+    }
+
     /// Flat index of a physical coordinate; `None` when out of range.
     pub fn pe(&self, at: Coord) -> Option<PeId> {
-        let _ = at;
-        todo!()
+        let flat = (at.sip, at.cube, at.pe);
+        self.sfr.contains(at).then(|| PeId((flat.0 * self.sfr.cubes() + flat.1) * self.sfr.pes + flat.2))
     }
 
-    /// Physical coordinate of a PE.
+    /// Physical coordinate of a PE. Ids out of range give a coordinate out of range.
     pub fn coord(&self, pe: PeId) -> Coord {
-        let _ = pe;
-        todo!()
-    }
-
-    /// The way payload takes from one node to another.
-    pub fn route(&self, from: Node, to: Node) -> Result<Route, Diagnostic> {
-        let _ = (from, to);
-        todo!()
-    }
-
-    /// Bandwidth of a link.
-    pub fn link_rate(&self, link: LinkId) -> Rate {
-        let _ = link;
-        todo!()
-    }
-
-    /// Name of a link for people, e.g. `sip0.cube3.ucie_E2` or `sip0->sip1`.
-    pub fn link_name(&self, link: LinkId) -> String {
-        let _ = link;
-        todo!()
+        let cube = pe.0 / self.sfr.pes;
+        Coord { sip: cube / self.sfr.cubes(), cube: cube % self.sfr.cubes(), pe: pe.0 % self.sfr.pes }
     }
 
     /// Number of directed links; ids are dense in `0..links()`.
     pub fn links(&self) -> u32 {
-        todo!()
+        self.sip_base + self.sips.links()
     }
 
-    /// Capacity in bytes of the memory behind a node, for bounds checks.
+    pub(crate) fn locate(&self, link: LinkId) -> Option<Place> {
+        if link.0 >= self.sip_base {
+            let index = link.0 - self.sip_base;
+            return (index < self.sips.links()).then_some(Place::Sips { index });
+        }
+        let cube = link.0 / self.cube.links();
+        let (sip, cube) = (cube / self.sfr.cubes(), cube % self.sfr.cubes());
+        Some(Place::Cube { sip, cube, index: link.0 % self.cube.links() })
+    }
+
+    /// Bandwidth of a link; unlimited for ids out of range.
+    pub fn link_rate(&self, link: LinkId) -> Rate {
+        match self.locate(link) {
+            Some(Place::Cube { index, .. }) => self.cube.rate(self.cube.at(index)),
+            Some(Place::Sips { index }) => self.sips.link(index).map_or(Rate::UNLIMITED, |link| link.rate),
+            None => Rate::UNLIMITED,
+        }
+    }
+
+    /// Latency of a link itself in ps, without routers or memory; 0 for ids out of range.
+    pub fn link_latency_ps(&self, link: LinkId) -> Ps {
+        match self.locate(link) {
+            Some(Place::Cube { index, .. }) => self.cube.latency_ps(self.cube.at(index)),
+            Some(Place::Sips { index }) => self.sips.link(index).map_or(0, |link| link.latency_ps),
+            None => 0,
+        }
+    }
+
+    /// Name of a link for people, e.g. `sip0.cube3.ucie_E2` or `sip0->sip1`.
+    pub fn link_name(&self, link: LinkId) -> String {
+        let end = |sip: u32| if sip == self.sfr.sips { "switch".to_owned() } else { format!("sip{sip}") };
+        match self.locate(link) {
+            Some(Place::Cube { sip, cube, index }) => {
+                format!("sip{sip}.cube{cube}.{}", self.cube.name(self.cube.at(index)))
+            }
+            Some(Place::Sips { index }) => {
+                self.sips.link(index).map_or_else(String::new, |link| format!("{}->{}", end(link.from), end(link.to)))
+            }
+            None => format!("link {} of none", link.0),
+        }
+    }
+
+    /// Every directed link between SIPs in id order.
+    pub fn links_between_sips(&self) -> impl Iterator<Item = SipLink> + '_ {
+        (0..self.sips.links()).filter_map(|index| self.sips.link(index)).map(|link| SipLink {
+            from: link.from,
+            to: link.to,
+            link: LinkId(self.sip_base + link.index),
+            rate: link.rate,
+            latency_ps: link.latency_ps,
+        })
+    }
+
+    /// Bandwidth of a PE's accesses to its own TCM.
+    pub fn tcm_rate(&self) -> Rate {
+        self.tcm_rate
+    }
+
+    /// The I/O CPU's part in a kernel launch, in ps.
+    pub fn io_cpu_ps(&self) -> Ps {
+        self.io_cpu_ps
+    }
+
+    /// Capacity in bytes of the memory behind a node, for bounds checks; 0 for an I/O chiplet.
     pub fn memory_bytes(&self, node: Node) -> u64 {
-        let _ = node;
-        todo!()
+        match node {
+            Node::Pe(_) => self.tcm_bytes,
+            Node::Hbm(_) => self.hbm_bytes,
+            Node::Sram(_) => self.sram_bytes,
+            Node::Io(_) => 0,
+        }
     }
 
-    /// Stable 64-bit hash of everything that influences timing.
+    /// Every parameter with its effective value, one `path=value` per line in declaration order.
+    pub fn canonical(&self) -> &str {
+        &self.canonical
+    }
+
+    /// Stable 64-bit hash of everything that influences timing: FNV-1a over [`Machine::canonical`].
     pub fn hash(&self) -> u64 {
-        todo!()
+        self.canonical
+            .bytes()
+            .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    }
+}
+
+fn costs(declared: &Topology) -> Costs {
+    let (pe, ipcq) = (&declared.pe, &declared.ipcq);
+    let tiers = ipcq.tiers.0.iter().map(|(name, tier)| {
+        let rates = (tier.bandwidth_gbs.rate, tier.bank_bandwidth_gbs.rate);
+        (name.clone(), Tier { setup_ps: tier.setup_ns.0, rate: rates.0, bank_rate: rates.1 })
+    });
+    Costs {
+        dispatch_ps: pe.dispatch_ns.0,
+        dma_setup_ps: pe.dma.setup_ns.0,
+        ipcq_send_ps: ipcq.send_ns.0,
+        ipcq_recv_ps: ipcq.recv_ns.0,
+        credit_overhead_ps: ipcq.credit.overhead_ns.0,
+        credit_blocks_receiver: ipcq.credit.blocks_receiver,
+        // An f16 has two bytes; unlimited stays unlimited.
+        math_bytes_per_ns: pe.math.f16_per_ns.0.saturating_mul(2),
+        gemm_macs_per_ns: pe.gemm.macs_per_ns.0,
+        flit_bytes: u64::from(declared.system.flit_bytes.0),
+        network: declared.system.network_model,
+        tiers: tiers.collect(),
     }
 }

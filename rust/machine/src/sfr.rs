@@ -134,9 +134,7 @@ impl Sfr {
             SipNetwork::Grid { w, h, d, .. } => {
                 Some((format!("{w} x {h} x {d}"), u128::from(w) * u128::from(h) * u128::from(d)))
             }
-            SipNetwork::Hypercube { dims } => {
-                Some((format!("2^{dims}"), 1u128.checked_shl(dims).unwrap_or(u128::MAX)))
-            }
+            SipNetwork::Hypercube { dims } => Some((format!("2^{dims}"), 1u128.checked_shl(dims).unwrap_or(u128::MAX))),
             _ => None,
         };
         if let Some((shape, product)) = size
@@ -275,7 +273,8 @@ fn samples(count: u32, extents: [u32; 3]) -> Vec<u32> {
     for z in along(extents[2]) {
         for y in along(extents[1]) {
             for x in along(extents[0]) {
-                let index = (u64::from(z) * u64::from(extents[1]) + u64::from(y)) * u64::from(extents[0]) + u64::from(x);
+                let index =
+                    (u64::from(z) * u64::from(extents[1]) + u64::from(y)) * u64::from(extents[0]) + u64::from(x);
                 found.extend(u32::try_from(index).ok().filter(|&i| i < count));
             }
         }

@@ -1,0 +1,81 @@
+//! Custom SIP networks: a declared edge list with shortest paths by latency.
+
+use crate::{Ps, Rate};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::{Arc, OnceLock};
+
+/// A declared directed link.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CustomEdge {
+    pub(crate) from: u32,
+    pub(crate) to: u32,
+    pub(crate) rate: Rate,
+    pub(crate) latency_ps: Ps,
+}
+
+/// An edge list and, per source, the tree of shortest paths. A tree is computed when it is first asked
+/// for; it is a function of the edges alone, so it makes no difference who asks first.
+#[derive(Debug, Clone)]
+pub(crate) struct Custom {
+    /// Sorted by (from, to).
+    pub(crate) edges: Arc<[CustomEdge]>,
+    /// `first[s]..first[s + 1]` are the edges that leave SIP s.
+    first: Arc<[u32]>,
+    trees: Arc<[OnceLock<Box<[u32]>>]>,
+}
+
+const NONE: u32 = u32::MAX;
+
+impl Custom {
+    /// `edges` must be sorted by (from, to) and stay within `sips`.
+    pub(crate) fn new(sips: u32, edges: Vec<CustomEdge>) -> Self {
+        let first = (0..=sips).map(|sip| edges.partition_point(|e| e.from < sip) as u32).collect();
+        let trees = (0..sips).map(|_| OnceLock::new()).collect();
+        Self { edges: edges.into(), first, trees }
+    }
+
+    /// Edge indices from one SIP to another; `None` when there is no way.
+    pub(crate) fn path(&self, from: u32, to: u32) -> Option<Vec<u32>> {
+        let tree = self.trees.get(from as usize)?.get_or_init(|| self.tree(from));
+        let mut path = Vec::new();
+        let mut at = to;
+        while at != from {
+            let edge = *tree.get(at as usize)?;
+            path.push(edge);
+            at = self.edges.get(edge as usize)?.from;
+        }
+        path.reverse();
+        Some(path)
+    }
+
+    /// For each SIP the edge that enters it on the best way from `source`: least latency, then fewest
+    /// links, then the lowest edge index.
+    fn tree(&self, source: u32) -> Box<[u32]> {
+        let sips = self.trees.len();
+        let mut best = vec![(Ps::MAX, u32::MAX); sips];
+        let mut entry = vec![NONE; sips];
+        let mut queue = BinaryHeap::from([Reverse(((0, 0), source))]);
+        best[source as usize] = (0, 0);
+        while let Some(Reverse((cost, sip))) = queue.pop() {
+            if cost > best[sip as usize] {
+                continue;
+            }
+            for index in self.first[sip as usize]..self.first[sip as usize + 1] {
+                let edge = &self.edges[index as usize];
+                let next = (cost.0 + edge.latency_ps, cost.1 + 1);
+                let to = edge.to as usize;
+                if next < best[to] || (next == best[to] && index < entry[to]) {
+                    if next < best[to] {
+                        queue.push(Reverse((next, edge.to)));
+                    }
+                    best[to] = next;
+                    entry[to] = index;
+                }
+            }
+        }
+        // Ways back to the source would never end.
+        entry[source as usize] = NONE;
+        entry.into()
+    }
+}

@@ -1,0 +1,326 @@
+//! The keys of `topology.yaml`.
+
+use super::{Count, Gbs, Names, Ns, PerNs, Real, Tiers, section};
+use crate::NetworkModel;
+
+section! {
+    /// A machine: SIPs joined by a network, each a mesh of cubes, each cube with PEs. Every key is optional;
+    /// an empty file is the default machine.
+    Topology {
+        /// The SIPs and the network between them.
+        system: System = System::default(),
+        /// Inside a SIP: the cube mesh and the I/O chiplet.
+        sip: Sip = Sip::default(),
+        /// Inside a cube: PEs, memory, routers, UCIe ports.
+        cube: Cube = Cube::default(),
+        /// Inside a PE: engines and memory ports.
+        pe: Pe = Pe::default(),
+        /// Inter-PE communication queues.
+        ipcq: Ipcq = Ipcq::default(),
+    }
+}
+
+section! {
+    /// The SIPs and the network between them.
+    System {
+        /// Signal delay per millimetre of wire, in ns.
+        ns_per_mm: Real = Real(0.01),
+        /// How the network is timed.
+        network_model: NetworkModel = NetworkModel::CutThrough,
+        /// Unit in which long messages pipeline over hops, in bytes.
+        flit_bytes: Count<16, 65_536> = Count(256),
+        /// Number of SIPs and how they are joined.
+        sips: Sips = Sips::default(),
+    }
+}
+
+section! {
+    /// Number of SIPs and how they are joined.
+    Sips {
+        /// Number of SIPs (ranks).
+        count: Count<1, 65_536> = Count(2),
+        /// Network between the SIPs.
+        topology: Kind = Kind::Ring1d,
+        /// Grid extent along E/W. Without w, h, d the count must be a perfect square (cube in three dimensions).
+        w: Option<Count<1, 65_536>> = None,
+        /// Grid extent along N/S.
+        h: Option<Count<1, 65_536>> = None,
+        /// Grid extent along U/D; only mesh_3d and torus_3d.
+        d: Option<Count<1, 65_536>> = None,
+        /// Every directed link between two SIPs (or between a SIP and the switch).
+        link: SipLink = SipLink::default(),
+        /// The switch of `topology: switch`.
+        switch: Switch = Switch::default(),
+        /// The links of `topology: custom`.
+        edges: Vec<Edge> = Vec::new(),
+    }
+}
+
+section! {
+    /// Every directed link between two SIPs (or between a SIP and the switch).
+    SipLink {
+        /// Latency of a link, in ns.
+        latency_ns: Ns = Ns::ps(74_000),
+        /// Bandwidth of each direction.
+        bandwidth_gbs: Gbs = Gbs::new(128.0),
+    }
+}
+
+section! {
+    /// The switch of `topology: switch`.
+    Switch {
+        /// Latency through the switch, in ns, besides the latency of the link on either side.
+        latency_ns: Ns = Ns::ps(100_000),
+    }
+}
+
+section! {
+    /// A link of `topology: custom`.
+    Edge {
+        /// SIP the link leaves.
+        from: Option<Count<0, 65_535>> = None,
+        /// SIP the link enters.
+        to: Option<Count<0, 65_535>> = None,
+        /// Latency in ns; `system.sips.link.latency_ns` where absent.
+        latency_ns: Option<Ns> = None,
+        /// Bandwidth; `system.sips.link.bandwidth_gbs` where absent.
+        bandwidth_gbs: Option<Gbs> = None,
+        /// Also adds the opposite link.
+        bidirectional: bool = true,
+    }
+}
+
+section! {
+    /// Inside a SIP: the cube mesh and the I/O chiplet.
+    Sip {
+        /// Cubes of a SIP; cube id = row * w + col, no wrap.
+        cube_mesh: CubeMesh = CubeMesh::default(),
+        /// The I/O chiplet, where the links to other SIPs and the host's traffic enter.
+        io: Io = Io::default(),
+    }
+}
+
+section! {
+    /// Cubes of a SIP; cube id = row * w + col, no wrap.
+    CubeMesh {
+        /// Columns.
+        w: Count<1, 64> = Count(4),
+        /// Rows.
+        h: Count<1, 64> = Count(4),
+    }
+}
+
+section! {
+    /// The I/O chiplet, where the links to other SIPs and the host's traffic enter.
+    Io {
+        /// Latency between the I/O chiplet and a cube, each way, both UCIe ports included, in ns.
+        latency_ns: Ns = Ns::ps(30_000),
+        /// Bandwidth between the I/O chiplet and one cube, each way.
+        bandwidth_gbs: Gbs = Gbs::new(128.0),
+        /// Latency of passing through the chiplet of a SIP that is neither source nor destination, in ns.
+        transit_ns: Ns = Ns::ps(0),
+        /// The I/O CPU's part in a kernel launch, in ns; not part of kernel latency.
+        cpu_ns: Ns = Ns::ps(10_000),
+    }
+}
+
+section! {
+    /// Inside a cube: PEs, memory, routers, UCIe ports.
+    Cube {
+        /// Where the PEs sit on the router grid.
+        pe_layout: PeLayout = PeLayout::default(),
+        /// The cube's stacked memory.
+        memory_map: MemoryMap = MemoryMap::default(),
+        /// The network on chip: a grid of routers, XY routing (horizontal first).
+        noc: Noc = Noc::default(),
+        /// UCIe ports N, E, S, W to the neighbouring cubes.
+        ucie: Ucie = Ucie::default(),
+        /// Memory shared by the cube's PEs.
+        sram: Sram = Sram::default(),
+    }
+}
+
+section! {
+    /// Where the PEs sit on the router grid. PEs per cube = corners * pe_per_corner.
+    PeLayout {
+        /// Corners with PEs, in the order NW, NE, SW, SE.
+        corners: Count<1, 4> = Count(4),
+        /// PEs at each corner, on neighbouring routers from the corner inwards.
+        pe_per_corner: Count<1, 256> = Count(2),
+    }
+}
+
+section! {
+    /// The cube's stacked memory.
+    MemoryMap {
+        /// HBM of a cube, in units of 2^30 bytes.
+        hbm_total_gb: Real = Real(48.0),
+        /// Slices the HBM is cut into, one per PE; the number of PEs where absent.
+        hbm_slices_per_cube: Option<Count<1, 1024>> = None,
+    }
+}
+
+section! {
+    /// The network on chip: a grid of routers, XY routing (horizontal first).
+    Noc {
+        /// Router rows.
+        rows: Count<1, 64> = Count(6),
+        /// Router columns.
+        cols: Count<1, 64> = Count(6),
+        /// Latency of each router a message passes, in ns.
+        router_ns: Ns = Ns::ps(0),
+        /// Wire between neighbouring routers, in mm; its delay is pitch_mm * system.ns_per_mm.
+        pitch_mm: Real = Real(2.0),
+        /// Bandwidth of each directed link between neighbouring routers.
+        link_gbs: Gbs = Gbs::new(2048.0),
+    }
+}
+
+section! {
+    /// UCIe ports N, E, S, W to the neighbouring cubes. One crossing costs port + wire + port.
+    Ucie {
+        /// Latency of one port, in ns.
+        port_ns: Ns = Ns::ps(8_000),
+        /// Latency of the wire between two ports, in ns.
+        wire_ns: Ns = Ns::ps(20_000),
+        /// Connections of a port; a message takes the one of its PE's index modulo this.
+        connections: Count<1, 64> = Count(4),
+        /// Bandwidth of each connection in each direction.
+        bandwidth_gbs: Gbs = Gbs::new(128.0),
+    }
+}
+
+section! {
+    /// Memory shared by the cube's PEs.
+    Sram {
+        /// Capacity, in units of 2^20 bytes.
+        mb: Real = Real(32.0),
+        /// Bandwidth of its router port, each way.
+        bandwidth_gbs: Gbs = Gbs::new(128.0),
+    }
+}
+
+section! {
+    /// Inside a PE: engines and memory ports.
+    Pe {
+        /// Charged for every `tl` call, in ns.
+        dispatch_ns: Ns = Ns::ps(1_000),
+        /// Bandwidth of the PE's port into its router, and out of it where noc_port_in_gbs is absent.
+        noc_port_gbs: Gbs = Gbs::new(128.0),
+        /// Bandwidth from the router into the PE.
+        noc_port_in_gbs: Option<Gbs> = None,
+        /// The DMA engine.
+        dma: Dma = Dma::default(),
+        /// The element-wise engine.
+        math: Math = Math::default(),
+        /// The matrix engine.
+        gemm: Gemm = Gemm::default(),
+        /// The PE's own fast memory.
+        tcm: Tcm = Tcm::default(),
+        /// The PE's ports to its slice of the HBM, one to read and one to write.
+        hbm: Hbm = Hbm::default(),
+    }
+}
+
+section! {
+    /// The DMA engine.
+    Dma {
+        /// From a descriptor's issue to its first byte, in ns.
+        setup_ns: Ns = Ns::ps(11_000),
+    }
+}
+
+section! {
+    /// The element-wise engine. A call is rounded up to whole ns.
+    Math {
+        /// f16 elements per ns (2 bytes each; wider types go at the same bytes per ns); `.inf` costs nothing.
+        f16_per_ns: PerNs = PerNs(256),
+    }
+}
+
+section! {
+    /// The matrix engine.
+    Gemm {
+        /// Multiply-accumulates per ns; `.inf` costs nothing.
+        macs_per_ns: PerNs = PerNs(4096),
+    }
+}
+
+section! {
+    /// The PE's own fast memory.
+    Tcm {
+        /// Capacity, in units of 2^20 bytes.
+        mb: Real = Real(16.0),
+        /// Bandwidth of local accesses.
+        bandwidth_gbs: Gbs = Gbs::new(512.0),
+    }
+}
+
+section! {
+    /// The PE's ports to its slice of the HBM, one to read and one to write.
+    Hbm {
+        /// Pseudo-channels of a slice.
+        pseudo_channels: Count<1, 1024> = Count(8),
+        /// Bandwidth of one pseudo-channel; a port has pseudo_channels times this.
+        pc_bandwidth_gbs: Gbs = Gbs::new(32.0),
+        /// Latency of an access, in ns.
+        access_ns: Ns = Ns::ps(2_000),
+    }
+}
+
+section! {
+    /// Inter-PE communication queues.
+    Ipcq {
+        /// Address generation and flow control of one `tl.send`, in ns.
+        send_ns: Ns = Ns::ps(0),
+        /// Pointer management of one `tl.recv`, in ns.
+        recv_ns: Ns = Ns::ps(0),
+        /// The message that returns a slot to its sender.
+        credit: Credit = Credit::default(),
+        /// Memories that slots can live in; entries merge with the built-in tcm, sram and hbm by name.
+        tiers: Tiers = Tiers::default(),
+    }
+}
+
+section! {
+    /// The message that returns a slot to its sender.
+    Credit {
+        /// Cost besides route and serialisation, in ns.
+        overhead_ns: Ns = Ns::ps(0),
+        /// A receive completes only once its credit has reached the sender.
+        blocks_receiver: bool = true,
+    }
+}
+
+/// `system.sips.topology`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Ring1d,
+    Torus2d,
+    Mesh2d,
+    Mesh3d,
+    Torus3d,
+    Hypercube,
+    FullyConnected,
+    Switch,
+    Custom,
+}
+
+impl Names for Kind {
+    const ALL: &'static [(&'static str, Self)] = &[
+        ("ring_1d", Self::Ring1d),
+        ("torus_2d", Self::Torus2d),
+        ("mesh_2d_no_wrap", Self::Mesh2d),
+        ("mesh_3d", Self::Mesh3d),
+        ("torus_3d", Self::Torus3d),
+        ("hypercube", Self::Hypercube),
+        ("fully_connected", Self::FullyConnected),
+        ("switch", Self::Switch),
+        ("custom", Self::Custom),
+    ];
+}
+
+impl Names for NetworkModel {
+    const ALL: &'static [(&'static str, Self)] =
+        &[("cut_through", Self::CutThrough), ("flit", Self::Flit), ("analytic", Self::Analytic)];
+}

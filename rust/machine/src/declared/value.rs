@@ -1,0 +1,293 @@
+//! Leaf values: how each is read, bounded, described in the schema and written canonically.
+
+use super::reader::{Reader, shorten, suggestion};
+use crate::yaml::{Tree, Value as Yaml};
+use crate::{Ps, Rate, ns_to_ps};
+use serde_json::{Value as Json, json};
+
+/// Something a topology can declare.
+pub(crate) trait Value: Sized {
+    /// Reads the node; `None` when a finding was recorded.
+    fn read(node: &Tree, reader: &mut Reader<'_>) -> Option<Self>;
+    /// JSON schema of the value.
+    fn schema() -> Json;
+    /// Appends `path=value` lines: the canonical form that the machine's hash covers.
+    fn canonical(&self, path: &str, out: &mut String);
+    /// The default as the schema shows it; `None` for sections.
+    fn shown(&self) -> Option<Json> {
+        None
+    }
+}
+
+fn line(path: &str, value: impl std::fmt::Display, out: &mut String) {
+    out.push_str(&format!("{path}={value}\n"));
+}
+
+fn number(node: &Tree, reader: &mut Reader<'_>, wanted: &str) -> Option<f64> {
+    match node.value {
+        Yaml::Number(number) => Some(number),
+        _ => {
+            reader.wrong_kind(node, wanted);
+            None
+        }
+    }
+}
+
+fn out_of_range<T>(node: &Tree, reader: &mut Reader<'_>, number: f64, range: &str) -> Option<T> {
+    reader.report(node.at, "AHBM-T005", format!("{number} is out of range: {range}"), None);
+    None
+}
+
+/// A duration in nanoseconds, kept as picoseconds; at most one second.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ns(pub(crate) Ps);
+
+const MAX_NS: f64 = 1e9;
+
+impl Ns {
+    /// From a literal default.
+    pub(crate) const fn ps(ps: Ps) -> Self {
+        Self(ps)
+    }
+}
+
+impl Value for Ns {
+    fn read(node: &Tree, reader: &mut Reader<'_>) -> Option<Self> {
+        let ns = number(node, reader, "nanoseconds")?;
+        match ns_to_ps(ns).filter(|_| ns <= MAX_NS) {
+            Some(ps) => Some(Self(ps)),
+            None => out_of_range(node, reader, ns, "nanoseconds are 0 to 1e9"),
+        }
+    }
+    fn schema() -> Json {
+        json!({"type": "number", "minimum": 0, "maximum": MAX_NS})
+    }
+    fn canonical(&self, path: &str, out: &mut String) {
+        line(path, format_args!("{}ps", self.0), out);
+    }
+    fn shown(&self) -> Option<Json> {
+        let ns = self.0 as f64 / 1000.0;
+        Some(if self.0.is_multiple_of(1000) { json!(self.0 / 1000) } else { json!(ns) })
+    }
+}
+
+/// A bandwidth in GB/s (1e9 bytes per second); `.inf` is unlimited.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Gbs {
+    pub(crate) rate: Rate,
+    given: f64,
+}
+
+/// Below this a 48 GB transfer would not fit 64-bit picoseconds with room for sums.
+const MIN_GBS: f64 = 0.001;
+const MAX_GBS: f64 = 1e9;
+
+impl Gbs {
+    /// From a literal default; anything out of range becomes unlimited.
+    pub(crate) fn new(gbs: f64) -> Self {
+        Self { rate: Rate::from_gbs(gbs).unwrap_or(Rate::UNLIMITED), given: gbs }
+    }
+
+    /// The bandwidth as it was written.
+    pub(crate) fn gbs(&self) -> f64 {
+        self.given
+    }
+}
+
+impl Value for Gbs {
+    fn read(node: &Tree, reader: &mut Reader<'_>) -> Option<Self> {
+        let gbs = number(node, reader, "GB/s or .inf")?;
+        match Rate::from_gbs(gbs).filter(|_| gbs == f64::INFINITY || (MIN_GBS..=MAX_GBS).contains(&gbs)) {
+            Some(rate) => Some(Self { rate, given: gbs }),
+            None => out_of_range(node, reader, gbs, "GB/s are 0.001 to 1e9, or .inf for unlimited"),
+        }
+    }
+    fn schema() -> Json {
+        json!({"anyOf": [{"type": "number", "minimum": MIN_GBS, "maximum": MAX_GBS}, {"const": ".inf"}]})
+    }
+    fn canonical(&self, path: &str, out: &mut String) {
+        line(path, format_args!("{:?}GB/s", self.given), out);
+    }
+    fn shown(&self) -> Option<Json> {
+        Some(plain(self.given))
+    }
+}
+
+/// Work per nanosecond; `.inf` costs nothing and becomes `u64::MAX`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PerNs(pub(crate) u64);
+
+const MAX_PER_NS: f64 = 1e12;
+
+impl Value for PerNs {
+    fn read(node: &Tree, reader: &mut Reader<'_>) -> Option<Self> {
+        let rate = number(node, reader, "a whole number per ns, or .inf")?;
+        if rate == f64::INFINITY {
+            return Some(Self(u64::MAX));
+        }
+        if (1.0..=MAX_PER_NS).contains(&rate) && rate.fract() == 0.0 {
+            return Some(Self(rate as u64));
+        }
+        out_of_range(node, reader, rate, "a whole number of 1 to 1e12 per ns, or .inf")
+    }
+    fn schema() -> Json {
+        json!({"anyOf": [{"type": "integer", "minimum": 1, "maximum": MAX_PER_NS}, {"const": ".inf"}]})
+    }
+    fn canonical(&self, path: &str, out: &mut String) {
+        line(path, self.0, out);
+    }
+    fn shown(&self) -> Option<Json> {
+        Some(if self.0 == u64::MAX { json!(".inf") } else { json!(self.0) })
+    }
+}
+
+/// A whole number between `MIN` and `MAX`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Count<const MIN: u32, const MAX: u32>(pub(crate) u32);
+
+impl<const MIN: u32, const MAX: u32> Value for Count<MIN, MAX> {
+    fn read(node: &Tree, reader: &mut Reader<'_>) -> Option<Self> {
+        let count = number(node, reader, "a whole number")?;
+        if count.fract() == 0.0 && (f64::from(MIN)..=f64::from(MAX)).contains(&count) {
+            return Some(Self(count as u32));
+        }
+        out_of_range(node, reader, count, &format!("a whole number of {MIN} to {MAX}"))
+    }
+    fn schema() -> Json {
+        json!({"type": "integer", "minimum": MIN, "maximum": MAX})
+    }
+    fn canonical(&self, path: &str, out: &mut String) {
+        line(path, self.0, out);
+    }
+    fn shown(&self) -> Option<Json> {
+        Some(json!(self.0))
+    }
+}
+
+/// A non-negative real number up to 1e6, such as a length or a size.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Real(pub(crate) f64);
+
+const MAX_REAL: f64 = 1e6;
+
+impl Value for Real {
+    fn read(node: &Tree, reader: &mut Reader<'_>) -> Option<Self> {
+        let real = number(node, reader, "a number")?;
+        if (0.0..=MAX_REAL).contains(&real) {
+            return Some(Self(real));
+        }
+        out_of_range(node, reader, real, "a number of 0 to 1e6")
+    }
+    fn schema() -> Json {
+        json!({"type": "number", "minimum": 0, "maximum": MAX_REAL})
+    }
+    fn canonical(&self, path: &str, out: &mut String) {
+        line(path, format_args!("{:?}", self.0), out);
+    }
+    fn shown(&self) -> Option<Json> {
+        Some(plain(self.0))
+    }
+}
+
+impl Value for bool {
+    fn read(node: &Tree, reader: &mut Reader<'_>) -> Option<Self> {
+        match node.value {
+            Yaml::Bool(value) => Some(value),
+            _ => {
+                reader.wrong_kind(node, "true or false");
+                None
+            }
+        }
+    }
+    fn schema() -> Json {
+        json!({"type": "boolean"})
+    }
+    fn canonical(&self, path: &str, out: &mut String) {
+        line(path, self, out);
+    }
+    fn shown(&self) -> Option<Json> {
+        Some(json!(self))
+    }
+}
+
+impl<T: Value> Value for Option<T> {
+    fn read(node: &Tree, reader: &mut Reader<'_>) -> Option<Self> {
+        T::read(node, reader).map(Some)
+    }
+    fn schema() -> Json {
+        T::schema()
+    }
+    fn canonical(&self, path: &str, out: &mut String) {
+        if let Some(value) = self {
+            value.canonical(path, out);
+        }
+    }
+}
+
+impl<T: Value> Value for Vec<T> {
+    fn read(node: &Tree, reader: &mut Reader<'_>) -> Option<Self> {
+        let Yaml::List(items) = &node.value else {
+            reader.wrong_kind(node, "a list");
+            return None;
+        };
+        let mut values = Vec::with_capacity(items.len());
+        for (index, item) in items.iter().enumerate() {
+            values.extend(reader.within(&index.to_string(), item.at, |reader| T::read(item, reader)));
+        }
+        // Findings already stand for the items that could not be read.
+        Some(values)
+    }
+    fn schema() -> Json {
+        json!({"type": "array", "items": T::schema()})
+    }
+    fn canonical(&self, path: &str, out: &mut String) {
+        for (index, value) in self.iter().enumerate() {
+            value.canonical(&format!("{path}.{index}"), out);
+        }
+    }
+}
+
+/// One of a fixed set of names.
+pub(crate) trait Names: Sized + Copy + PartialEq + 'static {
+    /// Every value with its name.
+    const ALL: &'static [(&'static str, Self)];
+
+    fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, value)| *value == self).map_or("", |(name, _)| name)
+    }
+}
+
+impl<T: Names> Value for T {
+    fn read(node: &Tree, reader: &mut Reader<'_>) -> Option<Self> {
+        let known: Vec<&str> = Self::ALL.iter().map(|(name, _)| *name).collect();
+        let Yaml::Text(text) = &node.value else {
+            reader.wrong_kind(node, &format!("one of {}", known.join(", ")));
+            return None;
+        };
+        let found = Self::ALL.iter().find(|(name, _)| name == text).map(|(_, value)| *value);
+        if found.is_none() {
+            let message = format!("unknown name `{}`", shorten(text));
+            reader.report(node.at, "AHBM-T006", message, Some(suggestion(text, &known)));
+        }
+        found
+    }
+    fn schema() -> Json {
+        json!({"enum": Self::ALL.iter().map(|(name, _)| *name).collect::<Vec<_>>()})
+    }
+    fn canonical(&self, path: &str, out: &mut String) {
+        line(path, self.name(), out);
+    }
+    fn shown(&self) -> Option<Json> {
+        Some(json!(self.name()))
+    }
+}
+
+fn plain(number: f64) -> Json {
+    if number == f64::INFINITY {
+        json!(".inf")
+    } else if number.fract() == 0.0 && number < 1e15 {
+        json!(number as u64)
+    } else {
+        json!(number)
+    }
+}

@@ -1,0 +1,232 @@
+//! Routes, computed on demand: within a cube, through the cube mesh, over the I/O chiplets.
+//!
+//! Horizontal before vertical on routers and cubes alike. A message keeps to the UCIe connection of its
+//! PE's index all the way.
+
+use crate::cube_links::{CubeLink, Router};
+use crate::{Coord, Diagnostic, Heading, Hop, LinkId, Machine, Node, Ps, Rate, Route};
+
+/// A route in the making and where its head is.
+struct Walk<'m> {
+    machine: &'m Machine,
+    route: Route,
+    sip: u32,
+    cube: u32,
+    router: Router,
+    connection: u32,
+}
+
+impl Machine {
+    /// The way payload takes from one node to another; empty between a node and itself.
+    ///
+    /// A PE reads and writes its own HBM slice through the slice's port alone; everything else crosses the
+    /// network on chip. An HBM read pays the access latency before the port, an HBM write after it.
+    ///
+    /// # Errors
+    /// `AHBM-T016` when a node does not exist, `AHBM-T012` when a custom network has no way between two SIPs.
+    pub fn route(&self, from: Node, to: Node) -> Result<Route, Diagnostic> {
+        let (source, target) = (self.place(from)?, self.place(to)?);
+        if from == to || (matches!((from, to), (Node::Sram(_), Node::Sram(_))) && source.cube_of() == target.cube_of())
+        {
+            return Ok(Route::default());
+        }
+        let connection = match from {
+            Node::Io(_) => target.pe,
+            _ => source.pe,
+        } % self.cube.connections;
+        let mut walk = Walk {
+            machine: self,
+            route: Route { head_ps: 0, hops: Vec::with_capacity(8) },
+            sip: source.sip,
+            cube: source.cube,
+            router: (0, 0),
+            connection,
+        };
+        match (from, to) {
+            (Node::Hbm(a), Node::Pe(b)) if a == b => {
+                walk.wait(self.cube.access_ps);
+                walk.cube_link(CubeLink::HbmRead(source.pe));
+            }
+            (Node::Pe(a), Node::Hbm(b)) if a == b => {
+                walk.cube_link(CubeLink::HbmWrite(source.pe));
+                walk.wait(self.cube.access_ps);
+            }
+            _ => {
+                walk.leave(from, source);
+                walk.travel(from, target, matches!(to, Node::Io(_)))?;
+                walk.enter(to, target);
+            }
+        }
+        Ok(walk.route)
+    }
+
+    /// Coordinate of a node, the I/O chiplet standing at cube 0.
+    fn place(&self, node: Node) -> Result<Coord, Diagnostic> {
+        let found = match node {
+            Node::Pe(pe) | Node::Hbm(pe) | Node::Sram(pe) => (pe.0 < self.pes()).then(|| self.coord(pe)),
+            Node::Io(sip) => (sip < self.sfr.sips).then_some(Coord { sip, cube: 0, pe: 0 }),
+        };
+        found.ok_or_else(|| {
+            let message =
+                format!("{node:?} does not exist in a machine of {} SIPs and {} PEs", self.sfr.sips, self.pes());
+            Diagnostic::new("AHBM-T016", message)
+        })
+    }
+}
+
+trait CubeOf {
+    fn cube_of(self) -> (u32, u32);
+}
+
+impl CubeOf for Coord {
+    fn cube_of(self) -> (u32, u32) {
+        (self.sip, self.cube)
+    }
+}
+
+impl Walk<'_> {
+    /// Latency that occupies nothing: it belongs to the link before it.
+    fn wait(&mut self, ps: Ps) {
+        match self.route.hops.last_mut() {
+            Some(hop) => hop.after_ps += ps,
+            None => self.route.head_ps += ps,
+        }
+    }
+
+    fn link(&mut self, link: u32, rate: Rate, latency_ps: Ps) {
+        if rate.is_unlimited() {
+            self.wait(latency_ps);
+        } else {
+            self.route.hops.push(Hop { link: LinkId(link), after_ps: latency_ps });
+        }
+    }
+
+    fn cube_link(&mut self, link: CubeLink) {
+        let cube = &self.machine.cube;
+        let base = (self.sip * self.machine.sfr.cubes() + self.cube) * cube.links();
+        self.link(base + cube.index(link), cube.rate(link), cube.latency_ps(link));
+    }
+
+    /// From the source to its router, or out of the I/O chiplet.
+    fn leave(&mut self, from: Node, at: Coord) {
+        let cube = &self.machine.cube;
+        match from {
+            Node::Pe(_) => self.cube_link(CubeLink::NocOut(at.pe)),
+            Node::Hbm(_) => {
+                self.wait(cube.access_ps);
+                self.cube_link(CubeLink::HbmRead(at.pe));
+            }
+            Node::Sram(_) => self.cube_link(CubeLink::SramRead),
+            Node::Io(_) => return,
+        }
+        self.router = if matches!(from, Node::Sram(_)) { cube.sram_router() } else { cube.pe_router(at.pe) };
+        self.wait(cube.router_ps);
+    }
+
+    /// From the last router to the destination.
+    fn enter(&mut self, to: Node, at: Coord) {
+        let cube = &self.machine.cube;
+        match to {
+            Node::Pe(_) => {
+                self.walk_to(cube.pe_router(at.pe));
+                self.cube_link(CubeLink::NocIn(at.pe));
+            }
+            Node::Hbm(_) => {
+                self.walk_to(cube.pe_router(at.pe));
+                self.cube_link(CubeLink::HbmWrite(at.pe));
+                self.wait(cube.access_ps);
+            }
+            Node::Sram(_) => {
+                self.walk_to(cube.sram_router());
+                self.cube_link(CubeLink::SramWrite);
+            }
+            Node::Io(_) => {}
+        }
+    }
+
+    /// To the cube of the destination, or into the I/O chiplet.
+    fn travel(&mut self, from: Node, target: Coord, to_io: bool) -> Result<(), Diagnostic> {
+        let machine = self.machine;
+        let from_io = matches!(from, Node::Io(_));
+        if self.sip == target.sip && !from_io && !to_io {
+            self.cross_cubes(target.cube);
+            return Ok(());
+        }
+        if !from_io {
+            self.walk_to(machine.cube.io_router());
+            self.cube_link(CubeLink::IoOut);
+        }
+        if self.sip != target.sip {
+            self.cross_sips(target.sip)?;
+        }
+        if !to_io {
+            self.cube = target.cube;
+            self.cube_link(CubeLink::IoIn);
+            self.router = machine.cube.io_router();
+            self.wait(machine.cube.router_ps);
+        }
+        Ok(())
+    }
+
+    fn cross_sips(&mut self, to: u32) -> Result<(), Diagnostic> {
+        let machine = self.machine;
+        let (from, mut first) = (self.sip, true);
+        let base = machine.sip_base;
+        let reached = machine.sips.path(from, to, &mut |link, after_ps| {
+            if !first && link.from < machine.sfr.sips {
+                self.wait(machine.transit_ps);
+            }
+            first = false;
+            self.link(base + link.index, link.rate, link.latency_ps);
+            self.wait(after_ps);
+        });
+        if !reached {
+            return Err(Diagnostic::new("AHBM-T012", format!("no way from SIP {from} to SIP {to}"))
+                .hint("add edges to system.sips.edges that join them"));
+        }
+        self.sip = to;
+        Ok(())
+    }
+
+    /// Through the cube mesh: columns first, then rows.
+    fn cross_cubes(&mut self, to: u32) {
+        let w = self.machine.sfr.cube_w;
+        while self.cube != to {
+            let (row, col) = (self.cube / w, self.cube % w);
+            let (port, next) = if col < to % w {
+                (Heading::E, self.cube + 1)
+            } else if col > to % w {
+                (Heading::W, self.cube - 1)
+            } else if row < to / w {
+                (Heading::S, self.cube + w)
+            } else {
+                (Heading::N, self.cube - w)
+            };
+            let cube = &self.machine.cube;
+            self.walk_to(cube.ucie_router(port, self.connection));
+            self.cube_link(CubeLink::Ucie(port, self.connection));
+            self.cube = next;
+            self.router = cube.ucie_router(port.opposite(), self.connection);
+            self.wait(cube.router_ps);
+        }
+    }
+
+    /// Over the network on chip: horizontal first, then vertical. The router at the start is paid already.
+    fn walk_to(&mut self, to: Router) {
+        while self.router != to {
+            let (row, col) = self.router;
+            let (heading, next) = if col < to.1 {
+                (Heading::E, (row, col + 1))
+            } else if col > to.1 {
+                (Heading::W, (row, col - 1))
+            } else if row < to.0 {
+                (Heading::S, (row + 1, col))
+            } else {
+                (Heading::N, (row - 1, col))
+            };
+            self.cube_link(CubeLink::Noc(self.router, heading));
+            self.router = next;
+            self.wait(self.machine.cube.router_ps);
+        }
+    }
+}

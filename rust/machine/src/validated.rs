@@ -1,0 +1,255 @@
+//! Rules between values: grid sizes, custom edges, budgets. What passes here can be resolved without errors.
+
+use crate::cube_links::CubeLinks;
+use crate::custom::{Custom, CustomEdge};
+use crate::declared::{Kind, Reader, Topology};
+use crate::sip_links::{Shape, SipLinks};
+use crate::{Rate, Sfr, SipNetwork, ns_to_ps};
+
+const MAX_PES: u64 = 16 << 20;
+const MAX_CUSTOM_SIPS: u32 = 4_096;
+
+/// The shape of a machine that keeps all budgets.
+#[derive(Debug)]
+pub(crate) struct Validated {
+    pub(crate) sfr: Sfr,
+    pub(crate) sips: SipLinks,
+    pub(crate) cube: CubeLinks,
+    pub(crate) hbm_bytes: u64,
+}
+
+/// Checks everything that concerns more than one key; `None` when a finding was recorded.
+pub(crate) fn validate(declared: &Topology, reader: &mut Reader<'_>) -> Option<Validated> {
+    let sips = &declared.system.sips;
+    let layout = &declared.cube.pe_layout;
+    let pes = layout.corners.0 * layout.pe_per_corner.0;
+    let (cube_w, cube_h) = (declared.sip.cube_mesh.w.0, declared.sip.cube_mesh.h.0);
+    let network = network(declared, reader);
+    let total = u64::from(sips.count.0) * u64::from(cube_w * cube_h) * u64::from(pes);
+    if total > MAX_PES {
+        let message = format!("{total} PEs are more than the limit of {MAX_PES}");
+        reader.report_paths(
+            &["system.sips.count", "sip.cube_mesh", "cube.pe_layout"],
+            "AHBM-T009",
+            message,
+            "use fewer SIPs, cubes or PEs",
+        );
+    }
+    let slices = declared.cube.memory_map.hbm_slices_per_cube.map_or(pes, |slices| slices.0);
+    if slices < pes {
+        let message = format!("{slices} HBM slices cannot serve {pes} PEs");
+        reader.report_paths(
+            &["cube.memory_map.hbm_slices_per_cube", "cube.pe_layout"],
+            "AHBM-T013",
+            message,
+            "give every PE of a cube a slice",
+        );
+    }
+    let network = network?;
+    let shape = shape(&network, declared, reader);
+    let cube = cube_links(declared, pes);
+    let links =
+        u64::from(sips.count.0) * u64::from(cube_w * cube_h) * u64::from(cube.links()) + shape.links(sips.count.0);
+    if links >= u64::from(u32::MAX) {
+        let message = format!("{links} links are more than the limit of {}", u32::MAX - 1);
+        reader.report_paths(
+            &["system.sips.count", "system.sips.topology", "cube.noc"],
+            "AHBM-T009",
+            message,
+            "use fewer SIPs or another network between them",
+        );
+    }
+    let sfr = Sfr { network, sips: sips.count.0, cube_w, cube_h, pes };
+    if reader.clean()
+        && let Err(finding) = sfr.validate()
+    {
+        reader.push(finding);
+    }
+    let sips = SipLinks {
+        sips: sips.count.0,
+        rate: sips.link.bandwidth_gbs.rate,
+        latency_ps: sips.link.latency_ns.0,
+        switch_ps: sips.switch.latency_ns.0,
+        shape,
+    };
+    let hbm_bytes = (declared.cube.memory_map.hbm_total_gb.0 * f64::from(1 << 30)) as u64 / u64::from(slices);
+    Some(Validated { sfr, sips, cube, hbm_bytes })
+}
+
+fn cube_links(declared: &Topology, pes: u32) -> CubeLinks {
+    let (cube, pe) = (&declared.cube, &declared.pe);
+    // Each factor is bounded, so neither the product nor the delay can leave its range.
+    let channels = f64::from(pe.hbm.pseudo_channels.0);
+    CubeLinks {
+        pes,
+        pe_per_corner: cube.pe_layout.pe_per_corner.0,
+        rows: cube.noc.rows.0,
+        cols: cube.noc.cols.0,
+        connections: cube.ucie.connections.0,
+        noc_out: pe.noc_port_gbs.rate,
+        noc_in: pe.noc_port_in_gbs.unwrap_or(pe.noc_port_gbs).rate,
+        hbm: Rate::from_gbs(pe.hbm.pc_bandwidth_gbs.gbs() * channels).unwrap_or(Rate::UNLIMITED),
+        sram: cube.sram.bandwidth_gbs.rate,
+        noc: cube.noc.link_gbs.rate,
+        ucie: cube.ucie.bandwidth_gbs.rate,
+        io: declared.sip.io.bandwidth_gbs.rate,
+        router_ps: cube.noc.router_ns.0,
+        wire_ps: ns_to_ps(cube.noc.pitch_mm.0 * declared.system.ns_per_mm.0).unwrap_or(0),
+        crossing_ps: 2 * cube.ucie.port_ns.0 + cube.ucie.wire_ns.0,
+        io_ps: declared.sip.io.latency_ns.0,
+        access_ps: pe.hbm.access_ns.0,
+    }
+}
+
+/// The network with its sizes settled.
+fn network(declared: &Topology, reader: &mut Reader<'_>) -> Option<SipNetwork> {
+    let sips = &declared.system.sips;
+    let count = sips.count.0;
+    let dimensions = match sips.topology {
+        Kind::Torus2d | Kind::Mesh2d => 2,
+        Kind::Mesh3d | Kind::Torus3d => 3,
+        _ => 0,
+    };
+    let sizes = [("w", sips.w), ("h", sips.h), ("d", sips.d)];
+    for (position, (key, size)) in sizes.iter().enumerate() {
+        if size.is_some() && position >= dimensions && !(position < 2 && dimensions == 0) {
+            let message = format!("this network has no extent `{key}`");
+            let path = format!("system.sips.{key}");
+            reader.report_paths(&[&path, "system.sips.topology"], "AHBM-T015", message, "remove the key");
+        }
+    }
+    if !sips.edges.is_empty() && sips.topology != Kind::Custom {
+        reader.report_paths(
+            &["system.sips.edges", "system.sips.topology"],
+            "AHBM-T015",
+            "edges are declared, but the network is not custom".to_owned(),
+            "set system.sips.topology to custom, or remove the edges",
+        );
+    }
+    match sips.topology {
+        Kind::Ring1d => Some(SipNetwork::Ring),
+        Kind::FullyConnected => Some(SipNetwork::FullyConnected),
+        Kind::Switch => Some(SipNetwork::Switch),
+        Kind::Custom => {
+            if count > MAX_CUSTOM_SIPS {
+                let message = format!("{count} SIPs are more than the limit of {MAX_CUSTOM_SIPS} for a custom network");
+                reader.report_paths(&["system.sips.count"], "AHBM-T009", message, "use one of the regular networks");
+                return None;
+            }
+            Some(SipNetwork::Custom)
+        }
+        Kind::Hypercube => {
+            if !count.is_power_of_two() {
+                let message = format!("a hypercube of {count} SIPs does not exist");
+                let hint = format!("use {} or {}", count.next_power_of_two() / 2, count.next_power_of_two());
+                reader.report_paths(&["system.sips.count", "system.sips.topology"], "AHBM-T008", message, &hint);
+                return None;
+            }
+            Some(SipNetwork::Hypercube { dims: count.trailing_zeros() })
+        }
+        Kind::Torus2d | Kind::Mesh2d | Kind::Mesh3d | Kind::Torus3d => {
+            let wrap = matches!(sips.topology, Kind::Torus2d | Kind::Torus3d);
+            let extents: Vec<_> = sizes[..dimensions].iter().map(|(_, size)| size.map(|s| s.0)).collect();
+            let [w, h, d] = grid(count, &extents, reader)?;
+            Some(SipNetwork::Grid { w, h, d, wrap })
+        }
+    }
+}
+
+/// Grid extents: those given, with at most one left out; else equal ones.
+fn grid(count: u32, given: &[Option<u32>], reader: &mut Reader<'_>) -> Option<[u32; 3]> {
+    let names = ["w", "h", "d"];
+    let mut extents = [1u32; 3];
+    let missing = given.iter().filter(|g| g.is_none()).count();
+    let product: u64 = given.iter().flatten().map(|&g| u64::from(g)).product();
+    let known = given.iter().zip(names).filter_map(|(g, n)| g.map(|g| format!("{n} = {g}"))).collect::<Vec<_>>();
+    let mut refuse = |message: String, hint: &str| {
+        let paths = ["system.sips.count", "system.sips.w", "system.sips.h", "system.sips.d"];
+        let sites: Vec<&str> = paths
+            .iter()
+            .enumerate()
+            .filter(|&(i, _)| i == 0 || given.get(i - 1).is_some_and(Option::is_some))
+            .map(|(_, path)| *path)
+            .collect();
+        reader.report_paths(&sites, "AHBM-T007", message, hint);
+        None
+    };
+    if missing == given.len() {
+        let side =
+            (1..=count).take_while(|&s| u64::from(s).pow(given.len() as u32) <= u64::from(count)).last().unwrap_or(1);
+        if u64::from(side).pow(given.len() as u32) != u64::from(count) {
+            let shape = if given.len() == 2 { "square" } else { "cube" };
+            let keys = names[..given.len()].join(", ");
+            return refuse(
+                format!("{count} SIPs do not form a perfect {shape}"),
+                &format!("give system.sips.{{{keys}}} with a product of {count}"),
+            );
+        }
+        extents[..given.len()].fill(side);
+        return Some(extents);
+    }
+    if missing > 1
+        || (missing == 1 && !u64::from(count).is_multiple_of(product))
+        || (missing == 0 && product != u64::from(count))
+    {
+        return refuse(
+            format!("a grid with {} does not hold {count} SIPs", known.join(", ")),
+            "the product of the extents must be system.sips.count",
+        );
+    }
+    for (extent, given) in extents.iter_mut().zip(given) {
+        *extent = given.unwrap_or_else(|| (u64::from(count) / product) as u32);
+    }
+    Some(extents)
+}
+
+fn shape(network: &SipNetwork, declared: &Topology, reader: &mut Reader<'_>) -> Shape {
+    match *network {
+        SipNetwork::Ring => Shape::Grid { extents: [declared.system.sips.count.0, 1, 1], wrap: true },
+        SipNetwork::Grid { w, h, d, wrap } => Shape::Grid { extents: [w, h, d], wrap },
+        SipNetwork::Hypercube { dims } => Shape::Hypercube { dims },
+        SipNetwork::FullyConnected => Shape::FullyConnected,
+        SipNetwork::Switch => Shape::Switch,
+        SipNetwork::Custom => Shape::Custom(custom(declared, reader)),
+    }
+}
+
+fn custom(declared: &Topology, reader: &mut Reader<'_>) -> Custom {
+    let sips = &declared.system.sips;
+    let mut edges = Vec::new();
+    for (index, edge) in sips.edges.iter().enumerate() {
+        let path = format!("system.sips.edges.{index}");
+        let (Some(from), Some(to)) = (edge.from, edge.to) else {
+            let message = "an edge needs both ends".to_owned();
+            reader.report_paths(&[&path], "AHBM-T010", message, "give `from` and `to`");
+            continue;
+        };
+        if from.0 == to.0 || from.0.max(to.0) >= sips.count.0 {
+            let message = format!("an edge from SIP {} to SIP {} does not fit {} SIPs", from.0, to.0, sips.count.0);
+            reader.report_paths(
+                &[&path, "system.sips.count"],
+                "AHBM-T010",
+                message,
+                "SIPs are counted from 0; no loops",
+            );
+            continue;
+        }
+        let rate = edge.bandwidth_gbs.unwrap_or(sips.link.bandwidth_gbs).rate;
+        let latency_ps = edge.latency_ns.unwrap_or(sips.link.latency_ns).0;
+        edges.push((CustomEdge { from: from.0, to: to.0, rate, latency_ps }, index));
+        if edge.bidirectional {
+            edges.push((CustomEdge { from: to.0, to: from.0, rate, latency_ps }, index));
+        }
+    }
+    edges.sort_by_key(|(edge, index)| (edge.from, edge.to, *index));
+    for pair in edges.windows(2) {
+        let ((a, first), (b, second)) = (&pair[0], &pair[1]);
+        if (a.from, a.to) == (b.from, b.to) {
+            let paths = [format!("system.sips.edges.{first}"), format!("system.sips.edges.{second}")];
+            let message = format!("the link from SIP {} to SIP {} is declared twice", a.from, a.to);
+            let hint = "an edge is bidirectional unless it says `bidirectional: false`";
+            reader.report_paths(&[&paths[0], &paths[1]], "AHBM-T010", message, hint);
+        }
+    }
+    Custom::new(sips.count.0, edges.into_iter().map(|(edge, _)| edge).collect())
+}
