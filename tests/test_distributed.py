@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+import ahbm.distributed as dist
 import ml_dtypes
 import numpy as np
 import pytest
-
-import ahbm.distributed as dist
+from ahbm import spawn
 from ahbm.errors import DistributedError, UnsupportedError
-from ahbm.spawn import spawn
 
-SMALL = {"system.sips.count": 3, "system.sips.topology": "ring_1d", "sip.cube_mesh.w": 2, "sip.cube_mesh.h": 2}
+SMALL = {
+    "system.sips.count": 3,
+    "system.sips.topology": "ring_1d",
+    "system.sip.cube_mesh.w": 2,
+    "system.sip.cube_mesh.h": 2,
+    "system.sip.cube.pes": 1,
+}
 
 
 def run(worker: Any, ranks: int = 3, **kw: Any) -> list[Any]:

@@ -7,14 +7,18 @@ import threading
 import time
 from typing import Any
 
+import ahbm.distributed as dist
 import numpy as np
 import pytest
-
-import ahbm.distributed as dist
+from ahbm import spawn
 from ahbm.errors import AhbmError, DistributedError, InterruptedRun, RankError, TopologyError
-from ahbm.spawn import spawn
 
-SMALL = {"system.sips.topology": "ring_1d", "sip.cube_mesh.w": 2, "sip.cube_mesh.h": 2}
+SMALL = {
+    "system.sips.topology": "ring_1d",
+    "system.sip.cube_mesh.w": 2,
+    "system.sip.cube_mesh.h": 2,
+    "system.sip.cube.pes": 1,
+}
 
 
 def go(worker: Any, ranks: int = 3, args: tuple[object, ...] = (), **kw: Any) -> list[Any]:
@@ -90,7 +94,7 @@ def test_a_rank_that_returns_early_is_named() -> None:
             dist.all_reduce(np.ones(3, np.float32))
 
     with pytest.raises(
-        DistributedError, match="no rank can go on: rank 0 waits in all_reduce.*which has returned"
+        DistributedError, match=r"no rank can go on: rank 0 waits in all_reduce.*which has returned"
     ) as caught:
         go(worker)
     error = caught.value
@@ -144,7 +148,7 @@ def test_timeout_while_a_rank_computes() -> None:
         dist.barrier()
 
     began = time.monotonic()
-    with pytest.raises(DistributedError, match="nothing happened for 0.2 s while rank 1 computed") as caught:
+    with pytest.raises(DistributedError, match=r"nothing happened for 0\.2 s while rank 1 computed") as caught:
         go(worker)
     release.set()
     assert caught.value.code == "AHBM-X122" and time.monotonic() - began < 10

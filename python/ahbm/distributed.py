@@ -15,21 +15,24 @@ are written in place. All ranks of a group make the same calls in the same order
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ahbm.arrays import HostTensor, host_tensor
 from ahbm.errors import DistributedError, UnsupportedError
 from ahbm.groups import NON_GROUP_MEMBER, ProcessGroup, ReduceOp
-from ahbm.session import BACKEND, TIMEOUT_S, CallRecord, Context, Lobby, Session, Setup
+from ahbm.marshal import back, check_root, chunks_like, deal, expect, fill, host_list, only_root, own, terms_of
+from ahbm.rank import bind, collective, current, issue, joined, make_part, member
+from ahbm.session import BACKEND, TIMEOUT_S, CallRecord, Context, Lobby, Setup
 from ahbm.work import Work
-from ahbm.world import Letter, Operation, Part, World, call_origin
+from ahbm.world import Letter, World, call_origin
+
+if TYPE_CHECKING:
+    from ahbm._core import Machine
 
 __all__ = [
     "CallRecord",
@@ -44,6 +47,7 @@ __all__ = [
     "all_to_all_single",
     "barrier",
     "broadcast",
+    "cubes_per_rank",
     "destroy_process_group",
     "gather",
     "get_backend",
@@ -66,31 +70,6 @@ __all__ = [
     "stats",
 ]
 
-_local = threading.local()
-
-
-def bind(context: Context | None) -> None:
-    """Makes the calling thread a rank (or no rank); `ahbm.spawn` does it for its workers."""
-    _local.context = context
-    if context is not None:
-        context.world.enter(context.rank)
-
-
-def _context() -> Context | None:
-    found: Context | None = getattr(_local, "context", None)
-    return found
-
-
-def _joined() -> tuple[Context, Session]:
-    context = _context()
-    if context is None or context.session is None:
-        raise DistributedError(
-            "AHBM-X102",
-            "the default process group is not initialised in this thread",
-            hint='call init_process_group(backend="ahbm") in every worker',
-        )
-    return context, context.session
-
 
 class GroupMember:
     """`GroupMember.WORLD`, `GroupMember.NON_GROUP_MEMBER`; also reachable as `group.WORLD`."""
@@ -98,9 +77,9 @@ class GroupMember:
     NON_GROUP_MEMBER = NON_GROUP_MEMBER
 
     @property
-    def WORLD(self) -> ProcessGroup:  # noqa: N802
+    def WORLD(self) -> ProcessGroup:
         """The group of all ranks."""
-        return _joined()[1].world_group
+        return joined()[1].world_group
 
 
 group = GroupMember()
@@ -112,7 +91,7 @@ group = GroupMember()
 def init_process_group(
     backend: str = BACKEND,
     *,
-    topology: object = None,
+    topology: str | Path | Machine | None = None,
     ccl: str | Path | None = None,
     overrides: Mapping[str, object] | None = None,
     algorithm: str | None = None,
@@ -127,7 +106,7 @@ def init_process_group(
     Raises BackendError (a ValueError, AHBM-X101), DistributedError AHBM-X103 when already initialised, AHBM-X104 when
     the world has another size, AHBM-X110 when ranks disagree; TopologyError and ConfigError for bad files.
     """
-    context = _context()
+    context = current()
     if context is None:
         context = Context(World(1), 0, Lobby())
     elif context.session is not None:
@@ -147,7 +126,7 @@ def init_process_group(
 
 def destroy_process_group() -> None:
     """Leaves the default process group; `init_process_group` may be called again."""
-    context, _ = _joined()
+    context, _ = joined()
     context.session = None
     context.generation += 1
     if context.world.size == 1:
@@ -161,25 +140,25 @@ def is_available() -> bool:
 
 def is_initialized() -> bool:
     """Whether the calling thread is a rank of an initialised process group."""
-    context = _context()
+    context = current()
     return context is not None and context.session is not None
 
 
 def get_backend(group: ProcessGroup | None = None) -> str:
     """`"ahbm"`."""
-    _member(group, need=False)
+    member(group, need=False)
     return BACKEND
 
 
 def get_rank(group: ProcessGroup | None = None) -> int:
     """This rank's number in `group` (default: all ranks); -1 when it is no member."""
-    context, _, members = _member(group, need=False)
+    context, _, members = member(group, need=False)
     return members.rank_of(context.rank)
 
 
 def get_world_size(group: ProcessGroup | None = None) -> int:
     """Number of ranks in `group` (default: all ranks); -1 when this rank is no member."""
-    context, _, members = _member(group, need=False)
+    context, _, members = member(group, need=False)
     return members.size() if members.rank_of(context.rank) >= 0 else -1
 
 
@@ -189,13 +168,13 @@ def new_group(ranks: Sequence[int] | None = None) -> ProcessGroup:
     Returns `GroupMember.NON_GROUP_MEMBER` to ranks that are not in it. Raises DistributedError AHBM-X131 for ranks
     outside of the world or given twice, AHBM-X110 when the callers disagree.
     """
-    context, session = _joined()
+    context, session = joined()
     world = session.world_group
     members = world.ranks if ranks is None else tuple(sorted(ranks))
     if not members or len(set(members)) != len(members) or not set(members) <= set(world.ranks):
         raise DistributedError("AHBM-X131", f"new_group: {list(members)} are not distinct ranks below {world.size()}")
     made: list[ProcessGroup] = []
-    work = _issue(
+    work = issue(
         context,
         world,
         "new_group",
@@ -208,15 +187,20 @@ def new_group(ranks: Sequence[int] | None = None) -> ProcessGroup:
     return made[0] if context.rank in members else NON_GROUP_MEMBER
 
 
+def cubes_per_rank() -> int:
+    """Number of cubes of this rank's SIP."""
+    return joined()[1].emulator.machine.cubes
+
+
 def simulated_time() -> float:
     """This rank's simulated clock in ns: the end of the latest operation it has waited for."""
-    context, _ = _joined()
+    context, _ = joined()
     return context.world.ranks[context.rank].clock_ps / 1000
 
 
 def stats() -> list[CallRecord]:
     """What this rank has taken part in so far, in the order of its calls; operations under way are left out."""
-    context, session = _joined()
+    context, session = joined()
     records = (part.operation.record for part in session.calls[context.rank])
     return [record for record in records if isinstance(record, CallRecord)]
 
@@ -235,31 +219,32 @@ def all_reduce(
 
     parsed = ReduceOp.parse(op).value
     if isinstance(tensor, DeviceTensor):
-        terms = {"dtype": tensor.dtype, "shape": tensor.shape, "placement": tensor.placement, "op": parsed}
-        return _collective("all_reduce", group, terms, tensor.tiles, lambda: tensor, async_op)
-    x = _own(tensor, "tensor")
+        tiles = own(tensor.tiles, "tensor")
+        terms = terms_of(tiles, op=parsed, placement=tensor.dp)
+        return collective("all_reduce", group, terms, tiles.array, lambda: tensor, async_op)
+    x = own(tensor, "tensor")
     flat = x.flat()
-    return _collective("all_reduce", group, _terms(x, op=parsed), flat, _back(tensor, x, flat), async_op)
+    return collective("all_reduce", group, terms_of(x, op=parsed), flat, back(tensor, x, flat), async_op)
 
 
 def broadcast(tensor: Any, src: int, group: ProcessGroup | None = None, async_op: bool = False) -> Work | None:
     """Every rank's `tensor` becomes that of (global) rank `src`."""
-    x = _own(tensor, "tensor")
+    x = own(tensor, "tensor")
     flat = x.flat()
-    terms = _terms(x, root=_root(group, src, "src"))
-    return _collective("broadcast", group, terms, flat, _back(tensor, x, flat), async_op)
+    terms = terms_of(x, root=check_root(group, src, "src"))
+    return collective("broadcast", group, terms, flat, back(tensor, x, flat), async_op)
 
 
 def reduce(
     tensor: Any, dst: int, op: object = ReduceOp.SUM, group: ProcessGroup | None = None, async_op: bool = False
 ) -> Work | None:
     """`tensor` of (global) rank `dst` becomes the reduction over all ranks; the others keep theirs."""
-    context, _, _ = _member(group)
-    x = _own(tensor, "tensor")
+    context, _, _ = member(group)
+    x = own(tensor, "tensor")
     flat = x.flat() if context.rank == dst else x.flat().copy()
-    terms = _terms(x, op=ReduceOp.parse(op).value, root=_root(group, dst, "dst"))
-    back = _back(tensor, x, flat) if context.rank == dst else lambda: tensor
-    return _collective("reduce", group, terms, flat, back, async_op)
+    terms = terms_of(x, op=ReduceOp.parse(op).value, root=check_root(group, dst, "dst"))
+    finish = back(tensor, x, flat) if context.rank == dst else lambda: tensor
+    return collective("reduce", group, terms, flat, finish, async_op)
 
 
 def all_gather(
@@ -267,10 +252,10 @@ def all_gather(
 ) -> Work | None:
     """`tensor_list[r]` becomes rank r's `tensor`."""
     x = host_tensor(tensor, writable=False, what="tensor")
-    outs = _list(group, "tensor_list", tensor_list, x, writable=True)
-    flat, mine = _chunks(group, x)
+    outs = host_list(group, "tensor_list", tensor_list, x, writable=True)
+    flat, mine = chunks_like(group, x)
     mine[:] = x.flat()
-    return _collective("all_gather", group, _terms(x), flat, _deal(tensor_list, outs, flat), async_op)
+    return collective("all_gather", group, terms_of(x), flat, deal(tensor_list, outs, flat), async_op)
 
 
 def all_gather_into_tensor(
@@ -278,11 +263,11 @@ def all_gather_into_tensor(
 ) -> Work | None:
     """`output_tensor` becomes all ranks' `input_tensor`, one after the other in C order."""
     x = host_tensor(input_tensor, writable=False, what="input_tensor")
-    out = _own(output_tensor, "output_tensor")
-    _expect(out, x, get_world_size(group), "output_tensor", "input_tensor")
-    flat, mine = _chunks(group, x)
+    out = own(output_tensor, "output_tensor")
+    expect(out, x, get_world_size(group), "output_tensor", "input_tensor")
+    flat, mine = chunks_like(group, x)
     mine[:] = x.flat()
-    return _collective("all_gather", group, _terms(x), flat, _back(output_tensor, out, flat), async_op)
+    return collective("all_gather", group, terms_of(x), flat, back(output_tensor, out, flat), async_op)
 
 
 def reduce_scatter(
@@ -293,28 +278,28 @@ def reduce_scatter(
     async_op: bool = False,
 ) -> Work | None:
     """`output` of rank r becomes the reduction over all ranks of `input_list[r]`."""
-    out = _own(output, "output")
-    ins = _list(group, "input_list", input_list, out, writable=False)
-    flat, mine = _chunks(group, out)
-    _fill(flat, ins)
-    terms = _terms(out, op=ReduceOp.parse(op).value)
-    return _collective("reduce_scatter", group, terms, flat, _back(output, out, mine), async_op)
+    out = own(output, "output")
+    ins = host_list(group, "input_list", input_list, out, writable=False)
+    flat, mine = chunks_like(group, out)
+    fill(flat, ins)
+    terms = terms_of(out, op=ReduceOp.parse(op).value)
+    return collective("reduce_scatter", group, terms, flat, back(output, out, mine), async_op)
 
 
 def reduce_scatter_tensor(
     output: Any,
     input: Any,
-    op: object = ReduceOp.SUM,  # noqa: A002
+    op: object = ReduceOp.SUM,
     group: ProcessGroup | None = None,
     async_op: bool = False,
 ) -> Work | None:
     """`output` of rank r becomes the reduction over all ranks of the r-th of `input`'s equal chunks."""
-    out, whole = _own(output, "output"), host_tensor(input, writable=False, what="input")
-    _expect(whole, out, get_world_size(group), "input", "output")
-    flat, mine = _chunks(group, out)
+    out, whole = own(output, "output"), host_tensor(input, writable=False, what="input")
+    expect(whole, out, get_world_size(group), "input", "output")
+    flat, mine = chunks_like(group, out)
     flat[:] = whole.flat()
-    terms = _terms(out, op=ReduceOp.parse(op).value)
-    return _collective("reduce_scatter", group, terms, flat, _back(output, out, mine), async_op)
+    terms = terms_of(out, op=ReduceOp.parse(op).value)
+    return collective("reduce_scatter", group, terms, flat, back(output, out, mine), async_op)
 
 
 def gather(
@@ -325,14 +310,14 @@ def gather(
     async_op: bool = False,
 ) -> Work | None:
     """`gather_list[r]` of (global) rank `dst` becomes rank r's `tensor`; only `dst` passes a list."""
-    context, _, _ = _member(group)
+    context, _, _ = member(group)
     x = host_tensor(tensor, writable=False, what="tensor")
-    terms = _terms(x, root=_root(group, dst, "dst"))
-    lists = _only_root(context.rank == dst, "gather_list", gather_list)
-    outs = _list(group, "gather_list", lists, x, writable=True) if context.rank == dst else []
-    flat, mine = _chunks(group, x)
+    terms = terms_of(x, root=check_root(group, dst, "dst"))
+    lists = only_root(context.rank == dst, "gather_list", gather_list)
+    outs = host_list(group, "gather_list", lists, x, writable=True) if context.rank == dst else []
+    flat, mine = chunks_like(group, x)
     mine[:] = x.flat()
-    return _collective("gather", group, terms, flat, _deal(lists, outs, flat), async_op)
+    return collective("gather", group, terms, flat, deal(lists, outs, flat), async_op)
 
 
 def scatter(
@@ -343,14 +328,14 @@ def scatter(
     async_op: bool = False,
 ) -> Work | None:
     """Rank r's `tensor` becomes `scatter_list[r]` of (global) rank `src`; only `src` passes a list."""
-    context, _, _ = _member(group)
-    x = _own(tensor, "tensor")
-    terms = _terms(x, root=_root(group, src, "src"))
-    lists = _only_root(context.rank == src, "scatter_list", scatter_list)
-    flat, mine = _chunks(group, x)
+    context, _, _ = member(group)
+    x = own(tensor, "tensor")
+    terms = terms_of(x, root=check_root(group, src, "src"))
+    lists = only_root(context.rank == src, "scatter_list", scatter_list)
+    flat, mine = chunks_like(group, x)
     if context.rank == src:
-        _fill(flat, _list(group, "scatter_list", lists, x, writable=False))
-    return _collective("scatter", group, terms, flat, _back(tensor, x, mine), async_op)
+        fill(flat, host_list(group, "scatter_list", lists, x, writable=False))
+    return collective("scatter", group, terms, flat, back(tensor, x, mine), async_op)
 
 
 def all_to_all(
@@ -363,17 +348,17 @@ def all_to_all(
     if not input_tensor_list:
         raise DistributedError("AHBM-X131", "all_to_all: input_tensor_list is empty")
     first = host_tensor(input_tensor_list[0], writable=False, what="input_tensor_list[0]")
-    ins = _list(group, "input_tensor_list", input_tensor_list, first, writable=False)
-    outs = _list(group, "output_tensor_list", output_tensor_list, first, writable=True)
-    flat, _ = _chunks(group, first)
-    _fill(flat, ins)
-    return _collective("all_to_all", group, _terms(first), flat, _deal(output_tensor_list, outs, flat), async_op)
+    ins = host_list(group, "input_tensor_list", input_tensor_list, first, writable=False)
+    outs = host_list(group, "output_tensor_list", output_tensor_list, first, writable=True)
+    flat, _ = chunks_like(group, first)
+    fill(flat, ins)
+    return collective("all_to_all", group, terms_of(first), flat, deal(output_tensor_list, outs, flat), async_op)
 
 
 def all_to_all_single(
     output: Any,
     input: Any,
-    output_split_sizes: Sequence[int] | None = None,  # noqa: A002
+    output_split_sizes: Sequence[int] | None = None,
     input_split_sizes: Sequence[int] | None = None,
     group: ProcessGroup | None = None,
     async_op: bool = False,
@@ -390,20 +375,20 @@ def all_to_all_single(
                 f"all_to_all_single: {name}={list(sizes)} are not all equal",
                 hint="pad the chunks to one size",
             )
-    x, out = host_tensor(input, writable=False, what="input"), _own(output, "output")
-    _expect(out, x, 1, "output", "input")
+    x, out = host_tensor(input, writable=False, what="input"), own(output, "output")
+    expect(out, x, 1, "output", "input")
     if x.size % max(ranks, 1):
         raise DistributedError(
             "AHBM-X130", f"all_to_all_single: input has {x.size} elements, which {ranks} ranks cannot share equally"
         )
     flat = x.flat().copy()
-    return _collective("all_to_all", group, _terms(x), flat, _back(output, out, flat), async_op)
+    return collective("all_to_all", group, terms_of(x), flat, back(output, out, flat), async_op)
 
 
 def barrier(group: ProcessGroup | None = None, async_op: bool = False) -> Work | None:
     """No rank returns before all have called; costs the simulated time of the barrier algorithm."""
     terms: dict[str, object] = {"dtype": "f16"}
-    return _collective("barrier", group, terms, np.zeros(1, np.float16), lambda: None, async_op)
+    return collective("barrier", group, terms, np.zeros(1, np.float16), lambda: None, async_op)
 
 
 # Point to point
@@ -433,13 +418,13 @@ def isend(tensor: Any, dst: int, group: ProcessGroup | None = None, tag: int = 0
 
 def irecv(tensor: Any, src: int | None = None, group: ProcessGroup | None = None, tag: int = 0) -> Work:
     """Starts to receive into `tensor` from (global) rank `src`, or from any."""
-    return _post(group, _own(tensor, "tensor"), src, tag, sends=False)
+    return _post(group, own(tensor, "tensor"), src, tag, sends=False)
 
 
 def _post(group: ProcessGroup | None, x: HostTensor, peer: int | None, tag: int, *, sends: bool) -> Work:
-    context, session, members = _member(group)
+    context, session, members = member(group)
     name = "dst" if sends else "src"
-    if peer is not None and (_root(group, peer, name) == context.rank):
+    if peer is not None and (check_root(group, peer, name) == context.rank):
         raise DistributedError("AHBM-X131", f"{name}={peer} is this rank itself", hint="copy the tensor instead")
     flat = x.flat()
 
@@ -455,139 +440,10 @@ def _post(group: ProcessGroup | None, x: HostTensor, peer: int | None, tag: int,
         "dtype": x.dtype,
         "elements": x.size,
     }
-    part = _part(context, terms, flat, finish)
+    part = make_part(context, terms, flat, finish)
     session.calls[context.rank].append(part)
     letter = (
         Letter(context.rank, peer, tag, part) if sends and peer is not None else Letter(peer, context.rank, tag, part)
     )
     context.world.post(members, letter, sends=sends, perform=session.perform_pair)
     return Work(context.world, part)
-
-
-# Pieces
-
-
-def _member(group: ProcessGroup | None, *, need: bool = True) -> tuple[Context, Session, ProcessGroup]:
-    context, session = _joined()
-    members = session.world_group if group is None else group
-    if need and members.rank_of(context.rank) < 0:
-        raise DistributedError(
-            "AHBM-X106",
-            f"rank {context.rank} is no member of {members.name}",
-            hint="only the ranks of a group may call its collectives",
-        )
-    return context, session, members
-
-
-def _part(context: Context, terms: dict[str, object], buffer: Any, finish: Callable[[], object]) -> Part:
-    clock_ps = context.world.ranks[context.rank].clock_ps
-    return Part(context.rank, terms, buffer, finish, clock_ps, call_origin())
-
-
-def _issue(
-    context: Context,
-    members: ProcessGroup,
-    name: str,
-    terms: dict[str, object],
-    buffer: Any,
-    finish: Callable[[], object],
-    perform: Callable[[Operation], int],
-) -> Work:
-    part = _part(context, terms, buffer, finish)
-    assert context.session is not None
-    context.session.calls[context.rank].append(part)
-    context.world.meet(members, part, name, perform)
-    return Work(context.world, part)
-
-
-def _collective(
-    name: str,
-    group: ProcessGroup | None,
-    terms: dict[str, object],
-    buffer: Any,
-    finish: Callable[[], object],
-    async_op: bool,
-) -> Work | None:
-    context, session, members = _member(group)
-    work = _issue(
-        context, members, name, {"collective": name, "group": members, **terms}, buffer, finish, session.perform
-    )
-    if async_op:
-        return work
-    work.wait()
-    return None
-
-
-def _terms(x: HostTensor, **more: object) -> dict[str, object]:
-    return {**more, "dtype": x.dtype, "shape": x.shape}
-
-
-def _own(tensor: Any, what: str) -> HostTensor:
-    return host_tensor(tensor, writable=True, what=what)
-
-
-def _root(group: ProcessGroup | None, rank: int, name: str) -> int:
-    _, _, members = _member(group)
-    if members.rank_of(rank) < 0:
-        raise DistributedError(
-            "AHBM-X131", f"{name}={rank} is no rank of {members.name}", hint=f"its ranks are {list(members.ranks)}"
-        )
-    return rank
-
-
-def _only_root(is_root: bool, name: str, tensors: Sequence[Any] | None) -> Sequence[Any]:
-    if is_root != bool(tensors):
-        raise DistributedError(
-            "AHBM-X131",
-            f"{name} is {'missing on' if is_root else 'given outside'} of the root",
-            hint=f"pass {name} on the root and nowhere else",
-        )
-    return tensors or ()
-
-
-def _chunks(group: ProcessGroup | None, one: HostTensor) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Room for one chunk like `one` per rank of the group, and this rank's chunk of it."""
-    context, _, members = _member(group)
-    flat = np.zeros(one.size * members.size(), one.array.dtype)
-    mine = members.rank_of(context.rank) * one.size
-    return flat, flat[mine : mine + one.size]
-
-
-def _expect(got: HostTensor, like: HostTensor, times: int, name: str, other: str) -> None:
-    if got.dtype != like.dtype or got.size != like.size * times:
-        need = f"{like.size * times} elements of {like.dtype}"
-        raise DistributedError("AHBM-X130", f"{name} has {got.size} elements of {got.dtype}; {other} asks for {need}")
-
-
-def _list(
-    group: ProcessGroup | None, name: str, tensors: Sequence[Any], like: HostTensor, *, writable: bool
-) -> list[HostTensor]:
-    ranks = _member(group)[2].size()
-    if len(tensors) != ranks:
-        raise DistributedError("AHBM-X131", f"{name} has {len(tensors)} tensors for {ranks} ranks")
-    found = [host_tensor(tensor, writable=writable, what=f"{name}[{i}]") for i, tensor in enumerate(tensors)]
-    for i, tensor in enumerate(found):
-        _expect(tensor, like, 1, f"{name}[{i}]", "the rank's tensor" if i else "the call")
-    return found
-
-
-def _fill(flat: NDArray[Any], tensors: Sequence[HostTensor]) -> None:
-    for chunk, tensor in zip(np.split(flat, len(tensors)), tensors, strict=True):
-        chunk[:] = tensor.flat()
-
-
-def _back(tensor: object, x: HostTensor, flat: NDArray[Any]) -> Callable[[], object]:
-    def finish() -> object:
-        x.assign(flat)
-        return tensor
-
-    return finish
-
-
-def _deal(tensors: Sequence[object], outs: Sequence[HostTensor], flat: NDArray[Any]) -> Callable[[], object]:
-    def finish() -> object:
-        for chunk, out in zip(np.split(flat, len(outs)), outs, strict=True) if outs else ():
-            out.array[...] = chunk.reshape(out.shape)
-        return list(tensors)
-
-    return finish

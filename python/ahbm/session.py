@@ -10,12 +10,13 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-
 from ahbm.errors import DistributedError, Site
 from ahbm.groups import ProcessGroup
+from ahbm.report import bandwidths
 from ahbm.world import Operation, Part, World
 
 if TYPE_CHECKING:
+    from ahbm._core import Machine
     from ahbm.emulator import Emulator
 
 BACKEND = "ahbm"
@@ -31,7 +32,7 @@ class BackendError(DistributedError, ValueError):
 class Setup:
     """What a run is asked to use; None leaves the choice to the next in line: spawn, command line, environment."""
 
-    topology: object = None
+    topology: str | Path | Machine | None = None
     ccl: str | Path | None = None
     overrides: Mapping[str, object] | None = None
     algorithm: str | None = None
@@ -50,7 +51,8 @@ class Setup:
         return Emulator.load(self.topology, self.ccl, self.overrides)
 
 
-_ambient: ContextVar[Setup] = ContextVar("ahbm_setup", default=Setup())
+_NOTHING = Setup()
+_ambient: ContextVar[Setup] = ContextVar("ahbm_setup", default=_NOTHING)
 
 
 def ambient() -> Setup:
@@ -114,9 +116,9 @@ class Session:
         lane = (*operation.members, tag)
         start_ps = max([group.lanes_ps.get(lane, 0), *(part.clock_ps for part in parts)])
         ranks = tuple(sorted(operation.members))
-        ends = {"src": ranks.index(operation.members[0]), "dst": ranks.index(operation.members[1])}
+        src, dst = (ranks.index(rank) for rank in operation.members)
         parts = [operation.parts[rank] for rank in ranks]
-        group.lanes_ps[lane] = start_ps + self._run(operation, parts, start_ps, ranks, **ends)
+        group.lanes_ps[lane] = start_ps + self._run(operation, parts, start_ps, ranks, src=src, dst=dst)
         return group.lanes_ps[lane]
 
     def make_group(self, operation: Operation) -> int:
@@ -135,46 +137,53 @@ class Session:
         root = parts[0].terms.get("root")
         return group.rank_of(root) if isinstance(root, int) else 0
 
-    def _run(self, operation: Operation, parts: list[Part], start_ps: int, ranks: tuple[int, ...], **where: int) -> int:
-        from ahbm.report import bandwidths
-
-        terms, size = parts[0].terms, sum(part.buffer.size for part in parts)
+    def _run(
+        self,
+        operation: Operation,
+        parts: list[Part],
+        start_ps: int,
+        ranks: tuple[int, ...],
+        *,
+        root: int = 0,
+        src: int | None = None,
+        dst: int | None = None,
+    ) -> int:
+        terms, tensor = parts[0].terms, parts[0].buffer
         collective, dtype, op = (str(terms.get(key, "")) for key in ("collective", "dtype", "op"))
-        latency_ps, algorithm, timeline_hash = 0, "", 0
-        nbytes = parts[0].buffer.nbytes
-        if size:
-            outcome = self.emulator.collective(
-                collective,
-                [part.buffer for part in parts],
-                ranks=None if ranks == self.world_group.ranks else ranks,
-                dtype=dtype,
-                op=op or "sum",
-                algorithm=self._algorithm(collective),
-                placement=terms.get("placement"),
-                **where,
-            )
-            latency_ps, algorithm, timeline_hash = outcome.latency_ps, outcome.algorithm, outcome.timeline_hash
-        algbw, busbw = bandwidths(collective, len(ranks), nbytes, latency_ps) if latency_ps else (0.0, 0.0)
+        outcome = self.emulator.collective(
+            collective,
+            [part.buffer for part in parts],
+            ranks=ranks,
+            dtype=dtype,
+            op=op or "sum",
+            algorithm=self.setup.algorithm if collective == "all_reduce" else None,
+            placement=terms.get("placement"),  # type: ignore[arg-type]
+            root=root,
+            src=src,
+            dst=dst,
+        )
+        # A device tensor's tiles are contributions of their own, and the size is that of one.
+        contributions, nbytes = (
+            (len(tensor) * len(parts), tensor[0].nbytes) if tensor.ndim == 2 else (len(parts), tensor.nbytes)
+        )
+        algbw, busbw = bandwidths(collective, contributions, nbytes, outcome.latency_ps)
         group = terms["group"]
         assert isinstance(group, ProcessGroup)
         operation.record = CallRecord(
             collective,
             group.name,
-            len(ranks),
+            contributions,
             nbytes,
             dtype,
             op,
-            algorithm,
+            outcome.algorithm,
             start_ps / 1000,
-            latency_ps / 1000,
+            outcome.latency_ps / 1000,
             algbw,
             busbw,
-            timeline_hash,
+            outcome.timeline_hash,
         )
-        return latency_ps
-
-    def _algorithm(self, collective: str) -> str | None:
-        return self.setup.algorithm if collective == "all_reduce" else None
+        return outcome.latency_ps
 
 
 @dataclass

@@ -6,11 +6,15 @@ import inspect
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ahbm import distributed
 from ahbm.errors import DistributedError, InterruptedRun
+from ahbm.rank import bind
 from ahbm.session import Context, Lobby, Setup, ambient, check_world_size
 from ahbm.world import World
+
+if TYPE_CHECKING:
+    from ahbm._core import Machine
 
 
 def spawn(
@@ -18,7 +22,7 @@ def spawn(
     args: Sequence[object] = (),
     nprocs: int | None = None,
     *,
-    topology: object = None,
+    topology: str | Path | Machine | None = None,
     ccl: str | Path | None = None,
     overrides: Mapping[str, object] | None = None,
 ) -> list[object]:
@@ -43,7 +47,7 @@ def spawn(
     def run(rank: int) -> None:
         value: object = None
         error: BaseException | None = None
-        distributed.bind(Context(world, rank, lobby))
+        bind(Context(world, rank, lobby))
         try:
             value = worker(rank, *args) if with_rank else worker(*args)
         except SystemExit as exit_:
@@ -51,7 +55,7 @@ def spawn(
         except BaseException as raised:
             error = raised
         finally:
-            distributed.bind(None)
+            bind(None)
         world.leave(rank, value, error)
 
     def all_left() -> bool:
