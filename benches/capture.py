@@ -9,9 +9,8 @@ import argparse
 import time
 from typing import Any
 
-from ahbm.topology import load_machine
-
 from ahbm._core import Machine, ProgramBuilder
+from ahbm.topology import load_machine
 
 
 def ring(t_ptr: int, n_elem: int, steps: int, tl: Any) -> None:
@@ -39,7 +38,9 @@ def main() -> None:
     options = parser.parse_args()
     machine = load_machine(None, {})
     rates = [rate(machine, options.steps) for _ in range(options.repeat)]
-    print(f"capture: {max(rates) / 1e6:.2f} M tl calls/s (best of {options.repeat}, {3 * options.steps + 2} calls each)")
+    print(
+        f"capture: {max(rates) / 1e6:.2f} M tl calls/s (best of {options.repeat}, {3 * options.steps + 2} calls each)"
+    )
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ impl Machine {
     /// `origin` names the text in errors; `overrides` are pairs of dotted path and YAML scalar, applied before
     /// validation. Raises `TopologyError` with every finding.
     #[staticmethod]
-    #[pyo3(signature = (text, origin, overrides=Vec::new()))]
+    #[pyo3(signature = (text, origin, overrides=Vec::new()), text_signature = "(text, origin, overrides=())")]
     fn from_yaml(py: Python<'_>, text: &str, origin: &str, overrides: Vec<(String, String)>) -> PyResult<Self> {
         errors::guard(|| ahbm_machine::Machine::from_yaml(text, origin, &overrides))
             .map(|machine| Self { inner: Arc::new(machine) })

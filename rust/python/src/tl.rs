@@ -457,7 +457,7 @@ impl Tl {
     }
 
     /// Softmax along `axis`; floats only.
-    #[pyo3(signature = (a, axis=-1))]
+    #[pyo3(signature = (a, axis=-1), text_signature = "($self, a, axis=-1)")]
     fn softmax(&self, py: Python<'_>, a: &Bound<'_, PyAny>, axis: i64) -> PyResult<Py<Handle>> {
         let a = self.handle(py, a)?;
         self.define(py, Space::Tcm, |rec| {
