@@ -114,7 +114,7 @@ class Reference:
                 if not self._exact:
                     combine(magnitude, np.abs(value), out=magnitude)
             if task.op == "avg":
-                total = total / task.parties if task.element.is_float else total // task.parties
+                total = total / task.parties if task.element.is_float else total.astype(np.int64) // task.parties
                 magnitude = magnitude / task.parties
         return total, magnitude
 
