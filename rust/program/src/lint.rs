@@ -21,6 +21,9 @@ mod findings;
 mod memory;
 mod operands;
 mod shape;
+mod target;
+#[cfg(test)]
+mod tests;
 mod traffic;
 mod values;
 
@@ -29,20 +32,25 @@ pub use operands::Operands;
 use crate::{AgentId, Program};
 use ahbm_machine::{Diagnostic, Machine};
 use findings::Findings;
+use target::Target;
 
 /// Everything wrong with a program that can be seen without running it, at most 50 findings and one
 /// [`AHBM-L100`](self) tail; empty when it may run. Deterministic order.
 ///
 /// A malformed program (`AHBM-L110`) is reported alone: the other checks rely on sound indices.
 pub fn lint(program: &Program, machine: &Machine) -> Vec<Diagnostic> {
+    lint_for(program, &Target::of(machine))
+}
+
+fn lint_for(program: &Program, target: &Target<'_>) -> Vec<Diagnostic> {
     let mut findings = Findings::default();
     shape::check(program, &mut findings);
-    shape::check_places(program, machine, &mut findings);
+    shape::check_places(program, target, &mut findings);
     if findings.is_empty() {
         values::check(program, &mut findings);
         bounds::check(program, &mut findings);
         traffic::check(program, &mut findings);
-        memory::check(program, &memory::Memories::of(machine), &mut findings);
+        memory::check(program, target, &mut findings);
     }
     findings.finish(program)
 }

@@ -1,8 +1,8 @@
 //! `AHBM-L110`, `AHBM-L111`: indices in range, queues with slots.
 
-use super::{Findings, first_users};
+use super::{Findings, Target, first_users};
 use crate::{AgentId, Body, ChannelId, OpKind, Program};
-use ahbm_machine::{Diagnostic, Machine, Node, PeId};
+use ahbm_machine::{Diagnostic, Node, PeId};
 
 const CODE: &str = "AHBM-L110";
 const HINT: &str = "the source that wrote this program is at fault; please report it with the program's text form";
@@ -150,10 +150,8 @@ fn check_channels(program: &Program, findings: &mut Findings) {
 }
 
 /// Checks that every place, memory and slot tier named by the program exists on the machine.
-pub(super) fn check_places(program: &Program, machine: &Machine, findings: &mut Findings) {
-    let sfr = machine.sfr();
-    let pes = [sfr.cube_w, sfr.cube_h, sfr.pes].iter().fold(u64::from(sfr.sips), |n, &d| n.saturating_mul(d.into()));
-    let tiers = machine.costs().tiers.len();
+pub(super) fn check_places(program: &Program, target: &Target<'_>, findings: &mut Findings) {
+    let pes = target.pes;
     let has = |pe: PeId| u64::from(pe.0) < pes;
     for (index, agent) in program.agents.iter().enumerate() {
         if !has(agent.place) {
@@ -167,7 +165,7 @@ pub(super) fn check_places(program: &Program, machine: &Machine, findings: &mut 
     for (index, buffer) in program.buffers.iter().enumerate() {
         let exists = match buffer.node {
             Node::Pe(pe) | Node::Hbm(pe) | Node::Sram(pe) => has(pe),
-            Node::Io(sip) => sip < sfr.sips,
+            Node::Io(sip) => sip < target.sips,
         };
         if !exists {
             findings.add(CODE, |code| {
@@ -179,10 +177,13 @@ pub(super) fn check_places(program: &Program, machine: &Machine, findings: &mut 
             });
         }
     }
-    for (index, channel) in program.channels.iter().enumerate().filter(|(_, c)| c.tier as usize >= tiers) {
+    for (index, channel) in program.channels.iter().enumerate().filter(|(_, c)| (target.tier)(c.tier).is_none()) {
         findings.add(CODE, |code| {
-            Diagnostic::new(code, format!("channel {index} keeps its slots in tier {} of {tiers}", channel.tier))
-                .hint("declare the tier under ipcq.tiers or pick another buffer_kind")
+            Diagnostic::new(
+                code,
+                format!("channel {index} keeps its slots in tier {}, which the machine does not have", channel.tier),
+            )
+            .hint("declare the tier under ipcq.tiers or pick another buffer_kind")
         });
     }
 }
