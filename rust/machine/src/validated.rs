@@ -34,6 +34,7 @@ pub(crate) fn validate(declared: &Topology, reader: &mut Reader<'_>) -> Option<V
             message,
             "use fewer SIPs, cubes or PEs",
         );
+        return None;
     }
     let slices = declared.cube.memory_map.hbm_slices_per_cube.map_or(pes, |slices| slices.0);
     if slices < pes {

@@ -74,6 +74,8 @@ pub(crate) fn parse(text: &str, origin: &str) -> Result<Tree, Diagnostic> {
         },
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 100_000, },
         with_snippet: false,
+        // `.inf` is how a topology says unlimited; other non-finite numbers are refused by their key.
+        non_finite_float_policy: serde_saphyr::NonFiniteFloatPolicy::PassThrough,
     };
     match serde_saphyr::from_str_with_options::<Option<Spanned<Value>>>(text, options) {
         Ok(Some(node)) => Ok(tree(node)),

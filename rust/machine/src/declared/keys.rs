@@ -60,7 +60,7 @@ section! {
     /// Every directed link between two SIPs (or between a SIP and the switch).
     SipLink {
         /// Latency of a link, in ns.
-        latency_ns: Ns = Ns::ps(74_000),
+        latency_ns: Ns = Ns::ps(70_000),
         /// Bandwidth of each direction.
         bandwidth_gbs: Gbs = Gbs::new(128.0),
     }
@@ -182,7 +182,7 @@ section! {
         /// Latency of one port, in ns.
         port_ns: Ns = Ns::ps(8_000),
         /// Latency of the wire between two ports, in ns.
-        wire_ns: Ns = Ns::ps(20_000),
+        wire_ns: Ns = Ns::ps(18_000),
         /// Connections of a port; a message takes the one of its PE's index modulo this.
         connections: Count<1, 64> = Count(4),
         /// Bandwidth of each connection in each direction.

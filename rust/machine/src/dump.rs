@@ -1,0 +1,143 @@
+//! The machine as text: what `ahbm topology` prints.
+
+use crate::cube_links::CubeLink;
+use crate::{Heading, Machine, NetworkModel, Ps, Rate, SipNetwork};
+use std::fmt::{self, Write};
+
+impl Machine {
+    /// Shape, PEs, links by class with bandwidth and latency, memories, costs, slot tiers.
+    pub fn dump(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (sfr, cube, costs) = (&self.sfr, &self.cube, &self.costs);
+        writeln!(f, "machine    {:016x}", self.hash())?;
+        writeln!(f, "SIPs       {}, {}", sfr.sips, network(self))?;
+        writeln!(f, "cubes      {} x {} = {} per SIP", sfr.cube_w, sfr.cube_h, sfr.cubes())?;
+        writeln!(f, "PEs        {} per cube, {} in all", sfr.pes, self.pes())?;
+        writeln!(f, "links      {} directed", self.links())?;
+        writeln!(f)?;
+        writeln!(f, "{:<22} {:>10} {:>12} {:>12}", "link class", "count", "GB/s", "latency ns")?;
+        let cubes = u64::from(sfr.sips) * u64::from(sfr.cubes());
+        let pes = u64::from(self.pes());
+        let noc = u64::from(2 * (cube.rows * (cube.cols - 1) + cube.cols * (cube.rows - 1)));
+        let mesh = u64::from(sfr.sips)
+            * u64::from(2 * (sfr.cube_h * (sfr.cube_w - 1) + sfr.cube_w * (sfr.cube_h - 1)) * cube.connections);
+        let mut class = |name: &str, count: u64, link: CubeLink, extra: Ps| {
+            let rate = cube.rate(link);
+            writeln!(f, "{name:<22} {count:>10} {:>12} {:>12}", gbs(rate), ns(cube.latency_ps(link) + extra))
+        };
+        class("PE to NOC", pes, CubeLink::NocOut(0), 0)?;
+        class("NOC to PE", pes, CubeLink::NocIn(0), 0)?;
+        class("HBM read", pes, CubeLink::HbmRead(0), cube.access_ps)?;
+        class("HBM write", pes, CubeLink::HbmWrite(0), cube.access_ps)?;
+        class("SRAM port", 2 * cubes, CubeLink::SramRead, 0)?;
+        class("NOC", noc * cubes, CubeLink::Noc((0, 0), Heading::E), cube.router_ps)?;
+        class("UCIe between cubes", mesh, CubeLink::Ucie(Heading::E, 0), cube.router_ps)?;
+        class("cube to/from I/O", 2 * cubes, CubeLink::IoOut, 0)?;
+        let between = if matches!(sfr.network, SipNetwork::Switch) { "SIP to/from switch" } else { "SIP to SIP" };
+        match uniform(self) {
+            Some((rate, latency)) => {
+                writeln!(f, "{between:<22} {:>10} {:>12} {:>12}", self.sips.links(), gbs(rate), ns(latency))?;
+            }
+            None if self.sips.links() == 0 => {}
+            None => writeln!(f, "{between:<22} {:>10} {:>12} {:>12}", self.sips.links(), "various", "various")?,
+        }
+        if matches!(sfr.network, SipNetwork::Switch) {
+            writeln!(f, "{:<22} {:>10} {:>12} {:>12}", "switch", 1, "unlimited", ns(self.sips.switch_ps))?;
+        }
+        writeln!(f)?;
+        writeln!(
+            f,
+            "memory     HBM {} per PE, SRAM {} per cube, TCM {} per PE ({} GB/s)",
+            bytes(self.memory_bytes(crate::Node::Hbm(crate::PeId(0)))),
+            bytes(self.memory_bytes(crate::Node::Sram(crate::PeId(0)))),
+            bytes(self.memory_bytes(crate::Node::Pe(crate::PeId(0)))),
+            gbs(self.tcm_rate())
+        )?;
+        let model = match costs.network {
+            NetworkModel::CutThrough => "cut_through",
+            NetworkModel::Flit => "flit",
+            NetworkModel::Analytic => "analytic",
+        };
+        writeln!(f, "network    {model}, flits of {} bytes", costs.flit_bytes)?;
+        writeln!(
+            f,
+            "costs      dispatch {} ns, DMA setup {} ns, send {} ns, recv {} ns",
+            ns(costs.dispatch_ps),
+            ns(costs.dma_setup_ps),
+            ns(costs.ipcq_send_ps),
+            ns(costs.ipcq_recv_ps)
+        )?;
+        writeln!(
+            f,
+            "credit     overhead {} ns, {}",
+            ns(costs.credit_overhead_ps),
+            if costs.credit_blocks_receiver { "ends the receive" } else { "after the receive" }
+        )?;
+        writeln!(
+            f,
+            "engines    math {} bytes/ns, matrix {} MAC/ns",
+            per_ns(costs.math_bytes_per_ns),
+            per_ns(costs.gemm_macs_per_ns)
+        )?;
+        writeln!(f)?;
+        writeln!(f, "{:<22} {:>10} {:>12} {:>12}", "slot tier", "setup ns", "GB/s", "bank GB/s")?;
+        for (name, tier) in &costs.tiers {
+            let bank = if tier.bank_rate.is_unlimited() { "-".to_owned() } else { gbs(tier.bank_rate) };
+            writeln!(f, "{name:<22} {:>10} {:>12} {bank:>12}", ns(tier.setup_ps), gbs(tier.rate))?;
+        }
+        Ok(())
+    }
+}
+
+/// Bandwidth and latency of the SIP links where all agree.
+fn uniform(machine: &Machine) -> Option<(Rate, Ps)> {
+    let mut links = machine.links_between_sips();
+    let first = links.next()?;
+    let same = |link: crate::SipLink| (link.rate, link.latency_ps) == (first.rate, first.latency_ps);
+    // Only a custom network can disagree.
+    let agreed = !matches!(machine.sfr.network, SipNetwork::Custom) || links.all(same);
+    agreed.then_some((first.rate, first.latency_ps))
+}
+
+/// The network in words.
+pub(crate) fn network(machine: &Machine) -> String {
+    let mut text = machine.topology_name().to_owned();
+    match machine.sfr.network {
+        SipNetwork::Grid { w, h, d: 1, .. } => _ = write!(text, " {w} x {h}"),
+        SipNetwork::Grid { w, h, d, .. } => _ = write!(text, " {w} x {h} x {d}"),
+        SipNetwork::Hypercube { dims } => _ = write!(text, " of {dims} dimensions"),
+        _ => {}
+    }
+    text
+}
+
+/// Nanoseconds without trailing zeros.
+pub(crate) fn ns(ps: Ps) -> String {
+    trimmed(format!("{}.{:03}", ps / 1000, ps % 1000))
+}
+
+/// GB/s without trailing zeros.
+pub(crate) fn gbs(rate: Rate) -> String {
+    if rate.is_unlimited() { "unlimited".to_owned() } else { trimmed(format!("{:.3}", rate.gbs())) }
+}
+
+fn trimmed(text: String) -> String {
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+fn per_ns(rate: u64) -> String {
+    if rate == u64::MAX { "unlimited".to_owned() } else { rate.to_string() }
+}
+
+fn bytes(count: u64) -> String {
+    let units = [("GiB", 1u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    match units.into_iter().find(|&(_, unit)| count >= unit) {
+        Some((name, unit)) => format!("{} {name}", trimmed(format!("{:.3}", count as f64 / unit as f64))),
+        None => format!("{count} B"),
+    }
+}
