@@ -15,9 +15,10 @@ from ahbm.errors import AhbmError, DistributedError, InterruptedRun, RankError, 
 
 SMALL = {
     "system.sips.topology": "ring_1d",
-    "system.sip.cube_mesh.w": 2,
-    "system.sip.cube_mesh.h": 2,
-    "system.sip.cube.pes": 1,
+    "sip.cube_mesh.w": 2,
+    "sip.cube_mesh.h": 2,
+    "cube.pe_layout.corners": 1,
+    "cube.pe_layout.pe_per_corner": 1,
 }
 
 
