@@ -466,6 +466,10 @@ def test_generators_and_coroutines_are_no_kernels(machine: Machine) -> None:
     assert "coroutine" in error(machine, coroutine).message
 
 
+def test_what_a_kernel_returns_is_its_own_business(machine: Machine) -> None:
+    assert operations(machine, lambda t_ptr, tl: tl.load(t_ptr, 8))
+
+
 def test_tl_and_handles_end_with_their_kernel(machine: Machine) -> None:
     kept: list[Any] = []
 

@@ -2,17 +2,15 @@
 
 use crate::capture::{Capture, Launch, View};
 use crate::errors;
-use crate::machine::{Machine, network_name};
+use crate::kernel;
+use crate::machine::Machine;
+use crate::network;
 use crate::operand;
-use crate::origin;
 use crate::program::Program;
-use crate::tl::Tl;
-use ahbm_machine::{Coord, Diagnostic, Node, Sfr, SipNetwork};
+use ahbm_machine::{Coord, Diagnostic, Node, Sfr};
 use ahbm_program::{Body, BufferId, ChannelSettings, OriginId, Origins};
-use pyo3::exceptions::{PyException, PyRecursionError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
-use pyo3::{ffi, intern};
+use pyo3::types::PyTuple;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Writes a `Program` for one machine.
@@ -105,13 +103,14 @@ impl ProgramBuilder {
         cube_h: Option<u32>,
         pes: Option<u32>,
     ) -> PyResult<u32> {
-        let own = self.machine.get().inner.sfr();
+        let machine = &self.machine.get().inner;
+        let own = machine.sfr();
         self.with(py, |state| {
             let sips = sips.unwrap_or(own.sips);
             let network = match topology {
                 None if (w, h, d) == (0, 0, 0) && sips == own.sips => own.network.clone(),
-                None => network(network_name(&own.network), sips, (w, h, d))?,
-                Some(name) => network(name, sips, (w, h, d))?,
+                None => network::by_name(machine.topology_name(), sips, (w, h, d))?,
+                Some(name) => network::by_name(name, sips, (w, h, d))?,
             };
             let sfr = Sfr {
                 network,
@@ -169,7 +168,7 @@ impl ProgramBuilder {
             return Err(errors::raise_one(py, Diagnostic::new("AHBM-B103", what)));
         }
         let capture = Arc::new(Capture::new(Launch {
-            kernel: name_of(kernel),
+            kernel: kernel::name_of(kernel),
             coord: self::coord(coord),
             num_programs: [num_programs.0, num_programs.1],
             views: views.into_iter().map(|(address, bytes)| View { address, bytes }).collect(),
@@ -178,10 +177,9 @@ impl ProgramBuilder {
             sfr: self.machine.get().inner.sfr().clone(),
         }));
         self.check_signature(py, &capture.launch, kernel, args)?;
-        let returned = run(py, kernel, args, &capture);
+        let outcome = kernel::run(py, kernel, args, &capture);
         let recorded = capture.finish();
-        let returned = returned?;
-        check_returned(py, &capture.launch, kernel, &returned)?;
+        outcome?;
         let Some((body, origins, calls)) = recorded else { unreachable!("a capture is finished once") };
         self.with(py, |state| {
             state.calls += calls;
@@ -226,7 +224,7 @@ impl ProgramBuilder {
                 return Err(wrong(format!("buffer {buffer} of {}", state.buffers)));
             }
             let sfr = state.builder.sfr(group);
-            if at.sip >= sfr.sips || at.cube >= sfr.cube_w * sfr.cube_h || at.pe >= sfr.pes {
+            if !sfr.contains(at) {
                 return Err(Diagnostic::new("AHBM-T202", format!("{at} is outside its group of {}", shape(sfr))));
             }
             let buffers: Vec<BufferId> = buffers.into_iter().map(BufferId).collect();
@@ -250,7 +248,7 @@ impl ProgramBuilder {
 }
 
 impl ProgramBuilder {
-    /// Checks the kernel's parameters against the call, once per kernel and number of arguments.
+    /// Checks the kernel's parameters once per kernel and number of arguments.
     fn check_signature(
         &self,
         py: Python<'_>,
@@ -262,99 +260,11 @@ impl ProgramBuilder {
         if self.with(py, |state| Ok(state.fitting.as_ref().is_some_and(fits)))? {
             return Ok(());
         }
-        let signature = py.import(intern!(py, "inspect"))?.call_method1(intern!(py, "signature"), (kernel,))?;
-        let keywords = PyDict::new(py);
-        keywords.set_item(intern!(py, "tl"), py.None())?;
-        if let Err(error) = signature.getattr("bind")?.call(args, Some(&keywords)) {
-            if !error.is_instance_of::<PyTypeError>(py) {
-                return Err(error);
-            }
-            let expected = format!("{}{}", launch.kernel, signature);
-            let why = error.value(py).to_string();
-            let message =
-                format!("{expected} cannot be called with {} positional arguments and tl=: {why}", args.len());
-            let finding = Diagnostic::new("AHBM-K212", message)
-                .site(launch.label(), kernel_origin(kernel))
-                .hint("a kernel takes t_ptr, what kernel_args returns, sip_rank, sip_topo_kind, sip_topo_w, sip_topo_h, and tl");
-            return Err(errors::raise_one(py, finding));
-        }
+        kernel::check_signature(py, launch, kernel, args)?;
         let known = (kernel.clone().unbind(), args.len());
         // The old kernel is let go outside the lock: its end may run Python code.
         self.with(py, |state| Ok(state.fitting.replace(known))).map(drop)
     }
-}
-
-/// Calls the kernel. Garbage collection pauses meanwhile: when a cycle's handles die must not depend on
-/// what else the process allocates.
-#[allow(unsafe_code)] // The collector's switch has no safe wrapper.
-fn run<'py>(
-    py: Python<'py>,
-    kernel: &Bound<'py, PyAny>,
-    args: &Bound<'py, PyTuple>,
-    capture: &Arc<Capture>,
-) -> PyResult<Bound<'py, PyAny>> {
-    let keywords = PyDict::new(py);
-    keywords.set_item(intern!(py, "tl"), Bound::new(py, Tl { capture: Arc::clone(capture) })?)?;
-    // SAFETY: the interpreter lock is held.
-    let collecting = unsafe { ffi::PyGC_Disable() } == 1;
-    let outcome = kernel.call(args, Some(&keywords));
-    if collecting {
-        // SAFETY: the interpreter lock is held.
-        unsafe { ffi::PyGC_Enable() };
-    }
-    outcome.map_err(|error| explain(py, &capture.launch, kernel, error))
-}
-
-/// What the kernel raised, as a `KernelError` that says where; what is typed already, and what is no error
-/// of the kernel (KeyboardInterrupt, SystemExit), as it is.
-fn explain(py: Python<'_>, launch: &Launch, kernel: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
-    if !error.is_instance_of::<PyException>(py) || errors::is_typed(py, &error) {
-        return error;
-    }
-    let kind = error.get_type(py).name().map(|name| name.to_string()).unwrap_or_default();
-    let what = error.value(py).to_string();
-    let code = kernel.getattr("__code__").ok();
-    let finding = if error.is_instance_of::<PyRecursionError>(py) {
-        Diagnostic::new("AHBM-K211", "the kernel recursed too deep").hint("use a loop, or end the recursion")
-    } else {
-        Diagnostic::new("AHBM-K210", format!("the kernel raised {kind}: {what}"))
-    };
-    let typed = errors::raise_one(py, finding.site(launch.label(), origin::of_error(py, &error, code.as_ref())));
-    typed.set_cause(py, Some(error));
-    typed
-}
-
-/// Generators and coroutines have not run at all.
-fn check_returned(
-    py: Python<'_>,
-    launch: &Launch,
-    kernel: &Bound<'_, PyAny>,
-    returned: &Bound<'_, PyAny>,
-) -> PyResult<()> {
-    if returned.is_none() {
-        return Ok(());
-    }
-    let kind = returned.get_type().name()?.to_string();
-    if returned.hasattr("close")? {
-        // Spares the user a warning about a coroutine nobody awaited.
-        returned.call_method0("close")?;
-    }
-    let finding = Diagnostic::new("AHBM-K213", format!("the kernel returned a {kind}"))
-        .site(launch.label(), kernel_origin(kernel))
-        .hint(
-            "a kernel is a plain function that returns nothing: no yield, no async, results go to memory by tl.store",
-        );
-    Err(errors::raise_one(py, finding))
-}
-
-fn name_of(kernel: &Bound<'_, PyAny>) -> String {
-    let name = kernel.getattr("__name__").and_then(|name| name.extract());
-    name.unwrap_or_else(|_| kernel.get_type().to_string())
-}
-
-/// `file:line` of a kernel's definition, empty when it has none.
-fn kernel_origin(kernel: &Bound<'_, PyAny>) -> String {
-    kernel.getattr("__code__").map_or_else(|_| String::new(), |code| origin::of_code(&code))
 }
 
 /// The body with its origins numbered by `to`.
@@ -369,50 +279,4 @@ fn with_origins(mut body: Body, from: &Origins, to: &mut Origins) -> Body {
 
 fn shape(sfr: &Sfr) -> String {
     format!("{} SIPs of {}x{} cubes of {} PEs", sfr.sips, sfr.cube_w, sfr.cube_h, sfr.pes)
-}
-
-/// A network by name. Extents of 0 are worked out from the number of SIPs.
-fn network(name: &str, sips: u32, (w, h, d): (u32, u32, u32)) -> Result<SipNetwork, Diagnostic> {
-    const NAMES: [&str; 9] = [
-        "ring_1d",
-        "torus_2d",
-        "mesh_2d_no_wrap",
-        "torus_3d",
-        "mesh_3d",
-        "hypercube",
-        "fully_connected",
-        "switch",
-        "custom",
-    ];
-    let grid = |dims: u32, wrap: bool| {
-        let side = (sips as f64).powf(1.0 / f64::from(dims)).round() as u32;
-        let (w, h, d) = match ((w, h, d), dims) {
-            ((0, 0, 0), 2) if side.checked_pow(2) == Some(sips) => (side, side, 1),
-            ((0, 0, 0), 3) if side.checked_pow(3) == Some(sips) => (side, side, side),
-            ((w, h, 0), 2) => (w, h, 1),
-            (given, _) => given,
-        };
-        if u64::from(w) * u64::from(h) * u64::from(d) == u64::from(sips) {
-            return Ok(SipNetwork::Grid { w, h, d, wrap });
-        }
-        Err(Diagnostic::new("AHBM-T203", format!("{sips} SIPs do not fill a {name} of {w} x {h} x {d}"))
-            .hint("give w and h (and d) whose product is the number of SIPs"))
-    };
-    Ok(match name {
-        "ring_1d" => SipNetwork::Ring,
-        "torus_2d" => grid(2, true)?,
-        "mesh_2d_no_wrap" => grid(2, false)?,
-        "torus_3d" => grid(3, true)?,
-        "mesh_3d" => grid(3, false)?,
-        "hypercube" if sips.is_power_of_two() => SipNetwork::Hypercube { dims: sips.trailing_zeros() },
-        "hypercube" => {
-            return Err(
-                Diagnostic::new("AHBM-T203", format!("{sips} SIPs do not fill a hypercube")).hint("use a power of two")
-            );
-        }
-        "fully_connected" => SipNetwork::FullyConnected,
-        "switch" => SipNetwork::Switch,
-        "custom" => SipNetwork::Custom,
-        _ => return Err(*operand::unknown("AHBM-T204", "topology", name, &NAMES)),
-    })
 }

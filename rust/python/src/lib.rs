@@ -2,7 +2,8 @@
 //!
 //! - [`errors`]: findings become exceptions of `ahbm.errors`; panics become typed errors too.
 //! - [`machine`], [`program`], [`memory`]: thin classes over the crates of the same names.
-//! - [`builder`]: writes a program; runs a kernel once per body to record it.
+//! - [`builder`]: writes a program; [`kernel`] runs a kernel once per body to record it; [`network`] knows the
+//!   SIP networks by name.
 //! - [`tl`], [`handle`]: what a kernel sees. [`capture`] is the recording behind them, [`operand`] the
 //!   checks on arguments, [`origin`] finds the kernel's line behind a call.
 //!
@@ -13,8 +14,10 @@ mod builder;
 mod capture;
 mod errors;
 mod handle;
+mod kernel;
 mod machine;
 mod memory;
+mod network;
 mod operand;
 mod origin;
 mod program;

@@ -1,7 +1,7 @@
 //! The machine a program runs on.
 
 use crate::errors;
-use ahbm_machine::{Coord, Diagnostic, PeId, SipNetwork};
+use ahbm_machine::{Coord, Diagnostic, PeId};
 use pyo3::prelude::*;
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ impl Machine {
         let at = Coord { sip, cube, pe };
         self.inner.pe(at).ok_or_else(|| {
             let sfr = self.inner.sfr();
-            let shape = format!("{} SIPs of {} cubes of {} PEs", sfr.sips, sfr.cube_w * sfr.cube_h, sfr.pes);
+            let shape = format!("{} SIPs of {} cubes of {} PEs", sfr.sips, sfr.cubes(), sfr.pes);
             Diagnostic::new("AHBM-T201", format!("{at} is not on the machine, which has {shape}"))
         })
     }
@@ -46,7 +46,7 @@ impl Machine {
     /// Cubes per SIP.
     #[getter]
     fn cubes(&self) -> u32 {
-        self.inner.sfr().cube_w * self.inner.sfr().cube_h
+        self.inner.sfr().cubes()
     }
 
     /// Width of a SIP's cube mesh.
@@ -69,26 +69,26 @@ impl Machine {
 
     /// Name of the SIP network, e.g. `"torus_2d"`.
     #[getter]
-    fn topology(&self) -> &'static str {
-        network_name(&self.inner.sfr().network)
+    fn topology(&self) -> &str {
+        self.inner.topology_name()
     }
 
     /// Width of the SIP grid; 0 where the network is no grid.
     #[getter]
     fn sip_w(&self) -> u32 {
-        self.grid().0
+        self.inner.sip_w()
     }
 
     /// Height of the SIP grid; 0 where the network is no grid.
     #[getter]
     fn sip_h(&self) -> u32 {
-        self.grid().1
+        self.inner.sip_h()
     }
 
     /// Depth of the SIP grid (1 in two dimensions); 0 where the network is no grid.
     #[getter]
     fn sip_d(&self) -> u32 {
-        self.grid().2
+        self.inner.sip_d()
     }
 
     /// Names of the memory tiers that queue slots can live in, in declaration order.
@@ -103,33 +103,19 @@ impl Machine {
         self.inner.hash()
     }
 
+    /// The machine as text: shape, links by class, memories, costs, slot tiers.
+    fn describe(&self) -> String {
+        self.inner.dump()
+    }
+
+    /// A drawing of the SIP network and of one SIP, as an SVG document.
+    fn svg(&self) -> String {
+        self.inner.to_svg()
+    }
+
     fn __repr__(&self) -> String {
         let sfr = self.inner.sfr();
         let (w, h, pes) = (sfr.cube_w, sfr.cube_h, sfr.pes);
         format!("<machine {} of {} SIPs, {w}x{h} cubes, {pes} PEs per cube>", self.topology(), sfr.sips)
-    }
-}
-
-impl Machine {
-    fn grid(&self) -> (u32, u32, u32) {
-        match self.inner.sfr().network {
-            SipNetwork::Grid { w, h, d, .. } => (w, h, d),
-            _ => (0, 0, 0),
-        }
-    }
-}
-
-/// The name a topology file uses for a network.
-pub(crate) fn network_name(network: &SipNetwork) -> &'static str {
-    match network {
-        SipNetwork::Ring => "ring_1d",
-        SipNetwork::Grid { d: 1, wrap: true, .. } => "torus_2d",
-        SipNetwork::Grid { d: 1, wrap: false, .. } => "mesh_2d_no_wrap",
-        SipNetwork::Grid { wrap: true, .. } => "torus_3d",
-        SipNetwork::Grid { wrap: false, .. } => "mesh_3d",
-        SipNetwork::Hypercube { .. } => "hypercube",
-        SipNetwork::FullyConnected => "fully_connected",
-        SipNetwork::Switch => "switch",
-        SipNetwork::Custom => "custom",
     }
 }

@@ -1,9 +1,13 @@
 //! `tl`: the context a kernel is called with. Every call records; nothing blocks, nothing has data.
 
-use crate::capture::{Capture, Recorder};
-use crate::handle::{Handle, MemoryRef, RecvFuture, Space, define, not_an_operand, same_capture};
+mod argument;
+mod record;
+
+use crate::capture::Capture;
+use crate::handle::{Handle, MemoryRef, RecvFuture, Space, not_an_operand};
 use crate::operand::{self, Fault, MAX_ELEMENTS, Number, Shape, fault};
-use ahbm_program::{BinaryFn, OpKind, ReduceFn, Scalar, UnaryFn, ValueId};
+use ahbm_program::{BinaryFn, OpKind, ReduceFn, UnaryFn};
+use argument::{Operand, copy_target};
 use pyo3::prelude::*;
 use std::sync::Arc;
 
@@ -14,198 +18,6 @@ use std::sync::Arc;
 #[pyclass(frozen, module = "ahbm._core")]
 pub struct Tl {
     pub(crate) capture: Arc<Capture>,
-}
-
-/// A value operand: a handle, or a memory reference that is read first.
-enum Source<'a> {
-    Value(&'a Handle),
-    Memory(&'a MemoryRef),
-}
-
-impl Source<'_> {
-    fn tile(&self) -> u32 {
-        match self {
-            Self::Value(handle) => handle.tile,
-            Self::Memory(memory) => memory.tile,
-        }
-    }
-
-    /// Runs `record` with the operand's value; a value read for it dies afterwards.
-    fn with<T>(
-        &self,
-        rec: &mut Recorder,
-        record: impl FnOnce(&mut Recorder, ValueId) -> Result<T, Fault>,
-    ) -> Result<T, Fault> {
-        match self {
-            Self::Value(handle) => record(rec, handle.value),
-            Self::Memory(memory) => {
-                let value = memory.load(rec);
-                let outcome = record(rec, value);
-                rec.release(value);
-                outcome
-            }
-        }
-    }
-}
-
-/// Arguments. What belongs to another capture never gets past these: its indices would mean nothing here.
-impl Tl {
-    fn source<'a>(&self, py: Python<'_>, value: &'a Bound<'_, PyAny>) -> PyResult<Source<'a>> {
-        match value.cast::<MemoryRef>() {
-            Ok(memory) => {
-                self.own(py, &memory.get().capture)?;
-                Ok(Source::Memory(memory.get()))
-            }
-            Err(_) => self.handle(py, value).map(Source::Value),
-        }
-    }
-
-    fn handle<'a>(&self, py: Python<'_>, value: &'a Bound<'_, PyAny>) -> PyResult<&'a Handle> {
-        let handle = value.cast::<Handle>().map_err(|_| self.capture.raise(py, not_an_operand(value)))?.get();
-        self.own(py, &handle.capture)?;
-        Ok(handle)
-    }
-
-    fn operand<'a>(&self, py: Python<'_>, value: &'a Bound<'_, PyAny>) -> PyResult<Operand<'a>> {
-        match value.cast::<Handle>() {
-            Ok(_) => self.handle(py, value).map(Operand::Handle),
-            Err(_) => self.number(py, value).map(Operand::Number),
-        }
-    }
-
-    fn own(&self, py: Python<'_>, owner: &Arc<Capture>) -> PyResult<()> {
-        self.checked(py, same_capture(owner, &self.capture))
-    }
-
-    fn number(&self, py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<Number> {
-        Number::parse(value).ok_or_else(|| self.capture.raise(py, not_an_operand(value)))
-    }
-
-    /// The value of an argument, or its fault at the kernel's line.
-    fn checked<T>(&self, py: Python<'_>, argument: Result<T, Fault>) -> PyResult<T> {
-        argument.map_err(|fault| self.capture.raise(py, *fault))
-    }
-}
-
-/// Families of operations.
-impl Tl {
-    fn define(
-        &self,
-        py: Python<'_>,
-        space: Space,
-        record: impl FnOnce(&mut Recorder) -> Result<(ValueId, u32), Fault>,
-    ) -> PyResult<Py<Handle>> {
-        define(py, &self.capture, space, record)
-    }
-
-    fn fill(
-        &self,
-        py: Python<'_>,
-        shape: Option<&Bound<'_, PyAny>>,
-        value: Number,
-        dtype: &str,
-    ) -> PyResult<Py<Handle>> {
-        let shape = self.checked(py, Shape::parse(shape))?;
-        self.define(py, Space::Tcm, |rec| {
-            let dtype = operand::dtype(dtype)?;
-            let (scalar, tile) = (value.scalar(dtype)?, rec.shaped(dtype, &shape));
-            Ok((fill(rec, scalar, tile), tile))
-        })
-    }
-
-    /// A function of one floating-point value.
-    fn float_unary(&self, py: Python<'_>, name: &str, f: UnaryFn, a: &Bound<'_, PyAny>) -> PyResult<Py<Handle>> {
-        let a = self.handle(py, a)?;
-        self.define(py, Space::Tcm, |rec| {
-            self.floats_only(rec, name, a)?;
-            let (a, tile) = (a.value, a.tile);
-            Ok((rec.define(|dst| OpKind::Unary { f, dst, a, tile }), tile))
-        })
-    }
-
-    fn floats_only(&self, rec: &Recorder, name: &str, a: &Handle) -> Result<(), Fault> {
-        let tile = rec.tile_at(a.tile);
-        if tile.dtype.is_float() {
-            return Ok(());
-        }
-        Err(fault("AHBM-K209", format!("tl.{name} of {tile}")).hint("floats only; convert with tl.cast").into())
-    }
-
-    /// A function of a handle and a handle or number, in either order.
-    fn binary(&self, py: Python<'_>, f: BinaryFn, a: &Bound<'_, PyAny>, b: &Bound<'_, PyAny>) -> PyResult<Py<Handle>> {
-        let (handle, other, swapped) = if a.cast::<Handle>().is_ok() { (a, b, false) } else { (b, a, true) };
-        let handle = self.handle(py, handle)?;
-        handle.binary(py, f, other, swapped)
-    }
-
-    fn reduce(&self, py: Python<'_>, f: ReduceFn, a: &Bound<'_, PyAny>, axis: Option<i64>) -> PyResult<Py<Handle>> {
-        let a = self.handle(py, a)?;
-        self.define(py, Space::Tcm, |rec| {
-            let tile = rec.tile_at(a.tile);
-            let (dtype, mut shape) = (tile.dtype, tile.shape.to_vec());
-            let axis = match axis {
-                Some(axis) => {
-                    let axis = operand::axis(axis, tile)?;
-                    shape.remove(axis as usize);
-                    axis
-                }
-                None => {
-                    shape.clear();
-                    -1
-                }
-            };
-            let result = rec.tile(dtype, &shape);
-            let (a, tile) = (a.value, a.tile);
-            Ok((rec.define(|dst| OpKind::Reduce { f, axis, dst, a, tile }), result))
-        })
-    }
-
-    /// Runs `record` with the operand as a value of `tile`; numbers are filled in for it.
-    fn full_operand<T>(
-        &self,
-        rec: &mut Recorder,
-        operand: &Operand<'_>,
-        tile: u32,
-        record: impl FnOnce(&mut Recorder, ValueId) -> Result<T, Fault>,
-    ) -> Result<T, Fault> {
-        match operand {
-            Operand::Handle(handle) => {
-                if handle.tile != tile {
-                    let (want, have) = (rec.tile_at(tile), rec.tile_at(handle.tile));
-                    return Err(fault("AHBM-K209", format!("operands {want} and {have} differ"))
-                        .hint("all operands of this call have one shape and dtype")
-                        .into());
-                }
-                record(rec, handle.value)
-            }
-            Operand::Number(number) => {
-                let scalar = number.scalar(rec.tile_at(tile).dtype)?;
-                let value = fill(rec, scalar, tile);
-                let outcome = record(rec, value);
-                rec.release(value);
-                outcome
-            }
-        }
-    }
-
-    fn program_axis<T>(&self, py: Python<'_>, axis: i64, of: [T; 2]) -> PyResult<T> {
-        self.capture.count(py)?;
-        let index = usize::try_from(axis).ok();
-        let value = index.and_then(|axis| of.into_iter().nth(axis));
-        let wrong =
-            || fault("AHBM-K214", format!("program axis {axis}")).hint("axis 0 is the PE in its cube, axis 1 the cube");
-        value.ok_or_else(|| self.capture.raise(py, wrong()))
-    }
-}
-
-enum Operand<'a> {
-    Handle(&'a Handle),
-    Number(Number),
-}
-
-fn fill(rec: &mut Recorder, scalar: Scalar, tile: u32) -> ValueId {
-    let scalar = rec.scalar(scalar);
-    rec.define(|dst| OpKind::Fill { dst, scalar, tile })
 }
 
 #[pymethods]
@@ -588,47 +400,5 @@ impl Tl {
 
     fn __repr__(&self) -> String {
         format!("<tl of {}>", self.capture.launch.label())
-    }
-}
-
-impl Tl {
-    /// Records the write of a value to memory.
-    fn put(&self, rec: &mut Recorder, address: u64, src: ValueId, tile: u32) -> Result<(), Fault> {
-        let (dtype, bytes) = (rec.tile_at(tile).dtype, rec.tile_at(tile).bytes());
-        self.capture.launch.access(dtype)?;
-        let mem = self.capture.launch.mem(address, bytes)?;
-        let mem = rec.mem(mem);
-        rec.push(OpKind::Store { src, mem, tile });
-        Ok(())
-    }
-
-    /// Records a matrix product; the result's value and tile.
-    fn product(&self, rec: &mut Recorder, a: &Source<'_>, b: &Source<'_>) -> Result<(ValueId, u32), Fault> {
-        let (x, y) = (rec.tile_at(a.tile()), rec.tile_at(b.tile()));
-        operand::same_dtype(x, y)?;
-        let (&[m, k], &[other, n]) = (&*x.shape, &*y.shape) else {
-            return Err(fault("AHBM-K209", format!("product of {x} and {y}")).hint("matrices only").into());
-        };
-        if k != other {
-            return Err(fault("AHBM-K209", format!("product of {x} and {y}"))
-                .hint("the first one's columns must be as many as the second one's rows")
-                .into());
-        }
-        let dtype = x.dtype;
-        let (extents, result) = (rec.tile(dtype, &[m, k, n]), rec.tile(dtype, &[m, n]));
-        let value =
-            a.with(rec, |rec, a| b.with(rec, |rec, b| Ok(rec.define(|dst| OpKind::Dot { dst, a, b, tile: extents }))))?;
-        Ok((value, result))
-    }
-}
-
-/// Where `recv` also stores its message.
-fn copy_target(mode: &str, dst: Option<&Bound<'_, PyAny>>) -> Result<Option<u64>, Fault> {
-    match (mode, dst) {
-        ("return_slot", None) => Ok(None),
-        ("copy_to_dst", Some(dst)) => operand::pointer(dst).map(Some),
-        ("return_slot", Some(_)) => Err(fault("AHBM-K214", "dst= without mode=\"copy_to_dst\"").into()),
-        ("copy_to_dst", None) => Err(fault("AHBM-K214", "mode=\"copy_to_dst\" needs dst=, a byte address").into()),
-        _ => Err(operand::unknown("AHBM-K214", "mode", mode, &["return_slot", "copy_to_dst"])),
     }
 }

@@ -1,0 +1,111 @@
+//! Calls a kernel once to record it, and explains what goes wrong.
+
+use crate::capture::{Capture, Launch};
+use crate::errors;
+use crate::origin;
+use crate::tl::Tl;
+use ahbm_machine::Diagnostic;
+use pyo3::exceptions::{PyException, PyRecursionError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use pyo3::{ffi, intern};
+use std::sync::Arc;
+
+/// Checks the kernel's parameters against the call, before anything runs.
+pub(crate) fn check_signature(
+    py: Python<'_>,
+    launch: &Launch,
+    kernel: &Bound<'_, PyAny>,
+    args: &Bound<'_, PyTuple>,
+) -> PyResult<()> {
+    let signature = py.import(intern!(py, "inspect"))?.call_method1(intern!(py, "signature"), (kernel,))?;
+    let keywords = PyDict::new(py);
+    keywords.set_item(intern!(py, "tl"), py.None())?;
+    let Err(error) = signature.getattr("bind")?.call(args, Some(&keywords)) else { return Ok(()) };
+    if !error.is_instance_of::<PyTypeError>(py) {
+        return Err(error);
+    }
+    let expected = format!("{}{}", launch.kernel, signature);
+    let why = error.value(py).to_string();
+    let message = format!("{expected} cannot be called with {} positional arguments and tl=: {why}", args.len());
+    let finding = Diagnostic::new("AHBM-K212", message).site(launch.label(), origin_of(kernel)).hint(
+        "a kernel takes t_ptr, what kernel_args returns, sip_rank, sip_topo_kind, sip_topo_w, sip_topo_h, and tl",
+    );
+    Err(errors::raise_one(py, finding))
+}
+
+/// Calls the kernel. Garbage collection pauses meanwhile: when a cycle's handles die must not depend on
+/// what else the process allocates.
+#[allow(unsafe_code)] // The collector's switch has no safe wrapper.
+pub(crate) fn run(
+    py: Python<'_>,
+    kernel: &Bound<'_, PyAny>,
+    args: &Bound<'_, PyTuple>,
+    capture: &Arc<Capture>,
+) -> PyResult<()> {
+    let keywords = PyDict::new(py);
+    keywords.set_item(intern!(py, "tl"), Bound::new(py, Tl { capture: Arc::clone(capture) })?)?;
+    // SAFETY: the interpreter lock is held.
+    let collecting = unsafe { ffi::PyGC_Disable() } == 1;
+    let outcome = kernel.call(args, Some(&keywords));
+    if collecting {
+        // SAFETY: the interpreter lock is held.
+        unsafe { ffi::PyGC_Enable() };
+    }
+    match outcome {
+        Ok(returned) if returned.is_none() => Ok(()),
+        Ok(returned) => check_returned(py, &capture.launch, kernel, &returned),
+        Err(error) => Err(explain(py, &capture.launch, kernel, error)),
+    }
+}
+
+/// What the kernel raised, as a `KernelError` that says where; what is typed already, and what is no error
+/// of the kernel (KeyboardInterrupt, SystemExit), as it is.
+fn explain(py: Python<'_>, launch: &Launch, kernel: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
+    if !error.is_instance_of::<PyException>(py) || errors::is_typed(py, &error) {
+        return error;
+    }
+    let kind = error.get_type(py).name().map(|name| name.to_string()).unwrap_or_default();
+    let what = error.value(py).to_string();
+    let code = kernel.getattr("__code__").ok();
+    let finding = if error.is_instance_of::<PyRecursionError>(py) {
+        Diagnostic::new("AHBM-K211", "the kernel recursed too deep").hint("use a loop, or end the recursion")
+    } else {
+        Diagnostic::new("AHBM-K210", format!("the kernel raised {kind}: {what}"))
+    };
+    let typed = errors::raise_one(py, finding.site(launch.label(), origin::of_error(py, &error, code.as_ref())));
+    typed.set_cause(py, Some(error));
+    typed
+}
+
+/// Generators and coroutines have not run at all; any other result is the kernel's own business.
+fn check_returned(
+    py: Python<'_>,
+    launch: &Launch,
+    kernel: &Bound<'_, PyAny>,
+    returned: &Bound<'_, PyAny>,
+) -> PyResult<()> {
+    if !(returned.hasattr(intern!(py, "throw"))? || returned.hasattr(intern!(py, "athrow"))?) {
+        return Ok(());
+    }
+    let kind = returned.get_type().name()?.to_string();
+    if let Ok(close) = returned.getattr(intern!(py, "close")) {
+        // Spares the user a warning about a coroutine nobody awaited.
+        close.call0()?;
+    }
+    let finding = Diagnostic::new("AHBM-K213", format!("the kernel is a {kind}, of which nothing ran"))
+        .site(launch.label(), origin_of(kernel))
+        .hint("a kernel is a plain function: no yield, no async; tl calls never block while they are recorded");
+    Err(errors::raise_one(py, finding))
+}
+
+/// The kernel's name for people.
+pub(crate) fn name_of(kernel: &Bound<'_, PyAny>) -> String {
+    let name = kernel.getattr("__name__").and_then(|name| name.extract());
+    name.unwrap_or_else(|_| kernel.get_type().to_string())
+}
+
+/// `file:line` of a kernel's definition, empty when it has none.
+fn origin_of(kernel: &Bound<'_, PyAny>) -> String {
+    kernel.getattr("__code__").map_or_else(|_| String::new(), |code| origin::of_code(&code))
+}

@@ -1,0 +1,97 @@
+//! Arguments of `tl` calls that belong to a capture.
+
+use super::Tl;
+use crate::capture::{Capture, Recorder};
+use crate::handle::{Handle, MemoryRef, not_an_operand, same_capture};
+use crate::operand::{self, Fault, Number, fault};
+use ahbm_program::ValueId;
+use pyo3::prelude::*;
+use std::sync::Arc;
+
+/// A value operand: a handle, or a memory reference that is read first.
+pub(super) enum Source<'a> {
+    Value(&'a Handle),
+    Memory(&'a MemoryRef),
+}
+
+impl Source<'_> {
+    pub(super) fn tile(&self) -> u32 {
+        match self {
+            Self::Value(handle) => handle.tile,
+            Self::Memory(memory) => memory.tile,
+        }
+    }
+
+    /// Runs `record` with the operand's value; a value read for it dies afterwards.
+    pub(super) fn with<T>(
+        &self,
+        rec: &mut Recorder,
+        record: impl FnOnce(&mut Recorder, ValueId) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        match self {
+            Self::Value(handle) => record(rec, handle.value),
+            Self::Memory(memory) => {
+                let value = memory.load(rec);
+                let outcome = record(rec, value);
+                rec.release(value);
+                outcome
+            }
+        }
+    }
+}
+
+/// A value operand: a handle, or a number that stands for a value of equal elements.
+pub(super) enum Operand<'a> {
+    Handle(&'a Handle),
+    Number(Number),
+}
+
+/// What belongs to another capture never gets past these: its indices would mean nothing here.
+impl Tl {
+    pub(super) fn source<'a>(&self, py: Python<'_>, value: &'a Bound<'_, PyAny>) -> PyResult<Source<'a>> {
+        match value.cast::<MemoryRef>() {
+            Ok(memory) => {
+                self.own(py, &memory.get().capture)?;
+                Ok(Source::Memory(memory.get()))
+            }
+            Err(_) => self.handle(py, value).map(Source::Value),
+        }
+    }
+
+    pub(super) fn handle<'a>(&self, py: Python<'_>, value: &'a Bound<'_, PyAny>) -> PyResult<&'a Handle> {
+        let handle = value.cast::<Handle>().map_err(|_| self.capture.raise(py, not_an_operand(value)))?.get();
+        self.own(py, &handle.capture)?;
+        Ok(handle)
+    }
+
+    pub(super) fn operand<'a>(&self, py: Python<'_>, value: &'a Bound<'_, PyAny>) -> PyResult<Operand<'a>> {
+        match value.cast::<Handle>() {
+            Ok(_) => self.handle(py, value).map(Operand::Handle),
+            Err(_) => self.number(py, value).map(Operand::Number),
+        }
+    }
+
+    pub(super) fn own(&self, py: Python<'_>, owner: &Arc<Capture>) -> PyResult<()> {
+        self.checked(py, same_capture(owner, &self.capture))
+    }
+
+    pub(super) fn number(&self, py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<Number> {
+        Number::parse(value).ok_or_else(|| self.capture.raise(py, not_an_operand(value)))
+    }
+
+    /// The value of an argument, or its fault at the kernel's line.
+    pub(super) fn checked<T>(&self, py: Python<'_>, argument: Result<T, Fault>) -> PyResult<T> {
+        argument.map_err(|fault| self.capture.raise(py, *fault))
+    }
+}
+
+/// Where `recv` also stores its message.
+pub(super) fn copy_target(mode: &str, dst: Option<&Bound<'_, PyAny>>) -> Result<Option<u64>, Fault> {
+    match (mode, dst) {
+        ("return_slot", None) => Ok(None),
+        ("copy_to_dst", Some(dst)) => operand::pointer(dst).map(Some),
+        ("return_slot", Some(_)) => Err(fault("AHBM-K214", "dst= without mode=\"copy_to_dst\"").into()),
+        ("copy_to_dst", None) => Err(fault("AHBM-K214", "mode=\"copy_to_dst\" needs dst=, a byte address").into()),
+        _ => Err(operand::unknown("AHBM-K214", "mode", mode, &["return_slot", "copy_to_dst"])),
+    }
+}
