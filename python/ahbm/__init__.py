@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ahbm.placement import DPPolicy as DPPolicy
     from ahbm.placement import tensor as tensor
     from ahbm.report import Report as Report
-    from ahbm.run import run as run
+    from ahbm.measure import run as run
 
     __version__: str
 
@@ -30,7 +30,7 @@ _HOMES = {
     "Emulator": "emulator",
     "Machine": "_core",
     "Report": "report",
-    "run": "run",
+    "run": "measure",
     "spawn": "launch",
     "tensor": "placement",
 }

@@ -158,4 +158,5 @@ def _integers(task: Task, party: int, rng: np.random.Generator, seed: int) -> ND
     if share:
         return rng.integers(-share if element.signed else 0, share, task.size, endpoint=True)
     # More parties than exact units: they take turns, so that each position adds up to what fits.
-    return (positions % -(-m // element.exact) == 0).astype(np.int64)
+    turns = -(-m // element.exact)
+    return np.where(positions % turns == 0, 1, 0)
