@@ -70,7 +70,9 @@ fn messages(c: &mut Criterion) {
         }
         k.store(acc, 0, 0, &tile);
         let body = k.finish();
-        let program = ring(vec![body; 256], tile.bytes());
+        let mut program = ring(vec![body; 256], tile.bytes());
+        program.bodies.truncate(1);
+        program.agents.iter_mut().for_each(|a| a.body = 0);
         let mut memory = Memory::new(&program);
         let messages = 256 * 255;
         group.throughput(Throughput::Elements(messages)).sample_size(10);

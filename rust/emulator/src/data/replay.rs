@@ -33,10 +33,11 @@ pub fn replay(program: &Program, timeline: &Timeline, memory: &mut Memory) -> Re
 enum Slot<'p> {
     Empty,
     Value(Value<'p>),
-    /// A posted receive.
+    /// A receive posted by operation `op`.
     Posted {
         channel: ChannelId,
         ticket: u64,
+        op: u32,
     },
 }
 
@@ -217,7 +218,7 @@ impl<'p, 'm> Replay<'p, 'm> {
             OpKind::PostRecv { dir, dst, .. } => {
                 let channel = self.program.rx(agent, dir);
                 let ticket = self.queues[channel.0 as usize].post();
-                self.define(agent, dst, Slot::Posted { channel, ticket });
+                self.define(agent, dst, Slot::Posted { channel, ticket, op: op as u32 });
                 None
             }
             OpKind::Await { value } => self.await_value(agent, op, value)?,
@@ -382,8 +383,8 @@ impl<'p, 'm> Replay<'p, 'm> {
 
     /// Completes a posted receive. Waiting once more for a value that is there is allowed.
     fn await_value(&mut self, agent: AgentId, op: usize, value: ValueId) -> Result<Option<Wait>, Diagnostic> {
-        let (channel, ticket) = match self.agents[agent.0 as usize].slots[value.0 as usize] {
-            Slot::Posted { channel, ticket } => (channel, ticket),
+        let (channel, ticket, posted) = match self.agents[agent.0 as usize].slots[value.0 as usize] {
+            Slot::Posted { channel, ticket, op } => (channel, ticket, op as usize),
             Slot::Value(_) => return Ok(None),
             Slot::Empty => {
                 let message = format!("no receive was posted for value %{}", value.0);
@@ -394,7 +395,6 @@ impl<'p, 'm> Replay<'p, 'm> {
             return Ok(Some(Wait::Message(channel)));
         };
         let body = self.program.body(agent);
-        let posted = body.ops[..op].iter().rposition(|o| o.defines() == Some(value)).unwrap_or(op);
         if let OpKind::PostRecv { tile, .. } = body.ops[posted].kind {
             self.accept(agent, posted, channel, message, value, &body.tiles[tile as usize])?;
         }
