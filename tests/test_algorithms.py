@@ -41,7 +41,7 @@ DTYPES = ["float16", "bfloat16", "float32", "float64"]
 DTYPES += [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
 SIZES = {"one": 1, "fewer than cubes": 3, "not divisible": 37, "large": 3001}
 
-CUBES = {"system.sip.cube_mesh.w": 2, "system.sip.cube_mesh.h": 2, "system.sip.cube.pes": 1}
+CUBES = {"sip.cube_mesh.w": 2, "sip.cube_mesh.h": 2, "cube.pe_layout.corners": 1, "cube.pe_layout.pe_per_corner": 1}
 
 
 def sips(count: int, *extents: int) -> dict[str, object]:
@@ -58,7 +58,7 @@ NETWORKS: dict[str, dict[str, object]] = {
     "hypercube": sips(8),
     "fully_connected": sips(7),
     "switch": sips(6),
-    "custom": sips(4),
+    "custom": sips(4) | {"system.sips.edges": [{"from": 0, "to": 1}, {"from": 1, "to": 2}, {"from": 1, "to": 3}]},
 }
 RANKS = {network: int(str(keys["system.sips.count"])) for network, keys in NETWORKS.items()}
 LRAB_NETWORKS = {"ring_1d", "torus_2d", "mesh_2d_no_wrap"}
