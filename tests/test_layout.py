@@ -40,7 +40,7 @@ def test_lanes_cut_a_chunk_into_almost_equal_parts(count: int, sizes: list[int])
 
 
 def test_the_full_world_keeps_the_network_and_a_subset_is_a_ring() -> None:
-    assert layout.lanes(machine(), range(6), 1, 8).network == layout.Network("torus_2d", 6, 3, 2)
+    assert layout.lanes(machine(), range(6), 1, 8).network == layout.Network("torus_2d", 6, 3, 2, machine().sip_d)
     subset = layout.lanes(machine(), (4, 1), 1, 8)
     assert subset.network == layout.Network("ring_1d", 2)
     assert [subset.place(rank, 0) for rank in (0, 1)] == [(4, 0, 0), (1, 0, 0)]

@@ -102,23 +102,27 @@ def _differing(case: Case, suspects: Sequence[int]) -> list[Site]:
     task = case.task
     background, mark = _probe(task)
     found: dict[int, list[tuple[int, NDArray[np.int64], NDArray[np.int64]]]] = {party: [] for party in suspects}
+    # What a kernel adds or drops whatever the contributions are is no contribution: count from a run without any.
+    plain = [task.element.encode(np.full(task.size, background)) for _ in range(task.parties)]
+    nobody = Reference(task, plain, exact=True)
+    _, empty = case.execute(plain)
     for contributor in range(task.parties):
-        probe = [
-            task.element.encode(np.full(task.size, mark if party == contributor else background))
-            for party in range(task.parties)
-        ]
+        marked = task.element.encode(np.full(task.size, mark))
+        probe = [marked if party == contributor else plain[party] for party in range(task.parties)]
         ideal = Reference(task, probe, exact=True)
         _, results = case.execute(probe)
         for party in suspects:
-            want = _times(task, ideal.expected(party))
-            got = _times(task, task.element.decode(results[party][ideal.part(party)]))
-            if not np.array_equal(want, got):
-                found[party].append((contributor, want, got))
+            part = ideal.part(party)
+            want = _times(task, ideal.expected(party)) - _times(task, nobody.expected(party))
+            got, zero = (task.element.decode(arrays[party][part]) for arrays in (results, empty))
+            times = _times(task, got) - _times(task, zero)
+            if not np.array_equal(want, times):
+                found[party].append((contributor, want, times))
     sites = []
     for party, differences in found.items():
         if not differences:
             continue
-        start = Reference(task, probe, exact=True).part(party).start
+        start = nobody.part(party).start
         table = np.stack([column for _, want, got in differences for column in (want, got)])
         edges = [0, *(np.flatnonzero((table[:, 1:] != table[:, :-1]).any(axis=0)) + 1).tolist(), table.shape[1]]
         for low, high in pairwise(edges):
