@@ -14,6 +14,7 @@ The blocks of a page run in order in one empty directory:
 from __future__ import annotations
 
 import doctest
+import json
 import os
 import re
 import shlex
@@ -22,6 +23,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -115,3 +117,36 @@ def test_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
             run_block(block, tmp_path)
         except Exception as failure:
             raise AssertionError(f"{page.name}:{block.line}: {failure}") from failure
+
+
+def test_every_error_code_is_documented() -> None:
+    """docs/errors.md and the sources name the same codes."""
+    sources = [*(ROOT / "rust").glob("*/src/**/*.rs"), *(ROOT / "python/ahbm").glob("*.py")]
+    raised = {code for path in sources for code in re.findall(r'"(AHBM-[A-Z]\d{3})"', path.read_text(encoding="utf-8"))}
+    documented = set(re.findall(r"AHBM-[A-Z]\d{3}", (ROOT / "docs/errors.md").read_text(encoding="utf-8")))
+    assert documented == raised
+
+
+def topology_keys(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every key of the topology schema, as the documentation spells it."""
+    for key, value in schema.get("properties", {}).items():
+        here = f"{path}.{key}" if path else key
+        if value.get("additionalProperties"):
+            yield from topology_keys(value["additionalProperties"], f"{here}.<name>")
+        elif "properties" in value:
+            yield from topology_keys(value, here)
+        else:
+            yield here, value
+            yield from topology_keys(value.get("items", {}), f"{here}[]")
+
+
+def test_every_parameter_is_documented_with_its_default() -> None:
+    """docs/machine-model.md has a row `| `key` | `default` | ...` for each key of topology.yaml and ccl.yaml."""
+    text = (ROOT / "docs/machine-model.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `([^`]+)` \| (.*?) \|", text, re.MULTILINE))
+    keys = dict(topology_keys(json.loads((ROOT / "schemas/topology.schema.json").read_text(encoding="utf-8"))))
+    wanted = {key: value.get("default", []) for key, value in keys.items()}
+    defaults = yaml.safe_load((ROOT / "ccl.yaml").read_text(encoding="utf-8"))["defaults"]
+    wanted |= {f"defaults.{key}": value for key, value in defaults.items()}
+    shown = {key: "" if value == [] else f"`{json.dumps(value).strip(chr(34))}`" for key, value in wanted.items()}
+    assert {key: rows.get(key) for key in shown} == shown
