@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from ahbm.emulator import Emulator as Emulator
     from ahbm.errors import AhbmError as AhbmError
     from ahbm.launch import spawn as spawn
+    from ahbm.measure import run as run
     from ahbm.placement import DeviceTensor as DeviceTensor
     from ahbm.placement import DPPolicy as DPPolicy
     from ahbm.placement import tensor as tensor
     from ahbm.report import Report as Report
-    from ahbm.measure import run as run
 
     __version__: str
 
