@@ -29,6 +29,6 @@ pub struct Timeline {
     pub ends: Vec<Ps>,
     /// Per agent and operation, in issue order; empty unless recording was asked for.
     pub spans: Vec<Vec<Span>>,
-    /// Per agent, the channel chosen by each `recv(dir=None)` in issue order.
+    /// Per agent, the channel chosen by each `recv(dir=None)` in issue order; empty when no agent has one.
     pub choices: Vec<Vec<ChannelId>>,
 }

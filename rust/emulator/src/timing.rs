@@ -190,7 +190,9 @@ impl<'a> Sim<'a> {
             if self.record {
                 timeline.spans.push(extra.spans);
             }
-            timeline.choices.push(extra.choices);
+            if !self.plan.inbound.is_empty() {
+                timeline.choices.push(extra.choices);
+            }
         }
         timeline
     }

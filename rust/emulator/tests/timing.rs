@@ -170,8 +170,7 @@ fn receive_from_anyone_takes_what_is_there_in_turn() {
     let early: &[Step] = &[Send("sip2", 10), Send("sip2", 10)];
     let p = program(&machine, &[late, early, &[RecvAny(10), RecvAny(10), RecvAny(10)]], 4);
     let timeline = run(&p, &machine);
-    let senders: Vec<u32> =
-        timeline.choices[2].iter().map(|c| p.channels[c.0 as usize].sender.0).collect();
+    let senders: Vec<u32> = timeline.choices[2].iter().map(|c| p.channels[c.0 as usize].sender.0).collect();
     assert_eq!(senders, [1, 1, 0]);
 }
 
@@ -179,8 +178,15 @@ fn receive_from_anyone_takes_what_is_there_in_turn() {
 fn posted_receives_return_credits_while_the_kernel_computes() {
     let machine = npu_network("ring_1d", 2, 500.0, 50.0, "cut_through");
     let sends = [Send("global_E", 1000); 3];
-    let posted =
-        [Post("global_W", 1000), Post("global_W", 1000), Post("global_W", 1000), Delay(1 << 30), Await(2), Await(0), Await(1)];
+    let posted = [
+        Post("global_W", 1000),
+        Post("global_W", 1000),
+        Post("global_W", 1000),
+        Delay(1 << 30),
+        Await(2),
+        Await(0),
+        Await(1),
+    ];
     let blocking = [Delay(1 << 30), Recv("global_W", 1000), Recv("global_W", 1000), Recv("global_W", 1000)];
     let background = run(&program(&machine, &[&sends, &posted], 1), &machine);
     assert!(background.ends[0] < 1 << 30, "the sender need not wait for the computation");

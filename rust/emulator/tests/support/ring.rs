@@ -4,12 +4,12 @@ use ahbm_machine::{Coord, Direction, Machine};
 use ahbm_program::{BinaryFn, BodyBuilder, ChannelSettings, Dtype, OpKind, Program, ProgramBuilder, Tile};
 
 /// `slots` slots of the first tier, sized to the largest message.
-pub fn settings(slots: u32) -> ChannelSettings {
+pub(crate) fn settings(slots: u32) -> ChannelSettings {
     ChannelSettings { slots, slot_bytes: None, tier: 0, credit_bytes: 16 }
 }
 
 /// One PE per SIP and nothing between it and its SIP links: a plain network of `sips` NPUs.
-pub fn npu_network(topology: &str, sips: u32, latency_ns: f64, bandwidth_gbs: f64, model: &str) -> Machine {
+pub(crate) fn npu_network(topology: &str, sips: u32, latency_ns: f64, bandwidth_gbs: f64, model: &str) -> Machine {
     let overrides = [
         ("system.network_model", model.to_string()),
         ("system.sips.count", sips.to_string()),
@@ -24,13 +24,11 @@ pub fn npu_network(topology: &str, sips: u32, latency_ns: f64, bandwidth_gbs: f6
 
 /// Every rank sends `rounds` messages of `bytes` to rank + 1, each after receiving and adding the one
 /// before: the communication of a ring all-reduce with 2(n-1) rounds. All agents share one body.
-pub fn ring(machine: &Machine, rounds: u32, bytes: u32, slots: u32) -> Program {
+pub(crate) fn ring(machine: &Machine, rounds: u32, bytes: u32, slots: u32) -> Program {
     let mut builder = ProgramBuilder::new("ring");
     let group = builder.group(machine.sfr().clone());
-    let origin = builder.origins.intern(ahbm_program::Origin {
-        file: "ring.rs".into(),
-        locus: ahbm_program::Locus::Whole,
-    });
+    let origin =
+        builder.origins.intern(ahbm_program::Origin { file: "ring.rs".into(), locus: ahbm_program::Locus::Whole });
     let mut body = BodyBuilder::new();
     let tile = body.tile(Tile::new(Dtype::U8, &[bytes]));
     let scalar = body.scalar(ahbm_program::Scalar::Int(1));
