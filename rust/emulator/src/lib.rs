@@ -2,7 +2,7 @@
 //!
 //! Pass 1 ([`simulate`]) says when, pass 2 ([`replay`]) says what.
 
-mod data;
+pub mod data;
 mod timeline;
 mod timing;
 

@@ -2,7 +2,7 @@
 //!
 //! Read [`op`] for what an agent can do, [`body`] for how operations are stored and shared, [`program`]
 //! for how agents, channels and buffers hang together, [`builder`] for how a source writes one, and
-//! [`lint`] for what is checked before anything runs. Nothing here knows time.
+//! [`mod@lint`] for what is checked before anything runs. Nothing here knows time.
 
 pub mod body;
 pub mod builder;

@@ -35,7 +35,7 @@ use findings::Findings;
 use target::Target;
 
 /// Everything wrong with a program that can be seen without running it, at most 50 findings and one
-/// [`AHBM-L100`](self) tail; empty when it may run. Deterministic order.
+/// `AHBM-L100` tail; empty when it may run. Deterministic order.
 ///
 /// A malformed program (`AHBM-L110`) is reported alone: the other checks rely on sound indices.
 pub fn lint(program: &Program, machine: &Machine) -> Vec<Diagnostic> {
