@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import gc
 import json
 import pickle
 import re
+import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from ahbm._core import Machine, Memory, Program, ProgramBuilder
-from ahbm.errors import AhbmError, BudgetError, ConfigError, KernelError, LintError, TopologyError
+from ahbm.errors import AhbmError, BudgetError, ConfigError, DeadlockError, KernelError, LintError, TopologyError
 from ahbm.topology import load_machine
 
 BASE = 0x1000
@@ -635,6 +637,78 @@ def test_timing_and_data_of_a_ring_step(machine: Machine) -> None:
     other = program(machine, kernel=lambda t_ptr, tl: tl.store(t_ptr, tl.zeros(4)))
     with pytest.raises(AhbmError, match="AHBM-V101"):
         made.replay(timeline, Memory(other))
+
+
+def test_receiving_from_any_direction(machine: Machine) -> None:
+    builder = make_builder(machine)
+    group = builder.group()
+
+    def collect(t_ptr: int, tl: Any) -> None:
+        tl.store(t_ptr, tl.recv(shape=8) + tl.recv(dir=None, shape=8))
+
+    def give(t_ptr: int, tl: Any) -> None:
+        tl.send("cube0", tl.load(t_ptr, 8))
+
+    for cube, kernel in enumerate((collect, give, give)):
+        body = capture(builder, kernel, coord=(0, cube, 0))
+        builder.agent(group, (0, cube, 0), (0, cube, 0), body, [builder.buffer((0, cube, 0), 1024)])
+    made = builder.finish()
+    memory = Memory(made)
+    for cube in (1, 2):
+        memory.write(cube, np.full(8, cube, np.float16))
+    made.replay(made.simulate(), memory)
+    out = np.zeros(8, np.float16)
+    memory.read(0, out)
+    assert (out == 3).all()
+
+
+def test_deadlocks_and_budgets_are_typed(machine: Machine) -> None:
+    builder = make_builder(machine)
+    group = builder.group()
+
+    def kernel(t_ptr: int, tl: Any) -> None:
+        received = tl.recv("global_W", 8)
+        tl.send("global_E", received)
+
+    for sip in range(machine.sips):
+        builder.agent(group, (sip, 0, 0), (sip, 0, 0), capture(builder, kernel), [])
+    with pytest.raises(DeadlockError) as caught:
+        builder.finish().simulate()
+    assert any(site.origin == line_of(kernel, 1) for site in caught.value.sites)
+    with pytest.raises(BudgetError, match="AHBM-B120"):
+        exchange(machine, 100).simulate(max_events=5)
+
+
+def exchange(machine: Machine, steps: int) -> Program:
+    """All PEs of SIP 0 and SIP 1 send and receive `steps` messages."""
+    builder = make_builder(machine, op_budget=10 * steps)
+    group = builder.group()
+
+    def kernel(t_ptr: int, peer: str, tl: Any) -> None:
+        value = tl.zeros(8)
+        for _ in range(steps):
+            tl.send(peer, value)
+            value = tl.recv(peer, 8)
+
+    for sip in range(2):
+        body = capture(builder, kernel, f"sip{1 - sip}", coord=(sip, 0, 0))
+        for cube in range(machine.cubes):
+            for pe in range(machine.pes):
+                builder.agent(group, (sip, cube, pe), (sip, cube, pe), body, [])
+    return builder.finish()
+
+
+def test_a_run_can_be_interrupted(machine: Machine) -> None:
+    made = exchange(machine, 20_000)
+    timer = threading.Timer(0.2, _thread.interrupt_main)
+    timer.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            while True:
+                made.simulate()
+    finally:
+        timer.cancel()
+    assert exchange(machine, 1).simulate().messages == 2 * machine.cubes * machine.pes
 
 
 def test_errors_survive_pickling(machine: Machine) -> None:
