@@ -93,7 +93,14 @@ impl Capture {
 
     /// One `tl` call that records no operation.
     pub(crate) fn count(&self, py: Python<'_>) -> PyResult<()> {
-        let outcome = self.lock().count(&self.launch);
+        let mut recorder = self.lock();
+        if recorder.calls == 0 {
+            // The operation that will carry this call may be the only one: it needs an origin.
+            drop(recorder);
+            return self.call(py, |_| Ok(()));
+        }
+        let outcome = recorder.count(&self.launch);
+        drop(recorder);
         outcome.map_err(|fault| self.raise(py, *fault))
     }
 

@@ -72,6 +72,7 @@ fn explain(py: Python<'_>, launch: &Launch, kernel: &Bound<'_, PyAny>, error: Py
         Diagnostic::new("AHBM-K211", "the kernel recursed too deep").hint("use a loop, or end the recursion")
     } else {
         Diagnostic::new("AHBM-K210", format!("the kernel raised {kind}: {what}"))
+            .hint("__cause__ is the kernel's own exception, with its traceback")
     };
     let typed = errors::raise_one(py, finding.site(launch.label(), origin::of_error(py, &error, code.as_ref())));
     typed.set_cause(py, Some(error));

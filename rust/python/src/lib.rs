@@ -7,6 +7,31 @@
 //! - [`tl`], [`handle`]: what a kernel sees. [`capture`] is the recording behind them, [`operand`] the
 //!   checks on arguments, [`origin`] finds the kernel's line behind a call.
 //!
+//! | code | finding |
+//! |---|---|
+//! | `AHBM-K201` | `tl` or a handle used after the kernel returned |
+//! | `AHBM-K202` | a handle was asked for data |
+//! | `AHBM-K203` | handle of another kernel call |
+//! | `AHBM-K204` | pointer outside the tensor's shards |
+//! | `AHBM-K205` | memory access with another dtype than the tensor's |
+//! | `AHBM-K206` | not a shape |
+//! | `AHBM-K207` | unknown dtype |
+//! | `AHBM-K208` | unknown direction, or the PE itself |
+//! | `AHBM-K209` | operands that do not fit the call |
+//! | `AHBM-K210` | the kernel raised an exception (chained) |
+//! | `AHBM-K211` | the kernel recursed too deep |
+//! | `AHBM-K212` | the kernel's parameters do not fit the call |
+//! | `AHBM-K213` | generator or coroutine instead of a plain function |
+//! | `AHBM-K214` | unknown op, mode or axis |
+//! | `AHBM-K215` | future waited for twice |
+//! | `AHBM-B101` | more `tl` calls or operations than the budget |
+//! | `AHBM-B102` | tile with too many elements |
+//! | `AHBM-B103` | too many views |
+//! | `AHBM-C201` … `C204` | builder used up; unknown tier; unknown space; ids of another builder |
+//! | `AHBM-T201` … `T204` | place not on the machine; coordinate outside the group; SIPs do not fill the network; unknown network |
+//! | `AHBM-V120` … `V122` | timeline or memory of another program; bytes outside a buffer; array that is not plain memory |
+//! | `AHBM-Z001` | a panic inside; a defect of this project |
+//!
 //! Laws. No lock is held while Python code can run. Long runs release the interpreter lock. A value's slot
 //! is given back exactly when its last handle dies, so that equal kernels record equal bodies.
 

@@ -31,7 +31,7 @@ impl Memory {
     }
 
     fn range(&self, buffer: u32, offset: u64, len: usize) -> Result<Range<usize>, Diagnostic> {
-        let fault = |what: String| Diagnostic::new("AHBM-V102", what);
+        let fault = |what: String| Diagnostic::new("AHBM-V121", what);
         let Some(found) = self.program.buffers.get(buffer as usize) else {
             return Err(fault(format!("buffer {buffer} of {}", self.program.buffers.len())));
         };
@@ -54,7 +54,7 @@ fn plain_bytes(array: &Bound<'_, PyUntypedArray>) -> Result<usize, Diagnostic> {
     } else {
         return Ok(array.len() * dtype.itemsize());
     };
-    Err(Diagnostic::new("AHBM-V103", format!("the array of dtype {dtype} {problem}"))
+    Err(Diagnostic::new("AHBM-V122", format!("the array of dtype {dtype} {problem}"))
         .hint("pass numpy.ascontiguousarray(x) of a numeric dtype"))
 }
 
@@ -99,7 +99,7 @@ impl Memory {
             let len = plain_bytes(out)?;
             // SAFETY: the pointer is that of a live array object.
             if unsafe { (*out.as_array_ptr()).fields.flags } & NPY_ARRAY_WRITEABLE == 0 {
-                return Err(Diagnostic::new("AHBM-V103", "the array to read into is not writable"));
+                return Err(Diagnostic::new("AHBM-V122", "the array to read into is not writable"));
             }
             let range = self.range(buffer, offset, len)?;
             let memory = self.lock_attached(py);

@@ -72,7 +72,7 @@ impl Program {
     fn replay(&self, py: Python<'_>, timeline: &Timeline, memory: &Memory) -> PyResult<()> {
         if !(Arc::ptr_eq(&self.inner, &timeline.program) && Arc::ptr_eq(&self.inner, &memory.program)) {
             let what = "timeline or memory belongs to another program";
-            return Err(errors::raise_one(py, Diagnostic::new("AHBM-V101", what)));
+            return Err(errors::raise_one(py, Diagnostic::new("AHBM-V120", what)));
         }
         py.detach(|| {
             let mut memory = memory.lock();
