@@ -41,8 +41,7 @@ def ring_all_gather(
     me = sip_rank
     chunk_bytes = n_elem * (int(dtype.lstrip("bfiu")) // 8)  # a dtype's name ends in its bits
 
-    # The first hop leaves straight from memory, every later one from the slot the chunk arrived in.
-    current = tl.ref(t_ptr + me * chunk_bytes, shape=(n_elem,), dtype=dtype)
+    current = tl.load(t_ptr + me * chunk_bytes, shape=(n_elem,), dtype=dtype)
     for step in range(1, n):
         tl.send(dir=f"sip{(me + 1) % n}", src=current)
         current = tl.recv(dir=f"sip{(me - 1) % n}", shape=(n_elem,), dtype=dtype)

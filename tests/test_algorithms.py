@@ -114,10 +114,12 @@ def emulator(machines: Machines) -> Emulators:
 def reduced(x: Array, op: str) -> Array:
     """The reduction of `x` along axis 0, in its dtype."""
     if op in ("min", "max"):
-        return getattr(x, op)(axis=0)  # type: ignore[no-any-return]
+        result: Array = getattr(x, op)(axis=0)
+        return result
     wide = x if x.dtype.kind in "iu" else x.astype(np.float64)
     result = wide.prod(axis=0, dtype=wide.dtype) if op == "prod" else wide.sum(axis=0, dtype=wide.dtype)
-    return (result / len(x) if op == "avg" else result).astype(x.dtype)
+    narrow: Array = (result / len(x) if op == "avg" else result).astype(x.dtype)
+    return narrow
 
 
 @dataclass(frozen=True)
@@ -163,13 +165,14 @@ class Call:
 
     def specified(self, x: Array) -> Array:
         """The part of the buffers that the collective defines."""
-        every = range(self.ranks)
-        match self.collective:
-            case "gather":
-                return x[self.root]  # type: ignore[no-any-return]
-            case "scatter" | "reduce_scatter":
-                return x[every, every]  # type: ignore[no-any-return]
-        return x
+        every: Any = range(self.ranks)
+        part: Any = ...
+        if self.collective == "gather":
+            part = self.root
+        elif self.collective in ("scatter", "reduce_scatter"):
+            part = every, every
+        specified: Array = x[part]
+        return specified
 
 
 def exact_data(call: Call, dtype: Any, rng: np.random.Generator) -> Array:
@@ -245,7 +248,7 @@ def test_rounding(emulator: Emulators, algorithm: str, dtype: str) -> None:
         wide = call.specified(call.after(x.astype(np.float64)))
         got = call.specified(run(emulator(network), call, x, algorithm)).astype(np.float64)
         changed = wide != call.specified(x.astype(np.float64))
-        ulp = float(ml_dtypes.finfo(kind).eps) * wide
+        ulp = float(ml_dtypes.finfo(kind).eps) * wide  # type: ignore[no-untyped-call]
         assert (np.abs(got - wide) <= np.where(changed, (call.ranks - 1) * ulp, 0)).all()
 
 
