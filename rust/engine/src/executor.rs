@@ -147,7 +147,7 @@ impl Engine {
             if time > limits.max_time {
                 return Err(Stop::TimeLimit);
             }
-            if count % INTERRUPT_PERIOD == 0 && limits.interrupt.is_some_and(|asked| asked()) {
+            if count.is_multiple_of(INTERRUPT_PERIOD) && limits.interrupt.is_some_and(|asked| asked()) {
                 return Err(Stop::Cancelled);
             }
             self.now.set(time);

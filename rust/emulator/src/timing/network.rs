@@ -121,7 +121,7 @@ impl<'a> Network<'a> {
             let start = link.reserve(transfer.head, duration);
             let mut end = start + duration;
             if transfer.tail > transfer.head {
-                let last = if bytes % self.flit == 0 { first } else { bytes % self.flit };
+                let last = if bytes.is_multiple_of(self.flit) { first } else { bytes % self.flit };
                 end = end.max(transfer.tail + hop.rate.ps(last));
                 link.hold_until(end);
             }
