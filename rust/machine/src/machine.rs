@@ -226,13 +226,14 @@ impl Machine {
         self.io_cpu_ps
     }
 
-    /// Capacity in bytes of the memory behind a node, for bounds checks; 0 for an I/O chiplet.
+    /// Capacity in bytes of the memory behind a node, for bounds checks; unlimited for the host's behind an I/O
+    /// chiplet.
     pub fn memory_bytes(&self, node: Node) -> u64 {
         match node {
             Node::Pe(_) => self.tcm_bytes,
             Node::Hbm(_) => self.hbm_bytes,
             Node::Sram(_) => self.sram_bytes,
-            Node::Io(_) => 0,
+            Node::Io(_) => u64::MAX,
         }
     }
 
