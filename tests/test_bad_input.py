@@ -124,9 +124,6 @@ def test_world_that_is_not_w_times_h() -> None:
     fails(TopologyError, run, code="AHBM-T007", says="6")
 
 
-
-
-
 def test_unknown_key() -> None:
     fails(TopologyError, spawned(print, **{"system.sips.cout": 2}), code="AHBM-T003", says="cout")
     fails(ConfigError, spawned(print, **{"systme.sips": 2}), code="AHBM-C107", says="systme")
@@ -270,7 +267,7 @@ def test_things_that_are_no_tensors(tensor: Any) -> None:
         dist.init_process_group(backend="ahbm")
         dist.all_reduce(tensor)
 
-    with pytest.raises(RankError, match="AHBM-(X|U)130"):
+    with pytest.raises(RankError, match=r"AHBM-(X|U)130"):
         spawned(worker)()
 
 

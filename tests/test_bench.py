@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from ahbm import bench
 from ahbm.bench import Sweep
-from ahbm.errors import ConfigError
+from ahbm.errors import ConfigError, UnsupportedError
 
 SMALL = {
     "system.sips.count": 4,
@@ -115,3 +115,11 @@ def test_json() -> None:
         2,
     )
     assert set(first["in_place"]) == {"time", "alg_bw", "bus_bw", "nwrong"}
+
+
+def test_device_tensors_have_a_contribution_per_cube() -> None:
+    _, (report,) = reports(begin=512, end=512, device=True)
+    assert (report.ranks, report.bytes, report.wrong) == (8, 512, 0)
+    assert report.busbw_gbs == pytest.approx(report.algbw_gbs * 2 * 7 / 8)
+    with pytest.raises(UnsupportedError):
+        reports("broadcast", device=True)

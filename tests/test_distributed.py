@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import random
+import time
 from typing import Any
 
+import ahbm
 import ahbm.distributed as dist
 import ml_dtypes
 import numpy as np
@@ -382,3 +385,68 @@ def test_tensors_of_other_libraries() -> None:
         np.testing.assert_array_equal(bits, values(2, 6, ml_dtypes.bfloat16))
 
     run(worker)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.int32])
+def test_device_tensors(dtype: Any) -> None:
+    def worker(rank: int) -> list[dist.CallRecord]:
+        x = ahbm.tensor(np.full((8, 5), rank + 1, dtype), dp=ahbm.DPPolicy(cube="row_wise"))
+        assert [shard.sip for shard in x.shards] == [rank] * 4
+        work = dist.all_reduce(x, async_op=True)
+        assert work is not None and work.result() is x
+        np.testing.assert_array_equal(x.numpy(), np.full((8, 5), 24))
+        y = ahbm.tensor(np.full((3, 2), rank + 1, dtype), dp=ahbm.DPPolicy(num_cubes=1))
+        dist.all_reduce(y, "max")
+        np.testing.assert_array_equal(y.numpy(), np.full((3, 2), 3))
+        return dist.stats()
+
+    tiles, single = run(worker)[0]
+    assert (tiles.ranks, tiles.bytes) == (12, 10 * np.dtype(dtype).itemsize)
+    assert (single.ranks, single.bytes) == (3, 6 * np.dtype(dtype).itemsize)
+
+
+def test_device_and_host_tensors_do_not_mix() -> None:
+    def worker(rank: int) -> None:
+        x: Any = np.ones((8, 5), np.float32)
+        dist.all_reduce(ahbm.tensor(x, dp=ahbm.DPPolicy()) if rank else x)
+
+    with pytest.raises(DistributedError, match="disagree on"):
+        run(worker)
+
+
+def test_ranks_beyond_the_sips_are_pes() -> None:
+    def worker(rank: int) -> int:
+        x = values(rank, 7)
+        dist.all_reduce(x)
+        np.testing.assert_array_equal(x, sum(values(r, 7) for r in range(5)))
+        if rank in (1, 4):
+            y = np.zeros(3, np.float32)
+            dist.send(values(1, 3), 4) if rank == 1 else dist.recv(y, 1)
+        return dist.get_world_size()
+
+    def main(rank: int) -> int:
+        dist.init_process_group()
+        return worker(rank)
+
+    assert spawn(main, overrides={**SMALL, "world_size": 5, "algorithm": "ring_allreduce"}) == [5] * 5
+
+
+def test_simulated_times_do_not_depend_on_threads() -> None:
+    def worker(rank: int) -> list[dist.CallRecord]:
+        pair, ring = dist.new_group([0, 1]), dist.new_group()
+        delays = random.Random()
+        for _ in range(5):
+            time.sleep(delays.random() / 200)
+            x = values(rank, 33)
+            works = [dist.all_reduce(x, group=ring, async_op=True)]
+            works += [dist.isend(values(rank, 9), (rank + 1) % 3), dist.irecv(np.zeros(9, np.float32), (rank - 1) % 3)]
+            if rank < 2:
+                works.append(dist.all_gather_into_tensor(np.zeros(8, np.float32), x[:4], group=pair, async_op=True))
+            time.sleep(delays.random() / 200)
+            for work in works:
+                assert work is not None and work.wait()
+            dist.broadcast(x, 1)
+        assert dist.simulated_time() > 0
+        return dist.stats()
+
+    assert run(worker) == run(worker)

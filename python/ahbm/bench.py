@@ -62,6 +62,8 @@ class Sweep:
     topology: str | None = None
     overrides: Mapping[str, object] = field(default_factory=dict)
     data: bool = True
+    device: bool = False
+    """On device tensors: every cube of every SIP holds one tile of the size, and is a contribution of its own."""
 
     def __post_init__(self) -> None:
         """Raises ConfigError (AHBM-C140) for sizes that are no sweep, C105 for an unknown collective."""
@@ -121,7 +123,9 @@ def measure(sweep: Sweep) -> Iterator[Report]:
             yield ahbm.run(
                 kind.name,
                 algorithm,
-                bytes_per_rank=size,
+                bytes_per_pe=size if sweep.device else None,
+                bytes_per_rank=None if sweep.device else size,
+                placement=ahbm.DPPolicy(cube="row_wise") if sweep.device else None,
                 dtype=sweep.dtype,
                 op=sweep.op,
                 root=sweep.root,
@@ -134,6 +138,7 @@ def header(sweep: Sweep) -> list[str]:
     """The comment lines above the table."""
     return [
         f"# ahbm {ahbm.__version__}  collective {sweep.collective}  (all times are simulated)",
+        "# busbw counts one direction and assumes point-to-point algorithms",
         f"# topology {sweep.topology or 'default'}  minBytes {sweep.begin} maxBytes {sweep.end} "
         + (f"step {sweep.step}(bytes)" if sweep.step else f"step {sweep.factor}(factor)")
         + f" validation {int(sweep.data)}",
@@ -198,6 +203,7 @@ def to_json(sweep: Sweep, reports: Sequence[Report], args: Sequence[str]) -> dic
             "step_factor": sweep.factor,
             "step_bytes": sweep.step,
             "validation": sweep.data,
+            "device": sweep.device,
             "topology": sweep.topology,
             "overrides": {key: str(value) for key, value in sweep.overrides.items()},
         },

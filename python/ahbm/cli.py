@@ -48,7 +48,7 @@ def main() -> None:
     """Runs the command line; an AhbmError becomes text (or JSON with --json) on stderr and its exit code."""
     as_json = "--json" in sys.argv[1:]
     try:
-        app()
+        app(prog_name="ahbm")
     except AhbmError as error:
         print(json.dumps(error.to_json(), indent=2) if as_json else _told(error), file=sys.stderr)
         sys.exit(error.exit_code)
@@ -167,6 +167,9 @@ def bench(
     algorithms: Annotated[
         list[str] | None, typer.Option("-a", "--algorithm", help="Name, or path of a module; repeatable.")
     ] = None,
+    device: Annotated[
+        bool, typer.Option("--device", help="Device tensors: one tile of each size on every cube (all_reduce).")
+    ] = False,
     no_data: NoData = False,
     topology: Topology = None,
     settings: Settings = None,
@@ -188,6 +191,7 @@ def bench(
         topology,
         _overrides(settings),
         not no_data,
+        device,
     )
     reports = []
     if as_json:
@@ -222,9 +226,7 @@ def probe(topology: Topology = None, ccl: Ccl = None, settings: Settings = None,
     if as_json:
         typer.echo(json.dumps([sample.to_json() for sample in samples], indent=2))
         return
-    table = _table(
-        "kind", "place", ">size (B)", ">latency (ns)", ">bandwidth (GB/s)", title="simulated, one pattern alone"
-    )
+    table = _table("kind", "place", ">size (B)", ">time (ns)", ">GB/s", title="simulated, one pattern alone")
     for sample in samples:
         table.add_row(
             sample.kind,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 BACKEND = "ahbm"
 TIMEOUT_S = 600.0
 """Wall seconds without any progress after which waiting ranks fail, unless `init_process_group` says otherwise."""
+
+KEPT_CALLS = 1 << 16
+"""Calls of a rank that `stats` remembers."""
 
 
 class BackendError(DistributedError, ValueError):
@@ -96,7 +100,8 @@ class Session:
         self.setup = setup
         self.emulator = emulator
         self.world_group = ProcessGroup("WORLD", tuple(range(size)))
-        self.calls: list[list[Part]] = [[] for _ in range(size)]
+        self.calls: list[deque[Part]] = [deque(maxlen=KEPT_CALLS) for _ in range(size)]
+        """Per rank: what it has issued, oldest first."""
         self._made: list[ProcessGroup] = []
 
     def perform(self, operation: Operation) -> int:

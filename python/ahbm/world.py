@@ -53,7 +53,7 @@ class Part:
     def settle(self) -> None:
         """Takes the result back to the user and lets go of the memory."""
         self.result = self.finish()
-        self.buffer, self.finish = None, _nothing
+        self.buffer, self.finish, self.terms = None, _nothing, {}
 
 
 def _nothing() -> None:
