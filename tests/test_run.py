@@ -228,3 +228,10 @@ def test_bf16_round_trip() -> None:
     bf16 = ELEMENTS["bf16"]
     values = np.array([0.0, 1.0, -2.5, 256.0, 1 + 2**-8, 1 + 3 * 2**-8])
     assert bf16.decode(bf16.encode(values)).tolist() == [0.0, 1.0, -2.5, 256.0, 1.0, 1 + 2**-6]
+
+
+def test_too_many_contributions_to_explain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ahbm.verify.DIFF_PARTIES", 3)
+    Path("mine.py").write_text(skip("not (sip_rank == 3 and step == 1)")(RING))
+    with pytest.raises(DataError, match=r"rank 3, element 0: got .* with 4 contributions \(more than 3\)"):
+        ahbm.run(algorithm="mine.py", bytes_per_rank=32, dtype="i16", overrides=SMALL, check=True)

@@ -18,6 +18,8 @@ from ahbm.reference import Reference, Task
 
 SHOWN = 8
 """Places of a wrong result that an error lists."""
+DIFF_PARTIES = 512
+"""Contributions up to which a wrong result is explained: each costs one more data pass."""
 
 
 @dataclass(frozen=True)
@@ -75,19 +77,18 @@ def explain_wrong(
     wrong = [reference.wrong(party, results[party]) for party in range(task.parties)]
     suspects = [party for party in range(task.parties) if len(wrong[party])]
     total = sum(len(indices) for indices in wrong)
-    sites = _differing(case, suspects)
+    explained = task.parties <= DIFF_PARTIES
+    sites = _differing(case, suspects) if explained else []
     more = f" and {len(sites) - SHOWN} more places" if len(sites) > SHOWN else ""
     if not sites:
         first, index = suspects[0], int(wrong[suspects[0]][0])
         part = reference.part(first)
         got = task.element.decode(results[first][part])[index]
         want = reference.expected(first)[index]
-        sites = [
-            Site(
-                f"{case.name(first)}, element {part.start + index}: got {got}, expected {want}; every contribution "
-                "is there once, so their values, order or rounding differ"
-            )
-        ]
+        why = "every contribution is there once, so their values, order or rounding differ"
+        if not explained:
+            why = f"with {task.parties} contributions (more than {DIFF_PARTIES}) it is not said whose are missing"
+        sites = [Site(f"{case.name(first)}, element {part.start + index}: got {got}, expected {want}; {why}")]
     return DataError(
         "AHBM-V301",
         f"wrong result: {total} elements on {len(suspects)} of {task.parties} "
