@@ -87,6 +87,22 @@ def kernel(*args, tl):
 """
 
 
+LATE = """
+
+from functools import wraps
+
+punctual = kernel
+
+
+@wraps(punctual)
+def kernel(*args, tl):
+    if args[-4] == {late}:  # sip_rank
+        for _ in range(100_000):  # 1 ns each
+            tl.program_id(axis=0)
+    punctual(*args, tl=tl)
+"""
+
+
 @pytest.fixture(scope="module")
 def machines() -> Machines:
     built: dict[str, Machine] = {}
@@ -289,6 +305,19 @@ def test_two_calls_in_one_launch(machines: Machines, tmp_path: Path, algorithm: 
         x = exact_data(call, np.float32, np.random.default_rng(3))
         y = run(Emulator(machines(network), ccl), call, x, str(module))
         np.testing.assert_array_equal(call.specified(y), call.specified(call.after(call.after(x))))
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 5, 8, 9])
+def test_nobody_leaves_a_barrier_before_the_last_one_comes(tmp_path: Path, ranks: int) -> None:
+    emulator = Emulator(load_machine("switch", sips(ranks)), CclConfig.load())
+    source = (ALGORITHM_FOLDER / "dissemination_barrier.py").read_text(encoding="utf-8")
+    for late in range(ranks):
+        module = tmp_path / f"barrier_late_{late}.py"
+        module.write_text(source + LATE.format(late=late), encoding="utf-8")
+        buffers = [np.zeros(1, np.float16) for _ in range(ranks)]
+        timeline = emulator.collective("barrier", buffers, algorithm=str(module)).timeline
+        assert timeline is not None
+        assert min(timeline.ends_ps) > 100_000_000
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
