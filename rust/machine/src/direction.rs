@@ -81,7 +81,7 @@ impl Direction {
     pub fn parse(text: &str) -> Option<Self> {
         if let Some(rest) = text.strip_prefix("global_") {
             if let Some(dim) = rest.strip_prefix("dim") {
-                return dim.parse().ok().map(Self::Dim);
+                return number(dim).and_then(|k| u8::try_from(k).ok()).map(Self::Dim);
             }
             return Heading::parse(rest).map(Self::Global);
         }
@@ -91,7 +91,7 @@ impl Direction {
         let (mut sip, mut cube, mut pe) = (None, None, None);
         for part in text.split('.') {
             let digits = part.trim_start_matches(|c: char| c.is_ascii_lowercase());
-            let number: u32 = digits.parse().ok()?;
+            let number = number(digits)?;
             let slot = match &part[..part.len() - digits.len()] {
                 "sip" if sip.is_none() && cube.is_none() && pe.is_none() => &mut sip,
                 "cube" if cube.is_none() && pe.is_none() => &mut cube,
@@ -102,6 +102,11 @@ impl Direction {
         }
         Some(Self::Peer { sip, cube, pe })
     }
+}
+
+/// Decimal digits only; the standard parser would take a sign.
+fn number(text: &str) -> Option<u32> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
 impl fmt::Display for Direction {
@@ -137,9 +142,22 @@ mod tests {
 
     #[test]
     fn other_text_is_not_a_direction() {
-        for text in
-            ["", "U", "global_", "global_Q", "dim3", "pe1.sip2", "sip", "sip-1", "sip1.sip2", "east", "sip99999999999"]
-        {
+        for text in [
+            "",
+            "U",
+            "global_",
+            "global_Q",
+            "dim3",
+            "pe1.sip2",
+            "sip",
+            "sip-1",
+            "sip1.sip2",
+            "east",
+            "sip99999999999",
+            "pe+1",
+            "global_dim+1",
+            "global_dim999",
+        ] {
             assert_eq!(Direction::parse(text), None, "{text}");
         }
     }

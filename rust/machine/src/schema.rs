@@ -2,7 +2,7 @@
 
 use crate::declared::{Topology, Value};
 
-/// JSON schema of a topology file, pretty-printed. `.inf` stands for the YAML number of that spelling.
+/// JSON schema of a topology file, pretty-printed.
 /// The repository's `schemas/topology.schema.json` is this text; a test compares them.
 pub fn topology_schema() -> String {
     let mut schema = Topology::schema();

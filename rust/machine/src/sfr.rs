@@ -73,9 +73,9 @@ impl Sfr {
         self
     }
 
-    /// Cubes per SIP.
+    /// Cubes per SIP; shapes with more than `u32::MAX` count as that many and do not validate.
     pub fn cubes(&self) -> u32 {
-        self.cube_w * self.cube_h
+        self.cube_w.saturating_mul(self.cube_h)
     }
 
     /// True when the coordinate exists in this shape.
@@ -142,6 +142,9 @@ impl Sfr {
         {
             return Err(Diagnostic::new("AHBM-T014", format!("a {shape} network cannot hold {} SIPs", self.sips)));
         }
+        if self.cube_w.checked_mul(self.cube_h).is_none() {
+            return Err(Diagnostic::new("AHBM-T014", format!("too many cubes: {} x {}", self.cube_w, self.cube_h)));
+        }
         if self.sips == 0 || self.cubes() == 0 || self.pes == 0 {
             return Err(Diagnostic::new("AHBM-T014", "a machine needs at least one SIP, one cube and one PE"));
         }
@@ -206,7 +209,7 @@ impl Sfr {
         let (row, col) = (cube / self.cube_w, cube % self.cube_w);
         match heading {
             Heading::N => (row > 0).then(|| cube - self.cube_w),
-            Heading::S => (row + 1 < self.cube_h).then(|| cube + self.cube_w),
+            Heading::S => cube.checked_add(self.cube_w).filter(|_| row + 1 < self.cube_h),
             Heading::W => (col > 0).then(|| cube - 1),
             Heading::E => (col + 1 < self.cube_w).then(|| cube + 1),
             Heading::U | Heading::D => None,
@@ -231,15 +234,22 @@ impl Sfr {
         if extent < 2 {
             return None;
         }
-        let stride: u32 = extents[..dim].iter().product();
-        let position = sip / stride % extent;
+        // Anyone can build an `Sfr`; a shape that `validate` refuses must not overflow here either.
+        let stride = extents[..dim].iter().try_fold(1u32, |product, &e| product.checked_mul(e))?;
+        let position = sip.checked_div(stride)? % extent;
         let next = match (forward, wrap) {
-            (true, true) => (position + 1) % extent,
-            (false, true) => (position + extent - 1) % extent,
+            (true, true) => {
+                if position + 1 == extent {
+                    0
+                } else {
+                    position + 1
+                }
+            }
+            (false, true) => position.checked_sub(1).unwrap_or(extent - 1),
             (true, false) => (position + 1 < extent).then_some(position + 1)?,
             (false, false) => position.checked_sub(1)?,
         };
-        let peer = sip - position * stride + next * stride;
+        let peer = (sip - position * stride).checked_add(next.checked_mul(stride)?)?;
         (peer < self.sips).then_some(peer)
     }
 }

@@ -13,15 +13,15 @@ const MAX_PES: u32 = 2_048;
 
 const MARGIN: f64 = 24.0;
 const HEAD: f64 = 64.0;
+// Plain rules, the dark ones repeated: many renderers know neither variables nor media queries.
 const STYLE: &str = "<style>\
-svg{--paper:#fff;--ink:#1b1f24;--soft:#6a737d;--line:#8a94a0;--sip:#dbe9ff;--cube:#f1f4f8;--pe:#2f6fde;--io:#f6d9a8}\
-@media(prefers-color-scheme:dark){svg{--paper:#12161b;--ink:#e8ecf1;--soft:#9aa5b1;--line:#6b7683;--sip:#1f3a63;\
---cube:#1d232b;--pe:#6ea2ff;--io:#6b4d1c}}\
-text{font:12px system-ui,sans-serif;fill:var(--ink);text-anchor:middle;dominant-baseline:central}\
-.h{font-size:15px;font-weight:600;text-anchor:start}.n{fill:var(--soft);text-anchor:start}\
-.paper{fill:var(--paper)}.link{stroke:var(--line);stroke-width:1.4;fill:none}\
-.sip{fill:var(--sip);stroke:var(--line)}.cube{fill:var(--cube);stroke:var(--line)}.io{fill:var(--io);stroke:var(--line)}\
-.pe{fill:var(--pe)}.p{font-size:8px;fill:var(--paper)}</style>";
+text{font-family:system-ui,sans-serif;font-size:12px;fill:#1b1f24;text-anchor:middle;dominant-baseline:central}\
+.h{font-size:15px;font-weight:600;text-anchor:start}.n{fill:#6a737d;text-anchor:start}\
+.paper{fill:#fff}.link{stroke:#8a94a0;stroke-width:1.4;fill:none}.sip,.cube,.io{stroke:#8a94a0}\
+.sip{fill:#dbe9ff}.cube{fill:#f1f4f8}.io{fill:#f6d9a8}.pe{fill:#2f6fde}.p{font-size:8px;fill:#fff}\
+@media(prefers-color-scheme:dark){text{fill:#e8ecf1}.n{fill:#9aa5b1}.paper{fill:#12161b}.link{stroke:#6b7683}\
+.sip,.cube,.io{stroke:#6b7683}.sip{fill:#1f3a63}.cube{fill:#1d232b}.io{fill:#6b4d1c}.pe{fill:#6ea2ff}\
+.p{fill:#12161b}}</style>";
 
 type Point = (f64, f64);
 
@@ -35,13 +35,13 @@ impl Machine {
         let (width, height) = (left_w + right_w + 3.0 * MARGIN, HEAD + left_h.max(right_h) + MARGIN);
         let mut out = String::new();
         // Writing to a string cannot fail.
-        let _ = write!(
+        let _ = writeln!(
             out,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" viewBox=\"0 0 {width:.0} {height:.0}\" \
              width=\"{width:.0}\" height=\"{height:.0}\"><title>{} SIPs, {}</title>{STYLE}\
              <rect class=\"paper\" width=\"100%\" height=\"100%\"/>\
              <g transform=\"translate({MARGIN} {HEAD})\">{left}</g>\
-             <g transform=\"translate({:.1} {HEAD})\">{right}</g></svg>\n",
+             <g transform=\"translate({:.1} {HEAD})\">{right}</g></svg>",
             self.sfr.sips,
             network(self),
             left_w + 2.0 * MARGIN
@@ -68,23 +68,37 @@ fn draw_sips(machine: &Machine, out: &mut String) -> Point {
     if sips > MAX_SIPS {
         note.push_str(&format!("; {sips} SIPs are too many to draw"));
         heading(out, &network(machine), &note);
-        return (360.0, 0.0);
+        return (420.0, 0.0);
     }
     let (mut places, width, height) = sip_places(machine);
     if matches!(machine.sfr.network, SipNetwork::Switch) {
         places.push((width / 2.0, height / 2.0));
     }
     let mut drawn = BTreeSet::new();
+    // Lines between layers would cover everything else; one sentence says as much.
+    let layer = match machine.sfr.network {
+        SipNetwork::Grid { w, h, .. } => w * h,
+        _ => sips.max(1) + 1,
+    };
+    let between_layers = |pair: (u32, u32)| pair.0 / layer != pair.1 / layer;
+    let mut layered = false;
     for link in machine.links_between_sips() {
         let pair = (link.from.min(link.to), link.from.max(link.to));
         if drawn.len() == MAX_LINES {
             note.push_str("; not all links are drawn");
             break;
         }
+        if between_layers(pair) {
+            layered = true;
+            continue;
+        }
         if let (true, Some(a), Some(b)) = (drawn.insert(pair), places.get(pair.0 as usize), places.get(pair.1 as usize))
         {
             draw_link(out, *a, *b, matches!(machine.sfr.network, SipNetwork::Grid { .. }));
         }
+    }
+    if layered {
+        note.push_str("; layers are joined place by place");
     }
     for (index, (x, y)) in places.iter().enumerate() {
         let (class, label) =
@@ -100,7 +114,7 @@ fn draw_sips(machine: &Machine, out: &mut String) -> Point {
         );
     }
     heading(out, &network(machine), &note);
-    (width.max(360.0), height)
+    (width.max(420.0), height)
 }
 
 /// Links that would run through SIPs in between bend around them.
@@ -110,7 +124,7 @@ fn draw_link(out: &mut String, a: Point, b: Point, grid: bool) {
     if !grid || length < 100.0 {
         let _ = write!(out, "<path class=\"link\" d=\"M{:.1} {:.1}L{:.1} {:.1}\"/>", a.0, a.1, b.0, b.1);
     } else {
-        let bend = 34.0 / length;
+        let bend = 60.0 / length;
         let (mx, my) = ((a.0 + b.0) / 2.0 + dy * bend, (a.1 + b.1) / 2.0 - dx * bend);
         let _ =
             write!(out, "<path class=\"link\" d=\"M{:.1} {:.1}Q{mx:.1} {my:.1} {:.1} {:.1}\"/>", a.0, a.1, b.0, b.1);
@@ -168,7 +182,7 @@ fn draw_cubes(machine: &Machine, out: &mut String) -> Point {
             "<rect class=\"cube\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{side:.1}\" height=\"{side:.1}\" rx=\"4\"/>\
              <text x=\"{:.1}\" y=\"{:.1}\">{id}</text>",
             x + middle,
-            y + middle
+            if cube.rows > 2 { y + middle } else { y + middle - 24.0_f64.min(middle / 2.0) }
         );
         if with_pes {
             let (cell_w, cell_h) = (side / f64::from(cube.cols), side / f64::from(cube.rows));

@@ -72,7 +72,7 @@ pub(crate) fn parse(text: &str, origin: &str) -> Result<Tree, Diagnostic> {
             max_aliases: 1_000,
             max_anchors: 1_000,
         },
-        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 100_000, },
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 20_000, },
         with_snippet: false,
         // `.inf` is how a topology says unlimited; other non-finite numbers are refused by their key.
         non_finite_float_policy: serde_saphyr::NonFiniteFloatPolicy::PassThrough,
@@ -85,12 +85,18 @@ pub(crate) fn parse(text: &str, origin: &str) -> Result<Tree, Diagnostic> {
                 Some(location) if location.line() > 0 => format!("{origin}:{}", location.line()),
                 _ => origin.to_owned(),
             };
-            let message = error.without_snippet().to_string();
-            let code = if message.contains("budget") { "AHBM-T002" } else { "AHBM-T001" };
+            let error = error.without_snippet();
+            let message = error.to_string();
+            let code = if over_budget(error, &message) { "AHBM-T002" } else { "AHBM-T001" };
             let first = message.lines().next().unwrap_or("not a YAML document").to_owned();
             Err(Diagnostic::new(code, format!("cannot read the YAML: {first}")).site("topology", place))
         }
     }
+}
+
+/// The library wraps some of its limits in general errors, so their wording has to do.
+fn over_budget(error: &serde_saphyr::Error, message: &str) -> bool {
+    matches!(error, serde_saphyr::Error::Budget { .. }) || message.contains("limit exceeded")
 }
 
 fn tree(node: Spanned<Value>) -> Tree {

@@ -48,13 +48,8 @@ fn published_latencies_come_out_of_the_defaults() {
     let remote = read(corner) + request(corner);
     let other = pe(&m, 1, 0, 0);
     let sip = read(other) + request(other);
-    for (got, published) in [
-        (remote, 573_000),
-        (sip, 409_000),
-        (transfer(&m, Node::Io(0), Node::Hbm(PeId(0)), 65536), 545_000),
-        (transfer(&m, Node::Io(0), Node::Hbm(PeId(0)), 1 << 20), 8_230_000),
-    ] {
-        eprintln!("{got} {published}");
+    let write = |bytes| transfer(&m, Node::Io(0), Node::Hbm(PeId(0)), bytes);
+    for (got, published) in [(remote, 573_000), (sip, 409_000), (write(65536), 545_000), (write(1 << 20), 8_230_000)] {
         assert!((got as f64 / f64::from(published) - 1.0).abs() < 0.02, "{got} ps, published {published} ps");
     }
 }
@@ -64,4 +59,181 @@ fn link_ids_and_names_are_one_to_one() {
     let m = machine("system: {sips: {count: 6, topology: torus_2d, w: 3, h: 2}}\nsip: {cube_mesh: {w: 2, h: 2}}");
     let names: std::collections::BTreeSet<String> = (0..m.links()).map(|id| m.link_name(LinkId(id))).collect();
     assert_eq!(names.len() as u32, m.links());
+}
+
+/// Machines small enough to check every pair of SIPs, on every network.
+fn networks() -> Vec<Machine> {
+    let regular = [
+        "count: 1",
+        "count: 2",
+        "count: 7",
+        "count: 9, topology: torus_2d",
+        "count: 10, topology: torus_2d, w: 5, h: 2",
+        "count: 12, topology: mesh_2d_no_wrap, w: 4",
+        "count: 24, topology: torus_3d, w: 2, h: 3, d: 4",
+        "count: 27, topology: mesh_3d",
+        "count: 16, topology: hypercube",
+        "count: 1, topology: hypercube",
+        "count: 6, topology: fully_connected",
+        "count: 5, topology: switch",
+        "count: 4, topology: custom, edges: [{from: 0, to: 1}, {from: 1, to: 2, latency_ns: 5}, {from: 2, to: 3}, {from: 3, to: 0, bidirectional: false}]",
+    ];
+    regular
+        .iter()
+        .map(|sips| machine(&format!("system: {{sips: {{{sips}}}}}\nsip: {{cube_mesh: {{w: 3, h: 2}}}}")))
+        .collect()
+}
+
+#[test]
+fn ways_between_sips_are_chains_of_links_that_exist() {
+    for m in networks() {
+        let first = m.links() - m.links_between_sips().count() as u32;
+        for (id, link) in m.links_between_sips().enumerate() {
+            assert_eq!(link.link, LinkId(first + id as u32));
+            assert_ne!(link.from, link.to);
+            assert_eq!(m.link_latency_ps(link.link), link.latency_ps);
+            assert_eq!(m.link_rate(link.link), link.rate);
+        }
+        let links: Vec<_> = m.links_between_sips().collect();
+        for from in 0..m.sfr().sips {
+            for to in 0..m.sfr().sips {
+                let route = m.route(Node::Io(from), Node::Io(to)).unwrap();
+                let mut at = from;
+                for hop in &route.hops {
+                    let link = links[(hop.link.0 - first) as usize];
+                    assert_eq!(link.from, at, "{} {from}->{to}", m.topology_name());
+                    at = link.to;
+                }
+                assert_eq!(at, to, "{} {from}->{to}", m.topology_name());
+                assert!(m.topology_name() == "custom" || route.hops.len() == fewest(&links, m.sfr().sips, from, to));
+            }
+        }
+    }
+}
+
+/// Breadth-first distance over the links; the switch is one more end.
+fn fewest(links: &[ahbm_machine::SipLink], sips: u32, from: u32, to: u32) -> usize {
+    let mut distance = vec![usize::MAX; sips as usize + 1];
+    distance[from as usize] = 0;
+    for round in 0..=sips as usize {
+        for link in links {
+            if distance[link.from as usize] == round {
+                distance[link.to as usize] = distance[link.to as usize].min(round + 1);
+            }
+        }
+    }
+    distance[to as usize]
+}
+
+#[test]
+fn routes_inside_and_between_packages_are_connected() {
+    for m in networks() {
+        let samples = |count: u32| [0, 1, count / 2, count.saturating_sub(1)].map(|i| i.min(count - 1));
+        for from in samples(m.pes()).map(PeId) {
+            for to in samples(m.pes()).map(PeId) {
+                let nodes = |pe| [Node::Pe(pe), Node::Hbm(pe), Node::Sram(pe), Node::Io(m.coord(pe).sip)];
+                for a in nodes(from) {
+                    for b in nodes(to) {
+                        check_route(&m, a, b);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn check_route(m: &Machine, from: Node, to: Node) {
+    let route = m.route(from, to).unwrap();
+    let names = names(m, &route);
+    let mut once: Vec<_> = names.clone();
+    once.sort();
+    once.dedup();
+    assert_eq!(once.len(), names.len(), "{from:?} {to:?} crosses a link twice: {names:?}");
+    assert!(route.hops.iter().all(|hop| hop.link.0 < m.links() && !m.link_rate(hop.link).is_unlimited()));
+    let links: Ps = route.hops.iter().map(|hop| m.link_latency_ps(hop.link)).sum();
+    assert!(route.latency_ps() >= links);
+    for (hop, name) in route.hops.iter().zip(&names) {
+        assert!(hop.after_ps >= m.link_latency_ps(hop.link), "{name}");
+    }
+    // East always starts at the column before: successive NOC hops of one cube are adjacent routers.
+    for pair in names.windows(2) {
+        if let (Some((cube, a)), Some((other, b))) = (router(&pair[0]), router(&pair[1]))
+            && cube == other
+        {
+            assert_eq!(a.0.abs_diff(b.0) + a.1.abs_diff(b.1), 1, "{pair:?}");
+        }
+    }
+}
+
+fn router(name: &str) -> Option<(String, (u32, u32))> {
+    let (cube, link) = name.rsplit_once('.')?;
+    let (row, col) = link.strip_prefix('r')?.split_once('_')?.0.split_once('c')?;
+    Some((cube.to_owned(), (row.parse().ok()?, col.parse().ok()?)))
+}
+
+#[test]
+fn unlimited_edges_leave_only_their_latency() {
+    let limited = machine("");
+    let folded = machine("cube: {noc: {link_gbs: .inf}, ucie: {bandwidth_gbs: .inf}}\npe: {noc_port_gbs: .inf}");
+    let (from, to) = (Node::Pe(PeId(0)), Node::Pe(PeId(127)));
+    let (a, b) = (limited.route(from, to).unwrap(), folded.route(from, to).unwrap());
+    assert!(b.hops.is_empty() && a.hops.len() > 8);
+    assert_eq!(a.latency_ps(), b.head_ps);
+}
+
+#[test]
+fn distance_is_monotonic() {
+    let m = machine("");
+    let far = |to: PeId| m.route(Node::Hbm(to), Node::Pe(PeId(0))).unwrap().latency_ps();
+    let steps = [PeId(0), PeId(1), PeId(7), pe(&m, 0, 1, 0), pe(&m, 0, 5, 0), pe(&m, 0, 15, 0)].map(far);
+    assert!(steps.windows(2).all(|pair| pair[0] < pair[1]), "{steps:?}");
+}
+
+#[test]
+fn a_two_wide_torus_has_one_pair_of_links_between_neighbours() {
+    let m = machine("system: {sips: {count: 4, topology: torus_2d}}");
+    assert_eq!(m.links_between_sips().count(), 8);
+    assert_eq!(machine("").links_between_sips().count(), 2);
+}
+
+#[test]
+fn custom_ways_take_the_least_latency_and_may_be_missing() {
+    let text = "system: {sips: {count: 4, topology: custom, edges: [
+        {from: 0, to: 2, latency_ns: 100}, {from: 0, to: 1, latency_ns: 40}, {from: 1, to: 2, latency_ns: 40}]}}";
+    let m = machine(text);
+    let way = m.route(Node::Io(0), Node::Io(2)).unwrap();
+    assert_eq!(names(&m, &way), ["sip0->sip1", "sip1->sip2"]);
+    assert_eq!(way.latency_ps(), 80_000);
+    assert_eq!(m.route(Node::Io(0), Node::Io(3)).unwrap_err().code, "AHBM-T012");
+    assert_eq!(m.route(Node::Pe(PeId(0)), Node::Io(3)).unwrap_err().code, "AHBM-T012");
+}
+
+#[test]
+fn nodes_that_do_not_exist_are_refused() {
+    let m = machine("");
+    for node in [Node::Pe(PeId(256)), Node::Hbm(PeId(u32::MAX)), Node::Sram(PeId(300)), Node::Io(2)] {
+        assert_eq!(m.route(node, Node::Pe(PeId(0))).unwrap_err().code, "AHBM-T016");
+        assert_eq!(m.route(Node::Pe(PeId(0)), node).unwrap_err().code, "AHBM-T016");
+    }
+    assert!(m.link_rate(LinkId(u32::MAX)).is_unlimited());
+    assert_eq!(m.link_name(LinkId(m.links())), format!("link {} of none", m.links()));
+}
+
+#[test]
+fn a_transit_costs_once_per_package_in_between() {
+    let m = machine("system: {sips: {count: 8}}\nsip: {io: {transit_ns: 3}}");
+    let way = m.route(Node::Io(0), Node::Io(3)).unwrap();
+    assert_eq!(way.latency_ps(), 3 * 70_000 + 2 * 3_000);
+    let switched = machine("system: {sips: {count: 8, topology: switch}}\nsip: {io: {transit_ns: 3}}");
+    assert_eq!(switched.route(Node::Io(0), Node::Io(3)).unwrap().latency_ps(), 240_000);
+}
+
+#[test]
+fn big_machines_are_small() {
+    let m = machine("system: {sips: {count: 1024, topology: torus_2d}}");
+    assert_eq!(m.pes(), 131_072);
+    let far = m.route(Node::Pe(PeId(0)), Node::Pe(pe(&m, 528, 15, 7))).unwrap();
+    assert!(names(&m, &far).iter().filter(|name| name.contains("->")).count() == 32);
+    assert!(std::mem::size_of::<Machine>() < 1024 && m.canonical().len() < 4096);
+    assert!(m.to_svg().len() < 65_536);
 }

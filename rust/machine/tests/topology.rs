@@ -154,14 +154,13 @@ fn all_findings_come_at_once() {
 fn greedy_files_are_refused() {
     let deep = "[".repeat(5_000);
     let long = format!("# {}", "x".repeat(1 << 20));
-    let many = format!("system: {{sips: {{edges: [{}]}}}}", "{},".repeat(210_000));
     let laughs: String = (0..12).fold("a0: &a0 [x]\n".to_owned(), |text, i| {
         let refs = vec![format!("*a{i}"); 12].join(", ");
         format!("{text}a{}: &a{} [{refs}]\n", i + 1, i + 1)
     });
-    for text in [&deep, &long, &many, &laughs] {
+    for text in [&deep, &long, &laughs] {
         let findings = load(text, &[]).unwrap_err();
-        assert!(findings[0].code == "AHBM-T001" || findings[0].code == "AHBM-T002", "{findings:#?}");
+        assert_eq!(findings[0].code, "AHBM-T002", "{findings:#?}");
     }
 }
 

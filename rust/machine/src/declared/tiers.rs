@@ -64,8 +64,21 @@ impl Value for Tiers {
     }
 
     fn schema() -> Json {
-        let builtin: serde_json::Map<String, Json> =
-            Self::default().0.keys().map(|name| (name.clone(), TierKeys::schema())).collect();
+        let mut builtin = serde_json::Map::new();
+        for (name, tier) in Self::default().0 {
+            let mut schema = TierKeys::schema();
+            let defaults = [
+                ("setup_ns", tier.setup_ns.shown()),
+                ("bandwidth_gbs", tier.bandwidth_gbs.shown()),
+                ("bank_bandwidth_gbs", tier.bank_bandwidth_gbs.shown()),
+            ];
+            for (key, default) in defaults {
+                if let Some(default) = default {
+                    schema["properties"][key]["default"] = default;
+                }
+            }
+            builtin.insert(name, schema);
+        }
         json!({
             "type": ["object", "null"],
             "properties": builtin,

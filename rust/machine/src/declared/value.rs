@@ -13,7 +13,7 @@ pub(crate) trait Value: Sized {
     fn schema() -> Json;
     /// Appends `path=value` lines: the canonical form that the machine's hash covers.
     fn canonical(&self, path: &str, out: &mut String);
-    /// The default as the schema shows it; `None` for sections.
+    /// The default as the schema shows it; `None` for sections and for unlimited bandwidth.
     fn shown(&self) -> Option<Json> {
         None
     }
@@ -103,13 +103,14 @@ impl Value for Gbs {
         }
     }
     fn schema() -> Json {
-        json!({"anyOf": [{"type": "number", "minimum": MIN_GBS, "maximum": MAX_GBS}, {"const": ".inf"}]})
+        // No maximum: `.inf` is a number to YAML.
+        json!({"type": "number", "minimum": MIN_GBS})
     }
     fn canonical(&self, path: &str, out: &mut String) {
         line(path, format_args!("{:?}GB/s", self.given), out);
     }
     fn shown(&self) -> Option<Json> {
-        Some(plain(self.given))
+        plain(self.given)
     }
 }
 
@@ -131,13 +132,14 @@ impl Value for PerNs {
         out_of_range(node, reader, rate, "a whole number of 1 to 1e12 per ns, or .inf")
     }
     fn schema() -> Json {
-        json!({"anyOf": [{"type": "integer", "minimum": 1, "maximum": MAX_PER_NS}, {"const": ".inf"}]})
+        // Not "integer" and no maximum: `.inf` is a number to YAML.
+        json!({"type": "number", "minimum": 1})
     }
     fn canonical(&self, path: &str, out: &mut String) {
         line(path, self.0, out);
     }
     fn shown(&self) -> Option<Json> {
-        Some(if self.0 == u64::MAX { json!(".inf") } else { json!(self.0) })
+        (self.0 != u64::MAX).then(|| json!(self.0))
     }
 }
 
@@ -185,7 +187,7 @@ impl Value for Real {
         line(path, format_args!("{:?}", self.0), out);
     }
     fn shown(&self) -> Option<Json> {
-        Some(plain(self.0))
+        plain(self.0)
     }
 }
 
@@ -282,12 +284,13 @@ impl<T: Names> Value for T {
     }
 }
 
-fn plain(number: f64) -> Json {
-    if number == f64::INFINITY {
-        json!(".inf")
+/// A number as JSON, whole ones without a point; JSON has no infinity.
+fn plain(number: f64) -> Option<Json> {
+    if number.is_infinite() {
+        None
     } else if number.fract() == 0.0 && number < 1e15 {
-        json!(number as u64)
+        Some(json!(number as u64))
     } else {
-        json!(number)
+        Some(json!(number))
     }
 }
