@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 .PHONY: demo test lint bench clean
 
 demo: $(VENV)/.installed
-	$(BIN)/ahbm bench all_reduce -b 256 -e 1M -f 4 -a lrab_hierarchical_allreduce
+	$(BIN)/ahbm bench all_reduce -b 256 -e 1M -f 4 -a lrab_hierarchical_allreduce --device
 
 test: $(VENV)/.installed
 	cargo test --workspace --exclude ahbm-python

@@ -12,7 +12,7 @@
 //! |---|---|
 //! | `AHBM-D190` | every agent waits though pass 1 finished: the timeline is inconsistent |
 //! | `AHBM-D191` | timeline or memory belong to another program, or were not recorded |
-//! | `AHBM-V301` | value read before it is defined |
+//! | `AHBM-V306` | value read before it is defined |
 //! | `AHBM-V302` | wait for a value no receive was posted for |
 //! | `AHBM-V303` | operand of another dtype or size than the operation's tile |
 //! | `AHBM-V304` | message of another dtype or size than its receive's tile |

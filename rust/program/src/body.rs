@@ -1,8 +1,7 @@
 //! Bodies: the operations of an agent, position-independent so that equal agents share one.
 
-use crate::{Op, OpKind, OriginId, Tile, ValueId};
+use crate::{Op, OpKind, OriginId, Set, Tile, ValueId};
 use ahbm_machine::Direction;
-use indexmap::IndexSet;
 
 /// A memory operand: an offset into one of the agent's buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -62,10 +61,10 @@ impl Scalar {
 pub struct BodyBuilder {
     ops: Vec<Op>,
     origins: Vec<OriginId>,
-    tiles: IndexSet<Tile>,
-    mems: IndexSet<Mem>,
-    directions: IndexSet<Direction>,
-    scalars: IndexSet<Scalar>,
+    tiles: Set<Tile>,
+    mems: Set<Mem>,
+    directions: Set<Direction>,
+    scalars: Set<Scalar>,
     values: u32,
     free: Vec<ValueId>,
 }

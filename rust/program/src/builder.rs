@@ -1,8 +1,7 @@
 //! Builders: how a source writes a program, and how directions become channels.
 
-use crate::{Agent, AgentId, Body, Buffer, BufferId, Channel, ChannelId, OpKind, Origins, Program};
+use crate::{Agent, AgentId, Body, Buffer, BufferId, Channel, ChannelId, Map, OpKind, Origins, Program, Set};
 use ahbm_machine::{Coord, Diagnostic, Direction, Node, PeId, Sfr};
-use indexmap::{IndexMap, IndexSet};
 use std::sync::Arc;
 
 /// How the queues of a launch are laid out.
@@ -28,10 +27,10 @@ pub struct ProgramBuilder {
     groups: Vec<Group>,
     agents: Vec<Agent>,
     group_of: Vec<u32>,
-    bodies: IndexSet<Arc<Body>>,
+    bodies: Set<Arc<Body>>,
     buffers: Vec<Buffer>,
     buffer_table: Vec<BufferId>,
-    buffer_lists: IndexMap<Box<[BufferId]>, u32>,
+    buffer_lists: Map<Box<[BufferId]>, u32>,
     counters: u32,
     barriers: Vec<u32>,
     /// Origins, to be filled while bodies are written.
@@ -41,7 +40,7 @@ pub struct ProgramBuilder {
 #[derive(Debug)]
 struct Group {
     sfr: Sfr,
-    members: IndexMap<Coord, AgentId>,
+    members: Map<Coord, AgentId>,
 }
 
 impl ProgramBuilder {
@@ -52,7 +51,7 @@ impl ProgramBuilder {
 
     /// Opens a group of agents that share a neighbour table; returns its index.
     pub fn group(&mut self, sfr: Sfr) -> u32 {
-        self.groups.push(Group { sfr, members: IndexMap::new() });
+        self.groups.push(Group { sfr, members: Map::default() });
         self.groups.len() as u32 - 1
     }
 
@@ -120,7 +119,7 @@ impl ProgramBuilder {
     /// All findings at once: `AHBM-L101` a direction with no neighbour, `AHBM-L102` a neighbour on which
     /// no kernel runs.
     pub fn finish(mut self, settings: ChannelSettings) -> Result<Program, Vec<Diagnostic>> {
-        let mut channels: IndexMap<(AgentId, Direction), Channel> = IndexMap::new();
+        let mut channels: Map<(AgentId, Direction), Channel> = Map::default();
         let mut table = Vec::new();
         let mut findings = Vec::new();
         for index in 0..self.agents.len() {
@@ -138,14 +137,13 @@ impl ProgramBuilder {
                     }
                 };
                 let me = AgentId(index as u32);
-                let mine = self.groups[self.group_of[index] as usize].sfr.canonical(self.agents[index].coord, direction);
+                let mine =
+                    self.groups[self.group_of[index] as usize].sfr.canonical(self.agents[index].coord, direction);
                 if let Some(bytes) = used.sent[d] {
-                    table[base + 2 * d] =
-                        open(&mut channels, (me, mine), (peer.0, peer.1), bytes, &settings);
+                    table[base + 2 * d] = open(&mut channels, (me, mine), (peer.0, peer.1), bytes, &settings);
                 }
                 if let Some(bytes) = used.received[d] {
-                    table[base + 2 * d + 1] =
-                        open(&mut channels, (peer.0, peer.1), (me, mine), bytes, &settings);
+                    table[base + 2 * d + 1] = open(&mut channels, (peer.0, peer.1), (me, mine), bytes, &settings);
                 }
             }
         }
@@ -206,8 +204,7 @@ struct DirectionUse {
 
 impl DirectionUse {
     fn of(body: &Body) -> Self {
-        let mut used =
-            Self { sent: vec![None; body.directions.len()], received: vec![None; body.directions.len()] };
+        let mut used = Self { sent: vec![None; body.directions.len()], received: vec![None; body.directions.len()] };
         for op in &body.ops {
             let (side, dir, tile) = match op.kind {
                 OpKind::Send { dir, tile, .. } => (&mut used.sent, dir, tile),
@@ -222,7 +219,7 @@ impl DirectionUse {
 }
 
 fn open(
-    channels: &mut IndexMap<(AgentId, Direction), Channel>,
+    channels: &mut Map<(AgentId, Direction), Channel>,
     sender: (AgentId, Direction),
     receiver: (AgentId, Direction),
     bytes: u64,

@@ -21,3 +21,7 @@ pub use op::{BinaryFn, Op, OpKind, ReduceFn, UnaryFn, ValueId};
 pub use origin::{Locus, Origin, OriginId, Origins};
 pub use program::{Agent, AgentId, Buffer, BufferId, Channel, ChannelId, Program};
 pub use tile::{Dtype, Tile};
+
+/// Insertion-ordered tables with a quick, unseeded hash: their order never depends on it.
+type Map<K, V> = indexmap::IndexMap<K, V, rustc_hash::FxBuildHasher>;
+type Set<T> = indexmap::IndexSet<T, rustc_hash::FxBuildHasher>;

@@ -1,6 +1,6 @@
 //! Where an operation was written.
 
-use indexmap::IndexSet;
+use crate::Set;
 use std::fmt;
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ impl fmt::Display for Origin {
 /// The program's table of distinct origins, in order of first use.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Origins {
-    entries: IndexSet<Origin>,
+    entries: Set<Origin>,
 }
 
 impl Origins {

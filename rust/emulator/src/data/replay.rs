@@ -309,7 +309,7 @@ impl<'p, 'm> Replay<'p, 'm> {
             _ => {}
         }
         let message = format!("value %{} is read before it is defined", value.0);
-        Err(error::at(program, "AHBM-V301", message, agent, op))
+        Err(error::at(program, "AHBM-V306", message, agent, op))
     }
 
     /// The first operand, which must have the dtype and size of the operation's tile.

@@ -132,10 +132,9 @@ impl Plan {
             let to = program.agents[channel.receiver.0 as usize].place;
             let back = machine.route(Node::Pe(to), Node::Pe(from))?;
             let slowest = back.hops.iter().fold(Rate::UNLIMITED, |r, h| r.slower(machine.link_rate(h.link)));
-            let tier =
-                costs.tiers.get_index(channel.tier as usize).map(|t| *t.1).ok_or_else(|| {
-                    Diagnostic::new("AHBM-L112", format!("slot tier {} does not exist", channel.tier))
-                })?;
+            if channel.tier as usize >= plan.tiers.len() {
+                return Err(Diagnostic::new("AHBM-L112", format!("slot tier {} does not exist", channel.tier)));
+            }
             plan.channels.push(ChannelPlan {
                 flow: routes.open((from, Way::Write), Node::Pe(from), Node::Pe(to))?,
                 background: u32::MAX,
