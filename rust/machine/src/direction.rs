@@ -15,6 +15,13 @@ pub enum Direction {
     Global(Heading),
     /// Neighbour across one hypercube dimension.
     Dim(u8),
+    /// A thread block of an imported plan: the peer rank and the plan's channel number.
+    Tag {
+        /// Peer rank.
+        rank: u32,
+        /// Channel number of the plan.
+        channel: u32,
+    },
     /// A PE by address; `None` means "same as mine".
     Peer {
         /// SIP index.
@@ -115,6 +122,7 @@ impl fmt::Display for Direction {
             Self::Cube(h) => write!(f, "{}", h.letter()),
             Self::Global(h) => write!(f, "global_{}", h.letter()),
             Self::Dim(k) => write!(f, "global_dim{k}"),
+            Self::Tag { rank, channel } => write!(f, "rank{rank}.ch{channel}"),
             Self::Peer { sip, cube, pe } => {
                 let mut dot = "";
                 for (name, part) in [("sip", sip), ("cube", cube), ("pe", pe)] {

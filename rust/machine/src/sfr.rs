@@ -108,6 +108,8 @@ impl Sfr {
                 let sip = at.sip ^ (1 << k);
                 (sip < self.sips).then_some((Coord { sip, ..at }, direction))
             }
+            // Plans connect their thread blocks themselves.
+            Direction::Tag { .. } => None,
             Direction::Peer { .. } => {
                 let peer = target(at, direction);
                 (peer != at && self.contains(peer)).then(|| (peer, address(peer, at)))

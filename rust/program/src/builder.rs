@@ -7,7 +7,7 @@ use std::sync::Arc;
 /// How the queues of a launch are laid out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChannelSettings {
-    /// Messages a queue holds.
+    /// Messages a queue holds; `u32::MAX` gives each queue a slot for every message it will carry.
     pub slots: u32,
     /// Bytes a slot holds; `None` sizes each queue to its largest message.
     pub slot_bytes: Option<u64>,
@@ -31,6 +31,9 @@ pub struct ProgramBuilder {
     buffers: Vec<Buffer>,
     buffer_table: Vec<BufferId>,
     buffer_lists: Map<Box<[BufferId]>, u32>,
+    /// Connections that no neighbour table knows, from either end.
+    sends_to: Map<(AgentId, Direction), (AgentId, Direction)>,
+    receives_from: Map<(AgentId, Direction), (AgentId, Direction)>,
     counters: u32,
     barriers: Vec<u32>,
     /// Origins, to be filled while bodies are written.
@@ -99,6 +102,25 @@ impl ProgramBuilder {
         if self.groups[group as usize].members.insert(coord, id).is_some() {
             return Err(Diagnostic::new("AHBM-L106", format!("two agents of one launch stand at {coord}")));
         }
+        self.group_of.push(group);
+        Ok(self.push_agent(coord, place, coord.sip, body, buffers))
+    }
+
+    /// Adds a thread block of `rank`: an agent of no group, whose directions [`ProgramBuilder::connect`] resolves.
+    /// Several may stand at one coordinate.
+    pub fn thread_block(&mut self, rank: u32, coord: Coord, place: PeId, body: u32, buffers: &[BufferId]) -> AgentId {
+        self.group_of.push(NO_GROUP);
+        self.push_agent(coord, place, rank, body, buffers)
+    }
+
+    /// Joins two thread blocks: what `sender` sends in its direction, `receiver` receives in its own.
+    pub fn connect(&mut self, sender: (AgentId, Direction), receiver: (AgentId, Direction)) {
+        self.sends_to.insert(sender, receiver);
+        self.receives_from.insert(receiver, sender);
+    }
+
+    fn push_agent(&mut self, coord: Coord, place: PeId, rank: u32, body: u32, buffers: &[BufferId]) -> AgentId {
+        let id = AgentId(self.agents.len() as u32);
         let table = match self.buffer_lists.get(buffers) {
             Some(&start) => start,
             None => {
@@ -108,9 +130,8 @@ impl ProgramBuilder {
                 start
             }
         };
-        self.agents.push(Agent { coord, place, body, channels: 0, buffers: table, rank: coord.sip });
-        self.group_of.push(group);
-        Ok(id)
+        self.agents.push(Agent { coord, place, body, channels: 0, buffers: table, rank });
+        id
     }
 
     /// Resolves every direction into a channel and closes the program.
@@ -128,22 +149,20 @@ impl ProgramBuilder {
             let base = table.len();
             table.resize(base + 2 * body.directions.len(), ChannelId::NONE);
             let used = DirectionUse::of(&body);
+            let me = AgentId(index as u32);
             for (d, &direction) in body.directions.iter().enumerate() {
-                let peer = match self.peer(AgentId(index as u32), direction) {
-                    Ok(peer) => peer,
-                    Err(why) => {
-                        findings.push(self.no_peer(AgentId(index as u32), &body, d as u16, why));
-                        continue;
-                    }
-                };
-                let me = AgentId(index as u32);
-                let mine =
-                    self.groups[self.group_of[index] as usize].sfr.canonical(self.agents[index].coord, direction);
-                if let Some(bytes) = used.sent[d] {
-                    table[base + 2 * d] = open(&mut channels, (me, mine), (peer.0, peer.1), bytes, &settings);
-                }
-                if let Some(bytes) = used.received[d] {
-                    table[base + 2 * d + 1] = open(&mut channels, (peer.0, peer.1), (me, mine), bytes, &settings);
+                let mine = (me, self.canonical(me, direction));
+                for (way, &traffic) in [used.sent[d], used.received[d]].iter().enumerate() {
+                    let Some(traffic) = traffic else { continue };
+                    let (sender, receiver) = match (self.peer(me, direction, way == 0), way) {
+                        (Ok(peer), 0) => (mine, peer),
+                        (Ok(peer), _) => (peer, mine),
+                        (Err(why), _) => {
+                            findings.push(self.no_peer(me, &body, d as u16, why));
+                            break;
+                        }
+                    };
+                    table[base + 2 * d + way] = open(&mut channels, sender, receiver, traffic, &settings);
                 }
             }
         }
@@ -164,25 +183,38 @@ impl ProgramBuilder {
         })
     }
 
-    fn peer(&self, agent: AgentId, direction: Direction) -> Result<(AgentId, Direction), NoPeer> {
-        let group = &self.groups[self.group_of[agent.0 as usize] as usize];
+    fn canonical(&self, agent: AgentId, direction: Direction) -> Direction {
+        match self.groups.get(self.group_of[agent.0 as usize] as usize) {
+            Some(group) => group.sfr.canonical(self.agents[agent.0 as usize].coord, direction),
+            None => direction,
+        }
+    }
+
+    fn peer(&self, agent: AgentId, direction: Direction, sends: bool) -> Result<(AgentId, Direction), Missing> {
+        let Some(group) = self.groups.get(self.group_of[agent.0 as usize] as usize) else {
+            let connections = if sends { &self.sends_to } else { &self.receives_from };
+            return connections.get(&(agent, direction)).copied().ok_or(Missing::Connection);
+        };
         let at = self.agents[agent.0 as usize].coord;
-        let (coord, back) = group.sfr.neighbor(at, direction).ok_or(NoPeer::NoNeighbor)?;
-        let peer = group.members.get(&coord).ok_or(NoPeer::NoKernel(coord))?;
+        let (coord, back) = group.sfr.neighbor(at, direction).ok_or(Missing::Neighbor)?;
+        let peer = group.members.get(&coord).ok_or(Missing::Kernel(coord))?;
         Ok((*peer, back))
     }
 
-    fn no_peer(&self, agent: AgentId, body: &Body, dir: u16, why: NoPeer) -> Diagnostic {
+    fn no_peer(&self, agent: AgentId, body: &Body, dir: u16, why: Missing) -> Diagnostic {
         let at = self.agents[agent.0 as usize].coord;
         let direction = body.directions[dir as usize];
         let op = body.ops.iter().position(|op| op.kind.direction() == Some(dir)).unwrap_or(0);
         let origin = body.origins.get(op).map(|&o| self.origins.text(o)).unwrap_or_default();
         let what = body.ops.get(op).map(|o| o.describe(body)).unwrap_or_default();
         match why {
-            NoPeer::NoNeighbor => Diagnostic::new("AHBM-L101", format!("{at} has no neighbour in direction {direction}"))
+            Missing::Connection => Diagnostic::new("AHBM-L113", format!("rank {} has nobody on the other side of {direction}", self.agents[agent.0 as usize].rank))
+                .site(format!("rank {}: {what}", self.agents[agent.0 as usize].rank), origin)
+                .hint("every send of a plan needs a thread block of the peer that receives on the same channel, and the reverse"),
+            Missing::Neighbor => Diagnostic::new("AHBM-L101", format!("{at} has no neighbour in direction {direction}"))
                 .site(format!("{at}: {what}"), origin)
                 .hint("the cube mesh does not wrap and open SIP grids end; guard the call by position, or use a topology with this link"),
-            NoPeer::NoKernel(coord) => {
+            Missing::Kernel(coord) => {
                 Diagnostic::new("AHBM-L102", format!("{at} uses direction {direction} to {coord}, where no kernel runs"))
                     .site(format!("{at}: {what}"), origin)
                     .hint("a launch runs on the PEs that hold a shard of the tensor; place a shard there or pick another peer")
@@ -191,15 +223,27 @@ impl ProgramBuilder {
     }
 }
 
-enum NoPeer {
-    NoNeighbor,
-    NoKernel(Coord),
+/// Group index of agents outside every group.
+const NO_GROUP: u32 = u32::MAX;
+
+enum Missing {
+    Neighbor,
+    Connection,
+    Kernel(Coord),
 }
 
-/// Largest message per direction and way; `None` where the body does not use it.
+/// What a body moves in one direction, one way.
+#[derive(Clone, Copy)]
+struct Traffic {
+    messages: u32,
+    /// Largest message.
+    bytes: u64,
+}
+
+/// Traffic per direction and way; `None` where the body does not use it.
 struct DirectionUse {
-    sent: Vec<Option<u64>>,
-    received: Vec<Option<u64>>,
+    sent: Vec<Option<Traffic>>,
+    received: Vec<Option<Traffic>>,
 }
 
 impl DirectionUse {
@@ -211,8 +255,9 @@ impl DirectionUse {
                 OpKind::Recv { dir, tile, .. } | OpKind::PostRecv { dir, tile, .. } => (&mut used.received, dir, tile),
                 _ => continue,
             };
-            let slot = &mut side[dir as usize];
-            *slot = (*slot).max(Some(body.tiles[tile as usize].bytes()));
+            let traffic = side[dir as usize].get_or_insert(Traffic { messages: 0, bytes: 0 });
+            traffic.messages += 1;
+            traffic.bytes = traffic.bytes.max(body.tiles[tile as usize].bytes());
         }
         used
     }
@@ -222,7 +267,7 @@ fn open(
     channels: &mut Map<(AgentId, Direction), Channel>,
     sender: (AgentId, Direction),
     receiver: (AgentId, Direction),
-    bytes: u64,
+    traffic: Traffic,
     settings: &ChannelSettings,
 ) -> ChannelId {
     let entry = channels.entry(receiver);
@@ -232,13 +277,14 @@ fn open(
         receiver: receiver.0,
         sender_direction: sender.1,
         receiver_direction: receiver.1,
-        slots: settings.slots,
+        slots: 1,
         slot_bytes: settings.slot_bytes.unwrap_or(0),
         tier: settings.tier,
         credit_bytes: settings.credit_bytes,
     });
     if settings.slot_bytes.is_none() {
-        channel.slot_bytes = channel.slot_bytes.max(bytes);
+        channel.slot_bytes = channel.slot_bytes.max(traffic.bytes);
     }
+    channel.slots = if settings.slots == u32::MAX { channel.slots.max(traffic.messages) } else { settings.slots };
     ChannelId(index)
 }

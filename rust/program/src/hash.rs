@@ -107,6 +107,7 @@ fn op(kind: &OpKind) -> [u64; 7] {
         OpKind::Await { value } => [20, v(value), 0, 0, 0, 0, 0],
         OpKind::Signal { counter, add } => [21, t(counter), t(add), 0, 0, 0, 0],
         OpKind::WaitCounter { counter, at_least } => [22, t(counter), t(at_least), 0, 0, 0, 0],
+        OpKind::Acquire { counter, amount } => [25, t(counter), t(amount), 0, 0, 0, 0],
         OpKind::Barrier { id } => [23, t(id), 0, 0, 0, 0, 0],
         OpKind::Delay { ps } => [24, ps, 0, 0, 0, 0, 0],
     }
@@ -191,6 +192,7 @@ fn direction(h: &mut Hasher, direction: Direction) {
         Direction::Cube(x) => [0, heading(x), 0, 0],
         Direction::Global(x) => [1, heading(x), 0, 0],
         Direction::Dim(k) => [2, k.into(), 0, 0],
+        Direction::Tag { rank, channel } => [4, rank.into(), channel.into(), 0],
         Direction::Peer { sip, cube, pe } => [3, part(sip), part(cube), part(pe)],
     });
 }

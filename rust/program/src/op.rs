@@ -101,6 +101,8 @@ pub enum OpKind {
     Signal { counter: u32, add: u32 },
     /// Waits until a counter has reached a value.
     WaitCounter { counter: u32, at_least: u32 },
+    /// Waits until a counter has reached an amount and takes it: a semaphore.
+    Acquire { counter: u32, amount: u32 },
     /// Waits for every agent of the program's barrier `id`.
     Barrier { id: u32 },
     /// Occupies the agent for a fixed time.
@@ -137,6 +139,7 @@ impl Op {
             OpKind::Await { .. } => "wait".into(),
             OpKind::Signal { counter, add } => format!("signal counter {counter} +{add}"),
             OpKind::WaitCounter { counter, at_least } => format!("wait counter {counter} >= {at_least}"),
+            OpKind::Acquire { counter, amount } => format!("acquire {amount} of counter {counter}"),
             OpKind::Barrier { id } => format!("barrier {id}"),
             OpKind::Delay { ps } => format!("delay {ps} ps"),
         }

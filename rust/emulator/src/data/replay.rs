@@ -232,6 +232,16 @@ impl<'p, 'm> Replay<'p, 'm> {
             OpKind::WaitCounter { counter, at_least } => {
                 (self.counters[counter as usize] < at_least.into()).then_some(Wait::Counter(counter))
             }
+            OpKind::Acquire { counter, amount } => {
+                let value = &mut self.counters[counter as usize];
+                match value.checked_sub(amount.into()) {
+                    Some(rest) => {
+                        *value = rest;
+                        None
+                    }
+                    None => Some(Wait::Counter(counter)),
+                }
+            }
             OpKind::Barrier { id } => self.arrive(id),
             OpKind::Delay { .. } => None,
             OpKind::Load { dst, mem, tile: t } => {

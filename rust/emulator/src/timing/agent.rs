@@ -118,7 +118,10 @@ impl Agent {
                     sim.signal(counter, add);
                     start
                 }),
-                OpKind::WaitCounter { counter, at_least } => self.wait_counter(sim, me, counter, at_least, start),
+                OpKind::WaitCounter { counter, at_least } => {
+                    self.wait_counter(sim, me, (counter, at_least), false, start)
+                }
+                OpKind::Acquire { counter, amount } => self.wait_counter(sim, me, (counter, amount), true, start),
                 OpKind::Barrier { id } => self.barrier(sim, me, id, start),
                 OpKind::Delay { ps } => Ok(start + ps),
                 _ => {
@@ -297,8 +300,8 @@ impl Agent {
         &mut self,
         sim: &Sim<'_>,
         me: AgentId,
-        counter: u32,
-        at_least: u32,
+        (counter, at_least): (u32, u32),
+        take: bool,
         start: Time,
     ) -> Result<Time, Pause> {
         if start > sim.engine.now() {
@@ -309,6 +312,9 @@ impl Agent {
             state.waiters.borrow_mut().push((me, at_least));
             sim.parked[me.0 as usize].enter(&sim.engine);
             return self.park(Wait::Counter(counter));
+        }
+        if take {
+            state.value.set(state.value.get() - u64::from(at_least));
         }
         Ok(sim.engine.now())
     }

@@ -130,12 +130,11 @@ pub fn sample(dtype: Dtype, n: usize, seed: u64) -> Vec<Num> {
         .flat_map(|_| {
             let bits = next();
             let moderate = ((bits >> 20) as i32 % 4096) as f64 / 64.0;
-            let number = match bits % 4 {
+            match bits % 4 {
                 0 | 1 if dtype.is_float() => encode(dtype, &[Num::F(moderate)]),
                 2 if !dtype.is_float() => encode(dtype, &[Num::I((bits >> 40) as i128 % 17 - 8)]),
                 _ => next().to_le_bytes()[..dtype.bytes() as usize].to_vec(),
-            };
-            number
+            }
         })
         .collect();
     let mut numbers = decode(dtype, &raw);

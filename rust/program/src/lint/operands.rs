@@ -51,6 +51,7 @@ impl OpKind {
             Self::Await { .. }
             | Self::Signal { .. }
             | Self::WaitCounter { .. }
+            | Self::Acquire { .. }
             | Self::Barrier { .. }
             | Self::Delay { .. } => none,
         }

@@ -66,7 +66,7 @@ fn check_op(program: &Program, body: &Body, kind: &OpKind) -> Result<(), String>
     let extents = |n: usize| if rank == n { Ok(()) } else { Err(format!("a tile of {rank} extents instead of {n}")) };
     match *kind {
         OpKind::Await { value } => within("value", value.0, body.values as usize),
-        OpKind::Signal { counter, .. } | OpKind::WaitCounter { counter, .. } => {
+        OpKind::Signal { counter, .. } | OpKind::WaitCounter { counter, .. } | OpKind::Acquire { counter, .. } => {
             within("counter", counter, program.counters as usize)
         }
         OpKind::Barrier { id } => within("barrier", id, program.barriers.len()),
