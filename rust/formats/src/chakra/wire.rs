@@ -1,0 +1,176 @@
+//! The protobuf wire format, read with positions: every error knows the byte it stands at.
+
+/// A violation of the wire format at a byte of the (inflated) file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Malformed {
+    pub(super) at: usize,
+    pub(super) what: &'static str,
+}
+
+/// A cursor over one message.
+#[derive(Debug, Clone)]
+pub(super) struct Reader<'a> {
+    file: &'a [u8],
+    at: usize,
+    end: usize,
+}
+
+/// The payload of one field.
+#[derive(Debug, Clone)]
+pub(super) enum Payload<'a> {
+    Varint(u64),
+    Fixed64(u64),
+    Fixed32(u32),
+    Message(Reader<'a>),
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(file: &'a [u8]) -> Self {
+        Self { file, at: 0, end: file.len() }
+    }
+
+    pub(super) fn at(&self) -> usize {
+        self.at
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.at == self.end
+    }
+
+    pub(super) fn rest(&self) -> &'a [u8] {
+        &self.file[self.at..self.end]
+    }
+
+    pub(super) fn fail<T>(&self, what: &'static str) -> Result<T, Malformed> {
+        Err(Malformed { at: self.at, what })
+    }
+
+    /// A base-128 number of at most 64 bits.
+    pub(super) fn varint(&mut self) -> Result<u64, Malformed> {
+        let mut value = 0u64;
+        for shift in (0..70).step_by(7) {
+            let Some(&byte) = self.rest().first() else { return self.fail("the file ends inside a number") };
+            if shift == 63 && byte > 1 {
+                return self.fail("a number of more than 64 bits");
+            }
+            self.at += 1;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Ok(value);
+            }
+        }
+        self.fail("a number of more than 64 bits")
+    }
+
+    /// A length and that many bytes.
+    pub(super) fn message(&mut self) -> Result<Reader<'a>, Malformed> {
+        let start = self.at;
+        let length = self.varint()?;
+        if length > (self.end - self.at) as u64 {
+            return Err(Malformed { at: start, what: "a message longer than what is left of it" });
+        }
+        let inner = Reader { file: self.file, at: self.at, end: self.at + length as usize };
+        self.at = inner.end;
+        Ok(inner)
+    }
+
+    fn fixed<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        let Some(bytes) = self.rest().first_chunk::<N>() else { return self.fail("the file ends inside a number") };
+        self.at += N;
+        Ok(*bytes)
+    }
+
+    /// The next field with its number; `None` at the end of the message.
+    pub(super) fn field(&mut self) -> Result<Option<(u32, Payload<'a>)>, Malformed> {
+        if self.is_empty() {
+            return Ok(None);
+        }
+        let start = self.at;
+        let key = self.varint()?;
+        let number = u32::try_from(key >> 3).unwrap_or(0);
+        if number == 0 {
+            return Err(Malformed { at: start, what: "a field number out of range" });
+        }
+        let payload = match key & 7 {
+            0 => Payload::Varint(self.varint()?),
+            1 => Payload::Fixed64(u64::from_le_bytes(self.fixed()?)),
+            2 => Payload::Message(self.message()?),
+            5 => Payload::Fixed32(u32::from_le_bytes(self.fixed()?)),
+            _ => return Err(Malformed { at: start, what: "a field of a wire type that does not exist" }),
+        };
+        Ok(Some((number, payload)))
+    }
+
+    pub(super) fn text(&self) -> Result<&'a str, Malformed> {
+        std::str::from_utf8(self.rest()).or_else(|_| self.fail("text that is not UTF-8"))
+    }
+}
+
+impl<'a> Payload<'a> {
+    pub(super) fn varint(&self, reader: &Reader<'a>) -> Result<u64, Malformed> {
+        match self {
+            Self::Varint(n) => Ok(*n),
+            _ => reader.fail("a field of another type than its schema's"),
+        }
+    }
+
+    pub(super) fn message(self, reader: &Reader<'a>) -> Result<Reader<'a>, Malformed> {
+        match self {
+            Self::Message(inner) => Ok(inner),
+            _ => reader.fail("a field of another type than its schema's"),
+        }
+    }
+}
+
+/// Appends fields to a message; fields of proto3's default value are left to the caller.
+#[derive(Debug, Default)]
+pub(super) struct Writer {
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Writer {
+    pub(super) fn raw_varint(&mut self, mut n: u64) {
+        while n >= 0x80 {
+            self.bytes.push(n as u8 | 0x80);
+            n >>= 7;
+        }
+        self.bytes.push(n as u8);
+    }
+
+    fn key(&mut self, field: u32, wire: u64) {
+        self.raw_varint(u64::from(field) << 3 | wire);
+    }
+
+    pub(super) fn varint(&mut self, field: u32, n: u64) {
+        self.key(field, 0);
+        self.raw_varint(n);
+    }
+
+    pub(super) fn fixed64(&mut self, field: u32, bits: u64) {
+        self.key(field, 1);
+        self.bytes.extend_from_slice(&bits.to_le_bytes());
+    }
+
+    pub(super) fn fixed32(&mut self, field: u32, bits: u32) {
+        self.key(field, 5);
+        self.bytes.extend_from_slice(&bits.to_le_bytes());
+    }
+
+    pub(super) fn message(&mut self, field: u32, bytes: &[u8]) {
+        self.key(field, 2);
+        self.delimited(bytes);
+    }
+
+    pub(super) fn delimited(&mut self, bytes: &[u8]) {
+        self.raw_varint(bytes.len() as u64);
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    pub(super) fn packed(&mut self, field: u32, numbers: &[u64]) {
+        if !numbers.is_empty() {
+            let mut inner = Writer::default();
+            numbers.iter().for_each(|&n| inner.raw_varint(n));
+            self.message(field, &inner.bytes);
+        }
+    }
+}

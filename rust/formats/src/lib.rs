@@ -1,0 +1,17 @@
+//! Bring your own algorithm: files the field already writes, to and from the waist.
+//!
+//! A reader turns bytes into a plan that knows no machine; lowering a plan onto a machine gives an
+//! [`ahbm_program::Program`]. What every reader promises, whatever the bytes:
+//!
+//! 1. It is bounded by a [`Budget`] before it allocates: over it is `AHBM-B2xx`, with the option that raises it.
+//! 2. Malformed input is `AHBM-F1xx` with a line, a JSON pointer or a byte offset; an operation that exists
+//!    but is not supported is `AHBM-U2xx` and names it. Nothing is dropped in silence.
+//! 3. Every operation of the program knows where it was written.
+//!
+//! Reading order: [`budget`], [`collective`] (what a correct answer is), then one module per format.
+
+pub mod budget;
+pub mod collective;
+
+pub use budget::{Budget, Limit};
+pub use collective::Collective;
