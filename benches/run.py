@@ -1,7 +1,8 @@
 """Prints the project's numbers, each as a ratio to a peer, a bound or a target, measured in this run.
 
-`python benches/run.py [--quick]` (about two minutes; `--quick` leaves out the compiled benchmarks). Rates are best of several runs, because a shared machine
-only ever adds time. Nothing here is a test: a slow machine prints small numbers and fails nothing.
+`python benches/run.py [--quick]` takes about two minutes; `--quick` leaves out the compiled benchmarks. Rates are the
+best of several runs, because a shared machine only ever adds time. Nothing here is a test: a slow machine prints small
+numbers and fails nothing.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from ahbm.algorithm import Algorithm, AlgorithmLoader, Request
 from ahbm.config import CclConfig
 from ahbm.errors import ConfigError, KernelError, UnsupportedError

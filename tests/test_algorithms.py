@@ -12,11 +12,12 @@ from unittest.mock import MagicMock
 import ml_dtypes
 import numpy as np
 import pytest
+from numpy.typing import NDArray
+
 from ahbm import DPPolicy, Machine
 from ahbm.config import CclConfig
 from ahbm.emulator import Emulator
 from ahbm.topology import load_machine
-from numpy.typing import NDArray
 
 Array = NDArray[Any]
 

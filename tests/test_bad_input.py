@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import ahbm
-import ahbm.distributed as dist
 import numpy as np
 import pytest
+
+import ahbm
+import ahbm.distributed as dist
 from ahbm.errors import (
     AhbmError,
     BudgetError,
@@ -106,7 +107,7 @@ def test_unknown_topology_name() -> None:
     fails(
         TopologyError,
         lambda: ahbm.spawn(print, topology="moebius"),
-        code="AHBM-T001",
+        code="AHBM-T101",
         says="unknown topology 'moebius'",
     )
 

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+
 from ahbm import bench
 from ahbm.bench import Sweep
 from ahbm.errors import ConfigError, UnsupportedError

@@ -8,8 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import ahbm
 import pytest
+
+import ahbm
 
 SMALL = ["--set", "sip.cube_mesh.w=2", "--set", "sip.cube_mesh.h=2", "--set", "cube.pe_layout.corners=1"]
 
@@ -86,7 +87,7 @@ def test_errors_become_text_json_and_exit_codes(tmp_path: Path) -> None:
     assert "AHBM-X110" in error and "rank 0: shape (100,)  [broken.py:9]" in error and "hint:" in error
     _, error = call("run", "--collective", "all_reduce", "--json", "-t", "moebius", cwd=tmp_path, code=4)
     found = json.loads(error)
-    assert found["exit_code"] == 4 and found["findings"][0]["code"] == "AHBM-T001"
+    assert found["exit_code"] == 4 and found["findings"][0]["code"] == "AHBM-T101"
     assert "AHBM-C142" in call("probe", "--set", "nonsense", cwd=tmp_path, code=3)[1]
     assert "AHBM-C143" in call("run", cwd=tmp_path, code=3)[1]
     assert "AHBM-C144" in call("run", "missing.py", cwd=tmp_path, code=3)[1]

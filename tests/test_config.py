@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from ahbm.config import CclConfig, split_overrides
 from ahbm.errors import ConfigError, UnsupportedError
 from ahbm.scaffold import new_algorithm
@@ -129,11 +130,11 @@ def test_machines_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     torus = load_machine("torus_2d", {"system.sips.count": 6, "system.sips.w": 3, "system.sips.h": 2})
     assert (torus.topology, torus.sips, torus.sip_w, torus.sip_h) == ("torus_2d", 6, 3, 2)
     assert load_machine(torus) is torus
-    with pytest.raises(Exception, match="AHBM-T001"):
+    with pytest.raises(Exception, match="AHBM-T101"):
         load_machine("nowhere")
-    with pytest.raises(Exception, match="AHBM-T002"):
+    with pytest.raises(Exception, match="AHBM-T102"):
         load_machine("nowhere.yaml")
-    with pytest.raises(Exception, match="AHBM-T003"):
+    with pytest.raises(Exception, match="AHBM-T103"):
         load_machine(torus, {"system.sips.count": 6})
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from ahbm._core import Machine, Memory, Program, ProgramBuilder
 from ahbm.errors import AhbmError, BudgetError, ConfigError, DeadlockError, KernelError, LintError, TopologyError
 from ahbm.topology import load_machine

@@ -6,11 +6,12 @@ import random
 import time
 from typing import Any
 
-import ahbm
-import ahbm.distributed as dist
 import ml_dtypes
 import numpy as np
 import pytest
+
+import ahbm
+import ahbm.distributed as dist
 from ahbm import spawn
 from ahbm.errors import DistributedError, UnsupportedError
 

@@ -27,6 +27,7 @@ from typing import Any
 
 import pytest
 import yaml
+
 from ahbm.config import CclConfig, split_overrides
 from ahbm.topology import load_machine
 

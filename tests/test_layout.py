@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
+
 from ahbm import layout
 from ahbm._core import Machine
 from ahbm.errors import ConfigError

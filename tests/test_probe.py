@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
+
 from ahbm import probe
 from ahbm.config import CclConfig
 from ahbm.topology import load_machine

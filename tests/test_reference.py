@@ -19,7 +19,13 @@ FIXED_NS = 1633.04
 TIERS = {
     # name: (bandwidth GB/s, setup ns, bank GB/s or None, buffer_kind, extra overrides)
     "tcm": (512, 0, None, "tcm", {}),
-    "sram_v1": (128, 2, None, "sram", {"ipcq.tiers.sram.bandwidth_gbs": 128, "ipcq.tiers.sram.bank_bandwidth_gbs": ".inf"}),
+    "sram_v1": (
+        128,
+        2,
+        None,
+        "sram",
+        {"ipcq.tiers.sram.bandwidth_gbs": 128, "ipcq.tiers.sram.bank_bandwidth_gbs": ".inf"},
+    ),
     "sram": (512, 2, 128, "sram", {}),
     "hbm": (256, 6, 256, "hbm", {}),
     "hbm_v1": (32, 6, None, "hbm", {"ipcq.tiers.hbm.bandwidth_gbs": 32, "ipcq.tiers.hbm.bank_bandwidth_gbs": ".inf"}),
@@ -95,7 +101,9 @@ def test_pe_to_pe_message(nbytes: int, published: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "published"), [((0, 0, 0), 77), ((0, 15, 7), 573), ((1, 0, 0), 409)], ids=["local", "far_cube", "remote_sip"]
+    ("place", "published"),
+    [((0, 0, 0), 77), ((0, 15, 7), 573), ((1, 0, 0), 409)],
+    ids=["local", "far_cube", "remote_sip"],
 )
 def test_dma_read_of_16_kib(place: tuple[int, int, int], published: float) -> None:
     machine = load_machine("reference_torus", {"pe.dispatch_ns": 0})

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import ahbm
 import numpy as np
 import pytest
+
+import ahbm
 from ahbm import DPPolicy, Report
 from ahbm.collectives import COLLECTIVES
 from ahbm.elements import ELEMENTS

@@ -7,9 +7,10 @@ import threading
 import time
 from typing import Any
 
-import ahbm.distributed as dist
 import numpy as np
 import pytest
+
+import ahbm.distributed as dist
 from ahbm import spawn
 from ahbm.errors import AhbmError, DistributedError, InterruptedRun, RankError, TopologyError
 

@@ -328,7 +328,8 @@ def _table(*columns: str, title: str | None = None) -> Any:
 def _print(table: Any) -> None:
     from rich.console import Console
 
-    Console(soft_wrap=True).print(table)
+    # Names and paths are for copying: wider than the terminal rather than cut.
+    Console(width=1000).print(table)
 
 
 if __name__ == "__main__":

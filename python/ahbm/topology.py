@@ -37,14 +37,14 @@ def load_machine(
     `system.sips.topology` set), a Machine (taken as it is), or None: what AHBM_TOPOLOGY names, else ./topology.yaml,
     else the packaged default.
 
-    Raises TopologyError: AHBM-T001 for an unknown name, T002 for a file that cannot be read, T003 for overrides of a
+    Raises TopologyError: AHBM-T101 for an unknown name, T102 for a file that cannot be read, T103 for overrides of a
     Machine, and whatever is wrong inside (all findings).
     """
     overrides = dict(overrides or {})
     if isinstance(topology, Machine):
         if overrides:
             raise TopologyError(
-                "AHBM-T003",
+                "AHBM-T103",
                 f"a finished machine takes no overrides ({', '.join(overrides)})",
                 hint="pass the topology's name or path instead",
             )
@@ -56,7 +56,7 @@ def load_machine(
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise TopologyError("AHBM-T002", f"cannot read topology {path}: {error}") from error
+        raise TopologyError("AHBM-T102", f"cannot read topology {path}: {error}") from error
     origin = f"packaged {path.name}" if path.is_relative_to(packaged.ROOT) else str(path)
     return Machine.from_yaml(text, origin, [(key, scalar_text(value)) for key, value in overrides.items()])
 
@@ -76,7 +76,7 @@ def _find(topology: str | Path | None) -> Path:
     if isinstance(asked, Path) or text.endswith((".yaml", ".yml")) or "/" in text or os.sep in text:
         return Path(text)
     raise TopologyError(
-        "AHBM-T001",
+        "AHBM-T101",
         f"unknown topology {text!r}: neither a path nor one of {', '.join(names())}",
         hint=did_you_mean(text, [*names(), *NETWORKS]),
     )

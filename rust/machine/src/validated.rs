@@ -88,7 +88,7 @@ fn cube_links(declared: &Topology, pes: u32) -> CubeLinks {
         cols: cube.noc.cols.0,
         connections: cube.ucie.connections.0,
         noc_out: pe.noc_port_gbs.rate,
-        noc_in: pe.noc_port_in_gbs.unwrap_or(pe.noc_port_gbs).rate,
+        noc_in: pe.noc_port_in_gbs.rate,
         hbm: Rate::from_gbs(pe.hbm.pc_bandwidth_gbs.gbs() * channels).unwrap_or(Rate::UNLIMITED),
         sram: cube.sram.bandwidth_gbs.rate,
         noc: cube.noc.link_gbs.rate,

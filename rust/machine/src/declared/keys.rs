@@ -60,7 +60,7 @@ section! {
     /// Every directed link between two SIPs (or between a SIP and the switch).
     SipLink {
         /// Latency of a link, in ns.
-        latency_ns: Ns = Ns::ps(70_000),
+        latency_ns: Ns = Ns::ps(67_240),
         /// Bandwidth of each direction.
         bandwidth_gbs: Gbs = Gbs::new(128.0),
     }
@@ -182,7 +182,7 @@ section! {
         /// Latency of one port, in ns.
         port_ns: Ns = Ns::ps(8_000),
         /// Latency of the wire between two ports, in ns.
-        wire_ns: Ns = Ns::ps(18_000),
+        wire_ns: Ns = Ns::ps(17_650),
         /// Connections of a port; a message takes the one of its PE's index modulo this.
         connections: Count<1, 64> = Count(4),
         /// Bandwidth of each connection in each direction.
@@ -205,10 +205,10 @@ section! {
     Pe {
         /// Charged for every `tl` call, in ns.
         dispatch_ns: Ns = Ns::ps(1_000),
-        /// Bandwidth of the PE's port into its router, and out of it where noc_port_in_gbs is absent.
+        /// Bandwidth from the PE into its router.
         noc_port_gbs: Gbs = Gbs::new(128.0),
-        /// Bandwidth from the router into the PE.
-        noc_port_in_gbs: Option<Gbs> = None,
+        /// Bandwidth from the router into the PE's fast memory.
+        noc_port_in_gbs: Gbs = Gbs::new(512.0),
         /// The DMA engine.
         dma: Dma = Dma::default(),
         /// The element-wise engine.
@@ -226,7 +226,7 @@ section! {
     /// The DMA engine.
     Dma {
         /// From a descriptor's issue to its first byte, in ns.
-        setup_ns: Ns = Ns::ps(11_000),
+        setup_ns: Ns = Ns::ps(10_500),
     }
 }
 
@@ -272,7 +272,7 @@ section! {
     /// Inter-PE communication queues.
     Ipcq {
         /// Address generation and flow control of one `tl.send`, in ns.
-        send_ns: Ns = Ns::ps(0),
+        send_ns: Ns = Ns::ps(2_000),
         /// Pointer management of one `tl.recv`, in ns.
         recv_ns: Ns = Ns::ps(0),
         /// The message that returns a slot to its sender.
@@ -286,7 +286,7 @@ section! {
     /// The message that returns a slot to its sender.
     Credit {
         /// Cost besides route and serialisation, in ns.
-        overhead_ns: Ns = Ns::ps(0),
+        overhead_ns: Ns = Ns::ps(1_750),
         /// A receive completes only once its credit has reached the sender.
         blocks_receiver: bool = true,
     }
