@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, SupportsIndex, TypeAlias, final
 
+import numpy as np
 from numpy.typing import NDArray
 
 __all__ = ["Handle", "Machine", "Memory", "MemoryRef", "Program", "ProgramBuilder", "RecvFuture", "Timeline", "Tl"]
@@ -114,6 +115,8 @@ class Memory:
     def __new__(cls, program: Program) -> Memory: ...
     def write(self, buffer: int, data: NDArray[Any], offset: int = 0) -> None: ...
     def read(self, buffer: int, out: NDArray[Any], offset: int = 0) -> None: ...
+    def scatter(self, data: NDArray[Any], pieces: NDArray[np.int64]) -> None: ...
+    def gather(self, out: NDArray[Any], pieces: NDArray[np.int64]) -> None: ...
 
 @final
 class Handle:

@@ -175,7 +175,7 @@ class AlgorithmLoader:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._loaded: dict[tuple[str, str], Algorithm] = {}
+        self._loaded: dict[tuple[str, str], tuple[tuple[int, int, int], Algorithm]] = {}
 
     def load(self, settings: Settings) -> Algorithm:
         """The algorithm that `settings.module` names; loaded again when the file has changed.
@@ -185,18 +185,22 @@ class AlgorithmLoader:
         """
         with self._lock:
             path, package = _locate(settings)
+            key = (settings.algorithm, str(path))
             try:
+                status = path.stat()
+                version = (status.st_mtime_ns, status.st_size, status.st_ino)
+                seen, known = self._loaded.get(key, (None, None))
+                if known is not None and seen == version:
+                    return known
                 content = path.read_bytes()
             except OSError as error:
                 raise ConfigError("AHBM-C110", f"cannot read algorithm {settings.algorithm}: {error}") from error
             digest = hashlib.sha256(content).hexdigest()
-            key = (settings.algorithm, str(path))
-            known = self._loaded.get(key)
             if known is None or known.digest != digest:
                 known = _describe(
                     settings.algorithm, path, digest, _execute(settings.algorithm, path, package, content)
                 )
-                self._loaded[key] = known
+            self._loaded[key] = (version, known)
             return known
 
 

@@ -19,7 +19,7 @@ from ahbm.arrays import DTYPE_NAMES
 from ahbm.collectives import COLLECTIVES, OPS
 from ahbm.config import CclConfig, Settings, split_overrides
 from ahbm.errors import ConfigError, DataError, UnsupportedError
-from ahbm.layout import Lane, Layout
+from ahbm.layout import Layout
 from ahbm.placement import DPPolicy
 from ahbm.topology import load_machine
 from ahbm.yaml_source import did_you_mean
@@ -28,6 +28,10 @@ BASE = 1 << 32
 """Virtual address of the tensor on every SIP."""
 CACHED_OPS = 50_000_000
 """Operations in the programs that an emulator keeps; the least recently used ones go first."""
+
+
+CACHED_LAYOUTS = 4096
+"""Shapes of calls whose layout an emulator remembers."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +54,8 @@ class Compiled:
     """A captured program, its buffers' ids, and its timeline once it has been simulated."""
 
     program: Program
-    buffers: list[list[list[int]]]
-    """Per lane, group rank and cube of the lane."""
+    pieces: list[NDArray[np.int64]]
+    """Per group rank, which bytes of its host array stand in which buffer: see `Memory.scatter`."""
     ops: int
     event_budget: int
     timelines: dict[bool, Timeline] = field(default_factory=dict)
@@ -74,6 +78,7 @@ class Emulator:
         self._loader = AlgorithmLoader()
         self._lock = threading.RLock()
         self._cache: OrderedDict[tuple[object, ...], Compiled] = OrderedDict()
+        self._layouts: dict[tuple[object, ...], Layout] = {}
 
     @staticmethod
     def load(
@@ -139,12 +144,18 @@ class Emulator:
         _check_request(request)
         module = self._loader.load(settings)
         module.check(request)
-        shape = self._layout(request, buffers[0], members, world, placement)
+        arrangement = (name, buffers[0].shape, members, world, placement)
+        shape = self._layouts.get(arrangement)
+        if shape is None:
+            shape = self._layout(request, buffers[0], members, world, placement)
+            if len(self._layouts) >= CACHED_LAYOUTS:
+                self._layouts.clear()
+            self._layouts[arrangement] = shape
         if not shape.count:
             return Outcome(settings.algorithm)
         compiled, timeline = self._compiled(request, module, settings, shape, buffers[0].itemsize, data)
         if data:
-            self._replay(compiled, timeline, shape, buffers)
+            self._replay(compiled, timeline, buffers)
         return Outcome(
             settings.algorithm,
             timeline.latency_ps,
@@ -194,30 +205,13 @@ class Emulator:
                 self._cache.popitem(last=False)
             return compiled, timeline
 
-    def _replay(self, compiled: Compiled, timeline: Timeline, layout: Layout, buffers: Sequence[NDArray[Any]]) -> None:
+    def _replay(self, compiled: Compiled, timeline: Timeline, buffers: Sequence[NDArray[Any]]) -> None:
         memory = Memory(compiled.program)
-        for lane, per_rank in zip(layout.lanes, compiled.buffers, strict=True):
-            for host, ids in zip(buffers, per_rank, strict=True):
-                for cube, buffer in enumerate(ids):
-                    memory.write(buffer, np.ascontiguousarray(_part(host, layout, lane, cube)))
+        for host, pieces in zip(buffers, compiled.pieces, strict=True):
+            memory.scatter(host, pieces)
         compiled.program.replay(timeline, memory)
-        for lane, per_rank in zip(layout.lanes, compiled.buffers, strict=True):
-            for host, ids in zip(buffers, per_rank, strict=True):
-                for cube, buffer in enumerate(ids):
-                    part = _part(host, layout, lane, cube)
-                    if part.flags.c_contiguous:
-                        memory.read(buffer, part)
-                    else:
-                        copy = np.empty_like(part, order="C")
-                        memory.read(buffer, copy)
-                        part[...] = copy
-
-
-def _part(host: NDArray[Any], layout: Layout, lane: Lane, cube: int) -> NDArray[Any]:
-    """The view of a rank's buffer that one kernel owns, shape (chunks, elements)."""
-    if host.ndim == 2:
-        return host[cube : cube + 1]
-    return host.reshape(layout.chunks, layout.count)[:, lane.offset : lane.offset + lane.n_elem]
+        for host, pieces in zip(buffers, compiled.pieces, strict=True):
+            memory.gather(host, pieces)
 
 
 def _capture(
@@ -241,7 +235,7 @@ def _capture(
     net = layout.network
     sip_args = (module.topology_kind(net.topology), net.w, net.h)
     bodies: dict[tuple[int, int, int], int] = {}
-    buffers: list[list[list[int]]] = []
+    pieces: list[list[tuple[int, int, int, int]]] = [[] for _ in layout.places]
     for lane in layout.lanes:
         args = module.arguments(request, lane.n_elem, lane.cube_w, lane.cube_h)
         group = builder.group(
@@ -256,11 +250,10 @@ def _capture(
         )
         nbytes = layout.chunks * lane.n_elem * itemsize
         views = [(BASE + cube * nbytes, nbytes) for cube in range(len(lane.cubes))]
-        buffers.append([])
         for rank in range(len(layout.places)):
             places = [layout.place(rank, cube) for cube in lane.cubes]
             ids = [builder.buffer(place, nbytes) for place in places]
-            buffers[-1].append(ids)
+            pieces[rank] += layout.pieces(lane, ids, itemsize)
             for cube, place in enumerate(places):
                 coord, key = (rank, cube, 0), (rank, cube, lane.n_elem)
                 if key not in bodies:
@@ -269,7 +262,7 @@ def _capture(
                     )
                 builder.agent(group, coord, place, bodies[key], ids)
     program = builder.finish()
-    return Compiled(program, buffers, program.ops, settings.event_budget)
+    return Compiled(program, [np.array(rows, np.int64) for rows in pieces], program.ops, settings.event_budget)
 
 
 def _check_request(request: Request) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from ahbm._core import Machine
 from ahbm.errors import ConfigError
@@ -59,10 +60,28 @@ class Layout:
     """Elements of a chunk over all lanes."""
     lanes: tuple[Lane, ...]
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """Computed once: a layout is part of the key under which every call looks its program up."""
+        return hash((self.network, self.places, self.chunks, self.count, self.lanes))
+
     def place(self, rank: int, cube: int) -> Place:
         """The PE that runs the kernel of a rank on one of a lane's cubes."""
         sip, first, pe = self.places[rank]
         return (sip, first + cube, pe)
+
+    def pieces(self, lane: Lane, buffers: Sequence[int], itemsize: int) -> list[tuple[int, int, int, int]]:
+        """How a rank's array is cut over the `buffers` of one lane: (buffer, first byte in the array, first byte in the
+        buffer, bytes) for every chunk on every cube."""
+        size = lane.n_elem * itemsize
+        return [
+            (buffer, ((cube * self.chunks + chunk) * self.count + lane.offset) * itemsize, chunk * size, size)
+            for cube, buffer in enumerate(buffers)
+            for chunk in range(self.chunks)
+        ]
 
 
 def lanes(machine: Machine, ranks: Sequence[int], chunks: int, count: int) -> Layout:

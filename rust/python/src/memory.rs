@@ -6,7 +6,7 @@ use crate::program::Program;
 use ahbm_machine::Diagnostic;
 use ahbm_program::BufferId;
 use numpy::npyffi::flags::NPY_ARRAY_WRITEABLE;
-use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
+use numpy::{PyArrayDescrMethods, PyReadonlyArray2, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use std::ops::Range;
@@ -30,6 +30,18 @@ impl Memory {
         self.inner.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// A row of `pieces`: the buffer, the range in an array of `len` bytes and the range in the buffer.
+    fn piece(&self, row: [i64; 4], len: usize) -> Result<(BufferId, Range<usize>, Range<usize>), Diagnostic> {
+        let [Ok(buffer), Ok(host), Ok(offset), Ok(bytes)] = row.map(u64::try_from) else {
+            return Err(Diagnostic::new("AHBM-V121", format!("a piece {row:?} with a negative number")));
+        };
+        let inside = self.range(u32::try_from(buffer).unwrap_or(u32::MAX), offset, bytes as usize)?;
+        match host.checked_add(bytes) {
+            Some(end) if end <= len as u64 => Ok((BufferId(buffer as u32), host as usize..end as usize, inside)),
+            _ => Err(Diagnostic::new("AHBM-V121", format!("{bytes} bytes from byte {host} of an array of {len}"))),
+        }
+    }
+
     fn range(&self, buffer: u32, offset: u64, len: usize) -> Result<Range<usize>, Diagnostic> {
         let fault = |what: String| Diagnostic::new("AHBM-V121", what);
         let Some(found) = self.program.buffers.get(buffer as usize) else {
@@ -40,6 +52,14 @@ impl Memory {
             _ => Err(fault(format!("{len} bytes from byte {offset} of buffer {buffer}, which has {}", found.bytes))),
         }
     }
+}
+
+fn writable(array: &Bound<'_, PyUntypedArray>) -> Result<(), Diagnostic> {
+    // SAFETY: the pointer is that of a live array object.
+    if unsafe { (*array.as_array_ptr()).fields.flags } & NPY_ARRAY_WRITEABLE == 0 {
+        return Err(Diagnostic::new("AHBM-V122", "the array to read into is not writable"));
+    }
+    Ok(())
 }
 
 /// The size in bytes of an array whose elements lie side by side and are plain bytes.
@@ -97,10 +117,7 @@ impl Memory {
     fn read(&self, py: Python<'_>, buffer: u32, out: &Bound<'_, PyUntypedArray>, offset: u64) -> PyResult<()> {
         let copy = || -> Result<(), Diagnostic> {
             let len = plain_bytes(out)?;
-            // SAFETY: the pointer is that of a live array object.
-            if unsafe { (*out.as_array_ptr()).fields.flags } & NPY_ARRAY_WRITEABLE == 0 {
-                return Err(Diagnostic::new("AHBM-V122", "the array to read into is not writable"));
-            }
+            writable(out)?;
             let range = self.range(buffer, offset, len)?;
             let memory = self.lock_attached(py);
             memory.reserve(BufferId(buffer))?;
@@ -109,6 +126,58 @@ impl Memory {
                 // SAFETY: the array has `len` writable bytes side by side (checked above) and stays alive
                 // during the call; the buffer is Rust's own memory, so the two cannot overlap.
                 unsafe { std::ptr::copy_nonoverlapping(source.as_ptr(), data(out), len) };
+            }
+            Ok(())
+        };
+        copy().map_err(|finding| errors::raise_one(py, finding))
+    }
+
+    /// Copies pieces of a C-contiguous array into buffers. Each row of `pieces`, shape (n, 4), is: buffer, first
+    /// byte in the array, first byte in the buffer, bytes.
+    ///
+    /// Raises `DataError` when a piece does not fit, `BudgetError` when the host cannot hold a buffer.
+    fn scatter(
+        &self,
+        py: Python<'_>,
+        data: &Bound<'_, PyUntypedArray>,
+        pieces: PyReadonlyArray2<'_, i64>,
+    ) -> PyResult<()> {
+        let copy = || -> Result<(), Diagnostic> {
+            let len = plain_bytes(data)?;
+            // SAFETY: as in `write`.
+            let source = unsafe { bytes(self::data(data), len) };
+            let mut memory = self.lock_attached(py);
+            for piece in pieces.as_array().rows() {
+                let (buffer, from, to) = self.piece([piece[0], piece[1], piece[2], piece[3]], len)?;
+                memory.reserve(buffer)?;
+                memory.bytes_mut(buffer)[to].copy_from_slice(&source[from]);
+            }
+            Ok(())
+        };
+        copy().map_err(|finding| errors::raise_one(py, finding))
+    }
+
+    /// The reverse of `scatter`: copies the pieces from the buffers into a writable C-contiguous array.
+    ///
+    /// Raises `DataError` when a piece does not fit.
+    fn gather(
+        &self,
+        py: Python<'_>,
+        out: &Bound<'_, PyUntypedArray>,
+        pieces: PyReadonlyArray2<'_, i64>,
+    ) -> PyResult<()> {
+        let copy = || -> Result<(), Diagnostic> {
+            let len = plain_bytes(out)?;
+            writable(out)?;
+            let memory = self.lock_attached(py);
+            for piece in pieces.as_array().rows() {
+                let (buffer, to, from) = self.piece([piece[0], piece[1], piece[2], piece[3]], len)?;
+                memory.reserve(buffer)?;
+                let source = &memory.bytes(buffer)[from];
+                if !source.is_empty() {
+                    // SAFETY: as in `read`; `to` lies inside the array and is as long as `source` (checked by `piece`).
+                    unsafe { std::ptr::copy_nonoverlapping(source.as_ptr(), data(out).add(to.start), source.len()) };
+                }
             }
             Ok(())
         };
