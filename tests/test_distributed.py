@@ -296,7 +296,7 @@ def test_clocks_start_together_and_advance_together() -> None:
         late = dist.simulated_time()
         assert [record.collective for record in dist.stats()] == ["all_reduce", "barrier"][(rank == 2) :]
         last = dist.stats()[-1]
-        assert last.start_ns + last.latency_ns == late
+        assert last.start_ns + last.latency_ns == pytest.approx(late)
         return [early, late]
 
     first, second, third = run(worker)

@@ -207,8 +207,8 @@ impl Plan {
             return Ok(());
         }
         let way = if from == Node::Pe(pe) { Way::Write } else { Way::Read };
-        // The host pushes what it writes; everything else that is not local is asked for first.
-        let pushed = matches!(from, Node::Io(_)) || from == Node::Pe(pe) || from == Node::Hbm(pe);
+        // The host pushes what it writes to memory; everything else that is not local is asked for first.
+        let pushed = matches!(from, Node::Io(_)) && to != Node::Pe(pe) || from == Node::Pe(pe) || from == Node::Hbm(pe);
         let request = if pushed { 0 } else { machine.route(Node::Pe(pe), from)?.latency_ps() };
         let flow = routes.flow(pe, way, from, to)?;
         self.transfers.insert(key, OneSided { flow, request, read: way == Way::Read });
