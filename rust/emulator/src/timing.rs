@@ -157,13 +157,13 @@ impl<'a> Sim<'a> {
         }
     }
 
-    /// A message has reached the receiver's slot memory at `tail`; it becomes visible once written.
+    /// A message of `bytes` on the wire has reached the receiver's slot memory at `tail`; it becomes visible once
+    /// written.
     fn deliver(&self, channel: ChannelId, bytes: u64, tail: Time) {
         let index = channel.0 as usize;
         let write = self.plan.tiers[self.plan.channels[index].tier as usize].access_ps(bytes);
         let visible = self.slot_write[index].reserve(tail, write) + write;
         self.messages.set(self.messages.get() + 1);
-        self.bytes.set(self.bytes.get() + bytes);
         self.fifos.publish(ahbm_engine::FifoId(channel.0), visible, &self.engine);
     }
 

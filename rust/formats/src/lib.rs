@@ -12,6 +12,8 @@
 
 pub mod budget;
 pub mod collective;
+pub mod plan;
 
 pub use budget::{Budget, Limit};
 pub use collective::Collective;
+pub use plan::{LowerOptions, Lowered, Plan, Protocol, RankBuffers, Reduction, Region};

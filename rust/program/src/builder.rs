@@ -1,6 +1,8 @@
 //! Builders: how a source writes a program, and how directions become channels.
 
-use crate::{Agent, AgentId, Body, Buffer, BufferId, Channel, ChannelId, Map, OpKind, Origins, Program, Set};
+use crate::{
+    Agent, AgentId, Body, Buffer, BufferId, Channel, ChannelId, Map, OpKind, Origins, Program, Set, WireFactor,
+};
 use ahbm_machine::{Coord, Diagnostic, Direction, Node, PeId, Sfr};
 use std::sync::Arc;
 
@@ -36,6 +38,7 @@ pub struct ProgramBuilder {
     receives_from: Map<(AgentId, Direction), (AgentId, Direction)>,
     counters: u32,
     barriers: Vec<u32>,
+    wire: Option<WireFactor>,
     /// Origins, to be filled while bodies are written.
     pub origins: Origins,
 }
@@ -79,6 +82,11 @@ impl ProgramBuilder {
     pub fn barrier(&mut self, participants: u32) -> u32 {
         self.barriers.push(participants);
         self.barriers.len() as u32 - 1
+    }
+
+    /// Sets what every message of the program costs on the wire; payload only by default.
+    pub fn wire(&mut self, factor: WireFactor) {
+        self.wire = Some(factor);
     }
 
     /// Interns a body, so that equal agents share it.
@@ -143,6 +151,7 @@ impl ProgramBuilder {
         let mut channels: Map<(AgentId, Direction), Channel> = Map::default();
         let mut table = Vec::new();
         let mut findings = Vec::new();
+        let wire = self.wire.unwrap_or(WireFactor::ONE);
         for index in 0..self.agents.len() {
             let body = Arc::clone(&self.bodies[self.agents[index].body as usize]);
             self.agents[index].channels = table.len() as u32;
@@ -162,7 +171,7 @@ impl ProgramBuilder {
                             break;
                         }
                     };
-                    table[base + 2 * d + way] = open(&mut channels, sender, receiver, traffic, &settings);
+                    table[base + 2 * d + way] = open(&mut channels, sender, receiver, traffic, (&settings, wire));
                 }
             }
         }
@@ -268,7 +277,7 @@ fn open(
     sender: (AgentId, Direction),
     receiver: (AgentId, Direction),
     traffic: Traffic,
-    settings: &ChannelSettings,
+    (settings, wire): (&ChannelSettings, WireFactor),
 ) -> ChannelId {
     let entry = channels.entry(receiver);
     let index = entry.index() as u32;
@@ -281,6 +290,7 @@ fn open(
         slot_bytes: settings.slot_bytes.unwrap_or(0),
         tier: settings.tier,
         credit_bytes: settings.credit_bytes,
+        wire,
     });
     if settings.slot_bytes.is_none() {
         channel.slot_bytes = channel.slot_bytes.max(traffic.bytes);

@@ -46,6 +46,8 @@ impl Program {
             direction(h, c.sender_direction);
             direction(h, c.receiver_direction);
             h.words([c.slots.into(), c.slot_bytes, c.tier.into(), c.credit_bytes]);
+            let (num, den) = c.wire.parts();
+            h.words([num, den].map(u64::from));
         });
         h.list(&self.channel_table, |h, c| h.word(c.0.into()));
         h.list(&self.buffers, |h, b| {

@@ -19,7 +19,7 @@ pub use builder::{ChannelSettings, ProgramBuilder};
 pub use lint::{Operands, lint, structure};
 pub use op::{BinaryFn, Op, OpKind, ReduceFn, UnaryFn, ValueId};
 pub use origin::{Locus, Origin, OriginId, Origins};
-pub use program::{Agent, AgentId, Buffer, BufferId, Channel, ChannelId, Program};
+pub use program::{Agent, AgentId, Buffer, BufferId, Channel, ChannelId, Program, WireFactor};
 pub use tile::{Dtype, Tile};
 
 /// Insertion-ordered tables with a quick, unseeded hash: their order never depends on it.

@@ -58,6 +58,40 @@ pub struct Channel {
     pub tier: u32,
     /// Size of a credit message.
     pub credit_bytes: u64,
+    /// What a message costs on the wire and in its slot.
+    pub wire: WireFactor,
+}
+
+/// Bytes on the wire per byte of payload, as a fraction: flags that travel with the data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct WireFactor {
+    num: u32,
+    den: u32,
+}
+
+impl WireFactor {
+    /// Payload only.
+    pub const ONE: Self = Self::new(1, 1);
+
+    /// `num / den`; zero in either place counts as one.
+    pub const fn new(num: u32, den: u32) -> Self {
+        Self { num: if num == 0 { 1 } else { num }, den: if den == 0 { 1 } else { den } }
+    }
+
+    /// Numerator and denominator.
+    pub const fn parts(self) -> (u32, u32) {
+        (self.num, self.den)
+    }
+
+    /// Bytes that travel for `payload` bytes, rounded up.
+    #[inline]
+    pub const fn bytes(self, payload: u64) -> u64 {
+        if self.num == self.den {
+            return payload;
+        }
+        let wide = (payload as u128 * self.num as u128).div_ceil(self.den as u128);
+        if wide > u64::MAX as u128 { u64::MAX } else { wide as u64 }
+    }
 }
 
 /// A piece of memory.

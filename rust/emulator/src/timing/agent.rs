@@ -184,8 +184,9 @@ impl Agent {
         if sim.plan.agents[me.0 as usize].shares && self.at > sim.engine.now() {
             return Err(Pause::Until(self.at));
         }
-        let flow = sim.plan.channels[channel.0 as usize].flow;
-        sim.write(me, flow, bytes, self.at, Arrival::Message(channel));
+        let plan = &sim.plan.channels[channel.0 as usize];
+        sim.bytes.set(sim.bytes.get() + bytes);
+        sim.write(me, plan.flow, plan.wire.bytes(bytes), self.at, Arrival::Message(channel));
         Ok(self.at)
     }
 
@@ -375,7 +376,7 @@ impl Sim<'_> {
     pub(super) fn consume(&self, channel: ChannelId, bytes: u64, start: Time, arrival: Time) -> Time {
         let plan = &self.plan.channels[channel.0 as usize];
         let read =
-            (start + self.costs.ipcq_recv_ps).max(arrival) + self.plan.tiers[plan.tier as usize].access_ps(bytes);
+            (start + self.costs.ipcq_recv_ps).max(arrival) + self.plan.tiers[plan.tier as usize].access_ps(plan.wire.bytes(bytes));
         let credited = read + plan.credit;
         self.fifos.release(FifoId(channel.0), credited, &self.engine);
         if self.costs.credit_blocks_receiver { credited } else { read }

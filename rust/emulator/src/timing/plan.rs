@@ -1,7 +1,7 @@
 //! What a run needs to know about its program and machine, resolved once.
 
 use ahbm_machine::{Diagnostic, Machine, Node, PeId, Rate, Tier};
-use ahbm_program::{AgentId, ChannelId, OpKind, Program};
+use ahbm_program::{AgentId, ChannelId, OpKind, Program, WireFactor};
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 
@@ -36,6 +36,7 @@ pub(super) struct ChannelPlan {
     /// The receiver's background process on this channel, `u32::MAX` when it has none.
     pub(super) background: u32,
     pub(super) tier: u32,
+    pub(super) wire: WireFactor,
     pub(super) credit: u64,
 }
 
@@ -140,6 +141,7 @@ impl Plan {
                 background: u32::MAX,
                 credit: costs.credit_overhead_ps + back.latency_ps() + slowest.ps(channel.credit_bytes),
                 tier: channel.tier,
+                wire: channel.wire,
             });
         }
         plan.scan(program, machine, &mut routes)?;

@@ -77,6 +77,7 @@ pub fn ring(bodies: Vec<Body>, bytes: u64) -> Program {
                 slot_bytes: 1 << 20,
                 tier: 0,
                 credit_bytes: 16,
+                wire: ahbm_program::WireFactor::ONE,
             });
         }
     }

@@ -99,6 +99,7 @@ fn ring(bodies: &[Arc<Body>], who: &[u32]) -> Program {
                 slot_bytes: 1024,
                 tier: 0,
                 credit_bytes: 16,
+                wire: crate::WireFactor::ONE,
             });
         }
         let channels = program.channel_table.len() as u32;

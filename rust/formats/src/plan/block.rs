@@ -1,0 +1,267 @@
+//! The operations of one thread block.
+
+use super::lower::{Posts, region};
+use super::{Action, Block, Plan, RankBuffers, Slot, Step};
+use ahbm_machine::Direction;
+use ahbm_program::{BinaryFn, BodyBuilder, Dtype, Mem, OpKind, OriginId, Tile, ValueId};
+
+/// Consecutive chunks that may travel together, at most.
+const MAX_TOGETHER: u64 = 71;
+/// Reductions into one place that a runtime does in one pass over it, at most.
+const MAX_FUSED: usize = 16;
+
+/// How chunks are cut into messages.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Layout {
+    /// Elements of a chunk.
+    pub(super) chunk: u64,
+    /// Elements of a slice: the largest message.
+    pub(super) slice: u64,
+    /// Parallel copies of the plan.
+    pub(super) instances: u32,
+    /// Element type.
+    pub(super) dtype: Dtype,
+    /// Reduction of two elements.
+    pub(super) reduce: BinaryFn,
+}
+
+/// Elements of every chunk that one pass over the steps handles.
+#[derive(Debug, Clone, Copy)]
+struct Pass {
+    from: u64,
+    elements: u64,
+}
+
+impl Layout {
+    /// Bytes of a chunk.
+    pub(super) fn chunk_bytes(&self) -> u64 {
+        self.chunk * self.dtype.bytes()
+    }
+
+    /// The elements `[from, from + n)` of every chunk that an instance handles, slice by slice.
+    fn passes(&self, instance: u32) -> impl Iterator<Item = Pass> {
+        let share = |i: u32| (u128::from(self.chunk) * u128::from(i) / u128::from(self.instances)) as u64;
+        let (first, last) = (share(instance), share(instance + 1));
+        let slice = self.slice;
+        (0..(last - first).div_ceil(slice)).map(move |k| {
+            let from = first + k * slice;
+            Pass { from, elements: slice.min(last - from) }
+        })
+    }
+
+    /// A whole chunk in pieces of at most a slice: first element and number of elements.
+    pub(super) fn pieces(&self) -> impl Iterator<Item = (u64, u32)> {
+        let whole = Self { instances: 1, ..*self };
+        whole.passes(0).map(|p| (p.from, p.elements as u32)).collect::<Vec<_>>().into_iter()
+    }
+
+    /// Chunks per message: several only where whole chunks are moved, since only then they are adjacent.
+    fn together(&self) -> u64 {
+        if self.instances == 1 { (self.slice / self.chunk).clamp(1, MAX_TOGETHER) } else { 1 }
+    }
+
+    /// Operations of the program, from above, without building it.
+    pub(super) fn cost(&self, plan: &Plan) -> u64 {
+        let share = self.chunk.div_ceil(u64::from(self.instances));
+        let passes = share.div_ceil(self.slice).saturating_mul(self.instances.into());
+        let together = self.together();
+        let mut ops = 0u64;
+        for rank in &plan.ranks {
+            ops = ops.saturating_add(rank.blocks.len() as u64);
+            for step in rank.blocks.iter().flat_map(|b| &b.steps) {
+                let messages = u64::from(step.count).div_ceil(together);
+                ops = ops.saturating_add(2 + messages.saturating_mul(step.action.operations()));
+            }
+            let copied: u64 = rank.before.iter().chain(&rank.after).map(|c| u64::from(c.count)).sum();
+            ops = ops.saturating_add(copied);
+        }
+        ops.saturating_mul(passes)
+    }
+}
+
+impl Action {
+    /// Operations of one message's worth of work.
+    const fn operations(self) -> u64 {
+        match self {
+            Self::Nop => 0,
+            Self::Copy => 1,
+            Self::Send | Self::Recv => 2,
+            Self::RecvCopySend => 3,
+            Self::RecvReduceCopy | Self::RecvReduceSend | Self::Reduce => 4,
+            Self::RecvReduceCopySend => 5,
+        }
+    }
+}
+
+/// Writes the body of one thread block.
+pub(super) struct Writer<'a> {
+    pub(super) body: BodyBuilder,
+    layout: &'a Layout,
+    instance: u32,
+    buffers: &'a RankBuffers,
+    posts: &'a Posts,
+    /// Dispatches to be charged to the next operation: one per step.
+    calls: u16,
+}
+
+impl<'a> Writer<'a> {
+    pub(super) fn new(layout: &'a Layout, instance: u32, buffers: &'a RankBuffers, posts: &'a Posts) -> Self {
+        Self { body: BodyBuilder::new(), layout, instance, buffers, posts, calls: 0 }
+    }
+
+    /// All steps, once per slice. `own` is the counter that the block's posting steps signal.
+    pub(super) fn block(
+        &mut self,
+        block: &Block,
+        channel: u32,
+        own: u32,
+        mut origin: impl FnMut(u32) -> OriginId,
+    ) {
+        let origins: Vec<OriginId> = block.steps.iter().map(|s| origin(s.line)).collect();
+        let direction = |body: &mut BodyBuilder, peer: Option<u32>| {
+            peer.map_or(0, |rank| body.direction(Direction::Tag { rank, channel }))
+        };
+        let way = Way { send: direction(&mut self.body, block.send), recv: direction(&mut self.body, block.recv) };
+        for (slice, pass) in self.layout.passes(self.instance).enumerate() {
+            let mut index = 0;
+            while let Some(step) = block.steps.get(index) {
+                let at = origins[index];
+                if let Some(dep) = step.wait {
+                    let (counter, at_least) = self.posts.goal(dep, slice as u32);
+                    self.body.push(OpKind::WaitCounter { counter, at_least }, 0, at);
+                }
+                let fused = fused(&block.steps[index..]);
+                self.calls = u16::from(step.action != Action::Nop);
+                for (k, chunks) in self.groups(step.count) {
+                    let moves = Moves { pass, k, chunks, way, at };
+                    self.step(&block.steps[index..index + fused], &moves);
+                }
+                index += fused;
+                if block.steps[index - 1].posts {
+                    self.body.push(OpKind::Signal { counter: own, add: 1 }, 0, origins[index - 1]);
+                }
+            }
+        }
+    }
+
+    /// The messages of a step: first chunk and number of chunks.
+    fn groups(&self, count: u32) -> impl Iterator<Item = (u32, u32)> + use<> {
+        let together = self.layout.together() as u32;
+        (0..count.div_ceil(together)).map(move |g| (g * together, together.min(count - g * together)))
+    }
+
+    /// One message's worth of a step, or of reductions that run as one.
+    fn step(&mut self, steps: &[Step], m: &Moves) {
+        let step = &steps[0];
+        let tile = self.body.tile(Tile::new(self.layout.dtype, &[(m.pass.elements * u64::from(m.chunks)) as u32]));
+        let src = self.mem(step.src, m, step.action.reads());
+        let dst = self.mem(step.dst, m, step.action.writes());
+        match step.action {
+            Action::Nop => {}
+            Action::Copy => self.push(OpKind::Copy { src, dst, tile }, m),
+            Action::Send => {
+                let value = self.load(src, tile, m);
+                self.send(value, tile, m);
+                self.body.release(value);
+            }
+            Action::Recv | Action::RecvCopySend => {
+                let value = self.recv(tile, m);
+                self.push(OpKind::Store { src: value, mem: dst, tile }, m);
+                if step.action.sends() {
+                    self.send(value, tile, m);
+                }
+                self.body.release(value);
+            }
+            Action::RecvReduceCopy | Action::RecvReduceSend | Action::RecvReduceCopySend => {
+                let incoming = self.recv(tile, m);
+                let mine = self.load(src, tile, m);
+                self.combine(mine, mine, incoming, tile, m);
+                self.body.release(incoming);
+                if step.action.writes() {
+                    self.push(OpKind::Store { src: mine, mem: dst, tile }, m);
+                }
+                if step.action.sends() {
+                    self.send(mine, tile, m);
+                }
+                self.body.release(mine);
+            }
+            Action::Reduce => {
+                let sum = self.load(dst, tile, m);
+                for other in steps {
+                    let src = self.mem(other.src, m, true);
+                    let value = self.load(src, tile, m);
+                    self.combine(sum, sum, value, tile, m);
+                    self.body.release(value);
+                }
+                self.push(OpKind::Store { src: sum, mem: dst, tile }, m);
+                self.body.release(sum);
+            }
+        }
+    }
+
+    fn mem(&mut self, slot: Slot, m: &Moves, used: bool) -> u32 {
+        if !used {
+            return 0;
+        }
+        let (buffer, region) = region(self.buffers, slot.space);
+        let element = (u64::from(slot.chunk) + u64::from(m.k)) * self.layout.chunk + m.pass.from;
+        self.body.mem(Mem { buffer, offset: region.offset + element * self.layout.dtype.bytes() })
+    }
+
+    fn push(&mut self, kind: OpKind, m: &Moves) {
+        self.body.push(kind, std::mem::take(&mut self.calls), m.at);
+    }
+
+    fn load(&mut self, mem: u32, tile: u32, m: &Moves) -> ValueId {
+        let dst = self.body.value();
+        self.push(OpKind::Load { dst, mem, tile }, m);
+        dst
+    }
+
+    fn recv(&mut self, tile: u32, m: &Moves) -> ValueId {
+        let dst = self.body.value();
+        self.push(OpKind::Recv { dir: m.way.recv, dst, tile }, m);
+        dst
+    }
+
+    fn send(&mut self, src: ValueId, tile: u32, m: &Moves) {
+        self.push(OpKind::Send { dir: m.way.send, src, tile }, m);
+    }
+
+    fn combine(&mut self, dst: ValueId, a: ValueId, b: ValueId, tile: u32, m: &Moves) {
+        self.push(OpKind::Binary { f: self.layout.reduce, dst, a, b, tile }, m);
+    }
+}
+
+/// Directions of a thread block by index into its body.
+#[derive(Clone, Copy)]
+struct Way {
+    send: u16,
+    recv: u16,
+}
+
+/// One message's worth of a step: `chunks` chunks from the step's `k`-th on.
+struct Moves {
+    pass: Pass,
+    k: u32,
+    chunks: u32,
+    way: Way,
+    at: OriginId,
+}
+
+/// How many steps from the first on run as one: reductions into one place from one buffer, with nothing that
+/// waits or posts between them.
+fn fused(steps: &[Step]) -> usize {
+    let first = &steps[0];
+    let joins = |pair: &[Step]| {
+        let next = &pair[1];
+        next.action == Action::Reduce
+            && !pair[0].posts
+            && next.wait.is_none()
+            && (next.dst, next.src.space, next.count) == (first.dst, first.src.space, first.count)
+    };
+    if first.action != Action::Reduce {
+        return 1;
+    }
+    1 + steps.windows(2).take(MAX_FUSED - 1).take_while(|pair| joins(pair)).count()
+}

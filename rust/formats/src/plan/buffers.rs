@@ -1,0 +1,88 @@
+//! Memory of a rank: how large, and what is the same memory in place.
+
+use super::{Plan, Space};
+use crate::Collective;
+use ahbm_program::BufferId;
+
+/// A piece of a buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Region {
+    /// The buffer.
+    pub buffer: BufferId,
+    /// First byte.
+    pub offset: u64,
+    /// Size.
+    pub bytes: u64,
+}
+
+/// Where a rank's operand and result are in a lowered program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RankBuffers {
+    /// The operand. In place, a region of the same buffer as the result.
+    pub input: Region,
+    /// The result.
+    pub output: Region,
+    /// Memory of the plan's own.
+    pub scratch: Region,
+}
+
+/// Chunks of input, output and scratch of a rank, and where input and output start in their buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Extents {
+    /// Chunks per space.
+    pub(crate) chunks: [u32; 3],
+    /// First chunk of input and output; both zero unless they share a buffer.
+    pub(crate) base: [u32; 2],
+    /// True when input and output share a buffer.
+    pub(crate) shared: bool,
+}
+
+impl Extents {
+    /// Chunks of a space.
+    pub(crate) fn of(&self, space: Space) -> u32 {
+        self.chunks[space as usize]
+    }
+
+    /// Chunks of the buffer that input and output share.
+    pub(crate) fn shared_chunks(&self) -> u32 {
+        (self.base[0].saturating_add(self.chunks[0])).max(self.base[1].saturating_add(self.chunks[1]))
+    }
+}
+
+impl Plan {
+    /// The memory of a rank: what the collective needs, or what the file declares where that is more.
+    ///
+    /// In place: the input of an all-gather is block `rank` of its output, the output of a reduce-scatter
+    /// block `rank` of its input; otherwise input and output start together.
+    pub(crate) fn extents(&self, rank: u32) -> Extents {
+        let declared = self.ranks[rank as usize].declared;
+        let whole = self.chunks;
+        let part = whole / (self.ranks.len() as u32).max(1);
+        let (input, output) = match self.collective {
+            Collective::AllGather | Collective::Gather { .. } => (part, whole),
+            Collective::ReduceScatter | Collective::Scatter { .. } => (whole, part),
+            Collective::Custom => (0, 0),
+            _ => (whole, whole),
+        };
+        let base = match self.collective {
+            _ if !self.in_place => [0, 0],
+            Collective::AllGather | Collective::Gather { .. } => [rank.saturating_mul(part), 0],
+            Collective::ReduceScatter | Collective::Scatter { .. } => [0, rank.saturating_mul(part)],
+            _ => [0, 0],
+        };
+        let chunks = [input.max(declared[0]), output.max(declared[1]), declared[2]];
+        Extents { chunks, base, shared: self.in_place }
+    }
+
+    /// True when the collective cuts its larger buffer into one block per rank.
+    pub(crate) fn in_blocks(&self) -> bool {
+        matches!(
+            self.collective,
+            Collective::AllGather
+                | Collective::ReduceScatter
+                | Collective::AllToAll
+                | Collective::Gather { .. }
+                | Collective::Scatter { .. }
+        )
+    }
+}
