@@ -47,7 +47,7 @@ pub fn simulate(program: &Program, machine: &Machine, options: &Options<'_>) -> 
 }
 
 fn run(program: &Program, machine: &Machine, plan: &plan::Plan, options: &Options<'_>) -> Result<Timeline, Diagnostic> {
-    let sim = Sim::new(program, machine.costs(), plan, options.record);
+    let sim = Sim::new(program, machine, plan, options.record);
     let roles = (0..program.agents.len() as u32)
         .map(|a| Role::Agent(AgentId(a)))
         .chain((0..plan.backgrounds.len() as u32).map(Role::Background));
@@ -107,6 +107,7 @@ struct BarrierState {
 /// The state of a run.
 struct Sim<'a> {
     program: &'a Program,
+    machine: &'a Machine,
     costs: &'a Costs,
     plan: &'a plan::Plan,
     record: bool,
@@ -129,7 +130,7 @@ struct Sim<'a> {
 }
 
 impl<'a> Sim<'a> {
-    fn new(program: &'a Program, costs: &'a Costs, plan: &'a plan::Plan, record: bool) -> Self {
+    fn new(program: &'a Program, machine: &'a Machine, plan: &'a plan::Plan, record: bool) -> Self {
         let slots = program.channels.iter().map(|c| c.slots as usize).sum();
         let mut fifos = Fifos::with_capacity(program.channels.len(), slots);
         for channel in &program.channels {
@@ -138,12 +139,13 @@ impl<'a> Sim<'a> {
         let count = program.agents.len();
         Self {
             program,
-            costs,
+            machine,
+            costs: machine.costs(),
             plan,
             record,
             engine: Engine::new(),
             fifos,
-            network: network::Network::new(plan, costs),
+            network: network::Network::new(plan, machine.costs()),
             slot_write: default_vec(program.channels.len()),
             engines: default_vec(plan.engines as usize),
             agents: agents(program, record),

@@ -375,8 +375,8 @@ impl Sim<'_> {
     #[inline]
     pub(super) fn consume(&self, channel: ChannelId, bytes: u64, start: Time, arrival: Time) -> Time {
         let plan = &self.plan.channels[channel.0 as usize];
-        let read =
-            (start + self.costs.ipcq_recv_ps).max(arrival) + self.plan.tiers[plan.tier as usize].access_ps(plan.wire.bytes(bytes));
+        let read = (start + self.costs.ipcq_recv_ps).max(arrival)
+            + self.plan.tiers[plan.tier as usize].access_ps(plan.wire.bytes(bytes));
         let credited = read + plan.credit;
         self.fifos.release(FifoId(channel.0), credited, &self.engine);
         if self.costs.credit_blocks_receiver { credited } else { read }

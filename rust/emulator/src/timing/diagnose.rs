@@ -47,7 +47,10 @@ fn wait(sim: &Sim<'_>, agent: AgentId) -> Wait {
 }
 
 fn name(sim: &Sim<'_>, agent: AgentId) -> String {
-    sim.program.agents[agent.0 as usize].coord.to_string()
+    let agent = &sim.program.agents[agent.0 as usize];
+    // Where the agent physically is: the lanes of a sharded launch all have the same virtual coordinates.
+    let at = sim.machine.coord(agent.place);
+    if agent.rank == at.sip { at.to_string() } else { format!("rank {} at {at}", agent.rank) }
 }
 
 /// Follows the wait-for relation from the agent that stopped first until it repeats or ends.
