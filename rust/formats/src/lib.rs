@@ -12,6 +12,7 @@
 
 pub mod budget;
 pub mod collective;
+pub mod msccl_xml;
 pub mod plan;
 
 pub use budget::{Budget, Limit};

@@ -123,6 +123,21 @@ impl Action {
         Self::Nop,
     ];
 
+    /// The type that MSCCL-IR gives it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Send => "s",
+            Self::Recv => "r",
+            Self::RecvCopySend => "rcs",
+            Self::RecvReduceCopy => "rrc",
+            Self::RecvReduceSend => "rrs",
+            Self::RecvReduceCopySend => "rrcs",
+            Self::Copy => "cpy",
+            Self::Reduce => "re",
+            Self::Nop => "nop",
+        }
+    }
+
     /// True when a message leaves.
     pub const fn sends(self) -> bool {
         matches!(self, Self::Send | Self::RecvCopySend | Self::RecvReduceSend | Self::RecvReduceCopySend)
@@ -156,6 +171,17 @@ pub enum Space {
     Output,
     /// Memory of the plan's own.
     Scratch,
+}
+
+impl Space {
+    /// The name that MSCCL-IR gives it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Input => "i",
+            Self::Output => "o",
+            Self::Scratch => "s",
+        }
+    }
 }
 
 /// A chunk of a buffer.

@@ -1,6 +1,6 @@
 //! A structural hash of programs, stable across runs, platforms and compilers.
 
-use crate::{BinaryFn, Body, Dtype, OpKind, Program, ReduceFn, Scalar, UnaryFn, ValueId};
+use crate::{BinaryFn, Body, Dtype, OpKind, Program, ReduceFn, Scalar, UnaryFn, ValueId, WireFactor};
 use ahbm_machine::{Coord, Direction, Heading, Node};
 
 /// Folded multiplication over 64-bit words with fixed constants; not cryptographic.
@@ -46,8 +46,10 @@ impl Program {
             direction(h, c.sender_direction);
             direction(h, c.receiver_direction);
             h.words([c.slots.into(), c.slot_bytes, c.tier.into(), c.credit_bytes]);
-            let (num, den) = c.wire.parts();
-            h.words([num, den].map(u64::from));
+            if c.wire != WireFactor::ONE {
+                let (num, den) = c.wire.parts();
+                h.words([num, den].map(u64::from));
+            }
         });
         h.list(&self.channel_table, |h, c| h.word(c.0.into()));
         h.list(&self.buffers, |h, b| {

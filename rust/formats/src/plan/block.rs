@@ -110,13 +110,7 @@ impl<'a> Writer<'a> {
     }
 
     /// All steps, once per slice. `own` is the counter that the block's posting steps signal.
-    pub(super) fn block(
-        &mut self,
-        block: &Block,
-        channel: u32,
-        own: u32,
-        mut origin: impl FnMut(u32) -> OriginId,
-    ) {
+    pub(super) fn block(&mut self, block: &Block, channel: u32, own: u32, mut origin: impl FnMut(u32) -> OriginId) {
         let origins: Vec<OriginId> = block.steps.iter().map(|s| origin(s.line)).collect();
         let direction = |body: &mut BodyBuilder, peer: Option<u32>| {
             peer.map_or(0, |rank| body.direction(Direction::Tag { rank, channel }))

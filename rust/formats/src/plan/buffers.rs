@@ -43,6 +43,12 @@ impl Extents {
         self.chunks[space as usize]
     }
 
+    /// Chunks of all buffers.
+    pub(crate) fn cells(&self) -> u64 {
+        let [input, output, scratch] = self.chunks.map(u64::from);
+        scratch + if self.shared { self.shared_chunks().into() } else { input + output }
+    }
+
     /// Chunks of the buffer that input and output share.
     pub(crate) fn shared_chunks(&self) -> u32 {
         (self.base[0].saturating_add(self.chunks[0])).max(self.base[1].saturating_add(self.chunks[1]))

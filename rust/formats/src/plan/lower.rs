@@ -49,6 +49,9 @@ impl Plan {
     /// # Errors
     /// As [`Plan::lower`], but for the machine.
     pub fn lower_for_check(&self, slots: u32, budget: &crate::Budget) -> Result<Lowered, Vec<Diagnostic>> {
+        let cells: u64 = (0..self.ranks.len() as u32).map(|rank| self.extents(rank).cells()).sum();
+        let told = |error: Diagnostic| vec![error.site("chunks of all buffers", &*self.file)];
+        budget.check(Limit::Ops, cells).map_err(told)?;
         let mut options = LowerOptions::new(u64::from(self.chunks) * 8, Dtype::I64);
         (options.slots, options.budget, options.slice_bytes) = (slots, *budget, Some(u64::MAX));
         self.lower_at(&Site::abstract_of(self.ranks.len() as u32), &options)
@@ -97,6 +100,10 @@ impl Plan {
                 format!("{instances} instances cannot share a chunk of {chunk} elements"),
             )
             .hint(format!("use at most {chunk} instances or a larger size")));
+        }
+        if instances.checked_mul(self.channels.max(1)).is_none() {
+            let message = format!("{instances} instances of {} channels are too many", self.channels);
+            return Err(Diagnostic::new("AHBM-F127", message));
         }
         let protocol: Protocol = options.protocol.unwrap_or(self.protocol);
         let slice = (options.slice_bytes.unwrap_or(protocol.slice_bytes()) / size).clamp(1, u64::from(u32::MAX));
@@ -174,8 +181,7 @@ impl Plan {
             }
             let mut body = BodyBuilder::new();
             for (i, copy) in list.iter().enumerate() {
-                let origin =
-                    builder.origins.intern(Origin { file: self.file.clone(), locus: Locus::Line(copy.line) });
+                let origin = builder.origins.intern(Origin { file: self.file.clone(), locus: Locus::Line(copy.line) });
                 if let (0, Some(counter)) = (i, waits) {
                     body.push(OpKind::WaitCounter { counter, at_least: blocks }, 0, origin);
                 }
@@ -183,7 +189,8 @@ impl Plan {
                 for k in 0..copy.count {
                     for (from, elements) in layout.pieces() {
                         let mem = |body: &mut BodyBuilder, buffer: u16, region: &Region, chunk: u32| {
-                            let offset = region.offset + (u64::from(chunk) * layout.chunk + from) * layout.dtype.bytes();
+                            let offset =
+                                region.offset + (u64::from(chunk) * layout.chunk + from) * layout.dtype.bytes();
                             body.mem(Mem { buffer, offset })
                         };
                         let src = mem(&mut body, 0, &buffers.input, copy.input + k);

@@ -1,0 +1,95 @@
+//! The writer: files that the current executor loads.
+
+use crate::Collective;
+use crate::plan::{Plan, Precopy, Step};
+use std::fmt::Write;
+
+/// A plan as MSCCL-IR XML with every attribute that the executor wants: without limits of its own the plan is
+/// for every size.
+pub fn write(plan: &Plan) -> String {
+    let mut out = String::with_capacity(256 + plan.steps() as usize * 128);
+    // Writing to a String cannot fail.
+    let _ = document(&mut out, plan);
+    out
+}
+
+fn document(out: &mut String, plan: &Plan) -> std::fmt::Result {
+    writeln!(
+        out,
+        "<algo name=\"{}\" proto=\"{}\" nchannels=\"{}\" nchunksperloop=\"{}\" ngpus=\"{}\" coll=\"{}\" \
+         inplace=\"{}\" outofplace=\"{}\" minBytes=\"{}\" maxBytes=\"{}\">",
+        escaped(&plan.name),
+        plan.protocol.name(),
+        plan.channels,
+        plan.chunks,
+        plan.ranks.len(),
+        spelling(plan.collective),
+        u8::from(plan.in_place),
+        u8::from(plan.out_of_place),
+        plan.min_bytes.unwrap_or(0),
+        plan.max_bytes.unwrap_or(0),
+    )?;
+    for (id, rank) in plan.ranks.iter().enumerate() {
+        let [i, o, s] = rank.declared;
+        writeln!(out, "  <gpu id=\"{id}\" i_chunks=\"{i}\" o_chunks=\"{o}\" s_chunks=\"{s}\">")?;
+        copies(out, &rank.before)?;
+        for (tb, block) in rank.blocks.iter().enumerate() {
+            let peer = |p: Option<u32>| p.map_or(-1, i64::from);
+            let (send, recv, chan) = (peer(block.send), peer(block.recv), block.channel);
+            writeln!(out, "    <tb id=\"{tb}\" send=\"{send}\" recv=\"{recv}\" chan=\"{chan}\">")?;
+            for (s, step) in block.steps.iter().enumerate() {
+                write_step(out, s, step)?;
+            }
+            out.push_str("    </tb>\n");
+        }
+        copies(out, &rank.after)?;
+        out.push_str("  </gpu>\n");
+    }
+    out.push_str("</algo>\n");
+    Ok(())
+}
+
+fn copies(out: &mut String, list: &[Precopy]) -> std::fmt::Result {
+    list.iter()
+        .try_for_each(|c| writeln!(out, "    <copy i_off=\"{}\" o_off=\"{}\" cnt=\"{}\"/>", c.input, c.output, c.count))
+}
+
+fn write_step(out: &mut String, s: usize, step: &Step) -> std::fmt::Result {
+    let (depid, deps) = step.wait.map_or((-1, -1), |d| (i64::from(d.block), i64::from(d.step)));
+    writeln!(
+        out,
+        "      <step s=\"{s}\" type=\"{}\" srcbuf=\"{}\" srcoff=\"{}\" dstbuf=\"{}\" dstoff=\"{}\" cnt=\"{}\" \
+         depid=\"{depid}\" deps=\"{deps}\" hasdep=\"{}\"/>",
+        step.action.name(),
+        step.src.space.name(),
+        step.src.chunk,
+        step.dst.space.name(),
+        step.dst.chunk,
+        step.count,
+        u8::from(step.posts),
+    )
+}
+
+/// The executor's name of a collective.
+fn spelling(collective: Collective) -> String {
+    match collective {
+        Collective::Custom | Collective::AllToNext => "custom".into(),
+        other => other.name().replace('_', ""),
+    }
+}
+
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '"' => out.push_str("&quot;"),
+            c if c.is_control() => {
+                let _ = write!(out, "&#{};", c as u32);
+            }
+            c => out.push(c),
+        }
+    }
+    out
+}
