@@ -1,0 +1,247 @@
+//! The network as the synthesizer sees it: NPUs and directed links.
+
+use ahbm_machine::{Diagnostic, Machine, Ps, Rate};
+
+/// A directed link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Link {
+    /// NPU it leaves.
+    pub from: u32,
+    /// NPU it enters.
+    pub to: u32,
+    /// Its bandwidth.
+    pub rate: Rate,
+    /// Its latency.
+    pub latency_ps: Ps,
+}
+
+impl Link {
+    /// From the first byte's departure to the last byte's arrival.
+    pub fn ps(&self, bytes: u64) -> Ps {
+        self.rate.ps(bytes) + self.latency_ps
+    }
+}
+
+/// NPUs `0..nodes` and the links between them; every NPU reaches every other.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Graph {
+    nodes: u32,
+    links: Vec<Link>,
+    /// Capacity of each link in multiples of `unit_gbs`.
+    capacity: Vec<u64>,
+    unit_gbs: f64,
+    out: Adjacency,
+    incoming: Adjacency,
+}
+
+/// Links by the node they touch.
+#[derive(Debug, Clone, PartialEq, Default)]
+struct Adjacency {
+    first: Vec<u32>,
+    links: Vec<u32>,
+}
+
+impl Adjacency {
+    fn new(nodes: u32, ends: impl Iterator<Item = u32> + Clone) -> Self {
+        let mut first = vec![0u32; nodes as usize + 1];
+        for end in ends.clone() {
+            first[end as usize + 1] += 1;
+        }
+        for node in 0..nodes as usize {
+            first[node + 1] += first[node];
+        }
+        let mut next = first.clone();
+        let mut links = vec![0; *first.last().unwrap_or(&0) as usize];
+        for (link, end) in ends.enumerate() {
+            links[next[end as usize] as usize] = link as u32;
+            next[end as usize] += 1;
+        }
+        Self { first, links }
+    }
+
+    fn of(&self, node: u32) -> &[u32] {
+        &self.links[self.first[node as usize] as usize..self.first[node as usize + 1] as usize]
+    }
+}
+
+impl Graph {
+    /// The network between the SIPs of a machine, each taken as one NPU.
+    ///
+    /// # Errors
+    /// `AHBM-U401` for a network with a switch, and what [`Graph::new`] reports.
+    pub fn of(machine: &Machine) -> Result<Self, Diagnostic> {
+        let sips = machine.sfr().sips;
+        let links: Vec<Link> = machine
+            .links_between_sips()
+            .map(|l| Link { from: l.from, to: l.to, rate: l.rate, latency_ps: l.latency_ps })
+            .collect();
+        if links.iter().any(|l| l.from >= sips || l.to >= sips) {
+            return Err(Diagnostic::new(
+                "AHBM-U401",
+                "schedules are synthesized for links between NPUs, not for switches",
+            )
+            .hint("describe the switch by the links it provides: `fully_connected` or a `custom` edge list"));
+        }
+        Self::new(sips, links)
+    }
+
+    /// A graph from its links.
+    ///
+    /// # Errors
+    /// `AHBM-U402` when some NPU does not reach another (or there is only one), `AHBM-U403` for a link of unlimited
+    /// bandwidth, `AHBM-U404` for a link that leads nowhere else.
+    pub fn new(nodes: u32, links: Vec<Link>) -> Result<Self, Diagnostic> {
+        if let Some(link) = links.iter().find(|l| l.rate.is_unlimited()) {
+            let text = format!("the link from {} to {} has unlimited bandwidth", link.from, link.to);
+            return Err(Diagnostic::new("AHBM-U403", text).hint("give every link between SIPs a bandwidth"));
+        }
+        if let Some(link) = links.iter().find(|l| l.from == l.to || l.from >= nodes || l.to >= nodes) {
+            let text = format!("a link from {} to {} among {nodes} NPUs", link.from, link.to);
+            return Err(Diagnostic::new("AHBM-U404", text));
+        }
+        // Bandwidths in kB/s are integers for every bandwidth a topology can state.
+        let exact: Vec<u64> = links.iter().map(|l| ((l.rate.gbs() * 1e6).round() as u64).max(1)).collect();
+        let unit = exact.iter().fold(0, |a, &b| gcd(a, b)).max(1);
+        let graph = Self {
+            nodes,
+            capacity: exact.iter().map(|c| c / unit).collect(),
+            unit_gbs: unit as f64 / 1e6,
+            out: Adjacency::new(nodes, links.iter().map(|l| l.from)),
+            incoming: Adjacency::new(nodes, links.iter().map(|l| l.to)),
+            links,
+        };
+        if nodes < 2 || !graph.spans(true) || !graph.spans(false) {
+            let text = format!("not every one of the {nodes} NPUs reaches every other");
+            return Err(Diagnostic::new("AHBM-U402", text).hint("a collective needs two NPUs or more, all connected"));
+        }
+        Ok(graph)
+    }
+
+    /// True when node 0 reaches all nodes (`forward`), or all nodes reach it.
+    fn spans(&self, forward: bool) -> bool {
+        let mut seen = vec![false; self.nodes as usize];
+        let mut stack = vec![0];
+        seen[0] = true;
+        let mut count = 1;
+        while let Some(node) = stack.pop() {
+            let links = if forward { self.out(node) } else { self.incoming(node) };
+            for &link in links {
+                let link = self.link(link);
+                let next = if forward { link.to } else { link.from };
+                if !std::mem::replace(&mut seen[next as usize], true) {
+                    count += 1;
+                    stack.push(next);
+                }
+            }
+        }
+        count == self.nodes
+    }
+
+    /// The same graph with every link turned round; links keep their indices.
+    #[must_use]
+    pub fn reversed(&self) -> Self {
+        let links = self.links.iter().map(|l| Link { from: l.to, to: l.from, ..*l }).collect();
+        Self { links, out: self.incoming.clone(), incoming: self.out.clone(), ..self.clone() }
+    }
+
+    /// Number of NPUs.
+    pub fn nodes(&self) -> u32 {
+        self.nodes
+    }
+
+    /// All links.
+    pub fn links(&self) -> &[Link] {
+        &self.links
+    }
+
+    /// A link by index.
+    pub fn link(&self, index: u32) -> &Link {
+        &self.links[index as usize]
+    }
+
+    /// Capacity of a link in multiples of [`Graph::unit_gbs`].
+    pub fn capacity(&self, link: u32) -> u64 {
+        self.capacity[link as usize]
+    }
+
+    /// The greatest bandwidth of which every link has a whole multiple.
+    pub fn unit_gbs(&self) -> f64 {
+        self.unit_gbs
+    }
+
+    /// Links that leave a node.
+    pub fn out(&self, node: u32) -> &[u32] {
+        self.out.of(node)
+    }
+
+    /// Links that enter a node.
+    pub fn incoming(&self, node: u32) -> &[u32] {
+        self.incoming.of(node)
+    }
+
+    /// True when all links have one bandwidth and one latency.
+    pub fn uniform(&self) -> bool {
+        self.links.windows(2).all(|w| (w[0].rate, w[0].latency_ps) == (w[1].rate, w[1].latency_ps))
+    }
+
+    /// Least latency of any link.
+    pub fn min_latency_ps(&self) -> Ps {
+        self.links.iter().map(|l| l.latency_ps).min().unwrap_or(0)
+    }
+
+    /// For every link, the index of a link the other way; `None` where one has none.
+    pub fn partners(&self) -> Option<Vec<u32>> {
+        let mut partner = vec![u32::MAX; self.links.len()];
+        for (index, link) in self.links.iter().enumerate() {
+            if partner[index] == u32::MAX {
+                let free = |&&l: &&u32| self.link(l).to == link.from && partner[l as usize] == u32::MAX;
+                let other = *self.out(link.to).iter().find(free)?;
+                partner[index] = other;
+                partner[other as usize] = index as u32;
+            }
+        }
+        Some(partner)
+    }
+
+    /// Least time of a message of `bytes` from `root` to every node, stored and forwarded whole.
+    pub fn distances_ps(&self, root: u32, bytes: u64) -> Vec<Ps> {
+        let mut best = vec![Ps::MAX; self.nodes as usize];
+        let mut queue = std::collections::BinaryHeap::from([(std::cmp::Reverse(0), root)]);
+        best[root as usize] = 0;
+        while let Some((std::cmp::Reverse(at), node)) = queue.pop() {
+            if at > best[node as usize] {
+                continue;
+            }
+            for &link in self.out(node) {
+                let link = self.link(link);
+                let next = at + link.ps(bytes);
+                if next < best[link.to as usize] {
+                    best[link.to as usize] = next;
+                    queue.push((std::cmp::Reverse(next), link.to));
+                }
+            }
+        }
+        best
+    }
+
+    /// Number of links on the shortest ways from `root`.
+    pub fn hops(&self, root: u32) -> Vec<u32> {
+        let mut hops = vec![u32::MAX; self.nodes as usize];
+        let mut queue = std::collections::VecDeque::from([root]);
+        hops[root as usize] = 0;
+        while let Some(node) = queue.pop_front() {
+            for &link in self.out(node) {
+                let to = self.link(link).to;
+                if hops[to as usize] == u32::MAX {
+                    hops[to as usize] = hops[node as usize] + 1;
+                    queue.push_back(to);
+                }
+            }
+        }
+        hops
+    }
+}
+
+pub(crate) fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
