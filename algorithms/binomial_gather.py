@@ -39,7 +39,7 @@ def binomial_gather(
     if tl.program_id(axis=0) != 0:
         return
     me = (sip_rank - root) % n
-    chunk_bytes = n_elem * (int(dtype.lstrip("bfiu")) // 8)  # a dtype's name ends in its bits
+    chunk_bytes = n_elem * tl.itemsize(dtype)
 
     def peer(i: int) -> str:
         return f"sip{(i + root) % n}"

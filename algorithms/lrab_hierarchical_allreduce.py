@@ -64,7 +64,7 @@ def lrab_hierarchical_allreduce(
     cube = tl.program_id(axis=1)
     row, col = divmod(cube, cube_w)
     root_row, root_col = cube_h // 2, cube_w // 2
-    tile_bytes = n_elem * int(dtype.lstrip("bfiu")) // 8  # a dtype's name ends in its bits
+    tile_bytes = n_elem * tl.itemsize(dtype)
 
     def add_from(direction: str, acc: Handle) -> Handle:
         return tl.combine(acc, receive(direction), op)

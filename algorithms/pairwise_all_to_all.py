@@ -40,7 +40,7 @@ def pairwise_all_to_all(
     if tl.program_id(axis=0) != 0:
         return
     me = sip_rank
-    chunk_bytes = n_elem * (int(dtype.lstrip("bfiu")) // 8)  # a dtype's name ends in its bits
+    chunk_bytes = n_elem * tl.itemsize(dtype)
 
     for step in range(n):
         partner = (step - me) % n

@@ -39,7 +39,7 @@ def ring_all_gather(
     if tl.program_id(axis=0) != 0:
         return
     me = sip_rank
-    chunk_bytes = n_elem * (int(dtype.lstrip("bfiu")) // 8)  # a dtype's name ends in its bits
+    chunk_bytes = n_elem * tl.itemsize(dtype)
 
     current = tl.load(t_ptr + me * chunk_bytes, shape=(n_elem,), dtype=dtype)
     for step in range(1, n):

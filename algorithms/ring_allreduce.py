@@ -43,7 +43,7 @@ def ring_allreduce(
     cube = tl.program_id(axis=1)
     n = n_sips * cubes
     me = sip_rank * cubes + cube
-    element = int(dtype.lstrip("bfiu")) // 8  # a dtype's name ends in its bits
+    element = tl.itemsize(dtype)
     tile = t_ptr + cube * n_elem * element
 
     def peer(i: int) -> str:

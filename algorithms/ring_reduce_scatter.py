@@ -40,7 +40,7 @@ def ring_reduce_scatter(
     if tl.program_id(axis=0) != 0:
         return
     me = sip_rank
-    chunk_bytes = n_elem * (int(dtype.lstrip("bfiu")) // 8)  # a dtype's name ends in its bits
+    chunk_bytes = n_elem * tl.itemsize(dtype)
 
     def load(c: int) -> Handle:
         return tl.load(t_ptr + c % n * chunk_bytes, shape=(n_elem,), dtype=dtype)

@@ -43,7 +43,7 @@ def tree_allreduce(
     cube = tl.program_id(axis=1)
     n = n_sips * cubes
     me = sip_rank * cubes + cube
-    tile = t_ptr + cube * n_elem * (int(dtype.lstrip("bfiu")) // 8)  # a dtype's name ends in its bits
+    tile = t_ptr + cube * n_elem * tl.itemsize(dtype)
 
     def peer(i: int) -> str:
         return f"sip{i // cubes}.cube{i % cubes}"

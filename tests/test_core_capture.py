@@ -197,6 +197,20 @@ def test_program_ids_cost_calls_but_no_operations(machine: Machine) -> None:
     assert (made.calls, made.ops) == (7, 2)
 
 
+def test_the_size_of_a_dtype_is_a_constant_that_costs_nothing(machine: Machine) -> None:
+    builder = make_builder(machine)
+    seen: list[int] = []
+
+    def kernel(t_ptr: int, tl: Any) -> None:
+        seen.extend(tl.itemsize(dtype) for dtype in ("f16", "bf16", "f32", "f64", "i8", "u64"))
+        tl.store(t_ptr, tl.zeros(4))
+
+    body = builder.capture(kernel, (BASE,), (0, 0, 0), (1, 1), [(BASE, 1024)], "f16")
+    builder.agent(builder.group(), (0, 0, 0), (0, 0, 0), body, [builder.buffer((0, 0, 0), 1024)])
+    assert seen == [2, 2, 4, 8, 1, 8]
+    assert builder.finish().calls == 2
+
+
 def test_calls_after_the_last_operation_are_charged(machine: Machine) -> None:
     def kernel(t_ptr: int, tl: Any) -> None:
         tl.zeros(4)
@@ -348,6 +362,7 @@ BAD_CALLS: list[tuple[str, Kernel, str]] = [
     ("AHBM-K209", lambda tl, a: tl.load("x", 8), "t_ptr"),
     ("AHBM-K209", lambda tl, a: tl.wait(3), "recv_async"),
     ("AHBM-K209", lambda tl, a: tl.cdiv(1, 0), "zero"),
+    ("AHBM-K207", lambda tl, a: tl.itemsize("f8"), "f16"),
     ("AHBM-K214", lambda tl, a: tl.combine(a, a, "mean"), "avg"),
     ("AHBM-K214", lambda tl, a: tl.composite("conv", a, a, BASE), "gemm"),
     ("AHBM-K214", lambda tl, a: tl.recv("global_W", 8, mode="copy"), "return_slot"),

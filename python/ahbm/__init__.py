@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ahbm import errors as errors
     from ahbm._core import Machine as Machine
+    from ahbm.device import tensor as tensor
     from ahbm.emulator import Emulator as Emulator
     from ahbm.errors import AhbmError as AhbmError
     from ahbm.launch import spawn as spawn
     from ahbm.measure import run as run
     from ahbm.placement import DeviceTensor as DeviceTensor
     from ahbm.placement import DPPolicy as DPPolicy
-    from ahbm.placement import tensor as tensor
     from ahbm.report import Report as Report
 
     __version__: str
@@ -32,7 +32,7 @@ _HOMES = {
     "Report": "report",
     "run": "measure",
     "spawn": "launch",
-    "tensor": "placement",
+    "tensor": "device",
 }
 
 __all__ = [

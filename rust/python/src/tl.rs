@@ -6,7 +6,7 @@ mod record;
 use crate::capture::Capture;
 use crate::handle::{Handle, MemoryRef, RecvFuture, Space, not_an_operand};
 use crate::operand::{self, Fault, MAX_ELEMENTS, Number, Shape, fault};
-use ahbm_program::{BinaryFn, OpKind, ReduceFn, UnaryFn};
+use ahbm_program::{BinaryFn, Dtype, OpKind, ReduceFn, UnaryFn};
 use argument::{Operand, copy_target};
 use pyo3::prelude::*;
 use std::sync::Arc;
@@ -167,6 +167,11 @@ impl Tl {
             let tile = rec.tile(dtype, &[cols, rows]);
             Ok((rec.define(|dst| OpKind::Transpose { dst, a, tile }), tile))
         })
+    }
+
+    /// Bytes of one element of `dtype`; a constant, so it is no call that costs a dispatch.
+    fn itemsize(&self, py: Python<'_>, dtype: &str) -> PyResult<u64> {
+        operand::dtype(dtype).map(Dtype::bytes).map_err(|fault| self.capture.raise(py, *fault))
     }
 
     /// `a / b` rounded up; plain ints.
