@@ -22,7 +22,9 @@ lint: $(VENV)/.installed
 	$(BIN)/python scripts/check_stubs.py
 
 bench: $(VENV)/.installed
-	cargo bench -p ahbm-engine -p ahbm-emulator
+	$(BIN)/pip install --quiet --disable-pip-version-check ".[bench]"
+	cargo bench -p ahbm-engine --bench queue
+	cargo bench -p ahbm-emulator --bench data
 	$(BIN)/python benches/run.py
 
 # Rebuilt whenever something that goes into the wheel has changed.

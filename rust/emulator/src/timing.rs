@@ -79,7 +79,8 @@ enum Role {
 async fn process(sim: &Sim<'_>, role: Role) {
     match role {
         Role::Agent(agent) => agent::run(sim, agent).await,
-        Role::Background(index) => background::run(sim, index).await,
+        // Boxed: few agents post receives, and the larger state would be paid by every agent.
+        Role::Background(index) => Box::pin(background::run(sim, index)).await,
     }
 }
 
