@@ -75,7 +75,7 @@ pub enum Outcome {
     Deadlock,
     /// The result may depend on the order.
     Race,
-    /// It runs in every order; what it should compute is not known.
+    /// It runs to the end in every order; what it should compute is not known. Races are among the findings.
     NoExpectation,
     /// It uses what cannot be checked, or costs too much.
     Unsupported,
@@ -176,9 +176,9 @@ fn explore(program: &Program, cells: &Cells, expectation: &Expectation, options:
     findings.append(&mut warnings);
     let outcome = match wrong {
         n if n > 0 && n == results.len() => Outcome::Wrong,
+        _ if !expectation.is_known() => Outcome::NoExpectation,
         _ if raced => Outcome::Race,
-        _ if expectation.is_known() => Outcome::Correct,
-        _ => Outcome::NoExpectation,
+        _ => Outcome::Correct,
     };
     answer(outcome, findings)
 }

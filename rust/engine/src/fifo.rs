@@ -60,6 +60,14 @@ impl Fifos {
         &self.times[(fifo.base + slot) as usize]
     }
 
+    /// Sender: when the credit of the next slot is visible, without claiming it; `None` while no credit is known.
+    #[inline]
+    pub fn free(&self, id: FifoId) -> Option<Time> {
+        let fifo = &self.queues[id.0 as usize];
+        let sent = fifo.sent.get();
+        (sent.wrapping_sub(fifo.released.get()) < fifo.slots).then(|| self.time(fifo, sent).get())
+    }
+
     /// Sender: claims the next slot; returns when its credit is visible, `None` while no credit is known.
     #[inline]
     pub fn try_claim(&self, id: FifoId) -> Option<Time> {

@@ -112,6 +112,7 @@ fn op(kind: &OpKind) -> [u64; 7] {
         OpKind::Signal { counter, add } => [21, t(counter), t(add), 0, 0, 0, 0],
         OpKind::WaitCounter { counter, at_least } => [22, t(counter), t(at_least), 0, 0, 0, 0],
         OpKind::Acquire { counter, amount } => [25, t(counter), t(amount), 0, 0, 0, 0],
+        OpKind::AwaitSlot { dir } => [26, dir.into(), 0, 0, 0, 0, 0],
         OpKind::Barrier { id } => [23, t(id), 0, 0, 0, 0, 0],
         OpKind::Delay { ps } => [24, ps, 0, 0, 0, 0, 0],
     }

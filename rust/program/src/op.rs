@@ -89,6 +89,9 @@ pub enum OpKind {
     Cast { dst: ValueId, a: ValueId, tile: u32 },
     /// Posted send: waits for a free slot, not for delivery.
     Send { dir: u16, src: ValueId, tile: u32 },
+    /// Waits until the next send in this direction would find a free slot. Before a receive whose message is
+    /// passed on, it keeps the receive's own slot occupied until then.
+    AwaitSlot { dir: u16 },
     /// Blocking receive of the next message.
     Recv { dir: u16, dst: ValueId, tile: u32 },
     /// Blocking receive from the next direction, in turn, that has a message.
@@ -133,6 +136,7 @@ impl Op {
             OpKind::Transpose { tile: t, .. } => format!("trans {}", tile(t)),
             OpKind::Cast { tile: t, .. } => format!("cast {}", tile(t)),
             OpKind::Send { dir: d, tile: t, .. } => format!("send(dir=\"{}\") {}", dir(d), tile(t)),
+            OpKind::AwaitSlot { dir: d } => format!("await a slot (dir=\"{}\")", dir(d)),
             OpKind::Recv { dir: d, tile: t, .. } => format!("recv(dir=\"{}\") {}", dir(d), tile(t)),
             OpKind::RecvAny { tile: t, .. } => format!("recv(dir=None) {}", tile(t)),
             OpKind::PostRecv { dir: d, tile: t, .. } => format!("recv_async(dir=\"{}\") {}", dir(d), tile(t)),
@@ -174,7 +178,9 @@ impl OpKind {
     /// The body-local direction a message operation uses.
     pub fn direction(&self) -> Option<u16> {
         match *self {
-            Self::Send { dir, .. } | Self::Recv { dir, .. } | Self::PostRecv { dir, .. } => Some(dir),
+            Self::Send { dir, .. } | Self::AwaitSlot { dir } | Self::Recv { dir, .. } | Self::PostRecv { dir, .. } => {
+                Some(dir)
+            }
             _ => None,
         }
     }

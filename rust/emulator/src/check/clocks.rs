@@ -138,6 +138,14 @@ impl<'p> Clocks<'p> {
         let program = self.program;
         let kind = program.body(agent).ops[op].kind;
         match kind {
+            OpKind::AwaitSlot { dir } => {
+                let channel = program.tx(agent, dir);
+                if self.sent[channel.0 as usize] >= schedule::depth(program, self.slots, channel)
+                    && let Some(credit) = self.credits[channel.0 as usize].front().cloned()
+                {
+                    self.learn(agent, &credit);
+                }
+            }
             OpKind::Send { dir, .. } => {
                 let channel = program.tx(agent, dir);
                 let c = channel.0 as usize;

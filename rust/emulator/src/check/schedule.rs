@@ -193,6 +193,13 @@ impl<'p> Schedule<'p> {
                 self.fullest = self.fullest.max(self.sent[c] - self.taken[c]);
                 self.wake(self.program.channels[c].receiver, Wait::Message(channel));
             }
+            OpKind::AwaitSlot { dir } => {
+                let channel = self.program.tx(agent, dir);
+                let c = channel.0 as usize;
+                if self.sent[c] - self.taken[c] >= self.depth(channel) {
+                    return Some(Wait::Slot(channel));
+                }
+            }
             OpKind::Recv { dir, .. } => {
                 let channel = self.program.rx(agent, dir);
                 let c = channel.0 as usize;

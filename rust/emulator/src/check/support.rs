@@ -114,6 +114,7 @@ fn follow(program: &Program, body: &Body, user: AgentId, element: &mut Option<u6
             | OpKind::Copy { .. }
             | OpKind::Cast { .. }
             | OpKind::Send { .. }
+            | OpKind::AwaitSlot { .. }
             | OpKind::Recv { .. }
             | OpKind::Binary { f: BinaryFn::Add | BinaryFn::Mul | BinaryFn::Max | BinaryFn::Min, .. }
             | OpKind::Signal { .. }

@@ -243,7 +243,7 @@ impl<'p, 'm> Replay<'p, 'm> {
                 }
             }
             OpKind::Barrier { id } => self.arrive(id),
-            OpKind::Delay { .. } => None,
+            OpKind::Delay { .. } | OpKind::AwaitSlot { .. } => None,
             OpKind::Load { dst, mem, tile: t } => {
                 let (buffer, offset) = self.place(agent, mem)?;
                 let value = Value::read(tile(t), self.memory.words(buffer), offset)

@@ -93,6 +93,7 @@ impl Agent {
             let start = self.clock + sim.costs.dispatch_ps * Time::from(op.calls);
             let end = match op.kind {
                 OpKind::Send { dir, tile, .. } => self.send(sim, me, dir, tiles[tile as usize], start),
+                OpKind::AwaitSlot { dir } => self.await_slot(sim, me, dir, start),
                 OpKind::Recv { dir, tile, .. } => self.receive(sim, me, dir, tiles[tile as usize], start),
                 OpKind::RecvAny { tile, .. } => self.receive_any(sim, me, tiles[tile as usize], start),
                 OpKind::PostRecv { dir, dst, tile } => {
@@ -188,6 +189,18 @@ impl Agent {
         sim.bytes.set(sim.bytes.get() + bytes);
         sim.write(me, plan.flow, plan.wire.bytes(bytes), self.at, Arrival::Message(channel));
         Ok(self.at)
+    }
+
+    fn await_slot(&mut self, sim: &Sim<'_>, me: AgentId, dir: u16, start: Time) -> Result<Time, Pause> {
+        let channel = sim.program.tx(me, dir);
+        let fifo = FifoId(channel.0);
+        match sim.fifos.free(fifo) {
+            Some(credit) => Ok(start.max(credit)),
+            None => {
+                sim.fifos.sender(fifo).enter(&sim.engine);
+                self.park(Wait::Credit(channel))
+            }
+        }
     }
 
     #[inline]

@@ -86,9 +86,9 @@ impl Action {
             Self::Nop => 0,
             Self::Copy => 1,
             Self::Send | Self::Recv => 2,
-            Self::RecvCopySend => 3,
-            Self::RecvReduceCopy | Self::RecvReduceSend | Self::Reduce => 4,
-            Self::RecvReduceCopySend => 5,
+            Self::RecvCopySend | Self::RecvReduceCopy | Self::Reduce => 4,
+            Self::RecvReduceSend => 5,
+            Self::RecvReduceCopySend => 6,
         }
     }
 }
@@ -159,6 +159,7 @@ impl<'a> Writer<'a> {
                 self.body.release(value);
             }
             Action::Recv | Action::RecvCopySend => {
+                self.await_slot(step, m);
                 let value = self.recv(tile, m);
                 self.push(OpKind::Store { src: value, mem: dst, tile }, m);
                 if step.action.sends() {
@@ -167,6 +168,7 @@ impl<'a> Writer<'a> {
                 self.body.release(value);
             }
             Action::RecvReduceCopy | Action::RecvReduceSend | Action::RecvReduceCopySend => {
+                self.await_slot(step, m);
                 let incoming = self.recv(tile, m);
                 let mine = self.load(src, tile, m);
                 self.combine(mine, mine, incoming, tile, m);
@@ -204,6 +206,13 @@ impl<'a> Writer<'a> {
 
     fn push(&mut self, kind: OpKind, m: &Moves) {
         self.body.push(kind, std::mem::take(&mut self.calls), m.at);
+    }
+
+    /// A step that passes a message on moves it from slot to slot: it holds the one until it has the other.
+    fn await_slot(&mut self, step: &Step, m: &Moves) {
+        if step.action.sends() {
+            self.push(OpKind::AwaitSlot { dir: m.way.send }, m);
+        }
     }
 
     fn load(&mut self, mem: u32, tile: u32, m: &Moves) -> ValueId {

@@ -71,13 +71,18 @@ impl Plan {
             _ => (whole, whole),
         };
         let base = match self.collective {
-            _ if !self.in_place => [0, 0],
+            _ if !self.shares() => [0, 0],
             Collective::AllGather | Collective::Gather { .. } => [rank.saturating_mul(part), 0],
             Collective::ReduceScatter | Collective::Scatter { .. } => [0, rank.saturating_mul(part)],
             _ => [0, 0],
         };
         let chunks = [input.max(declared[0]), output.max(declared[1]), declared[2]];
-        Extents { chunks, base, shared: self.in_place }
+        Extents { chunks, base, shared: self.shares() }
+    }
+
+    /// True when input and output are one memory: in place, where the collective says how they overlap.
+    pub(crate) fn shares(&self) -> bool {
+        self.in_place && self.collective != Collective::Custom
     }
 
     /// True when the collective cuts its larger buffer into one block per rank.

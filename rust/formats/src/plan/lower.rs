@@ -147,7 +147,7 @@ impl Plan {
             let body = builder.body(body.finish());
             builder.thread_block(rank, coord, place, body, &table)
         };
-        let copies = !self.in_place;
+        let copies = !self.shares();
         let started = (copies && !work.before.is_empty()).then(|| builder.counter());
         let ended = (copies && !work.after.is_empty()).then(|| builder.counter());
         for instance in 0..layout.instances {

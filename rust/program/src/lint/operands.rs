@@ -49,6 +49,7 @@ impl OpKind {
                 Operands { tile: Some(tile), ..none }
             }
             Self::Await { .. }
+            | Self::AwaitSlot { .. }
             | Self::Signal { .. }
             | Self::WaitCounter { .. }
             | Self::Acquire { .. }

@@ -120,7 +120,8 @@ fn agent_tables(program: &Program, id: AgentId, reach: &[(usize, usize)]) -> Res
         for op in &body.ops {
             // A direction out of range is the body's finding.
             let Some(dir) = op.kind.direction() else { continue };
-            let entry = 2 * usize::from(dir) + usize::from(!matches!(op.kind, OpKind::Send { .. }));
+            let entry =
+                2 * usize::from(dir) + usize::from(!matches!(op.kind, OpKind::Send { .. } | OpKind::AwaitSlot { .. }));
             if table.get(entry) == Some(&ChannelId::NONE) {
                 return Err(format!("no channel behind direction {dir}, which its body uses"));
             }
