@@ -240,4 +240,64 @@ mod tests {
             prop_assert_eq!(timeline(&ahead), timeline(&strict));
         }
     }
+
+    /// The same on machines where most streams share links: random messages between cubes and packages,
+    /// received from anyone. Sizes are odd multiples of primes, so that no two heads meet at one picosecond
+    /// (simultaneous requests are served in order of posting, which is all that could differ).
+    #[test]
+    fn running_ahead_changes_nothing_under_contention() {
+        use ahbm_machine::{Coord, Direction, Machine};
+        use ahbm_program::{BodyBuilder, Dtype, Locus, OpKind, Origin, ProgramBuilder, Scalar, Tile};
+        let mut state = 0x9e37_79b9_7f4a_7c15u64;
+        let mut random = move |below: u32| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 33) as u32 % below
+        };
+        let (mut shared, mut completed) = (0, 0);
+        for case in 0..60 {
+            let text = "system: {sips: {count: 4, topology: torus_2d}}\nsip: {cube_mesh: {w: 2, h: 2}}";
+            let model = if case % 2 == 0 { "cut_through" } else { "flit" };
+            let overrides = [("system.network_model".to_string(), model.to_string())];
+            let machine = Machine::from_yaml(text, "mesh", &overrides).unwrap();
+            let places: Vec<Coord> = (0..16).map(|i| Coord { sip: i / 4, cube: i % 4, pe: 0 }).collect();
+            let sends: Vec<Vec<(u32, u32)>> = (0..16u32)
+                .map(|me| (0..random(5)).map(|_| ((me + 1 + random(15)) % 16, 13 * (2 * random(900) + 1))).collect())
+                .collect();
+            let mut builder = ProgramBuilder::new("storm");
+            let group = builder.group(machine.sfr().clone());
+            let origin = builder.origins.intern(Origin { file: "storm".into(), locus: Locus::Whole });
+            for (me, &coord) in places.iter().enumerate() {
+                let mut body = BodyBuilder::new();
+                for &(to, bytes) in &sends[me] {
+                    let tile = body.tile(Tile::new(Dtype::U8, &[bytes]));
+                    let (src, scalar) = (body.value(), body.scalar(Scalar::Int(1)));
+                    let to = places[to as usize];
+                    let dir = body.direction(Direction::Peer { sip: Some(to.sip), cube: Some(to.cube), pe: None });
+                    body.push(OpKind::Delay { ps: u64::from(random(400_000)) }, 0, origin);
+                    body.push(OpKind::Fill { dst: src, scalar, tile }, 1, origin);
+                    body.push(OpKind::Send { dir, src, tile }, 1, origin);
+                }
+                for _ in sends.iter().flatten().filter(|s| s.0 == me as u32) {
+                    let tile = body.tile(Tile::new(Dtype::U8, &[13]));
+                    let dst = body.value();
+                    body.push(OpKind::RecvAny { dst, tile }, 1, origin);
+                }
+                let body = builder.body(body.finish());
+                builder.agent(group, coord, machine.pe(coord).unwrap(), body, &[]).unwrap();
+            }
+            let program = builder.finish(support::settings(2)).unwrap();
+            let ahead = plan::Plan::new(&program, &machine).unwrap();
+            shared += ahead.hops.iter().filter(|h| !h.exclusive).count();
+            let mut strict = plan::Plan::new(&program, &machine).unwrap();
+            strict.hops.iter_mut().for_each(|h| h.exclusive = false);
+            let timeline =
+                |plan| run(&program, &machine, plan, &Options::default()).map(|t| Timeline { events: 0, ..t });
+            let expected = timeline(&strict);
+            completed += usize::from(expected.is_ok());
+            assert_eq!(timeline(&ahead), expected, "case {case}");
+        }
+        assert!(shared > 100 && completed > 50, "the programs must contend and end: {shared}, {completed}");
+    }
 }
