@@ -40,7 +40,6 @@ pub struct Bound {
 /// Bounds `collective` of buffers of `bytes` per NPU (its own share of the result where every NPU has one), each cut
 /// into `chunks`, with the given root where it has one.
 pub fn bound(graph: &Graph, collective: Collective, bytes: u64, chunks: u32, root: u32) -> Bound {
-    let n = u64::from(graph.nodes());
     let cut = match collective {
         Collective::AllGather => all_gather(graph),
         Collective::ReduceScatter => all_gather(&graph.reversed()),
@@ -55,7 +54,11 @@ pub fn bound(graph: &Graph, collective: Collective, bytes: u64, chunks: u32, roo
     let fluid = bytes as f64 * 1000.0 * cut.demand as f64 / (cut.capacity as f64 * unit);
     // Every byte over the cut must leave one latency before the end.
     let bandwidth_ps = fluid as Ps + graph.min_latency_ps();
-    let chunk = bytes / u64::from(chunks.max(1));
+    // Methods may cut what everybody needs into smaller chunks than asked; there, latency alone is certain.
+    let chunk = match collective {
+        Collective::AllGather | Collective::ReduceScatter | Collective::AllReduce => 0,
+        _ => bytes / u64::from(chunks.max(1)),
+    };
     let far = |graph: &Graph, root: u32| graph.distances_ps(root, chunk).into_iter().max().unwrap_or(0);
     let latency_ps = match collective {
         Collective::Broadcast | Collective::Scatter => far(graph, root),
@@ -72,7 +75,6 @@ pub fn bound(graph: &Graph, collective: Collective, bytes: u64, chunks: u32, roo
         };
         whole.max(near)
     });
-    debug_assert!(n > 1);
     Bound { ps: bandwidth_ps.max(latency_ps), bandwidth_ps, latency_ps, cut, rounds }
 }
 

@@ -1,15 +1,30 @@
 //! Synthesis: lower bounds, and schedules computed from a machine that come close to them.
 //!
-//! Pure, deterministic by seed, knows no emulator. [`graph`] is the network, [`mod@bound`] what no schedule can beat.
+//! Pure, deterministic by seed, knows no emulator. [`graph`] is the network, [`mod@bound`] what no schedule can beat,
+//! [`schedule`] what a schedule is, when its transfers happen and whether it is right. `greedy` spreads chunks to
+//! everybody, [`trees`] packs spanning trees for all-reduce, `routed` sends each chunk to one place, `rings` goes round
+//! in closed form; [`synthesize`] takes the quickest.
 
 pub mod bound;
 mod collective;
 mod flow;
 pub mod graph;
+mod greedy;
+mod list;
+mod lower;
+mod random;
+mod rings;
+mod routed;
+pub mod schedule;
+mod synthesize;
+pub mod trees;
 
 pub use bound::{Bound, Cut, bound};
 pub use collective::Collective;
 pub use graph::{Graph, Link};
+pub use lower::{Elements, Lowered, engines, lower};
+pub use schedule::{Schedule, Times, Transfer, split};
+pub use synthesize::{METHODS, Request, Synthesis, synthesize};
 
 #[cfg(test)]
 mod shapes;

@@ -1,0 +1,266 @@
+//! Greedy time-expanded synthesis of collectives in which every chunk goes to everybody.
+//!
+//! A link that is free takes a chunk its sender has and its receiver neither has nor is being sent; among the chunks
+//! it meets first, starting at a random place, the one that the fewest NPUs have. Time advances from event to event,
+//! so a chunk is never sent before it has arrived, whatever the bandwidths and latencies.
+
+use crate::random::Random;
+use crate::schedule::Transfer;
+use crate::{Graph, Schedule};
+use ahbm_machine::Ps;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// How many candidates a link compares.
+const RAREST_OF: u32 = 32;
+/// Transfers that all starts together may try.
+const WORK: u64 = 4_000_000;
+const STARTS: u64 = 400;
+
+/// A set of chunks per NPU.
+struct Sets {
+    words: usize,
+    bits: Vec<u64>,
+}
+
+impl Sets {
+    fn new(nodes: u32, chunks: u32) -> Self {
+        let words = (chunks as usize).div_ceil(64);
+        Self { words, bits: vec![0; words * nodes as usize] }
+    }
+
+    fn of(&self, node: u32) -> &[u64] {
+        &self.bits[node as usize * self.words..(node as usize + 1) * self.words]
+    }
+
+    fn insert(&mut self, node: u32, chunk: u32) {
+        self.bits[node as usize * self.words + chunk as usize / 64] |= 1 << (chunk % 64);
+    }
+}
+
+struct State<'a> {
+    graph: &'a Graph,
+    /// Chunks an NPU can send on.
+    have: Sets,
+    /// Chunks an NPU has or is being sent.
+    claimed: Sets,
+    /// Per chunk, NPUs that have claimed it.
+    copies: Vec<u32>,
+    random: Random,
+    rarest: bool,
+}
+
+impl State<'_> {
+    /// The chunk a link should carry now.
+    fn choose(&mut self, link: u32) -> Option<u32> {
+        let ends = self.graph.link(link);
+        let (have, claimed) = (self.have.of(ends.from), self.claimed.of(ends.to));
+        let words = have.len();
+        let start = self.random.next();
+        let (first, turn) = ((start >> 32) as usize % words, (start % 64) as u32);
+        let mut best = None;
+        let mut seen = 0;
+        for step in 0..=words {
+            let at = if first + step >= words { first + step - words } else { first + step };
+            let mut open = have[at] & !claimed[at];
+            // The first word is begun in the middle and finished at the end.
+            if step == 0 {
+                open &= u64::MAX << turn;
+            } else if step == words {
+                open &= !(u64::MAX << turn);
+            }
+            while open != 0 {
+                let chunk = at as u32 * 64 + open.trailing_zeros();
+                open &= open - 1;
+                if !self.rarest {
+                    return Some(chunk);
+                }
+                let copies = self.copies[chunk as usize];
+                if best.is_none_or(|(least, _)| copies < least) {
+                    best = Some((copies, chunk));
+                }
+                seen += 1;
+                if seen == RAREST_OF {
+                    return best.map(|b| b.1);
+                }
+            }
+        }
+        best.map(|b| b.1)
+    }
+
+    fn claim(&mut self, node: u32, chunk: u32) {
+        self.claimed.insert(node, chunk);
+        self.copies[chunk as usize] += 1;
+    }
+}
+
+fn start<'a>(graph: &'a Graph, base: &Schedule, seed: u64, rarest: bool) -> State<'a> {
+    let chunks = base.chunks(graph.nodes());
+    let mut state = State {
+        graph,
+        have: Sets::new(graph.nodes(), chunks),
+        claimed: Sets::new(graph.nodes(), chunks),
+        copies: vec![0; chunks as usize],
+        random: Random::new(seed),
+        rarest,
+    };
+    for chunk in 0..chunks {
+        for node in base.holders(graph.nodes(), chunk) {
+            state.have.insert(node, chunk);
+            state.claim(node, chunk);
+        }
+    }
+    state
+}
+
+/// Rounds in which every link carries at most one chunk; what arrives in a round can be sent on in the next.
+fn in_rounds(graph: &Graph, base: &Schedule, seed: u64, rarest: bool, limit: u64) -> Option<(u64, Vec<Transfer>)> {
+    let mut state = start(graph, base, seed, rarest);
+    let total = u64::from(base.chunks(graph.nodes())) * (u64::from(graph.nodes()) - 1);
+    let mut transfers = Vec::with_capacity(total as usize);
+    let mut order: Vec<u32> = (0..graph.links().len() as u32).collect();
+    let mut rounds = 0;
+    while (transfers.len() as u64) < total {
+        if rounds == limit {
+            return None;
+        }
+        let begun = transfers.len();
+        state.random.shuffle(&mut order);
+        for &link in &order {
+            if let Some(chunk) = state.choose(link) {
+                state.claim(graph.link(link).to, chunk);
+                transfers.push(Transfer::copy(link, chunk));
+            }
+        }
+        for transfer in &transfers[begun..] {
+            state.have.insert(graph.link(transfer.link).to, transfer.chunk());
+        }
+        rounds += 1;
+    }
+    Some((rounds, transfers))
+}
+
+/// Event time: every link chooses when it becomes free, or when its sender receives something.
+fn in_time(graph: &Graph, base: &Schedule, seed: u64, limit: Ps) -> Option<(Ps, Vec<Transfer>)> {
+    let mut state = start(graph, base, seed, true);
+    let total = u64::from(base.chunks(graph.nodes())) * (u64::from(graph.nodes()) - 1);
+    let mut transfers = Vec::with_capacity(total as usize);
+    let links = graph.links().len() as u32;
+    // Arrivals before departures of one instant; departures in random order. (time, kind, tie, link, chunk)
+    let mut events: BinaryHeap<Reverse<(Ps, bool, u64, u32, u32)>> = BinaryHeap::new();
+    let mut idle = vec![true; links as usize];
+    let wake = |events: &mut BinaryHeap<_>, idle: &mut [bool], random: &mut Random, link: u32, at: Ps| {
+        if std::mem::replace(&mut idle[link as usize], false) {
+            events.push(Reverse((at, true, random.next(), link, 0)));
+        }
+    };
+    for link in 0..links {
+        wake(&mut events, &mut idle, &mut state.random, link, 0);
+    }
+    let mut end = 0;
+    while let Some(Reverse((now, departs, _, link, chunk))) = events.pop() {
+        let ends = *graph.link(link);
+        if !departs {
+            state.have.insert(ends.to, chunk);
+            for &next in graph.out(ends.to) {
+                wake(&mut events, &mut idle, &mut state.random, next, now);
+            }
+            continue;
+        }
+        let Some(chunk) = state.choose(link) else {
+            idle[link as usize] = true;
+            continue;
+        };
+        state.claim(ends.to, chunk);
+        transfers.push(Transfer::copy(link, chunk));
+        let left = now + ends.rate.ps(base.bytes(chunk));
+        end = end.max(left + ends.latency_ps);
+        if end >= limit {
+            return None;
+        }
+        events.push(Reverse((left + ends.latency_ps, false, 0, link, chunk)));
+        events.push(Reverse((left, true, state.random.next(), link, 0)));
+    }
+    (transfers.len() as u64 == total).then_some((end, transfers))
+}
+
+/// The best schedule of many starts; `base` says which chunks there are and who has them. `rounds` is the bound at
+/// which to stop, where links are equal.
+pub(crate) fn spread(graph: &Graph, mut base: Schedule, rounds: Option<u64>, seed: u64) -> Schedule {
+    let total = u64::from(base.chunks(graph.nodes())) * u64::from(graph.nodes() - 1);
+    let starts = (WORK / total.max(1)).clamp(1, STARTS);
+    if let Some(bound) = rounds {
+        let mut best: Option<(u64, Vec<Transfer>)> = None;
+        for turn in 0..starts {
+            let limit = best.as_ref().map_or(u64::MAX, |b| b.0 - 1);
+            // The plain choice is quicker and good enough on meshes; it is tried first.
+            let rarest = turn > 0 || (starts == 1 && total < 32_000_000 && !is_mesh_like(graph));
+            if let Some(found) = in_rounds(graph, &base, seed.wrapping_add(turn), rarest, limit) {
+                best = Some(found);
+            }
+            if best.as_ref().is_some_and(|b| b.0 <= bound) {
+                break;
+            }
+        }
+        if let Some((_, transfers)) = best {
+            base.transfers = transfers;
+        }
+        if graph.min_latency_ps() == 0 || total > WORK {
+            return base;
+        }
+    }
+    // With latency, links that do not wait for a round to end may be quicker.
+    let mut least = if base.transfers.is_empty() { Ps::MAX } else { base.times(graph, false).total_ps };
+    for turn in 0..starts.min(if rounds.is_some() { 8 } else { 64 }) {
+        if let Some((end, transfers)) = in_time(graph, &base, seed.wrapping_add(turn), least) {
+            (least, base.transfers) = (end, transfers);
+        }
+    }
+    base
+}
+
+/// Some NPU has fewer links than others: its ingress is the bottleneck and almost any order attains it.
+fn is_mesh_like(graph: &Graph) -> bool {
+    (1..graph.nodes()).any(|v| graph.incoming(v).len() != graph.incoming(0).len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shapes::{grid, hypercube};
+    use crate::{Collective, bound};
+
+    fn rounds(graph: &Graph) -> (u64, u64) {
+        let n = graph.nodes();
+        let base = Schedule {
+            collective: Collective::AllGather,
+            method: "greedy",
+            root: 0,
+            shares: n,
+            chunk_bytes: vec![1_000_000],
+            transfers: Vec::new(),
+        };
+        let limit = bound(graph, Collective::AllGather, 1_000_000, 1, 0).rounds;
+        let clock = std::time::Instant::now();
+        let found = spread(graph, base, limit, 1);
+        println!("{} {:?} {:?} {:?}", n, limit, found.rounds(graph), clock.elapsed());
+        found.check(graph).unwrap();
+        (found.rounds(graph), limit.unwrap())
+    }
+
+    #[test]
+    fn meshes_attain_the_integral_bound() {
+        for graph in [grid(&[4, 4], false), grid(&[8, 8], false), grid(&[4, 4, 4], false), grid(&[4, 4, 4], true)] {
+            let (found, bound) = rounds(&graph);
+            assert_eq!(found, bound);
+        }
+    }
+
+    #[test]
+    fn tori_come_within_a_round() {
+        for graph in [grid(&[8, 8], true), hypercube(6)] {
+            let (found, bound) = rounds(&graph);
+            assert!(found <= bound + 1);
+        }
+    }
+}

@@ -1,0 +1,386 @@
+//! From a schedule to a program.
+//!
+//! Every link has an agent at each end. The sending agent works through the link's transfers in the order of the
+//! schedule, waiting for each until its NPU's register is complete; the receiving agent puts what arrives where it
+//! belongs. Sums are formed by one more agent per NPU, in the order in which they become complete: a message that is
+//! to be added waits in scratch memory, so that the order of additions never depends on a race.
+
+use crate::{Collective, Graph, Schedule};
+use ahbm_machine::{Coord, Diagnostic, Direction, Machine, Node, PeId, Ps};
+use ahbm_program::{
+    BinaryFn, BodyBuilder, BufferId, ChannelSettings, Dtype, Locus, Mem, OpKind, Origin, OriginId, Program,
+    ProgramBuilder, Tile, ValueId,
+};
+use std::collections::BTreeMap;
+
+/// A lowered schedule.
+#[derive(Debug, Clone)]
+pub struct Lowered {
+    /// The program.
+    pub program: Program,
+    /// Per NPU, the buffer the collective works on in place.
+    pub buffers: Vec<BufferId>,
+    /// Per NPU, where the result is: another buffer only for all-to-all.
+    pub results: Vec<BufferId>,
+}
+
+/// How data are treated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Elements {
+    /// Element type.
+    pub dtype: Dtype,
+    /// How elements of two NPUs are combined.
+    pub op: BinaryFn,
+}
+
+/// PEs an NPU needs so that each of its links has a DMA engine: one per outgoing link, one for what arrives.
+pub fn engines(graph: &Graph) -> u32 {
+    (0..graph.nodes()).map(|v| graph.out(v).len() as u32).max().unwrap_or(0) + 1
+}
+
+/// Where a chunk of an NPU is: an index into its buffers, and an offset.
+type Place = (u16, u64);
+
+const MAIN: u16 = 0;
+const SCRATCH: u16 = 1;
+const OUT: u16 = 2;
+
+/// What must have happened before a register can be read.
+#[derive(Clone)]
+enum Register {
+    /// As it was at the start.
+    Initial,
+    /// The link's message of this number.
+    Message(u32, u32),
+    /// Messages waiting in scratch memory (link, number, offset), and the last one's arrival.
+    Parts(Vec<(u32, u32, u64)>, Ps),
+    /// The NPU's sum of this number.
+    Sum(u32),
+}
+
+/// A sum to be formed.
+struct Sum {
+    chunk: u32,
+    /// When its last part arrives; sums are formed in this order.
+    at: Ps,
+    parts: Vec<(u32, u32, u64)>,
+}
+
+/// The operations of one agent in the making.
+struct Agent {
+    body: BodyBuilder,
+    /// Per counter waited for, the highest value reached.
+    reached: Vec<(u32, u32)>,
+}
+
+impl Agent {
+    fn new() -> Self {
+        Self { body: BodyBuilder::new(), reached: Vec::new() }
+    }
+
+    fn push(&mut self, kind: OpKind) {
+        self.body.push(kind, 0, OriginId(0));
+    }
+
+    fn wait(&mut self, counter: u32, at_least: u32) {
+        let at = self.reached.iter().position(|r| r.0 == counter).unwrap_or_else(|| {
+            self.reached.push((counter, 0));
+            self.reached.len() - 1
+        });
+        if self.reached[at].1 < at_least {
+            self.reached[at].1 = at_least;
+            self.push(OpKind::WaitCounter { counter, at_least });
+        }
+    }
+
+    fn load(&mut self, (buffer, offset): Place, tile: u32) -> ValueId {
+        let (dst, mem) = (self.body.value(), self.body.mem(Mem { buffer, offset }));
+        self.push(OpKind::Load { dst, mem, tile });
+        dst
+    }
+
+    fn store(&mut self, src: ValueId, (buffer, offset): Place, tile: u32) {
+        let mem = self.body.mem(Mem { buffer, offset });
+        self.push(OpKind::Store { src, mem, tile });
+    }
+}
+
+/// Sorts sums; returns each one's place by its former index.
+fn in_order_of_time(sums: &mut Vec<Sum>) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..sums.len() as u32).collect();
+    order.sort_by_key(|&i| sums[i as usize].at);
+    let mut rank = vec![0; sums.len()];
+    for (place, &index) in order.iter().enumerate() {
+        rank[index as usize] = place as u32;
+    }
+    sums.sort_by_key(|s| s.at);
+    rank
+}
+
+struct Lowering<'a> {
+    schedule: &'a Schedule,
+    nodes: u32,
+    elements: Elements,
+    /// Offset of each chunk within its share, and bytes of a share.
+    offsets: Vec<u64>,
+    share: u64,
+    /// Per NPU, bytes of scratch memory in use.
+    scratch: Vec<u64>,
+    /// All-to-all: where a relay keeps a chunk.
+    relayed: BTreeMap<(u32, u32), u64>,
+    senders: Vec<Agent>,
+    receivers: Vec<Agent>,
+    sums: Vec<Vec<Sum>>,
+}
+
+/// Lowers a schedule for the machine its graph was made of. The matching network model is any that charges a message
+/// of a link its bytes and its latency; where a PE's engines or memories cost time too, so does the program.
+///
+/// # Errors
+/// What the program's builder finds.
+pub fn lower(
+    schedule: &Schedule,
+    graph: &Graph,
+    machine: &Machine,
+    elements: Elements,
+) -> Result<Lowered, Vec<Diagnostic>> {
+    let n = graph.nodes();
+    let mut offsets = Vec::with_capacity(schedule.chunk_bytes.len());
+    let mut share = 0;
+    for bytes in &schedule.chunk_bytes {
+        offsets.push(share);
+        share += bytes;
+    }
+    let mut lowering = Lowering {
+        schedule,
+        nodes: n,
+        elements,
+        offsets,
+        share,
+        scratch: vec![0; n as usize],
+        relayed: BTreeMap::new(),
+        senders: graph.links().iter().map(|_| Agent::new()).collect(),
+        receivers: graph.links().iter().map(|_| Agent::new()).collect(),
+        sums: (0..n).map(|_| Vec::new()).collect(),
+    };
+    lowering.transfers(graph);
+    lowering.finish(graph, machine)
+}
+
+impl Lowering<'_> {
+    /// Where an NPU keeps a chunk.
+    fn place(&mut self, node: u32, chunk: u32) -> Place {
+        let pieces = self.offsets.len() as u32;
+        let (share, piece) = (chunk / pieces, (chunk % pieces) as usize);
+        let inside = self.offsets[piece];
+        if self.schedule.collective != Collective::AllToAll {
+            return (MAIN, u64::from(share) * self.share + inside);
+        }
+        let (from, to) = (share / self.nodes, share % self.nodes);
+        if node == from {
+            (MAIN, u64::from(to) * self.share + inside)
+        } else if node == to {
+            (OUT, u64::from(from) * self.share + inside)
+        } else {
+            let free = &mut self.scratch[node as usize];
+            let offset = *self.relayed.entry((node, chunk)).or_insert_with(|| {
+                *free += self.schedule.bytes(chunk);
+                *free - self.schedule.bytes(chunk)
+            });
+            (SCRATCH, offset)
+        }
+    }
+
+    fn tile(&self, chunk: u32) -> Tile {
+        let dtype = self.elements.dtype;
+        Tile::new(dtype, &[(self.schedule.bytes(chunk) / dtype.bytes()) as u32])
+    }
+
+    /// What each transfer waits for and where it puts what it brings, and the sums of every NPU in order of time.
+    fn dependences(&mut self, graph: &Graph) -> Vec<(Register, Option<u64>)> {
+        let chunks = self.schedule.chunks(self.nodes);
+        let arrivals = self.schedule.times(graph, true).arrivals;
+        let mut registers = vec![Register::Initial; (chunks * self.nodes) as usize];
+        let mut numbers = vec![0u32; graph.links().len()];
+        let mut found = Vec::with_capacity(self.schedule.transfers.len());
+        for (&transfer, &at) in self.schedule.transfers.iter().zip(&arrivals) {
+            let (link, chunk) = (transfer.link, transfer.chunk());
+            let ends = graph.link(link);
+            let source = &mut registers[(ends.from * chunks + chunk) as usize];
+            if let Register::Parts(parts, at) = source {
+                let sums = &mut self.sums[ends.from as usize];
+                sums.push(Sum { chunk, at: *at, parts: std::mem::take(parts) });
+                *source = Register::Sum(sums.len() as u32 - 1);
+            }
+            let waits = source.clone();
+            let number = numbers[link as usize];
+            numbers[link as usize] += 1;
+            let target = &mut registers[(ends.to * chunks + chunk) as usize];
+            let offset = transfer.adds().then(|| {
+                let offset = self.scratch[ends.to as usize];
+                self.scratch[ends.to as usize] += self.schedule.bytes(chunk);
+                offset
+            });
+            match (offset, target) {
+                (None, target) => *target = Register::Message(link, number),
+                (Some(offset), Register::Parts(parts, last)) => {
+                    parts.push((link, number, offset));
+                    *last = at.max(*last);
+                }
+                (Some(offset), target) => *target = Register::Parts(vec![(link, number, offset)], at),
+            }
+            found.push((waits, offset));
+        }
+        for chunk in 0..chunks {
+            for node in self.schedule.takers(self.nodes, chunk) {
+                let register = &mut registers[(node * chunks + chunk) as usize];
+                if let Register::Parts(parts, at) = register {
+                    self.sums[node as usize].push(Sum { chunk, at: *at, parts: std::mem::take(parts) });
+                }
+            }
+        }
+        let ranks: Vec<Vec<u32>> = self.sums.iter_mut().map(in_order_of_time).collect();
+        for ((waits, _), transfer) in found.iter_mut().zip(&self.schedule.transfers) {
+            if let Register::Sum(index) = waits {
+                *index = ranks[graph.link(transfer.link).from as usize][*index as usize];
+            }
+        }
+        found
+    }
+
+    fn transfers(&mut self, graph: &Graph) {
+        let links = graph.links().len() as u32;
+        for (&transfer, (waits, offset)) in self.schedule.transfers.iter().zip(self.dependences(graph)) {
+            let (link, chunk) = (transfer.link, transfer.chunk());
+            let ends = graph.link(link);
+            let direction = |rank| Direction::Tag { rank, channel: link };
+            let tile = self.tile(chunk);
+            let from = self.place(ends.from, chunk);
+            let sender = &mut self.senders[link as usize];
+            match waits {
+                Register::Message(link, number) => sender.wait(link, number + 1),
+                Register::Sum(number) => sender.wait(links + ends.from, number + 1),
+                Register::Initial | Register::Parts(..) => {}
+            }
+            let kept = sender.body.tile(tile.clone());
+            let value = sender.load(from, kept);
+            let dir = sender.body.direction(direction(ends.to));
+            sender.push(OpKind::Send { dir, src: value, tile: kept });
+            sender.body.release(value);
+
+            let to = match offset {
+                Some(offset) => (SCRATCH, offset),
+                None => self.place(ends.to, chunk),
+            };
+            let receiver = &mut self.receivers[link as usize];
+            let tile = receiver.body.tile(tile);
+            let value = receiver.body.value();
+            let dir = receiver.body.direction(direction(ends.from));
+            receiver.push(OpKind::Recv { dir, dst: value, tile });
+            receiver.store(value, to, tile);
+            receiver.push(OpKind::Signal { counter: link, add: 1 });
+            receiver.body.release(value);
+        }
+    }
+
+    /// The agent that forms an NPU's sums.
+    fn collector(&mut self, node: u32, links: u32) -> Agent {
+        let mut agent = Agent::new();
+        if self.schedule.collective == Collective::AllToAll {
+            let share = self.share;
+            let mem = |buffer| Mem { buffer, offset: u64::from(node) * share };
+            let (src, dst) = (agent.body.mem(mem(MAIN)), agent.body.mem(mem(OUT)));
+            let dtype = self.elements.dtype;
+            let tile = agent.body.tile(Tile::new(dtype, &[(share / dtype.bytes()) as u32]));
+            agent.push(OpKind::Copy { src, dst, tile });
+        }
+        for sum in std::mem::take(&mut self.sums[node as usize]) {
+            for &(link, number, _) in &sum.parts {
+                agent.wait(link, number + 1);
+            }
+            let place = self.place(node, sum.chunk);
+            let tile = agent.body.tile(self.tile(sum.chunk));
+            let mut total = agent.load(place, tile);
+            for &(_, _, offset) in &sum.parts {
+                let part = agent.load((SCRATCH, offset), tile);
+                let dst = agent.body.value();
+                agent.push(OpKind::Binary { f: self.elements.op, dst, a: total, b: part, tile });
+                agent.body.release(total);
+                agent.body.release(part);
+                total = dst;
+            }
+            agent.store(total, place, tile);
+            agent.body.release(total);
+            agent.push(OpKind::Signal { counter: links + node, add: 1 });
+        }
+        agent
+    }
+
+    fn finish(mut self, graph: &Graph, machine: &Machine) -> Result<Lowered, Vec<Diagnostic>> {
+        let links = graph.links().len() as u32;
+        let collectors: Vec<Agent> = (0..self.nodes).map(|node| self.collector(node, links)).collect();
+        let mut builder =
+            ProgramBuilder::new(format!("{} by {}", self.schedule.collective.name(), self.schedule.method));
+        builder.origins.intern(Origin { file: "synthesized".into(), locus: Locus::Whole });
+        for _ in 0..links + self.nodes {
+            builder.counter();
+        }
+        let pes = machine.sfr().pes;
+        let place = |node: u32, engine: usize| -> Result<(Coord, PeId), Vec<Diagnostic>> {
+            let coord = Coord { sip: node, cube: 0, pe: engine as u32 % pes };
+            let missing =
+                || vec![Diagnostic::new("AHBM-U409", format!("{coord} of the schedule is not on the machine"))];
+            Ok((coord, machine.pe(coord).ok_or_else(missing)?))
+        };
+        let total =
+            u64::from(if self.schedule.collective == Collective::AllToAll { self.nodes } else { self.schedule.shares })
+                * self.share;
+        let mut tables = Vec::new();
+        for node in 0..self.nodes {
+            let home = Node::Hbm(place(node, graph.out(node).len())?.1);
+            let main = builder.buffer(home, total);
+            let scratch = builder.buffer(home, self.scratch[node as usize]);
+            let out = if self.schedule.collective == Collective::AllToAll { builder.buffer(home, total) } else { main };
+            tables.push([main, scratch, out]);
+        }
+        let mut ends = vec![(ahbm_program::AgentId(0), ahbm_program::AgentId(0)); links as usize];
+        let mut used = vec![true; links as usize];
+        let mut agents: Vec<(u32, usize, Agent, Option<(u32, bool)>)> = Vec::new();
+        for (link, (sender, receiver)) in self.senders.into_iter().zip(self.receivers).enumerate() {
+            let known = graph.link(link as u32);
+            used[link] = !sender.body.is_empty();
+            let engine = graph.out(known.from).iter().position(|&l| l == link as u32).unwrap_or(0);
+            agents.push((known.from, engine, sender, Some((link as u32, true))));
+            agents.push((known.to, graph.out(known.to).len(), receiver, Some((link as u32, false))));
+        }
+        for (node, collector) in collectors.into_iter().enumerate() {
+            agents.push((node as u32, graph.out(node as u32).len(), collector, None));
+        }
+        for (node, engine, agent, role) in agents {
+            if agent.body.is_empty() {
+                continue;
+            }
+            let (coord, pe) = place(node, engine)?;
+            let body = builder.body(agent.body.finish());
+            let id = builder.thread_block(node, coord, pe, body, &tables[node as usize]);
+            match role {
+                Some((link, true)) => ends[link as usize].0 = id,
+                Some((link, false)) => ends[link as usize].1 = id,
+                None => {}
+            }
+        }
+        for (link, (sender, receiver)) in ends.into_iter().enumerate().filter(|&(link, _)| used[link]) {
+            let (known, channel) = (graph.link(link as u32), link as u32);
+            let (away, back) =
+                (Direction::Tag { rank: known.to, channel }, Direction::Tag { rank: known.from, channel });
+            builder.connect((sender, away), (receiver, back));
+        }
+        let program =
+            builder.finish(ChannelSettings { slots: u32::MAX, slot_bytes: None, tier: 0, credit_bytes: 0 })?;
+        Ok(Lowered {
+            program,
+            buffers: tables.iter().map(|t| t[0]).collect(),
+            results: tables.iter().map(|t| t[2]).collect(),
+        })
+    }
+}

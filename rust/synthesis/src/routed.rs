@@ -1,0 +1,66 @@
+//! Collectives whose chunks have one destination each: scatter, gather and all-to-all, over shortest ways whose load
+//! is balanced, longest remaining way first.
+
+use crate::Graph;
+use crate::list::{Job, dispatch};
+use crate::random::Random;
+use crate::schedule::{Schedule, Transfer};
+
+/// Times every way is taken back and chosen anew under the load of the others.
+const PASSES: u32 = 4;
+
+/// Fills in the transfers of `base`, whose chunks have one holder and one taker each.
+pub(crate) fn route(graph: &Graph, mut base: Schedule, seed: u64) -> Schedule {
+    let n = graph.nodes();
+    let back = graph.reversed();
+    // Per destination, links to it from every node.
+    let away: Vec<Vec<u32>> = (0..n).map(|to| back.hops(to)).collect();
+    let mut load = vec![0u64; graph.links().len()];
+    let mut random = Random::new(seed);
+    let mut chunks: Vec<u32> = (0..base.chunks(n)).collect();
+    random.shuffle(&mut chunks);
+    let mut ways: Vec<Vec<u32>> = vec![Vec::new(); chunks.len()];
+    for _ in 0..PASSES {
+        for &chunk in &chunks {
+            let (from, to) = (base.holders(n, chunk)[0], base.takers(n, chunk)[0]);
+            let way = &mut ways[chunk as usize];
+            for link in way.drain(..) {
+                load[link as usize] -= base.bytes(chunk);
+            }
+            let mut node = from;
+            while node != to {
+                let nearer =
+                    |&&l: &&u32| away[to as usize][graph.link(l).to as usize] < away[to as usize][node as usize];
+                let busy = |l: u32| (u128::from(load[l as usize]) << 32) / u128::from(graph.capacity(l));
+                let steps: Vec<u32> = graph.out(node).iter().filter(nearer).copied().collect();
+                let turn = random.below(steps.len().max(1) as u32) as usize;
+                let pick = steps[turn..].iter().chain(&steps[..turn]).min_by_key(|&&l| busy(l));
+                let Some(&link) = pick else { break };
+                load[link as usize] += base.bytes(chunk);
+                way.push(link);
+                node = graph.link(link).to;
+            }
+        }
+    }
+    let mut jobs = Vec::new();
+    let mut last = Vec::new();
+    for (chunk, way) in ways.iter().enumerate() {
+        for (step, &link) in way.iter().enumerate() {
+            let priority = (u64::from(u32::MAX - (way.len() - step) as u32) << 32) | u64::from(random.next() as u32);
+            jobs.push(Job { transfer: Transfer::copy(link, chunk as u32), priority, waits: u32::from(step > 0) });
+            last.push(step + 1 == way.len());
+        }
+    }
+    let sizes = base.chunk_bytes.clone();
+    base.transfers = dispatch(
+        graph,
+        jobs,
+        |chunk| sizes[chunk as usize % sizes.len()],
+        |job, wake| {
+            if !last[job as usize] {
+                wake(job + 1);
+            }
+        },
+    );
+    base
+}

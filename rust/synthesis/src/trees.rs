@@ -1,0 +1,219 @@
+//! All-reduce by packing spanning trees: each tree reduces its part of the buffer towards its root and broadcasts the
+//! result back, so that every link of the tree is used once in each direction.
+
+use crate::list::{Job, dispatch};
+use crate::random::Random;
+use crate::schedule::{Schedule, Transfer, split};
+use crate::{Collective, Graph};
+use ahbm_machine::Diagnostic;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Most trees of a packing.
+const TREES: u32 = 400;
+/// Link visits a packing may take.
+const WORK: u64 = 1_200_000;
+/// Transfers of a schedule, and pieces of one tree's part.
+const TRANSFERS: u64 = 600_000;
+const PIECES: u64 = 512;
+
+/// A rooted spanning tree.
+#[derive(Debug, Clone)]
+pub struct Tree {
+    /// Nodes from the root outwards.
+    order: Vec<u32>,
+    /// Per node, the link to its parent; the root has none.
+    up: Vec<u32>,
+    height: u32,
+}
+
+/// A fractional packing of spanning trees with equal weights.
+#[derive(Debug, Clone)]
+pub struct Packing {
+    trees: Vec<Tree>,
+    /// Per link, the link the other way.
+    partner: Vec<u32>,
+    /// Per number of trees that sets a record: trees, time of the busiest link per byte of a tree's part (ps), height.
+    prefixes: Vec<(u32, f64, u32)>,
+}
+
+impl Packing {
+    /// Packs trees one after the other, each a minimum spanning tree of the load so far, until the busiest link is
+    /// within half a percent of `fluid`, the bound in ps per byte of the buffer.
+    ///
+    /// # Errors
+    /// `AHBM-U405` where a link has no partner the other way.
+    pub fn new(graph: &Graph, fluid: f64, seed: u64) -> Result<Self, Diagnostic> {
+        let partner = graph.partners().ok_or_else(|| {
+            Diagnostic::new("AHBM-U405", "trees need a link back for every link")
+                .hint("use the method `greedy`, which composes reduce-scatter and all-gather")
+        })?;
+        let per_byte: Vec<f64> = graph.links().iter().map(|l| l.rate.ps(1 << 30) as f64 / f64::from(1 << 30)).collect();
+        let mut load = vec![0u32; graph.links().len()];
+        let mut packing = Self { trees: Vec::new(), partner, prefixes: Vec::new() };
+        let mut random = Random::new(seed);
+        let center = center(graph);
+        let limit = u64::from(TREES).min(WORK / graph.links().len() as u64).max(1) as u32;
+        let (mut best, mut height) = (f64::INFINITY, 0);
+        for count in 1..=limit {
+            let tree = packing.grow(graph, center, &per_byte, &load, &mut random);
+            for &link in tree.up.iter().filter(|&&l| l != u32::MAX) {
+                load[link as usize] += 1;
+                load[packing.partner[link as usize] as usize] += 1;
+            }
+            height = height.max(tree.height);
+            packing.trees.push(tree);
+            let busiest = load.iter().zip(&per_byte).map(|(&l, b)| f64::from(l) * b).fold(0.0, f64::max);
+            if busiest / f64::from(count) < best {
+                best = busiest / f64::from(count);
+                packing.prefixes.push((count, busiest, height));
+            }
+            if best <= fluid * 1.005 {
+                break;
+            }
+        }
+        Ok(packing)
+    }
+
+    /// Time of the busiest link per byte of the buffer, in ps.
+    pub fn ps_per_byte(&self) -> f64 {
+        self.prefixes.iter().map(|p| p.1 / f64::from(p.0)).fold(f64::INFINITY, f64::min)
+    }
+
+    /// Prim's algorithm on (load, depth).
+    fn grow(&self, graph: &Graph, root: u32, per_byte: &[f64], load: &[u32], random: &mut Random) -> Tree {
+        let n = graph.nodes() as usize;
+        let (mut depth, mut up, mut order) = (vec![u32::MAX; n], vec![u32::MAX; n], Vec::with_capacity(n));
+        let mut heap = BinaryHeap::new();
+        depth[root as usize] = 0;
+        let mut next = Some((root, u32::MAX));
+        while let Some((node, link)) = next {
+            up[node as usize] = link;
+            order.push(node);
+            for &link in graph.out(node) {
+                let to = graph.link(link).to;
+                if depth[to as usize] == u32::MAX {
+                    // Loads are compared as times, in 1/1024 ps per byte.
+                    let busy = (f64::from(load[link as usize] + 1) * per_byte[link as usize] * 1024.0) as u64;
+                    heap.push(Reverse((busy, depth[node as usize] + 1, random.next() as u32, link)));
+                }
+            }
+            next = None;
+            while let Some(Reverse((_, level, _, link))) = heap.pop() {
+                let to = graph.link(link).to;
+                if depth[to as usize] == u32::MAX {
+                    depth[to as usize] = level;
+                    next = Some((to, self.partner[link as usize]));
+                    break;
+                }
+            }
+        }
+        Tree { height: depth.into_iter().max().unwrap_or(0), order, up }
+    }
+
+    /// The all-reduce of `bytes`, in whole `unit`s, over as many trees and pieces as are estimated to be quickest.
+    pub fn schedule(&self, graph: &Graph, bytes: u64, unit: u64) -> Schedule {
+        let latency = graph.links().iter().map(|l| l.latency_ps).max().unwrap_or(0) as f64;
+        let slowest = graph.links().iter().map(|l| l.rate.ps(1 << 20) as f64 / f64::from(1 << 20)).fold(0.0, f64::max);
+        let per_tree = 2 * (u64::from(graph.nodes()) - 1);
+        let units = (bytes / unit).max(1);
+        let plans = self.prefixes.iter().filter(|p| u64::from(p.0) <= units).map(|&(trees, busiest, height)| {
+            let most = (TRANSFERS / (per_tree * u64::from(trees))).clamp(1, PIECES);
+            let pieces = most.min(units / u64::from(trees));
+            let part = bytes as f64 / f64::from(trees);
+            let fill = 2.0 * f64::from(height) * (latency + slowest * part / pieces as f64);
+            (busiest * part + fill, trees, pieces as u32)
+        });
+        let best = plans.min_by(|a, b| a.0.total_cmp(&b.0));
+        let (_, trees, pieces) = best.unwrap_or((0.0, 1, 1));
+        self.pipelined(graph, &self.trees[..trees as usize], split(bytes, trees * pieces, unit), pieces)
+    }
+
+    /// All pieces of all trees, earlier pieces and longer ways first.
+    fn pipelined(&self, graph: &Graph, trees: &[Tree], chunk_bytes: Vec<u64>, pieces: u32) -> Schedule {
+        let n = graph.nodes();
+        let edges = n - 1;
+        // Job of (tree, piece, node, way): up jobs, then down jobs, by the node at the outer end; roots have none.
+        let mut place = Vec::with_capacity(trees.len());
+        let mut children: Vec<Vec<Vec<u32>>> = Vec::with_capacity(trees.len());
+        for tree in trees {
+            let mut at = vec![u32::MAX; n as usize];
+            let mut below = vec![Vec::new(); n as usize];
+            for (index, &node) in tree.order[1..].iter().enumerate() {
+                at[node as usize] = index as u32;
+                below[graph.link(tree.up[node as usize]).to as usize].push(node);
+            }
+            place.push(at);
+            children.push(below);
+        }
+        let mut jobs = Vec::with_capacity(chunk_bytes.len() * 2 * edges as usize);
+        for (t, tree) in trees.iter().enumerate() {
+            let (depth, below) = tree.depths(graph);
+            for piece in 0..pieces {
+                let chunk = t as u32 * pieces + piece;
+                let rank = |left: u32| (u64::from(piece) << 32) | u64::from(u32::MAX - left);
+                for &node in &tree.order[1..] {
+                    jobs.push(Job {
+                        transfer: Transfer::add(tree.up[node as usize], chunk),
+                        priority: rank(depth[node as usize] + tree.height),
+                        waits: children[t][node as usize].len() as u32,
+                    });
+                }
+                for &node in &tree.order[1..] {
+                    let parent = graph.link(tree.up[node as usize]).to;
+                    let at_root = parent == tree.order[0];
+                    jobs.push(Job {
+                        transfer: Transfer::copy(self.partner[tree.up[node as usize] as usize], chunk),
+                        priority: rank(below[node as usize] + 1),
+                        waits: if at_root { children[t][parent as usize].len() as u32 } else { 1 },
+                    });
+                }
+            }
+        }
+        let transfers = dispatch(
+            graph,
+            jobs,
+            |chunk| chunk_bytes[chunk as usize],
+            |job, wake| {
+                let (chunk, way) = (job / (2 * edges), job % (2 * edges));
+                let t = (chunk / pieces) as usize;
+                let base = chunk * 2 * edges;
+                let tree = &trees[t];
+                let node = tree.order[1 + (way % edges) as usize];
+                let down = |from: u32, wake: &mut dyn FnMut(u32)| {
+                    for &child in &children[t][from as usize] {
+                        wake(base + edges + place[t][child as usize]);
+                    }
+                };
+                if way < edges {
+                    let parent = graph.link(tree.up[node as usize]).to;
+                    if parent == tree.order[0] { down(parent, wake) } else { wake(base + place[t][parent as usize]) }
+                } else {
+                    down(node, wake);
+                }
+            },
+        );
+        Schedule { collective: Collective::AllReduce, method: "trees", root: 0, shares: 1, chunk_bytes, transfers }
+    }
+}
+
+impl Tree {
+    /// Per node: links to the root, and links to the farthest node below.
+    fn depths(&self, graph: &Graph) -> (Vec<u32>, Vec<u32>) {
+        let (mut depth, mut below) = (vec![0; self.up.len()], vec![0; self.up.len()]);
+        for &node in &self.order[1..] {
+            depth[node as usize] = depth[graph.link(self.up[node as usize]).to as usize] + 1;
+        }
+        for &node in self.order[1..].iter().rev() {
+            let parent = graph.link(self.up[node as usize]).to as usize;
+            below[parent] = below[parent].max(below[node as usize] + 1);
+        }
+        (depth, below)
+    }
+}
+
+/// The node whose farthest node is nearest, in links.
+fn center(graph: &Graph) -> u32 {
+    let far = |v: u32| graph.hops(v).into_iter().max().unwrap_or(0);
+    (0..graph.nodes()).min_by_key(|&v| far(v)).unwrap_or(0)
+}

@@ -1,0 +1,100 @@
+//! The emulator takes exactly the time the synthesizer says, and comes to the right result.
+
+use ahbm_emulator::{Memory, Options, replay, simulate};
+use ahbm_machine::Machine;
+use ahbm_program::{BinaryFn, Dtype, lint};
+use ahbm_synthesis::{Collective, Elements, Graph, Lowered, Request, engines, lower, synthesize};
+
+/// A plain network whose NPUs have a PE for every link, and one more.
+fn machine(topology: &str, sips: u32) -> Machine {
+    let text = include_str!("../../../topologies/npu_ring_8.yaml");
+    let set = |k: &str, v: String| (k.to_string(), v);
+    let overrides = [
+        set("system.sips.topology", topology.into()),
+        set("system.sips.count", sips.to_string()),
+        set("cube.pe_layout.pe_per_corner", "8".into()),
+    ];
+    Machine::from_yaml(text, "npu_ring_8.yaml", &overrides).unwrap()
+}
+
+const SHARE: u64 = 6_000;
+const ELEMENTS: u64 = SHARE / 4;
+
+fn request(collective: Collective, method: &str) -> Request {
+    Request { collective, share_bytes: SHARE, chunks: 2, unit: 4, root: 1, method: method.into(), seed: 1 }
+}
+
+/// Element `index` of NPU `node` at the start.
+fn input(node: u32, index: u64) -> i32 {
+    (node as i32 + 1) * 1_000_003 + index as i32
+}
+
+/// Element `index` of NPU `node` at the end, where it is specified.
+fn expected(collective: Collective, n: u32, node: u32, index: u64) -> Option<i32> {
+    use Collective::*;
+    let (share, inside) = ((index / ELEMENTS) as u32, index % ELEMENTS);
+    let sum = || (0..n).fold(0i32, |sum, v| sum.wrapping_add(input(v, index)));
+    match collective {
+        AllReduce => Some(sum()),
+        ReduceScatter => (share == node).then(sum),
+        Reduce => (node == 1).then(sum),
+        AllGather => Some(input(share, index)),
+        Gather => (node == 1).then(|| input(share, index)),
+        Broadcast => Some(input(1, index)),
+        Scatter => (share == node).then(|| input(1, index)),
+        AllToAll => Some(input(share, u64::from(node) * ELEMENTS + inside)),
+    }
+}
+
+fn check_data(lowered: &Lowered, timeline: &ahbm_emulator::Timeline, collective: Collective, n: u32) {
+    let elements = u64::from(collective.shares(n)) * ELEMENTS;
+    let mut memory = Memory::new(&lowered.program);
+    for (node, &buffer) in lowered.buffers.iter().enumerate() {
+        memory.reserve(buffer).unwrap();
+        let bytes: Vec<u8> = (0..elements).flat_map(|i| input(node as u32, i).to_le_bytes()).collect();
+        memory.bytes_mut(buffer).copy_from_slice(&bytes);
+    }
+    replay(&lowered.program, timeline, &mut memory).unwrap();
+    for (node, &buffer) in lowered.results.iter().enumerate() {
+        memory.reserve(buffer).unwrap();
+        for (index, bytes) in memory.bytes(buffer).chunks_exact(4).enumerate() {
+            let found = i32::from_le_bytes(bytes.try_into().unwrap());
+            if let Some(wanted) = expected(collective, n, node as u32, index as u64) {
+                assert_eq!(found, wanted, "{collective:?}: NPU {node} element {index}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_emulator_agrees_to_the_picosecond_and_the_data_are_right() {
+    for (topology, sips) in [
+        ("ring_1d", 5),
+        ("mesh_2d_no_wrap", 9),
+        ("torus_2d", 16),
+        ("mesh_3d", 8),
+        ("hypercube", 8),
+        ("fully_connected", 4),
+    ] {
+        let machine = machine(topology, sips);
+        let graph = Graph::of(&machine).unwrap();
+        assert!(engines(&graph) <= machine.sfr().pes);
+        for (_, collective) in Collective::ALL {
+            for method in ["auto", "greedy", "trees", "ring", "routed"] {
+                let found = match synthesize(&graph, &request(collective, method)) {
+                    Ok(found) => found,
+                    Err(finding) => {
+                        assert_eq!(finding.code, "AHBM-U406");
+                        continue;
+                    }
+                };
+                let elements = Elements { dtype: Dtype::I32, op: BinaryFn::Add };
+                let lowered = lower(&found.schedule, &graph, &machine, elements).unwrap();
+                assert_eq!(lint(&lowered.program, &machine), []);
+                let timeline = simulate(&lowered.program, &machine, &Options::default()).unwrap();
+                assert_eq!(timeline.latency, found.time_ps, "{topology} {collective:?} {method}");
+                check_data(&lowered, &timeline, collective, sips);
+            }
+        }
+    }
+}
