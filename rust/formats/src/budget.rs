@@ -23,11 +23,13 @@ pub enum Limit {
     Nesting,
     /// Operations of the program that a plan lowers to.
     Ops,
+    /// Operations and elements that a check handles, over all orders; the check itself says `AHBM-B210`.
+    CheckSteps,
 }
 
 impl Limit {
     /// Every limit, in the order of [`Budget`].
-    pub const ALL: [Limit; 9] = [
+    pub const ALL: [Limit; 10] = [
         Self::FileBytes,
         Self::InflatedBytes,
         Self::InflationRatio,
@@ -37,6 +39,7 @@ impl Limit {
         Self::StringBytes,
         Self::Nesting,
         Self::Ops,
+        Self::CheckSteps,
     ];
 
     /// The name that `--limit NAME=N` takes.
@@ -51,6 +54,7 @@ impl Limit {
             Self::StringBytes => "string_bytes",
             Self::Nesting => "nesting",
             Self::Ops => "ops",
+            Self::CheckSteps => "check_steps",
         }
     }
 
@@ -65,6 +69,7 @@ impl Limit {
             Self::StringBytes => "AHBM-B207",
             Self::Nesting => "AHBM-B208",
             Self::Ops => "AHBM-B209",
+            Self::CheckSteps => "AHBM-B210",
         }
     }
 }
@@ -75,7 +80,7 @@ pub struct Budget([u64; Limit::ALL.len()]);
 
 impl Default for Budget {
     fn default() -> Self {
-        Self([1 << 28, 1 << 30, 1000, 1 << 23, 1 << 24, 1 << 16, 4096, 64, 1 << 25])
+        Self([1 << 28, 1 << 30, 1000, 1 << 23, 1 << 24, 1 << 16, 4096, 64, 1 << 25, 1 << 28])
     }
 }
 
@@ -95,7 +100,7 @@ impl Budget {
     /// Accepts `asked` or names the limit it is over.
     ///
     /// # Errors
-    /// `AHBM-B201` to `AHBM-B209`, one per limit.
+    /// `AHBM-B201` to `AHBM-B210`, one per limit.
     pub fn check(&self, limit: Limit, asked: u64) -> Result<(), Diagnostic> {
         if asked <= self.get(limit) {
             return Ok(());

@@ -1,4 +1,8 @@
-//! Collectives: what a plan promises, by the names its formats use.
+//! Collectives: what a plan promises, by the names its formats use, and what memory must hold when it is kept.
+
+use crate::{Budget, Limit, RankBuffers};
+use ahbm_emulator::Expectation;
+use ahbm_machine::Diagnostic;
 
 /// What a plan says it computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -13,6 +17,11 @@ pub enum Collective {
     AllToAll,
     /// Rank r + 1 ends with the input of rank r; the first rank's output is left alone.
     AllToNext,
+    /// Rank r ends with the input of the rank `shift` before it, cyclically.
+    SendRecv {
+        /// Distance from a rank to the one it sends to.
+        shift: u32,
+    },
     /// Every rank ends with the root's input.
     Broadcast {
         /// The rank that has the data.
@@ -38,7 +47,8 @@ pub enum Collective {
 }
 
 impl Collective {
-    /// From a file's spelling: case, `_` and `-` do not matter; rooted collectives are rooted at rank 0.
+    /// From a file's spelling: case, `_` and `-` do not matter; rooted collectives are rooted at rank 0, and
+    /// a send/receive goes to the next rank.
     pub fn parse(name: &str) -> Self {
         let plain: String = name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
         match plain.as_str() {
@@ -47,6 +57,7 @@ impl Collective {
             "reducescatter" => Self::ReduceScatter,
             "alltoall" => Self::AllToAll,
             "alltonext" => Self::AllToNext,
+            "sendrecv" => Self::SendRecv { shift: 1 },
             "broadcast" => Self::Broadcast { root: 0 },
             "reduce" => Self::Reduce { root: 0 },
             "gather" => Self::Gather { root: 0 },
@@ -63,12 +74,86 @@ impl Collective {
             Self::ReduceScatter => "reduce_scatter",
             Self::AllToAll => "all_to_all",
             Self::AllToNext => "all_to_next",
+            Self::SendRecv { .. } => "send_recv",
             Self::Broadcast { .. } => "broadcast",
             Self::Reduce { .. } => "reduce",
             Self::Gather { .. } => "gather",
             Self::Scatter { .. } => "scatter",
             Self::Custom => "custom",
         }
+    }
+
+    /// What memory holds before and after, when the operand and result of rank r are `ranks[r]`, the larger of
+    /// the two has `whole` elements, and an element has `element` bytes.
+    ///
+    /// For [`Collective::Custom`] results are only observed.
+    ///
+    /// # Errors
+    /// `AHBM-B209` when there are more elements than the budget has operations.
+    pub fn expectation(
+        self,
+        ranks: &[RankBuffers],
+        whole: u64,
+        element: u64,
+        budget: &Budget,
+    ) -> Result<Expectation, Diagnostic> {
+        let fits = |bytes: u64| bytes / element.max(1);
+        let n = ranks.len() as u64;
+        let declared = ranks.iter().fold(0u64, |sum, r| sum.saturating_add(fits(r.input.bytes.max(r.output.bytes))));
+        budget.check(Limit::Ops, whole.saturating_mul(n).max(declared))?;
+        let part = whole / n.max(1);
+        let mut expectation = Expectation::new();
+        for (rank, at) in (0u32..).zip(ranks) {
+            let shared = at.input.buffer == at.output.buffer;
+            expectation
+                .name(at.input.buffer, format!("the {} of rank {rank}", if shared { "buffer" } else { "input" }));
+            expectation.name(at.output.buffer, format!("the output of rank {rank}"));
+            expectation.name(at.scratch.buffer, format!("the scratch of rank {rank}"));
+            let held = match self {
+                Self::AllGather | Self::Gather { .. } => part,
+                Self::Custom => fits(at.input.bytes),
+                _ => whole,
+            };
+            for index in 0..held.min(fits(at.input.bytes)) {
+                expectation.hold(at.input.buffer, fits(at.input.offset) + index, rank, index as u32);
+            }
+        }
+        let all = |index: u64| (0..n).map(|q| (q as u32, index as u32)).collect::<Vec<_>>();
+        // The reductions that every rank gets are one set per element, not one per rank.
+        let columns: Vec<_> = match self {
+            Self::AllReduce | Self::Reduce { .. } => (0..whole).map(|e| expectation.set(all(e))).collect(),
+            _ => Vec::new(),
+        };
+        for (rank, at) in (0u64..).zip(ranks) {
+            let is = |root: u32| u64::from(root) == rank;
+            let start = fits(at.output.offset);
+            let one = |q: u64, index: u64| vec![(q as u32, index as u32)];
+            let length = match self {
+                Self::Custom => fits(at.output.bytes),
+                Self::ReduceScatter | Self::Scatter { .. } => part,
+                Self::AllToNext if rank == 0 => 0,
+                Self::Reduce { root } | Self::Gather { root } if !is(root) => 0,
+                _ => whole,
+            };
+            for e in 0..length {
+                let set = match self {
+                    Self::AllReduce | Self::Reduce { .. } => columns[e as usize],
+                    Self::AllGather | Self::Gather { .. } => expectation.set(one(e / part.max(1), e % part.max(1))),
+                    Self::ReduceScatter => expectation.set(all(rank * part + e)),
+                    Self::AllToAll => expectation.set(one(e / part.max(1), rank * part + e % part.max(1))),
+                    Self::AllToNext => expectation.set(one(rank - 1, e)),
+                    Self::SendRecv { shift } => expectation.set(one((rank + n - u64::from(shift) % n) % n, e)),
+                    Self::Broadcast { root } => expectation.set(one(root.into(), e)),
+                    Self::Scatter { root } => expectation.set(one(root.into(), rank * part + e)),
+                    Self::Custom => {
+                        expectation.observe(rank as u32, at.output.buffer, start + e);
+                        continue;
+                    }
+                };
+                expectation.expect(rank as u32, at.output.buffer, start + e, set);
+            }
+        }
+        Ok(expectation)
     }
 }
 

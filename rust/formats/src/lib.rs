@@ -8,13 +8,17 @@
 //!    but is not supported is `AHBM-U2xx` and names it. Nothing is dropped in silence.
 //! 3. Every operation of the program knows where it was written.
 //!
-//! Reading order: [`budget`], [`collective`] (what a correct answer is), then one module per format.
+//! Reading order: [`budget`], [`collective`] (what a correct answer is), then one module per format;
+//! [`document`] is all of them behind one door.
 
 pub mod budget;
 pub mod collective;
+pub mod document;
 pub mod msccl_xml;
+pub mod mscclpp;
 pub mod plan;
 
 pub use budget::{Budget, Limit};
 pub use collective::Collective;
+pub use document::{Document, Reading};
 pub use plan::{LowerOptions, Lowered, Plan, Protocol, RankBuffers, Reduction, Region};

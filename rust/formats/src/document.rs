@@ -1,0 +1,154 @@
+//! Any file: which format it is, what it says, and whether it is right.
+
+use crate::{Budget, Collective, Limit, LowerOptions, Lowered, Plan, msccl_xml};
+use ahbm_emulator::{CheckOptions, Outcome, Verdict};
+use ahbm_machine::{Diagnostic, Machine};
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+/// How files are read and checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reading {
+    /// Bounds what a file may ask for.
+    pub budget: Budget,
+    /// Follows the defects of the runtime a format belongs to, instead of what was meant.
+    pub quirks: bool,
+    /// Messages a queue holds; `u32::MAX` is unbounded.
+    pub slots: u32,
+    /// Orders of the agents that a check tries.
+    pub orders: u32,
+}
+
+impl Default for Reading {
+    fn default() -> Self {
+        Self { budget: Budget::default(), quirks: false, slots: 2, orders: CheckOptions::default().orders }
+    }
+}
+
+/// A file that was read.
+#[derive(Debug, Clone)]
+pub enum Document {
+    /// MSCCL-IR.
+    Msccl(Plan),
+}
+
+impl Document {
+    /// Reads a file of any supported format, by its extension.
+    ///
+    /// # Errors
+    /// `AHBM-F101` a file that cannot be read, `AHBM-U291` an unknown format, and what the reader of the format
+    /// finds.
+    pub fn read(path: &Path, reading: &Reading) -> Result<Self, Vec<Diagnostic>> {
+        let name = path.to_string_lossy();
+        match path.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase).as_deref() {
+            Some("xml") => {
+                let bytes = bytes(path, &reading.budget).map_err(|finding| vec![finding])?;
+                msccl_xml::read(&bytes, &name, &reading.budget).map(Self::Msccl)
+            }
+            _ => Err(vec![
+                Diagnostic::new("AHBM-U291", format!("{name} is of no format that can be read"))
+                    .hint("MSCCL-IR (.xml) can be read"),
+            ]),
+        }
+    }
+
+    /// Name of the format.
+    pub const fn format(&self) -> &'static str {
+        match self {
+            Self::Msccl(_) => "msccl_xml",
+        }
+    }
+
+    /// What it computes.
+    pub const fn collective(&self) -> Collective {
+        match self {
+            Self::Msccl(plan) => plan.collective,
+        }
+    }
+
+    /// Number of ranks.
+    pub fn ranks(&self) -> u64 {
+        match self {
+            Self::Msccl(plan) => plan.ranks.len() as u64,
+        }
+    }
+
+    /// Steps of all ranks, as the file counts them.
+    pub fn steps(&self) -> u64 {
+        match self {
+            Self::Msccl(plan) => plan.steps(),
+        }
+    }
+
+    /// Whether queues of a fixed depth connect its thread blocks.
+    pub const fn has_queues(&self) -> bool {
+        match self {
+            Self::Msccl(_) => true,
+        }
+    }
+
+    /// Why a real runtime would not load it or would misread it.
+    pub fn warnings(&self) -> &[Diagnostic] {
+        match self {
+            Self::Msccl(plan) => &plan.warnings,
+        }
+    }
+
+    /// As a program on a machine.
+    ///
+    /// # Errors
+    /// What lowering the format finds.
+    pub fn lower(&self, machine: &Machine, options: &LowerOptions) -> Result<Lowered, Vec<Diagnostic>> {
+        match self {
+            Self::Msccl(plan) => plan.lower(machine, options),
+        }
+    }
+
+    /// Whether it computes what it says, whatever the order of its thread blocks.
+    pub fn check(&self, reading: &Reading) -> Verdict {
+        let lowered = match self {
+            Self::Msccl(plan) => {
+                plan.lower_for_check(reading.slots, &reading.budget).map(|l| (l, u64::from(plan.chunks)))
+            }
+        };
+        let refused = |findings: Vec<Diagnostic>| Verdict { outcome: outcome_of(&findings), min_slots: None, findings };
+        let (lowered, whole) = match lowered {
+            Ok(found) => found,
+            Err(findings) => return refused(findings),
+        };
+        match self.collective().expectation(&lowered.ranks, whole, ELEMENT, &reading.budget) {
+            Err(finding) => refused(vec![finding]),
+            Ok(expectation) => {
+                let options = CheckOptions {
+                    orders: reading.orders,
+                    max_steps: reading.budget.get(Limit::CheckSteps),
+                    ..CheckOptions::default()
+                };
+                ahbm_emulator::check(&lowered.program, &expectation, &options)
+            }
+        }
+    }
+}
+
+/// Bytes of an element in programs that are checked.
+const ELEMENT: u64 = 8;
+
+/// The verdict on a file that could not be read or lowered: unsupported when all that is wrong is support.
+pub fn outcome_of(findings: &[Diagnostic]) -> Outcome {
+    let unsupported = |finding: &Diagnostic| finding.code.starts_with("AHBM-U") || finding.code.starts_with("AHBM-B");
+    if findings.iter().all(unsupported) { Outcome::Unsupported } else { Outcome::Malformed }
+}
+
+/// A file's bytes, never more than the budget allows.
+fn bytes(path: &Path, budget: &Budget) -> Result<Vec<u8>, Diagnostic> {
+    let failed =
+        |error: std::io::Error| Diagnostic::new("AHBM-F101", format!("cannot read {}: {error}", path.display()));
+    let file = File::open(path).map_err(failed)?;
+    budget.check(Limit::FileBytes, file.metadata().map_err(failed)?.len())?;
+    let mut bytes = Vec::new();
+    // A pipe or a growing file has no length of its own.
+    file.take(budget.get(Limit::FileBytes).saturating_add(1)).read_to_end(&mut bytes).map_err(failed)?;
+    budget.check(Limit::FileBytes, bytes.len() as u64)?;
+    Ok(bytes)
+}
