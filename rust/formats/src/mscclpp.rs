@@ -1,0 +1,34 @@
+//! MSCCL++ execution plans (JSON).
+//!
+//! [`read`] turns a file into a [`Plan`] whose references are resolved; [`Plan::lower`] turns a plan into a
+//! program for so many bytes on a machine. A thread block is an agent. All memory operations are one-sided:
+//! copies, loads and stores on any rank's buffers. A channel's end is a counter: the k-th wait on it waits for the
+//! k-th signal. Packets carry their own arrival: writing some bytes of scratch as packets signals a counter that
+//! reading them waits for. Loops are unrolled.
+//!
+//! What differs from a GPU, by design:
+//!
+//! * a signal has no cost of its own: it arrives with the last byte written before it;
+//! * packets occupy memory of their own and travel as payload plus as many bytes of flags;
+//! * a switch reduces and broadcasts as loads and stores to every member, not inside the network;
+//! * a port transfer blocks its thread block until it is done, as if it were flushed at once;
+//! * relaxed signals order memory like the others.
+//!
+//! Reading order: `schema` (the file), `model` (the plan), `resolve`, `layout` (bytes), `packets`, `lower`.
+
+mod body;
+mod ends;
+mod extents;
+mod layout;
+mod limits;
+mod lower;
+mod model;
+mod packets;
+mod read;
+mod resolve;
+mod scan;
+mod schema;
+
+pub use lower::Launch;
+pub use model::{Action, Form, Op, Operand, Plan, Rank, Share};
+pub use read::{ReadOptions, read};

@@ -1,0 +1,159 @@
+//! What a real executor would reject, overrun or misread.
+
+use super::model::{Action, Form, Operand, Plan};
+use super::resolve::{At, Block};
+use super::schema::{self, Kind, ReduceOp, ThreadBlock};
+use crate::plan::{Protocol, Space};
+use ahbm_machine::Diagnostic;
+use indexmap::IndexMap;
+use rustc_hash::FxBuildHasher;
+
+/// Operations per thread block, inner ones included; the executor refuses more.
+const OPS: usize = 64;
+/// Entries of fixed arrays that the executor fills without looking.
+const CHANNELS: usize = 16;
+const IDS: usize = 8;
+const REFS: usize = 10;
+const BARRIERS: u32 = 16;
+const SEMAPHORES: usize = 16;
+
+const REFUSED: &str = "AHBM-L221";
+const OVERRUN: &str = "AHBM-L222";
+const DEVIATES: &str = "AHBM-L223";
+const UNPAIRED: &str = "AHBM-L224";
+
+/// Findings by message, each with its first place and how often it occurs.
+pub(super) struct Warnings(IndexMap<(&'static str, String), (Diagnostic, u64), FxBuildHasher>);
+
+impl Warnings {
+    pub(super) fn new() -> Self {
+        Self(IndexMap::default())
+    }
+
+    pub(super) fn push(&mut self, code: &'static str, at: &At, message: String) {
+        let entry = self.0.entry((code, message));
+        let message = entry.key().1.clone();
+        entry.or_insert_with(|| (at.malformed(code, message), 0)).1 += 1;
+    }
+
+    pub(super) fn finish(self) -> Vec<Diagnostic> {
+        let count = |(mut finding, times): (Diagnostic, u64)| {
+            if times > 1 {
+                finding.message = format!("{} ({times} times)", finding.message);
+            }
+            finding
+        };
+        self.0.into_values().map(count).collect()
+    }
+
+    pub(super) fn thread_block(&mut self, at: &At, written: &ThreadBlock<'_>, block: &Block<'_>) {
+        let ops: usize = written.ops.iter().map(|op| 1 + op.ops.len()).sum();
+        if ops > OPS {
+            self.push(
+                REFUSED,
+                at,
+                format!("more than {OPS} operations in a thread block: the executor refuses the plan"),
+            );
+        }
+        let (channels, buffers) = block.lists();
+        if channels > CHANNELS || buffers > CHANNELS {
+            self.over(at, format!("more than {CHANNELS} channels or remote buffers of a kind in a thread block"));
+        }
+    }
+
+    fn over(&mut self, at: &At, what: String) {
+        self.push(OVERRUN, at, format!("{what}: the executor overruns an array"));
+    }
+
+    fn deviates(&mut self, at: &At, what: &str) {
+        self.push(DEVIATES, at, format!("{what}; --quirks does the same"));
+    }
+
+    pub(super) fn op(&mut self, at: &At, op: &schema::Op<'_>, in_loop: bool) {
+        if op.channel_ids.len() > IDS {
+            self.over(at, format!("more than {IDS} channels in one operation"));
+        }
+        if op.src_buff.len().max(op.dst_buff.len()) > REFS {
+            self.over(at, format!("more than {REFS} buffers on one side of an operation"));
+        }
+        if op.barrier_id.is_some_and(|id| id >= BARRIERS) {
+            self.over(at, format!("a barrier id of {BARRIERS} or more"));
+        }
+        if op.semaphore_ids.len() > SEMAPHORES {
+            self.over(at, format!("more than {SEMAPHORES} semaphores in one operation"));
+        }
+        if matches!(op.reduce_op, Some(ReduceOp::Min | ReduceOp::Max)) {
+            self.deviates(at, "the executor adds where reduce_op is min or max");
+        }
+        match &*op.name {
+            "get" if op.src_buff.iter().zip(&op.dst_buff).any(|(src, dst)| src.index != dst.index) => {
+                self.deviates(at, "the executor exchanges the two indices of a get");
+            }
+            "put" if op.channel_type == Some(Kind::Memory) => {
+                let types = op.src_buff.iter().map(|src| src.space.map(|space| Space::from(space) as u8));
+                if types.clone().any(|space| Some(space) != types.clone().next()) {
+                    self.deviates(at, "the executor reads every source of a put from the first one's buffer");
+                }
+            }
+            "pipeline" => {
+                let covered = op.iter_context.map_or(0, |context| context.num_chunks);
+                let short = |r: &schema::Ref| r.size < covered;
+                if op.ops.iter().any(|op| op.src_buff.iter().chain(&op.dst_buff).any(short)) {
+                    self.deviates(at, "an operation smaller than its loop: the executor runs past its end");
+                }
+            }
+            _ if in_loop && op.name.ends_with("pkt") => {
+                self.push(DEVIATES, at, "a packet operation in a loop moves its whole operand every time".to_owned());
+            }
+            _ => {}
+        }
+    }
+
+    /// A group shares an operation of several chunks.
+    pub(super) fn shared(&mut self, at: &At) {
+        self.deviates(at, "the executor cuts the bytes of a group's operation at once, not every chunk of it");
+    }
+
+    pub(super) fn action(&mut self, at: &At, action: &Action) {
+        let (Action::Signal(signals) | Action::Move { signals, .. }) = action else { return };
+        if signals.iter().any(Option::is_none) {
+            let message = "signal on a channel that has no counterpart at the peer: nobody can wait for it";
+            self.push(UNPAIRED, at, message.to_owned());
+        }
+    }
+
+    pub(super) fn plan(&mut self, at: &At, plan: &Plan, empty_side: bool) {
+        if empty_side {
+            self.push(REFUSED, at, "input or output without chunks: the executor divides by their number".to_owned());
+        }
+        let (mut packets, mut plain_remote) = (false, false);
+        plan.walk(|rank, op| {
+            each_operand(&op.action, |operand, written| {
+                packets |= operand.form == Form::Packets;
+                plain_remote |=
+                    operand.form == Form::Plain && operand.space == Space::Scratch && (written && operand.rank != rank);
+            });
+        });
+        if packets && plan.protocol == Protocol::Simple {
+            self.over(at, "packets in a Simple plan, whose scratch is half of what they need".to_owned());
+        }
+        if plain_remote && plan.double_scratch {
+            self.deviates(at, "every second launch writes plain data to the wrong half of a peer's scratch");
+        }
+    }
+}
+
+/// Visits operands; the flag is true for those written.
+pub(super) fn each_operand(action: &Action, mut visit: impl FnMut(&Operand, bool)) {
+    match action {
+        Action::Move { pairs, .. } => pairs.iter().for_each(|(src, dst)| {
+            visit(src, false);
+            visit(dst, true);
+        }),
+        Action::Reduce { operands, results, .. } => {
+            operands.iter().for_each(|operand| visit(operand, false));
+            results.iter().for_each(|operand| visit(operand, true));
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,215 @@
+//! A plan with every reference resolved to ranks, buffers, chunks and channel ends.
+
+use crate::Collective;
+use crate::plan::{Protocol, Space};
+use ahbm_machine::Diagnostic;
+use ahbm_program::BinaryFn;
+use std::sync::Arc;
+
+/// An execution plan.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// Name for people.
+    pub name: String,
+    /// The file it was read from, as the user knows it.
+    pub file: Arc<str>,
+    /// What it computes.
+    pub collective: Collective,
+    /// Input and output are one memory.
+    pub in_place: bool,
+    /// LL doubles the executor's scratch; packets decide the cost.
+    pub protocol: Protocol,
+    /// Scratch has the fixed size of the executor's default buffer.
+    pub reuse_resources: bool,
+    /// Launches alternate between two halves of scratch.
+    pub double_scratch: bool,
+    /// Bytes that thread-block groups split by, and that message sizes are multiples of.
+    pub alignment: u64,
+    /// Smallest message, bytes.
+    pub min_bytes: u64,
+    /// Largest message, bytes.
+    pub max_bytes: u64,
+    /// Chunks that the larger of input and output is cut into.
+    pub chunks: u32,
+    /// One entry per rank.
+    pub ranks: Vec<Rank>,
+    /// Ends of memory and port channels over all ranks; [`Action::Signal`] and [`Action::Wait`] index them.
+    pub ends: u32,
+    /// Behave like the public executor where it does not do what its interface says.
+    pub quirks: bool,
+    /// Operations that no executor runs; a plan that has some cannot be lowered.
+    pub unsupported: Vec<Diagnostic>,
+    /// What a real executor would reject, overrun or misread; none of them stops a run.
+    pub warnings: Vec<Diagnostic>,
+}
+
+/// What one rank does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rank {
+    /// Chunks of input, output and scratch.
+    pub chunks: [u32; 3],
+    /// Initial values of the semaphores.
+    pub semaphores: Vec<u32>,
+    /// Participants of the barriers, by the id the file uses.
+    pub barriers: Vec<(u32, u32)>,
+    /// Operations of each thread block.
+    pub blocks: Vec<Vec<Op>>,
+}
+
+/// One operation of a thread block.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Op {
+    /// What it does.
+    pub action: Action,
+    /// The part of its bytes that this thread block handles.
+    pub share: Option<Share>,
+    /// Its position in the file's list; an operation that is split by chunks stands there several times.
+    pub index: u32,
+}
+
+/// A part of an operation that a thread-block group does together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Share {
+    /// Which part.
+    pub index: u32,
+    /// Number of parts, at least 1.
+    pub of: u32,
+}
+
+/// What an operation does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// Synchronises the threads of the block, which are one agent here.
+    Sync,
+    /// Meets the other thread blocks of the rank; indexes [`Rank::barriers`].
+    Barrier(u32),
+    /// Takes one of each semaphore.
+    Acquire(Box<[u32]>),
+    /// Gives one to each semaphore.
+    Release(Box<[u32]>),
+    /// Increments the other end of channels; `None` where the peer has no such channel.
+    Signal(Box<[Option<u32>]>),
+    /// Waits for the next increment of its ends of channels.
+    Wait(Box<[u32]>),
+    /// Waits until the channel's transfers are done, which they are.
+    Flush,
+    /// Copies, one after the other, then signals.
+    Move {
+        /// Source and destination.
+        pairs: Box<[(Operand, Operand)]>,
+        /// Waits for the packets of a source before it is read.
+        waits: bool,
+        /// Increments after the last byte has been written, as in [`Action::Signal`].
+        signals: Box<[Option<u32>]>,
+    },
+    /// Reduces the operands in their order and stores the result everywhere.
+    Reduce {
+        /// The function of a pair.
+        function: BinaryFn,
+        /// At least one.
+        operands: Box<[Operand]>,
+        /// At least one.
+        results: Box<[Operand]>,
+    },
+    /// Repeats its operations over pieces of `unit` bytes.
+    Loop {
+        /// Bytes per iteration, at least 1.
+        unit: u64,
+        /// Chunks that the iterations cover.
+        chunks: u32,
+        /// Operations of one iteration; no loops among them.
+        ops: Vec<Op>,
+    },
+}
+
+/// Consecutive chunks of a rank's buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Operand {
+    /// Whose buffer.
+    pub rank: u32,
+    /// Which one.
+    pub space: Space,
+    /// First chunk.
+    pub chunk: u32,
+    /// Number of chunks.
+    pub count: u32,
+    /// Data, or data and flags.
+    pub form: Form,
+}
+
+/// How data stands in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Form {
+    /// As it is.
+    Plain,
+    /// Every word with a flag: a reader knows when it has arrived.
+    Packets,
+}
+
+impl Plan {
+    /// Operations of all thread blocks, those inside loops included once.
+    pub fn ops(&self) -> u64 {
+        let inner = |op: &Op| if let Action::Loop { ops, .. } = &op.action { ops.len() as u64 } else { 0 };
+        self.ranks.iter().flat_map(|rank| &rank.blocks).flatten().map(|op| 1 + inner(op)).sum()
+    }
+
+    /// True when some thread block repeats operations.
+    pub(super) fn loops(&self) -> bool {
+        let mut found = false;
+        self.walk(|_, op| found |= matches!(op.action, Action::Loop { .. }));
+        found
+    }
+
+    /// Every operation with a buffer operand, with the rank it runs on; loops are walked once.
+    pub(super) fn walk(&self, mut visit: impl FnMut(u32, &Op)) {
+        for (rank, work) in self.ranks.iter().enumerate() {
+            for op in work.blocks.iter().flatten() {
+                visit(rank as u32, op);
+                if let Action::Loop { ops, .. } = &op.action {
+                    ops.iter().for_each(|op| visit(rank as u32, op));
+                }
+            }
+        }
+    }
+}
+
+impl Op {
+    /// Chunks that each operand has.
+    pub(super) fn count(&self) -> u32 {
+        match &self.action {
+            Action::Move { pairs, .. } => pairs.first().map_or(0, |(src, _)| src.count),
+            Action::Reduce { operands, .. } => operands.first().map_or(0, |operand| operand.count),
+            _ => 0,
+        }
+    }
+
+    /// The part of it that handles chunk `k` of every operand; the last part signals.
+    pub(super) fn chunk(&self, k: u32) -> Self {
+        let last = k + 1 == self.count();
+        let one = |operand: &Operand| Operand { chunk: operand.chunk + k, count: 1, ..*operand };
+        let action = match &self.action {
+            Action::Move { pairs, waits, signals } => Action::Move {
+                pairs: pairs.iter().map(|(src, dst)| (one(src), one(dst))).collect(),
+                waits: *waits,
+                signals: if last { signals.clone() } else { Box::default() },
+            },
+            Action::Reduce { function, operands, results } => Action::Reduce {
+                function: *function,
+                operands: operands.iter().map(one).collect(),
+                results: results.iter().map(one).collect(),
+            },
+            other => other.clone(),
+        };
+        Self { action, ..*self }
+    }
+
+    /// True for the operations that move or reduce packets.
+    pub(super) fn has_packets(&self) -> bool {
+        let packets = |operand: &Operand| operand.form == Form::Packets;
+        match &self.action {
+            Action::Move { pairs, .. } => pairs.iter().any(|(src, dst)| packets(src) || packets(dst)),
+            Action::Reduce { operands, results, .. } => operands.iter().chain(results).any(packets),
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Every execution plan of the corpus gets its verdict. Runs where `AHBM_CORPUS` names the corpus.
+
+use ahbm_emulator::check::{CheckOptions, Outcome, Verdict, check};
+use ahbm_formats::mscclpp::{Launch, Plan, ReadOptions, read};
+use ahbm_formats::{Budget, Collective};
+use std::path::PathBuf;
+
+fn verdict(plan: &Plan, iterations: u32, launch: Launch) -> Verdict {
+    let budget = Budget::default();
+    match plan.lower_for_check(iterations, launch, &budget) {
+        Err(findings) => Verdict { outcome: Outcome::Unsupported, min_slots: None, findings },
+        Ok(lowered) => {
+            let cells = u64::from(plan.chunks) * lowered.chunk_bytes / 8;
+            let expectation = plan.collective.expectation(&lowered.ranks, cells, 8, &budget).unwrap();
+            let options = CheckOptions { min_slots: false, ..CheckOptions::default() };
+            check(&lowered.program, &expectation, &options)
+        }
+    }
+}
+
+/// Whether a verdict is what the corpus expects; a race is what makes a sampled result wrong.
+fn agrees(expected: &str, plan: &Plan, found: &Verdict) -> bool {
+    match expected {
+        "ok" => found.outcome == Outcome::Correct,
+        "runs" => plan.collective == Collective::Custom && found.outcome == Outcome::NoExpectation,
+        "deadlock" => found.outcome == Outcome::Deadlock,
+        "wrong" => matches!(found.outcome, Outcome::Wrong | Outcome::Race),
+        "unsupported_op" => found.outcome == Outcome::Unsupported && found.findings[0].code == "AHBM-U211",
+        _ => true,
+    }
+}
+
+#[test]
+fn verdicts_of_the_corpus() {
+    let Some(folder) = std::env::var_os("AHBM_CORPUS").map(|root| PathBuf::from(root).join("mscclpp_json")) else {
+        return;
+    };
+    let text = std::fs::read_to_string(folder.join("expected.json")).unwrap();
+    let expected: serde_json::Map<String, serde_json::Value> = serde_json::from_str(&text).unwrap();
+    let mut differ = Vec::new();
+    for (name, entry) in &expected {
+        let expected = entry["expected"].as_str().unwrap();
+        let bytes = std::fs::read(folder.join(name)).unwrap();
+        let plan = match read(&bytes, name, &ReadOptions::default()) {
+            Ok(plan) => plan,
+            Err(finding) => {
+                if expected != "undetermined" {
+                    differ.push(format!("{name}: expected {expected}, malformed: {finding}"));
+                }
+                continue;
+            }
+        };
+        for (iterations, launch) in [(1, Launch::Odd), (3, Launch::Odd), (1, Launch::Even)] {
+            let found = verdict(&plan, iterations, launch);
+            if !agrees(expected, &plan, &found) {
+                let first = found.findings.first().map(ToString::to_string).unwrap_or_default();
+                differ.push(format!(
+                    "{name} x{iterations} {launch:?}: expected {expected}, {:?}: {first}",
+                    found.outcome
+                ));
+            }
+        }
+    }
+    assert!(differ.is_empty(), "{} differ\n{}", differ.len(), differ.join("\n"));
+}
