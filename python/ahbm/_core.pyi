@@ -6,7 +6,20 @@ from typing import Any, NoReturn, SupportsIndex, TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Handle", "Machine", "Memory", "MemoryRef", "Program", "ProgramBuilder", "RecvFuture", "Timeline", "Tl"]
+__all__ = [
+    "Handle",
+    "Machine",
+    "Memory",
+    "MemoryRef",
+    "Plan",
+    "Program",
+    "ProgramBuilder",
+    "RecvFuture",
+    "Timeline",
+    "Tl",
+    "plan_limits",
+    "read_plan",
+]
 
 _Shape: TypeAlias = int | Sequence[int]
 _Place: TypeAlias = tuple[int, int, int]
@@ -219,3 +232,39 @@ class Tl:
     ) -> Handle: ...
     def recv_async(self, dir: str, shape: _Shape, dtype: str = "f16") -> RecvFuture: ...
     def wait(self, future: RecvFuture | Handle) -> Handle: ...
+
+_Region: TypeAlias = tuple[int, int, int]
+
+@final
+class Plan:
+    @property
+    def format(self) -> str: ...
+    @property
+    def collective(self) -> str: ...
+    @property
+    def ranks(self) -> int: ...
+    @property
+    def ops(self) -> int: ...
+    @property
+    def queues(self) -> bool: ...
+    @property
+    def in_place(self) -> bool: ...
+    @property
+    def warnings(self) -> list[dict[str, Any]]: ...
+    def check(self, *, slots: int | None = 2, orders: int = 4) -> tuple[str, int | None, list[dict[str, Any]]]: ...
+    def lower(
+        self,
+        machine: Machine,
+        *,
+        nbytes: int,
+        dtype: str,
+        op: str = "sum",
+        slots: int | None = 2,
+        protocol: str | None = None,
+        instances: int = 1,
+        tier: str = "tcm",
+        credit_bytes: int = 16,
+    ) -> tuple[Program, list[list[_Region]], int]: ...
+
+def read_plan(path: str, *, quirks: bool = False, limits: Sequence[tuple[str, int]] = ()) -> Plan: ...
+def plan_limits() -> list[tuple[str, int]]: ...

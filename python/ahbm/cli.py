@@ -239,6 +239,28 @@ def probe(topology: Topology = None, ccl: Ccl = None, settings: Settings = None,
     _print(table)
 
 
+@app.command()
+def check(
+    files: Annotated[list[str], typer.Argument(help="Plans: MSCCL-IR (.xml).")],
+    slots: Annotated[str, typer.Option("--slots", help="Messages a queue holds: a number, or inf.")] = "2",
+    orders: Annotated[int, typer.Option("--orders", min=1, help="Orders of the thread blocks to try.")] = 4,
+    quirks: Annotated[bool, typer.Option("--quirks", help="Follow the known defects of a format's runtime.")] = False,
+    limits: Annotated[
+        list[str] | None, typer.Option("--limit", metavar="NAME=N", help="Raise a limit of the reader; repeatable.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Check algorithms read from files: correct, wrong, deadlock, race, ...; the exit code tells which."""
+    from ahbm import check as c
+
+    settings = c.Settings(c.parse_slots(slots), orders, quirks, c.parse_limits(limits or ()))
+    verdicts = set()
+    for checked in c.check_files(files, settings):
+        typer.echo(json.dumps(checked.to_json()) if as_json else str(checked))
+        verdicts.add(checked.verdict)
+    raise typer.Exit(c.exit_code(verdicts))
+
+
 @app.command("list")
 def list_(
     what: Annotated[str | None, typer.Argument(help="algorithms, topologies or collectives; all without it.")] = None,

@@ -16,6 +16,7 @@ B       ``BudgetError``        9
 U       ``UnsupportedError``   10
 X       ``DistributedError``   11
 I       ``InterruptedRun``     12
+F       ``FormatError``        13
 other   ``AhbmError``          2
 ======  =====================  =========
 """
@@ -176,10 +177,17 @@ class InterruptedRun(AhbmError):
     exit_code = 12
 
 
+class FormatError(AhbmError, ValueError):
+    """A file of another project is malformed."""
+
+    exit_code = 13
+
+
 _FAMILIES: dict[str, type[AhbmError]] = {
     "B": BudgetError,
     "C": ConfigError,
     "D": DeadlockError,
+    "F": FormatError,
     "I": InterruptedRun,
     "K": KernelError,
     "L": LintError,

@@ -1,6 +1,6 @@
 //! Any file: which format it is, what it says, and whether it is right.
 
-use crate::{Budget, Collective, Limit, LowerOptions, Lowered, Plan, msccl_xml};
+use crate::{Budget, Collective, Limit, LowerOptions, Lowered, Plan, msccl_xml, mscclpp};
 use ahbm_emulator::{CheckOptions, Outcome, Verdict};
 use ahbm_machine::{Diagnostic, Machine};
 use std::fs::File;
@@ -31,6 +31,8 @@ impl Default for Reading {
 pub enum Document {
     /// MSCCL-IR.
     Msccl(Plan),
+    /// An MSCCL++ execution plan.
+    Mscclpp(mscclpp::Plan),
 }
 
 impl Document {
@@ -46,9 +48,14 @@ impl Document {
                 let bytes = bytes(path, &reading.budget).map_err(|finding| vec![finding])?;
                 msccl_xml::read(&bytes, &name, &reading.budget).map(Self::Msccl)
             }
+            Some("json") => {
+                let bytes = bytes(path, &reading.budget).map_err(|finding| vec![finding])?;
+                let options = mscclpp::ReadOptions { budget: reading.budget, quirks: reading.quirks };
+                mscclpp::read(&bytes, &name, &options).map(Self::Mscclpp).map_err(|finding| vec![finding])
+            }
             _ => Err(vec![
                 Diagnostic::new("AHBM-U291", format!("{name} is of no format that can be read"))
-                    .hint("MSCCL-IR (.xml) can be read"),
+                    .hint("MSCCL-IR (.xml) and MSCCL++ execution plans (.json) can be read"),
             ]),
         }
     }
@@ -57,6 +64,7 @@ impl Document {
     pub const fn format(&self) -> &'static str {
         match self {
             Self::Msccl(_) => "msccl_xml",
+            Self::Mscclpp(_) => "mscclpp_json",
         }
     }
 
@@ -64,6 +72,7 @@ impl Document {
     pub const fn collective(&self) -> Collective {
         match self {
             Self::Msccl(plan) => plan.collective,
+            Self::Mscclpp(plan) => plan.collective,
         }
     }
 
@@ -71,6 +80,7 @@ impl Document {
     pub fn ranks(&self) -> u64 {
         match self {
             Self::Msccl(plan) => plan.ranks.len() as u64,
+            Self::Mscclpp(plan) => plan.ranks.len() as u64,
         }
     }
 
@@ -78,6 +88,7 @@ impl Document {
     pub fn steps(&self) -> u64 {
         match self {
             Self::Msccl(plan) => plan.steps(),
+            Self::Mscclpp(plan) => plan.ops(),
         }
     }
 
@@ -85,6 +96,15 @@ impl Document {
     pub const fn has_queues(&self) -> bool {
         match self {
             Self::Msccl(_) => true,
+            Self::Mscclpp(_) => false,
+        }
+    }
+
+    /// Whether it runs with input and output in one memory.
+    pub const fn in_place(&self) -> bool {
+        match self {
+            Self::Msccl(plan) => plan.in_place,
+            Self::Mscclpp(plan) => plan.in_place,
         }
     }
 
@@ -92,6 +112,7 @@ impl Document {
     pub fn warnings(&self) -> &[Diagnostic] {
         match self {
             Self::Msccl(plan) => &plan.warnings,
+            Self::Mscclpp(plan) => &plan.warnings,
         }
     }
 
@@ -102,19 +123,24 @@ impl Document {
     pub fn lower(&self, machine: &Machine, options: &LowerOptions) -> Result<Lowered, Vec<Diagnostic>> {
         match self {
             Self::Msccl(plan) => plan.lower(machine, options),
+            Self::Mscclpp(plan) => plan.lower(machine, options, mscclpp::Launch::Odd),
         }
     }
 
     /// Whether it computes what it says, whatever the order of its thread blocks.
     pub fn check(&self, reading: &Reading) -> Verdict {
         let lowered = match self {
-            Self::Msccl(plan) => {
-                plan.lower_for_check(reading.slots, &reading.budget).map(|l| (l, u64::from(plan.chunks)))
+            Self::Msccl(plan) => plan.lower_for_check(reading.slots, &reading.budget).map(|l| (l, plan.chunks)),
+            Self::Mscclpp(plan) => {
+                plan.lower_for_check(LOOP_ITERATIONS, telling_launch(plan), &reading.budget).map(|l| (l, plan.chunks))
             }
         };
         let refused = |findings: Vec<Diagnostic>| Verdict { outcome: outcome_of(&findings), min_slots: None, findings };
         let (lowered, whole) = match lowered {
-            Ok(found) => found,
+            Ok((lowered, chunks)) => {
+                let whole = u64::from(chunks) * (lowered.chunk_bytes / ELEMENT);
+                (lowered, whole)
+            }
             Err(findings) => return refused(findings),
         };
         match self.collective().expectation(&lowered.ranks, whole, ELEMENT, &reading.budget) {
@@ -133,6 +159,14 @@ impl Document {
 
 /// Bytes of an element in programs that are checked.
 const ELEMENT: u64 = 8;
+
+/// Iterations of loops in programs that are checked: enough to come back to a buffer that two stages share.
+const LOOP_ITERATIONS: u32 = 3;
+
+/// With quirks, the second half of a double scratch is where launches differ from what was meant.
+fn telling_launch(plan: &mscclpp::Plan) -> mscclpp::Launch {
+    if plan.quirks { mscclpp::Launch::Even } else { mscclpp::Launch::Odd }
+}
 
 /// The verdict on a file that could not be read or lowered: unsupported when all that is wrong is support.
 pub fn outcome_of(findings: &[Diagnostic]) -> Outcome {

@@ -47,7 +47,8 @@ pub(crate) fn guard<T>(work: impl FnOnce() -> Result<T, Vec<Diagnostic>>) -> Res
     })
 }
 
-fn to_dict<'py>(py: Python<'py>, finding: &Diagnostic) -> PyResult<Bound<'py, PyDict>> {
+/// A finding with the keys of `Finding.to_json`.
+pub(crate) fn to_dict<'py>(py: Python<'py>, finding: &Diagnostic) -> PyResult<Bound<'py, PyDict>> {
     let sites = PyList::empty(py);
     for site in &finding.sites {
         let entry = PyDict::new(py);

@@ -4,6 +4,7 @@
 //! - [`machine`], [`program`], [`memory`]: thin classes over the crates of the same names.
 //! - [`builder`]: writes a program; [`kernel`] runs a kernel once per body to record it; [`network`] knows the
 //!   SIP networks by name.
+//! - [`formats`]: plans of other projects, read, checked and lowered.
 //! - [`tl`], [`handle`]: what a kernel sees. [`capture`] is the recording behind them, [`operand`] the
 //!   checks on arguments, [`origin`] finds the kernel's line behind a call.
 //!
@@ -28,6 +29,7 @@
 //! | `AHBM-B102` | tile with too many elements |
 //! | `AHBM-B103` | too many views |
 //! | `AHBM-C201` … `C204` | builder used up; unknown tier; unknown space; ids of another builder |
+//! | `AHBM-C210`, `C211` | unknown protocol; unknown limit |
 //! | `AHBM-T201` … `T204` | place not on the machine; coordinate outside the group; SIPs do not fill the network; unknown network |
 //! | `AHBM-V120` … `V122` | timeline or memory of another program; bytes outside a buffer; array that is not plain memory |
 //! | `AHBM-Z001` | a panic inside; a defect of this project |
@@ -38,6 +40,7 @@
 mod builder;
 mod capture;
 mod errors;
+mod formats;
 mod handle;
 mod kernel;
 mod machine;
@@ -55,6 +58,8 @@ use pyo3::prelude::*;
 mod _core {
     #[pymodule_export]
     use super::builder::ProgramBuilder;
+    #[pymodule_export]
+    use super::formats::{Plan, plan_limits, read_plan};
     #[pymodule_export]
     use super::handle::{Handle, MemoryRef, RecvFuture};
     #[pymodule_export]

@@ -1,0 +1,172 @@
+"""``ahbm check``: is an algorithm that was read from a file right, and if not, why."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ahbm._core import plan_limits, read_plan
+from ahbm.errors import (
+    AhbmError,
+    BudgetError,
+    ConfigError,
+    DataError,
+    DeadlockError,
+    Finding,
+    FormatError,
+    Site,
+    UnsupportedError,
+)
+
+EXIT_CODES = {
+    "correct": 0,
+    "no_expectation": 15,
+    "race": 14,
+    "wrong": DataError.exit_code,
+    "deadlock": DeadlockError.exit_code,
+    "unsupported": UnsupportedError.exit_code,
+    "malformed": FormatError.exit_code,
+}
+"""Exit code of each verdict, in order of gravity: several files exit with the gravest one's."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How files are checked.
+
+    ``slots``: messages a queue holds, None unbounded. ``orders``: orders of the thread blocks that are tried.
+    ``quirks``: follow the defects of a format's runtime. ``limits``: limits of the readers by name.
+    """
+
+    slots: int | None = 2
+    orders: int = 4
+    quirks: bool = False
+    limits: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What is known of one file. What could not be read has no format, collective, ranks or ops."""
+
+    file: str
+    format: str | None
+    collective: str | None
+    ranks: int | None
+    ops: int | None
+    slots: int | str | None
+    """Depth of queues, ``"inf"`` unbounded; None where the format has no queues."""
+    verdict: str
+    """A key of :data:`EXIT_CODES`."""
+    min_slots: int | None
+    """Least depth at which the program completes; None without queues or when none does."""
+    findings: tuple[Finding, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """Exit code of the verdict."""
+        return EXIT_CODES[self.verdict]
+
+    def to_json(self) -> dict[str, Any]:
+        """The answer as JSON-serialisable data."""
+        findings = [
+            {
+                "code": finding.code,
+                "message": finding.message,
+                "origins": [site.origin for site in finding.sites if site.origin],
+                "hint": finding.hint,
+            }
+            for finding in self.findings
+        ]
+        return {
+            "file": self.file,
+            "format": self.format,
+            "collective": self.collective,
+            "ranks": self.ranks,
+            "ops": self.ops,
+            "slots": self.slots,
+            "verdict": self.verdict,
+            "min_slots": self.min_slots,
+            "findings": findings,
+        }
+
+    def __str__(self) -> str:
+        facts = []
+        if self.format is not None:
+            facts = [self.format, str(self.collective), f"{self.ranks} ranks", f"{self.ops} ops"]
+        if self.slots is not None:
+            facts.append(f"{self.slots} slots")
+        if self.min_slots is not None:
+            facts.append(f"needs {self.min_slots}")
+        lines = [f"{self.file}: {self.verdict}" + (f" ({', '.join(facts)})" if facts else "")]
+        lines += [f"  {line}" for finding in self.findings for line in str(finding).splitlines()]
+        return "\n".join(lines)
+
+
+def check_file(path: str | Path, settings: Settings = Settings()) -> Checked:
+    """Reads and checks one file; what is wrong with it is in the answer. Raises ConfigError for unknown limits."""
+    try:
+        plan = read_plan(str(path), quirks=settings.quirks, limits=settings.limits)
+    except (BudgetError, UnsupportedError) as error:
+        return _unread(path, "unsupported", error)
+    except FormatError as error:
+        return _unread(path, "malformed", error)
+    verdict, min_slots, findings = plan.check(slots=settings.slots, orders=settings.orders)
+    slots = ("inf" if settings.slots is None else settings.slots) if plan.queues else None
+    return Checked(
+        str(path),
+        plan.format,
+        plan.collective,
+        plan.ranks,
+        plan.ops,
+        slots,
+        verdict,
+        min_slots,
+        (*map(_finding, findings), *map(_finding, plan.warnings)),
+    )
+
+
+def check_files(paths: Iterable[str | Path], settings: Settings = Settings()) -> Iterator[Checked]:
+    """Checks files side by side; yields the answers in the order of ``paths``, each as soon as it is its turn."""
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        yield from pool.map(lambda path: check_file(path, settings), paths)
+
+
+def exit_code(verdicts: Iterable[str]) -> int:
+    """The exit code of the gravest verdict; 0 without any."""
+    gravity = list(EXIT_CODES)
+    return EXIT_CODES[max(verdicts, key=gravity.index, default="correct")]
+
+
+def parse_slots(text: str) -> int | None:
+    """``"2"`` or ``"inf"`` (None). Raises ConfigError ``AHBM-C146``."""
+    if text == "inf":
+        return None
+    if text.isascii() and text.isdecimal() and 0 < int(text) < 2**32 - 1:
+        return int(text)
+    raise ConfigError("AHBM-C146", f"--slots {text}: neither a positive number nor inf", hint="--slots 2")
+
+
+def parse_limits(settings: Sequence[str]) -> tuple[tuple[str, int], ...]:
+    """``["ranks=1024"]`` as pairs. Raises ConfigError ``AHBM-C147``."""
+    known = dict(plan_limits())
+    pairs = []
+    for setting in settings:
+        name, _, value = setting.partition("=")
+        if name not in known or not (value.isascii() and value.isdecimal() and int(value) < 2**64):
+            hint = ", ".join(f"{name}={default}" for name, default in known.items())
+            raise ConfigError("AHBM-C147", f"--limit {setting}: no NAME=N of a known limit", hint=hint)
+        pairs.append((name, int(value)))
+    return tuple(pairs)
+
+
+def _unread(path: str | Path, verdict: str, error: AhbmError) -> Checked:
+    return Checked(str(path), None, None, None, None, None, verdict, None, error.findings)
+
+
+def _finding(found: Mapping[str, Any]) -> Finding:
+    sites = tuple(Site(site["label"], site["origin"]) for site in found["sites"])
+    return Finding(found["code"], found["message"], sites, found["hint"])

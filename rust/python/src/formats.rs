@@ -1,0 +1,183 @@
+//! Files of other projects: read, checked, and lowered to programs.
+
+use crate::errors;
+use crate::machine::Machine;
+use crate::program::Program;
+use ahbm_formats::{Budget, Document, Limit, LowerOptions, Protocol, Reading, Reduction};
+use ahbm_machine::Diagnostic;
+use ahbm_program::Dtype;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+use std::path::Path;
+
+/// Buffer, first byte and size of a rank's operand, result and scratch.
+type Regions = [(u32, u64, u64); 3];
+
+/// An algorithm that was read from a file. Immutable; knows no machine.
+#[pyclass(frozen, module = "ahbm._core")]
+pub struct Plan {
+    inner: Document,
+    reading: Reading,
+}
+
+/// Reads a plan: MSCCL-IR (.xml).
+///
+/// `quirks` follows the defects of the runtime that a format belongs to instead of what was meant; `limits` are
+/// pairs of a name of `plan_limits()` and a number. The interpreter lock is released meanwhile. Raises
+/// `FormatError` for a malformed file, `BudgetError`, `UnsupportedError`.
+#[pyfunction]
+#[pyo3(signature = (path, *, quirks=false, limits=Vec::new()), text_signature = "(path, *, quirks=False, limits=())")]
+pub(crate) fn read_plan(py: Python<'_>, path: &str, quirks: bool, limits: Vec<(String, u64)>) -> PyResult<Plan> {
+    let budget = budget(&limits).map_err(|finding| errors::raise_one(py, finding))?;
+    let reading = Reading { budget, quirks, ..Reading::default() };
+    py.detach(|| errors::guard(|| Document::read(Path::new(path), &reading)))
+        .map(|inner| Plan { inner, reading })
+        .map_err(|findings| errors::raise(py, &findings))
+}
+
+/// Every limit of `read_plan` with its default.
+#[pyfunction]
+pub(crate) fn plan_limits() -> Vec<(&'static str, u64)> {
+    let budget = Budget::default();
+    Limit::ALL.into_iter().map(|limit| (limit.name(), budget.get(limit))).collect()
+}
+
+#[pymethods]
+impl Plan {
+    /// Name of the file format, e.g. `"msccl_xml"`.
+    #[getter]
+    fn format(&self) -> &'static str {
+        self.inner.format()
+    }
+
+    /// Name of what it computes, `"custom"` when no post-condition is known.
+    #[getter]
+    fn collective(&self) -> &'static str {
+        self.inner.collective().name()
+    }
+
+    /// Number of ranks.
+    #[getter]
+    fn ranks(&self) -> u64 {
+        self.inner.ranks()
+    }
+
+    /// Number of steps over all ranks, as the file counts them.
+    #[getter]
+    fn ops(&self) -> u64 {
+        self.inner.steps()
+    }
+
+    /// True when its thread blocks talk through queues, whose depth a run has to choose.
+    #[getter]
+    fn queues(&self) -> bool {
+        self.inner.has_queues()
+    }
+
+    /// True when it runs with input and output in one memory.
+    #[getter]
+    fn in_place(&self) -> bool {
+        self.inner.in_place()
+    }
+
+    /// Why a real runtime would not load it or would misread it: dicts with the keys of `Finding.to_json`.
+    #[getter]
+    fn warnings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        list(py, self.inner.warnings())
+    }
+
+    /// Whether it computes what it says, whatever the order of its thread blocks.
+    ///
+    /// `slots` is the depth of queues, `None` unbounded. Returns the verdict (`"correct"`, `"wrong"`,
+    /// `"deadlock"`, `"race"`, `"no_expectation"`, `"unsupported"`, `"malformed"`), the least depth that
+    /// completes, and findings as in `warnings`. The interpreter lock is released meanwhile.
+    #[pyo3(signature = (*, slots=2, orders=4), text_signature = "($self, *, slots=2, orders=4)")]
+    fn check<'py>(
+        &self,
+        py: Python<'py>,
+        slots: Option<u32>,
+        orders: u32,
+    ) -> PyResult<(&'static str, Option<u32>, Bound<'py, PyList>)> {
+        let reading = Reading { slots: slots.unwrap_or(u32::MAX), orders, ..self.reading };
+        let verdict = py
+            .detach(|| errors::guard(|| Ok(self.inner.check(&reading))))
+            .map_err(|findings| errors::raise(py, &findings))?;
+        Ok((verdict.outcome.name(), verdict.min_slots, list(py, &verdict.findings)?))
+    }
+
+    /// The plan as a program on `machine`, for `nbytes` bytes of the larger of operand and result.
+    ///
+    /// `slots` is the depth of queues, `None` unbounded; `tier` names the memory of their slots. Returns the
+    /// program, per rank the `(buffer, offset, bytes)` of operand, result and scratch, and the bytes of a chunk.
+    /// The interpreter lock is released meanwhile. Raises `FormatError`, `LintError`, `BudgetError`,
+    /// `UnsupportedError`.
+    #[pyo3(signature = (machine, *, nbytes, dtype, op="sum", slots=2, protocol=None, instances=1, tier="tcm", credit_bytes=16))]
+    #[allow(clippy::too_many_arguments)]
+    fn lower(
+        &self,
+        py: Python<'_>,
+        machine: &Machine,
+        nbytes: u64,
+        dtype: &str,
+        op: &str,
+        slots: Option<u32>,
+        protocol: Option<&str>,
+        instances: u32,
+        tier: &str,
+        credit_bytes: u64,
+    ) -> PyResult<(Program, Vec<Regions>, u64)> {
+        let options = || -> Result<LowerOptions, Diagnostic> {
+            let dtype =
+                Dtype::parse(dtype).ok_or_else(|| Diagnostic::new("AHBM-K207", format!("unknown dtype {dtype:?}")))?;
+            let protocol = protocol.map(|name| {
+                Protocol::parse(name).ok_or_else(|| {
+                    Diagnostic::new("AHBM-C210", format!("unknown protocol {name:?}"))
+                        .hint(Protocol::ALL.map(Protocol::name).join(", "))
+                })
+            });
+            let tiers = &machine.inner.costs().tiers;
+            let tier = tiers.get_index_of(tier).ok_or_else(|| {
+                let names = tiers.keys().cloned().collect::<Vec<_>>().join(", ");
+                Diagnostic::new("AHBM-C202", format!("the machine has no tier {tier:?}"))
+                    .hint(format!("one of {names}"))
+            })?;
+            Ok(LowerOptions {
+                reduction: Reduction::parse(op)?,
+                slots: slots.unwrap_or(u32::MAX),
+                tier: tier as u32,
+                credit_bytes,
+                instances,
+                protocol: protocol.transpose()?,
+                budget: self.reading.budget,
+                ..LowerOptions::new(nbytes, dtype)
+            })
+        };
+        let options = options().map_err(|finding| errors::raise_one(py, finding))?;
+        let lowered = py
+            .detach(|| errors::guard(|| self.inner.lower(&machine.inner, &options)))
+            .map_err(|findings| errors::raise(py, &findings))?;
+        let region = |r: ahbm_formats::Region| (r.buffer.0, r.offset, r.bytes);
+        let ranks = lowered.ranks.iter().map(|r| [region(r.input), region(r.output), region(r.scratch)]).collect();
+        Ok((Program::checked(py, lowered.program, machine, 0)?, ranks, lowered.chunk_bytes))
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<plan {} {} of {} ranks>", self.format(), self.collective(), self.ranks())
+    }
+}
+
+fn budget(limits: &[(String, u64)]) -> Result<Budget, Diagnostic> {
+    limits.iter().try_fold(Budget::default(), |budget, (name, value)| {
+        let limit = Limit::ALL.into_iter().find(|limit| limit.name() == name).ok_or_else(|| {
+            Diagnostic::new("AHBM-C211", format!("there is no limit {name:?}"))
+                .hint(Limit::ALL.map(Limit::name).join(", "))
+        })?;
+        Ok(budget.with(limit, *value))
+    })
+}
+
+fn list<'py>(py: Python<'py>, findings: &[Diagnostic]) -> PyResult<Bound<'py, PyList>> {
+    let dicts =
+        findings.iter().map(|finding| errors::to_dict(py, finding)).collect::<PyResult<Vec<Bound<'py, PyDict>>>>()?;
+    PyList::new(py, dicts)
+}
