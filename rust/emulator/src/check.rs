@@ -64,19 +64,19 @@ impl Default for CheckOptions {
     }
 }
 
-/// What a check found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// What a check found, by gravity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Outcome {
     /// Every order gives the expected result and nothing races.
     Correct,
-    /// Every order gives a wrong result.
+    /// It runs to the end in every order; what it should compute is not known. Races are among the findings.
+    NoExpectation,
+    /// Every order that was tried is right, but nothing orders some accesses.
+    Race,
+    /// Some order gives a wrong result.
     Wrong,
     /// Some order stops before the end.
     Deadlock,
-    /// The result may depend on the order.
-    Race,
-    /// It runs to the end in every order; what it should compute is not known. Races are among the findings.
-    NoExpectation,
     /// It uses what cannot be checked, or costs too much.
     Unsupported,
     /// It is no sound program.
@@ -160,7 +160,7 @@ fn explore(program: &Program, cells: &Cells, expectation: &Expectation, options:
             results.push(result);
         }
     }
-    let wrong = results.iter().filter(|r| !r.wrong.is_empty()).count();
+    let wrong = results.iter().any(|r| !r.wrong.is_empty());
     let mut findings: Vec<Diagnostic> = Vec::new();
     if results.len() > 1 {
         findings.push(
@@ -174,11 +174,14 @@ fn explore(program: &Program, cells: &Cells, expectation: &Expectation, options:
     let raced = results.len() > 1 || !races.is_empty();
     findings.append(&mut races);
     findings.append(&mut warnings);
-    let outcome = match wrong {
-        n if n > 0 && n == results.len() => Outcome::Wrong,
-        _ if !expectation.is_known() => Outcome::NoExpectation,
-        _ if raced => Outcome::Race,
-        _ => Outcome::Correct,
+    let outcome = if wrong {
+        Outcome::Wrong
+    } else if !expectation.is_known() {
+        Outcome::NoExpectation
+    } else if raced {
+        Outcome::Race
+    } else {
+        Outcome::Correct
     };
     answer(outcome, findings)
 }

@@ -1,5 +1,6 @@
 //! Any file: which format it is, what it says, and whether it is right.
 
+use crate::mscclpp::Launch;
 use crate::{Budget, Collective, Limit, LowerOptions, Lowered, Plan, msccl_xml, mscclpp};
 use ahbm_emulator::{CheckOptions, Outcome, Verdict};
 use ahbm_machine::{Diagnostic, Machine};
@@ -43,15 +44,13 @@ impl Document {
     /// finds.
     pub fn read(path: &Path, reading: &Reading) -> Result<Self, Vec<Diagnostic>> {
         let name = path.to_string_lossy();
+        let budget = reading.budget;
+        let one = |finding| vec![finding];
         match path.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase).as_deref() {
-            Some("xml") => {
-                let bytes = bytes(path, &reading.budget).map_err(|finding| vec![finding])?;
-                msccl_xml::read(&bytes, &name, &reading.budget).map(Self::Msccl)
-            }
+            Some("xml") => msccl_xml::read(&bytes(path, &budget).map_err(one)?, &name, &budget).map(Self::Msccl),
             Some("json") => {
-                let bytes = bytes(path, &reading.budget).map_err(|finding| vec![finding])?;
-                let options = mscclpp::ReadOptions { budget: reading.budget, quirks: reading.quirks };
-                mscclpp::read(&bytes, &name, &options).map(Self::Mscclpp).map_err(|finding| vec![finding])
+                let options = mscclpp::ReadOptions { budget, quirks: reading.quirks };
+                mscclpp::read(&bytes(path, &budget).map_err(one)?, &name, &options).map(Self::Mscclpp).map_err(one)
             }
             _ => Err(vec![
                 Diagnostic::new("AHBM-U291", format!("{name} is of no format that can be read"))
@@ -65,6 +64,7 @@ impl Document {
         match self {
             Self::Msccl(_) => "msccl_xml",
             Self::Mscclpp(_) => "mscclpp_json",
+            Self::Mscclpp(_) => "mscclpp_json",
         }
     }
 
@@ -72,6 +72,7 @@ impl Document {
     pub const fn collective(&self) -> Collective {
         match self {
             Self::Msccl(plan) => plan.collective,
+            Self::Mscclpp(plan) => plan.collective,
             Self::Mscclpp(plan) => plan.collective,
         }
     }
@@ -81,6 +82,7 @@ impl Document {
         match self {
             Self::Msccl(plan) => plan.ranks.len() as u64,
             Self::Mscclpp(plan) => plan.ranks.len() as u64,
+            Self::Mscclpp(plan) => plan.ranks.len() as u64,
         }
     }
 
@@ -88,6 +90,7 @@ impl Document {
     pub fn steps(&self) -> u64 {
         match self {
             Self::Msccl(plan) => plan.steps(),
+            Self::Mscclpp(plan) => plan.ops(),
             Self::Mscclpp(plan) => plan.ops(),
         }
     }
@@ -97,6 +100,7 @@ impl Document {
         match self {
             Self::Msccl(_) => true,
             Self::Mscclpp(_) => false,
+            Self::Mscclpp(_) => false,
         }
     }
 
@@ -105,6 +109,7 @@ impl Document {
         match self {
             Self::Msccl(plan) => plan.in_place,
             Self::Mscclpp(plan) => plan.in_place,
+            Self::Mscclpp(plan) => plan.in_place,
         }
     }
 
@@ -112,6 +117,7 @@ impl Document {
     pub fn warnings(&self) -> &[Diagnostic] {
         match self {
             Self::Msccl(plan) => &plan.warnings,
+            Self::Mscclpp(plan) => &plan.warnings,
             Self::Mscclpp(plan) => &plan.warnings,
         }
     }
@@ -123,36 +129,56 @@ impl Document {
     pub fn lower(&self, machine: &Machine, options: &LowerOptions) -> Result<Lowered, Vec<Diagnostic>> {
         match self {
             Self::Msccl(plan) => plan.lower(machine, options),
+            Self::Mscclpp(plan) => plan.lower(machine, options, Launch::default()),
             Self::Mscclpp(plan) => plan.lower(machine, options, mscclpp::Launch::Odd),
         }
     }
 
     /// Whether it computes what it says, whatever the order of its thread blocks.
+    ///
+    /// An execution plan is checked for its first and second launch, which may use different halves of scratch,
+    /// and with its loops run once and several times; the gravest verdict counts.
     pub fn check(&self, reading: &Reading) -> Verdict {
-        let lowered = match self {
-            Self::Msccl(plan) => plan.lower_for_check(reading.slots, &reading.budget).map(|l| (l, plan.chunks)),
+        match self {
+            Self::Msccl(plan) => {
+                let lowered = plan.lower_for_check(reading.slots, &reading.budget);
+                verdict(lowered, plan.collective, plan.chunks, reading)
+            }
             Self::Mscclpp(plan) => {
-                plan.lower_for_check(LOOP_ITERATIONS, telling_launch(plan), &reading.budget).map(|l| (l, plan.chunks))
+                let ways = [(1, Launch::Odd), (3, Launch::Odd), (1, Launch::Even)];
+                let verdicts = ways.map(|(iterations, launch)| {
+                    let lowered = plan.lower_for_check(iterations, launch, &reading.budget);
+                    verdict(lowered, plan.collective, plan.chunks, reading)
+                });
+                let [first, rest @ ..] = verdicts;
+                rest.into_iter().fold(first, |worst, v| if v.outcome > worst.outcome { v } else { worst })
             }
-        };
-        let refused = |findings: Vec<Diagnostic>| Verdict { outcome: outcome_of(&findings), min_slots: None, findings };
-        let (lowered, whole) = match lowered {
-            Ok((lowered, chunks)) => {
-                let whole = u64::from(chunks) * (lowered.chunk_bytes / ELEMENT);
-                (lowered, whole)
-            }
-            Err(findings) => return refused(findings),
-        };
-        match self.collective().expectation(&lowered.ranks, whole, ELEMENT, &reading.budget) {
-            Err(finding) => refused(vec![finding]),
-            Ok(expectation) => {
-                let options = CheckOptions {
-                    orders: reading.orders,
-                    max_steps: reading.budget.get(Limit::CheckSteps),
-                    ..CheckOptions::default()
-                };
-                ahbm_emulator::check(&lowered.program, &expectation, &options)
-            }
+        }
+    }
+}
+
+/// The verdict on a program made for a check.
+fn verdict(
+    lowered: Result<Lowered, Vec<Diagnostic>>,
+    collective: Collective,
+    chunks: u32,
+    reading: &Reading,
+) -> Verdict {
+    let refused = |findings: Vec<Diagnostic>| Verdict { outcome: outcome_of(&findings), min_slots: None, findings };
+    let lowered = match lowered {
+        Ok(lowered) => lowered,
+        Err(findings) => return refused(findings),
+    };
+    let whole = u64::from(chunks).saturating_mul(lowered.chunk_bytes / ELEMENT);
+    match collective.expectation(&lowered.ranks, whole, ELEMENT, &reading.budget) {
+        Err(finding) => refused(vec![finding]),
+        Ok(expectation) => {
+            let options = CheckOptions {
+                orders: reading.orders,
+                max_steps: reading.budget.get(Limit::CheckSteps),
+                ..CheckOptions::default()
+            };
+            ahbm_emulator::check(&lowered.program, &expectation, &options)
         }
     }
 }

@@ -49,14 +49,16 @@ pub(super) enum Order {
 }
 
 impl Order {
-    /// Order `number`: the agents' own first, then by turns random and shuffled.
+    /// Order `number`: every other one is random; the rest are the agents' own order, its reverse, and shuffles.
     pub(super) fn of(number: u32, agents: usize) -> Self {
         let mut state = 0x9E37_79B9_7F4A_7C15 ^ u64::from(number).wrapping_mul(0xD134_2543_DE82_EF95);
         if number % 2 == 1 {
             return Self::Random { state, ready: Vec::new() };
         }
         let mut rank: Vec<u32> = (0..agents as u32).rev().collect();
-        if number > 0 {
+        if number == 2 {
+            rank.reverse();
+        } else if number > 2 {
             for i in (1..agents).rev() {
                 rank.swap(i, (next(&mut state) % (i as u64 + 1)) as usize);
             }
