@@ -21,6 +21,8 @@ from ahbm import packaged
 from ahbm.collectives import COLLECTIVES
 from ahbm.config import Settings
 from ahbm.errors import AhbmError, ConfigError, KernelError, Site, UnsupportedError
+from ahbm.plans import PlanAlgorithm
+from ahbm.plans import load as load_plan
 from ahbm.yaml_source import did_you_mean
 
 SIP_ARGUMENTS = ("sip_rank", "sip_topo_kind", "sip_topo_w", "sip_topo_h")
@@ -171,17 +173,18 @@ class Algorithm:
 
 
 class AlgorithmLoader:
-    """Loads modules and keeps them until their files change. Thread-safe."""
+    """Loads modules and plans and keeps them until their files change. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._loaded: dict[tuple[str, str], tuple[tuple[int, int, int], Algorithm]] = {}
+        self._loaded: dict[tuple[str, str], tuple[tuple[int, int, int], Algorithm | PlanAlgorithm]] = {}
 
-    def load(self, settings: Settings) -> Algorithm:
-        """The algorithm that `settings.module` names; loaded again when the file has changed.
+    def load(self, settings: Settings) -> Algorithm | PlanAlgorithm:
+        """The algorithm that `settings.module` or `settings.plan` names; loaded again when the file has changed.
 
-        Raises ConfigError: AHBM-C110 when there is no such module, C111 when it fails to load, C112 when `kernel` or
-        `kernel_args` is missing, C113 when one of its symbols has a wrong type.
+        Raises FormatError, UnsupportedError and BudgetError for a plan that cannot be used. Raises ConfigError:
+        AHBM-C110 when there is no such file, C111 when a module fails to load, C112 when its `kernel` or `kernel_args`
+        is missing, C113 when one of its symbols has a wrong type.
         """
         with self._lock:
             path, package = _locate(settings)
@@ -197,9 +200,11 @@ class AlgorithmLoader:
                 raise ConfigError("AHBM-C110", f"cannot read algorithm {settings.algorithm}: {error}") from error
             digest = hashlib.sha256(content).hexdigest()
             if known is None or known.digest != digest:
-                known = _describe(
-                    settings.algorithm, path, digest, _execute(settings.algorithm, path, package, content)
-                )
+                if settings.plan is not None:
+                    known = load_plan(settings.algorithm, path, content)
+                else:
+                    module = _execute(settings.algorithm, path, package, content)
+                    known = _describe(settings.algorithm, path, digest, module)
             self._loaded[key] = (version, known)
             return known
 
@@ -214,9 +219,9 @@ def available() -> dict[str, Path]:
 
 
 def _locate(settings: Settings) -> tuple[Path, str]:
-    """The module's file and the package it belongs to."""
-    module = settings.module
-    if module.endswith(".py") or "/" in module:
+    """The module's or plan's file and the package it belongs to."""
+    module = settings.plan or settings.module
+    if settings.plan is not None or module.endswith(".py") or "/" in module:
         path = settings.folder / module
         if not path.is_file():
             raise ConfigError(

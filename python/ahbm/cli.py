@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+import typer.core
 
 from ahbm.errors import AhbmError, ConfigError
 
@@ -89,13 +90,33 @@ def _root(
     """Collective algorithms on an emulated multi-chip accelerator: the right bytes, the time, and the reasons."""
 
 
-@app.command(context_settings={"allow_extra_args": True, "allow_interspersed_args": False})
+PLANS = (".xml", ".json", ".et")
+"""What the names of plans end in."""
+
+
+class _Run(typer.core.TyperCommand):
+    """What follows a script belongs to the script; what follows a plan belongs to `ahbm run`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        named = [arg for arg in args if arg.endswith((".py", *PLANS))]
+        ctx.allow_interspersed_args = bool(named) and named[0].endswith(PLANS)
+        return super().parse_args(ctx, args)
+
+
+@app.command(cls=_Run, context_settings={"allow_extra_args": True, "allow_interspersed_args": False})
 def run(
     context: typer.Context,
-    script: Annotated[Path | None, typer.Argument(help="A Python script that uses ahbm; its arguments follow.")] = None,
+    script: Annotated[
+        Path | None, typer.Argument(help="A Python script that uses ahbm, its arguments follow; or a plan (.xml).")
+    ] = None,
     collective: Annotated[str | None, typer.Option("--collective", help="Run this collective, not a script.")] = None,
     algorithm: Annotated[str | None, typer.Option("-a", "--algorithm", help="Name, or path of a module.")] = None,
-    size: Annotated[str | None, typer.Option("-b", "--bytes", help="Size of one rank's array: 256, 64K, 1M.")] = None,
+    size: Annotated[
+        str | None, typer.Option("-b", "--bytes", "--size", help="Size of one rank's array: 256, 64K, 1M.")
+    ] = None,
+    slots: Annotated[str | None, typer.Option("--slots", help="Plans: messages a queue holds, or inf.")] = None,
+    protocol: Annotated[str | None, typer.Option("--protocol", help="Plans: Simple, LL or LL128.")] = None,
+    instances: Annotated[int | None, typer.Option("--instances", min=1, help="Plans: parallel copies.")] = None,
     dtype: Dtype = "f16",
     op: Op = "sum",
     root: Root = 0,
@@ -105,8 +126,32 @@ def run(
     settings: Settings = None,
     as_json: Json = False,
 ) -> None:
-    """Run a script on the emulated machine, or one collective (--collective)."""
+    """Run a script or a plan (FILE --size 1M) on the emulated machine, or one collective (--collective)."""
     overrides = _overrides(settings)
+    if script is not None and script.suffix in PLANS:
+        from ahbm import plans
+        from ahbm.bench import parse_dtype, parse_size
+
+        if size is None or collective is not None or algorithm is not None or root != 0 or context.args:
+            raise ConfigError("AHBM-C146", f"a plan is run as `ahbm run {script} --size 1M`")
+        report = plans.run(
+            script,
+            topology,
+            nbytes=parse_size(size),
+            dtype=parse_dtype(dtype),
+            op=op,
+            slots=_slots(slots),
+            protocol=protocol,
+            instances=instances or 1,
+            data=not no_data,
+            overrides=overrides,
+            ccl=ccl,
+        )
+        typer.echo(json.dumps(report.to_json(), indent=2) if as_json else str(report))
+        _fail_if_wrong([report])
+        return
+    if (slots, protocol, instances) != (None, None, None):
+        raise ConfigError("AHBM-C146", "--slots, --protocol and --instances are for plans")
     if (script is None) == (collective is None):
         raise ConfigError(
             "AHBM-C143",
@@ -136,6 +181,17 @@ def run(
 
         with using(Setup(topology, ccl, overrides or None, algorithm)), _as_main(script, context.args) as execute:
             execute()
+
+
+def _slots(text: str | None) -> int | None:
+    """Depth of a plan's queues; None is no bound."""
+    from ahbm.config import SLOTS
+
+    if text is None or text == "inf":
+        return SLOTS if text is None else None
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) < 2**32 - 1:
+        raise ConfigError("AHBM-C146", f"--slots {text}: no depth of a queue", hint="--slots 2, or --slots inf")
+    return int(text)
 
 
 @contextmanager
@@ -212,6 +268,61 @@ def _fail_if_wrong(reports: list[Report]) -> None:
     from ahbm.errors import DataError
 
     if any(report.wrong for report in reports):
+        raise typer.Exit(DataError.exit_code)
+
+
+@app.command()
+def synth(
+    collective: Annotated[str, typer.Argument(help="all_reduce, all_gather, reduce_scatter, broadcast, ...")],
+    size: Annotated[str | None, typer.Option("-b", "--size", help="Size of an NPU's whole buffer: 64M.")] = None,
+    chunk_bytes: Annotated[str | None, typer.Option("--chunk-bytes", help="Size of a chunk, instead.")] = None,
+    chunks: Annotated[int, typer.Option("--chunks", help="Chunks of one share; trees choose their own.")] = 1,
+    method: Annotated[str, typer.Option("--method", help="auto greedy trees ring routed.")] = "auto",
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the search.")] = 0,
+    execute: Annotated[bool, typer.Option("--run", help="Run the schedule on the emulator, too.")] = False,
+    dtype: Dtype = "f16",
+    op: Op = "sum",
+    root: Root = 0,
+    no_data: NoData = False,
+    topology: Topology = None,
+    settings: Settings = None,
+    as_json: Json = False,
+) -> None:
+    """Synthesize a schedule for a network of NPUs, and say how close to the limit it is."""
+    from ahbm.bench import parse_dtype, parse_size
+    from ahbm.synthesis import synthesize
+
+    found = synthesize(
+        collective,
+        topology=topology,
+        overrides=_overrides(settings),
+        size=parse_size(size) if size else None,
+        chunk_bytes=parse_size(chunk_bytes) if chunk_bytes else None,
+        chunks=chunks,
+        dtype=parse_dtype(dtype),
+        op=op,
+        root=root,
+        method=method,
+        seed=seed,
+    )
+    ran = found.run(data=not no_data) if execute else None
+    if as_json:
+        from dataclasses import asdict
+
+        typer.echo(json.dumps(found.to_json() | ({"emulated": asdict(ran)} if ran else {}), indent=2))
+    else:
+        typer.echo(str(found))
+        if ran is not None:
+            checked = "not checked" if ran.wrong is None else f"{ran.wrong} wrong"
+            typer.echo(f"  emulated    {ran.time_ps / 1e6:,.3f} us, {ran.messages} messages, {checked}")
+            if not found.matches:
+                typer.echo(
+                    f"  note        an NPU needs {found.schedule.engines} PEs to keep all its links busy and has "
+                    f"{found.machine.pes}: --set cube.pe_layout.pe_per_corner={found.schedule.engines}"
+                )
+    if ran is not None and ran.wrong:
+        from ahbm.errors import DataError
+
         raise typer.Exit(DataError.exit_code)
 
 

@@ -21,6 +21,8 @@ from ahbm.collectives import COLLECTIVES
 from ahbm.errors import ConfigError, Site, UnsupportedError
 from ahbm.yaml_source import KeyPath, Source, did_you_mean, parse, scalar, scalar_text
 
+SLOTS = 2
+"""Messages a plan's queue holds where its entry does not say: what the runtime of such plans has."""
 ENV = "AHBM_CCL"
 """Environment variable that names the ccl.yaml to use."""
 
@@ -32,9 +34,9 @@ class Settings:
     algorithm: str
     """Name of the entry, or the module's text where there is no entry."""
     module: str
-    """Dotted name, path or bare name of the module."""
+    """Dotted name, path or bare name of the module; empty for a plan."""
     folder: Path
-    """What a relative path in `module` is relative to."""
+    """What a relative path in `module` or `plan` is relative to."""
     n_elem: int
     """Elements per tile where a run does not say how many."""
     buffer_kind: str
@@ -51,6 +53,12 @@ class Settings:
     """`tl` calls one kernel may make."""
     event_budget: int
     """Events one simulation may take."""
+    plan: str | None = None
+    """Path of a plan that takes the place of a module."""
+    protocol: str | None = None
+    """Protocol of a plan; None is its own."""
+    instances: int = 1
+    """Parallel copies of a plan, each on its share of every chunk."""
 
     @property
     def queues(self) -> tuple[object, ...]:
@@ -62,6 +70,8 @@ class Settings:
             self.ipcq_credit_size_bytes,
             self.op_budget,
             self.event_budget,
+            self.protocol,
+            self.instances,
         )
 
 
@@ -103,6 +113,8 @@ _DEFAULTS: dict[str, _Check] = {
 _ENTRY: dict[str, _Check] = {
     "module": _text,
     "plan": _text,
+    "protocol": _text,
+    "instances": _integer(1),
     "synth": lambda value: None,
     **{key: check for key, check in _DEFAULTS.items() if key != "algorithm"},
 }
@@ -183,7 +195,8 @@ class CclConfig:
     def settings(self, algorithm: str) -> Settings:
         """What `algorithm` runs with: the name of an entry, else a module (path, dotted or bare name) with defaults."""
         entry = self._algorithms.get(algorithm, {"module": algorithm})
-        merged = {**self._defaults, **entry}
+        plan = {"module": "", "n_slots": SLOTS} if "plan" in entry else {}
+        merged = {**self._defaults, **plan, **entry}
         if merged["backpressure"] == "poll":
             path = ("algorithms", algorithm) if "backpressure" in entry else ("defaults",)
             raise UnsupportedError(
@@ -197,6 +210,9 @@ class CclConfig:
             slot_size=None if merged["slot_size"] == "auto" else merged["slot_size"],
             world_size=merged.get("world_size"),
             folder=self._folders.get(algorithm, Path()),
+            plan=merged.get("plan"),
+            protocol=merged.get("protocol"),
+            instances=merged.get("instances", 1),
             **{
                 key: merged[key]
                 for key in (
@@ -248,24 +264,30 @@ class CclConfig:
         path = ("algorithms", name)
         _expect(isinstance(entry, dict), source, path, entry, "a mapping with the key module")
         _check_keys(source, path, entry, _ENTRY)
-        for key in ("plan", "synth"):
-            if key in entry:
-                raise UnsupportedError(
-                    "AHBM-U101",
-                    f"algorithms.{name}: {key} is reserved and not supported yet",
-                    sites=(Site(f"{key}: {entry[key]}", source.place((*path, key))),),
-                    hint="name a Python module with module:",
-                )
+        if "synth" in entry:
+            raise UnsupportedError(
+                "AHBM-U101",
+                f"algorithms.{name}: synth is reserved and not supported yet",
+                sites=(Site(f"synth: {entry['synth']}", source.place((*path, "synth"))),),
+                hint="name a Python module with module:, or a plan with plan:",
+            )
         merged = {**self._algorithms.get(name, {}), **entry}
-        if "module" not in merged:
+        kinds = [key for key in ("module", "plan") if key in merged]
+        if len(kinds) != 1:
             raise ConfigError(
-                "AHBM-C104",
-                f"algorithms.{name} has no module",
+                "AHBM-C104" if not kinds else "AHBM-C103",
+                f"algorithms.{name} has {'no module and no plan' if not kinds else 'a module and a plan'}",
                 sites=(Site("written", source.place(path)),),
-                hint=f"add module: ./algorithms/{name}.py",
+                hint=f"add module: ./algorithms/{name}.py, or plan: with the path of a plan",
+            )
+        if "plan" not in merged and (odd := {"protocol", "instances"} & merged.keys()):
+            raise ConfigError(
+                "AHBM-C103",
+                f"algorithms.{name}: {' and '.join(sorted(odd))} are for plans",
+                sites=(Site("written", source.place(path)),),
             )
         self._algorithms[name] = merged
-        if "module" in entry:
+        if "module" in entry or "plan" in entry:
             self._folders[name] = folder
 
     def _check_shape(self, source: Source, name: str, choice: Any) -> None:

@@ -21,6 +21,7 @@ from ahbm.config import CclConfig, Settings, split_overrides
 from ahbm.errors import ConfigError, DataError, UnsupportedError
 from ahbm.layout import Layout
 from ahbm.placement import DPPolicy
+from ahbm.plans import PlanAlgorithm
 from ahbm.topology import load_machine
 from ahbm.yaml_source import did_you_mean
 
@@ -54,8 +55,10 @@ class Compiled:
     """A captured program, its buffers' ids, and its timeline once it has been simulated."""
 
     program: Program
-    pieces: list[NDArray[np.int64]]
-    """Per group rank, which bytes of its host array stand in which buffer: see `Memory.scatter`."""
+    operands: list[NDArray[np.int64]]
+    """Per group rank, which bytes of its host array go into which buffer: see `Memory.scatter`."""
+    results: list[NDArray[np.int64]]
+    """Per group rank, which bytes of its host array come out of which buffer."""
     ops: int
     event_budget: int
     timelines: dict[bool, Timeline] = field(default_factory=dict)
@@ -102,8 +105,8 @@ class Emulator:
         """What `algorithm` (default: the configured one) runs with."""
         return self.ccl.settings(algorithm or self.ccl.default_algorithm)
 
-    def algorithm(self, name: str) -> Algorithm:
-        """The loaded module of an algorithm. Raises ConfigError."""
+    def algorithm(self, name: str) -> Algorithm | PlanAlgorithm:
+        """The loaded module or plan of an algorithm. Raises ConfigError, and FormatError for a plan."""
         return self._loader.load(self.ccl.settings(name))
 
     def collective(
@@ -144,6 +147,8 @@ class Emulator:
         _check_request(request)
         module = self._loader.load(settings)
         module.check(request)
+        if isinstance(module, PlanAlgorithm):
+            _check_plan(module, members, placement)
         arrangement = (name, buffers[0].shape, members, world, placement)
         shape = self._layouts.get(arrangement)
         if shape is None:
@@ -191,13 +196,22 @@ class Emulator:
         return arrange(self.machine, members, chunks, buffer.size // chunks)
 
     def _compiled(
-        self, request: Request, module: Algorithm, settings: Settings, layout: Layout, itemsize: int, data: bool
+        self,
+        request: Request,
+        module: Algorithm | PlanAlgorithm,
+        settings: Settings,
+        layout: Layout,
+        itemsize: int,
+        data: bool,
     ) -> tuple[Compiled, Timeline]:
         key = (request, module.identity, settings.queues, layout, self.machine.hash)
         with self._lock:
             compiled = self._cache.get(key)
             if compiled is None:
-                compiled = _capture(self.machine, request, module, settings, layout, itemsize)
+                if isinstance(module, PlanAlgorithm):
+                    compiled = _lower(self.machine, request, module, settings, layout, itemsize)
+                else:
+                    compiled = _capture(self.machine, request, module, settings, layout, itemsize)
                 self._cache[key] = compiled
             self._cache.move_to_end(key)
             timeline = compiled.timeline(data)
@@ -207,22 +221,17 @@ class Emulator:
 
     def _replay(self, compiled: Compiled, timeline: Timeline, buffers: Sequence[NDArray[Any]]) -> None:
         memory = Memory(compiled.program)
-        for host, pieces in zip(buffers, compiled.pieces, strict=True):
+        for host, pieces in zip(buffers, compiled.operands, strict=True):
             memory.scatter(host, pieces)
         compiled.program.replay(timeline, memory)
-        for host, pieces in zip(buffers, compiled.pieces, strict=True):
+        for host, pieces in zip(buffers, compiled.results, strict=True):
             memory.gather(host, pieces)
 
 
 def _capture(
     machine: Machine, request: Request, module: Algorithm, settings: Settings, layout: Layout, itemsize: int
 ) -> Compiled:
-    if settings.buffer_kind not in machine.tiers:
-        raise ConfigError(
-            "AHBM-C122",
-            f"buffer_kind {settings.buffer_kind!r} is no slot tier of the machine",
-            hint=did_you_mean(settings.buffer_kind, machine.tiers),
-        )
+    _check_tier(machine, settings)
     builder = ProgramBuilder(
         machine,
         f"{request.collective} by {module.name}",
@@ -262,7 +271,43 @@ def _capture(
                     )
                 builder.agent(group, coord, place, bodies[key], ids)
     program = builder.finish()
-    return Compiled(program, [np.array(rows, np.int64) for rows in pieces], program.ops, settings.event_budget)
+    rows = _rows(pieces)
+    return Compiled(program, rows, rows, program.ops, settings.event_budget)
+
+
+def _lower(
+    machine: Machine, request: Request, plan: PlanAlgorithm, settings: Settings, layout: Layout, itemsize: int
+) -> Compiled:
+    _check_tier(machine, settings)
+    lowered = plan.lower(machine, request, settings, layout.chunks * layout.count * itemsize)
+    operands, results = _rows(lowered.operands), _rows(lowered.results)
+    return Compiled(lowered.program, operands, results, lowered.program.ops, settings.event_budget)
+
+
+def _rows(pieces: Sequence[Sequence[tuple[int, int, int, int]]]) -> list[NDArray[np.int64]]:
+    return [np.array(rows, np.int64).reshape(-1, 4) for rows in pieces]
+
+
+def _check_tier(machine: Machine, settings: Settings) -> None:
+    if settings.buffer_kind not in machine.tiers:
+        raise ConfigError(
+            "AHBM-C122",
+            f"buffer_kind {settings.buffer_kind!r} is no slot tier of the machine",
+            hint=did_you_mean(settings.buffer_kind, machine.tiers),
+        )
+
+
+def _check_plan(plan: PlanAlgorithm, members: Sequence[int], placement: DPPolicy | None) -> None:
+    if placement is not None:
+        raise UnsupportedError(
+            "AHBM-U111", f"the plan {plan.name} does not work on device tensors", hint="pass host arrays"
+        )
+    if list(members) != list(range(len(members))):
+        raise UnsupportedError(
+            "AHBM-U114",
+            f"the plan {plan.name} runs on the first {plan.plan.ranks} SIPs, not on ranks {list(members)}",
+            hint="use a kernel for this process group",
+        )
 
 
 def _check_request(request: Request) -> None:

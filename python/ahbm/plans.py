@@ -1,0 +1,197 @@
+"""Plans: algorithms that are files of other projects instead of kernels (`algorithms.<name>.plan` in ccl.yaml,
+`ahbm run FILE`).
+
+A plan works on whole arrays: rank r's operand and result stand in the memory of SIP r, and are one memory where the
+plan runs in place. `docs/imports.md` tells what is supported.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ahbm._core import Machine, Plan, Program, read_plan
+from ahbm.collectives import COLLECTIVES
+from ahbm.config import SLOTS
+from ahbm.errors import ConfigError, Site, UnsupportedError
+
+if TYPE_CHECKING:
+    from ahbm.algorithm import Request
+    from ahbm.config import Settings
+    from ahbm.report import Report
+
+UNBOUNDED = 2**32 - 1
+"""Queue depth that holds every message."""
+
+Piece = tuple[int, int, int, int]
+"""Buffer, first byte in the array, first byte in the buffer, bytes: a row of `Memory.scatter`."""
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A plan as a program, and where every rank's array goes."""
+
+    program: Program
+    operands: list[list[Piece]]
+    """Per rank, what is copied from its array before the run."""
+    results: list[list[Piece]]
+    """Per rank, what is copied into its array after the run."""
+
+
+@dataclass(frozen=True, eq=False)
+class PlanAlgorithm:
+    """A plan that was read, as an algorithm of the emulator."""
+
+    name: str
+    path: Path
+    digest: str
+    """Hash of the file's content."""
+    plan: Plan
+
+    @property
+    def collectives(self) -> tuple[str, ...]:
+        """What it computes: one collective."""
+        return (self.plan.collective,)
+
+    @property
+    def identity(self) -> tuple[str, str]:
+        """Path and content hash."""
+        return (str(self.path), self.digest)
+
+    def check(self, request: Request) -> None:
+        """Raises ConfigError AHBM-C115 for another collective than the plan's, C117 for another number of ranks,
+        UnsupportedError AHBM-U112 for another root than rank 0."""
+        if request.collective not in self.collectives:
+            raise ConfigError(
+                "AHBM-C115",
+                f"{self.name} implements {self.plan.collective}, not {request.collective}",
+                sites=(self._site(),),
+                hint="choose another algorithm",
+            )
+        if request.world_size != self.plan.ranks:
+            raise ConfigError(
+                "AHBM-C117",
+                f"{self.name} is a plan for {self.plan.ranks} ranks, not {request.world_size}",
+                sites=(self._site(),),
+                hint=f"set system.sips.count={self.plan.ranks}, or world_size: {self.plan.ranks} for this algorithm",
+            )
+        if COLLECTIVES[request.collective].rooted and request.root != 0:
+            raise UnsupportedError(
+                "AHBM-U112", f"{self.name} is rooted at rank 0, not {request.root}", sites=(self._site(),)
+            )
+
+    def lower(self, machine: Machine, request: Request, settings: Settings, nbytes: int) -> Lowered:
+        """The plan as a program for arrays of `nbytes` bytes per rank, in the collective's in-place layout.
+
+        Raises FormatError (AHBM-F127) when the size does not split into the plan's chunks, UnsupportedError,
+        BudgetError, LintError.
+        """
+        program, ranks, _ = self.plan.lower(
+            machine,
+            nbytes=nbytes,
+            dtype=request.dtype,
+            op=request.op,
+            slots=settings.n_slots,
+            protocol=settings.protocol,
+            instances=settings.instances,
+            tier=settings.buffer_kind,
+            credit_bytes=settings.ipcq_credit_size_bytes,
+        )
+        part = nbytes // request.world_size
+        operands: list[list[Piece]] = []
+        results: list[list[Piece]] = []
+        for rank, ((source, at, _), (target, to, _), _) in enumerate(ranks):
+            first, size = _share(request, rank, nbytes, part, operand=True)
+            operands.append([(source, first, at, size)] if size else [])
+            first, size = _share(request, rank, nbytes, part, operand=False)
+            results.append([(target, first, to, size)] if size else [])
+        return Lowered(program, operands, results)
+
+    def _site(self) -> Site:
+        return Site(self.name, str(self.path))
+
+
+def load(name: str, path: Path, content: bytes) -> PlanAlgorithm:
+    """Reads the plan at `path`, whose bytes are `content`.
+
+    Raises FormatError, UnsupportedError, BudgetError.
+    """
+    return PlanAlgorithm(name, path, hashlib.sha256(content).hexdigest(), read_plan(str(path)))
+
+
+def run(
+    file: str | Path,
+    topology: str | Path | Machine | None = None,
+    *,
+    nbytes: int,
+    dtype: str = "f16",
+    op: str = "sum",
+    slots: int | None = SLOTS,
+    protocol: str | None = None,
+    instances: int = 1,
+    data: bool = True,
+    overrides: Mapping[str, object] | None = None,
+    ccl: str | Path | None = None,
+) -> Report:
+    """Runs the plan in `file` once, on the SIPs of its ranks, and reports it like `ahbm.run`.
+
+    nbytes: size of one rank's array in the sense of nccl-tests. slots: messages a queue holds, None for no bound.
+    protocol: "Simple", "LL" or "LL128" instead of the plan's own. instances: parallel copies of the plan, each on its
+    share of every chunk. data: also move the data and compare with NumPy.
+
+    Raises UnsupportedError (AHBM-U113) for a plan whose collective has no known result, and as `ahbm.run`.
+    """
+    import ahbm
+
+    plan = read_plan(str(file))
+    if plan.collective not in COLLECTIVES:
+        raise UnsupportedError(
+            "AHBM-U113",
+            f"{file}: what a {plan.collective} plan should compute is not known",
+            hint=f"plans of {', '.join(COLLECTIVES)} can be run; `ahbm check` follows any plan",
+        )
+    name = Path(file).stem.replace(".", "_")
+    entry: dict[str, object] = {
+        "plan": str(Path(file).absolute()),
+        "n_slots": UNBOUNDED if slots is None else slots,
+        "instances": instances,
+        "world_size": plan.ranks,
+    }
+    if protocol is not None:
+        entry["protocol"] = protocol
+    settings = {f"algorithms.{name}.{key}": value for key, value in entry.items()}
+    return ahbm.run(
+        plan.collective,
+        name,
+        topology,
+        bytes_per_rank=nbytes,
+        dtype=dtype,
+        op=op,
+        data=data,
+        overrides={**(overrides or {}), **settings},
+        ccl=ccl,
+    )
+
+
+def _share(request: Request, rank: int, nbytes: int, part: int, *, operand: bool) -> tuple[int, int]:
+    """First byte and size of what a rank contributes, or ends with, inside its array."""
+    whole, own, nothing = (0, nbytes), (rank * part, part), (0, 0)
+    is_root = rank == request.root
+    match request.collective:
+        case "all_gather":
+            return own if operand else whole
+        case "reduce_scatter":
+            return whole if operand else own
+        case "gather":
+            return own if operand else whole if is_root else nothing
+        case "scatter":
+            return (whole if is_root else nothing) if operand else own
+        case "reduce":
+            return whole if operand or is_root else nothing
+        case "send_recv":
+            return whole if operand or rank == request.dst else nothing
+        case _:
+            return whole

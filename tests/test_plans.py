@@ -1,0 +1,209 @@
+"""Plans as algorithms: `ahbm run FILE`, `algorithms.<name>.plan` and `dist.all_reduce`."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import ahbm
+import ahbm.distributed as dist
+from ahbm import plans
+from ahbm.cli import app
+from ahbm.emulator import Emulator
+from ahbm.errors import ConfigError, FormatError, UnsupportedError
+
+TOPOLOGY = "npu_ring_8"
+FOUR = {"system.sips.count": 4}
+
+
+def document(
+    ranks: int, chunks: int, collective: str, gpus: list[str], *, inplace: int = 1, proto: str = "Simple"
+) -> str:
+    header = (
+        f'<algo name="t" proto="{proto}" nchannels="1" nchunksperloop="{chunks}" ngpus="{ranks}" coll="{collective}" '
+        f'inplace="{inplace}" outofplace="{1 - inplace}" minBytes="0" maxBytes="0">'
+    )
+    return "\n".join([header, *gpus, "</algo>"])
+
+
+def step(s: int, kind: str, src: str, dst: str) -> str:
+    (a, i), (b, j) = src.split(":"), dst.split(":")
+    return (
+        f'<step s="{s}" type="{kind}" srcbuf="{a}" srcoff="{i}" dstbuf="{b}" dstoff="{j}" cnt="1" depid="-1" '
+        f'deps="-1" hasdep="0"/>'
+    )
+
+
+def ring(n: int, proto: str = "Simple") -> str:
+    """The fused ring all-reduce."""
+    gpus = []
+    for rank in range(n):
+        steps = []
+        for k in range(2 * n - 1):
+            kind = "s" if k == 0 else "rrs" if k < n - 1 else "rrcs" if k == n - 1 else "rcs" if k < 2 * n - 2 else "r"
+            at = f"i:{(rank - k) % n}"
+            steps.append(step(k, kind, at, at))
+        block = f'<tb id="0" send="{(rank + 1) % n}" recv="{(rank - 1) % n}" chan="0">{"".join(steps)}</tb>'
+        gpus.append(f'<gpu id="{rank}" i_chunks="{n}" o_chunks="{n}" s_chunks="0">{block}</gpu>')
+    return document(n, n, "allreduce", gpus, proto=proto)
+
+
+def all_gather(n: int, *, inplace: int) -> str:
+    """Everybody sends its part to everybody."""
+    gpus = []
+    for rank in range(n):
+        blocks = []
+        if not inplace:
+            own = step(0, "cpy", "i:0", f"o:{rank}")
+            blocks.append(f'<tb id="0" send="-1" recv="-1" chan="0">{own}</tb>')
+        for peer in (r for r in range(n) if r != rank):
+            steps = step(0, "s", "i:0", f"o:{rank}") + step(1, "r", "i:0", f"o:{peer}")
+            blocks.append(f'<tb id="{len(blocks)}" send="{peer}" recv="{peer}" chan="0">{steps}</tb>')
+        gpus.append(f'<gpu id="{rank}" i_chunks="1" o_chunks="{n}" s_chunks="0">{"".join(blocks)}</gpu>')
+    return document(n, n, "allgather", gpus, inplace=inplace)
+
+
+def all_to_all(n: int) -> str:
+    gpus = []
+    for rank in range(n):
+        blocks = [f'<tb id="0" send="-1" recv="-1" chan="0">{step(0, "cpy", f"i:{rank}", f"o:{rank}")}</tb>']
+        for peer in (r for r in range(n) if r != rank):
+            steps = step(0, "s", f"i:{peer}", f"o:{rank}") + step(1, "r", "i:0", f"o:{peer}")
+            blocks.append(f'<tb id="{len(blocks)}" send="{peer}" recv="{peer}" chan="0">{steps}</tb>')
+        gpus.append(f'<gpu id="{rank}" i_chunks="{n}" o_chunks="{n}" s_chunks="0">{"".join(blocks)}</gpu>')
+    return document(n, n, "alltoall", gpus, inplace=0)
+
+
+@pytest.fixture
+def ring_file(tmp_path: Path) -> Path:
+    path = tmp_path / "ring.xml"
+    path.write_text(ring(4))
+    return path
+
+
+@pytest.mark.parametrize(
+    "text", [ring(4), ring(4, "LL"), all_gather(4, inplace=0), all_gather(4, inplace=1), all_to_all(4)]
+)
+@pytest.mark.parametrize("options", [{}, {"slots": None}, {"instances": 3}])
+def test_results_are_right(tmp_path: Path, text: str, options: dict[str, int | None]) -> None:
+    path = tmp_path / "plan.xml"
+    path.write_text(text)
+    report = plans.run(path, TOPOLOGY, nbytes=4096, overrides=FOUR, **options)  # type: ignore[arg-type]
+    assert report.wrong == 0
+    assert report.ranks == 4
+    assert report.bytes == 4096
+    assert report.messages > 0
+
+
+def test_large_chunks_travel_in_slices(ring_file: Path) -> None:
+    whole = plans.run(ring_file, TOPOLOGY, nbytes=4 << 21, overrides=FOUR, data=False)
+    sliced = plans.run(ring_file, TOPOLOGY, nbytes=4 << 22, overrides=FOUR, data=False)
+    assert sliced.messages == 2 * whole.messages
+
+
+def test_protocols_cost_wire_time(ring_file: Path) -> None:
+    def latency(protocol: str) -> float:
+        return plans.run(ring_file, TOPOLOGY, nbytes=64 << 10, overrides=FOUR, protocol=protocol).latency_ns
+
+    assert latency("Simple") < latency("LL128") < latency("LL")
+
+
+@pytest.mark.parametrize("model", ["analytic", "cut_through", "flit"])
+@pytest.mark.parametrize(("ranks", "nbytes"), [(2, 4096), (4, 8 << 10), (8, 1 << 20)])
+@pytest.mark.parametrize(("protocol", "wire"), [("Simple", 1.0), ("LL", 2.0), ("LL128", 128 / 120)])
+def test_the_ring_takes_its_closed_form_time(
+    tmp_path: Path, model: str, ranks: int, nbytes: int, protocol: str, wire: float
+) -> None:
+    """2(n - 1) rounds of one chunk each, alpha 500 ns and 50 GB/s; the chunk fits a slice."""
+    path = tmp_path / "ring.xml"
+    path.write_text(ring(ranks))
+    overrides = {"system.sips.count": ranks, "system.network_model": model}
+    report = plans.run(path, TOPOLOGY, nbytes=nbytes, overrides=overrides, protocol=protocol, data=False)
+    chunk = nbytes / ranks
+    slices = math.ceil(chunk / (32 << 10)) if protocol == "LL" else 1
+    if slices == 1:
+        # Wire bytes are whole bytes, times whole picoseconds.
+        expected = 2 * (ranks - 1) * (500 + wire * chunk / 50)
+        assert report.latency_ns == pytest.approx(expected, abs=2 * ranks * 0.021)
+    else:
+        assert report.messages == slices * 2 * ranks * (ranks - 1)
+
+
+def test_a_plan_serves_all_reduce(ring_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "ccl.yaml").write_text("defaults:\n  algorithm: bought\nalgorithms:\n  bought:\n    plan: ring.xml\n")
+
+    def worker() -> list[float]:
+        dist.init_process_group(backend="ahbm")
+        tensor = np.full(64, dist.get_rank() + 1, np.float32)
+        dist.all_reduce(tensor)
+        return [float(x) for x in tensor]
+
+    results = ahbm.spawn(worker, topology=TOPOLOGY, ccl=tmp_path / "ccl.yaml", overrides=FOUR)
+    assert results == [[10.0] * 64] * 4
+
+
+def test_what_does_not_fit_is_refused(ring_file: Path) -> None:
+    entry = {"algorithms.x.plan": str(ring_file)}
+    with pytest.raises(ConfigError, match="a plan for 4 ranks, not 8") as wrong_ranks:
+        ahbm.run("all_reduce", "x", TOPOLOGY, bytes_per_rank=4096, overrides=entry)
+    assert wrong_ranks.value.code == "AHBM-C117"
+    with pytest.raises(ConfigError) as other:
+        ahbm.run("all_gather", "x", TOPOLOGY, bytes_per_rank=4096, overrides={**entry, **FOUR})
+    assert other.value.code == "AHBM-C115"
+    with pytest.raises(FormatError, match="nearest sizes") as size:
+        plans.run(ring_file, TOPOLOGY, nbytes=4090, overrides=FOUR)
+    assert size.value.code == "AHBM-F127"
+    with pytest.raises(UnsupportedError) as average:
+        plans.run(ring_file, TOPOLOGY, nbytes=4096, overrides=FOUR, op="avg")
+    assert average.value.code == "AHBM-U203"
+    with pytest.raises(ConfigError, match="a module and a plan"):
+        Emulator.load(TOPOLOGY, overrides={**entry, "algorithms.x.module": "y.py"})
+    with pytest.raises(ConfigError, match="are for plans"):
+        Emulator.load(TOPOLOGY, overrides={"algorithms.x.module": "y.py", "algorithms.x.instances": 2})
+
+
+def test_a_subset_of_the_ranks_is_refused(ring_file: Path) -> None:
+    emulator = Emulator.load(TOPOLOGY, overrides={"algorithms.x.plan": str(ring_file)})
+    buffers = [np.ones(16, np.float32) for _ in range(4)]
+    with pytest.raises(UnsupportedError) as refused:
+        emulator.collective("all_reduce", buffers, ranks=[4, 5, 6, 7], algorithm="x")
+    assert refused.value.code == "AHBM-U114"
+    emulator.collective("all_reduce", buffers, ranks=[0, 1, 2, 3], algorithm="x")
+    assert all((buffer == 4).all() for buffer in buffers)
+
+
+def test_a_custom_plan_has_no_known_result(tmp_path: Path) -> None:
+    path = tmp_path / "custom.xml"
+    path.write_text(ring(4).replace("allreduce", "custom"))
+    with pytest.raises(UnsupportedError) as refused:
+        plans.run(path, TOPOLOGY, nbytes=4096, overrides=FOUR)
+    assert refused.value.code == "AHBM-U113"
+
+
+def test_the_command_takes_options_after_the_file(ring_file: Path) -> None:
+    arguments = [str(ring_file), "--size", "64K", "-t", TOPOLOGY, "--set", "system.sips.count=4", "--json"]
+    results = {
+        name: CliRunner().invoke(app, ["run", *arguments, *more], catch_exceptions=False)
+        for name, more in {"two": [], "all": ["--slots", "inf"], "twice": ["--instances", "2"]}.items()
+    }
+    reports = {name: json.loads(result.stdout) for name, result in results.items()}
+    assert all(report["wrong"] == 0 for report in reports.values())
+    assert reports["twice"]["messages"] == 2 * reports["two"]["messages"]
+
+
+def test_one_slot_deadlocks_and_says_where(ring_file: Path) -> None:
+    with pytest.raises(ahbm.errors.DeadlockError) as stuck:
+        plans.run(ring_file, TOPOLOGY, nbytes=4096, slots=1, overrides=FOUR)
+    assert any("ring.xml:" in site.origin for site in stuck.value.sites)
+
+
+def test_plan_options_need_a_plan() -> None:
+    for arguments in (["run", "--collective", "all_reduce", "--slots", "2"], ["run", "x.xml"]):
+        with pytest.raises(ConfigError) as refused:
+            CliRunner().invoke(app, arguments, catch_exceptions=False)
+        assert refused.value.code == "AHBM-C146"
