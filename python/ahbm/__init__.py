@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ahbm.placement import DeviceTensor as DeviceTensor
     from ahbm.placement import DPPolicy as DPPolicy
     from ahbm.report import Report as Report
+    from ahbm.synthesis import synthesize as synthesize
 
     __version__: str
 
@@ -32,6 +33,7 @@ _HOMES = {
     "Report": "report",
     "run": "measure",
     "spawn": "launch",
+    "synthesize": "synthesis",
     "tensor": "device",
 }
 
@@ -46,6 +48,7 @@ __all__ = [
     "errors",
     "run",
     "spawn",
+    "synthesize",
     "tensor",
 ]
 

@@ -2,6 +2,7 @@
 //!
 //! - [`errors`]: findings become exceptions of `ahbm.errors`; panics become typed errors too.
 //! - [`machine`], [`program`], [`memory`]: thin classes over the crates of the same names.
+//! - [`synthesis`]: schedules computed from a machine.
 //! - [`builder`]: writes a program; [`kernel`] runs a kernel once per body to record it; [`network`] knows the
 //!   SIP networks by name.
 //! - [`formats`]: plans of other projects, read, checked and lowered.
@@ -28,7 +29,7 @@
 //! | `AHBM-B101` | more `tl` calls or operations than the budget |
 //! | `AHBM-B102` | tile with too many elements |
 //! | `AHBM-B103` | too many views |
-//! | `AHBM-C201` … `C204` | builder used up; unknown tier; unknown space; ids of another builder |
+//! | `AHBM-C201` … `C206` | builder used up; unknown tier; unknown space; ids of another builder; unknown collective or operator of a schedule |
 //! | `AHBM-C210`, `C211` | unknown protocol; unknown limit |
 //! | `AHBM-T201` … `T204` | place not on the machine; coordinate outside the group; SIPs do not fill the network; unknown network |
 //! | `AHBM-V120` … `V122` | timeline or memory of another program; bytes outside a buffer; array that is not plain memory |
@@ -49,6 +50,7 @@ mod network;
 mod operand;
 mod origin;
 mod program;
+mod synthesis;
 mod tl;
 
 use pyo3::prelude::*;
@@ -68,6 +70,8 @@ mod _core {
     use super::memory::Memory;
     #[pymodule_export]
     use super::program::{Program, Timeline};
+    #[pymodule_export]
+    use super::synthesis::Schedule;
     #[pymodule_export]
     use super::tl::Tl;
 }

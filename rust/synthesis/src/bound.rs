@@ -33,8 +33,18 @@ pub struct Bound {
     pub latency_ps: Ps,
     /// The cut behind `bandwidth_ps`.
     pub cut: Cut,
-    /// Least number of rounds in which every link carries one chunk; `None` where links differ.
-    pub rounds: Option<u64>,
+    /// Links on the longest shortest way.
+    pub hops: u64,
+    /// Links are equal, so that rounds mean something.
+    pub uniform: bool,
+}
+
+impl Bound {
+    /// Least number of rounds in which every link carries one of `chunks` equal chunks of a share; `None` where links
+    /// differ.
+    pub fn rounds(&self, chunks: u64) -> Option<u64> {
+        self.uniform.then(|| (chunks * self.cut.demand).div_ceil(self.cut.capacity).max(self.hops))
+    }
 }
 
 /// Bounds `collective` of buffers of `bytes` per NPU (its own share of the result where every NPU has one), each cut
@@ -65,17 +75,13 @@ pub fn bound(graph: &Graph, collective: Collective, bytes: u64, chunks: u32, roo
         Collective::Reduce | Collective::Gather => far(&graph.reversed(), root),
         _ => eccentricity(graph, |root| far(graph, root)),
     };
-    let rounds = graph.uniform().then(|| {
-        let whole = (u64::from(chunks) * cut.demand).div_ceil(cut.capacity);
-        let hops = |graph: &Graph, root: u32| u64::from(graph.hops(root).into_iter().max().unwrap_or(0));
-        let near = match collective {
-            Collective::Broadcast | Collective::Scatter => hops(graph, root),
-            Collective::Reduce | Collective::Gather => hops(&graph.reversed(), root),
-            _ => eccentricity(graph, |root| hops(graph, root)),
-        };
-        whole.max(near)
-    });
-    Bound { ps: bandwidth_ps.max(latency_ps), bandwidth_ps, latency_ps, cut, rounds }
+    let hops = |graph: &Graph, root: u32| u64::from(graph.hops(root).into_iter().max().unwrap_or(0));
+    let hops = match collective {
+        Collective::Broadcast | Collective::Scatter => hops(graph, root),
+        Collective::Reduce | Collective::Gather => hops(&graph.reversed(), root),
+        _ => eccentricity(graph, |root| hops(graph, root)),
+    };
+    Bound { ps: bandwidth_ps.max(latency_ps), bandwidth_ps, latency_ps, cut, hops, uniform: graph.uniform() }
 }
 
 /// The largest of `of` over the nodes; over a sample on graphs so large that all would take longer than the synthesis.

@@ -141,8 +141,8 @@ fn in_rounds(graph: &Graph, base: &Schedule, seed: u64, rarest: bool, limit: u64
 }
 
 /// Event time: every link chooses when it becomes free, or when its sender receives something.
-fn in_time(graph: &Graph, base: &Schedule, seed: u64, limit: Ps) -> Option<(Ps, Vec<Transfer>)> {
-    let mut state = start(graph, base, seed, true);
+fn in_time(graph: &Graph, base: &Schedule, seed: u64, rarest: bool, limit: Ps) -> Option<(Ps, Vec<Transfer>)> {
+    let mut state = start(graph, base, seed, rarest);
     let total = u64::from(base.chunks(graph.nodes())) * (u64::from(graph.nodes()) - 1);
     let mut transfers = Vec::with_capacity(total as usize);
     let links = graph.links().len() as u32;
@@ -211,8 +211,8 @@ pub(crate) fn spread(graph: &Graph, mut base: Schedule, rounds: Option<u64>, see
     }
     // With latency, links that do not wait for a round to end may be quicker.
     let mut least = if base.transfers.is_empty() { Ps::MAX } else { base.times(graph, false).total_ps };
-    for turn in 0..starts.min(if rounds.is_some() { 8 } else { 64 }) {
-        if let Some((end, transfers)) = in_time(graph, &base, seed.wrapping_add(turn), least) {
+    for turn in 0..starts.min(if rounds.is_some() { 1 } else { 64 }) {
+        if let Some((end, transfers)) = in_time(graph, &base, seed.wrapping_add(turn), turn > 0, least) {
             (least, base.transfers) = (end, transfers);
         }
     }
@@ -240,7 +240,7 @@ mod tests {
             chunk_bytes: vec![1_000_000],
             transfers: Vec::new(),
         };
-        let limit = bound(graph, Collective::AllGather, 1_000_000, 1, 0).rounds;
+        let limit = bound(graph, Collective::AllGather, 1_000_000, 1, 0).rounds(1);
         let clock = std::time::Instant::now();
         let found = spread(graph, base, limit, 1);
         println!("{} {:?} {:?} {:?}", n, limit, found.rounds(graph), clock.elapsed());

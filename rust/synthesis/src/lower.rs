@@ -38,6 +38,15 @@ pub fn engines(graph: &Graph) -> u32 {
     (0..graph.nodes()).map(|v| graph.out(v).len() as u32).max().unwrap_or(0) + 1
 }
 
+/// Slots of a queue so that no link waits for credits: a slot is free again two latencies after its message left.
+fn slots(schedule: &Schedule, graph: &Graph) -> u32 {
+    let least = schedule.chunk_bytes.iter().copied().min().unwrap_or(0);
+    let latency = graph.links().iter().map(|l| l.latency_ps).max().unwrap_or(0);
+    let busy = graph.links().iter().map(|l| l.rate.ps(least)).min().unwrap_or(0).max(1);
+    let messages = schedule.transfers.len() as u64;
+    u32::try_from((2 + (2 * latency).div_ceil(busy)).min(messages.max(1))).unwrap_or(u32::MAX)
+}
+
 /// Where a chunk of an NPU is: an index into its buffers, and an offset.
 type Place = (u16, u64);
 
@@ -318,6 +327,7 @@ impl Lowering<'_> {
 
     fn finish(mut self, graph: &Graph, machine: &Machine) -> Result<Lowered, Vec<Diagnostic>> {
         let links = graph.links().len() as u32;
+        let slots = slots(self.schedule, graph);
         let collectors: Vec<Agent> = (0..self.nodes).map(|node| self.collector(node, links)).collect();
         let mut builder =
             ProgramBuilder::new(format!("{} by {}", self.schedule.collective.name(), self.schedule.method));
@@ -375,8 +385,7 @@ impl Lowering<'_> {
                 (Direction::Tag { rank: known.to, channel }, Direction::Tag { rank: known.from, channel });
             builder.connect((sender, away), (receiver, back));
         }
-        let program =
-            builder.finish(ChannelSettings { slots: u32::MAX, slot_bytes: None, tier: 0, credit_bytes: 0 })?;
+        let program = builder.finish(ChannelSettings { slots, slot_bytes: None, tier: 0, credit_bytes: 0 })?;
         Ok(Lowered {
             program,
             buffers: tables.iter().map(|t| t[0]).collect(),

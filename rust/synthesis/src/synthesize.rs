@@ -33,64 +33,71 @@ pub const METHODS: [&str; 4] = ["greedy", "trees", "ring", "routed"];
 /// Most chunks a schedule may keep track of, over all NPUs.
 const REGISTERS: u64 = 400_000_000;
 
-/// A schedule and the bound it is measured against.
+/// A schedule and what it costs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Synthesis {
     /// The schedule.
     pub schedule: Schedule,
-    /// What no schedule can beat.
-    pub bound: Bound,
     /// Time of the schedule.
     pub time_ps: u64,
     /// Rounds of the schedule if every chunk took one.
     pub rounds: u64,
 }
 
-/// Synthesizes the quickest schedule that the methods find.
+impl Request {
+    /// Checks the request and bounds it.
+    ///
+    /// # Errors
+    /// `AHBM-B401` for more chunks than memory is meant to hold, `AHBM-U407` for sizes that cannot be cut as asked,
+    /// `AHBM-U408` for a root that does not exist.
+    pub fn bound(&self, graph: &Graph) -> Result<Bound, Diagnostic> {
+        let (n, collective, request) = (graph.nodes(), self.collective, self);
+        let units = request.share_bytes / request.unit.max(1);
+        if request.chunks == 0
+            || !request.share_bytes.is_multiple_of(request.unit.max(1))
+            || units < u64::from(request.chunks)
+        {
+            let (bytes, chunks, unit) = (request.share_bytes, request.chunks, request.unit);
+            let text = format!("{bytes} bytes cannot be cut into {chunks} chunks of whole elements of {unit} bytes");
+            return Err(Diagnostic::new("AHBM-U407", text).hint("ask for fewer chunks or for more bytes"));
+        }
+        if request.root >= n {
+            return Err(Diagnostic::new("AHBM-U408", format!("root {} of {n} NPUs", request.root)));
+        }
+        let pairs = if collective == Collective::AllToAll { u64::from(n) } else { 1 };
+        let registers = u64::from(collective.shares(n)) * pairs * u64::from(request.chunks) * u64::from(n);
+        if registers > REGISTERS {
+            let text =
+                format!("{} chunks on {n} NPUs make {registers} registers, more than {REGISTERS}", request.chunks);
+            return Err(Diagnostic::new("AHBM-B401", text).hint("ask for fewer chunks"));
+        }
+        Ok(bound(graph, collective, self.share_bytes, self.chunks, self.root))
+    }
+}
+
+/// Synthesizes the quickest schedule that the methods find; `limit` is what [`Request::bound`] said.
 ///
 /// # Errors
-/// `AHBM-B401` for more chunks than memory is meant to hold, `AHBM-U406` for a method that does not exist or does not do this collective, `AHBM-U407` for sizes that cannot be
-/// cut as asked, `AHBM-U408` for a root that does not exist, and what the methods report.
-pub fn synthesize(graph: &Graph, request: &Request) -> Result<Synthesis, Diagnostic> {
-    let n = graph.nodes();
-    let collective = request.collective;
-    let units = request.share_bytes / request.unit.max(1);
-    if request.chunks == 0
-        || !request.share_bytes.is_multiple_of(request.unit.max(1))
-        || units < u64::from(request.chunks)
-    {
-        let (bytes, chunks, unit) = (request.share_bytes, request.chunks, request.unit);
-        let text = format!("{bytes} bytes cannot be cut into {chunks} chunks of whole elements of {unit} bytes");
-        return Err(Diagnostic::new("AHBM-U407", text).hint("ask for fewer chunks or for more bytes"));
-    }
-    if request.root >= n {
-        return Err(Diagnostic::new("AHBM-U408", format!("root {} of {n} NPUs", request.root)));
-    }
-    let pairs = if collective == Collective::AllToAll { u64::from(n) } else { 1 };
-    let registers = u64::from(collective.shares(n)) * pairs * u64::from(request.chunks) * u64::from(n);
-    if registers > REGISTERS {
-        let text = format!("{} chunks on {n} NPUs make {registers} registers, more than {REGISTERS}", request.chunks);
-        return Err(Diagnostic::new("AHBM-B401", text).hint("ask for fewer chunks"));
-    }
-    let limit = bound(graph, collective, request.share_bytes, request.chunks, request.root);
+/// `AHBM-U406` for a method that does not exist or does not do this collective, and what the methods report.
+pub fn synthesize(graph: &Graph, request: &Request, limit: &Bound) -> Result<Synthesis, Diagnostic> {
     let mut candidates = Vec::new();
     for method in METHODS {
         let asked = request.method == method;
         if !asked && request.method != "auto" {
             continue;
         }
-        match candidate(graph, request, &limit, method) {
+        match candidate(graph, request, limit, method) {
             Ok(Some(schedule)) => candidates.push((schedule.times(graph, false).total_ps, schedule)),
             Err(finding) if asked => return Err(finding),
             _ => {}
         }
     }
     let Some((time_ps, schedule)) = candidates.into_iter().min_by_key(|c| c.0) else {
-        let text = format!("no method {:?} for {}", request.method, collective.name());
+        let text = format!("no method {:?} for {}", request.method, request.collective.name());
         return Err(Diagnostic::new("AHBM-U406", text).hint(format!("auto, {}", METHODS.join(", "))));
     };
     let rounds = schedule.rounds(graph);
-    Ok(Synthesis { schedule, bound: limit, time_ps, rounds })
+    Ok(Synthesis { schedule, time_ps, rounds })
 }
 
 /// The schedule of one method; `None` when it does not do this collective on this network.
@@ -109,11 +116,16 @@ fn candidate(graph: &Graph, request: &Request, limit: &Bound, method: &str) -> R
     };
     let one = |method| empty(method, collective.shares(n), request.chunks);
     Ok(match (method, collective) {
-        ("greedy", AllGather | Broadcast) => Some(spread(graph, one(method_name(method)), limit.rounds, request.seed)),
+        ("greedy", AllGather | Broadcast) => {
+            Some(spread(graph, one(method_name(method)), limit.rounds(request.chunks.into()), request.seed))
+        }
         ("greedy", ReduceScatter | Reduce) => {
             let towards = if collective == Reduce { Broadcast } else { AllGather };
             let base = Schedule { collective: towards, ..one("greedy") };
-            Some(spread(&graph.reversed(), base, limit.rounds, request.seed).reversed(collective, true))
+            Some(
+                spread(&graph.reversed(), base, limit.rounds(request.chunks.into()), request.seed)
+                    .reversed(collective, true),
+            )
         }
         ("greedy", AllReduce) if request.share_bytes / request.unit >= u64::from(n) && !(auto && n > 256) => {
             Some(composed(graph, request))
@@ -152,7 +164,7 @@ fn composed(graph: &Graph, request: &Request) -> Schedule {
         chunk_bytes: vec![chunk_bytes[0]; pieces.max(1) as usize],
         transfers: Vec::new(),
     };
-    let rounds = |graph: &Graph| bound(graph, Collective::AllGather, share, pieces.max(1), 0).rounds;
+    let rounds = |graph: &Graph| bound(graph, Collective::AllGather, share, 1, 0).rounds(pieces.max(1).into());
     let back = graph.reversed();
     let mut schedule = spread(&back, base(Collective::AllGather), rounds(&back), request.seed);
     schedule = schedule.reversed(Collective::AllReduce, true);

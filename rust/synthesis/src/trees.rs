@@ -14,7 +14,7 @@ const TREES: u32 = 400;
 /// Link visits a packing may take.
 const WORK: u64 = 1_200_000;
 /// Transfers of a schedule, and pieces of one tree's part.
-const TRANSFERS: u64 = 600_000;
+const TRANSFERS: u64 = 400_000;
 const PIECES: u64 = 512;
 
 /// A rooted spanning tree.
@@ -119,8 +119,10 @@ impl Packing {
         let units = (bytes / unit).max(1);
         let plans = self.prefixes.iter().filter(|p| u64::from(p.0) <= units).map(|&(trees, busiest, height)| {
             let most = (TRANSFERS / (per_tree * u64::from(trees))).clamp(1, PIECES);
-            let pieces = most.min(units / u64::from(trees));
             let part = bytes as f64 / f64::from(trees);
+            // Pieces far shorter than the latency gain nothing.
+            let useful = if latency > 0.0 { (4.0 * slowest * part / latency) as u64 } else { PIECES };
+            let pieces = most.min(units / u64::from(trees)).min(useful.max(1));
             let fill = 2.0 * f64::from(height) * (latency + slowest * part / pieces as f64);
             (busiest * part + fill, trees, pieces as u32)
         });

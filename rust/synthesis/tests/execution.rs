@@ -80,8 +80,9 @@ fn the_emulator_agrees_to_the_picosecond_and_the_data_are_right() {
         let graph = Graph::of(&machine).unwrap();
         assert!(engines(&graph) <= machine.sfr().pes);
         for (_, collective) in Collective::ALL {
+            let limit = request(collective, "auto").bound(&graph).unwrap();
             for method in ["auto", "greedy", "trees", "ring", "routed"] {
-                let found = match synthesize(&graph, &request(collective, method)) {
+                let found = match synthesize(&graph, &request(collective, method), &limit) {
                     Ok(found) => found,
                     Err(finding) => {
                         assert_eq!(finding.code, "AHBM-U406");

@@ -27,24 +27,25 @@ fn every_schedule_is_right_and_respects_its_bound() {
     ] {
         let graph = network(topology, sips);
         for (name, collective) in Collective::ALL {
+            let limit = request(collective, "auto").bound(&graph).unwrap();
             for method in METHODS {
-                match synthesize(&graph, &request(collective, method)) {
+                match synthesize(&graph, &request(collective, method), &limit) {
                     Ok(found) => {
                         found.schedule.check(&graph).unwrap_or_else(|e| panic!("{topology} {name} {method}: {e}"));
                         assert!(
-                            found.time_ps >= found.bound.ps,
+                            found.time_ps >= limit.ps,
                             "{topology} {name} {method}: {} < {}",
                             found.time_ps,
-                            found.bound.ps
+                            limit.ps
                         );
                     }
                     Err(finding) => assert_eq!(finding.code, "AHBM-U406"),
                 }
             }
-            let best = synthesize(&graph, &request(collective, "auto")).unwrap();
-            let again = synthesize(&graph, &request(collective, "auto")).unwrap();
+            let best = synthesize(&graph, &request(collective, "auto"), &limit).unwrap();
+            let again = synthesize(&graph, &request(collective, "auto"), &limit).unwrap();
             assert_eq!(best, again);
-            println!("{topology} {sips} {name} {}: {} of {} ps", best.schedule.method, best.bound.ps, best.time_ps);
+            println!("{topology} {sips} {name} {}: {} of {} ps", best.schedule.method, limit.ps, best.time_ps);
         }
     }
 }

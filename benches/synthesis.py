@@ -1,0 +1,107 @@
+"""Prints synthesis figures: rounds, times and bounds per network, and bandwidth against chunk size.
+
+`python benches/synthesis.py` prints the table, `python benches/synthesis.py --sweep [FILE.csv]` all-gather bandwidth
+over chunk sizes, by method, with the bound. Host times are this computer's; everything else is simulated.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from ahbm.errors import UnsupportedError
+from ahbm.synthesis import Synthesis, synthesize
+
+Case = tuple[str, str, tuple[int, ...]]
+
+CASES: tuple[Case, ...] = (
+    ("mesh 4x4", "mesh_2d_no_wrap", (4, 4)),
+    ("mesh 8x8", "mesh_2d_no_wrap", (8, 8)),
+    ("mesh 16x16", "mesh_2d_no_wrap", (16, 16)),
+    ("mesh 32x32", "mesh_2d_no_wrap", (32, 32)),
+    ("mesh 4x4x4", "mesh_3d", (4, 4, 4)),
+    ("mesh 8x8x8", "mesh_3d", (8, 8, 8)),
+    ("torus 8x8", "torus_2d", (8, 8)),
+    ("torus 16x16", "torus_2d", (16, 16)),
+    ("torus 32x32", "torus_2d", (32, 32)),
+    ("torus 4x4x4", "torus_3d", (4, 4, 4)),
+    ("hypercube 6", "hypercube", (64,)),
+    ("hypercube 10", "hypercube", (1024,)),
+)
+
+
+def network(topology: str, extents: tuple[int, ...], gbs: float = 50) -> dict[str, object]:
+    count = 1
+    for extent in extents:
+        count *= extent
+    grid = dict(zip("whd", extents, strict=False)) if len(extents) > 1 else {}
+    return {
+        "cube.pe_layout.pe_per_corner": 8,
+        "system.sips.link.bandwidth_gbs": gbs,
+        "system.sips.topology": topology,
+        "system.sips.count": count,
+        **{f"system.sips.{axis}": extent for axis, extent in grid.items()},
+    }
+
+
+def line(name: str, found: Synthesis) -> str:
+    schedule = found.schedule
+    return (
+        f"{name:13} {found.collective:11} {schedule.method:7} {schedule.rounds:6} {schedule.rounds_bound or '':>6} "
+        f"{found.time_us:11.1f} {found.bound_us:11.1f} {found.percent_of_bound:7.2f} "
+        f"{schedule.synthesis_ms:10.2f} {schedule.bound_ms:9.2f}"
+    )
+
+
+def table() -> None:
+    print("network       collective  method  rounds  bound     time us    bound us       %   synth ms  bound ms")
+    for name, topology, extents in CASES:
+        machine = network(topology, extents)
+        found = synthesize(
+            "all_gather", topology="npu_ring_8", overrides=machine, chunk_bytes=1_000_000, method="greedy"
+        )
+        print(line(name, found), flush=True)
+        found = synthesize("all_reduce", topology="npu_ring_8", overrides=machine, size=256 << 20, method="trees")
+        print(line(name, found), flush=True)
+    for ranks in (16, 32, 64, 128):
+        machine = network("torus_2d", (ranks // 4, 4) if ranks < 64 else (ranks // 8, 8))
+        found = synthesize("all_reduce", topology="npu_ring_8", overrides=machine, size=1 << 20)
+        print(line(f"{ranks} ranks", found), flush=True)
+
+
+def sweep() -> Iterator[tuple[str, str, int, float, float]]:
+    """(network, method, chunk bytes, GB/s, bound GB/s) of all-gather, links of 50 GiB/s."""
+    for name, topology, extents in (CASES[1], CASES[4]):
+        machine = network(topology, extents, 53.6870912)
+        for method in ("greedy", "ring"):
+            for power in range(10, 31, 2):
+                try:
+                    found = synthesize(
+                        "all_gather", topology="npu_ring_8", overrides=machine, chunk_bytes=1 << power, method=method
+                    )
+                except UnsupportedError:
+                    break
+                total = 64 << power
+                bandwidth, bound = (total / 1000 / us for us in (found.time_us, found.bound_us))
+                yield name, method, 1 << power, round(bandwidth, 3), round(bound, 3)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sweep", nargs="?", type=Path, const=Path("-"))
+    arguments = parser.parse_args()
+    if arguments.sweep is None:
+        table()
+        return
+    out = sys.stdout if str(arguments.sweep) == "-" else arguments.sweep.open("w", newline="", encoding="utf-8")
+    with out:
+        rows = csv.writer(out)
+        rows.writerow(("network", "method", "chunk_bytes", "gbs", "bound_gbs"))
+        rows.writerows(sweep())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,234 @@
+"""Schedules computed from a machine, measured against what no schedule can beat, and run on the emulator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ahbm._core import Machine, Memory, Program, Schedule
+from ahbm.collectives import COLLECTIVES
+from ahbm.elements import element
+from ahbm.errors import ConfigError
+from ahbm.topology import load_machine
+
+REDUCTIONS = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
+"""Operators of synthesized reductions."""
+
+WHOLE = ("all_reduce", "broadcast", "reduce")
+"""Collectives whose buffer is one share; the others have one share per NPU."""
+
+
+@dataclass(frozen=True)
+class Executed:
+    """A synthesized schedule, run on the emulator."""
+
+    time_ps: int
+    """Simulated time."""
+    messages: int
+    wrong: int | None
+    """Elements that differ from NumPy's answer; None when no data was run."""
+
+
+@dataclass(frozen=True)
+class Synthesis:
+    """A schedule, its bound and its costs.
+
+    GB/s is 1e9 B/s. Times are those of the emulator's model: a link is busy for a chunk's bytes, and the chunk arrives
+    one latency later.
+    """
+
+    collective: str
+    machine: Machine
+    schedule: Schedule
+    dtype: str
+    op: str
+    root: int
+    share_bytes: int
+
+    @property
+    def time_us(self) -> float:
+        """Completion time."""
+        return self.schedule.time_ps / 1e6
+
+    @property
+    def bound_us(self) -> float:
+        """Time no schedule can beat."""
+        return self.schedule.bound_ps / 1e6
+
+    @property
+    def percent_of_bound(self) -> float:
+        """100 for a schedule that cannot be improved."""
+        return 100 * self.schedule.bound_ps / self.schedule.time_ps
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as JSON-serialisable data; `tight_cut` says what makes the bound."""
+        parts, gbs, links, shares = self.schedule.cut
+        return {
+            "collective": self.collective,
+            "topology": self.machine.topology,
+            "npus": self.machine.sips,
+            "method": self.schedule.method,
+            "share_bytes": self.share_bytes,
+            "chunks": len(self.schedule.chunk_bytes),
+            "transfers": len(self.schedule),
+            "rounds": self.schedule.rounds,
+            "rounds_bound": self.schedule.rounds_bound,
+            "time_us": self.time_us,
+            "bound_us": self.bound_us,
+            "percent_of_bound": self.percent_of_bound,
+            "synthesis_ms": self.schedule.synthesis_ms,
+            "bound_ms": self.schedule.bound_ms,
+            "tight_cut": {"parts": parts, "bandwidth_gbs": gbs, "links": links, "shares": shares},
+        }
+
+    def __str__(self) -> str:
+        found = self.schedule
+        rounds = "" if found.rounds_bound is None else f" (bound {found.rounds_bound})"
+        parts, gbs, links, shares = found.cut
+        if len(parts) == 1:
+            cut = f"{len(parts[0])} of {self.machine.sips} NPUs against the others"
+        else:
+            cut = f"partition into {len(parts)} parts"
+        return "\n".join(
+            [
+                f"{self.collective} by {found.method} on {self.machine.topology}, {self.machine.sips} NPUs",
+                f"  rounds      {found.rounds}{rounds}, {len(found.chunk_bytes)} chunks of a share of "
+                f"{self.share_bytes} B, {len(found)} transfers",
+                f"  time        {self.time_us:,.3f} us",
+                f"  bound       {self.bound_us:,.3f} us, {self.percent_of_bound:.2f} % reached",
+                f"  tight cut   {cut}: {shares} shares over {links} links, {gbs:g} GB/s",
+                f"  synthesis   {found.synthesis_ms:.2f} ms, bound {found.bound_ms:.2f} ms",
+            ]
+        )
+
+    @cached_property
+    def _lowered(self) -> tuple[Program, list[int], list[int]]:
+        return self.schedule.program(self.dtype, self.op)
+
+    @property
+    def program(self) -> Program:
+        """The schedule as a program, one agent per end of a link, which keeps the order of sending."""
+        return self._lowered[0]
+
+    @property
+    def matches(self) -> bool:
+        """True when an NPU has a PE for each of its links: only then can the emulator keep them all busy."""
+        return self.schedule.engines <= self.machine.pes
+
+    def run(self, *, data: bool = True, seed: int = 0) -> Executed:
+        """Runs the schedule on the emulator, with `data` on random integers and compared with NumPy.
+
+        Raises BudgetError and InterruptedRun like every simulation.
+        """
+        program, buffers, results = self._lowered
+        timeline = program.simulate(record=data)
+        wrong = None
+        if data:
+            inputs = self._inputs(seed)
+            memory = Memory(program)
+            for buffer, values in zip(buffers, inputs, strict=True):
+                memory.write(buffer, values)
+            program.replay(timeline, memory)
+            wrong = 0
+            for rank, buffer in enumerate(results):
+                found = np.empty_like(inputs[rank])
+                memory.read(buffer, found)
+                where, wanted = self._expected(inputs, rank)
+                wrong += int(np.count_nonzero(found[where] != wanted))
+        return Executed(timeline.latency_ps, timeline.messages, wrong)
+
+    def _inputs(self, seed: int) -> list[NDArray[Any]]:
+        random = np.random.default_rng(seed)
+        shares = 1 if self.collective in WHOLE else self.machine.sips
+        kind = element(self.dtype)
+        count = shares * self.share_bytes // kind.storage.itemsize
+        # Sums and products of so few small integers are exact in every dtype, whatever the order.
+        high = 2 if self.op == "prod" else max(2, min(8, 64 // self.machine.sips))
+        return [kind.encode(random.integers(0, high, count)) for _ in range(self.machine.sips)]
+
+    def _expected(self, inputs: list[NDArray[Any]], rank: int) -> tuple[slice, NDArray[Any]]:
+        """Where NPU `rank` has a specified result, and the result."""
+        share = self.share_bytes // inputs[0].itemsize
+        everything, own = slice(None), slice(rank * share, (rank + 1) * share)
+        at_root = everything if rank == self.root else slice(0)
+
+        def gathered() -> NDArray[Any]:
+            return np.concatenate([values[i * share : (i + 1) * share] for i, values in enumerate(inputs)])
+
+        match self.collective:
+            case "all_gather":
+                return everything, gathered()
+            case "gather":
+                return at_root, gathered()[at_root]
+            case "broadcast":
+                return everything, inputs[self.root]
+            case "scatter":
+                return own, inputs[self.root][own]
+            case "all_to_all":
+                return everything, np.concatenate([values[own] for values in inputs])
+        kind = element(self.dtype)
+        combined = kind.encode(REDUCTIONS[self.op].reduce([kind.decode(values) for values in inputs]))
+        where = {"all_reduce": everything, "reduce": at_root, "reduce_scatter": own}[self.collective]
+        return where, combined[where]
+
+
+def synthesize(
+    collective: str,
+    *,
+    topology: str | Path | Machine | None = None,
+    overrides: Mapping[str, object] | None = None,
+    size: int | None = None,
+    chunk_bytes: int | None = None,
+    chunks: int = 1,
+    dtype: str = "f16",
+    op: str = "sum",
+    root: int = 0,
+    method: str = "auto",
+    seed: int = 0,
+) -> Synthesis:
+    """A schedule of `collective` for the network between a machine's SIPs, each taken as one NPU.
+
+    Give `size` (bytes of an NPU's whole buffer, all shares) or `chunk_bytes` (a share is `chunks` of them). A share is
+    the whole buffer of all_reduce, broadcast and reduce and one NPU's part of it otherwise; it is cut into `chunks`,
+    except by trees, which choose for themselves. `method` is "auto" (the quickest found), "greedy", "trees", "ring" or
+    "routed". The same arguments give the same schedule.
+
+    Raises UnsupportedError (AHBM-U401 to U408) for networks and requests that cannot be synthesized, ConfigError
+    (AHBM-C150) unless exactly one of `size` and `chunk_bytes` is given and is positive, C125 for a size that is no
+    whole number of elements per share, C123 for an operator other than sum, prod, min and max.
+    """
+    machine = load_machine(topology, overrides)
+    itemsize = element(dtype).storage.itemsize
+    if (size is None) == (chunk_bytes is None) or (size or chunk_bytes or 0) <= 0 or chunks < 1:
+        raise ConfigError("AHBM-C150", "give a positive size of the buffer, or of a chunk", hint="--size 64M")
+    if op not in REDUCTIONS:
+        raise ConfigError("AHBM-C123", f"no reduction {op!r} is synthesized", hint=f"one of {', '.join(REDUCTIONS)}")
+    if size is not None:
+        shares = 1 if collective in WHOLE or collective not in COLLECTIVES else machine.sips
+        share = size // shares
+    else:
+        assert chunk_bytes is not None
+        shares, share = 1, chunk_bytes * chunks
+    if share % itemsize or (size is not None and size % shares) or share == 0:
+        raise ConfigError(
+            "AHBM-C125",
+            f"{size or chunk_bytes} bytes are no whole number of {dtype} elements in each of {shares} shares",
+            hint=f"a multiple of {shares * itemsize}",
+        )
+    schedule = Schedule(
+        machine,
+        collective,
+        share_bytes=share,
+        chunks=chunks,
+        element_bytes=itemsize,
+        root=root,
+        method=method,
+        seed=seed,
+    )
+    return Synthesis(collective, machine, schedule, dtype, op, root, share)
