@@ -42,6 +42,8 @@ struct State<'a> {
     graph: &'a Graph,
     /// Chunks an NPU can send on.
     have: Sets,
+    /// Those it had a round ago: sent first, so that the latency of what has just arrived is hidden.
+    settled: Sets,
     /// Chunks an NPU has or is being sent.
     claimed: Sets,
     /// Per chunk, NPUs that have claimed it.
@@ -52,9 +54,10 @@ struct State<'a> {
 
 impl State<'_> {
     /// The chunk a link should carry now.
-    fn choose(&mut self, link: u32) -> Option<u32> {
+    fn choose(&mut self, link: u32, settled: bool) -> Option<u32> {
         let ends = self.graph.link(link);
-        let (have, claimed) = (self.have.of(ends.from), self.claimed.of(ends.to));
+        let have = if settled { &self.settled } else { &self.have };
+        let (have, claimed) = (have.of(ends.from), self.claimed.of(ends.to));
         let words = have.len();
         let start = self.random.next();
         let (first, turn) = ((start >> 32) as usize % words, (start % 64) as u32);
@@ -99,6 +102,7 @@ fn start<'a>(graph: &'a Graph, base: &Schedule, seed: u64, rarest: bool) -> Stat
     let mut state = State {
         graph,
         have: Sets::new(graph.nodes(), chunks),
+        settled: Sets::new(graph.nodes(), chunks),
         claimed: Sets::new(graph.nodes(), chunks),
         copies: vec![0; chunks as usize],
         random: Random::new(seed),
@@ -107,6 +111,7 @@ fn start<'a>(graph: &'a Graph, base: &Schedule, seed: u64, rarest: bool) -> Stat
     for chunk in 0..chunks {
         for node in base.holders(graph.nodes(), chunk) {
             state.have.insert(node, chunk);
+            state.settled.insert(node, chunk);
             state.claim(node, chunk);
         }
     }
@@ -119,7 +124,8 @@ fn in_rounds(graph: &Graph, base: &Schedule, seed: u64, rarest: bool, limit: u64
     let total = u64::from(base.chunks(graph.nodes())) * (u64::from(graph.nodes()) - 1);
     let mut transfers = Vec::with_capacity(total as usize);
     let mut order: Vec<u32> = (0..graph.links().len() as u32).collect();
-    let mut rounds = 0;
+    let latent = graph.min_latency_ps() > 0;
+    let (mut rounds, mut last) = (0, 0);
     while (transfers.len() as u64) < total {
         if rounds == limit {
             return None;
@@ -127,11 +133,16 @@ fn in_rounds(graph: &Graph, base: &Schedule, seed: u64, rarest: bool, limit: u64
         let begun = transfers.len();
         state.random.shuffle(&mut order);
         for &link in &order {
-            if let Some(chunk) = state.choose(link) {
+            let chosen = if latent { state.choose(link, true) } else { None };
+            if let Some(chunk) = chosen.or_else(|| state.choose(link, false)) {
                 state.claim(graph.link(link).to, chunk);
                 transfers.push(Transfer::copy(link, chunk));
             }
         }
+        for transfer in &transfers[last..begun] {
+            state.settled.insert(graph.link(transfer.link).to, transfer.chunk());
+        }
+        last = begun;
         for transfer in &transfers[begun..] {
             state.have.insert(graph.link(transfer.link).to, transfer.chunk());
         }
@@ -140,14 +151,16 @@ fn in_rounds(graph: &Graph, base: &Schedule, seed: u64, rarest: bool, limit: u64
     Some((rounds, transfers))
 }
 
+/// Time, departs, tie, link, chunk: arrivals before departures of one instant, departures in random order.
+type Event = (Ps, bool, u64, u32, u32);
+
 /// Event time: every link chooses when it becomes free, or when its sender receives something.
 fn in_time(graph: &Graph, base: &Schedule, seed: u64, rarest: bool, limit: Ps) -> Option<(Ps, Vec<Transfer>)> {
     let mut state = start(graph, base, seed, rarest);
     let total = u64::from(base.chunks(graph.nodes())) * (u64::from(graph.nodes()) - 1);
     let mut transfers = Vec::with_capacity(total as usize);
     let links = graph.links().len() as u32;
-    // Arrivals before departures of one instant; departures in random order. (time, kind, tie, link, chunk)
-    let mut events: BinaryHeap<Reverse<(Ps, bool, u64, u32, u32)>> = BinaryHeap::new();
+    let mut events: BinaryHeap<Reverse<Event>> = BinaryHeap::new();
     let mut idle = vec![true; links as usize];
     let wake = |events: &mut BinaryHeap<_>, idle: &mut [bool], random: &mut Random, link: u32, at: Ps| {
         if std::mem::replace(&mut idle[link as usize], false) {
@@ -167,7 +180,7 @@ fn in_time(graph: &Graph, base: &Schedule, seed: u64, rarest: bool, limit: Ps) -
             }
             continue;
         }
-        let Some(chunk) = state.choose(link) else {
+        let Some(chunk) = state.choose(link, false) else {
             idle[link as usize] = true;
             continue;
         };

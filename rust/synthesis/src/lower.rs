@@ -115,7 +115,7 @@ impl Agent {
 }
 
 /// Sorts sums; returns each one's place by its former index.
-fn in_order_of_time(sums: &mut Vec<Sum>) -> Vec<u32> {
+fn in_order_of_time(sums: &mut [Sum]) -> Vec<u32> {
     let mut order: Vec<u32> = (0..sums.len() as u32).collect();
     order.sort_by_key(|&i| sums[i as usize].at);
     let mut rank = vec![0; sums.len()];
@@ -248,7 +248,7 @@ impl Lowering<'_> {
                 }
             }
         }
-        let ranks: Vec<Vec<u32>> = self.sums.iter_mut().map(in_order_of_time).collect();
+        let ranks: Vec<Vec<u32>> = self.sums.iter_mut().map(|sums| in_order_of_time(sums)).collect();
         for ((waits, _), transfer) in found.iter_mut().zip(&self.schedule.transfers) {
             if let Register::Sum(index) = waits {
                 *index = ranks[graph.link(transfer.link).from as usize][*index as usize];
@@ -355,7 +355,7 @@ impl Lowering<'_> {
         }
         let mut ends = vec![(ahbm_program::AgentId(0), ahbm_program::AgentId(0)); links as usize];
         let mut used = vec![true; links as usize];
-        let mut agents: Vec<(u32, usize, Agent, Option<(u32, bool)>)> = Vec::new();
+        let mut agents = Vec::new();
         for (link, (sender, receiver)) in self.senders.into_iter().zip(self.receivers).enumerate() {
             let known = graph.link(link as u32);
             used[link] = !sender.body.is_empty();

@@ -13,8 +13,9 @@ use std::collections::BinaryHeap;
 const TREES: u32 = 400;
 /// Link visits a packing may take.
 const WORK: u64 = 1_200_000;
-/// Transfers of a schedule, and pieces of one tree's part.
+/// Transfers of a schedule (at least, and per NPU), and pieces of one tree's part.
 const TRANSFERS: u64 = 400_000;
+const TRANSFERS_PER_NPU: u64 = 4_000;
 const PIECES: u64 = 512;
 
 /// A rooted spanning tree.
@@ -116,9 +117,10 @@ impl Packing {
         let latency = graph.links().iter().map(|l| l.latency_ps).max().unwrap_or(0) as f64;
         let slowest = graph.links().iter().map(|l| l.rate.ps(1 << 20) as f64 / f64::from(1 << 20)).fold(0.0, f64::max);
         let per_tree = 2 * (u64::from(graph.nodes()) - 1);
+        let budget = TRANSFERS.max(TRANSFERS_PER_NPU * u64::from(graph.nodes()));
         let units = (bytes / unit).max(1);
         let plans = self.prefixes.iter().filter(|p| u64::from(p.0) <= units).map(|&(trees, busiest, height)| {
-            let most = (TRANSFERS / (per_tree * u64::from(trees))).clamp(1, PIECES);
+            let most = (budget / (per_tree * u64::from(trees))).clamp(1, PIECES);
             let part = bytes as f64 / f64::from(trees);
             // Pieces far shorter than the latency gain nothing.
             let useful = if latency > 0.0 { (4.0 * slowest * part / latency) as u64 } else { PIECES };
