@@ -17,10 +17,10 @@ const REFS: usize = 10;
 const BARRIERS: u32 = 16;
 const SEMAPHORES: usize = 16;
 
-const REFUSED: &str = "AHBM-L221";
-const OVERRUN: &str = "AHBM-L222";
-const DEVIATES: &str = "AHBM-L223";
-const UNPAIRED: &str = "AHBM-L224";
+const REFUSED: &str = "AHBM-F171";
+const OVERRUN: &str = "AHBM-F172";
+const DEVIATES: &str = "AHBM-F173";
+const UNPAIRED: &str = "AHBM-F174";
 
 /// Findings by message, each with its first place and how often it occurs.
 pub(super) struct Warnings(IndexMap<(&'static str, String), (Diagnostic, u64), FxBuildHasher>);
