@@ -100,6 +100,55 @@ fn packets_carry_their_arrival() {
 }
 
 #[test]
+fn a_port_sends_what_is_there() {
+    let mut document = packets();
+    for rank in 0..2 {
+        let gpu = &mut document["gpus"][rank];
+        gpu["channels"][0]["channel_type"] = json!("port");
+        gpu["threadblocks"][0]["channels"][0]["channel_type"] = json!("port");
+        gpu["threadblocks"][0]["remote_buffer_refs"][0]["access_channel_type"] = json!("port");
+        gpu["threadblocks"][0]["ops"][0]["channel_type"] = json!("port");
+    }
+    let plain = plan(&document);
+    assert_eq!(plain.warnings[0].code, "AHBM-F173");
+    assert_eq!(verdict(&plain).outcome, Outcome::Deadlock);
+
+    for rank in 0..2 {
+        document["gpus"][rank]["scratch_chunks"] = json!(2);
+        let ops = &mut document["gpus"][rank]["threadblocks"][0]["ops"];
+        ops[0]["src_buff"] = json!([local("s", 1)]);
+        let pack = json!({"name": "cpkt", "src_buff": [local("i", 0)], "dst_buff": [local("s", 1)]});
+        ops.as_array_mut().unwrap().insert(0, pack);
+    }
+    assert_eq!(verdict(&plan(&document)).outcome, Outcome::Correct);
+}
+
+#[test]
+fn a_switch_works_on_every_member() {
+    let switch = |index: u32| json!([{"switch_channel_id": 0, "index": index, "size": 1}]);
+    let mut document = document("allreduce", [2, 2, 0], |rank| {
+        let channel = |name: &str| json!({"name": name, "channel_ids": [0], "channel_type": "memory"});
+        vec![json!([
+            channel("signal"),
+            channel("wait"),
+            {"name": "glres", "src_buff": switch(rank), "dst_buff": switch(rank), "channel_type": "switch", "reduce_op": "sum"},
+            channel("signal"),
+            channel("wait"),
+        ])]
+    });
+    document["inplace"] = json!(true);
+    for rank in 0..2 {
+        let gpu = &mut document["gpus"][rank];
+        let group =
+            json!({"channel_type": "switch", "buffer_type": "i", "rank_groups": [{"size": 2, "ranks": [0, 1]}]});
+        gpu["channels"].as_array_mut().unwrap().push(group);
+        let ids = json!({"channel_type": "switch", "channel_ids": [0]});
+        gpu["threadblocks"][0]["channels"].as_array_mut().unwrap().push(ids);
+    }
+    assert_eq!(verdict(&plan(&document)).outcome, Outcome::Correct);
+}
+
+#[test]
 fn loops_run_their_stages_in_step() {
     assert_eq!(verdict(&plan(&pipeline())).outcome, Outcome::Correct);
     let mut early = pipeline();

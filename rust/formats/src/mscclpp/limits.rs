@@ -95,6 +95,12 @@ impl Warnings {
                     self.deviates(at, "the executor reads every source of a put from the first one's buffer");
                 }
             }
+            "ppkt" if op.channel_type == Some(Kind::Port) => {
+                if op.src_buff.iter().any(|src| !matches!(src.space, Some(schema::BufferType::Scratch))) {
+                    let message = "a port sends bytes as they are: from outside scratch they never become packets";
+                    self.push(DEVIATES, at, message.to_owned());
+                }
+            }
             "pipeline" => {
                 let covered = op.iter_context.map_or(0, |context| context.num_chunks);
                 let short = |r: &schema::Ref| r.size < covered;
