@@ -79,6 +79,23 @@ def all_to_all(n: int) -> str:
     return document(n, n, "alltoall", gpus, inplace=0)
 
 
+def recursive_doubling(n: int) -> str:
+    """Round k exchanges whole buffers with rank ^ 2^k; a thread block per round, each waiting for the one before."""
+    rounds = n.bit_length() - 1
+    gpus = []
+    for rank in range(n):
+        blocks = []
+        for k in range(rounds):
+            send = step(0, "s", "i:0", "i:0")
+            if k:
+                send = send.replace('depid="-1" deps="-1"', f'depid="{k - 1}" deps="2"')
+            add = step(2, "re", f"s:{k}", "i:0").replace('hasdep="0"', 'hasdep="1"')
+            peer, steps = rank ^ (1 << k), send + step(1, "r", "i:0", f"s:{k}") + add
+            blocks.append(f'<tb id="{k}" send="{peer}" recv="{peer}" chan="0">{steps}</tb>')
+        gpus.append(f'<gpu id="{rank}" i_chunks="1" o_chunks="1" s_chunks="{rounds}">{"".join(blocks)}</gpu>')
+    return document(n, 1, "allreduce", gpus)
+
+
 @pytest.fixture
 def ring_file(tmp_path: Path) -> Path:
     path = tmp_path / "ring.xml"
@@ -132,6 +149,30 @@ def test_the_ring_takes_its_closed_form_time(
         assert report.latency_ns == pytest.approx(expected, abs=2 * ranks * 0.021)
     else:
         assert report.messages == slices * 2 * ranks * (ranks - 1)
+
+
+@pytest.mark.parametrize("model", ["analytic", "cut_through", "flit"])
+@pytest.mark.parametrize("nbytes", [8 << 10, 64 << 10])
+def test_exchanges_take_their_closed_form_times(tmp_path: Path, model: str, nbytes: int) -> None:
+    """Recursive doubling on a hypercube: log2 n exchanges of everything. Direct all-gather on a full network: one
+    latency, and the parts one after another where all thread blocks share a PE."""
+
+    def latency(text: str, network: str, pes: int) -> float:
+        path = tmp_path / "plan.xml"
+        path.write_text(text)
+        overrides = {
+            "system.sips.topology": network,
+            "system.network_model": model,
+            "cube.pe_layout.pe_per_corner": pes,
+        }
+        report = plans.run(path, TOPOLOGY, nbytes=nbytes, overrides=overrides)
+        assert report.wrong == 0
+        return report.latency_ns
+
+    assert latency(recursive_doubling(8), "hypercube", 1) == pytest.approx(3 * (500 + nbytes / 50), abs=1e-6)
+    direct = all_gather(8, inplace=1)
+    assert latency(direct, "fully_connected", 8) == pytest.approx(500 + nbytes / 8 / 50, abs=1e-6)
+    assert latency(direct, "fully_connected", 1) == pytest.approx(500 + 7 * nbytes / 8 / 50, abs=1e-6)
 
 
 def test_a_plan_serves_all_reduce(ring_file: Path, tmp_path: Path) -> None:
