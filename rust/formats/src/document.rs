@@ -64,7 +64,6 @@ impl Document {
         match self {
             Self::Msccl(_) => "msccl_xml",
             Self::Mscclpp(_) => "mscclpp_json",
-            Self::Mscclpp(_) => "mscclpp_json",
         }
     }
 
@@ -72,7 +71,6 @@ impl Document {
     pub const fn collective(&self) -> Collective {
         match self {
             Self::Msccl(plan) => plan.collective,
-            Self::Mscclpp(plan) => plan.collective,
             Self::Mscclpp(plan) => plan.collective,
         }
     }
@@ -82,7 +80,6 @@ impl Document {
         match self {
             Self::Msccl(plan) => plan.ranks.len() as u64,
             Self::Mscclpp(plan) => plan.ranks.len() as u64,
-            Self::Mscclpp(plan) => plan.ranks.len() as u64,
         }
     }
 
@@ -90,7 +87,6 @@ impl Document {
     pub fn steps(&self) -> u64 {
         match self {
             Self::Msccl(plan) => plan.steps(),
-            Self::Mscclpp(plan) => plan.ops(),
             Self::Mscclpp(plan) => plan.ops(),
         }
     }
@@ -100,7 +96,6 @@ impl Document {
         match self {
             Self::Msccl(_) => true,
             Self::Mscclpp(_) => false,
-            Self::Mscclpp(_) => false,
         }
     }
 
@@ -109,7 +104,6 @@ impl Document {
         match self {
             Self::Msccl(plan) => plan.in_place,
             Self::Mscclpp(plan) => plan.in_place,
-            Self::Mscclpp(plan) => plan.in_place,
         }
     }
 
@@ -117,7 +111,6 @@ impl Document {
     pub fn warnings(&self) -> &[Diagnostic] {
         match self {
             Self::Msccl(plan) => &plan.warnings,
-            Self::Mscclpp(plan) => &plan.warnings,
             Self::Mscclpp(plan) => &plan.warnings,
         }
     }
@@ -130,14 +123,13 @@ impl Document {
         match self {
             Self::Msccl(plan) => plan.lower(machine, options),
             Self::Mscclpp(plan) => plan.lower(machine, options, Launch::default()),
-            Self::Mscclpp(plan) => plan.lower(machine, options, mscclpp::Launch::Odd),
         }
     }
 
     /// Whether it computes what it says, whatever the order of its thread blocks.
     ///
-    /// An execution plan is checked for its first and second launch, which may use different halves of scratch,
-    /// and with its loops run once and several times; the gravest verdict counts.
+    /// An execution plan whose launches alternate between two halves of scratch is checked for both; the gravest
+    /// verdict counts.
     pub fn check(&self, reading: &Reading) -> Verdict {
         match self {
             Self::Msccl(plan) => {
@@ -145,13 +137,15 @@ impl Document {
                 verdict(lowered, plan.collective, plan.chunks, reading)
             }
             Self::Mscclpp(plan) => {
-                let ways = [(1, Launch::Odd), (3, Launch::Odd), (1, Launch::Even)];
-                let verdicts = ways.map(|(iterations, launch)| {
-                    let lowered = plan.lower_for_check(iterations, launch, &reading.budget);
+                let launch = |launch| {
+                    let lowered = plan.lower_for_check(LOOP_ITERATIONS, launch, &reading.budget);
                     verdict(lowered, plan.collective, plan.chunks, reading)
-                });
-                let [first, rest @ ..] = verdicts;
-                rest.into_iter().fold(first, |worst, v| if v.outcome > worst.outcome { v } else { worst })
+                };
+                let first = launch(Launch::Odd);
+                match plan.double_scratch.then(|| launch(Launch::Even)) {
+                    Some(second) if second.outcome > first.outcome => second,
+                    _ => first,
+                }
             }
         }
     }
@@ -188,11 +182,6 @@ const ELEMENT: u64 = 8;
 
 /// Iterations of loops in programs that are checked: enough to come back to a buffer that two stages share.
 const LOOP_ITERATIONS: u32 = 3;
-
-/// With quirks, the second half of a double scratch is where launches differ from what was meant.
-fn telling_launch(plan: &mscclpp::Plan) -> mscclpp::Launch {
-    if plan.quirks { mscclpp::Launch::Even } else { mscclpp::Launch::Odd }
-}
 
 /// The verdict on a file that could not be read or lowered: unsupported when all that is wrong is support.
 pub fn outcome_of(findings: &[Diagnostic]) -> Outcome {

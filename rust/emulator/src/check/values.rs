@@ -56,7 +56,7 @@ impl<'p> Values<'p> {
         let mut values = Self {
             program,
             cells,
-            prints: vec![0, splitmix(u128::MAX)],
+            prints: vec![0, print((u32::MAX, u32::MAX))],
             made_of: vec![(0, 0), (0, 0)],
             first_union: 0,
             memory: vec![UNDEFINED; cells.len()],
@@ -214,13 +214,13 @@ impl<'p> Values<'p> {
 
 /// The print of a single contribution.
 pub(super) fn print((rank, index): Contribution) -> u128 {
-    splitmix(u128::from(rank) << 32 | u128::from(index))
+    splitmix(u64::from(rank) << 32 | u64::from(index))
 }
 
 /// Two rounds of a 64-bit mixer, one per half.
-fn splitmix(x: u128) -> u128 {
+fn splitmix(x: u64) -> u128 {
     let mix = |seed: u64| {
-        let mut z = (x as u64 ^ (x >> 64) as u64).wrapping_add(seed);
+        let mut z = x.wrapping_add(seed);
         for factor in [0xBF58_476D_1CE4_E5B9, 0x94D0_49BB_1331_11EB, 0xBF58_476D_1CE4_E5B9] {
             z = (z ^ z >> 30).wrapping_mul(factor);
             z ^= z >> 27;
