@@ -107,7 +107,7 @@ class _Run(typer.core.TyperCommand):
 def run(
     context: typer.Context,
     script: Annotated[
-        Path | None, typer.Argument(help="A Python script that uses ahbm, its arguments follow; or a plan (.xml).")
+        Path | None, typer.Argument(help="A Python script that uses ahbm, its arguments follow; or a plan (.xml, .json).")
     ] = None,
     collective: Annotated[str | None, typer.Option("--collective", help="Run this collective, not a script.")] = None,
     algorithm: Annotated[str | None, typer.Option("-a", "--algorithm", help="Name, or path of a module.")] = None,
@@ -364,7 +364,7 @@ def check(
     """Check algorithms read from files: correct, wrong, deadlock, race, ...; the exit code tells which."""
     from ahbm import check as c
 
-    settings = c.Settings(c.parse_slots(slots), orders, quirks, c.parse_limits(limits or ()))
+    settings = c.Settings(_slots(slots), orders, quirks, c.parse_limits(limits or ()))
     verdicts = set()
     for checked in c.check_files(files, settings):
         typer.echo(json.dumps(checked.to_json()) if as_json else str(checked))

@@ -4,8 +4,16 @@
 mod support;
 
 use ahbm_emulator::check::Outcome;
-use ahbm_formats::{Budget, msccl_xml};
+use ahbm_formats::{Budget, Plan, msccl_xml};
 use std::path::Path;
+
+/// The writer's file loads in the executor and is the same program.
+fn written_again(name: &str, plan: &Plan) {
+    let again = msccl_xml::read(msccl_xml::write(plan).as_bytes(), name, &Budget::default()).expect("a plan");
+    assert!(again.warnings.iter().all(|w| w.code != "AHBM-F150"), "{name}");
+    let hash = |plan: &Plan| plan.lower_for_check(2, &Budget::default()).map(|l| l.program.hash());
+    assert_eq!(hash(&again), hash(plan), "{name}");
+}
 
 #[test]
 fn verdicts_of_the_corpus() {
@@ -24,6 +32,7 @@ fn verdicts_of_the_corpus() {
             }
         };
         assert_eq!(facts["ranks"], plan.ranks.len(), "{name}");
+        written_again(name, &plan);
         for (field, slots) in [("fifo_1", 1), ("fifo_2", 2), ("fifo_unbounded", u32::MAX)] {
             let verdict = support::verdict(&plan, slots);
             let word = match verdict.outcome {
