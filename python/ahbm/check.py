@@ -141,15 +141,6 @@ def exit_code(verdicts: Iterable[str]) -> int:
     return EXIT_CODES[max(verdicts, key=gravity.index, default="correct")]
 
 
-def parse_slots(text: str) -> int | None:
-    """``"2"`` or ``"inf"`` (None). Raises ConfigError ``AHBM-C146``."""
-    if text == "inf":
-        return None
-    if text.isascii() and text.isdecimal() and 0 < int(text) < 2**32 - 1:
-        return int(text)
-    raise ConfigError("AHBM-C146", f"--slots {text}: neither a positive number nor inf", hint="--slots 2")
-
-
 def parse_limits(settings: Sequence[str]) -> tuple[tuple[str, int], ...]:
     """``["ranks=1024"]`` as pairs. Raises ConfigError ``AHBM-C147``."""
     known = dict(plan_limits())

@@ -107,7 +107,8 @@ class _Run(typer.core.TyperCommand):
 def run(
     context: typer.Context,
     script: Annotated[
-        Path | None, typer.Argument(help="A Python script that uses ahbm, its arguments follow; or a plan (.xml, .json).")
+        Path | None,
+        typer.Argument(help="A Python script that uses ahbm, its arguments follow; or a plan (.xml, .json)."),
     ] = None,
     collective: Annotated[str | None, typer.Option("--collective", help="Run this collective, not a script.")] = None,
     algorithm: Annotated[str | None, typer.Option("-a", "--algorithm", help="Name, or path of a module.")] = None,

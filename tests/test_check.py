@@ -1,0 +1,98 @@
+"""`ahbm check`: verdicts, exit codes and JSON of small plans."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from ahbm.check import EXIT_CODES, Settings, check_file, exit_code
+from ahbm.cli import app
+
+KEYS = ["file", "format", "collective", "ranks", "ops", "slots", "verdict", "min_slots", "findings"]
+
+
+def ring(ranks: int, *, reduce: str = "rrc", collective: str = "allreduce", skip_last: bool = False) -> str:
+    """A ring all-reduce of one channel in MSCCL-IR."""
+    lines = [
+        f'<algo name="ring" proto="Simple" nchannels="1" nchunksperloop="{ranks}" ngpus="{ranks}" coll="{collective}" '
+        'inplace="1" outofplace="0" minBytes="0" maxBytes="0">'
+    ]
+    for rank in range(ranks):
+        lines.append(f'<gpu id="{rank}" i_chunks="{ranks}" o_chunks="{ranks}" s_chunks="0">')
+        lines.append(f'<tb id="0" send="{(rank + 1) % ranks}" recv="{(rank - 1) % ranks}" chan="0">')
+        steps = []
+        for k in range(ranks - 1):
+            steps += [("s", (rank - k) % ranks), (reduce, (rank - k - 1) % ranks)]
+        for k in range(ranks - 1 - skip_last):
+            steps += [("s", (rank + 1 - k) % ranks), ("r", (rank - k) % ranks)]
+        for index, (kind, chunk) in enumerate(steps):
+            lines.append(
+                f'<step s="{index}" type="{kind}" srcbuf="i" srcoff="{chunk}" dstbuf="i" dstoff="{chunk}" cnt="1" '
+                'depid="-1" deps="-1" hasdep="0"/>'
+            )
+        lines.append("</tb></gpu>")
+    return "\n".join([*lines, "</algo>"])
+
+
+def write(folder: Path, text: str, name: str = "plan.xml") -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def invoke(*arguments: str) -> tuple[int, list[dict[str, object]]]:
+    result = CliRunner().invoke(app, ["check", "--json", *arguments])
+    return result.exit_code, [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def test_a_ring_is_correct(tmp_path: Path) -> None:
+    code, (answer,) = invoke(str(write(tmp_path, ring(4))))
+    assert code == 0
+    assert list(answer) == KEYS
+    assert answer == answer | {"format": "msccl_xml", "collective": "all_reduce", "ranks": 4, "ops": 48, "slots": 2}
+    assert (answer["verdict"], answer["min_slots"]) == ("correct", 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict"),
+    [
+        (ring(4, reduce="r"), "wrong"),
+        (ring(4, skip_last=True), "wrong"),
+        (ring(4, collective="custom"), "no_expectation"),
+        (ring(4).replace('type="s"', 'type="teleport"'), "unsupported"),
+        (ring(4)[:-20], "malformed"),
+    ],
+)
+def test_verdicts_have_exit_codes(tmp_path: Path, text: str, verdict: str) -> None:
+    code, (answer,) = invoke(str(write(tmp_path, text)))
+    assert (answer["verdict"], code) == (verdict, EXIT_CODES[verdict])
+
+
+def test_a_deadlock_names_lines(tmp_path: Path) -> None:
+    text = ring(3).replace('type="s"', 'type="x"').replace('type="rrc"', 'type="s"').replace('type="x"', 'type="rrc"')
+    path = write(tmp_path, text)
+    code, (answer,) = invoke("--slots", "inf", str(path))
+    assert (answer["verdict"], answer["slots"], code) == ("deadlock", "inf", 7)
+    finding = check_file(path, Settings(slots=None)).findings[0]
+    assert finding.code == "AHBM-D201"
+    assert [site.origin for site in finding.sites] == [f"{path}:{line}" for line in (4, 26, 15)]
+
+
+def test_many_files_stream_in_order_and_the_gravest_decides(tmp_path: Path) -> None:
+    paths = [write(tmp_path, ring(4, reduce="r" if i == 3 else "rrc"), f"{i}.xml") for i in range(6)]
+    code, answers = invoke(*map(str, paths))
+    assert [answer["file"] for answer in answers] == list(map(str, paths))
+    assert code == EXIT_CODES["wrong"]
+    assert exit_code([]) == 0
+    assert len(set(EXIT_CODES.values())) == len(EXIT_CODES)
+
+
+def test_limits(tmp_path: Path) -> None:
+    path = write(tmp_path, ring(4))
+    code, (answer,) = invoke("--limit", "ranks=3", str(path))
+    assert (answer["verdict"], code) == ("unsupported", EXIT_CODES["unsupported"])
+    assert check_file(path, Settings(limits=(("ranks", 3),))).findings[0].code == "AHBM-B206"
+    assert CliRunner().invoke(app, ["check", "--limit", "nothing=3", str(path)]).exception is not None

@@ -1,0 +1,46 @@
+"""The verdicts of the corpus of public plans. Runs where AHBM_CORPUS names its folder."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ahbm.check import Settings, check_files
+
+CORPUS = os.environ.get("AHBM_CORPUS")
+pytestmark = pytest.mark.skipif(CORPUS is None, reason="AHBM_CORPUS is not set")
+
+VERDICTS = {"ok": "correct", "custom": "no_expectation", "runs": "no_expectation", "unsupported_op": "unsupported"}
+
+
+def differing(folder: Path, wanted: dict[str, str], settings: Settings) -> list[str]:
+    paths = [folder / name for name in wanted]
+    found = [(checked.verdict, checked.findings[:1]) for checked in check_files(paths, settings)]
+    return [
+        f"{name}: {verdict} instead of {expected}: {findings}"
+        for (name, expected), (verdict, findings) in zip(wanted.items(), found, strict=True)
+        if verdict != VERDICTS.get(expected, expected)
+    ]
+
+
+def expectations(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "expected.json").read_text(encoding="utf-8"))
+    return found
+
+
+@pytest.mark.parametrize(("slots", "field"), [(1, "fifo_1"), (2, "fifo_2"), (None, "fifo_unbounded")])
+def test_msccl_xml(slots: int | None, field: str) -> None:
+    folder = Path(CORPUS or "") / "msccl_xml"
+    wanted = {name: entry[field] for name, entry in expectations(folder).items()}
+    assert differing(folder, wanted, Settings(slots=slots)) == []
+
+
+def test_mscclpp_json() -> None:
+    folder = Path(CORPUS or "") / "mscclpp_json"
+    wanted = {name: entry["expected"] for name, entry in expectations(folder).items()}
+    wanted = {name: verdict for name, verdict in wanted.items() if verdict != "undetermined"}
+    assert differing(folder, wanted, Settings()) == []
