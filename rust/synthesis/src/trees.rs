@@ -15,7 +15,7 @@ const TREES: u32 = 400;
 const WORK: u64 = 1_200_000;
 /// Transfers of a schedule (at least, and per NPU), and pieces of one tree's part.
 const TRANSFERS: u64 = 400_000;
-const TRANSFERS_PER_NPU: u64 = 4_000;
+const TRANSFERS_PER_NPU: u64 = 2_000;
 const PIECES: u64 = 512;
 
 /// A rooted spanning tree.
@@ -220,4 +220,27 @@ impl Tree {
 fn center(graph: &Graph) -> u32 {
     let far = |v: u32| graph.hops(v).into_iter().max().unwrap_or(0);
     (0..graph.nodes()).min_by_key(|&v| far(v)).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bound;
+    use crate::shapes::{grid, hypercube};
+
+    /// Percent of the fluid bound that the packing attains.
+    fn percent(graph: &Graph) -> f64 {
+        let cut = bound(graph, Collective::AllReduce, 1 << 30, 1, 0).cut;
+        let fluid = 1000.0 * cut.demand as f64 / (cut.capacity as f64 * graph.unit_gbs());
+        100.0 * fluid / Packing::new(graph, fluid, 1).unwrap().ps_per_byte()
+    }
+
+    #[test]
+    fn packings_come_within_two_percent_of_the_strength_bound() {
+        let meshes = [[4, 4].as_slice(), &[8, 8], &[16, 16], &[32, 32], &[4, 4, 4]].map(|extents| grid(extents, false));
+        for graph in meshes.into_iter().chain([grid(&[8, 8], true), hypercube(6)]) {
+            let reached = percent(&graph);
+            assert!((98.0..100.001).contains(&reached), "{} NPUs: {reached} %", graph.nodes());
+        }
+    }
 }

@@ -45,7 +45,6 @@ fn every_schedule_is_right_and_respects_its_bound() {
             let best = synthesize(&graph, &request(collective, "auto"), &limit).unwrap();
             let again = synthesize(&graph, &request(collective, "auto"), &limit).unwrap();
             assert_eq!(best, again);
-            println!("{topology} {sips} {name} {}: {} of {} ps", best.schedule.method, limit.ps, best.time_ps);
         }
     }
 }
