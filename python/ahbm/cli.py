@@ -353,7 +353,7 @@ def probe(topology: Topology = None, ccl: Ccl = None, settings: Settings = None,
 
 @app.command()
 def check(
-    files: Annotated[list[str], typer.Argument(help="Plans: MSCCL-IR (.xml).")],
+    files: Annotated[list[str], typer.Argument(help="Plans: MSCCL-IR (.xml), MSCCL++ execution plans (.json).")],
     slots: Annotated[str, typer.Option("--slots", help="Messages a queue holds: a number, or inf.")] = "2",
     orders: Annotated[int, typer.Option("--orders", min=1, help="Orders of the thread blocks to try.")] = 4,
     quirks: Annotated[bool, typer.Option("--quirks", help="Follow the known defects of a format's runtime.")] = False,

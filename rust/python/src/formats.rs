@@ -20,7 +20,7 @@ pub struct Plan {
     reading: Reading,
 }
 
-/// Reads a plan: MSCCL-IR (.xml).
+/// Reads a plan: MSCCL-IR (.xml) or an MSCCL++ execution plan (.json).
 ///
 /// `quirks` follows the defects of the runtime that a format belongs to instead of what was meant; `limits` are
 /// pairs of a name of `plan_limits()` and a number. The interpreter lock is released meanwhile. Raises
