@@ -12,6 +12,7 @@
 //! [`document`] is all of them behind one door.
 
 pub mod budget;
+pub mod chakra;
 pub mod collective;
 pub mod document;
 pub mod msccl_xml;

@@ -1,0 +1,104 @@
+//! Chakra execution traces: a graph of operations per rank, in files `<prefix>.<rank>.et`.
+//!
+//! [`read`] accepts what producers write: framing with or without metadata, gzip, numbers in every integral
+//! arm, control and data dependencies alike. A trace of sends, receives and computation only is an
+//! *algorithm* and runs ([`Trace::lower`]); one with collective or memory nodes is a *workload*, which is read and
+//! counted ([`Trace::summary`]) but not run.
+//!
+//! | code | finding |
+//! |---|---|
+//! | `AHBM-F131` | bytes that are no execution trace, with the offset |
+//! | `AHBM-F132` | broken gzip stream |
+//! | `AHBM-F133` | two nodes with one id |
+//! | `AHBM-F134` | dependency on a node that does not exist |
+//! | `AHBM-F135` | nodes that wait for each other |
+//! | `AHBM-F136` | attribute that is missing or out of range |
+//! | `AHBM-F137` | send without a receive, or the reverse |
+//! | `AHBM-F138` | send and receive of different sizes |
+//! | `AHBM-F139` | files that are missing or cannot be read or written |
+//! | `AHBM-U231` | operation of a workload |
+//! | `AHBM-U232` | algorithm without a size of its own, run without a size |
+
+mod algorithm;
+mod chains;
+mod decode;
+mod files;
+mod graph;
+mod pairs;
+mod schema;
+mod summary;
+mod wire;
+
+pub use files::{find, read, write};
+pub use graph::Graph;
+pub use schema::{Arm, Attribute, Metadata, Node, NodeKind, Value};
+pub use summary::Summary;
+
+use crate::{Budget, Limit};
+use ahbm_machine::Diagnostic;
+use std::sync::Arc;
+
+/// How to read a trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ReadOptions {
+    /// Limits, over all ranks together.
+    pub budget: Budget,
+    /// Leaves out dependencies on nodes that do not exist instead of refusing the trace.
+    pub lenient: bool,
+}
+
+/// What has been taken of the budget so far.
+#[derive(Debug, Default)]
+struct Usage {
+    file_bytes: u64,
+    inflated_bytes: u64,
+    nodes: u64,
+    deps: u64,
+}
+
+/// The traces of all ranks.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Trace {
+    /// Name for people: the prefix.
+    pub name: String,
+    /// One graph per rank, in rank order.
+    pub graphs: Vec<Graph>,
+}
+
+/// Reads a trace from memory: per rank its file name, for origins, and its bytes.
+///
+/// # Errors
+/// `AHBM-F131` to `F135` malformed, `AHBM-B201` to `B207` over budget.
+pub fn parse(name: &str, files: &[(&str, &[u8])], options: &ReadOptions) -> Result<Trace, Vec<Diagnostic>> {
+    options.budget.check(Limit::Ranks, files.len() as u64).map_err(one)?;
+    let mut usage = Usage::default();
+    let graphs = (0..)
+        .zip(files)
+        .map(|(rank, (file, bytes))| decode::graph(rank, &Arc::from(*file), bytes, options, &mut usage))
+        .collect::<Result<_, _>>()?;
+    Ok(Trace { name: name.to_owned(), graphs })
+}
+
+impl Trace {
+    /// The bytes of every rank's file, in rank order.
+    pub fn to_bytes(&self) -> Vec<Vec<u8>> {
+        self.graphs.iter().map(|g| decode::encode(&g.metadata, &g.nodes)).collect()
+    }
+
+    /// A trace from nodes, for producers.
+    ///
+    /// # Errors
+    /// `AHBM-F134` and `AHBM-F135` as for a file.
+    pub fn from_nodes(name: &str, metadata: &Metadata, ranks: Vec<Vec<Node>>) -> Result<Self, Vec<Diagnostic>> {
+        let graphs = (0..)
+            .zip(ranks)
+            .map(|(rank, nodes)| Graph::new(rank, format!("{name}.{rank}.et").into(), metadata.clone(), nodes, false))
+            .collect::<Result<_, _>>()?;
+        Ok(Self { name: name.to_owned(), graphs })
+    }
+}
+
+/// A finding that stands alone.
+fn one(finding: Diagnostic) -> Vec<Diagnostic> {
+    vec![finding]
+}

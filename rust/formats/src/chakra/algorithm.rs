@@ -1,0 +1,292 @@
+//! Algorithm graphs as programs: dataflow, an agent per chain, a queue per pair of chains and tag.
+//!
+//! Every node is issued as soon as its dependencies have finished; a send has finished when it is posted.
+//! Messages carry zeros: a trace says how many bytes travel, not which. What touches memory is in the
+//! durations of COMP nodes, so messages cost their travel only.
+
+use super::chains::{Chains, Link};
+use super::pairs::{Pair, Size, pairs, size, wrong};
+use super::{Graph, NodeKind, Trace, Value, one};
+use crate::plan::Site;
+use crate::{Budget, Limit, LowerOptions};
+use ahbm_machine::{Diagnostic, Direction, Machine};
+use ahbm_program::{
+    AgentId, Body, BodyBuilder, ChannelSettings, Dtype, Locus, OpKind, Origin, Program, ProgramBuilder, Scalar, Tile,
+};
+use rustc_hash::FxHashMap;
+
+/// What a message of the trace is in the program.
+#[derive(Clone, Copy)]
+enum Sizing {
+    /// Its own bytes, or its share of a size where that is not zero.
+    Bytes(u64),
+    /// One element, for checks.
+    Unit,
+}
+
+impl Trace {
+    /// The algorithm on a machine: rank r on SIP r, its chains on the PEs of that SIP in turn. `options.bytes` is
+    /// the size that symbolic messages are shares of; 0 takes the sizes that the trace states. Of the other
+    /// options only `slots`, `tier`, `credit_bytes` and `budget` apply; a trace knows no bound on queues, so
+    /// `slots: u32::MAX` is its own meaning.
+    ///
+    /// # Errors
+    /// `AHBM-U231` not an algorithm, `AHBM-U232` a size that is missing or that the trace cannot take,
+    /// `AHBM-U204` more ranks than SIPs, `AHBM-F136` to `F138`, `AHBM-B209`.
+    pub fn lower(&self, machine: &Machine, options: &LowerOptions) -> Result<Program, Vec<Diagnostic>> {
+        let (ranks, sips) = (self.graphs.len(), machine.sfr().sips);
+        if ranks > sips as usize {
+            let error =
+                Diagnostic::new("AHBM-U204", format!("{} has {ranks} ranks, the machine {sips} SIPs", self.name));
+            let hint = format!("choose a topology with {ranks} SIPs, or set system.sips.count={ranks}");
+            return Err(vec![error.site("trace", &*self.name).hint(hint)]);
+        }
+        self.lower_at(&Site::of(machine), Sizing::Bytes(options.bytes), options)
+    }
+
+    /// The algorithm without a machine, one element per message: what a check of its progress runs.
+    ///
+    /// # Errors
+    /// As [`Trace::lower`], but for machine and sizes.
+    pub fn lower_for_check(&self, slots: u32, budget: &Budget) -> Result<Program, Vec<Diagnostic>> {
+        let options = LowerOptions { slots, budget: *budget, ..LowerOptions::new(0, Dtype::U8) };
+        self.lower_at(&Site::abstract_of(self.graphs.len() as u32), Sizing::Unit, &options)
+    }
+
+    fn lower_at(&self, site: &Site, sizing: Sizing, options: &LowerOptions) -> Result<Program, Vec<Diagnostic>> {
+        self.refuse_workload()?;
+        let nodes: u64 = self.graphs.iter().map(|g| g.nodes.len() as u64).sum();
+        options.budget.check(Limit::Ops, nodes).map_err(one)?;
+        let symbolic = !matches!(sizing, Sizing::Bytes(0));
+        let pairs = pairs(self, symbolic)?;
+        let covers: Vec<Chains> = self.graphs.iter().map(Chains::of).collect();
+        let queues = Queues::new(&pairs, &covers);
+        let mut builder = ProgramBuilder::new(&*self.name);
+        let mut first_agent = Vec::with_capacity(self.graphs.len());
+        let mut agents = 0;
+        for (graph, cover) in self.graphs.iter().zip(&covers) {
+            first_agent.push(agents);
+            let counters = cover.counters(&mut builder);
+            let posts = cover.posts();
+            for (index, chain) in cover.chains.iter().enumerate() {
+                let writer = Writer { graph, cover, counters: &counters, posts: &posts, queues: &queues, sizing };
+                let body = writer.body(&mut builder, index as u32, chain)?;
+                let body = builder.body(body);
+                let (coord, place) = site.place(graph.rank, index as u32);
+                builder.thread_block(graph.rank, coord, place, body, &[]);
+                agents += 1;
+            }
+        }
+        let agent = |rank: u32, chain: u32| AgentId(first_agent[rank as usize] + chain);
+        for queue in &queues.all {
+            let [(src, from), (dst, to)] = queue.ends;
+            builder.connect(
+                (agent(src, from), Direction::Tag { rank: dst, channel: queue.number }),
+                (agent(dst, to), Direction::Tag { rank: src, channel: queue.number }),
+            );
+        }
+        builder.finish(ChannelSettings {
+            slots: options.slots,
+            slot_bytes: None,
+            tier: options.tier,
+            credit_bytes: options.credit_bytes,
+        })
+    }
+
+    fn refuse_workload(&self) -> Result<(), Vec<Diagnostic>> {
+        for graph in &self.graphs {
+            let runs = |kind| matches!(kind, NodeKind::Send | NodeKind::Recv | NodeKind::Comp);
+            if let Some(at) = graph.nodes.iter().position(|n| !runs(n.kind)) {
+                let kind = graph.nodes[at].kind.name();
+                let (label, origin) = graph.site(at as u32);
+                return Err(vec![
+                    Diagnostic::new(
+                        "AHBM-U231",
+                        format!("{kind} is an operation of a workload, which can be read but not run"),
+                    )
+                    .site(label, origin)
+                    .hint("algorithm traces consist of COMM_SEND_NODE, COMM_RECV_NODE and COMP_NODE"),
+                ]);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Chains {
+    /// One counter per chain that others wait for.
+    fn counters(&self, builder: &mut ProgramBuilder) -> Vec<Option<u32>> {
+        let awaited = |chain: &Vec<u32>| chain.iter().any(|&at| self.awaited[at as usize]);
+        self.chains.iter().map(|chain| awaited(chain).then(|| builder.counter())).collect()
+    }
+
+    /// Per node, what the counter of its chain shows once it has finished.
+    fn posts(&self) -> Vec<u32> {
+        let mut posts = vec![0; self.links.len()];
+        for chain in &self.chains {
+            let mut posted = 0;
+            for &at in chain {
+                posted += u32::from(self.awaited[at as usize]);
+                posts[at as usize] = posted;
+            }
+        }
+        posts
+    }
+}
+
+/// A FIFO from a chain to a chain, each as (rank, chain); `number` is unique between two ranks.
+struct Queue {
+    ends: [(u32, u32); 2],
+    number: u32,
+}
+
+/// Every queue, and the one of each send and receive.
+struct Queues {
+    all: Vec<Queue>,
+    of: FxHashMap<(u32, u32), u32>,
+}
+
+impl Queues {
+    /// Messages share a queue only where sender and receiver take them in one order.
+    fn new(pairs: &[Pair], covers: &[Chains]) -> Self {
+        let link = |rank: u32, node: u32| covers[rank as usize].links[node as usize];
+        let mut ordered: Vec<&Pair> = pairs.iter().collect();
+        ordered.sort_by_key(|p| (p.send.rank, link(p.send.rank, p.send.node), p.recv.rank));
+        let mut queues = Self { all: Vec::new(), of: FxHashMap::default() };
+        // Per pair of chains and tag: queues with the place of the last receive.
+        let mut open: FxHashMap<_, Vec<(u32, Link)>> = FxHashMap::default();
+        let mut numbers: FxHashMap<(u32, u32), u32> = FxHashMap::default();
+        for pair in ordered {
+            let (from, to) = (link(pair.send.rank, pair.send.node), link(pair.recv.rank, pair.recv.node));
+            let ends = [(pair.send.rank, from.chain), (pair.recv.rank, to.chain)];
+            let candidates = open.entry((ends, pair.tag)).or_default();
+            let queue = match candidates.iter_mut().find(|(_, last)| *last < to) {
+                Some((queue, last)) => {
+                    *last = to;
+                    *queue
+                }
+                None => {
+                    let number = numbers.entry((pair.send.rank, pair.recv.rank)).or_default();
+                    queues.all.push(Queue { ends, number: *number });
+                    *number += 1;
+                    candidates.push((queues.all.len() as u32 - 1, to));
+                    queues.all.len() as u32 - 1
+                }
+            };
+            queues.of.insert((pair.send.rank, pair.send.node), queue);
+            queues.of.insert((pair.recv.rank, pair.recv.node), queue);
+        }
+        queues
+    }
+}
+
+struct Writer<'a> {
+    graph: &'a Graph,
+    cover: &'a Chains,
+    counters: &'a [Option<u32>],
+    posts: &'a [u32],
+    queues: &'a Queues,
+    sizing: Sizing,
+}
+
+impl Writer<'_> {
+    fn body(&self, builder: &mut ProgramBuilder, index: u32, chain: &[u32]) -> Result<Body, Vec<Diagnostic>> {
+        let mut body = BodyBuilder::new();
+        let mut messages = FxHashMap::default();
+        let whole = builder.origins.intern(Origin { file: self.graph.file.clone(), locus: Locus::Whole });
+        for &at in chain.iter().filter(|&&at| self.graph.nodes[at as usize].kind == NodeKind::Send) {
+            let tile = self.tile(at)?;
+            let tile = body.tile(tile);
+            messages.entry(tile).or_insert_with(|| {
+                let (dst, scalar) = (body.value(), body.scalar(Scalar::Int(0)));
+                body.push(OpKind::Fill { dst, scalar, tile }, 0, whole);
+                dst
+            });
+        }
+        for &at in chain {
+            let node = &self.graph.nodes[at as usize];
+            let locus = Locus::Node(node.id);
+            let origin = builder.origins.intern(Origin { file: self.graph.file.clone(), locus });
+            for &link in &self.cover.waits[at as usize] {
+                if let Some(counter) = self.counters[link.chain as usize] {
+                    let at_least = self.posts[self.cover.node(link) as usize];
+                    body.push(OpKind::WaitCounter { counter, at_least }, 0, origin);
+                }
+            }
+            match node.kind {
+                NodeKind::Comp => body.push(OpKind::Delay { ps: self.duration_ps(at)? }, 0, origin),
+                kind => {
+                    let tile = self.tile(at)?;
+                    let tile = body.tile(tile);
+                    let sends = kind == NodeKind::Send;
+                    let queue = &self.queues.all[self.queues.of[&(self.graph.rank, at)] as usize];
+                    let peer = queue.ends[usize::from(sends)].0;
+                    let dir = body.direction(Direction::Tag { rank: peer, channel: queue.number });
+                    if sends {
+                        body.push(OpKind::Send { dir, src: messages[&tile], tile }, 0, origin);
+                    } else {
+                        let dst = body.value();
+                        body.push(OpKind::Recv { dir, dst, tile }, 0, origin);
+                        body.release(dst);
+                    }
+                }
+            }
+            if self.cover.awaited[at as usize]
+                && let Some(counter) = self.counters[index as usize]
+            {
+                body.push(OpKind::Signal { counter, add: 1 }, 0, origin);
+            }
+        }
+        Ok(body.finish())
+    }
+
+    fn tile(&self, at: u32) -> Result<Tile, Vec<Diagnostic>> {
+        let size_of = |symbolic| size(self.graph, at, symbolic);
+        let refuse = |message: String, hint: &str| {
+            let (label, origin) = self.graph.site(at);
+            vec![Diagnostic::new("AHBM-U232", message).site(label, origin).hint(hint)]
+        };
+        let bytes = match self.sizing {
+            Sizing::Unit => 1,
+            Sizing::Bytes(0) => match size_of(false).map_err(one)? {
+                Size::Bytes(bytes) => bytes,
+                Size::Share(..) => {
+                    return Err(refuse("messages are shares of a size that is not given".into(), "give --size"));
+                }
+            },
+            Sizing::Bytes(total) => match size_of(true).map_err(one)? {
+                Size::Bytes(_) => {
+                    return Err(refuse("messages have fixed sizes and cannot be scaled".into(), "leave out --size"));
+                }
+                Size::Share(count, of) => {
+                    if !total.is_multiple_of(of) {
+                        let near = total.div_ceil(of).saturating_mul(of);
+                        return Err(refuse(
+                            format!("{total} bytes do not split into {of} chunks"),
+                            &format!("take {near} bytes"),
+                        ));
+                    }
+                    (total / of).saturating_mul(count)
+                }
+            },
+        };
+        let elements = u32::try_from(bytes)
+            .map_err(|_| vec![wrong(self.graph, at, "comm_size", &format!("is {bytes}, above 4 GiB"))])?;
+        Ok(Tile::new(Dtype::U8, &[elements]))
+    }
+
+    /// `duration_ns` where the trace has it, else whole microseconds.
+    fn duration_ps(&self, at: u32) -> Result<u64, Vec<Diagnostic>> {
+        let node = &self.graph.nodes[at as usize];
+        let ns = node.attributes.iter().find(|a| &*a.name == "duration_ns").map(|a| &a.value);
+        let ps = match ns {
+            Some(Value::Double(ns)) => (ns * 1000.0).round(),
+            _ => node.duration_micros as f64 * 1e6,
+        };
+        // Eleven days: far below the end of simulated time.
+        if !(0.0..1e18).contains(&ps) {
+            return Err(vec![wrong(self.graph, at, "duration", &format!("is {ps} ps"))]);
+        }
+        Ok(ps as u64)
+    }
+}

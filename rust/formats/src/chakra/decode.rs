@@ -1,0 +1,125 @@
+//! Bytes to a [`Graph`]: inflation, framing, metadata or not, and back.
+
+use super::graph::Graph;
+use super::schema::{Metadata, Names, Node};
+use super::wire::{Malformed, Payload, Reader, Writer};
+use super::{ReadOptions, Usage, one};
+use crate::Limit;
+use ahbm_machine::Diagnostic;
+use rustc_hash::FxHashMap;
+use std::borrow::Cow;
+use std::io::Read;
+use std::sync::Arc;
+
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+
+/// Attributes a node may have.
+const MAX_ATTRIBUTES: usize = 256;
+
+/// The trace of one rank from the bytes of its file. `usage` counts against the budget over all ranks.
+pub(super) fn graph(
+    rank: u32,
+    file: &Arc<str>,
+    bytes: &[u8],
+    options: &ReadOptions,
+    usage: &mut Usage,
+) -> Result<Graph, Vec<Diagnostic>> {
+    usage.file_bytes += bytes.len() as u64;
+    options.budget.check(Limit::FileBytes, usage.file_bytes).map_err(one)?;
+    let bytes = inflate(file, bytes, options, usage).map_err(one)?;
+    let (metadata, nodes) = messages(file, &bytes, options, usage).map_err(one)?;
+    Graph::new(rank, Arc::clone(file), metadata, nodes, options.lenient)
+}
+
+fn inflate<'a>(
+    file: &Arc<str>,
+    bytes: &'a [u8],
+    options: &ReadOptions,
+    usage: &mut Usage,
+) -> Result<Cow<'a, [u8]>, Diagnostic> {
+    if !bytes.starts_with(&GZIP) {
+        usage.inflated_bytes += bytes.len() as u64;
+        options.budget.check(Limit::InflatedBytes, usage.inflated_bytes)?;
+        return Ok(Cow::Borrowed(bytes));
+    }
+    let budget = &options.budget;
+    let by_size = budget.get(Limit::InflatedBytes).saturating_sub(usage.inflated_bytes);
+    let by_ratio = (bytes.len() as u64).saturating_mul(budget.get(Limit::InflationRatio));
+    let most = by_size.min(by_ratio);
+    let mut out = Vec::new();
+    flate2::read::MultiGzDecoder::new(bytes).take(most.saturating_add(1)).read_to_end(&mut out).map_err(|error| {
+        Diagnostic::new("AHBM-F132", format!("broken gzip stream: {error}"))
+            .site("after", format!("{file}, inflated byte {}", out.len()))
+    })?;
+    let inflated = out.len() as u64;
+    if inflated > most && by_ratio < by_size {
+        budget.check(Limit::InflationRatio, inflated.div_ceil(bytes.len() as u64))?;
+    }
+    usage.inflated_bytes += inflated;
+    budget.check(Limit::InflatedBytes, usage.inflated_bytes)?;
+    Ok(Cow::Owned(out))
+}
+
+fn messages(
+    file: &Arc<str>,
+    bytes: &[u8],
+    options: &ReadOptions,
+    usage: &mut Usage,
+) -> Result<(Metadata, Vec<Node>), Diagnostic> {
+    let malformed = |error: Malformed| {
+        Diagnostic::new("AHBM-F131", format!("no execution trace: {}", error.what))
+            .site("reading", format!("{file}, byte {}", error.at))
+    };
+    let mut reader = Reader::new(bytes);
+    let mut names = Names::default();
+    let mut metadata = None;
+    let mut nodes: Vec<Node> = Vec::new();
+    let mut seen: FxHashMap<u64, usize> = FxHashMap::default();
+    while !reader.is_empty() {
+        let start = reader.at();
+        let message = reader.message().map_err(malformed)?;
+        if start == 0 && is_metadata(message.clone()).map_err(malformed)? {
+            metadata = Some(Metadata::read(message, &mut names).map_err(malformed)?);
+            continue;
+        }
+        usage.nodes += 1;
+        options.budget.check(Limit::Steps, usage.nodes)?;
+        let node = Node::read(message, &mut names).map_err(malformed)?;
+        usage.deps += (node.ctrl_deps.len() + node.data_deps.len()) as u64;
+        options.budget.check(Limit::Deps, usage.deps)?;
+        let longest = node.attributes.iter().map(|a| a.name.len()).max().unwrap_or(0).max(node.name.len());
+        options.budget.check(Limit::StringBytes, longest as u64)?;
+        if node.attributes.len() > MAX_ATTRIBUTES {
+            let what = "a node of more than 256 attributes";
+            return Err(malformed(Malformed { at: start, what }));
+        }
+        if let Some(first) = seen.insert(node.id, start) {
+            return Err(Diagnostic::new("AHBM-F133", format!("two nodes have the id {}", node.id))
+                .site("first", format!("{file}, byte {first}"))
+                .site("second", format!("{file}, byte {start}")));
+        }
+        nodes.push(node);
+    }
+    if metadata.is_none() && nodes.is_empty() {
+        return Err(malformed(Malformed { at: 0, what: "the file is empty" }));
+    }
+    Ok((metadata.unwrap_or_default(), nodes))
+}
+
+/// Some producers leave the metadata out. A node has a field that metadata has not: its type, or its id as a number.
+fn is_metadata(mut message: Reader<'_>) -> Result<bool, Malformed> {
+    while let Some((field, payload)) = message.field()? {
+        if !matches!((field, payload), (1 | 2, Payload::Message(_))) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// The bytes of one rank's file.
+pub(super) fn encode(metadata: &Metadata, nodes: &[Node]) -> Vec<u8> {
+    let mut out = Writer::default();
+    out.delimited(&metadata.encode());
+    nodes.iter().for_each(|node| out.delimited(&node.encode()));
+    out.bytes
+}

@@ -1,0 +1,55 @@
+//! What a trace holds, in numbers.
+
+use super::schema::COLLECTIVES;
+use super::{NodeKind, Trace};
+use std::collections::BTreeMap;
+
+/// Counts over all ranks.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Summary {
+    /// Ranks.
+    pub ranks: usize,
+    /// True when the trace runs: sends, receives and computation only.
+    pub algorithm: bool,
+    /// The collective that the trace says it computes.
+    pub collective: Option<String>,
+    /// Nodes by the schema's type name.
+    pub nodes: BTreeMap<&'static str, u64>,
+    /// Collective nodes by name: how many, and the sum of their `comm_size`.
+    pub collectives: BTreeMap<String, (u64, u128)>,
+    /// Dependencies left out by lenient reading.
+    pub dangling: u64,
+}
+
+impl Trace {
+    /// True when the trace consists of sends, receives and computation.
+    pub fn is_algorithm(&self) -> bool {
+        let mut kinds = self.graphs.iter().flat_map(|g| &g.nodes).map(|n| n.kind);
+        kinds.all(|k| matches!(k, NodeKind::Send | NodeKind::Recv | NodeKind::Comp))
+            && self.graphs.iter().any(|g| g.count(NodeKind::Send) + g.count(NodeKind::Recv) > 0)
+    }
+
+    /// Counts its nodes.
+    pub fn summary(&self) -> Summary {
+        let mut summary = Summary {
+            ranks: self.graphs.len(),
+            algorithm: self.is_algorithm(),
+            collective: self.graphs.first().and_then(|g| g.metadata.text("collective")).map(str::to_owned),
+            ..Summary::default()
+        };
+        for graph in &self.graphs {
+            summary.dangling += graph.dangling as u64;
+            for node in &graph.nodes {
+                *summary.nodes.entry(node.kind.name()).or_default() += 1;
+                if node.kind == NodeKind::Collective {
+                    let number = node.integer("comm_type");
+                    let name = number.and_then(|n| COLLECTIVES.get(usize::try_from(n).ok()?)).copied();
+                    let entry = summary.collectives.entry(name.unwrap_or("unknown").to_lowercase()).or_default();
+                    entry.0 += 1;
+                    entry.1 += node.integer("comm_size").and_then(|n| u128::try_from(n).ok()).unwrap_or(0);
+                }
+            }
+        }
+        summary
+    }
+}
