@@ -17,7 +17,8 @@
 //! | `AHBM-F138` | send and receive of different sizes |
 //! | `AHBM-F139` | files that are missing or cannot be read or written |
 //! | `AHBM-U231` | operation of a workload |
-//! | `AHBM-U232` | algorithm without a size of its own, run without a size |
+//! | `AHBM-U232` | algorithm without a size of its own, run without a size, or the reverse |
+//! | `AHBM-U233` | trace run on data: it names no buffers |
 
 mod algorithm;
 mod chains;
@@ -29,7 +30,7 @@ mod schema;
 mod summary;
 mod wire;
 
-pub use files::{find, read, write};
+pub use files::{find, is_trace, read, write};
 pub use graph::Graph;
 pub use schema::{Arm, Attribute, Metadata, Node, NodeKind, Value};
 pub use summary::Summary;
@@ -43,7 +44,8 @@ use std::sync::Arc;
 pub struct ReadOptions {
     /// Limits, over all ranks together.
     pub budget: Budget,
-    /// Leaves out dependencies on nodes that do not exist instead of refusing the trace.
+    /// Leaves out dependencies on nodes that do not exist, and keeps graphs with a cycle for counting, instead
+    /// of refusing the trace.
     pub lenient: bool,
 }
 

@@ -1,7 +1,7 @@
 //! Any file: which format it is, what it says, and whether it is right.
 
 use crate::mscclpp::Launch;
-use crate::{Budget, Collective, Limit, LowerOptions, Lowered, Plan, msccl_xml, mscclpp};
+use crate::{Budget, Collective, Limit, LowerOptions, Lowered, Plan, chakra, msccl_xml, mscclpp};
 use ahbm_emulator::{CheckOptions, Outcome, Verdict};
 use ahbm_machine::{Diagnostic, Machine};
 use std::fs::File;
@@ -34,6 +34,8 @@ pub enum Document {
     Msccl(Plan),
     /// An MSCCL++ execution plan.
     Mscclpp(mscclpp::Plan),
+    /// A Chakra execution trace.
+    Chakra(chakra::Trace),
 }
 
 impl Document {
@@ -46,16 +48,19 @@ impl Document {
         let name = path.to_string_lossy();
         let budget = reading.budget;
         let one = |finding| vec![finding];
+        if chakra::is_trace(path) {
+            let options = chakra::ReadOptions { budget, ..chakra::ReadOptions::default() };
+            return chakra::read(path, &options).map(Self::Chakra);
+        }
         match path.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase).as_deref() {
             Some("xml") => msccl_xml::read(&bytes(path, &budget).map_err(one)?, &name, &budget).map(Self::Msccl),
             Some("json") => {
                 let options = mscclpp::ReadOptions { budget, quirks: reading.quirks };
                 mscclpp::read(&bytes(path, &budget).map_err(one)?, &name, &options).map(Self::Mscclpp).map_err(one)
             }
-            _ => Err(vec![
-                Diagnostic::new("AHBM-U291", format!("{name} is of no format that can be read"))
-                    .hint("MSCCL-IR (.xml) and MSCCL++ execution plans (.json) can be read"),
-            ]),
+            _ => Err(vec![Diagnostic::new("AHBM-U291", format!("{name} is of no format that can be read")).hint(
+                "MSCCL-IR (.xml), MSCCL++ execution plans (.json) and Chakra traces (PREFIX.0.et, …) can be read",
+            )]),
         }
     }
 
@@ -64,14 +69,16 @@ impl Document {
         match self {
             Self::Msccl(_) => "msccl_xml",
             Self::Mscclpp(_) => "mscclpp_json",
+            Self::Chakra(_) => "chakra",
         }
     }
 
     /// What it computes.
-    pub const fn collective(&self) -> Collective {
+    pub fn collective(&self) -> Collective {
         match self {
             Self::Msccl(plan) => plan.collective,
             Self::Mscclpp(plan) => plan.collective,
+            Self::Chakra(trace) => trace.collective(),
         }
     }
 
@@ -80,6 +87,7 @@ impl Document {
         match self {
             Self::Msccl(plan) => plan.ranks.len() as u64,
             Self::Mscclpp(plan) => plan.ranks.len() as u64,
+            Self::Chakra(trace) => trace.graphs.len() as u64,
         }
     }
 
@@ -88,13 +96,14 @@ impl Document {
         match self {
             Self::Msccl(plan) => plan.steps(),
             Self::Mscclpp(plan) => plan.ops(),
+            Self::Chakra(trace) => trace.nodes(),
         }
     }
 
     /// Whether queues of a fixed depth connect its thread blocks.
     pub const fn has_queues(&self) -> bool {
         match self {
-            Self::Msccl(_) => true,
+            Self::Msccl(_) | Self::Chakra(_) => true,
             Self::Mscclpp(_) => false,
         }
     }
@@ -104,6 +113,7 @@ impl Document {
         match self {
             Self::Msccl(plan) => plan.in_place,
             Self::Mscclpp(plan) => plan.in_place,
+            Self::Chakra(_) => false,
         }
     }
 
@@ -112,6 +122,7 @@ impl Document {
         match self {
             Self::Msccl(plan) => &plan.warnings,
             Self::Mscclpp(plan) => &plan.warnings,
+            Self::Chakra(_) => &[],
         }
     }
 
@@ -123,6 +134,7 @@ impl Document {
         match self {
             Self::Msccl(plan) => plan.lower(machine, options),
             Self::Mscclpp(plan) => plan.lower(machine, options, Launch::default()),
+            Self::Chakra(trace) => Err(vec![trace.without_buffers()]),
         }
     }
 
@@ -135,6 +147,12 @@ impl Document {
             Self::Msccl(plan) => {
                 let lowered = plan.lower_for_check(reading.slots, &reading.budget);
                 verdict(lowered, plan.collective, plan.chunks, reading)
+            }
+            Self::Chakra(trace) => {
+                let program = trace.lower_for_check(reading.slots, &reading.budget);
+                let lowered = program.map(|program| Lowered { program, ranks: Vec::new(), chunk_bytes: ELEMENT });
+                // A trace says how many bytes travel, not which: nothing to expect of memory.
+                verdict(lowered, Collective::Custom, 1, reading)
             }
             Self::Mscclpp(plan) => {
                 let launch = |launch| {

@@ -160,6 +160,10 @@ fn lenient_reading_counts_what_it_leaves_out() {
     assert_eq!(reread(&bytes, &ReadOptions::default()), Err("AHBM-F134"));
     let lenient = ReadOptions { lenient: true, ..ReadOptions::default() };
     assert_eq!(reread(&bytes, &lenient).unwrap().summary().dangling, 1);
+    bytes[0][at] = 1;
+    let circle = reread(&bytes, &lenient).unwrap();
+    let refused = circle.lower_for_check(2, &Budget::default()).unwrap_err();
+    assert_eq!((circle.nodes(), refused[0].code), (2, "AHBM-F135"));
 }
 
 /// The public consumer's closed form: 2(n-1) hops of `latency + size / rate`, and n-1 reductions.

@@ -95,6 +95,9 @@ impl Trace {
 
     fn refuse_workload(&self) -> Result<(), Vec<Diagnostic>> {
         for graph in &self.graphs {
+            if let Some(cycle) = &graph.cycle {
+                return Err(vec![cycle.clone()]);
+            }
             let runs = |kind| matches!(kind, NodeKind::Send | NodeKind::Recv | NodeKind::Comp);
             if let Some(at) = graph.nodes.iter().position(|n| !runs(n.kind)) {
                 let kind = graph.nodes[at].kind.name();

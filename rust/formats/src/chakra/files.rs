@@ -53,6 +53,16 @@ pub fn find(path: &Path, options: &ReadOptions) -> Result<Vec<PathBuf>, Diagnost
     Ok(files.into_values().collect())
 }
 
+/// Whether `path` can only mean a trace: one of its files, a prefix, or a folder.
+pub fn is_trace(path: &Path) -> bool {
+    let first = || {
+        let mut name = path.as_os_str().to_owned();
+        name.push(".0.et");
+        Path::new(&name).is_file()
+    };
+    path.extension().is_some_and(|e| e == "et") || path.is_dir() || (!path.is_file() && first())
+}
+
 /// `ring.3.et` is rank 3 of `ring`; ranks have no padding.
 fn split(name: &str) -> Option<(&str, u32)> {
     let (prefix, rank) = name.strip_suffix(".et")?.rsplit_once('.')?;

@@ -20,11 +20,13 @@ pub struct Graph {
     pub nodes: Vec<Node>,
     /// Dependencies on ids that no node has, left out (lenient reading only).
     pub dangling: usize,
+    /// Nodes that wait for each other (lenient reading only): such a graph can be counted but not run.
+    pub cycle: Option<Diagnostic>,
     /// Positions of every node's dependencies, node by node.
     edges: Vec<u32>,
     /// Start of each node's entries in `edges`, and the end.
     starts: Vec<u32>,
-    /// Node positions, dependencies first, smallest id first among the ready ones.
+    /// Node positions, dependencies first, smallest id first among the ready ones; empty with a cycle.
     order: Vec<u32>,
 }
 
@@ -35,7 +37,7 @@ impl Graph {
     /// Resolves the dependencies of `nodes`, whose ids are distinct.
     ///
     /// # Errors
-    /// `AHBM-F134` a dependency on an id no node has, unless `lenient`; `AHBM-F135` a cycle.
+    /// `AHBM-F134` a dependency on an id no node has, `AHBM-F135` a cycle; neither when `lenient`.
     pub(super) fn new(
         rank: u32,
         file: Arc<str>,
@@ -44,8 +46,17 @@ impl Graph {
         lenient: bool,
     ) -> Result<Self, Vec<Diagnostic>> {
         let index: FxHashMap<u64, u32> = nodes.iter().enumerate().map(|(at, n)| (n.id, at as u32)).collect();
-        let mut graph =
-            Self { rank, file, metadata, nodes, dangling: 0, edges: Vec::new(), starts: vec![0], order: Vec::new() };
+        let mut graph = Self {
+            rank,
+            file,
+            metadata,
+            nodes,
+            dangling: 0,
+            cycle: None,
+            edges: Vec::new(),
+            starts: vec![0],
+            order: Vec::new(),
+        };
         let mut missing = Vec::new();
         for node in &graph.nodes {
             let start = graph.edges.len();
@@ -73,6 +84,7 @@ impl Graph {
         }
         match graph.sort() {
             Ok(order) => graph.order = order,
+            Err(cycle) if lenient => graph.cycle = Some(graph.cycle_finding(&cycle)),
             Err(cycle) => return Err(vec![graph.cycle_finding(&cycle)]),
         }
         Ok(graph)
@@ -164,7 +176,7 @@ impl Graph {
         &self.edges[self.starts[at as usize] as usize..self.starts[at as usize + 1] as usize]
     }
 
-    /// Node positions in an order that respects every dependency.
+    /// Node positions in an order that respects every dependency; empty with a cycle.
     pub fn order(&self) -> &[u32] {
         &self.order
     }

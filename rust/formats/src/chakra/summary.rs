@@ -2,6 +2,8 @@
 
 use super::schema::COLLECTIVES;
 use super::{NodeKind, Trace};
+use crate::Collective;
+use ahbm_machine::Diagnostic;
 use std::collections::BTreeMap;
 
 /// Counts over all ranks.
@@ -27,6 +29,26 @@ impl Trace {
         let mut kinds = self.graphs.iter().flat_map(|g| &g.nodes).map(|n| n.kind);
         kinds.all(|k| matches!(k, NodeKind::Send | NodeKind::Recv | NodeKind::Comp))
             && self.graphs.iter().any(|g| g.count(NodeKind::Send) + g.count(NodeKind::Recv) > 0)
+    }
+
+    /// The collective that the trace says it computes.
+    pub fn collective(&self) -> Collective {
+        let name = self.graphs.first().and_then(|g| g.metadata.text("collective"));
+        name.map_or(Collective::Custom, Collective::parse)
+    }
+
+    /// Nodes of all ranks.
+    pub fn nodes(&self) -> u64 {
+        self.graphs.iter().map(|g| g.nodes.len() as u64).sum()
+    }
+
+    /// Why a trace has no operand and no result.
+    pub fn without_buffers(&self) -> Diagnostic {
+        Diagnostic::new(
+            "AHBM-U233",
+            format!("the trace {} names no buffers, so there is no data to run it on", self.name),
+        )
+        .hint("its order and its messages can be checked: ahbm check")
     }
 
     /// Counts its nodes.
