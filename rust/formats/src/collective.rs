@@ -101,6 +101,7 @@ impl Collective {
         let n = ranks.len() as u64;
         let declared = ranks.iter().fold(0u64, |sum, r| sum.saturating_add(fits(r.input.bytes.max(r.output.bytes))));
         budget.check(Limit::Ops, whole.saturating_mul(n).max(declared))?;
+        let whole = if n == 0 { 0 } else { whole };
         let part = whole / n.max(1);
         let mut expectation = Expectation::new();
         for (rank, at) in (0u32..).zip(ranks) {
