@@ -95,11 +95,9 @@ impl Warnings {
                     self.deviates(at, "the executor reads every source of a put from the first one's buffer");
                 }
             }
-            "ppkt" if op.channel_type == Some(Kind::Port) => {
-                if op.src_buff.iter().any(|src| !matches!(src.space, Some(schema::BufferType::Scratch))) {
-                    let message = "a port sends bytes as they are: from outside scratch they never become packets";
-                    self.push(DEVIATES, at, message.to_owned());
-                }
+            "ppkt" if op.channel_type == Some(Kind::Port) && !op.src_buff.iter().all(schema::Ref::in_scratch) => {
+                let message = "a port sends bytes as they are: from outside scratch they never become packets";
+                self.push(DEVIATES, at, message.to_owned());
             }
             "pipeline" => {
                 let covered = op.iter_context.map_or(0, |context| context.num_chunks);

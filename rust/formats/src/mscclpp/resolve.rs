@@ -3,7 +3,7 @@
 use super::ends::Ends;
 use super::extents::Extents;
 use super::model::{Action, Form, Operand, Share};
-use super::schema::{self, BufferType, Gpu, Kind, Ref, ThreadBlock};
+use super::schema::{self, Gpu, Kind, Ref, ThreadBlock};
 use crate::plan::Space;
 use ahbm_machine::Diagnostic;
 use ahbm_program::BinaryFn;
@@ -226,9 +226,7 @@ impl<'a> Block<'a> {
             "cpkt" => moved(pairs(Plain, Packets)?, false),
             "upkt" => moved(pairs(Packets, Plain)?, true),
             // The proxy sends bytes as they are: only packets arrive as packets.
-            "ppkt" if port && op.src_buff.iter().any(|src| !matches!(src.space, Some(BufferType::Scratch))) => {
-                moved(pairs(Plain, Plain)?, false)
-            }
+            "ppkt" if port && !op.src_buff.iter().all(Ref::in_scratch) => moved(pairs(Plain, Plain)?, false),
             "ppkt" if port => moved(pairs(Packets, Packets)?, false),
             "ppkt" => moved(pairs(Plain, Packets)?, false),
             "rppkt" | "gstorepkt" => moved(pairs(Packets, Packets)?, true),

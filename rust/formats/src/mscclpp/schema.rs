@@ -197,3 +197,10 @@ pub(super) struct Ref {
     pub(super) index: u32,
     pub(super) size: u32,
 }
+
+impl Ref {
+    /// True for chunks of the rank's own scratch.
+    pub(super) fn in_scratch(&self) -> bool {
+        matches!(self.space, Some(BufferType::Scratch))
+    }
+}
