@@ -23,6 +23,7 @@
 mod algorithm;
 mod chains;
 mod decode;
+mod executed;
 mod files;
 mod graph;
 mod pairs;

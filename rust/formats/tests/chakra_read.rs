@@ -199,3 +199,20 @@ fn shares_follow_the_size() {
     assert_eq!(bytes(0), Err("AHBM-U232"));
     assert_eq!(bytes(8191), Err("AHBM-U232"));
 }
+
+/// The order that a run took, with its measured durations, is a trace in itself.
+#[test]
+fn a_run_is_a_trace() {
+    let machine = network("analytic");
+    let options = LowerOptions { slots: u32::MAX, ..LowerOptions::new(0, Dtype::U8) };
+    let program = trace(ring(8, 1 << 20, 7)).lower(&machine, &options).unwrap();
+    let timeline = simulate(&program, &machine, &Options::default()).unwrap();
+    let run = Trace::executed(&program, &timeline).unwrap();
+    let again = reread(&run.to_bytes(), &ReadOptions::default()).unwrap();
+    assert_eq!(again.to_bytes(), run.to_bytes());
+    let summary = again.summary();
+    assert_eq!((summary.nodes["COMM_SEND_NODE"], summary.nodes["COMM_RECV_NODE"]), (8 * 14, 8 * 14));
+    let last = again.graphs[0].nodes.last().unwrap();
+    assert_eq!(last.start_micros + last.duration_micros, timeline.ends[0] / 1_000_000);
+    assert_eq!(Trace::executed(&program, &Default::default()).unwrap_err()[0].code, "AHBM-D191");
+}
