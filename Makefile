@@ -25,6 +25,8 @@ bench: $(VENV)/.installed
 	$(BIN)/pip install --quiet --disable-pip-version-check ".[bench]"
 	cargo bench -p ahbm-engine --bench queue
 	cargo bench -p ahbm-emulator --bench data
+	cargo bench -p ahbm-formats --bench msccl
+	$(BIN)/python benches/synthesis.py
 	$(BIN)/python benches/run.py
 
 # Rebuilt whenever something that goes into the wheel has changed.
