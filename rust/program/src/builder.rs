@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub struct ChannelSettings {
     /// Messages a queue holds; `u32::MAX` gives each queue a slot for every message it will carry.
     pub slots: u32,
-    /// Bytes a slot holds; `None` sizes each queue to its largest message.
+    /// Bytes a slot holds; `None` sizes each queue to its largest message, with no more slots than messages.
     pub slot_bytes: Option<u64>,
     /// Slot memory, an index into the machine's tiers.
     pub tier: u32,
@@ -286,15 +286,19 @@ fn open(
         receiver: receiver.0,
         sender_direction: sender.1,
         receiver_direction: receiver.1,
-        slots: 1,
+        slots: 0,
         slot_bytes: settings.slot_bytes.unwrap_or(0),
         tier: settings.tier,
         credit_bytes: settings.credit_bytes,
         wire,
     });
+    channel.slots = match settings.slot_bytes {
+        Some(_) if settings.slots != u32::MAX => settings.slots,
+        // A slot that no message will ever need takes memory for nothing.
+        _ => channel.slots.max(settings.slots.min(traffic.messages)),
+    };
     if settings.slot_bytes.is_none() {
         channel.slot_bytes = channel.slot_bytes.max(traffic.bytes);
     }
-    channel.slots = if settings.slots == u32::MAX { channel.slots.max(traffic.messages) } else { settings.slots };
     ChannelId(index)
 }

@@ -84,3 +84,39 @@ fn two_agents_cannot_stand_at_one_place() {
     assert_eq!(builder.agent(group, at, PeId(0), body, &[]).unwrap_err().code, "AHBM-L106");
     assert!(builder.agent(other, at, PeId(0), body, &[]).is_ok());
 }
+
+/// A queue that is sized to its messages never has more slots than messages: what could not be used would
+/// still have to fit the memory.
+#[test]
+fn automatic_slots_are_as_many_as_messages_at_most() {
+    use ahbm_machine::{Coord, Direction, PeId, Sfr};
+    use ahbm_program::{BodyBuilder, ChannelSettings, Dtype, Locus, OpKind, Origin, ProgramBuilder, Scalar, Tile};
+    let build = |slots, slot_bytes, messages| {
+        let mut builder = ProgramBuilder::new("pipe");
+        let group = builder.group(Sfr::ring(2));
+        let origin = builder.origins.intern(Origin { file: "pipe".into(), locus: Locus::Whole });
+        for sip in 0..2 {
+            let mut body = BodyBuilder::new();
+            let tile = body.tile(Tile::new(Dtype::U8, &[8]));
+            let (value, scalar) = (body.value(), body.scalar(Scalar::Int(0)));
+            let dir = body.direction(Direction::parse(["global_E", "global_W"][sip as usize]).unwrap());
+            body.push(OpKind::Fill { dst: value, scalar, tile }, 1, origin);
+            for _ in 0..messages {
+                let kind = match sip {
+                    0 => OpKind::Send { dir, src: value, tile },
+                    _ => OpKind::Recv { dir, dst: value, tile },
+                };
+                body.push(kind, 1, origin);
+            }
+            let body = builder.body(body.finish());
+            builder.agent(group, Coord { sip, cube: 0, pe: 0 }, PeId(sip), body, &[]).unwrap();
+        }
+        let settings = ChannelSettings { slots, slot_bytes, tier: 0, credit_bytes: 16 };
+        builder.finish(settings).unwrap().channels[0].slots
+    };
+    assert_eq!(build(4, None, 2), 2);
+    assert_eq!(build(4, None, 9), 4);
+    assert_eq!(build(4, Some(64), 2), 4);
+    assert_eq!(build(u32::MAX, Some(64), 9), 9);
+    assert_eq!(build(0, None, 9), 0);
+}
