@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -83,8 +84,8 @@ def repeated_call() -> None:
     emulator = Emulator.load("ring_1d", overrides={"system.sips.count": 4})
     for nbytes in (1 << 10, 1 << 26):
         arrays = [np.ones(nbytes // 4, np.float32) for _ in range(4)]
-        first = best(lambda a=arrays: emulator.collective("all_reduce", a), 1)  # type: ignore[misc]
-        again = best(lambda a=arrays: emulator.collective("all_reduce", a))  # type: ignore[misc]
+        call = partial(emulator.collective, "all_reduce", arrays)
+        first, again = best(call, 1), best(call)
         row(f"all_reduce of {nbytes:,} B on 4 ranks, repeated, wall", again, "s", first, "the first call")
 
 

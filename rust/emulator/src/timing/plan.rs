@@ -97,7 +97,6 @@ impl Plan {
     pub(super) fn new(program: &Program, machine: &Machine) -> Result<Self, Diagnostic> {
         let mut routes = Routes {
             machine,
-            flows: Map::default(),
             list: Vec::with_capacity(program.channels.len()),
             hops: Vec::with_capacity(program.channels.len()),
             links: Map::with_capacity_and_hasher(program.channels.len(), FxBuildHasher),
@@ -212,7 +211,7 @@ impl Plan {
         // The host pushes what it writes to memory; everything else that is not local is asked for first.
         let pushed = matches!(from, Node::Io(_)) && to != Node::Pe(pe) || from == Node::Pe(pe) || from == Node::Hbm(pe);
         let request = if pushed { 0 } else { machine.route(Node::Pe(pe), from)?.latency_ps() };
-        let flow = routes.flow(pe, way, from, to)?;
+        let flow = routes.open((pe, way), from, to)?;
         self.transfers.insert(key, OneSided { flow, request, read: way == Way::Read });
         Ok(())
     }
@@ -234,22 +233,12 @@ struct LinkUse {
 
 struct Routes<'a> {
     machine: &'a Machine,
-    flows: Map<(PeId, Way, Node, Node), u32>,
     list: Vec<Flow>,
     hops: Vec<Hop>,
     links: Map<ahbm_machine::LinkId, LinkUse>,
 }
 
 impl Routes<'_> {
-    fn flow(&mut self, pe: PeId, way: Way, from: Node, to: Node) -> Result<u32, Diagnostic> {
-        if let Some(&flow) = self.flows.get(&(pe, way, from, to)) {
-            return Ok(flow);
-        }
-        let flow = self.open((pe, way), from, to)?;
-        self.flows.insert((pe, way, from, to), flow);
-        Ok(flow)
-    }
-
     /// Adds the flow of a stream between two nodes.
     fn open(&mut self, stream: (PeId, Way), from: Node, to: Node) -> Result<u32, Diagnostic> {
         let route = self.machine.route(from, to)?;
