@@ -122,7 +122,7 @@ def test_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_every_error_code_is_documented() -> None:
     """docs/errors.md and the sources name the same codes."""
-    sources = [*(ROOT / "rust").glob("*/src/**/*.rs"), *(ROOT / "python/ahbm").glob("*.py")]
+    sources = [*(ROOT / "rust").glob("*/src/**/*.rs"), *(ROOT / "python/ahbm").rglob("*.py")]
     raised = {code for path in sources for code in re.findall(r'"(AHBM-[A-Z]\d{3})"', path.read_text(encoding="utf-8"))}
     documented = set(re.findall(r"AHBM-[A-Z]\d{3}", (ROOT / "docs/errors.md").read_text(encoding="utf-8")))
     assert documented == raised

@@ -1,0 +1,106 @@
+"""`ahbm list`, `ahbm topology`, `ahbm probe`: what there is and what it can do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ahbm.cli.app import app
+from ahbm.cli.options import Ccl, Json, Settings, Topology, parse_overrides
+from ahbm.cli.output import show, table
+from ahbm.errors import ConfigError
+
+
+@app.command()
+def probe(topology: Topology = None, ccl: Ccl = None, settings: Settings = None, as_json: Json = False) -> None:
+    """Latency and bandwidth of reference traffic patterns, each alone on the machine."""
+    from ahbm import probe as p
+    from ahbm.emulator import Emulator
+
+    emulator = Emulator.load(topology, ccl, parse_overrides(settings))
+    samples = list(p.measure(emulator.machine, emulator.settings()))
+    if as_json:
+        typer.echo(json.dumps([sample.to_json() for sample in samples], indent=2))
+        return
+    rows = table("kind", "place", ">size (B)", ">time (ns)", ">GB/s", title="simulated, one pattern alone")
+    for sample in samples:
+        rows.add_row(
+            sample.kind,
+            sample.pattern,
+            str(sample.bytes),
+            f"{sample.latency_ns:.2f}",
+            f"{sample.bandwidth_gbs:.2f}",
+            end_section=sample.bytes == p.SIZES[-1],
+        )
+    show(rows)
+
+
+@app.command("list")
+def list_(
+    what: Annotated[str | None, typer.Argument(help="algorithms, topologies or collectives; all without it.")] = None,
+    ccl: Ccl = None,
+    as_json: Json = False,
+) -> None:
+    """List what there is to run."""
+    from ahbm import topology
+    from ahbm.algorithm import AlgorithmLoader, available
+    from ahbm.collectives import COLLECTIVES
+    from ahbm.config import CclConfig
+
+    def algorithms() -> list[dict[str, str]]:
+        config, loader = CclConfig.load(ccl), AlgorithmLoader()
+        found = []
+        for name in sorted({*config.algorithms, *available()}):
+            loaded = loader.load(config.settings(name))
+            found.append({"algorithm": name, "collective": ", ".join(loaded.collectives), "file": str(loaded.path)})
+        return found
+
+    def collectives() -> list[dict[str, str]]:
+        config = CclConfig.load(ccl)
+        return [{"collective": name, "algorithm": config.choose(name, 1 << 20)} for name in COLLECTIVES]
+
+    def topologies() -> list[dict[str, str]]:
+        return [{"topology": name, "kind": "file"} for name in topology.names()] + [
+            {"topology": name, "kind": "SIP network"} for name in topology.NETWORKS
+        ]
+
+    kinds: dict[str, Callable[[], list[dict[str, str]]]] = {
+        "algorithms": algorithms,
+        "topologies": topologies,
+        "collectives": collectives,
+    }
+    if what is not None and what not in kinds:
+        raise ConfigError("AHBM-C145", f"cannot list {what!r}", hint=f"one of {', '.join(kinds)}")
+    found = {kind: rows() for kind, rows in kinds.items() if what in (None, kind)}
+    if as_json:
+        typer.echo(json.dumps(found, indent=2))
+        return
+    for rows in found.values():
+        listing = table(*rows[0])
+        for row in rows:
+            listing.add_row(*row.values())
+        show(listing)
+
+
+@app.command("topology")
+def topology_(
+    name: Annotated[
+        str | None, typer.Argument(help="Packaged topology, path, or SIP network; else the default.")
+    ] = None,
+    svg: Annotated[Path | None, typer.Option("--svg", help="Draw it into this file.")] = None,
+    settings: Settings = None,
+) -> None:
+    """Describe a machine, and draw it."""
+    from ahbm.topology import load_machine
+
+    machine = load_machine(name, parse_overrides(settings))
+    if svg is not None:
+        try:
+            svg.write_text(machine.svg(), encoding="utf-8")
+        except OSError as error:
+            raise ConfigError("AHBM-C141", f"cannot write {svg}: {error.strerror}") from error
+    typer.echo(machine.describe())

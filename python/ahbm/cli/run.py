@@ -1,0 +1,127 @@
+"""`ahbm run`: a script, a plan, or one collective."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import typer.core
+
+from ahbm.cli.app import app
+from ahbm.cli.options import Ccl, Dtype, Json, NoData, Op, Root, Settings, Topology, parse_overrides, parse_slots
+from ahbm.cli.output import fail_if_wrong
+from ahbm.errors import ConfigError
+
+PLANS = (".xml", ".json", ".et")
+"""What the names of plans end in."""
+
+
+class _Run(typer.core.TyperCommand):
+    """What follows a script belongs to the script; what follows a plan belongs to `ahbm run`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        named = [arg for arg in args if arg.endswith((".py", *PLANS))]
+        ctx.allow_interspersed_args = bool(named) and named[0].endswith(PLANS)
+        return super().parse_args(ctx, args)
+
+
+@app.command(cls=_Run, context_settings={"allow_extra_args": True, "allow_interspersed_args": False})
+def run(
+    context: typer.Context,
+    script: Annotated[
+        Path | None,
+        typer.Argument(help="A Python script that uses ahbm, its arguments follow; or a plan (.xml, .json)."),
+    ] = None,
+    collective: Annotated[str | None, typer.Option("--collective", help="Run this collective, not a script.")] = None,
+    algorithm: Annotated[str | None, typer.Option("-a", "--algorithm", help="Name, or path of a module.")] = None,
+    size: Annotated[
+        str | None, typer.Option("-b", "--bytes", "--size", help="Size of one rank's array: 256, 64K, 1M.")
+    ] = None,
+    slots: Annotated[str | None, typer.Option("--slots", help="Plans: messages a queue holds, or inf.")] = None,
+    protocol: Annotated[str | None, typer.Option("--protocol", help="Plans: Simple, LL or LL128.")] = None,
+    instances: Annotated[int | None, typer.Option("--instances", min=1, help="Plans: parallel copies.")] = None,
+    dtype: Dtype = "f16",
+    op: Op = "sum",
+    root: Root = 0,
+    no_data: NoData = False,
+    topology: Topology = None,
+    ccl: Ccl = None,
+    settings: Settings = None,
+    as_json: Json = False,
+) -> None:
+    """Run a script or a plan (FILE --size 1M) on the emulated machine, or one collective (--collective)."""
+    overrides = parse_overrides(settings)
+    if script is not None and script.suffix in PLANS:
+        from ahbm import plans
+        from ahbm.bench import parse_dtype, parse_size
+
+        if size is None or collective is not None or algorithm is not None or root != 0 or context.args:
+            raise ConfigError("AHBM-C146", f"a plan is run as `ahbm run {script} --size 1M`")
+        report = plans.run(
+            script,
+            topology,
+            nbytes=parse_size(size),
+            dtype=parse_dtype(dtype),
+            op=op,
+            slots=parse_slots(slots),
+            protocol=protocol,
+            instances=instances or 1,
+            data=not no_data,
+            overrides=overrides,
+            ccl=ccl,
+        )
+        typer.echo(json.dumps(report.to_json(), indent=2) if as_json else str(report))
+        fail_if_wrong([report])
+        return
+    if (slots, protocol, instances) != (None, None, None):
+        raise ConfigError("AHBM-C146", "--slots, --protocol and --instances are for plans")
+    if (script is None) == (collective is None):
+        raise ConfigError(
+            "AHBM-C143",
+            "give either a script or --collective",
+            hint="ahbm run train.py, or ahbm run --collective all_reduce --bytes 64K",
+        )
+    if collective is not None:
+        import ahbm
+        from ahbm.bench import parse_dtype, parse_size
+
+        report = ahbm.run(
+            collective,
+            algorithm,
+            topology,
+            bytes_per_rank=parse_size(size) if size else None,
+            dtype=parse_dtype(dtype),
+            op=op,
+            root=root,
+            data=not no_data,
+            overrides=overrides,
+            ccl=ccl,
+        )
+        typer.echo(json.dumps(report.to_json(), indent=2) if as_json else str(report))
+        fail_if_wrong([report])
+    elif script is not None:
+        from ahbm.session import Setup, using
+
+        with using(Setup(topology, ccl, overrides or None, algorithm)), _as_main(script, context.args) as execute:
+            execute()
+
+
+@contextmanager
+def _as_main(script: Path, args: list[str]) -> Iterator[Callable[[], object]]:
+    """Lets `script` run as `python script args` would."""
+    import runpy
+
+    if not script.is_file():
+        raise ConfigError("AHBM-C144", f"there is no script {script}")
+    argv, path = sys.argv, list(sys.path)
+    sys.argv = [str(script), *args]
+    sys.path.insert(0, str(script.resolve().parent))
+    try:
+        yield lambda: runpy.run_path(str(script), run_name="__main__")
+    finally:
+        sys.argv, sys.path[:] = argv, path

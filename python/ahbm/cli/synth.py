@@ -1,0 +1,66 @@
+"""`ahbm synth`: schedules with a certificate."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from ahbm.cli.app import app
+from ahbm.cli.options import Dtype, Json, NoData, Op, Root, Settings, Topology, parse_overrides
+
+
+@app.command()
+def synth(
+    collective: Annotated[str, typer.Argument(help="all_reduce, all_gather, reduce_scatter, broadcast, ...")],
+    size: Annotated[str | None, typer.Option("-b", "--size", help="Size of an NPU's whole buffer: 64M.")] = None,
+    chunk_bytes: Annotated[str | None, typer.Option("--chunk-bytes", help="Size of a chunk, instead.")] = None,
+    chunks: Annotated[int, typer.Option("--chunks", help="Chunks of one share; trees choose their own.")] = 1,
+    method: Annotated[str, typer.Option("--method", help="auto greedy trees ring routed.")] = "auto",
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the search.")] = 0,
+    execute: Annotated[bool, typer.Option("--run", help="Run the schedule on the emulator, too.")] = False,
+    dtype: Dtype = "f16",
+    op: Op = "sum",
+    root: Root = 0,
+    no_data: NoData = False,
+    topology: Topology = None,
+    settings: Settings = None,
+    as_json: Json = False,
+) -> None:
+    """Synthesize a schedule for a network of NPUs, and say how close to the limit it is."""
+    from ahbm.bench import parse_dtype, parse_size
+    from ahbm.synthesis import synthesize
+
+    found = synthesize(
+        collective,
+        topology=topology,
+        overrides=parse_overrides(settings),
+        size=parse_size(size) if size else None,
+        chunk_bytes=parse_size(chunk_bytes) if chunk_bytes else None,
+        chunks=chunks,
+        dtype=parse_dtype(dtype),
+        op=op,
+        root=root,
+        method=method,
+        seed=seed,
+    )
+    ran = found.run(data=not no_data) if execute else None
+    if as_json:
+        from dataclasses import asdict
+
+        typer.echo(json.dumps(found.to_json() | ({"emulated": asdict(ran)} if ran else {}), indent=2))
+    else:
+        typer.echo(str(found))
+        if ran is not None:
+            checked = "not checked" if ran.wrong is None else f"{ran.wrong} wrong"
+            typer.echo(f"  emulated    {ran.time_ps / 1e6:,.3f} us, {ran.messages} messages, {checked}")
+            if not found.matches:
+                typer.echo(
+                    f"  note        an NPU needs {found.schedule.engines} PEs to keep all its links busy and has "
+                    f"{found.machine.pes}: --set cube.pe_layout.pe_per_corner={found.schedule.engines}"
+                )
+    if ran is not None and ran.wrong:
+        from ahbm.errors import DataError
+
+        raise typer.Exit(DataError.exit_code)
