@@ -4,6 +4,7 @@ use crate::mscclpp::Launch;
 use crate::{Budget, Collective, Limit, LowerOptions, Lowered, Plan, chakra, msccl_xml, mscclpp};
 use ahbm_emulator::{CheckOptions, Outcome, Verdict};
 use ahbm_machine::{Diagnostic, Machine};
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -123,6 +124,21 @@ impl Document {
             Self::Msccl(plan) => &plan.warnings,
             Self::Mscclpp(plan) => &plan.warnings,
             Self::Chakra(_) => &[],
+        }
+    }
+
+    /// As a thread-block plan, the form through which formats are converted.
+    ///
+    /// # Errors
+    /// `AHBM-U292` for what thread blocks and queues cannot express.
+    pub fn to_plan(&self) -> Result<Cow<'_, Plan>, Vec<Diagnostic>> {
+        match self {
+            Self::Msccl(plan) => Ok(Cow::Borrowed(plan)),
+            Self::Mscclpp(plan) => {
+                let finding = Diagnostic::new("AHBM-U292", "one-sided operations have no form as thread-block steps");
+                Err(vec![finding.site("plan", &*plan.file)])
+            }
+            Self::Chakra(trace) => Err(vec![trace.without_buffers()]),
         }
     }
 

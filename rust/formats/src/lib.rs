@@ -9,15 +9,17 @@
 //! 3. Every operation of the program knows where it was written.
 //!
 //! Reading order: [`budget`], [`collective`] (what a correct answer is), then one module per format;
-//! [`document`] is all of them behind one door.
+//! [`document`] is all of them behind one door, [`convert`] the way from one to another.
 
 pub mod budget;
 pub mod chakra;
 pub mod collective;
+pub mod convert;
 pub mod document;
 pub mod msccl_xml;
 pub mod mscclpp;
 pub mod plan;
+pub mod store;
 
 pub use budget::{Budget, Limit};
 pub use collective::Collective;

@@ -73,7 +73,7 @@ fn write_step(out: &mut String, s: usize, step: &Step) -> std::fmt::Result {
 /// The executor's name of a collective.
 fn spelling(collective: Collective) -> String {
     match collective {
-        Collective::Custom | Collective::AllToNext => "custom".into(),
+        Collective::Custom => "custom".into(),
         other => other.name().replace('_', ""),
     }
 }
