@@ -64,7 +64,7 @@ pub fn render(plan: &Plan, to: &Path) -> Result<Vec<Output>, Vec<Diagnostic>> {
             Ok(one(msccl_xml::write(plan).into_bytes()))
         }
         format @ (Format::Mscclpp | Format::Chakra) => {
-            Err(vec![format.cannot_express("plans").site("plan", &*plan.file)])
+            Err(vec![format.cannot_express("plans").site("plan", plan.whole().to_string())])
         }
     }
 }
@@ -75,7 +75,7 @@ fn expressible(plan: &Plan) -> Result<(), Vec<Diagnostic>> {
         return Ok(());
     }
     let what = format!("{:?}: its {} is fixed", plan.collective, plan.collective.name());
-    Err(vec![Format::Msccl.cannot_express(what).site("plan", &*plan.file)])
+    Err(vec![Format::Msccl.cannot_express(what).site("plan", plan.whole().to_string())])
 }
 
 /// Reads `from` and writes it as what the name of `to` says. Returns the files that were written.

@@ -7,6 +7,7 @@ mod block;
 mod buffers;
 mod lower;
 mod options;
+mod verify;
 
 pub use buffers::{RankBuffers, Region};
 pub use lower::Lowered;
@@ -14,6 +15,7 @@ pub use options::{LowerOptions, Protocol, Reduction, Site};
 
 use crate::Collective;
 use ahbm_machine::Diagnostic;
+use ahbm_program::{Locus, Origin};
 use std::sync::Arc;
 
 /// A collective algorithm for a fixed number of ranks.
@@ -23,6 +25,8 @@ pub struct Plan {
     pub name: String,
     /// The file it was read from, as the user knows it.
     pub file: Arc<str>,
+    /// What its `line`s count.
+    pub places: Places,
     /// What it computes.
     pub collective: Collective,
     /// Usable when input and output are one memory. A plan that allows both is run in place.
@@ -43,6 +47,15 @@ pub struct Plan {
     pub ranks: Vec<Rank>,
     /// Why a real runtime would not load or would misread it; none of them stops a run.
     pub warnings: Vec<Diagnostic>,
+}
+
+/// What the `line` of a step, thread block or copy counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Places {
+    /// Lines of the plan's file, from the one where the plan itself stands.
+    Lines(u32),
+    /// Ids of nodes in the file of each rank.
+    Nodes(Vec<Arc<str>>),
 }
 
 /// What one rank does.
@@ -223,6 +236,23 @@ pub struct Dep {
 }
 
 impl Plan {
+    /// Where the plan itself was written.
+    pub(crate) fn whole(&self) -> Origin {
+        let locus = match self.places {
+            Places::Lines(line) => Locus::Line(line),
+            Places::Nodes(_) => Locus::Whole,
+        };
+        Origin { file: Arc::clone(&self.file), locus }
+    }
+
+    /// Where something of a rank was written.
+    pub(crate) fn origin(&self, rank: u32, line: u32) -> Origin {
+        match &self.places {
+            Places::Lines(_) => Origin { file: Arc::clone(&self.file), locus: Locus::Line(line) },
+            Places::Nodes(files) => Origin { file: Arc::clone(&files[rank as usize]), locus: Locus::Node(line.into()) },
+        }
+    }
+
     /// Steps of all ranks.
     pub fn steps(&self) -> u64 {
         self.ranks.iter().flat_map(|r| &r.blocks).map(|b| b.steps.len() as u64).sum()

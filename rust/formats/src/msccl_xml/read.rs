@@ -2,11 +2,10 @@
 
 use super::attributes::Lines;
 use super::limits;
-use crate::plan::{Action, Block, Dep, Precopy, Protocol, Rank, Slot, Space, Step};
+use crate::plan::{Action, Block, Dep, Places, Precopy, Protocol, Rank, Slot, Space, Step};
 use crate::{Budget, Collective, Limit, Plan};
 use ahbm_machine::Diagnostic;
 use roxmltree::{Document, Node, ParsingOptions};
-use rustc_hash::FxHashSet;
 use std::sync::Arc;
 
 /// Channel numbers are below this.
@@ -94,7 +93,7 @@ impl Reader<'_> {
         ranks.resize_with(header.ngpus as usize, || None);
         let mut findings = Vec::new();
         for child in node.children().filter(Node::is_element) {
-            match self.gpu(child, header.ngpus) {
+            match self.gpu(child) {
                 Ok((id, rank)) => match ranks.get_mut(id as usize) {
                     Some(slot @ None) => *slot = Some(rank),
                     _ => findings.push(self.lines.finding(
@@ -121,6 +120,7 @@ impl Reader<'_> {
         let mut plan = Plan {
             name: header.name,
             file: Arc::from(file),
+            places: Places::Lines(self.facts.line),
             collective: header.collective,
             in_place: header.in_place,
             out_of_place: header.out_of_place,
@@ -132,7 +132,7 @@ impl Reader<'_> {
             ranks,
             warnings: Vec::new(),
         };
-        self.verify(&plan)?;
+        plan.verify(self.budget)?;
         plan.warnings = limits::warnings(&plan, &self.facts, &self.lines);
         Ok(plan)
     }
@@ -198,7 +198,7 @@ impl Reader<'_> {
         Ok(header)
     }
 
-    fn gpu(&mut self, node: Node<'_, '_>, ngpus: u32) -> Result<(u32, Rank), Diagnostic> {
+    fn gpu(&mut self, node: Node<'_, '_>) -> Result<(u32, Rank), Diagnostic> {
         self.expect(node, &["gpu"])?;
         let (mut id, mut rank) = (None, Rank::default());
         for attribute in node.attributes() {
@@ -224,7 +224,7 @@ impl Reader<'_> {
                     let list = if blocks.is_empty() { &mut rank.before } else { &mut rank.after };
                     list.push(copy);
                 }
-                _ => blocks.push(self.block(child, id, ngpus)?),
+                _ => blocks.push(self.block(child)?),
             }
         }
         blocks.sort_by_key(|(id, _)| *id);
@@ -256,7 +256,7 @@ impl Reader<'_> {
         Ok(Precopy { input, output, count, line })
     }
 
-    fn block(&mut self, node: Node<'_, '_>, rank: u32, ngpus: u32) -> Result<(u32, Block), Diagnostic> {
+    fn block(&mut self, node: Node<'_, '_>) -> Result<(u32, Block), Diagnostic> {
         self.expect(node, &["tb"])?;
         let line = self.lines.of(node);
         let mut block = Block { line, ..Block::default() };
@@ -275,22 +275,9 @@ impl Reader<'_> {
             }
         }
         let id = id.ok_or_else(|| self.lines.missing(node, "id"))?;
-        for (way, peer) in [("sends to", block.send), ("receives from", block.recv)] {
-            if let Some(peer) = peer
-                && (peer >= ngpus || peer == rank)
-            {
-                let message = format!("thread block {id} of rank {rank} {way} rank {peer} of {ngpus}");
-                return Err(self.lines.finding("AHBM-F118", line, message));
-            }
-        }
         block.steps.reserve_exact(node.children().filter(Node::is_element).count());
         for child in node.children().filter(Node::is_element) {
             let step = self.step(child, block.steps.len() as u32)?;
-            if (step.action.sends() && block.send.is_none()) || (step.action.receives() && block.recv.is_none()) {
-                let way = if step.action.sends() && block.send.is_none() { "send" } else { "recv" };
-                let message = format!("thread block {id} of rank {rank} has no {way} peer for this step");
-                return Err(self.lines.finding("AHBM-F118", step.line, message));
-            }
             block.steps.push(step);
         }
         Ok((id, block))
@@ -381,73 +368,6 @@ impl Reader<'_> {
         let shown: String = found.chars().take(40).collect();
         let message = format!("<{shown}> where <{}> is expected", names.join("> or <"));
         Err(self.lines.finding("AHBM-F113", self.lines.of(node), message))
-    }
-
-    /// What can be seen only once everything is read.
-    fn verify(&self, plan: &Plan) -> Result<(), Vec<Diagnostic>> {
-        let mut findings = Vec::new();
-        let ranks = plan.ranks.len() as u32;
-        if plan.in_blocks() && !plan.chunks.is_multiple_of(ranks) {
-            let message = format!("{} chunks do not split into one block for each of {ranks} ranks", plan.chunks);
-            return Err(vec![self.lines.finding("AHBM-F119", self.facts.line, message)]);
-        }
-        let mut deps = 0;
-        for (id, rank) in plan.ranks.iter().enumerate() {
-            deps += rank.blocks.iter().flat_map(|b| &b.steps).filter(|s| s.wait.is_some()).count() as u64;
-            if let Err(error) = self.verify_rank(plan, id as u32, rank) {
-                findings.push(error);
-            }
-        }
-        if let Err(error) = self.budget.check(Limit::Deps, deps) {
-            findings.push(error);
-        }
-        if findings.is_empty() { Ok(()) } else { Err(findings) }
-    }
-
-    fn verify_rank(&self, plan: &Plan, id: u32, rank: &Rank) -> Result<(), Diagnostic> {
-        let extents = plan.extents(id);
-        let outside = |space: Space, chunk: u32, count: u32, line: u32| {
-            let end = u64::from(chunk) + u64::from(count);
-            if end <= u64::from(extents.of(space)) {
-                return Ok(());
-            }
-            let (name, has) = (space.name(), extents.of(space));
-            let message = format!("chunks [{chunk}, {end}) of buffer {name}, which has {has} on rank {id}");
-            Err(self.lines.finding("AHBM-F117", line, message))
-        };
-        for copy in rank.before.iter().chain(&rank.after) {
-            outside(Space::Input, copy.input, copy.count, copy.line)?;
-            outside(Space::Output, copy.output, copy.count, copy.line)?;
-        }
-        let mut ends = FxHashSet::default();
-        for block in &rank.blocks {
-            for (way, peer) in [("sends to", block.send), ("receives from", block.recv)] {
-                if let Some(peer) = peer
-                    && !ends.insert((way, peer, block.channel))
-                {
-                    let message =
-                        format!("a second thread block of rank {id} {way} rank {peer} on channel {}", block.channel);
-                    return Err(self.lines.finding("AHBM-F116", block.line, message));
-                }
-            }
-            for step in &block.steps {
-                if step.action.reads() {
-                    outside(step.src.space, step.src.chunk, step.count, step.line)?;
-                }
-                if step.action.writes() {
-                    outside(step.dst.space, step.dst.chunk, step.count, step.line)?;
-                }
-                if let Some(dep) = step.wait {
-                    let there = rank.blocks.get(dep.block as usize).map_or(0, |b| b.steps.len());
-                    if dep.step as usize >= there {
-                        let message =
-                            format!("waits for step {} of thread block {}, which does not exist", dep.step, dep.block);
-                        return Err(self.lines.finding("AHBM-F115", step.line, message));
-                    }
-                }
-            }
-        }
-        Ok(())
     }
 }
 

@@ -4,9 +4,7 @@ use super::block::{Layout, Writer};
 use super::{LowerOptions, Plan, Protocol, RankBuffers, Region, Site};
 use crate::Limit;
 use ahbm_machine::{Diagnostic, Direction, Machine, Node};
-use ahbm_program::{
-    AgentId, BodyBuilder, ChannelSettings, Dtype, Locus, Mem, OpKind, Origin, Program, ProgramBuilder, Tile,
-};
+use ahbm_program::{AgentId, BodyBuilder, ChannelSettings, Dtype, Mem, OpKind, Program, ProgramBuilder, Tile};
 use rustc_hash::FxHashMap;
 
 /// A plan as a program.
@@ -155,7 +153,7 @@ impl Plan {
             for (own, block) in work.blocks.iter().enumerate() {
                 let mut writer = Writer::new(layout, instance, buffers, &posts);
                 let channel = block.channel + instance * self.channels;
-                let at = |line| Origin { file: self.file.clone(), locus: Locus::Line(line) };
+                let at = |line| self.origin(rank, line);
                 if let Some(counter) = started {
                     let origin = builder.origins.intern(at(block.line));
                     writer.body.push(OpKind::WaitCounter { counter, at_least: 1 }, 0, origin);
@@ -181,7 +179,7 @@ impl Plan {
             }
             let mut body = BodyBuilder::new();
             for (i, copy) in list.iter().enumerate() {
-                let origin = builder.origins.intern(Origin { file: self.file.clone(), locus: Locus::Line(copy.line) });
+                let origin = builder.origins.intern(self.origin(rank, copy.line));
                 if let (0, Some(counter)) = (i, waits) {
                     body.push(OpKind::WaitCounter { counter, at_least: blocks }, 0, origin);
                 }
