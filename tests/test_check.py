@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from ahbm.check import EXIT_CODES, Settings, check_file, exit_code
 from ahbm.cli import app
 
-KEYS = ["file", "format", "collective", "ranks", "ops", "slots", "verdict", "min_slots", "findings"]
+KEYS = ["file", "format", "collective", "ranks", "ops", "slots", "verdict", "min_slots", "findings", "proof"]
 
 
 def ring(ranks: int, *, reduce: str = "rrc", collective: str = "allreduce", skip_last: bool = False) -> str:
@@ -54,6 +54,7 @@ def test_a_ring_is_correct(tmp_path: Path) -> None:
     assert list(answer) == KEYS
     assert answer == answer | {"format": "msccl_xml", "collective": "all_reduce", "ranks": 4, "ops": 48, "slots": 2}
     assert (answer["verdict"], answer["min_slots"]) == ("correct", 1)
+    assert isinstance(answer["proof"], dict) and answer["proof"]["elements"] == 16 and answer["proof"]["time_ps"] > 0
 
 
 @pytest.mark.parametrize(
@@ -69,6 +70,7 @@ def test_a_ring_is_correct(tmp_path: Path) -> None:
 def test_verdicts_have_exit_codes(tmp_path: Path, text: str, verdict: str) -> None:
     code, (answer,) = invoke(str(write(tmp_path, text)))
     assert (answer["verdict"], code) == (verdict, EXIT_CODES[verdict])
+    assert answer["proof"] is None
 
 
 def test_a_deadlock_names_lines(tmp_path: Path) -> None:

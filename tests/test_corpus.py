@@ -19,7 +19,9 @@ VERDICTS = {"ok": "correct", "custom": "no_expectation", "runs": "no_expectation
 
 def differing(folder: Path, wanted: dict[str, str], settings: Settings) -> list[str]:
     paths = [folder / name for name in wanted]
-    found = [(checked.verdict, checked.findings[:1]) for checked in check_files(paths, settings)]
+    answers = list(check_files(paths, settings))
+    assert [checked.file for checked in answers if (checked.verdict == "correct") != (checked.proof is not None)] == []
+    found = [(checked.verdict, checked.findings[:1]) for checked in answers]
     return [
         f"{name}: {verdict} instead of {expected}: {findings}"
         for (name, expected), (verdict, findings) in zip(wanted.items(), found, strict=True)

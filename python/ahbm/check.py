@@ -64,6 +64,8 @@ class Checked:
     min_slots: int | None
     """Least depth at which the program completes; None without queues or when none does."""
     findings: tuple[Finding, ...]
+    proof: tuple[int, int] | None = None
+    """Elements compared and picoseconds of the run with numbers that confirmed ``correct``; None without one."""
 
     @property
     def exit_code(self) -> int:
@@ -91,6 +93,7 @@ class Checked:
             "verdict": self.verdict,
             "min_slots": self.min_slots,
             "findings": findings,
+            "proof": self.proof and {"elements": self.proof[0], "time_ps": self.proof[1]},
         }
 
     def __str__(self) -> str:
@@ -101,6 +104,8 @@ class Checked:
             facts.append(f"{self.slots} slots")
         if self.min_slots is not None:
             facts.append(f"needs {self.min_slots}")
+        if self.proof is not None:
+            facts.append(f"{self.proof[0]} elements proven")
         lines = [f"{self.file}: {self.verdict}" + (f" ({', '.join(facts)})" if facts else "")]
         lines += [f"  {line}" for finding in self.findings for line in str(finding).splitlines()]
         return "\n".join(lines)
@@ -114,7 +119,7 @@ def check_file(path: str | Path, settings: Settings = Settings()) -> Checked:
         return _unread(path, "unsupported", error)
     except FormatError as error:
         return _unread(path, "malformed", error)
-    verdict, min_slots, findings = plan.check(slots=settings.slots, orders=settings.orders)
+    verdict, min_slots, findings, proof = plan.check(slots=settings.slots, orders=settings.orders)
     slots = ("inf" if settings.slots is None else settings.slots) if plan.queues else None
     return Checked(
         str(path),
@@ -126,6 +131,7 @@ def check_file(path: str | Path, settings: Settings = Settings()) -> Checked:
         verdict,
         min_slots,
         (*map(_finding, findings), *map(_finding, plan.warnings)),
+        proof,
     )
 
 

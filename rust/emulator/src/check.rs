@@ -21,19 +21,23 @@
 //! | `AHBM-V405` | messages that nobody receives (a warning) |
 //! | `AHBM-V406` | ordering not analysed: too many agents share memory (a warning) |
 //! | `AHBM-V407` | a message of another size than its receive |
+//! | `AHBM-V408` | a run with numbers does not confirm the verdict |
+//! | `AHBM-V409` | no run with numbers was possible (a warning) |
 //!
 //! Reading order: `expectation`, `schedule` (who goes next), `values` (what it does), `clocks` (what orders it),
-//! `deadlock` and `compare` (what to say).
+//! `deadlock` and `compare` (what to say), `proof` (the same with numbers).
 
 mod clocks;
 mod compare;
 mod deadlock;
 mod expectation;
+mod proof;
 mod schedule;
 mod support;
 mod values;
 
 pub use expectation::{Expectation, SetId};
+pub use proof::Proof;
 
 use ahbm_machine::Diagnostic;
 use ahbm_program::Program;
@@ -107,18 +111,26 @@ pub struct Verdict {
     pub min_slots: Option<u32>,
     /// Why, and warnings.
     pub findings: Vec<Diagnostic>,
+    /// What a run with numbers has shown, where one was asked for ([`Verdict::proven`]).
+    pub proof: Option<Proof>,
+}
+
+impl Verdict {
+    /// An outcome and why, nothing else being known.
+    pub const fn new(outcome: Outcome, findings: Vec<Diagnostic>) -> Self {
+        Self { outcome, min_slots: None, findings, proof: None }
+    }
 }
 
 /// Checks a program against what it should compute. Deterministic.
 pub fn check(program: &Program, expectation: &Expectation, options: &CheckOptions) -> Verdict {
-    let answer = |outcome, findings| Verdict { outcome, min_slots: None, findings };
     let unsound = ahbm_program::structure(program);
     if !unsound.is_empty() {
-        return answer(Outcome::Malformed, unsound);
+        return Verdict::new(Outcome::Malformed, unsound);
     }
     let cells = match Cells::of(program, options) {
         Ok(cells) => cells,
-        Err(finding) => return answer(Outcome::Unsupported, vec![finding]),
+        Err(finding) => return Verdict::new(Outcome::Unsupported, vec![finding]),
     };
     let mut verdict = explore(program, &cells, expectation, options);
     if options.min_slots && !matches!(verdict.outcome, Outcome::Malformed | Outcome::Unsupported) {
@@ -128,7 +140,6 @@ pub fn check(program: &Program, expectation: &Expectation, options: &CheckOption
 }
 
 fn explore(program: &Program, cells: &Cells, expectation: &Expectation, options: &CheckOptions) -> Verdict {
-    let answer = |outcome, findings| Verdict { outcome, min_slots: None, findings };
     let mut warnings = Vec::new();
     let mut races = Vec::new();
     let mut results: Vec<compare::RunResult> = Vec::new();
@@ -141,8 +152,8 @@ fn explore(program: &Program, cells: &Cells, expectation: &Expectation, options:
         let mut effects = Effects { values: Values::new(program, cells, expectation), clocks };
         let mut schedule = Schedule::new(program, options.slots, Order::of(order, program.agents.len()));
         match schedule.run(&mut effects) {
-            Err(finding) => return answer(Outcome::Malformed, vec![finding]),
-            Ok(Ended::Stuck) => return answer(Outcome::Deadlock, vec![deadlock::report(&schedule)]),
+            Err(finding) => return Verdict::new(Outcome::Malformed, vec![finding]),
+            Ok(Ended::Stuck) => return Verdict::new(Outcome::Deadlock, vec![deadlock::report(&schedule)]),
             Ok(Ended::Complete) => {}
         }
         if let Some(clocks) = effects.clocks
@@ -183,7 +194,7 @@ fn explore(program: &Program, cells: &Cells, expectation: &Expectation, options:
     } else {
         Outcome::Correct
     };
-    answer(outcome, findings)
+    Verdict::new(outcome, findings)
 }
 
 /// What happens when an operation takes effect.

@@ -7,7 +7,7 @@ pub mod data;
 mod timeline;
 mod timing;
 
-pub use check::{CheckOptions, Expectation, Outcome, Verdict, check};
+pub use check::{CheckOptions, Expectation, Outcome, Proof, Verdict, check};
 pub use data::{Memory, replay};
 pub use timeline::{Span, Timeline};
 pub use timing::{Options, simulate};

@@ -1,7 +1,7 @@
 //! Verdicts on small programs: each kind, and what is said about it.
 
 use ahbm_emulator::{CheckOptions, Expectation, Outcome, Verdict, check};
-use ahbm_machine::{Coord, Direction, Node, PeId};
+use ahbm_machine::{Coord, Diagnostic, Direction, Machine, Node, PeId};
 use ahbm_program::{
     BinaryFn, BodyBuilder, BufferId, ChannelSettings, Dtype, Locus, Mem, OpKind, Origin, Program, ProgramBuilder, Tile,
 };
@@ -304,4 +304,35 @@ fn a_check_over_budget_is_refused_before_it_runs() {
     let verdict = check(&program, &expectation, &CheckOptions { max_steps: 10, ..CheckOptions::default() });
     assert_eq!((verdict.outcome, verdict.findings[0].code), (Outcome::Unsupported, "AHBM-B210"));
     assert!(verdict.findings[0].hint.as_deref().unwrap_or_default().contains("--limit check_steps="));
+}
+
+/// Two SIPs of one PE.
+fn pair() -> Result<Machine, Vec<Diagnostic>> {
+    let text = "sip: {cube_mesh: {w: 1, h: 1}}\ncube: {pe_layout: {corners: 1, pe_per_corner: 1}}";
+    Machine::from_yaml(text, "pair", &[])
+}
+
+#[test]
+fn numbers_confirm_what_contributions_say() {
+    let (program, expectation) = exchange(false, 1, 2);
+    let verdict = run(&program, &expectation).proven(&program, &expectation, pair);
+    let proof = verdict.proof.expect("a correct program is proven");
+    assert_eq!((verdict.outcome, proof.elements, verdict.findings.len()), (Outcome::Correct, 2, 0));
+    assert!(proof.time_ps > 67_240, "a message crosses a link of 67.24 ns: {proof:?}");
+    let (program, expectation) = exchange(false, 2, 2);
+    let wrong = run(&program, &expectation);
+    assert_eq!(wrong.clone().proven(&program, &expectation, || panic!("nothing to prove")), wrong);
+}
+
+#[test]
+fn numbers_that_disagree_are_told_loudly() {
+    let mistaken = || Verdict::new(Outcome::Correct, Vec::new());
+    for (program, expectation) in [exchange(false, 2, 2), exchange(true, 1, 2)] {
+        let verdict = mistaken().proven(&program, &expectation, pair);
+        assert_eq!((verdict.outcome, verdict.proof, verdict.findings[0].code), (Outcome::Wrong, None, "AHBM-V408"));
+    }
+    let (program, expectation) = exchange(false, 1, 2);
+    let nowhere = || Err(vec![Diagnostic::new("AHBM-T009", "no such machine")]);
+    let verdict = mistaken().proven(&program, &expectation, nowhere);
+    assert_eq!((verdict.outcome, verdict.proof, verdict.findings[0].code), (Outcome::Correct, None, "AHBM-V409"));
 }

@@ -192,7 +192,7 @@ fn verdict(
     chunks: u32,
     reading: &Reading,
 ) -> Verdict {
-    let refused = |findings: Vec<Diagnostic>| Verdict { outcome: outcome_of(&findings), min_slots: None, findings };
+    let refused = |findings: Vec<Diagnostic>| Verdict::new(outcome_of(&findings), findings);
     let lowered = match lowered {
         Ok(lowered) => lowered,
         Err(findings) => return refused(findings),
@@ -206,9 +206,24 @@ fn verdict(
                 max_steps: reading.budget.get(Limit::CheckSteps),
                 ..CheckOptions::default()
             };
-            ahbm_emulator::check(&lowered.program, &expectation, &options)
+            let machine = || plain_machine(lowered.ranks.len());
+            ahbm_emulator::check(&lowered.program, &expectation, &options).proven(
+                &lowered.program,
+                &expectation,
+                machine,
+            )
         }
     }
+}
+
+/// The machine of [`plan::Site::abstract_of`]: one cube with one PE per rank, all joined by a switch.
+fn plain_machine(ranks: usize) -> Result<Machine, Vec<Diagnostic>> {
+    let text = format!(
+        "system: {{sips: {{count: {ranks}, topology: switch}}}}\n\
+         sip: {{cube_mesh: {{w: 1, h: 1}}}}\n\
+         cube: {{pe_layout: {{corners: 1, pe_per_corner: 1}}}}\n"
+    );
+    Machine::from_yaml(&text, "plain machine", &[])
 }
 
 /// Bytes of an element in programs that are checked.

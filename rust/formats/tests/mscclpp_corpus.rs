@@ -8,7 +8,7 @@ use std::path::PathBuf;
 fn verdict(plan: &Plan, iterations: u32, launch: Launch) -> Verdict {
     let budget = Budget::default();
     match plan.lower_for_check(iterations, launch, &budget) {
-        Err(findings) => Verdict { outcome: Outcome::Unsupported, min_slots: None, findings },
+        Err(findings) => Verdict::new(Outcome::Unsupported, findings),
         Ok(lowered) => {
             let cells = u64::from(plan.chunks) * lowered.chunk_bytes / 8;
             let expectation = plan.collective.expectation(&lowered.ranks, cells, 8, &budget).unwrap();

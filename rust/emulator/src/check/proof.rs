@@ -1,0 +1,144 @@
+//! Proof by numbers: a verdict on contributions, confirmed by a run with times and data.
+//!
+//! Every contribution becomes a number, the program runs on a machine as any other, and every expected element is
+//! compared with its definition. Integers wrap, so sums and products are exact in any order.
+
+use super::expectation::{Contribution, Expectation};
+use super::{Outcome, Verdict, values};
+use crate::{Memory, Options, replay, simulate};
+use ahbm_machine::{Diagnostic, Machine, Ps};
+use ahbm_program::{BinaryFn, Dtype, OpKind, Program};
+
+/// What a run with numbers has shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Proof {
+    /// Elements that were compared.
+    pub elements: u64,
+    /// Time of the run on the machine it ran on.
+    pub time_ps: Ps,
+}
+
+/// Elements that contributions stand for.
+const ELEMENT: Dtype = Dtype::I64;
+
+impl Verdict {
+    /// Confirms a correct verdict by a run with numbers on the machine that `machine` makes; any other verdict stays as it is.
+    ///
+    /// | code | finding |
+    /// |---|---|
+    /// | `AHBM-V408` | contributions and numbers disagree, a defect of this program: the verdict becomes wrong |
+    /// | `AHBM-V409` | no run with numbers was possible (a warning) |
+    #[must_use]
+    pub fn proven(
+        mut self,
+        program: &Program,
+        expectation: &Expectation,
+        machine: impl FnOnce() -> Result<Machine, Vec<Diagnostic>>,
+    ) -> Self {
+        if self.outcome != Outcome::Correct {
+            return self;
+        }
+        let found = match (machine(), reduction(program)) {
+            (Ok(machine), Some(function)) => prove(program, expectation, &machine, function),
+            (Err(mut findings), _) => Err(skipped(&findings.swap_remove(0).message)),
+            (_, None) => Err(skipped("it reduces with more than one function, or not in 64-bit integers")),
+        };
+        match found {
+            Ok(proof) => self.proof = Some(proof),
+            Err(finding) => {
+                if finding.code == DISAGREE {
+                    self.outcome = Outcome::Wrong;
+                }
+                self.findings.insert(0, finding);
+            }
+        }
+        self
+    }
+}
+
+const DISAGREE: &str = "AHBM-V408";
+
+fn skipped(why: &str) -> Diagnostic {
+    Diagnostic::new("AHBM-V409", format!("not confirmed by a run with numbers: {why}"))
+        .hint("the verdict rests on contributions alone")
+}
+
+fn disagree(why: &str) -> Diagnostic {
+    Diagnostic::new(DISAGREE, format!("by contributions this is correct, by numbers it is not: {why}"))
+        .hint("one of the two checks is broken; please report it with this file")
+}
+
+/// The function by which the program reduces, when its elements are numbers for which that is exact.
+fn reduction(program: &Program) -> Option<BinaryFn> {
+    let mut found = None;
+    for body in &program.bodies {
+        if body.tiles.iter().any(|tile| tile.dtype != ELEMENT) {
+            return None;
+        }
+        for op in &body.ops {
+            if let OpKind::Binary { f, .. } = op.kind
+                && *found.get_or_insert(f) != f
+            {
+                return None;
+            }
+        }
+    }
+    Some(found.unwrap_or(BinaryFn::Add))
+}
+
+/// A contribution as a number: positive, so that empty memory is not the largest; odd, so that products do not vanish.
+fn number(contribution: Contribution) -> i64 {
+    (values::print(contribution) as u64 >> 1 | 1) as i64
+}
+
+fn reduce(function: BinaryFn, contributions: &[Contribution]) -> i64 {
+    let join = match function {
+        BinaryFn::Mul => i64::wrapping_mul,
+        BinaryFn::Max => i64::max,
+        BinaryFn::Min => i64::min,
+        _ => i64::wrapping_add,
+    };
+    contributions.iter().map(|&c| number(c)).reduce(join).unwrap_or(0)
+}
+
+fn prove(
+    program: &Program,
+    expectation: &Expectation,
+    machine: &Machine,
+    function: BinaryFn,
+) -> Result<Proof, Diagnostic> {
+    let told = |error: Diagnostic| match error.code.starts_with("AHBM-B") {
+        true => skipped(&error.message),
+        false => error.sites.iter().fold(disagree(&error.message), |d, s| d.site(s.label.clone(), s.origin.clone())),
+    };
+    let mut memory = Memory::new(program);
+    for cell in expectation.initial.iter().map(|(cell, _)| cell).chain(expectation.observed.iter().map(|o| &o.cell)) {
+        memory.reserve(cell.buffer).map_err(told)?;
+    }
+    let size = ELEMENT.bytes() as usize;
+    for &(cell, contribution) in &expectation.initial {
+        let at = cell.element as usize * size;
+        if let Some(element) = memory.bytes_mut(cell.buffer).get_mut(at..at + size) {
+            element.copy_from_slice(&number(contribution).to_le_bytes());
+        }
+    }
+    let timeline = simulate(program, machine, &Options::default()).map_err(told)?;
+    replay(program, &timeline, &mut memory).map_err(told)?;
+    let sets: Vec<i64> = expectation.sets().map(|set| reduce(function, set)).collect();
+    let mut elements = 0;
+    for observed in &expectation.observed {
+        let Some(set) = observed.set else { continue };
+        let at = observed.cell.element as usize * size;
+        let found = memory.bytes(observed.cell.buffer).get(at..at + size).and_then(|bytes| bytes.try_into().ok());
+        let (found, wanted) = (found.map(i64::from_le_bytes), sets[set.index()]);
+        if found != Some(wanted) {
+            let (rank, element) = (observed.rank, observed.cell.element);
+            let buffer = expectation.buffer_name(observed.cell.buffer);
+            return Err(disagree(&format!(
+                "rank {rank}, element {element} of {buffer} is {found:?} instead of {wanted}"
+            )));
+        }
+        elements += 1;
+    }
+    Ok(Proof { elements, time_ps: timeline.latency })
+}
