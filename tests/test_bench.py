@@ -59,14 +59,30 @@ def test_table() -> None:
     _, found = reports(algorithms=("ring_allreduce", "tree_allreduce"))
     assert [report.bytes for report in found] == [1024, 2048, 4096] * 2
     assert [report.algorithm for report in found] == ["ring_allreduce"] * 3 + ["tree_allreduce"] * 3
-    size, count, dtype, op, root, time, algbw, busbw, wrong = bench.row(found[0]).split()
+    size, count, dtype, op, root, time, algbw, busbw, wrong, bound, percent = bench.row(found[0]).split()
     assert (size, count, dtype, op, root, wrong) == ("1024", "512", "half", "sum", "-1", "0")
     assert float(time) == pytest.approx(found[0].latency_ns / 1000, abs=0.005)
     assert float(algbw) == pytest.approx(1024 / found[0].latency_ns, abs=0.005)
     assert float(busbw) == pytest.approx(float(algbw) * 1.5, abs=0.02)
+    assert found[0].bound_ns is not None
+    assert float(bound) == pytest.approx(found[0].bound_ns / 1000, abs=0.005)
+    assert float(percent) == pytest.approx(100 * found[0].bound_ns / found[0].latency_ns, abs=0.05)
     head = bench.columns(found[0])
     assert all(line.startswith("#") for line in head)
-    assert head[3].split() == ["#", "size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong"]
+    assert head[3].split() == [
+        "#",
+        "size",
+        "count",
+        "type",
+        "redop",
+        "root",
+        "time",
+        "algbw",
+        "busbw",
+        "#wrong",
+        "time",
+        "%",
+    ]
     assert len(head[3]) == len(bench.row(found[0]))
     assert bench.footer(found)[0] == "# Out of bounds values : 0 OK"
 
@@ -99,7 +115,7 @@ def test_barrier_has_one_row() -> None:
 def test_without_data() -> None:
     _, timed = reports(data=False)
     _, checked = reports()
-    assert timed[0].wrong is None and bench.row(timed[0]).endswith("N/A")
+    assert timed[0].wrong is None and bench.row(timed[0]).split()[8] == "N/A"
     assert [report.latency_ns for report in timed] == [report.latency_ns for report in checked]
 
 

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 __all__ = [
     "Handle",
+    "Limit",
     "Machine",
     "Memory",
     "MemoryRef",
@@ -25,6 +26,16 @@ __all__ = [
 _Shape: TypeAlias = int | Sequence[int]
 _Place: TypeAlias = tuple[int, int, int]
 _Number: TypeAlias = float | SupportsIndex
+
+@final
+class Limit:
+    def __new__(
+        cls, machine: Machine, collective: str, *, root: int = 0, dst: int = 0, cubes: bool = False
+    ) -> Limit: ...
+    def ps(self, nbytes: int) -> int: ...
+    def by_bandwidth(self, nbytes: int) -> bool: ...
+    @property
+    def cut(self) -> tuple[list[list[int]], float, int, int]: ...
 
 @final
 class Machine:

@@ -148,14 +148,15 @@ def header(sweep: Sweep) -> list[str]:
 
 def columns(report: Report) -> list[str]:
     """The comment lines above one algorithm's rows."""
-    size, head = "size", f"#{'':>57}{'in-place':^31}"
+    size, head = "size", f"#{'':>57}{'in-place':^31}{'bound':>18}"
     return [
         "#",
         f"# algorithm {report.algorithm}  ranks {report.ranks}  topology {report.topology}",
         head.rstrip(),
         f"#{size:>11}  {'count':>12}  {'type':>8}  {'redop':>6}  {'root':>6}  {'time':>7}  {'algbw':>6}  {'busbw':>6}"
-        f"  {'#wrong':>6}",
-        f"#{'(B)':>11}  {'(elements)':>12}  {'':>8}  {'':>6}  {'':>6}  {'(us)':>7}  {'(GB/s)':>6}  {'(GB/s)':>6}",
+        f"  {'#wrong':>6}  {'time':>8}  {'%':>5}",
+        f"#{'(B)':>11}  {'(elements)':>12}  {'':>8}  {'':>6}  {'':>6}  {'(us)':>7}  {'(GB/s)':>6}  {'(GB/s)':>6}"
+        f"  {'':>6}  {'(us)':>8}",
     ]
 
 
@@ -163,10 +164,13 @@ def row(report: Report) -> str:
     """One line of the table."""
     us = report.latency_ns / 1000
     time = f"{us:7.0f}" if us >= 10000 else f"{us:7.1f}" if us >= 100 else f"{us:7.2f}"
+    bound = "N/A" if report.bound_ns is None else f"{report.bound_ns / 1000:.2f}"
+    percent = "N/A" if report.percent_of_bound is None else f"{report.percent_of_bound:.1f}"
     wrong = "N/A" if report.wrong is None else str(report.wrong)
     return (
         f"{report.bytes:>12}  {report.count:>12}  {NCCL_TYPES[report.dtype]:>8}  {report.op:>6}  "
         f"{report.root:>6}  {time}  {report.algbw_gbs:6.2f}  {report.busbw_gbs:6.2f}  {wrong:>6}"
+        f"  {bound:>8}  {percent:>5}"
     )
 
 
@@ -219,6 +223,11 @@ def to_json(sweep: Sweep, reports: Sequence[Report], args: Sequence[str]) -> dic
                     "alg_bw": report.algbw_gbs,
                     "bus_bw": report.busbw_gbs,
                     "nwrong": "N/A" if report.wrong is None else report.wrong,
+                },
+                "bound": {
+                    "time": None if report.bound_ns is None else report.bound_ns / 1000,
+                    "percent": report.percent_of_bound,
+                    "limited_by": report.limited_by,
                 },
                 "experiment_name": report.algorithm,
                 "report": report.to_json(),

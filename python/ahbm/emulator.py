@@ -20,6 +20,7 @@ from ahbm.collectives import COLLECTIVES, OPS
 from ahbm.config import CclConfig, Settings, split_overrides
 from ahbm.errors import ConfigError, DataError, UnsupportedError
 from ahbm.layout import Layout
+from ahbm.limits import Limits
 from ahbm.placement import DPPolicy
 from ahbm.plans import PlanAlgorithm
 from ahbm.topology import load_machine
@@ -82,6 +83,7 @@ class Emulator:
         self._lock = threading.RLock()
         self._cache: OrderedDict[tuple[object, ...], Compiled] = OrderedDict()
         self._layouts: dict[tuple[object, ...], Layout] = {}
+        self.limits = Limits(machine)
 
     @staticmethod
     def load(

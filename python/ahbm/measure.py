@@ -125,6 +125,14 @@ def _count(
 def _report(case: Case, outcome: Outcome, wrong: int | None) -> Report:
     task, kind, machine = case.task, COLLECTIVES[case.task.collective], case.emulator.machine
     nbytes = task.size * task.element.storage.itemsize
+    bound = case.emulator.limits.bound(
+        task.collective,
+        case.ranks,
+        task.count * task.element.storage.itemsize if kind.name != "barrier" else 0,
+        root=task.src if kind.paired else task.root if kind.rooted else 0,
+        dst=task.dst if kind.paired else 0,
+        tiles=None if case.placement is None else task.parties // case.ranks,
+    )
     algbw, busbw = bandwidths(task.collective, task.parties, nbytes, outcome.latency_ps)
     return Report(
         collective=task.collective,
@@ -140,6 +148,9 @@ def _report(case: Case, outcome: Outcome, wrong: int | None) -> Report:
         messages=outcome.messages,
         algbw_gbs=algbw,
         busbw_gbs=busbw,
+        bound_ns=None if bound.ps is None else bound.ps / 1000,
+        percent_of_bound=None if bound.ps is None or not outcome.latency_ps else 100 * bound.ps / outcome.latency_ps,
+        limited_by=bound.reason,
         wrong=wrong,
         timeline_hash=f"{outcome.timeline_hash:016x}",
         machine_hash=f"{machine.hash:016x}",

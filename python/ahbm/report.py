@@ -35,6 +35,12 @@ class Report:
     """bytes / latency."""
     busbw_gbs: float
     """algbw times the collective's factor in nccl-tests."""
+    bound_ns: float | None
+    """The least time any algorithm could take; None where none is known."""
+    percent_of_bound: float | None
+    """bound / latency; 100 cannot be beaten."""
+    limited_by: str
+    """The tight cut or the longest way behind the bound, or why no bound is known."""
     wrong: int | None
     """Elements that differ from NumPy's answer; None when no data was run."""
     timeline_hash: str
@@ -56,10 +62,15 @@ class Report:
 
     def __str__(self) -> str:
         checked = "not checked" if self.wrong is None else f"{self.wrong} wrong"
+        bound = (
+            self.limited_by
+            if self.bound_ns is None or self.percent_of_bound is None
+            else f"{self.percent_of_bound:.1f} % of the bound of {self.bound_ns:,.2f} ns ({self.limited_by})"
+        )
         return (
             f"{self.collective} by {self.algorithm} on {self.topology}: {self.ranks} x {self.bytes} B {self.dtype} in "
             f"{self.latency_ns:,.2f} ns (simulated), algbw {self.algbw_gbs:.2f} GB/s, busbw {self.busbw_gbs:.2f} GB/s, "
-            f"{self.messages} messages, {checked}"
+            f"{bound}, {self.messages} messages, {checked}"
         )
 
 

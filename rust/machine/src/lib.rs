@@ -36,7 +36,7 @@ pub use costs::{Costs, NetworkModel, Tier};
 pub use diagnostic::{Diagnostic, Site};
 pub use direction::{Direction, Heading};
 pub use ids::{Coord, LinkId, Node, PeId};
-pub use machine::{Machine, SipLink};
+pub use machine::{CubePort, Machine, SipLink};
 pub use rate::{Ps, Rate, ns_to_ps};
 pub use route::{Hop, Route};
 pub use schema::topology_schema;

@@ -1,10 +1,10 @@
 //! The resolved machine.
 
-use crate::cube_links::CubeLinks;
+use crate::cube_links::{CubeLink, CubeLinks};
 use crate::declared::{Names, Reader, Topology, Value};
 use crate::sip_links::SipLinks;
 use crate::validated::{Validated, validate};
-use crate::{Coord, Costs, Diagnostic, LinkId, Node, PeId, Ps, Rate, Sfr, Tier, overrides, yaml};
+use crate::{Coord, Costs, Diagnostic, Heading, LinkId, Node, PeId, Ps, Rate, Sfr, Tier, overrides, yaml};
 
 /// A resolved machine: shape, links, routes, neighbour tables, costs.
 ///
@@ -39,6 +39,19 @@ pub struct SipLink {
     /// The link.
     pub link: LinkId,
     /// Its bandwidth.
+    pub rate: Rate,
+    /// Its latency, in ps.
+    pub latency_ps: Ps,
+}
+
+/// A directed connection of a cube of any SIP: to a neighbouring cube, or to and from the SIP's I/O chiplet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CubePort {
+    /// Cube the port leaves; the I/O chiplet is number `sfr().cubes()`.
+    pub from: u32,
+    /// Cube the port enters; the I/O chiplet is number `sfr().cubes()`.
+    pub to: u32,
+    /// Bandwidth of all its connections together.
     pub rate: Rate,
     /// Its latency, in ps.
     pub latency_ps: Ps,
@@ -213,6 +226,29 @@ impl Machine {
             link: LinkId(self.sip_base + link.index),
             rate: link.rate,
             latency_ps: link.latency_ps,
+        })
+    }
+
+    /// The ports of one SIP's cubes, cube by cube: to the neighbours N, E, S, W, to the I/O chiplet and from it.
+    pub fn cube_ports(&self) -> impl Iterator<Item = CubePort> + '_ {
+        let (w, h, io) = (self.sfr.cube_w, self.sfr.cube_h, self.sfr.cubes());
+        let ucie = match self.cube.ucie.is_unlimited() {
+            true => Rate::UNLIMITED,
+            false => Rate::from_gbs(self.cube.ucie.gbs() * f64::from(self.cube.connections)).unwrap_or_default(),
+        };
+        let crossing = self.cube.latency_ps(CubeLink::Ucie(Heading::N, 0));
+        let chiplet = self.cube.latency_ps(CubeLink::IoOut);
+        (0..io).flat_map(move |cube| {
+            let (row, col) = (cube / w, cube % w);
+            let neighbours = [
+                (row > 0).then(|| cube - w),
+                (col + 1 < w).then(|| cube + 1),
+                (row + 1 < h).then(|| cube + w),
+                (col > 0).then(|| cube - 1),
+            ];
+            let port = |from, to, rate, latency_ps| CubePort { from, to, rate, latency_ps };
+            let aside = [port(cube, io, self.cube.io, chiplet), port(io, cube, self.cube.io, chiplet)];
+            neighbours.into_iter().flatten().map(move |to| port(cube, to, ucie, crossing)).chain(aside)
         })
     }
 

@@ -44,6 +44,7 @@ mod errors;
 mod formats;
 mod handle;
 mod kernel;
+mod limit;
 mod machine;
 mod memory;
 mod network;
@@ -64,6 +65,8 @@ mod _core {
     use super::formats::{Plan, plan_limits, read_plan};
     #[pymodule_export]
     use super::handle::{Handle, MemoryRef, RecvFuture};
+    #[pymodule_export]
+    use super::limit::Limit;
     #[pymodule_export]
     use super::machine::Machine;
     #[pymodule_export]

@@ -22,6 +22,13 @@ pub struct Cut {
     pub demand: u64,
 }
 
+impl Cut {
+    /// Time that `bytes` times the demand take over the cut, its capacity counted in `unit_gbs`.
+    pub fn fluid_ps(&self, bytes: u64, unit_gbs: f64) -> Ps {
+        (bytes as f64 * 1000.0 * self.demand as f64 / (self.capacity as f64 * unit_gbs)) as Ps
+    }
+}
+
 /// The least time a collective can take.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bound {
@@ -60,10 +67,8 @@ pub fn bound(graph: &Graph, collective: Collective, bytes: u64, chunks: u32, roo
         Collective::Gather => root_cut(&graph.reversed(), root, true),
         Collective::AllToAll => exchange(graph),
     };
-    let unit = graph.unit_gbs();
-    let fluid = bytes as f64 * 1000.0 * cut.demand as f64 / (cut.capacity as f64 * unit);
     // Every byte over the cut must leave one latency before the end.
-    let bandwidth_ps = fluid as Ps + graph.min_latency_ps();
+    let bandwidth_ps = cut.fluid_ps(bytes, graph.unit_gbs()) + graph.min_latency_ps();
     // Methods may cut what everybody needs into smaller chunks than asked; there, latency alone is certain.
     let chunk = match collective {
         Collective::AllGather | Collective::ReduceScatter | Collective::AllReduce => 0,
@@ -202,6 +207,16 @@ fn root_cut(graph: &Graph, root: u32, own_chunks: bool) -> Cut {
         }
     }
     best
+}
+
+/// The least cut between two nodes.
+pub(crate) fn least_cut(graph: &Graph, from: u32, to: u32) -> Cut {
+    let mut flow = Flow::new(graph.nodes() as usize);
+    for (link, ends) in graph.links().iter().enumerate() {
+        flow.arc(ends.from, ends.to, graph.capacity(link as u32) as i64);
+    }
+    flow.run(from, to, i64::MAX / 4);
+    part(graph, &(0..graph.nodes()).map(|v| flow.on_source_side(v)).collect::<Vec<_>>(), 1)
 }
 
 /// All to all: cuts around each node and along breadth-first sweeps, and the hops of all pairs over all links.

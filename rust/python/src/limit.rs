@@ -1,0 +1,70 @@
+//! What no run can beat.
+
+use crate::errors;
+use crate::machine::Machine;
+use crate::operand;
+use ahbm_machine::{Diagnostic, NetworkModel};
+use ahbm_synthesis::{Collective, Graph, cubes_of_a_sip};
+use pyo3::prelude::*;
+
+/// The least time of one collective on one machine, as a function of the data. Immutable.
+#[pyclass(frozen, module = "ahbm._core")]
+pub struct Limit {
+    inner: ahbm_synthesis::Limit,
+}
+
+#[pymethods]
+impl Limit {
+    /// Bounds `collective` among the SIPs of `machine`; with `cubes`, among the cubes of one SIP, all other SIPs taken
+    /// together as one node more. `root` is that of rooted collectives, `dst` the receiver of send_recv, whose sender
+    /// is `root`. The interpreter lock is released meanwhile.
+    ///
+    /// Raises `UnsupportedError` for networks without a bound (switches, unlimited bandwidth, a single node), and
+    /// ConfigError for an unknown collective.
+    #[new]
+    #[pyo3(signature = (machine, collective, *, root=0, dst=0, cubes=false))]
+    fn new(py: Python<'_>, machine: &Machine, collective: &str, root: u32, dst: u32, cubes: bool) -> PyResult<Self> {
+        let work = || -> Result<Self, Diagnostic> {
+            let graph = if cubes { cubes_of_a_sip(&machine.inner)? } else { Graph::of(&machine.inner)? };
+            if let Some(node) = [root, dst].into_iter().find(|&node| node >= graph.nodes()) {
+                let text = format!("there is no node {node} among {}", graph.nodes());
+                return Err(Diagnostic::new("AHBM-T201", text));
+            }
+            let inner = match collective {
+                "send_recv" => ahbm_synthesis::Limit::between(&graph, root, dst),
+                // Everybody hears of everybody, without data.
+                "barrier" => ahbm_synthesis::Limit::of(&graph, Collective::AllReduce, 0),
+                _ => match Collective::parse(collective) {
+                    Some(collective) => ahbm_synthesis::Limit::of(&graph, collective, root),
+                    None => {
+                        let names = Collective::ALL.map(|c| c.0);
+                        return Err(*operand::unknown("AHBM-C205", "collective", collective, &names));
+                    }
+                },
+            };
+            let contended = machine.inner.costs().network != NetworkModel::Analytic;
+            Ok(Self { inner: if contended { inner } else { inner.without_contention() } })
+        };
+        py.detach(|| errors::guard(|| work().map_err(|finding| vec![finding])))
+            .map_err(|findings| errors::raise(py, &findings))
+    }
+
+    /// Least time in ps for `nbytes` per node: its own share of the result where every node has one, else the whole
+    /// buffer.
+    fn ps(&self, nbytes: u64) -> u64 {
+        self.inner.ps(nbytes)
+    }
+
+    /// True when the tight cut, not the longest way, is what limits `nbytes` per node.
+    fn by_bandwidth(&self, nbytes: u64) -> bool {
+        self.inner.by_bandwidth(nbytes)
+    }
+
+    /// The tight cut: its parts (one: a set of nodes against the others), the bandwidth across it in GB/s, the number
+    /// of links across it, and how many shares have to cross it.
+    #[getter]
+    fn cut(&self) -> (Vec<Vec<u32>>, f64, u32, u64) {
+        let cut = self.inner.cut();
+        (cut.parts.clone(), self.inner.cut_gbs(), cut.links, cut.demand)
+    }
+}

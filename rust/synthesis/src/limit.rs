@@ -1,0 +1,111 @@
+//! What no run can beat, whatever its algorithm: the bounds of [`mod@crate::bound`] for any amount of data.
+//!
+//! Runs pass messages on flit by flit and choose their own chunks, so only pure latency counts besides the tight cut.
+
+use crate::bound::{Bound, Cut, bound, least_cut};
+use crate::{Collective, Graph, Link};
+use ahbm_machine::{Diagnostic, Machine, Ps};
+
+/// The least time of one collective on one network, as a function of the data.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Limit {
+    bound: Bound,
+    unit_gbs: f64,
+    contended: bool,
+}
+
+impl Limit {
+    /// A collective among all nodes, with the given root where it has one.
+    pub fn of(graph: &Graph, collective: Collective, root: u32) -> Self {
+        Self { bound: bound(graph, collective, 0, 1, root), unit_gbs: graph.unit_gbs(), contended: true }
+    }
+
+    /// A message from one node to another.
+    pub fn between(graph: &Graph, from: u32, to: u32) -> Self {
+        let latency_ps = graph.distances_ps(from, 0)[to as usize];
+        let bandwidth_ps = graph.min_latency_ps();
+        let hops = u64::from(graph.hops(from)[to as usize]);
+        let (cut, uniform) = (least_cut(graph, from, to), graph.uniform());
+        let bound = Bound { ps: latency_ps.max(bandwidth_ps), bandwidth_ps, latency_ps, cut, hops, uniform };
+        Self { bound, unit_gbs: graph.unit_gbs(), contended: true }
+    }
+
+    /// The same where links carry any number of messages at once (the `analytic` network model): only distance counts.
+    #[must_use]
+    pub fn without_contention(self) -> Self {
+        Self { contended: false, ..self }
+    }
+
+    /// Least time for `bytes` per node (its own share of the result where every node has one).
+    pub fn ps(&self, bytes: u64) -> Ps {
+        if bytes == 0 || !self.contended {
+            return self.bound.latency_ps;
+        }
+        self.bound.latency_ps.max(self.bound.bandwidth_ps + self.bound.cut.fluid_ps(bytes, self.unit_gbs))
+    }
+
+    /// True when the cut, not the distance, is what limits `bytes` per node.
+    pub fn by_bandwidth(&self, bytes: u64) -> bool {
+        self.ps(bytes) > self.bound.latency_ps
+    }
+
+    /// The tight cut.
+    pub fn cut(&self) -> &Cut {
+        &self.bound.cut
+    }
+
+    /// Bandwidth across the tight cut in GB/s.
+    pub fn cut_gbs(&self) -> f64 {
+        self.bound.cut.capacity as f64 * self.unit_gbs
+    }
+}
+
+/// The cubes of one SIP by number; with more SIPs, all else contracted into one node more, behind the I/O chiplet.
+///
+/// # Errors
+/// `AHBM-U402` a single cube alone, `AHBM-U403` links of unlimited bandwidth.
+pub fn cubes_of_a_sip(machine: &Machine) -> Result<Graph, Diagnostic> {
+    let (cubes, alone) = (machine.sfr().cubes(), machine.sfr().sips == 1);
+    let ports = machine.cube_ports().filter(|p| !alone || (p.from < cubes && p.to < cubes));
+    let links = ports.map(|p| Link { from: p.from, to: p.to, rate: p.rate, latency_ps: p.latency_ps }).collect();
+    Graph::new(cubes + u32::from(!alone), links)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shapes::grid;
+
+    #[test]
+    fn a_limit_is_its_bound_without_chunks() {
+        let graph = grid(&[4, 4], false);
+        for (_, collective) in Collective::ALL {
+            let limit = Limit::of(&graph, collective, 5);
+            for bytes in [1u64, 1 << 10, 1 << 20, 1 << 30] {
+                // So many chunks that one of them costs nothing.
+                assert_eq!(limit.ps(bytes), bound(&graph, collective, bytes, u32::MAX, 5).ps, "{collective:?} {bytes}");
+            }
+            assert_eq!(limit.ps(0), limit.ps(1).min(limit.ps(0)));
+        }
+    }
+
+    #[test]
+    fn a_message_leaves_its_corner_over_two_links() {
+        let limit = Limit::between(&grid(&[4, 4], false), 0, 15);
+        assert_eq!(limit.ps(0), 6 * 500_000);
+        // 1 GB at 100 GB/s and one latency.
+        assert_eq!(limit.ps(1_000_000_000), 10_000_000_000 + 500_000);
+        assert_eq!((limit.cut().links, limit.cut_gbs()), (2, 100.0));
+    }
+
+    #[test]
+    fn cubes_and_what_is_outside() {
+        let machine = Machine::from_yaml("", "default", &[]).unwrap();
+        let graph = cubes_of_a_sip(&machine).unwrap();
+        assert_eq!((graph.nodes(), graph.links().len()), (17, 2 * 24 + 32));
+        let one = [("system.sips.count".to_string(), "1".to_string())];
+        let machine = Machine::from_yaml("", "one", &one).unwrap();
+        let graph = cubes_of_a_sip(&machine).unwrap();
+        assert_eq!((graph.nodes(), graph.links().len()), (16, 2 * 24));
+    }
+}
