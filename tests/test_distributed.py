@@ -13,7 +13,7 @@ import pytest
 import ahbm
 import ahbm.distributed as dist
 from ahbm import spawn
-from ahbm.errors import DistributedError, UnsupportedError
+from ahbm.errors import DistributedError
 
 SMALL = {
     "system.sips.count": 3,
@@ -179,10 +179,25 @@ def test_all_to_all() -> None:
         single = np.concatenate(ins)
         dist.all_to_all_single(single, single)
         np.testing.assert_array_equal(single, np.concatenate(want))
-        with pytest.raises(UnsupportedError, match="split_sizes"):
-            dist.all_to_all_single(single, single, [6, 3, 3])
+        # Rank i sends i + j rows of two to rank j.
+        sends = [rank + j for j in range(3)]
+        rows = np.repeat([[100 * rank + j, 7] for j in range(3)], sends, axis=0).astype(np.int32)
+        got = np.zeros_like(rows)
+        dist.all_to_all_single(got, rows, sends, sends)
+        np.testing.assert_array_equal(got, np.repeat([[100 * j + rank, 7] for j in range(3)], sends, axis=0))
+        with pytest.raises(DistributedError, match="do not add up"):
+            dist.all_to_all_single(single, single, [6, 3])
 
     run(worker)
+
+
+def test_all_to_all_with_split_sizes_that_do_not_match() -> None:
+    def worker(rank: int) -> None:
+        x = np.zeros(12, np.int32)
+        dist.all_to_all_single(x, x, [6, 3, 3], [4, 4, 4])
+
+    with pytest.raises(DistributedError, match="rank 0 of the group sends 4 elements to rank 0, which receives 6"):
+        run(worker)
 
 
 def test_send_and_receive_in_order() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import inspect
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -190,8 +191,7 @@ class AlgorithmLoader:
             path, package = _locate(settings)
             key = (settings.algorithm, str(path))
             try:
-                status = path.stat()
-                version = (status.st_mtime_ns, status.st_size, status.st_ino)
+                version = _version(path.stat())
                 seen, known = self._loaded.get(key, (None, None))
                 if known is not None and seen == version:
                     return known
@@ -207,6 +207,18 @@ class AlgorithmLoader:
                     known = _describe(settings.algorithm, path, digest, module)
             self._loaded[key] = (version, known)
             return known
+
+    def fresh(self, known: Algorithm | PlanAlgorithm) -> bool:
+        """Whether the file of a loaded module or plan is still the one that was loaded."""
+        seen, loaded = self._loaded.get((known.name, str(known.path)), (None, None))
+        try:
+            return loaded is known and seen == _version(known.path.stat())
+        except OSError:
+            return False
+
+
+def _version(status: os.stat_result) -> tuple[int, int, int]:
+    return (status.st_mtime_ns, status.st_size, status.st_ino)
 
 
 def available() -> dict[str, Path]:

@@ -23,13 +23,28 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ahbm.arrays import HostTensor, host_tensor
-from ahbm.errors import DistributedError, UnsupportedError
+from ahbm.blame import call_origin
+from ahbm.errors import DistributedError
+from ahbm.exchange import Exchange
 from ahbm.groups import NON_GROUP_MEMBER, ProcessGroup, ReduceOp
-from ahbm.marshal import back, check_root, chunks_like, deal, expect, fill, host_list, only_root, own, terms_of
-from ahbm.rank import bind, collective, current, issue, joined, make_part, member
-from ahbm.session import BACKEND, TIMEOUT_S, CallRecord, Context, Lobby, Setup
+from ahbm.marshal import (
+    back,
+    check_root,
+    chunks_like,
+    deal,
+    expect,
+    fill,
+    host_list,
+    only_root,
+    own,
+    splits,
+    terms_of,
+)
+from ahbm.operation import Operation
+from ahbm.rank import bind, collective, current, issue, joined, member
+from ahbm.session import BACKEND, TIMEOUT_S, Call, CallRecord, Context, Lobby, Setup
 from ahbm.work import Work
-from ahbm.world import Letter, World, call_origin
+from ahbm.world import World
 
 if TYPE_CHECKING:
     from ahbm._core import Machine
@@ -119,7 +134,7 @@ def init_process_group(
     context.session = context.lobby.session(
         context, Setup(topology, ccl, overrides, algorithm, seconds), backend, call_origin()
     )
-    context.world.patience_s = context.session.setup.timeout_s or TIMEOUT_S
+    context.world.be_patient(context.session.setup.timeout_s or TIMEOUT_S)
     context.world.ranks[context.rank].clock_ps = 0
     bind(context)
 
@@ -174,16 +189,7 @@ def new_group(ranks: Sequence[int] | None = None) -> ProcessGroup:
     if not members or len(set(members)) != len(members) or not set(members) <= set(world.ranks):
         raise DistributedError("AHBM-X131", f"new_group: {list(members)} are not distinct ranks below {world.size()}")
     made: list[ProcessGroup] = []
-    work = issue(
-        context,
-        world,
-        "new_group",
-        {"collective": "new_group", "ranks": members},
-        made,
-        lambda: None,
-        session.make_group,
-    )
-    work.wait()
+    issue(context, Call("new_group", world, {"collective": "new_group", "ranks": members}, made, lambda _: None)).wait()
     return made[0] if context.rank in members else NON_GROUP_MEMBER
 
 
@@ -224,7 +230,7 @@ def all_reduce(
     if isinstance(tensor, DeviceTensor):
         tiles = own(tensor.tiles, "tensor")
         terms = terms_of(tiles, op=parsed, placement=tensor.dp)
-        return collective("all_reduce", group, terms, tiles.array, lambda: tensor, async_op)
+        return collective("all_reduce", group, terms, tiles.array, lambda _: tensor, async_op)
     x = own(tensor, "tensor")
     flat = x.flat()
     return collective("all_reduce", group, terms_of(x, op=parsed), flat, back(tensor, x, flat), async_op)
@@ -246,7 +252,7 @@ def reduce(
     x = own(tensor, "tensor")
     flat = x.flat() if context.rank == dst else x.flat().copy()
     terms = terms_of(x, op=ReduceOp.parse(op).value, root=check_root(group, dst, "dst"))
-    finish = back(tensor, x, flat) if context.rank == dst else lambda: tensor
+    finish = back(tensor, x, flat) if context.rank == dst else lambda _: tensor
     return collective("reduce", group, terms, flat, finish, async_op)
 
 
@@ -353,9 +359,12 @@ def all_to_all(
     first = host_tensor(input_tensor_list[0], writable=False, what="input_tensor_list[0]")
     ins = host_list(group, "input_tensor_list", input_tensor_list, first, writable=False)
     outs = host_list(group, "output_tensor_list", output_tensor_list, first, writable=True)
-    flat, _ = chunks_like(group, first)
-    fill(flat, ins)
-    return collective("all_to_all", group, terms_of(first), flat, deal(output_tensor_list, outs, flat), async_op)
+    (flat, _), (source, _) = chunks_like(group, first), chunks_like(group, first)
+    fill(source, ins)
+    sizes = (first.size,) * len(ins)
+    exchange = Exchange(source, flat, sizes, sizes)
+    finish = deal(output_tensor_list, outs, flat)
+    return collective("all_to_all", group, {"dtype": first.dtype}, exchange, finish, async_op, "exchange")
 
 
 def all_to_all_single(
@@ -366,32 +375,29 @@ def all_to_all_single(
     group: ProcessGroup | None = None,
     async_op: bool = False,
 ) -> Work | None:
-    """The j-th of `output`'s equal chunks becomes this rank's chunk of rank j's `input`.
+    """Rank j's chunk of `output` becomes this rank's chunk of rank j's `input`.
 
-    Raises UnsupportedError (AHBM-U131) for split sizes that differ.
+    The chunks lie one after the other along the first axis: `input_split_sizes[j]` rows go to rank j,
+    `output_split_sizes[j]` rows come from it; without sizes all chunks are equal. Simulated time is that of equal
+    chunks as long as the longest.
+
+    Raises DistributedError AHBM-X130 for sizes that do not add up, AHBM-X110 when the ranks disagree on them.
     """
     ranks = get_world_size(group)
-    for name, sizes in (("output_split_sizes", output_split_sizes), ("input_split_sizes", input_split_sizes)):
-        if sizes and len(set(sizes)) > 1:
-            raise UnsupportedError(
-                "AHBM-U131",
-                f"all_to_all_single: {name}={list(sizes)} are not all equal",
-                hint="pad the chunks to one size",
-            )
     x, out = host_tensor(input, writable=False, what="input"), own(output, "output")
-    expect(out, x, 1, "output", "input")
-    if x.size % max(ranks, 1):
-        raise DistributedError(
-            "AHBM-X130", f"all_to_all_single: input has {x.size} elements, which {ranks} ranks cannot share equally"
-        )
-    flat = x.flat().copy()
-    return collective("all_to_all", group, terms_of(x), flat, back(output, out, flat), async_op)
+    if x.dtype != out.dtype:
+        raise DistributedError("AHBM-X130", f"all_to_all_single: input has {x.dtype}, output {out.dtype}")
+    flat = np.zeros(out.size, out.array.dtype)
+    exchange = Exchange(
+        x.flat(), flat, splits(x, input_split_sizes, ranks, "input"), splits(out, output_split_sizes, ranks, "output")
+    )
+    return collective("all_to_all", group, {"dtype": x.dtype}, exchange, back(output, out, flat), async_op, "exchange")
 
 
 def barrier(group: ProcessGroup | None = None, async_op: bool = False) -> Work | None:
     """No rank returns before all have called; costs the simulated time of the barrier algorithm."""
     terms: dict[str, object] = {"dtype": "f16"}
-    return collective("barrier", group, terms, np.zeros(1, np.float16), lambda: None, async_op)
+    return collective("barrier", group, terms, np.zeros(1, np.float16), lambda _: None, async_op)
 
 
 # Point to point
@@ -425,16 +431,16 @@ def irecv(tensor: Any, src: int | None = None, group: ProcessGroup | None = None
 
 
 def _post(group: ProcessGroup | None, x: HostTensor, peer: int | None, tag: int, *, sends: bool) -> Work:
-    context, session, members = member(group)
+    context, _, members = member(group)
     name = "dst" if sends else "src"
     if peer is not None and (check_root(group, peer, name) == context.rank):
         raise DistributedError("AHBM-X131", f"{name}={peer} is this rank itself", hint="copy the tensor instead")
     flat = x.flat()
 
-    def finish() -> object:
+    def finish(operation: Operation) -> object:
         if not sends:
             x.assign(flat)
-        return part.operation.members[0]
+        return operation.members[0]
 
     terms: dict[str, object] = {
         "collective": "send_recv",
@@ -443,10 +449,5 @@ def _post(group: ProcessGroup | None, x: HostTensor, peer: int | None, tag: int,
         "dtype": x.dtype,
         "elements": x.size,
     }
-    part = make_part(context, terms, flat, finish)
-    session.calls[context.rank].append(part)
-    letter = (
-        Letter(context.rank, peer, tag, part) if sends and peer is not None else Letter(peer, context.rank, tag, part)
-    )
-    context.world.post(members, letter, sends=sends, perform=session.perform_pair)
-    return Work(context.world, part)
+    call = Call("send" if sends else "recv", members, terms, flat, finish, peer, tag)
+    return issue(context, call)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +32,8 @@ CACHED_OPS = 50_000_000
 """Operations in the programs that an emulator keeps; the least recently used ones go first."""
 
 
-CACHED_LAYOUTS = 4096
-"""Shapes of calls whose layout an emulator remembers."""
+CACHED_CALLS = 4096
+"""Shapes of calls whose program and timeline an emulator remembers."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,17 @@ class Compiled:
         return self.timelines[data]
 
 
+@dataclass(frozen=True)
+class Known:
+    """What calls of one shape run: all but their data."""
+
+    module: Algorithm | PlanAlgorithm
+    dtype: str
+    compiled: Compiled | None
+    """None when there is nothing to do: 0 elements."""
+    outcome: Outcome
+
+
 class Emulator:
     """A machine and a configuration, ready to run collectives. Thread-safe; keeps what it has captured."""
 
@@ -82,7 +93,7 @@ class Emulator:
         self._loader = AlgorithmLoader()
         self._lock = threading.RLock()
         self._cache: OrderedDict[tuple[object, ...], Compiled] = OrderedDict()
-        self._layouts: dict[tuple[object, ...], Layout] = {}
+        self._known: dict[tuple[object, ...], Known] = {}
         self.limits = Limits(machine)
 
     @staticmethod
@@ -136,34 +147,69 @@ class Emulator:
         Raises ConfigError, DataError (AHBM-V101) for unfit buffers, UnsupportedError, KernelError, LintError,
         DeadlockError, BudgetError.
         """
+        call = _call(name, buffers, ranks, op, root, src, dst, dtype, algorithm, placement, data)
+        known = self._known.get(call)
+        if known is None or not self._loader.fresh(known.module):
+            request = Request(name, len(buffers), op, "", root, 0 if src is None else src, 1 if dst is None else dst)
+            known = self._prepare(request, buffers, ranks, dtype, algorithm, placement, data)
+            if len(self._known) >= CACHED_CALLS:
+                self._known.clear()
+            self._known[call] = known
+        else:
+            _common_dtype(buffers, known.dtype, placement)
+        if data and known.compiled is not None and known.outcome.timeline is not None:
+            self._replay(known.compiled, known.outcome.timeline, buffers)
+        return known.outcome
+
+    def is_known(
+        self,
+        name: str,
+        buffers: Sequence[NDArray[Any]],
+        *,
+        ranks: Sequence[int] | None = None,
+        op: str = "sum",
+        root: int = 0,
+        src: int | None = None,
+        dst: int | None = None,
+        dtype: str | None = None,
+        algorithm: str | None = None,
+        placement: DPPolicy | None = None,
+        data: bool = True,
+    ) -> bool:
+        """Whether `collective` with these arguments has nothing to capture and to simulate, only data to move."""
+        known = self._known.get(_call(name, buffers, ranks, op, root, src, dst, dtype, algorithm, placement, data))
+        return known is not None and self._loader.fresh(known.module)
+
+    def _prepare(
+        self,
+        request: Request,
+        buffers: Sequence[NDArray[Any]],
+        ranks: Sequence[int] | None,
+        dtype: str | None,
+        algorithm: str | None,
+        placement: DPPolicy | None,
+        data: bool,
+    ) -> Known:
+        name = request.collective
         if name not in COLLECTIVES:
             raise ConfigError("AHBM-C105", f"unknown collective {name!r}", hint=did_you_mean(name, COLLECTIVES))
-        kind = _common_dtype(buffers, dtype, placement)
+        request = replace(request, dtype=_common_dtype(buffers, dtype, placement))
         settings = self.ccl.settings(algorithm or self.ccl.choose(name, buffers[0].nbytes if buffers else 0))
         world = settings.world_size or self.world_size
         members = tuple(range(len(buffers))) if ranks is None else tuple(ranks)
         layouts.check_ranks(self.machine, members, world)
         if len(members) != len(buffers):
             raise DataError("AHBM-V101", f"{len(buffers)} buffers for {len(members)} ranks")
-        request = Request(name, len(members), op, kind, root, 0 if src is None else src, 1 if dst is None else dst)
         _check_request(request)
         module = self._loader.load(settings)
         module.check(request)
         if isinstance(module, PlanAlgorithm):
             _check_plan(module, members, placement)
-        arrangement = (name, buffers[0].shape, members, world, placement)
-        shape = self._layouts.get(arrangement)
-        if shape is None:
-            shape = self._layout(request, buffers[0], members, world, placement)
-            if len(self._layouts) >= CACHED_LAYOUTS:
-                self._layouts.clear()
-            self._layouts[arrangement] = shape
-        if not shape.count:
-            return Outcome(settings.algorithm)
-        compiled, timeline = self._compiled(request, module, settings, shape, buffers[0].itemsize, data)
-        if data:
-            self._replay(compiled, timeline, buffers)
-        return Outcome(
+        layout = self._layout(request, buffers[0], members, world, placement)
+        if not layout.count:
+            return Known(module, request.dtype, None, Outcome(settings.algorithm))
+        compiled, timeline = self._compiled(request, module, settings, layout, buffers[0].itemsize, data)
+        outcome = Outcome(
             settings.algorithm,
             timeline.latency_ps,
             timeline.messages,
@@ -172,6 +218,7 @@ class Emulator:
             compiled.program,
             timeline,
         )
+        return Known(module, request.dtype, compiled, outcome)
 
     def _layout(
         self, request: Request, buffer: NDArray[Any], members: tuple[int, ...], world: int, placement: DPPolicy | None
@@ -219,6 +266,7 @@ class Emulator:
             timeline = compiled.timeline(data)
             while len(self._cache) > 1 and sum(entry.ops for entry in self._cache.values()) > CACHED_OPS:
                 self._cache.popitem(last=False)
+                self._known.clear()
             return compiled, timeline
 
     def _replay(self, compiled: Compiled, timeline: Timeline, buffers: Sequence[NDArray[Any]]) -> None:
@@ -228,6 +276,12 @@ class Emulator:
         compiled.program.replay(timeline, memory)
         for host, pieces in zip(buffers, compiled.results, strict=True):
             memory.gather(host, pieces)
+
+
+def _call(name: str, buffers: Sequence[NDArray[Any]], ranks: Sequence[int] | None, *more: object) -> tuple[object, ...]:
+    """What decides everything about a call but its data."""
+    shape = (buffers[0].shape, buffers[0].dtype.num, len(buffers)) if buffers else ()
+    return (name, shape, None if ranks is None else tuple(ranks), *more)
 
 
 def _capture(

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ahbm.arrays import HostTensor, host_tensor
 from ahbm.errors import DistributedError
 from ahbm.groups import ProcessGroup
+from ahbm.operation import Operation
 from ahbm.rank import member
 
 
@@ -73,26 +74,42 @@ def host_list(
     return found
 
 
+def splits(x: HostTensor, sizes: Sequence[int] | None, ranks: int, name: str) -> tuple[int, ...]:
+    """Elements of each rank's chunk of `x`: `sizes` rows of the first axis each, all equal without `sizes`.
+
+    Raises DistributedError (AHBM-X130) when they do not add up.
+    """
+    if sizes:
+        rows = x.shape[0] if x.shape else 1
+        if len(sizes) == ranks and min(sizes) >= 0 and sum(sizes) == rows:
+            return tuple(size * (x.size // max(rows, 1)) for size in sizes)
+        told = f"{name} has {rows} rows, {name}_split_sizes={list(sizes)} for {ranks} ranks do not add up to them"
+        raise DistributedError("AHBM-X130", told)
+    if x.size % max(ranks, 1):
+        raise DistributedError("AHBM-X130", f"{name} has {x.size} elements, which {ranks} ranks cannot share equally")
+    return (x.size // max(ranks, 1),) * ranks
+
+
 def fill(flat: NDArray[Any], tensors: Sequence[HostTensor]) -> None:
     """Writes `tensors` into the equal chunks of `flat`."""
     for chunk, tensor in zip(np.split(flat, len(tensors)), tensors, strict=True):
         chunk[:] = tensor.flat()
 
 
-def back(tensor: object, x: HostTensor, flat: NDArray[Any]) -> Callable[[], object]:
+def back(tensor: object, x: HostTensor, flat: NDArray[Any]) -> Callable[[Operation], object]:
     """A finish that takes `flat` back to `tensor`."""
 
-    def finish() -> object:
+    def finish(_: Operation) -> object:
         x.assign(flat)
         return tensor
 
     return finish
 
 
-def deal(tensors: Sequence[object], outs: Sequence[HostTensor], flat: NDArray[Any]) -> Callable[[], object]:
+def deal(tensors: Sequence[object], outs: Sequence[HostTensor], flat: NDArray[Any]) -> Callable[[Operation], object]:
     """A finish that deals the equal chunks of `flat` out to `tensors`."""
 
-    def finish() -> object:
+    def finish(_: Operation) -> object:
         for chunk, out in zip(np.split(flat, len(outs)), outs, strict=True) if outs else ():
             out.array[...] = chunk.reshape(out.shape)
         return list(tensors)

@@ -8,9 +8,9 @@ from typing import Any
 
 from ahbm.errors import DistributedError
 from ahbm.groups import ProcessGroup
-from ahbm.session import Context, Session
+from ahbm.operation import Operation
+from ahbm.session import Call, Context, Session
 from ahbm.work import Work
-from ahbm.world import Operation, Part, call_origin
 
 _local = threading.local()
 
@@ -53,27 +53,10 @@ def member(group: ProcessGroup | None, *, need: bool = True) -> tuple[Context, S
     return context, session, members
 
 
-def make_part(context: Context, terms: dict[str, object], buffer: Any, finish: Callable[[], object]) -> Part:
-    """The calling rank's side of an operation that starts now."""
-    clock_ps = context.world.ranks[context.rank].clock_ps
-    return Part(context.rank, terms, buffer, finish, clock_ps, call_origin())
-
-
-def issue(
-    context: Context,
-    members: ProcessGroup,
-    name: str,
-    terms: dict[str, object],
-    buffer: Any,
-    finish: Callable[[], object],
-    perform: Callable[[Operation], int],
-) -> Work:
-    """Deposits the calling rank's side of the group's next collective."""
-    part = make_part(context, terms, buffer, finish)
+def issue(context: Context, call: Call) -> Work:
+    """Issues one call of the calling rank."""
     assert context.session is not None
-    context.session.calls[context.rank].append(part)
-    context.world.meet(members, part, name, perform)
-    return Work(context.world, part)
+    return Work(context, context.session.submit(context.rank, call))
 
 
 def collective(
@@ -81,14 +64,13 @@ def collective(
     group: ProcessGroup | None,
     terms: dict[str, object],
     buffer: Any,
-    finish: Callable[[], object],
+    finish: Callable[[Operation], object],
     async_op: bool,
+    kind: str = "collective",
 ) -> Work | None:
     """Issues a collective on the emulator; waits for it unless `async_op`."""
-    context, session, members = member(group)
-    work = issue(
-        context, members, name, {"collective": name, "group": members, **terms}, buffer, finish, session.perform
-    )
+    context, _, members = member(group)
+    work = issue(context, Call(kind, members, {"collective": name, "group": members, **terms}, buffer, finish))
     if async_op:
         return work
     work.wait()

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
+
+from ahbm.blame import call_origin, clone
+from ahbm.collectives import COLLECTIVES
+from ahbm.elements import element
 from ahbm.errors import DistributedError, Site
+from ahbm.exchange import Exchange
 from ahbm.groups import ProcessGroup
+from ahbm.mail import Letter
+from ahbm.operation import Operation, Part, Performer
 from ahbm.report import bandwidths
-from ahbm.world import Operation, Part, World
+from ahbm.world import World
 
 if TYPE_CHECKING:
     from ahbm._core import Machine
@@ -23,6 +31,9 @@ if TYPE_CHECKING:
 BACKEND = "ahbm"
 TIMEOUT_S = 600.0
 """Wall seconds without any progress after which waiting ranks fail, unless `init_process_group` says otherwise."""
+
+QUICK_BYTES = 16 << 20
+"""Data that any thread may move; more is left to the one that Ctrl-C reaches."""
 
 KEPT_CALLS = 1 << 16
 """Calls of a rank that `stats` remembers."""
@@ -41,6 +52,8 @@ class Setup:
     overrides: Mapping[str, object] | None = None
     algorithm: str | None = None
     timeout_s: float | None = None
+    accumulate: str | None = None
+    """"f32": f16 and bf16 are reduced in f32 and rounded once at the end; their time stays that of the schedule."""
 
     def over(self, other: Setup) -> Setup:
         """This setup where it says something, `other` where it does not."""
@@ -93,40 +106,122 @@ class CallRecord:
     timeline_hash: int
 
 
+@dataclass(eq=False)
+class Call:
+    """One rank's side of an operation, as it is issued."""
+
+    kind: str
+    """"collective", "exchange" (all_to_all, its buffer an Exchange), "send", "recv" or "new_group"."""
+    group: ProcessGroup
+    terms: dict[str, object]
+    """What all sides must agree on; `"collective"` first, then "dtype", "op", "root" and "shape" as they apply."""
+    buffer: Any
+    """What the operation works on: a flat array in the collective's in-place layout."""
+    finish: Callable[[Operation], object]
+    """Takes the result back to the user; returns what `Work.result` gives."""
+    peer: int | None = None
+    """The other side of a send or receive; None receives from any."""
+    tag: int = 0
+    notify: Callable[[BaseException | None], None] | None = None
+    """Called once, from any thread, when the operation has ended; gets its error."""
+    give: slice | None = None
+    """The elements of the buffer that hold this rank's operand; None: all."""
+    take: slice | None = None
+    """The elements of the buffer that will hold this rank's result; None: all."""
+
+
+class Seat(Protocol):
+    """Where a rank takes part in operations: issue with `submit`, finish with `wait`."""
+
+    def submit(self, rank: int, call: Call) -> Part:
+        """Issues `call` for `rank`; the part is the ticket to wait for. Raises what stopped the world."""
+
+    def wait(self, part: Part, timeout_s: float | None = None) -> None:
+        """Blocks until the part's operation has ended and moves its rank's clock there; raises its error."""
+
+
 class Session:
     """One generation of a world's process groups: between `init_process_group` and `destroy_process_group`."""
 
-    def __init__(self, setup: Setup, emulator: Emulator, size: int) -> None:
+    def __init__(self, setup: Setup, emulator: Emulator, world: World) -> None:
         self.setup = setup
         self.emulator = emulator
-        self.world_group = ProcessGroup("WORLD", tuple(range(size)))
-        self.calls: list[deque[Part]] = [deque(maxlen=KEPT_CALLS) for _ in range(size)]
+        self.world = world
+        self.world_group = ProcessGroup("WORLD", tuple(range(world.size)))
+        self.calls: list[deque[Part]] = [deque(maxlen=KEPT_CALLS) for _ in range(world.size)]
         """Per rank: what it has issued, oldest first."""
         self._made: list[ProcessGroup] = []
+        self._performers = {
+            "collective": Performer(self._perform, self._quick),
+            "exchange": Performer(self._exchange, self._quick_exchange),
+            "new_group": Performer(self._make_group, lambda operation: True),
+        }
+        self._pairs = Performer(self._perform_pair, self._quick_pair)
 
-    def perform(self, operation: Operation) -> int:
+    def submit(self, rank: int, call: Call) -> Part:
+        """See `Seat`."""
+        clock_ps = self.world.ranks[rank].clock_ps
+        part = Part(rank, call.terms, call.buffer, call.finish, clock_ps, call_origin(), call.notify)
+        self.enter(part, call)
+        return part
+
+    def enter(self, part: Part, call: Call) -> None:
+        """Lets `part` take part in the operation that `call` asks for."""
+        self.calls[part.rank].append(part)
+        if call.kind in ("send", "recv"):
+            sends = call.kind == "send"
+            src, dst = (part.rank, call.peer) if sends else (call.peer, part.rank)
+            assert dst is not None
+            self.world.post(call.group, Letter(src, dst, call.tag, part), sends=sends, performer=self._pairs)
+        else:
+            self.world.meet(call.group, part, str(call.terms["collective"]), self._performers[call.kind])
+
+    def wait(self, part: Part, timeout_s: float | None = None) -> None:
+        """See `Seat`."""
+        self.world.wait(part, timeout_s)
+
+    def _perform(self, operation: Operation) -> int:
         """Runs one collective on the emulator; returns its end in simulated ps."""
-        parts = operation.ordered()
-        group = parts[0].terms["group"]
-        assert isinstance(group, ProcessGroup)
-        start_ps = max([group.ends_ps, *(part.clock_ps for part in parts)])
-        group.ends_ps = start_ps + self._run(operation, parts, start_ps, group.ranks, root=self._root(parts, group))
+        group, call = self._collective(operation)
+        start_ps = max([group.ends_ps, *(part.clock_ps for part in operation.parts.values())])
+        group.ends_ps = start_ps + self._run(operation, group, start_ps, call)
         return group.ends_ps
 
-    def perform_pair(self, operation: Operation) -> int:
-        """Runs one matched send and receive; returns its end in simulated ps."""
+    def _quick(self, operation: Operation) -> bool:
+        return self._is_quick(self._collective(operation)[1])
+
+    def _exchange(self, operation: Operation) -> int:
+        """An all-to-all: every pair's chunk is as large as the largest of all."""
         parts = operation.ordered()
-        group, tag = parts[0].terms["group"], parts[0].terms["tag"]
+        exchanges = [part.buffer for part in parts]
+        for part, padded in zip(parts, Exchange.pad(exchanges, operation.label), strict=True):
+            part.buffer = padded
+        end_ps = self._perform(operation)
+        for rank, exchange in enumerate(exchanges):
+            exchange.unpad(parts[rank].buffer)
+        return end_ps
+
+    def _quick_exchange(self, operation: Operation) -> bool:
+        parts = operation.ordered()
+        exchanges = [part.buffer for part in parts]
+        group = parts[0].terms["group"]
         assert isinstance(group, ProcessGroup)
-        lane = (*operation.members, tag)
-        start_ps = max([group.lanes_ps.get(lane, 0), *(part.clock_ps for part in parts)])
-        ranks = tuple(sorted(operation.members))
-        src, dst = (ranks.index(rank) for rank in operation.members)
-        parts = [operation.parts[rank] for rank in ranks]
-        group.lanes_ps[lane] = start_ps + self._run(operation, parts, start_ps, ranks, src=src, dst=dst)
+        call = self._call(parts[0].terms, parts, group.ranks)
+        call["buffers"] = [np.empty(Exchange.padded_size(exchanges), exchanges[0].source.dtype)] * len(parts)
+        return self._is_quick(call)
+
+    def _perform_pair(self, operation: Operation) -> int:
+        """Runs one matched send and receive; returns its end in simulated ps."""
+        group, call = self._pair(operation)
+        lane = (*operation.members, operation.parts[operation.members[0]].terms["tag"])
+        start_ps = max([group.lanes_ps.get(lane, 0), *(part.clock_ps for part in operation.parts.values())])
+        group.lanes_ps[lane] = start_ps + self._run(operation, group, start_ps, call)
         return group.lanes_ps[lane]
 
-    def make_group(self, operation: Operation) -> int:
+    def _quick_pair(self, operation: Operation) -> bool:
+        return self._is_quick(self._pair(operation)[1])
+
+    def _make_group(self, operation: Operation) -> int:
         """Creates the group that all ranks asked for with `new_group`; takes no simulated time."""
         parts = operation.ordered()
         ranks = parts[0].terms["ranks"]
@@ -137,50 +232,65 @@ class Session:
             part.buffer.append(group)
         return max(part.clock_ps for part in parts)
 
-    @staticmethod
-    def _root(parts: list[Part], group: ProcessGroup) -> int:
-        root = parts[0].terms.get("root")
-        return group.rank_of(root) if isinstance(root, int) else 0
+    def _is_quick(self, call: dict[str, Any]) -> bool:
+        if self.setup.accumulate or sum(buffer.nbytes for buffer in call["buffers"]) > QUICK_BYTES:
+            return False
+        return self.emulator.is_known(**call)
 
-    def _run(
-        self,
-        operation: Operation,
-        parts: list[Part],
-        start_ps: int,
-        ranks: tuple[int, ...],
-        *,
-        root: int = 0,
-        src: int | None = None,
-        dst: int | None = None,
-    ) -> int:
-        terms, tensor = parts[0].terms, parts[0].buffer
-        collective, dtype, op = (str(terms.get(key, "")) for key in ("collective", "dtype", "op"))
-        outcome = self.emulator.collective(
-            collective,
-            [part.buffer for part in parts],
-            ranks=ranks,
-            dtype=dtype,
-            op=op or "sum",
-            algorithm=self.setup.algorithm if collective == "all_reduce" else None,
-            placement=terms.get("placement"),  # type: ignore[arg-type]
-            root=root,
-            src=src,
-            dst=dst,
-        )
+    def _collective(self, operation: Operation) -> tuple[ProcessGroup, dict[str, Any]]:
+        parts = operation.ordered()
+        terms = parts[0].terms
+        group, root = terms["group"], terms.get("root")
+        assert isinstance(group, ProcessGroup)
+        call = self._call(terms, parts, group.ranks)
+        if isinstance(root, int):
+            call["root"] = group.rank_of(root)
+        return group, call
+
+    def _pair(self, operation: Operation) -> tuple[ProcessGroup, dict[str, Any]]:
+        ranks = tuple(sorted(operation.members))
+        parts = [operation.parts[rank] for rank in ranks]
+        group = parts[0].terms["group"]
+        assert isinstance(group, ProcessGroup)
+        call = self._call(parts[0].terms, parts, ranks)
+        call["src"], call["dst"] = (ranks.index(rank) for rank in operation.members)
+        return group, call
+
+    def _call(self, terms: dict[str, object], parts: list[Part], ranks: tuple[int, ...]) -> dict[str, Any]:
+        """The arguments of `Emulator.collective`."""
+        name = terms["collective"]
+        return {
+            "name": name,
+            "buffers": [part.buffer for part in parts],
+            "ranks": ranks,
+            "dtype": terms["dtype"],
+            "op": terms.get("op") or "sum",
+            "algorithm": self.setup.algorithm if name == "all_reduce" else None,
+            "placement": terms.get("placement"),
+        }
+
+    def _run(self, operation: Operation, group: ProcessGroup, start_ps: int, call: dict[str, Any]) -> int:
+        collective, tensor, dtype = call["name"], call["buffers"][0], call["dtype"]
+        reduces = COLLECTIVES[collective].reduces
+        if self.setup.accumulate == "f32" and dtype in ("f16", "bf16") and reduces:
+            outcome = self.emulator.collective(**call, data=False)
+            self._accumulate(call)
+        else:
+            outcome = self.emulator.collective(**call)
         # A device tensor's tiles are contributions of their own, and the size is that of one.
         contributions, nbytes = (
-            (len(tensor) * len(parts), tensor[0].nbytes) if tensor.ndim == 2 else (len(parts), tensor.nbytes)
+            (len(tensor) * len(call["buffers"]), tensor[0].nbytes)
+            if tensor.ndim == 2
+            else (len(call["buffers"]), tensor.nbytes)
         )
         algbw, busbw = bandwidths(collective, contributions, nbytes, outcome.latency_ps)
-        group = terms["group"]
-        assert isinstance(group, ProcessGroup)
         operation.record = CallRecord(
             collective,
             group.name,
             contributions,
             nbytes,
             dtype,
-            op,
+            call["op"] if reduces else "",
             outcome.algorithm,
             start_ps / 1000,
             outcome.latency_ps / 1000,
@@ -189,6 +299,14 @@ class Session:
             outcome.timeline_hash,
         )
         return outcome.latency_ps
+
+    def _accumulate(self, call: dict[str, Any]) -> None:
+        """Moves the data of a reduction in f32, rounding once at the end."""
+        stored = element(call["dtype"])
+        wide = [stored.decode(buffer).astype(np.float32) for buffer in call["buffers"]]
+        self.emulator.collective(**{**call, "buffers": wide, "dtype": "f32"})
+        for buffer, sums in zip(call["buffers"], wide, strict=True):
+            buffer[...] = stored.encode(sums)
 
 
 @dataclass
@@ -217,8 +335,6 @@ class Lobby:
         Raises BackendError (AHBM-X101), DistributedError AHBM-X104 for an impossible number of ranks and AHBM-X110
         when the ranks ask for different things, TopologyError and ConfigError.
         """
-        from ahbm.world import clone
-
         setup = asked.over(self.first).over(ambient())
         site = Site(f"rank {context.rank}: backend={backend!r}, {setup}", origin)
         with self._lock:
@@ -250,7 +366,7 @@ class Lobby:
             check_world_size(context.world.size, emulator.world_size, "ahbm.spawn" if self._emulator else "this script")
         except Exception as error:
             return error
-        return Session(setup, emulator, context.world.size)
+        return Session(setup, emulator, context.world)
 
 
 def check_world_size(size: int, capacity: int, who: str) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import timedelta
 
-from ahbm.world import Part, World
+from ahbm.errors import DistributedError
+from ahbm.operation import Part
+from ahbm.session import Context
 
 
 class Work:
@@ -15,8 +18,8 @@ class Work:
     simulated time and do not contend with each other; those of one group run one after the other.
     """
 
-    def __init__(self, world: World, part: Part) -> None:
-        self._world = world
+    def __init__(self, context: Context, part: Part) -> None:
+        self._world = context.world
         self._part = part
 
     def wait(self, timeout: float | timedelta | None = None) -> bool:
@@ -26,6 +29,12 @@ class Work:
         operation raised, RankError when a sibling failed, and DistributedError AHBM-X121 (nobody can go on) or
         AHBM-X122 (timeout).
         """
+        if threading.get_ident() != self._world.ranks[self._part.rank].thread:
+            raise DistributedError(
+                "AHBM-X105",
+                f"a thread that is not rank {self._part.rank} waits for its work",
+                hint="wait where the collective was issued",
+            )
         self._world.wait(self._part, timeout.total_seconds() if isinstance(timeout, timedelta) else timeout)
         return True
 
@@ -45,3 +54,7 @@ class Work:
         """Waits, then gives the tensor or tensors that hold the result; the sender's rank for a receive."""
         self.wait()
         return self._part.result
+
+    def source_rank(self) -> int:
+        """Global rank of the sender of an ended send or receive."""
+        return self._part.operation.members[0]

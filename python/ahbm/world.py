@@ -1,120 +1,35 @@
 """Where ranks meet: threads deposit their part of an operation, the world's runner performs it and wakes them.
 
-One thread, the runner, performs every operation: the thread that called `ahbm.spawn`, or the only rank's own thread.
-So kernels are captured and simulations polled where Python delivers Ctrl-C, and results do not depend on how threads
-interleave. The runner also sees when no rank can go on: every rank either waits or has returned, and nothing is left
-to perform. In that state, and in no other, receives from any source choose their sender; if there is none to choose,
-it is a stall and every waiting rank gets one error that says who waits for whom.
+Operations are performed one at a time, in the order in which they fill up: a quick one by the rank that arrives last,
+any other by the runner: the thread that called `ahbm.spawn`, or the only rank's own thread. So kernels are captured and
+simulations polled where Python delivers Ctrl-C, and results do not depend on how threads interleave. The runner also
+sees when no rank can go on: every rank either waits or has returned, and nothing is left to perform. In that state, and
+in no other, receives from any source choose their sender; if there is none to choose, it is a stall and every waiting
+rank gets one error that says who waits for whom.
 
-Invariant: a rank counts as running from the moment its operation completes, not from when its thread wakes up.
+With `turns`, one rank's thread runs at a time: a rank hands the turn over where it waits or ends, to the next one in
+rank order that can go on.
+
+Invariants: a rank counts as running from the moment its operation completes, not from when its thread wakes up; a rank
+counts as waiting only while its own thread waits, not for helper threads that wait on its behalf.
 """
 
 from __future__ import annotations
 
-import sys
-import sysconfig
 import threading
-import traceback
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
 
-from ahbm.errors import AhbmError, DistributedError, InterruptedRun, RankError, Site
+from ahbm.blame import clone, original, rank_error
+from ahbm.errors import DistributedError, InterruptedRun, RankError, Site
 from ahbm.groups import ProcessGroup, span
+from ahbm.mail import Letter, Mailbox
+from ahbm.operation import Operation, Part, Performer
 
 GRACE_S = 1.0
 """Wall seconds an aborted world gives to ranks that compute outside of any call; then it leaves them behind."""
-
-_PACKAGE = str(Path(__file__).parent)
-_LIBRARIES = tuple(sysconfig.get_paths()[key] for key in ("stdlib", "purelib", "platlib"))
-
-
-@dataclass(eq=False)
-class Part:
-    """One rank's side of an operation."""
-
-    rank: int
-    """Global rank."""
-    terms: dict[str, object]
-    """What all sides must agree on, in the order in which a disagreement is reported."""
-    buffer: Any
-    """What the operation works on; its meaning belongs to whoever performs it."""
-    finish: Callable[[], object]
-    """Takes the result back to the user; returns what `Work.result` gives."""
-    clock_ps: int
-    """The rank's simulated time at the call."""
-    origin: str
-    """`file:line` of the call."""
-    result: object = None
-    operation: Operation = field(init=False)
-
-    def settle(self) -> None:
-        """Takes the result back to the user and lets go of the memory."""
-        self.result = self.finish()
-        self.buffer, self.finish, self.terms = None, _nothing, {}
-
-
-def _nothing() -> None:
-    pass
-
-
-class Operation:
-    """A collective, or a matched send and receive, from its first arrival to its end."""
-
-    def __init__(self, label: str, members: tuple[int, ...], perform: Callable[[Operation], int]) -> None:
-        self.label = label
-        self.members = members
-        self.perform = perform
-        self.parts: dict[int, Part] = {}
-        self.done = False
-        self.error: BaseException | None = None
-        self.end_ps = 0
-        self.record: object = None
-
-    def add(self, part: Part) -> None:
-        """Takes one rank's part; its wait refers to this operation from now on."""
-        self.parts[part.rank] = part
-        part.operation = self
-
-    def ordered(self) -> list[Part]:
-        """The parts in the order of the members."""
-        return [self.parts[rank] for rank in self.members]
-
-    def absent(self) -> list[int]:
-        """Members that have not arrived."""
-        return [rank for rank in self.members if rank not in self.parts]
-
-    def check_agreement(self) -> None:
-        """Raises DistributedError (AHBM-X110) naming the ranks and both values of the first term that differs."""
-        parts = [self.parts[rank] for rank in sorted(self.parts)]
-        for term in parts[0].terms:
-            values: dict[object, list[Part]] = {}
-            for part in parts:
-                values.setdefault(part.terms.get(term), []).append(part)
-            if len(values) > 1:
-                sides = [(span([part.rank for part in side]), value, side[0].origin) for value, side in values.items()]
-                told = "; ".join(
-                    f"{who} {'has' if who.startswith('rank ') else 'have'} {value}" for who, value, _ in sides
-                )
-                raise DistributedError(
-                    "AHBM-X110",
-                    f"{self.label}: the ranks disagree on {term}: {told}",
-                    sites=[Site(f"{who}: {term} {value}", origin) for who, value, origin in sides],
-                    hint="every rank of a group must make the same calls in the same order with equal arguments",
-                )
-
-
-@dataclass(eq=False)
-class Letter:
-    """A posted send or receive that has not met its other side."""
-
-    src: int | None
-    """Global rank; None receives from any source."""
-    dst: int
-    tag: int
-    part: Part
 
 
 @dataclass(eq=False)
@@ -122,8 +37,9 @@ class RankState:
     """What the world knows of one rank."""
 
     rank: int
-    wake: threading.Condition
     thread: int = 0
+    ready: threading.Lock | None = None
+    """With turns: opens when the rank may run."""
     clock_ps: int = 0
     waiting: Part | None = None
     finished: bool = False
@@ -131,142 +47,130 @@ class RankState:
     value: object = None
 
 
-@dataclass(eq=False)
-class Mailbox:
-    """The unmatched sends and receives of one group."""
+class Turns(Protocol):
+    """What a rank's thread does as it gives its turn away and gets it back, e.g. swap the state that threads share."""
 
-    perform: Callable[[Operation], int]
-    name: str
-    sends: list[Letter] = field(default_factory=list)
-    receives: list[Letter] = field(default_factory=list)
+    def pause(self, rank: int) -> None:
+        """The calling thread, `rank`, is about to wait."""
 
-    def pair(self) -> list[tuple[Letter, Letter]]:
-        """Takes out every (send, receive) that belongs together whatever happens next.
-
-        A receive from any source holds back the later receives of its rank and tag, as it may take their sender.
-        """
-        pairs = []
-        held: set[tuple[int, int]] = set()
-        for receive in list(self.receives):
-            if receive.src is None:
-                held.add((receive.dst, receive.tag))
-            elif (receive.dst, receive.tag) not in held:
-                found = next((send for send in self.sends if _fits(send, receive)), None)
-                if found is not None:
-                    pairs.append(self.take(found, receive))
-        return pairs
-
-    def wildcard(self) -> tuple[Letter, Letter] | None:
-        """The earliest receive from any source that has a sender, with its earliest sender; nothing is taken out."""
-        for receive in sorted((r for r in self.receives if r.src is None), key=lambda r: (r.part.clock_ps, r.dst)):
-            fitting = [send for send in self.sends if _fits(send, receive)]
-            if fitting:
-                return min(fitting, key=lambda send: (send.part.clock_ps, send.part.rank)), receive
-        return None
-
-    def take(self, send: Letter, receive: Letter) -> tuple[Letter, Letter]:
-        """Removes both sides."""
-        self.sends.remove(send)
-        self.receives.remove(receive)
-        return send, receive
-
-
-def _fits(send: Letter, receive: Letter) -> bool:
-    return send.dst == receive.dst and send.tag == receive.tag and receive.src in (None, send.src)
+    def resume(self, rank: int) -> None:
+        """The calling thread, `rank`, runs again."""
 
 
 class World:
     """The ranks of one `spawn` (or the single rank of a plain script) and everything under way between them."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, turns: Turns | None = None) -> None:
         self.size = size
         self.lock = threading.Lock()
-        self.ranks = [RankState(rank, threading.Condition(self.lock)) for rank in range(size)]
+        self.ranks = [RankState(rank) for rank in range(size)]
         self.runner = threading.get_ident()
         self.patience_s = float("inf")
         self.failure: BaseException | None = None
+        self._turns = turns
+        self._turn: int | None = None
+        self._last_turn = size - 1
         self._stir = threading.Condition(self.lock)
         self._jobs: deque[Operation] = deque()
+        self._performing = False
+        self._running = size
+        self._ticks = 0
+        self._untold: list[tuple[Part, BaseException | None]] = []
+        self._blocked: dict[Part, None] = {}
         self._slots: dict[tuple[ProcessGroup, int], Operation] = {}
         self._counts: dict[tuple[ProcessGroup, int], int] = {}
         self._mail: dict[ProcessGroup, Mailbox] = {}
 
     # What ranks call
 
-    def meet(self, group: ProcessGroup, part: Part, name: str, perform: Callable[[Operation], int]) -> None:
-        """Deposits `part` into the group's next collective; the last arrival hands it to the runner."""
+    def meet(self, group: ProcessGroup, part: Part, name: str, performer: Performer) -> None:
+        """Deposits `part` into the group's next collective; the last arrival performs it or hands it to the runner."""
         with self.lock:
             self._raise_failure()
             index = self._counts.get((group, part.rank), 0)
             self._counts[group, part.rank] = index + 1
             operation = self._slots.get((group, index))
             if operation is None:
-                operation = Operation(f"{name} (call {index + 1} of {group.name})", group.ranks, perform)
+                operation = Operation(f"{name} (call {index + 1} of {group.name})", group.ranks, performer)
                 self._slots[group, index] = operation
             operation.add(part)
-            if not operation.absent():
+            if len(operation.parts) == len(operation.members):
                 del self._slots[group, index]
                 if not operation.done:
-                    self._enqueue(operation)
+                    self._jobs.append(operation)
+        self._work_off()
 
-    def post(self, group: ProcessGroup, letter: Letter, *, sends: bool, perform: Callable[[Operation], int]) -> None:
+    def post(self, group: ProcessGroup, letter: Letter, *, sends: bool, performer: Performer) -> None:
         """Posts one side of a send and receive; sides meet in order per (sender, receiver, tag)."""
         with self.lock:
             self._raise_failure()
-            box = self._mail.setdefault(group, Mailbox(perform, group.name))
+            box = self._mail.setdefault(group, Mailbox(performer, group.name))
             me, peer = letter.part.rank, letter.dst if sends else letter.src
             label = f"{'send to' if sends else 'recv from'} {'any rank' if peer is None else f'rank {peer}'}"
-            Operation(f"{label} ({group.name})", (me,) if peer is None else (me, peer), perform).add(letter.part)
+            Operation(f"{label} ({group.name})", (me,) if peer is None else (me, peer), performer).add(letter.part)
             (box.sends if sends else box.receives).append(letter)
             for send, receive in box.pair():
                 self._join(box, send, receive)
+        self._work_off()
 
     def wait(self, part: Part, timeout_s: float | None = None) -> None:
-        """Blocks rank `part.rank` until its operation ends and moves its clock there; raises the operation's error."""
-        state = self.ranks[part.rank]
-        if threading.get_ident() != state.thread:
-            raise DistributedError(
-                "AHBM-X105",
-                f"a thread that is not rank {part.rank} waits for its work",
-                hint="wait where the collective was issued",
-            )
-        with self.lock:
-            if not part.operation.done:
-                self._raise_failure()
-                state.waiting = part
-                self._stir.notify()
-                while self.runner != state.thread and state.waiting is part:
-                    if not state.wake.wait(timeout_s) and state.waiting is part:
-                        state.waiting = None
-                        raise DistributedError(
-                            "AHBM-X122",
-                            f"{part.operation.label}: not done after {timeout_s:g} s",
-                            sites=[self._waiter(part)],
-                        )
-        if self.runner == state.thread and not part.operation.done:
-            try:
-                self.drive(lambda: part.operation.done)
-            finally:
-                state.waiting = None
+        """Blocks until the part's operation ends and moves its rank's clock there; raises the operation's error."""
         if not part.operation.done:
-            with self.lock:
-                self._raise_failure()
+            if threading.get_ident() == self.runner:
+                self._drive_until(part)
+            else:
+                self._block(part, timeout_s)
         if part.operation.error is not None:
             raise clone(part.operation.error)
+        state = self.ranks[part.rank]
         state.clock_ps = max(state.clock_ps, part.operation.end_ps)
 
+    def park(self, part: Part, gate: threading.Lock | None, *, own: bool) -> bool:
+        """Notes that somebody waits for `part`, `own`: its rank itself. False when there is nothing to wait for.
+
+        `gate`, if any, is opened when the operation ends or the world is aborted.
+        """
+        with self.lock:
+            if part.operation.done:
+                return False
+            self._raise_failure()
+            if gate is not None:
+                part.gates.append(gate)
+            self._blocked[part] = None
+            if own:
+                self.ranks[part.rank].waiting = part
+                self._running -= 1
+                self._end_turn(part.rank)
+                if not self._running:
+                    self._stir.notify()
+            return True
+
     def enter(self, rank: int) -> None:
-        """Marks the calling thread as `rank`."""
-        self.ranks[rank].thread = threading.get_ident()
+        """Marks the calling thread as `rank`; with turns, blocks until it is the rank's."""
+        state = self.ranks[rank]
+        state.thread = threading.get_ident()
+        if self._turns is not None:
+            self._await_turn(state)
+
+    def be_patient(self, seconds: float) -> None:
+        """After `seconds` of wall time without any progress waiting ranks fail."""
+        with self.lock:
+            self.patience_s = seconds
+            self._stir.notify()
 
     def leave(self, rank: int, value: object, error: BaseException | None) -> None:
         """The rank's worker has ended; an error aborts the siblings."""
         with self.lock:
             state = self.ranks[rank]
-            state.value, state.error, state.finished = value, error, True
+            if state.finished:
+                return
+            self._running -= state.waiting is None
+            state.value, state.error, state.finished, state.waiting = value, error, True, None
+            self._end_turn(rank)
             if error is not None:
                 self._abort(original(error) or rank_error(rank, error))
             self._stir.notify()
+        self._tell()
 
     # What the runner calls
 
@@ -277,12 +181,15 @@ class World:
         """
         while (operation := self._next(done)) is not None:
             self._perform(operation)
+        self._tell()
 
     def interrupt(self, error: BaseException) -> None:
         """Aborts every rank with `error`."""
         with self.lock:
             self._abort(error)
             self.patience_s = GRACE_S
+            self._stir.notify()
+        self._tell()
 
     def first_error(self) -> BaseException | None:
         """What to raise for the whole world: the own error of the lowest rank that has one."""
@@ -296,10 +203,7 @@ class World:
     def check_leftovers(self) -> None:
         """Raises DistributedError (AHBM-X123) when ranks returned with work under way that nobody will finish."""
         with self.lock:
-            parts = [
-                part for operation in self._slots.values() if not operation.done for part in operation.parts.values()
-            ]
-            parts += [letter.part for box in self._mail.values() for letter in (*box.sends, *box.receives)]
+            parts = list(self._pending())
             if parts:
                 sites = [self._waiter(part) for part in sorted(parts, key=lambda part: part.rank)]
                 raise DistributedError(
@@ -311,16 +215,20 @@ class World:
 
     # Under the lock
 
-    def _enqueue(self, operation: Operation) -> None:
-        self._jobs.append(operation)
-        self._stir.notify()
+    def _pending(self) -> Iterator[Part]:
+        """The parts of operations that not all sides have arrived for."""
+        for operation in self._slots.values():
+            if not operation.done:
+                yield from operation.parts.values()
+        for box in self._mail.values():
+            yield from (letter.part for letter in (*box.sends, *box.receives))
 
     def _join(self, box: Mailbox, send: Letter, receive: Letter) -> None:
         members = (send.part.rank, receive.dst)
-        operation = Operation(f"send from rank {members[0]} to rank {members[1]} ({box.name})", members, box.perform)
+        operation = Operation(f"send from rank {members[0]} to rank {members[1]} ({box.name})", members, box.performer)
         operation.add(send.part)
         operation.add(receive.part)
-        self._enqueue(operation)
+        self._jobs.append(operation)
 
     def _raise_failure(self) -> None:
         if self.failure is not None:
@@ -329,35 +237,72 @@ class World:
     def _abort(self, error: BaseException) -> None:
         if self.failure is None:
             self.failure = error
+        parts = [*self._pending(), *(part for operation in self._jobs for part in operation.parts.values())]
+        self._untold += [(part, self.failure) for part in parts]
         self._jobs.clear()
-        for state in self.ranks:
-            self._release(state)
+        for part in list(self._blocked):
+            self._release(part)
+        if self._turns is not None and self._turn is None:
+            self._give_turn()
 
-    def _release(self, state: RankState) -> None:
-        if state.waiting is not None:
+    def _release(self, part: Part) -> None:
+        self._blocked.pop(part, None)
+        state = self.ranks[part.rank]
+        if state.waiting is part:
             state.waiting = None
-            state.wake.notify()
+            self._running += 1
+        for gate in part.gates:
+            gate.release()
+        part.gates.clear()
 
     def _complete(self, operation: Operation, error: BaseException | None) -> None:
         operation.error, operation.done = error, True
-        for state in self.ranks:
-            if state.waiting is not None and state.waiting.operation is operation:
-                self._release(state)
+        self._ticks += 1
+        for part in operation.parts.values():
+            if part.notify is not None:
+                self._untold.append((part, error))
+            if part in self._blocked:
+                self._release(part)
 
     def _next(self, done: Callable[[], bool]) -> Operation | None:
         with self.lock:
-            while not self._jobs:
+            while not self._jobs or self._performing:
                 if done() or (self.failure is not None and self.size == 1):
                     return None
-                if not any(state.waiting is None and not state.finished for state in self.ranks):
+                ticks = self._ticks
+                if not self._running and not self._performing:
                     if not self._choose_sender():
                         self._stall()
+                elif self._untold:
+                    self.lock.release()
+                    try:
+                        self._tell()
+                    finally:
+                        self.lock.acquire()
                 elif not self._stir.wait(None if self.patience_s == float("inf") else self.patience_s):
                     if self.failure is not None:
                         return None
-                    if any(state.waiting is not None for state in self.ranks):
+                    if self._ticks == ticks and self._blocked:
                         self._time_out()
+            self._performing = True
             return self._jobs.popleft()
+
+    def _end_turn(self, rank: int) -> None:
+        if self._turns is not None and self._turn == rank:
+            self._turn = None
+            self._give_turn()
+
+    def _give_turn(self) -> None:
+        """Nobody runs: the next rank in order that can, once nothing is left that could free another one."""
+        if self._jobs or self._performing:
+            return
+        for step in range(1, self.size + 1):
+            state = self.ranks[(self._last_turn + step) % self.size]
+            if state.ready is not None and state.waiting is None:
+                self._turn = self._last_turn = state.rank
+                state.ready.release()
+                state.ready = None
+                return
 
     def _choose_sender(self) -> bool:
         found = [(box, pair) for box in self._mail.values() if (pair := box.wildcard()) is not None]
@@ -382,9 +327,11 @@ class World:
         for part in waits:
             if not part.operation.done:
                 self._complete(part.operation, error)
+        if self._turns is not None and self._turn is None:
+            self._give_turn()
 
     def _time_out(self) -> None:
-        waits = [state.waiting for state in self.ranks if state.waiting is not None]
+        waits = list(self._blocked)
         running = [state.rank for state in self.ranks if state.waiting is None and not state.finished]
         self._abort(
             DistributedError(
@@ -416,11 +363,25 @@ class World:
 
     # Without the lock
 
+    def _work_off(self) -> None:
+        """Performs what is quick; leaves the rest to the runner, or to whoever performs right now."""
+        while True:
+            with self.lock:
+                self._ticks += 1
+                if not self._jobs or self._performing:
+                    return
+                if not self._jobs[0].performer.quick(self._jobs[0]):
+                    self._stir.notify()
+                    return
+                self._performing = True
+                operation = self._jobs.popleft()
+            self._perform(operation)
+
     def _perform(self, operation: Operation) -> None:
         error: BaseException | None = None
         try:
             operation.check_agreement()
-            operation.end_ps = operation.perform(operation)
+            operation.end_ps = operation.performer.perform(operation)
             for part in operation.ordered():
                 part.settle()
         except Exception as raised:
@@ -432,50 +393,91 @@ class World:
             raise raised from None
         finally:
             with self.lock:
+                self._performing = False
                 self._complete(operation, error)
+                if self._turns is not None and self._turn is None:
+                    self._give_turn()
+                if threading.get_ident() != self.runner and (self._jobs or not self._running):
+                    self._stir.notify()
+            self._tell()
 
+    def _tell(self) -> None:
+        """Notifies whoever asked to be told of an operation's end."""
+        while self._untold:
+            with self.lock:
+                told, self._untold = self._untold, []
+            for part, error in told:
+                if part.notify is not None:
+                    notify, part.notify = part.notify, None
+                    notify(error)
 
-def call_origin() -> str:
-    """`file:line` of the innermost caller outside this package, by the file's base name."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
-        frame = frame.f_back
-    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+    def _block(self, part: Part, timeout_s: float | None) -> None:
+        state = self.ranks[part.rank]
+        own = threading.get_ident() == state.thread
+        gate = threading.Lock()
+        gate.acquire()
+        turns = self._turns if own else None
+        if turns is not None:
+            turns.pause(part.rank)
+            with self.lock:
+                state.ready = threading.Lock()
+                state.ready.acquire()
+                ready = state.ready
+        if self.park(part, gate, own=own):
+            try:
+                opened = gate.acquire(timeout=-1 if timeout_s is None else timeout_s)
+            except BaseException:
+                self._unpark(part, gate, own=own)
+                raise
+            if not opened and self._unpark(part, gate, own=own):
+                raise DistributedError(
+                    "AHBM-X122",
+                    f"{part.operation.label}: not done after {timeout_s:g} s",
+                    sites=[self._waiter(part)],
+                )
+            if turns is not None:
+                ready.acquire()
+        elif turns is not None:
+            state.ready = None
+        if turns is not None:
+            turns.resume(part.rank)
+        if not part.operation.done:
+            with self.lock:
+                self._raise_failure()
 
+    def _unpark(self, part: Part, gate: threading.Lock, *, own: bool) -> bool:
+        """Takes back a `park`; False when the gate has been opened meanwhile."""
+        with self.lock:
+            if gate not in part.gates:
+                return False
+            part.gates.remove(gate)
+            if not part.gates:
+                self._blocked.pop(part, None)
+            if own and self.ranks[part.rank].waiting is part:
+                self.ranks[part.rank].waiting = None
+                self._running += 1
+            return True
 
-def rank_error(rank: int, error: BaseException) -> RankError:
-    """The one error with which a failing rank stops its siblings; its cause is what the rank raised."""
-    told = error.message if isinstance(error, AhbmError) else str(error)
-    kind = error.code if isinstance(error, AhbmError) else type(error).__name__
-    failure = RankError(
-        "AHBM-X120",
-        f"rank {rank} failed: {kind}: {told}",
-        sites=[Site(f"rank {rank} raised {type(error).__name__}", _raised_at(error))],
-        hint=error.hint if isinstance(error, AhbmError) else None,
-    )
-    failure.__cause__ = error
-    return failure
+    def _await_turn(self, state: RankState) -> None:
+        gate = threading.Lock()
+        gate.acquire()
+        with self.lock:
+            state.ready = gate
+            if self._turn is None and all(other.ready or other.finished for other in self.ranks):
+                self._give_turn()
+        gate.acquire()
+        if self._turns is not None:
+            self._turns.resume(state.rank)
 
-
-def _raised_at(error: BaseException) -> str:
-    place = ""
-    for frame, line in traceback.walk_tb(error.__traceback__):
-        if not frame.f_code.co_filename.startswith((_PACKAGE, *_LIBRARIES)):
-            place = f"{Path(frame.f_code.co_filename).name}:{line}"
-    return place
-
-
-def clone(error: BaseException) -> BaseException:
-    """A copy of `error` for one more thread to raise: an exception object carries one traceback only."""
-    copy = type(error).__new__(type(error))
-    copy.args = error.args
-    copy.__dict__.update(error.__dict__)
-    copy.__dict__["_original"] = original(error) or error
-    copy.__cause__ = error.__cause__
-    return copy.with_traceback(error.__traceback__)
-
-
-def original(error: BaseException) -> BaseException | None:
-    """The error that `error` is a clone of."""
-    found = error.__dict__.get("_original")
-    return found if isinstance(found, BaseException) else None
+    def _drive_until(self, part: Part) -> None:
+        """The only rank of a world performs its own operations."""
+        if not self.park(part, None, own=True):
+            return
+        try:
+            self.drive(lambda: part.operation.done)
+        finally:
+            with self.lock:
+                self._release(part)
+        if not part.operation.done:
+            with self.lock:
+                self._raise_failure()
