@@ -86,6 +86,15 @@ def test_operators_on_device_tensors(emulator: Emulator, op: str, dtype: str) ->
     assert (one.ranks, one.wrong) == (4, 0)
 
 
+@pytest.mark.parametrize("op", ["band", "bor", "bxor"])
+def test_operators_on_bits(emulator: Emulator, op: str) -> None:
+    for algorithm in ("lrab_hierarchical_allreduce", "tree_allreduce"):
+        assert ahbm.run(algorithm=algorithm, dtype="i16", op=op, emulator=emulator, check=True).wrong == 0
+    assert ahbm.run("reduce_scatter", dtype="u8", op=op, emulator=emulator, check=True).wrong == 0
+    with pytest.raises(UnsupportedError, match=f"{op} is not defined on f16"):
+        ahbm.run(op=op, emulator=emulator)
+
+
 def test_sizes(emulator: Emulator) -> None:
     def count(**sizes: Any) -> tuple[int, int]:
         report = ahbm.run(data=False, emulator=emulator, **sizes)

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-OPS = ("sum", "prod", "min", "max", "avg")
+OPS = ("sum", "prod", "min", "max", "avg", "band", "bor", "bxor")
 """Reduction operators."""
+
+BITWISE = ("band", "bor", "bxor")
+"""Those that only integers have."""
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,9 @@ from ahbm import layout as layouts
 from ahbm._core import Machine, Memory, Program, ProgramBuilder, Timeline
 from ahbm.algorithm import Algorithm, AlgorithmLoader, Request
 from ahbm.arrays import DTYPE_NAMES
-from ahbm.collectives import COLLECTIVES, OPS
+from ahbm.collectives import BITWISE, COLLECTIVES, OPS
 from ahbm.config import CclConfig, Settings, split_overrides
+from ahbm.elements import element
 from ahbm.errors import ConfigError, DataError, UnsupportedError
 from ahbm.layout import Layout
 from ahbm.limits import Limits
@@ -370,6 +371,10 @@ def _check_request(request: Request) -> None:
     if request.op not in OPS:
         raise ConfigError("AHBM-C123", f"unknown reduction operator {request.op!r}", hint=did_you_mean(request.op, OPS))
     collective = COLLECTIVES[request.collective]
+    if collective.reduces and request.op in BITWISE and element(request.dtype).is_float:
+        raise UnsupportedError(
+            "AHBM-U115", f"{request.op} is not defined on {request.dtype}", hint="use an integer dtype"
+        )
     wanted = [("root", request.root)] if collective.rooted else []
     wanted += [("src", request.src), ("dst", request.dst)] if collective.paired else []
     for what, rank in wanted:

@@ -16,6 +16,9 @@ class ReduceOp(Enum):
     MIN = "min"
     MAX = "max"
     AVG = "avg"
+    BAND = "band"
+    BOR = "bor"
+    BXOR = "bxor"
 
     @classmethod
     def parse(cls, op: object) -> ReduceOp:

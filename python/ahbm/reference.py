@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ahbm.collectives import COLLECTIVES
+from ahbm.collectives import BITWISE, COLLECTIVES
 from ahbm.elements import Element
 from ahbm.errors import ConfigError
 
@@ -39,6 +39,18 @@ class Task:
     def reduces(self) -> bool:
         """True when contributions are combined."""
         return COLLECTIVES[self.collective].reduces
+
+
+_COMBINE: dict[str, np.ufunc] = {
+    "sum": np.add,
+    "avg": np.add,
+    "prod": np.multiply,
+    "min": np.minimum,
+    "max": np.maximum,
+    "band": np.bitwise_and,
+    "bor": np.bitwise_or,
+    "bxor": np.bitwise_xor,
+}
 
 
 class Reference:
@@ -106,7 +118,7 @@ class Reference:
         task = self._task
         total = self._decoded(0).copy()
         magnitude = np.abs(total)
-        combine = {"sum": np.add, "avg": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}[task.op]
+        combine = _COMBINE[task.op]
         with np.errstate(over="ignore"):
             for party in range(1, task.parties):
                 value = self._decoded(party)
@@ -143,7 +155,7 @@ def _random(task: Task, party: int, rng: np.random.Generator, seed: int) -> NDAr
 def _integers(task: Task, party: int, rng: np.random.Generator, seed: int) -> NDArray[Any]:
     element, m = task.element, task.parties
     positions = np.arange(task.size) + party
-    if not task.reduces or task.op in ("min", "max"):
+    if not task.reduces or task.op in ("min", "max", *BITWISE):
         return rng.integers(-element.exact if element.signed else 0, element.exact, task.size, endpoint=True)
     if task.op == "prod":
         # At most three parties put a factor 2 at a position.

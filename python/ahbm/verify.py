@@ -145,7 +145,9 @@ def _probe(task: Task) -> tuple[float, float]:
     """The value of all contributions but one, and of that one, such that results show how often it took part."""
     if not task.reduces:
         return 0, 1
-    return {"sum": (0, 1), "avg": (0, task.parties), "prod": (1, 2), "max": (0, 1), "min": (1, 0)}[task.op]
+    inverted, counted = (1, 0), (0, 1)
+    probes = {"avg": (0, task.parties), "prod": (1, 2), "min": inverted, "band": inverted}
+    return probes.get(task.op, counted)
 
 
 def _times(task: Task, values: NDArray[Any]) -> NDArray[np.int64]:
@@ -153,6 +155,6 @@ def _times(task: Task, values: NDArray[Any]) -> NDArray[np.int64]:
     numbers = np.nan_to_num(values.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)
     if task.reduces and task.op == "prod":
         numbers = np.log2(np.maximum(np.abs(numbers), 1))
-    elif task.reduces and task.op == "min":
+    elif task.reduces and task.op in ("min", "band"):
         numbers = 1 - numbers
     return np.rint(numbers).astype(np.int64)

@@ -141,6 +141,9 @@ fn binary(f: BinaryFn) -> u64 {
         BinaryFn::Ge => 9,
         BinaryFn::Eq => 10,
         BinaryFn::Ne => 11,
+        BinaryFn::And => 12,
+        BinaryFn::Or => 13,
+        BinaryFn::Xor => 14,
     }
 }
 

@@ -39,6 +39,16 @@ pub enum BinaryFn {
     Ge,
     Eq,
     Ne,
+    And,
+    Or,
+    Xor,
+}
+
+impl BinaryFn {
+    /// True for the functions of bits, which integers have and floating-point numbers do not.
+    pub fn is_bitwise(self) -> bool {
+        matches!(self, Self::And | Self::Or | Self::Xor)
+    }
 }
 
 /// Reductions along an axis.

@@ -183,7 +183,13 @@ pub(crate) fn reduction(name: &str) -> Result<BinaryFn, Fault> {
         "prod" => BinaryFn::Mul,
         "min" => BinaryFn::Min,
         "max" => BinaryFn::Max,
-        _ => return Err(unknown("AHBM-K214", "op", name, &["sum", "prod", "min", "max", "avg"])),
+        "band" => BinaryFn::And,
+        "bor" => BinaryFn::Or,
+        "bxor" => BinaryFn::Xor,
+        _ => {
+            let known = ["sum", "prod", "min", "max", "avg", "band", "bor", "bxor"];
+            return Err(unknown("AHBM-K214", "op", name, &known));
+        }
     })
 }
 

@@ -193,7 +193,8 @@ impl Tl {
         self.binary(py, BinaryFn::Min, a, b)
     }
 
-    /// The reduction step of a collective: `op` is sum, prod, min, max or avg (which adds; divide at the end).
+    /// The reduction step of a collective: `op` is sum, prod, min, max, avg (which adds; divide at the
+    /// end), or for integers band, bor, bxor.
     fn combine(&self, py: Python<'_>, a: &Bound<'_, PyAny>, b: &Bound<'_, PyAny>, op: &str) -> PyResult<Py<Handle>> {
         let f = self.checked(py, operand::reduction(op))?;
         self.binary(py, f, a, b)

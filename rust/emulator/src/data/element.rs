@@ -44,6 +44,10 @@ pub(super) trait Number: Copy + PartialOrd + 'static {
     /// is refused before.
     fn div(self, o: Self) -> Self;
     fn neg(self) -> Self;
+    /// The functions of bits are refused before on floating-point numbers, where they yield `self`.
+    fn and(self, o: Self) -> Self;
+    fn or(self, o: Self) -> Self;
+    fn xor(self, o: Self) -> Self;
     /// True for NaN.
     fn is_nan(self) -> bool;
 
@@ -99,6 +103,18 @@ macro_rules! float {
                 -self
             }
             #[inline(always)]
+            fn and(self, _: Self) -> Self {
+                self
+            }
+            #[inline(always)]
+            fn or(self, _: Self) -> Self {
+                self
+            }
+            #[inline(always)]
+            fn xor(self, _: Self) -> Self {
+                self
+            }
+            #[inline(always)]
             fn is_nan(self) -> bool {
                 self.is_nan()
             }
@@ -144,6 +160,18 @@ macro_rules! integer {
             #[inline(always)]
             fn neg(self) -> Self {
                 self.wrapping_neg()
+            }
+            #[inline(always)]
+            fn and(self, o: Self) -> Self {
+                self & o
+            }
+            #[inline(always)]
+            fn or(self, o: Self) -> Self {
+                self | o
+            }
+            #[inline(always)]
+            fn xor(self, o: Self) -> Self {
+                self ^ o
             }
             #[inline(always)]
             fn is_nan(self) -> bool {

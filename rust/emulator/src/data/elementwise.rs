@@ -88,6 +88,18 @@ macro_rules! by_function {
                 let $g = |x, y| Number::truth(x != y);
                 $run
             }
+            BinaryFn::And => {
+                let $g = |x, y| Number::and(x, y);
+                $run
+            }
+            BinaryFn::Or => {
+                let $g = |x, y| Number::or(x, y);
+                $run
+            }
+            BinaryFn::Xor => {
+                let $g = |x, y| Number::xor(x, y);
+                $run
+            }
         }
     };
 }
@@ -95,6 +107,7 @@ macro_rules! by_function {
 /// `f(a, b)` with NumPy broadcasting.
 pub(super) fn binary<'p>(f: BinaryFn, a: Value<'p>, b: Value<'p>, tile: &'p Tile) -> Result<Value<'p>, Fault> {
     same_dtype(&b, tile)?;
+    defined(f, tile)?;
     let mut acc = expand(a, tile)?;
     if b.elements() == 1 && acc.elements() != 1 {
         dispatch!(tile.dtype, T => with_scalar::<T>(f, false, acc.view_mut(), b.view::<T>()[0].widen())?);
@@ -118,6 +131,7 @@ pub(super) fn binary_scalar<'p>(
     s: Scalar,
     tile: &'p Tile,
 ) -> Result<Value<'p>, Fault> {
+    defined(f, tile)?;
     let mut acc = expand(a, tile)?;
     dispatch!(tile.dtype, T => with_scalar::<T>(f, swapped, acc.view_mut(), scalar::<T>(s))?);
     Ok(acc)
@@ -131,6 +145,15 @@ fn with_scalar<T: Element>(f: BinaryFn, swapped: bool, acc: &mut [T], s: T::Wide
         let divisor = [T::narrow(s)];
         divisors(f, &divisor[..acc.len().min(1)])?;
         by_function!(f, g => T::map1(acc, |x| g(x, s)));
+    }
+    Ok(())
+}
+
+/// Refuses functions of bits on floating-point numbers.
+fn defined(f: BinaryFn, tile: &Tile) -> Result<(), Fault> {
+    let float = dispatch!(tile.dtype, T => T::FLOAT);
+    if f.is_bitwise() && float {
+        return Err(Fault::Undefined(format!("{f:?} is not defined on {}", tile.dtype).to_lowercase()));
     }
     Ok(())
 }
