@@ -46,3 +46,14 @@ def test_mscclpp_json() -> None:
     wanted = {name: entry["expected"] for name, entry in expectations(folder).items()}
     wanted = {name: verdict for name, verdict in wanted.items() if verdict != "undetermined"}
     assert differing(folder, wanted, Settings()) == []
+
+
+@pytest.mark.parametrize(("name", "lines"), [("forward", (145, 157)), ("backward", (341, 338))])
+def test_all_to_next_over_four_nodes_races(name: str, lines: tuple[int, int]) -> None:
+    """Two thread blocks write one chunk of scratch and no dependency orders them: one receives what a third block
+    sends on, the other is a receive-copy-send whose copy nobody reads but which the runtime makes all the same."""
+    path = Path(CORPUS or "") / "msccl_xml" / f"alltonext_{name}_nodes4.xml"
+    (checked,) = check_files([path])
+    assert checked.verdict == "no_expectation"
+    assert [finding.code for finding in checked.findings[:2]] == ["AHBM-V404", "AHBM-V403"]
+    assert [site.origin for site in checked.findings[1].sites] == [f"{path}:{line}" for line in lines]
