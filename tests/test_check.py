@@ -83,6 +83,39 @@ def test_a_deadlock_names_lines(tmp_path: Path) -> None:
     assert [site.origin for site in finding.sites] == [f"{path}:{line}" for line in (4, 26, 15)]
 
 
+def test_a_message_that_nobody_receives_names_both_sides(tmp_path: Path) -> None:
+    lines = ring(3).splitlines()
+    receiver = next(n for n, line in enumerate(lines) if 'send="2" recv="0"' in line)
+    lines[receiver] = lines[receiver].replace('chan="0"', 'chan="1"')
+    path = write(tmp_path, "\n".join(lines))
+    checked = check_file(path)
+    assert checked.verdict == "malformed"
+    first, *others = (finding for finding in checked.findings if finding.code == "AHBM-F128")
+    assert [site.origin for site in first.sites] == [f"{path}:4", f"{path}:{receiver + 1}"]
+    assert {finding.message.split(" on ")[0] for finding in others} == {
+        "rank 1 sends to rank 2",
+        "rank 1 receives from rank 0",
+        "rank 2 receives from rank 1",
+    }
+
+
+def test_a_message_of_another_size_names_both_sides(tmp_path: Path) -> None:
+    lines = ring(2).splitlines()
+    lines[3] = lines[3].replace('srcoff="0"', 'srcoff="0"').replace('cnt="1"', 'cnt="2"')
+    path = write(tmp_path, "\n".join(lines))
+    checked = check_file(path)
+    assert checked.verdict == "malformed"
+    assert checked.findings[0].code == "AHBM-V407"
+    assert {site.origin for site in checked.findings[0].sites} == {f"{path}:4", f"{path}:12"}
+
+
+@pytest.mark.parametrize("seed", [0, 7])
+def test_a_check_is_the_same_every_time(tmp_path: Path, seed: int) -> None:
+    path = write(tmp_path, ring(4, reduce="r"))
+    arguments = ("--orders", "8", "--seed", str(seed), str(path))
+    assert invoke(*arguments) == invoke(*arguments)
+
+
 def test_many_files_stream_in_order_and_the_gravest_decides(tmp_path: Path) -> None:
     paths = [write(tmp_path, ring(4, reduce="r" if i == 3 else "rrc"), f"{i}.xml") for i in range(6)]
     code, answers = invoke(*map(str, paths))

@@ -302,7 +302,7 @@ class Plan:
     @property
     def warnings(self) -> list[dict[str, Any]]: ...
     def check(
-        self, *, slots: int | None = 2, orders: int = 4
+        self, *, slots: int | None = 2, orders: int = 4, seed: int = 0
     ) -> tuple[str, int | None, list[dict[str, Any]], tuple[int, int] | None]: ...
     def lower(
         self,

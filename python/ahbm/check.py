@@ -38,7 +38,8 @@ EXIT_CODES = {
 class Settings:
     """How files are checked.
 
-    ``slots``: messages a queue holds, None unbounded. ``orders``: orders of the thread blocks that are tried.
+    ``slots``: messages a queue holds, None unbounded. ``orders``: orders of the thread blocks that are tried,
+    ``seed``: chooses the random ones among them.
     ``quirks``: follow the defects of a format's runtime. ``limits``: limits of the readers by name.
     """
 
@@ -46,6 +47,7 @@ class Settings:
     orders: int = 4
     quirks: bool = False
     limits: tuple[tuple[str, int], ...] = ()
+    seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,7 @@ def check_file(path: str | Path, settings: Settings = Settings()) -> Checked:
         return _unread(path, "unsupported", error)
     except FormatError as error:
         return _unread(path, "malformed", error)
-    verdict, min_slots, findings, proof = plan.check(slots=settings.slots, orders=settings.orders)
+    verdict, min_slots, findings, proof = plan.check(slots=settings.slots, orders=settings.orders, seed=settings.seed)
     slots = ("inf" if settings.slots is None else settings.slots) if plan.queues else None
     return Checked(
         str(path),

@@ -56,6 +56,8 @@ pub struct CheckOptions {
     pub slots: Option<u32>,
     /// Orders tried, at least one.
     pub orders: u32,
+    /// Chooses the random ones among them.
+    pub seed: u64,
     /// Most operations and elements handled, over all orders.
     pub max_steps: u64,
     /// Whether to search for the least depth that completes.
@@ -64,7 +66,7 @@ pub struct CheckOptions {
 
 impl Default for CheckOptions {
     fn default() -> Self {
-        Self { slots: None, orders: 4, max_steps: 1 << 28, min_slots: true }
+        Self { slots: None, orders: 4, seed: 0, max_steps: 1 << 28, min_slots: true }
     }
 }
 
@@ -150,7 +152,7 @@ fn explore(program: &Program, cells: &Cells, expectation: &Expectation, options:
             Err(finding) => (None, Some(finding)),
         };
         let mut effects = Effects { values: Values::new(program, cells, expectation), clocks };
-        let mut schedule = Schedule::new(program, options.slots, Order::of(order, program.agents.len()));
+        let mut schedule = Schedule::new(program, options.slots, Order::of(order, program.agents.len(), options.seed));
         match schedule.run(&mut effects) {
             Err(finding) => return Verdict::new(Outcome::Malformed, vec![finding]),
             Ok(Ended::Stuck) => return Verdict::new(Outcome::Deadlock, vec![deadlock::report(&schedule)]),

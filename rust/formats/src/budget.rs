@@ -23,13 +23,15 @@ pub enum Limit {
     Nesting,
     /// Operations of the program that a plan lowers to.
     Ops,
+    /// Elements of all buffers that a check follows.
+    Cells,
     /// Operations and elements that a check handles, over all orders; the check itself says `AHBM-B210`.
     CheckSteps,
 }
 
 impl Limit {
     /// Every limit, in the order of [`Budget`].
-    pub const ALL: [Limit; 10] = [
+    pub const ALL: [Limit; 11] = [
         Self::FileBytes,
         Self::InflatedBytes,
         Self::InflationRatio,
@@ -39,6 +41,7 @@ impl Limit {
         Self::StringBytes,
         Self::Nesting,
         Self::Ops,
+        Self::Cells,
         Self::CheckSteps,
     ];
 
@@ -54,6 +57,7 @@ impl Limit {
             Self::StringBytes => "string_bytes",
             Self::Nesting => "nesting",
             Self::Ops => "ops",
+            Self::Cells => "cells",
             Self::CheckSteps => "check_steps",
         }
     }
@@ -69,6 +73,7 @@ impl Limit {
             Self::StringBytes => "AHBM-B207",
             Self::Nesting => "AHBM-B208",
             Self::Ops => "AHBM-B209",
+            Self::Cells => "AHBM-B211",
             Self::CheckSteps => "AHBM-B210",
         }
     }
@@ -80,7 +85,7 @@ pub struct Budget([u64; Limit::ALL.len()]);
 
 impl Default for Budget {
     fn default() -> Self {
-        Self([1 << 28, 1 << 30, 1000, 1 << 23, 1 << 24, 1 << 16, 4096, 64, 1 << 25, 1 << 28])
+        Self([1 << 28, 1 << 30, 1000, 1 << 23, 1 << 24, 1 << 16, 4096, 64, 1 << 25, 1 << 20, 1 << 28])
     }
 }
 
@@ -100,7 +105,7 @@ impl Budget {
     /// Accepts `asked` or names the limit it is over.
     ///
     /// # Errors
-    /// `AHBM-B201` to `AHBM-B210`, one per limit.
+    /// `AHBM-B201` to `AHBM-B211`, one per limit.
     pub fn check(&self, limit: Limit, asked: u64) -> Result<(), Diagnostic> {
         if asked <= self.get(limit) {
             return Ok(());

@@ -89,7 +89,7 @@ impl Collective {
     /// For [`Collective::Custom`] results are only observed.
     ///
     /// # Errors
-    /// `AHBM-B209` when there are more elements than the budget has operations.
+    /// `AHBM-B211` when there are more elements than the budget has cells.
     pub fn expectation(
         self,
         ranks: &[RankBuffers],
@@ -100,7 +100,7 @@ impl Collective {
         let fits = |bytes: u64| bytes / element.max(1);
         let n = ranks.len() as u64;
         let declared = ranks.iter().fold(0u64, |sum, r| sum.saturating_add(fits(r.input.bytes.max(r.output.bytes))));
-        budget.check(Limit::Ops, whole.saturating_mul(n).max(declared))?;
+        budget.check(Limit::Cells, whole.saturating_mul(n).max(declared))?;
         let whole = if n == 0 { 0 } else { whole };
         let part = whole / n.max(1);
         let mut expectation = Expectation::new();
@@ -120,15 +120,19 @@ impl Collective {
             }
         }
         let all = |index: u64| (0..n).map(|q| (q as u32, index as u32)).collect::<Vec<_>>();
-        // The reductions that every rank gets are one set per element, not one per rank.
+        let one = |q: u64, index: u64| vec![(q as u32, index as u32)];
+        // What every rank gets is one set per element, not one per rank.
         let columns: Vec<_> = match self {
             Self::AllReduce | Self::Reduce { .. } => (0..whole).map(|e| expectation.set(all(e))).collect(),
+            Self::AllGather | Self::Gather { .. } => {
+                (0..whole).map(|e| expectation.set(one(e / part.max(1), e % part.max(1)))).collect()
+            }
+            Self::Broadcast { root } => (0..whole).map(|e| expectation.set(one(root.into(), e))).collect(),
             _ => Vec::new(),
         };
         for (rank, at) in (0u64..).zip(ranks) {
             let is = |root: u32| u64::from(root) == rank;
             let start = fits(at.output.offset);
-            let one = |q: u64, index: u64| vec![(q as u32, index as u32)];
             let length = match self {
                 Self::Custom => fits(at.output.bytes),
                 Self::ReduceScatter | Self::Scatter { .. } => part,
@@ -139,12 +143,11 @@ impl Collective {
             for e in 0..length {
                 let set = match self {
                     Self::AllReduce | Self::Reduce { .. } => columns[e as usize],
-                    Self::AllGather | Self::Gather { .. } => expectation.set(one(e / part.max(1), e % part.max(1))),
+                    Self::AllGather | Self::Gather { .. } | Self::Broadcast { .. } => columns[e as usize],
                     Self::ReduceScatter => expectation.set(all(rank * part + e)),
                     Self::AllToAll => expectation.set(one(e / part.max(1), rank * part + e % part.max(1))),
                     Self::AllToNext => expectation.set(one(rank - 1, e)),
                     Self::SendRecv { shift } => expectation.set(one((rank + n - u64::from(shift) % n) % n, e)),
-                    Self::Broadcast { root } => expectation.set(one(root.into(), e)),
                     Self::Scatter { root } => expectation.set(one(root.into(), rank * part + e)),
                     Self::Custom => {
                         expectation.observe(rank as u32, at.output.buffer, start + e);

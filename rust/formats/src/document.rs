@@ -20,11 +20,13 @@ pub struct Reading {
     pub slots: u32,
     /// Orders of the agents that a check tries.
     pub orders: u32,
+    /// Chooses the random ones among them.
+    pub seed: u64,
 }
 
 impl Default for Reading {
     fn default() -> Self {
-        Self { budget: Budget::default(), quirks: false, slots: 2, orders: CheckOptions::default().orders }
+        Self { budget: Budget::default(), quirks: false, slots: 2, orders: CheckOptions::default().orders, seed: 0 }
     }
 }
 
@@ -192,26 +194,25 @@ fn verdict(
     chunks: u32,
     reading: &Reading,
 ) -> Verdict {
-    let refused = |findings: Vec<Diagnostic>| Verdict::new(outcome_of(&findings), findings);
-    let lowered = match lowered {
-        Ok(lowered) => lowered,
-        Err(findings) => return refused(findings),
-    };
-    let whole = u64::from(chunks).saturating_mul(lowered.chunk_bytes / ELEMENT);
-    match collective.expectation(&lowered.ranks, whole, ELEMENT, &reading.budget) {
-        Err(finding) => refused(vec![finding]),
-        Ok(expectation) => {
+    let expected = lowered.and_then(|lowered| {
+        let one = |finding| vec![finding];
+        let cells = lowered.program.buffers.iter().fold(0u64, |n, buffer| n.saturating_add(buffer.bytes / ELEMENT));
+        reading.budget.check(Limit::Cells, cells).map_err(one)?;
+        let whole = u64::from(chunks).saturating_mul(lowered.chunk_bytes / ELEMENT);
+        let expectation = collective.expectation(&lowered.ranks, whole, ELEMENT, &reading.budget).map_err(one)?;
+        Ok((lowered, expectation))
+    });
+    match expected {
+        Err(findings) => Verdict::new(outcome_of(&findings), findings),
+        Ok((Lowered { program, ranks, .. }, expectation)) => {
             let options = CheckOptions {
                 orders: reading.orders,
+                seed: reading.seed,
                 max_steps: reading.budget.get(Limit::CheckSteps),
                 ..CheckOptions::default()
             };
-            let machine = || plain_machine(lowered.ranks.len());
-            ahbm_emulator::check(&lowered.program, &expectation, &options).proven(
-                &lowered.program,
-                &expectation,
-                machine,
-            )
+            let verdict = ahbm_emulator::check(&program, &expectation, &options);
+            verdict.proven(&program, &expectation, || plain_machine(ranks.len()))
         }
     }
 }

@@ -7,6 +7,7 @@ mod block;
 mod buffers;
 mod lower;
 mod options;
+mod queues;
 mod verify;
 
 pub use buffers::{RankBuffers, Region};

@@ -47,10 +47,10 @@ fn one_rank_needs_nothing_and_two_need_something() {
 
 #[test]
 fn elements_are_bounded() {
-    let budget = Budget::default().with(Limit::Ops, 10);
+    let budget = Budget::default().with(Limit::Cells, 10);
     assert_eq!(Collective::AllReduce.expectation(&[], 1 << 40, 8, &budget).map(|_| ()), Ok(()));
     let region = Region { buffer: ahbm_program::BufferId(0), offset: 0, bytes: 88 };
     let rank = RankBuffers { input: region, output: region, scratch: region };
     let error = Collective::AllReduce.expectation(&[rank], 11, 8, &budget).expect_err("11 elements");
-    assert_eq!(error.code, "AHBM-B209");
+    assert_eq!(error.code, "AHBM-B211");
 }

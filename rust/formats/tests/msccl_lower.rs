@@ -224,10 +224,13 @@ fn what_does_not_fit_is_refused() {
     assert_eq!(code(4, LowerOptions::new(0, Dtype::F16)), "AHBM-F127");
     let huge = LowerOptions { slice_bytes: Some(1), ..LowerOptions::new(1 << 40, Dtype::I8) };
     assert_eq!(code(4, huge), "AHBM-B209");
-    let cells = plan.lower_for_check(1, &Budget::default().with(Limit::Ops, 10)).unwrap_err();
-    assert_eq!(cells[0].code, "AHBM-B209");
+    let cells = plan.lower_for_check(1, &Budget::default().with(Limit::Cells, 10)).unwrap_err();
+    assert_eq!(cells[0].code, "AHBM-B211");
     let deaf = twins("custom", 0, [1, 1, 1, 0], |rank| {
         if rank == 0 { block(0, 1, -1, &step("s", ("i", 0), ("o", 0), "")) } else { String::new() }
     });
-    assert_eq!(read(&deaf).lower_for_check(1, &Budget::default()).unwrap_err()[0].code, "AHBM-L113");
+    let unmatched = read(&deaf).lower_for_check(1, &Budget::default()).unwrap_err().remove(0);
+    assert_eq!(unmatched.code, "AHBM-F128");
+    assert_eq!(unmatched.sites[0].origin, "plan.xml:4");
+    assert_eq!(unmatched.sites[1].label, "rank 1: no thread block receives from rank 0");
 }

@@ -91,13 +91,14 @@ impl Plan {
 
     /// Whether it computes what it says, whatever the order of its thread blocks.
     ///
-    /// `slots` is the depth of queues, `None` unbounded. Returns the verdict (`"correct"`, `"wrong"`,
+    /// `slots` is the depth of queues, `None` unbounded; `seed` chooses the random ones among the `orders` of the
+    /// thread blocks that are tried. Returns the verdict (`"correct"`, `"wrong"`,
     /// `"deadlock"`, `"race"`, `"no_expectation"`, `"unsupported"`, `"malformed"`), the least depth that
     /// completes, findings as in `warnings`, and for a correct plan what a run with numbers has confirmed: elements
     /// compared, and the time of that run in picoseconds. The interpreter lock is released meanwhile.
-    #[pyo3(signature = (*, slots=2, orders=4), text_signature = "($self, *, slots=2, orders=4)")]
-    fn check<'py>(&self, py: Python<'py>, slots: Option<u32>, orders: u32) -> PyResult<Checked<'py>> {
-        let reading = Reading { slots: slots.unwrap_or(u32::MAX), orders, ..self.reading };
+    #[pyo3(signature = (*, slots=2, orders=4, seed=0), text_signature = "($self, *, slots=2, orders=4, seed=0)")]
+    fn check<'py>(&self, py: Python<'py>, slots: Option<u32>, orders: u32, seed: u64) -> PyResult<Checked<'py>> {
+        let reading = Reading { slots: slots.unwrap_or(u32::MAX), orders, seed, ..self.reading };
         let verdict = py
             .detach(|| errors::guard(|| Ok(self.inner.check(&reading))))
             .map_err(|findings| errors::raise(py, &findings))?;

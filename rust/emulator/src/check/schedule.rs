@@ -49,9 +49,10 @@ pub(super) enum Order {
 }
 
 impl Order {
-    /// Order `number`: every other one is random; the rest are the agents' own order, its reverse, and shuffles.
-    pub(super) fn of(number: u32, agents: usize) -> Self {
-        let mut state = 0x9E37_79B9_7F4A_7C15 ^ u64::from(number).wrapping_mul(0xD134_2543_DE82_EF95);
+    /// Order `number` under `seed`: every other one is random; the rest are the agents' own order, its reverse, and shuffles.
+    pub(super) fn of(number: u32, agents: usize, seed: u64) -> Self {
+        let key = u64::from(number).wrapping_mul(0xD134_2543_DE82_EF95) ^ seed.wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mut state = (0x9E37_79B9_7F4A_7C15 ^ key).max(1);
         if number % 2 == 1 {
             return Self::Random { state, ready: Vec::new() };
         }
@@ -295,7 +296,7 @@ pub(super) fn min_slots(program: &Program) -> Option<u32> {
         return None;
     }
     let run = |slots: u32| {
-        let mut schedule = Schedule::new(program, Some(slots), Order::of(0, program.agents.len()));
+        let mut schedule = Schedule::new(program, Some(slots), Order::of(0, program.agents.len(), 0));
         let ended = schedule.run(&mut Nobody);
         (ended == Ok(Ended::Complete)).then_some(schedule.fullest)
     };

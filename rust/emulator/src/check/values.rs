@@ -30,6 +30,14 @@ pub(super) struct Contents {
     pub(super) undefined: bool,
 }
 
+/// A message in a queue.
+#[derive(Debug, Clone)]
+struct Message {
+    value: Rc<[Node]>,
+    /// The operation that sent it.
+    sender: (AgentId, usize),
+}
+
 pub(super) struct Values<'p> {
     pub(super) program: &'p Program,
     pub(super) cells: &'p Cells,
@@ -42,7 +50,7 @@ pub(super) struct Values<'p> {
     /// Who wrote each cell last.
     writers: Vec<Option<(AgentId, u32)>>,
     slots: Vec<Vec<Rc<[Node]>>>,
-    queues: Vec<VecDeque<Rc<[Node]>>>,
+    queues: Vec<VecDeque<Message>>,
     /// Operations that read undefined memory: the first few, the first cell of each, and how many there are.
     undefined: Vec<(AgentId, usize, usize)>,
     undefined_count: u64,
@@ -163,13 +171,15 @@ impl<'p> Values<'p> {
             }
             OpKind::Send { dir, src, tile } => {
                 let value = self.sized(agent, op, src, body.tiles[tile as usize].elements() as usize)?;
-                self.queues[program.tx(agent, dir).0 as usize].push_back(value);
+                self.queues[program.tx(agent, dir).0 as usize].push_back(Message { value, sender: (agent, op) });
             }
             OpKind::Recv { dir, dst, tile } => {
-                let message =
-                    self.queues[program.rx(agent, dir).0 as usize].pop_front().unwrap_or_else(|| Rc::from([]));
-                self.define(agent, dst, message);
-                self.sized(agent, op, dst, body.tiles[tile as usize].elements() as usize)?;
+                let Some(Message { value, sender }) = self.queues[program.rx(agent, dir).0 as usize].pop_front() else {
+                    unreachable!("a receive takes effect after its send");
+                };
+                self.define(agent, dst, value);
+                self.sized(agent, op, dst, body.tiles[tile as usize].elements() as usize)
+                    .map_err(|finding| support::site(program, finding, sender.0, sender.1))?;
             }
             _ => {}
         }

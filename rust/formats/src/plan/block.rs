@@ -60,6 +60,13 @@ impl Layout {
         if self.instances == 1 { (self.slice / self.chunk).clamp(1, MAX_TOGETHER) } else { 1 }
     }
 
+    /// The messages of a step of `count` chunks: first chunk and number of chunks, several only where a slice holds
+    /// whole chunks.
+    pub(super) fn groups(&self, count: u32) -> impl Iterator<Item = (u32, u32)> + use<> {
+        let together = self.together() as u32;
+        (0..count.div_ceil(together)).map(move |g| (g * together, together.min(count - g * together)))
+    }
+
     /// Operations of the program, from above, without building it.
     pub(super) fn cost(&self, plan: &Plan) -> u64 {
         let share = self.chunk.div_ceil(u64::from(self.instances));
@@ -72,7 +79,8 @@ impl Layout {
                 let messages = u64::from(step.count).div_ceil(together);
                 ops = ops.saturating_add(2 + messages.saturating_mul(step.action.operations()));
             }
-            let copied: u64 = rank.before.iter().chain(&rank.after).map(|c| u64::from(c.count)).sum();
+            let copied: u64 =
+                rank.before.iter().chain(&rank.after).map(|c| u64::from(c.count).div_ceil(together)).sum();
             ops = ops.saturating_add(copied);
         }
         ops.saturating_mul(passes)
@@ -126,7 +134,7 @@ impl<'a> Writer<'a> {
                 }
                 let fused = fused(&block.steps[index..]);
                 self.calls = u16::from(step.action != Action::Nop);
-                for (k, chunks) in self.groups(step.count) {
+                for (k, chunks) in self.layout.groups(step.count) {
                     let moves = Moves { pass, k, chunks, way, at };
                     self.step(&block.steps[index..index + fused], &moves);
                 }
@@ -136,12 +144,6 @@ impl<'a> Writer<'a> {
                 }
             }
         }
-    }
-
-    /// The messages of a step: first chunk and number of chunks.
-    fn groups(&self, count: u32) -> impl Iterator<Item = (u32, u32)> + use<> {
-        let together = self.layout.together() as u32;
-        (0..count.div_ceil(together)).map(move |g| (g * together, together.min(count - g * together)))
     }
 
     /// One message's worth of a step, or of reductions that run as one.

@@ -1,11 +1,11 @@
 //! Plan to program: agents, queues, memory, and the loop over slices.
 
 use super::block::{Layout, Writer};
+use super::queues::Queues;
 use super::{LowerOptions, Plan, Protocol, RankBuffers, Region, Site};
 use crate::Limit;
-use ahbm_machine::{Diagnostic, Direction, Machine, Node};
-use ahbm_program::{AgentId, BodyBuilder, ChannelSettings, Dtype, Mem, OpKind, Program, ProgramBuilder, Tile};
-use rustc_hash::FxHashMap;
+use ahbm_machine::{Diagnostic, Machine, Node};
+use ahbm_program::{BodyBuilder, ChannelSettings, Dtype, Mem, OpKind, Program, ProgramBuilder, Tile};
 
 /// A plan as a program.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,7 +27,8 @@ impl Plan {
     ///
     /// # Errors
     /// `AHBM-U204` more ranks than the machine has SIPs, `AHBM-F127` a size that does not split into the plan's
-    /// chunks, `AHBM-B209` over the budget of operations, and what [`ProgramBuilder::finish`] finds.
+    /// chunks, `AHBM-F128` a message that nobody receives or sends, `AHBM-B209` over the budget of operations, and
+    /// what [`ProgramBuilder::finish`] finds.
     pub fn lower(&self, machine: &Machine, options: &LowerOptions) -> Result<Lowered, Vec<Diagnostic>> {
         let sips = machine.sfr().sips;
         if self.ranks.len() > sips as usize {
@@ -47,15 +48,19 @@ impl Plan {
     /// # Errors
     /// As [`Plan::lower`], but for the machine.
     pub fn lower_for_check(&self, slots: u32, budget: &crate::Budget) -> Result<Lowered, Vec<Diagnostic>> {
+        // Before lowering: the operations of a step grow with its chunks.
         let cells: u64 = (0..self.ranks.len() as u32).map(|rank| self.extents(rank).cells()).sum();
-        let told = |error: Diagnostic| vec![error.site("chunks of all buffers", &*self.file)];
-        budget.check(Limit::Ops, cells).map_err(told)?;
+        budget.check(Limit::Cells, cells).map_err(|error| vec![error.site("chunks of all buffers", &*self.file)])?;
         let mut options = LowerOptions::new(u64::from(self.chunks) * 8, Dtype::I64);
         (options.slots, options.budget, options.slice_bytes) = (slots, *budget, Some(u64::MAX));
         self.lower_at(&Site::abstract_of(self.ranks.len() as u32), &options)
     }
 
     fn lower_at(&self, site: &Site, options: &LowerOptions) -> Result<Lowered, Vec<Diagnostic>> {
+        let unmatched = self.unmatched();
+        if !unmatched.is_empty() {
+            return Err(unmatched);
+        }
         let layout = self.layout(options).map_err(|error| vec![error.site("plan", &*self.file)])?;
         options.budget.check(Limit::Ops, layout.cost(self)).map_err(|error| vec![error])?;
         let mut builder = ProgramBuilder::new(&*self.name);
@@ -164,12 +169,7 @@ impl Plan {
                     writer.body.push(OpKind::Signal { counter, add: 1 }, 0, origin);
                 }
                 let agent = stand(builder, writer.body);
-                if let Some(peer) = block.send {
-                    queues.senders.push((agent, (rank, peer, channel)));
-                }
-                if let Some(peer) = block.recv {
-                    queues.receivers.insert((peer, rank, channel), agent);
-                }
+                queues.add(rank, block, channel, agent);
             }
         }
         let blocks = work.blocks.len() as u32 * layout.instances;
@@ -183,8 +183,7 @@ impl Plan {
                 if let (0, Some(counter)) = (i, waits) {
                     body.push(OpKind::WaitCounter { counter, at_least: blocks }, 0, origin);
                 }
-                // Chunk by chunk, so that a tile is never larger than a chunk.
-                for k in 0..copy.count {
+                for (k, chunks) in layout.groups(copy.count) {
                     for (from, elements) in layout.pieces() {
                         let mem = |body: &mut BodyBuilder, buffer: u16, region: &Region, chunk: u32| {
                             let offset =
@@ -193,7 +192,7 @@ impl Plan {
                         };
                         let src = mem(&mut body, 0, &buffers.input, copy.input + k);
                         let dst = mem(&mut body, 1, &buffers.output, copy.output + k);
-                        let tile = body.tile(Tile::new(layout.dtype, &[elements]));
+                        let tile = body.tile(Tile::new(layout.dtype, &[elements * chunks]));
                         body.push(OpKind::Copy { src, dst, tile }, 1, origin);
                     }
                 }
@@ -239,25 +238,6 @@ impl Posts {
         let all = before.last().copied().unwrap_or(0);
         let sooner = before.get(dep.step as usize).copied().unwrap_or(all);
         (*counter, slice.saturating_mul(all).saturating_add(sooner).saturating_add(1))
-    }
-}
-
-/// Both ends of every queue: (source rank, destination rank, channel).
-#[derive(Default)]
-struct Queues {
-    senders: Vec<(AgentId, (u32, u32, u32))>,
-    receivers: FxHashMap<(u32, u32, u32), AgentId>,
-}
-
-impl Queues {
-    fn connect(&self, builder: &mut ProgramBuilder) {
-        for (sender, key) in &self.senders {
-            let &(from, to, channel) = key;
-            if let Some(&receiver) = self.receivers.get(key) {
-                let (there, back) = (Direction::Tag { rank: to, channel }, Direction::Tag { rank: from, channel });
-                builder.connect((*sender, there), (receiver, back));
-            }
-        }
     }
 }
 
