@@ -199,7 +199,7 @@ def synthesize(
     except by trees, which choose for themselves. `method` is "auto" (the quickest found), "greedy", "trees", "ring" or
     "routed". The same arguments give the same schedule.
 
-    Raises UnsupportedError (AHBM-U401 to U408) for networks and requests that cannot be synthesized, ConfigError
+    Raises UnsupportedError (AHBM-U402 to U408) for networks and requests that cannot be synthesized, ConfigError
     (AHBM-C150) unless exactly one of `size` and `chunk_bytes` is given and is positive, C125 for a size that is no
     whole number of elements per share, C123 for an operator other than sum, prod, min and max.
     """

@@ -252,6 +252,11 @@ impl Machine {
         })
     }
 
+    /// Latency of the switch between SIPs, in ps; 0 where there is none.
+    pub fn switch_ps(&self) -> Ps {
+        self.sips.switch_ps
+    }
+
     /// Bandwidth of a PE's accesses to its own TCM.
     pub fn tcm_rate(&self) -> Rate {
         self.tcm_rate

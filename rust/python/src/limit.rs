@@ -19,7 +19,7 @@ impl Limit {
     /// together as one node more. `root` is that of rooted collectives, `dst` the receiver of send_recv, whose sender
     /// is `root`. The interpreter lock is released meanwhile.
     ///
-    /// Raises `UnsupportedError` for networks without a bound (switches, unlimited bandwidth, a single node), and
+    /// Raises `UnsupportedError` for networks without a bound (unlimited bandwidth, a single node), and
     /// ConfigError for an unknown collective.
     #[new]
     #[pyo3(signature = (machine, collective, *, root=0, dst=0, cubes=false))]

@@ -48,8 +48,16 @@ fn run(c: &mut Criterion) {
         for (collective, method, bytes) in
             [(Collective::AllGather, "greedy", 1_000_000), (Collective::AllReduce, "trees", 1 << 28)]
         {
-            let request =
-                Request { collective, share_bytes: bytes, chunks: 1, unit: 2, root: 0, method: method.into(), seed: 1 };
+            let request = Request {
+                collective,
+                share_bytes: bytes,
+                chunks: 1,
+                unit: 2,
+                members: vec![],
+                root: 0,
+                method: method.into(),
+                seed: 1,
+            };
             let limit = request.bound(&graph).expect("a bound");
             let found = synthesize(&graph, &request, &limit).expect("a schedule");
             println!(

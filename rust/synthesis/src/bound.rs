@@ -58,6 +58,7 @@ impl Bound {
 /// into `chunks`, with the given root where it has one.
 pub fn bound(graph: &Graph, collective: Collective, bytes: u64, chunks: u32, root: u32) -> Bound {
     let cut = match collective {
+        _ if graph.switch().is_some() => star(graph, collective),
         Collective::AllGather => all_gather(graph),
         Collective::ReduceScatter => all_gather(&graph.reversed()),
         Collective::AllReduce => strength(graph),
@@ -121,6 +122,18 @@ fn tightest(cuts: impl Iterator<Item = Cut>) -> Cut {
 fn ingress(graph: &Graph, node: u32, demand: u64) -> Cut {
     let members: Vec<bool> = (0..graph.nodes()).map(|v| v != node).collect();
     part(graph, &members, demand)
+}
+
+/// At a switch between equal ports: those of one NPU; all that send, for an all-reduce.
+fn star(graph: &Graph, collective: Collective) -> Cut {
+    let n = graph.nodes();
+    let port = graph.capacity(0);
+    if collective == Collective::AllReduce {
+        let parts = (0..n).map(|v| vec![v]).collect();
+        return Cut { parts, capacity: u64::from(n) * port, links: n, demand: 2 * (u64::from(n) - 1) };
+    }
+    let demand = if matches!(collective, Collective::Broadcast | Collective::Reduce) { 1 } else { u64::from(n) - 1 };
+    Cut { parts: vec![vec![0]], capacity: port, links: 1, demand }
 }
 
 /// The set `S` of nodes with the greatest `|S| / capacity out of S`: every node outside needs all of its chunks.
@@ -211,6 +224,9 @@ fn root_cut(graph: &Graph, root: u32, own_chunks: bool) -> Cut {
 
 /// The least cut between two nodes.
 pub(crate) fn least_cut(graph: &Graph, from: u32, to: u32) -> Cut {
+    if graph.switch().is_some() {
+        return Cut { parts: vec![vec![from]], ..star(graph, Collective::Broadcast) };
+    }
     let mut flow = Flow::new(graph.nodes() as usize);
     for (link, ends) in graph.links().iter().enumerate() {
         flow.arc(ends.from, ends.to, graph.capacity(link as u32) as i64);

@@ -1,6 +1,6 @@
 //! The network as the synthesizer sees it: NPUs and directed links.
 
-use ahbm_machine::{Diagnostic, Machine, Ps, Rate};
+use ahbm_machine::{Diagnostic, Machine, Ps, Rate, SipNetwork};
 
 /// A directed link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,11 +22,34 @@ impl Link {
     }
 }
 
+/// Most NPUs at a switch.
+const SWITCHED: u32 = 1024;
+
+/// Where the NPUs are, when they form a grid: number = (z * h + y) * w + x.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Grid {
+    /// Extent of every dimension, all greater than 1.
+    pub extents: Vec<u32>,
+    /// Torus rather than mesh.
+    pub wrap: bool,
+}
+
+/// A switch between all NPUs. Every pair has a link; those that leave an NPU share its port, as do those that enter it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Switch {
+    /// From the first byte's departure to its arrival at the port that leads out of the switch.
+    pub enter_ps: Ps,
+    /// What is forwarded as soon as it is complete.
+    pub flit_bytes: u64,
+}
+
 /// NPUs `0..nodes` and the links between them; every NPU reaches every other.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Graph {
     nodes: u32,
     links: Vec<Link>,
+    grid: Option<Grid>,
+    switch: Option<Switch>,
     /// Capacity of each link in multiples of `unit_gbs`.
     capacity: Vec<u64>,
     unit_gbs: f64,
@@ -68,21 +91,34 @@ impl Graph {
     /// The network between the SIPs of a machine, each taken as one NPU.
     ///
     /// # Errors
-    /// `AHBM-U401` for a network with a switch, and what [`Graph::new`] reports.
+    /// `AHBM-B402` for a switch with too many pairs of NPUs, and what [`Graph::new`] reports.
     pub fn of(machine: &Machine) -> Result<Self, Diagnostic> {
         let sips = machine.sfr().sips;
-        let links: Vec<Link> = machine
+        let mut links: Vec<Link> = machine
             .links_between_sips()
             .map(|l| Link { from: l.from, to: l.to, rate: l.rate, latency_ps: l.latency_ps })
             .collect();
-        if links.iter().any(|l| l.from >= sips || l.to >= sips) {
-            return Err(Diagnostic::new(
-                "AHBM-U401",
-                "schedules are synthesized for links between NPUs, not for switches",
-            )
-            .hint("describe the switch by the links it provides: `fully_connected` or a `custom` edge list"));
+        let mut switch = None;
+        if machine.sfr().network == SipNetwork::Switch
+            && let Some(&port) = links.first()
+        {
+            if sips > SWITCHED {
+                let text = format!("{sips} NPUs at a switch, more than {SWITCHED}");
+                return Err(Diagnostic::new("AHBM-B402", text).hint("every pair of them counts as a link"));
+            }
+            let enter_ps = port.latency_ps + machine.switch_ps();
+            switch = Some(Switch { enter_ps, flit_bytes: machine.costs().flit_bytes });
+            let pairs = (0..sips).flat_map(|from| (0..sips).filter(move |&to| to != from).map(move |to| (from, to)));
+            links = pairs.map(|(from, to)| Link { from, to, latency_ps: enter_ps + port.latency_ps, ..port }).collect();
         }
-        Self::new(sips, links)
+        let (extents, wrap) = match machine.sfr().network {
+            SipNetwork::Ring => (vec![sips], true),
+            SipNetwork::Grid { w, h, d, wrap } => ([w, h, d].into_iter().filter(|&e| e > 1).collect(), wrap),
+            SipNetwork::Hypercube { dims } => (vec![2; dims as usize], false),
+            _ => (Vec::new(), false),
+        };
+        let grid = (!extents.is_empty()).then_some(Grid { extents, wrap });
+        Ok(Self { grid, switch, ..Self::new(sips, links)? })
     }
 
     /// A graph from its links.
@@ -104,6 +140,8 @@ impl Graph {
         let unit = exact.iter().fold(0, |a, &b| gcd(a, b)).max(1);
         let graph = Self {
             nodes,
+            grid: None,
+            switch: None,
             capacity: exact.iter().map(|c| c / unit).collect(),
             unit_gbs: unit as f64 / 1e6,
             out: Adjacency::new(nodes, links.iter().map(|l| l.from)),
@@ -141,7 +179,14 @@ impl Graph {
     #[must_use]
     pub fn reversed(&self) -> Self {
         let links = self.links.iter().map(|l| Link { from: l.to, to: l.from, ..*l }).collect();
-        Self { links, out: self.incoming.clone(), incoming: self.out.clone(), ..self.clone() }
+        Self {
+            links,
+            capacity: self.capacity.clone(),
+            grid: self.grid.clone(),
+            out: self.incoming.clone(),
+            incoming: self.out.clone(),
+            ..*self
+        }
     }
 
     /// Number of NPUs.
@@ -157,6 +202,26 @@ impl Graph {
     /// A link by index.
     pub fn link(&self, index: u32) -> &Link {
         &self.links[index as usize]
+    }
+
+    /// The grid the NPUs form, if they do.
+    pub fn grid(&self) -> Option<&Grid> {
+        self.grid.as_ref()
+    }
+
+    /// The switch between the NPUs, if there is one.
+    pub fn switch(&self) -> Option<&Switch> {
+        self.switch.as_ref()
+    }
+
+    /// What a transfer over `link` occupies first: the link itself, or its sender's port to the switch.
+    pub fn port(&self, link: u32) -> u32 {
+        if self.switch.is_some() { self.link(link).from } else { link }
+    }
+
+    /// Number of ports: one per link, or one per NPU at a switch.
+    pub fn ports(&self) -> u32 {
+        if self.switch.is_some() { self.nodes } else { self.links.len() as u32 }
     }
 
     /// Capacity of a link in multiples of [`Graph::unit_gbs`].
@@ -224,6 +289,14 @@ impl Graph {
         best
     }
 
+    /// The first link from one NPU to another.
+    pub fn between(&self, from: u32, to: u32) -> Option<u32> {
+        if self.switch.is_some() {
+            return (from != to).then(|| from * (self.nodes - 1) + to - u32::from(to > from));
+        }
+        self.out(from).iter().copied().find(|&l| self.link(l).to == to)
+    }
+
     /// Number of links on the shortest ways from `root`.
     pub fn hops(&self, root: u32) -> Vec<u32> {
         let mut hops = vec![u32::MAX; self.nodes as usize];
@@ -239,6 +312,50 @@ impl Graph {
             }
         }
         hops
+    }
+}
+
+/// When ports are free, and what messages do to them: the emulator's cut-through model, of which a direct link is the
+/// case of a single hop.
+pub(crate) struct Clock<'a> {
+    graph: &'a Graph,
+    /// Per port.
+    out: Vec<Ps>,
+    /// Per NPU, the port that leads from the switch to it.
+    into: Vec<Ps>,
+}
+
+impl<'a> Clock<'a> {
+    pub(crate) fn new(graph: &'a Graph) -> Self {
+        let into = if graph.switch.is_some() { graph.nodes as usize } else { 0 };
+        Self { graph, out: vec![0; graph.ports() as usize], into: vec![0; into] }
+    }
+
+    /// When the port that a link leaves by is free.
+    pub(crate) fn free(&self, link: u32) -> Ps {
+        self.out[self.graph.port(link) as usize]
+    }
+
+    /// Sends `bytes` that are there at `ready`: when the port is free again, and when the last byte has arrived.
+    #[inline]
+    pub(crate) fn send(&mut self, index: u32, ready: Ps, bytes: u64) -> (Ps, Ps) {
+        let link = self.graph.link(index);
+        let port = &mut self.out[if self.graph.switch.is_some() { link.from } else { index } as usize];
+        let duration = link.rate.ps(bytes);
+        let start = ready.max(*port);
+        let left = start + duration;
+        *port = left;
+        let Some(switch) = &self.graph.switch else { return (left, left + link.latency_ps) };
+        let flit = bytes.min(switch.flit_bytes);
+        let (head, tail) = (start + link.rate.ps(flit) + switch.enter_ps, left + switch.enter_ps);
+        let down = &mut self.into[link.to as usize];
+        let mut end = head.max(*down) + duration;
+        if tail > head {
+            let last = if bytes.is_multiple_of(switch.flit_bytes) { flit } else { bytes % switch.flit_bytes };
+            end = end.max(tail + link.rate.ps(last));
+        }
+        *down = end;
+        (left, end + link.latency_ps - switch.enter_ps)
     }
 }
 

@@ -2,19 +2,19 @@
 //!
 //! Pure, deterministic by seed, knows no emulator. [`graph`] is the network, [`mod@bound`] what no schedule can beat,
 //! [`schedule`] what a schedule is, when its transfers happen and whether it is right. `greedy` spreads chunks to
-//! everybody, [`trees`] packs spanning trees for all-reduce, `routed` sends each chunk to one place, `rings` goes round
-//! in closed form; [`synthesize`] takes the quickest.
+//! everybody, [`trees`] packs spanning trees for all-reduce, `routed` sends each chunk to one place, `forms` has what is
+//! written down rather than searched for; [`synthesize`] takes the quickest.
 
 pub mod bound;
 mod collective;
 mod flow;
+mod forms;
 pub mod graph;
 mod greedy;
 mod limit;
 mod list;
 mod lower;
 mod random;
-mod rings;
 mod routed;
 pub mod schedule;
 mod synthesize;
@@ -22,10 +22,10 @@ pub mod trees;
 
 pub use bound::{Bound, Cut, bound};
 pub use collective::Collective;
-pub use graph::{Graph, Link};
+pub use graph::{Graph, Grid, Link, Switch};
 pub use limit::{Limit, cubes_of_a_sip};
 pub use lower::{Elements, Lowered, engines, lower};
-pub use schedule::{Schedule, Times, Transfer, split};
+pub use schedule::{Parcel, Schedule, Times, Transfer, split};
 pub use synthesize::{METHODS, Request, Synthesis, synthesize};
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
-//! List scheduling: jobs with dependences are put on their links by priority, in event time.
+//! List scheduling: jobs with dependences are put on their ports by priority, in event time.
 
 use crate::Graph;
-use crate::schedule::Transfer;
+use crate::graph::Clock;
+use crate::schedule::{Schedule, Transfer};
 use ahbm_machine::Ps;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -23,47 +24,70 @@ pub(crate) fn dispatch(
     bytes: impl Fn(u32) -> u64,
     then: impl Fn(u32, &mut dyn FnMut(u32)),
 ) -> Vec<Transfer> {
-    let mut ready: Vec<BinaryHeap<Reverse<(u64, u32)>>> = vec![BinaryHeap::new(); graph.links().len()];
-    let mut free: Vec<Ps> = vec![0; graph.links().len()];
-    // (time, departs, job or link): arrivals before departures of one instant.
+    let mut ready: Vec<BinaryHeap<Reverse<(u64, u32)>>> = vec![BinaryHeap::new(); graph.ports() as usize];
+    let mut clock = Clock::new(graph);
+    // (time, departs, job or port): arrivals before departures of one instant.
     let mut events: BinaryHeap<Reverse<(Ps, bool, u32)>> = BinaryHeap::new();
     for (index, job) in jobs.iter().enumerate() {
         if job.waits == 0 {
-            ready[job.transfer.link as usize].push(Reverse((job.priority, index as u32)));
+            ready[graph.port(job.transfer.link) as usize].push(Reverse((job.priority, index as u32)));
         }
     }
-    for (link, ready) in ready.iter().enumerate() {
+    for (port, ready) in ready.iter().enumerate() {
         if !ready.is_empty() {
-            events.push(Reverse((0, true, link as u32)));
+            events.push(Reverse((0, true, port as u32)));
         }
     }
     let mut order = Vec::with_capacity(jobs.len());
     while let Some(Reverse((now, departs, index))) = events.pop() {
         if departs {
-            let link = graph.link(index);
-            if free[index as usize] > now {
+            let Some(&Reverse((_, job))) = ready[index as usize].peek() else { continue };
+            let transfer = jobs[job as usize].transfer;
+            if clock.free(transfer.link) > now {
                 continue;
             }
-            let Some(Reverse((_, job))) = ready[index as usize].pop() else { continue };
-            let transfer = jobs[job as usize].transfer;
+            ready[index as usize].pop();
             order.push(transfer);
-            let left = now + link.rate.ps(bytes(transfer.chunk()));
-            free[index as usize] = left;
+            let (left, arrival) = clock.send(transfer.link, now, bytes(transfer.chunk()));
             events.push(Reverse((left, true, index)));
-            events.push(Reverse((left + link.latency_ps, false, job)));
+            events.push(Reverse((arrival, false, job)));
         } else {
             then(index, &mut |next| {
                 let job = &mut jobs[next as usize];
                 job.waits -= 1;
                 if job.waits == 0 {
                     let link = job.transfer.link;
-                    ready[link as usize].push(Reverse((job.priority, next)));
-                    if free[link as usize] <= now {
-                        events.push(Reverse((now, true, link)));
+                    ready[graph.port(link) as usize].push(Reverse((job.priority, next)));
+                    if clock.free(link) <= now {
+                        events.push(Reverse((now, true, graph.port(link))));
                     }
                 }
             });
         }
     }
     order
+}
+
+/// The same schedule with its transfers in the order in which they can depart, earlier ones of the list first.
+pub(crate) fn arrange(graph: &Graph, mut schedule: Schedule) -> Schedule {
+    let (n, chunks) = (graph.nodes(), schedule.chunks());
+    // Per register, the transfers that make up what it holds.
+    let mut made: Vec<Vec<u32>> = vec![Vec::new(); schedule.registers(n)];
+    let mut after: Vec<Vec<u32>> = vec![Vec::new(); schedule.transfers.len()];
+    let mut jobs = Vec::with_capacity(schedule.transfers.len());
+    for (index, &transfer) in schedule.transfers.iter().enumerate() {
+        let ends = graph.link(transfer.link);
+        let source = &made[schedule.register(n, chunks, ends.from, transfer.chunk())];
+        jobs.push(Job { transfer, priority: index as u64, waits: source.len() as u32 });
+        source.iter().for_each(|&before| after[before as usize].push(index as u32));
+        let target = &mut made[schedule.register(n, chunks, ends.to, transfer.chunk())];
+        if !transfer.adds() {
+            target.clear();
+        }
+        target.push(index as u32);
+    }
+    let bytes = |chunk| schedule.bytes(chunk);
+    schedule.transfers =
+        dispatch(graph, jobs, bytes, |job, wake| after[job as usize].iter().for_each(|&next| wake(next)));
+    schedule
 }

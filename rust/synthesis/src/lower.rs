@@ -1,7 +1,7 @@
 //! From a schedule to a program.
 //!
-//! Every link has an agent at each end. The sending agent works through the link's transfers in the order of the
-//! schedule, waiting for each until its NPU's register is complete; the receiving agent puts what arrives where it
+//! Every port has a sending agent and every link a receiving one. The sending agent works through the port's transfers
+//! in the order of the schedule, waiting for each until its NPU's register is complete; the receiving agent puts what arrives where it
 //! belongs. Sums are formed by one more agent per NPU, in the order in which they become complete: a message that is
 //! to be added waits in scratch memory, so that the order of additions never depends on a race.
 
@@ -33,9 +33,14 @@ pub struct Elements {
     pub op: BinaryFn,
 }
 
-/// PEs an NPU needs so that each of its links has a DMA engine: one per outgoing link, one for what arrives.
+/// PEs an NPU needs so that each of its ports has a DMA engine: one per port out, one for what arrives.
 pub fn engines(graph: &Graph) -> u32 {
-    (0..graph.nodes()).map(|v| graph.out(v).len() as u32).max().unwrap_or(0) + 1
+    (0..graph.nodes()).map(|v| ports(graph, v)).max().unwrap_or(0) + 1
+}
+
+/// Ports an NPU sends by.
+fn ports(graph: &Graph, node: u32) -> u32 {
+    if graph.switch().is_some() { 1 } else { graph.out(node).len() as u32 }
 }
 
 /// Slots of a queue so that no link waits for credits: a slot is free again two latencies after its message left.
@@ -59,20 +64,31 @@ const OUT: u16 = 2;
 enum Register {
     /// As it was at the start.
     Initial,
+    /// As it was at the start, at an NPU that takes no part.
+    Empty,
     /// The link's message of this number.
     Message(u32, u32),
-    /// Messages waiting in scratch memory (link, number, offset), and the last one's arrival.
-    Parts(Vec<(u32, u32, u64)>, Ps),
+    /// Messages to be added.
+    Parts(Parts),
     /// The NPU's sum of this number.
     Sum(u32),
+}
+
+/// What a register is to be increased by.
+#[derive(Clone, Default)]
+struct Parts {
+    /// The message (link, number) that is in the register already, where that is not the NPU's own data.
+    base: Option<(u32, u32)>,
+    /// Messages waiting in scratch memory: link, number, offset.
+    messages: Vec<(u32, u32, u64)>,
+    /// When the last one arrives; sums are formed in this order.
+    at: Ps,
 }
 
 /// A sum to be formed.
 struct Sum {
     chunk: u32,
-    /// When its last part arrives; sums are formed in this order.
-    at: Ps,
-    parts: Vec<(u32, u32, u64)>,
+    parts: Parts,
 }
 
 /// The operations of one agent in the making.
@@ -117,25 +133,27 @@ impl Agent {
 /// Sorts sums; returns each one's place by its former index.
 fn in_order_of_time(sums: &mut [Sum]) -> Vec<u32> {
     let mut order: Vec<u32> = (0..sums.len() as u32).collect();
-    order.sort_by_key(|&i| sums[i as usize].at);
+    order.sort_by_key(|&i| sums[i as usize].parts.at);
     let mut rank = vec![0; sums.len()];
     for (place, &index) in order.iter().enumerate() {
         rank[index as usize] = place as u32;
     }
-    sums.sort_by_key(|s| s.at);
+    sums.sort_by_key(|s| s.parts.at);
     rank
 }
 
 struct Lowering<'a> {
     schedule: &'a Schedule,
-    nodes: u32,
+    ranks: u32,
+    /// Per NPU, true when it takes part.
+    takes_part: Vec<bool>,
     elements: Elements,
     /// Offset of each chunk within its share, and bytes of a share.
     offsets: Vec<u64>,
     share: u64,
     /// Per NPU, bytes of scratch memory in use.
     scratch: Vec<u64>,
-    /// All-to-all: where a relay keeps a chunk.
+    /// Where an NPU keeps what it relays.
     relayed: BTreeMap<(u32, u32), u64>,
     senders: Vec<Agent>,
     receivers: Vec<Agent>,
@@ -160,15 +178,20 @@ pub fn lower(
         offsets.push(share);
         share += bytes;
     }
+    let mut takes_part = vec![false; n as usize];
+    for &member in &schedule.members {
+        takes_part[member as usize] = true;
+    }
     let mut lowering = Lowering {
         schedule,
-        nodes: n,
+        ranks: schedule.members.len() as u32,
+        takes_part,
         elements,
         offsets,
         share,
         scratch: vec![0; n as usize],
         relayed: BTreeMap::new(),
-        senders: graph.links().iter().map(|_| Agent::new()).collect(),
+        senders: (0..graph.ports()).map(|_| Agent::new()).collect(),
         receivers: graph.links().iter().map(|_| Agent::new()).collect(),
         sums: (0..n).map(|_| Vec::new()).collect(),
     };
@@ -179,25 +202,27 @@ pub fn lower(
 impl Lowering<'_> {
     /// Where an NPU keeps a chunk.
     fn place(&mut self, node: u32, chunk: u32) -> Place {
+        let chunk = self.schedule.meaning(node, chunk);
         let pieces = self.offsets.len() as u32;
         let (share, piece) = (chunk / pieces, (chunk % pieces) as usize);
-        let inside = self.offsets[piece];
-        if self.schedule.collective != Collective::AllToAll {
-            return (MAIN, u64::from(share) * self.share + inside);
+        if chunk < self.schedule.chunks() {
+            let inside = self.offsets[piece];
+            if self.schedule.collective != Collective::AllToAll {
+                if self.takes_part[node as usize] {
+                    return (MAIN, u64::from(share) * self.share + inside);
+                }
+            } else if self.schedule.members[(share / self.ranks) as usize] == node {
+                return (MAIN, u64::from(share % self.ranks) * self.share + inside);
+            } else if self.schedule.members[(share % self.ranks) as usize] == node {
+                return (OUT, u64::from(share / self.ranks) * self.share + inside);
+            }
         }
-        let (from, to) = (share / self.nodes, share % self.nodes);
-        if node == from {
-            (MAIN, u64::from(to) * self.share + inside)
-        } else if node == to {
-            (OUT, u64::from(from) * self.share + inside)
-        } else {
-            let free = &mut self.scratch[node as usize];
-            let offset = *self.relayed.entry((node, chunk)).or_insert_with(|| {
-                *free += self.schedule.bytes(chunk);
-                *free - self.schedule.bytes(chunk)
-            });
-            (SCRATCH, offset)
-        }
+        let free = &mut self.scratch[node as usize];
+        let offset = *self.relayed.entry((node, chunk)).or_insert_with(|| {
+            *free += self.schedule.bytes(chunk);
+            *free - self.schedule.bytes(chunk)
+        });
+        (SCRATCH, offset)
     }
 
     fn tile(&self, chunk: u32) -> Tile {
@@ -207,44 +232,50 @@ impl Lowering<'_> {
 
     /// What each transfer waits for and where it puts what it brings, and the sums of every NPU in order of time.
     fn dependences(&mut self, graph: &Graph) -> Vec<(Register, Option<u64>)> {
-        let chunks = self.schedule.chunks(self.nodes);
+        let (n, chunks) = (graph.nodes(), self.schedule.chunks());
         let arrivals = self.schedule.times(graph, true).arrivals;
-        let mut registers = vec![Register::Initial; (chunks * self.nodes) as usize];
+        let mut registers = vec![Register::Empty; self.schedule.registers(n)];
+        for &node in &self.schedule.members {
+            let first = node as usize * chunks as usize;
+            registers[first..first + chunks as usize].fill(Register::Initial);
+        }
         let mut numbers = vec![0u32; graph.links().len()];
         let mut found = Vec::with_capacity(self.schedule.transfers.len());
         for (&transfer, &at) in self.schedule.transfers.iter().zip(&arrivals) {
             let (link, chunk) = (transfer.link, transfer.chunk());
             let ends = graph.link(link);
-            let source = &mut registers[(ends.from * chunks + chunk) as usize];
-            if let Register::Parts(parts, at) = source {
+            let source = &mut registers[self.schedule.register(n, chunks, ends.from, chunk)];
+            if let Register::Parts(parts) = source {
                 let sums = &mut self.sums[ends.from as usize];
-                sums.push(Sum { chunk, at: *at, parts: std::mem::take(parts) });
+                sums.push(Sum { chunk, parts: std::mem::take(parts) });
                 *source = Register::Sum(sums.len() as u32 - 1);
             }
             let waits = source.clone();
             let number = numbers[link as usize];
             numbers[link as usize] += 1;
-            let target = &mut registers[(ends.to * chunks + chunk) as usize];
-            let offset = transfer.adds().then(|| {
-                let offset = self.scratch[ends.to as usize];
-                self.scratch[ends.to as usize] += self.schedule.bytes(chunk);
-                offset
-            });
-            match (offset, target) {
-                (None, target) => *target = Register::Message(link, number),
-                (Some(offset), Register::Parts(parts, last)) => {
-                    parts.push((link, number, offset));
-                    *last = at.max(*last);
-                }
-                (Some(offset), target) => *target = Register::Parts(vec![(link, number, offset)], at),
+            let target = &mut registers[self.schedule.register(n, chunks, ends.to, chunk)];
+            if !transfer.adds() || matches!(target, Register::Empty) {
+                *target = Register::Message(link, number);
+                found.push((waits, None));
+                continue;
             }
-            found.push((waits, offset));
+            let offset = self.scratch[ends.to as usize];
+            self.scratch[ends.to as usize] += self.schedule.bytes(chunk);
+            let base = if let Register::Message(link, number) = *target { Some((link, number)) } else { None };
+            if !matches!(target, Register::Parts(_)) {
+                *target = Register::Parts(Parts { base, ..Parts::default() });
+            }
+            if let Register::Parts(parts) = target {
+                parts.messages.push((link, number, offset));
+                parts.at = at.max(parts.at);
+            }
+            found.push((waits, Some(offset)));
         }
         for chunk in 0..chunks {
-            for node in self.schedule.takers(self.nodes, chunk) {
-                let register = &mut registers[(node * chunks + chunk) as usize];
-                if let Register::Parts(parts, at) = register {
-                    self.sums[node as usize].push(Sum { chunk, at: *at, parts: std::mem::take(parts) });
+            for node in self.schedule.takers(chunk) {
+                let register = &mut registers[self.schedule.register(n, chunks, node, chunk)];
+                if let Register::Parts(parts) = register {
+                    self.sums[node as usize].push(Sum { chunk, parts: std::mem::take(parts) });
                 }
             }
         }
@@ -265,11 +296,11 @@ impl Lowering<'_> {
             let direction = |rank| Direction::Tag { rank, channel: link };
             let tile = self.tile(chunk);
             let from = self.place(ends.from, chunk);
-            let sender = &mut self.senders[link as usize];
+            let sender = &mut self.senders[graph.port(link) as usize];
             match waits {
                 Register::Message(link, number) => sender.wait(link, number + 1),
                 Register::Sum(number) => sender.wait(links + ends.from, number + 1),
-                Register::Initial | Register::Parts(..) => {}
+                Register::Initial | Register::Empty | Register::Parts(_) => {}
             }
             let kept = sender.body.tile(tile.clone());
             let value = sender.load(from, kept);
@@ -295,22 +326,26 @@ impl Lowering<'_> {
     /// The agent that forms an NPU's sums.
     fn collector(&mut self, node: u32, links: u32) -> Agent {
         let mut agent = Agent::new();
-        if self.schedule.collective == Collective::AllToAll {
+        let rank = self.schedule.members.iter().position(|&m| m == node);
+        if self.schedule.collective == Collective::AllToAll
+            && let Some(rank) = rank
+        {
             let share = self.share;
-            let mem = |buffer| Mem { buffer, offset: u64::from(node) * share };
+            let mem = |buffer| Mem { buffer, offset: rank as u64 * share };
             let (src, dst) = (agent.body.mem(mem(MAIN)), agent.body.mem(mem(OUT)));
             let dtype = self.elements.dtype;
             let tile = agent.body.tile(Tile::new(dtype, &[(share / dtype.bytes()) as u32]));
             agent.push(OpKind::Copy { src, dst, tile });
         }
         for sum in std::mem::take(&mut self.sums[node as usize]) {
-            for &(link, number, _) in &sum.parts {
+            let messages = sum.parts.messages.iter().map(|&(link, number, _)| (link, number));
+            for (link, number) in messages.chain(sum.parts.base) {
                 agent.wait(link, number + 1);
             }
             let place = self.place(node, sum.chunk);
             let tile = agent.body.tile(self.tile(sum.chunk));
             let mut total = agent.load(place, tile);
-            for &(_, _, offset) in &sum.parts {
+            for &(_, _, offset) in &sum.parts.messages {
                 let part = agent.load((SCRATCH, offset), tile);
                 let dst = agent.body.value();
                 agent.push(OpKind::Binary { f: self.elements.op, dst, a: total, b: part, tile });
@@ -328,11 +363,12 @@ impl Lowering<'_> {
     fn finish(mut self, graph: &Graph, machine: &Machine) -> Result<Lowered, Vec<Diagnostic>> {
         let links = graph.links().len() as u32;
         let slots = slots(self.schedule, graph);
-        let collectors: Vec<Agent> = (0..self.nodes).map(|node| self.collector(node, links)).collect();
+        let n = graph.nodes();
+        let collectors: Vec<Agent> = (0..n).map(|node| self.collector(node, links)).collect();
         let mut builder =
             ProgramBuilder::new(format!("{} by {}", self.schedule.collective.name(), self.schedule.method));
         builder.origins.intern(Origin { file: "synthesized".into(), locus: Locus::Whole });
-        for _ in 0..links + self.nodes {
+        for _ in 0..links + n {
             builder.counter();
         }
         let pes = machine.sfr().pes;
@@ -342,29 +378,34 @@ impl Lowering<'_> {
                 || vec![Diagnostic::new("AHBM-U409", format!("{coord} of the schedule is not on the machine"))];
             Ok((coord, machine.pe(coord).ok_or_else(missing)?))
         };
-        let total =
-            u64::from(if self.schedule.collective == Collective::AllToAll { self.nodes } else { self.schedule.shares })
-                * self.share;
+        let exchanges = self.schedule.collective == Collective::AllToAll;
+        let total = u64::from(if exchanges { self.ranks } else { self.schedule.shares }) * self.share;
         let mut tables = Vec::new();
-        for node in 0..self.nodes {
-            let home = Node::Hbm(place(node, graph.out(node).len())?.1);
-            let main = builder.buffer(home, total);
+        for node in 0..n {
+            let home = Node::Hbm(place(node, ports(graph, node) as usize)?.1);
+            let own = if self.takes_part[node as usize] { total } else { 0 };
+            let main = builder.buffer(home, own);
             let scratch = builder.buffer(home, self.scratch[node as usize]);
-            let out = if self.schedule.collective == Collective::AllToAll { builder.buffer(home, total) } else { main };
+            let out = if exchanges { builder.buffer(home, own) } else { main };
             tables.push([main, scratch, out]);
         }
-        let mut ends = vec![(ahbm_program::AgentId(0), ahbm_program::AgentId(0)); links as usize];
-        let mut used = vec![true; links as usize];
+        let mut senders = vec![None; graph.ports() as usize];
+        let mut receivers = vec![None; links as usize];
         let mut agents = Vec::new();
-        for (link, (sender, receiver)) in self.senders.into_iter().zip(self.receivers).enumerate() {
-            let known = graph.link(link as u32);
-            used[link] = !sender.body.is_empty();
-            let engine = graph.out(known.from).iter().position(|&l| l == link as u32).unwrap_or(0);
-            agents.push((known.from, engine, sender, Some((link as u32, true))));
-            agents.push((known.to, graph.out(known.to).len(), receiver, Some((link as u32, false))));
+        let mut engines = vec![0; n as usize];
+        let mut port_seen = vec![false; graph.ports() as usize];
+        for (index, link) in graph.links().iter().enumerate() {
+            let port = graph.port(index as u32) as usize;
+            if !std::mem::replace(&mut port_seen[port], true) {
+                let sender = std::mem::replace(&mut self.senders[port], Agent::new());
+                agents.push((link.from, engines[link.from as usize], sender, Some((port, true))));
+                engines[link.from as usize] += 1;
+            }
+            let receiver = std::mem::replace(&mut self.receivers[index], Agent::new());
+            agents.push((link.to, ports(graph, link.to) as usize, receiver, Some((index, false))));
         }
         for (node, collector) in collectors.into_iter().enumerate() {
-            agents.push((node as u32, graph.out(node as u32).len(), collector, None));
+            agents.push((node as u32, ports(graph, node as u32) as usize, collector, None));
         }
         for (node, engine, agent, role) in agents {
             if agent.body.is_empty() {
@@ -374,16 +415,18 @@ impl Lowering<'_> {
             let body = builder.body(agent.body.finish());
             let id = builder.thread_block(node, coord, pe, body, &tables[node as usize]);
             match role {
-                Some((link, true)) => ends[link as usize].0 = id,
-                Some((link, false)) => ends[link as usize].1 = id,
+                Some((port, true)) => senders[port] = Some(id),
+                Some((link, false)) => receivers[link] = Some(id),
                 None => {}
             }
         }
-        for (link, (sender, receiver)) in ends.into_iter().enumerate().filter(|&(link, _)| used[link]) {
+        for (link, receiver) in receivers.into_iter().enumerate() {
             let (known, channel) = (graph.link(link as u32), link as u32);
-            let (away, back) =
-                (Direction::Tag { rank: known.to, channel }, Direction::Tag { rank: known.from, channel });
-            builder.connect((sender, away), (receiver, back));
+            if let (Some(receiver), Some(sender)) = (receiver, senders[graph.port(channel) as usize]) {
+                let (away, back) =
+                    (Direction::Tag { rank: known.to, channel }, Direction::Tag { rank: known.from, channel });
+                builder.connect((sender, away), (receiver, back));
+            }
         }
         let program = builder.finish(ChannelSettings { slots, slot_bytes: None, tier: 0, credit_bytes: 0 })?;
         Ok(Lowered {

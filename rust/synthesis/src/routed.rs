@@ -17,12 +17,12 @@ pub(crate) fn route(graph: &Graph, mut base: Schedule, seed: u64) -> Schedule {
     let away: Vec<Vec<u32>> = (0..n).map(|to| back.hops(to)).collect();
     let mut load = vec![0u64; graph.links().len()];
     let mut random = Random::new(seed);
-    let mut chunks: Vec<u32> = (0..base.chunks(n)).collect();
+    let mut chunks: Vec<u32> = (0..base.chunks()).collect();
     random.shuffle(&mut chunks);
     let mut ways: Vec<Vec<u32>> = vec![Vec::new(); chunks.len()];
     for _ in 0..PASSES {
         for &chunk in &chunks {
-            let (from, to) = (base.holders(n, chunk)[0], base.takers(n, chunk)[0]);
+            let (from, to) = (base.holders(chunk)[0], base.takers(chunk)[0]);
             let way = &mut ways[chunk as usize];
             for link in way.drain(..) {
                 load[link as usize] -= base.bytes(chunk);

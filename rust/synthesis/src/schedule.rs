@@ -1,5 +1,6 @@
 //! Schedules: what crosses which link in which order, when that happens, and whether it is right.
 
+use crate::graph::Clock;
 use crate::{Collective, Graph};
 use ahbm_machine::Ps;
 
@@ -35,23 +36,42 @@ impl Transfer {
     }
 }
 
+/// A chunk under way to an NPU that is not a neighbour.
+///
+/// It has a number of its own, counted on from those of the chunks. At its two ends that number means the chunk's
+/// register; the NPUs in between keep it apart from theirs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Parcel {
+    /// The chunk.
+    pub chunk: u32,
+    /// NPU whose register it is a copy of.
+    pub from: u32,
+    /// NPU whose register it is for.
+    pub to: u32,
+}
+
 /// A synthesized schedule.
 ///
-/// Each NPU has one register per chunk. A transfer reads the sender's register as the transfers before it in the list
-/// have left it, and writes or adds to the receiver's. Per link, the order of the list is the order of sending: it is
-/// part of the schedule, not a consequence of data dependences.
+/// Each NPU has one register per chunk; that of an NPU which takes no part is empty at first. A transfer reads the
+/// sender's register as the transfers before it in the list have left it, and writes or adds to the receiver's. Per
+/// link (per port at a switch), the order of the list is the order of sending: it is part of the schedule, not a
+/// consequence of data dependences.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Schedule {
     /// What it does.
     pub collective: Collective,
     /// How it was found.
     pub method: &'static str,
-    /// Root of rooted collectives.
+    /// The NPUs that take part, by rank; the others relay.
+    pub members: Vec<u32>,
+    /// Root of rooted collectives, a rank.
     pub root: u32,
     /// Shares of the buffer, each cut into the same number of chunks.
     pub shares: u32,
     /// Bytes of each chunk of a share.
     pub chunk_bytes: Vec<u64>,
+    /// What goes to NPUs that are not neighbours.
+    pub parcels: Vec<Parcel>,
     /// All transfers in an order that respects every dependence.
     pub transfers: Vec<Transfer>,
 }
@@ -61,60 +81,76 @@ pub struct Schedule {
 pub struct Times {
     /// The last arrival.
     pub total_ps: Ps,
+    /// Rounds, if every transfer took one and what arrives in a round were there in the next.
+    pub rounds: u64,
     /// Per transfer, the arrival of its last byte; empty unless asked for.
     pub arrivals: Vec<Ps>,
 }
 
 impl Schedule {
-    /// Number of chunks with a name: those of all shares; for all-to-all, of all pairs.
-    pub fn chunks(&self, nodes: u32) -> u32 {
-        let pieces = self.chunk_bytes.len() as u32;
-        if self.collective == Collective::AllToAll { nodes * nodes * pieces } else { self.shares * pieces }
+    /// Number of chunks with a register: those of all shares; for all-to-all, of all pairs.
+    pub fn chunks(&self) -> u32 {
+        let (ranks, pieces) = (self.members.len() as u32, self.chunk_bytes.len() as u32);
+        if self.collective == Collective::AllToAll { ranks * ranks * pieces } else { self.shares * pieces }
     }
 
-    /// Size of a chunk.
+    /// The parcel a number means, if it is one.
+    pub fn parcel(&self, chunk: u32) -> Option<&Parcel> {
+        self.parcels.get(chunk.checked_sub(self.chunks())? as usize)
+    }
+
+    /// What a number means at an NPU: a parcel that passes, or a chunk.
+    pub fn meaning(&self, node: u32, chunk: u32) -> u32 {
+        match self.parcel(chunk) {
+            Some(parcel) if node == parcel.from || node == parcel.to => parcel.chunk,
+            _ => chunk,
+        }
+    }
+
+    /// Size of a chunk or parcel.
     pub fn bytes(&self, chunk: u32) -> u64 {
+        let chunk = self.parcel(chunk).map_or(chunk, |p| p.chunk);
         self.chunk_bytes[chunk as usize % self.chunk_bytes.len()]
     }
 
-    /// Runs the schedule: a link serves its transfers in order, each once the sender's register is complete; it is
+    /// A place for everything an NPU can hold, parcels in passing behind the registers of all NPUs.
+    pub(crate) fn register(&self, nodes: u32, chunks: u32, node: u32, chunk: u32) -> usize {
+        let chunk = if chunk < chunks { chunk } else { self.meaning(node, chunk) };
+        if chunk < chunks {
+            node as usize * chunks as usize + chunk as usize
+        } else {
+            (nodes as usize - 1) * chunks as usize + chunk as usize
+        }
+    }
+
+    /// Number of places of [`Schedule::register`].
+    pub(crate) fn registers(&self, nodes: u32) -> usize {
+        nodes as usize * self.chunks() as usize + self.parcels.len()
+    }
+
+    /// Runs the schedule: a port serves its transfers in order, each once the sender's register is complete; it is
     /// occupied for the time of the bytes, and the chunk arrives one latency later.
     pub fn times(&self, graph: &Graph, record: bool) -> Times {
-        let chunks = self.chunks(graph.nodes()) as usize;
-        let mut ready: Vec<Ps> = vec![0; chunks * graph.nodes() as usize];
-        let mut free: Vec<Ps> = vec![0; graph.links().len()];
+        let (n, chunks) = (graph.nodes(), self.chunks());
+        let mut ready: Vec<(Ps, u32)> = vec![(0, 0); self.registers(n)];
+        let mut clock = Clock::new(graph);
+        let mut served = vec![0u32; graph.ports() as usize];
         let mut times = Times::default();
         for transfer in &self.transfers {
-            let link = graph.link(transfer.link);
-            let chunk = transfer.chunk() as usize;
-            let start = free[transfer.link as usize].max(ready[link.from as usize * chunks + chunk]);
-            let left = start + link.rate.ps(self.bytes(transfer.chunk()));
-            free[transfer.link as usize] = left;
-            let arrival = left + link.latency_ps;
-            let register = &mut ready[link.to as usize * chunks + chunk];
-            *register = arrival.max(*register);
+            let (link, chunk) = (graph.link(transfer.link), transfer.chunk());
+            let (at, round) = ready[self.register(n, chunks, link.from, chunk)];
+            let arrival = clock.send(transfer.link, at, self.bytes(chunk)).1;
+            let served = &mut served[graph.port(transfer.link) as usize];
+            *served = round.max(*served) + 1;
+            let register = &mut ready[self.register(n, chunks, link.to, chunk)];
+            *register = (arrival.max(register.0), register.1.max(*served));
             times.total_ps = times.total_ps.max(arrival);
             if record {
                 times.arrivals.push(arrival);
             }
         }
+        times.rounds = u64::from(served.into_iter().max().unwrap_or(0));
         times
-    }
-
-    /// Number of rounds when every link carries one chunk a round and what arrived in a round is there in the next.
-    pub fn rounds(&self, graph: &Graph) -> u64 {
-        let chunks = self.chunks(graph.nodes()) as usize;
-        let mut ready = vec![0u32; chunks * graph.nodes() as usize];
-        let mut free = vec![0u32; graph.links().len()];
-        for transfer in &self.transfers {
-            let link = graph.link(transfer.link);
-            let chunk = transfer.chunk() as usize;
-            let end = free[transfer.link as usize].max(ready[link.from as usize * chunks + chunk]) + 1;
-            free[transfer.link as usize] = end;
-            let register = &mut ready[link.to as usize * chunks + chunk];
-            *register = end.max(*register);
-        }
-        u64::from(free.into_iter().max().unwrap_or(0))
     }
 
     /// Follows every contribution through the schedule; the first thing that is wrong, if any.
@@ -123,11 +159,11 @@ impl Schedule {
     /// twice, or ending without the result is wrong.
     pub fn check(&self, graph: &Graph) -> Result<(), String> {
         let n = graph.nodes();
-        let (chunks, words) = (self.chunks(n) as usize, (n as usize).div_ceil(64));
-        let mut sets = vec![0u64; chunks * n as usize * words];
-        let at = |node: u32, chunk: u32| (node as usize * chunks + chunk as usize) * words;
-        for chunk in 0..chunks as u32 {
-            for node in self.holders(n, chunk) {
+        let (chunks, words) = (self.chunks(), (n as usize).div_ceil(64));
+        let mut sets = vec![0u64; self.registers(n) * words];
+        let at = |node: u32, chunk: u32| self.register(n, chunks, node, chunk) * words;
+        for chunk in 0..chunks {
+            for node in self.holders(chunk) {
                 sets[at(node, chunk) + node as usize / 64] |= 1 << (node % 64);
             }
         }
@@ -145,9 +181,9 @@ impl Schedule {
                 *word = if transfer.adds() { *word | bits } else { bits };
             }
         }
-        for chunk in 0..chunks as u32 {
-            let wanted: Vec<u32> = if self.collective.reduces() { (0..n).collect() } else { self.holders(n, chunk) };
-            for node in self.takers(n, chunk) {
+        for chunk in 0..chunks {
+            let wanted = if self.collective.reduces() { self.members.clone() } else { self.holders(chunk) };
+            for node in self.takers(chunk) {
                 let here = &sets[at(node, chunk)..at(node, chunk) + words];
                 let count: u32 = here.iter().map(|w| w.count_ones()).sum();
                 let all = wanted.iter().all(|&w| here[w as usize / 64] >> (w % 64) & 1 == 1);
@@ -160,24 +196,24 @@ impl Schedule {
     }
 
     /// NPUs whose data the chunk is made of.
-    pub(crate) fn holders(&self, nodes: u32, chunk: u32) -> Vec<u32> {
-        let share = chunk / self.chunk_bytes.len() as u32;
+    pub(crate) fn holders(&self, chunk: u32) -> Vec<u32> {
+        let share = chunk as usize / self.chunk_bytes.len();
         match self.collective {
-            Collective::AllGather | Collective::Gather => vec![share],
-            Collective::AllToAll => vec![share / nodes],
-            Collective::Broadcast | Collective::Scatter => vec![self.root],
-            Collective::AllReduce | Collective::ReduceScatter | Collective::Reduce => (0..nodes).collect(),
+            Collective::AllGather | Collective::Gather => vec![self.members[share]],
+            Collective::AllToAll => vec![self.members[share / self.members.len()]],
+            Collective::Broadcast | Collective::Scatter => vec![self.members[self.root as usize]],
+            Collective::AllReduce | Collective::ReduceScatter | Collective::Reduce => self.members.clone(),
         }
     }
 
     /// NPUs that need the result.
-    pub(crate) fn takers(&self, nodes: u32, chunk: u32) -> Vec<u32> {
-        let share = chunk / self.chunk_bytes.len() as u32;
+    pub(crate) fn takers(&self, chunk: u32) -> Vec<u32> {
+        let share = chunk as usize / self.chunk_bytes.len();
         match self.collective {
-            Collective::AllGather | Collective::AllReduce | Collective::Broadcast => (0..nodes).collect(),
-            Collective::ReduceScatter | Collective::Scatter => vec![share],
-            Collective::AllToAll => vec![share % nodes],
-            Collective::Reduce | Collective::Gather => vec![self.root],
+            Collective::AllGather | Collective::AllReduce | Collective::Broadcast => self.members.clone(),
+            Collective::ReduceScatter | Collective::Scatter => vec![self.members[share]],
+            Collective::AllToAll => vec![self.members[share % self.members.len()]],
+            Collective::Reduce | Collective::Gather => vec![self.members[self.root as usize]],
         }
     }
 
@@ -190,6 +226,9 @@ impl Schedule {
             for transfer in &mut self.transfers {
                 *transfer = Transfer::add(transfer.link, transfer.chunk());
             }
+        }
+        for parcel in &mut self.parcels {
+            std::mem::swap(&mut parcel.from, &mut parcel.to);
         }
         self
     }

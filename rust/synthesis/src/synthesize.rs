@@ -1,10 +1,11 @@
 //! From a request to the best schedule found.
 
+use crate::forms::{FORMS, form};
 use crate::greedy::spread;
 use crate::routed::route;
 use crate::schedule::{Schedule, split};
 use crate::trees::Packing;
-use crate::{Bound, Collective, Graph, bound, rings};
+use crate::{Bound, Collective, Graph, bound};
 use ahbm_machine::Diagnostic;
 
 /// What to synthesize.
@@ -19,7 +20,9 @@ pub struct Request {
     pub chunks: u32,
     /// No chunk boundary falls inside a unit: the element size.
     pub unit: u64,
-    /// Root of rooted collectives.
+    /// The NPUs that take part, by rank; empty for all of them.
+    pub members: Vec<u32>,
+    /// Root of rooted collectives, a rank.
     pub root: u32,
     /// `auto` or one of [`METHODS`].
     pub method: String,
@@ -27,9 +30,23 @@ pub struct Request {
     pub seed: u64,
 }
 
-/// Names of the methods, besides `auto`.
-pub const METHODS: [&str; 4] = ["greedy", "trees", "ring", "routed"];
+/// Names of the methods, besides `auto`: searches, then closed forms.
+pub const METHODS: [&str; 11] = [
+    "greedy",
+    "trees",
+    "routed",
+    "ring",
+    "one_way_ring",
+    "dimensions",
+    "halving_doubling",
+    "swing",
+    "direct",
+    "binomial",
+    "double_binary",
+];
 
+/// Most NPUs for which `auto` tries everything.
+const AUTO: u32 = 256;
 /// Most chunks a schedule may keep track of, over all NPUs.
 const REGISTERS: u64 = 400_000_000;
 
@@ -40,7 +57,7 @@ pub struct Synthesis {
     pub schedule: Schedule,
     /// Time of the schedule.
     pub time_ps: u64,
-    /// Rounds of the schedule if every chunk took one.
+    /// Rounds of the schedule if every transfer took one.
     pub rounds: u64,
 }
 
@@ -61,11 +78,19 @@ impl Request {
             let text = format!("{bytes} bytes cannot be cut into {chunks} chunks of whole elements of {unit} bytes");
             return Err(Diagnostic::new("AHBM-U407", text).hint("ask for fewer chunks or for more bytes"));
         }
-        if request.root >= n {
-            return Err(Diagnostic::new("AHBM-U408", format!("root {} of {n} NPUs", request.root)));
+        let mut seen = vec![false; n as usize];
+        for &member in &request.members {
+            if member >= n || std::mem::replace(&mut seen[member as usize], true) {
+                let text = format!("NPU {member} in a group of {n} NPUs, or twice in it");
+                return Err(Diagnostic::new("AHBM-U408", text));
+            }
         }
-        let pairs = if collective == Collective::AllToAll { u64::from(n) } else { 1 };
-        let registers = u64::from(collective.shares(n)) * pairs * u64::from(request.chunks) * u64::from(n);
+        let ranks = request.group(graph).len() as u32;
+        if request.root >= ranks || ranks < 2 {
+            return Err(Diagnostic::new("AHBM-U408", format!("root {} of {ranks} ranks", request.root)));
+        }
+        let pairs = if collective == Collective::AllToAll { u64::from(ranks) } else { 1 };
+        let registers = u64::from(collective.shares(ranks)) * pairs * u64::from(request.chunks) * u64::from(n);
         if registers > REGISTERS {
             let text =
                 format!("{} chunks on {n} NPUs make {registers} registers, more than {REGISTERS}", request.chunks);
@@ -73,80 +98,102 @@ impl Request {
         }
         Ok(bound(graph, collective, self.share_bytes, self.chunks, self.root))
     }
+
+    /// The NPUs that take part, by rank.
+    pub(crate) fn group(&self, graph: &Graph) -> Vec<u32> {
+        if self.members.is_empty() { (0..graph.nodes()).collect() } else { self.members.clone() }
+    }
+
+    /// A schedule without transfers.
+    pub(crate) fn base(&self, graph: &Graph, method: &'static str, chunk_bytes: Vec<u64>) -> Schedule {
+        let members = self.group(graph);
+        Schedule {
+            collective: self.collective,
+            method,
+            root: self.root,
+            shares: self.collective.shares(members.len() as u32),
+            members,
+            chunk_bytes,
+            parcels: Vec::new(),
+            transfers: Vec::new(),
+        }
+    }
+}
+
+/// A method does not do a collective on a network, and why.
+pub(crate) fn refuse(method: &str, collective: Collective, why: &str) -> Diagnostic {
+    Diagnostic::new("AHBM-U406", format!("the method {method} does not apply to {}: {why}", collective.name()))
+        .hint("`auto` takes the quickest method that applies")
 }
 
 /// Synthesizes the quickest schedule that the methods find; `limit` is what [`Request::bound`] said.
 ///
 /// # Errors
-/// `AHBM-U406` for a method that does not exist or does not do this collective, and what the methods report.
+/// `AHBM-U406` for a method that does not exist or does not do this collective on this network, and what the methods
+/// report.
 pub fn synthesize(graph: &Graph, request: &Request, limit: &Bound) -> Result<Synthesis, Diagnostic> {
-    let mut candidates = Vec::new();
-    for method in METHODS {
-        let asked = request.method == method;
-        if !asked && request.method != "auto" {
-            continue;
-        }
-        match candidate(graph, request, limit, method) {
-            Ok(Some(schedule)) => candidates.push((schedule.times(graph, false).total_ps, schedule)),
-            Err(finding) if asked => return Err(finding),
-            _ => {}
-        }
-    }
-    let Some((time_ps, schedule)) = candidates.into_iter().min_by_key(|c| c.0) else {
-        let text = format!("no method {:?} for {}", request.method, request.collective.name());
-        return Err(Diagnostic::new("AHBM-U406", text).hint(format!("auto, {}", METHODS.join(", "))));
+    let timed = |schedule: Schedule| {
+        let times = schedule.times(graph, false);
+        Synthesis { schedule, time_ps: times.total_ps, rounds: times.rounds }
     };
-    let rounds = schedule.rounds(graph);
-    Ok(Synthesis { schedule, time_ps, rounds })
+    if request.method != "auto" {
+        let Some(method) = METHODS.into_iter().find(|m| *m == request.method) else {
+            let text = format!("no method {:?} for {}", request.method, request.collective.name());
+            return Err(Diagnostic::new("AHBM-U406", text).hint(format!("auto, {}", METHODS.join(", "))));
+        };
+        return candidate(graph, request, limit, method).map(timed);
+    }
+    let large = graph.nodes() > AUTO;
+    let found = METHODS.into_iter().filter(|m| !large || !FORMS.contains(m));
+    let mut refused = None;
+    let found = found.filter_map(|method| candidate(graph, request, limit, method).map_err(|e| refused = Some(e)).ok());
+    let best = found.map(timed).min_by_key(|s| s.time_ps);
+    best.ok_or_else(|| refused.unwrap_or_else(|| refuse("auto", request.collective, "no method does")))
 }
 
-/// The schedule of one method; `None` when it does not do this collective on this network.
-fn candidate(graph: &Graph, request: &Request, limit: &Bound, method: &str) -> Result<Option<Schedule>, Diagnostic> {
+/// The schedule of one method.
+fn candidate(graph: &Graph, request: &Request, limit: &Bound, method: &'static str) -> Result<Schedule, Diagnostic> {
     use Collective::{AllGather, AllReduce, AllToAll, Broadcast, Gather, Reduce, ReduceScatter, Scatter};
+    if FORMS.contains(&method) {
+        return form(graph, request, method);
+    }
     let collective = request.collective;
     let n = graph.nodes();
-    let auto = request.method == "auto";
-    let empty = |method, shares: u32, pieces: u32| Schedule {
-        collective,
-        method,
-        root: request.root,
-        shares,
-        chunk_bytes: split(request.share_bytes, pieces, request.unit),
-        transfers: Vec::new(),
-    };
-    let one = |method| empty(method, collective.shares(n), request.chunks);
+    if graph.switch().is_some() {
+        return Err(refuse(method, collective, "it takes no account of the ports that messages share at a switch"));
+    }
+    let one = || request.base(graph, method, split(request.share_bytes, request.chunks, request.unit));
+    let rounds = limit.rounds(request.chunks.into());
     Ok(match (method, collective) {
-        ("greedy", AllGather | Broadcast) => {
-            Some(spread(graph, one(method_name(method)), limit.rounds(request.chunks.into()), request.seed))
-        }
+        ("greedy", AllGather | Broadcast) => spread(graph, one(), rounds, request.seed),
         ("greedy", ReduceScatter | Reduce) => {
             let towards = if collective == Reduce { Broadcast } else { AllGather };
-            let base = Schedule { collective: towards, ..one("greedy") };
-            Some(
-                spread(&graph.reversed(), base, limit.rounds(request.chunks.into()), request.seed)
-                    .reversed(collective, true),
-            )
+            let base = Schedule { collective: towards, ..one() };
+            spread(&graph.reversed(), base, rounds, request.seed).reversed(collective, true)
         }
-        ("greedy", AllReduce) if request.share_bytes / request.unit >= u64::from(n) && !(auto && n > 256) => {
-            Some(composed(graph, request))
+        ("greedy", AllReduce) => {
+            if request.share_bytes / request.unit < u64::from(n) {
+                return Err(refuse(method, collective, "the buffer has fewer elements than there are NPUs"));
+            }
+            if request.method == "auto" && n > AUTO {
+                return Err(refuse(method, collective, "it is slow on so large a network"));
+            }
+            composed(graph, request)
         }
+        ("greedy", _) => return Err(refuse(method, collective, "every chunk has one destination; see routed")),
         ("trees", AllReduce) => {
             let fluid = 1000.0 * limit.cut.demand as f64 / (limit.cut.capacity as f64 * graph.unit_gbs());
             let packing = Packing::new(graph, fluid, request.seed)?;
-            Some(packing.schedule(graph, request.share_bytes, request.unit))
+            packing.schedule(graph, request.share_bytes, request.unit)
         }
-        ("ring", AllReduce | AllGather | ReduceScatter) if !(auto && n > 256) => rings::ring(graph, request)?,
-        ("routed", Scatter | AllToAll) => Some(route(graph, one("routed"), request.seed)),
+        ("routed", Scatter | AllToAll) => route(graph, one(), request.seed),
         ("routed", Gather) => {
-            let base = Schedule { collective: Scatter, ..one("routed") };
-            Some(route(&graph.reversed(), base, request.seed).reversed(collective, false))
+            let base = Schedule { collective: Scatter, ..one() };
+            route(&graph.reversed(), base, request.seed).reversed(collective, false)
         }
-        _ => None,
+        ("trees", _) => return Err(refuse(method, collective, "spanning trees reduce and broadcast one buffer")),
+        _ => return Err(refuse(method, collective, "its chunks have more than one destination; see greedy")),
     })
-}
-
-fn method_name(method: &str) -> &'static str {
-    METHODS.into_iter().find(|m| *m == method).unwrap_or("auto")
 }
 
 /// Reduce-scatter followed by all-gather, without a pause in between.
@@ -158,11 +205,8 @@ fn composed(graph: &Graph, request: &Request) -> Schedule {
     // One size for all while searching; the true sizes differ by a unit at most.
     let base = |collective| Schedule {
         collective,
-        method: "greedy",
-        root: 0,
         shares: n,
-        chunk_bytes: vec![chunk_bytes[0]; pieces.max(1) as usize],
-        transfers: Vec::new(),
+        ..request.base(graph, "greedy", vec![chunk_bytes[0]; pieces.max(1) as usize])
     };
     let rounds = |graph: &Graph| bound(graph, Collective::AllGather, share, 1, 0).rounds(pieces.max(1).into());
     let back = graph.reversed();

@@ -197,7 +197,16 @@ impl Packing {
                 }
             },
         );
-        Schedule { collective: Collective::AllReduce, method: "trees", root: 0, shares: 1, chunk_bytes, transfers }
+        Schedule {
+            collective: Collective::AllReduce,
+            method: "trees",
+            members: (0..n).collect(),
+            root: 0,
+            shares: 1,
+            chunk_bytes,
+            parcels: Vec::new(),
+            transfers,
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use ahbm_emulator::{Memory, Options, replay, simulate};
 use ahbm_machine::Machine;
 use ahbm_program::{BinaryFn, Dtype, lint};
-use ahbm_synthesis::{Collective, Elements, Graph, Lowered, Request, engines, lower, synthesize};
+use ahbm_synthesis::{Collective, Elements, Graph, Lowered, METHODS, Request, engines, lower, synthesize};
 
 /// A plain network whose NPUs have a PE for every link, and one more.
 fn machine(topology: &str, sips: u32) -> Machine {
@@ -21,7 +21,16 @@ const SHARE: u64 = 6_000;
 const ELEMENTS: u64 = SHARE / 4;
 
 fn request(collective: Collective, method: &str) -> Request {
-    Request { collective, share_bytes: SHARE, chunks: 2, unit: 4, root: 1, method: method.into(), seed: 1 }
+    Request {
+        collective,
+        share_bytes: SHARE,
+        chunks: 2,
+        unit: 4,
+        members: vec![],
+        root: 1,
+        method: method.into(),
+        seed: 1,
+    }
 }
 
 /// Element `index` of NPU `node` at the start.
@@ -75,13 +84,15 @@ fn the_emulator_agrees_to_the_picosecond_and_the_data_are_right() {
         ("mesh_3d", 8),
         ("hypercube", 8),
         ("fully_connected", 4),
+        ("switch", 6),
+        ("switch", 8),
     ] {
         let machine = machine(topology, sips);
         let graph = Graph::of(&machine).unwrap();
         assert!(engines(&graph) <= machine.sfr().pes);
         for (_, collective) in Collective::ALL {
             let limit = request(collective, "auto").bound(&graph).unwrap();
-            for method in ["auto", "greedy", "trees", "ring", "routed"] {
+            for method in METHODS {
                 let found = match synthesize(&graph, &request(collective, method), &limit) {
                     Ok(found) => found,
                     Err(finding) => {

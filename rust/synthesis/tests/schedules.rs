@@ -11,11 +11,21 @@ fn network(topology: &str, sips: u32) -> Graph {
 }
 
 fn request(collective: Collective, method: &str) -> Request {
-    Request { collective, share_bytes: 64_000, chunks: 2, unit: 2, root: 3, method: method.into(), seed: 1 }
+    Request {
+        collective,
+        share_bytes: 64_000,
+        chunks: 2,
+        unit: 2,
+        members: vec![],
+        root: 3,
+        method: method.into(),
+        seed: 1,
+    }
 }
 
 #[test]
 fn every_schedule_is_right_and_respects_its_bound() {
+    let mut refused = 0;
     for (topology, sips) in [
         ("ring_1d", 5),
         ("ring_1d", 8),
@@ -24,6 +34,10 @@ fn every_schedule_is_right_and_respects_its_bound() {
         ("mesh_3d", 27),
         ("hypercube", 16),
         ("fully_connected", 8),
+        ("torus_3d", 8),
+        ("mesh_2d_no_wrap", 9),
+        ("switch", 6),
+        ("switch", 8),
     ] {
         let graph = network(topology, sips);
         for (name, collective) in Collective::ALL {
@@ -39,7 +53,10 @@ fn every_schedule_is_right_and_respects_its_bound() {
                             limit.ps
                         );
                     }
-                    Err(finding) => assert_eq!(finding.code, "AHBM-U406"),
+                    Err(finding) => {
+                        assert_eq!(finding.code, "AHBM-U406");
+                        refused += 1;
+                    }
                 }
             }
             let best = synthesize(&graph, &request(collective, "auto"), &limit).unwrap();
@@ -47,4 +64,46 @@ fn every_schedule_is_right_and_respects_its_bound() {
             assert_eq!(best, again);
         }
     }
+    assert!(refused > 0);
+}
+
+/// Time of a method on its native topology, one chunk per share; links of 50 GB/s and 500 ns.
+fn time(topology: &str, sips: u32, collective: Collective, method: &str, share_bytes: u64) -> f64 {
+    let graph = network(topology, sips);
+    let request = Request { share_bytes, chunks: 1, unit: 1, root: 0, ..request(collective, method) };
+    let limit = request.bound(&graph).unwrap();
+    let found = synthesize(&graph, &request, &limit).unwrap();
+    assert_eq!(found.schedule.parcels, [], "{topology} {method}: neighbours only");
+    found.time_ps as f64
+}
+
+/// The alpha-beta model: alpha = 500 ns a step, beta = 20 ps a byte. Chunks of one step follow each other on a link, so
+/// that a step costs its bytes and one latency.
+#[test]
+fn closed_forms_take_the_time_of_their_formula() {
+    use Collective::{AllGather, AllReduce, AllToAll, Broadcast, Reduce, ReduceScatter};
+    const A: f64 = 500_000.0;
+    let m = 960_000;
+    let b = |share: f64| share * m as f64 * 20.0;
+    for collective in [AllGather, ReduceScatter] {
+        assert_eq!(time("ring_1d", 8, collective, "one_way_ring", m), 7.0 * (A + b(1.0)));
+        assert_eq!(time("ring_1d", 8, collective, "ring", m), 7.0 * (A + b(0.5)));
+        assert_eq!(time("fully_connected", 8, collective, "direct", m), A + b(1.0));
+        // Rows, then columns of four times as much, in four lanes. Chunks of a later step start before an earlier one
+        // is over, so that latencies overlap.
+        let found = time("torus_2d", 16, collective, "dimensions", m);
+        assert!(found <= 6.0 * A + b(15.0 / 4.0) && found >= b(15.0 / 4.0) + A, "{found}");
+    }
+    assert_eq!(time("ring_1d", 8, AllReduce, "one_way_ring", m), 14.0 * (A + b(1.0 / 8.0)));
+    assert_eq!(time("ring_1d", 8, AllReduce, "ring", m), 14.0 * (A + b(1.0 / 16.0)));
+    assert_eq!(time("fully_connected", 8, AllReduce, "direct", m), 2.0 * (A + b(1.0 / 8.0)));
+    assert_eq!(time("fully_connected", 8, AllToAll, "direct", m), A + b(1.0));
+    assert_eq!(time("fully_connected", 8, Broadcast, "direct", m), A + b(1.0));
+    // A single small piece goes down the binomial tree, level by level.
+    assert_eq!(time("hypercube", 16, Broadcast, "binomial", 64), 4.0 * (A + 64.0 * 20.0));
+    assert_eq!(time("hypercube", 16, Reduce, "binomial", 64), 4.0 * (A + 64.0 * 20.0));
+    // At a switch a message pays its first flit (256 B) twice.
+    assert_eq!(time("switch", 8, AllGather, "direct", m), 500_000.0 + 100_000.0 + 500_000.0 + b(7.0) + 256.0 * 20.0);
+    let halving = time("hypercube", 16, AllReduce, "halving_doubling", m);
+    assert!(halving <= 2.0 * (4.0 * A + b(15.0 / 16.0)) && halving >= A + b(1.0), "{halving}");
 }
