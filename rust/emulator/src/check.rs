@@ -1,19 +1,22 @@
 //! Is a program right, whatever the order? Execution on contributions instead of numbers.
 //!
-//! Every cell of memory (one element) holds the multiset of contributions `(rank, index)` that went into it;
-//! a reduction is the union of multisets. The program runs without time in several orders, agents taking
-//! turns as their channels, counters and barriers allow, and
+//! Every element of memory holds the multiset of contributions `(rank, index)` that went into it; a reduction is the
+//! union of multisets, any other function something of its own. Runs of elements are handled as one, so that the cost
+//! follows the number of operations and not the size of what they move. The program runs without time in several
+//! orders, agents taking turns as their channels, counters and barriers allow, and
 //!
-//! 1. each run that ends must give every expected cell exactly its contributions ([`Expectation`]),
+//! 1. each run that ends must give every expected element exactly its contributions ([`Expectation`]),
 //! 2. a run that stops early is a deadlock, which names who waits for whom,
-//! 3. two accesses to a cell, one of them a write, that nothing orders are a race even where every run
-//!    happened to be right: vector clocks follow channels, queue slots, counters and barriers.
+//! 3. two accesses to an element, one of them a write, that nothing orders are a race even where every run
+//!    happened to be right: vector clocks follow channels, queue slots, counters and barriers,
+//! 4. a program that is issued again while other ranks still work on its last call must compute what it computes
+//!    when everybody waits for everybody between the calls ([`CheckOptions::calls`]).
 //!
 //! | code | finding |
 //! |---|---|
 //! | `AHBM-B210` | more steps than the budget; refused before the first one |
 //! | `AHBM-D201` | deadlock |
-//! | `AHBM-U290` | an operation that contributions cannot follow |
+//! | `AHBM-U290` | not decided: a result depends on an operation that contributions cannot follow |
 //! | `AHBM-V401` | contributions missing, doubled or foreign |
 //! | `AHBM-V402` | memory read before anything was written (a warning) |
 //! | `AHBM-V403` | two accesses that nothing orders |
@@ -23,14 +26,17 @@
 //! | `AHBM-V407` | a message of another size than its receive |
 //! | `AHBM-V408` | a run with numbers does not confirm the verdict |
 //! | `AHBM-V409` | no run with numbers was possible (a warning) |
+//! | `AHBM-V410` | signals that nobody waits for (a warning) |
+//! | `AHBM-V411` | calls that follow each other at once compute something else than calls with a pause between |
 //!
-//! Reading order: `expectation`, `schedule` (who goes next), `values` (what it does), `clocks` (what orders it),
+//! Reading order: `expectation`, `schedule` (who goes next), `print` and `values` (what it does), `clocks` (what orders it),
 //! `deadlock` and `compare` (what to say), `proof` (the same with numbers).
 
 mod clocks;
 mod compare;
 mod deadlock;
 mod expectation;
+mod print;
 mod proof;
 mod schedule;
 mod support;
@@ -40,10 +46,10 @@ pub use expectation::{Expectation, SetId};
 pub use proof::Proof;
 
 use ahbm_machine::Diagnostic;
-use ahbm_program::Program;
+use ahbm_program::{OpKind, Program};
 use clocks::Clocks;
-use schedule::{Ended, Order, Schedule};
-use support::Cells;
+use schedule::{Ended, Fence, Order, Schedule};
+use support::{Step, Subject};
 use values::Values;
 
 /// Orders in which accesses are also followed by vector clocks.
@@ -58,7 +64,10 @@ pub struct CheckOptions {
     pub orders: u32,
     /// Chooses the random ones among them.
     pub seed: u64,
-    /// Most operations and elements handled, over all orders.
+    /// Times the program is issued in a row, at least one. A rank starts its next call when it has ended this one,
+    /// whatever the others do.
+    pub calls: u32,
+    /// Most operations and operands handled, over all orders and calls.
     pub max_steps: u64,
     /// Whether to search for the least depth that completes.
     pub min_slots: bool,
@@ -66,7 +75,7 @@ pub struct CheckOptions {
 
 impl Default for CheckOptions {
     fn default() -> Self {
-        Self { slots: None, orders: 4, seed: 0, max_steps: 1 << 28, min_slots: true }
+        Self { slots: None, orders: 4, seed: 0, calls: 1, max_steps: 1 << 28, min_slots: true }
     }
 }
 
@@ -130,34 +139,128 @@ pub fn check(program: &Program, expectation: &Expectation, options: &CheckOption
     if !unsound.is_empty() {
         return Verdict::new(Outcome::Malformed, unsound);
     }
-    let cells = match Cells::of(program, options) {
-        Ok(cells) => cells,
-        Err(finding) => return Verdict::new(Outcome::Unsupported, vec![finding]),
-    };
-    let mut verdict = explore(program, &cells, expectation, options);
+    let subject = Subject { program, calls: options.calls.max(1) };
+    if let Err(finding) = subject.affordable(options) {
+        return Verdict::new(Outcome::Unsupported, vec![finding]);
+    }
+    let mut verdict = explore(subject, expectation, options);
     if options.min_slots && !matches!(verdict.outcome, Outcome::Malformed | Outcome::Unsupported) {
-        verdict.min_slots = schedule::min_slots(program);
+        verdict.min_slots = schedule::min_slots(subject);
     }
     verdict
 }
 
-fn explore(program: &Program, cells: &Cells, expectation: &Expectation, options: &CheckOptions) -> Verdict {
+fn explore(subject: Subject<'_>, expectation: &Expectation, options: &CheckOptions) -> Verdict {
+    let once = Subject { calls: 1, ..subject };
+    let mut outcome = explore_calls(once, expectation, options);
+    if subject.calls > 1 && !matches!(outcome.outcome, Outcome::Malformed | Outcome::Deadlock) {
+        let again = reuse(subject, expectation, options);
+        outcome.outcome = outcome.outcome.max(again.outcome);
+        // What is wrong within one call is told once.
+        let new = |finding: &Diagnostic| !outcome.findings.iter().any(|known| known.code == finding.code);
+        let more: Vec<Diagnostic> = again.findings.into_iter().filter(new).collect();
+        outcome.findings.splice(0..0, more);
+    }
+    outcome
+}
+
+/// One run in one order, and what came of it.
+fn run<'p>(
+    subject: Subject<'p>,
+    expectation: &Expectation,
+    options: &CheckOptions,
+    order: u32,
+    fence: Fence,
+) -> Result<(Effects<'p>, Schedule<'p>, Option<Diagnostic>), Verdict> {
+    let clocks = if order < CLOCKED && fence == Fence::Rank { Clocks::new(subject, options.slots) } else { Ok(None) };
+    let (clocks, skipped) = match clocks {
+        Ok(clocks) => (clocks, None),
+        Err(finding) => (None, Some(finding)),
+    };
+    let mut effects = Effects { values: Values::new(subject, expectation), clocks };
+    let mut schedule =
+        Schedule::new(subject, options.slots, Order::of(order, subject.program.agents.len(), options.seed), fence);
+    match schedule.run(&mut effects) {
+        Err(finding) => Err(Verdict::new(Outcome::Malformed, vec![finding])),
+        Ok(Ended::Stuck) => Err(Verdict::new(Outcome::Deadlock, vec![deadlock::report(&schedule)])),
+        Ok(Ended::Complete) => Ok((effects, schedule, skipped)),
+    }
+}
+
+/// Several calls in a row: races between them, and results that differ from those of calls with a pause between.
+fn reuse(subject: Subject<'_>, expectation: &Expectation, options: &CheckOptions) -> Verdict {
+    let mut races = Vec::new();
+    let mut results = Vec::new();
+    let calm = match run(subject, expectation, options, 0, Fence::World) {
+        Err(verdict) => return verdict,
+        Ok((effects, ..)) => compare::compare(subject, &effects.values, expectation).prints,
+    };
+    for order in 0..orders(subject.program, options) {
+        match run(subject, expectation, options, order, Fence::Rank) {
+            Err(verdict) => return verdict,
+            Ok((effects, ..)) => {
+                results.push(compare::compare(subject, &effects.values, expectation).prints == calm);
+                if let Some(clocks) = effects.clocks
+                    && races.is_empty()
+                {
+                    races = clocks.findings(expectation);
+                }
+            }
+        }
+    }
+    let stale = results.iter().filter(|same| !**same).count();
+    let mut findings = Vec::new();
+    if stale > 0 {
+        let message = format!(
+            "{} calls in a row compute something else than with a pause between them, in {stale} of {} orders",
+            subject.calls,
+            results.len()
+        );
+        findings.push(Diagnostic::new("AHBM-V411", message).hint(
+            "a rank that is ahead reuses memory that another still reads: end with a signal or a barrier, or \
+             alternate between two buffers",
+        ));
+    }
+    findings.append(&mut races);
+    let outcome = match (stale, findings.is_empty()) {
+        (1.., _) => Outcome::Wrong,
+        (0, false) => Outcome::Race,
+        (0, true) => Outcome::Correct,
+    };
+    Verdict::new(outcome, findings)
+}
+
+/// Orders that are worth trying: one, when none can differ from another.
+///
+/// Agents that meet in messages, in counters and in barriers alone, each message and each semaphore having one
+/// taker, compute the same and stop in the same place in every order.
+fn orders(program: &Program, options: &CheckOptions) -> u32 {
+    let mut takers = vec![None; program.counters as usize];
+    let mut alone = true;
+    for (index, agent) in program.agents.iter().enumerate() {
+        for op in &program.bodies[agent.body as usize].ops {
+            match op.kind {
+                OpKind::RecvAny { .. } => alone = false,
+                OpKind::Acquire { counter, .. } => {
+                    alone &= *takers[counter as usize].get_or_insert(index) == index;
+                }
+                _ => {}
+            }
+        }
+    }
+    let shared = !matches!(Clocks::new(Subject { program, calls: 1 }, options.slots), Ok(None));
+    if alone && !shared { 1 } else { options.orders.max(1) }
+}
+
+fn explore_calls(subject: Subject<'_>, expectation: &Expectation, options: &CheckOptions) -> Verdict {
     let mut warnings = Vec::new();
     let mut races = Vec::new();
     let mut results: Vec<compare::RunResult> = Vec::new();
-    for order in 0..options.orders.max(1) {
-        let clocks = if order < CLOCKED { Clocks::new(program, cells, options.slots) } else { Ok(None) };
-        let (clocks, skipped) = match clocks {
-            Ok(clocks) => (clocks, None),
-            Err(finding) => (None, Some(finding)),
+    for order in 0..orders(subject.program, options) {
+        let (effects, schedule, skipped) = match run(subject, expectation, options, order, Fence::Rank) {
+            Err(verdict) => return verdict,
+            Ok(ended) => ended,
         };
-        let mut effects = Effects { values: Values::new(program, cells, expectation), clocks };
-        let mut schedule = Schedule::new(program, options.slots, Order::of(order, program.agents.len(), options.seed));
-        match schedule.run(&mut effects) {
-            Err(finding) => return Verdict::new(Outcome::Malformed, vec![finding]),
-            Ok(Ended::Stuck) => return Verdict::new(Outcome::Deadlock, vec![deadlock::report(&schedule)]),
-            Ok(Ended::Complete) => {}
-        }
         if let Some(clocks) = effects.clocks
             && races.is_empty()
         {
@@ -167,13 +270,15 @@ fn explore(program: &Program, cells: &Cells, expectation: &Expectation, options:
             warnings.extend(skipped);
             warnings.extend(effects.values.undefined_reads(expectation));
             warnings.extend(schedule.unreceived());
+            warnings.extend(schedule.untaken());
         }
-        let result = compare::compare(&effects.values, expectation);
+        let result = compare::compare(subject, &effects.values, expectation);
         if results.iter().all(|known| known.prints != result.prints) {
             results.push(result);
         }
     }
     let wrong = results.iter().any(|r| !r.wrong.is_empty());
+    let undecided = results.iter().find_map(|r| undecided(subject, &r.undecided));
     let mut findings: Vec<Diagnostic> = Vec::new();
     if results.len() > 1 {
         findings.push(
@@ -186,9 +291,10 @@ fn explore(program: &Program, cells: &Cells, expectation: &Expectation, options:
     }
     let raced = results.len() > 1 || !races.is_empty();
     findings.append(&mut races);
-    findings.append(&mut warnings);
     let outcome = if wrong {
         Outcome::Wrong
+    } else if undecided.is_some() {
+        Outcome::Unsupported
     } else if !expectation.is_known() {
         Outcome::NoExpectation
     } else if raced {
@@ -196,7 +302,20 @@ fn explore(program: &Program, cells: &Cells, expectation: &Expectation, options:
     } else {
         Outcome::Correct
     };
+    findings.extend(undecided);
+    findings.append(&mut warnings);
     Verdict::new(outcome, findings)
+}
+
+/// Says which operations keep a result from being decided.
+fn undecided(subject: Subject<'_>, steps: &[Step]) -> Option<Diagnostic> {
+    let what = subject.program.describe(steps.first()?.agent, steps.first()?.op as usize);
+    let finding = Diagnostic::new(
+        "AHBM-U290",
+        format!("not decided whether the result is right: contributions cannot follow `{what}`"),
+    )
+    .hint("only copies, messages and reductions have a meaning for contributions; races and deadlocks were looked for");
+    Some(steps.iter().fold(finding, |finding, step| subject.site(finding, step)))
 }
 
 /// What happens when an operation takes effect.
@@ -206,11 +325,11 @@ struct Effects<'p> {
 }
 
 impl schedule::Watch for Effects<'_> {
-    fn done(&mut self, agent: ahbm_program::AgentId, op: usize) -> Result<(), Diagnostic> {
+    fn done(&mut self, step: &Step) -> Result<(), Diagnostic> {
         if let Some(clocks) = &mut self.clocks {
-            clocks.done(agent, op);
+            clocks.done(step);
         }
-        self.values.done(agent, op)
+        self.values.done(step)
     }
 
     fn released(&mut self, participants: &[ahbm_program::AgentId]) {

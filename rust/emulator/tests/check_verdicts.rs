@@ -85,14 +85,14 @@ fn finish(builder: ProgramBuilder, slots: u32) -> Program {
 
 /// Both ranks hold one element and end with the sum.
 fn sum_of_two(memory: &[BufferId]) -> Expectation {
-    let mut expectation = Expectation::new();
+    let mut expectation = Expectation::new(8);
     for rank in 0..2 {
-        expectation.hold(memory[rank as usize], 0, rank, 0);
+        expectation.hold(memory[rank as usize], 0..1, rank, 0);
         expectation.name(memory[rank as usize], format!("the input of rank {rank}"));
     }
     let both = expectation.set([(0, 0), (1, 0)]);
     for rank in 0..2 {
-        expectation.expect(rank, memory[rank as usize], 0, both);
+        expectation.expect(rank, memory[rank as usize], 0..1, both);
     }
     expectation
 }
@@ -186,10 +186,10 @@ fn the_least_depth_is_found() {
         builder.connect((agents[a], tag(b)), (agents[b], tag(a)));
     }
     let program = finish(builder, 2);
-    let verdict = run(&program, &Expectation::new());
+    let verdict = run(&program, &Expectation::new(8));
     assert_eq!((verdict.outcome, verdict.min_slots), (Outcome::Deadlock, Some(5)));
     assert!(verdict.findings[0].hint.as_deref().unwrap_or_default().contains("slots"));
-    let deep = check(&program, &Expectation::new(), &CheckOptions { slots: Some(5), ..CheckOptions::default() });
+    let deep = check(&program, &Expectation::new(8), &CheckOptions { slots: Some(5), ..CheckOptions::default() });
     assert_eq!(deep.outcome, Outcome::NoExpectation);
 }
 
@@ -208,10 +208,10 @@ fn producer_and_consumer(signal: bool, wait: bool) -> Verdict {
         block = block.plain(OpKind::WaitCounter { counter, at_least: 1 });
     }
     block.load(0, 0, 1).store(0, 0, 2).stand(&[memory]);
-    let mut expectation = Expectation::new();
-    expectation.hold(memory, 0, 0, 0);
+    let mut expectation = Expectation::new(8);
+    expectation.hold(memory, 0..1, 0, 0);
     let set = expectation.set([(0, 0)]);
-    expectation.expect(0, memory, 2, set);
+    expectation.expect(0, memory, 2..3, set);
     run(&finish(builder, 1), &expectation)
 }
 
@@ -239,10 +239,10 @@ fn a_race_that_no_order_exposed_is_a_race() {
     for _ in 0..2 {
         Block::new(&mut builder, 0).load(0, 0, 0).store(0, 0, 1).stand(&[memory]);
     }
-    let mut expectation = Expectation::new();
-    expectation.hold(memory, 0, 0, 0);
+    let mut expectation = Expectation::new(8);
+    expectation.hold(memory, 0..1, 0, 0);
     let set = expectation.set([(0, 0)]);
-    expectation.expect(0, memory, 1, set);
+    expectation.expect(0, memory, 1..2, set);
     let verdict = run(&finish(builder, 1), &expectation);
     assert_eq!(verdict.outcome, Outcome::Race);
     assert_eq!(verdict.findings[0].code, "AHBM-V403");
@@ -266,10 +266,10 @@ fn barriers_and_semaphores_order_accesses() {
         .load(0, 0, 1)
         .plain(OpKind::Signal { counter: permit, add: 1 })
         .stand(&[memory]);
-    let mut expectation = Expectation::new();
-    expectation.hold(memory, 0, 0, 0);
+    let mut expectation = Expectation::new(8);
+    expectation.hold(memory, 0..1, 0, 0);
     let set = expectation.set([(0, 0)]);
-    expectation.expect(0, memory, 1, set);
+    expectation.expect(0, memory, 1..2, set);
     let verdict = run(&finish(builder, 1), &expectation);
     assert_eq!(verdict.outcome, Outcome::Correct, "{:?}", verdict.findings);
 }
@@ -279,7 +279,7 @@ fn reading_what_nobody_wrote_is_a_warning() {
     let mut builder = ProgramBuilder::new("early");
     let memory = builder.buffer(Node::Hbm(PeId(0)), 16);
     Block::new(&mut builder, 0).load(0, 0, 1).stand(&[memory]);
-    let verdict = run(&finish(builder, 1), &Expectation::new());
+    let verdict = run(&finish(builder, 1), &Expectation::new(8));
     assert_eq!(verdict.outcome, Outcome::NoExpectation);
     assert_eq!(verdict.findings[0].code, "AHBM-V402");
     assert_eq!(verdict.findings[0].sites[0].origin, "rank0.xml:1");
@@ -293,8 +293,14 @@ fn what_contributions_cannot_follow_is_named() {
     Block::new(&mut builder, 0)
         .load(0, 0, 0)
         .op(|_, tile| OpKind::Binary { f: BinaryFn::Sub, dst: v(1), a: v(0), b: v(0), tile })
+        .store(1, 0, 0)
         .stand(&[memory]);
-    let verdict = run(&finish(builder, 1), &Expectation::new());
+    let mut expectation = Expectation::new(8);
+    expectation.hold(memory, 0..1, 0, 0);
+    let set = expectation.set([(0, 0)]);
+    expectation.expect(0, memory, 0..1, set);
+    let verdict = run(&finish(builder, 1), &expectation);
+    assert_eq!(verdict.findings[0].sites[0].origin, "rank0.xml:2");
     assert_eq!((verdict.outcome, verdict.findings[0].code), (Outcome::Unsupported, "AHBM-U290"));
 }
 

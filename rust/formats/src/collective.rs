@@ -103,7 +103,7 @@ impl Collective {
         budget.check(Limit::Cells, whole.saturating_mul(n).max(declared))?;
         let whole = if n == 0 { 0 } else { whole };
         let part = whole / n.max(1);
-        let mut expectation = Expectation::new();
+        let mut expectation = Expectation::new(element);
         for (rank, at) in (0u32..).zip(ranks) {
             let shared = at.input.buffer == at.output.buffer;
             expectation
@@ -115,46 +115,36 @@ impl Collective {
                 Self::Custom => fits(at.input.bytes),
                 _ => whole,
             };
-            for index in 0..held.min(fits(at.input.bytes)) {
-                expectation.hold(at.input.buffer, fits(at.input.offset) + index, rank, index as u32);
-            }
+            let start = fits(at.input.offset);
+            expectation.hold(at.input.buffer, start..start + held.min(fits(at.input.bytes)), rank, 0);
         }
-        let all = |index: u64| (0..n).map(|q| (q as u32, index as u32)).collect::<Vec<_>>();
-        let one = |q: u64, index: u64| vec![(q as u32, index as u32)];
-        // What every rank gets is one set per element, not one per rank.
-        let columns: Vec<_> = match self {
-            Self::AllReduce | Self::Reduce { .. } => (0..whole).map(|e| expectation.set(all(e))).collect(),
-            Self::AllGather | Self::Gather { .. } => {
-                (0..whole).map(|e| expectation.set(one(e / part.max(1), e % part.max(1)))).collect()
-            }
-            Self::Broadcast { root } => (0..whole).map(|e| expectation.set(one(root.into(), e))).collect(),
-            _ => Vec::new(),
-        };
+        let all = |index: u64| (0..n).map(|q| (q as u32, index)).collect::<Vec<_>>();
         for (rank, at) in (0u64..).zip(ranks) {
-            let is = |root: u32| u64::from(root) == rank;
             let start = fits(at.output.offset);
-            let length = match self {
-                Self::Custom => fits(at.output.bytes),
-                Self::ReduceScatter | Self::Scatter { .. } => part,
-                Self::AllToNext if rank == 0 => 0,
-                Self::Reduce { root } | Self::Gather { root } if !is(root) => 0,
-                _ => whole,
+            let mut expect = |elements: std::ops::Range<u64>, contributions: Vec<(u32, u64)>| {
+                let set = expectation.set(contributions);
+                expectation.expect(rank as u32, at.output.buffer, start + elements.start..start + elements.end, set);
             };
-            for e in 0..length {
-                let set = match self {
-                    Self::AllReduce | Self::Reduce { .. } => columns[e as usize],
-                    Self::AllGather | Self::Gather { .. } | Self::Broadcast { .. } => columns[e as usize],
-                    Self::ReduceScatter => expectation.set(all(rank * part + e)),
-                    Self::AllToAll => expectation.set(one(e / part.max(1), rank * part + e % part.max(1))),
-                    Self::AllToNext => expectation.set(one(rank - 1, e)),
-                    Self::SendRecv { shift } => expectation.set(one((rank + n - u64::from(shift) % n) % n, e)),
-                    Self::Scatter { root } => expectation.set(one(root.into(), rank * part + e)),
-                    Self::Custom => {
-                        expectation.observe(rank as u32, at.output.buffer, start + e);
-                        continue;
-                    }
-                };
-                expectation.expect(rank as u32, at.output.buffer, start + e, set);
+            // A block of every rank, one after the other.
+            let size = part.max(1);
+            let blocks = || (0..whole.div_ceil(size)).map(|q| (q as u32, q * size..whole.min((q + 1) * size)));
+            match self {
+                Self::AllReduce => expect(0..whole, all(0)),
+                Self::Reduce { root } if u64::from(root) == rank => expect(0..whole, all(0)),
+                Self::Gather { root } if u64::from(root) != rank => {}
+                Self::AllGather | Self::Gather { .. } => blocks().for_each(|(q, block)| expect(block, vec![(q, 0)])),
+                Self::ReduceScatter => expect(0..part, all(rank * part)),
+                Self::AllToAll => blocks().for_each(|(q, block)| expect(block, vec![(q, rank * part)])),
+                Self::AllToNext if rank > 0 => expect(0..whole, vec![(rank as u32 - 1, 0)]),
+                Self::AllToNext | Self::Reduce { .. } => {}
+                Self::SendRecv { shift } => {
+                    expect(0..whole, vec![(((rank + n - u64::from(shift) % n) % n) as u32, 0)]);
+                }
+                Self::Broadcast { root } => expect(0..whole, vec![(root, 0)]),
+                Self::Scatter { root } => expect(0..part, vec![(root, rank * part)]),
+                Self::Custom => {
+                    expectation.observe(rank as u32, at.output.buffer, start..start + fits(at.output.bytes));
+                }
             }
         }
         Ok(expectation)

@@ -1,16 +1,17 @@
-//! Races: vector clocks over what orders agents, checked at every cell that several of them touch.
+//! Races: vector clocks over what orders agents, checked wherever several of them touch memory.
 //!
-//! Only agents that touch a *contended* cell (two agents, one of them writing) have a component of their own, so
-//! a program whose agents meet in messages alone is free of clocks. An agent's own component grows when it next
-//! touches a contended cell after it has let others know its clock.
+//! Memory that several agents touch is cut where any access begins or ends, so that an access is a run of whole
+//! *spots*. Only agents that touch a *contended* spot (two agents, one of them writing) have a component of their
+//! own, so a program whose agents meet in messages alone is free of clocks. An agent's own component grows when it
+//! next touches a contended spot after it has let others know its clock.
 
 use super::expectation::Expectation;
-use super::schedule;
-use super::support::{self, Cells};
+use super::schedule::{self, Counters};
+use super::support::{Step, Subject, touches};
 use ahbm_machine::Diagnostic;
-use ahbm_program::{AgentId, OpKind, Program};
+use ahbm_program::{AgentId, BufferId, OpKind};
 use rustc_hash::{FxHashMap, FxHashSet};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -22,11 +23,10 @@ const NONE: u32 = u32::MAX;
 
 type Clock = Rc<[u32]>;
 
-/// An access to a cell.
+/// An access to a spot.
 #[derive(Debug, Clone, Copy)]
 struct Access {
-    agent: AgentId,
-    op: u32,
+    step: Step,
     /// The agent's own component at that time.
     time: u32,
 }
@@ -46,25 +46,27 @@ struct Counter {
     known: Option<Clock>,
     /// By value waited for: waits to come, and the clock once it is reached.
     reached: BTreeMap<u64, (u32, Option<Clock>)>,
+    /// Semaphores: every signal's value and clock, and how much was taken.
+    signals: Vec<(u64, Clock)>,
+    acquired: u64,
 }
 
 pub(super) struct Clocks<'p> {
-    program: &'p Program,
-    cells: &'p Cells,
+    subject: Subject<'p>,
     slots: Option<u32>,
+    spots: Spots,
     /// Component of each agent, `NONE` without one.
     component: Vec<u32>,
-    /// Index of each cell's history, `NONE` where nothing can race.
-    history_of: Vec<u32>,
     histories: Vec<History>,
     clocks: Vec<Clock>,
     /// Agents whose clock others know since it last grew.
     told: Vec<bool>,
-    messages: Vec<VecDeque<Clock>>,
-    credits: Vec<VecDeque<Clock>>,
-    sent: Vec<u64>,
+    /// By channel and number of a message: what its sender knew, and what its receiver knew when it took it.
+    messages: Vec<Vec<Clock>>,
+    credits: Vec<Vec<Clock>>,
+    indices: Counters,
     counters: Vec<Counter>,
-    races: Vec<(usize, Access, Access)>,
+    races: Vec<(u32, Access, Access)>,
     known: FxHashSet<(u32, u32, u32, u32)>,
     work: u64,
 }
@@ -74,18 +76,23 @@ impl<'p> Clocks<'p> {
     ///
     /// # Errors
     /// `AHBM-V406` when clocks would be too many.
-    pub(super) fn new(program: &'p Program, cells: &'p Cells, slots: Option<u32>) -> Result<Option<Self>, Diagnostic> {
-        let history_of = contended(program, cells);
+    pub(super) fn new(subject: Subject<'p>, slots: Option<u32>) -> Result<Option<Self>, Diagnostic> {
+        let program = subject.program;
+        let spots = Spots::contended(subject);
+        if spots.history.iter().all(|&h| h == NONE) {
+            return Ok(None);
+        }
         let mut component = vec![NONE; program.agents.len()];
         let mut components = 0;
         let mut meetings = 0u64;
         for (index, component) in component.iter_mut().enumerate() {
             let agent = AgentId(index as u32);
             let ops = &program.body(agent).ops;
-            if ops
-                .iter()
-                .any(|op| touches(program, cells, agent, op.kind).any(|(mut r, _)| r.any(|c| history_of[c] != NONE)))
-            {
+            let contends = |op: &ahbm_program::Op| {
+                touches(program, agent, op.kind)
+                    .any(|(buffer, range, _)| spots.of(buffer, &range).any(|s| spots.history[s] != NONE))
+            };
+            if ops.iter().any(contends) {
                 *component = components;
                 components += 1;
             }
@@ -93,10 +100,8 @@ impl<'p> Clocks<'p> {
                 ops.iter().filter(|op| op.kind.operands().tile.is_none() || op.kind.direction().is_some()).count()
                     as u64;
         }
-        if components == 0 {
-            return Ok(None);
-        }
-        let work = (meetings + program.agents.len() as u64).saturating_mul(components.into());
+        let work =
+            (meetings + program.agents.len() as u64).saturating_mul(u64::from(components) * u64::from(subject.calls));
         if work > WORK {
             return Err(Diagnostic::new(
                 "AHBM-V406",
@@ -104,28 +109,28 @@ impl<'p> Clocks<'p> {
             )
             .hint("the orders that were tried are the only evidence against a race"));
         }
-        let histories = history_of.iter().filter(|&&h| h != NONE).count();
+        let histories = spots.history.iter().filter(|&&h| h != NONE).count();
         let start: Clock = vec![0; components as usize].into();
-        let mut counters: Vec<Counter> = (0..program.counters).map(|_| Counter::default()).collect();
-        for agent in &program.agents {
-            for op in &program.bodies[agent.body as usize].ops {
-                if let OpKind::WaitCounter { counter, at_least } = op.kind {
-                    counters[counter as usize].reached.entry(at_least.into()).or_default().0 += 1;
+        let indices = Counters::new(subject);
+        let mut counters: Vec<Counter> = (0..indices.len()).map(|_| Counter::default()).collect();
+        for op in program.agents.iter().flat_map(|agent| &program.bodies[agent.body as usize].ops) {
+            if let OpKind::WaitCounter { counter, at_least } = op.kind {
+                for call in 0..subject.calls {
+                    counters[indices.index(counter, call)].reached.entry(at_least.into()).or_default().0 += 1;
                 }
             }
         }
         Ok(Some(Self {
-            program,
-            cells,
+            subject,
             slots,
+            spots,
             component,
-            history_of,
             histories: vec![History::default(); histories],
             clocks: vec![start; program.agents.len()],
             told: vec![true; program.agents.len()],
-            messages: vec![VecDeque::new(); program.channels.len()],
-            credits: vec![VecDeque::new(); program.channels.len()],
-            sent: vec![0; program.channels.len()],
+            messages: vec![Vec::new(); program.channels.len()],
+            credits: vec![Vec::new(); program.channels.len()],
+            indices,
             counters,
             races: Vec::new(),
             known: FxHashSet::default(),
@@ -134,59 +139,45 @@ impl<'p> Clocks<'p> {
     }
 
     /// The effect of an operation on what is ordered.
-    pub(super) fn done(&mut self, agent: AgentId, op: usize) {
-        let program = self.program;
-        let kind = program.body(agent).ops[op].kind;
-        match kind {
-            OpKind::AwaitSlot { dir } => {
+    pub(super) fn done(&mut self, step: &Step) {
+        let program = self.subject.program;
+        let agent = step.agent;
+        let kind = program.body(agent).ops[step.op as usize].kind;
+        match (kind, step.message) {
+            (OpKind::AwaitSlot { dir }, _) => {
                 let channel = program.tx(agent, dir);
-                if self.sent[channel.0 as usize] >= schedule::depth(program, self.slots, channel)
-                    && let Some(credit) = self.credits[channel.0 as usize].front().cloned()
-                {
-                    self.learn(agent, &credit);
-                }
+                self.credited(agent, channel, self.messages[channel.0 as usize].len() as u64);
             }
-            OpKind::Send { dir, .. } => {
-                let channel = program.tx(agent, dir);
-                let c = channel.0 as usize;
-                if self.sent[c] >= schedule::depth(program, self.slots, channel)
-                    && let Some(credit) = self.credits[c].pop_front()
-                {
-                    self.learn(agent, &credit);
-                }
-                self.sent[c] += 1;
+            (OpKind::Send { .. }, Some((channel, number))) => {
+                self.credited(agent, channel, number);
                 let clock = self.tell(agent);
-                self.messages[c].push_back(clock);
+                self.messages[channel.0 as usize].push(clock);
             }
-            OpKind::Recv { dir, .. } => {
-                let channel = program.rx(agent, dir);
-                if let Some(clock) = self.messages[channel.0 as usize].pop_front() {
-                    self.learn(agent, &clock);
-                }
-                if schedule::depth(program, self.slots, channel) != u64::MAX {
-                    let clock = self.tell(agent);
-                    self.credits[channel.0 as usize].push_back(clock);
-                }
+            (OpKind::Recv { .. } | OpKind::RecvAny { .. }, Some((channel, number))) => {
+                self.received(agent, channel, number);
+                self.credit(agent, channel);
             }
-            OpKind::Signal { counter, add } => {
+            // The slot is emptied when the message comes, whatever the agent does meanwhile.
+            (OpKind::PostRecv { .. }, Some((channel, _))) => self.credit(agent, channel),
+            (OpKind::Await { .. }, Some((channel, number))) => self.received(agent, channel, number),
+            (OpKind::Signal { counter, add }, _) => {
                 let clock = self.tell(agent);
-                self.counters[counter as usize].signal(clock, add);
+                self.counters[self.indices.index(counter, step.call)].signal(clock, add);
             }
-            OpKind::WaitCounter { counter, at_least } => {
-                if let Some(clock) = self.counters[counter as usize].waited(at_least.into()) {
+            (OpKind::WaitCounter { counter, at_least }, _) => {
+                if let Some(clock) = self.counters[self.indices.index(counter, step.call)].waited(at_least.into()) {
                     self.learn(agent, &clock);
                 }
             }
-            OpKind::Acquire { counter, .. } => {
-                if let Some(clock) = self.counters[counter as usize].known.clone() {
+            (OpKind::Acquire { counter, amount }, _) => {
+                if let Some(clock) = self.counters[self.indices.index(counter, step.call)].acquired(amount.into()) {
                     self.learn(agent, &clock);
                 }
             }
             _ => {
-                let cells = self.cells;
-                for (range, writes) in touches(program, cells, agent, kind) {
-                    for cell in range {
-                        self.access(agent, op, cell, writes);
+                for (buffer, range, writes) in touches(program, agent, kind) {
+                    for spot in self.spots.of(buffer, &range) {
+                        self.access(step, spot, writes);
                     }
                 }
             }
@@ -206,6 +197,26 @@ impl<'p> Clocks<'p> {
         }
     }
 
+    fn credited(&mut self, agent: AgentId, channel: ahbm_program::ChannelId, number: u64) {
+        let depth = schedule::depth(self.subject.program, self.slots, channel);
+        if let Some(before) = number.checked_sub(depth)
+            && let Some(credit) = self.credits[channel.0 as usize].get(before as usize).cloned()
+        {
+            self.learn(agent, &credit);
+        }
+    }
+
+    fn credit(&mut self, agent: AgentId, channel: ahbm_program::ChannelId) {
+        let clock = self.tell(agent);
+        self.credits[channel.0 as usize].push(clock);
+    }
+
+    fn received(&mut self, agent: AgentId, channel: ahbm_program::ChannelId, number: u64) {
+        if let Some(clock) = self.messages[channel.0 as usize].get(number as usize).cloned() {
+            self.learn(agent, &clock);
+        }
+    }
+
     fn tell(&mut self, agent: AgentId) -> Clock {
         self.told[agent.0 as usize] = true;
         Rc::clone(&self.clocks[agent.0 as usize])
@@ -216,12 +227,12 @@ impl<'p> Clocks<'p> {
         *clock = join(clock, news);
     }
 
-    fn access(&mut self, agent: AgentId, op: usize, cell: usize, writes: bool) {
-        let history = self.history_of[cell];
+    fn access(&mut self, step: &Step, spot: usize, writes: bool) {
+        let history = self.spots.history[spot];
         if history == NONE || self.work > 2 * WORK {
             return;
         }
-        let a = agent.0 as usize;
+        let a = step.agent.0 as usize;
         let own = self.component[a] as usize;
         if std::mem::take(&mut self.told[a]) {
             let mut grown = self.clocks[a].to_vec();
@@ -229,13 +240,14 @@ impl<'p> Clocks<'p> {
             self.clocks[a] = grown.into();
         }
         let clock = &self.clocks[a];
-        let access = Access { agent, op: op as u32, time: clock[own] };
+        let access = Access { step: *step, time: clock[own] };
         let history = &mut self.histories[history as usize];
         self.work += history.reads.len() as u64;
-        let before = |other: &Access| clock[self.component[other.agent.0 as usize] as usize] >= other.time;
+        let before = |other: &Access| clock[self.component[other.step.agent.0 as usize] as usize] >= other.time;
         let mut clash = history.write.filter(|w| !before(w));
         if writes {
-            clash = clash.or_else(|| history.reads.iter().find(|r| r.agent != agent && !before(r)).copied());
+            let unordered = |r: &&Access| r.step.agent != step.agent && !before(r);
+            clash = clash.or_else(|| history.reads.iter().find(unordered).copied());
             history.reads.clear();
             history.write = Some(access);
         } else {
@@ -244,20 +256,20 @@ impl<'p> Clocks<'p> {
         }
         if let Some(other) = clash
             && self.known.len() < 1 << 16
-            && self.known.insert((other.agent.0, other.op, agent.0, access.op))
+            && self.known.insert((other.step.agent.0, other.step.op, step.agent.0, step.op))
         {
-            self.races.push((cell, other, access));
+            self.races.push((spot as u32, other, access));
         }
     }
 
     /// The races found: one finding per pair of thread blocks, the first few of them.
     pub(super) fn findings(self, expectation: &Expectation) -> Vec<Diagnostic> {
         let mut pairs: FxHashMap<(u32, u32), usize> = FxHashMap::default();
-        let mut first: Vec<(usize, Access, Access)> = Vec::new();
-        for &(cell, a, b) in &self.races {
-            let pair = (a.agent.0.min(b.agent.0), a.agent.0.max(b.agent.0));
-            if *pairs.entry(pair).and_modify(|n| *n += 1).or_insert(1) == 1 {
-                first.push((cell, a, b));
+        let mut first: Vec<(u32, Access, Access)> = Vec::new();
+        for &(spot, a, b) in &self.races {
+            let (one, other) = (a.step.agent.0, b.step.agent.0);
+            if *pairs.entry((one.min(other), one.max(other))).and_modify(|n| *n += 1).or_insert(1) == 1 {
+                first.push((spot, a, b));
             }
         }
         let mut findings: Vec<Diagnostic> = first.iter().take(LISTED).map(|r| self.report(r, expectation)).collect();
@@ -268,15 +280,13 @@ impl<'p> Clocks<'p> {
         findings
     }
 
-    fn report(&self, &(cell, a, b): &(usize, Access, Access), expectation: &Expectation) -> Diagnostic {
-        let (buffer, element) = self.cells.place(cell);
-        let (one, other) = (support::name(self.program, a.agent), support::name(self.program, b.agent));
-        let buffer = expectation.buffer_name(buffer);
-        let what =
-            format!("{one} and {other} access element {element} of {buffer} in no fixed order, and one writes it");
-        let finding = support::site(self.program, Diagnostic::new("AHBM-V403", what), a.agent, a.op as usize);
-        support::site(self.program, finding, b.agent, b.op as usize)
-            .hint("make one wait for the other: a dependency, a signal or a barrier")
+    fn report(&self, (spot, a, b): &(u32, Access, Access), expectation: &Expectation) -> Diagnostic {
+        let (buffer, range) = self.spots.place(*spot as usize);
+        let (one, other) = (self.subject.name(a.step.agent), self.subject.name(b.step.agent));
+        let place = expectation.place(buffer, range);
+        let what = format!("{one} and {other} access {place} in no fixed order, and one writes");
+        let finding = self.subject.site(Diagnostic::new("AHBM-V403", what), &a.step);
+        self.subject.site(finding, &b.step).hint("make one wait for the other: a dependency, a signal or a barrier")
     }
 }
 
@@ -293,6 +303,7 @@ impl Counter {
                 *reached = Some(Rc::clone(&known));
             }
         }
+        self.signals.push((self.value, Rc::clone(&known)));
         self.known = Some(known);
     }
 
@@ -300,6 +311,13 @@ impl Counter {
         let (waits, clock) = self.reached.get_mut(&at_least)?;
         *waits -= 1;
         if *waits == 0 { clock.take() } else { clock.clone() }
+    }
+
+    /// What a taker knows: the signals it needed, not those that happened to have come as well.
+    fn acquired(&mut self, amount: u64) -> Option<Clock> {
+        self.acquired = self.acquired.saturating_add(amount);
+        let at = self.signals.partition_point(|&(value, _)| value < self.acquired);
+        self.signals.get(at).map(|(_, clock)| Rc::clone(clock))
     }
 }
 
@@ -313,41 +331,84 @@ fn join(a: &Clock, b: &Clock) -> Clock {
     }
 }
 
-/// The cells an operation touches, and whether it writes them.
-fn touches<'a>(
-    program: &'a Program,
-    cells: &'a Cells,
-    agent: AgentId,
-    kind: OpKind,
-) -> impl Iterator<Item = (Range<usize>, bool)> + 'a {
-    let operands = kind.operands();
-    [(operands.mem_read, false), (operands.mem_written, true)]
-        .into_iter()
-        .filter_map(move |(mem, writes)| Some((cells.operand(program, agent, mem?, operands.tile?), writes)))
+/// Shared memory, cut where any access begins or ends.
+#[derive(Debug, Default)]
+struct Spots {
+    /// Per buffer: its first spot; none of its own where nobody shares it.
+    base: Vec<usize>,
+    /// Per spot: first byte, and where it ends.
+    starts: Vec<u64>,
+    ends: Vec<u64>,
+    /// Per spot: the index of its history, `NONE` where nothing can race.
+    history: Vec<u32>,
 }
 
-/// For each cell that two agents touch and one of them writes, the index of its history.
-fn contended(program: &Program, cells: &Cells) -> Vec<u32> {
-    const SHARED: u32 = u32::MAX - 1;
-    let mut owner = vec![NONE; cells.len()];
-    let mut written = vec![false; cells.len()];
-    for index in 0..program.agents.len() as u32 {
-        for op in &program.body(AgentId(index)).ops {
-            for (range, writes) in touches(program, cells, AgentId(index), op.kind) {
-                for cell in range {
-                    owner[cell] = if owner[cell] == NONE || owner[cell] == index { index } else { SHARED };
-                    written[cell] |= writes;
+impl Spots {
+    /// The spots of every buffer that two agents touch and one writes; those contended have a history.
+    fn contended(subject: Subject<'_>) -> Self {
+        const SHARED: u32 = u32::MAX - 1;
+        let program = subject.program;
+        let owned = |owner: u32, agent: u32| if owner == NONE || owner == agent { agent } else { SHARED };
+        let mut owners = vec![(NONE, false); program.buffers.len()];
+        let each = |f: &mut dyn FnMut(u32, BufferId, Range<u64>, bool)| {
+            for agent in 0..program.agents.len() as u32 {
+                for op in &program.body(AgentId(agent)).ops {
+                    for (buffer, range, writes) in touches(program, AgentId(agent), op.kind) {
+                        f(agent, buffer, range, writes);
+                    }
                 }
             }
+        };
+        each(&mut |agent, buffer, _, writes| {
+            let (owner, written) = &mut owners[buffer.0 as usize];
+            *owner = owned(*owner, agent);
+            *written |= writes;
+        });
+        let shared = |buffer: BufferId| matches!(owners[buffer.0 as usize], (SHARED, true));
+        let mut edges: Vec<Vec<u64>> = vec![Vec::new(); program.buffers.len()];
+        if owners.contains(&(SHARED, true)) {
+            each(&mut |_, buffer, range, _| {
+                if shared(buffer) && !range.is_empty() {
+                    edges[buffer.0 as usize].extend([range.start, range.end]);
+                }
+            });
         }
+        let mut spots = Self { base: vec![0], ..Self::default() };
+        for list in &mut edges {
+            list.sort_unstable();
+            list.dedup();
+            for pair in list.windows(2) {
+                spots.starts.push(pair[0]);
+                spots.ends.push(pair[1]);
+            }
+            spots.base.push(spots.starts.len());
+        }
+        let mut owner = vec![(NONE, false); spots.starts.len()];
+        if !owner.is_empty() {
+            each(&mut |agent, buffer, range, writes| {
+                for spot in spots.of(buffer, &range) {
+                    owner[spot] = (owned(owner[spot].0, agent), owner[spot].1 || writes);
+                }
+            });
+        }
+        let mut histories = 0;
+        for &seen in &owner {
+            spots.history.push(if seen == (SHARED, true) { histories } else { NONE });
+            histories += u32::from(seen == (SHARED, true));
+        }
+        spots
     }
-    let mut histories = 0;
-    let mut number = |contended: bool| {
-        if !contended {
-            return NONE;
-        }
-        histories += 1;
-        histories - 1
-    };
-    owner.iter().zip(written).map(|(&owner, written)| number(owner == SHARED && written)).collect()
+
+    /// The spots of some bytes, which are those of an access; none where nobody shares the buffer.
+    fn of(&self, buffer: BufferId, range: &Range<u64>) -> Range<usize> {
+        let (first, last) = (self.base[buffer.0 as usize], self.base[buffer.0 as usize + 1]);
+        let at = |byte: u64| first + self.starts[first..last].partition_point(|&start| start < byte);
+        if first == last { 0..0 } else { at(range.start)..at(range.end) }
+    }
+
+    /// Buffer and bytes of a spot.
+    fn place(&self, spot: usize) -> (BufferId, Range<u64>) {
+        let buffer = self.base.partition_point(|&first| first <= spot) - 1;
+        (BufferId(buffer as u32), self.starts[spot]..self.ends[spot])
+    }
 }

@@ -1,13 +1,14 @@
 //! Results against expectations: which contributions are missing, doubled or foreign.
 
 use super::expectation::{Contribution, Expectation, Observed};
-use super::support;
+use super::print::Print;
+use super::support::{Step, Subject};
 use super::values::{self, Contents, Values};
 use ahbm_machine::Diagnostic;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// Wrong cells that are explained; the rest is counted.
+/// Wrong runs of elements that are explained; the rest is counted.
 const EXPLAINED: usize = 256;
 /// Findings listed.
 const LISTED: usize = 8;
@@ -16,83 +17,110 @@ const NAMED: usize = 6;
 
 /// How a run came out.
 pub(super) struct RunResult {
-    /// The print of every observed cell.
-    pub(super) prints: Vec<u128>,
+    /// What was observed: where, and the print there. Equal results are equal lists.
+    pub(super) prints: Vec<(u64, Print)>,
     /// What is wrong with it.
     pub(super) wrong: Vec<Diagnostic>,
+    /// Operations that contributions cannot follow and that elements depend on whose contents is expected.
+    pub(super) undecided: Vec<Step>,
 }
 
-/// A run of neighbouring cells that are wrong in the same way.
+/// A run of neighbouring elements that are wrong in the same way.
 struct Group {
     first: Observed,
-    last: u64,
     why: String,
-    cell: usize,
+    writer: Option<Step>,
 }
 
-pub(super) fn compare(values: &Values<'_>, expectation: &Expectation) -> RunResult {
-    let sets: Vec<u128> = expectation
+pub(super) fn compare(subject: Subject<'_>, values: &Values<'_>, expectation: &Expectation) -> RunResult {
+    let sets: Vec<Print> = expectation
         .sets()
-        .map(|set| set.iter().fold(0u128, |sum, &contribution| sum.wrapping_add(values::print(contribution))))
+        .map(|set| set.iter().fold(Print::default(), |sum, &contribution| sum.plus(values::print(contribution))))
         .collect();
-    let mut prints = Vec::with_capacity(expectation.observed.len());
+    let mut result = RunResult { prints: Vec::new(), wrong: Vec::new(), undecided: Vec::new() };
     let mut groups: Vec<Group> = Vec::new();
-    let mut wrong = 0usize;
+    let (mut wrong, mut runs, mut total) = (0, 0, 0);
     for observed in &expectation.observed {
-        let cell = values.cells.at(observed.cell.buffer, observed.cell.element);
-        let print = cell.map_or(0, |c| values.print(c));
-        prints.push(print);
-        let Some(set) = observed.set else { continue };
-        if cell.is_some() && print == sets[set.index()] {
-            continue;
-        }
-        wrong += 1;
-        if wrong > EXPLAINED {
-            continue;
-        }
-        let why = match cell {
-            Some(cell) => explain(&values.contents(cell), expectation.contributions(set)),
-            None => "the buffer ends before it".into(),
+        let unit = expectation.element;
+        let size = subject.program.buffers[observed.buffer.0 as usize].bytes;
+        let range = observed.elements.start.saturating_mul(unit)..observed.elements.end.saturating_mul(unit);
+        total += observed.elements.end - observed.elements.start;
+        let mut note = |elements: std::ops::Range<u64>, why: String, writer| {
+            wrong += elements.end - elements.start;
+            runs += 1;
+            let here = Observed { elements, ..observed.clone() };
+            match groups.last_mut() {
+                Some(group) if group.extends_to(&here, &why) => group.first.elements.end = here.elements.end,
+                _ if runs <= EXPLAINED => groups.push(Group { first: here, why, writer }),
+                _ => {}
+            }
         };
-        match groups.last_mut() {
-            Some(group) if group.extends_to(observed, &why) => group.last += 1,
-            _ => groups.push(Group { first: *observed, last: observed.cell.element, why, cell: cell.unwrap_or(0) }),
+        let mut last: Option<Print> = None;
+        for found in values.found(observed.buffer, range.start.min(size)..range.end.min(size)) {
+            let elements = found.start / unit..found.end.div_ceil(unit);
+            // Where a run is cut depends on who wrote it; what it holds must not.
+            if last != Some(found.print) {
+                result.prints.push((found.start, found.print));
+            }
+            let on = if found.flat { 0 } else { (elements.end - elements.start) as i64 };
+            last = Some(found.print.shifted(on));
+            let Some(set) = observed.set else { continue };
+            let further = elements.start - observed.elements.start;
+            let right = found.unit == unit && found.print == sets[set.index()].shifted(further as i64);
+            if right {
+                continue;
+            }
+            if let Some(step) = found.function {
+                if !result.undecided.contains(&step) && result.undecided.len() < LISTED {
+                    result.undecided.push(step);
+                }
+                continue;
+            }
+            let wanted = expectation.contributions(set);
+            if let Some(why) = explain(&values.contents(&found), wanted, further, expectation.idempotent) {
+                note(elements, why, found.writer);
+            }
+        }
+        if observed.set.is_some() && range.end > size {
+            let start = observed.elements.start.max(size / unit);
+            note(start..observed.elements.end, "the buffer ends before it".into(), None);
         }
     }
-    let mut findings: Vec<Diagnostic> = groups.iter().take(LISTED).map(|g| report(values, expectation, g)).collect();
-    if let Some(first) = findings.first_mut() {
-        let _ = write!(first.message, " ({wrong} of {} elements are wrong)", expectation.observed.len());
+    let report = |g: &Group| report(subject, expectation, g);
+    result.wrong = groups.iter().take(LISTED).map(report).collect();
+    if let Some(first) = result.wrong.first_mut() {
+        let _ = write!(first.message, " ({wrong} of {total} elements are wrong)");
     }
-    RunResult { prints, wrong: findings }
+    result
 }
 
 impl Group {
-    fn extends_to(&self, observed: &Observed, why: &str) -> bool {
-        let next = observed.cell.element.checked_sub(1) == Some(self.last);
-        next && self.first.rank == observed.rank && self.first.cell.buffer == observed.cell.buffer && self.why == why
+    fn extends_to(&self, next: &Observed, why: &str) -> bool {
+        let follows = self.first.elements.end == next.elements.start;
+        follows && self.first.rank == next.rank && self.first.buffer == next.buffer && self.why == why
     }
 }
 
-fn report(values: &Values<'_>, expectation: &Expectation, group: &Group) -> Diagnostic {
-    let (rank, start, end) = (group.first.rank, group.first.cell.element, group.last + 1);
-    let buffer = expectation.buffer_name(group.first.cell.buffer);
-    let what = format!("rank {rank}, elements [{start}, {end}) of {buffer}: {}", group.why);
+fn report(subject: Subject<'_>, expectation: &Expectation, group: &Group) -> Diagnostic {
+    let Observed { rank, buffer, elements, .. } = &group.first;
+    let buffer = expectation.buffer_name(*buffer);
+    let what = format!("rank {rank}, elements [{}, {}) of {buffer}: {}", elements.start, elements.end, group.why);
     let finding = Diagnostic::new("AHBM-V401", what);
-    match values.writer(group.cell) {
-        Some((agent, op)) => {
-            let who = support::name(values.program, agent);
-            let what = values.program.describe(agent, op);
-            finding.site(format!("last written by {who}: {what}"), values.program.origin_text(agent, op))
-        }
+    match &group.writer {
+        Some(step) => finding.site(
+            format!("last written by {}", subject.describe(step)),
+            subject.program.origin_text(step.agent, step.op as usize),
+        ),
         None => finding.hint("nothing wrote the first of these elements"),
     }
 }
 
-/// `rank 6 missing; rank 1 twice`. Contributions are named by rank alone unless their index is a foreign one.
-fn explain(found: &Contents, expected: &[Contribution]) -> String {
+/// `rank 6 missing; rank 1 twice`, nothing when all is well. Contributions are named by rank alone unless their
+/// index is a foreign one.
+fn explain(found: &Contents, expected: &[Contribution], further: u64, idempotent: bool) -> Option<String> {
     let mut balance: BTreeMap<Contribution, (u64, u64)> = BTreeMap::new();
-    for &contribution in expected {
-        balance.entry(contribution).or_default().0 += 1;
+    for &(rank, index) in expected {
+        balance.entry((rank, index.wrapping_add(further))).or_default().0 += 1;
     }
     for (&contribution, &times) in &found.counts {
         balance.entry(contribution).or_default().1 = times;
@@ -105,7 +133,7 @@ fn explain(found: &Contents, expected: &[Contribution]) -> String {
             foreign.push(format!("element {index} of rank {rank}"));
         } else if there == 0 {
             missing.push(format!("rank {rank}"));
-        } else if there != wanted {
+        } else if there != wanted && !idempotent {
             often.entry(there).or_default().push(format!("rank {rank}"));
         }
     }
@@ -123,7 +151,10 @@ fn explain(found: &Contents, expected: &[Contribution]) -> String {
     if found.undefined {
         parts.push("memory that nobody wrote went into it".into());
     }
-    parts.join("; ")
+    if parts.is_empty() && !idempotent {
+        parts.push("elements of another size".into());
+    }
+    (!parts.is_empty()).then(|| parts.join("; "))
 }
 
 fn list(names: &[String]) -> String {

@@ -1,9 +1,8 @@
 //! Deadlock reports: who waits for whom.
 
 use super::schedule::{Schedule, Wait};
-use super::support;
 use ahbm_machine::Diagnostic;
-use ahbm_program::{AgentId, OpKind};
+use ahbm_program::{AgentId, ChannelId, OpKind};
 
 /// Agents listed in a report before it only counts the rest.
 const LISTED: usize = 16;
@@ -13,7 +12,7 @@ pub(super) fn report(run: &Schedule<'_>) -> Diagnostic {
     let stuck = (0..run.waits.len() as u32).map(AgentId).filter(|&a| run.waits[a.0 as usize] != Wait::Finished);
     let chain = chain(run, stuck.clone());
     let cyclic = chain.len() > 1 && chain.first() == chain.last();
-    let mut path = chain.iter().take(LISTED).map(|&a| support::name(run.program, a)).collect::<Vec<_>>().join(" -> ");
+    let mut path = chain.iter().take(LISTED).map(|&a| run.subject.name(a)).collect::<Vec<_>>().join(" -> ");
     if chain.len() > LISTED {
         path += &format!(" -> ... ({} in all)", chain.len());
     }
@@ -61,9 +60,19 @@ fn chain(run: &Schedule<'_>, stuck: impl Iterator<Item = AgentId>) -> Vec<AgentI
 }
 
 fn waits_for(run: &Schedule<'_>, agent: AgentId) -> Option<AgentId> {
+    let channels = &run.subject.program.channels;
+    let sender = |channel: &ChannelId| channels[channel.0 as usize].sender;
     match run.waits[agent.0 as usize] {
-        Wait::Slot(channel) => Some(run.program.channels[channel.0 as usize].receiver),
-        Wait::Message(channel) => Some(run.program.channels[channel.0 as usize].sender),
+        Wait::Slot(channel) => Some(channels[channel.0 as usize].receiver),
+        Wait::Message(channel) => Some(sender(&channel)),
+        Wait::AnyMessage => {
+            let waiting = |other: &AgentId| run.waits[other.0 as usize] != Wait::Finished;
+            let inbound = run.inbound(agent);
+            inbound.iter().map(sender).find(waiting).or_else(|| inbound.first().map(sender))
+        }
+        Wait::Launch => (0..run.waits.len() as u32).map(AgentId).find(|&other| {
+            run.same_launch(agent, other) && !matches!(run.waits[other.0 as usize], Wait::Launch | Wait::Finished)
+        }),
         Wait::Counter(id) => {
             still_to_do(run, agent, |kind| matches!(kind, OpKind::Signal { counter, .. } if *counter == id))
         }
@@ -80,16 +89,20 @@ fn still_to_do(run: &Schedule<'_>, me: AgentId, wanted: impl Fn(&OpKind) -> bool
         let at = run.next[agent.0 as usize] as usize;
         let there = matches!(run.waits[agent.0 as usize], Wait::Barrier(_))
             && run.waits[agent.0 as usize] == run.waits[me.0 as usize];
-        agent != me && !there && run.program.body(agent).ops.iter().skip(at).any(|op| wanted(&op.kind))
+        let to_come = run.call[agent.0 as usize] + 1 < run.subject.calls;
+        let ops = &run.subject.program.body(agent).ops;
+        agent != me
+            && !there
+            && (ops.iter().skip(at).any(|op| wanted(&op.kind)) || to_come && ops.iter().any(|op| wanted(&op.kind)))
     })
 }
 
 fn describe(run: &Schedule<'_>, agent: AgentId, finding: Diagnostic) -> Diagnostic {
-    let program = run.program;
-    let who = support::name(program, agent);
+    let program = run.subject.program;
+    let who = run.subject.name(agent);
     let op = run.next[agent.0 as usize] as usize;
-    let progress = |channel: ahbm_program::ChannelId| {
-        let (sent, taken) = (run.sent[channel.0 as usize], run.taken[channel.0 as usize]);
+    let progress = |channel: ChannelId| {
+        let (sent, taken) = (run.sent[channel.0 as usize], run.taken(channel));
         format!("{sent} sent, {taken} received")
     };
     let why = match run.waits[agent.0 as usize] {
@@ -97,19 +110,23 @@ fn describe(run: &Schedule<'_>, agent: AgentId, finding: Diagnostic) -> Diagnost
             return finding.site(format!("{who} has finished"), program.origin_text(agent, op.saturating_sub(1)));
         }
         Wait::Slot(channel) => {
-            let to = support::name(program, program.channels[channel.0 as usize].receiver);
+            let to = run.subject.name(program.channels[channel.0 as usize].receiver);
             format!("the queue to {to} is full: depth {}, {}", run.depth(channel), progress(channel))
         }
         Wait::Message(channel) => {
-            let from = support::name(program, program.channels[channel.0 as usize].sender);
+            let from = run.subject.name(program.channels[channel.0 as usize].sender);
             format!("nothing from {from}: {}", progress(channel))
         }
-        Wait::Counter(id) => format!("the counter stands at {}", run.counters[id as usize]),
+        Wait::AnyMessage => format!("nothing on any of {} queues", run.inbound(agent).len()),
+        Wait::Launch => "the rank's other thread blocks have not ended this call".into(),
+        Wait::Counter(id) => format!("the counter stands at {}", run.counter(agent, id)),
         Wait::Barrier(id) => {
             format!("{} of {} have arrived", run.at_barrier[id as usize].len(), program.barriers[id as usize])
         }
         Wait::Nothing => String::new(),
     };
     let what = program.describe(agent, op);
-    finding.site(format!("{who} waits in {what} (operation {op}): {why}"), program.origin_text(agent, op))
+    let call =
+        if run.subject.calls > 1 { format!(" of call {}", run.call[agent.0 as usize] + 1) } else { String::new() };
+    finding.site(format!("{who} waits in {what} (operation {op}{call}): {why}"), program.origin_text(agent, op))
 }

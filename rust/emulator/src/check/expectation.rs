@@ -2,6 +2,7 @@
 
 use ahbm_program::BufferId;
 use rustc_hash::FxHashMap;
+use std::ops::Range;
 
 /// A set of contributions of an [`Expectation`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -14,38 +15,57 @@ impl SetId {
 }
 
 /// A contribution: element `index` of the input of `rank`.
-pub(super) type Contribution = (u32, u32);
+pub(super) type Contribution = (u32, u64);
 
-/// A cell: one element of a buffer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Cell {
+/// A run of elements that holds a run of contributions at the start.
+#[derive(Debug, Clone)]
+pub(super) struct Held {
     pub(super) buffer: BufferId,
-    pub(super) element: u64,
+    pub(super) elements: Range<u64>,
+    /// The contribution in the first element; the next element holds the next index.
+    pub(super) first: Contribution,
 }
 
-/// A cell that is looked at after a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A run of elements that is looked at after a run.
+#[derive(Debug, Clone)]
 pub(super) struct Observed {
     pub(super) rank: u32,
-    pub(super) cell: Cell,
-    /// What it must hold, if that is known.
+    pub(super) buffer: BufferId,
+    pub(super) elements: Range<u64>,
+    /// What the first element must hold, if that is known; the next element holds the next indices.
     pub(super) set: Option<SetId>,
 }
 
-/// What memory holds at the start, and what it must hold at the end. Cells that are not mentioned hold nothing
+/// What memory holds at the start, and what it must hold at the end. Elements that are not mentioned hold nothing
 /// and may end with anything.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Expectation {
-    pub(super) initial: Vec<(Cell, Contribution)>,
+    /// Bytes of an element.
+    pub(super) element: u64,
+    pub(super) initial: Vec<Held>,
     pub(super) observed: Vec<Observed>,
+    /// Contributions may repeat.
+    pub(super) idempotent: bool,
     sets: Vec<Box<[Contribution]>>,
     names: FxHashMap<BufferId, String>,
 }
 
 impl Expectation {
-    /// Nothing held, nothing expected.
-    pub fn new() -> Self {
-        Self::default()
+    /// Nothing held, nothing expected, of elements of `bytes` bytes (at least one).
+    pub fn new(bytes: u64) -> Self {
+        Self {
+            element: bytes.max(1),
+            initial: Vec::new(),
+            observed: Vec::new(),
+            idempotent: false,
+            sets: Vec::new(),
+            names: FxHashMap::default(),
+        }
+    }
+
+    /// The reduction does not mind a contribution that takes part twice (a maximum, a minimum).
+    pub fn repeats_do_not_matter(&mut self) {
+        self.idempotent = true;
     }
 
     /// Names a buffer in findings, e.g. `input of rank 3`.
@@ -53,28 +73,35 @@ impl Expectation {
         self.names.entry(buffer).or_insert_with(|| name.into());
     }
 
-    /// At the start, `element` of `buffer` is the contribution `index` of `rank`.
-    pub fn hold(&mut self, buffer: BufferId, element: u64, rank: u32, index: u32) {
-        self.initial.push((Cell { buffer, element }, (rank, index)));
+    /// At the start, `elements` of `buffer` are the contributions of `rank` from `index` on.
+    pub fn hold(&mut self, buffer: BufferId, elements: Range<u64>, rank: u32, index: u64) {
+        if !elements.is_empty() {
+            self.initial.push(Held { buffer, elements, first: (rank, index) });
+        }
     }
 
-    /// A multiset of contributions `(rank, index)`, shared by the cells that must hold it.
-    pub fn set(&mut self, contributions: impl Into<Box<[(u32, u32)]>>) -> SetId {
+    /// A multiset of contributions `(rank, index)`, shared by the elements that must hold it.
+    pub fn set(&mut self, contributions: impl Into<Box<[(u32, u64)]>>) -> SetId {
         self.sets.push(contributions.into());
         SetId(self.sets.len() as u32 - 1)
     }
 
-    /// At the end, `element` of `buffer`, which `rank` reads, must hold exactly `set`.
-    pub fn expect(&mut self, rank: u32, buffer: BufferId, element: u64, set: SetId) {
-        self.observed.push(Observed { rank, cell: Cell { buffer, element }, set: Some(set) });
+    /// At the end, the first of `elements` of `buffer`, which `rank` reads, must hold exactly `set`, and every
+    /// further one the same ranks' next indices.
+    pub fn expect(&mut self, rank: u32, buffer: BufferId, elements: Range<u64>, set: SetId) {
+        if !elements.is_empty() {
+            self.observed.push(Observed { rank, buffer, elements, set: Some(set) });
+        }
     }
 
-    /// At the end, `element` of `buffer` must be the same in every order.
-    pub fn observe(&mut self, rank: u32, buffer: BufferId, element: u64) {
-        self.observed.push(Observed { rank, cell: Cell { buffer, element }, set: None });
+    /// At the end, `elements` of `buffer` must be the same in every order.
+    pub fn observe(&mut self, rank: u32, buffer: BufferId, elements: Range<u64>) {
+        if !elements.is_empty() {
+            self.observed.push(Observed { rank, buffer, elements, set: None });
+        }
     }
 
-    /// True when some cell's result is known.
+    /// True when some element's result is known.
     pub fn is_known(&self) -> bool {
         self.observed.iter().any(|o| o.set.is_some())
     }
@@ -89,5 +116,14 @@ impl Expectation {
 
     pub(super) fn buffer_name(&self, buffer: BufferId) -> String {
         self.names.get(&buffer).cloned().unwrap_or_else(|| format!("buffer {}", buffer.0))
+    }
+
+    /// `elements [4, 8) of the input of rank 3`, or bytes where they are no whole elements.
+    pub(super) fn place(&self, buffer: BufferId, bytes: Range<u64>) -> String {
+        let name = self.buffer_name(buffer);
+        if bytes.start.is_multiple_of(self.element) && bytes.end.is_multiple_of(self.element) {
+            return format!("elements [{}, {}) of {name}", bytes.start / self.element, bytes.end / self.element);
+        }
+        format!("bytes [{}, {}) of {name}", bytes.start, bytes.end)
     }
 }

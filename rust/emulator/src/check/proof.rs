@@ -88,17 +88,17 @@ fn reduction(program: &Program) -> Option<BinaryFn> {
 
 /// A contribution as a number: positive, so that empty memory is not the largest; odd, so that products do not vanish.
 fn number(contribution: Contribution) -> i64 {
-    (values::print(contribution) as u64 >> 1 | 1) as i64
+    (values::print(contribution).words()[0] << 1 >> 1 | 1) as i64
 }
 
-fn reduce(function: BinaryFn, contributions: &[Contribution]) -> i64 {
+fn reduce(function: BinaryFn, contributions: &[Contribution], further: u64) -> i64 {
     let join = match function {
         BinaryFn::Mul => i64::wrapping_mul,
         BinaryFn::Max => i64::max,
         BinaryFn::Min => i64::min,
         _ => i64::wrapping_add,
     };
-    contributions.iter().map(|&c| number(c)).reduce(join).unwrap_or(0)
+    contributions.iter().map(|&(rank, index)| number((rank, index + further))).reduce(join).unwrap_or(0)
 }
 
 fn prove(
@@ -112,33 +112,38 @@ fn prove(
         false => error.sites.iter().fold(disagree(&error.message), |d, s| d.site(s.label.clone(), s.origin.clone())),
     };
     let mut memory = Memory::new(program);
-    for cell in expectation.initial.iter().map(|(cell, _)| cell).chain(expectation.observed.iter().map(|o| &o.cell)) {
-        memory.reserve(cell.buffer).map_err(told)?;
+    let buffers = expectation.initial.iter().map(|h| h.buffer).chain(expectation.observed.iter().map(|o| o.buffer));
+    for buffer in buffers {
+        memory.reserve(buffer).map_err(told)?;
     }
     let size = ELEMENT.bytes() as usize;
-    for &(cell, contribution) in &expectation.initial {
-        let at = cell.element as usize * size;
-        if let Some(element) = memory.bytes_mut(cell.buffer).get_mut(at..at + size) {
-            element.copy_from_slice(&number(contribution).to_le_bytes());
+    for held in &expectation.initial {
+        let (rank, first) = held.first;
+        for (element, index) in held.elements.clone().zip(first..) {
+            let at = element as usize * size;
+            if let Some(element) = memory.bytes_mut(held.buffer).get_mut(at..at + size) {
+                element.copy_from_slice(&number((rank, index)).to_le_bytes());
+            }
         }
     }
     let timeline = simulate(program, machine, &Options::default()).map_err(told)?;
     replay(program, &timeline, &mut memory).map_err(told)?;
-    let sets: Vec<i64> = expectation.sets().map(|set| reduce(function, set)).collect();
     let mut elements = 0;
     for observed in &expectation.observed {
         let Some(set) = observed.set else { continue };
-        let at = observed.cell.element as usize * size;
-        let found = memory.bytes(observed.cell.buffer).get(at..at + size).and_then(|bytes| bytes.try_into().ok());
-        let (found, wanted) = (found.map(i64::from_le_bytes), sets[set.index()]);
-        if found != Some(wanted) {
-            let (rank, element) = (observed.rank, observed.cell.element);
-            let buffer = expectation.buffer_name(observed.cell.buffer);
-            return Err(disagree(&format!(
-                "rank {rank}, element {element} of {buffer} is {found:?} instead of {wanted}"
-            )));
+        let contributions = expectation.contributions(set);
+        for (element, further) in observed.elements.clone().zip(0..) {
+            let at = element as usize * size;
+            let found = memory.bytes(observed.buffer).get(at..at + size).and_then(|bytes| bytes.try_into().ok());
+            let (found, wanted) = (found.map(i64::from_le_bytes), reduce(function, contributions, further));
+            if found != Some(wanted) {
+                let (rank, buffer) = (observed.rank, expectation.buffer_name(observed.buffer));
+                return Err(disagree(&format!(
+                    "rank {rank}, element {element} of {buffer} is {found:?} instead of {wanted}"
+                )));
+            }
+            elements += 1;
         }
-        elements += 1;
     }
     Ok(Proof { elements, time_ps: timeline.latency })
 }

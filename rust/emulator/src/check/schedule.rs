@@ -1,22 +1,23 @@
 //! Who goes next: runs a program's synchronisation in one order, without time and without data.
 
-use super::support;
+use super::support::{Step, Subject};
 use ahbm_machine::Diagnostic;
-use ahbm_program::{AgentId, ChannelId, OpKind, Program};
-use std::collections::BinaryHeap;
+use ahbm_program::{AgentId, ChannelId, OpKind, Program, ValueId};
+use rustc_hash::FxHashMap;
+use std::collections::{BTreeMap, BinaryHeap};
 
 /// Told of every effect, in the order in which effects happen.
 pub(super) trait Watch {
-    /// Operation `op` of `agent` took effect. Barriers are told by [`Watch::released`] alone.
-    fn done(&mut self, agent: AgentId, op: usize) -> Result<(), Diagnostic>;
-    /// The participants of a barrier met.
+    /// An operation took effect. Barriers are told by [`Watch::released`] alone.
+    fn done(&mut self, step: &Step) -> Result<(), Diagnostic>;
+    /// The participants of a barrier met, or the thread blocks of a launch ended.
     fn released(&mut self, participants: &[AgentId]);
 }
 
 struct Nobody;
 
 impl Watch for Nobody {
-    fn done(&mut self, _: AgentId, _: usize) -> Result<(), Diagnostic> {
+    fn done(&mut self, _: &Step) -> Result<(), Diagnostic> {
         Ok(())
     }
     fn released(&mut self, _: &[AgentId]) {}
@@ -28,9 +29,21 @@ pub(super) enum Wait {
     Nothing,
     Slot(ChannelId),
     Message(ChannelId),
+    AnyMessage,
     Counter(u32),
     Barrier(u32),
+    /// The other thread blocks of its rank, before the next call.
+    Launch,
     Finished,
+}
+
+/// Who ends a call before anybody of them starts the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fence {
+    /// The thread blocks of a rank: calls follow each other on every device, and devices drift apart.
+    Rank,
+    /// Everybody: there is nothing to reuse too early.
+    World,
 }
 
 /// How a run ended.
@@ -103,41 +116,125 @@ fn next(state: &mut u64) -> u64 {
 
 /// One run of a structurally sound program.
 pub(super) struct Schedule<'p> {
-    pub(super) program: &'p Program,
+    pub(super) subject: Subject<'p>,
     slots: Option<u32>,
     order: Order,
+    fence: Fence,
     pub(super) next: Vec<u32>,
+    /// The launch each agent is in.
+    pub(super) call: Vec<u32>,
     pub(super) waits: Vec<Wait>,
-    /// Messages sent and received, by channel.
+    /// Messages sent, and receives issued or posted, by channel.
     pub(super) sent: Vec<u64>,
-    pub(super) taken: Vec<u64>,
-    pub(super) counters: Vec<u64>,
+    received: Vec<u64>,
+    counters: Counters,
     at_counter: Vec<Vec<AgentId>>,
     pub(super) at_barrier: Vec<Vec<AgentId>>,
+    /// By group of a fence: who is in it, and who has arrived.
+    launches: BTreeMap<u32, (u32, Vec<AgentId>)>,
+    /// Channels of agents that receive from any direction, and whose turn it is.
+    inbound: FxHashMap<AgentId, (Vec<ChannelId>, usize)>,
+    /// Receives that were posted and not awaited, by agent and value.
+    posted: FxHashMap<(AgentId, ValueId), (ChannelId, u64)>,
     /// Most messages that any queue held.
     fullest: u64,
 }
 
+/// Counters by call: one that agents only wait on starts anew with every call, a semaphore keeps its value.
+#[derive(Debug, Clone)]
+pub(super) struct Counters {
+    values: Vec<u64>,
+    /// Taken from, rather than waited on.
+    semaphore: Vec<bool>,
+}
+
+impl Counters {
+    pub(super) fn new(subject: Subject<'_>) -> Self {
+        let program = subject.program;
+        let mut semaphore = vec![false; program.counters as usize];
+        for op in program.bodies.iter().flat_map(|body| &body.ops) {
+            if let OpKind::Acquire { counter, .. } = op.kind {
+                semaphore[counter as usize] = true;
+            }
+        }
+        Self { values: vec![0; semaphore.len() * subject.calls as usize], semaphore }
+    }
+
+    /// The counter that an operation of a call means.
+    pub(super) fn index(&self, counter: u32, call: u32) -> usize {
+        let first = counter as usize;
+        if self.semaphore[first] { first } else { first + call as usize * self.semaphore.len() }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.values.len()
+    }
+}
+
 impl<'p> Schedule<'p> {
-    pub(super) fn new(program: &'p Program, slots: Option<u32>, order: Order) -> Self {
+    pub(super) fn new(subject: Subject<'p>, slots: Option<u32>, order: Order, fence: Fence) -> Self {
+        let program = subject.program;
+        let counters = Counters::new(subject);
+        let mut launches: BTreeMap<u32, (u32, Vec<AgentId>)> = BTreeMap::new();
+        let mut inbound: FxHashMap<AgentId, (Vec<ChannelId>, usize)> = FxHashMap::default();
+        for (index, agent) in program.agents.iter().enumerate() {
+            launches.entry(fence.group(agent.rank)).or_default().0 += 1;
+            if program.bodies[agent.body as usize].ops.iter().any(|op| matches!(op.kind, OpKind::RecvAny { .. })) {
+                inbound.insert(AgentId(index as u32), (Vec::new(), 0));
+            }
+        }
+        for (index, channel) in program.channels.iter().enumerate() {
+            if let Some((list, _)) = inbound.get_mut(&channel.receiver) {
+                list.push(ChannelId(index as u32));
+            }
+        }
+        for (list, _) in inbound.values_mut() {
+            list.sort_by_key(|c| program.channels[c.0 as usize].receiver_direction);
+        }
         Self {
-            program,
+            subject,
             slots,
             order,
+            fence,
             next: vec![0; program.agents.len()],
+            call: vec![0; program.agents.len()],
             waits: vec![Wait::Nothing; program.agents.len()],
             sent: vec![0; program.channels.len()],
-            taken: vec![0; program.channels.len()],
-            counters: vec![0; program.counters as usize],
-            at_counter: vec![Vec::new(); program.counters as usize],
+            received: vec![0; program.channels.len()],
+            at_counter: vec![Vec::new(); counters.len()],
+            counters,
             at_barrier: vec![Vec::new(); program.barriers.len()],
+            launches,
+            inbound,
+            posted: FxHashMap::default(),
             fullest: 0,
         }
     }
 
+    /// Messages taken out of a queue.
+    pub(super) fn taken(&self, channel: ChannelId) -> u64 {
+        self.received[channel.0 as usize].min(self.sent[channel.0 as usize])
+    }
+
+    /// What a counter stands at, as an agent's present call sees it.
+    pub(super) fn counter(&self, agent: AgentId, counter: u32) -> u64 {
+        self.counters.values[self.counters.index(counter, self.call[agent.0 as usize])]
+    }
+
+    /// The channels on which an agent receives from any direction.
+    pub(super) fn inbound(&self, agent: AgentId) -> &[ChannelId] {
+        self.inbound.get(&agent).map_or(&[], |(list, _)| list)
+    }
+
+    /// The operation an agent is at.
+    pub(super) fn at(&self, agent: AgentId) -> Step {
+        let a = agent.0 as usize;
+        Step { agent, op: self.next[a], call: self.call[a], message: None }
+    }
+
     /// Runs until everybody has finished or waits.
     pub(super) fn run(&mut self, watch: &mut impl Watch) -> Result<Ended, Diagnostic> {
-        for agent in 0..self.program.agents.len() as u32 {
+        for agent in 0..self.next.len() as u32 {
             self.order.push(AgentId(agent));
         }
         while let Some(agent) = self.order.pop() {
@@ -149,32 +246,40 @@ impl<'p> Schedule<'p> {
 
     /// Messages a queue holds; `u64::MAX` when unbounded.
     pub(super) fn depth(&self, channel: ChannelId) -> u64 {
-        depth(self.program, self.slots, channel)
+        depth(self.subject.program, self.slots, channel)
     }
 
     fn advance(&mut self, agent: AgentId, watch: &mut impl Watch) -> Result<(), Diagnostic> {
-        let body = self.program.body(agent);
+        let body = self.subject.program.body(agent);
         let a = agent.0 as usize;
         self.waits[a] = Wait::Nothing;
         loop {
-            let op = self.next[a] as usize;
-            let Some(what) = body.ops.get(op) else {
-                self.waits[a] = Wait::Finished;
-                return Ok(());
+            let Some(what) = body.ops.get(self.next[a] as usize) else {
+                if self.call[a] + 1 == self.subject.calls {
+                    self.waits[a] = Wait::Finished;
+                    return Ok(());
+                }
+                if !self.end_of_call(agent, watch) {
+                    return Ok(());
+                }
+                continue;
             };
             if let OpKind::Barrier { id } = what.kind {
                 if !self.arrive(agent, id, watch) {
                     return Ok(());
                 }
             } else {
-                if let Some(wait) = self.effect(agent, what.kind) {
-                    self.waits[a] = wait;
-                    if let Wait::Counter(counter) = wait {
-                        self.at_counter[counter as usize].push(agent);
+                match self.effect(agent, what.kind) {
+                    Err(wait) => {
+                        self.waits[a] = wait;
+                        if let Wait::Counter(counter) = wait {
+                            let counter = self.counters.index(counter, self.call[a]);
+                            self.at_counter[counter].push(agent);
+                        }
+                        return Ok(());
                     }
-                    return Ok(());
+                    Ok(message) => watch.done(&Step { message, ..self.at(agent) })?,
                 }
-                watch.done(agent, op)?;
                 self.next[a] += 1;
             }
             if self.order.preempts(agent) {
@@ -184,51 +289,89 @@ impl<'p> Schedule<'p> {
         }
     }
 
-    fn effect(&mut self, agent: AgentId, kind: OpKind) -> Option<Wait> {
+    /// What an operation does to queues and counters; the message it moves.
+    fn effect(&mut self, agent: AgentId, kind: OpKind) -> Result<Option<(ChannelId, u64)>, Wait> {
+        let program = self.subject.program;
         match kind {
-            OpKind::Send { dir, .. } => {
-                let channel = self.program.tx(agent, dir);
+            OpKind::Send { dir, .. } | OpKind::AwaitSlot { dir } => {
+                let channel = program.tx(agent, dir);
                 let c = channel.0 as usize;
-                if self.sent[c] - self.taken[c] >= self.depth(channel) {
-                    return Some(Wait::Slot(channel));
+                if self.sent[c] - self.taken(channel) >= self.depth(channel) {
+                    return Err(Wait::Slot(channel));
+                }
+                if matches!(kind, OpKind::AwaitSlot { .. }) {
+                    return Ok(None);
                 }
                 self.sent[c] += 1;
-                self.fullest = self.fullest.max(self.sent[c] - self.taken[c]);
-                self.wake(self.program.channels[c].receiver, Wait::Message(channel));
+                self.fullest = self.fullest.max(self.sent[c] - self.taken(channel));
+                let receiver = program.channels[c].receiver;
+                self.wake(receiver, Wait::Message(channel));
+                self.wake(receiver, Wait::AnyMessage);
+                return Ok(Some((channel, self.sent[c] - 1)));
             }
-            OpKind::AwaitSlot { dir } => {
-                let channel = self.program.tx(agent, dir);
-                let c = channel.0 as usize;
-                if self.sent[c] - self.taken[c] >= self.depth(channel) {
-                    return Some(Wait::Slot(channel));
+            OpKind::Recv { dir, .. } => return self.receive(program.rx(agent, dir)),
+            OpKind::RecvAny { .. } => {
+                let (list, turn) = self.inbound.get(&agent).map_or((&[][..], 0), |(list, turn)| (list, *turn));
+                let there = |i: &usize| self.sent[list[*i].0 as usize] > self.received[list[*i].0 as usize];
+                let Some(i) = (0..list.len()).map(|i| (turn + i) % list.len()).find(there) else {
+                    return Err(Wait::AnyMessage);
+                };
+                let (channel, turn) = (list[i], (i + 1) % list.len());
+                if let Some(entry) = self.inbound.get_mut(&agent) {
+                    entry.1 = turn;
                 }
+                return self.receive(channel);
             }
-            OpKind::Recv { dir, .. } => {
-                let channel = self.program.rx(agent, dir);
-                let c = channel.0 as usize;
-                if self.taken[c] == self.sent[c] {
-                    return Some(Wait::Message(channel));
+            OpKind::PostRecv { dir, dst, .. } => {
+                let channel = program.rx(agent, dir);
+                let number = self.issue(channel);
+                self.posted.insert((agent, dst), (channel, number));
+                return Ok(Some((channel, number)));
+            }
+            OpKind::Await { value } => {
+                let Some(&(channel, number)) = self.posted.get(&(agent, value)) else { return Ok(None) };
+                if self.sent[channel.0 as usize] <= number {
+                    return Err(Wait::Message(channel));
                 }
-                self.taken[c] += 1;
-                self.wake(self.program.channels[c].sender, Wait::Slot(channel));
+                self.posted.remove(&(agent, value));
+                return Ok(Some((channel, number)));
             }
             OpKind::Signal { counter, add } => {
-                let value = &mut self.counters[counter as usize];
+                let counter = self.counters.index(counter, self.call[agent.0 as usize]);
+                let value = &mut self.counters.values[counter];
                 *value = value.saturating_add(add.into());
-                for waiter in std::mem::take(&mut self.at_counter[counter as usize]) {
+                for waiter in std::mem::take(&mut self.at_counter[counter]) {
                     self.order.push(waiter);
                 }
             }
-            OpKind::WaitCounter { counter, at_least } if self.counters[counter as usize] < at_least.into() => {
-                return Some(Wait::Counter(counter));
+            OpKind::WaitCounter { counter, at_least } if self.counter(agent, counter) < at_least.into() => {
+                return Err(Wait::Counter(counter));
             }
-            OpKind::Acquire { counter, amount } => match self.counters[counter as usize].checked_sub(amount.into()) {
-                Some(rest) => self.counters[counter as usize] = rest,
-                None => return Some(Wait::Counter(counter)),
-            },
+            OpKind::Acquire { counter, amount } => {
+                let index = self.counters.index(counter, self.call[agent.0 as usize]);
+                match self.counters.values[index].checked_sub(amount.into()) {
+                    Some(rest) => self.counters.values[index] = rest,
+                    None => return Err(Wait::Counter(counter)),
+                }
+            }
             _ => {}
         }
-        None
+        Ok(None)
+    }
+
+    fn receive(&mut self, channel: ChannelId) -> Result<Option<(ChannelId, u64)>, Wait> {
+        if self.received[channel.0 as usize] >= self.sent[channel.0 as usize] {
+            return Err(Wait::Message(channel));
+        }
+        Ok(Some((channel, self.issue(channel))))
+    }
+
+    /// Counts a receive, which frees a slot if its message is there.
+    fn issue(&mut self, channel: ChannelId) -> u64 {
+        let c = channel.0 as usize;
+        self.received[c] += 1;
+        self.wake(self.subject.program.channels[c].sender, Wait::Slot(channel));
+        self.received[c] - 1
     }
 
     fn wake(&mut self, agent: AgentId, wait: Wait) {
@@ -242,7 +385,7 @@ impl<'p> Schedule<'p> {
     fn arrive(&mut self, agent: AgentId, id: u32, watch: &mut impl Watch) -> bool {
         let waiting = &mut self.at_barrier[id as usize];
         waiting.push(agent);
-        if (waiting.len() as u64) < u64::from(self.program.barriers[id as usize]) {
+        if (waiting.len() as u64) < u64::from(self.subject.program.barriers[id as usize]) {
             self.waits[agent.0 as usize] = Wait::Barrier(id);
             return false;
         }
@@ -257,25 +400,88 @@ impl<'p> Schedule<'p> {
         true
     }
 
+    /// Ends a call; true when the next may begin.
+    fn end_of_call(&mut self, agent: AgentId, watch: &mut impl Watch) -> bool {
+        let group = self.fence.group(self.subject.program.agents[agent.0 as usize].rank);
+        let Some((members, waiting)) = self.launches.get_mut(&group) else { return false };
+        waiting.push(agent);
+        if (waiting.len() as u64) < u64::from(*members) {
+            self.waits[agent.0 as usize] = Wait::Launch;
+            return false;
+        }
+        let participants = std::mem::take(waiting);
+        watch.released(&participants);
+        for &participant in &participants {
+            self.next[participant.0 as usize] = 0;
+            self.call[participant.0 as usize] += 1;
+            if participant != agent {
+                self.order.push(participant);
+            }
+        }
+        true
+    }
+
+    /// Whether two agents end a call together.
+    pub(super) fn same_launch(&self, one: AgentId, other: AgentId) -> bool {
+        let group = |agent: AgentId| self.fence.group(self.subject.program.agents[agent.0 as usize].rank);
+        group(one) == group(other)
+    }
+
     /// Messages left in queues after a complete run.
     pub(super) fn unreceived(&self) -> Option<Diagnostic> {
-        let mut left = (0..self.sent.len()).filter(|&c| self.sent[c] > self.taken[c]);
-        let first = left.next()?;
-        let messages: u64 = (0..self.sent.len()).map(|c| self.sent[c] - self.taken[c]).sum();
-        let channel = &self.program.channels[first];
-        let body = self.program.body(channel.sender);
-        let last = body.ops.iter().rposition(|op| {
-            matches!(op.kind, OpKind::Send { dir, .. } if self.program.tx(channel.sender, dir).0 as usize == first)
-        });
+        let program = self.subject.program;
+        let left = |c: &usize| self.sent[*c] > self.received[*c];
+        let first = (0..self.sent.len()).find(left)?;
+        let messages: u64 = (0..self.sent.len()).filter(left).map(|c| self.sent[c] - self.received[c]).sum();
+        let channel = &program.channels[first];
+        let body = program.body(channel.sender);
+        let last = body.ops.iter().rposition(
+            |op| matches!(op.kind, OpKind::Send { dir, .. } if program.tx(channel.sender, dir).0 as usize == first),
+        );
         let finding = Diagnostic::new(
             "AHBM-V405",
             format!(
                 "{messages} messages are never received, the first from {} to {}",
-                support::name(self.program, channel.sender),
-                support::name(self.program, channel.receiver)
+                self.subject.name(channel.sender),
+                self.subject.name(channel.receiver)
             ),
         );
-        Some(support::site(self.program, finding, channel.sender, last.unwrap_or(0)))
+        let call = self.subject.calls - 1;
+        let op = last.unwrap_or(0) as u32;
+        Some(self.subject.site(finding, &Step { agent: channel.sender, op, call, message: None }))
+    }
+
+    /// Signals that no semaphore's owner has taken after a complete run.
+    pub(super) fn untaken(&self) -> Option<Diagnostic> {
+        let semaphores = 0..self.counters.semaphore.len();
+        let left = |c: &usize| self.counters.semaphore[*c] && self.counters.values[*c] > 0;
+        let first = semaphores.clone().find(left)? as u32;
+        let signals: u64 = semaphores.filter(left).map(|c| self.counters.values[c]).sum();
+        let program = self.subject.program;
+        let (agent, op) = (0..program.agents.len() as u32).map(AgentId).find_map(|agent| {
+            let last = program
+                .body(agent)
+                .ops
+                .iter()
+                .rposition(|op| matches!(op.kind, OpKind::Signal { counter, .. } if counter == first))?;
+            Some((agent, last as u32))
+        })?;
+        let finding = Diagnostic::new(
+            "AHBM-V410",
+            format!("{signals} signals are never waited for, the first of counter {first}"),
+        )
+        .hint("the next call's first wait would pass at once");
+        let call = self.subject.calls - 1;
+        Some(self.subject.site(finding, &Step { agent, op, call, message: None }))
+    }
+}
+
+impl Fence {
+    fn group(self, rank: u32) -> u32 {
+        match self {
+            Self::Rank => rank,
+            Self::World => 0,
+        }
     }
 }
 
@@ -291,12 +497,13 @@ pub(super) fn depth(program: &Program, slots: Option<u32>, channel: ChannelId) -
 ///
 /// A deeper queue never stops a run that a shallower one lets complete, so the search is binary. No queue needs
 /// more than it held in an unbounded run.
-pub(super) fn min_slots(program: &Program) -> Option<u32> {
+pub(super) fn min_slots(subject: Subject<'_>) -> Option<u32> {
+    let program = subject.program;
     if program.channels.is_empty() {
         return None;
     }
     let run = |slots: u32| {
-        let mut schedule = Schedule::new(program, Some(slots), Order::of(0, program.agents.len(), 0));
+        let mut schedule = Schedule::new(subject, Some(slots), Order::of(0, program.agents.len(), 0), Fence::Rank);
         let ended = schedule.run(&mut Nobody);
         (ended == Ok(Ended::Complete)).then_some(schedule.fullest)
     };

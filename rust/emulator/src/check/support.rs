@@ -1,41 +1,55 @@
-//! What a check can follow: elements of one size, unions, and a bounded number of steps.
+//! What is checked, how it is named, and what it costs.
 
 use super::CheckOptions;
 use ahbm_machine::Diagnostic;
-use ahbm_program::{AgentId, BinaryFn, Body, BufferId, OpKind, Program, Scalar};
+use ahbm_program::{AgentId, Body, BufferId, ChannelId, OpKind, Program};
 use std::ops::Range;
 
-/// The cells of a program: every buffer's elements, numbered through.
-#[derive(Debug)]
-pub(super) struct Cells {
-    /// Bytes of an element.
-    element: u64,
-    /// First cell of each buffer, and the number of all.
-    base: Vec<usize>,
+/// A program that is issued some times in a row.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Subject<'p> {
+    pub(super) program: &'p Program,
+    /// Launches, at least one.
+    pub(super) calls: u32,
 }
 
-impl Cells {
-    /// The cells of a structurally sound program, once it is known to be one that contributions can follow and
-    /// that stays within the budget.
-    pub(super) fn of(program: &Program, options: &CheckOptions) -> Result<Self, Diagnostic> {
-        let users = first_users(program);
-        let mut element = None;
-        let mut cost_of_body = vec![0u64; program.bodies.len()];
-        for (index, body) in program.bodies.iter().enumerate() {
-            let Some(user) = users[index] else { continue };
-            follow(program, body, user, &mut element)?;
-            cost_of_body[index] = cost(body);
-        }
-        let element = element.unwrap_or(1);
-        let mut base = Vec::with_capacity(program.buffers.len() + 1);
-        let mut total = 0u64;
-        for buffer in &program.buffers {
-            base.push(total as usize);
-            total = total.saturating_add(buffer.bytes.div_ceil(element));
-        }
-        base.push(total as usize);
-        let once = program.agents.iter().fold(total, |n, a| n.saturating_add(cost_of_body[a.body as usize]));
-        let all = once.saturating_mul(options.orders.max(1).into());
+/// An operation that took effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Step {
+    pub(super) agent: AgentId,
+    pub(super) op: u32,
+    /// Which launch it belongs to.
+    pub(super) call: u32,
+    /// The message it sends, takes, or has posted a receive for: its channel, and its number on it.
+    pub(super) message: Option<(ChannelId, u64)>,
+}
+
+impl Subject<'_> {
+    /// `rank 3 block 1`: an agent by its rank and its number among the rank's.
+    pub(super) fn name(&self, agent: AgentId) -> String {
+        let agents = &self.program.agents;
+        let rank = agents[agent.0 as usize].rank;
+        let block = agents[..agent.0 as usize].iter().filter(|a| a.rank == rank).count();
+        format!("rank {rank} block {block}")
+    }
+
+    /// `rank 3 block 1: store f16[8]`, and the call where there are several.
+    pub(super) fn describe(&self, step: &Step) -> String {
+        let what = self.program.describe(step.agent, step.op as usize);
+        let call = if self.calls > 1 { format!(" in call {}", step.call + 1) } else { String::new() };
+        format!("{}: {what}{call}", self.name(step.agent))
+    }
+
+    /// Adds an operation as a side of a finding.
+    pub(super) fn site(&self, finding: Diagnostic, step: &Step) -> Diagnostic {
+        finding.site(self.describe(step), self.program.origin_text(step.agent, step.op as usize))
+    }
+
+    /// Refuses what takes more steps than the budget.
+    pub(super) fn affordable(&self, options: &CheckOptions) -> Result<(), Diagnostic> {
+        let cost: Vec<u64> = self.program.bodies.iter().map(|body| cost(body)).collect();
+        let once = self.program.agents.iter().fold(0u64, |n, a| n.saturating_add(cost[a.body as usize]));
+        let all = once.saturating_mul(u64::from(options.orders.max(1)) * u64::from(self.calls));
         if all > options.max_steps {
             return Err(Diagnostic::new(
                 "AHBM-B210",
@@ -46,101 +60,35 @@ impl Cells {
             )
             .hint(format!("--limit check_steps={all} raises it")));
         }
-        Ok(Self { element, base })
-    }
-
-    /// Number of cells.
-    pub(super) fn len(&self) -> usize {
-        self.base.last().copied().unwrap_or(0)
-    }
-
-    /// A cell by buffer and element.
-    pub(super) fn at(&self, buffer: BufferId, element: u64) -> Option<usize> {
-        let (start, end) = (self.base[buffer.0 as usize], self.base[buffer.0 as usize + 1]);
-        usize::try_from(element).ok().and_then(|e| start.checked_add(e)).filter(|&cell| cell < end)
-    }
-
-    /// Buffer and element of a cell.
-    pub(super) fn place(&self, cell: usize) -> (BufferId, u64) {
-        let buffer = self.base.partition_point(|&start| start <= cell) - 1;
-        (BufferId(buffer as u32), (cell - self.base[buffer]) as u64)
-    }
-
-    /// The cells of a memory operand.
-    pub(super) fn operand(&self, program: &Program, agent: AgentId, mem: u32, tile: u32) -> Range<usize> {
-        let body = program.body(agent);
-        let mem = body.mems[mem as usize];
-        let start = self.base[program.buffer(agent, mem.buffer).0 as usize] + (mem.offset / self.element) as usize;
-        start..start + body.tiles[tile as usize].elements() as usize
+        Ok(())
     }
 }
 
-/// `rank 3 block 1`: an agent by its rank and its number among the rank's.
-pub(super) fn name(program: &Program, agent: AgentId) -> String {
-    let rank = program.agents[agent.0 as usize].rank;
-    let block = program.agents[..agent.0 as usize].iter().filter(|a| a.rank == rank).count();
-    format!("rank {rank} block {block}")
+/// The bytes of a memory operand.
+pub(super) fn bytes(program: &Program, agent: AgentId, mem: u32, tile: u32) -> (BufferId, Range<u64>) {
+    let body = program.body(agent);
+    let mem = body.mems[mem as usize];
+    (program.buffer(agent, mem.buffer), mem.offset..mem.offset + body.tiles[tile as usize].bytes())
 }
 
-/// Adds an operation as a side of a finding.
-pub(super) fn site(program: &Program, finding: Diagnostic, agent: AgentId, op: usize) -> Diagnostic {
-    finding.site(format!("{}: {}", name(program, agent), program.describe(agent, op)), program.origin_text(agent, op))
+/// The bytes an operation touches, and whether it writes them.
+pub(super) fn touches(
+    program: &Program,
+    agent: AgentId,
+    kind: OpKind,
+) -> impl Iterator<Item = (BufferId, Range<u64>, bool)> + '_ {
+    let operands = kind.operands();
+    [(operands.mem_read, false), (operands.mem_written, true)].into_iter().filter_map(move |(mem, writes)| {
+        let (buffer, range) = bytes(program, agent, mem?, operands.tile?);
+        Some((buffer, range, writes))
+    })
 }
 
-fn first_users(program: &Program) -> Vec<Option<AgentId>> {
-    let mut users = vec![None; program.bodies.len()];
-    for (index, agent) in program.agents.iter().enumerate() {
-        users[agent.body as usize].get_or_insert(AgentId(index as u32));
-    }
-    users
-}
-
-/// Steps of a body: one per operation and one per element it touches.
+/// Steps of a body: an operation is one, or one per value and memory operand.
 fn cost(body: &Body) -> u64 {
-    let elements = |op: &ahbm_program::Op| op.kind.operands().tile.map_or(0, |t| body.tiles[t as usize].elements());
-    body.ops.iter().fold(0, |n, op| n.saturating_add(1).saturating_add(elements(op)))
-}
-
-fn follow(program: &Program, body: &Body, user: AgentId, element: &mut Option<u64>) -> Result<(), Diagnostic> {
-    for (index, op) in body.ops.iter().enumerate() {
-        let refuse = |why: &str| {
-            let what = program.describe(user, index);
-            let finding = Diagnostic::new("AHBM-U290", format!("a check cannot follow `{what}`: {why}"));
-            Err(site(program, finding, user, index))
-        };
-        match op.kind {
-            OpKind::Load { .. }
-            | OpKind::Store { .. }
-            | OpKind::Copy { .. }
-            | OpKind::Cast { .. }
-            | OpKind::Send { .. }
-            | OpKind::AwaitSlot { .. }
-            | OpKind::Recv { .. }
-            | OpKind::Binary { f: BinaryFn::Add | BinaryFn::Mul | BinaryFn::Max | BinaryFn::Min, .. }
-            | OpKind::Signal { .. }
-            | OpKind::WaitCounter { .. }
-            | OpKind::Acquire { .. }
-            | OpKind::Barrier { .. }
-            | OpKind::Delay { .. } => {}
-            OpKind::Fill { scalar, .. } => {
-                if !matches!(body.scalars[scalar as usize], Scalar::Int(0))
-                    && body.scalars[scalar as usize].as_f64() != 0.0
-                {
-                    return refuse("only zero has no contributions");
-                }
-            }
-            _ => return refuse("only copies, messages and reductions have a meaning for contributions"),
-        }
+    body.ops.iter().fold(0, |n, op| {
         let operands = op.kind.operands();
-        let Some(tile) = operands.tile.map(|t| &body.tiles[t as usize]) else { continue };
-        let bytes = tile.dtype.bytes();
-        if *element.get_or_insert(bytes) != bytes {
-            return refuse("elements of different sizes");
-        }
-        let mut mems = operands.mem_read.into_iter().chain(operands.mem_written);
-        if mems.any(|m| !body.mems[m as usize].offset.is_multiple_of(bytes)) {
-            return refuse("the offset is not a whole number of elements");
-        }
-    }
-    Ok(())
+        let read = operands.reads.iter().flatten().count() as u64;
+        n.saturating_add(1 + read + u64::from(operands.mem_read.is_some()) + u64::from(operands.mem_written.is_some()))
+    })
 }
