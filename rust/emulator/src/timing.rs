@@ -149,7 +149,7 @@ impl<'a> Sim<'a> {
             network: network::Network::new(plan, machine.costs()),
             slot_write: default_vec(program.channels.len()),
             engines: default_vec(plan.engines as usize),
-            agents: agents(program, record),
+            agents: agents(program, machine, record),
             parked: default_vec(count),
             done: default_vec(count),
             counters: default_vec(program.counters as usize),
@@ -201,10 +201,14 @@ impl<'a> Sim<'a> {
     }
 }
 
-fn agents(program: &Program, record: bool) -> Vec<RefCell<agent::Agent>> {
+fn agents(program: &Program, machine: &Machine, record: bool) -> Vec<RefCell<agent::Agent>> {
     let operations = |a: &ahbm_program::Agent| program.bodies[a.body as usize].ops.len();
-    let fresh = |a| if record { agent::Agent::recording(operations(a)) } else { agent::Agent::default() };
-    program.agents.iter().map(|a| RefCell::new(fresh(a))).collect()
+    let start = |a: &ahbm_program::Agent| {
+        let mut agent = if record { agent::Agent::recording(operations(a)) } else { agent::Agent::default() };
+        agent.clock = machine.costs().jitter.skew(a.place);
+        RefCell::new(agent)
+    };
+    program.agents.iter().map(start).collect()
 }
 
 fn default_vec<T: Default>(len: usize) -> Vec<T> {

@@ -1,6 +1,6 @@
 //! Resolved costs of the machine's engines, in picoseconds.
 
-use crate::{Ps, Rate};
+use crate::{Jitter, Ps, Rate};
 use indexmap::IndexMap;
 
 /// How the network is timed.
@@ -56,6 +56,8 @@ pub struct Costs {
     pub flit_bytes: u64,
     /// Network timing model.
     pub network: NetworkModel,
+    /// Random delays.
+    pub jitter: Jitter,
     /// IPCQ slot tiers by name, in declaration order.
     pub tiers: IndexMap<String, Tier>,
 }

@@ -48,8 +48,6 @@ pub(crate) enum CubeLink {
     IoIn,
 }
 
-const PORTS: [Heading; 4] = [Heading::N, Heading::E, Heading::S, Heading::W];
-
 impl CubeLinks {
     /// Number of links of one cube.
     pub(crate) fn links(&self) -> u32 {
@@ -88,7 +86,7 @@ impl CubeLinks {
                 _ => self.vertical_base() + (col * (self.rows - 1) + row - 1) * 2 + 1,
             },
             CubeLink::Ucie(port, connection) => {
-                let port = PORTS.iter().position(|p| *p == port).unwrap_or(0) as u32;
+                let port = Heading::MESH.iter().position(|p| *p == port).unwrap_or(0) as u32;
                 self.ucie_base() + port * self.connections + connection
             }
             CubeLink::IoOut => self.io_base(),
@@ -125,7 +123,7 @@ impl CubeLinks {
         }
         if index < self.io_base() {
             let within = index - self.ucie_base();
-            return CubeLink::Ucie(PORTS[(within / self.connections % 4) as usize], within % self.connections);
+            return CubeLink::Ucie(Heading::MESH[(within / self.connections % 4) as usize], within % self.connections);
         }
         if index == self.io_base() { CubeLink::IoOut } else { CubeLink::IoIn }
     }

@@ -46,6 +46,9 @@ pub enum Heading {
 }
 
 impl Heading {
+    /// The headings of a cube's ports.
+    pub(crate) const MESH: [Self; 4] = [Self::N, Self::E, Self::S, Self::W];
+
     /// The heading that leads back.
     #[must_use]
     pub fn opposite(self) -> Self {

@@ -2,9 +2,10 @@
 
 use crate::cube_links::{CubeLink, CubeLinks};
 use crate::declared::{Names, Reader, Topology, Value};
+use crate::faults::Faults;
 use crate::sip_links::SipLinks;
 use crate::validated::{Validated, validate};
-use crate::{Coord, Costs, Diagnostic, Heading, LinkId, Node, PeId, Ps, Rate, Sfr, Tier, overrides, yaml};
+use crate::{Coord, Costs, Diagnostic, Heading, Jitter, LinkId, Node, PeId, Ps, Rate, Sfr, Tier, overrides, yaml};
 
 /// A resolved machine: shape, links, routes, neighbour tables, costs.
 ///
@@ -27,6 +28,7 @@ pub struct Machine {
     hbm_bytes: u64,
     sram_bytes: u64,
     canonical: String,
+    pub(crate) faults: Faults,
 }
 
 /// A directed link between two SIPs.
@@ -74,7 +76,8 @@ impl Machine {
     /// All findings at once, each with `origin:line` or the override it stems from: `AHBM-T001` no YAML,
     /// `T002` too large, `T003` unknown key, `T004` wrong kind of value, `T005` out of range, `T006` unknown
     /// name, `T007` grid size, `T008` not a power of two, `T009` over budget, `T010` custom edges, `T011`
-    /// override path, `T013` too few HBM slices, `T015` key without effect on this network.
+    /// override path, `T013` too few HBM slices, `T015` key without effect on this network, `T017` a fault of what
+    /// does not exist.
     pub fn from_yaml(text: &str, origin: &str, overrides: &[(String, String)]) -> Result<Self, Vec<Diagnostic>> {
         if overrides.len() > MAX_OVERRIDES {
             let message = format!("{} overrides are more than the limit of {MAX_OVERRIDES}", overrides.len());
@@ -89,8 +92,13 @@ impl Machine {
         }
         let declared = Topology::read(&tree, &mut reader).unwrap_or_default();
         let validated = if reader.clean() { validate(&declared, &mut reader) } else { None };
-        match reader.finish(validated)? {
-            Some(validated) => Ok(Self::resolve(&declared, validated)),
+        let machine = validated.filter(|_| reader.clean()).map(|validated| {
+            let mut machine = Self::resolve(&declared, validated);
+            machine.faults = Faults::of(&machine, &declared, &mut reader);
+            machine
+        });
+        match reader.finish(machine)? {
+            Some(machine) => Ok(machine),
             None => Err(vec![Diagnostic::new("AHBM-T001", "the topology could not be read").site("topology", origin)]),
         }
     }
@@ -114,6 +122,7 @@ impl Machine {
             sips,
             cube,
             canonical,
+            faults: Faults::default(),
         }
     }
 
@@ -188,6 +197,9 @@ impl Machine {
 
     /// Bandwidth of a link; unlimited for ids out of range.
     pub fn link_rate(&self, link: LinkId) -> Rate {
+        if let Some(fault) = self.faults.on(link) {
+            return fault.rate;
+        }
         match self.locate(link) {
             Some(Place::Cube { index, .. }) => self.cube.rate(self.cube.at(index)),
             Some(Place::Sips { index }) => self.sips.link(index).map_or(Rate::UNLIMITED, |link| link.rate),
@@ -197,11 +209,13 @@ impl Machine {
 
     /// Latency of a link itself in ps, without routers or memory; 0 for ids out of range.
     pub fn link_latency_ps(&self, link: LinkId) -> Ps {
-        match self.locate(link) {
-            Some(Place::Cube { index, .. }) => self.cube.latency_ps(self.cube.at(index)),
-            Some(Place::Sips { index }) => self.sips.link(index).map_or(0, |link| link.latency_ps),
-            None => 0,
-        }
+        let late_ps = self.faults.on(link).map_or(0, |fault| fault.late_ps);
+        late_ps
+            + match self.locate(link) {
+                Some(Place::Cube { index, .. }) => self.cube.latency_ps(self.cube.at(index)),
+                Some(Place::Sips { index }) => self.sips.link(index).map_or(0, |link| link.latency_ps),
+                None => 0,
+            }
     }
 
     /// Name of a link for people, e.g. `sip0.cube3.ucie_E2` or `sip0->sip1`.
@@ -218,37 +232,41 @@ impl Machine {
         }
     }
 
-    /// Every directed link between SIPs in id order.
+    /// Every directed link between SIPs that is not dead, in id order.
     pub fn links_between_sips(&self) -> impl Iterator<Item = SipLink> + '_ {
-        (0..self.sips.links()).filter_map(|index| self.sips.link(index)).map(|link| SipLink {
-            from: link.from,
-            to: link.to,
-            link: LinkId(self.sip_base + link.index),
-            rate: link.rate,
-            latency_ps: link.latency_ps,
+        (0..self.sips.links()).filter_map(|index| self.sips.link(index)).filter_map(|ends| {
+            let link = LinkId(self.sip_base + ends.index);
+            let (rate, late_ps) = match self.faults.on(link) {
+                Some(fault) if fault.dead => return None,
+                Some(fault) => (fault.rate, fault.late_ps),
+                None => (ends.rate, 0),
+            };
+            Some(SipLink { from: ends.from, to: ends.to, link, rate, latency_ps: ends.latency_ps + late_ps })
         })
     }
 
-    /// The ports of one SIP's cubes, cube by cube: to the neighbours N, E, S, W, to the I/O chiplet and from it.
+    /// Thousandths of the declared time that a PE's dispatch and math take: [`crate::FULL_PACE`] without faults.
+    pub fn pace(&self, pe: PeId) -> u32 {
+        self.faults.pace(pe)
+    }
+
+    /// The ports of SIP 0's cubes that are not dead, cube by cube: to the neighbours N, E, S, W, to the I/O chiplet and
+    /// from it.
     pub fn cube_ports(&self) -> impl Iterator<Item = CubePort> + '_ {
-        let (w, h, io) = (self.sfr.cube_w, self.sfr.cube_h, self.sfr.cubes());
-        let ucie = match self.cube.ucie.is_unlimited() {
-            true => Rate::UNLIMITED,
-            false => Rate::from_gbs(self.cube.ucie.gbs() * f64::from(self.cube.connections)).unwrap_or_default(),
-        };
-        let crossing = self.cube.latency_ps(CubeLink::Ucie(Heading::N, 0));
+        let io = self.sfr.cubes();
         let chiplet = self.cube.latency_ps(CubeLink::IoOut);
+        let port = |from, to, rate, latency_ps| CubePort { from, to, rate, latency_ps };
         (0..io).flat_map(move |cube| {
-            let (row, col) = (cube / w, cube % w);
-            let neighbours = [
-                (row > 0).then(|| cube - w),
-                (col + 1 < w).then(|| cube + 1),
-                (row + 1 < h).then(|| cube + w),
-                (col > 0).then(|| cube - 1),
-            ];
-            let port = |from, to, rate, latency_ps| CubePort { from, to, rate, latency_ps };
             let aside = [port(cube, io, self.cube.io, chiplet), port(io, cube, self.cube.io, chiplet)];
-            neighbours.into_iter().flatten().map(move |to| port(cube, to, ucie, crossing)).chain(aside)
+            let neighbours = Heading::MESH.into_iter().filter_map(move |heading| {
+                let next = self.cube_at(cube, heading).filter(|_| !self.port_is_dead(0, cube, heading))?;
+                // All connections of a port are equal, faults included.
+                let link = LinkId(cube * self.cube.links() + self.cube.index(CubeLink::Ucie(heading, 0)));
+                let together = self.link_rate(link).gbs() * f64::from(self.cube.connections);
+                let rate = Rate::from_gbs(together).unwrap_or(Rate::UNLIMITED);
+                Some(port(cube, next, rate, self.link_latency_ps(link)))
+            });
+            neighbours.chain(aside)
         })
     }
 
@@ -309,6 +327,11 @@ fn costs(declared: &Topology) -> Costs {
         gemm_macs_per_ns: pe.gemm.macs_per_ns.0,
         flit_bytes: u64::from(declared.system.flit_bytes.0),
         network: declared.system.network_model,
+        jitter: Jitter {
+            seed: u64::from(declared.faults.jitter.seed.0),
+            latency_ps: declared.faults.jitter.latency_ns.0,
+            skew_ps: declared.faults.jitter.skew_ns.0,
+        },
         tiers: tiers.collect(),
     }
 }

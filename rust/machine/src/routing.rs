@@ -23,7 +23,8 @@ impl Machine {
     /// network on chip. An HBM read pays the access latency before the port, an HBM write after it.
     ///
     /// # Errors
-    /// `AHBM-T016` when a node does not exist, `AHBM-T012` when a custom network has no way between two SIPs.
+    /// `AHBM-T016` when a node does not exist, `AHBM-T012` when a custom network has no way between two SIPs,
+    /// `AHBM-T018` when dead links leave none.
     pub fn route(&self, from: Node, to: Node) -> Result<Route, Diagnostic> {
         let (source, target) = (self.place(from)?, self.place(to)?);
         if from == to || (matches!((from, to), (Node::Sram(_), Node::Sram(_))) && source.cube_of() == target.cube_of())
@@ -94,6 +95,7 @@ impl Walk<'_> {
     }
 
     fn link(&mut self, link: u32, rate: Rate, latency_ps: Ps) {
+        let latency_ps = latency_ps + self.machine.faults.on(LinkId(link)).map_or(0, |fault| fault.late_ps);
         if rate.is_unlimited() {
             self.wait(latency_ps);
         } else {
@@ -149,8 +151,7 @@ impl Walk<'_> {
         let machine = self.machine;
         let from_io = matches!(from, Node::Io(_));
         if self.sip == target.sip && !from_io && !to_io {
-            self.cross_cubes(target.cube);
-            return Ok(());
+            return self.cross_cubes(target.cube);
         }
         if !from_io {
             self.walk_to(machine.cube.io_router());
@@ -170,16 +171,26 @@ impl Walk<'_> {
 
     fn cross_sips(&mut self, to: u32) -> Result<(), Diagnostic> {
         let machine = self.machine;
-        let (from, mut first) = (self.sip, true);
-        let base = machine.sip_base;
+        let from = self.sip;
+        let (mut links, mut dead) = (Vec::with_capacity(4), false);
         let reached = machine.sips.path(from, to, &mut |link, after_ps| {
-            if !first && link.from < machine.sfr.sips {
+            dead |= machine.faults.dead(LinkId(machine.sip_base + link.index));
+            links.push((link, after_ps));
+        });
+        if dead {
+            let Some(detour) = machine.faults.detour(from, to) else {
+                return Err(self.cut_off(&format!("SIP {to} from SIP {from}")));
+            };
+            // A switch has one link to each SIP: nothing goes round it.
+            links = detour.into_iter().filter_map(|index| machine.sips.link(index)).map(|link| (link, 0)).collect();
+        }
+        for (position, (link, after_ps)) in links.into_iter().enumerate() {
+            if position > 0 && link.from < machine.sfr.sips {
                 self.wait(machine.transit_ps);
             }
-            first = false;
-            self.link(base + link.index, link.rate, link.latency_ps);
+            self.link(machine.sip_base + link.index, link.rate, link.latency_ps);
             self.wait(after_ps);
-        });
+        }
         if !reached {
             return Err(Diagnostic::new("AHBM-T012", format!("no way from SIP {from} to SIP {to}"))
                 .hint("add edges to system.sips.edges that join them"));
@@ -188,27 +199,46 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Through the cube mesh: columns first, then rows.
-    fn cross_cubes(&mut self, to: u32) {
-        let w = self.machine.sfr.cube_w;
-        while self.cube != to {
-            let (row, col) = (self.cube / w, self.cube % w);
+    fn cut_off(&self, whom: &str) -> Diagnostic {
+        let dead = self.machine.faults.dead_links(self.machine);
+        Diagnostic::new("AHBM-T018", format!("dead links cut off {whom}: {dead}"))
+            .hint("remove a dead link from `faults`, or use a network with another way round")
+    }
+
+    /// Through the cube mesh: columns first, then rows; round dead ports.
+    fn cross_cubes(&mut self, to: u32) -> Result<(), Diagnostic> {
+        let machine = self.machine;
+        let w = machine.sfr.cube_w;
+        let (mut ways, mut at, mut dead) = (Vec::with_capacity(4), self.cube, false);
+        while at != to {
+            let (row, col) = (at / w, at % w);
             let (port, next) = if col < to % w {
-                (Heading::E, self.cube + 1)
+                (Heading::E, at + 1)
             } else if col > to % w {
-                (Heading::W, self.cube - 1)
+                (Heading::W, at - 1)
             } else if row < to / w {
-                (Heading::S, self.cube + w)
+                (Heading::S, at + w)
             } else {
-                (Heading::N, self.cube - w)
+                (Heading::N, at - w)
             };
-            let cube = &self.machine.cube;
+            dead |= machine.port_is_dead(self.sip, at, port);
+            ways.push(port);
+            at = next;
+        }
+        if dead {
+            let whom = || format!("cube {to} from cube {} of SIP {}", self.cube, self.sip);
+            ways = machine.cubes_around(self.sip, self.cube, to).ok_or_else(|| self.cut_off(&whom()))?;
+        }
+        for port in ways {
+            let next = machine.cube_at(self.cube, port).unwrap_or(to);
+            let cube = &machine.cube;
             self.walk_to(cube.ucie_router(port, self.connection));
             self.cube_link(CubeLink::Ucie(port, self.connection));
             self.cube = next;
             self.router = cube.ucie_router(port.opposite(), self.connection);
             self.wait(cube.router_ps);
         }
+        Ok(())
     }
 
     /// Over the network on chip: horizontal first, then vertical. The router at the start is paid already.

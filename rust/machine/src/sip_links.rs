@@ -96,6 +96,26 @@ impl SipLinks {
         Some(self.uniform(index, from, to))
     }
 
+    /// The link that joins two ends, if there is one.
+    pub(crate) fn direct(&self, from: u32, to: u32) -> Option<u32> {
+        let switch = u32::from(matches!(self.shape, Shape::Switch));
+        if from == to || from.max(to) >= self.sips + switch {
+            return None;
+        }
+        match &self.shape {
+            Shape::Switch if to == self.sips => Some(2 * from),
+            Shape::Switch => (from == self.sips).then_some(2 * to + 1),
+            Shape::Custom(custom) => {
+                custom.edges.binary_search_by_key(&(from, to), |e| (e.from, e.to)).ok().map(|index| index as u32)
+            }
+            _ => {
+                let (mut links, mut last) = (0, 0);
+                self.path(from, to, &mut |link, _| (links, last) = (links + 1, link.index));
+                (links == 1).then_some(last)
+            }
+        }
+    }
+
     /// Visits the links from one SIP to another in travel order, with the latency that follows each link
     /// besides its own (the switch's). False when there is no way.
     pub(crate) fn path(&self, from: u32, to: u32, visit: &mut dyn FnMut(Link, Ps)) -> bool {

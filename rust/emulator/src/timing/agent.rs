@@ -89,8 +89,10 @@ impl Agent {
         let index = sim.program.agents[me.0 as usize].body;
         let body: &Body = &sim.program.bodies[index as usize];
         let tiles = &sim.plan.tile_bytes[index as usize][..];
+        let plan = &sim.plan.agents[me.0 as usize];
+        let dispatch = plan.paced(sim.costs.dispatch_ps);
         while let Some(op) = body.ops.get(self.pc as usize) {
-            let start = self.clock + sim.costs.dispatch_ps * Time::from(op.calls);
+            let start = self.clock + dispatch * Time::from(op.calls);
             let end = match op.kind {
                 OpKind::Send { dir, tile, .. } => self.send(sim, me, dir, tiles[tile as usize], start),
                 OpKind::AwaitSlot { dir } => self.await_slot(sim, me, dir, start),
@@ -126,8 +128,7 @@ impl Agent {
                 OpKind::Barrier { id } => self.barrier(sim, me, id, start),
                 OpKind::Delay { ps } => Ok(start + ps),
                 _ => {
-                    let duration = math_ps(sim, body, tiles, &op.kind);
-                    let plan = &sim.plan.agents[me.0 as usize];
+                    let duration = plan.paced(math_ps(sim, body, tiles, &op.kind));
                     if plan.shares {
                         let math = &sim.engines[plan.engines as usize].math;
                         self.at_engine_time(sim, start, |_| math.reserve(start, duration) + duration)

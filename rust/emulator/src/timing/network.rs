@@ -161,6 +161,11 @@ impl<'a> Network<'a> {
 }
 
 fn arrive(sim: &Sim<'_>, arrival: Arrival, bytes: u64, at: Time) {
+    let stream = match arrival {
+        Arrival::Message(channel) => channel.0 << 1,
+        Arrival::Transfer(agent) => agent.0 << 1 | 1,
+    };
+    let at = at + sim.costs.jitter.latency(stream, at);
     match arrival {
         Arrival::Message(channel) => sim.deliver(channel, bytes, at),
         Arrival::Transfer(agent) => sim.complete(agent, at),

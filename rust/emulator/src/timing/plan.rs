@@ -1,6 +1,6 @@
 //! What a run needs to know about its program and machine, resolved once.
 
-use ahbm_machine::{Diagnostic, Machine, Node, PeId, Rate, Tier};
+use ahbm_machine::{Diagnostic, FULL_PACE, Machine, Node, PeId, Rate, Tier};
 use ahbm_program::{AgentId, ChannelId, OpKind, Program, WireFactor};
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
@@ -47,6 +47,16 @@ pub(super) struct AgentPlan {
     pub(super) engines: u32,
     /// Another agent runs on the same PE.
     pub(super) shares: bool,
+    /// Thousandths of the declared time that its dispatch and math take.
+    pub(super) pace: u32,
+}
+
+impl AgentPlan {
+    /// The time that work of `ps` takes at the agent's pace.
+    #[inline]
+    pub(super) fn paced(&self, ps: u64) -> u64 {
+        if self.pace == FULL_PACE { ps } else { ps * u64::from(self.pace) / u64::from(FULL_PACE) }
+    }
 }
 
 /// A receiver that works through posted receives of one channel.
@@ -110,7 +120,7 @@ impl Plan {
             .iter()
             .map(|a| {
                 let (engines, _, &count) = pes.get_full(&a.place).expect("every place was entered above");
-                AgentPlan { engines: engines as u32, shares: count > 1 }
+                AgentPlan { engines: engines as u32, shares: count > 1, pace: machine.pace(a.place) }
             })
             .collect();
         let mut plan = Self {

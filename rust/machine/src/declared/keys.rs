@@ -17,6 +17,66 @@ section! {
         pe: Pe = Pe::default(),
         /// Inter-PE communication queues.
         ipcq: Ipcq = Ipcq::default(),
+        /// What is wrong with the machine.
+        faults: Faults = Faults::default(),
+    }
+}
+
+section! {
+    /// What is wrong with the machine.
+    Faults {
+        /// Slow, late and dead links.
+        links: Vec<LinkFault> = Vec::new(),
+        /// Slow PEs.
+        stragglers: Vec<Straggler> = Vec::new(),
+        /// Random delays, the same for the same seed.
+        jitter: Jitter = Jitter::default(),
+    }
+}
+
+section! {
+    /// A slow, late or dead link.
+    LinkFault {
+        /// SIP whose cubes `from` and `to` are; without it they are SIPs (the switch counts as one more).
+        sip: Option<Count<0, 65_535>> = None,
+        /// SIP, or cube of `sip`, that the link leaves.
+        from: Option<Count<0, 65_536>> = None,
+        /// SIP, or neighbouring cube of `sip`, that the link enters; between cubes, all connections of the port.
+        to: Option<Count<0, 65_536>> = None,
+        /// Divides the bandwidth.
+        slowdown: Real = Real(1.0),
+        /// Latency on top of the link's own, in ns.
+        extra_latency_ns: Ns = Ns::ps(0),
+        /// Carries nothing; messages go round it where they can.
+        dead: bool = false,
+        /// Also the opposite link.
+        bidirectional: bool = true,
+    }
+}
+
+section! {
+    /// A slow PE.
+    Straggler {
+        /// SIP it is in.
+        sip: Count<0, 65_535> = Count(0),
+        /// Cube it is in.
+        cube: Count<0, 65_535> = Count(0),
+        /// Its number in the cube.
+        pe: Count<0, 65_535> = Count(0),
+        /// Multiplies the time of its dispatch and math.
+        slowdown: Real = Real(2.0),
+    }
+}
+
+section! {
+    /// Random delays, the same for the same seed.
+    Jitter {
+        /// Chooses among the delays.
+        seed: Count<0, 4_294_967_295> = Count(0),
+        /// Every message arrives up to so much later, in ns.
+        latency_ns: Ns = Ns::ps(0),
+        /// Every PE starts up to so much later than the launch, in ns.
+        skew_ns: Ns = Ns::ps(0),
     }
 }
 
