@@ -70,7 +70,12 @@ def run_console(text: str, cwd: Path) -> None:
         words, _, note = command.partition("# exits ")
         program, *arguments = shlex.split(words, comments=True)
         assert program in PROGRAMS, f"`{program}` cannot be run here; use a sh block"
+        target = None
+        if ">" in arguments:
+            arguments, (_, target) = arguments[:-2], arguments[-2:]
         got = run(PROGRAMS[program] + arguments, int(note or 0), cwd)
+        if target is not None:
+            (cwd / target).write_text(got, encoding="utf-8")
         if expected.strip():
             flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
             assert doctest.OutputChecker().check_output(expected, got, flags), (

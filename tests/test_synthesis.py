@@ -39,7 +39,9 @@ def grid(w: int, h: int, network: str = "mesh_2d_no_wrap") -> dict[str, object]:
     }
 
 
-@pytest.mark.parametrize("topology", ["npu_mesh_4x4", "npu_torus_4x4", "npu_hypercube_16", "npu_ring_8", "npu_switch_8"])
+@pytest.mark.parametrize(
+    "topology", ["npu_mesh_4x4", "npu_torus_4x4", "npu_hypercube_16", "npu_ring_8", "npu_switch_8"]
+)
 @pytest.mark.parametrize("collective", COLLECTIVES)
 def test_the_emulator_agrees_and_so_does_numpy(collective: str, topology: str) -> None:
     found = synthesize(collective, topology=topology, overrides=LINKS, chunk_bytes=4096, chunks=2, dtype="f32", root=3)
@@ -111,9 +113,9 @@ def test_heterogeneous_links_are_never_acausal(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_synthesized() -> None:
-    with pytest.raises(UnsupportedError, match="AHBM-U406.*switch"):
+    with pytest.raises(UnsupportedError, match=r"AHBM-U406.*switch"):
         synthesize("all_gather", topology="npu_switch_8", chunk_bytes=1024, method="greedy")
-    with pytest.raises(UnsupportedError, match="AHBM-U406.*powers of two"):
+    with pytest.raises(UnsupportedError, match=r"AHBM-U406.*powers of two"):
         synthesize("all_gather", topology="npu_mesh_4x4", chunk_bytes=1024, method="swing")
     with pytest.raises(UnsupportedError, match="AHBM-U406"):
         synthesize("all_gather", topology="npu_ring_8", chunk_bytes=1024, method="trees")

@@ -17,6 +17,7 @@ U       ``UnsupportedError``   10
 X       ``DistributedError``   11
 I       ``InterruptedRun``     12
 F       ``FormatError``        13
+R       ``RegressionError``    14
 other   ``AhbmError``          2
 ======  =====================  =========
 """
@@ -183,6 +184,12 @@ class FormatError(AhbmError, ValueError):
     exit_code = 13
 
 
+class RegressionError(AhbmError):
+    """Something got worse than a baseline."""
+
+    exit_code = 14
+
+
 _FAMILIES: dict[str, type[AhbmError]] = {
     "B": BudgetError,
     "C": ConfigError,
@@ -191,6 +198,7 @@ _FAMILIES: dict[str, type[AhbmError]] = {
     "I": InterruptedRun,
     "K": KernelError,
     "L": LintError,
+    "R": RegressionError,
     "T": TopologyError,
     "U": UnsupportedError,
     "V": DataError,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -32,10 +33,16 @@ def bench(
     no_data: NoData = False,
     topology: Topology = None,
     settings: Settings = None,
+    baseline: Annotated[
+        Path | None, typer.Option("--gate", help="Fail when anything is slower than in this file (--json of then).")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Sweep a collective over sizes; nccl-tests' columns, simulated times."""
     from ahbm import bench as b
+    from ahbm import compare as c
+
+    expected = c.load(baseline) if baseline is not None else None
 
     sweep = b.Sweep(
         collective,
@@ -64,4 +71,6 @@ def bench(
             typer.echo(b.row(report))
             reports.append(report)
         typer.echo("\n".join(b.footer(reports)))
+    if expected is not None:
+        c.gate(c.compare(expected, reports))
     fail_if_wrong(reports)

@@ -1,0 +1,31 @@
+"""`ahbm compare`: what changed between two runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ahbm.cli.app import app
+from ahbm.cli.options import Json
+
+
+@app.command()
+def compare(
+    before: Annotated[Path, typer.Argument(help="What `ahbm bench --json` or `ahbm run --json` printed then.")],
+    after: Annotated[Path, typer.Argument(help="The same now.")],
+    as_gate: Annotated[bool, typer.Option("--gate", help="Fail when anything is slower, wrong or gone.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Compare two runs, picosecond by picosecond: simulated times have no noise."""
+    from ahbm import compare as c
+
+    rows = c.compare(c.load(before), c.load(after))
+    if as_json:
+        typer.echo(json.dumps([row.to_json() for row in rows], indent=2))
+    else:
+        typer.echo("\n".join([c.HEADER, *map(str, rows)]))
+    if as_gate:
+        c.gate(rows)
