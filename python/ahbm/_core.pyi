@@ -19,6 +19,7 @@ __all__ = [
     "Schedule",
     "Timeline",
     "Tl",
+    "convert_plan",
     "plan_limits",
     "read_plan",
 ]
@@ -298,6 +299,8 @@ class Plan:
     @property
     def queues(self) -> bool: ...
     @property
+    def buffers(self) -> bool: ...
+    @property
     def in_place(self) -> bool: ...
     @property
     def warnings(self) -> list[dict[str, Any]]: ...
@@ -319,4 +322,13 @@ class Plan:
     ) -> tuple[Program, list[list[_Region]], int]: ...
 
 def read_plan(path: str, *, quirks: bool = False, limits: Sequence[tuple[str, int]] = ()) -> Plan: ...
+def convert_plan(
+    source: str | Path,
+    target: str | Path,
+    *,
+    nbytes: int | None = None,
+    link_order: bool = False,
+    quirks: bool = False,
+    limits: Sequence[tuple[str, int]] = (),
+) -> list[str]: ...
 def plan_limits() -> list[tuple[str, int]]: ...

@@ -8,12 +8,12 @@ plan runs in place. `docs/imports.md` tells what is supported.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ahbm._core import Machine, Plan, Program, read_plan
+from ahbm._core import Machine, Plan, Program, convert_plan, read_plan
 from ahbm.collectives import COLLECTIVES
 from ahbm.config import SLOTS
 from ahbm.errors import ConfigError, Site, UnsupportedError
@@ -174,6 +174,29 @@ def run(
         overrides={**(overrides or {}), **settings},
         ccl=ccl,
     )
+
+
+def convert(
+    source: str | Path,
+    target: str | Path,
+    *,
+    nbytes: int | None = None,
+    link_order: bool = False,
+    quirks: bool = False,
+    limits: Sequence[tuple[str, int]] = (),
+) -> list[Path]:
+    """Writes the algorithm in `source` as what the name of `target` says: .xml, .json, or the prefix of a trace, .et.
+
+    nbytes: the size, of the larger of operand and result, by which a trace states its `comm_size`; about 1 MiB.
+    link_order: orders the sends of every link of a trace by control dependencies. quirks, limits: as in
+    `ahbm.check.Settings`. Returns the files that were written; after an error there are none.
+
+    Raises FormatError, BudgetError, and UnsupportedError (AHBM-U292) for what the format of `target` cannot express.
+    """
+    paths = convert_plan(
+        str(source), str(target), nbytes=nbytes, link_order=link_order, quirks=quirks, limits=list(limits)
+    )
+    return [Path(path) for path in paths]
 
 
 def _share(request: Request, rank: int, nbytes: int, part: int, *, operand: bool) -> tuple[int, int]:

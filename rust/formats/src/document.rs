@@ -38,7 +38,14 @@ pub enum Document {
     /// An MSCCL++ execution plan.
     Mscclpp(mscclpp::Plan),
     /// A Chakra execution trace.
-    Chakra(chakra::Trace),
+    Chakra {
+        /// The trace.
+        trace: chakra::Trace,
+        /// What it says about memory, where it does.
+        plan: Option<Plan>,
+        /// Why it is not followed as a plan.
+        warnings: Vec<Diagnostic>,
+    },
 }
 
 impl Document {
@@ -53,7 +60,7 @@ impl Document {
         let one = |finding| vec![finding];
         if chakra::is_trace(path) {
             let options = chakra::ReadOptions { budget, ..chakra::ReadOptions::default() };
-            return chakra::read(path, &options).map(Self::Chakra);
+            return chakra::read(path, &options).and_then(|trace| Self::of_trace(trace, &budget));
         }
         match path.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase).as_deref() {
             Some("xml") => msccl_xml::read(&bytes(path, &budget).map_err(one)?, &name, &budget).map(Self::Msccl),
@@ -67,12 +74,35 @@ impl Document {
         }
     }
 
+    /// A trace, and the plan it holds. One that lists thread blocks must be the plan it says; one that only numbers
+    /// its chunks may be no plan.
+    fn of_trace(trace: chakra::Trace, budget: &Budget) -> Result<Self, Vec<Diagnostic>> {
+        if trace.is_plan() {
+            let plan = trace.to_plan(budget)?;
+            return Ok(Self::Chakra { trace, plan: Some(plan), warnings: Vec::new() });
+        }
+        let plan = trace.is_symbolic().then(|| trace.symbolic_plan(budget));
+        let told = |findings: Vec<Diagnostic>| {
+            let told = |why: Diagnostic| {
+                let message = format!("not followed through memory: {}", why.message);
+                Diagnostic { sites: why.sites, ..Diagnostic::new("AHBM-F163", message) }
+                    .hint("messages and their order are checked, not which bytes they carry")
+            };
+            findings.into_iter().take(1).map(told).collect()
+        };
+        Ok(match plan {
+            None => Self::Chakra { trace, plan: None, warnings: Vec::new() },
+            Some(Ok(plan)) => Self::Chakra { trace, plan: Some(plan), warnings: Vec::new() },
+            Some(Err(findings)) => Self::Chakra { trace, plan: None, warnings: told(findings) },
+        })
+    }
+
     /// Name of the format.
     pub const fn format(&self) -> &'static str {
         match self {
             Self::Msccl(_) => "msccl_xml",
             Self::Mscclpp(_) => "mscclpp_json",
-            Self::Chakra(_) => "chakra",
+            Self::Chakra { .. } => "chakra",
         }
     }
 
@@ -81,7 +111,7 @@ impl Document {
         match self {
             Self::Msccl(plan) => plan.collective,
             Self::Mscclpp(plan) => plan.collective,
-            Self::Chakra(trace) => trace.collective(),
+            Self::Chakra { trace, .. } => trace.collective(),
         }
     }
 
@@ -90,7 +120,7 @@ impl Document {
         match self {
             Self::Msccl(plan) => plan.ranks.len() as u64,
             Self::Mscclpp(plan) => plan.ranks.len() as u64,
-            Self::Chakra(trace) => trace.graphs.len() as u64,
+            Self::Chakra { trace, .. } => trace.graphs.len() as u64,
         }
     }
 
@@ -99,14 +129,14 @@ impl Document {
         match self {
             Self::Msccl(plan) => plan.steps(),
             Self::Mscclpp(plan) => plan.ops(),
-            Self::Chakra(trace) => trace.nodes(),
+            Self::Chakra { trace, .. } => trace.nodes(),
         }
     }
 
     /// Whether queues of a fixed depth connect its thread blocks.
     pub const fn has_queues(&self) -> bool {
         match self {
-            Self::Msccl(_) | Self::Chakra(_) => true,
+            Self::Msccl(_) | Self::Chakra { .. } => true,
             Self::Mscclpp(_) => false,
         }
     }
@@ -116,7 +146,7 @@ impl Document {
         match self {
             Self::Msccl(plan) => plan.in_place,
             Self::Mscclpp(plan) => plan.in_place,
-            Self::Chakra(_) => false,
+            Self::Chakra { plan, .. } => matches!(plan, Some(plan) if plan.in_place),
         }
     }
 
@@ -125,7 +155,7 @@ impl Document {
         match self {
             Self::Msccl(plan) => &plan.warnings,
             Self::Mscclpp(plan) => &plan.warnings,
-            Self::Chakra(_) => &[],
+            Self::Chakra { warnings, .. } => warnings,
         }
     }
 
@@ -140,11 +170,17 @@ impl Document {
                 let finding = Diagnostic::new("AHBM-U292", "one-sided operations have no form as thread-block steps");
                 Err(vec![finding.site("plan", &*plan.file)])
             }
-            Self::Chakra(trace) => Err(vec![trace.without_buffers()]),
+            Self::Chakra { plan: Some(plan), .. } => Ok(Cow::Borrowed(plan)),
+            Self::Chakra { trace, .. } => Err(vec![trace.without_buffers()]),
         }
     }
 
-    /// As a program on a machine.
+    /// True when it says which bytes go where; a trace may say only how many.
+    pub const fn has_buffers(&self) -> bool {
+        !matches!(self, Self::Chakra { plan: None, .. })
+    }
+
+    /// As a program on a machine. One without buffers has messages of zeros, no operands and no results.
     ///
     /// # Errors
     /// What lowering the format finds.
@@ -152,7 +188,11 @@ impl Document {
         match self {
             Self::Msccl(plan) => plan.lower(machine, options),
             Self::Mscclpp(plan) => plan.lower(machine, options, Launch::default()),
-            Self::Chakra(trace) => Err(vec![trace.without_buffers()]),
+            Self::Chakra { plan: Some(plan), .. } => plan.lower(machine, options),
+            Self::Chakra { trace, .. } => {
+                let program = trace.lower(machine, options)?;
+                Ok(Lowered { program, ranks: Vec::new(), chunk_bytes: 0 })
+            }
         }
     }
 
@@ -162,11 +202,11 @@ impl Document {
     /// verdict counts.
     pub fn check(&self, reading: &Reading) -> Verdict {
         match self {
-            Self::Msccl(plan) => {
+            Self::Msccl(plan) | Self::Chakra { plan: Some(plan), .. } => {
                 let lowered = plan.lower_for_check(reading.slots, &reading.budget);
                 verdict(lowered, plan.collective, plan.chunks, reading)
             }
-            Self::Chakra(trace) => {
+            Self::Chakra { trace, .. } => {
                 let program = trace.lower_for_check(reading.slots, &reading.budget);
                 let lowered = program.map(|program| Lowered { program, ranks: Vec::new(), chunk_bytes: ELEMENT });
                 // A trace says how many bytes travel, not which: nothing to expect of memory.

@@ -3,12 +3,14 @@
 use crate::errors;
 use crate::machine::Machine;
 use crate::program::Program;
+use ahbm_formats::chakra::PlanOptions;
+use ahbm_formats::convert;
 use ahbm_formats::{Budget, Document, Limit, LowerOptions, Protocol, Reading, Reduction};
 use ahbm_machine::Diagnostic;
 use ahbm_program::Dtype;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Verdict, least depth, findings, and elements and picoseconds of the run with numbers.
 type Checked<'py> = (&'static str, Option<u32>, Bound<'py, PyList>, Option<(u64, u64)>);
@@ -23,7 +25,7 @@ pub struct Plan {
     reading: Reading,
 }
 
-/// Reads a plan: MSCCL-IR (.xml) or an MSCCL++ execution plan (.json).
+/// Reads a plan: MSCCL-IR (.xml), an MSCCL++ execution plan (.json) or a Chakra trace (PREFIX.<rank>.et).
 ///
 /// `quirks` follows the defects of the runtime that a format belongs to instead of what was meant; `limits` are
 /// pairs of a name of `plan_limits()` and a number. The interpreter lock is released meanwhile. Raises
@@ -35,6 +37,32 @@ pub(crate) fn read_plan(py: Python<'_>, path: &str, quirks: bool, limits: Vec<(S
     let reading = Reading { budget, quirks, ..Reading::default() };
     py.detach(|| errors::guard(|| Document::read(Path::new(path), &reading)))
         .map(|inner| Plan { inner, reading })
+        .map_err(|findings| errors::raise(py, &findings))
+}
+
+/// Reads `source` as `read_plan` does and writes it as what the name of `target` says: `.xml`, `.json` or `.et`.
+///
+/// The files of a trace are `PREFIX.<rank>.et`. `nbytes` is the size by which a trace states `comm_size` (of the
+/// larger of operand and result, default about 1 MiB); `link_order` orders the sends of every link of a trace.
+/// Returns the paths that were written; after an error none was. The interpreter lock is released meanwhile. Raises
+/// as `read_plan`; `UnsupportedError` (AHBM-U292) for what the format of `target` cannot express.
+#[pyfunction]
+#[pyo3(signature = (source, target, *, nbytes=None, link_order=false, quirks=false, limits=Vec::new()),
+       text_signature = "(source, target, *, nbytes=None, link_order=False, quirks=False, limits=())")]
+pub(crate) fn convert_plan(
+    py: Python<'_>,
+    source: PathBuf,
+    target: PathBuf,
+    nbytes: Option<u64>,
+    link_order: bool,
+    quirks: bool,
+    limits: Vec<(String, u64)>,
+) -> PyResult<Vec<String>> {
+    let budget = budget(&limits).map_err(|finding| errors::raise_one(py, finding))?;
+    let reading = Reading { budget, quirks, ..Reading::default() };
+    let options = PlanOptions { bytes: nbytes, link_order };
+    py.detach(|| errors::guard(|| convert::convert(&source, &target, &reading, &options)))
+        .map(|paths| paths.into_iter().map(|path| path.to_string_lossy().into_owned()).collect())
         .map_err(|findings| errors::raise(py, &findings))
 }
 
@@ -77,6 +105,12 @@ impl Plan {
         self.inner.has_queues()
     }
 
+    /// True when it says which bytes go where; a Chakra trace may say only how many.
+    #[getter]
+    fn buffers(&self) -> bool {
+        self.inner.has_buffers()
+    }
+
     /// True when it runs with input and output in one memory.
     #[getter]
     fn in_place(&self) -> bool {
@@ -110,6 +144,7 @@ impl Plan {
     ///
     /// `slots` is the depth of queues, `None` unbounded; `tier` names the memory of their slots. Returns the
     /// program, per rank the `(buffer, offset, bytes)` of operand, result and scratch, and the bytes of a chunk.
+    /// Without `buffers` there are no such ranks and messages are zeros; `nbytes` is 0 where the trace states sizes.
     /// The interpreter lock is released meanwhile. Raises `FormatError`, `LintError`, `BudgetError`,
     /// `UnsupportedError`.
     #[pyo3(signature = (machine, *, nbytes, dtype, op="sum", slots=2, protocol=None, instances=1, tier="tcm", credit_bytes=16))]

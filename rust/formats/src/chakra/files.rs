@@ -1,7 +1,8 @@
 //! Which files a path means: a prefix, one of its files, or a folder that holds one prefix.
 
-use super::{ReadOptions, Trace, Usage, decode, one};
+use super::{Graph, ReadOptions, Trace, Usage, decode, one};
 use crate::Limit;
+use crate::store::Output;
 use ahbm_machine::Diagnostic;
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,8 +18,7 @@ pub fn find(path: &Path, options: &ReadOptions) -> Result<Vec<PathBuf>, Diagnost
     let (folder, wanted) = if path.is_dir() {
         (path.to_path_buf(), None)
     } else {
-        let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
-        let prefix = split(name).map_or(name, |(prefix, _)| prefix).to_owned();
+        let prefix = prefix(path).to_owned();
         let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         (folder.to_path_buf(), Some(prefix))
     };
@@ -63,6 +63,12 @@ pub fn is_trace(path: &Path) -> bool {
     path.extension().is_some_and(|e| e == "et") || path.is_dir() || (!path.is_file() && first())
 }
 
+/// The prefix that a path ends in: `ring` for `ring`, `ring.et` and `ring.3.et`.
+fn prefix(path: &Path) -> &str {
+    let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
+    split(name).map_or(name.strip_suffix(".et").unwrap_or(name), |(prefix, _)| prefix)
+}
+
 /// `ring.3.et` is rank 3 of `ring`; ranks have no padding.
 fn split(name: &str) -> Option<(&str, u32)> {
     let (prefix, rank) = name.strip_suffix(".et")?.rsplit_once('.')?;
@@ -88,23 +94,24 @@ pub fn read(path: &Path, options: &ReadOptions) -> Result<Trace, Vec<Diagnostic>
         let file: Arc<str> = path.to_string_lossy().into();
         graphs.push(decode::graph(rank, &file, &bytes, options, &mut usage)?);
     }
-    let name = path.file_name().and_then(|n| n.to_str()).map_or("trace", |n| split(n).map_or(n, |(prefix, _)| prefix));
+    let name = match prefix(path) {
+        "" => "trace",
+        name => name,
+    };
     Ok(Trace { name: name.to_owned(), graphs })
 }
 
-/// Writes `<prefix>.<rank>.et` for every rank; the folder must exist.
+/// The files of a trace, `<prefix>.<rank>.et`, where `path` is the prefix, with or without `.et`.
 ///
 /// # Errors
-/// `AHBM-F139` what the file system reports.
-pub fn write(trace: &Trace, prefix: &Path) -> Result<Vec<PathBuf>, Diagnostic> {
-    let mut written = Vec::new();
-    for graph in &trace.graphs {
-        let mut name = prefix.as_os_str().to_owned();
-        name.push(format!(".{}.et", graph.rank));
-        let path = PathBuf::from(name);
-        fs::write(&path, decode::encode(&graph.metadata, &graph.nodes))
-            .map_err(|e| Diagnostic::new("AHBM-F139", format!("{} cannot be written: {e}", path.display())))?;
-        written.push(path);
+/// `AHBM-F139` a file of a rank that the trace does not have is there: both together would be read as one trace.
+pub fn render(trace: &Trace, path: &Path) -> Result<Vec<Output>, Diagnostic> {
+    let name = |rank: usize| path.with_file_name(format!("{}.{rank}.et", prefix(path)));
+    let foreign = name(trace.graphs.len());
+    if foreign.exists() {
+        return Err(Diagnostic::new("AHBM-F139", format!("{} belongs to another trace", foreign.display()))
+            .hint("delete that trace, or write to another prefix"));
     }
-    Ok(written)
+    let bytes = |graph: &Graph| decode::encode(&graph.metadata, &graph.nodes);
+    Ok(trace.graphs.iter().enumerate().map(|(rank, g)| Output { path: name(rank), bytes: bytes(g) }).collect())
 }

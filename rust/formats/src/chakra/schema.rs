@@ -141,6 +141,9 @@ impl Arm {
     }
 }
 
+/// The field of `int64_list`.
+const INT64_LIST: u32 = 10;
+
 /// The value of an attribute.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
@@ -178,6 +181,13 @@ impl Attribute {
     /// A text attribute.
     pub fn text(name: &Arc<str>, text: impl Into<Box<str>>) -> Self {
         Self { name: Arc::clone(name), value: Value::Text(text.into()), doc: None }
+    }
+
+    /// A list of integers, in `int64_list`.
+    pub fn integers(name: &Arc<str>, list: &[i64]) -> Self {
+        let mut out = Writer::default();
+        out.packed(1, &list.iter().map(|&n| n as u64).collect::<Vec<_>>());
+        Self { name: Arc::clone(name), value: Value::Raw(INT64_LIST, out.bytes.into()), doc: None }
     }
 
     pub(super) fn read(mut r: Reader<'_>, names: &mut Names) -> Result<Self, Malformed> {
@@ -239,7 +249,7 @@ impl Default for Names {
 }
 
 impl Names {
-    fn intern(&mut self, name: &str) -> Arc<str> {
+    pub(super) fn intern(&mut self, name: &str) -> Arc<str> {
         if let Some(known) = self.known.get(name) {
             return Arc::clone(known);
         }
@@ -409,6 +419,21 @@ impl Metadata {
             Value::Text(text) => Some(&**text),
             _ => None,
         })
+    }
+
+    /// A list of integers in `int64_list`.
+    pub fn integers(&self, name: &str) -> Option<Vec<i64>> {
+        let Value::Raw(INT64_LIST, bytes) = &self.attributes.iter().find(|a| &*a.name == name)?.value else {
+            return None;
+        };
+        let mut r = Reader::new(bytes);
+        let mut list = Vec::new();
+        while let Some((field, payload)) = r.field().ok()? {
+            if field == 1 {
+                numbers(payload, &r, &mut list).ok()?;
+            }
+        }
+        Some(list.into_iter().map(|n| n as i64).collect())
     }
 
     /// An attribute in any integral arm.
