@@ -34,7 +34,8 @@ def test_a_trace_of_a_plan_runs_like_the_plan(ring_xml: Path, tmp_path: Path) ->
         2,
     )
     runs = [
-        plans.run(path, TOPOLOGY, nbytes=1 << 16, overrides=FOUR) for path in (ring_xml, written[1], tmp_path / "traced")
+        plans.run(path, TOPOLOGY, nbytes=1 << 16, overrides=FOUR)
+        for path in (ring_xml, written[1], tmp_path / "traced")
     ]
     assert [run.wrong for run in runs] == [0, 0, 0]
     assert len({(run.timeline_hash, run.program_hash) for run in runs}) == 1

@@ -1,6 +1,7 @@
 """Types of the extension module; `scripts/check_stubs.py` compares them with the built module."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NoReturn, SupportsIndex, TypeAlias, final
 
 import numpy as np
@@ -20,6 +21,7 @@ __all__ = [
     "Timeline",
     "Tl",
     "convert_plan",
+    "plan_files",
     "plan_limits",
     "read_plan",
 ]
@@ -120,6 +122,7 @@ class Program:
     def text(self) -> str: ...
     def simulate(self, *, record: bool = True, max_events: int = ...) -> Timeline: ...
     def replay(self, timeline: Timeline, memory: Memory) -> None: ...
+    def write_trace(self, timeline: Timeline, prefix: str | Path) -> list[Path]: ...
 
 @final
 class Timeline:
@@ -321,7 +324,9 @@ class Plan:
         credit_bytes: int = 16,
     ) -> tuple[Program, list[list[_Region]], int]: ...
 
-def read_plan(path: str, *, quirks: bool = False, limits: Sequence[tuple[str, int]] = ()) -> Plan: ...
+def read_plan(
+    path: str, *, quirks: bool = False, lenient: bool = False, limits: Sequence[tuple[str, int]] = ()
+) -> Plan: ...
 def convert_plan(
     source: str | Path,
     target: str | Path,
@@ -330,5 +335,6 @@ def convert_plan(
     link_order: bool = False,
     quirks: bool = False,
     limits: Sequence[tuple[str, int]] = (),
-) -> list[str]: ...
+) -> list[Path]: ...
+def plan_files(path: str | Path) -> list[Path]: ...
 def plan_limits() -> list[tuple[str, int]]: ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,6 @@ from ahbm.errors import (
     DeadlockError,
     Finding,
     FormatError,
-    Site,
     UnsupportedError,
 )
 
@@ -40,7 +39,8 @@ class Settings:
 
     ``slots``: messages a queue holds, None unbounded. ``orders``: orders of the thread blocks that are tried,
     ``seed``: chooses the random ones among them.
-    ``quirks``: follow the defects of a format's runtime. ``limits``: limits of the readers by name.
+    ``quirks``: follow the defects of a format's runtime. ``limits``: limits of the readers by name. ``lenient``: leave
+    out the dependencies of a trace on nodes that do not exist.
     """
 
     slots: int | None = 2
@@ -48,6 +48,7 @@ class Settings:
     quirks: bool = False
     limits: tuple[tuple[str, int], ...] = ()
     seed: int = 0
+    lenient: bool = False
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ class Checked:
 def check_file(path: str | Path, settings: Settings = Settings()) -> Checked:
     """Reads and checks one file; what is wrong with it is in the answer. Raises ConfigError for unknown limits."""
     try:
-        plan = read_plan(str(path), quirks=settings.quirks, limits=settings.limits)
+        plan = read_plan(str(path), quirks=settings.quirks, lenient=settings.lenient, limits=settings.limits)
     except (BudgetError, UnsupportedError) as error:
         return _unread(path, "unsupported", error)
     except FormatError as error:
@@ -132,7 +133,7 @@ def check_file(path: str | Path, settings: Settings = Settings()) -> Checked:
         slots,
         verdict,
         min_slots,
-        (*map(_finding, findings), *map(_finding, plan.warnings)),
+        tuple(map(Finding.from_json, [*findings, *plan.warnings])),
         proof,
     )
 
@@ -164,8 +165,3 @@ def parse_limits(settings: Sequence[str]) -> tuple[tuple[str, int], ...]:
 
 def _unread(path: str | Path, verdict: str, error: AhbmError) -> Checked:
     return Checked(str(path), None, None, None, None, None, verdict, None, error.findings)
-
-
-def _finding(found: Mapping[str, Any]) -> Finding:
-    sites = tuple(Site(site["label"], site["origin"]) for site in found["sites"])
-    return Finding(found["code"], found["message"], sites, found["hint"])

@@ -60,6 +60,12 @@ class Finding:
         sites = [{"label": site.label, "origin": site.origin} for site in self.sites]
         return {"code": self.code, "message": self.message, "sites": sites, "hint": self.hint}
 
+    @staticmethod
+    def from_json(found: Mapping[str, Any]) -> Finding:
+        """The inverse of `to_json`."""
+        sites = tuple(Site(site["label"], site["origin"]) for site in found["sites"])
+        return Finding(found["code"], found["message"], sites, found["hint"])
+
 
 class AhbmError(Exception):
     """Base of all errors. ``findings`` holds everything that was found; ``code``, ``message``, ``sites`` and
@@ -211,17 +217,7 @@ def raise_findings(findings: Sequence[Mapping[str, Any]]) -> NoReturn:
 
     The first finding's code decides the class.
     """
-    raise AhbmError.of(
-        [
-            Finding(
-                found["code"],
-                found["message"],
-                tuple(Site(site["label"], site["origin"]) for site in found["sites"]),
-                found["hint"],
-            )
-            for found in findings
-        ]
-    )
+    raise AhbmError.of([Finding.from_json(found) for found in findings])
 
 
 def _rebuild(kind: type[AhbmError], findings: tuple[Finding, ...]) -> AhbmError:

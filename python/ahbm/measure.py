@@ -15,6 +15,7 @@ from ahbm.errors import ConfigError
 from ahbm.placement import DPPolicy
 from ahbm.reference import Reference, Task, inputs
 from ahbm.report import Report, bandwidths
+from ahbm.traces import write_executed
 from ahbm.verify import Case, explain_wrong
 from ahbm.yaml_source import did_you_mean
 
@@ -42,6 +43,7 @@ def run(
     check: bool = False,
     ccl: str | Path | None = None,
     emulator: Emulator | None = None,
+    et: str | Path | None = None,
 ) -> Report:
     """Runs a collective among all ranks once and reports its simulated time.
 
@@ -55,6 +57,7 @@ def run(
     overrides: dotted path -> value for the keys of the topology and of ccl.yaml.
     check: raise DataError (AHBM-V301) with a diff of contributions when the result is wrong.
     emulator: use this one (and what it has captured) instead of making one from topology, ccl and overrides.
+    et: prefix of a Chakra trace to write, with the time that every operation took.
 
     Raises ConfigError (AHBM-C125: a size that is no whole number of elements), TopologyError, UnsupportedError,
     KernelError, LintError, DeadlockError, BudgetError, DataError.
@@ -90,6 +93,8 @@ def run(
             raise explain_wrong(case, given, results, reference)
     else:
         outcome, _ = case.execute((), data=False)
+    if et is not None:
+        write_executed(outcome.program, outcome.timeline, data, et)
     return _report(case, outcome, wrong)
 
 

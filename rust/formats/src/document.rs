@@ -16,6 +16,8 @@ pub struct Reading {
     pub budget: Budget,
     /// Follows the defects of the runtime a format belongs to, instead of what was meant.
     pub quirks: bool,
+    /// Leaves out what a trace of a real run may have lost: see [`chakra::ReadOptions`].
+    pub lenient: bool,
     /// Messages a queue holds; `u32::MAX` is unbounded.
     pub slots: u32,
     /// Orders of the agents that a check tries.
@@ -26,7 +28,14 @@ pub struct Reading {
 
 impl Default for Reading {
     fn default() -> Self {
-        Self { budget: Budget::default(), quirks: false, slots: 2, orders: CheckOptions::default().orders, seed: 0 }
+        Self {
+            budget: Budget::default(),
+            quirks: false,
+            lenient: false,
+            slots: 2,
+            orders: CheckOptions::default().orders,
+            seed: 0,
+        }
     }
 }
 
@@ -59,7 +68,7 @@ impl Document {
         let budget = reading.budget;
         let one = |finding| vec![finding];
         if chakra::is_trace(path) {
-            let options = chakra::ReadOptions { budget, ..chakra::ReadOptions::default() };
+            let options = chakra::ReadOptions { budget, lenient: reading.lenient };
             return chakra::read(path, &options).and_then(|trace| Self::of_trace(trace, &budget));
         }
         match path.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase).as_deref() {
@@ -81,20 +90,23 @@ impl Document {
             let plan = trace.to_plan(budget)?;
             return Ok(Self::Chakra { trace, plan: Some(plan), warnings: Vec::new() });
         }
-        let plan = trace.is_symbolic().then(|| trace.symbolic_plan(budget));
-        let told = |findings: Vec<Diagnostic>| {
-            let told = |why: Diagnostic| {
+        let dangling: usize = trace.graphs.iter().map(|g| g.dangling).sum();
+        let mut warnings = Vec::new();
+        if dangling > 0 {
+            let message = format!("{dangling} dependencies on nodes that do not exist were left out");
+            warnings.push(Diagnostic::new("AHBM-F164", message).site("trace", &*trace.name));
+        }
+        let plan = match trace.is_symbolic().then(|| trace.symbolic_plan(budget)) {
+            Some(Err(mut findings)) => {
+                let why = findings.swap_remove(0);
                 let message = format!("not followed through memory: {}", why.message);
-                Diagnostic { sites: why.sites, ..Diagnostic::new("AHBM-F163", message) }
-                    .hint("messages and their order are checked, not which bytes they carry")
-            };
-            findings.into_iter().take(1).map(told).collect()
+                let finding = Diagnostic { sites: why.sites, ..Diagnostic::new("AHBM-F163", message) };
+                warnings.push(finding.hint("messages and their order are checked, not which bytes they carry"));
+                None
+            }
+            plan => plan.and_then(Result::ok),
         };
-        Ok(match plan {
-            None => Self::Chakra { trace, plan: None, warnings: Vec::new() },
-            Some(Ok(plan)) => Self::Chakra { trace, plan: Some(plan), warnings: Vec::new() },
-            Some(Err(findings)) => Self::Chakra { trace, plan: None, warnings: told(findings) },
-        })
+        Ok(Self::Chakra { trace, plan, warnings })
     }
 
     /// Name of the format.

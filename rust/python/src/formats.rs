@@ -3,7 +3,7 @@
 use crate::errors;
 use crate::machine::Machine;
 use crate::program::Program;
-use ahbm_formats::chakra::PlanOptions;
+use ahbm_formats::chakra::{self, PlanOptions};
 use ahbm_formats::convert;
 use ahbm_formats::{Budget, Document, Limit, LowerOptions, Protocol, Reading, Reduction};
 use ahbm_machine::Diagnostic;
@@ -27,14 +27,21 @@ pub struct Plan {
 
 /// Reads a plan: MSCCL-IR (.xml), an MSCCL++ execution plan (.json) or a Chakra trace (PREFIX.<rank>.et).
 ///
-/// `quirks` follows the defects of the runtime that a format belongs to instead of what was meant; `limits` are
-/// pairs of a name of `plan_limits()` and a number. The interpreter lock is released meanwhile. Raises
+/// `quirks` follows the defects of the runtime that a format belongs to instead of what was meant; `lenient` leaves out
+/// dependencies of a trace on nodes that do not exist; `limits` are pairs of a name of `plan_limits()` and a number. The interpreter lock is released meanwhile. Raises
 /// `FormatError` for a malformed file, `BudgetError`, `UnsupportedError`.
 #[pyfunction]
-#[pyo3(signature = (path, *, quirks=false, limits=Vec::new()), text_signature = "(path, *, quirks=False, limits=())")]
-pub(crate) fn read_plan(py: Python<'_>, path: &str, quirks: bool, limits: Vec<(String, u64)>) -> PyResult<Plan> {
+#[pyo3(signature = (path, *, quirks=false, lenient=false, limits=Vec::new()),
+       text_signature = "(path, *, quirks=False, lenient=False, limits=())")]
+pub(crate) fn read_plan(
+    py: Python<'_>,
+    path: &str,
+    quirks: bool,
+    lenient: bool,
+    limits: Vec<(String, u64)>,
+) -> PyResult<Plan> {
     let budget = budget(&limits).map_err(|finding| errors::raise_one(py, finding))?;
-    let reading = Reading { budget, quirks, ..Reading::default() };
+    let reading = Reading { budget, quirks, lenient, ..Reading::default() };
     py.detach(|| errors::guard(|| Document::read(Path::new(path), &reading)))
         .map(|inner| Plan { inner, reading })
         .map_err(|findings| errors::raise(py, &findings))
@@ -57,13 +64,23 @@ pub(crate) fn convert_plan(
     link_order: bool,
     quirks: bool,
     limits: Vec<(String, u64)>,
-) -> PyResult<Vec<String>> {
+) -> PyResult<Vec<PathBuf>> {
     let budget = budget(&limits).map_err(|finding| errors::raise_one(py, finding))?;
     let reading = Reading { budget, quirks, ..Reading::default() };
     let options = PlanOptions { bytes: nbytes, link_order };
     py.detach(|| errors::guard(|| convert::convert(&source, &target, &reading, &options)))
-        .map(|paths| paths.into_iter().map(|path| path.to_string_lossy().into_owned()).collect())
         .map_err(|findings| errors::raise(py, &findings))
+}
+
+/// The files that make up the plan at `path`: those of all ranks for a trace, else itself.
+///
+/// Raises `FormatError` (AHBM-F139) for a trace without files, or with a rank missing.
+#[pyfunction]
+pub(crate) fn plan_files(py: Python<'_>, path: PathBuf) -> PyResult<Vec<PathBuf>> {
+    if !chakra::is_trace(&path) {
+        return Ok(vec![path]);
+    }
+    chakra::find(&path, &chakra::ReadOptions::default()).map_err(|finding| errors::raise_one(py, finding))
 }
 
 /// Every limit of `read_plan` with its default.

@@ -62,7 +62,7 @@ mod _core {
     #[pymodule_export]
     use super::builder::ProgramBuilder;
     #[pymodule_export]
-    use super::formats::{Plan, convert_plan, plan_limits, read_plan};
+    use super::formats::{Plan, convert_plan, plan_files, plan_limits, read_plan};
     #[pymodule_export]
     use super::handle::{Handle, MemoryRef, RecvFuture};
     #[pymodule_export]

@@ -4,9 +4,12 @@ use crate::errors;
 use crate::machine::Machine;
 use crate::memory::Memory;
 use ahbm_emulator::Options;
+use ahbm_formats::chakra::{self, Trace};
+use ahbm_formats::store::store;
 use ahbm_machine::Diagnostic;
 use pyo3::prelude::*;
 use std::cell::RefCell;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// What runs: agents, their operations, queues and buffers. Immutable; made by `ProgramBuilder.finish`.
@@ -81,6 +84,20 @@ impl Program {
             })
         })
         .map_err(|findings| errors::raise(py, &findings))
+    }
+
+    /// Writes a recorded timeline as a post-execution trace, `PREFIX.<rank>.et`: every operation with the time it took.
+    ///
+    /// Returns the paths that were written. Raises `FormatError` for files that cannot be written, `DataError` for a
+    /// timeline that was not recorded or belongs to another program.
+    fn write_trace(&self, py: Python<'_>, timeline: &Timeline, prefix: PathBuf) -> PyResult<Vec<PathBuf>> {
+        let write = || {
+            let files = chakra::render(&Trace::executed(&self.inner, &timeline.inner)?, &prefix);
+            files.and_then(|files| store(&files).map(|()| files)).map_err(|finding| vec![finding])
+        };
+        py.detach(|| errors::guard(write))
+            .map(|files| files.into_iter().map(|file| file.path).collect())
+            .map_err(|findings| errors::raise(py, &findings))
     }
 
     fn __repr__(&self) -> String {
