@@ -31,6 +31,7 @@ mod executed;
 mod files;
 mod from_plan;
 mod graph;
+mod json;
 mod pairs;
 mod schema;
 mod summary;
@@ -38,7 +39,7 @@ mod symbolic;
 mod to_plan;
 mod wire;
 
-pub use files::{find, is_trace, read, render};
+pub use files::{find, is_json_trace, is_trace, read, render};
 pub use from_plan::PlanOptions;
 pub use graph::Graph;
 pub use schema::{Arm, Attribute, Metadata, Node, NodeKind, Value};
@@ -65,6 +66,18 @@ struct Usage {
     inflated_bytes: u64,
     nodes: u64,
     deps: u64,
+}
+
+impl Usage {
+    /// Counts a node and bounds what it holds.
+    fn admit(&mut self, node: &Node, options: &ReadOptions) -> Result<(), Diagnostic> {
+        self.nodes += 1;
+        options.budget.check(Limit::Steps, self.nodes)?;
+        self.deps += (node.ctrl_deps.len() + node.data_deps.len()) as u64;
+        options.budget.check(Limit::Deps, self.deps)?;
+        let longest = node.attributes.iter().map(|a| a.name.len()).max().unwrap_or(0).max(node.name.len());
+        options.budget.check(Limit::StringBytes, longest as u64)
+    }
 }
 
 /// The traces of all ranks.

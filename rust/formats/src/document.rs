@@ -7,7 +7,7 @@ use ahbm_machine::{Diagnostic, Machine};
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// How files are read and checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +67,7 @@ impl Document {
         let name = path.to_string_lossy();
         let budget = reading.budget;
         let one = |finding| vec![finding];
-        if chakra::is_trace(path) {
+        if is_trace(path) {
             let options = chakra::ReadOptions { budget, lenient: reading.lenient };
             return chakra::read(path, &options).and_then(|trace| Self::of_trace(trace, &budget));
         }
@@ -81,6 +81,17 @@ impl Document {
                 "MSCCL-IR (.xml), MSCCL++ execution plans (.json) and Chakra traces (PREFIX.0.et, …) can be read",
             )]),
         }
+    }
+
+    /// The files that make it up: those of all ranks for a trace, else itself.
+    ///
+    /// # Errors
+    /// As [`chakra::find`].
+    pub fn files(path: &Path, budget: &Budget) -> Result<Vec<PathBuf>, Diagnostic> {
+        if !is_trace(path) {
+            return Ok(vec![path.to_path_buf()]);
+        }
+        chakra::find(path, &chakra::ReadOptions { budget: *budget, lenient: false })
     }
 
     /// A trace, and the plan it holds. One that lists thread blocks must be the plan it says; one that only numbers
@@ -289,6 +300,11 @@ const LOOP_ITERATIONS: u32 = 3;
 pub fn outcome_of(findings: &[Diagnostic]) -> Outcome {
     let unsupported = |finding: &Diagnostic| finding.code.starts_with("AHBM-U") || finding.code.starts_with("AHBM-B");
     if findings.iter().all(unsupported) { Outcome::Unsupported } else { Outcome::Malformed }
+}
+
+/// Whether a path names a Chakra trace. JSON is told apart by content: execution plans have the same ending.
+fn is_trace(path: &Path) -> bool {
+    chakra::is_trace(path) || (path.extension().is_some_and(|e| e == "json") && chakra::is_json_trace(path))
 }
 
 /// A file's bytes, never more than the budget allows.

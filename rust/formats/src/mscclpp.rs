@@ -26,7 +26,6 @@ mod model;
 mod packets;
 mod read;
 mod resolve;
-mod scan;
 mod schema;
 
 pub use lower::Launch;

@@ -3,7 +3,7 @@
 use crate::errors;
 use crate::machine::Machine;
 use crate::program::Program;
-use ahbm_formats::chakra::{self, PlanOptions};
+use ahbm_formats::chakra::PlanOptions;
 use ahbm_formats::convert;
 use ahbm_formats::{Budget, Document, Limit, LowerOptions, Protocol, Reading, Reduction};
 use ahbm_machine::Diagnostic;
@@ -77,10 +77,7 @@ pub(crate) fn convert_plan(
 /// Raises `FormatError` (AHBM-F139) for a trace without files, or with a rank missing.
 #[pyfunction]
 pub(crate) fn plan_files(py: Python<'_>, path: PathBuf) -> PyResult<Vec<PathBuf>> {
-    if !chakra::is_trace(&path) {
-        return Ok(vec![path]);
-    }
-    chakra::find(&path, &chakra::ReadOptions::default()).map_err(|finding| errors::raise_one(py, finding))
+    Document::files(&path, &Budget::default()).map_err(|finding| errors::raise_one(py, finding))
 }
 
 /// Every limit of `read_plan` with its default.

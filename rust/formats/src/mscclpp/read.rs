@@ -5,9 +5,9 @@ use super::limits::Warnings;
 use super::model::{Action, Op, Plan, Rank};
 use super::resolve::{At, Block};
 use super::schema::{Document, Gpu, Protocol};
-use super::{extents, scan, schema};
+use super::{extents, schema};
 use crate::plan;
-use crate::{Budget, Collective, Limit};
+use crate::{Budget, Collective, Limit, scan};
 use ahbm_machine::Diagnostic;
 use std::sync::Arc;
 
