@@ -5,7 +5,7 @@
 
 use crate::chakra::{self, PlanOptions, Trace};
 use crate::store::{Output, store};
-use crate::{Collective, Document, Plan, Reading, msccl_xml};
+use crate::{Collective, Document, Plan, Reading, msccl_xml, mscclpp};
 use ahbm_machine::Diagnostic;
 use std::path::{Path, PathBuf};
 
@@ -55,12 +55,17 @@ impl Format {
 
 /// The files that hold `plan` in the format that `to` names: one, or one per rank.
 ///
-/// `options` matter to traces only.
+/// `reading` says how many slots the queues of an execution plan have; `options` matter to traces only.
 ///
 /// # Errors
 /// `AHBM-U291` for an unknown format, `AHBM-U292` for what the format cannot express, and what
-/// [`Trace::from_plan`] and [`chakra::render`] find.
-pub fn render(plan: &Plan, to: &Path, options: &PlanOptions) -> Result<Vec<Output>, Vec<Diagnostic>> {
+/// [`mscclpp::from_plan`], [`Trace::from_plan`] and [`chakra::render`] find.
+pub fn render(
+    plan: &Plan,
+    to: &Path,
+    reading: &Reading,
+    options: &PlanOptions,
+) -> Result<Vec<Output>, Vec<Diagnostic>> {
     let one = |bytes: Vec<u8>| vec![Output { path: to.to_path_buf(), bytes }];
     match Format::of(to).map_err(|error| vec![error])? {
         Format::Msccl => {
@@ -71,7 +76,10 @@ pub fn render(plan: &Plan, to: &Path, options: &PlanOptions) -> Result<Vec<Outpu
             let trace = Trace::from_plan(&plan.name, plan, options)?;
             chakra::render(&trace, to).map_err(|error| vec![error])
         }
-        format @ Format::Mscclpp => Err(vec![format.cannot_express("plans").site("plan", plan.whole().to_string())]),
+        Format::Mscclpp => {
+            let json = mscclpp::from_plan(plan, reading.slots, &reading.budget)?;
+            Ok(one(mscclpp::write(&json)?))
+        }
     }
 }
 
@@ -95,9 +103,15 @@ pub fn convert(
     reading: &Reading,
     options: &PlanOptions,
 ) -> Result<Vec<PathBuf>, Vec<Diagnostic>> {
-    Format::of(to).map_err(|error| vec![error])?;
+    let format = Format::of(to).map_err(|error| vec![error])?;
     let document = Document::read(from, reading)?;
-    let files = render(&*document.to_plan()?, to, options)?;
+    let files = match (&document, format) {
+        // As it was written; a way through queues would change how it works.
+        (Document::Mscclpp(plan), Format::Mscclpp) => {
+            vec![Output { path: to.to_path_buf(), bytes: mscclpp::write(plan)? }]
+        }
+        _ => render(&*document.to_plan(reading)?, to, reading, options)?,
+    };
     store(&files).map_err(|error| vec![error])?;
     Ok(files.into_iter().map(|file| file.path).collect())
 }

@@ -1,5 +1,6 @@
 //! Any file: which format it is, what it says, and whether it is right.
 
+use crate::convert::Format;
 use crate::mscclpp::Launch;
 use crate::{Budget, Collective, Limit, LowerOptions, Lowered, Plan, chakra, msccl_xml, mscclpp};
 use ahbm_emulator::{CheckOptions, Outcome, Verdict};
@@ -186,12 +187,12 @@ impl Document {
     ///
     /// # Errors
     /// `AHBM-U292` for what thread blocks and queues cannot express.
-    pub fn to_plan(&self) -> Result<Cow<'_, Plan>, Vec<Diagnostic>> {
+    pub fn to_plan(&self, reading: &Reading) -> Result<Cow<'_, Plan>, Vec<Diagnostic>> {
         match self {
             Self::Msccl(plan) => Ok(Cow::Borrowed(plan)),
             Self::Mscclpp(plan) => {
-                let finding = Diagnostic::new("AHBM-U292", "one-sided operations have no form as thread-block steps");
-                Err(vec![finding.site("plan", &*plan.file)])
+                self.ordered(plan, reading)?;
+                plan.to_plan(&reading.budget).map(Cow::Owned)
             }
             Self::Chakra { plan: Some(plan), .. } => Ok(Cow::Borrowed(plan)),
             Self::Chakra { trace, .. } => Err(vec![trace.without_buffers()]),
@@ -201,6 +202,22 @@ impl Document {
     /// True when it says which bytes go where; a trace may say only how many.
     pub const fn has_buffers(&self) -> bool {
         !matches!(self, Self::Chakra { plan: None, .. })
+    }
+
+    /// Whether an execution plan computes the same in every order: only then one order says it all.
+    fn ordered(&self, plan: &mscclpp::Plan, reading: &Reading) -> Result<(), Vec<Diagnostic>> {
+        let verdict = self.check(reading);
+        let raced = |finding: &&Diagnostic| matches!(finding.code, "AHBM-V403" | "AHBM-V404");
+        let what = match (verdict.outcome, verdict.findings.iter().find(raced)) {
+            (Outcome::Unsupported | Outcome::Malformed, _) => return Err(verdict.findings),
+            (Outcome::Deadlock, _) => "a plan that gets stuck".to_owned(),
+            (_, Some(finding)) => format!("a plan that races: {}", finding.message),
+            // Several passes over a loop are wrong in a way that one is not.
+            (Outcome::Wrong, _) if plan.loops() => "a plan with loops that is wrong".to_owned(),
+            _ => return Ok(()),
+        };
+        let hint = format!("ahbm check {} says more", plan.file);
+        Err(vec![Format::Msccl.cannot_express(what).site("plan", &*plan.file).hint(hint)])
     }
 
     /// As a program on a machine. One without buffers has messages of zeros, no operands and no results.

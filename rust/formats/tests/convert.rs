@@ -55,7 +55,9 @@ fn xml_to_xml_is_the_same_program() {
 #[test]
 fn what_cannot_be_expressed_is_refused_and_nothing_is_written() {
     let folder = Folder::new("refused");
-    let code = |plan: &Plan, to: &str| render(plan, Path::new(to), &OPTIONS).map_err(|findings| findings[0].code);
+    let code = |plan: &Plan, to: &str| {
+        render(plan, Path::new(to), &Reading::default(), &OPTIONS).map_err(|findings| findings[0].code)
+    };
     let rooted = Plan { collective: Collective::Reduce { root: 2 }, ..plan(&ring_xml(4)) };
     assert_eq!(code(&rooted, "a.xml"), Err("AHBM-U292"));
     assert_eq!(code(&rooted, "a.txt"), Err("AHBM-U291"));

@@ -50,7 +50,16 @@ impl Schedule {
                 return Err(*operand::unknown("AHBM-C205", "collective", collective, &names));
             };
             let method = method.to_owned();
-            let request = Request { collective, share_bytes, chunks, unit: element_bytes, members: Vec::new(), root, method, seed };
+            let request = Request {
+                collective,
+                share_bytes,
+                chunks,
+                unit: element_bytes,
+                members: Vec::new(),
+                root,
+                method,
+                seed,
+            };
             let graph = Graph::of(&machine.inner)?;
             let begin = Instant::now();
             let bound = request.bound(&graph)?;
