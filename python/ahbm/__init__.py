@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from ahbm.measure import run as run
     from ahbm.placement import DeviceTensor as DeviceTensor
     from ahbm.placement import DPPolicy as DPPolicy
-    from ahbm.plans import convert as convert
     from ahbm.report import Report as Report
     from ahbm.synthesis import synthesize as synthesize
 
@@ -32,7 +31,6 @@ _HOMES = {
     "Emulator": "emulator",
     "Machine": "_core",
     "Report": "report",
-    "convert": "plans",
     "run": "measure",
     "spawn": "launch",
     "synthesize": "synthesis",
@@ -47,7 +45,6 @@ __all__ = [
     "Machine",
     "Report",
     "__version__",
-    "convert",
     "errors",
     "run",
     "spawn",

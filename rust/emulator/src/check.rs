@@ -44,7 +44,6 @@ mod values;
 
 pub use expectation::{Expectation, SetId};
 pub use proof::Proof;
-pub use schedule::sequence;
 
 use ahbm_machine::Diagnostic;
 use ahbm_program::{OpKind, Program};
