@@ -57,3 +57,24 @@ def test_all_to_next_over_four_nodes_races(name: str, lines: tuple[int, int]) ->
     assert checked.verdict == "no_expectation"
     assert [finding.code for finding in checked.findings[:2]] == ["AHBM-V404", "AHBM-V403"]
     assert [site.origin for site in checked.findings[1].sites] == [f"{path}:{line}" for line in lines]
+
+
+def test_chakra() -> None:
+    """Verdicts in words. The symbolic dialect numbers its chunks, so it has a verdict on data; sizes alone have none;
+    what belongs to a workload is read and named."""
+    folder = Path(CORPUS or "") / "chakra"
+    for name, facts in expectations(folder).items():
+        (strict,), (lenient,) = (check_files([folder / name], Settings(lenient=lenient)) for lenient in (False, True))
+        if "dangling" in facts["expected"]:
+            dangling = facts["expected"].split(" dangling")[0].split()[-1]
+            assert (strict.verdict, [f.code for f in strict.findings]) == ("malformed", ["AHBM-F134"]), name
+            assert dangling in strict.findings[0].message
+            assert any(f.code == "AHBM-F164" and dangling in f.message for f in lenient.findings), name
+            strict = lenient
+        assert (strict.format, strict.ranks) == ("chakra", facts["ranks"]), name
+        if facts["kind"] == "workload":
+            assert (strict.verdict, strict.findings[0].code) == ("unsupported", "AHBM-U231"), name
+            continue
+        symbolic = "symbolic" in facts["dialect"]
+        assert strict.collective == facts["collective"], name
+        assert (strict.verdict, strict.min_slots) == ("correct" if symbolic else "no_expectation", 1), name

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ahbm.measure import run as run
     from ahbm.placement import DeviceTensor as DeviceTensor
     from ahbm.placement import DPPolicy as DPPolicy
+    from ahbm.plans import convert as convert
     from ahbm.report import Report as Report
     from ahbm.synthesis import synthesize as synthesize
 
@@ -31,6 +32,7 @@ _HOMES = {
     "Emulator": "emulator",
     "Machine": "_core",
     "Report": "report",
+    "convert": "plans",
     "run": "measure",
     "spawn": "launch",
     "synthesize": "synthesis",
@@ -45,6 +47,7 @@ __all__ = [
     "Machine",
     "Report",
     "__version__",
+    "convert",
     "errors",
     "run",
     "spawn",

@@ -1,6 +1,7 @@
 """Types of the extension module; `scripts/check_stubs.py` compares them with the built module."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NoReturn, SupportsIndex, TypeAlias, final
 
 import numpy as np
@@ -19,6 +20,8 @@ __all__ = [
     "Schedule",
     "Timeline",
     "Tl",
+    "convert_plan",
+    "plan_files",
     "plan_limits",
     "read_plan",
 ]
@@ -119,24 +122,7 @@ class Program:
     def text(self) -> str: ...
     def simulate(self, *, record: bool = True, max_events: int = ...) -> Timeline: ...
     def replay(self, timeline: Timeline, memory: Memory) -> None: ...
-    def delayed(self, pauses: Sequence[tuple[int, int, int]]) -> Program: ...
-    @property
-    def lengths(self) -> list[int]: ...
-    @property
-    def ranks(self) -> list[int]: ...
-    def check(
-        self,
-        *,
-        itemsize: int,
-        operands: Sequence[tuple[int, int, int, int, int]],
-        results: Sequence[tuple[int, int, int, int, int]],
-        sets: Sequence[Sequence[tuple[int, int]]],
-        names: Sequence[tuple[int, str]],
-        repeats: bool = False,
-        calls: int = 1,
-        orders: int = 4,
-        seed: int = 0,
-    ) -> tuple[str, list[dict[str, Any]]]: ...
+    def write_trace(self, timeline: Timeline, prefix: str | Path) -> list[Path]: ...
 
 @final
 class Timeline:
@@ -316,11 +302,13 @@ class Plan:
     @property
     def queues(self) -> bool: ...
     @property
+    def buffers(self) -> bool: ...
+    @property
     def in_place(self) -> bool: ...
     @property
     def warnings(self) -> list[dict[str, Any]]: ...
     def check(
-        self, *, slots: int | None = 2, orders: int = 4, seed: int = 0, calls: int = 1
+        self, *, slots: int | None = 2, orders: int = 4, seed: int = 0
     ) -> tuple[str, int | None, list[dict[str, Any]], tuple[int, int] | None]: ...
     def lower(
         self,
@@ -336,5 +324,17 @@ class Plan:
         credit_bytes: int = 16,
     ) -> tuple[Program, list[list[_Region]], int]: ...
 
-def read_plan(path: str, *, quirks: bool = False, limits: Sequence[tuple[str, int]] = ()) -> Plan: ...
+def read_plan(
+    path: str, *, quirks: bool = False, lenient: bool = False, limits: Sequence[tuple[str, int]] = ()
+) -> Plan: ...
+def convert_plan(
+    source: str | Path,
+    target: str | Path,
+    *,
+    nbytes: int | None = None,
+    link_order: bool = False,
+    quirks: bool = False,
+    limits: Sequence[tuple[str, int]] = (),
+) -> list[Path]: ...
+def plan_files(path: str | Path) -> list[Path]: ...
 def plan_limits() -> list[tuple[str, int]]: ...

@@ -8,17 +8,17 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import inspect
-import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
 from ahbm import packaged
+from ahbm._core import plan_files
 from ahbm.collectives import COLLECTIVES
 from ahbm.config import Settings
 from ahbm.errors import AhbmError, ConfigError, KernelError, Site, UnsupportedError
@@ -178,7 +178,7 @@ class AlgorithmLoader:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._loaded: dict[tuple[str, str], tuple[tuple[int, int, int], Algorithm | PlanAlgorithm]] = {}
+        self._loaded: dict[tuple[str, str], tuple[_Version, Sequence[Path], Algorithm | PlanAlgorithm]] = {}
 
     def load(self, settings: Settings) -> Algorithm | PlanAlgorithm:
         """The algorithm that `settings.module` or `settings.plan` names; loaded again when the file has changed.
@@ -190,12 +190,13 @@ class AlgorithmLoader:
         with self._lock:
             path, package = _locate(settings)
             key = (settings.algorithm, str(path))
+            files = [path] if settings.plan is None else plan_files(path)
             try:
-                version = _version(path.stat())
-                seen, known = self._loaded.get(key, (None, None))
+                version = _version(files)
+                seen, _, known = self._loaded.get(key, (None, (), None))
                 if known is not None and seen == version:
                     return known
-                content = path.read_bytes()
+                content = b"".join(file.read_bytes() for file in files)
             except OSError as error:
                 raise ConfigError("AHBM-C110", f"cannot read algorithm {settings.algorithm}: {error}") from error
             digest = hashlib.sha256(content).hexdigest()
@@ -205,20 +206,24 @@ class AlgorithmLoader:
                 else:
                     module = _execute(settings.algorithm, path, package, content)
                     known = _describe(settings.algorithm, path, digest, module)
-            self._loaded[key] = (version, known)
+            self._loaded[key] = (version, files, known)
             return known
 
     def fresh(self, known: Algorithm | PlanAlgorithm) -> bool:
-        """Whether the file of a loaded module or plan is still the one that was loaded."""
-        seen, loaded = self._loaded.get((known.name, str(known.path)), (None, None))
+        """Whether the files of a loaded module or plan are still those that were loaded."""
+        seen, files, loaded = self._loaded.get((known.name, str(known.path)), (None, (), None))
         try:
-            return loaded is known and seen == _version(known.path.stat())
+            return loaded is known and seen == _version(files)
         except OSError:
             return False
 
 
-def _version(status: os.stat_result) -> tuple[int, int, int]:
-    return (status.st_mtime_ns, status.st_size, status.st_ino)
+_Version: TypeAlias = tuple[tuple[int, int, int], ...]
+
+
+def _version(files: Iterable[Path]) -> _Version:
+    states = [file.stat() for file in files]
+    return tuple((state.st_mtime_ns, state.st_size, state.st_ino) for state in states)
 
 
 def available() -> dict[str, Path]:
@@ -235,7 +240,7 @@ def _locate(settings: Settings) -> tuple[Path, str]:
     module = settings.plan or settings.module
     if settings.plan is not None or module.endswith(".py") or "/" in module:
         path = settings.folder / module
-        if not path.is_file():
+        if not path.is_file() and not (settings.plan is not None and plan_files(path) != [path]):
             raise ConfigError(
                 "AHBM-C110",
                 f"algorithm {settings.algorithm}: there is no file {path}",

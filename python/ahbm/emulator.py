@@ -50,8 +50,6 @@ class Outcome:
     program: Program | None = None
     """None, as is `timeline`, when there was nothing to do: 0 elements."""
     timeline: Timeline | None = None
-    compiled: Compiled | None = None
-    """The program with its arrays; None where `program` is."""
 
 
 @dataclass
@@ -220,7 +218,6 @@ class Emulator:
             timeline.hash,
             compiled.program,
             timeline,
-            compiled,
         )
         return Known(module, request.dtype, compiled, outcome)
 

@@ -61,10 +61,10 @@ class Finding:
         return {"code": self.code, "message": self.message, "sites": sites, "hint": self.hint}
 
     @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Finding:
-        """The inverse of :meth:`to_json`."""
-        sites = tuple(Site(site["label"], site["origin"]) for site in data["sites"])
-        return Finding(data["code"], data["message"], sites, data["hint"])
+    def from_json(found: Mapping[str, Any]) -> Finding:
+        """The inverse of `to_json`."""
+        sites = tuple(Site(site["label"], site["origin"]) for site in found["sites"])
+        return Finding(found["code"], found["message"], sites, found["hint"])
 
 
 class AhbmError(Exception):

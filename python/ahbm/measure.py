@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import ahbm
-from ahbm.checks import demand, examine, parse
 from ahbm.collectives import COLLECTIVES, Collective
 from ahbm.config import Settings
 from ahbm.elements import element
 from ahbm.emulator import Emulator, Outcome
-from ahbm.errors import ConfigError, Finding
+from ahbm.errors import ConfigError
 from ahbm.placement import DPPolicy
 from ahbm.reference import Reference, Task, inputs
 from ahbm.report import Report, bandwidths
+from ahbm.traces import write_executed
 from ahbm.verify import Case, explain_wrong
 from ahbm.yaml_source import did_you_mean
 
@@ -40,9 +40,10 @@ def run(
     src: int = 0,
     dst: int = 1,
     mode: str = "integers",
-    check: bool | str | Iterable[str] = False,
+    check: bool = False,
     ccl: str | Path | None = None,
     emulator: Emulator | None = None,
+    et: str | Path | None = None,
 ) -> Report:
     """Runs a collective among all ranks once and reports its simulated time.
 
@@ -54,11 +55,9 @@ def run(
     placement: runs on device tensors, one tile per cube, instead of host arrays.
     data: also move the data and compare with NumPy (`Report.wrong`); `mode` and `seed` choose it (`reference.inputs`).
     overrides: dotted path -> value for the keys of the topology and of ccl.yaml.
-    check: True raises DataError (AHBM-V301) with a diff of contributions when the result is wrong. Names of
-    `ahbm.checks.CHECKS` (a list, or one text with commas) or "all" also check the program: races, uninitialised reads,
-    leftovers, deadlocks, results in every order, diverging bits, all of them across calls that follow each other; what
-    fails is raised, what cannot be decided is in `Report.findings`.
+    check: raise DataError (AHBM-V301) with a diff of contributions when the result is wrong.
     emulator: use this one (and what it has captured) instead of making one from topology, ccl and overrides.
+    et: prefix of a Chakra trace to write, with the time that every operation took.
 
     Raises ConfigError (AHBM-C125: a size that is no whole number of elements), TopologyError, UnsupportedError,
     KernelError, LintError, DeadlockError, BudgetError, DataError.
@@ -84,19 +83,19 @@ def run(
     )
     task = Task(collective, stored, ranks * tiles, count, op, root, src, dst)
     case = Case(emulator, task, ranks, name, placement)
-    checks = frozenset() if isinstance(check, bool) else parse(check)
     wrong = None
     if data:
         given = inputs(task, mode, seed)
         outcome, results = case.execute(given)
         reference = Reference(task, given, exact=mode == "integers")
         wrong = sum(len(reference.wrong(party, results[party])) for party in range(task.parties))
-        if wrong and (check is True or "result" in checks):
+        if wrong and check:
             raise explain_wrong(case, given, results, reference)
     else:
         outcome, _ = case.execute((), data=False)
-    findings = demand(examine(case, outcome, checks, seed=seed))
-    return _report(case, outcome, wrong, checks, findings)
+    if et is not None:
+        write_executed(outcome.program, outcome.timeline, data, et)
+    return _report(case, outcome, wrong)
 
 
 def _count(
@@ -128,9 +127,7 @@ def _count(
     return elements // (pes if placed else kind.chunks(ranks))
 
 
-def _report(
-    case: Case, outcome: Outcome, wrong: int | None, checks: frozenset[str], findings: tuple[Finding, ...]
-) -> Report:
+def _report(case: Case, outcome: Outcome, wrong: int | None) -> Report:
     task, kind, machine = case.task, COLLECTIVES[case.task.collective], case.emulator.machine
     nbytes = task.size * task.element.storage.itemsize
     bound = case.emulator.limits.bound(
@@ -164,7 +161,4 @@ def _report(
         machine_hash=f"{machine.hash:016x}",
         program_hash=f"{outcome.program.hash:016x}" if outcome.program else "",
         version=ahbm.__version__,
-        ops=outcome.program.ops if outcome.program else 0,
-        checks=tuple(sorted(checks)),
-        findings=findings,
     )

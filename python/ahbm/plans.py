@@ -8,12 +8,13 @@ plan runs in place. `docs/imports.md` tells what is supported.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ahbm._core import Machine, Plan, Program, read_plan
+from ahbm._core import Machine, Plan, Program, convert_plan, read_plan
 from ahbm.collectives import COLLECTIVES
 from ahbm.config import SLOTS
 from ahbm.errors import ConfigError, Site, UnsupportedError
@@ -117,9 +118,9 @@ class PlanAlgorithm:
 def load(name: str, path: Path, content: bytes) -> PlanAlgorithm:
     """Reads the plan at `path`, whose bytes are `content`.
 
-    Raises FormatError, UnsupportedError, BudgetError.
+    Raises FormatError, UnsupportedError (AHBM-U233 for a trace without buffers), BudgetError.
     """
-    return PlanAlgorithm(name, path, hashlib.sha256(content).hexdigest(), read_plan(str(path)))
+    return PlanAlgorithm(name, path, hashlib.sha256(content).hexdigest(), _with_buffers(path))
 
 
 def run(
@@ -133,28 +134,30 @@ def run(
     protocol: str | None = None,
     instances: int = 1,
     data: bool = True,
-    check: bool | str = False,
     overrides: Mapping[str, object] | None = None,
     ccl: str | Path | None = None,
+    et: str | Path | None = None,
 ) -> Report:
     """Runs the plan in `file` once, on the SIPs of its ranks, and reports it like `ahbm.run`.
 
     nbytes: size of one rank's array in the sense of nccl-tests. slots: messages a queue holds, None for no bound.
     protocol: "Simple", "LL" or "LL128" instead of the plan's own. instances: parallel copies of the plan, each on its
-    share of every chunk. data: also move the data and compare with NumPy. check: as for `ahbm.run`.
+    share of every chunk. data: also move the data and compare with NumPy. et: prefix of a trace to write, as in
+    `ahbm.run`.
 
-    Raises UnsupportedError (AHBM-U113) for a plan whose collective has no known result, and as `ahbm.run`.
+    Raises UnsupportedError: AHBM-U233 for a trace without buffers (`ahbm.traces.run`), AHBM-U113 for a plan whose
+    collective has no known result; and as `ahbm.run`.
     """
     import ahbm
 
-    plan = read_plan(str(file))
+    plan = _with_buffers(file)
     if plan.collective not in COLLECTIVES:
         raise UnsupportedError(
             "AHBM-U113",
             f"{file}: what a {plan.collective} plan should compute is not known",
             hint=f"plans of {', '.join(COLLECTIVES)} can be run; `ahbm check` follows any plan",
         )
-    name = Path(file).stem.replace(".", "_")
+    name = label(file)
     entry: dict[str, object] = {
         "plan": str(Path(file).absolute()),
         "n_slots": UNBOUNDED if slots is None else slots,
@@ -172,10 +175,47 @@ def run(
         dtype=dtype,
         op=op,
         data=data,
-        check=check,
         overrides={**(overrides or {}), **settings},
         ccl=ccl,
+        et=et,
     )
+
+
+def convert(
+    source: str | Path,
+    target: str | Path,
+    *,
+    nbytes: int | None = None,
+    link_order: bool = False,
+    quirks: bool = False,
+    limits: Sequence[tuple[str, int]] = (),
+) -> list[Path]:
+    """Writes the algorithm in `source` as what the name of `target` says: .xml, .json, or the prefix of a trace, .et.
+
+    nbytes: the size, of the larger of operand and result, by which a trace states its `comm_size`; about 1 MiB.
+    link_order: orders the sends of every link of a trace by control dependencies. quirks, limits: as in
+    `ahbm.check.Settings`. Returns the files that were written; after an error there are none.
+
+    Raises FormatError, BudgetError, and UnsupportedError (AHBM-U292) for what the format of `target` cannot express.
+    """
+    return convert_plan(source, target, nbytes=nbytes, link_order=link_order, quirks=quirks, limits=limits)
+
+
+def _with_buffers(file: str | Path) -> Plan:
+    plan = read_plan(str(file))
+    if not plan.buffers:
+        raise UnsupportedError(
+            "AHBM-U233",
+            f"the trace {file} names no buffers, so there is no data to run it on",
+            hint="ahbm run FILE.et runs it for its time, ahbm check follows its messages",
+        )
+    return plan
+
+
+def label(file: str | Path) -> str:
+    """Name of the algorithm in a file: of `ring.xml`, `ring.et` and `ring.3.et` it is `ring`."""
+    name = re.sub(r"(\.\d+)?\.et$", "", Path(file).name)
+    return re.sub(r"\.(xml|json)$", "", name).replace(".", "_")
 
 
 def _share(request: Request, rank: int, nbytes: int, part: int, *, operand: bool) -> tuple[int, int]:

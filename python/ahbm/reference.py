@@ -68,11 +68,7 @@ class Reference:
 
     def part(self, party: int) -> slice:
         """The elements of a party's array that the collective defines; the rest are unspecified."""
-        return self.part_of(self._task, party)
-
-    @staticmethod
-    def part_of(task: Task, party: int) -> slice:
-        """`part` of any reference for `task`."""
+        task = self._task
         own = slice(party * task.count, (party + 1) * task.count)
         name = task.collective
         if (

@@ -26,10 +26,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON, errors too.")]
 Dtype = Annotated[str, typer.Option("-d", "--dtype", help="f16 bf16 f32 f64 i8..i64 u8..u64, or nccl-tests' names.")]
 Op = Annotated[str, typer.Option("-o", "--op", help="sum prod min max avg.")]
 Root = Annotated[int, typer.Option("-r", "--root", help="Root rank of rooted collectives.")]
-Check = Annotated[
-    str | None,
-    typer.Option("--check", help="all, or some of race,uninit,leftover,deadlock,result,divergence."),
-]
+Lenient = Annotated[bool, typer.Option("--lenient", help="Traces: leave out dependencies on nodes that do not exist.")]
 NoData = Annotated[bool, typer.Option("--no-data", help="Simulate the time only.")]
 
 

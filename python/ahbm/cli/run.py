@@ -7,15 +7,31 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 import typer.core
 
 from ahbm.cli.app import app
-from ahbm.cli.options import Ccl, Check, Dtype, Json, NoData, Op, Root, Settings, Topology, parse_overrides, parse_slots
+from ahbm.cli.options import (
+    Ccl,
+    Dtype,
+    Json,
+    Lenient,
+    NoData,
+    Op,
+    Root,
+    Settings,
+    Topology,
+    parse_overrides,
+    parse_slots,
+)
 from ahbm.cli.output import fail_if_wrong
 from ahbm.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ahbm.report import Report
+    from ahbm.traces import TraceReport
 
 PLANS = (".xml", ".json", ".et")
 """What the names of plans end in."""
@@ -35,7 +51,7 @@ def run(
     context: typer.Context,
     script: Annotated[
         Path | None,
-        typer.Argument(help="A Python script that uses ahbm, its arguments follow; or a plan (.xml, .json)."),
+        typer.Argument(help="A Python script that uses ahbm, its arguments follow; or a plan (.xml, .json, .et)."),
     ] = None,
     collective: Annotated[str | None, typer.Option("--collective", help="Run this collective, not a script.")] = None,
     algorithm: Annotated[str | None, typer.Option("-a", "--algorithm", help="Name, or path of a module.")] = None,
@@ -45,11 +61,17 @@ def run(
     slots: Annotated[str | None, typer.Option("--slots", help="Plans: messages a queue holds, or inf.")] = None,
     protocol: Annotated[str | None, typer.Option("--protocol", help="Plans: Simple, LL or LL128.")] = None,
     instances: Annotated[int | None, typer.Option("--instances", min=1, help="Plans: parallel copies.")] = None,
+    lenient: Lenient = False,
+    et: Annotated[
+        Path | None,
+        typer.Option(
+            "--et", metavar="PREFIX", help="Write the run as a Chakra trace, PREFIX.<rank>.et, with its times."
+        ),
+    ] = None,
     dtype: Dtype = "f16",
     op: Op = "sum",
     root: Root = 0,
     no_data: NoData = False,
-    check: Check = None,
     topology: Topology = None,
     ccl: Ccl = None,
     settings: Settings = None,
@@ -58,34 +80,32 @@ def run(
     """Run a script or a plan (FILE --size 1M) on the emulated machine, or one collective (--collective)."""
     overrides = parse_overrides(settings)
     if script is not None and script.suffix in PLANS:
-        from ahbm import plans
-        from ahbm.bench import parse_dtype, parse_size
+        from ahbm.report import Report
 
-        if size is None or collective is not None or algorithm is not None or root != 0 or context.args:
+        if collective is not None or algorithm is not None or root != 0 or context.args:
             raise ConfigError("AHBM-C146", f"a plan is run as `ahbm run {script} --size 1M`")
-        report = plans.run(
+        report = _plan(
             script,
             topology,
-            nbytes=parse_size(size),
-            dtype=parse_dtype(dtype),
+            size=size,
+            dtype=dtype,
             op=op,
-            slots=parse_slots(slots),
+            slots=slots,
             protocol=protocol,
-            instances=instances or 1,
+            instances=instances,
             data=not no_data,
-            check=check or False,
             overrides=overrides,
             ccl=ccl,
+            et=et,
+            lenient=lenient,
         )
         typer.echo(json.dumps(report.to_json(), indent=2) if as_json else str(report))
-        fail_if_wrong([report])
+        fail_if_wrong([report] if isinstance(report, Report) else [])
         return
-    if check is not None and collective is None:
-        raise ConfigError(
-            "AHBM-C143", "--check is for plans and --collective", hint="ahbm.run(..., check=...) in a script"
-        )
-    if (slots, protocol, instances) != (None, None, None):
-        raise ConfigError("AHBM-C146", "--slots, --protocol and --instances are for plans")
+    if (slots, protocol, instances) != (None, None, None) or lenient:
+        raise ConfigError("AHBM-C146", "--slots, --protocol, --instances and --lenient are for plans")
+    if script is not None and et is not None:
+        raise ConfigError("AHBM-C146", "--et is for one collective or plan; a script runs as many as it likes")
     if (script is None) == (collective is None):
         raise ConfigError(
             "AHBM-C143",
@@ -105,9 +125,9 @@ def run(
             op=op,
             root=root,
             data=not no_data,
-            check=check or False,
             overrides=overrides,
             ccl=ccl,
+            et=et,
         )
         typer.echo(json.dumps(report.to_json(), indent=2) if as_json else str(report))
         fail_if_wrong([report])
@@ -116,6 +136,63 @@ def run(
 
         with using(Setup(topology, ccl, overrides or None, algorithm)), _as_main(script, context.args) as execute:
             execute()
+
+
+def _plan(
+    file: Path,
+    topology: str | None,
+    *,
+    size: str | None,
+    dtype: str,
+    op: str,
+    slots: str | None,
+    protocol: str | None,
+    instances: int | None,
+    data: bool,
+    overrides: dict[str, object],
+    ccl: Path | None,
+    et: Path | None,
+    lenient: bool,
+) -> Report | TraceReport:
+    """Runs a plan, or for its time only a trace that names no buffers."""
+    from ahbm import plans, traces
+    from ahbm._core import read_plan
+    from ahbm.bench import parse_dtype, parse_size
+
+    nbytes = parse_size(size) if size is not None else None
+    needs_size = ConfigError("AHBM-C146", f"a plan is run as `ahbm run {file} --size 1M`")
+    if nbytes is None and file.suffix == ".xml":
+        raise needs_size
+    plan = read_plan(str(file), lenient=lenient)
+    if not plan.buffers:
+        if (protocol, instances) != (None, None):
+            raise ConfigError("AHBM-C146", f"{file} names no buffers: it has no protocol and no instances")
+        return traces.run(
+            plan,
+            plans.label(file),
+            topology,
+            nbytes=nbytes,
+            slots=None if slots is None else parse_slots(slots),
+            overrides=overrides,
+            ccl=ccl,
+            et=et,
+        )
+    if nbytes is None:
+        raise needs_size
+    return plans.run(
+        file,
+        topology,
+        nbytes=nbytes,
+        dtype=parse_dtype(dtype),
+        op=op,
+        slots=parse_slots(slots),
+        protocol=protocol,
+        instances=instances or 1,
+        data=data,
+        overrides=overrides,
+        ccl=ccl,
+        et=et,
+    )
 
 
 @contextmanager

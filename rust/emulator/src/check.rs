@@ -44,6 +44,7 @@ mod values;
 
 pub use expectation::{Expectation, SetId};
 pub use proof::Proof;
+pub use schedule::sequence;
 
 use ahbm_machine::Diagnostic;
 use ahbm_program::{OpKind, Program};

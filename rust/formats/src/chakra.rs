@@ -5,8 +5,12 @@
 //! *algorithm* and runs ([`Trace::lower`]); one with collective or memory nodes is a *workload*, which is read and
 //! counted ([`Trace::summary`]) but not run.
 //!
+//! An algorithm whose nodes also say which chunks they move, and where, is a [`crate::Plan`]: one that was written
+//! from a plan ([`Trace::from_plan`], [`Trace::to_plan`]) or by the public converter ([`Trace::symbolic_plan`]).
+//!
 //! | code | finding |
 //! |---|---|
+//! | `AHBM-F130` | nodes whose order is not that of the steps they state |
 //! | `AHBM-F131` | bytes that are no execution trace, with the offset |
 //! | `AHBM-F132` | broken gzip stream |
 //! | `AHBM-F133` | two nodes with one id |
@@ -25,13 +29,18 @@ mod chains;
 mod decode;
 mod executed;
 mod files;
+mod from_plan;
 mod graph;
+mod json;
 mod pairs;
 mod schema;
 mod summary;
+mod symbolic;
+mod to_plan;
 mod wire;
 
-pub use files::{find, is_trace, read, write};
+pub use files::{find, is_json_trace, is_trace, read, render};
+pub use from_plan::PlanOptions;
 pub use graph::Graph;
 pub use schema::{Arm, Attribute, Metadata, Node, NodeKind, Value};
 pub use summary::Summary;
@@ -57,6 +66,18 @@ struct Usage {
     inflated_bytes: u64,
     nodes: u64,
     deps: u64,
+}
+
+impl Usage {
+    /// Counts a node and bounds what it holds.
+    fn admit(&mut self, node: &Node, options: &ReadOptions) -> Result<(), Diagnostic> {
+        self.nodes += 1;
+        options.budget.check(Limit::Steps, self.nodes)?;
+        self.deps += (node.ctrl_deps.len() + node.data_deps.len()) as u64;
+        options.budget.check(Limit::Deps, self.deps)?;
+        let longest = node.attributes.iter().map(|a| a.name.len()).max().unwrap_or(0).max(node.name.len());
+        options.budget.check(Limit::StringBytes, longest as u64)
+    }
 }
 
 /// The traces of all ranks.
@@ -93,9 +114,16 @@ impl Trace {
     /// # Errors
     /// `AHBM-F134` and `AHBM-F135` as for a file.
     pub fn from_nodes(name: &str, metadata: &Metadata, ranks: Vec<Vec<Node>>) -> Result<Self, Vec<Diagnostic>> {
+        Self::from_ranks(name, ranks.into_iter().map(|nodes| (metadata.clone(), nodes)).collect())
+    }
+
+    /// As [`Trace::from_nodes`], where every rank has metadata of its own.
+    fn from_ranks(name: &str, ranks: Vec<(Metadata, Vec<Node>)>) -> Result<Self, Vec<Diagnostic>> {
         let graphs = (0..)
             .zip(ranks)
-            .map(|(rank, nodes)| Graph::new(rank, format!("{name}.{rank}.et").into(), metadata.clone(), nodes, false))
+            .map(|(rank, (metadata, nodes))| {
+                Graph::new(rank, format!("{name}.{rank}.et").into(), metadata, nodes, false)
+            })
             .collect::<Result<_, _>>()?;
         Ok(Self { name: name.to_owned(), graphs })
     }

@@ -83,6 +83,30 @@ impl Collective {
         }
     }
 
+    /// What a file's spelling leaves open, by name: the root, or the distance of a send.
+    pub const fn parameter(self) -> Option<(&'static str, u32)> {
+        match self {
+            Self::SendRecv { shift } => Some(("shift", shift)),
+            Self::Broadcast { root } | Self::Reduce { root } | Self::Gather { root } | Self::Scatter { root } => {
+                Some(("root", root))
+            }
+            _ => None,
+        }
+    }
+
+    /// With that parameter; itself where it has none.
+    #[must_use]
+    pub const fn with_parameter(self, n: u32) -> Self {
+        match self {
+            Self::SendRecv { .. } => Self::SendRecv { shift: n },
+            Self::Broadcast { .. } => Self::Broadcast { root: n },
+            Self::Reduce { .. } => Self::Reduce { root: n },
+            Self::Gather { .. } => Self::Gather { root: n },
+            Self::Scatter { .. } => Self::Scatter { root: n },
+            other => other,
+        }
+    }
+
     /// What memory holds before and after, when the operand and result of rank r are `ranks[r]`, the larger of
     /// the two has `whole` elements, and an element has `element` bytes.
     ///

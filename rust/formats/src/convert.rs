@@ -3,8 +3,9 @@
 //! A format has a way in ([`Document::to_plan`]) and a way out ([`render`]). What either cannot express is
 //! `AHBM-U292`, which names it and where it was written; nothing is dropped.
 
+use crate::chakra::{self, PlanOptions, Trace};
 use crate::store::{Output, store};
-use crate::{Collective, Document, Plan, Reading, msccl_xml};
+use crate::{Collective, Document, Plan, Reading, msccl_xml, mscclpp};
 use ahbm_machine::Diagnostic;
 use std::path::{Path, PathBuf};
 
@@ -54,17 +55,30 @@ impl Format {
 
 /// The files that hold `plan` in the format that `to` names: one, or one per rank.
 ///
+/// `reading` says how many slots the queues of an execution plan have; `options` matter to traces only.
+///
 /// # Errors
-/// `AHBM-U291` for an unknown format, `AHBM-U292` for what the format cannot express.
-pub fn render(plan: &Plan, to: &Path) -> Result<Vec<Output>, Vec<Diagnostic>> {
+/// `AHBM-U291` for an unknown format, `AHBM-U292` for what the format cannot express, and what
+/// [`mscclpp::from_plan`], [`Trace::from_plan`] and [`chakra::render`] find.
+pub fn render(
+    plan: &Plan,
+    to: &Path,
+    reading: &Reading,
+    options: &PlanOptions,
+) -> Result<Vec<Output>, Vec<Diagnostic>> {
     let one = |bytes: Vec<u8>| vec![Output { path: to.to_path_buf(), bytes }];
     match Format::of(to).map_err(|error| vec![error])? {
         Format::Msccl => {
             expressible(plan)?;
             Ok(one(msccl_xml::write(plan).into_bytes()))
         }
-        format @ (Format::Mscclpp | Format::Chakra) => {
-            Err(vec![format.cannot_express("plans").site("plan", plan.whole().to_string())])
+        Format::Chakra => {
+            let trace = Trace::from_plan(&plan.name, plan, options)?;
+            chakra::render(&trace, to).map_err(|error| vec![error])
+        }
+        Format::Mscclpp => {
+            let json = mscclpp::from_plan(plan, reading.slots, &reading.budget)?;
+            Ok(one(mscclpp::write(&json)?))
         }
     }
 }
@@ -83,10 +97,21 @@ fn expressible(plan: &Plan) -> Result<(), Vec<Diagnostic>> {
 /// # Errors
 /// What reading `from` finds, what [`Document::to_plan`] and [`render`] cannot express, and `AHBM-F102`. Then
 /// nothing was written.
-pub fn convert(from: &Path, to: &Path, reading: &Reading) -> Result<Vec<PathBuf>, Vec<Diagnostic>> {
-    Format::of(to).map_err(|error| vec![error])?;
+pub fn convert(
+    from: &Path,
+    to: &Path,
+    reading: &Reading,
+    options: &PlanOptions,
+) -> Result<Vec<PathBuf>, Vec<Diagnostic>> {
+    let format = Format::of(to).map_err(|error| vec![error])?;
     let document = Document::read(from, reading)?;
-    let files = render(&*document.to_plan()?, to)?;
+    let files = match (&document, format) {
+        // As it was written; a way through queues would change how it works.
+        (Document::Mscclpp(plan), Format::Mscclpp) => {
+            vec![Output { path: to.to_path_buf(), bytes: mscclpp::write(plan)? }]
+        }
+        _ => render(&*document.to_plan(reading)?, to, reading, options)?,
+    };
     store(&files).map_err(|error| vec![error])?;
     Ok(files.into_iter().map(|file| file.path).collect())
 }

@@ -1,5 +1,6 @@
 //! Any file: which format it is, what it says, and whether it is right.
 
+use crate::convert::Format;
 use crate::mscclpp::Launch;
 use crate::{Budget, Collective, Limit, LowerOptions, Lowered, Plan, chakra, msccl_xml, mscclpp};
 use ahbm_emulator::{CheckOptions, Outcome, Verdict};
@@ -7,7 +8,7 @@ use ahbm_machine::{Diagnostic, Machine};
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// How files are read and checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,14 +17,14 @@ pub struct Reading {
     pub budget: Budget,
     /// Follows the defects of the runtime a format belongs to, instead of what was meant.
     pub quirks: bool,
+    /// Leaves out what a trace of a real run may have lost: see [`chakra::ReadOptions`].
+    pub lenient: bool,
     /// Messages a queue holds; `u32::MAX` is unbounded.
     pub slots: u32,
     /// Orders of the agents that a check tries.
     pub orders: u32,
     /// Chooses the random ones among them.
     pub seed: u64,
-    /// Times a program is issued in a row. Launches that alternate between two halves of scratch are issued once.
-    pub calls: u32,
 }
 
 impl Default for Reading {
@@ -31,10 +32,10 @@ impl Default for Reading {
         Self {
             budget: Budget::default(),
             quirks: false,
+            lenient: false,
             slots: 2,
             orders: CheckOptions::default().orders,
             seed: 0,
-            calls: 1,
         }
     }
 }
@@ -47,7 +48,14 @@ pub enum Document {
     /// An MSCCL++ execution plan.
     Mscclpp(mscclpp::Plan),
     /// A Chakra execution trace.
-    Chakra(chakra::Trace),
+    Chakra {
+        /// The trace.
+        trace: chakra::Trace,
+        /// What it says about memory, where it does.
+        plan: Option<Plan>,
+        /// Why it is not followed as a plan.
+        warnings: Vec<Diagnostic>,
+    },
 }
 
 impl Document {
@@ -60,9 +68,9 @@ impl Document {
         let name = path.to_string_lossy();
         let budget = reading.budget;
         let one = |finding| vec![finding];
-        if chakra::is_trace(path) {
-            let options = chakra::ReadOptions { budget, ..chakra::ReadOptions::default() };
-            return chakra::read(path, &options).map(Self::Chakra);
+        if is_trace(path) {
+            let options = chakra::ReadOptions { budget, lenient: reading.lenient };
+            return chakra::read(path, &options).and_then(|trace| Self::of_trace(trace, &budget));
         }
         match path.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase).as_deref() {
             Some("xml") => msccl_xml::read(&bytes(path, &budget).map_err(one)?, &name, &budget).map(Self::Msccl),
@@ -76,12 +84,49 @@ impl Document {
         }
     }
 
+    /// The files that make it up: those of all ranks for a trace, else itself.
+    ///
+    /// # Errors
+    /// As [`chakra::find`].
+    pub fn files(path: &Path, budget: &Budget) -> Result<Vec<PathBuf>, Diagnostic> {
+        if !is_trace(path) {
+            return Ok(vec![path.to_path_buf()]);
+        }
+        chakra::find(path, &chakra::ReadOptions { budget: *budget, lenient: false })
+    }
+
+    /// A trace, and the plan it holds. One that lists thread blocks must be the plan it says; one that only numbers
+    /// its chunks may be no plan.
+    fn of_trace(trace: chakra::Trace, budget: &Budget) -> Result<Self, Vec<Diagnostic>> {
+        if trace.is_plan() {
+            let plan = trace.to_plan(budget)?;
+            return Ok(Self::Chakra { trace, plan: Some(plan), warnings: Vec::new() });
+        }
+        let dangling: usize = trace.graphs.iter().map(|g| g.dangling).sum();
+        let mut warnings = Vec::new();
+        if dangling > 0 {
+            let message = format!("{dangling} dependencies on nodes that do not exist were left out");
+            warnings.push(Diagnostic::new("AHBM-F164", message).site("trace", &*trace.name));
+        }
+        let plan = match trace.is_symbolic().then(|| trace.symbolic_plan(budget)) {
+            Some(Err(mut findings)) => {
+                let why = findings.swap_remove(0);
+                let message = format!("not followed through memory: {}", why.message);
+                let finding = Diagnostic { sites: why.sites, ..Diagnostic::new("AHBM-F163", message) };
+                warnings.push(finding.hint("messages and their order are checked, not which bytes they carry"));
+                None
+            }
+            plan => plan.and_then(Result::ok),
+        };
+        Ok(Self::Chakra { trace, plan, warnings })
+    }
+
     /// Name of the format.
     pub const fn format(&self) -> &'static str {
         match self {
             Self::Msccl(_) => "msccl_xml",
             Self::Mscclpp(_) => "mscclpp_json",
-            Self::Chakra(_) => "chakra",
+            Self::Chakra { .. } => "chakra",
         }
     }
 
@@ -90,7 +135,7 @@ impl Document {
         match self {
             Self::Msccl(plan) => plan.collective,
             Self::Mscclpp(plan) => plan.collective,
-            Self::Chakra(trace) => trace.collective(),
+            Self::Chakra { trace, .. } => trace.collective(),
         }
     }
 
@@ -99,7 +144,7 @@ impl Document {
         match self {
             Self::Msccl(plan) => plan.ranks.len() as u64,
             Self::Mscclpp(plan) => plan.ranks.len() as u64,
-            Self::Chakra(trace) => trace.graphs.len() as u64,
+            Self::Chakra { trace, .. } => trace.graphs.len() as u64,
         }
     }
 
@@ -108,14 +153,14 @@ impl Document {
         match self {
             Self::Msccl(plan) => plan.steps(),
             Self::Mscclpp(plan) => plan.ops(),
-            Self::Chakra(trace) => trace.nodes(),
+            Self::Chakra { trace, .. } => trace.nodes(),
         }
     }
 
     /// Whether queues of a fixed depth connect its thread blocks.
     pub const fn has_queues(&self) -> bool {
         match self {
-            Self::Msccl(_) | Self::Chakra(_) => true,
+            Self::Msccl(_) | Self::Chakra { .. } => true,
             Self::Mscclpp(_) => false,
         }
     }
@@ -125,7 +170,7 @@ impl Document {
         match self {
             Self::Msccl(plan) => plan.in_place,
             Self::Mscclpp(plan) => plan.in_place,
-            Self::Chakra(_) => false,
+            Self::Chakra { plan, .. } => matches!(plan, Some(plan) if plan.in_place),
         }
     }
 
@@ -134,7 +179,7 @@ impl Document {
         match self {
             Self::Msccl(plan) => &plan.warnings,
             Self::Mscclpp(plan) => &plan.warnings,
-            Self::Chakra(_) => &[],
+            Self::Chakra { warnings, .. } => warnings,
         }
     }
 
@@ -142,18 +187,40 @@ impl Document {
     ///
     /// # Errors
     /// `AHBM-U292` for what thread blocks and queues cannot express.
-    pub fn to_plan(&self) -> Result<Cow<'_, Plan>, Vec<Diagnostic>> {
+    pub fn to_plan(&self, reading: &Reading) -> Result<Cow<'_, Plan>, Vec<Diagnostic>> {
         match self {
             Self::Msccl(plan) => Ok(Cow::Borrowed(plan)),
             Self::Mscclpp(plan) => {
-                let finding = Diagnostic::new("AHBM-U292", "one-sided operations have no form as thread-block steps");
-                Err(vec![finding.site("plan", &*plan.file)])
+                self.ordered(plan, reading)?;
+                plan.to_plan(&reading.budget).map(Cow::Owned)
             }
-            Self::Chakra(trace) => Err(vec![trace.without_buffers()]),
+            Self::Chakra { plan: Some(plan), .. } => Ok(Cow::Borrowed(plan)),
+            Self::Chakra { trace, .. } => Err(vec![trace.without_buffers()]),
         }
     }
 
-    /// As a program on a machine.
+    /// True when it says which bytes go where; a trace may say only how many.
+    pub const fn has_buffers(&self) -> bool {
+        !matches!(self, Self::Chakra { plan: None, .. })
+    }
+
+    /// Whether an execution plan computes the same in every order: only then one order says it all.
+    fn ordered(&self, plan: &mscclpp::Plan, reading: &Reading) -> Result<(), Vec<Diagnostic>> {
+        let verdict = self.check(reading);
+        let raced = |finding: &&Diagnostic| matches!(finding.code, "AHBM-V403" | "AHBM-V404");
+        let what = match (verdict.outcome, verdict.findings.iter().find(raced)) {
+            (Outcome::Unsupported | Outcome::Malformed, _) => return Err(verdict.findings),
+            (Outcome::Deadlock, _) => "a plan that gets stuck".to_owned(),
+            (_, Some(finding)) => format!("a plan that races: {}", finding.message),
+            // Several passes over a loop are wrong in a way that one is not.
+            (Outcome::Wrong, _) if plan.loops() => "a plan with loops that is wrong".to_owned(),
+            _ => return Ok(()),
+        };
+        let hint = format!("ahbm check {} says more", plan.file);
+        Err(vec![Format::Msccl.cannot_express(what).site("plan", &*plan.file).hint(hint)])
+    }
+
+    /// As a program on a machine. One without buffers has messages of zeros, no operands and no results.
     ///
     /// # Errors
     /// What lowering the format finds.
@@ -161,7 +228,11 @@ impl Document {
         match self {
             Self::Msccl(plan) => plan.lower(machine, options),
             Self::Mscclpp(plan) => plan.lower(machine, options, Launch::default()),
-            Self::Chakra(trace) => Err(vec![trace.without_buffers()]),
+            Self::Chakra { plan: Some(plan), .. } => plan.lower(machine, options),
+            Self::Chakra { trace, .. } => {
+                let program = trace.lower(machine, options)?;
+                Ok(Lowered { program, ranks: Vec::new(), chunk_bytes: 0 })
+            }
         }
     }
 
@@ -171,19 +242,17 @@ impl Document {
     /// verdict counts.
     pub fn check(&self, reading: &Reading) -> Verdict {
         match self {
-            Self::Msccl(plan) => {
+            Self::Msccl(plan) | Self::Chakra { plan: Some(plan), .. } => {
                 let lowered = plan.lower_for_check(reading.slots, &reading.budget);
                 verdict(lowered, plan.collective, plan.chunks, reading)
             }
-            Self::Chakra(trace) => {
+            Self::Chakra { trace, .. } => {
                 let program = trace.lower_for_check(reading.slots, &reading.budget);
                 let lowered = program.map(|program| Lowered { program, ranks: Vec::new(), chunk_bytes: ELEMENT });
                 // A trace says how many bytes travel, not which: nothing to expect of memory.
                 verdict(lowered, Collective::Custom, 1, reading)
             }
             Self::Mscclpp(plan) => {
-                let calls = if plan.double_scratch { 1 } else { reading.calls };
-                let reading = &Reading { calls, ..*reading };
                 let launch = |launch| {
                     let lowered = plan.lower_for_check(LOOP_ITERATIONS, launch, &reading.budget);
                     verdict(lowered, plan.collective, plan.chunks, reading)
@@ -219,7 +288,6 @@ fn verdict(
             let options = CheckOptions {
                 orders: reading.orders,
                 seed: reading.seed,
-                calls: reading.calls,
                 max_steps: reading.budget.get(Limit::CheckSteps),
                 ..CheckOptions::default()
             };
@@ -249,6 +317,11 @@ const LOOP_ITERATIONS: u32 = 3;
 pub fn outcome_of(findings: &[Diagnostic]) -> Outcome {
     let unsupported = |finding: &Diagnostic| finding.code.starts_with("AHBM-U") || finding.code.starts_with("AHBM-B");
     if findings.iter().all(unsupported) { Outcome::Unsupported } else { Outcome::Malformed }
+}
+
+/// Whether a path names a Chakra trace. JSON is told apart by content: execution plans have the same ending.
+fn is_trace(path: &Path) -> bool {
+    chakra::is_trace(path) || (path.extension().is_some_and(|e| e == "json") && chakra::is_json_trace(path))
 }
 
 /// A file's bytes, never more than the budget allows.

@@ -19,6 +19,7 @@ pub mod document;
 pub mod msccl_xml;
 pub mod mscclpp;
 pub mod plan;
+mod scan;
 pub mod store;
 
 pub use budget::{Budget, Limit};

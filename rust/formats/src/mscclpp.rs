@@ -18,7 +18,7 @@
 
 mod body;
 mod ends;
-mod extents;
+mod from_plan;
 mod layout;
 mod limits;
 mod lower;
@@ -26,9 +26,12 @@ mod model;
 mod packets;
 mod read;
 mod resolve;
-mod scan;
 mod schema;
+mod to_plan;
+mod write;
 
+pub use from_plan::from_plan;
 pub use lower::Launch;
-pub use model::{Action, Form, Op, Operand, Plan, Rank, Share};
+pub use model::{Action, End, Form, Kind, Op, Operand, Plan, Rank, Share, Words};
 pub use read::{ReadOptions, read};
+pub use write::write;

@@ -10,6 +10,7 @@ mod options;
 mod queues;
 mod verify;
 
+pub(crate) use buffers::Extents;
 pub use buffers::{RankBuffers, Region};
 pub use lower::Lowered;
 pub use options::{LowerOptions, Protocol, Reduction, Site};
@@ -57,6 +58,8 @@ pub enum Places {
     Lines(u32),
     /// Ids of nodes in the file of each rank.
     Nodes(Vec<Arc<str>>),
+    /// Indices into a list of places in other documents.
+    Listed(Vec<Origin>),
 }
 
 /// What one rank does.
@@ -241,7 +244,7 @@ impl Plan {
     pub(crate) fn whole(&self) -> Origin {
         let locus = match self.places {
             Places::Lines(line) => Locus::Line(line),
-            Places::Nodes(_) => Locus::Whole,
+            Places::Nodes(_) | Places::Listed(_) => Locus::Whole,
         };
         Origin { file: Arc::clone(&self.file), locus }
     }
@@ -250,6 +253,7 @@ impl Plan {
     pub(crate) fn origin(&self, rank: u32, line: u32) -> Origin {
         match &self.places {
             Places::Lines(_) => Origin { file: Arc::clone(&self.file), locus: Locus::Line(line) },
+            Places::Listed(places) => places[line as usize].clone(),
             Places::Nodes(files) => Origin { file: Arc::clone(&files[rank as usize]), locus: Locus::Node(line.into()) },
         }
     }

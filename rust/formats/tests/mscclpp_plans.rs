@@ -1,5 +1,9 @@
 //! Small execution plans: what they mean, and what is said about bad ones.
 
+mod support {
+    pub(crate) mod execution;
+}
+
 use ahbm_emulator::check::{CheckOptions, Outcome, Verdict, check};
 use ahbm_emulator::{Memory, Options, replay, simulate};
 use ahbm_formats::mscclpp::{Launch, Plan, ReadOptions, read};
@@ -8,39 +12,7 @@ use ahbm_machine::{Diagnostic, Machine};
 use ahbm_program::Dtype;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-
-fn local(space: &str, index: u32) -> Value {
-    json!({"type": space, "index": index, "size": 1})
-}
-
-fn remote(buffer: u32, index: u32) -> Value {
-    json!({"buffer_id": buffer, "index": index, "size": 1})
-}
-
-/// Two ranks with `[input, output, scratch]` chunks, one memory channel and remote buffers i, o, s (0, 1, 2) of the
-/// other; `ops(rank)` lists the operations of each thread block.
-fn document(collective: &str, chunks: [u32; 3], ops: impl Fn(u32) -> Vec<Value>) -> Value {
-    let gpu = |rank: u32| {
-        let block = |(id, ops): (usize, Value)| {
-            json!({
-                "id": id, "ops": ops, "channels": [{"channel_type": "memory", "channel_ids": [0]}],
-                "remote_buffer_refs": [{"access_channel_type": "memory", "remote_buffer_ids": [0, 1, 2]}],
-            })
-        };
-        let buffer = |space: &str| json!({"rank": 1 - rank, "type": space, "access_channel_types": ["memory"]});
-        json!({
-            "id": rank, "input_chunks": chunks[0], "output_chunks": chunks[1], "scratch_chunks": chunks[2],
-            "threadblocks": ops(rank).into_iter().enumerate().map(block).collect::<Vec<_>>(),
-            "channels": [{"channel_type": "memory", "connected_to": [1 - rank]}],
-            "remote_buffers": [buffer("i"), buffer("o"), buffer("s")],
-            "semaphores": [{"init_value": 0}, {"init_value": 1}],
-        })
-    };
-    json!({
-        "name": "small", "collective": collective, "protocol": "LL", "inplace": false, "reuse_resources": false,
-        "gpus": [gpu(0), gpu(1)],
-    })
-}
+use support::execution::{document, got, local, packets, pipeline, read_and_reduced, remote, switched};
 
 fn try_plan(document: &Value, quirks: bool) -> Result<Plan, Diagnostic> {
     read(document.to_string().as_bytes(), "small.json", &ReadOptions { quirks, ..ReadOptions::default() })
@@ -56,37 +28,6 @@ fn verdict(plan: &Plan) -> Verdict {
     let cells = u64::from(plan.chunks) * lowered.chunk_bytes / 8;
     let expectation = plan.collective.expectation(&lowered.ranks, cells, 8, &budget).unwrap();
     check(&lowered.program, &expectation, &CheckOptions::default())
-}
-
-/// Every rank sends its input as packets and adds what arrives to its own.
-fn packets() -> Value {
-    document("allreduce", [1, 1, 1], |_| {
-        vec![json!([
-            {"name": "ppkt", "src_buff": [local("i", 0)], "dst_buff": [remote(2, 0)], "channel_type": "memory"},
-            {"name": "repkt", "src_buff": [local("i", 0), local("s", 0)], "dst_buff": [local("o", 0)], "reduce_op": "sum"},
-        ])]
-    })
-}
-
-/// Every rank puts its input into the other's scratch in a loop; a second block waits for it and adds.
-fn pipeline() -> Value {
-    let looped =
-        |ops: Value| json!([{"name": "pipeline", "iter_context": {"unit_size": 4096, "num_chunks": 1}, "ops": ops}]);
-    document("allreduce", [1, 1, 1], |_| {
-        vec![
-            looped(json!([
-                {"name": "put", "src_buff": [local("i", 0)], "dst_buff": [remote(2, 0)], "channel_type": "memory"},
-                {"name": "nop"},
-                {"name": "signal", "channel_ids": [0], "channel_type": "memory"},
-                {"name": "wait", "channel_ids": [0], "channel_type": "memory"},
-                {"name": "sem_release", "semaphore_ids": [0]},
-            ])),
-            looped(json!([
-                {"name": "sem_acquire", "semaphore_ids": [0]},
-                {"name": "re", "src_buff": [local("i", 0), local("s", 0)], "dst_buff": [local("o", 0)], "reduce_op": "sum"},
-            ])),
-        ]
-    })
 }
 
 #[test]
@@ -124,28 +65,10 @@ fn a_port_sends_what_is_there() {
 }
 
 #[test]
-fn a_switch_works_on_every_member() {
-    let switch = |index: u32| json!([{"switch_channel_id": 0, "index": index, "size": 1}]);
-    let mut document = document("allreduce", [2, 2, 0], |rank| {
-        let channel = |name: &str| json!({"name": name, "channel_ids": [0], "channel_type": "memory"});
-        vec![json!([
-            channel("signal"),
-            channel("wait"),
-            {"name": "glres", "src_buff": switch(rank), "dst_buff": switch(rank), "channel_type": "switch", "reduce_op": "sum"},
-            channel("signal"),
-            channel("wait"),
-        ])]
-    });
-    document["inplace"] = json!(true);
-    for rank in 0..2 {
-        let gpu = &mut document["gpus"][rank];
-        let group =
-            json!({"channel_type": "switch", "buffer_type": "i", "rank_groups": [{"size": 2, "ranks": [0, 1]}]});
-        gpu["channels"].as_array_mut().unwrap().push(group);
-        let ids = json!({"channel_type": "switch", "channel_ids": [0]});
-        gpu["threadblocks"][0]["channels"].as_array_mut().unwrap().push(ids);
+fn other_ranks_are_read_and_written_one_by_one_or_through_a_switch() {
+    for document in [got(), read_and_reduced(), switched()] {
+        assert_eq!(verdict(&plan(&document)).outcome, Outcome::Correct, "{document}");
     }
-    assert_eq!(verdict(&plan(&document)).outcome, Outcome::Correct);
 }
 
 #[test]

@@ -6,7 +6,6 @@
 
 pub mod body;
 pub mod builder;
-mod delayed;
 mod hash;
 pub mod lint;
 pub mod op;

@@ -3,12 +3,14 @@
 use crate::errors;
 use crate::machine::Machine;
 use crate::program::Program;
+use ahbm_formats::chakra::PlanOptions;
+use ahbm_formats::convert;
 use ahbm_formats::{Budget, Document, Limit, LowerOptions, Protocol, Reading, Reduction};
 use ahbm_machine::Diagnostic;
 use ahbm_program::Dtype;
 use pyo3::prelude::*;
-use pyo3::types::PyList;
-use std::path::Path;
+use pyo3::types::{PyDict, PyList};
+use std::path::{Path, PathBuf};
 
 /// Verdict, least depth, findings, and elements and picoseconds of the run with numbers.
 type Checked<'py> = (&'static str, Option<u32>, Bound<'py, PyList>, Option<(u64, u64)>);
@@ -23,19 +25,59 @@ pub struct Plan {
     reading: Reading,
 }
 
-/// Reads a plan: MSCCL-IR (.xml) or an MSCCL++ execution plan (.json).
+/// Reads a plan: MSCCL-IR (.xml), an MSCCL++ execution plan (.json) or a Chakra trace (PREFIX.<rank>.et).
 ///
-/// `quirks` follows the defects of the runtime that a format belongs to instead of what was meant; `limits` are
-/// pairs of a name of `plan_limits()` and a number. The interpreter lock is released meanwhile. Raises
+/// `quirks` follows the defects of the runtime that a format belongs to instead of what was meant; `lenient` leaves out
+/// dependencies of a trace on nodes that do not exist; `limits` are pairs of a name of `plan_limits()` and a number. The interpreter lock is released meanwhile. Raises
 /// `FormatError` for a malformed file, `BudgetError`, `UnsupportedError`.
 #[pyfunction]
-#[pyo3(signature = (path, *, quirks=false, limits=Vec::new()), text_signature = "(path, *, quirks=False, limits=())")]
-pub(crate) fn read_plan(py: Python<'_>, path: &str, quirks: bool, limits: Vec<(String, u64)>) -> PyResult<Plan> {
+#[pyo3(signature = (path, *, quirks=false, lenient=false, limits=Vec::new()),
+       text_signature = "(path, *, quirks=False, lenient=False, limits=())")]
+pub(crate) fn read_plan(
+    py: Python<'_>,
+    path: &str,
+    quirks: bool,
+    lenient: bool,
+    limits: Vec<(String, u64)>,
+) -> PyResult<Plan> {
     let budget = budget(&limits).map_err(|finding| errors::raise_one(py, finding))?;
-    let reading = Reading { budget, quirks, ..Reading::default() };
+    let reading = Reading { budget, quirks, lenient, ..Reading::default() };
     py.detach(|| errors::guard(|| Document::read(Path::new(path), &reading)))
         .map(|inner| Plan { inner, reading })
         .map_err(|findings| errors::raise(py, &findings))
+}
+
+/// Reads `source` as `read_plan` does and writes it as what the name of `target` says: `.xml`, `.json` or `.et`.
+///
+/// The files of a trace are `PREFIX.<rank>.et`. `nbytes` is the size by which a trace states `comm_size` (of the
+/// larger of operand and result, default about 1 MiB); `link_order` orders the sends of every link of a trace.
+/// Returns the paths that were written; after an error none was. The interpreter lock is released meanwhile. Raises
+/// as `read_plan`; `UnsupportedError` (AHBM-U292) for what the format of `target` cannot express.
+#[pyfunction]
+#[pyo3(signature = (source, target, *, nbytes=None, link_order=false, quirks=false, limits=Vec::new()),
+       text_signature = "(source, target, *, nbytes=None, link_order=False, quirks=False, limits=())")]
+pub(crate) fn convert_plan(
+    py: Python<'_>,
+    source: PathBuf,
+    target: PathBuf,
+    nbytes: Option<u64>,
+    link_order: bool,
+    quirks: bool,
+    limits: Vec<(String, u64)>,
+) -> PyResult<Vec<PathBuf>> {
+    let budget = budget(&limits).map_err(|finding| errors::raise_one(py, finding))?;
+    let reading = Reading { budget, quirks, ..Reading::default() };
+    let options = PlanOptions { bytes: nbytes, link_order };
+    py.detach(|| errors::guard(|| convert::convert(&source, &target, &reading, &options)))
+        .map_err(|findings| errors::raise(py, &findings))
+}
+
+/// The files that make up the plan at `path`: those of all ranks for a trace, else itself.
+///
+/// Raises `FormatError` (AHBM-F139) for a trace without files, or with a rank missing.
+#[pyfunction]
+pub(crate) fn plan_files(py: Python<'_>, path: PathBuf) -> PyResult<Vec<PathBuf>> {
+    Document::files(&path, &Budget::default()).map_err(|finding| errors::raise_one(py, finding))
 }
 
 /// Every limit of `read_plan` with its default.
@@ -77,6 +119,12 @@ impl Plan {
         self.inner.has_queues()
     }
 
+    /// True when it says which bytes go where; a Chakra trace may say only how many.
+    #[getter]
+    fn buffers(&self) -> bool {
+        self.inner.has_buffers()
+    }
+
     /// True when it runs with input and output in one memory.
     #[getter]
     fn in_place(&self) -> bool {
@@ -86,37 +134,31 @@ impl Plan {
     /// Why a real runtime would not load it or would misread it: dicts with the keys of `Finding.to_json`.
     #[getter]
     fn warnings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        errors::to_list(py, self.inner.warnings())
+        list(py, self.inner.warnings())
     }
 
     /// Whether it computes what it says, whatever the order of its thread blocks.
     ///
     /// `slots` is the depth of queues, `None` unbounded; `seed` chooses the random ones among the `orders` of the
-    /// thread blocks that are tried; `calls` is how often the plan is issued in a row. Returns the verdict (`"correct"`, `"wrong"`,
+    /// thread blocks that are tried. Returns the verdict (`"correct"`, `"wrong"`,
     /// `"deadlock"`, `"race"`, `"no_expectation"`, `"unsupported"`, `"malformed"`), the least depth that
     /// completes, findings as in `warnings`, and for a correct plan what a run with numbers has confirmed: elements
     /// compared, and the time of that run in picoseconds. The interpreter lock is released meanwhile.
-    #[pyo3(signature = (*, slots=2, orders=4, seed=0, calls=1), text_signature = "($self, *, slots=2, orders=4, seed=0, calls=1)")]
-    fn check<'py>(
-        &self,
-        py: Python<'py>,
-        slots: Option<u32>,
-        orders: u32,
-        seed: u64,
-        calls: u32,
-    ) -> PyResult<Checked<'py>> {
-        let reading = Reading { slots: slots.unwrap_or(u32::MAX), orders, seed, calls, ..self.reading };
+    #[pyo3(signature = (*, slots=2, orders=4, seed=0), text_signature = "($self, *, slots=2, orders=4, seed=0)")]
+    fn check<'py>(&self, py: Python<'py>, slots: Option<u32>, orders: u32, seed: u64) -> PyResult<Checked<'py>> {
+        let reading = Reading { slots: slots.unwrap_or(u32::MAX), orders, seed, ..self.reading };
         let verdict = py
             .detach(|| errors::guard(|| Ok(self.inner.check(&reading))))
             .map_err(|findings| errors::raise(py, &findings))?;
         let proof = verdict.proof.map(|proof| (proof.elements, proof.time_ps));
-        Ok((verdict.outcome.name(), verdict.min_slots, errors::to_list(py, &verdict.findings)?, proof))
+        Ok((verdict.outcome.name(), verdict.min_slots, list(py, &verdict.findings)?, proof))
     }
 
     /// The plan as a program on `machine`, for `nbytes` bytes of the larger of operand and result.
     ///
     /// `slots` is the depth of queues, `None` unbounded; `tier` names the memory of their slots. Returns the
     /// program, per rank the `(buffer, offset, bytes)` of operand, result and scratch, and the bytes of a chunk.
+    /// Without `buffers` there are no such ranks and messages are zeros; `nbytes` is 0 where the trace states sizes.
     /// The interpreter lock is released meanwhile. Raises `FormatError`, `LintError`, `BudgetError`,
     /// `UnsupportedError`.
     #[pyo3(signature = (machine, *, nbytes, dtype, op="sum", slots=2, protocol=None, instances=1, tier="tcm", credit_bytes=16))]
@@ -182,4 +224,10 @@ fn budget(limits: &[(String, u64)]) -> Result<Budget, Diagnostic> {
         })?;
         Ok(budget.with(limit, *value))
     })
+}
+
+fn list<'py>(py: Python<'py>, findings: &[Diagnostic]) -> PyResult<Bound<'py, PyList>> {
+    let dicts =
+        findings.iter().map(|finding| errors::to_dict(py, finding)).collect::<PyResult<Vec<Bound<'py, PyDict>>>>()?;
+    PyList::new(py, dicts)
 }

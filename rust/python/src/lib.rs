@@ -5,7 +5,7 @@
 //! - [`synthesis`]: schedules computed from a machine.
 //! - [`builder`]: writes a program; [`kernel`] runs a kernel once per body to record it; [`network`] knows the
 //!   SIP networks by name.
-//! - [`formats`]: plans of other projects, read, checked and lowered. [`check`]: captured programs, checked.
+//! - [`formats`]: plans of other projects, read, checked and lowered.
 //! - [`tl`], [`handle`]: what a kernel sees. [`capture`] is the recording behind them, [`operand`] the
 //!   checks on arguments, [`origin`] finds the kernel's line behind a call.
 //!
@@ -40,7 +40,6 @@
 
 mod builder;
 mod capture;
-mod check;
 mod errors;
 mod formats;
 mod handle;
@@ -63,7 +62,7 @@ mod _core {
     #[pymodule_export]
     use super::builder::ProgramBuilder;
     #[pymodule_export]
-    use super::formats::{Plan, plan_limits, read_plan};
+    use super::formats::{Plan, convert_plan, plan_files, plan_limits, read_plan};
     #[pymodule_export]
     use super::handle::{Handle, MemoryRef, RecvFuture};
     #[pymodule_export]

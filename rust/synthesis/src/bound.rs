@@ -70,10 +70,10 @@ pub fn bound(graph: &Graph, collective: Collective, bytes: u64, chunks: u32, roo
     };
     // Every byte over the cut must leave one latency before the end.
     let bandwidth_ps = cut.fluid_ps(bytes, graph.unit_gbs()) + graph.min_latency_ps();
-    // Methods may cut what everybody needs into smaller chunks than asked; there, latency alone is certain.
+    // Methods may cut what goes to many into smaller chunks than asked; there, latency alone is certain.
     let chunk = match collective {
-        Collective::AllGather | Collective::ReduceScatter | Collective::AllReduce => 0,
-        _ => bytes / u64::from(chunks.max(1)),
+        Collective::AllToAll | Collective::Scatter | Collective::Gather => bytes / u64::from(chunks.max(1)),
+        _ => 0,
     };
     let far = |graph: &Graph, root: u32| graph.distances_ps(root, chunk).into_iter().max().unwrap_or(0);
     let latency_ps = match collective {
@@ -87,6 +87,55 @@ pub fn bound(graph: &Graph, collective: Collective, bytes: u64, chunks: u32, roo
         Collective::Reduce | Collective::Gather => hops(&graph.reversed(), root),
         _ => eccentricity(graph, |root| hops(graph, root)),
     };
+    Bound { ps: bandwidth_ps.max(latency_ps), bandwidth_ps, latency_ps, cut, hops, uniform: graph.uniform() }
+}
+
+/// The same among some of the nodes, the others relaying: what enters or leaves each of them, and their distances. A
+/// bound, though not always the tightest.
+pub(crate) fn bound_among(
+    graph: &Graph,
+    members: &[u32],
+    collective: Collective,
+    bytes: u64,
+    chunks: u32,
+    root: u32,
+) -> Bound {
+    use Collective::{AllGather, AllReduce, AllToAll, Broadcast, Gather, Reduce, ReduceScatter, Scatter};
+    let others = members.len() as u64 - 1;
+    let into = |v: u32, demand: u64| ingress(graph, v, demand);
+    let out = |v: u32, demand: u64| {
+        if graph.switch().is_some() {
+            return Cut { demand, ..star(graph, Broadcast) };
+        }
+        part(graph, &(0..graph.nodes()).map(|w| w == v).collect::<Vec<_>>(), demand)
+    };
+    let into = |v: u32, demand: u64| if graph.switch().is_some() { out(v, demand) } else { into(v, demand) };
+    let leaves = members.iter().copied().filter(|&v| v != root);
+    let cut = match collective {
+        AllGather => tightest(members.iter().map(|&v| into(v, others))),
+        ReduceScatter => tightest(members.iter().map(|&v| out(v, others))),
+        AllToAll => tightest(members.iter().flat_map(|&v| [into(v, others), out(v, others)])),
+        // Everything leaves each of them, and the result enters it.
+        AllReduce => tightest(members.iter().flat_map(|&v| [into(v, 1), out(v, 1)])),
+        Broadcast => tightest(leaves.map(|v| into(v, 1)).chain([out(root, 1)])),
+        Reduce => tightest(leaves.map(|v| out(v, 1)).chain([into(root, 1)])),
+        Scatter => out(root, others),
+        Gather => into(root, others),
+    };
+    let bandwidth_ps = cut.fluid_ps(bytes, graph.unit_gbs()) + graph.min_latency_ps();
+    let chunk = match collective {
+        AllToAll | Scatter | Gather => bytes / u64::from(chunks.max(1)),
+        _ => 0,
+    };
+    let back = graph.reversed();
+    let (mut latency_ps, mut hops) = (0, 0);
+    for &from in members.iter().filter(|&&v| v == root || !matches!(collective, Broadcast | Reduce | Scatter | Gather))
+    {
+        let graph = if matches!(collective, Reduce | Gather) { &back } else { graph };
+        let (ps, links) = (graph.distances_ps(from, chunk), graph.hops(from));
+        latency_ps = members.iter().map(|&v| ps[v as usize]).fold(latency_ps, Ps::max);
+        hops = members.iter().map(|&v| u64::from(links[v as usize])).fold(hops, u64::max);
+    }
     Bound { ps: bandwidth_ps.max(latency_ps), bandwidth_ps, latency_ps, cut, hops, uniform: graph.uniform() }
 }
 

@@ -16,6 +16,8 @@ const RAREST_OF: u32 = 32;
 /// Transfers that all starts together may try.
 const WORK: u64 = 1_000_000;
 const STARTS: u64 = 400;
+/// From this many transfers on, the plain choice is the only one.
+const PLAIN: u64 = 4_000_000;
 
 /// A set of chunks per NPU.
 struct Sets {
@@ -97,7 +99,26 @@ impl State<'_> {
     }
 }
 
-fn start<'a>(graph: &'a Graph, base: &Schedule, seed: u64, rarest: bool) -> State<'a> {
+/// A search's input: which chunks there are, who has them, and which NPUs are to have them all.
+struct Search<'a> {
+    graph: &'a Graph,
+    base: &'a Schedule,
+    /// Per NPU, true where chunks go.
+    open: Vec<bool>,
+    /// Transfers to be made.
+    total: u64,
+}
+
+impl<'a> Search<'a> {
+    fn new(graph: &'a Graph, base: &'a Schedule, open: Vec<bool>) -> Self {
+        let takers = open.iter().filter(|&&o| o).count() as u64;
+        let total = u64::from(base.chunks()) * takers.saturating_sub(1);
+        Self { graph, base, open, total }
+    }
+}
+
+fn start<'a>(search: &Search<'a>, seed: u64, rarest: bool) -> State<'a> {
+    let (graph, base) = (search.graph, search.base);
     let chunks = base.chunks();
     let mut state = State {
         graph,
@@ -108,6 +129,9 @@ fn start<'a>(graph: &'a Graph, base: &Schedule, seed: u64, rarest: bool) -> Stat
         random: Random::new(seed),
         rarest,
     };
+    for node in (0..graph.nodes()).filter(|&v| !search.open[v as usize]) {
+        (0..chunks).for_each(|chunk| state.claimed.insert(node, chunk));
+    }
     for chunk in 0..chunks {
         for node in base.holders(chunk) {
             state.have.insert(node, chunk);
@@ -119,9 +143,11 @@ fn start<'a>(graph: &'a Graph, base: &Schedule, seed: u64, rarest: bool) -> Stat
 }
 
 /// Rounds in which every link carries at most one chunk; what arrives in a round can be sent on in the next.
-fn in_rounds(graph: &Graph, base: &Schedule, seed: u64, rarest: bool, limit: u64) -> Option<(u64, Vec<Transfer>)> {
-    let mut state = start(graph, base, seed, rarest);
-    let total = u64::from(base.chunks()) * (u64::from(graph.nodes()) - 1);
+fn in_rounds(search: &Search<'_>, seed: u64, rarest: bool, limit: u64) -> Option<(u64, Vec<Transfer>)> {
+    let (graph, total) = (search.graph, search.total);
+    let mut state = start(search, seed, rarest);
+    // Per link, what it carries in this round: written down link by link, which keeps later passes near one place.
+    let mut carried = vec![None; graph.links().len()];
     let mut transfers = Vec::with_capacity(total as usize);
     let mut order: Vec<u32> = (0..graph.links().len() as u32).collect();
     let latent = graph.min_latency_ps() > 0;
@@ -136,8 +162,14 @@ fn in_rounds(graph: &Graph, base: &Schedule, seed: u64, rarest: bool, limit: u64
             let chosen = if latent { state.choose(link, true) } else { None };
             if let Some(chunk) = chosen.or_else(|| state.choose(link, false)) {
                 state.claim(graph.link(link).to, chunk);
-                transfers.push(Transfer::copy(link, chunk));
+                carried[link as usize] = Some(chunk);
             }
+        }
+        for (link, chunk) in carried.iter_mut().enumerate() {
+            transfers.extend(chunk.take().map(|chunk| Transfer::copy(link as u32, chunk)));
+        }
+        if transfers.len() == begun {
+            return None;
         }
         for transfer in &transfers[last..begun] {
             state.settled.insert(graph.link(transfer.link).to, transfer.chunk());
@@ -155,9 +187,9 @@ fn in_rounds(graph: &Graph, base: &Schedule, seed: u64, rarest: bool, limit: u64
 type Event = (Ps, bool, u64, u32, u32);
 
 /// Event time: every link chooses when it becomes free, or when its sender receives something.
-fn in_time(graph: &Graph, base: &Schedule, seed: u64, rarest: bool, limit: Ps) -> Option<(Ps, Vec<Transfer>)> {
-    let mut state = start(graph, base, seed, rarest);
-    let total = u64::from(base.chunks()) * (u64::from(graph.nodes()) - 1);
+fn in_time(search: &Search<'_>, seed: u64, rarest: bool, limit: Ps) -> Option<(Ps, Vec<Transfer>)> {
+    let (graph, base, total) = (search.graph, search.base, search.total);
+    let mut state = start(search, seed, rarest);
     let mut transfers = Vec::with_capacity(total as usize);
     let links = graph.links().len() as u32;
     let mut events: BinaryHeap<Reverse<Event>> = BinaryHeap::new();
@@ -199,16 +231,65 @@ fn in_time(graph: &Graph, base: &Schedule, seed: u64, rarest: bool, limit: Ps) -
 
 /// The best schedule of many starts; `base` says which chunks there are and who has them. `rounds` is the bound at
 /// which to stop, where links are equal.
-pub(crate) fn spread(graph: &Graph, mut base: Schedule, rounds: Option<u64>, seed: u64) -> Schedule {
-    let total = u64::from(base.chunks()) * u64::from(graph.nodes() - 1);
+///
+/// Where some NPUs take no part, chunks go to the others alone, to those on shortest ways between them, or to all; what
+/// turns out to lead to nobody is left out.
+pub(crate) fn spread(graph: &Graph, base: Schedule, rounds: Option<u64>, seed: u64) -> Schedule {
+    let n = graph.nodes() as usize;
+    if base.members.len() == n {
+        return search(graph, base, vec![true; n], rounds, seed);
+    }
+    let mut open = vec![false; n];
+    base.members.iter().for_each(|&v| open[v as usize] = true);
+    let mut between = open.clone();
+    let back = graph.reversed();
+    let from: Vec<Vec<u32>> = base.members.iter().map(|&v| graph.hops(v)).collect();
+    for &to in &base.members {
+        let away = back.hops(to);
+        for (v, between) in between.iter_mut().enumerate() {
+            *between |= from.iter().any(|hops| hops[v] + away[v] == hops[to as usize]);
+        }
+    }
+    let tries = [open, between, vec![true; n]];
+    let found = tries.into_iter().map(|open| pruned(graph, search(graph, base.clone(), open, rounds, seed)));
+    let complete = found.filter(|s| s.check(graph).is_ok());
+    complete.min_by_key(|s| s.times(graph, false).total_ps).unwrap_or(base)
+}
+
+/// Without the transfers that lead to no taker.
+fn pruned(graph: &Graph, mut schedule: Schedule) -> Schedule {
+    let (n, chunks) = (graph.nodes(), schedule.chunks());
+    let mut needed = vec![false; schedule.registers(n)];
+    for chunk in 0..chunks {
+        for node in schedule.takers(chunk) {
+            needed[schedule.register(n, chunks, node, chunk)] = true;
+        }
+    }
+    let mut kept = Vec::with_capacity(schedule.transfers.len());
+    for &transfer in schedule.transfers.iter().rev() {
+        let ends = graph.link(transfer.link);
+        if needed[schedule.register(n, chunks, ends.to, transfer.chunk())] {
+            needed[schedule.register(n, chunks, ends.from, transfer.chunk())] = true;
+            kept.push(transfer);
+        }
+    }
+    kept.reverse();
+    schedule.transfers = kept;
+    schedule
+}
+
+fn search(graph: &Graph, mut base: Schedule, open: Vec<bool>, rounds: Option<u64>, seed: u64) -> Schedule {
+    let empty = base.clone();
+    let search = Search::new(graph, &empty, open);
+    let total = search.total;
     let starts = (WORK / total.max(1)).clamp(1, STARTS);
     if let Some(bound) = rounds {
         let mut best: Option<(u64, Vec<Transfer>)> = None;
         for turn in 0..starts {
             let limit = best.as_ref().map_or(u64::MAX, |b| b.0 - 1);
             // The plain choice is quicker and good enough on meshes; it is tried first.
-            let rarest = turn > 0 || (starts == 1 && total < 32_000_000 && !is_mesh_like(graph));
-            if let Some(found) = in_rounds(graph, &base, seed.wrapping_add(turn), rarest, limit) {
+            let rarest = turn > 0 || (starts == 1 && total < PLAIN && !is_mesh_like(graph));
+            if let Some(found) = in_rounds(&search, seed.wrapping_add(turn), rarest, limit) {
                 best = Some(found);
             }
             if best.as_ref().is_some_and(|b| b.0 <= bound) {
@@ -218,17 +299,20 @@ pub(crate) fn spread(graph: &Graph, mut base: Schedule, rounds: Option<u64>, see
         if let Some((_, transfers)) = best {
             base.transfers = transfers;
         }
+        if total > WORK {
+            return base;
+        }
         // Rounds without a pause between them, within half a percent.
         let largest = base.chunk_bytes.iter().copied().max().unwrap_or(0);
         let floor = bound * graph.link(0).rate.ps(largest) + graph.min_latency_ps();
-        if total > WORK || base.times(graph, false).total_ps <= floor + floor / 200 {
+        if base.times(graph, false).total_ps <= floor + floor / 200 {
             return base;
         }
     }
     // With latency, links that do not wait for a round to end may be quicker.
     let mut least = if base.transfers.is_empty() { Ps::MAX } else { base.times(graph, false).total_ps };
     for turn in 0..starts.min(if rounds.is_some() { 1 } else { 64 }) {
-        if let Some((end, transfers)) = in_time(graph, &base, seed.wrapping_add(turn), turn > 0, least) {
+        if let Some((end, transfers)) = in_time(&search, seed.wrapping_add(turn), turn > 0, least) {
             (least, base.transfers) = (end, transfers);
         }
     }

@@ -5,6 +5,7 @@
 //! everybody, [`trees`] packs spanning trees for all-reduce, `routed` sends each chunk to one place, `forms` has what is
 //! written down rather than searched for; [`synthesize`] takes the quickest.
 
+mod arborescences;
 pub mod bound;
 mod collective;
 mod flow;

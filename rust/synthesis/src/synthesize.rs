@@ -1,5 +1,7 @@
 //! From a request to the best schedule found.
 
+use crate::arborescences::arborescences;
+use crate::bound::bound_among;
 use crate::forms::{FORMS, form};
 use crate::greedy::spread;
 use crate::routed::route;
@@ -31,9 +33,10 @@ pub struct Request {
 }
 
 /// Names of the methods, besides `auto`: searches, then closed forms.
-pub const METHODS: [&str; 11] = [
+pub const METHODS: [&str; 12] = [
     "greedy",
     "trees",
+    "arborescences",
     "routed",
     "ring",
     "one_way_ring",
@@ -96,7 +99,11 @@ impl Request {
                 format!("{} chunks on {n} NPUs make {registers} registers, more than {REGISTERS}", request.chunks);
             return Err(Diagnostic::new("AHBM-B401", text).hint("ask for fewer chunks"));
         }
-        Ok(bound(graph, collective, self.share_bytes, self.chunks, self.root))
+        if self.members.is_empty() {
+            return Ok(bound(graph, collective, self.share_bytes, self.chunks, self.root));
+        }
+        let root = self.members[self.root as usize];
+        Ok(bound_among(graph, &self.members, collective, self.share_bytes, self.chunks, root))
     }
 
     /// The NPUs that take part, by rank.
@@ -163,7 +170,7 @@ fn candidate(graph: &Graph, request: &Request, limit: &Bound, method: &'static s
         return Err(refuse(method, collective, "it takes no account of the ports that messages share at a switch"));
     }
     let one = || request.base(graph, method, split(request.share_bytes, request.chunks, request.unit));
-    let rounds = limit.rounds(request.chunks.into());
+    let rounds = limit.rounds(request.chunks.into()).filter(|_| request.members.is_empty());
     Ok(match (method, collective) {
         ("greedy", AllGather | Broadcast) => spread(graph, one(), rounds, request.seed),
         ("greedy", ReduceScatter | Reduce) => {
@@ -172,8 +179,8 @@ fn candidate(graph: &Graph, request: &Request, limit: &Bound, method: &'static s
             spread(&graph.reversed(), base, rounds, request.seed).reversed(collective, true)
         }
         ("greedy", AllReduce) => {
-            if request.share_bytes / request.unit < u64::from(n) {
-                return Err(refuse(method, collective, "the buffer has fewer elements than there are NPUs"));
+            if request.share_bytes / request.unit < request.group(graph).len() as u64 {
+                return Err(refuse(method, collective, "the buffer has fewer elements than there are ranks"));
             }
             if request.method == "auto" && n > AUTO {
                 return Err(refuse(method, collective, "it is slow on so large a network"));
@@ -181,16 +188,26 @@ fn candidate(graph: &Graph, request: &Request, limit: &Bound, method: &'static s
             composed(graph, request)
         }
         ("greedy", _) => return Err(refuse(method, collective, "every chunk has one destination; see routed")),
+        ("trees", AllReduce) if !request.members.is_empty() => {
+            return Err(refuse(method, collective, "spanning trees take all NPUs in"));
+        }
         ("trees", AllReduce) => {
             let fluid = 1000.0 * limit.cut.demand as f64 / (limit.cut.capacity as f64 * graph.unit_gbs());
             let packing = Packing::new(graph, fluid, request.seed)?;
             packing.schedule(graph, request.share_bytes, request.unit)
+        }
+        ("arborescences", AllGather | Broadcast) => arborescences(graph, request, one(), &limit.cut)?,
+        ("arborescences", ReduceScatter | Reduce) => {
+            let towards = if collective == Reduce { Broadcast } else { AllGather };
+            let base = Schedule { collective: towards, ..one() };
+            arborescences(&graph.reversed(), request, base, &limit.cut)?.reversed(collective, true)
         }
         ("routed", Scatter | AllToAll) => route(graph, one(), request.seed),
         ("routed", Gather) => {
             let base = Schedule { collective: Scatter, ..one() };
             route(&graph.reversed(), base, request.seed).reversed(collective, false)
         }
+        ("arborescences", _) => return Err(refuse(method, collective, "they carry one NPU's chunks to all")),
         ("trees", _) => return Err(refuse(method, collective, "spanning trees reduce and broadcast one buffer")),
         _ => return Err(refuse(method, collective, "its chunks have more than one destination; see greedy")),
     })
@@ -198,17 +215,19 @@ fn candidate(graph: &Graph, request: &Request, limit: &Bound, method: &'static s
 
 /// Reduce-scatter followed by all-gather, without a pause in between.
 fn composed(graph: &Graph, request: &Request) -> Schedule {
-    let n = graph.nodes();
-    let pieces = (request.share_bytes / request.unit / u64::from(n)).min(u64::from(request.chunks.max(1))) as u32;
-    let chunk_bytes = split(request.share_bytes, n * pieces.max(1), request.unit);
-    let share = request.share_bytes / u64::from(n);
+    let p = request.group(graph).len() as u32;
+    let pieces = (request.share_bytes / request.unit / u64::from(p)).min(u64::from(request.chunks)).max(1) as u32;
+    let chunk_bytes = split(request.share_bytes, p * pieces, request.unit);
+    let share = request.share_bytes / u64::from(p);
     // One size for all while searching; the true sizes differ by a unit at most.
     let base = |collective| Schedule {
         collective,
-        shares: n,
-        ..request.base(graph, "greedy", vec![chunk_bytes[0]; pieces.max(1) as usize])
+        shares: p,
+        ..request.base(graph, "greedy", vec![chunk_bytes[0]; pieces as usize])
     };
-    let rounds = |graph: &Graph| bound(graph, Collective::AllGather, share, 1, 0).rounds(pieces.max(1).into());
+    let whole = request.members.is_empty();
+    let rounds =
+        |graph: &Graph| whole.then(|| bound(graph, Collective::AllGather, share, 1, 0).rounds(pieces.into())).flatten();
     let back = graph.reversed();
     let mut schedule = spread(&back, base(Collective::AllGather), rounds(&back), request.seed);
     schedule = schedule.reversed(Collective::AllReduce, true);

@@ -67,6 +67,35 @@ fn every_schedule_is_right_and_respects_its_bound() {
     assert!(refused > 0);
 }
 
+#[test]
+fn groups_borrow_links_and_npus_of_others() {
+    for (topology, sips, members) in [
+        ("mesh_2d_no_wrap", 16, vec![0, 15, 3, 12]),
+        ("mesh_2d_no_wrap", 16, vec![5, 6, 9, 10, 4]),
+        ("torus_2d", 16, vec![2, 8]),
+        ("ring_1d", 8, vec![0, 2, 4, 6]),
+        ("switch", 8, vec![7, 1, 2]),
+    ] {
+        let graph = network(topology, sips);
+        for (name, collective) in Collective::ALL {
+            let mut done = 0;
+            for method in METHODS.into_iter().chain(["auto"]) {
+                let request = Request { members: members.clone(), root: 1, ..request(collective, method) };
+                let limit = request.bound(&graph).unwrap();
+                match synthesize(&graph, &request, &limit) {
+                    Ok(found) => {
+                        found.schedule.check(&graph).unwrap_or_else(|e| panic!("{topology} {name} {method}: {e}"));
+                        assert!(found.time_ps >= limit.ps, "{topology} {name} {method}");
+                        done += 1;
+                    }
+                    Err(finding) => assert_eq!(finding.code, "AHBM-U406"),
+                }
+            }
+            assert!(done >= 2, "{topology} {name}");
+        }
+    }
+}
+
 /// Time of a method on its native topology, one chunk per share; links of 50 GB/s and 500 ns.
 fn time(topology: &str, sips: u32, collective: Collective, method: &str, share_bytes: u64) -> f64 {
     let graph = network(topology, sips);

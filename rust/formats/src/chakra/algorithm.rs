@@ -94,25 +94,28 @@ impl Trace {
     }
 
     fn refuse_workload(&self) -> Result<(), Vec<Diagnostic>> {
+        let foreign = |n: &&super::Node| !matches!(n.kind, NodeKind::Send | NodeKind::Recv | NodeKind::Comp);
         for graph in &self.graphs {
-            if let Some(cycle) = &graph.cycle {
-                return Err(vec![cycle.clone()]);
-            }
-            let runs = |kind| matches!(kind, NodeKind::Send | NodeKind::Recv | NodeKind::Comp);
-            if let Some(at) = graph.nodes.iter().position(|n| !runs(n.kind)) {
+            if let Some(at) = graph.nodes.iter().position(|n| foreign(&n)) {
                 let kind = graph.nodes[at].kind.name();
                 let (label, origin) = graph.site(at as u32);
+                let count = self.graphs.iter().flat_map(|g| &g.nodes).filter(foreign).count();
+                let message = format!(
+                    "{kind} is an operation of a workload, which can be read but not run; \
+                     {count} of {} nodes are of such kinds",
+                    self.nodes()
+                );
                 return Err(vec![
-                    Diagnostic::new(
-                        "AHBM-U231",
-                        format!("{kind} is an operation of a workload, which can be read but not run"),
-                    )
-                    .site(label, origin)
-                    .hint("algorithm traces consist of COMM_SEND_NODE, COMM_RECV_NODE and COMP_NODE"),
+                    Diagnostic::new("AHBM-U231", message)
+                        .site(label, origin)
+                        .hint("algorithm traces consist of COMM_SEND_NODE, COMM_RECV_NODE and COMP_NODE"),
                 ]);
             }
         }
-        Ok(())
+        match self.graphs.iter().find_map(|graph| graph.cycle.as_ref()) {
+            Some(cycle) => Err(vec![cycle.clone()]),
+            None => Ok(()),
+        }
     }
 }
 

@@ -82,13 +82,8 @@ fn messages(
             metadata = Some(Metadata::read(message, &mut names).map_err(malformed)?);
             continue;
         }
-        usage.nodes += 1;
-        options.budget.check(Limit::Steps, usage.nodes)?;
         let node = Node::read(message, &mut names).map_err(malformed)?;
-        usage.deps += (node.ctrl_deps.len() + node.data_deps.len()) as u64;
-        options.budget.check(Limit::Deps, usage.deps)?;
-        let longest = node.attributes.iter().map(|a| a.name.len()).max().unwrap_or(0).max(node.name.len());
-        options.budget.check(Limit::StringBytes, longest as u64)?;
+        usage.admit(&node, options)?;
         if node.attributes.len() > MAX_ATTRIBUTES {
             let what = "a node of more than 256 attributes";
             return Err(malformed(Malformed { at: start, what }));

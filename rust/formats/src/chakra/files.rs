@@ -1,24 +1,31 @@
 //! Which files a path means: a prefix, one of its files, or a folder that holds one prefix.
 
-use super::{ReadOptions, Trace, Usage, decode, one};
+use super::{Graph, ReadOptions, Trace, Usage, decode, json, one};
 use crate::Limit;
+use crate::store::Output;
 use ahbm_machine::Diagnostic;
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The files of a trace in rank order.
+/// The files of a trace in rank order: `P.0.et`, `P.1.et`, …, or the same in `.json` where the path ends so. A JSON
+/// file whose name has no number is a trace of one rank.
 ///
 /// # Errors
 /// `AHBM-F139` when the path names no trace, more than one, or one with a missing rank; `AHBM-B206` too many ranks.
 pub fn find(path: &Path, options: &ReadOptions) -> Result<Vec<PathBuf>, Diagnostic> {
     let shown = path.display();
+    let kind = ending(path);
+    let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
+    if kind == ".json" && split(name, kind).is_none() {
+        return Ok(vec![path.to_path_buf()]);
+    }
     let (folder, wanted) = if path.is_dir() {
         (path.to_path_buf(), None)
     } else {
-        let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
-        let prefix = split(name).map_or(name, |(prefix, _)| prefix).to_owned();
+        let prefix = prefix(path, kind).to_owned();
         let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         (folder.to_path_buf(), Some(prefix))
     };
@@ -27,7 +34,7 @@ pub fn find(path: &Path, options: &ReadOptions) -> Result<Vec<PathBuf>, Diagnost
     for entry in listing {
         let entry = entry.map_err(|e| unreadable(&folder, &e))?;
         let name = entry.file_name();
-        let Some((prefix, rank)) = name.to_str().and_then(split) else { continue };
+        let Some((prefix, rank)) = name.to_str().and_then(|name| split(name, kind)) else { continue };
         if wanted.as_deref().is_none_or(|wanted| wanted == prefix) {
             traces.entry(prefix.to_owned()).or_default().insert(rank, entry.path());
         }
@@ -45,7 +52,7 @@ pub fn find(path: &Path, options: &ReadOptions) -> Result<Vec<PathBuf>, Diagnost
     if let Some((expected, (&found, _))) = (0..).zip(&files).find(|(expected, (found, _))| *expected != **found) {
         return Err(Diagnostic::new(
             "AHBM-F139",
-            format!("{prefix}.{expected}.et is missing, {prefix}.{found}.et is there"),
+            format!("{prefix}.{expected}{kind} is missing, {prefix}.{found}{kind} is there"),
         )
         .site("in", folder.display().to_string())
         .hint("the files of a trace are numbered from 0 without gaps"));
@@ -63,9 +70,30 @@ pub fn is_trace(path: &Path) -> bool {
     path.extension().is_some_and(|e| e == "et") || path.is_dir() || (!path.is_file() && first())
 }
 
+/// Whether a `.json` file is a trace, by what stands at its beginning.
+pub fn is_json_trace(path: &Path) -> bool {
+    let mut start = Vec::new();
+    let read = fs::File::open(path).and_then(|file| file.take(LOOKED_AT).read_to_end(&mut start));
+    read.is_ok() && json::is_trace(&start)
+}
+
+/// Bytes of a JSON file that tell what it is.
+const LOOKED_AT: u64 = 64 << 10;
+
+/// What the files of the trace that a path names end in.
+fn ending(path: &Path) -> &'static str {
+    if path.extension().is_some_and(|e| e == "json") { ".json" } else { ".et" }
+}
+
+/// The prefix that a path ends in: `ring` for `ring`, `ring.et` and `ring.3.et`.
+fn prefix<'a>(path: &'a Path, kind: &str) -> &'a str {
+    let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
+    split(name, kind).map_or(name.strip_suffix(kind).unwrap_or(name), |(prefix, _)| prefix)
+}
+
 /// `ring.3.et` is rank 3 of `ring`; ranks have no padding.
-fn split(name: &str) -> Option<(&str, u32)> {
-    let (prefix, rank) = name.strip_suffix(".et")?.rsplit_once('.')?;
+fn split<'a>(name: &'a str, kind: &str) -> Option<(&'a str, u32)> {
+    let (prefix, rank) = name.strip_suffix(kind)?.rsplit_once('.')?;
     let number: u32 = rank.parse().ok()?;
     (number.to_string() == rank).then_some((prefix, number))
 }
@@ -86,25 +114,27 @@ pub fn read(path: &Path, options: &ReadOptions) -> Result<Trace, Vec<Diagnostic>
         options.budget.check(Limit::FileBytes, usage.file_bytes.saturating_add(size)).map_err(one)?;
         let bytes = fs::read(&path).map_err(|e| one(unreadable(&path, &e)))?;
         let file: Arc<str> = path.to_string_lossy().into();
-        graphs.push(decode::graph(rank, &file, &bytes, options, &mut usage)?);
+        let decode = if ending(&path) == ".json" { json::graph } else { decode::graph };
+        graphs.push(decode(rank, &file, &bytes, options, &mut usage)?);
     }
-    let name = path.file_name().and_then(|n| n.to_str()).map_or("trace", |n| split(n).map_or(n, |(prefix, _)| prefix));
+    let name = match prefix(path, ending(path)) {
+        "" => "trace",
+        name => name,
+    };
     Ok(Trace { name: name.to_owned(), graphs })
 }
 
-/// Writes `<prefix>.<rank>.et` for every rank; the folder must exist.
+/// The files of a trace, `<prefix>.<rank>.et`, where `path` is the prefix, with or without `.et`.
 ///
 /// # Errors
-/// `AHBM-F139` what the file system reports.
-pub fn write(trace: &Trace, prefix: &Path) -> Result<Vec<PathBuf>, Diagnostic> {
-    let mut written = Vec::new();
-    for graph in &trace.graphs {
-        let mut name = prefix.as_os_str().to_owned();
-        name.push(format!(".{}.et", graph.rank));
-        let path = PathBuf::from(name);
-        fs::write(&path, decode::encode(&graph.metadata, &graph.nodes))
-            .map_err(|e| Diagnostic::new("AHBM-F139", format!("{} cannot be written: {e}", path.display())))?;
-        written.push(path);
+/// `AHBM-F139` a file of a rank that the trace does not have is there: both together would be read as one trace.
+pub fn render(trace: &Trace, path: &Path) -> Result<Vec<Output>, Diagnostic> {
+    let name = |rank: usize| path.with_file_name(format!("{}.{rank}.et", prefix(path, ".et")));
+    let foreign = name(trace.graphs.len());
+    if foreign.exists() {
+        return Err(Diagnostic::new("AHBM-F139", format!("{} belongs to another trace", foreign.display()))
+            .hint("delete that trace, or write to another prefix"));
     }
-    Ok(written)
+    let bytes = |graph: &Graph| decode::encode(&graph.metadata, &graph.nodes);
+    Ok(trace.graphs.iter().enumerate().map(|(rank, g)| Output { path: name(rank), bytes: bytes(g) }).collect())
 }

@@ -3,7 +3,7 @@
 //! Attributes keep the arm they were written in, so that a trace read and written again is the same to
 //! the byte as far as its fields are in ascending order; readers take any integral arm for a number.
 
-use super::wire::{Malformed, Payload, Reader, Writer};
+use super::wire::{Malformed, Payload, Reader, Wire, Writer};
 use std::sync::Arc;
 
 /// What a node does.
@@ -22,7 +22,11 @@ pub enum NodeKind {
 }
 
 impl NodeKind {
-    fn from_number(n: u64) -> Self {
+    /// Every kind that the schema names.
+    pub const ALL: [NodeKind; 7] =
+        [Self::Metadata, Self::MemLoad, Self::MemStore, Self::Comp, Self::Send, Self::Recv, Self::Collective];
+
+    pub(super) fn from_number(n: u64) -> Self {
         match n {
             1 => Self::Metadata,
             2 => Self::MemLoad,
@@ -129,17 +133,55 @@ impl Arm {
         })
     }
 
-    fn encode(self, n: i128, out: &mut Writer) {
-        let field = self as u32;
+    /// From the schema's name without `_val`.
+    pub(super) fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "int32" => Self::Int32,
+            "int64" => Self::Int64,
+            "uint32" => Self::Uint32,
+            "uint64" => Self::Uint64,
+            "sint32" => Self::Sint32,
+            "sint64" => Self::Sint64,
+            "fixed32" => Self::Fixed32,
+            "fixed64" => Self::Fixed64,
+            "sfixed32" => Self::Sfixed32,
+            "sfixed64" => Self::Sfixed64,
+            "bool" => Self::Bool,
+            _ => return None,
+        })
+    }
+
+    fn wire(self) -> Wire {
         match self {
-            // Negative numbers of the plain arms travel sign-extended to 64 bits.
-            Self::Int32 | Self::Int64 | Self::Uint32 | Self::Uint64 | Self::Bool => out.varint(field, n as u64),
-            Self::Sint32 | Self::Sint64 => out.varint(field, ((n as i64) << 1 ^ (n as i64) >> 63) as u64),
-            Self::Fixed32 | Self::Sfixed32 => out.fixed32(field, n as u32),
-            Self::Fixed64 | Self::Sfixed64 => out.fixed64(field, n as u64),
+            Self::Int32 | Self::Int64 | Self::Uint32 | Self::Uint64 | Self::Bool | Self::Sint32 | Self::Sint64 => {
+                Wire::Varint
+            }
+            Self::Fixed32 | Self::Sfixed32 => Wire::Fixed32,
+            Self::Fixed64 | Self::Sfixed64 => Wire::Fixed64,
         }
     }
+
+    /// What stands in the field: negative numbers of the plain arms are sign-extended to 64 bits.
+    fn bits(self, n: i128) -> u64 {
+        match self {
+            Self::Sint32 | Self::Sint64 => ((n as i64) << 1 ^ (n as i64) >> 63) as u64,
+            _ => n as u64,
+        }
+    }
+
+    fn encode(self, n: i128, out: &mut Writer) {
+        out.scalar(self as u32, self.wire(), self.bits(n));
+    }
+
+    /// A list of such numbers; its field follows that of the single one.
+    pub(super) fn list(self, numbers: &[i128]) -> Value {
+        let bits: Vec<u64> = numbers.iter().map(|&n| self.bits(n)).collect();
+        Value::packed(self as u32 + 1, self.wire(), &bits)
+    }
 }
+
+/// The field of `int64_list`.
+const INT64_LIST: u32 = 10;
 
 /// The value of an attribute.
 #[derive(Debug, Clone, PartialEq)]
@@ -156,6 +198,38 @@ pub enum Value {
     Text(Box<str>),
     /// `bytes_val` (31) and every list arm, by field number, as encoded.
     Raw(u32, Box<[u8]>),
+}
+
+impl Value {
+    fn packed(field: u32, wire: Wire, bits: &[u64]) -> Self {
+        let mut out = Writer::default();
+        out.packed(1, wire, bits);
+        Self::Raw(field, out.bytes.into())
+    }
+
+    /// `double_list` or `float_list`.
+    pub(super) fn floats(numbers: &[f64], double: bool) -> Self {
+        if double {
+            return Self::packed(4, Wire::Fixed64, &numbers.iter().map(|x| x.to_bits()).collect::<Vec<_>>());
+        }
+        Self::packed(6, Wire::Fixed32, &numbers.iter().map(|x| u64::from((*x as f32).to_bits())).collect::<Vec<_>>())
+    }
+
+    /// `string_list`.
+    pub(super) fn texts(texts: &[&str]) -> Self {
+        let mut out = Writer::default();
+        texts.iter().for_each(|text| out.message(1, text.as_bytes()));
+        Self::Raw(30, out.bytes.into())
+    }
+}
+
+/// The descriptions of tensors: values, shapes and types.
+pub(super) fn tensors(texts: &[String; 3]) -> Box<[u8]> {
+    let mut out = Writer::default();
+    for (field, text) in (1..).zip(texts).filter(|(_, text)| !text.is_empty()) {
+        out.message(field, text.as_bytes());
+    }
+    out.bytes.into()
 }
 
 /// A named value of a node or of the trace.
@@ -178,6 +252,12 @@ impl Attribute {
     /// A text attribute.
     pub fn text(name: &Arc<str>, text: impl Into<Box<str>>) -> Self {
         Self { name: Arc::clone(name), value: Value::Text(text.into()), doc: None }
+    }
+
+    /// A list of integers, in `int64_list`.
+    pub fn integers(name: &Arc<str>, list: &[i64]) -> Self {
+        let value = Arm::Int64.list(&list.iter().map(|&n| n.into()).collect::<Vec<_>>());
+        Self { name: Arc::clone(name), value, doc: None }
     }
 
     pub(super) fn read(mut r: Reader<'_>, names: &mut Names) -> Result<Self, Malformed> {
@@ -216,8 +296,8 @@ impl Attribute {
         match &self.value {
             Value::None => {}
             Value::Integer(arm, n) => arm.encode(*n, &mut out),
-            Value::Double(x) => out.fixed64(3, x.to_bits()),
-            Value::Float(x) => out.fixed32(5, x.to_bits()),
+            Value::Double(x) => out.scalar(3, Wire::Fixed64, x.to_bits()),
+            Value::Float(x) => out.scalar(5, Wire::Fixed32, x.to_bits().into()),
             Value::Text(text) => out.message(29, text.as_bytes()),
             Value::Raw(field, bytes) => out.message(*field, bytes),
         }
@@ -239,7 +319,7 @@ impl Default for Names {
 }
 
 impl Names {
-    fn intern(&mut self, name: &str) -> Arc<str> {
+    pub(super) fn intern(&mut self, name: &str) -> Arc<str> {
         if let Some(known) = self.known.get(name) {
             return Arc::clone(known);
         }
@@ -319,8 +399,8 @@ impl Node {
             out.message(2, self.name.as_bytes());
         }
         number(&mut out, 3, self.kind.number().into());
-        out.packed(4, &self.ctrl_deps);
-        out.packed(5, &self.data_deps);
+        out.packed(4, Wire::Varint, &self.ctrl_deps);
+        out.packed(5, Wire::Varint, &self.data_deps);
         number(&mut out, 6, self.start_micros);
         number(&mut out, 7, self.duration_micros);
         for (field, tensors) in (8..).zip(&self.tensors) {
@@ -409,6 +489,21 @@ impl Metadata {
             Value::Text(text) => Some(&**text),
             _ => None,
         })
+    }
+
+    /// A list of integers in `int64_list`.
+    pub fn integers(&self, name: &str) -> Option<Vec<i64>> {
+        let Value::Raw(INT64_LIST, bytes) = &self.attributes.iter().find(|a| &*a.name == name)?.value else {
+            return None;
+        };
+        let mut r = Reader::new(bytes);
+        let mut list = Vec::new();
+        while let Some((field, payload)) = r.field().ok()? {
+            if field == 1 {
+                numbers(payload, &r, &mut list).ok()?;
+            }
+        }
+        Some(list.into_iter().map(|n| n as i64).collect())
     }
 
     /// An attribute in any integral arm.

@@ -122,6 +122,14 @@ impl<'a> Payload<'a> {
     }
 }
 
+/// How a number is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wire {
+    Varint = 0,
+    Fixed64 = 1,
+    Fixed32 = 5,
+}
+
 /// Appends fields to a message; fields of proto3's default value are left to the caller.
 #[derive(Debug, Default)]
 pub(super) struct Writer {
@@ -146,14 +154,18 @@ impl Writer {
         self.raw_varint(n);
     }
 
-    pub(super) fn fixed64(&mut self, field: u32, bits: u64) {
-        self.key(field, 1);
-        self.bytes.extend_from_slice(&bits.to_le_bytes());
+    fn bits(&mut self, wire: Wire, bits: u64) {
+        match wire {
+            Wire::Varint => self.raw_varint(bits),
+            Wire::Fixed64 => self.bytes.extend_from_slice(&bits.to_le_bytes()),
+            Wire::Fixed32 => self.bytes.extend_from_slice(&(bits as u32).to_le_bytes()),
+        }
     }
 
-    pub(super) fn fixed32(&mut self, field: u32, bits: u32) {
-        self.key(field, 5);
-        self.bytes.extend_from_slice(&bits.to_le_bytes());
+    /// A number, the low half of `bits` in 32 bits.
+    pub(super) fn scalar(&mut self, field: u32, wire: Wire, bits: u64) {
+        self.key(field, wire as u64);
+        self.bits(wire, bits);
     }
 
     pub(super) fn message(&mut self, field: u32, bytes: &[u8]) {
@@ -166,10 +178,11 @@ impl Writer {
         self.bytes.extend_from_slice(bytes);
     }
 
-    pub(super) fn packed(&mut self, field: u32, numbers: &[u64]) {
+    /// Numbers without keys between them; nothing for none.
+    pub(super) fn packed(&mut self, field: u32, wire: Wire, numbers: &[u64]) {
         if !numbers.is_empty() {
             let mut inner = Writer::default();
-            numbers.iter().for_each(|&n| inner.raw_varint(n));
+            numbers.iter().for_each(|&n| inner.bits(wire, n));
             self.message(field, &inner.bytes);
         }
     }

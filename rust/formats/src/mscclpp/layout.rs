@@ -1,10 +1,9 @@
 //! Chunks to bytes, by the executor's rules.
 
 use super::Launch;
-use super::extents::{self, Extents};
 use super::model::{Form, Op, Operand, Plan, Share};
 use crate::LowerOptions;
-use crate::plan::Space;
+use crate::plan::{Extents, Space};
 use ahbm_machine::Diagnostic;
 use ahbm_program::Dtype;
 
@@ -87,7 +86,7 @@ impl Layout {
         iterations: Option<u64>,
         launch: Launch,
     ) -> Result<Self, Diagnostic> {
-        let extents = extents::all(plan);
+        let extents = plan.extents();
         let halves = 1 + u64::from(plan.double_scratch);
         let scratch_chunk: Vec<u64> = extents
             .iter()
@@ -119,7 +118,7 @@ impl Layout {
 
     /// Bytes that input and output need when they are one memory.
     pub(super) fn shared(&self, rank: u32) -> u64 {
-        u64::from(self.extents[rank as usize].shared()).saturating_mul(self.chunk)
+        u64::from(self.extents[rank as usize].shared_chunks()).saturating_mul(self.chunk)
     }
 
     /// Bytes of one area of scratch.

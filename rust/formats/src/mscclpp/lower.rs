@@ -119,7 +119,7 @@ impl Plan {
 
     fn contended(&self) -> Vec<bool> {
         let mut waiter: FxHashMap<u32, (usize, usize)> = FxHashMap::default();
-        let mut contended = vec![false; self.ends as usize];
+        let mut contended = vec![false; self.ends.len()];
         for (rank, work) in self.ranks.iter().enumerate() {
             for (index, ops) in work.blocks.iter().enumerate() {
                 let mut note = |op: &Op| {
@@ -143,7 +143,7 @@ impl Plan {
 
 impl<'p> Lowering<'p> {
     fn new(plan: &'p Plan, layout: Layout, site: &Site, builder: &mut ProgramBuilder) -> Self {
-        let mut counters = plan.ends;
+        let mut counters = plan.ends.len() as u32;
         let mut semaphores = Vec::with_capacity(plan.ranks.len());
         let mut barriers = Vec::with_capacity(plan.ranks.len());
         for rank in &plan.ranks {

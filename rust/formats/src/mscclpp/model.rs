@@ -1,9 +1,10 @@
 //! A plan with every reference resolved to ranks, buffers, chunks and channel ends.
 
 use crate::Collective;
-use crate::plan::{Protocol, Space};
+use crate::plan::{Extents, Protocol, Space};
 use ahbm_machine::Diagnostic;
 use ahbm_program::BinaryFn;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// An execution plan.
@@ -33,8 +34,9 @@ pub struct Plan {
     pub chunks: u32,
     /// One entry per rank.
     pub ranks: Vec<Rank>,
-    /// Ends of memory and port channels over all ranks; [`Action::Signal`] and [`Action::Wait`] index them.
-    pub ends: u32,
+    /// Ends of memory and port channels, rank by rank; [`Action::Signal`] and [`Action::Wait`] index them. The
+    /// k-th end of a rank towards another is one channel with the other's k-th end of that kind towards it.
+    pub ends: Vec<End>,
     /// Behave like the public executor where it does not do what its interface says.
     pub quirks: bool,
     /// Operations that no executor runs; a plan that has some cannot be lowered.
@@ -56,11 +58,68 @@ pub struct Rank {
     pub blocks: Vec<Vec<Op>>,
 }
 
+/// A rank's end of a channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct End {
+    /// Whose end.
+    pub rank: u32,
+    /// Memory or port.
+    pub kind: Kind,
+    /// The rank at the other end.
+    pub peer: u32,
+}
+
+/// How bytes and signals travel.
+#[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// Loads and stores to a peer's memory.
+    Memory,
+    /// Transfers by a proxy.
+    Port,
+    /// Loads and stores to a group of peers at once.
+    Switch,
+    /// Inside the rank.
+    #[default]
+    None,
+}
+
+impl Kind {
+    /// Index of a kind that joins two ranks.
+    pub(super) const fn way(self) -> Option<usize> {
+        match self {
+            Self::Memory => Some(0),
+            Self::Port => Some(1),
+            Self::Switch | Self::None => None,
+        }
+    }
+}
+
+/// The words in which a file says an operation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Words {
+    /// Name of the operation.
+    pub name: &'static str,
+    /// `channel_type`.
+    pub kind: Kind,
+    /// The rank's own ends of the channels that it names.
+    pub ends: Box<[u32]>,
+}
+
+impl Words {
+    /// Of an operation without channels.
+    pub fn local(name: &'static str) -> Self {
+        Self { name, kind: Kind::None, ends: Box::default() }
+    }
+}
+
 /// One operation of a thread block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Op {
     /// What it does.
     pub action: Action,
+    /// How it is written; nothing that runs depends on it.
+    pub words: Words,
     /// The part of its bytes that this thread block handles.
     pub share: Option<Share>,
     /// Its position in the file's list; an operation that is split by chunks stands there several times.
@@ -153,8 +212,16 @@ impl Plan {
         self.ranks.iter().flat_map(|rank| &rank.blocks).flatten().map(|op| 1 + inner(op)).sum()
     }
 
+    /// The memory of every rank.
+    pub(super) fn extents(&self) -> Vec<Extents> {
+        let (ranks, shared) = (self.ranks.len() as u32, self.in_place);
+        let one =
+            |(rank, work): (u32, &Rank)| Extents::new(self.collective, shared, [rank, ranks], self.chunks, work.chunks);
+        (0..).zip(&self.ranks).map(one).collect()
+    }
+
     /// True when some thread block repeats operations.
-    pub(super) fn loops(&self) -> bool {
+    pub(crate) fn loops(&self) -> bool {
         let mut found = false;
         self.walk(|_, op| found |= matches!(op.action, Action::Loop { .. }));
         found
@@ -200,7 +267,7 @@ impl Op {
             },
             other => other.clone(),
         };
-        Self { action, ..*self }
+        Self { action, words: self.words.clone(), ..*self }
     }
 
     /// True for the operations that move or reduce packets.

@@ -4,10 +4,10 @@ use super::ends::Ends;
 use super::limits::Warnings;
 use super::model::{Action, Op, Plan, Rank};
 use super::resolve::{At, Block};
+use super::schema;
 use super::schema::{Document, Gpu, Protocol};
-use super::{extents, scan, schema};
 use crate::plan;
-use crate::{Budget, Collective, Limit};
+use crate::{Budget, Collective, Limit, scan};
 use ahbm_machine::Diagnostic;
 use std::sync::Arc;
 
@@ -69,12 +69,12 @@ impl Reader {
             max_bytes: document.max_message_size,
             chunks,
             ranks: document.gpus.iter().map(rank_of).collect(),
-            ends: ends.len(),
+            ends: ends.all.clone(),
             quirks: self.options.quirks,
             unsupported: Vec::new(),
             warnings: Vec::new(),
         };
-        let extents = extents::all(&plan);
+        let extents = plan.extents();
         let mut warnings = Warnings::new();
         let mut unsupported = Warnings::new();
         for (rank, gpu) in document.gpus.iter().enumerate() {
@@ -154,7 +154,8 @@ impl Reader {
                 },
             };
             warnings.action(&self.at, &action);
-            let op = Op { action, share: self.at.share(op)?, index: index as u32 };
+            let words = block.words(op, &self.at)?;
+            let op = Op { action, words, share: self.at.share(op)?, index: index as u32 };
             let shared = op.share.is_some_and(|share| share.of > 1) && op.count() > 1;
             if shared {
                 warnings.shared(&self.at);

@@ -1,12 +1,45 @@
 //! Operations as written to operations on ranks, buffers and channel ends.
 
 use super::ends::Ends;
-use super::extents::Extents;
-use super::model::{Action, Form, Operand, Share};
+use super::model::{Action, Form, Operand, Share, Words};
 use super::schema::{self, Gpu, Kind, Ref, ThreadBlock};
-use crate::plan::Space;
+use crate::plan::{Extents, Space};
 use ahbm_machine::Diagnostic;
 use ahbm_program::BinaryFn;
+
+/// Every operation that some executor runs.
+const NAMES: [&str; 30] = [
+    "nop",
+    "barrier",
+    "sem_acquire",
+    "sem_release",
+    "signal",
+    "wait",
+    "rlxsignal",
+    "rlxwait",
+    "flush",
+    "copy",
+    "cpkt",
+    "upkt",
+    "get",
+    "put",
+    "ppkt",
+    "rppkt",
+    "pws",
+    "pwsf",
+    "re",
+    "res",
+    "rre",
+    "rres",
+    "repkt",
+    "respkt",
+    "recpkt",
+    "recspkt",
+    "glres",
+    "gstore",
+    "gstorepkt",
+    "pipeline",
+];
 
 /// The place a finding is about.
 pub(super) struct At {
@@ -139,7 +172,7 @@ impl<'a> Block<'a> {
             |what: &str, id: u32| at.malformed("AHBM-F144", format!("{what} {id} is not declared by the rank"));
         for list in &written.channels {
             for &id in &list.channel_ids {
-                match way(list.channel_type) {
+                match list.channel_type.way() {
                     Some(kind) => {
                         let end = ends.own(rank, list.channel_type, id).ok_or_else(|| missing("channel", id))?;
                         block.channels[kind].push(end);
@@ -156,7 +189,7 @@ impl<'a> Block<'a> {
             }
         }
         for list in &written.remote_buffer_refs {
-            let Some(kind) = way(list.access_channel_type) else { continue };
+            let Some(kind) = list.access_channel_type.way() else { continue };
             for &id in &list.remote_buffer_ids {
                 let buffer = gpu.remote_buffers.get(id as usize).ok_or_else(|| missing("remote buffer", id))?;
                 block.remote[kind].push((buffer.rank, buffer.space.into()));
@@ -183,10 +216,18 @@ impl<'a> Block<'a> {
         1 + op.src_buff.iter().chain(&op.dst_buff).map(one).sum::<u64>()
     }
 
+    /// The words of an operation; those of an unknown one are nobody's business.
+    pub(super) fn words(&self, op: &schema::Op<'_>, at: &At) -> Result<Words, Diagnostic> {
+        let name = NAMES.into_iter().find(|name| *name == op.name).unwrap_or("nop");
+        let kind = op.channel_type.unwrap_or_default();
+        let ends = if kind.way().is_some() { self.channel_ends(op, kind, at)?.into() } else { Box::default() };
+        Ok(Words { name, kind, ends })
+    }
+
     /// `None` for an operation that no executor knows.
     pub(super) fn action(&self, op: &schema::Op<'_>, at: &At, quirks: bool) -> Result<Option<Action>, Diagnostic> {
         use Form::{Packets, Plain};
-        let kind = op.channel_type.unwrap_or(Kind::None);
+        let kind = op.channel_type.unwrap_or_default();
         let port = kind == Kind::Port;
         let pairs = |from, to| self.pairs(op, kind, [from, to], at);
         let moved = |pairs, waits| Action::Move { pairs, waits, signals: Box::default() };
@@ -297,7 +338,7 @@ impl<'a> Block<'a> {
                 let (space, ranks) = *self.switches.get(id as usize).ok_or_else(|| undeclared("switch channel", id))?;
                 ranks.iter().try_for_each(|&rank| push(rank, space))?;
             } else if let Some(id) = r.buffer_id {
-                let known = way(kind).and_then(|kind| self.remote[kind].get(id as usize));
+                let known = kind.way().and_then(|kind| self.remote[kind].get(id as usize));
                 let (rank, space) = *known.ok_or_else(|| undeclared("remote buffer", id))?;
                 push(rank, space)?;
             } else if let Some(space) = r.space {
@@ -341,7 +382,7 @@ impl<'a> Block<'a> {
     }
 
     fn channel_ends(&self, op: &schema::Op<'_>, kind: Kind, at: &At) -> Result<Vec<u32>, Diagnostic> {
-        let list = way(kind).map_or(&[][..], |kind| &self.channels[kind]);
+        let list = kind.way().map_or(&[][..], |kind| &self.channels[kind]);
         let end = |&id: &u32| {
             let message = || format!("channel {id} is not in the thread block's list");
             list.get(id as usize).copied().ok_or_else(|| at.malformed("AHBM-F144", message()))
@@ -358,14 +399,5 @@ impl<'a> Block<'a> {
             None => Ok(op.semaphore_ids.as_slice().into()),
             Some(id) => Err(at.malformed("AHBM-F144", format!("semaphore {id} is not declared by the rank"))),
         }
-    }
-}
-
-/// Memory or port.
-fn way(kind: Kind) -> Option<usize> {
-    match kind {
-        Kind::Memory => Some(0),
-        Kind::Port => Some(1),
-        Kind::Switch | Kind::None => None,
     }
 }

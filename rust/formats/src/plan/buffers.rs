@@ -38,9 +38,45 @@ pub(crate) struct Extents {
 }
 
 impl Extents {
+    /// What the collective needs, or what the rank declares where that is more; `whole` chunks are those of the
+    /// larger of input and output.
+    ///
+    /// `shared`, in place: the input of an all-gather is block `rank` of its output, the output of a reduce-scatter
+    /// block `rank` of its input; otherwise input and output start together.
+    pub(crate) fn new(
+        collective: Collective,
+        shared: bool,
+        [rank, ranks]: [u32; 2],
+        whole: u32,
+        declared: [u32; 3],
+    ) -> Self {
+        let part = whole / ranks.max(1);
+        let (input, output) = match collective {
+            Collective::AllGather | Collective::Gather { .. } => (part, whole),
+            Collective::ReduceScatter | Collective::Scatter { .. } => (whole, part),
+            Collective::Custom => (0, 0),
+            _ => (whole, whole),
+        };
+        let base = match collective {
+            _ if !shared => [0, 0],
+            Collective::AllGather | Collective::Gather { .. } => [rank.saturating_mul(part), 0],
+            Collective::ReduceScatter | Collective::Scatter { .. } => [0, rank.saturating_mul(part)],
+            _ => [0, 0],
+        };
+        Self { chunks: [input.max(declared[0]), output.max(declared[1]), declared[2]], base, shared }
+    }
+
     /// Chunks of a space.
     pub(crate) fn of(&self, space: Space) -> u32 {
         self.chunks[space as usize]
+    }
+
+    /// The memory that chunk `chunk` of a space is in, named by its first space, and where it is there.
+    pub(crate) fn home(&self, space: Space, chunk: u64) -> (Space, u64) {
+        match space {
+            Space::Input | Space::Output if self.shared => (Space::Input, chunk + u64::from(self.base[space as usize])),
+            _ => (space, chunk),
+        }
     }
 
     /// Chunks of all buffers.
@@ -56,28 +92,10 @@ impl Extents {
 }
 
 impl Plan {
-    /// The memory of a rank: what the collective needs, or what the file declares where that is more.
-    ///
-    /// In place: the input of an all-gather is block `rank` of its output, the output of a reduce-scatter
-    /// block `rank` of its input; otherwise input and output start together.
+    /// The memory of a rank.
     pub(crate) fn extents(&self, rank: u32) -> Extents {
         let declared = self.ranks[rank as usize].declared;
-        let whole = self.chunks;
-        let part = whole / (self.ranks.len() as u32).max(1);
-        let (input, output) = match self.collective {
-            Collective::AllGather | Collective::Gather { .. } => (part, whole),
-            Collective::ReduceScatter | Collective::Scatter { .. } => (whole, part),
-            Collective::Custom => (0, 0),
-            _ => (whole, whole),
-        };
-        let base = match self.collective {
-            _ if !self.shares() => [0, 0],
-            Collective::AllGather | Collective::Gather { .. } => [rank.saturating_mul(part), 0],
-            Collective::ReduceScatter | Collective::Scatter { .. } => [0, rank.saturating_mul(part)],
-            _ => [0, 0],
-        };
-        let chunks = [input.max(declared[0]), output.max(declared[1]), declared[2]];
-        Extents { chunks, base, shared: self.shares() }
+        Extents::new(self.collective, self.shares(), [rank, self.ranks.len() as u32], self.chunks, declared)
     }
 
     /// True when input and output are one memory: in place, where the collective says how they overlap.

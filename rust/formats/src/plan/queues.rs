@@ -79,7 +79,7 @@ impl End {
 
 impl Plan {
     /// Steps that send where no thread block receives, and the reverse: `AHBM-F128` with both sides.
-    pub(super) fn unmatched(&self) -> Vec<Diagnostic> {
+    pub(crate) fn unmatched(&self) -> Vec<Diagnostic> {
         let mut findings = Vec::new();
         for end in [End::Sender, End::Receiver] {
             // Every block that is the other end, by (its rank, its peer, channel).
@@ -99,16 +99,15 @@ impl Plan {
     }
 
     fn nobody(&self, end: End, (rank, id, peer): (u32, usize, u32), channel: u32, line: u32) -> Diagnostic {
-        let file = &self.file;
         let (says, answers) = (end.says(), end.other().says());
         let what = format!("rank {rank} {says} rank {peer} on channel {channel}, where no thread block {answers} it");
         let finding = Diagnostic::new("AHBM-F128", what)
-            .site(format!("rank {rank} block {id} {says} rank {peer}"), format!("{file}:{line}"));
+            .site(format!("rank {rank} block {id} {says} rank {peer}"), self.origin(rank, line).to_string());
         let mut near = self.numbered().filter(|(at, _, block)| *at == peer && end.other().peer(block) == Some(rank));
         let finding = match near.next() {
             Some((_, id, block)) => {
                 let label = format!("rank {peer} block {id} {answers} rank {rank} on channel {}", block.channel);
-                finding.site(label, format!("{file}:{}", block.line))
+                finding.site(label, self.origin(peer, block.line).to_string())
             }
             None => finding.site(format!("rank {peer}: no thread block {answers} rank {rank}"), ""),
         };

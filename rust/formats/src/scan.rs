@@ -4,7 +4,7 @@ use crate::{Budget, Limit};
 use ahbm_machine::Diagnostic;
 
 /// Bounds size, values, nesting and strings of a JSON text. Malformed text passes: its parser says what is wrong.
-pub(super) fn scan(bytes: &[u8], budget: &Budget) -> Result<(), Diagnostic> {
+pub(crate) fn scan(bytes: &[u8], budget: &Budget) -> Result<(), Diagnostic> {
     budget.check(Limit::FileBytes, bytes.len() as u64)?;
     let (mut values, mut depth, mut deepest, mut longest) = (0u64, 0u64, 0u64, 0u64);
     let mut at = 0;

@@ -1,0 +1,49 @@
+"""`ahbm convert`: one format of algorithms into another."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ahbm.cli.app import app
+from ahbm.cli.options import Json
+
+
+@app.command()
+def convert(
+    source: Annotated[Path, typer.Argument(help="An algorithm: .xml, .json, or a Chakra trace by its prefix.")],
+    target: Annotated[Path, typer.Argument(help="What to write: .xml, .json, or PREFIX.et for PREFIX.<rank>.et.")],
+    size: Annotated[
+        str | None, typer.Option("-b", "--bytes", "--size", help="Traces: the size that comm_size states; about 1M.")
+    ] = None,
+    link_order: Annotated[
+        bool, typer.Option("--link-order", help="Traces: order the sends of every link by control dependencies.")
+    ] = False,
+    quirks: Annotated[bool, typer.Option("--quirks", help="Follow the known defects of a format's runtime.")] = False,
+    limits: Annotated[
+        list[str] | None, typer.Option("--limit", metavar="NAME=N", help="Raise a limit of the reader; repeatable.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Convert an algorithm between MSCCL-IR (.xml), MSCCL++ execution plans (.json) and Chakra traces (.et)."""
+    from ahbm import plans
+    from ahbm.bench import parse_size
+    from ahbm.check import parse_limits
+
+    paths = plans.convert(
+        source,
+        target,
+        nbytes=parse_size(size) if size else None,
+        link_order=link_order,
+        quirks=quirks,
+        limits=parse_limits(limits or ()),
+    )
+    if as_json:
+        typer.echo(json.dumps({"files": [str(path) for path in paths]}))
+        return
+    total = sum(path.stat().st_size for path in paths)
+    files = f"{paths[0]}" if len(paths) == 1 else f"{paths[0]} to {paths[-1].name}, {len(paths)} files"
+    typer.echo(f"{files}: {total} bytes")
