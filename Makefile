@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench fuzz clean
 
 demo: $(VENV)/.installed
 	$(BIN)/ahbm bench all_reduce -b 256 -e 1M -f 4 -a lrab_hierarchical_allreduce --device
@@ -28,6 +28,16 @@ bench: $(VENV)/.installed
 	cargo bench -p ahbm-formats --bench msccl
 	$(BIN)/python benches/synthesis.py
 	$(BIN)/python benches/run.py
+
+# Every fuzz target for SECONDS; needs a nightly toolchain and `cargo install cargo-fuzz`. docs/fuzzing.md.
+SECONDS ?= 120
+FUZZ := cargo +nightly fuzz
+fuzz:
+	$(PYTHON) fuzz/seeds.py
+	set -e; cd fuzz; for target in $$($(FUZZ) list --fuzz-dir .); do \
+		$(FUZZ) run --fuzz-dir . -O $$target -- \
+			-max_total_time=$(SECONDS) -max_len=16384 -timeout=10 -rss_limit_mb=1024 -print_final_stats=1; \
+	done
 
 # Rebuilt whenever something that goes into the wheel has changed.
 SOURCES := $(shell find rust python algorithms topologies -name '*.rs' -o -name '*.py' -o -name '*.pyi' -o -name '*.toml' -o -name '*.yaml' 2>/dev/null | grep -v '/target/') \

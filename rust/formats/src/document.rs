@@ -97,7 +97,10 @@ impl Document {
 
     /// A trace, and the plan it holds. One that lists thread blocks must be the plan it says; one that only numbers
     /// its chunks may be no plan.
-    fn of_trace(trace: chakra::Trace, budget: &Budget) -> Result<Self, Vec<Diagnostic>> {
+    ///
+    /// # Errors
+    /// What [`chakra::Trace::to_plan`] finds in a trace that lists thread blocks.
+    pub fn of_trace(trace: chakra::Trace, budget: &Budget) -> Result<Self, Vec<Diagnostic>> {
         if trace.is_plan() {
             let plan = trace.to_plan(budget)?;
             return Ok(Self::Chakra { trace, plan: Some(plan), warnings: Vec::new() });

@@ -1,0 +1,23 @@
+//! Chakra traces of one rank, plain or gzip: any bytes are a trace or typed findings; a trace that is written again
+//! is the same trace.
+#![no_main]
+
+use ahbm_formats::chakra::{ReadOptions, parse};
+use ahbm_formats::{Budget, Limit};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let budget = Budget::default().with(Limit::InflatedBytes, 1 << 20);
+    for lenient in [false, true] {
+        let options = ReadOptions { budget, lenient, ..ReadOptions::default() };
+        match parse("fuzz", &[("fuzz.0.et", bytes)], &options) {
+            Err(findings) => ahbm_fuzz::told(&findings),
+            Ok(trace) if !lenient => {
+                let written = trace.to_bytes().remove(0);
+                let again = parse("fuzz", &[("fuzz.0.et", &written)], &options).expect("what was written is a trace");
+                assert_eq!(again.to_bytes()[0], written);
+            }
+            Ok(trace) => drop(trace.summary()),
+        }
+    }
+});
