@@ -62,6 +62,55 @@ def run(
     Raises ConfigError (AHBM-C125: a size that is no whole number of elements), TopologyError, UnsupportedError,
     KernelError, LintError, DeadlockError, BudgetError, DataError.
     """
+    case = prepare(
+        collective,
+        algorithm,
+        topology,
+        bytes_per_rank=bytes_per_rank,
+        bytes_per_pe=bytes_per_pe,
+        dtype=dtype,
+        placement=placement,
+        overrides=overrides,
+        op=op,
+        root=root,
+        src=src,
+        dst=dst,
+        ccl=ccl,
+        emulator=emulator,
+    )
+    task, wrong = case.task, None
+    if data:
+        given = inputs(task, mode, seed)
+        outcome, results = case.execute(given)
+        reference = Reference(task, given, exact=mode == "integers")
+        wrong = sum(len(reference.wrong(party, results[party])) for party in range(task.parties))
+        if wrong and check:
+            raise explain_wrong(case, given, results, reference)
+    else:
+        outcome, _ = case.execute((), data=False)
+    if et is not None:
+        write_executed(outcome.program, outcome.timeline, data, et)
+    return _report(case, outcome, wrong)
+
+
+def prepare(
+    collective: str,
+    algorithm: str | Path | None = None,
+    topology: str | Path | Machine | None = None,
+    *,
+    bytes_per_rank: int | None = None,
+    bytes_per_pe: int | None = None,
+    dtype: str = "f16",
+    placement: DPPolicy | None = None,
+    overrides: Mapping[str, object] | None = None,
+    op: str = "sum",
+    root: int = 0,
+    src: int = 0,
+    dst: int = 1,
+    ccl: str | Path | None = None,
+    emulator: Emulator | None = None,
+) -> Case:
+    """What `run` would run, as a case to execute with data of one's own; arguments and errors are those of `run`."""
     if collective not in COLLECTIVES:
         raise ConfigError("AHBM-C105", f"unknown collective {collective!r}", hint=did_you_mean(collective, COLLECTIVES))
     if emulator is None:
@@ -82,20 +131,7 @@ def run(
         kind, stored.storage.itemsize, settings, ranks, pes, placement is not None, bytes_per_rank, bytes_per_pe
     )
     task = Task(collective, stored, ranks * tiles, count, op, root, src, dst)
-    case = Case(emulator, task, ranks, name, placement)
-    wrong = None
-    if data:
-        given = inputs(task, mode, seed)
-        outcome, results = case.execute(given)
-        reference = Reference(task, given, exact=mode == "integers")
-        wrong = sum(len(reference.wrong(party, results[party])) for party in range(task.parties))
-        if wrong and check:
-            raise explain_wrong(case, given, results, reference)
-    else:
-        outcome, _ = case.execute((), data=False)
-    if et is not None:
-        write_executed(outcome.program, outcome.timeline, data, et)
-    return _report(case, outcome, wrong)
+    return Case(emulator, task, ranks, name, placement)
 
 
 def _count(

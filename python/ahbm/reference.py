@@ -68,16 +68,7 @@ class Reference:
 
     def part(self, party: int) -> slice:
         """The elements of a party's array that the collective defines; the rest are unspecified."""
-        task = self._task
-        own = slice(party * task.count, (party + 1) * task.count)
-        name = task.collective
-        if (
-            name == "barrier"
-            or (name in ("reduce", "gather") and party != task.root)
-            or (name == "send_recv" and party != task.dst)
-        ):
-            return slice(0, 0)
-        return own if name in ("reduce_scatter", "scatter") else slice(0, task.size)
+        return part_of(self._task, party)
 
     def expected(self, party: int) -> NDArray[Any]:
         """The numbers (decoded) that must stand in `part(party)`."""
@@ -129,6 +120,19 @@ class Reference:
                 total = total / task.parties if task.element.is_float else total.astype(np.int64) // task.parties
                 magnitude = magnitude / task.parties
         return total, magnitude
+
+
+def part_of(task: Task, party: int) -> slice:
+    """The elements of a party's array that the collective defines; the rest are unspecified."""
+    own = slice(party * task.count, (party + 1) * task.count)
+    name = task.collective
+    if (
+        name == "barrier"
+        or (name in ("reduce", "gather") and party != task.root)
+        or (name == "send_recv" and party != task.dst)
+    ):
+        return slice(0, 0)
+    return own if name in ("reduce_scatter", "scatter") else slice(0, task.size)
 
 
 def inputs(task: Task, mode: str, seed: int) -> list[NDArray[Any]]:
