@@ -40,16 +40,18 @@ def spawn(
     emulator = setup.emulator()
     size = emulator.world_size if nprocs is None else nprocs
     check_world_size(size, emulator.world_size, "ahbm.spawn")
-    with_rank = _takes_rank(worker, args)
-    world = World(size)
-    lobby = Lobby(setup, emulator)
+    return run_ranks(World(size), Lobby(setup, emulator), caller(worker, args))
+
+
+def run_ranks(world: World, lobby: Lobby, body: Callable[[int], object]) -> list[object]:
+    """Runs `body(rank)` for every rank of `world` in a thread of its own; see `spawn`."""
 
     def run(rank: int) -> None:
         value: object = None
         error: BaseException | None = None
-        bind(Context(world, rank, lobby))
         try:
-            value = worker(rank, *args) if with_rank else worker(*args)
+            bind(Context(world, rank, lobby))
+            value = body(rank)
         except SystemExit as exit_:
             error = exit_ if exit_.code else None
         except BaseException as raised:
@@ -61,7 +63,9 @@ def spawn(
     def all_left() -> bool:
         return all(state.finished for state in world.ranks)
 
-    threads = [threading.Thread(target=run, args=(rank,), name=f"rank {rank}", daemon=True) for rank in range(size)]
+    threads = [
+        threading.Thread(target=run, args=(rank,), name=f"rank {rank}", daemon=True) for rank in range(world.size)
+    ]
     try:
         for thread in threads:
             thread.start()
@@ -82,14 +86,20 @@ def spawn(
     return [state.value for state in world.ranks]
 
 
-def _takes_rank(worker: Callable[..., object], args: Sequence[object]) -> bool:
+def caller(worker: Callable[..., object], args: Sequence[object]) -> Callable[[int], object]:
+    """`worker` as a function of the rank: called with it, or without where it has no parameter for it.
+
+    Raises DistributedError (AHBM-X107) when it takes neither.
+    """
     signature = inspect.signature(worker)
     for with_rank in (True, False):
         try:
             signature.bind(*((0, *args) if with_rank else args))
         except TypeError:
             continue
-        return with_rank
+        if with_rank:
+            return lambda rank: worker(rank, *args)
+        return lambda rank: worker(*args)
     raise DistributedError(
         "AHBM-X107",
         f"worker {getattr(worker, '__name__', worker)}{signature} takes neither "

@@ -136,8 +136,17 @@ class Seat(Protocol):
     def submit(self, rank: int, call: Call) -> Part:
         """Issues `call` for `rank`; the part is the ticket to wait for. Raises what stopped the world."""
 
+    def group(self, name: str, ranks: tuple[int, ...]) -> ProcessGroup:
+        """The group called `name` of these ranks; the first that asks for it creates it."""
+
+    def estimate(self, call: Call) -> int:
+        """Simulated ps that `call` would take alone, were it performed with the like of its group; moves no data."""
+
     def wait(self, part: Part, timeout_s: float | None = None) -> None:
         """Blocks until the part's operation has ended and moves its rank's clock there; raises its error."""
+
+    def settle(self, part: Part) -> None:
+        """Blocks until the part's operation has ended, well or not; the rank's clock stays."""
 
 
 class Session:
@@ -151,6 +160,8 @@ class Session:
         self.calls: list[deque[Part]] = [deque(maxlen=KEPT_CALLS) for _ in range(world.size)]
         """Per rank: what it has issued, oldest first."""
         self._made: list[ProcessGroup] = []
+        self._groups: dict[tuple[str, tuple[int, ...]], ProcessGroup] = {}
+        self._lock = threading.Lock()
         self._performers = {
             "collective": Performer(self._perform, self._quick),
             "exchange": Performer(self._exchange, self._quick_exchange),
@@ -179,6 +190,27 @@ class Session:
     def wait(self, part: Part, timeout_s: float | None = None) -> None:
         """See `Seat`."""
         self.world.wait(part, timeout_s)
+
+    def settle(self, part: Part) -> None:
+        """See `Seat`."""
+        self.world.settle(part)
+
+    def group(self, name: str, ranks: tuple[int, ...]) -> ProcessGroup:
+        """See `Seat`."""
+        with self._lock:
+            if name == self.world_group.name and ranks == self.world_group.ranks:
+                return self.world_group
+            return self._groups.setdefault((name, ranks), ProcessGroup(name, ranks))
+
+    def estimate(self, call: Call) -> int:
+        """See `Seat`."""
+        ranks = call.group.ranks
+        if call.kind in ("send", "recv"):
+            ranks = ranks[:2]
+        part = Part(ranks[0], call.terms, call.buffer, call.finish, 0, "")
+        if isinstance(call.buffer, Exchange):
+            part.buffer = np.empty(max(call.buffer.sends) * len(ranks), call.buffer.source.dtype)
+        return self.emulator.collective(**self._call(call.terms, [part] * len(ranks), ranks), data=False).latency_ps
 
     def _perform(self, operation: Operation) -> int:
         """Runs one collective on the emulator; returns its end in simulated ps."""
@@ -352,6 +384,10 @@ class Lobby:
                 hint="pass the same arguments on every rank",
             )
         return session
+
+    def sessions(self) -> list[Session]:
+        """The sessions so far, oldest first."""
+        return [session for _, session, _ in self._entries if isinstance(session, Session)]
 
     def _create(self, context: Context, setup: Setup, backend: str, site: Site) -> Session | BaseException:
         if backend != BACKEND:

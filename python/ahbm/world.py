@@ -115,15 +115,19 @@ class World:
 
     def wait(self, part: Part, timeout_s: float | None = None) -> None:
         """Blocks until the part's operation ends and moves its rank's clock there; raises the operation's error."""
+        self.settle(part, timeout_s)
+        if part.operation.error is not None:
+            raise clone(part.operation.error)
+        state = self.ranks[part.rank]
+        state.clock_ps = max(state.clock_ps, part.operation.end_ps)
+
+    def settle(self, part: Part, timeout_s: float | None = None) -> None:
+        """Blocks until the part's operation ends, well or not; the clock stays. Raises what stopped the world."""
         if not part.operation.done:
             if threading.get_ident() == self.runner:
                 self._drive_until(part)
             else:
                 self._block(part, timeout_s)
-        if part.operation.error is not None:
-            raise clone(part.operation.error)
-        state = self.ranks[part.rank]
-        state.clock_ps = max(state.clock_ps, part.operation.end_ps)
 
     def park(self, part: Part, gate: threading.Lock | None, *, own: bool) -> bool:
         """Notes that somebody waits for `part`, `own`: its rank itself. False when there is nothing to wait for.

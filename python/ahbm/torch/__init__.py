@@ -1,0 +1,58 @@
+"""The emulator behind the real torch.distributed: `dist.init_process_group("ahbm")`.
+
+Importing this module registers the backend; torch 2.14 and later find it without the import.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ahbm.session import Setup as Options
+    from ahbm.torch.threads import spawn as spawn
+
+__all__ = ["Options", "register", "spawn"]
+
+
+def register() -> None:
+    """Registers backend "ahbm" with torch.distributed; again is harmless."""
+    import torch.distributed as dist
+
+    if "AHBM" not in dist.Backend._plugins:
+        dist.Backend.register_backend("ahbm", create, extended_api=True, devices=["cpu"])
+
+
+def create(opts: Any, pg_options: object) -> Any:
+    """What torch calls for every group of the backend.
+
+    AHBM_TORCH_CLASS=backend gives the plain Backend form: visible to hooks and dispatch modes.
+    """
+    import os
+
+    from ahbm.errors import ConfigError
+    from ahbm.torch import backend
+    from ahbm.torch.place import find
+
+    form = os.environ.get("AHBM_TORCH_CLASS", "group")
+    if form not in ("group", "backend"):
+        raise ConfigError("AHBM-C127", f"AHBM_TORCH_CLASS={form!r} is unknown", hint="group or backend")
+    place = find(opts, pg_options)
+    ranks = [place.index[rank] for rank in opts.global_ranks_in_group] or list(range(len(place.index)))
+    name = "WORLD" if len(ranks) == len(place.index) and not opts.global_ranks_in_group else str(opts.group_id)
+    members = place.group(name, ranks)
+    kind = backend.ProcessGroup if form == "group" else backend.Backend
+    return kind(place, members, opts.timeout)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "spawn":
+        from ahbm.torch.threads import spawn as value
+    elif name == "Options":
+        from ahbm.session import Setup as value  # type: ignore[assignment]
+    else:
+        raise AttributeError(f"module 'ahbm.torch' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+register()

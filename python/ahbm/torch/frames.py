@@ -1,0 +1,90 @@
+"""Messages between the processes of a job: a fixed header, JSON facts and raw bytes, over a socket of this host.
+
+A frame is `AHBM`, a kind (1 byte), the length of the facts (4 bytes) and of the payload (8 bytes), little-endian, then
+both. Lengths are checked before anything is allocated; nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import struct
+import threading
+from typing import Any
+
+from ahbm.errors import FormatError
+
+HEADER = struct.Struct("<4sBIQ")
+MAGIC = b"AHBM"
+FACTS_LIMIT = 1 << 22
+PAYLOAD_LIMIT = 1 << 38
+
+HELLO, SUBMIT, WAIT, ESTIMATE, BYE, ABORT, RESULT, ERROR = range(8)
+
+
+class Gone(ConnectionError):
+    """The other side has closed the connection, or it broke."""
+
+
+class Connection:
+    """One side of a connection. Any thread may send; one receives."""
+
+    def __init__(self, link: socket.socket) -> None:
+        link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._link = link
+        self._sending = threading.Lock()
+
+    def send(self, kind: int, facts: dict[str, Any], payload: Any = b"") -> None:
+        """Sends one frame; `payload` is any contiguous buffer. Raises Gone."""
+        told = json.dumps(facts, separators=(",", ":")).encode()
+        data = memoryview(payload).cast("B") if len(memoryview(payload)) else memoryview(b"")
+        head = HEADER.pack(MAGIC, kind, len(told), len(data)) + told
+        try:
+            with self._sending:
+                if len(data) < 1 << 16:
+                    self._link.sendall(head + data)
+                else:
+                    self._link.sendall(head)
+                    self._link.sendall(data)
+        except OSError as error:
+            raise Gone(str(error)) from error
+
+    def receive(self) -> tuple[int, dict[str, Any], int]:
+        """The next frame's kind, facts and payload length; `fill` reads the payload.
+
+        Raises Gone, and FormatError (AHBM-F170) for bytes that are no frame.
+        """
+        head = bytearray(HEADER.size)
+        self.fill(head)
+        magic, kind, length, payload = HEADER.unpack(head)
+        if magic != MAGIC or kind > ERROR or length > FACTS_LIMIT or payload > PAYLOAD_LIMIT:
+            raise FormatError("AHBM-F170", f"a message between ranks starts with {bytes(head[:8])!r}: no frame")
+        told = bytearray(length)
+        self.fill(told)
+        try:
+            facts = json.loads(told)
+        except (ValueError, RecursionError) as error:
+            raise FormatError("AHBM-F170", f"the facts of a message between ranks are no JSON: {error}") from error
+        if not isinstance(facts, dict):
+            raise FormatError("AHBM-F170", "the facts of a message between ranks are no object")
+        return kind, facts, payload
+
+    def fill(self, buffer: Any) -> None:
+        """Reads exactly as many bytes as `buffer` has. Raises Gone."""
+        view = memoryview(buffer)
+        view = view.cast("B") if len(view) else memoryview(bytearray())
+        while len(view):
+            try:
+                got = self._link.recv_into(view)
+            except OSError as error:
+                raise Gone(str(error)) from error
+            if not got:
+                raise Gone("closed by the other side")
+            view = view[got:]
+
+    def close(self) -> None:
+        """Ends the connection; a thread in `receive` gets Gone."""
+        with contextlib.suppress(OSError):
+            self._link.shutdown(socket.SHUT_RDWR)
+        self._link.close()

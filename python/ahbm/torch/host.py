@@ -1,0 +1,211 @@
+"""Rank 0's side of a job of processes: its world, and a thread for every other rank."""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import socket
+import threading
+from typing import Any
+
+import numpy as np
+
+from ahbm.blame import clone
+from ahbm.elements import element
+from ahbm.errors import AhbmError, DistributedError, FormatError
+from ahbm.exchange import Exchange
+from ahbm.groups import ProcessGroup
+from ahbm.operation import Operation, Part
+from ahbm.session import Call, Session, Setup, check_world_size
+from ahbm.torch import frames
+from ahbm.torch.frames import Connection, Gone
+from ahbm.world import World
+
+LOOPBACK = "127.0.0.1"
+
+
+class Host:
+    """The world of a job, in rank 0's process, for all of its ranks."""
+
+    def __init__(self, setup: Setup, size: int, timeout_s: float) -> None:
+        emulator = setup.emulator()
+        check_world_size(size, emulator.world_size, "this job")
+        self.world = World(size)
+        self.session = Session(setup, emulator, self.world)
+        self.timeout_s = timeout_s
+        self.secret = secrets.token_bytes(32)
+        self._server = socket.create_server((LOOPBACK, 0), backlog=size)
+        self.port: int = self._server.getsockname()[1]
+        self._stopped = False
+        self._connections: dict[int, Connection] = {}
+        self._threads: list[threading.Thread] = []
+        self.world.enter(0)
+        self._start(self._run, "ahbm runner")
+        if size > 1:
+            self._start(self._accept, "ahbm door")
+
+    def leave(self) -> None:
+        """Rank 0 is done: serves the others until they are, too, at most for the timeout."""
+        self.world.leave(0, None, None)
+        for thread in list(self._threads):
+            if thread.name.startswith("ahbm rank"):
+                thread.join(self.timeout_s)
+        self.close()
+
+    def abort(self, error: BaseException) -> None:
+        """Stops every rank with `error`."""
+        self.world.interrupt(error)
+
+    def close(self) -> None:
+        """Ends all threads."""
+        self._stopped = True
+        self._server.close()
+        for connection in list(self._connections.values()):
+            connection.close()
+        self.world.be_patient(self.world.patience_s)
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(10)
+
+    def _start(self, target: Any, name: str, *args: Any) -> None:
+        thread = threading.Thread(target=target, args=args, name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _run(self) -> None:
+        self.world.runner = threading.get_ident()
+        while not self._stopped:
+            try:
+                self.world.drive(lambda: self._stopped)
+            except AhbmError:
+                continue  # the ranks that wait for the operation have got it
+
+    def _accept(self) -> None:
+        while len(self._connections) < self.world.size - 1 and not self._stopped:
+            try:
+                link, _ = self._server.accept()
+            except OSError:
+                return
+            link.settimeout(self.timeout_s)
+            connection = Connection(link)
+            rank = self._greet(connection)
+            if rank is None:
+                connection.close()
+                continue
+            link.settimeout(None)
+            self._connections[rank] = connection
+            self._start(self._serve, f"ahbm rank {rank}", rank, connection)
+
+    def _greet(self, connection: Connection) -> int | None:
+        """The rank of a caller that knows the secret."""
+        try:
+            kind, facts, length = connection.receive()
+            given = bytearray(min(length, len(self.secret)))
+            connection.fill(given)
+        except (Gone, FormatError):
+            return None
+        rank = facts.get("rank")
+        known = hmac.compare_digest(bytes(given), self.secret) and kind == frames.HELLO
+        fits = isinstance(rank, int) and 0 < rank < self.world.size and rank not in self._connections
+        return rank if known and fits else None
+
+    def _serve(self, rank: int, connection: Connection) -> None:
+        tickets: dict[int, Part] = {}
+        error: BaseException | None = None
+        try:
+            while True:
+                kind, facts, length = connection.receive()
+                if kind == frames.SUBMIT:
+                    self._submit(rank, connection, tickets, facts, length)
+                elif kind == frames.WAIT:
+                    part = tickets.get(facts["ticket"])
+                    if part is not None:
+                        self.world.park(part, None, own=True)
+                elif kind == frames.ESTIMATE:
+                    self._estimate(connection, facts)
+                elif kind == frames.ABORT:
+                    raise DistributedError("AHBM-X124", f"rank {rank} aborted its process group")
+                elif kind == frames.BYE:
+                    break
+        except Gone:
+            error = None if self._stopped else ConnectionError("its process has ended without leaving the group")
+        except (AhbmError, KeyError, TypeError, ValueError) as raised:
+            error = raised
+        self.world.leave(rank, None, error)
+        connection.close()
+
+    def _call(self, facts: dict[str, Any]) -> Call:
+        """The call that a SUBMIT or ESTIMATE frame describes, with a buffer of the right size, not yet filled."""
+        ranks = tuple(int(rank) for rank in facts["ranks"])
+        if not ranks or not all(0 <= rank < self.world.size for rank in ranks):
+            raise FormatError("AHBM-F170", f"a message between ranks names the ranks {list(ranks)}")
+        group = self.session.group(str(facts["group"]), ranks)
+        terms = {**facts["terms"], "group": group}
+        storage, size = element(str(terms["dtype"])).storage, int(facts["size"])
+        if not 0 <= size * storage.itemsize <= frames.PAYLOAD_LIMIT:
+            raise FormatError("AHBM-F170", f"a message between ranks asks for {size} elements")
+        buffer: Any = np.zeros(size, storage)
+        if facts["kind"] == "exchange":
+            receives = tuple(int(n) for n in facts["receives"])
+            if not 0 <= sum(receives) * storage.itemsize <= frames.PAYLOAD_LIMIT:
+                raise FormatError("AHBM-F170", f"a message between ranks asks for {sum(receives)} elements")
+            sends = tuple(int(n) for n in facts["sends"])
+            buffer = Exchange(buffer, np.zeros(sum(receives), storage), sends, receives)
+        give, take = slice(*facts["give"]), slice(*facts["take"])
+        return Call(str(facts["kind"]), group, terms, buffer, _kept, facts["peer"], int(facts["tag"]), None, give, take)
+
+    def _submit(
+        self, rank: int, connection: Connection, tickets: dict[int, Part], facts: dict[str, Any], length: int
+    ) -> None:
+        call, ticket = self._call(facts), int(facts["ticket"])
+        source, target = (
+            (call.buffer.source, call.buffer.target)
+            if isinstance(call.buffer, Exchange)
+            else (call.buffer, call.buffer)
+        )
+        operand = source[call.give]
+        if operand.nbytes != length:
+            raise FormatError("AHBM-F170", f"a message between ranks has {length} bytes for {operand.nbytes}")
+        connection.fill(operand)
+
+        def notify(error: BaseException | None) -> None:
+            tickets.pop(ticket, None)
+            try:
+                if error is not None:
+                    connection.send(frames.ERROR, {"ticket": ticket, "error": _told(error)})
+                else:
+                    done = part.operation
+                    facts = {"ticket": ticket, "end_ps": done.end_ps, "members": list(done.members)}
+                    connection.send(frames.RESULT, facts, target[call.take])
+            except Gone:
+                pass  # its own thread sees that, too
+
+        part = Part(rank, call.terms, call.buffer, call.finish, int(facts["clock_ps"]), str(facts["origin"]), notify)
+        tickets[ticket] = part
+        try:
+            self.session.enter(part, call)
+        except AhbmError as error:
+            notify(clone(error))
+
+    def _estimate(self, connection: Connection, facts: dict[str, Any]) -> None:
+        ticket = int(facts["ticket"])
+        try:
+            connection.send(frames.ESTIMATE, {"ticket": ticket, "ps": self.session.estimate(self._call(facts))})
+        except AhbmError as error:
+            connection.send(frames.ERROR, {"ticket": ticket, "error": _told(error)})
+
+    def group(self, name: str, ranks: tuple[int, ...]) -> ProcessGroup:
+        """See `Seat`."""
+        return self.session.group(name, ranks)
+
+
+def _kept(_: Operation) -> None:
+    pass
+
+
+def _told(error: BaseException) -> list[dict[str, Any]]:
+    """An error's findings as JSON."""
+    if not isinstance(error, AhbmError):
+        error = DistributedError("AHBM-X125", f"the emulator failed with {type(error).__name__}: {error}")
+    findings: list[dict[str, Any]] = error.to_json()["findings"]
+    return findings

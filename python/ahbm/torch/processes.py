@@ -1,0 +1,62 @@
+"""Ranks as processes, as torchrun and torch.multiprocessing start them: rank 0's holds the world."""
+
+from __future__ import annotations
+
+import atexit
+import json
+from collections.abc import Sequence
+from multiprocessing import util
+from typing import Any
+
+from ahbm.errors import DistributedError
+from ahbm.session import Setup
+from ahbm.torch import report
+from ahbm.torch.host import LOOPBACK, Host
+from ahbm.torch.place import Place
+from ahbm.torch.remote import Remote
+
+KEY = "ahbm"
+"""Where the store of the group has the port and the secret."""
+
+
+class ProcessPlace(Place):
+    """A rank that is a process."""
+
+    def __init__(self, end: Host | Remote, rank: int, ranks: Sequence[int]) -> None:
+        super().__init__(end.session if isinstance(end, Host) else end, rank, ranks)
+        self._end = end
+        atexit.register(self.leave)
+        util.Finalize(self, self.leave, exitpriority=100)  # where a child of multiprocessing ends
+
+    def leave(self) -> None:
+        """See `Place`; the host stays until all others have left."""
+        end, self._end = self._end, None  # type: ignore[assignment]
+        if end is not None:
+            self.closed = True
+            end.leave()
+            if isinstance(end, Host):
+                report.add(end.session)
+
+    def abort(self) -> None:
+        """See `Place`."""
+        super().abort()
+        if self._end is not None:
+            self._end.abort(DistributedError("AHBM-X124", f"rank {self.rank} aborted its process group"))
+
+
+def open_place(setup: Setup, opts: Any, ranks: Sequence[int]) -> Place:
+    """The calling process's place in a world of `ranks`; they find each other through torch's store."""
+    timeout_s = opts.timeout.total_seconds()
+    if opts.group_rank == 0:
+        try:
+            host = Host(setup, len(ranks), timeout_s)
+        except Exception as error:
+            opts.store.set(KEY, json.dumps({"error": f"{error}"}))
+            raise
+        opts.store.set(KEY, json.dumps({"port": host.port, "secret": host.secret.hex()}))
+        return ProcessPlace(host, 0, ranks)
+    found = json.loads(opts.store.get(KEY))
+    if "error" in found:
+        raise DistributedError("AHBM-X120", f"rank 0 failed: {found['error']}")
+    remote = Remote(opts.group_rank, (LOOPBACK, int(found["port"])), bytes.fromhex(found["secret"]), timeout_s)
+    return ProcessPlace(remote, opts.group_rank, ranks)

@@ -1,0 +1,146 @@
+"""Torch tensors as the flat arrays the emulator works on, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ahbm.collectives import BITWISE
+from ahbm.errors import DistributedError, UnsupportedError
+
+NAMES: dict[torch.dtype, str] = {
+    torch.float16: "f16",
+    torch.bfloat16: "bf16",
+    torch.float32: "f32",
+    torch.float64: "f64",
+    torch.int8: "i8",
+    torch.int16: "i16",
+    torch.int32: "i32",
+    torch.int64: "i64",
+    torch.uint8: "u8",
+    torch.uint16: "u16",
+    torch.uint32: "u32",
+    torch.uint64: "u64",
+    torch.bool: "u8",
+    torch.complex64: "f32",
+    torch.complex128: "f64",
+}
+"""Element types the emulator computes with; bool as bytes of 0 and 1, complex numbers as pairs."""
+
+_OPS = {
+    "SUM": "sum",
+    "AVG": "avg",
+    "PRODUCT": "prod",
+    "MIN": "min",
+    "MAX": "max",
+    "BAND": "band",
+    "BOR": "bor",
+    "BXOR": "bxor",
+    "PREMUL_SUM": "sum",
+}
+_BOOL_OPS = {"sum": "max", "max": "max", "bor": "max", "prod": "min", "min": "min", "band": "min", "bxor": "bxor"}
+
+
+@dataclass(frozen=True, eq=False)
+class Flat:
+    """A tensor as a flat array of elements, in C order."""
+
+    tensor: torch.Tensor
+    array: NDArray[Any]
+    """Shares the tensor's memory where that is contiguous; bf16 appears as uint16."""
+    dtype: str
+    shared: bool
+
+    def assign(self, values: NDArray[Any]) -> None:
+        """Writes `values`, as many elements, into the tensor; nothing to do where they are its memory already."""
+        if values is not self.array:
+            self.array[...] = values
+        if not self.shared:
+            plain = self.tensor.detach()
+            plain.copy_(_typed(self.array, plain))
+
+
+def flat(tensor: torch.Tensor) -> Flat:
+    """`tensor` flat. Types that no kernel computes with become bytes, which can be moved but not reduced.
+
+    Raises UnsupportedError (AHBM-U150) for a tensor whose elements are not plain memory of this process.
+    """
+    x = tensor.detach()
+    if x.device.type != "cpu" or x.layout is not torch.strided or type(x) is not torch.Tensor:
+        kind = f"{type(tensor).__name__} on {x.device} with layout {x.layout}"
+        raise UnsupportedError(
+            "AHBM-U150",
+            f"{kind}: the emulator takes dense CPU tensors",
+            hint="move it to the host first: x = x.cpu()",
+        )
+    shared = x.is_contiguous() and not x.is_conj() and not x.is_neg()
+    if not shared:
+        x = x.clone(memory_format=torch.contiguous_format).resolve_conj().resolve_neg()
+    x = x.reshape(-1)
+    dtype = NAMES.get(x.dtype, "u8")
+    if x.dtype is torch.bfloat16:
+        array: NDArray[Any] = x.view(torch.int16).numpy().view(np.uint16)
+    elif x.is_complex():
+        array = torch.view_as_real(x).reshape(-1).numpy()
+    elif x.dtype is torch.bool or x.dtype not in NAMES:
+        array = x.view(torch.uint8).numpy()
+    else:
+        array = x.numpy()
+    return Flat(tensor, array, dtype, shared)
+
+
+def _typed(array: NDArray[Any], like: torch.Tensor) -> torch.Tensor:
+    """`array`, made by `flat` for a tensor such as `like`, as a tensor of its shape and dtype."""
+    if like.dtype is torch.bfloat16:
+        array = array.view(np.int16)
+    values = torch.from_numpy(array)
+    if like.is_complex():
+        return torch.view_as_complex(values.reshape(-1, 2)).reshape(like.shape)
+    return values.view(like.dtype).reshape(like.shape)
+
+
+def reduction(op: Any, tensor: torch.Tensor) -> tuple[str, Any]:
+    """The emulator's name of a ReduceOp on `tensor`'s dtype, and what to multiply the tensor by first (None: nothing).
+
+    Raises UnsupportedError (AHBM-U151) for an operator that the dtype does not have.
+    """
+    kind = getattr(op, "op", op)
+    name, dtype = _OPS.get(kind.name), tensor.dtype
+    told = f"{kind.name} is not defined on {dtype}"
+    if dtype not in NAMES or name is None:
+        raise UnsupportedError("AHBM-U151", told, hint="reduce in another dtype")
+    if dtype is torch.bool:
+        if name not in _BOOL_OPS:
+            raise UnsupportedError("AHBM-U151", told, hint="convert to a number first")
+        return _BOOL_OPS[name], None
+    if (tensor.is_complex() and name not in ("sum", "avg")) or (tensor.is_floating_point() and name in BITWISE):
+        raise UnsupportedError("AHBM-U151", told, hint="reduce in another dtype")
+    factor = None
+    if kind.name == "PREMUL_SUM":
+        factor = op.factor if hasattr(op, "factor") else op.__getstate__()[1]
+    return name, factor
+
+
+def scaled(x: Flat, factor: Any) -> NDArray[Any]:
+    """A copy of `x`'s elements, times `factor` in the tensor's dtype."""
+    plain = x.tensor.detach()
+    return flat((plain * factor).to(plain.dtype).contiguous()).array
+
+
+def same(flats: Sequence[Flat], what: str) -> None:
+    """Raises DistributedError (AHBM-X130) unless all have one dtype."""
+    dtypes = {x.tensor.dtype for x in flats}
+    if len(dtypes) > 1:
+        told = ", ".join(sorted(map(str, dtypes)))
+        raise DistributedError("AHBM-X130", f"{what}: tensors of different dtypes: {told}")
+
+
+def sized(x: Flat, size: int, what: str) -> None:
+    """Raises DistributedError (AHBM-X130) unless `x` has `size` elements."""
+    if x.array.size != size:
+        raise DistributedError("AHBM-X130", f"{what} has {x.array.size} elements, not {size}")

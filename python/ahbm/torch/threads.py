@@ -1,0 +1,189 @@
+"""Ranks as threads of one process: nothing is copied between them, and one debugger sees them all."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+import torch.distributed.distributed_c10d as c10d
+import torch.distributed.nn.functional  # its defaults are groups, bound when it is imported: before any rank has one
+from torch.distributed.rendezvous import _rendezvous_handlers
+
+from ahbm.errors import DistributedError
+from ahbm.launch import caller, run_ranks
+from ahbm.rank import current
+from ahbm.session import BACKEND, Lobby, Setup, ambient
+from ahbm.torch import report
+from ahbm.torch.place import Place, ThreadPlace, be_rank, settings
+from ahbm.world import World
+
+if TYPE_CHECKING:
+    from ahbm._core import Machine
+
+
+def spawn(
+    worker: Callable[..., object],
+    args: Sequence[object] = (),
+    world_size: int = 2,
+    *,
+    turns: bool = True,
+    topology: str | Path | Machine | None = None,
+    ccl: str | Path | None = None,
+    overrides: Mapping[str, object] | None = None,
+    accumulate: str | None = None,
+) -> list[object]:
+    """Runs `worker(rank, *args)` (or `worker(*args)`) for every rank in a thread and returns what they returned.
+
+    In the worker `dist.init_process_group("ahbm")` needs no rank, size or address. With `turns`, one rank runs at a
+    time, up to its next wait, and has torch's random numbers to itself, so a run is the same every time; without, the
+    ranks run freely and share torch's generator. `topology` defaults to what `settings` finds: as many SIPs as ranks.
+    `accumulate="f32"` reduces f16 and bf16 in f32.
+
+    Raises what `ahbm.spawn` raises.
+    """
+    setup = settings(Setup(topology, ccl, overrides, accumulate=accumulate), world_size).over(ambient())
+    body = caller(worker, args)
+    shared = _Shared(world_size, turns)
+    lobby = Lobby(setup, setup.emulator())
+
+    def run(rank: int) -> object:
+        with shared.rank(rank):
+            return body(rank)
+
+    world = World(world_size, _Generators(world_size) if turns else None)
+    with shared.installed():
+        try:
+            return run_ranks(world, lobby, run)
+        finally:
+            for session in lobby.sessions():
+                report.add(session)
+
+
+class _Shared:
+    """What the threads of one `spawn` have in common."""
+
+    def __init__(self, size: int, turns: bool) -> None:
+        self.size = size
+        self.turns = turns
+        self.world = _ThreadWorld()
+        self.store = dist.HashStore()
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        """Gives every thread a torch.distributed of its own, and one autograd thread per rank: the rank's."""
+        if isinstance(c10d._world, _ThreadWorld):
+            raise DistributedError("AHBM-X108", "ahbm.torch.spawn inside of ahbm.torch.spawn")
+        before, env = c10d._world, _rendezvous_handlers["env"]
+        c10d._world = self.world
+        _rendezvous_handlers["env"] = self._rendezvous
+        torch._C._distributed_c10d._set_thread_isolation_mode(True)
+        try:
+            with torch.autograd.set_multithreading_enabled(False):
+                yield
+        finally:
+            torch._C._distributed_c10d._set_thread_isolation_mode(False)
+            _rendezvous_handlers["env"] = env
+            c10d._world = before
+
+    @contextmanager
+    def rank(self, rank: int) -> Iterator[None]:
+        """Makes the calling thread `rank`."""
+        be_rank([], self._open)
+        torch.autograd.set_multithreading_enabled(False)
+        try:
+            yield
+        finally:
+            be_rank(None)
+            self.world.forget()
+
+    def _open(self, setup: Setup) -> Place:
+        context = current()
+        assert context is not None
+        context.session = context.lobby.session(context, setup, BACKEND, "")
+        context.world.ranks[context.rank].clock_ps = 0
+        data = self.world.data()
+
+        @contextmanager
+        def adopt() -> Iterator[None]:
+            be_rank([place], self._open)
+            self.world.adopt(data)
+            try:
+                yield
+            finally:
+                be_rank(None)
+                self.world.forget()
+
+        place = ThreadPlace(context, context.session, adopt, self.turns)
+        return place
+
+    def _rendezvous(self, url: str, timeout: Any = None, **_: Any) -> Iterator[tuple[Any, int, int]]:
+        context = current()
+        if context is None:
+            raise DistributedError("AHBM-X102", "init_process_group in a thread that is no rank")
+        yield dist.PrefixStore(f"{context.generation}/", self.store), context.rank, self.size
+        raise RuntimeError("threads meet once")
+
+
+class _ThreadWorld:
+    """torch.distributed's table of groups, one per thread."""
+
+    def __init__(self) -> None:
+        kind = type(c10d._world)
+        fields = [name for name, value in vars(kind).items() if isinstance(value, property)]
+        object.__setattr__(self, "_fields", [name for name in fields if name != "pg_config_info"])
+        object.__setattr__(self, "_kind", kind)
+        object.__setattr__(self, "_local", threading.local())
+
+    def data(self) -> dict[str, Any]:
+        """The calling thread's table."""
+        found: dict[str, Any] | None = getattr(self._local, "data", None)
+        if found is None:
+            empty: dict[type, Any] = {dict: dict, list: list, int: int}
+            found = {name: empty.get(type(getattr(_PLAIN, name)), lambda: None)() for name in self._fields}
+            self._local.data = found
+        return found
+
+    def adopt(self, data: dict[str, Any]) -> None:
+        """Gives the calling thread another one's table."""
+        self._local.data = data
+
+    def forget(self) -> None:
+        """Drops the calling thread's table."""
+        self._local.data = None
+
+    @property
+    def pg_config_info(self) -> Any:
+        """As torch computes it."""
+        return self._kind.pg_config_info.fget(self)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.data()[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self.data()[name] = value
+
+
+_PLAIN = c10d._world
+
+
+class _Generators:
+    """Per rank, the state of torch's random numbers while another rank has the turn."""
+
+    def __init__(self, size: int) -> None:
+        self._states = [torch.get_rng_state()] * size
+
+    def pause(self, rank: int) -> None:
+        """See `Turns`."""
+        self._states[rank] = torch.get_rng_state()
+
+    def resume(self, rank: int) -> None:
+        """See `Turns`."""
+        torch.set_rng_state(self._states[rank])

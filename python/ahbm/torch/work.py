@@ -1,0 +1,135 @@
+"""The handle of an operation, as torch knows it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from datetime import timedelta
+from typing import Any, Protocol
+
+import torch
+import torch.distributed as dist
+
+from ahbm.groups import ProcessGroup as Members
+from ahbm.operation import Part
+from ahbm.session import Seat
+
+
+class Owner(Protocol):
+    """The rank that an operation belongs to."""
+
+    members: Members
+
+    @property
+    def seat(self) -> Seat:
+        """Where the rank's operations are issued."""
+
+    @property
+    def eager_futures(self) -> bool:
+        """Whether to wait where a future is asked for: nobody else runs while this rank's thread blocks on one."""
+
+    def adopt(self) -> AbstractContextManager[None]:
+        """Makes the calling thread act for the rank."""
+
+
+class Work(dist.Work):
+    """One rank's side of one or more operations; done when all of them are.
+
+    Waiting looks at the operations, never at the future: callbacks of a future may issue operations of their own. The
+    future's value is the list of output tensors; it is completed in a thread of its own. Only `wait` moves the rank's
+    simulated clock, so that it does not depend on when a future happens to be completed.
+    """
+
+    def __init__(self, owner: Owner, tensors: Sequence[torch.Tensor], timeout: timedelta | None) -> None:
+        super().__init__()
+        self._owner = owner
+        self.tensors = list(tensors)
+        """What the operations write to."""
+        self._timeout = timeout
+        self.parts: list[Part] = []
+        """The tickets; whoever makes the handle adds them."""
+        self._lock = threading.Lock()
+        self._left = 0
+        self._error: BaseException | None = None
+        self._future: torch.futures.Future[Any] | None = None
+
+    def expect(self, operations: int) -> None:
+        """That many calls of `ended` are to come."""
+        self._left += operations
+
+    def ended(self, error: BaseException | None) -> None:
+        """One of the operations has ended; called once for each, from any thread."""
+        with self._lock:
+            self._left -= 1
+            self._error = self._error or error
+            future = self._future if self._left == 0 else None
+        if future is not None:
+            threading.Thread(target=self._resolve, args=(future,), name="ahbm future").start()
+
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        """Blocks until all has ended; returns True. Raises what an operation raised, AHBM-X122 after the timeout."""
+        limit = timeout if timeout else self._timeout
+        for part in self.parts:
+            self._owner.seat.wait(part, limit.total_seconds() if limit else None)
+        return True
+
+    def is_completed(self) -> bool:
+        """Whether all has ended, well or not."""
+        return all(part.operation.done for part in self.parts)
+
+    def is_success(self) -> bool:
+        """Whether all has ended well."""
+        return self.is_completed() and self.exception() is None
+
+    def exception(self) -> BaseException | None:
+        """What an operation raised."""
+        return next((part.operation.error for part in self.parts if part.operation.error is not None), None)
+
+    def result(self) -> list[torch.Tensor]:
+        """The output tensors; waits for them."""
+        self.wait()
+        return self.tensors
+
+    def source_rank(self) -> int:
+        """Group rank of the sender of an ended receive."""
+        return self._owner.members.rank_of(self.parts[0].operation.members[0])
+
+    def _source_rank(self) -> int:
+        return self.source_rank()
+
+    def synchronize(self) -> None:
+        """As `wait`."""
+        self.wait()
+
+    def block_current_stream(self) -> None:
+        """As `wait`: a CPU has one stream."""
+        self.wait()
+
+    def get_future(self) -> torch.futures.Future[Any]:
+        """A future whose value is the list of output tensors."""
+        if self._owner.eager_futures:
+            self._settle()
+        with self._lock:
+            if self._future is None:
+                self._future = torch.futures.Future()
+                resolve = self._left == 0
+            else:
+                resolve = False
+        if resolve:
+            self._resolve(self._future, adopt=False)
+        return self._future
+
+    def _settle(self) -> None:
+        """Waits without moving the clock; errors are left to the future."""
+        for part in self.parts:
+            self._owner.seat.settle(part)
+
+    def _resolve(self, future: torch.futures.Future[Any], adopt: bool = True) -> None:
+        if adopt:
+            with self._owner.adopt():
+                self._resolve(future, adopt=False)
+        elif self._error is not None:
+            future.set_exception(self._error)
+        else:
+            future.set_result(self.tensors)

@@ -1,0 +1,306 @@
+"""What every mode must do: each scenario runs on all ranks, after `init_process_group`, and asserts its results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+Scenario = Callable[[], None]
+SCENARIOS: dict[str, Scenario] = {}
+
+
+def scenario(function: Scenario) -> Scenario:
+    SCENARIOS[function.__name__] = function
+    return function
+
+
+def data(rank: int, n: int = 37, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    """Small numbers, all sums of which are exact in every dtype."""
+    values = (torch.arange(n) * 7 + 3 * rank) % 5 + 1
+    return values.to(dtype) if dtype is not torch.bool else values % 2 == 0
+
+
+def everyone() -> tuple[int, int]:
+    return dist.get_rank(), dist.get_world_size()
+
+
+DTYPES = (
+    torch.float16,
+    torch.bfloat16,
+    torch.float32,
+    torch.float64,
+    torch.int8,
+    torch.int16,
+    torch.int32,
+    torch.int64,
+    torch.uint8,
+    torch.bool,
+    torch.complex64,
+)
+
+
+@scenario
+def all_reduce_of_every_dtype() -> None:
+    rank, n = everyone()
+    for dtype in DTYPES:
+        x = data(rank, dtype=dtype)
+        dist.all_reduce(x)
+        want = torch.stack([data(r, dtype=dtype) for r in range(n)])
+        assert torch.equal(x, want.any(0) if dtype is torch.bool else want.sum(0).to(dtype)), dtype
+
+
+@scenario
+def every_operator() -> None:
+    rank, n = everyone()
+    for dtype in (torch.float32, torch.int32):
+        all_of_them = torch.stack([data(r, dtype=dtype) for r in range(n)])
+        want = {
+            dist.ReduceOp.SUM: all_of_them.sum(0),
+            dist.ReduceOp.PRODUCT: all_of_them.prod(0),
+            dist.ReduceOp.MIN: all_of_them.min(0).values,
+            dist.ReduceOp.MAX: all_of_them.max(0).values,
+        }
+        if dtype is torch.int32:
+            band, bor, bxor = all_of_them[0].clone(), all_of_them[0].clone(), all_of_them[0].clone()
+            for other in all_of_them[1:]:
+                band, bor, bxor = band & other, bor | other, bxor ^ other
+            want |= {dist.ReduceOp.BAND: band, dist.ReduceOp.BOR: bor, dist.ReduceOp.BXOR: bxor}
+        for op, expected in want.items():
+            x = data(rank, dtype=dtype)
+            dist.all_reduce(x, op)
+            assert torch.equal(x, expected.to(dtype)), (op, dtype)
+    x = data(rank)
+    dist.all_reduce(x, dist.ReduceOp.AVG)
+    torch.testing.assert_close(x, torch.stack([data(r) for r in range(n)]).mean(0))
+    x = data(rank)
+    dist.all_reduce(x, dist._make_nccl_premul_sum(0.5))
+    assert torch.equal(x, torch.stack([data(r) for r in range(n)]).sum(0) * 0.5)
+
+
+@scenario
+def operators_that_a_dtype_does_not_have() -> None:
+    for x, op in ((data(0), dist.ReduceOp.BAND), (data(0, dtype=torch.bool), dist.ReduceOp.AVG)):
+        try:
+            dist.all_reduce(x, op)
+        except NotImplementedError as error:
+            assert "AHBM-U151" in str(error)
+        else:
+            raise AssertionError("no error")
+
+
+@scenario
+def tensors_of_any_strides() -> None:
+    rank, n = everyone()
+    x = data(rank, 12).reshape(3, 4).t()
+    dist.all_reduce(x)
+    assert torch.equal(x, sum(data(r, 12).reshape(3, 4).t() for r in range(n)))
+    whole = torch.zeros(4, 6)
+    whole[:, ::2] = rank + 1
+    dist.all_reduce(whole[:, ::2])
+    assert torch.equal(whole[:, ::2], torch.full((4, 3), n * (n + 1) / 2)) and not whole[:, 1::2].any()
+    for empty in (torch.zeros(0), torch.zeros(3, 0)):
+        dist.all_reduce(empty)
+    scalar = torch.tensor(float(rank))
+    dist.all_reduce(scalar, dist.ReduceOp.MAX)
+    assert scalar.item() == n - 1
+
+
+@scenario
+def broadcast_and_reduce_from_every_root() -> None:
+    rank, n = everyone()
+    for root in range(n):
+        x = data(rank)
+        dist.broadcast(x, root)
+        assert torch.equal(x, data(root))
+        x = data(rank)
+        dist.reduce(x, root)
+        assert torch.equal(x, sum(data(r) for r in range(n)) if rank == root else data(rank))
+
+
+@scenario
+def gathers() -> None:
+    rank, n = everyone()
+    outs = [torch.zeros(37) for _ in range(n)]
+    dist.all_gather(outs, data(rank))
+    assert all(torch.equal(out, data(r)) for r, out in enumerate(outs))
+    uneven = [torch.zeros(3 + r) for r in range(n)]
+    dist.all_gather(uneven, data(rank, 3 + rank))
+    assert all(torch.equal(out, data(r, 3 + r)) for r, out in enumerate(uneven))
+    whole = torch.zeros(n, 37)
+    dist.all_gather_into_tensor(whole, data(rank))
+    assert all(torch.equal(row, data(r)) for r, row in enumerate(whole))
+    # In place: the input is a part of the output.
+    whole = torch.zeros(n * 5)
+    mine = whole[rank * 5 : (rank + 1) * 5]
+    mine.copy_(data(rank, 5))
+    dist.all_gather_into_tensor(whole, mine)
+    assert torch.equal(whole, torch.cat([data(r, 5) for r in range(n)]))
+    for root in range(n):
+        got = [torch.zeros(4) for _ in range(n)] if rank == root else None
+        dist.gather(data(rank, 4), got, dst=root)
+        assert got is None or all(torch.equal(out, data(r, 4)) for r, out in enumerate(got))
+
+
+@scenario
+def bytes_of_types_that_no_kernel_knows() -> None:
+    rank, n = everyone()
+    if hasattr(torch, "float8_e4m3fn"):
+        x = data(rank).to(torch.float8_e4m3fn)
+        out = torch.zeros(n * 37, dtype=torch.float8_e4m3fn)
+        dist.all_gather_into_tensor(out, x)
+        assert torch.equal(out.float(), torch.cat([data(r) for r in range(n)]))
+
+
+@scenario
+def scatters() -> None:
+    rank, n = everyone()
+    for root in range(n):
+        out = torch.zeros(4)
+        dist.scatter(out, [data(root + r, 4) for r in range(n)] if rank == root else None, src=root)
+        assert torch.equal(out, data(root + rank, 4))
+    out = torch.zeros(6)
+    dist.reduce_scatter(out, [data(rank + r, 6) for r in range(n)])
+    assert torch.equal(out, sum(data(r + rank, 6) for r in range(n)))
+    dist.reduce_scatter_tensor(out, torch.cat([data(rank + r, 6) for r in range(n)]), dist.ReduceOp.MAX)
+    assert torch.equal(out, torch.stack([data(r + rank, 6) for r in range(n)]).max(0).values)
+    uneven = torch.zeros(2 + rank)
+    dist.reduce_scatter(uneven, [data(rank, 2 + r) for r in range(n)])
+    assert torch.equal(uneven, sum(data(r, 2 + rank) for r in range(n)))
+
+
+@scenario
+def exchanges() -> None:
+    rank, n = everyone()
+    outs = [torch.zeros(3 + r + rank) for r in range(n)]
+    dist.all_to_all(outs, [data(10 * rank + r, 3 + r + rank) for r in range(n)])
+    assert all(torch.equal(out, data(10 * r + rank, 3 + r + rank)) for r, out in enumerate(outs))
+    out = torch.zeros(n, 2)
+    dist.all_to_all_single(out, torch.stack([data(10 * rank + r, 2) for r in range(n)]))
+    assert torch.equal(out, torch.stack([data(10 * r + rank, 2) for r in range(n)]))
+    sends = [rank + r for r in range(n)]
+    rows = torch.cat([data(10 * rank + r, 2 * sends[r]).reshape(-1, 2) for r in range(n)])
+    got = torch.zeros(sum(sends), 2)
+    dist.all_to_all_single(got, rows, sends, sends)
+    assert torch.equal(got, torch.cat([data(10 * r + rank, 2 * sends[r]).reshape(-1, 2) for r in range(n)]))
+
+
+@scenario
+def sends_and_receives() -> None:
+    rank, n = everyone()
+    right, left = (rank + 1) % n, (rank - 1) % n
+    x = torch.zeros(5)
+    works = [dist.isend(data(rank, 5), right), dist.irecv(x, left)]
+    for work in works:
+        assert work is not None
+        work.wait()
+        assert work.is_completed()
+    assert torch.equal(x, data(left, 5))
+    ops = [dist.P2POp(dist.isend, data(rank, 6), left), dist.P2POp(dist.irecv, y := torch.zeros(6), right)]
+    for work in dist.batch_isend_irecv(ops):
+        work.wait()
+    assert torch.equal(y, data(right, 6))
+    # Tags choose, whatever the order.
+    if rank == 0:
+        dist.send(data(1, 3), 1, tag=1)
+        dist.send(data(2, 3), 1, tag=2)
+    elif rank == 1:
+        a, b = torch.zeros(3), torch.zeros(3)
+        later = dist.irecv(b, 0, tag=2)
+        dist.recv(a, 0, tag=1)
+        assert later is not None
+        later.wait()
+        assert torch.equal(a, data(1, 3)) and torch.equal(b, data(2, 3))
+
+
+@scenario
+def receives_from_anyone() -> None:
+    rank, n = everyone()
+    if rank == 0:
+        seen = set()
+        for _ in range(n - 1):
+            x = torch.zeros(4)
+            sender = dist.recv(x)
+            assert torch.equal(x, data(sender, 4))
+            seen.add(sender)
+        assert seen == set(range(1, n))
+    else:
+        dist.send(data(rank, 4), 0)
+    dist.barrier()
+
+
+@scenario
+def handles() -> None:
+    rank, n = everyone()
+    x = data(rank)
+    work = dist.all_reduce(x, async_op=True)
+    assert work is not None and work.wait(timedelta(0)) and work.is_completed() and work.is_success()
+    y = data(rank)
+    future = dist.all_reduce(y, async_op=True).get_future()
+    doubled = future.then(lambda f: f.value()[0] * 2)
+    assert torch.equal(doubled.wait(), 2 * x) and torch.equal(future.value()[0], x)
+    # A callback may hold a collective of its own.
+    z = data(rank)
+
+    def again(done: Any) -> Any:
+        w = torch.ones(3)
+        dist.all_reduce(w, group=dist.group.WORLD)
+        return w
+
+    assert torch.equal(dist.all_reduce(z, async_op=True).get_future().then(again).wait(), torch.full((3,), float(n)))
+
+
+@scenario
+def groups() -> None:
+    rank, n = everyone()
+    for ranks in ([0, n - 1], list(range(n)), [1], list(reversed(range(n)))):
+        group = dist.new_group(ranks)
+        if rank in ranks:
+            x = data(rank)
+            dist.all_reduce(x, group=group)
+            assert torch.equal(x, sum(data(r) for r in ranks))
+            dist.broadcast(x, ranks[-1], group=group)
+            me = dist.get_group_rank(group, rank)
+            out = torch.zeros(len(ranks) * 2)
+            dist.all_gather_into_tensor(out, torch.full((2,), float(me)), group=group)
+            assert torch.equal(out, torch.arange(len(ranks)).repeat_interleave(2).float())
+    assert dist.get_backend() == "ahbm"
+
+
+@scenario
+def objects() -> None:
+    rank, n = everyone()
+    got: list[Any] = [None] * n
+    dist.all_gather_object(got, {"rank": rank, "text": "x" * rank})
+    assert got == [{"rank": r, "text": "x" * r} for r in range(n)]
+    one = [rank if rank == 1 else None]
+    dist.broadcast_object_list(one, src=1)
+    assert one == [1]
+
+
+@scenario
+def coalesced() -> None:
+    rank, n = everyone()
+    xs = [data(rank, 5), data(rank + 1, 6)]
+    with dist._coalescing_manager():
+        for x in xs:
+            dist.all_reduce(x)
+    assert torch.equal(xs[0], sum(data(r, 5) for r in range(n)))
+    assert torch.equal(xs[1], sum(data(r + 1, 6) for r in range(n)))
+
+
+@scenario
+def functional() -> None:
+    import torch.distributed._functional_collectives as funcol
+
+    rank, n = everyone()
+    group = dist.group.WORLD
+    assert torch.equal(funcol.all_reduce(data(rank), "sum", group).wait(), sum(data(r) for r in range(n)))
+    gathered = funcol.all_gather_tensor(data(rank), 0, group).wait()
+    assert torch.equal(gathered, torch.cat([data(r) for r in range(n)]))
+    shared = torch.cat([data(rank + r, 4) for r in range(n)])
+    got = funcol.reduce_scatter_tensor(shared, "sum", 0, group).wait()
+    assert torch.equal(got, sum(data(r + rank, 4) for r in range(n)))

@@ -1,0 +1,130 @@
+"""The same scenarios in every mode."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+from scenarios import SCENARIOS, data
+
+import ahbm.torch
+from ahbm.errors import DistributedError, RankError
+
+HERE = Path(__file__).parent
+HIDDEN = ("sends_and_receives", "receives_from_anyone", "handles")
+"""Scenarios that look at what torch's own handle, which the plain form gets, hides: completion and sender."""
+SMALL = {"sip.cube_mesh.w": 2, "sip.cube_mesh.h": 1}
+
+
+def torchrun(script: Path, ranks: int, *args: str, **env: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "torch.distributed.run", f"--nproc_per_node={ranks}", str(script), *args]
+    return subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        cwd=HERE,
+        env={**os.environ, "OMP_NUM_THREADS": "1", **env},
+    )
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("turns", [True, False], ids=["turns", "free"])
+def test_threads(name: str, turns: bool) -> None:
+    def worker(rank: int) -> None:
+        dist.init_process_group("ahbm")
+        SCENARIOS[name]()
+        dist.destroy_process_group()
+
+    ahbm.torch.spawn(worker, world_size=3, turns=turns, overrides=SMALL)
+
+
+@pytest.mark.parametrize("form", ["group", "backend"])
+def test_processes(form: str) -> None:
+    hidden = HIDDEN if form == "backend" else ()
+    done = torchrun(HERE / "job.py", 3, *hidden, AHBM_TORCH_CLASS=form)
+    assert done.returncode == 0, done.stderr
+
+
+def test_plain_backend_under_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AHBM_TORCH_CLASS", "backend")
+
+    def worker() -> None:
+        dist.init_process_group("ahbm")
+        for name, function in SCENARIOS.items():
+            if name not in HIDDEN:
+                function()
+        dist.destroy_process_group()
+
+    ahbm.torch.spawn(worker, world_size=3, overrides=SMALL)
+
+
+def test_a_failing_rank_stops_the_others_by_name() -> None:
+    def worker(rank: int) -> None:
+        dist.init_process_group("ahbm")
+        if rank == 1:
+            raise ValueError("no luck")
+        dist.barrier()
+
+    with pytest.raises(RankError, match="rank 1 failed: ValueError: no luck"):
+        ahbm.torch.spawn(worker, world_size=3, overrides=SMALL)
+
+
+def test_ranks_that_disagree() -> None:
+    def worker(rank: int) -> None:
+        dist.init_process_group("ahbm")
+        dist.all_reduce(data(rank, 4 + rank))
+
+    with pytest.raises(DistributedError, match="the ranks disagree on elements: rank 0 has 4; rank 1 has 5"):
+        ahbm.torch.spawn(worker, overrides=SMALL)
+
+
+def test_a_dead_process_fails_the_others_by_name(tmp_path: Path) -> None:
+    script = tmp_path / "job.py"
+    script.write_text(
+        "import os, sys, torch.distributed as dist\n"
+        "dist.init_process_group('ahbm')\n"
+        "dist.barrier()\n"
+        "if dist.get_rank() == 1: os._exit(7)\n"
+        "try:\n"
+        "    dist.barrier()\n"
+        "except Exception as error:\n"
+        "    sys.stderr.write(f'{dist.get_rank()}: {error}\\n')\n"
+    )
+    done = torchrun(script, 3)
+    for rank in (0, 2):
+        assert f"{rank}: AHBM-X120 rank 1 failed: ConnectionError: its process has ended" in done.stderr, done.stderr
+
+
+def test_turns_give_each_rank_its_own_random_numbers() -> None:
+    def worker(rank: int) -> torch.Tensor:
+        dist.init_process_group("ahbm")
+        torch.manual_seed(rank)
+        drawn = []
+        for _ in range(3):
+            drawn.append(torch.rand(2))
+            dist.barrier()
+        return torch.cat(drawn)
+
+    got = ahbm.torch.spawn(worker, world_size=3, overrides=SMALL)
+    for rank, drawn in enumerate(got):
+        torch.manual_seed(rank)
+        assert torch.equal(drawn, torch.cat([torch.rand(2) for _ in range(3)]))
+
+
+def test_accumulation_in_f32() -> None:
+    def worker(rank: int) -> torch.Tensor:
+        dist.init_process_group("ahbm")
+        x = torch.tensor([1.0] + 7 * [0.003] if rank == 0 else 8 * [0.003]).to(torch.bfloat16)
+        dist.all_reduce(x)
+        return x
+
+    plain = ahbm.torch.spawn(worker, world_size=8, overrides=SMALL)
+    wide = ahbm.torch.spawn(worker, world_size=8, overrides=SMALL, accumulate="f32")
+    exact = (1.0 + 7 * torch.tensor(0.003).to(torch.bfloat16).float()).to(torch.bfloat16)
+    assert wide[0][0] == exact and plain[0][0] != exact
