@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 import torch.distributed as dist
+from jobs import torchrun
 from scenarios import SCENARIOS, data
 
 import ahbm.torch
@@ -19,18 +17,6 @@ HERE = Path(__file__).parent
 HIDDEN = ("sends_and_receives", "receives_from_anyone", "handles")
 """Scenarios that look at what torch's own handle, which the plain form gets, hides: completion and sender."""
 SMALL = {"sip.cube_mesh.w": 2, "sip.cube_mesh.h": 1}
-
-
-def torchrun(script: Path, ranks: int, *args: str, **env: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "torch.distributed.run", f"--nproc_per_node={ranks}", str(script), *args]
-    return subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        timeout=200,
-        cwd=HERE,
-        env={**os.environ, "OMP_NUM_THREADS": "1", **env},
-    )
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

@@ -1,0 +1,16 @@
+"""Starting jobs of processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+
+def torchrun(script: Path, ranks: int, *args: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """Runs a script on that many ranks."""
+    command = [sys.executable, "-m", "torch.distributed.run", f"--nproc_per_node={ranks}", str(script), *args]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **env}
+    where = Path(__file__).parent
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=where, env=environment)
