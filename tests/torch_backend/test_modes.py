@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
+pytest.importorskip("torch", reason="torch is not installed: pip install .[torch]")
+
 import torch
 import torch.distributed as dist
 from jobs import torchrun

@@ -7,6 +7,9 @@ import json
 from pathlib import Path
 
 import pytest
+
+pytest.importorskip("torch", reason="torch is not installed: pip install .[torch]")
+
 import torch.distributed as dist
 from jobs import torchrun
 
