@@ -5,7 +5,7 @@ use crate::graph::Clock;
 use crate::schedule::{Schedule, Transfer};
 use ahbm_machine::Ps;
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 
 /// One transfer to be scheduled.
 #[derive(Debug, Clone, Copy)]
@@ -61,6 +61,51 @@ pub(crate) fn dispatch(
                     if clock.free(link) <= now {
                         events.push(Reverse((now, true, graph.port(link))));
                     }
+                }
+            });
+        }
+    }
+    order
+}
+
+/// The same where all jobs take equally long, without events: in each round every port serves one job, which has arrived
+/// `lag` rounds later. Rounds only decide the order; what departs early departs early.
+pub(crate) fn dispatch_in_rounds(
+    graph: &Graph,
+    mut jobs: Vec<Job>,
+    lag: usize,
+    then: impl Fn(u32, &mut dyn FnMut(u32)),
+) -> Vec<Transfer> {
+    let mut ready: Vec<BinaryHeap<Reverse<(u64, u32)>>> = vec![BinaryHeap::new(); graph.ports() as usize];
+    let mut busy: Vec<u32> = Vec::new();
+    for (index, job) in jobs.iter().enumerate().filter(|j| j.1.waits == 0) {
+        let port = graph.port(job.transfer.link);
+        if ready[port as usize].is_empty() {
+            busy.push(port);
+        }
+        ready[port as usize].push(Reverse((job.priority, index as u32)));
+    }
+    let mut order = Vec::with_capacity(jobs.len());
+    let mut arriving: VecDeque<Vec<u32>> = vec![Vec::new(); lag].into();
+    while order.len() < jobs.len() && (!busy.is_empty() || arriving.iter().any(|jobs| !jobs.is_empty())) {
+        let mut served = Vec::with_capacity(busy.len());
+        busy.retain(|&port| {
+            let Some(Reverse((_, job))) = ready[port as usize].pop() else { return false };
+            order.push(jobs[job as usize].transfer);
+            served.push(job);
+            !ready[port as usize].is_empty()
+        });
+        arriving.push_back(served);
+        for job in arriving.pop_front().into_iter().flatten() {
+            then(job, &mut |next| {
+                let job = &mut jobs[next as usize];
+                job.waits -= 1;
+                if job.waits == 0 {
+                    let port = graph.port(job.transfer.link);
+                    if ready[port as usize].is_empty() {
+                        busy.push(port);
+                    }
+                    ready[port as usize].push(Reverse((job.priority, next)));
                 }
             });
         }

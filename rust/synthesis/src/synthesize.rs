@@ -5,7 +5,7 @@ use crate::bound::bound_among;
 use crate::forms::{FORMS, form};
 use crate::greedy::spread;
 use crate::routed::route;
-use crate::schedule::{Schedule, split};
+use crate::schedule::{Schedule, Transfer, split};
 use crate::trees::Packing;
 use crate::{Bound, Collective, Graph, bound};
 use ahbm_machine::Diagnostic;
@@ -228,9 +228,26 @@ fn composed(graph: &Graph, request: &Request) -> Schedule {
     let whole = request.members.is_empty();
     let rounds =
         |graph: &Graph| whole.then(|| bound(graph, Collective::AllGather, share, 1, 0).rounds(pieces.into())).flatten();
-    let back = graph.reversed();
-    let mut schedule = spread(&back, base(Collective::AllGather), rounds(&back), request.seed);
-    schedule = schedule.reversed(Collective::AllReduce, true);
-    schedule.transfers.extend(spread(graph, base(Collective::AllGather), rounds(graph), request.seed).transfers);
+    let forward = spread(graph, base(Collective::AllGather), rounds(graph), request.seed);
+    // Where every link has an equal one the other way, the sums can take the all-gather's ways back.
+    let mirrored = graph.partners().filter(|partner| {
+        let alike = |(l, &p): (usize, &u32)| {
+            let (there, back) = (graph.link(l as u32), graph.link(p));
+            (there.rate, there.latency_ps) == (back.rate, back.latency_ps)
+        };
+        partner.iter().enumerate().all(alike)
+    });
+    let backward = match mirrored {
+        Some(partner) => {
+            let turned = |t: &Transfer| Transfer::copy(partner[t.link as usize], t.chunk());
+            Schedule { transfers: forward.transfers.iter().map(turned).collect(), ..forward.clone() }
+        }
+        None => {
+            let back = graph.reversed();
+            spread(&back, base(Collective::AllGather), rounds(&back), request.seed)
+        }
+    };
+    let mut schedule = backward.reversed(Collective::AllReduce, true);
+    schedule.transfers.extend(forward.transfers);
     Schedule { shares: 1, chunk_bytes, ..schedule }
 }

@@ -1,7 +1,7 @@
 //! All-reduce by packing spanning trees: each tree reduces its part of the buffer towards its root and broadcasts the
 //! result back, so that every link of the tree is used once in each direction.
 
-use crate::list::{Job, dispatch};
+use crate::list::{Job, dispatch, dispatch_in_rounds};
 use crate::random::Random;
 use crate::schedule::{Schedule, Transfer, split};
 use crate::{Collective, Graph};
@@ -15,8 +15,10 @@ const TREES: u32 = 400;
 const WORK: u64 = 1_200_000;
 /// Transfers of a schedule (at least, and per NPU), and pieces of one tree's part.
 const TRANSFERS: u64 = 400_000;
-const TRANSFERS_PER_NPU: u64 = 2_000;
+const TRANSFERS_PER_NPU: u64 = 4_000;
 const PIECES: u64 = 512;
+/// Most rounds that latency is taken for.
+const LAG: usize = 1_000;
 
 /// A rooted spanning tree.
 #[derive(Debug, Clone)]
@@ -174,29 +176,31 @@ impl Packing {
                 }
             }
         }
-        let transfers = dispatch(
-            graph,
-            jobs,
-            |chunk| chunk_bytes[chunk as usize],
-            |job, wake| {
-                let (chunk, way) = (job / (2 * edges), job % (2 * edges));
-                let t = (chunk / pieces) as usize;
-                let base = chunk * 2 * edges;
-                let tree = &trees[t];
-                let node = tree.order[1 + (way % edges) as usize];
-                let down = |from: u32, wake: &mut dyn FnMut(u32)| {
-                    for &child in &children[t][from as usize] {
-                        wake(base + edges + place[t][child as usize]);
-                    }
-                };
-                if way < edges {
-                    let parent = graph.link(tree.up[node as usize]).to;
-                    if parent == tree.order[0] { down(parent, wake) } else { wake(base + place[t][parent as usize]) }
-                } else {
-                    down(node, wake);
+        let then = |job: u32, wake: &mut dyn FnMut(u32)| {
+            let (chunk, way) = (job / (2 * edges), job % (2 * edges));
+            let t = (chunk / pieces) as usize;
+            let base = chunk * 2 * edges;
+            let tree = &trees[t];
+            let node = tree.order[1 + (way % edges) as usize];
+            let down = |from: u32, wake: &mut dyn FnMut(u32)| {
+                for &child in &children[t][from as usize] {
+                    wake(base + edges + place[t][child as usize]);
                 }
-            },
-        );
+            };
+            if way < edges {
+                let parent = graph.link(tree.up[node as usize]).to;
+                if parent == tree.order[0] { down(parent, wake) } else { wake(base + place[t][parent as usize]) }
+            } else {
+                down(node, wake);
+            }
+        };
+        let transfers = if graph.uniform() {
+            let (link, bytes) = (graph.link(0), chunk_bytes[0]);
+            let lag = (link.latency_ps + link.rate.ps(bytes) / 2) / link.rate.ps(bytes).max(1);
+            dispatch_in_rounds(graph, jobs, (lag as usize).min(LAG), then)
+        } else {
+            dispatch(graph, jobs, |chunk| chunk_bytes[chunk as usize], then)
+        };
         Schedule {
             collective: Collective::AllReduce,
             method: "trees",
