@@ -123,6 +123,24 @@ class Program:
     def simulate(self, *, record: bool = True, max_events: int = ...) -> Timeline: ...
     def replay(self, timeline: Timeline, memory: Memory) -> None: ...
     def write_trace(self, timeline: Timeline, prefix: str | Path) -> list[Path]: ...
+    def delayed(self, pauses: Sequence[tuple[int, int, int]]) -> Program: ...
+    @property
+    def lengths(self) -> list[int]: ...
+    @property
+    def ranks(self) -> list[int]: ...
+    def check(
+        self,
+        *,
+        itemsize: int,
+        operands: Sequence[tuple[int, int, int, int, int]],
+        results: Sequence[tuple[int, int, int, int, int]],
+        sets: Sequence[Sequence[tuple[int, int]]],
+        names: Sequence[tuple[int, str]],
+        repeats: bool = False,
+        calls: int = 1,
+        orders: int = 4,
+        seed: int = 0,
+    ) -> tuple[str, list[dict[str, Any]]]: ...
 
 @final
 class Timeline:
@@ -308,7 +326,7 @@ class Plan:
     @property
     def warnings(self) -> list[dict[str, Any]]: ...
     def check(
-        self, *, slots: int | None = 2, orders: int = 4, seed: int = 0
+        self, *, slots: int | None = 2, orders: int = 4, seed: int = 0, calls: int = 1
     ) -> tuple[str, int | None, list[dict[str, Any]], tuple[int, int] | None]: ...
     def lower(
         self,

@@ -64,6 +64,8 @@ class Sweep:
     data: bool = True
     device: bool = False
     """On device tensors: every cube of every SIP holds one tile of the size, and is a contribution of its own."""
+    check: bool | str = False
+    """Checks to make of every size, as for `ahbm.run`."""
 
     def __post_init__(self) -> None:
         """Raises ConfigError (AHBM-C140) for sizes that are no sweep, C105 for an unknown collective."""
@@ -130,6 +132,7 @@ def measure(sweep: Sweep) -> Iterator[Report]:
                 op=sweep.op,
                 root=sweep.root,
                 data=sweep.data,
+                check=sweep.check,
                 emulator=emulator,
             )
 

@@ -1,4 +1,4 @@
-"""``ahbm check``: is an algorithm that was read from a file right, and if not, why."""
+"""``ahbm check``: is an algorithm right, read from a file or captured from a kernel, and if not, why."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from ahbm.errors import (
     DeadlockError,
     Finding,
     FormatError,
+    LintError,
     UnsupportedError,
 )
 
@@ -39,6 +40,7 @@ class Settings:
 
     ``slots``: messages a queue holds, None unbounded. ``orders``: orders of the thread blocks that are tried,
     ``seed``: chooses the random ones among them.
+    ``calls``: how often a plan is issued in a row.
     ``quirks``: follow the defects of a format's runtime. ``limits``: limits of the readers by name. ``lenient``: leave
     out the dependencies of a trace on nodes that do not exist.
     """
@@ -49,13 +51,15 @@ class Settings:
     limits: tuple[tuple[str, int], ...] = ()
     seed: int = 0
     lenient: bool = False
+    calls: int = 1
 
 
 @dataclass(frozen=True)
 class Checked:
-    """What is known of one file. What could not be read has no format, collective, ranks or ops."""
+    """What is known of one file or kernel. What could not be read has no format, collective, ranks or ops."""
 
     file: str
+    """Path, or name of the algorithm."""
     format: str | None
     collective: str | None
     ranks: int | None
@@ -122,7 +126,9 @@ def check_file(path: str | Path, settings: Settings = Settings()) -> Checked:
         return _unread(path, "unsupported", error)
     except FormatError as error:
         return _unread(path, "malformed", error)
-    verdict, min_slots, findings, proof = plan.check(slots=settings.slots, orders=settings.orders, seed=settings.seed)
+    verdict, min_slots, findings, proof = plan.check(
+        slots=settings.slots, orders=settings.orders, seed=settings.seed, calls=settings.calls
+    )
     slots = ("inf" if settings.slots is None else settings.slots) if plan.queues else None
     return Checked(
         str(path),
@@ -142,6 +148,41 @@ def check_files(paths: Iterable[str | Path], settings: Settings = Settings()) ->
     """Checks files side by side; yields the answers in the order of ``paths``, each as soon as it is its turn."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         yield from pool.map(lambda path: check_file(path, settings), paths)
+
+
+def check_kernel(algorithm: str, collective: str | None = None, checks: str = "all", **run: Any) -> Checked:
+    """Captures an algorithm, runs it once, and checks it; what is wrong with it is in the answer.
+
+    ``collective``: the one that the algorithm implements, by default. ``run``: more arguments of :func:`ahbm.run`.
+    Raises ConfigError, TopologyError and KernelError for what is wrong with the question.
+    """
+    import ahbm
+    from ahbm.emulator import Emulator
+
+    emulator = Emulator.load(run.pop("topology", None), run.pop("ccl", None), run.pop("overrides", None))
+    loaded = emulator.algorithm(algorithm)
+    named = collective or loaded.collectives[0]
+    settings = emulator.settings(algorithm)
+    ranks: int = settings.world_size or emulator.world_size
+    ops: int | None = None
+    findings: tuple[Finding, ...]
+    try:
+        report = ahbm.run(named, algorithm, emulator=emulator, check=checks, **run)
+        ranks, ops, findings = report.ranks, report.ops, report.findings
+        verdict = "unsupported" if findings else "correct"
+    except (BudgetError, DataError, DeadlockError, LintError, UnsupportedError) as error:
+        findings, verdict = error.findings, _VERDICTS.get(error.code, _CLASSES[type(error)])
+    return Checked(algorithm, "kernel", named, ranks, ops, settings.n_slots, verdict, None, findings)
+
+
+_VERDICTS = {"AHBM-V403": "race", "AHBM-V404": "race"}
+_CLASSES: dict[type[AhbmError], str] = {
+    BudgetError: "unsupported",
+    DataError: "wrong",
+    DeadlockError: "deadlock",
+    LintError: "malformed",
+    UnsupportedError: "unsupported",
+}
 
 
 def exit_code(verdicts: Iterable[str]) -> int:

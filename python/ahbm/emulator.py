@@ -50,6 +50,8 @@ class Outcome:
     program: Program | None = None
     """None, as is `timeline`, when there was nothing to do: 0 elements."""
     timeline: Timeline | None = None
+    compiled: Compiled | None = None
+    """The program with its arrays; None where `program` is."""
 
 
 @dataclass
@@ -218,6 +220,7 @@ class Emulator:
             timeline.hash,
             compiled.program,
             timeline,
+            compiled,
         )
         return Known(module, request.dtype, compiled, outcome)
 

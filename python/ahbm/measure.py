@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import ahbm
+from ahbm.checks import demand, examine, parse
 from ahbm.collectives import COLLECTIVES, Collective
 from ahbm.config import Settings
 from ahbm.elements import element
 from ahbm.emulator import Emulator, Outcome
-from ahbm.errors import ConfigError
+from ahbm.errors import ConfigError, Finding
 from ahbm.placement import DPPolicy
 from ahbm.reference import Reference, Task, inputs
 from ahbm.report import Report, bandwidths
@@ -40,7 +41,7 @@ def run(
     src: int = 0,
     dst: int = 1,
     mode: str = "integers",
-    check: bool = False,
+    check: bool | str | Iterable[str] = False,
     ccl: str | Path | None = None,
     emulator: Emulator | None = None,
     et: str | Path | None = None,
@@ -55,7 +56,10 @@ def run(
     placement: runs on device tensors, one tile per cube, instead of host arrays.
     data: also move the data and compare with NumPy (`Report.wrong`); `mode` and `seed` choose it (`reference.inputs`).
     overrides: dotted path -> value for the keys of the topology and of ccl.yaml.
-    check: raise DataError (AHBM-V301) with a diff of contributions when the result is wrong.
+    check: True raises DataError (AHBM-V301) with a diff of contributions when the result is wrong. Names of
+    `ahbm.checks.CHECKS` (a list, or one text with commas) or "all" also check the program: races, uninitialised reads,
+    leftovers, deadlocks, results in every order, diverging bits, all of them across calls that follow each other; what
+    fails is raised, what cannot be decided is in `Report.findings`.
     emulator: use this one (and what it has captured) instead of making one from topology, ccl and overrides.
     et: prefix of a Chakra trace to write, with the time that every operation took.
 
@@ -79,18 +83,20 @@ def run(
         emulator=emulator,
     )
     task, wrong = case.task, None
+    checks = frozenset() if isinstance(check, bool) else parse(check)
     if data:
         given = inputs(task, mode, seed)
         outcome, results = case.execute(given)
         reference = Reference(task, given, exact=mode == "integers")
         wrong = sum(len(reference.wrong(party, results[party])) for party in range(task.parties))
-        if wrong and check:
+        if wrong and (check is True or "result" in checks):
             raise explain_wrong(case, given, results, reference)
     else:
         outcome, _ = case.execute((), data=False)
     if et is not None:
         write_executed(outcome.program, outcome.timeline, data, et)
-    return _report(case, outcome, wrong)
+    findings = demand(examine(case, outcome, checks, seed=seed))
+    return _report(case, outcome, wrong, checks, findings)
 
 
 def prepare(
@@ -163,7 +169,9 @@ def _count(
     return elements // (pes if placed else kind.chunks(ranks))
 
 
-def _report(case: Case, outcome: Outcome, wrong: int | None) -> Report:
+def _report(
+    case: Case, outcome: Outcome, wrong: int | None, checks: frozenset[str], findings: tuple[Finding, ...]
+) -> Report:
     task, kind, machine = case.task, COLLECTIVES[case.task.collective], case.emulator.machine
     nbytes = task.size * task.element.storage.itemsize
     bound = case.emulator.limits.bound(
@@ -197,4 +205,7 @@ def _report(case: Case, outcome: Outcome, wrong: int | None) -> Report:
         machine_hash=f"{machine.hash:016x}",
         program_hash=f"{outcome.program.hash:016x}" if outcome.program else "",
         version=ahbm.__version__,
+        ops=outcome.program.ops if outcome.program else 0,
+        checks=tuple(sorted(checks)),
+        findings=findings,
     )

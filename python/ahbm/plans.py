@@ -134,6 +134,7 @@ def run(
     protocol: str | None = None,
     instances: int = 1,
     data: bool = True,
+    check: bool | str = False,
     overrides: Mapping[str, object] | None = None,
     ccl: str | Path | None = None,
     et: str | Path | None = None,
@@ -142,8 +143,8 @@ def run(
 
     nbytes: size of one rank's array in the sense of nccl-tests. slots: messages a queue holds, None for no bound.
     protocol: "Simple", "LL" or "LL128" instead of the plan's own. instances: parallel copies of the plan, each on its
-    share of every chunk. data: also move the data and compare with NumPy. et: prefix of a trace to write, as in
-    `ahbm.run`.
+    share of every chunk. data: also move the data and compare with NumPy. check: as for `ahbm.run`. et: prefix of a
+    trace to write, as in `ahbm.run`.
 
     Raises UnsupportedError: AHBM-U233 for a trace without buffers (`ahbm.traces.run`), AHBM-U113 for a plan whose
     collective has no known result; and as `ahbm.run`.
@@ -175,6 +176,7 @@ def run(
         dtype=dtype,
         op=op,
         data=data,
+        check=check,
         overrides={**(overrides or {}), **settings},
         ccl=ccl,
         et=et,

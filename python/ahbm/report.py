@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ahbm.collectives import COLLECTIVES
+from ahbm.errors import Finding
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,12 @@ class Report:
     """Empty when there was nothing to run."""
     version: str
     """Of this package."""
+    ops: int = 0
+    """Operations of all agents."""
+    checks: tuple[str, ...] = ()
+    """Checks of the program that were made, and passed but for what `findings` say."""
+    findings: tuple[Finding, ...] = ()
+    """What the checks could not decide."""
 
     def to_json(self) -> dict[str, Any]:
         """The fields as JSON-serialisable data."""
@@ -58,7 +65,10 @@ class Report:
     @staticmethod
     def from_json(data: Mapping[str, Any] | str) -> Report:
         """The inverse of `to_json`; takes its JSON text too."""
-        return Report(**(json.loads(data) if isinstance(data, str) else data))
+        known = dict(json.loads(data) if isinstance(data, str) else data)
+        known["checks"] = tuple(known.get("checks", ()))
+        known["findings"] = tuple(map(Finding.from_json, known.get("findings", ())))
+        return Report(**known)
 
     def __str__(self) -> str:
         checked = "not checked" if self.wrong is None else f"{self.wrong} wrong"
@@ -71,6 +81,8 @@ class Report:
             f"{self.collective} by {self.algorithm} on {self.topology}: {self.ranks} x {self.bytes} B {self.dtype} in "
             f"{self.latency_ns:,.2f} ns (simulated), algbw {self.algbw_gbs:.2f} GB/s, busbw {self.busbw_gbs:.2f} GB/s, "
             f"{bound}, {self.messages} messages, {checked}"
+            + (f", checked for {', '.join(self.checks)}" if self.checks else "")
+            + "".join(f"\n{finding}" for finding in self.findings)
         )
 
 

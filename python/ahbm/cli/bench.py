@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from ahbm.cli.app import app
-from ahbm.cli.options import Dtype, Json, NoData, Op, Root, Settings, Topology, parse_overrides
+from ahbm.cli.options import Check, Dtype, Json, NoData, Op, Root, Settings, Topology, parse_overrides
 from ahbm.cli.output import fail_if_wrong
 
 
@@ -31,6 +31,7 @@ def bench(
         bool, typer.Option("--device", help="Device tensors: one tile of each size on every cube (all_reduce).")
     ] = False,
     no_data: NoData = False,
+    check: Check = None,
     topology: Topology = None,
     settings: Settings = None,
     baseline: Annotated[
@@ -58,6 +59,7 @@ def bench(
         parse_overrides(settings),
         not no_data,
         device,
+        check or False,
     )
     reports = []
     if as_json:

@@ -27,6 +27,10 @@ Dtype = Annotated[str, typer.Option("-d", "--dtype", help="f16 bf16 f32 f64 i8..
 Op = Annotated[str, typer.Option("-o", "--op", help="sum prod min max avg.")]
 Root = Annotated[int, typer.Option("-r", "--root", help="Root rank of rooted collectives.")]
 Lenient = Annotated[bool, typer.Option("--lenient", help="Traces: leave out dependencies on nodes that do not exist.")]
+Check = Annotated[
+    str | None,
+    typer.Option("--check", help="all, or some of race,uninit,leftover,deadlock,result,divergence."),
+]
 NoData = Annotated[bool, typer.Option("--no-data", help="Simulate the time only.")]
 
 

@@ -11,10 +11,13 @@ if TYPE_CHECKING:
 
 
 def fail_if_wrong(reports: list[Report]) -> None:
-    from ahbm.errors import DataError
+    """Exits as for wrong results, or as for what is not supported when a check could not decide."""
+    from ahbm.errors import DataError, UnsupportedError
 
     if any(report.wrong for report in reports):
         raise typer.Exit(DataError.exit_code)
+    if any(report.findings for report in reports):
+        raise typer.Exit(UnsupportedError.exit_code)
 
 
 def table(*columns: str, title: str | None = None) -> Any:

@@ -15,6 +15,7 @@ import typer.core
 from ahbm.cli.app import app
 from ahbm.cli.options import (
     Ccl,
+    Check,
     Dtype,
     Json,
     Lenient,
@@ -72,6 +73,7 @@ def run(
     op: Op = "sum",
     root: Root = 0,
     no_data: NoData = False,
+    check: Check = None,
     topology: Topology = None,
     ccl: Ccl = None,
     settings: Settings = None,
@@ -94,6 +96,7 @@ def run(
             protocol=protocol,
             instances=instances,
             data=not no_data,
+            check=check,
             overrides=overrides,
             ccl=ccl,
             et=et,
@@ -102,6 +105,10 @@ def run(
         typer.echo(json.dumps(report.to_json(), indent=2) if as_json else str(report))
         fail_if_wrong([report] if isinstance(report, Report) else [])
         return
+    if check is not None and collective is None:
+        raise ConfigError(
+            "AHBM-C143", "--check is for plans and --collective", hint="ahbm.run(..., check=...) in a script"
+        )
     if (slots, protocol, instances) != (None, None, None) or lenient:
         raise ConfigError("AHBM-C146", "--slots, --protocol, --instances and --lenient are for plans")
     if script is not None and et is not None:
@@ -125,6 +132,7 @@ def run(
             op=op,
             root=root,
             data=not no_data,
+            check=check or False,
             overrides=overrides,
             ccl=ccl,
             et=et,
@@ -149,6 +157,7 @@ def _plan(
     protocol: str | None,
     instances: int | None,
     data: bool,
+    check: str | None,
     overrides: dict[str, object],
     ccl: Path | None,
     et: Path | None,
@@ -165,8 +174,8 @@ def _plan(
         raise needs_size
     plan = read_plan(str(file), lenient=lenient)
     if not plan.buffers:
-        if (protocol, instances) != (None, None):
-            raise ConfigError("AHBM-C146", f"{file} names no buffers: it has no protocol and no instances")
+        if (protocol, instances, check) != (None, None, None):
+            raise ConfigError("AHBM-C146", f"{file} names no buffers: it has no protocol, no instances and no checks")
         return traces.run(
             plan,
             plans.label(file),
@@ -189,6 +198,7 @@ def _plan(
         protocol=protocol,
         instances=instances or 1,
         data=data,
+        check=check or False,
         overrides=overrides,
         ccl=ccl,
         et=et,

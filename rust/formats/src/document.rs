@@ -25,6 +25,8 @@ pub struct Reading {
     pub orders: u32,
     /// Chooses the random ones among them.
     pub seed: u64,
+    /// Times a program is issued in a row. Launches that alternate between two halves of scratch are issued once.
+    pub calls: u32,
 }
 
 impl Default for Reading {
@@ -36,6 +38,7 @@ impl Default for Reading {
             slots: 2,
             orders: CheckOptions::default().orders,
             seed: 0,
+            calls: 1,
         }
     }
 }
@@ -256,6 +259,8 @@ impl Document {
                 verdict(lowered, Collective::Custom, 1, reading)
             }
             Self::Mscclpp(plan) => {
+                let calls = if plan.double_scratch { 1 } else { reading.calls };
+                let reading = &Reading { calls, ..*reading };
                 let launch = |launch| {
                     let lowered = plan.lower_for_check(LOOP_ITERATIONS, launch, &reading.budget);
                     verdict(lowered, plan.collective, plan.chunks, reading)
@@ -291,6 +296,7 @@ fn verdict(
             let options = CheckOptions {
                 orders: reading.orders,
                 seed: reading.seed,
+                calls: reading.calls,
                 max_steps: reading.budget.get(Limit::CheckSteps),
                 ..CheckOptions::default()
             };

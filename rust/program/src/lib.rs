@@ -6,6 +6,7 @@
 
 pub mod body;
 pub mod builder;
+mod delayed;
 mod hash;
 pub mod lint;
 pub mod op;

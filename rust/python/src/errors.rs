@@ -63,3 +63,9 @@ pub(crate) fn to_dict<'py>(py: Python<'py>, finding: &Diagnostic) -> PyResult<Bo
     dict.set_item("hint", finding.hint.as_deref())?;
     Ok(dict)
 }
+
+/// Findings with the keys of `Finding.to_json`.
+pub(crate) fn to_list<'py>(py: Python<'py>, findings: &[Diagnostic]) -> PyResult<Bound<'py, PyList>> {
+    let dicts = findings.iter().map(|finding| to_dict(py, finding)).collect::<PyResult<Vec<_>>>()?;
+    PyList::new(py, dicts)
+}

@@ -9,7 +9,7 @@ use ahbm_formats::{Budget, Document, Limit, LowerOptions, Protocol, Reading, Red
 use ahbm_machine::Diagnostic;
 use ahbm_program::Dtype;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList};
+use pyo3::types::PyList;
 use std::path::{Path, PathBuf};
 
 /// Verdict, least depth, findings, and elements and picoseconds of the run with numbers.
@@ -134,24 +134,31 @@ impl Plan {
     /// Why a real runtime would not load it or would misread it: dicts with the keys of `Finding.to_json`.
     #[getter]
     fn warnings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        list(py, self.inner.warnings())
+        errors::to_list(py, self.inner.warnings())
     }
 
     /// Whether it computes what it says, whatever the order of its thread blocks.
     ///
     /// `slots` is the depth of queues, `None` unbounded; `seed` chooses the random ones among the `orders` of the
-    /// thread blocks that are tried. Returns the verdict (`"correct"`, `"wrong"`,
+    /// thread blocks that are tried; `calls` is how often the plan is issued in a row. Returns the verdict (`"correct"`, `"wrong"`,
     /// `"deadlock"`, `"race"`, `"no_expectation"`, `"unsupported"`, `"malformed"`), the least depth that
     /// completes, findings as in `warnings`, and for a correct plan what a run with numbers has confirmed: elements
     /// compared, and the time of that run in picoseconds. The interpreter lock is released meanwhile.
-    #[pyo3(signature = (*, slots=2, orders=4, seed=0), text_signature = "($self, *, slots=2, orders=4, seed=0)")]
-    fn check<'py>(&self, py: Python<'py>, slots: Option<u32>, orders: u32, seed: u64) -> PyResult<Checked<'py>> {
-        let reading = Reading { slots: slots.unwrap_or(u32::MAX), orders, seed, ..self.reading };
+    #[pyo3(signature = (*, slots=2, orders=4, seed=0, calls=1), text_signature = "($self, *, slots=2, orders=4, seed=0, calls=1)")]
+    fn check<'py>(
+        &self,
+        py: Python<'py>,
+        slots: Option<u32>,
+        orders: u32,
+        seed: u64,
+        calls: u32,
+    ) -> PyResult<Checked<'py>> {
+        let reading = Reading { slots: slots.unwrap_or(u32::MAX), orders, seed, calls, ..self.reading };
         let verdict = py
             .detach(|| errors::guard(|| Ok(self.inner.check(&reading))))
             .map_err(|findings| errors::raise(py, &findings))?;
         let proof = verdict.proof.map(|proof| (proof.elements, proof.time_ps));
-        Ok((verdict.outcome.name(), verdict.min_slots, list(py, &verdict.findings)?, proof))
+        Ok((verdict.outcome.name(), verdict.min_slots, errors::to_list(py, &verdict.findings)?, proof))
     }
 
     /// The plan as a program on `machine`, for `nbytes` bytes of the larger of operand and result.
@@ -224,10 +231,4 @@ fn budget(limits: &[(String, u64)]) -> Result<Budget, Diagnostic> {
         })?;
         Ok(budget.with(limit, *value))
     })
-}
-
-fn list<'py>(py: Python<'py>, findings: &[Diagnostic]) -> PyResult<Bound<'py, PyList>> {
-    let dicts =
-        findings.iter().map(|finding| errors::to_dict(py, finding)).collect::<PyResult<Vec<Bound<'py, PyDict>>>>()?;
-    PyList::new(py, dicts)
 }

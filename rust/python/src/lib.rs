@@ -5,7 +5,7 @@
 //! - [`synthesis`]: schedules computed from a machine.
 //! - [`builder`]: writes a program; [`kernel`] runs a kernel once per body to record it; [`network`] knows the
 //!   SIP networks by name.
-//! - [`formats`]: plans of other projects, read, checked and lowered.
+//! - [`formats`]: plans of other projects, read, checked and lowered. [`check`]: captured programs, checked.
 //! - [`tl`], [`handle`]: what a kernel sees. [`capture`] is the recording behind them, [`operand`] the
 //!   checks on arguments, [`origin`] finds the kernel's line behind a call.
 //!
@@ -40,6 +40,7 @@
 
 mod builder;
 mod capture;
+mod check;
 mod errors;
 mod formats;
 mod handle;

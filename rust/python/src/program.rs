@@ -1,13 +1,14 @@
 //! Programs and their timelines.
 
-use crate::errors;
 use crate::machine::Machine;
 use crate::memory::Memory;
-use ahbm_emulator::Options;
+use crate::{check, errors};
+use ahbm_emulator::{CheckOptions, Options};
 use ahbm_formats::chakra::{self, Trace};
 use ahbm_formats::store::store;
 use ahbm_machine::Diagnostic;
 use pyo3::prelude::*;
+use pyo3::types::PyList;
 use std::cell::RefCell;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -98,6 +99,55 @@ impl Program {
         py.detach(|| errors::guard(write))
             .map(|files| files.into_iter().map(|file| file.path).collect())
             .map_err(|findings| errors::raise(py, &findings))
+    }
+
+    /// The program with pauses: `(agent, op, ps)` holds an agent up for `ps` picoseconds before one of its operations.
+    /// The work is the same, its times are not.
+    fn delayed(&self, pauses: Vec<(u32, u32, u64)>) -> Self {
+        let pauses: Vec<_> = pauses.into_iter().map(|(agent, op, ps)| (ahbm_program::AgentId(agent), op, ps)).collect();
+        Self { inner: Arc::new(self.inner.delayed(&pauses)), machine: Arc::clone(&self.machine), calls: self.calls }
+    }
+
+    /// Number of operations of every agent, in the order they were added.
+    #[getter]
+    fn lengths(&self) -> Vec<usize> {
+        self.inner.agents.iter().map(|a| self.inner.bodies[a.body as usize].ops.len()).collect()
+    }
+
+    /// The rank of every agent.
+    #[getter]
+    fn ranks(&self) -> Vec<u32> {
+        self.inner.agents.iter().map(|a| a.rank).collect()
+    }
+
+    /// Whether the program is right, whatever the order of its agents, and when it is issued `calls` times in a row.
+    ///
+    /// `operands`: `(rank, buffer, first byte in the buffer, bytes, first byte in the rank's array)`. `results`:
+    /// `(rank, buffer, first byte, bytes, set)`. A set lists the contributions, ranks and indices of their elements, that
+    /// go into the first element; the next element takes the next ones. `names` names buffers. With `repeats`, a
+    /// contribution may take part more than once. Returns the verdict and findings as `Plan.check` does; the
+    /// interpreter lock is released meanwhile.
+    #[pyo3(signature = (*, itemsize, operands, results, sets, names, repeats=false, calls=1, orders=4, seed=0))]
+    #[allow(clippy::too_many_arguments)]
+    fn check<'py>(
+        &self,
+        py: Python<'py>,
+        itemsize: u64,
+        operands: Vec<check::Piece>,
+        results: Vec<check::Wanted>,
+        sets: Vec<Vec<(u32, u64)>>,
+        names: Vec<(u32, String)>,
+        repeats: bool,
+        calls: u32,
+        orders: u32,
+        seed: u64,
+    ) -> PyResult<(&'static str, Bound<'py, PyList>)> {
+        let options = CheckOptions { calls, orders, seed, min_slots: false, ..CheckOptions::default() };
+        let subject = check::Subject { itemsize, operands, results, sets, names, repeats };
+        let verdict = py
+            .detach(|| errors::guard(|| Ok(subject.check(&self.inner, &options))))
+            .map_err(|findings| errors::raise(py, &findings))?;
+        Ok((verdict.outcome.name(), errors::to_list(py, &verdict.findings)?))
     }
 
     fn __repr__(&self) -> String {

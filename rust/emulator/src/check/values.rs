@@ -234,7 +234,7 @@ impl<'p> Values<'p> {
                 let value = Rc::clone(&self.slots[agent.0 as usize][a.0 as usize]);
                 self.define(agent, dst, value);
             }
-            OpKind::Binary { f: BinaryFn::Add | BinaryFn::Mul | BinaryFn::Max | BinaryFn::Min, dst, a, b, tile } => {
+            OpKind::Binary { f, dst, a, b, tile } if unites(f) => {
                 let (one, other) = (self.value(agent, a), self.value(agent, b));
                 let value = if length(&one) == count(tile) && length(&other) == count(tile) {
                     self.join(&one, &other)
@@ -498,6 +498,12 @@ impl<'p> Values<'p> {
             },
         }
     }
+}
+
+/// Whether a function of two values is a reduction: both take part in the result.
+fn unites(f: BinaryFn) -> bool {
+    use BinaryFn::{Add, And, Max, Min, Mul, Or, Xor};
+    matches!(f, Add | Mul | Max | Min | And | Or | Xor)
 }
 
 fn length(value: &Value) -> u64 {

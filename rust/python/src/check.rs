@@ -1,0 +1,47 @@
+//! Checks of captured programs.
+
+use ahbm_emulator::{CheckOptions, Expectation, Verdict};
+use ahbm_program::{BufferId, Program};
+
+/// Where an array is: its rank, the buffer, the first byte in the buffer, the bytes, and the first byte in the array.
+pub(crate) type Piece = (u32, u32, u64, u64, u64);
+/// What some bytes must hold: the rank that reads them, the buffer, the first byte, the bytes, and which of the sets
+/// the first element must hold.
+pub(crate) type Wanted = (u32, u32, u64, u64, u32);
+
+/// What a program is checked for.
+pub(crate) struct Subject {
+    pub(crate) itemsize: u64,
+    pub(crate) operands: Vec<Piece>,
+    pub(crate) results: Vec<Wanted>,
+    /// Sets of contributions, each a rank and the index of its element.
+    pub(crate) sets: Vec<Vec<(u32, u64)>>,
+    pub(crate) names: Vec<(u32, String)>,
+    pub(crate) repeats: bool,
+}
+
+impl Subject {
+    /// Runs the check; buffers and sets that do not exist are left out.
+    pub(crate) fn check(self, program: &Program, options: &CheckOptions) -> Verdict {
+        let size = self.itemsize.max(1);
+        let known = |buffer: u32| (buffer as usize) < program.buffers.len();
+        let elements = |first: u64, bytes: u64| first / size..first.saturating_add(bytes) / size;
+        let mut expectation = Expectation::new(size);
+        if self.repeats {
+            expectation.repeats_do_not_matter();
+        }
+        for (buffer, name) in self.names {
+            expectation.name(BufferId(buffer), name);
+        }
+        for (rank, buffer, first, bytes, at) in self.operands.into_iter().filter(|piece| known(piece.1)) {
+            expectation.hold(BufferId(buffer), elements(first, bytes), rank, at / size);
+        }
+        let sets: Vec<_> = self.sets.into_iter().map(|set| expectation.set(set)).collect();
+        for (rank, buffer, first, bytes, set) in self.results.into_iter().filter(|want| known(want.1)) {
+            if let Some(&set) = sets.get(set as usize) {
+                expectation.expect(rank, BufferId(buffer), elements(first, bytes), set);
+            }
+        }
+        ahbm_emulator::check(program, &expectation, options)
+    }
+}
