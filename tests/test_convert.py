@@ -10,10 +10,11 @@ from typer.testing import CliRunner
 
 import ahbm
 from ahbm import plans
+from ahbm._core import read_plan
 from ahbm.check import check_file
 from ahbm.cli import app
 from ahbm.errors import ConfigError, FormatError, UnsupportedError
-from test_plans import FOUR, TOPOLOGY, all_gather, ring
+from test_plans import FOUR, TOPOLOGY, all_gather, document, ring, step
 
 
 @pytest.fixture
@@ -75,3 +76,33 @@ def test_what_would_be_lost_is_refused(tmp_path: Path) -> None:
     assert caught.value.findings[0].code == "AHBM-U292"
     assert caught.value.findings[0].sites[0].origin == f"{path}:2"
     assert not list(tmp_path.glob("t.*"))
+
+
+def test_roots_are_kept(tmp_path: Path) -> None:
+    """MSCCL-IR roots at rank 0, a trace at any rank: what one cannot say is refused, what both can is run."""
+    block = '<tb id="0" send="{}" recv="{}" chan="0">{}</tb>'
+    gpus = [
+        '<gpu id="0" i_chunks="1" o_chunks="1" s_chunks="0">'
+        + block.format(1, -1, step(0, "s", "i:0", "o:0"))
+        + "</gpu>",
+        '<gpu id="1" i_chunks="1" o_chunks="1" s_chunks="0">'
+        + block.format(-1, 0, step(0, "r", "i:0", "o:0"))
+        + "</gpu>",
+    ]
+    path = tmp_path / "broadcast.xml"
+    path.write_text(document(2, 1, "broadcast", gpus))
+    ahbm.convert(path, tmp_path / "t.et")
+    assert read_plan(str(tmp_path / "t")).root == 0
+    two = {"system.sips.count": 2}
+    assert plans.run(tmp_path / "t.et", TOPOLOGY, nbytes=64, overrides=two).wrong == 0
+    for trace in tmp_path.glob("t.*.et"):
+        # int64_val (field 9) of "root" is 0 here, and 1 there.
+        data = trace.read_bytes()
+        assert b"root\x48\x00" in data
+        trace.write_bytes(data.replace(b"root\x48\x00", b"root\x48\x01"))
+    assert read_plan(str(tmp_path / "t")).root == 1
+    assert check_file(tmp_path / "t").verdict == "wrong"
+    assert plans.run(tmp_path / "t.et", TOPOLOGY, nbytes=64, overrides=two).wrong
+    with pytest.raises(UnsupportedError) as caught:
+        ahbm.convert(tmp_path / "t.et", tmp_path / "t.xml")
+    assert caught.value.findings[0].code == "AHBM-U292"

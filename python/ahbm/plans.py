@@ -64,7 +64,7 @@ class PlanAlgorithm:
 
     def check(self, request: Request) -> None:
         """Raises ConfigError AHBM-C115 for another collective than the plan's, C117 for another number of ranks,
-        UnsupportedError AHBM-U112 for another root than rank 0."""
+        UnsupportedError AHBM-U112 for another root than the plan's."""
         if request.collective not in self.collectives:
             raise ConfigError(
                 "AHBM-C115",
@@ -79,9 +79,11 @@ class PlanAlgorithm:
                 sites=(self._site(),),
                 hint=f"set system.sips.count={self.plan.ranks}, or world_size: {self.plan.ranks} for this algorithm",
             )
-        if COLLECTIVES[request.collective].rooted and request.root != 0:
+        if COLLECTIVES[request.collective].rooted and request.root != self.plan.root:
             raise UnsupportedError(
-                "AHBM-U112", f"{self.name} is rooted at rank 0, not {request.root}", sites=(self._site(),)
+                "AHBM-U112",
+                f"{self.name} is rooted at rank {self.plan.root}, not {request.root}",
+                sites=(self._site(),),
             )
 
     def lower(self, machine: Machine, request: Request, settings: Settings, nbytes: int) -> Lowered:
@@ -175,6 +177,7 @@ def run(
         bytes_per_rank=nbytes,
         dtype=dtype,
         op=op,
+        root=plan.root or 0,
         data=data,
         check=check,
         overrides={**(overrides or {}), **settings},

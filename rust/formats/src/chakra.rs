@@ -59,6 +59,9 @@ pub struct ReadOptions {
     pub lenient: bool,
 }
 
+/// Attributes a node may have.
+const MAX_ATTRIBUTES: usize = 256;
+
 /// What has been taken of the budget so far.
 #[derive(Debug, Default)]
 struct Usage {
@@ -75,8 +78,14 @@ impl Usage {
         options.budget.check(Limit::Steps, self.nodes)?;
         self.deps += (node.ctrl_deps.len() + node.data_deps.len()) as u64;
         options.budget.check(Limit::Deps, self.deps)?;
-        let longest = node.attributes.iter().map(|a| a.name.len()).max().unwrap_or(0).max(node.name.len());
-        options.budget.check(Limit::StringBytes, longest as u64)
+        let text = |value: &Value| if let Value::Text(text) = value { text.len() } else { 0 };
+        let longest = node.attributes.iter().map(|a| a.name.len().max(text(&a.value))).max().unwrap_or(0);
+        options.budget.check(Limit::StringBytes, longest.max(node.name.len()) as u64)?;
+        if node.attributes.len() > MAX_ATTRIBUTES {
+            let message = format!("no execution trace: node {} has {} attributes", node.id, node.attributes.len());
+            return Err(Diagnostic::new("AHBM-F131", message).hint(format!("a node has at most {MAX_ATTRIBUTES}")));
+        }
+        Ok(())
     }
 }
 

@@ -141,6 +141,7 @@ impl Document {
         match self {
             Self::Msccl(plan) => plan.collective,
             Self::Mscclpp(plan) => plan.collective,
+            Self::Chakra { plan: Some(plan), .. } => plan.collective,
             Self::Chakra { trace, .. } => trace.collective(),
         }
     }

@@ -166,6 +166,18 @@ fn lenient_reading_counts_what_it_leaves_out() {
     assert_eq!((circle.nodes(), refused[0].code), (2, "AHBM-F135"));
 }
 
+#[test]
+fn what_a_node_may_hold_is_bounded() {
+    let holding = |attributes: Vec<Attribute>| {
+        let node = Node { attributes, ..node(0, NodeKind::Comp, &[], &[]) };
+        reread(&trace(vec![vec![node]]).to_bytes(), &ReadOptions::default()).map(|t| t.nodes())
+    };
+    let text = |length: usize| vec![Attribute::text(&Arc::from("a"), "x".repeat(length))];
+    assert_eq!((holding(text(4096)), holding(text(4097))), (Ok(1), Err("AHBM-B207")));
+    let many = |count: usize| (0..count).map(|n| attribute(&format!("a{n}"), Arm::Int32, 1)).collect();
+    assert_eq!((holding(many(256)), holding(many(257))), (Ok(1), Err("AHBM-F131")));
+}
+
 /// The public consumer's closed form: 2(n-1) hops of `latency + size / rate`, and n-1 reductions.
 #[test]
 fn an_eight_ring_takes_what_the_public_consumer_says() {

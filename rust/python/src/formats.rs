@@ -101,6 +101,12 @@ impl Plan {
         self.inner.collective().name()
     }
 
+    /// The rank that a rooted collective is rooted at; None for others.
+    #[getter]
+    fn root(&self) -> Option<u32> {
+        self.inner.collective().parameter().and_then(|(name, root)| (name == "root").then_some(root))
+    }
+
     /// Number of ranks.
     #[getter]
     fn ranks(&self) -> u64 {

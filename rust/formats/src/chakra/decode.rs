@@ -13,9 +13,6 @@ use std::sync::Arc;
 
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
-/// Attributes a node may have.
-const MAX_ATTRIBUTES: usize = 256;
-
 /// The trace of one rank from the bytes of its file. `usage` counts against the budget over all ranks.
 pub(super) fn graph(
     rank: u32,
@@ -84,10 +81,6 @@ fn messages(
         }
         let node = Node::read(message, &mut names).map_err(malformed)?;
         usage.admit(&node, options)?;
-        if node.attributes.len() > MAX_ATTRIBUTES {
-            let what = "a node of more than 256 attributes";
-            return Err(malformed(Malformed { at: start, what }));
-        }
         if let Some(first) = seen.insert(node.id, start) {
             return Err(Diagnostic::new("AHBM-F133", format!("two nodes have the id {}", node.id))
                 .site("first", format!("{file}, byte {first}"))
