@@ -106,3 +106,13 @@ def test_roots_are_kept(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError) as caught:
         ahbm.convert(tmp_path / "t.et", tmp_path / "t.xml")
     assert caught.value.findings[0].code == "AHBM-U292"
+
+
+@pytest.mark.parametrize("slots", [2, 3])
+def test_all_three_formats_in_a_circle(ring_xml: Path, tmp_path: Path, slots: int) -> None:
+    last = ring_xml
+    for name in ("a.et", "b.json", "c.et", "d.xml", "e.json"):
+        ahbm.convert(last, tmp_path / name, slots=slots)
+        last = tmp_path / name
+        assert check_file(last).verdict == "correct", name
+    assert plans.run(last, TOPOLOGY, nbytes=1 << 12, overrides=FOUR).wrong == 0

@@ -353,6 +353,7 @@ def convert_plan(
     *,
     nbytes: int | None = None,
     link_order: bool = False,
+    slots: int = 2,
     quirks: bool = False,
     limits: Sequence[tuple[str, int]] = (),
 ) -> list[Path]: ...

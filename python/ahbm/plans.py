@@ -192,18 +192,20 @@ def convert(
     *,
     nbytes: int | None = None,
     link_order: bool = False,
+    slots: int = SLOTS,
     quirks: bool = False,
     limits: Sequence[tuple[str, int]] = (),
 ) -> list[Path]:
     """Writes the algorithm in `source` as what the name of `target` says: .xml, .json, or the prefix of a trace, .et.
 
     nbytes: the size, of the larger of operand and result, by which a trace states its `comm_size`; about 1 MiB.
-    link_order: orders the sends of every link of a trace by control dependencies. quirks, limits: as in
-    `ahbm.check.Settings`. Returns the files that were written; after an error there are none.
+    link_order: orders the sends of every link of a trace by control dependencies. slots: messages that the queues of an
+    execution plan hold. quirks, limits: as in `ahbm.check.Settings`. Returns the files that were written; after an
+    error there are none.
 
     Raises FormatError, BudgetError, and UnsupportedError (AHBM-U292) for what the format of `target` cannot express.
     """
-    return convert_plan(source, target, nbytes=nbytes, link_order=link_order, quirks=quirks, limits=limits)
+    return convert_plan(source, target, nbytes=nbytes, link_order=link_order, slots=slots, quirks=quirks, limits=limits)
 
 
 def _with_buffers(file: str | Path) -> Plan:

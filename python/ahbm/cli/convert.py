@@ -22,6 +22,10 @@ def convert(
     link_order: Annotated[
         bool, typer.Option("--link-order", help="Traces: order the sends of every link by control dependencies.")
     ] = False,
+    slots: Annotated[
+        int | None,
+        typer.Option("--slots", min=1, max=2**32 - 2, help="Execution plans: messages a queue holds; as runtimes, 2."),
+    ] = None,
     quirks: Annotated[bool, typer.Option("--quirks", help="Follow the known defects of a format's runtime.")] = False,
     limits: Annotated[
         list[str] | None, typer.Option("--limit", metavar="NAME=N", help="Raise a limit of the reader; repeatable.")
@@ -32,12 +36,14 @@ def convert(
     from ahbm import plans
     from ahbm.bench import parse_size
     from ahbm.check import parse_limits
+    from ahbm.config import SLOTS
 
     paths = plans.convert(
         source,
         target,
         nbytes=parse_size(size) if size else None,
         link_order=link_order,
+        slots=slots or SLOTS,
         quirks=quirks,
         limits=parse_limits(limits or ()),
     )

@@ -50,23 +50,26 @@ pub(crate) fn read_plan(
 /// Reads `source` as `read_plan` does and writes it as what the name of `target` says: `.xml`, `.json` or `.et`.
 ///
 /// The files of a trace are `PREFIX.<rank>.et`. `nbytes` is the size by which a trace states `comm_size` (of the
-/// larger of operand and result, default about 1 MiB); `link_order` orders the sends of every link of a trace.
+/// larger of operand and result, default about 1 MiB); `link_order` orders the sends of every link of a trace; `slots`
+/// is how many messages the queues of an execution plan hold.
 /// Returns the paths that were written; after an error none was. The interpreter lock is released meanwhile. Raises
 /// as `read_plan`; `UnsupportedError` (AHBM-U292) for what the format of `target` cannot express.
 #[pyfunction]
-#[pyo3(signature = (source, target, *, nbytes=None, link_order=false, quirks=false, limits=Vec::new()),
-       text_signature = "(source, target, *, nbytes=None, link_order=False, quirks=False, limits=())")]
+#[pyo3(signature = (source, target, *, nbytes=None, link_order=false, slots=2, quirks=false, limits=Vec::new()),
+       text_signature = "(source, target, *, nbytes=None, link_order=False, slots=2, quirks=False, limits=())")]
+#[allow(clippy::too_many_arguments)]
 pub(crate) fn convert_plan(
     py: Python<'_>,
     source: PathBuf,
     target: PathBuf,
     nbytes: Option<u64>,
     link_order: bool,
+    slots: u32,
     quirks: bool,
     limits: Vec<(String, u64)>,
 ) -> PyResult<Vec<PathBuf>> {
     let budget = budget(&limits).map_err(|finding| errors::raise_one(py, finding))?;
-    let reading = Reading { budget, quirks, ..Reading::default() };
+    let reading = Reading { budget, quirks, slots, ..Reading::default() };
     let options = PlanOptions { bytes: nbytes, link_order };
     py.detach(|| errors::guard(|| convert::convert(&source, &target, &reading, &options)))
         .map_err(|findings| errors::raise(py, &findings))
