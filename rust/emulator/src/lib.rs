@@ -4,10 +4,14 @@
 
 pub mod check;
 pub mod data;
+mod detail;
 mod timeline;
 mod timing;
+mod why;
 
 pub use check::{CheckOptions, Expectation, Outcome, Proof, Verdict, check};
 pub use data::{Memory, replay};
+pub use detail::{Category, Detail, Kind, Piece, PieceId};
 pub use timeline::{Span, Timeline};
 pub use timing::{Options, simulate};
+pub use why::{LinkUse, Segment};

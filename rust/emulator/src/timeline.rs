@@ -1,5 +1,6 @@
 //! What pass 1 leaves behind.
 
+use crate::Detail;
 use ahbm_machine::Ps;
 use ahbm_program::ChannelId;
 
@@ -31,4 +32,6 @@ pub struct Timeline {
     pub spans: Vec<Vec<Span>>,
     /// Per agent, the channel chosen by each `recv(dir=None)` in issue order; empty when no agent has one.
     pub choices: Vec<Vec<ChannelId>>,
+    /// Why each of these times; only when asked for.
+    pub detail: Option<Box<Detail>>,
 }

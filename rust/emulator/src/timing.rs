@@ -13,11 +13,14 @@ mod background;
 mod diagnose;
 mod network;
 mod plan;
+mod recorder;
 
 use crate::Timeline;
+use crate::detail::PieceId;
 use ahbm_engine::{Engine, Fifos, Limits, Resource, Stop, Tasks, Time, Waiter};
 use ahbm_machine::{Costs, Diagnostic, Machine};
 use ahbm_program::{AgentId, ChannelId, Program};
+use recorder::{Recorder, State};
 use std::cell::{Cell, RefCell};
 
 /// How to run pass 1.
@@ -25,6 +28,9 @@ use std::cell::{Cell, RefCell};
 pub struct Options<'a> {
     /// Keep the span of every operation (needed by the data pass and by every view).
     pub record: bool,
+    /// Keep why every operation took as long as it did ([`Timeline::detail`]), in at most this many pieces; a few
+    /// per operation and link, one per flit under the flit model. 0: do not.
+    pub detail: u32,
     /// Give up after this many engine events.
     pub max_events: u64,
     /// Polled now and then; `true` cancels the run.
@@ -33,21 +39,28 @@ pub struct Options<'a> {
 
 impl Default for Options<'_> {
     fn default() -> Self {
-        Self { record: true, max_events: 5_000_000_000, interrupt: None }
+        Self { record: true, detail: 0, max_events: 5_000_000_000, interrupt: None }
     }
 }
 
 /// Runs the timing pass.
 ///
 /// # Errors
-/// `AHBM-D101` deadlock (with the wait-for cycle), `AHBM-B120` event budget exceeded, `AHBM-I101`
-/// interrupted, and whatever the machine reports about a route that does not exist.
+/// `AHBM-D101` deadlock (with the wait-for cycle), `AHBM-B120` event budget exceeded, `AHBM-B121` budget of
+/// pieces exceeded, `AHBM-I101` interrupted, and whatever the machine reports about a route that does not exist.
 pub fn simulate(program: &Program, machine: &Machine, options: &Options<'_>) -> Result<Timeline, Diagnostic> {
     run(program, machine, &plan::Plan::new(program, machine)?, options)
 }
 
 fn run(program: &Program, machine: &Machine, plan: &plan::Plan, options: &Options<'_>) -> Result<Timeline, Diagnostic> {
-    let sim = Sim::new(program, machine, plan, options.record);
+    match options.detail {
+        0 => drive(Sim::new(program, machine, plan, options, recorder::Off), options),
+        limit => drive(Sim::new(program, machine, plan, options, State::new(program, machine, plan, limit)), options),
+    }
+}
+
+fn drive(sim: Sim<'_, impl Recorder>, options: &Options<'_>) -> Result<Timeline, Diagnostic> {
+    let (program, plan) = (sim.program, sim.plan);
     let roles = (0..program.agents.len() as u32)
         .map(|a| Role::Agent(AgentId(a)))
         .chain((0..plan.backgrounds.len() as u32).map(Role::Background));
@@ -57,6 +70,12 @@ fn run(program: &Program, machine: &Machine, plan: &plan::Plan, options: &Option
     match outcome {
         Ok(()) => {
             drop(tasks);
+            if sim.recorder.overflowed() {
+                let what =
+                    format!("{}: the reasons of its times are more than {} pieces", program.name, options.detail);
+                return Err(Diagnostic::new("AHBM-B121", what)
+                    .hint("explain a smaller run, or use the cut_through model instead of flit"));
+            }
             Ok(sim.finish())
         }
         Err(Stop::Deadlock(_)) => Err(diagnose::deadlock(&sim)),
@@ -76,7 +95,7 @@ enum Role {
 }
 
 /// One concrete future type for both roles, so that the executor needs no dynamic dispatch.
-async fn process(sim: &Sim<'_>, role: Role) {
+async fn process(sim: &Sim<'_, impl Recorder>, role: Role) {
     match role {
         Role::Agent(agent) => agent::run(sim, agent).await,
         // Boxed: few agents post receives, and the larger state would be paid by every agent.
@@ -106,12 +125,13 @@ struct BarrierState {
 }
 
 /// The state of a run.
-struct Sim<'a> {
+struct Sim<'a, R> {
     program: &'a Program,
     machine: &'a Machine,
     costs: &'a Costs,
     plan: &'a plan::Plan,
     record: bool,
+    recorder: R,
     engine: Engine,
     fifos: Fifos,
     network: network::Network<'a>,
@@ -130,8 +150,14 @@ struct Sim<'a> {
     bytes: Cell<u64>,
 }
 
-impl<'a> Sim<'a> {
-    fn new(program: &'a Program, machine: &'a Machine, plan: &'a plan::Plan, record: bool) -> Self {
+impl<'a, R: Recorder> Sim<'a, R> {
+    fn new(
+        program: &'a Program,
+        machine: &'a Machine,
+        plan: &'a plan::Plan,
+        options: &Options<'_>,
+        recorder: R,
+    ) -> Self {
         let slots = program.channels.iter().map(|c| c.slots as usize).sum();
         let mut fifos = Fifos::with_capacity(program.channels.len(), slots);
         for channel in &program.channels {
@@ -143,13 +169,14 @@ impl<'a> Sim<'a> {
             machine,
             costs: machine.costs(),
             plan,
-            record,
+            record: options.record,
+            recorder,
             engine: Engine::new(),
             fifos,
             network: network::Network::new(plan, machine.costs()),
             slot_write: default_vec(program.channels.len()),
-            engines: default_vec(plan.engines as usize),
-            agents: agents(program, machine, record),
+            engines: default_vec(plan.engines.len()),
+            agents: agents(program, machine, options.record),
             parked: default_vec(count),
             done: default_vec(count),
             counters: default_vec(program.counters as usize),
@@ -160,18 +187,20 @@ impl<'a> Sim<'a> {
         }
     }
 
-    /// A message of `bytes` on the wire has reached the receiver's slot memory at `tail`; it becomes visible once
-    /// written.
-    fn deliver(&self, channel: ChannelId, bytes: u64, tail: Time) {
+    /// A message of `bytes` on the wire has reached the receiver's slot memory at `tail`, the end of `piece`; it
+    /// becomes visible once written.
+    fn deliver(&self, channel: ChannelId, bytes: u64, tail: Time, piece: PieceId) {
         let index = channel.0 as usize;
         let write = self.plan.tiers[self.plan.channels[index].tier as usize].access_ps(bytes);
         let visible = self.slot_write[index].reserve(tail, write) + write;
         self.messages.set(self.messages.get() + 1);
+        self.recorder.deliver(channel, piece, write);
         self.fifos.publish(ahbm_engine::FifoId(channel.0), visible, &self.engine);
     }
 
     /// The transfer an agent waits for has completed.
-    fn complete(&self, agent: AgentId, at: Time) {
+    fn complete(&self, agent: AgentId, at: Time, piece: PieceId) {
+        self.recorder.complete(agent, piece);
         self.done[agent.0 as usize].set(at);
         self.parked[agent.0 as usize].notify(&self.engine);
     }
@@ -184,6 +213,7 @@ impl<'a> Sim<'a> {
             hash: 0xcbf2_9ce4_8422_2325,
             ..Timeline::default()
         };
+        timeline.detail = self.recorder.finish(self.plan).map(Box::new);
         for agent in self.agents {
             let agent = agent.into_inner();
             timeline.ends.push(agent.clock);

@@ -65,7 +65,7 @@ impl Program {
     #[pyo3(signature = (*, record=true, max_events=Options::default().max_events))]
     fn simulate(&self, py: Python<'_>, record: bool, max_events: u64) -> PyResult<Timeline> {
         let outcome = interruptible(py, |interrupt| {
-            let options = Options { record, max_events, interrupt: Some(interrupt) };
+            let options = Options { record, max_events, interrupt: Some(interrupt), ..Options::default() };
             ahbm_emulator::simulate(&self.inner, &self.machine, &options)
         })?;
         Ok(Timeline { inner: outcome, program: Arc::clone(&self.inner) })

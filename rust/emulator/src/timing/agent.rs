@@ -6,7 +6,9 @@
 
 use super::Sim;
 use super::network::Arrival;
+use super::recorder::Recorder;
 use crate::Span;
+use crate::detail::{Kind, PieceId};
 use ahbm_engine::{FifoId, Time};
 use ahbm_machine::Node;
 use ahbm_program::{AgentId, Body, ChannelId, OpKind, ValueId};
@@ -67,7 +69,7 @@ pub(super) fn mix(hash: u64, start: u64, end: u64) -> u64 {
     (hash.rotate_left(5) ^ start.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ end).wrapping_mul(0xff51_afd7_ed55_8ccd)
 }
 
-pub(super) async fn run(sim: &Sim<'_>, me: AgentId) {
+pub(super) async fn run(sim: &Sim<'_, impl Recorder>, me: AgentId) {
     loop {
         let pause = sim.agents[me.0 as usize].borrow_mut().advance(sim, me);
         match pause {
@@ -85,7 +87,7 @@ impl Agent {
     }
 
     /// Executes operations until one must wait.
-    fn advance(&mut self, sim: &Sim<'_>, me: AgentId) -> Pause {
+    fn advance(&mut self, sim: &Sim<'_, impl Recorder>, me: AgentId) -> Pause {
         let index = sim.program.agents[me.0 as usize].body;
         let body: &Body = &sim.program.bodies[index as usize];
         let tiles = &sim.plan.tile_bytes[index as usize][..];
@@ -100,11 +102,12 @@ impl Agent {
                 OpKind::RecvAny { tile, .. } => self.receive_any(sim, me, tiles[tile as usize], start),
                 OpKind::PostRecv { dir, dst, tile } => {
                     let background = sim.plan.channels[sim.program.rx(me, dir).0 as usize].background;
-                    let position = sim.backgrounds[background as usize].post(sim, start, tiles[tile as usize]);
+                    let issued = self.issue(sim, me, start);
+                    let position = sim.backgrounds[background as usize].post(sim, start, tiles[tile as usize], issued);
                     self.extra.get_or_insert_default().posted.push((dst, background, position));
                     Ok(start)
                 }
-                OpKind::Await { value } => self.await_posted(sim, value, start),
+                OpKind::Await { value } => self.await_posted(sim, me, value, start),
                 OpKind::Load { mem, tile, .. } => {
                     let me_node = Node::Pe(sim.program.agents[me.0 as usize].place);
                     self.transfer(sim, me, sim.node(me, body, mem), me_node, tiles[tile as usize], start)
@@ -117,7 +120,8 @@ impl Agent {
                     let (from, to) = (sim.node(me, body, src), sim.node(me, body, dst));
                     self.transfer(sim, me, from, to, tiles[tile as usize], start)
                 }
-                OpKind::Signal { counter, add } => self.at_engine_time(sim, start, |_| {
+                OpKind::Signal { counter, add } => self.at_engine_time(sim, start, |agent| {
+                    sim.recorder.signal(counter, agent.issue(sim, me, start));
                     sim.signal(counter, add);
                     start
                 }),
@@ -126,13 +130,25 @@ impl Agent {
                 }
                 OpKind::Acquire { counter, amount } => self.wait_counter(sim, me, (counter, amount), true, start),
                 OpKind::Barrier { id } => self.barrier(sim, me, id, start),
-                OpKind::Delay { ps } => Ok(start + ps),
+                OpKind::Delay { ps } => {
+                    let issued = self.issue(sim, me, start);
+                    sim.recorder.end(me, sim.recorder.plain(Kind::Delay, issued, ps));
+                    Ok(start + ps)
+                }
                 _ => {
                     let duration = plan.paced(math_ps(sim, body, tiles, &op.kind));
+                    let record = |agent: &Self| {
+                        let issued = agent.issue(sim, me, start);
+                        sim.recorder.end(me, sim.recorder.math(plan.engines, plan.shares, issued, duration));
+                    };
                     if plan.shares {
                         let math = &sim.engines[plan.engines as usize].math;
-                        self.at_engine_time(sim, start, |_| math.reserve(start, duration) + duration)
+                        self.at_engine_time(sim, start, |agent| {
+                            record(agent);
+                            math.reserve(start, duration) + duration
+                        })
                     } else {
+                        record(self);
                         Ok(start + duration)
                     }
                 }
@@ -154,11 +170,18 @@ impl Agent {
         Pause::Finished
     }
 
+    /// Records that the operation at `pc` is issued at `start`; once per operation, when nothing can make it wait
+    /// before its first effect.
+    #[inline]
+    fn issue(&self, sim: &Sim<'_, impl Recorder>, me: AgentId, start: Time) -> PieceId {
+        sim.recorder.issue(me, self.pc, start - self.clock)
+    }
+
     /// Runs `action` once the engine has reached `time`.
     #[inline]
     fn at_engine_time(
         &mut self,
-        sim: &Sim<'_>,
+        sim: &Sim<'_, impl Recorder>,
         time: Time,
         action: impl FnOnce(&mut Self) -> Time,
     ) -> Result<Time, Pause> {
@@ -172,7 +195,14 @@ impl Agent {
     }
 
     #[inline]
-    fn send(&mut self, sim: &Sim<'_>, me: AgentId, dir: u16, bytes: u64, start: Time) -> Result<Time, Pause> {
+    fn send(
+        &mut self,
+        sim: &Sim<'_, impl Recorder>,
+        me: AgentId,
+        dir: u16,
+        bytes: u64,
+        start: Time,
+    ) -> Result<Time, Pause> {
         let channel = sim.program.tx(me, dir);
         let fifo = FifoId(channel.0);
         if self.phase == 0 {
@@ -188,15 +218,23 @@ impl Agent {
         }
         let plan = &sim.plan.channels[channel.0 as usize];
         sim.bytes.set(sim.bytes.get() + bytes);
-        sim.write(me, plan.flow, plan.wire.bytes(bytes), self.at, Arrival::Message(channel));
+        let issued = self.issue(sim, me, start);
+        let ready = sim.recorder.plain(Kind::Control, issued, sim.costs.ipcq_send_ps);
+        let claimed = sim.claim(ready, channel, 1);
+        sim.recorder.end(me, claimed);
+        sim.write(me, plan.flow, plan.wire.bytes(bytes), self.at, Arrival::Message(channel), claimed);
         Ok(self.at)
     }
 
-    fn await_slot(&mut self, sim: &Sim<'_>, me: AgentId, dir: u16, start: Time) -> Result<Time, Pause> {
+    fn await_slot(&mut self, sim: &Sim<'_, impl Recorder>, me: AgentId, dir: u16, start: Time) -> Result<Time, Pause> {
         let channel = sim.program.tx(me, dir);
         let fifo = FifoId(channel.0);
         match sim.fifos.free(fifo) {
-            Some(credit) => Ok(start.max(credit)),
+            Some(credit) => {
+                let issued = self.issue(sim, me, start);
+                sim.recorder.end(me, sim.claim(issued, channel, 0));
+                Ok(start.max(credit))
+            }
             None => {
                 sim.fifos.sender(fifo).enter(&sim.engine);
                 self.park(Wait::Credit(channel))
@@ -205,41 +243,68 @@ impl Agent {
     }
 
     #[inline]
-    fn receive(&mut self, sim: &Sim<'_>, me: AgentId, dir: u16, bytes: u64, start: Time) -> Result<Time, Pause> {
+    fn receive(
+        &mut self,
+        sim: &Sim<'_, impl Recorder>,
+        me: AgentId,
+        dir: u16,
+        bytes: u64,
+        start: Time,
+    ) -> Result<Time, Pause> {
         let channel = sim.program.rx(me, dir);
         let background = sim.plan.channels[channel.0 as usize].background;
         if background != u32::MAX {
             let state = &sim.backgrounds[background as usize];
             if self.phase == 0 {
-                self.at = Time::from(state.post(sim, start, bytes));
+                let issued = self.issue(sim, me, start);
+                self.at = Time::from(state.post(sim, start, bytes, issued));
                 self.phase = 1;
             }
-            return self.completion(sim, background, self.at as u32, start);
+            let (end, done) = self.completion(sim, background, self.at as u32, start)?;
+            sim.recorder.end(me, sim.recorder.join(Kind::Await, sim.recorder.last(me), done));
+            return Ok(end);
         }
         let fifo = FifoId(channel.0);
         let Some(arrival) = sim.fifos.try_take(fifo) else {
             sim.fifos.receiver(fifo).enter(&sim.engine);
             return self.park(Wait::Message(channel));
         };
-        Ok(sim.consume(channel, bytes, start, arrival))
+        let (end, piece) = sim.consume(channel, bytes, start, arrival, self.issue(sim, me, start));
+        sim.recorder.end(me, piece);
+        Ok(end)
     }
 
-    fn await_posted(&mut self, sim: &Sim<'_>, value: ValueId, start: Time) -> Result<Time, Pause> {
-        let Some(extra) = &mut self.extra else { return Ok(start) };
-        let Some(at) = extra.posted.iter().position(|p| p.0 == value) else { return Ok(start) };
-        let (_, background, position) = extra.posted[at];
-        let end = self.completion(sim, background, position, start)?;
-        if let Some(extra) = &mut self.extra {
-            extra.posted.swap_remove(at);
-        }
+    fn await_posted(
+        &mut self,
+        sim: &Sim<'_, impl Recorder>,
+        me: AgentId,
+        value: ValueId,
+        start: Time,
+    ) -> Result<Time, Pause> {
+        let posted = |extra: &Extra| extra.posted.iter().position(|p| p.0 == value);
+        let Some(at) = self.extra.as_deref().and_then(posted) else {
+            self.issue(sim, me, start);
+            return Ok(start);
+        };
+        let (_, background, position) = self.extra.get_or_insert_default().posted[at];
+        let (end, done) = self.completion(sim, background, position, start)?;
+        self.extra.get_or_insert_default().posted.swap_remove(at);
+        let issued = self.issue(sim, me, start);
+        sim.recorder.end(me, sim.recorder.join(Kind::Await, issued, done));
         Ok(end)
     }
 
     /// Waits for the posted receive at `position` of a background process.
-    fn completion(&mut self, sim: &Sim<'_>, background: u32, position: u32, start: Time) -> Result<Time, Pause> {
+    fn completion(
+        &mut self,
+        sim: &Sim<'_, impl Recorder>,
+        background: u32,
+        position: u32,
+        start: Time,
+    ) -> Result<(Time, PieceId), Pause> {
         let state = &sim.backgrounds[background as usize];
         match state.completion(position) {
-            Some(done) => Ok(start.max(done)),
+            Some((done, piece)) => Ok((start.max(done), piece)),
             None => {
                 state.agent.enter(&sim.engine);
                 self.park(Wait::Message(sim.plan.backgrounds[background as usize].channel))
@@ -249,7 +314,13 @@ impl Agent {
 
     /// Takes the first message, in turn, that is there. What arrives up to a time is known only once the
     /// engine has reached that time, hence the pauses.
-    fn receive_any(&mut self, sim: &Sim<'_>, me: AgentId, bytes: u64, start: Time) -> Result<Time, Pause> {
+    fn receive_any(
+        &mut self,
+        sim: &Sim<'_, impl Recorder>,
+        me: AgentId,
+        bytes: u64,
+        start: Time,
+    ) -> Result<Time, Pause> {
         let inbound = sim.plan.inbound.get(&me).map_or(&[][..], Vec::as_slice);
         if self.phase == 0 {
             self.at = start;
@@ -268,7 +339,9 @@ impl Agent {
             let arrival = sim.fifos.try_take(FifoId(channel.0)).unwrap_or(self.at);
             self.turn = (i + 1) % count;
             self.extra.get_or_insert_default().choices.push(channel);
-            return Ok(sim.consume(channel, bytes, start, arrival));
+            let (end, piece) = sim.consume(channel, bytes, start, arrival, self.issue(sim, me, start));
+            sim.recorder.end(me, piece);
+            return Ok(end);
         }
         if let Some(arrival) = inbound.iter().filter_map(|c| sim.fifos.peek(FifoId(c.0))).min() {
             self.at = arrival;
@@ -283,7 +356,7 @@ impl Agent {
     /// A one-sided transfer; ends when its last byte has arrived.
     fn transfer(
         &mut self,
-        sim: &Sim<'_>,
+        sim: &Sim<'_, impl Recorder>,
         me: AgentId,
         from: Node,
         to: Node,
@@ -298,22 +371,24 @@ impl Agent {
             let flow = sim.plan.one_sided(sim.program.agents[me.0 as usize].place, from, to);
             done.set(Time::MAX);
             self.phase = 1;
+            let issued = self.issue(sim, me, start);
             if flow.read {
-                sim.read(me, flow.flow, bytes, start, flow.request);
+                sim.read(me, flow.flow, bytes, start, flow.request, issued);
             } else {
-                sim.write(me, flow.flow, bytes, start, Arrival::Transfer(me));
+                sim.write(me, flow.flow, bytes, start, Arrival::Transfer(me), issued);
             }
         }
         if done.get() == Time::MAX {
             sim.parked[me.0 as usize].enter(&sim.engine);
             return self.park(Wait::Transfer);
         }
+        sim.recorder.end(me, sim.recorder.done(me));
         Ok(done.get())
     }
 
     fn wait_counter(
         &mut self,
-        sim: &Sim<'_>,
+        sim: &Sim<'_, impl Recorder>,
         me: AgentId,
         (counter, at_least): (u32, u32),
         take: bool,
@@ -331,14 +406,19 @@ impl Agent {
         if take {
             state.value.set(state.value.get() - u64::from(at_least));
         }
+        let issued = self.issue(sim, me, start);
+        sim.recorder.end(me, sim.recorder.await_signal(counter, issued));
         Ok(sim.engine.now())
     }
 
-    fn barrier(&mut self, sim: &Sim<'_>, me: AgentId, id: u32, start: Time) -> Result<Time, Pause> {
+    fn barrier(&mut self, sim: &Sim<'_, impl Recorder>, me: AgentId, id: u32, start: Time) -> Result<Time, Pause> {
         let state = &sim.barriers[id as usize];
         if self.phase == 1 {
+            sim.recorder.end(me, sim.recorder.join(Kind::Barrier(id), sim.recorder.last(me), sim.recorder.done(me)));
             return Ok(sim.done[me.0 as usize].get());
         }
+        let issued = self.issue(sim, me, start);
+        let latest = sim.recorder.arrive(id, state.arrived.get() == 0, issued);
         state.latest.set(state.latest.get().max(start));
         state.arrived.set(state.arrived.get() + 1);
         if state.arrived.get() < sim.program.barriers[id as usize] {
@@ -350,14 +430,15 @@ impl Agent {
         state.arrived.set(0);
         let release = state.latest.replace(0);
         for waiter in state.waiters.borrow_mut().drain(..) {
-            sim.complete(waiter, release);
+            sim.complete(waiter, release, latest);
         }
+        sim.recorder.end(me, sim.recorder.join(Kind::Barrier(id), issued, latest));
         Ok(release)
     }
 }
 
 /// Time of an operation on the math or matrix engine, in whole nanoseconds.
-fn math_ps(sim: &Sim<'_>, body: &Body, tiles: &[u64], kind: &OpKind) -> Time {
+fn math_ps(sim: &Sim<'_, impl Recorder>, body: &Body, tiles: &[u64], kind: &OpKind) -> Time {
     let ns = |work: u64, per_ns: u64| if per_ns == u64::MAX { 0 } else { work.div_ceil(per_ns) * 1000 };
     let rate = sim.costs.math_bytes_per_ns;
     match *kind {
@@ -379,38 +460,59 @@ fn math_ps(sim: &Sim<'_>, body: &Body, tiles: &[u64], kind: &OpKind) -> Time {
     }
 }
 
-impl Sim<'_> {
+impl<R: Recorder> Sim<'_, R> {
     fn node(&self, agent: AgentId, body: &Body, mem: u32) -> Node {
         let buffer = self.program.buffer(agent, body.mems[mem as usize].buffer);
         self.program.buffers[buffer.0 as usize].node
     }
 
-    /// Takes a message out of its slot: slot read, credit.
+    /// Takes a message, the last one taken, out of its slot: slot read, credit. `own` is what the receiver did
+    /// until `start`; returns the receive's end and the piece that ends then.
     #[inline]
-    pub(super) fn consume(&self, channel: ChannelId, bytes: u64, start: Time, arrival: Time) -> Time {
+    pub(super) fn consume(
+        &self,
+        channel: ChannelId,
+        bytes: u64,
+        start: Time,
+        arrival: Time,
+        own: PieceId,
+    ) -> (Time, PieceId) {
         let plan = &self.plan.channels[channel.0 as usize];
-        let read = (start + self.costs.ipcq_recv_ps).max(arrival)
-            + self.plan.tiers[plan.tier as usize].access_ps(plan.wire.bytes(bytes));
+        let access = self.plan.tiers[plan.tier as usize].access_ps(plan.wire.bytes(bytes));
+        let read = (start + self.costs.ipcq_recv_ps).max(arrival) + access;
         let credited = read + plan.credit;
+        let index = self.fifos.progress(FifoId(channel.0)).1.wrapping_sub(1);
+        let costs = (self.costs.ipcq_recv_ps, access, plan.credit);
+        let pieces = self.recorder.consume(channel, index, own, costs);
         self.fifos.release(FifoId(channel.0), credited, &self.engine);
-        if self.costs.credit_blocks_receiver { credited } else { read }
+        if self.costs.credit_blocks_receiver { (credited, pieces.1) } else { (read, pieces.0) }
     }
 
-    /// Hands a transfer to the PE's DMA write channel at `ready`.
+    /// Records the wait for the credit of the message claimed last (`claimed` 1) or to be claimed next (0).
     #[inline]
-    fn write(&self, agent: AgentId, flow: u32, bytes: u64, ready: Time, arrival: Arrival) {
-        let engines = &self.engines[self.plan.agents[agent.0 as usize].engines as usize];
-        let busy = self.costs.dma_setup_ps + self.plan.flows[flow as usize].entry.ps(bytes);
-        let first = engines.dma_write.reserve(ready, busy) + self.costs.dma_setup_ps;
-        self.network.inject(self, flow, bytes, first, arrival);
+    fn claim(&self, own: PieceId, channel: ChannelId, claimed: u32) -> PieceId {
+        let index = self.fifos.progress(FifoId(channel.0)).0.wrapping_sub(claimed);
+        self.recorder.claim(own, channel, index, self.program.channels[channel.0 as usize].slots)
+    }
+
+    /// Hands a transfer to the PE's DMA write channel at `ready`, the end of `own`.
+    #[inline]
+    fn write(&self, agent: AgentId, flow: u32, bytes: u64, ready: Time, arrival: Arrival, own: PieceId) {
+        let index = self.plan.agents[agent.0 as usize].engines;
+        let (setup, entry) = (self.costs.dma_setup_ps, self.plan.flows[flow as usize].entry.ps(bytes));
+        let first = self.engines[index as usize].dma_write.reserve(ready, setup + entry) + setup;
+        let piece = self.recorder.dma(2 * index, own, setup, entry);
+        self.network.inject(self, flow, bytes, first, arrival, piece);
     }
 
     /// Hands a transfer to the PE's DMA read channel; data leaves the source `request` later.
-    fn read(&self, agent: AgentId, flow: u32, bytes: u64, ready: Time, request: Time) {
-        let engines = &self.engines[self.plan.agents[agent.0 as usize].engines as usize];
-        let busy = self.costs.dma_setup_ps + self.plan.flows[flow as usize].entry.ps(bytes);
-        let first = engines.dma_read.reserve(ready, busy) + self.costs.dma_setup_ps + request;
-        self.network.inject(self, flow, bytes, first, Arrival::Transfer(agent));
+    fn read(&self, agent: AgentId, flow: u32, bytes: u64, ready: Time, request: Time, own: PieceId) {
+        let index = self.plan.agents[agent.0 as usize].engines;
+        let (setup, entry) = (self.costs.dma_setup_ps, self.plan.flows[flow as usize].entry.ps(bytes));
+        let first = self.engines[index as usize].dma_read.reserve(ready, setup + entry) + setup + request;
+        let granted = self.recorder.dma(2 * index + 1, own, setup, entry);
+        let piece = self.recorder.plain(Kind::Wire, granted, request);
+        self.network.inject(self, flow, bytes, first, Arrival::Transfer(agent), piece);
     }
 
     fn signal(&self, counter: u32, add: u32) {

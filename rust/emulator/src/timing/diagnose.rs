@@ -2,6 +2,7 @@
 
 use super::Sim;
 use super::agent::Wait;
+use super::recorder::Recorder;
 use ahbm_engine::FifoId;
 use ahbm_machine::Diagnostic;
 use ahbm_program::{AgentId, ChannelId};
@@ -10,7 +11,7 @@ use ahbm_program::{AgentId, ChannelId};
 const LISTED: usize = 16;
 
 /// Names the wait-for cycle (or the chain that ends at a finished agent) and every blocked agent.
-pub(super) fn deadlock(sim: &Sim<'_>) -> Diagnostic {
+pub(super) fn deadlock(sim: &Sim<'_, impl Recorder>) -> Diagnostic {
     let blocked: Vec<AgentId> =
         (0..sim.agents.len() as u32).map(AgentId).filter(|&a| wait(sim, a) != Wait::Finished).collect();
     let chain = chain(sim, &blocked);
@@ -42,11 +43,11 @@ pub(super) fn deadlock(sim: &Sim<'_>) -> Diagnostic {
     report.hint(hint(sim, &blocked, cyclic))
 }
 
-fn wait(sim: &Sim<'_>, agent: AgentId) -> Wait {
+fn wait(sim: &Sim<'_, impl Recorder>, agent: AgentId) -> Wait {
     sim.agents[agent.0 as usize].borrow().wait
 }
 
-fn name(sim: &Sim<'_>, agent: AgentId) -> String {
+fn name(sim: &Sim<'_, impl Recorder>, agent: AgentId) -> String {
     let agent = &sim.program.agents[agent.0 as usize];
     // Where the agent physically is: the lanes of a sharded launch all have the same virtual coordinates.
     let at = sim.machine.coord(agent.place);
@@ -54,7 +55,7 @@ fn name(sim: &Sim<'_>, agent: AgentId) -> String {
 }
 
 /// Follows the wait-for relation from the agent that stopped first until it repeats or ends.
-fn chain(sim: &Sim<'_>, blocked: &[AgentId]) -> Vec<AgentId> {
+fn chain(sim: &Sim<'_, impl Recorder>, blocked: &[AgentId]) -> Vec<AgentId> {
     let mut longest = Vec::new();
     let mut visited = vec![false; sim.agents.len()];
     for &first in blocked {
@@ -79,7 +80,7 @@ fn chain(sim: &Sim<'_>, blocked: &[AgentId]) -> Vec<AgentId> {
     longest
 }
 
-fn waits_for(sim: &Sim<'_>, agent: AgentId) -> Option<AgentId> {
+fn waits_for(sim: &Sim<'_, impl Recorder>, agent: AgentId) -> Option<AgentId> {
     match wait(sim, agent) {
         Wait::Credit(channel) => Some(sim.program.channels[channel.0 as usize].receiver),
         Wait::Message(channel) => Some(sim.program.channels[channel.0 as usize].sender),
@@ -99,7 +100,7 @@ fn waits_for(sim: &Sim<'_>, agent: AgentId) -> Option<AgentId> {
     }
 }
 
-fn describe(sim: &Sim<'_>, agent: AgentId, report: Diagnostic) -> Diagnostic {
+fn describe(sim: &Sim<'_, impl Recorder>, agent: AgentId, report: Diagnostic) -> Diagnostic {
     let (pc, clock) = {
         let state = sim.agents[agent.0 as usize].borrow();
         (state.pc as usize, state.clock)
@@ -128,7 +129,7 @@ fn describe(sim: &Sim<'_>, agent: AgentId, report: Diagnostic) -> Diagnostic {
     report.site(format!("{who} waits in {what} (operation {pc}): {why}; {last}"), sim.program.origin_text(agent, pc))
 }
 
-fn peer_message(sim: &Sim<'_>, channel: ChannelId) -> String {
+fn peer_message(sim: &Sim<'_, impl Recorder>, channel: ChannelId) -> String {
     let c = &sim.program.channels[channel.0 as usize];
     let (sent, taken) = sim.fifos.progress(FifoId(channel.0));
     let sender = name(sim, c.sender);
@@ -139,7 +140,7 @@ fn peer_message(sim: &Sim<'_>, channel: ChannelId) -> String {
     }
 }
 
-fn hint(sim: &Sim<'_>, blocked: &[AgentId], cyclic: bool) -> String {
+fn hint(sim: &Sim<'_, impl Recorder>, blocked: &[AgentId], cyclic: bool) -> String {
     let waits = |f: fn(&Wait) -> bool| blocked.iter().filter(|a| f(&wait(sim, **a))).count();
     let receiving = waits(|w| matches!(w, Wait::Message(_) | Wait::AnyMessage));
     let sending = waits(|w| matches!(w, Wait::Credit(_)));

@@ -2,6 +2,8 @@
 
 use super::Sim;
 use super::plan::Plan;
+use super::recorder::Recorder;
+use crate::detail::{Kind, PieceId};
 use ahbm_engine::{Resource, Time};
 use ahbm_machine::{Costs, NetworkModel, Rate};
 use ahbm_program::{AgentId, ChannelId};
@@ -27,6 +29,9 @@ struct Transfer {
     /// Flit model: bytes still to be sent after this flit, and the message's size.
     rest: u64,
     total: u64,
+    /// What ends at `head`, and what ended when the tail left the last link.
+    head_piece: PieceId,
+    tail_piece: PieceId,
 }
 
 pub(super) struct Network<'a> {
@@ -50,23 +55,44 @@ impl<'a> Network<'a> {
             plan,
             model: costs.network,
             flit: costs.flit_bytes,
-            links: super::default_vec(plan.links as usize),
+            links: super::default_vec(plan.links.len()),
             waiting: RefCell::default(),
         }
     }
 
-    /// Sends `bytes` whose first byte leaves the source at `at >= now`.
-    pub(super) fn inject(&self, sim: &Sim<'_>, flow: u32, bytes: u64, at: Time, arrival: Arrival) {
+    /// Sends `bytes` whose first byte leaves the source at `at >= now`, the end of `own`.
+    pub(super) fn inject(
+        &self,
+        sim: &Sim<'_, impl Recorder>,
+        flow: u32,
+        bytes: u64,
+        at: Time,
+        arrival: Arrival,
+        own: PieceId,
+    ) {
         let route = &self.plan.flows[flow as usize];
         if self.model == NetworkModel::Analytic {
             let hops = &self.plan.hops[route.first as usize..route.last as usize];
             let latency = route.head + hops.iter().map(|h| h.after).sum::<Time>();
             let slowest = hops.iter().fold(Rate::UNLIMITED, |rate, h| rate.slower(h.rate));
-            return arrive(sim, arrival, bytes, at + latency + slowest.ps(bytes));
+            let wire = sim.recorder.plain(Kind::Wire, own, latency);
+            let piece = sim.recorder.plain(Kind::Serial, wire, slowest.ps(bytes));
+            return arrive(sim, arrival, bytes, at + latency + slowest.ps(bytes), piece);
         }
         let head = at + route.head;
-        let transfer =
-            Transfer { arrival, hop: route.first, last: route.last, bytes, head, tail: head, rest: 0, total: bytes };
+        let piece = sim.recorder.plain(Kind::Wire, own, route.head);
+        let transfer = Transfer {
+            arrival,
+            hop: route.first,
+            last: route.last,
+            bytes,
+            head,
+            tail: head,
+            rest: 0,
+            total: bytes,
+            head_piece: piece,
+            tail_piece: piece,
+        };
         match self.model {
             NetworkModel::Flit => {
                 let flit = bytes.min(self.flit);
@@ -77,7 +103,7 @@ impl<'a> Network<'a> {
     }
 
     /// A transfer's turn at a shared link has come.
-    pub(super) fn resume(&self, sim: &Sim<'_>, index: u32) {
+    pub(super) fn resume(&self, sim: &Sim<'_, impl Recorder>, index: u32) {
         let transfer = {
             let mut arena = self.waiting.borrow_mut();
             arena.free.push(index);
@@ -89,7 +115,7 @@ impl<'a> Network<'a> {
         }
     }
 
-    fn wait(&self, sim: &Sim<'_>, transfer: Transfer) {
+    fn wait(&self, sim: &Sim<'_, impl Recorder>, transfer: Transfer) {
         let mut arena = self.waiting.borrow_mut();
         let index = match arena.free.pop() {
             Some(index) => {
@@ -108,7 +134,7 @@ impl<'a> Network<'a> {
     /// One reservation per message and link. The head moves on after its first flit; the tail leaves a
     /// link no earlier than its own last flit could have crossed it.
     #[inline]
-    fn cut_through(&self, sim: &Sim<'_>, mut transfer: Transfer) {
+    fn cut_through(&self, sim: &Sim<'_, impl Recorder>, mut transfer: Transfer) {
         let bytes = transfer.bytes;
         let first = bytes.min(self.flit);
         while transfer.hop < transfer.last {
@@ -120,20 +146,32 @@ impl<'a> Network<'a> {
             let duration = hop.rate.ps(bytes);
             let start = link.reserve(transfer.head, duration);
             let mut end = start + duration;
+            let onward = transfer.hop + 1 < transfer.last;
+            let own = transfer.head_piece;
+            if onward {
+                transfer.head_piece = sim.recorder.head(hop.link, own, hop.rate.ps(first), hop.after);
+            }
+            let mut left = sim.recorder.occupy(hop.link, own, duration);
             if transfer.tail > transfer.head {
                 let last = if bytes.is_multiple_of(self.flit) { first } else { bytes % self.flit };
-                end = end.max(transfer.tail + hop.rate.ps(last));
-                link.hold_until(end);
+                let last = hop.rate.ps(last);
+                if transfer.tail + last > end {
+                    end = transfer.tail + last;
+                    link.hold_until(end);
+                    let before = self.plan.hops[transfer.hop as usize - 1].after;
+                    left = sim.recorder.tail(hop.link, transfer.tail_piece, before, last);
+                }
             }
+            transfer.tail_piece = if onward { left } else { sim.recorder.plain(Kind::Wire, left, hop.after) };
             transfer.head = start + hop.rate.ps(first) + hop.after;
             transfer.tail = end + hop.after;
             transfer.hop += 1;
         }
-        arrive(sim, transfer.arrival, bytes, transfer.tail);
+        arrive(sim, transfer.arrival, bytes, transfer.tail, transfer.tail_piece);
     }
 
     /// One reservation per flit and link. The source offers a flit once the one before it has left.
-    fn flits(&self, sim: &Sim<'_>, transfer: Transfer) {
+    fn flits(&self, sim: &Sim<'_, impl Recorder>, transfer: Transfer) {
         let mut pending = Some(transfer);
         while let Some(mut flit) = pending.take() {
             while flit.hop < flit.last {
@@ -144,30 +182,34 @@ impl<'a> Network<'a> {
                 }
                 let duration = hop.rate.ps(flit.bytes);
                 let left = self.links[hop.link as usize].reserve(flit.head, duration) + duration;
+                let piece = sim.recorder.occupy(hop.link, flit.head_piece, duration);
                 if flit.rest > 0 && pending.is_none() {
                     let bytes = flit.rest.min(self.flit);
-                    pending = Some(Transfer { bytes, head: left, tail: left, rest: flit.rest - bytes, ..flit });
+                    let rest = flit.rest - bytes;
+                    pending = Some(Transfer { bytes, head: left, tail: left, rest, head_piece: piece, ..flit });
                     flit.rest = 0;
                     flit.total = 0;
                 }
                 flit.head = left + hop.after;
+                flit.head_piece = sim.recorder.plain(Kind::Wire, piece, hop.after);
                 flit.hop += 1;
             }
             if flit.hop == flit.last && flit.total > 0 {
-                arrive(sim, flit.arrival, flit.total, flit.head);
+                arrive(sim, flit.arrival, flit.total, flit.head, flit.head_piece);
             }
         }
     }
 }
 
-fn arrive(sim: &Sim<'_>, arrival: Arrival, bytes: u64, at: Time) {
+fn arrive(sim: &Sim<'_, impl Recorder>, arrival: Arrival, bytes: u64, at: Time, piece: PieceId) {
     let stream = match arrival {
         Arrival::Message(channel) => channel.0 << 1,
         Arrival::Transfer(agent) => agent.0 << 1 | 1,
     };
-    let at = at + sim.costs.jitter.latency(stream, at);
+    let late = sim.costs.jitter.latency(stream, at);
+    let (at, piece) = (at + late, sim.recorder.plain(Kind::Wire, piece, late));
     match arrival {
-        Arrival::Message(channel) => sim.deliver(channel, bytes, at),
-        Arrival::Transfer(agent) => sim.complete(agent, at),
+        Arrival::Message(channel) => sim.deliver(channel, bytes, at, piece),
+        Arrival::Transfer(agent) => sim.complete(agent, at, piece),
     }
 }

@@ -1,6 +1,6 @@
 //! What a run needs to know about its program and machine, resolved once.
 
-use ahbm_machine::{Diagnostic, FULL_PACE, Machine, Node, PeId, Rate, Tier};
+use ahbm_machine::{Diagnostic, FULL_PACE, LinkId, Machine, Node, PeId, Rate, Tier};
 use ahbm_program::{AgentId, ChannelId, OpKind, Program, WireFactor};
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
@@ -88,10 +88,12 @@ enum Way {
 pub(super) struct Plan {
     pub(super) flows: Vec<Flow>,
     pub(super) hops: Vec<Hop>,
-    pub(super) links: u32,
+    /// The machine's link behind each index of a hop.
+    pub(super) links: Vec<LinkId>,
     pub(super) channels: Vec<ChannelPlan>,
     pub(super) agents: Vec<AgentPlan>,
-    pub(super) engines: u32,
+    /// The PEs in use.
+    pub(super) engines: Vec<PeId>,
     pub(super) backgrounds: Vec<BackgroundPlan>,
     /// Slot tiers by index.
     pub(super) tiers: Vec<Tier>,
@@ -126,11 +128,11 @@ impl Plan {
         let mut plan = Self {
             flows: Vec::new(),
             hops: Vec::new(),
-            links: 0,
+            links: Vec::new(),
             channels: Vec::with_capacity(program.channels.len()),
             tiers: machine.costs().tiers.values().copied().collect(),
             agents,
-            engines: pes.len() as u32,
+            engines: pes.into_keys().collect(),
             backgrounds: Vec::new(),
             tile_bytes: program.bodies.iter().map(|b| b.tiles.iter().map(|t| t.bytes()).collect()).collect(),
             transfers: Map::default(),
@@ -154,12 +156,12 @@ impl Plan {
             });
         }
         plan.scan(program, machine, &mut routes)?;
-        plan.links = routes.links.len() as u32;
         plan.flows = routes.list;
         plan.hops = routes.hops;
         for hop in &mut plan.hops {
             hop.exclusive = routes.links[hop.link as usize].exclusive;
         }
+        plan.links = routes.links.into_keys().collect();
         Ok(plan)
     }
 
@@ -245,7 +247,7 @@ struct Routes<'a> {
     machine: &'a Machine,
     list: Vec<Flow>,
     hops: Vec<Hop>,
-    links: Map<ahbm_machine::LinkId, LinkUse>,
+    links: Map<LinkId, LinkUse>,
 }
 
 impl Routes<'_> {

@@ -1,0 +1,207 @@
+//! Where the time of a run went: every picosecond with the one before it.
+//!
+//! A [`Piece`] is something that took time: a dispatch, a flit on a link, a slot being read. It starts at the
+//! later end of two others: what its own operation did before (`own`), and what it had to wait for (`other`: who
+//! held the link, the message, the credit). So
+//!
+//! - along `own` from an agent's last piece lies that agent's time, waits included, back to 0;
+//! - along whichever of the two ends later lies the critical path, without any wait, back to 0.
+
+use ahbm_machine::{LinkId, PeId, Ps};
+use ahbm_program::AgentId;
+
+/// Index into [`Detail::pieces`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct PieceId(pub u32);
+
+impl PieceId {
+    /// The launch: ends at 0, and comes before everything.
+    pub const LAUNCH: PieceId = PieceId(0);
+}
+
+/// What a piece is. Links and engines are indices into [`Detail::links`] and [`Detail::engines`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Issue of an operation; every operation has exactly one.
+    Dispatch,
+    /// Address generation and pointer management of a queue.
+    Control,
+    /// A slot of the channel is claimed: waits for its credit.
+    Claim(u32),
+    /// A DMA channel from descriptor to first byte; even: the write channel of engine `n / 2`, odd: the read channel.
+    Setup(u32),
+    /// The DMA channel hands its bytes to the first link.
+    Handover(u32),
+    /// Latency between links, and of requests.
+    Wire,
+    /// The first flit crosses a link, after which the head moves on.
+    Head(u32),
+    /// A message or flit occupies a link; waits for who had it before.
+    Link(u32),
+    /// The link waits for the last flit of the same message.
+    Tail(u32),
+    /// Bytes over the slowest link, without contention.
+    Serial,
+    /// A message enters its slot; waits for the write before it.
+    SlotWrite(u32),
+    /// A message is read from its slot; waits for the message.
+    SlotRead(u32),
+    /// A credit on its way back to the sender.
+    Credit(u32),
+    /// A posted receive; waits for those posted before it.
+    Queued,
+    /// The kernel waits for a posted receive.
+    Await,
+    /// The math or matrix engine works; waits for who had it before.
+    Math(u32),
+    /// A fixed time.
+    Delay,
+    /// Waits for a counter's signal.
+    Counter(u32),
+    /// Waits for the last to arrive at a barrier.
+    Barrier(u32),
+}
+
+/// What time is spent on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[allow(missing_docs)]
+pub enum Category {
+    Dispatch,
+    Dma,
+    LinkSerialisation,
+    LinkContention,
+    WireLatency,
+    SlotIo,
+    /// A credit on the wire; for an agent's own time also the wait for one.
+    Credit,
+    Math,
+    Delay,
+    /// Only in an agent's own time: on the critical path stands what the peer did.
+    Peer,
+    /// As [`Category::Peer`].
+    Counter,
+    /// As [`Category::Peer`].
+    Barrier,
+}
+
+impl Category {
+    /// Every category, in order.
+    pub const ALL: [Self; 12] = [
+        Self::Dispatch,
+        Self::Dma,
+        Self::LinkSerialisation,
+        Self::LinkContention,
+        Self::WireLatency,
+        Self::SlotIo,
+        Self::Credit,
+        Self::Math,
+        Self::Delay,
+        Self::Peer,
+        Self::Counter,
+        Self::Barrier,
+    ];
+
+    /// Name for people and JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Dispatch => "dispatch",
+            Self::Dma => "DMA",
+            Self::LinkSerialisation => "link serialisation",
+            Self::LinkContention => "link contention",
+            Self::WireLatency => "wire latency",
+            Self::SlotIo => "slot I/O",
+            Self::Credit => "credit",
+            Self::Math => "math",
+            Self::Delay => "delay",
+            Self::Peer => "waiting for peer",
+            Self::Counter => "waiting for counter",
+            Self::Barrier => "waiting for barrier",
+        }
+    }
+}
+
+impl Kind {
+    /// What the piece itself is spent on.
+    pub fn category(self) -> Category {
+        match self {
+            Self::Dispatch => Category::Dispatch,
+            Self::Setup(_) | Self::Handover(_) => Category::Dma,
+            Self::Wire => Category::WireLatency,
+            Self::Head(_) | Self::Link(_) | Self::Tail(_) | Self::Serial => Category::LinkSerialisation,
+            Self::Control | Self::SlotWrite(_) | Self::SlotRead(_) | Self::Queued => Category::SlotIo,
+            Self::Claim(_) | Self::Credit(_) => Category::Credit,
+            Self::Math(_) => Category::Math,
+            Self::Delay => Category::Delay,
+            Self::Await => Category::Peer,
+            Self::Counter(_) => Category::Counter,
+            Self::Barrier(_) => Category::Barrier,
+        }
+    }
+
+    /// What the wait before the piece is spent on.
+    pub fn wait(self) -> Category {
+        match self {
+            Self::Head(_) | Self::Link(_) => Category::LinkContention,
+            Self::SlotRead(_) => Category::Peer,
+            kind => kind.category(),
+        }
+    }
+
+    /// The link it keeps busy.
+    pub fn link(self) -> Option<u32> {
+        match self {
+            Self::Head(link) | Self::Link(link) | Self::Tail(link) => Some(link),
+            _ => None,
+        }
+    }
+}
+
+/// Something that took time, and what it came after.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Piece {
+    /// When it was over.
+    pub end: Ps,
+    /// What its operation did before.
+    pub own: PieceId,
+    /// What it waited for; [`PieceId::LAUNCH`] when nothing.
+    pub other: PieceId,
+    /// Whose it is.
+    pub agent: AgentId,
+    /// The operation it belongs to.
+    pub op: u32,
+    /// What it is.
+    pub kind: Kind,
+}
+
+/// Where the time of a run went.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Detail {
+    /// In order of discovery, which is not order of time; each comes after its `own` and `other`.
+    pub pieces: Vec<Piece>,
+    /// Per agent: the piece that its end is the end of.
+    pub last: Vec<PieceId>,
+    /// Links in use.
+    pub links: Vec<LinkId>,
+    /// PEs in use.
+    pub engines: Vec<PeId>,
+}
+
+impl Detail {
+    /// A piece by id.
+    #[inline]
+    pub fn piece(&self, id: PieceId) -> &Piece {
+        &self.pieces[id.0 as usize]
+    }
+
+    /// When what a piece depends on inside its own operation was over: from here on it waits.
+    #[inline]
+    pub fn ready(&self, piece: &Piece) -> Ps {
+        self.piece(piece.own).end
+    }
+
+    /// When a piece starts: at the later end of the two before it.
+    #[inline]
+    pub fn start(&self, piece: &Piece) -> Ps {
+        self.ready(piece).max(self.piece(piece.other).end)
+    }
+}
