@@ -1,0 +1,161 @@
+"""`ahbm report`: a sweep of one collective as a page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import ahbm
+from ahbm import bench
+from ahbm.collectives import COLLECTIVES
+from ahbm.emulator import Emulator
+from ahbm.views.page import Page, Section
+
+if TYPE_CHECKING:
+    import altair as alt
+
+    from ahbm.numerics import Numerics
+    from ahbm.report import Report
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a page is made of."""
+
+    sweep: bench.Sweep
+    reports: Sequence[Report]
+    peak_gbs: float | None
+    """Bus bandwidth that an endless array could reach; None where no bound is known."""
+    worlds: Sequence[Report] = ()
+    """The same sweep for several numbers of ranks."""
+    numerics: Sequence[Numerics] = ()
+    overrides: Mapping[str, object] = field(default_factory=dict)
+
+
+def gather(sweep: bench.Sweep, ranks: Sequence[int] = (), numerics: bool = False) -> Contents:
+    """Runs what the page shows: the sweep, again for each number of `ranks`, and numerics at its first size.
+
+    Raises what `ahbm.run` raises.
+    """
+    reports = list(bench.measure(sweep))
+    worlds: list[Report] = []
+    for count in ranks:
+        worlds += bench.measure(replace(sweep, overrides={**sweep.overrides, "system.sips.count": count}, data=False))
+    kind = COLLECTIVES[sweep.collective]
+    found: list[Numerics] = []
+    if numerics and kind.reduces:
+        from ahbm.numerics import numerics as measure
+
+        found = [
+            measure(
+                sweep.collective,
+                algorithm,
+                sweep.topology,
+                bytes_per_rank=None if sweep.device else reports[0].bytes,
+                bytes_per_pe=reports[0].bytes if sweep.device else None,
+                placement=ahbm.DPPolicy(cube="row_wise") if sweep.device else None,
+                dtype=sweep.dtype,
+                op=sweep.op,
+                root=sweep.root,
+                overrides=sweep.overrides,
+            )
+            for algorithm in sweep.algorithms or (None,)
+        ]
+    return Contents(sweep, reports, _peak(sweep, reports), worlds, found, sweep.overrides)
+
+
+def _peak(sweep: bench.Sweep, reports: Sequence[Report]) -> float | None:
+    """busbw of an array so large that no latency counts."""
+    from ahbm.report import bandwidths
+
+    emulator = Emulator.load(sweep.topology, None, sweep.overrides)
+    ranks, huge = emulator.world_size, 1 << 40
+    tiles = emulator.machine.cubes if sweep.device else None
+    bound = emulator.limits.bound(sweep.collective, ranks, huge, root=sweep.root, tiles=tiles)
+    if not bound.ps or sweep.collective == "barrier":
+        return None
+    whole = huge * COLLECTIVES[sweep.collective].chunks(ranks)
+    return bandwidths(sweep.collective, reports[0].ranks, whole, bound.ps)[1]
+
+
+def page(contents: Contents) -> Page:
+    """The page of what was gathered."""
+    from ahbm.views import charts as c
+
+    sweep, reports = contents.sweep, contents.reports
+    first = reports[0]
+    what = f"{sweep.collective} on {first.topology}, {first.ranks} ranks, {sweep.dtype}"
+    rows = c.series(reports, contents.peak_gbs)
+    charts: dict[str, alt.TopLevelMixin] = {
+        "bandwidth": c.bandwidth(rows, f"{what} (simulated)"),
+        "latency": c.latency(rows, f"{what} (simulated)"),
+    }
+    sections = [
+        Section("speed", "Speed", _limits(reports), charts=["bandwidth", "latency"]),
+        Section("table", "Measurements", "", COLUMNS, [_row(report) for report in reports]),
+    ]
+    if contents.worlds:
+        charts["selection"] = c.selection(contents.worlds, f"fastest algorithm for {sweep.collective} (simulated)")
+        text = "The fastest of the algorithms for every size and number of ranks, and its percentage of the bound."
+        sections.append(Section("selection", "Which algorithm where", text, charts=["selection"]))
+    if contents.numerics:
+        sections.append(_numerics(contents.numerics))
+    facts = [
+        ("ahbm", first.version),
+        ("machine", first.machine_hash),
+        ("programs", ", ".join(dict.fromkeys(report.program_hash for report in reports if report.program_hash))),
+        ("topology", sweep.topology or "default"),
+        *((f"set {key}", str(value)) for key, value in contents.overrides.items()),
+    ]
+    subtitle = "All times are simulated. GB/s is 1e9 bytes per second; busbw as nccl-tests counts it, one direction."
+    return Page(what, subtitle, sections, charts, facts)
+
+
+COLUMNS = ("algorithm", "size (B)", "time (us)", "algbw (GB/s)", "busbw (GB/s)", "bound (us)", "% of bound", "wrong")
+
+
+def _row(report: Report) -> list[str]:
+    return [
+        report.algorithm,
+        f"{report.bytes:,}",
+        f"{report.latency_ns / 1000:,.3f}",
+        f"{report.algbw_gbs:.2f}",
+        f"{report.busbw_gbs:.2f}",
+        "not known" if report.bound_ns is None else f"{report.bound_ns / 1000:,.3f}",
+        "" if report.percent_of_bound is None else f"{report.percent_of_bound:.1f}",
+        "not checked" if report.wrong is None else str(report.wrong),
+    ]
+
+
+def _limits(reports: Iterable[Report]) -> str:
+    """What limits the largest size, in words."""
+    report = max(reports, key=lambda report: report.bytes)
+    if report.bound_ns is None:
+        return f"No bound is drawn: {report.limited_by}."
+    return (
+        "The bound holds for every algorithm on this machine, the peak is the bound of an endless array. "
+        f"What limits {report.bytes:,} B: {report.limited_by}."
+    )
+
+
+def _numerics(found: Sequence[Numerics]) -> Section:
+    def told(agree: bool | None) -> str:
+        return "-" if agree is None else "identical" if agree else "different"
+
+    rows = [
+        [
+            n.algorithm,
+            f"{n.max_ulp:.2f}",
+            f"{n.mean_ulp:.3f}",
+            told(n.ranks_agree),
+            told(n.runs_agree),
+            told(n.sizes_agree),
+            str(len({order.order for order in n.orders})),
+            n.orders[0].order if n.orders else "",
+        ]
+        for n in found
+    ]
+    columns = ("algorithm", "max ulp", "mean ulp", "ranks", "runs", "sizes", "orders", "order of the first elements")
+    text = "Distance from the exact result in units in the last place, and whether bits depend on rank, run or size."
+    return Section("numerics", "Numerics", text, columns, rows)

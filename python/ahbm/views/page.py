@@ -1,0 +1,111 @@
+"""A page of charts and tables: one HTML file that needs no network, and every chart as a file of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ahbm.errors import ConfigError
+
+if TYPE_CHECKING:
+    import altair as alt
+
+Chart = "alt.TopLevelMixin"
+
+
+@dataclass(frozen=True)
+class Section:
+    """A headed part of a page: words, a table, charts by name."""
+
+    key: str
+    title: str
+    text: str = ""
+    columns: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+    charts: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Page:
+    """Everything a page shows."""
+
+    title: str
+    subtitle: str
+    sections: Sequence[Section]
+    charts: Mapping[str, alt.TopLevelMixin]
+    facts: Sequence[tuple[str, str]] = field(default=())
+
+    def html(self) -> str:
+        """The page as one self-contained document."""
+        from jinja2 import Environment, FileSystemLoader, StrictUndefined
+        from markupsafe import Markup
+
+        environment = Environment(
+            loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+        )
+        specs = {name: chart.to_dict() for name, chart in self.charts.items()}
+        # "<" never stands in the JSON, so nothing in it can end the script element.
+        text = json.dumps(specs, sort_keys=True).replace("<", "\\u003c")
+        return environment.get_template("page.html.j2").render(
+            title=self.title,
+            subtitle=self.subtitle,
+            sections=self.sections,
+            facts=self.facts,
+            bundle=Markup(_bundle().replace("</script", "<\\/script")),
+            specs=Markup(text),
+        )
+
+    def write(self, path: Path) -> None:
+        """Writes the page. Raises ConfigError (AHBM-C161) where it cannot."""
+        _write(path, self.html().encode())
+
+    def write_charts(self, folder: Path, kind: str = "svg") -> list[Path]:
+        """Writes every chart as NAME.svg or NAME.png into `folder`. Raises ConfigError (AHBM-C161)."""
+        import vl_convert
+
+        paths = []
+        for name, chart in self.charts.items():
+            spec = chart.to_dict()
+            path = folder / f"{name}.{kind}"
+            if kind == "svg":
+                _write(path, vl_convert.vegalite_to_svg(spec).encode())
+            elif kind == "png":
+                _write(path, vl_convert.vegalite_to_png(spec, scale=2))
+            else:
+                raise ConfigError("AHBM-C161", f"no charts as {kind}", hint="svg or png")
+            paths.append(path)
+        return paths
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    except OSError as error:
+        raise ConfigError("AHBM-C161", f"cannot write {path}: {error.strerror}") from error
+
+
+@cache
+def _bundle() -> str:
+    """Vega, Vega-Lite and Vega-Embed as one script that defines `vegaEmbed`."""
+    import vl_convert
+
+    script: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    return script
+
+
+def require_extra() -> Any:
+    """Raises UnsupportedError (AHBM-U145) unless the packages of the extra `report` are there."""
+    from importlib.util import find_spec
+
+    from ahbm.errors import UnsupportedError
+
+    missing = [name for name in ("altair", "vl_convert", "jinja2") if find_spec(name) is None]
+    if missing:
+        raise UnsupportedError(
+            "AHBM-U145", f"reports need {', '.join(missing)}", hint="pip install 'ahbm[report]', or '.[report]' here"
+        )
