@@ -93,6 +93,14 @@ impl State<'_> {
         best.map(|b| b.1)
     }
 
+    /// A chunk among those that links `brought` to its sender.
+    fn one_of(&self, link: u32, brought: &[Option<u32>]) -> Option<u32> {
+        let ends = self.graph.link(link);
+        let claimed = self.claimed.of(ends.to);
+        let open = |chunk: &u32| claimed[*chunk as usize / 64] >> (chunk % 64) & 1 == 0;
+        self.graph.incoming(ends.from).iter().filter_map(|&l| brought[l as usize]).find(open)
+    }
+
     fn claim(&mut self, node: u32, chunk: u32) {
         self.claimed.insert(node, chunk);
         self.copies[chunk as usize] += 1;
@@ -150,34 +158,52 @@ fn in_rounds(search: &Search<'_>, seed: u64, rarest: bool, limit: u64) -> Option
     let mut carried = vec![None; graph.links().len()];
     let mut transfers = Vec::with_capacity(total as usize);
     let mut order: Vec<u32> = (0..graph.links().len() as u32).collect();
+    // With latency, what arrived in the last round is second choice.
     let latent = graph.min_latency_ps() > 0;
-    let (mut rounds, mut last) = (0, 0);
+    // Per link: what it brought in the last round and in the one before, which has settled since.
+    let mut brought = [vec![None; graph.links().len()], vec![None; graph.links().len()]];
+    // Per link, nothing was left to carry: only what settled since then can change that.
+    let mut dry = vec![false; graph.links().len()];
+    let mut rounds = 0;
     while (transfers.len() as u64) < total {
         if rounds == limit {
             return None;
         }
         let begun = transfers.len();
         state.random.shuffle(&mut order);
+        let [last, settled] = &brought;
+        let since = if latent { settled } else { last };
         for &link in &order {
-            let chosen = if latent { state.choose(link, true) } else { None };
-            if let Some(chunk) = chosen.or_else(|| state.choose(link, false)) {
+            let mut chosen = None;
+            if !dry[link as usize] {
+                chosen = state.choose(link, latent);
+                dry[link as usize] = chosen.is_none();
+            } else if let Some(chunk) = state.one_of(link, since) {
+                chosen = Some(chunk);
+                dry[link as usize] = false;
+            }
+            if chosen.is_none() && latent {
+                chosen = state.one_of(link, last);
+            }
+            if let Some(chunk) = chosen {
                 state.claim(graph.link(link).to, chunk);
                 carried[link as usize] = Some(chunk);
             }
         }
-        for (link, chunk) in carried.iter_mut().enumerate() {
-            transfers.extend(chunk.take().map(|chunk| Transfer::copy(link as u32, chunk)));
+        for (link, &chunk) in carried.iter().enumerate() {
+            let Some(chunk) = chunk else { continue };
+            transfers.push(Transfer::copy(link as u32, chunk));
+            state.have.insert(graph.links()[link].to, chunk);
+        }
+        for (link, &chunk) in brought[0].iter().enumerate() {
+            chunk.into_iter().for_each(|chunk| state.settled.insert(graph.links()[link].to, chunk));
         }
         if transfers.len() == begun {
             return None;
         }
-        for transfer in &transfers[last..begun] {
-            state.settled.insert(graph.link(transfer.link).to, transfer.chunk());
-        }
-        last = begun;
-        for transfer in &transfers[begun..] {
-            state.have.insert(graph.link(transfer.link).to, transfer.chunk());
-        }
+        brought.rotate_right(1);
+        std::mem::swap(&mut brought[0], &mut carried);
+        carried.fill(None);
         rounds += 1;
     }
     Some((rounds, transfers))
