@@ -80,6 +80,7 @@ NETWORKS = [
     ("npu_torus_4x4", {}),
     ("npu_hypercube_16", {}),
     ("npu_fully_connected_8", {}),
+    ("npu_switch_8", {}),
 ]
 
 
@@ -139,9 +140,9 @@ def test_tiles_of_cubes(cubes: int) -> None:
 
 def test_what_is_not_known_says_why() -> None:
     limits = Limits(npus("ring_1d", 8))
-    bound = limits.bound("all_reduce", 5, 1024)
+    bound = limits.bound("all_reduce", 9, 1024)
     assert bound.ps is None
-    assert "5 ranks on 8 SIPs" in bound.reason
+    assert "9 ranks on 8 SIPs" in bound.reason
     with pytest.raises(AhbmError):
         Limit(npus("ring_1d", 8), "all_reduce", root=8)
     with pytest.raises(ConfigError):
@@ -152,3 +153,20 @@ def test_names_of_cuts() -> None:
     assert describe(([[0, 1, 2, 7]], 100.0, 2, 16), "sip", 8) == "out of sip0-sip2, sip7 over 2 links, 100 GB/s"
     assert describe(([[0, 1, 2, 3, 4, 5, 6]], 100.0, 2, 7), "sip", 8) == "into sip7 over 2 links, 100 GB/s"
     assert describe(([[0], [1]], 50.0, 1, 2), "sip", 2) == "between 2 parts over 1 link, 50 GB/s"
+
+
+def test_some_of_the_ranks() -> None:
+    """Others relay: what must enter and leave each rank still bounds the run."""
+    for collective, algorithm in RUNS:
+        overrides = {"defaults.world_size": 5}
+        size = None if collective == "barrier" else 5 * 4096
+        report = ahbm.run(collective, algorithm, "npu_ring_8", bytes_per_rank=size, overrides=overrides, data=False)
+        assert report.ranks == 5 and report.bound_ns is not None
+        assert 0 < report.bound_ns <= report.latency_ns, collective
+
+
+def test_a_faulty_switch_has_no_bound() -> None:
+    faults = {"faults.links": "[{from: 0, to: 8, slowdown: 2}]"}
+    report = ahbm.run("all_gather", topology="npu_switch_8", bytes_per_rank=1 << 12, overrides=faults)
+    assert report.bound_ns is None and report.wrong == 0
+    assert "switch" in report.limited_by

@@ -33,7 +33,14 @@ _Number: TypeAlias = float | SupportsIndex
 @final
 class Limit:
     def __new__(
-        cls, machine: Machine, collective: str, *, root: int = 0, dst: int = 0, cubes: bool = False
+        cls,
+        machine: Machine,
+        collective: str,
+        *,
+        ranks: int = 0,
+        root: int = 0,
+        dst: int = 0,
+        cubes: bool = False,
     ) -> Limit: ...
     def ps(self, nbytes: int) -> int: ...
     def by_bandwidth(self, nbytes: int) -> bool: ...

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ahbm._core import Limit, Machine
-from ahbm.errors import UnsupportedError
+from ahbm.errors import BudgetError, UnsupportedError
 
 Cut = tuple[list[list[int]], float, int, int]
 """Parts, GB/s across, links across, shares that must cross: see `Limit.cut`."""
@@ -31,35 +31,35 @@ class Limits:
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
-        self._known: dict[tuple[str, int, int, bool], Limit | str] = {}
+        self._known: dict[tuple[str, int, int, int, bool], Limit | str] = {}
 
     def bound(
         self, collective: str, ranks: int, nbytes: int, *, root: int = 0, dst: int = 0, tiles: int | None = None
     ) -> Bound:
         """Bounds a collective of `nbytes` bytes per chunk of one rank (the whole array where it has no chunks).
 
-        Ranks are the machine's SIPs; with `tiles`, every SIP holds so many tiles of `nbytes`, each a contribution.
+        Ranks are the machine's first SIPs; with `tiles`, every SIP holds so many tiles of `nbytes`, each a contribution.
         """
         sips, cubes = self._machine.sips, self._machine.cubes
         if ranks == 1 and tiles in (None, 1):
             return Bound(0, "a single rank")
-        if ranks != sips:
+        if ranks > sips:
             return Bound(None, f"no bound is known for {ranks} ranks on {sips} SIPs")
         found = []
         if sips > 1:
-            found.append(self._bound(collective, nbytes, root, dst, cubes=False))
+            found.append(self._bound(collective, nbytes, ranks, root, dst, cubes=False))
         if tiles == cubes and cubes > 1:
-            found.append(self._bound(collective, nbytes, root, dst, cubes=True))
+            found.append(self._bound(collective, nbytes, 0, root, dst, cubes=True))
         if not found:
             return Bound(None, f"no bound is known for {tiles} of {cubes} cubes")
         return max(found, key=lambda bound: -1 if bound.ps is None else bound.ps)
 
-    def _bound(self, collective: str, nbytes: int, root: int, dst: int, *, cubes: bool) -> Bound:
-        key = (collective, root, dst, cubes)
+    def _bound(self, collective: str, nbytes: int, ranks: int, root: int, dst: int, *, cubes: bool) -> Bound:
+        key = (collective, ranks, root, dst, cubes)
         if key not in self._known:
             try:
-                self._known[key] = Limit(self._machine, collective, root=root, dst=dst, cubes=cubes)
-            except UnsupportedError as error:
+                self._known[key] = Limit(self._machine, collective, ranks=ranks, root=root, dst=dst, cubes=cubes)
+            except (UnsupportedError, BudgetError) as error:
                 self._known[key] = error.message
         limit = self._known[key]
         if isinstance(limit, str):

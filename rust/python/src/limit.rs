@@ -15,27 +15,37 @@ pub struct Limit {
 
 #[pymethods]
 impl Limit {
-    /// Bounds `collective` among the SIPs of `machine`; with `cubes`, among the cubes of one SIP, all other SIPs taken
+    /// Bounds `collective` among the first `ranks` SIPs of `machine` (0: all of them); with `cubes`, among the cubes of one SIP, all other SIPs taken
     /// together as one node more. `root` is that of rooted collectives, `dst` the receiver of send_recv, whose sender
     /// is `root`. The interpreter lock is released meanwhile.
     ///
     /// Raises `UnsupportedError` for networks without a bound (unlimited bandwidth, a single node), and
     /// ConfigError for an unknown collective.
     #[new]
-    #[pyo3(signature = (machine, collective, *, root=0, dst=0, cubes=false))]
-    fn new(py: Python<'_>, machine: &Machine, collective: &str, root: u32, dst: u32, cubes: bool) -> PyResult<Self> {
+    #[pyo3(signature = (machine, collective, *, ranks=0, root=0, dst=0, cubes=false))]
+    #[allow(clippy::too_many_arguments)] // Keywords in Python.
+    fn new(
+        py: Python<'_>,
+        machine: &Machine,
+        collective: &str,
+        ranks: u32,
+        root: u32,
+        dst: u32,
+        cubes: bool,
+    ) -> PyResult<Self> {
         let work = || -> Result<Self, Diagnostic> {
             let graph = if cubes { cubes_of_a_sip(&machine.inner)? } else { Graph::of(&machine.inner)? };
-            if let Some(node) = [root, dst].into_iter().find(|&node| node >= graph.nodes()) {
-                let text = format!("there is no node {node} among {}", graph.nodes());
+            let ranks = if ranks == 0 { graph.nodes() } else { ranks };
+            if ranks > graph.nodes() || root.max(dst) >= ranks {
+                let text = format!("ranks 0 to {} of {ranks} on {} nodes", root.max(dst), graph.nodes());
                 return Err(Diagnostic::new("AHBM-T201", text));
             }
             let inner = match collective {
                 "send_recv" => ahbm_synthesis::Limit::between(&graph, root, dst),
                 // Everybody hears of everybody, without data.
-                "barrier" => ahbm_synthesis::Limit::of(&graph, Collective::AllReduce, 0),
+                "barrier" => ahbm_synthesis::Limit::of(&graph, ranks, Collective::AllReduce, 0),
                 _ => match Collective::parse(collective) {
-                    Some(collective) => ahbm_synthesis::Limit::of(&graph, collective, root),
+                    Some(collective) => ahbm_synthesis::Limit::of(&graph, ranks, collective, root),
                     None => {
                         let names = Collective::ALL.map(|c| c.0);
                         return Err(*operand::unknown("AHBM-C205", "collective", collective, &names));

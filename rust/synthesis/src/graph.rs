@@ -91,7 +91,7 @@ impl Graph {
     /// The network between the SIPs of a machine, each taken as one NPU.
     ///
     /// # Errors
-    /// `AHBM-B402` for a switch with too many pairs of NPUs, and what [`Graph::new`] reports.
+    /// `AHBM-B402` for a switch with too many pairs of NPUs, `AHBM-U401` for one with faulty links, and what [`Graph::new`] reports.
     pub fn of(machine: &Machine) -> Result<Self, Diagnostic> {
         let sips = machine.sfr().sips;
         let mut links: Vec<Link> = machine
@@ -105,6 +105,11 @@ impl Graph {
             if sips > SWITCHED {
                 let text = format!("{sips} NPUs at a switch, more than {SWITCHED}");
                 return Err(Diagnostic::new("AHBM-B402", text).hint("every pair of them counts as a link"));
+            }
+            let alike = |l: &Link| (l.rate, l.latency_ps) == (port.rate, port.latency_ps);
+            if links.len() != 2 * sips as usize || !links.iter().all(alike) {
+                return Err(Diagnostic::new("AHBM-U401", "the links of the switch differ")
+                    .hint("without faults, every NPU has the same link to and from the switch"));
             }
             let enter_ps = port.latency_ps + machine.switch_ps();
             switch = Some(Switch { enter_ps, flit_bytes: machine.costs().flit_bytes });

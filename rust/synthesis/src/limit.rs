@@ -2,7 +2,7 @@
 //!
 //! Runs pass messages on flit by flit and choose their own chunks, so only pure latency counts besides the tight cut.
 
-use crate::bound::{Bound, Cut, bound, least_cut};
+use crate::bound::{Bound, Cut, bound, bound_among, least_cut};
 use crate::{Collective, Graph, Link};
 use ahbm_machine::{Diagnostic, Machine, Ps};
 
@@ -15,9 +15,14 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// A collective among all nodes, with the given root where it has one.
-    pub fn of(graph: &Graph, collective: Collective, root: u32) -> Self {
-        Self { bound: bound(graph, collective, 0, 1, root), unit_gbs: graph.unit_gbs(), contended: true }
+    /// A collective among the first `ranks` nodes, the others relaying, with the given root where it has one.
+    pub fn of(graph: &Graph, ranks: u32, collective: Collective, root: u32) -> Self {
+        let bound = if ranks == graph.nodes() {
+            bound(graph, collective, 0, 1, root)
+        } else {
+            bound_among(graph, &(0..ranks).collect::<Vec<_>>(), collective, 0, 1, root)
+        };
+        Self { bound, unit_gbs: graph.unit_gbs(), contended: true }
     }
 
     /// A message from one node to another.
@@ -80,7 +85,7 @@ mod tests {
     fn a_limit_is_its_bound_without_chunks() {
         let graph = grid(&[4, 4], false);
         for (_, collective) in Collective::ALL {
-            let limit = Limit::of(&graph, collective, 5);
+            let limit = Limit::of(&graph, 16, collective, 5);
             for bytes in [1u64, 1 << 10, 1 << 20, 1 << 30] {
                 // So many chunks that one of them costs nothing.
                 assert_eq!(limit.ps(bytes), bound(&graph, collective, bytes, u32::MAX, 5).ps, "{collective:?} {bytes}");
