@@ -38,7 +38,7 @@ class Limits:
     ) -> Bound:
         """Bounds a collective of `nbytes` bytes per chunk of one rank (the whole array where it has no chunks).
 
-        Ranks are the machine's first SIPs; with `tiles`, every SIP holds so many tiles of `nbytes`, each a contribution.
+        Ranks are the first SIPs; with `tiles`, every SIP holds so many tiles of `nbytes`, each a contribution.
         """
         sips, cubes = self._machine.sips, self._machine.cubes
         if ranks == 1 and tiles in (None, 1):
