@@ -1,9 +1,9 @@
-//! A 128-rank ring all-reduce: read, lower and lint; and its check.
+//! A 128-rank ring all-reduce: read, lower and lint; and written as an execution plan.
 
 #[path = "../tests/support/ring.rs"]
 mod ring;
 
-use ahbm_formats::{Budget, LowerOptions, msccl_xml};
+use ahbm_formats::{Budget, LowerOptions, msccl_xml, mscclpp};
 use ahbm_machine::Machine;
 use ahbm_program::{Dtype, lint};
 use criterion::{Criterion, criterion_group, criterion_main};
@@ -21,6 +21,12 @@ fn msccl(c: &mut Criterion) {
     group.bench_function("read", |b| b.iter(|| black_box(read())));
     let plan = read();
     group.bench_function("lower", |b| b.iter(|| black_box(plan.lower(&machine, &options).expect("it fits"))));
+    group.bench_function("write as an execution plan", |b| {
+        b.iter(|| {
+            let json = mscclpp::from_plan(black_box(&plan), 2, &budget).expect("it can be said");
+            black_box(mscclpp::write(&json).expect("it can be written"))
+        });
+    });
     group.bench_function("read, lower, lint", |b| {
         b.iter(|| {
             let lowered = read().lower(&machine, &options).expect("it fits");
