@@ -15,7 +15,7 @@ import ahbm.distributed as dist
 from ahbm import plans
 from ahbm.cli import app
 from ahbm.emulator import Emulator
-from ahbm.errors import ConfigError, FormatError, UnsupportedError
+from ahbm.errors import BudgetError, ConfigError, FormatError, UnsupportedError
 
 TOPOLOGY = "npu_ring_8"
 FOUR = {"system.sips.count": 4}
@@ -224,6 +224,57 @@ def test_a_custom_plan_has_no_known_result(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError) as refused:
         plans.run(path, TOPOLOGY, nbytes=4096, overrides=FOUR)
     assert refused.value.code == "AHBM-U113"
+
+
+def test_a_custom_plan_runs_for_its_time(ring_file: Path) -> None:
+    """The time of the same plan with a known result, its options among them."""
+    custom = ring_file.with_name("custom.xml")
+    custom.write_text(ring(4).replace("allreduce", "custom").replace('inplace="1"', 'inplace="0"'))
+    machine = ["--size", "64K", "-t", TOPOLOGY, "--set", "system.sips.count=4", "--json"]
+    for more in ([], ["--slots", "inf"], ["--protocol", "LL"], ["--instances", "2"]):
+        found = [
+            json.loads(CliRunner().invoke(app, ["run", str(path), *machine, *more], catch_exceptions=False).stdout)
+            for path in (ring_file, custom)
+        ]
+        assert found[0]["latency_ns"] == found[1]["latency_ns"]
+        assert found[1]["reason"] == "what a custom plan computes is not compared"
+    with pytest.raises(ConfigError) as refused:
+        CliRunner().invoke(app, ["run", str(custom), *machine, "--check", "all"], catch_exceptions=False)
+    assert refused.value.code == "AHBM-C146"
+
+
+def test_limits_of_the_reader(ring_file: Path) -> None:
+    def run(*limits: str) -> dict[str, object]:
+        more = [text for limit in limits for text in ("--limit", limit)]
+        machine = ["--size", "64K", "-t", TOPOLOGY, "--set", "system.sips.count=4", "--json"]
+        result = CliRunner().invoke(app, ["run", str(ring_file), *machine, *more], catch_exceptions=False)
+        found: dict[str, object] = json.loads(result.stdout)
+        return found
+
+    assert run("steps=100", "ops=1000")["wrong"] == 0
+    for limit in ("steps=5", "ops=5"):
+        with pytest.raises(BudgetError) as refused:
+            run(limit)
+        assert refused.value.hint is not None and refused.value.hint.startswith(f"--limit {limit[:-1]}")
+    entry = {"algorithms.x.plan": str(ring_file), **FOUR}
+    with pytest.raises(BudgetError):
+        ahbm.run("all_reduce", "x", TOPOLOGY, bytes_per_rank=4096, overrides={**entry, "algorithms.x.limits.steps": 5})
+    with pytest.raises(ConfigError, match="numbers for some of file_bytes"):
+        Emulator.load(TOPOLOGY, overrides={**entry, "algorithms.x.limits.stairs": 5})
+
+
+def test_sizes_beyond_this_computer_run_for_their_time(ring_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nbytes = 32 << 30
+    report = plans.run(ring_file, TOPOLOGY, nbytes=nbytes, overrides=FOUR, data=False)
+    assert (report.bytes, report.wrong) == (nbytes, None)
+    with pytest.raises(ConfigError) as absurd:
+        plans.run(ring_file, TOPOLOGY, nbytes=1 << 63, overrides=FOUR, data=False)
+    assert absurd.value.code == "AHBM-C125"
+    monkeypatch.setattr("os.sysconf", lambda _: 1 << 8)
+    assert plans.run(ring_file, TOPOLOGY, nbytes=4 << 10, overrides=FOUR).wrong == 0
+    with pytest.raises(BudgetError) as refused:
+        plans.run(ring_file, TOPOLOGY, nbytes=8 << 10, overrides=FOUR)
+    assert refused.value.code == "AHBM-B301"
 
 
 def test_the_command_takes_options_after_the_file(ring_file: Path) -> None:

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import ahbm
 import ahbm.distributed as dist
-from ahbm import plans, traces
+from ahbm import plans, timed
 from ahbm._core import read_plan
 from ahbm.check import Settings, check_file
 from ahbm.cli import app
@@ -113,7 +113,7 @@ def test_a_trace_without_buffers_runs_for_its_time(tmp_path: Path) -> None:
     link = "system.sips.link"
     overrides = {"system.network_model": "analytic", f"{link}.latency_ns": 500, f"{link}.bandwidth_gbs": 53.6870912}
     plan = read_plan(str(prefix))
-    report = traces.run(plan, "bare", TOPOLOGY, overrides=overrides)
+    report = timed.run(plan, "bare", TOPOLOGY, overrides=overrides)
     assert report.latency_ns == pytest.approx(14 * (500 + (1 << 17) / 53.6870912) + 7 * 7000, abs=1)
     assert (report.messages, report.bytes, report.collective) == (8 * 14, 14 << 20, "all_reduce")
     assert "time only" in str(report)
@@ -121,7 +121,7 @@ def test_a_trace_without_buffers_runs_for_its_time(tmp_path: Path) -> None:
         plans.run(prefix, TOPOLOGY, nbytes=1 << 20)
     assert caught.value.code == "AHBM-U233"
     with pytest.raises(UnsupportedError) as caught:
-        traces.run(plan, "bare", TOPOLOGY, nbytes=1 << 20)
+        timed.run(plan, "bare", TOPOLOGY, nbytes=1 << 20)
     assert caught.value.code == "AHBM-U232"
     checked = check_file(prefix)
     assert (checked.verdict, checked.min_slots) == ("no_expectation", 1)
@@ -149,7 +149,7 @@ def test_a_workload_is_read_and_not_run(tmp_path: Path) -> None:
     checked = check_file(prefix)
     assert (checked.verdict, checked.ranks, checked.ops) == ("unsupported", 2, 2)
     with pytest.raises(UnsupportedError) as caught:
-        traces.run(read_plan(str(prefix)), "load", TOPOLOGY)
+        timed.run(read_plan(str(prefix)), "load", TOPOLOGY)
     assert caught.value.code == "AHBM-U231"
 
 
@@ -164,7 +164,7 @@ def test_every_run_can_leave_a_trace(traced: Path, tmp_path: Path, data: bool) -
         assert left.ops > 4
     assert kernel.wrong == plan.wrong == (0 if data else None)
     bare = write(tmp_path / "bare", bare_ring(4, 64, 1))
-    traces.run(read_plan(str(bare)), "bare", TOPOLOGY, overrides=FOUR, et=tmp_path / "again")
+    timed.run(read_plan(str(bare)), "bare", TOPOLOGY, overrides=FOUR, et=tmp_path / "again")
     assert read_plan(str(tmp_path / "again")).ranks == 4
 
 

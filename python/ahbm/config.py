@@ -17,6 +17,7 @@ from typing import Any
 import yaml
 
 from ahbm import packaged
+from ahbm._core import plan_limits
 from ahbm.collectives import COLLECTIVES
 from ahbm.errors import ConfigError, Site, UnsupportedError
 from ahbm.yaml_source import KeyPath, Source, did_you_mean, parse, scalar, scalar_text
@@ -59,6 +60,8 @@ class Settings:
     """Protocol of a plan; None is its own."""
     instances: int = 1
     """Parallel copies of a plan, each on its share of every chunk."""
+    limits: tuple[tuple[str, int], ...] = ()
+    """Limits of a plan's reader that differ from `ahbm._core.plan_limits()`."""
 
     @property
     def queues(self) -> tuple[object, ...]:
@@ -90,6 +93,14 @@ def _text(value: Any) -> str | None:
     return None if isinstance(value, str) and value else "a name"
 
 
+def _limits(value: Any) -> str | None:
+    if isinstance(value, dict) and all(_integer(0)(number) is None and number < 2**64 for number in value.values()):
+        unknown = value.keys() - dict(plan_limits()).keys()
+        if not unknown:
+            return None
+    return f"numbers for some of {', '.join(name for name, _ in plan_limits())}"
+
+
 def _slot_size(value: Any) -> str | None:
     return None if value == "auto" or _integer(1)(value) is None else "a number of bytes or auto"
 
@@ -115,6 +126,7 @@ _ENTRY: dict[str, _Check] = {
     "plan": _text,
     "protocol": _text,
     "instances": _integer(1),
+    "limits": _limits,
     "synth": lambda value: None,
     **{key: check for key, check in _DEFAULTS.items() if key != "algorithm"},
 }
@@ -213,6 +225,7 @@ class CclConfig:
             plan=merged.get("plan"),
             protocol=merged.get("protocol"),
             instances=merged.get("instances", 1),
+            limits=tuple(merged.get("limits", {}).items()),
             **{
                 key: merged[key]
                 for key in (
@@ -280,7 +293,7 @@ class CclConfig:
                 sites=(Site("written", source.place(path)),),
                 hint=f"add module: ./algorithms/{name}.py, or plan: with the path of a plan",
             )
-        if "plan" not in merged and (odd := {"protocol", "instances"} & merged.keys()):
+        if "plan" not in merged and (odd := {"protocol", "instances", "limits"} & merged.keys()):
             raise ConfigError(
                 "AHBM-C103",
                 f"algorithms.{name}: {' and '.join(sorted(odd))} are for plans",

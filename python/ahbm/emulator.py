@@ -145,7 +145,8 @@ class Emulator:
         `buffers[i]` belongs to group rank i, global rank `ranks[i]` (default: rank i): flat, contiguous, writable,
         equal sizes and dtypes, in the collective's in-place layout (`ahbm.collectives`); with `placement`, of shape
         (cubes, elements of a tile). `root`, `src` and `dst` are group ranks. `dtype` names the element type where NumPy
-        cannot (uint16 arrays of "bf16"). Without `data` the buffers are not touched.
+        cannot (uint16 arrays of "bf16"). Without `data` the buffers are not touched and may
+        be views of any strides.
 
         Raises ConfigError, DataError (AHBM-V101) for unfit buffers, UnsupportedError, KernelError, LintError,
         DeadlockError, BudgetError.
@@ -159,7 +160,7 @@ class Emulator:
                 self._known.clear()
             self._known[call] = known
         else:
-            _common_dtype(buffers, known.dtype, placement)
+            _common_dtype(buffers, known.dtype, placement, data)
         if data and known.compiled is not None and known.outcome.timeline is not None:
             self._replay(known.compiled, known.outcome.timeline, buffers)
         return known.outcome
@@ -196,7 +197,7 @@ class Emulator:
         name = request.collective
         if name not in COLLECTIVES:
             raise ConfigError("AHBM-C105", f"unknown collective {name!r}", hint=did_you_mean(name, COLLECTIVES))
-        request = replace(request, dtype=_common_dtype(buffers, dtype, placement))
+        request = replace(request, dtype=_common_dtype(buffers, dtype, placement, data))
         settings = self.ccl.settings(algorithm or self.ccl.choose(name, buffers[0].nbytes if buffers else 0))
         world = settings.world_size or self.world_size
         members = tuple(range(len(buffers))) if ranks is None else tuple(ranks)
@@ -385,7 +386,7 @@ def _check_request(request: Request) -> None:
             raise ConfigError("AHBM-C120", f"{what} {rank} is not in a group of {request.world_size}")
 
 
-def _common_dtype(buffers: Sequence[NDArray[Any]], dtype: str | None, placement: DPPolicy | None) -> str:
+def _common_dtype(buffers: Sequence[NDArray[Any]], dtype: str | None, placement: DPPolicy | None, data: bool) -> str:
     """The element type of all buffers, by the kernels' name. Raises DataError, UnsupportedError."""
     if not buffers:
         raise DataError("AHBM-V101", "no buffers")
@@ -394,7 +395,7 @@ def _common_dtype(buffers: Sequence[NDArray[Any]], dtype: str | None, placement:
         problem = None
         if buffer.shape != first.shape or buffer.dtype != first.dtype:
             problem = f"has {buffer.dtype}{list(buffer.shape)}, rank 0 has {first.dtype}{list(first.shape)}"
-        elif not buffer.flags.c_contiguous or not buffer.flags.writeable:
+        elif data and not (buffer.flags.c_contiguous and buffer.flags.writeable):
             problem = "is not contiguous and writable"
         elif buffer.ndim != (1 if placement is None else 2):
             problem = f"has {buffer.ndim} axes, not {1 if placement is None else 2}"

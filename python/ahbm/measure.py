@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from ahbm.collectives import COLLECTIVES, Collective
 from ahbm.config import Settings
 from ahbm.elements import element
 from ahbm.emulator import Emulator, Outcome
-from ahbm.errors import ConfigError, Finding
+from ahbm.errors import BudgetError, ConfigError, Finding
 from ahbm.placement import DPPolicy
 from ahbm.reference import Reference, Task, inputs
 from ahbm.report import Report, bandwidths
@@ -63,8 +64,8 @@ def run(
     emulator: use this one (and what it has captured) instead of making one from topology, ccl and overrides.
     et: prefix of a Chakra trace to write, with the time that every operation took.
 
-    Raises ConfigError (AHBM-C125: a size that is no whole number of elements), TopologyError, UnsupportedError,
-    KernelError, LintError, DeadlockError, BudgetError, DataError.
+    Raises ConfigError (AHBM-C125: a size that is no whole number of elements, or absurd), TopologyError,
+    UnsupportedError, KernelError, LintError, DeadlockError, BudgetError, DataError.
     """
     case = prepare(
         collective,
@@ -85,6 +86,7 @@ def run(
     task, wrong = case.task, None
     checks = frozenset() if isinstance(check, bool) else parse(check)
     if data:
+        _check_memory(task)
         given = inputs(task, mode, seed)
         outcome, results = case.execute(given)
         reference = Reference(task, given, exact=mode == "integers")
@@ -164,9 +166,22 @@ def _count(
             f"{given} bytes are no whole number of elements of {item} bytes",
             hint=f"give a multiple of {item}",
         )
+    elif given * pes >= 1 << 62:
+        raise ConfigError("AHBM-C125", f"{given} bytes are more than any machine has")
     else:
         elements = given // item * (1 if bytes_per_pe is None else pes)
     return elements // (pes if placed else kind.chunks(ranks))
+
+
+def _check_memory(task: Task) -> None:
+    """Raises BudgetError (AHBM-B301) where inputs, their copies and the machine's memory exceed this computer's."""
+    asked = 3 * task.parties * task.size * task.element.storage.itemsize
+    if asked > (most := os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")):
+        raise BudgetError(
+            "AHBM-B301",
+            f"the data of {task.parties} x {task.size} elements take at least {asked} bytes, this computer has {most}",
+            hint="--no-data (data=False) runs them for their time",
+        )
 
 
 def _report(

@@ -117,12 +117,12 @@ class PlanAlgorithm:
         return Site(self.name, str(self.path))
 
 
-def load(name: str, path: Path, content: bytes) -> PlanAlgorithm:
-    """Reads the plan at `path`, whose bytes are `content`.
+def load(name: str, path: Path, content: bytes, limits: Sequence[tuple[str, int]] = ()) -> PlanAlgorithm:
+    """Reads the plan at `path`, whose bytes are `content`; limits as in `ahbm.check.Settings`.
 
     Raises FormatError, UnsupportedError (AHBM-U233 for a trace without buffers), BudgetError.
     """
-    return PlanAlgorithm(name, path, hashlib.sha256(content).hexdigest(), _with_buffers(path))
+    return PlanAlgorithm(name, path, hashlib.sha256(content).hexdigest(), _with_buffers(path, limits))
 
 
 def run(
@@ -140,25 +140,26 @@ def run(
     overrides: Mapping[str, object] | None = None,
     ccl: str | Path | None = None,
     et: str | Path | None = None,
+    limits: Sequence[tuple[str, int]] = (),
 ) -> Report:
     """Runs the plan in `file` once, on the SIPs of its ranks, and reports it like `ahbm.run`.
 
     nbytes: size of one rank's array in the sense of nccl-tests. slots: messages a queue holds, None for no bound.
     protocol: "Simple", "LL" or "LL128" instead of the plan's own. instances: parallel copies of the plan, each on its
     share of every chunk. data: also move the data and compare with NumPy. check: as for `ahbm.run`. et: prefix of a
-    trace to write, as in `ahbm.run`.
+    trace to write, as in `ahbm.run`. limits: of the reader, as in `ahbm.check.Settings`.
 
-    Raises UnsupportedError: AHBM-U233 for a trace without buffers (`ahbm.traces.run`), AHBM-U113 for a plan whose
-    collective has no known result; and as `ahbm.run`.
+    Raises UnsupportedError: AHBM-U233 for a trace without buffers, AHBM-U113 for a plan whose collective has no known
+    result (both run for their time with `ahbm.timed.run`); and as `ahbm.run`.
     """
     import ahbm
 
-    plan = _with_buffers(file)
+    plan = _with_buffers(file, limits)
     if plan.collective not in COLLECTIVES:
         raise UnsupportedError(
             "AHBM-U113",
             f"{file}: what a {plan.collective} plan should compute is not known",
-            hint=f"plans of {', '.join(COLLECTIVES)} can be run; `ahbm check` follows any plan",
+            hint="ahbm run FILE runs it for its time, ahbm check follows its chunks",
         )
     name = label(file)
     entry: dict[str, object] = {
@@ -169,6 +170,8 @@ def run(
     }
     if protocol is not None:
         entry["protocol"] = protocol
+    if limits:
+        entry["limits"] = dict(limits)
     settings = {f"algorithms.{name}.{key}": value for key, value in entry.items()}
     return ahbm.run(
         plan.collective,
@@ -208,8 +211,8 @@ def convert(
     return convert_plan(source, target, nbytes=nbytes, link_order=link_order, slots=slots, quirks=quirks, limits=limits)
 
 
-def _with_buffers(file: str | Path) -> Plan:
-    plan = read_plan(str(file))
+def _with_buffers(file: str | Path, limits: Sequence[tuple[str, int]]) -> Plan:
+    plan = read_plan(str(file), limits=limits)
     if not plan.buffers:
         raise UnsupportedError(
             "AHBM-U233",

@@ -41,7 +41,8 @@ class Case:
             buffers = [np.stack(inputs[rank * tiles : (rank + 1) * tiles]) for rank in range(self.ranks)]
         else:
             shape = self.task.size if self.placement is None else (tiles, self.task.size)
-            buffers = [np.empty(shape, self.task.element.storage)] * self.ranks
+            # Shapes without memory.
+            buffers = [np.broadcast_to(np.empty((), self.task.element.storage), shape)] * self.ranks
         task, kind = self.task, COLLECTIVES[self.task.collective]
         outcome = self.emulator.collective(
             task.collective,

@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ahbm.cli.app import app
-from ahbm.cli.options import Ccl, Dtype, Json, Lenient, Op, Root, Settings, Topology, parse_overrides, parse_slots
+from ahbm.cli.options import (
+    Ccl,
+    Dtype,
+    Json,
+    Lenient,
+    Limits,
+    Op,
+    Root,
+    Settings,
+    Topology,
+    parse_overrides,
+    parse_slots,
+)
 from ahbm.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -47,9 +59,7 @@ def check(
         bool, typer.Option("--quirks", help="Files: follow the known defects of a format's runtime.")
     ] = False,
     lenient: Lenient = False,
-    limits: Annotated[
-        list[str] | None, typer.Option("--limit", metavar="NAME=N", help="Files: raise a limit; repeatable.")
-    ] = None,
+    limits: Limits = None,
     as_json: Json = False,
 ) -> None:
     """Check algorithms: correct, wrong, deadlock, race, ...; the exit code tells which."""

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from ahbm.cli.app import app
-from ahbm.cli.options import Json
+from ahbm.cli.options import Json, Limits
 
 
 @app.command()
@@ -27,9 +27,7 @@ def convert(
         typer.Option("--slots", min=1, max=2**32 - 2, help="Execution plans: messages a queue holds; as runtimes, 2."),
     ] = None,
     quirks: Annotated[bool, typer.Option("--quirks", help="Follow the known defects of a format's runtime.")] = False,
-    limits: Annotated[
-        list[str] | None, typer.Option("--limit", metavar="NAME=N", help="Raise a limit of the reader; repeatable.")
-    ] = None,
+    limits: Limits = None,
     as_json: Json = False,
 ) -> None:
     """Convert an algorithm between MSCCL-IR (.xml), MSCCL++ execution plans (.json) and Chakra traces (.et)."""

@@ -31,6 +31,9 @@ Check = Annotated[
     str | None,
     typer.Option("--check", help="all, or some of race,uninit,leftover,deadlock,result,divergence."),
 ]
+Limits = Annotated[
+    list[str] | None, typer.Option("--limit", metavar="NAME=N", help="Files: raise a limit; repeatable.")
+]
 NoData = Annotated[bool, typer.Option("--no-data", help="Simulate the time only.")]
 
 

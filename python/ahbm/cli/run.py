@@ -19,6 +19,7 @@ from ahbm.cli.options import (
     Dtype,
     Json,
     Lenient,
+    Limits,
     NoData,
     Op,
     Root,
@@ -32,7 +33,7 @@ from ahbm.errors import ConfigError
 
 if TYPE_CHECKING:
     from ahbm.report import Report
-    from ahbm.traces import TraceReport
+    from ahbm.timed import TimeReport
 
 PLANS = (".xml", ".json", ".et")
 """What the names of plans end in."""
@@ -63,6 +64,7 @@ def run(
     protocol: Annotated[str | None, typer.Option("--protocol", help="Plans: Simple, LL or LL128.")] = None,
     instances: Annotated[int | None, typer.Option("--instances", min=1, help="Plans: parallel copies.")] = None,
     lenient: Lenient = False,
+    limits: Limits = None,
     et: Annotated[
         Path | None,
         typer.Option(
@@ -101,6 +103,7 @@ def run(
             ccl=ccl,
             et=et,
             lenient=lenient,
+            limits=limits,
         )
         typer.echo(json.dumps(report.to_json(), indent=2) if as_json else str(report))
         fail_if_wrong([report] if isinstance(report, Report) else [])
@@ -109,8 +112,8 @@ def run(
         raise ConfigError(
             "AHBM-C143", "--check is for plans and --collective", hint="ahbm.run(..., check=...) in a script"
         )
-    if (slots, protocol, instances) != (None, None, None) or lenient:
-        raise ConfigError("AHBM-C146", "--slots, --protocol, --instances and --lenient are for plans")
+    if (slots, protocol, instances, limits) != (None, None, None, None) or lenient:
+        raise ConfigError("AHBM-C146", "--slots, --protocol, --instances, --limit and --lenient are for plans")
     if script is not None and et is not None:
         raise ConfigError("AHBM-C146", "--et is for one collective or plan; a script runs as many as it likes")
     if (script is None) == (collective is None):
@@ -162,32 +165,43 @@ def _plan(
     ccl: Path | None,
     et: Path | None,
     lenient: bool,
-) -> Report | TraceReport:
-    """Runs a plan, or for its time only a trace that names no buffers."""
-    from ahbm import plans, traces
+    limits: list[str] | None,
+) -> Report | TimeReport:
+    """Runs a plan; for its time only where no result is known."""
+    from ahbm import plans, timed
     from ahbm._core import read_plan
     from ahbm.bench import parse_dtype, parse_size
+    from ahbm.check import parse_limits
+    from ahbm.collectives import COLLECTIVES
 
     nbytes = parse_size(size) if size is not None else None
+    bounds = parse_limits(limits or ())
     needs_size = ConfigError("AHBM-C146", f"a plan is run as `ahbm run {file} --size 1M`")
     if nbytes is None and file.suffix == ".xml":
         raise needs_size
-    plan = read_plan(str(file), lenient=lenient)
-    if not plan.buffers:
-        if (protocol, instances, check) != (None, None, None):
-            raise ConfigError("AHBM-C146", f"{file} names no buffers: it has no protocol, no instances and no checks")
-        return traces.run(
+    plan = read_plan(str(file), lenient=lenient, limits=bounds)
+    if plan.buffers and nbytes is None:
+        raise needs_size
+    if not plan.buffers and (protocol, instances) != (None, None):
+        raise ConfigError("AHBM-C146", f"{file} names no buffers: it has no protocol and no instances")
+    if not plan.buffers or plan.collective not in COLLECTIVES:
+        if check is not None:
+            raise ConfigError("AHBM-C146", f"{file} runs for its time only: --check is for plans with a known result")
+        return timed.run(
             plan,
             plans.label(file),
             topology,
             nbytes=nbytes,
-            slots=None if slots is None else parse_slots(slots),
+            dtype=parse_dtype(dtype) if plan.buffers else "u8",
+            op=op,
+            slots=parse_slots(slots) if plan.buffers or slots is not None else None,
+            protocol=protocol,
+            instances=instances or 1,
             overrides=overrides,
             ccl=ccl,
             et=et,
         )
-    if nbytes is None:
-        raise needs_size
+    assert nbytes is not None
     return plans.run(
         file,
         topology,
@@ -202,6 +216,7 @@ def _plan(
         overrides=overrides,
         ccl=ccl,
         et=et,
+        limits=bounds,
     )
 
 
