@@ -104,6 +104,8 @@ class CallRecord:
     algbw_gbs: float
     busbw_gbs: float
     timeline_hash: int
+    root: int = 0
+    """Group rank; 0 where there is none."""
 
 
 @dataclass(eq=False)
@@ -132,6 +134,9 @@ class Call:
 
 class Seat(Protocol):
     """Where a rank takes part in operations: issue with `submit`, finish with `wait`."""
+
+    def advance(self, rank: int, ps: int) -> None:
+        """Moves the rank's simulated clock by what it has computed."""
 
     def submit(self, rank: int, call: Call) -> Part:
         """Issues `call` for `rank`; the part is the ticket to wait for. Raises what stopped the world."""
@@ -168,6 +173,10 @@ class Session:
             "new_group": Performer(self._make_group, lambda operation: True),
         }
         self._pairs = Performer(self._perform_pair, self._quick_pair)
+
+    def advance(self, rank: int, ps: int) -> None:
+        """See `Seat`."""
+        self.world.ranks[rank].clock_ps += ps
 
     def submit(self, rank: int, call: Call) -> Part:
         """See `Seat`."""
@@ -329,6 +338,7 @@ class Session:
             algbw,
             busbw,
             outcome.timeline_hash,
+            call.get("root", 0),
         )
         return outcome.latency_ps
 

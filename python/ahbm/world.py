@@ -67,6 +67,9 @@ class World:
         self.runner = threading.get_ident()
         self.patience_s = float("inf")
         self.failure: BaseException | None = None
+        self.hurry_s: float | None = None
+        """After so many wall seconds without progress a receive from any source takes a sender that is there, though
+        other ranks run on: they may wait for something else than this world. None: it waits for them."""
         self._turns = turns
         self._turn: int | None = None
         self._last_turn = size - 1
@@ -111,6 +114,8 @@ class World:
             (box.sends if sends else box.receives).append(letter)
             for send, receive in box.pair():
                 self._join(box, send, receive)
+            if self.hurry_s is not None:
+                self._stir.notify()
         self._work_off()
 
     def wait(self, part: Part, timeout_s: float | None = None) -> None:
@@ -283,6 +288,9 @@ class World:
                         self._tell()
                     finally:
                         self.lock.acquire()
+                elif self.hurry_s is not None and self._wildcards():
+                    if not self._stir.wait(self.hurry_s) and self._ticks == ticks:
+                        self._choose_sender()
                 elif not self._stir.wait(None if self.patience_s == float("inf") else self.patience_s):
                     if self.failure is not None:
                         return None
@@ -308,8 +316,11 @@ class World:
                 state.ready = None
                 return
 
+    def _wildcards(self) -> list[tuple[Mailbox, tuple[Letter, Letter]]]:
+        return [(box, pair) for box in self._mail.values() if (pair := box.wildcard()) is not None]
+
     def _choose_sender(self) -> bool:
-        found = [(box, pair) for box in self._mail.values() if (pair := box.wildcard()) is not None]
+        found = self._wildcards()
         if not found:
             return False
         box, (send, receive) = min(found, key=lambda entry: (entry[1][1].part.clock_ps, entry[1][1].dst))

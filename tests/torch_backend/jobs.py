@@ -8,9 +8,12 @@ import sys
 from pathlib import Path
 
 
-def torchrun(script: Path, ranks: int, *args: str, **env: str) -> subprocess.CompletedProcess[str]:
-    """Runs a script on that many ranks."""
-    command = [sys.executable, "-m", "torch.distributed.run", f"--nproc_per_node={ranks}", str(script), *args]
+def torchrun(
+    script: Path, ranks: int, *args: str, module: str | None = None, **env: str
+) -> subprocess.CompletedProcess[str]:
+    """Runs a script on that many ranks, by a module that runs scripts if one is given."""
+    start = ["-m", module, str(script)] if module else [str(script)]
+    command = [sys.executable, "-m", "torch.distributed.run", f"--nproc_per_node={ranks}", *start, *args]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", **env}
     where = Path(__file__).parent
     return subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=where, env=environment)

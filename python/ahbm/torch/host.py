@@ -22,6 +22,8 @@ from ahbm.torch.frames import Connection, Gone
 from ahbm.world import World
 
 LOOPBACK = "127.0.0.1"
+HURRY_S = 0.05
+"""See `World.hurry_s`: processes also wait for each other by other means, such as torch's store."""
 
 
 class Host:
@@ -39,6 +41,7 @@ class Host:
         self._stopped = False
         self._connections: dict[int, Connection] = {}
         self._threads: list[threading.Thread] = []
+        self.world.hurry_s = HURRY_S
         self.world.enter(0)
         self._start(self._run, "ahbm runner")
         if size > 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -27,10 +28,17 @@ class Place:
         self.index = {rank: i for i, rank in enumerate(ranks)}
         """torch's global rank -> rank in this world."""
         self.closed = False
+        self._computes = computing()
+        self._cpu_ns = time.thread_time_ns()
 
     def submit(self, call: Call) -> Part:
-        """Issues `call` for this rank."""
-        return self.seat.submit(self.rank, call)
+        """Issues `call` for this rank; with AHBM_COMPUTE=cpu, what its thread has computed takes time."""
+        if self._computes:
+            self.seat.advance(self.rank, (time.thread_time_ns() - self._cpu_ns) * 1000)
+        part = self.seat.submit(self.rank, call)
+        if self._computes:
+            self._cpu_ns = time.thread_time_ns()
+        return part
 
     def estimate(self, call: Call) -> float:
         """Simulated microseconds of `call`, were it performed; moves no data."""
@@ -56,6 +64,14 @@ class Place:
     def abort(self) -> None:
         """Stops the world with an error."""
         self.closed = True
+
+
+def computing() -> bool:
+    """Whether computing takes simulated time: AHBM_COMPUTE is `cpu` (the thread's CPU time) or `none`, the default."""
+    asked = os.environ.get("AHBM_COMPUTE", "none")
+    if asked not in ("none", "cpu"):
+        raise ConfigError("AHBM-C127", f"AHBM_COMPUTE={asked!r} is unknown", hint="none or cpu")
+    return asked == "cpu"
 
 
 class ThreadPlace(Place):
@@ -118,21 +134,18 @@ def find(opts: Any, pg_options: object) -> Place:
         if all(rank in known.index for rank in ranks):
             return known
     ranks = ranks or list(range(opts.group_size))
-    setup = settings(pg_options, len(ranks))
     if _threads.make is not None:
-        place: Place = _threads.make(setup)
+        place: Place = _threads.make(options(pg_options))
     else:
         from ahbm.torch.processes import open_place
 
-        place = open_place(setup, opts, ranks)
+        place = open_place(sized(options(pg_options), len(ranks)), opts, ranks)
     places().append(place)
     return place
 
 
-def settings(pg_options: object, ranks: int) -> Setup:
-    """What a world runs with: `pg_options` (a Setup or a mapping of its fields), then the environment.
-
-    Unless an argument or AHBM_TOPOLOGY names the topology, it has at least as many SIPs as ranks.
+def options(pg_options: object) -> Setup:
+    """What a rank asks for: `pg_options` (a Setup or a mapping of its fields), then the environment.
 
     Raises ConfigError (AHBM-C127).
     """
@@ -146,10 +159,14 @@ def settings(pg_options: object, ranks: int) -> Setup:
     accumulate = setup.accumulate or os.environ.get("AHBM_ACCUMULATE") or None
     if accumulate not in (None, "f32"):
         raise ConfigError("AHBM-C127", f"accumulate={accumulate!r} is unknown", hint="f32, or nothing")
-    setup = replace(setup, accumulate=accumulate)
+    return replace(setup, accumulate=accumulate)
+
+
+def sized(setup: Setup, ranks: int) -> Setup:
+    """`setup` with at least as many SIPs as ranks, unless an argument or AHBM_TOPOLOGY names the topology."""
     count, overrides = "system.sips.count", dict(setup.overrides or {})
     if setup.topology is None and not os.environ.get(topology.ENV) and count not in overrides:
         for_topology, _ = config.split_overrides(overrides)
         if topology.load_machine(None, for_topology).sips < ranks:
-            setup = replace(setup, overrides={**overrides, count: ranks})
+            return replace(setup, overrides={**overrides, count: ranks})
     return setup

@@ -45,6 +45,10 @@ class Remote:
         self._reader = threading.Thread(target=self._read, name="ahbm reader", daemon=True)
         self._reader.start()
 
+    def advance(self, rank: int, ps: int) -> None:
+        """See `Seat`."""
+        self._clock_ps += ps
+
     def submit(self, rank: int, call: Call) -> Part:
         """See `Seat`."""
         part = Part(rank, {}, call.buffer, call.finish, self._clock_ps, call_origin(), call.notify)

@@ -19,7 +19,7 @@ from ahbm.launch import caller, run_ranks
 from ahbm.rank import current
 from ahbm.session import BACKEND, Lobby, Setup, ambient
 from ahbm.torch import report
-from ahbm.torch.place import Place, ThreadPlace, be_rank, settings
+from ahbm.torch.place import Place, ThreadPlace, be_rank, options, sized
 from ahbm.world import World
 
 if TYPE_CHECKING:
@@ -41,12 +41,12 @@ def spawn(
 
     In the worker `dist.init_process_group("ahbm")` needs no rank, size or address. With `turns`, one rank runs at a
     time, up to its next wait, and has torch's random numbers to itself, so a run is the same every time; without, the
-    ranks run freely and share torch's generator. `topology` defaults to what `settings` finds: as many SIPs as ranks.
-    `accumulate="f32"` reduces f16 and bf16 in f32.
+    ranks run freely and share torch's generator. Unless `topology` or AHBM_TOPOLOGY names one, the machine has at least
+    as many SIPs as ranks. `accumulate="f32"` reduces f16 and bf16 in f32.
 
     Raises what `ahbm.spawn` raises.
     """
-    setup = settings(Setup(topology, ccl, overrides, accumulate=accumulate), world_size).over(ambient())
+    setup = sized(options(Setup(topology, ccl, overrides, accumulate=accumulate)).over(ambient()), world_size)
     body = caller(worker, args)
     shared = _Shared(world_size, turns)
     lobby = Lobby(setup, setup.emulator())

@@ -1,0 +1,94 @@
+"""`python -m ahbm.torch script.py [arguments]`: a script for another backend, on the emulator.
+
+`init_process_group` and `new_group` with "nccl", "gloo" or no backend get "ahbm", and a notice says so once. What the
+emulator cannot do raises, unless AHBM_FALLBACK=gloo: then groups on devices other than the CPU keep their backend.
+`torchrun ... -m ahbm.torch script.py` does the same for every rank.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import runpy
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch.distributed as dist
+import torch.distributed.distributed_c10d as c10d
+
+import ahbm.torch
+from ahbm.errors import ConfigError
+
+REDIRECTED = ("nccl", "gloo", "mpi", "ucc", "xccl")
+
+
+def interpose() -> None:
+    """Makes torch.distributed use backend "ahbm" whatever a script asks for."""
+    fallback = os.environ.get("AHBM_FALLBACK")
+    if fallback not in (None, "", "gloo"):
+        raise ConfigError("AHBM-C127", f"AHBM_FALLBACK={fallback!r} is unknown", hint="gloo, or nothing")
+    told: set[str] = set()
+
+    def redirect(function: Callable[..., Any]) -> Callable[..., Any]:
+        position = 0 if function.__name__ == "init_process_group" else 2
+
+        @functools.wraps(function)
+        def wrapper(*args: Any, **kw: Any) -> Any:
+            given = list(args)
+            asked = given[position] if len(given) > position else kw.get("backend")
+            backend = redirected(asked, function.__name__, bool(fallback), told)
+            if len(given) > position:
+                given[position] = backend
+            else:
+                kw["backend"] = backend
+            if backend == "ahbm":
+                kw.pop("device_id", None)
+            return function(*given, **kw)
+
+        return wrapper
+
+    for name in ("init_process_group", "new_group"):
+        wrapped = redirect(getattr(c10d, name))
+        setattr(c10d, name, wrapped)
+        setattr(dist, name, wrapped)
+
+
+def redirected(asked: Any, caller: str, fallback: bool, told: set[str]) -> Any:
+    """The backend to use for the one that was asked for. Raises ConfigError (AHBM-C127) for one that stays unknown."""
+    if asked is None and caller == "new_group":
+        return None
+    name = str(asked or "").lower()
+    parts = [part.rpartition(":")[2] for part in name.split(",")]
+    if name and not all(part in (*REDIRECTED, "ahbm") for part in parts):
+        if fallback:
+            notice(told, f"{caller}({name!r}) is left alone")
+            return asked
+        raise ConfigError(
+            "AHBM-C127", f"backend {name!r} cannot be redirected", hint="AHBM_FALLBACK=gloo leaves it alone"
+        )
+    if name != "ahbm":
+        notice(told, f"{caller}({name or 'no backend'!r}) is redirected to backend 'ahbm'")
+    return "ahbm"
+
+
+def notice(told: set[str], what: str) -> None:
+    """Says `what` on rank 0's standard error, once."""
+    if what not in told and os.environ.get("RANK", "0") == "0":
+        print(f"ahbm: {what}", file=sys.stderr)
+    told.add(what)
+
+
+def main() -> None:
+    """Runs the script that the command line names."""
+    if len(sys.argv) < 2:
+        sys.exit("usage: python -m ahbm.torch script.py [arguments]")
+    ahbm.torch.register()
+    interpose()
+    sys.argv = sys.argv[1:]
+    sys.path.insert(0, os.path.dirname(os.path.abspath(sys.argv[0])))
+    runpy.run_path(sys.argv[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    main()

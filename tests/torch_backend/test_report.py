@@ -1,0 +1,113 @@
+"""What a job leaves behind, and scripts for other backends."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="torch is not installed: pip install .[torch]")
+
+import torch
+import torch.distributed as dist
+from jobs import torchrun
+
+import ahbm.torch
+
+SMALL = {"sip.cube_mesh.w": 2, "sip.cube_mesh.h": 1}
+
+
+def worker() -> None:
+    dist.init_process_group("ahbm")
+    x = torch.ones(256)
+    dist.all_reduce(x)
+    dist.all_reduce(x)
+    if dist.get_rank() == 0:
+        (x @ x).item()
+    dist.broadcast(x, 1)
+    dist.destroy_process_group()
+
+
+def test_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("AHBM_REPORT", str(tmp_path))
+    ahbm.torch.spawn(worker, world_size=4, overrides=SMALL)
+    table = (tmp_path / "report.txt").read_text()
+    assert table.strip() in capsys.readouterr().err
+    rows = {line.split()[0]: line.split() for line in table.splitlines()[2:]}
+    assert rows["all_reduce"][1:4] == ["4", "2", "2048"]
+    assert rows["broadcast"][1:4] == ["4", "1", "1024"]
+    assert 0 < float(rows["all_reduce"][6]) <= 100
+    found = json.loads((tmp_path / "calls.json").read_text())
+    assert [call["collective"] for call in found] == ["all_reduce", "all_reduce", "broadcast"]
+    assert found[1]["start_ns"] == found[0]["start_ns"] + found[0]["latency_ns"]
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    spans = [event for event in events if event["ph"] == "X"]
+    assert len(spans) == 3 * 4 and {event["pid"] for event in spans} == {0, 1, 2, 3}
+    assert spans[1]["args"]["line"].startswith("test_report.py:")
+
+
+def test_computing_takes_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AHBM_REPORT", str(tmp_path))
+    monkeypatch.setenv("AHBM_COMPUTE", "cpu")
+    ahbm.torch.spawn(worker, world_size=2, overrides=SMALL)
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    gaps = [event for event in events if event.get("name") == "compute" and event["ph"] == "X"]
+    assert {event["pid"] for event in gaps} == {0, 1} and all(event["dur"] > 0 for event in gaps)
+
+
+def test_a_script_for_another_backend(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys, torch, torch.distributed as dist\n"
+        "assert sys.argv[1:] == ['--steps', '3'] and __name__ == '__main__'\n"
+        "dist.init_process_group('gloo')\n"
+        "group = dist.new_group([0, 1], backend='gloo')\n"
+        "x = torch.ones(4)\n"
+        "dist.all_reduce(x, group=group)\n"
+        "print(dist.get_backend(), dist.get_backend(group), x.sum().item())\n"
+        "dist.destroy_process_group()\n"
+    )
+    done = torchrun(script, 2, "--steps", "3", module="ahbm.torch", AHBM_REPORT="-")
+    assert done.returncode == 0, done.stderr
+    assert "ahbm ahbm 8.0" in done.stdout
+    assert "ahbm: init_process_group('gloo') is redirected to backend 'ahbm'" in done.stderr
+    assert "all_reduce" in done.stderr and "% of bound" in done.stderr
+
+
+def test_a_backend_that_cannot_be_redirected() -> None:
+    from ahbm.errors import ConfigError
+    from ahbm.torch.__main__ import redirected
+
+    with pytest.raises(ConfigError, match="backend 'mine' cannot be redirected"):
+        redirected("mine", "init_process_group", False, set())
+    assert redirected("mine", "init_process_group", True, set()) == "mine"
+    assert redirected("cpu:gloo,cuda:nccl", "init_process_group", False, set()) == "ahbm"
+    assert redirected(None, "new_group", False, set()) is None
+
+
+def test_time_estimates() -> None:
+    def estimate() -> tuple[float, float]:
+        dist.init_process_group("ahbm")
+        x = torch.ones(256)
+        with dist.distributed_c10d._time_estimator() as estimated:
+            dist.all_reduce(x)
+        assert torch.equal(x, torch.ones(256))
+        dist.all_reduce(x)
+        dist.barrier()
+        return estimated.estimated_time
+
+    us = ahbm.torch.spawn(estimate, world_size=4, overrides=SMALL)
+    measured = ahbm.run("all_reduce", bytes_per_rank=1024, dtype="f32", overrides={**SMALL, "system.sips.count": 4})
+    assert us == [measured.latency_ns / 1000] * 4
+
+
+def test_calls_are_events_of_the_profiler() -> None:
+    def profiled() -> list[str]:
+        dist.init_process_group("ahbm")
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True) as profile:
+            dist.all_reduce(torch.ones(3))
+            dist.barrier()
+        return [event.key for event in profile.key_averages()]
+
+    assert all({"ahbm:allreduce", "ahbm:barrier"} <= set(keys) for keys in ahbm.torch.spawn(profiled, world_size=1))
