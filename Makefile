@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench fuzz clean
+.PHONY: demo test torch lint bench fuzz clean
 
 demo: $(VENV)/.installed
 	$(BIN)/ahbm bench all_reduce -b 256 -e 1M -f 4 -a lrab_hierarchical_allreduce --device
@@ -12,6 +12,14 @@ demo: $(VENV)/.installed
 test: $(VENV)/.installed
 	cargo test --workspace --exclude ahbm-python
 	$(BIN)/python -m pytest -q -n auto
+
+# The real torch.distributed, in an environment of its own: the wheel brings 2.8 GB with it.
+TORCH := .venv-torch
+torch:
+	test -x $(TORCH)/bin/python || $(PYTHON) -m venv $(TORCH)
+	$(TORCH)/bin/pip install --quiet --disable-pip-version-check ".[test,torch]"
+	$(TORCH)/bin/python -m pytest -q -n 2 tests/torch_backend tests/test_docs.py -k "torch"
+	$(TORCH)/bin/python tests/torch_acceptance/run.py --quick
 
 lint: $(VENV)/.installed
 	cargo fmt --all --check
@@ -49,4 +57,4 @@ $(VENV)/.installed: $(SOURCES)
 	touch $@
 
 clean:
-	rm -rf $(VENV) target dist
+	rm -rf $(VENV) $(TORCH) target dist

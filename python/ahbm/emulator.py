@@ -33,6 +33,10 @@ CACHED_OPS = 50_000_000
 """Operations in the programs that an emulator keeps; the least recently used ones go first."""
 
 
+SPARE_BYTES = 1 << 30
+"""Memory of programs that an emulator keeps for their next run."""
+
+
 CACHED_CALLS = 4096
 """Shapes of calls whose program and timeline an emulator remembers."""
 
@@ -65,6 +69,8 @@ class Compiled:
     """Per group rank, which bytes of its host array come out of which buffer."""
     ops: int
     event_budget: int
+    covered: bool = False
+    """Whether the operands fill all of its buffers, so that nothing of an earlier run remains."""
     timelines: dict[bool, Timeline] = field(default_factory=dict)
 
     def timeline(self, data: bool) -> Timeline:
@@ -74,6 +80,36 @@ class Compiled:
                 return self.timelines[recorded]
         self.timelines[data] = self.program.simulate(record=data, max_events=self.event_budget)
         return self.timelines[data]
+
+
+class Spares:
+    """Memory images of programs that have run, for their next run: pages that were touched once are fast."""
+
+    def __init__(self) -> None:
+        self._held: OrderedDict[int, tuple[Compiled, Memory, int]] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def take(self, compiled: Compiled) -> Memory:
+        """An image that the operands of `compiled` will fill."""
+        with self._lock:
+            found = self._held.pop(id(compiled), None)
+            if found is None:
+                return Memory(compiled.program)
+            self._bytes -= found[2]
+            return found[1]
+
+    def put(self, compiled: Compiled, memory: Memory) -> None:
+        """Keeps an image if the next operands will overwrite all of it; the oldest make room."""
+        size = sum(int(rows[:, 3].sum()) for rows in compiled.operands)
+        if not compiled.covered or size > SPARE_BYTES:
+            return
+        with self._lock:
+            if id(compiled) not in self._held:
+                self._held[id(compiled)] = (compiled, memory, size)
+                self._bytes += size
+            while self._bytes > SPARE_BYTES:
+                self._bytes -= self._held.popitem(last=False)[1][2]
 
 
 @dataclass(frozen=True)
@@ -97,6 +133,7 @@ class Emulator:
         self._lock = threading.RLock()
         self._cache: OrderedDict[tuple[object, ...], Compiled] = OrderedDict()
         self._known: dict[tuple[object, ...], Known] = {}
+        self._spares = Spares()
         self.limits = Limits(machine)
 
     @staticmethod
@@ -275,12 +312,13 @@ class Emulator:
             return compiled, timeline
 
     def _replay(self, compiled: Compiled, timeline: Timeline, buffers: Sequence[NDArray[Any]]) -> None:
-        memory = Memory(compiled.program)
+        memory = self._spares.take(compiled)
         for host, pieces in zip(buffers, compiled.operands, strict=True):
             memory.scatter(host, pieces)
         compiled.program.replay(timeline, memory)
         for host, pieces in zip(buffers, compiled.results, strict=True):
             memory.gather(host, pieces)
+        self._spares.put(compiled, memory)
 
 
 def _call(name: str, buffers: Sequence[NDArray[Any]], ranks: Sequence[int] | None, *more: object) -> tuple[object, ...]:
@@ -333,7 +371,7 @@ def _capture(
                 builder.agent(group, coord, place, bodies[key], ids)
     program = builder.finish()
     rows = _rows(pieces)
-    return Compiled(program, rows, rows, program.ops, settings.event_budget)
+    return Compiled(program, rows, rows, program.ops, settings.event_budget, covered=True)
 
 
 def _lower(

@@ -310,14 +310,16 @@ class Session:
             "placement": terms.get("placement"),
         }
 
-    def _run(self, operation: Operation, group: ProcessGroup, start_ps: int, call: dict[str, Any]) -> int:
+    def _run(
+        self, operation: Operation, group: ProcessGroup, start_ps: int, call: dict[str, Any], data: bool = True
+    ) -> int:
         collective, tensor, dtype = call["name"], call["buffers"][0], call["dtype"]
         reduces = COLLECTIVES[collective].reduces
-        if self.setup.accumulate == "f32" and dtype in ("f16", "bf16") and reduces:
+        if data and self.setup.accumulate == "f32" and dtype in ("f16", "bf16") and reduces:
             outcome = self.emulator.collective(**call, data=False)
             self._accumulate(call)
         else:
-            outcome = self.emulator.collective(**call)
+            outcome = self.emulator.collective(**call, data=data)
         # A device tensor's tiles are contributions of their own, and the size is that of one.
         contributions, nbytes = (
             (len(tensor) * len(call["buffers"]), tensor[0].nbytes)

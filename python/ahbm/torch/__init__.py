@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ahbm.session import Setup as Options
+    from ahbm.torch.alone import init_alone as init_alone
     from ahbm.torch.threads import spawn as spawn
 
-__all__ = ["Options", "register", "spawn"]
+__all__ = ["Options", "init_alone", "register", "spawn"]
 
 
 def register() -> None:
@@ -40,6 +41,7 @@ def create(opts: Any, pg_options: object) -> Any:
     ranks = [place.index[rank] for rank in opts.global_ranks_in_group] or list(range(len(place.index)))
     name = "WORLD" if len(ranks) == len(place.index) and not opts.global_ranks_in_group else str(opts.group_id)
     members = place.group(name, ranks)
+    place.root = place.root or members
     kind = backend.ProcessGroup if form == "group" else backend.Backend
     return kind(place, members, opts.timeout)
 
@@ -47,6 +49,8 @@ def create(opts: Any, pg_options: object) -> Any:
 def __getattr__(name: str) -> Any:
     if name == "spawn":
         from ahbm.torch.threads import spawn as value
+    elif name == "init_alone":
+        from ahbm.torch.alone import init_alone as value  # type: ignore[assignment]
     elif name == "Options":
         from ahbm.session import Setup as value  # type: ignore[assignment]
     else:

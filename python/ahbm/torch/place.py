@@ -27,6 +27,8 @@ class Place:
         self.rank = rank
         self.index = {rank: i for i, rank in enumerate(ranks)}
         """torch's global rank -> rank in this world."""
+        self.root: Members | None = None
+        """The group it was opened for."""
         self.closed = False
         self._computes = computing()
         self._cpu_ns = time.thread_time_ns()
@@ -53,8 +55,8 @@ class Place:
         return nullcontext()
 
     def close(self, members: Members) -> None:
-        """The rank leaves `members`; leaving the group of all ranks closes the place."""
-        if len(members.ranks) == len(self.index) and not self.closed:
+        """The rank leaves `members`; leaving the group that the place was opened for closes it."""
+        if members is self.root and not self.closed:
             self.closed = True
             self.leave()
 
