@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,6 +25,9 @@ from ahbm.world import World
 
 if TYPE_CHECKING:
     from ahbm._core import Machine
+
+
+_RECORDER = "TORCH_FR_BUFFER_SIZE"
 
 
 def spawn(
@@ -82,10 +86,15 @@ class _Shared:
         c10d._world = self.world
         _rendezvous_handlers["env"] = self._rendezvous
         torch._C._distributed_c10d._set_thread_isolation_mode(True)
+        recorder = os.environ.get(_RECORDER)
+        os.environ[_RECORDER] = "0"  # torch's flight recorder is one per process: it would mix the ranks up
         try:
             with torch.autograd.set_multithreading_enabled(False):
                 yield
         finally:
+            del os.environ[_RECORDER]
+            if recorder is not None:
+                os.environ[_RECORDER] = recorder
             torch._C._distributed_c10d._set_thread_isolation_mode(False)
             _rendezvous_handlers["env"] = env
             c10d._world = before
