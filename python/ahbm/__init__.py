@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from ahbm.device import tensor as tensor
     from ahbm.emulator import Emulator as Emulator
     from ahbm.errors import AhbmError as AhbmError
+    from ahbm.explanation import Explanation as Explanation
+    from ahbm.explanation import explain as explain
     from ahbm.launch import spawn as spawn
     from ahbm.measure import run as run
     from ahbm.placement import DeviceTensor as DeviceTensor
@@ -30,6 +32,8 @@ _HOMES = {
     "DPPolicy": "placement",
     "DeviceTensor": "placement",
     "Emulator": "emulator",
+    "Explanation": "explanation",
+    "explain": "explanation",
     "Machine": "_core",
     "Report": "report",
     "convert": "plans",
@@ -44,11 +48,13 @@ __all__ = [
     "DPPolicy",
     "DeviceTensor",
     "Emulator",
+    "Explanation",
     "Machine",
     "Report",
     "__version__",
     "convert",
     "errors",
+    "explain",
     "run",
     "spawn",
     "synthesize",

@@ -154,6 +154,36 @@ def run(
     """
     import ahbm
 
+    collective, name, root, settings = as_algorithm(
+        file, slots=slots, protocol=protocol, instances=instances, limits=limits
+    )
+    return ahbm.run(
+        collective,
+        name,
+        topology,
+        bytes_per_rank=nbytes,
+        dtype=dtype,
+        op=op,
+        root=root,
+        data=data,
+        check=check,
+        overrides={**(overrides or {}), **settings},
+        ccl=ccl,
+        et=et,
+    )
+
+
+def as_algorithm(
+    file: str | Path,
+    *,
+    slots: int | None = SLOTS,
+    protocol: str | None = None,
+    instances: int = 1,
+    limits: Sequence[tuple[str, int]] = (),
+) -> tuple[str, str, int, dict[str, object]]:
+    """The collective that the plan in `file` performs, a name for it as an algorithm, its root (0 without one), and
+    the overrides of ccl.yaml that make it one. Arguments and errors are those of `run`.
+    """
     plan = _with_buffers(file, limits)
     if plan.collective not in COLLECTIVES:
         raise UnsupportedError(
@@ -172,21 +202,7 @@ def run(
         entry["protocol"] = protocol
     if limits:
         entry["limits"] = dict(limits)
-    settings = {f"algorithms.{name}.{key}": value for key, value in entry.items()}
-    return ahbm.run(
-        plan.collective,
-        name,
-        topology,
-        bytes_per_rank=nbytes,
-        dtype=dtype,
-        op=op,
-        root=plan.root or 0,
-        data=data,
-        check=check,
-        overrides={**(overrides or {}), **settings},
-        ccl=ccl,
-        et=et,
-    )
+    return plan.collective, name, plan.root or 0, {f"algorithms.{name}.{key}": value for key, value in entry.items()}
 
 
 def convert(

@@ -1,7 +1,7 @@
 //! The extension module `ahbm._core`: the one place where Python and the crates meet.
 //!
 //! - [`errors`]: findings become exceptions of `ahbm.errors`; panics become typed errors too.
-//! - [`machine`], [`program`], [`memory`]: thin classes over the crates of the same names.
+//! - [`machine`], [`program`], [`timeline`], [`memory`]: thin classes over the crates of the same names.
 //! - [`synthesis`]: schedules computed from a machine.
 //! - [`builder`]: writes a program; [`kernel`] runs a kernel once per body to record it; [`network`] knows the
 //!   SIP networks by name.
@@ -32,7 +32,7 @@
 //! | `AHBM-C201` … `C206` | builder used up; unknown tier; unknown space; ids of another builder; unknown collective or operator of a schedule |
 //! | `AHBM-C210`, `C211` | unknown protocol; unknown limit |
 //! | `AHBM-T201` … `T204` | place not on the machine; coordinate outside the group; SIPs do not fill the network; unknown network |
-//! | `AHBM-V120` … `V122` | timeline or memory of another program; bytes outside a buffer; array that is not plain memory |
+//! | `AHBM-V120` … `V123` | timeline or memory of another program, or without detail; bytes outside a buffer; array that is not plain memory |
 //! | `AHBM-Z001` | a panic inside; a defect of this project |
 //!
 //! Laws. No lock is held while Python code can run. Long runs release the interpreter lock. A value's slot
@@ -53,6 +53,7 @@ mod operand;
 mod origin;
 mod program;
 mod synthesis;
+mod timeline;
 mod tl;
 
 use pyo3::prelude::*;
@@ -73,9 +74,11 @@ mod _core {
     #[pymodule_export]
     use super::memory::Memory;
     #[pymodule_export]
-    use super::program::{Program, Timeline};
+    use super::program::Program;
     #[pymodule_export]
     use super::synthesis::Schedule;
+    #[pymodule_export]
+    use super::timeline::{Timeline, categories};
     #[pymodule_export]
     use super::tl::Tl;
 }

@@ -2,16 +2,22 @@
 
 use crate::machine::Machine;
 use crate::memory::Memory;
+use crate::timeline::Timeline;
 use crate::{check, errors};
 use ahbm_emulator::{CheckOptions, Options};
 use ahbm_formats::chakra::{self, Trace};
 use ahbm_formats::store::store;
 use ahbm_machine::Diagnostic;
+use ahbm_program::AgentId;
+use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 use std::cell::RefCell;
 use std::path::PathBuf;
 use std::sync::Arc;
+
+/// Pieces of detail that a run may keep, 32 bytes each.
+const PIECES: u32 = 1 << 26;
 
 /// What runs: agents, their operations, queues and buffers. Immutable; made by `ProgramBuilder.finish`.
 #[pyclass(frozen, module = "ahbm._core")]
@@ -60,15 +66,31 @@ impl Program {
 
     /// Runs the timing pass on the program's machine; the interpreter lock is released meanwhile.
     ///
-    /// `record` keeps the time of every operation, which views and some replays need. Raises
-    /// `DeadlockError`, `BudgetError` after `max_events` engine events, and KeyboardInterrupt.
-    #[pyo3(signature = (*, record=true, max_events=Options::default().max_events))]
-    fn simulate(&self, py: Python<'_>, record: bool, max_events: u64) -> PyResult<Timeline> {
+    /// `record` keeps the time of every operation, which views and some replays need; `detail` also keeps why it took
+    /// that long. Raises `DeadlockError`, `BudgetError` after `max_events` engine events or for more detail than 2 GB
+    /// hold, and KeyboardInterrupt.
+    #[pyo3(signature = (*, record=true, detail=false, max_events=Options::default().max_events))]
+    fn simulate(&self, py: Python<'_>, record: bool, detail: bool, max_events: u64) -> PyResult<Timeline> {
         let outcome = interruptible(py, |interrupt| {
-            let options = Options { record, max_events, interrupt: Some(interrupt), ..Options::default() };
+            let detail = if detail { PIECES } else { 0 };
+            let options = Options { record, detail, max_events, interrupt: Some(interrupt) };
             ahbm_emulator::simulate(&self.inner, &self.machine, &options)
         })?;
-        Ok(Timeline { inner: outcome, program: Arc::clone(&self.inner) })
+        Ok(Timeline { inner: outcome, program: Arc::clone(&self.inner), machine: Arc::clone(&self.machine) })
+    }
+
+    /// Physical place of an agent, e.g. `"sip 0 cube 3 pe 0"`. Raises IndexError.
+    fn place(&self, agent: usize) -> PyResult<String> {
+        let agent = self.inner.agents.get(agent).ok_or_else(|| PyIndexError::new_err("no such agent"))?;
+        Ok(self.machine.coord(agent.place).to_string())
+    }
+
+    /// An operation in words and where it was written (`""`: unknown). Raises IndexError.
+    fn describe(&self, agent: u32, op: usize) -> PyResult<(String, String)> {
+        if agent as usize >= self.inner.agents.len() {
+            return Err(PyIndexError::new_err("no such agent"));
+        }
+        Ok((self.inner.describe(AgentId(agent), op), self.inner.origin_text(AgentId(agent), op)))
     }
 
     /// Replays the timeline's effects on `memory`, which holds the inputs before and the outputs after; the
@@ -152,56 +174,6 @@ impl Program {
 
     fn __repr__(&self) -> String {
         format!("<program {} of {} agents, {} operations>", self.inner.name, self.agents(), self.ops())
-    }
-}
-
-/// When everything happened. Times are integer picoseconds from the common launch time.
-#[pyclass(frozen, module = "ahbm._core")]
-pub struct Timeline {
-    pub(crate) inner: ahbm_emulator::Timeline,
-    program: Arc<ahbm_program::Program>,
-}
-
-#[pymethods]
-impl Timeline {
-    /// Latency of the launch: the last agent's end.
-    #[getter]
-    fn latency_ps(&self) -> u64 {
-        self.inner.latency
-    }
-
-    /// Messages delivered.
-    #[getter]
-    fn messages(&self) -> u64 {
-        self.inner.messages
-    }
-
-    /// Payload bytes delivered by messages.
-    #[getter]
-    fn bytes(&self) -> u64 {
-        self.inner.bytes
-    }
-
-    /// Engine events processed.
-    #[getter]
-    fn events(&self) -> u64 {
-        self.inner.events
-    }
-
-    /// Digest of every operation's times; equal inputs give equal digests on every machine.
-    #[getter]
-    fn hash(&self) -> u64 {
-        self.inner.hash
-    }
-
-    /// End time of every agent, in the order they were added.
-    #[getter]
-    fn ends_ps(&self) -> Vec<u64> {
-        self.inner.ends.clone()
-    }
-
-    fn __repr__(&self) -> String {
-        format!("<timeline of {}: {} ps, {} messages>", self.program.name, self.inner.latency, self.inner.messages)
     }
 }
 

@@ -1,0 +1,130 @@
+//! When everything happened, and why.
+
+use crate::errors;
+use ahbm_emulator::{Category, Detail, LinkUse, Segment};
+use ahbm_machine::Diagnostic;
+use numpy::{Element, PyArray1};
+use pyo3::prelude::*;
+use std::sync::Arc;
+
+type Column<'py, T> = Bound<'py, PyArray1<T>>;
+type Columns<'py> = (
+    Column<'py, u32>,
+    Column<'py, u32>,
+    Column<'py, u8>,
+    Column<'py, u32>,
+    Column<'py, u32>,
+    Column<'py, u64>,
+    Column<'py, u64>,
+);
+
+/// Number, name, busy ps, crossings, waits, waited ps.
+type Used = (u32, String, u64, u64, u64, u64);
+
+/// Names of what time is spent on, in the order of the numbers in `Timeline.critical_path`.
+#[pyfunction]
+pub(crate) fn categories() -> Vec<&'static str> {
+    Category::ALL.map(Category::name).to_vec()
+}
+
+/// When everything happened. Times are integer picoseconds from the common launch time.
+#[pyclass(frozen, module = "ahbm._core")]
+pub struct Timeline {
+    pub(crate) inner: ahbm_emulator::Timeline,
+    pub(crate) program: Arc<ahbm_program::Program>,
+    pub(crate) machine: Arc<ahbm_machine::Machine>,
+}
+
+#[pymethods]
+impl Timeline {
+    /// Latency of the launch: the last agent's end.
+    #[getter]
+    fn latency_ps(&self) -> u64 {
+        self.inner.latency
+    }
+
+    /// Messages delivered.
+    #[getter]
+    fn messages(&self) -> u64 {
+        self.inner.messages
+    }
+
+    /// Payload bytes delivered by messages.
+    #[getter]
+    fn bytes(&self) -> u64 {
+        self.inner.bytes
+    }
+
+    /// Engine events processed.
+    #[getter]
+    fn events(&self) -> u64 {
+        self.inner.events
+    }
+
+    /// Digest of every operation's times; equal inputs give equal digests on every machine.
+    #[getter]
+    fn hash(&self) -> u64 {
+        self.inner.hash
+    }
+
+    /// End time of every agent, in the order they were added.
+    #[getter]
+    fn ends_ps(&self) -> Vec<u64> {
+        self.inner.ends.clone()
+    }
+
+    /// The critical path, from launch to the last agent's end: abutting stretches as seven arrays of shape (n,).
+    ///
+    /// agent, operation (u32), index into `categories()` (u8), link (u32, 2**32 - 1: none), origin of the operation
+    /// (u32, equal numbers are equal lines), start and end (u64, ps). Raises `DataError` (AHBM-V123) without detail.
+    fn critical_path<'py>(&self, py: Python<'py>) -> PyResult<Columns<'py>> {
+        let detail = self.detail(py)?;
+        let path = py.detach(|| detail.critical_path());
+        let origin = |s: &Segment| self.program.body(s.agent).origins.get(s.op as usize).map_or(u32::MAX, |o| o.0);
+        Ok((
+            column(py, &path, |s| s.agent.0),
+            column(py, &path, |s| s.op),
+            column(py, &path, |s| s.category as u8),
+            column(py, &path, |s| s.link.map_or(u32::MAX, |l| l.0)),
+            column(py, &path, origin),
+            column(py, &path, |s| s.start),
+            column(py, &path, |s| s.end),
+        ))
+    }
+
+    /// Per agent the time from launch to its end by category, as an array of shape (agents * categories,), u64 ps.
+    ///
+    /// Raises `DataError` (AHBM-V123) without detail.
+    fn agent_time<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<u64>>> {
+        let detail = self.detail(py)?;
+        let time = py.detach(|| detail.agent_time().concat());
+        Ok(PyArray1::from_vec(py, time))
+    }
+
+    /// Every link that was used, the one most waited for first: number, name, busy ps, messages that crossed it (flits, under
+    /// the flit model), those of them that waited for another, and the sum of their waits in ps.
+    ///
+    /// Raises `DataError` (AHBM-V123) without detail.
+    fn link_use(&self, py: Python<'_>) -> PyResult<Vec<Used>> {
+        let detail = self.detail(py)?;
+        let named = |l: LinkUse| (l.link.0, self.machine.link_name(l.link), l.busy, l.crossed, l.waits, l.waited);
+        Ok(py.detach(|| detail.link_use().into_iter().map(named).collect()))
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<timeline of {}: {} ps, {} messages>", self.program.name, self.inner.latency, self.inner.messages)
+    }
+}
+
+impl Timeline {
+    fn detail(&self, py: Python<'_>) -> PyResult<&Detail> {
+        self.inner.detail.as_deref().ok_or_else(|| {
+            let finding = Diagnostic::new("AHBM-V123", "the timeline was recorded without detail");
+            errors::raise_one(py, finding.hint("simulate(detail=True)"))
+        })
+    }
+}
+
+fn column<'py, T: Element>(py: Python<'py>, path: &[Segment], of: impl Fn(&Segment) -> T) -> Column<'py, T> {
+    PyArray1::from_vec(py, path.iter().map(of).collect())
+}
