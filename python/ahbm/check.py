@@ -18,6 +18,7 @@ from ahbm.errors import (
     DeadlockError,
     Finding,
     FormatError,
+    KernelError,
     LintError,
     UnsupportedError,
 )
@@ -154,7 +155,7 @@ def check_kernel(algorithm: str, collective: str | None = None, checks: str = "a
     """Captures an algorithm, runs it once, and checks it; what is wrong with it is in the answer.
 
     ``collective``: the one that the algorithm implements, by default. ``run``: more arguments of :func:`ahbm.run`.
-    Raises ConfigError, TopologyError and KernelError for what is wrong with the question.
+    Raises ConfigError and TopologyError for what is wrong with the question.
     """
     import ahbm
     from ahbm.emulator import Emulator
@@ -170,7 +171,7 @@ def check_kernel(algorithm: str, collective: str | None = None, checks: str = "a
         report = ahbm.run(named, algorithm, emulator=emulator, check=checks, **run)
         ranks, ops, findings = report.ranks, report.ops, report.findings
         verdict = "unsupported" if findings else "correct"
-    except (BudgetError, DataError, DeadlockError, LintError, UnsupportedError) as error:
+    except tuple(_CLASSES) as error:
         findings, verdict = error.findings, _VERDICTS.get(error.code, _CLASSES[type(error)])
     return Checked(algorithm, "kernel", named, ranks, ops, settings.n_slots, verdict, None, findings)
 
@@ -180,6 +181,7 @@ _CLASSES: dict[type[AhbmError], str] = {
     BudgetError: "unsupported",
     DataError: "wrong",
     DeadlockError: "deadlock",
+    KernelError: "malformed",
     LintError: "malformed",
     UnsupportedError: "unsupported",
 }
