@@ -9,7 +9,20 @@ from typing import Annotated
 import typer
 
 # Each adds its commands to the application.
-from ahbm.cli import bench, check, compare, convert, explain, inspect, numerics, report, run, scaffold, synth  # noqa: F401
+from ahbm.cli import (  # noqa: F401
+    bench,
+    check,
+    compare,
+    convert,
+    explain,
+    explore,
+    inspect,
+    numerics,
+    report,
+    run,
+    scaffold,
+    synth,
+)
 from ahbm.cli.app import app
 from ahbm.errors import AhbmError
 

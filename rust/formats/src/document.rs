@@ -25,7 +25,8 @@ pub struct Reading {
     pub orders: u32,
     /// Chooses the random ones among them.
     pub seed: u64,
-    /// Times a program is issued in a row. Launches that alternate between two halves of scratch are issued once.
+    /// Times a program is issued in a row. Execution plans whose launches alternate between two halves of scratch, or
+    /// whose semaphores do not start at zero, are issued once.
     pub calls: u32,
 }
 
@@ -260,7 +261,8 @@ impl Document {
                 verdict(lowered, Collective::Custom, 1, reading)
             }
             Self::Mscclpp(plan) => {
-                let calls = if plan.double_scratch { 1 } else { reading.calls };
+                let started = plan.ranks.iter().any(|rank| rank.semaphores.iter().any(|&value| value > 0));
+                let calls = if plan.double_scratch || started { 1 } else { reading.calls };
                 let reading = &Reading { calls, ..*reading };
                 let launch = |launch| {
                     let lowered = plan.lower_for_check(LOOP_ITERATIONS, launch, &reading.budget);

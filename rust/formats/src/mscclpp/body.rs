@@ -8,7 +8,7 @@ use ahbm_program::{
     BinaryFn, Body, BodyBuilder, BufferId, Locus, Mem, OpKind, Origin, OriginId, Origins, Tile, ValueId,
 };
 use indexmap::IndexSet;
-use rustc_hash::{FxBuildHasher, FxHashMap};
+use rustc_hash::FxBuildHasher;
 
 /// Writes the body of one thread block.
 pub(super) struct Writer<'l, 'p> {
@@ -16,8 +16,6 @@ pub(super) struct Writer<'l, 'p> {
     rank: u32,
     body: BodyBuilder,
     buffers: IndexSet<BufferId, FxBuildHasher>,
-    /// Waits so far per channel end.
-    waited: FxHashMap<u32, u32>,
     /// Dispatches to be charged to the next operation: one per operation of the file.
     calls: u16,
     origin: OriginId,
@@ -25,15 +23,7 @@ pub(super) struct Writer<'l, 'p> {
 
 impl<'l, 'p> Writer<'l, 'p> {
     pub(super) fn new(all: &'l Lowering<'p>, rank: u32) -> Self {
-        Self {
-            all,
-            rank,
-            body: BodyBuilder::new(),
-            buffers: IndexSet::default(),
-            waited: FxHashMap::default(),
-            calls: 0,
-            origin: OriginId(0),
-        }
+        Self { all, rank, body: BodyBuilder::new(), buffers: IndexSet::default(), calls: 0, origin: OriginId(0) }
     }
 
     pub(super) fn finish(self) -> (Body, Vec<BufferId>) {
@@ -121,14 +111,9 @@ impl<'l, 'p> Writer<'l, 'p> {
         }
     }
 
+    /// What was signalled and not waited for stays, for the next wait and for the next launch.
     fn wait(&mut self, end: u32) {
-        if self.all.contended[end as usize] {
-            return self.push(OpKind::Acquire { counter: end, amount: 1 });
-        }
-        let times = self.waited.entry(end).or_insert(0);
-        *times += 1;
-        let at_least = *times;
-        self.push(OpKind::WaitCounter { counter: end, at_least });
+        self.push(OpKind::Acquire { counter: end, amount: 1 });
     }
 
     fn transfer(

@@ -8,7 +8,6 @@ use crate::plan::{Lowered, RankBuffers, Region, Site, Space};
 use crate::{Budget, Limit, LowerOptions};
 use ahbm_machine::{Diagnostic, Machine, Node};
 use ahbm_program::{BinaryFn, BufferId, ChannelSettings, ProgramBuilder};
-use rustc_hash::FxHashMap;
 
 /// Which launch of the plan runs; it decides the half of a double scratch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -32,8 +31,6 @@ pub(super) struct Lowering<'p> {
     pub(super) semaphores: Vec<u32>,
     /// Per rank: the first of its barriers.
     pub(super) barriers: Vec<u32>,
-    /// Per channel end: true when several thread blocks wait on it and take its signals in turn.
-    pub(super) contended: Vec<bool>,
 }
 
 impl Plan {
@@ -116,29 +113,6 @@ impl Plan {
         let settings = ChannelSettings { slots: 1, slot_bytes: None, tier: 0, credit_bytes: 0 };
         Ok(Lowered { program: builder.finish(settings)?, ranks: buffers, chunk_bytes: layout.chunk })
     }
-
-    fn contended(&self) -> Vec<bool> {
-        let mut waiter: FxHashMap<u32, (usize, usize)> = FxHashMap::default();
-        let mut contended = vec![false; self.ends.len()];
-        for (rank, work) in self.ranks.iter().enumerate() {
-            for (index, ops) in work.blocks.iter().enumerate() {
-                let mut note = |op: &Op| {
-                    if let Action::Wait(ends) = &op.action {
-                        for &end in ends {
-                            contended[end as usize] |= *waiter.entry(end).or_insert((rank, index)) != (rank, index);
-                        }
-                    }
-                };
-                for op in ops {
-                    note(op);
-                    if let Action::Loop { ops, .. } = &op.action {
-                        ops.iter().for_each(&mut note);
-                    }
-                }
-            }
-        }
-        contended
-    }
 }
 
 impl<'p> Lowering<'p> {
@@ -162,7 +136,6 @@ impl<'p> Lowering<'p> {
             builder.counter();
         });
         let mut lowering = Self {
-            contended: plan.contended(),
             plan,
             layout,
             packets,
