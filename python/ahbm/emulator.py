@@ -217,9 +217,8 @@ class Emulator:
         placement: DPPolicy | None = None,
         data: bool = True,
     ) -> bool:
-        """Whether `collective` with these arguments has nothing to capture and to simulate, only data to move."""
-        known = self._known.get(_call(name, buffers, ranks, op, root, src, dst, dtype, algorithm, placement, data))
-        return known is not None and self._loader.fresh(known.module)
+        """Whether `collective` with these arguments has only data to move, unless the algorithm's file has changed."""
+        return _call(name, buffers, ranks, op, root, src, dst, dtype, algorithm, placement, data) in self._known
 
     def _prepare(
         self,

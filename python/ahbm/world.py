@@ -429,16 +429,14 @@ class World:
     def _block(self, part: Part, timeout_s: float | None) -> None:
         state = self.ranks[part.rank]
         own = threading.get_ident() == state.thread
+        turns = self._turns if own else None
         gate = threading.Lock()
         gate.acquire()
-        turns = self._turns if own else None
         if turns is not None:
             turns.pause(part.rank)
-            with self.lock:
-                state.ready = threading.Lock()
-                state.ready.acquire()
-                ready = state.ready
-        if self.park(part, gate, own=own):
+            state.ready = gate
+        # With turns, the gate opens not when the operation ends, but when the rank has its turn after that.
+        if self.park(part, gate if turns is None else None, own=own):
             try:
                 opened = gate.acquire(timeout=-1 if timeout_s is None else timeout_s)
             except BaseException:
@@ -450,8 +448,8 @@ class World:
                     f"{part.operation.label}: not done after {timeout_s:g} s",
                     sites=[self._waiter(part)],
                 )
-            if turns is not None:
-                ready.acquire()
+            if not opened and turns is not None:
+                gate.acquire()
         elif turns is not None:
             state.ready = None
         if turns is not None:
@@ -461,14 +459,16 @@ class World:
                 self._raise_failure()
 
     def _unpark(self, part: Part, gate: threading.Lock, *, own: bool) -> bool:
-        """Takes back a `park`; False when the gate has been opened meanwhile."""
+        """Takes back a `park`; False when the operation has ended meanwhile."""
         with self.lock:
-            if gate not in part.gates:
+            waits = own and self.ranks[part.rank].waiting is part
+            if gate not in part.gates and not waits:
                 return False
-            part.gates.remove(gate)
+            if gate in part.gates:
+                part.gates.remove(gate)
             if not part.gates:
                 self._blocked.pop(part, None)
-            if own and self.ranks[part.rank].waiting is part:
+            if waits:
                 self.ranks[part.rank].waiting = None
                 self._running += 1
             return True
