@@ -28,6 +28,7 @@ mod error;
 mod matrix;
 mod memory;
 mod plan;
+mod pool;
 mod queue;
 mod reduce;
 mod replay;

@@ -1,6 +1,7 @@
 //! Memory: the bytes behind a program's buffers.
 
 use super::error;
+use super::pool::Pool;
 use ahbm_machine::Diagnostic;
 use ahbm_program::{BufferId, Program};
 use std::sync::OnceLock;
@@ -13,6 +14,8 @@ use std::sync::OnceLock;
 #[derive(Debug)]
 pub struct Memory {
     buffers: Vec<Buffer>,
+    /// Blocks of the values of earlier replays.
+    pub(super) pool: Pool,
 }
 
 #[derive(Debug)]
@@ -31,7 +34,10 @@ impl Buffer {
 impl Memory {
     /// All-zero memory for the buffers of `program`. Allocates no buffer yet.
     pub fn new(program: &Program) -> Self {
-        Self { buffers: program.buffers.iter().map(|b| Buffer { bytes: b.bytes, words: OnceLock::new() }).collect() }
+        Self {
+            buffers: program.buffers.iter().map(|b| Buffer { bytes: b.bytes, words: OnceLock::new() }).collect(),
+            pool: Pool::default(),
+        }
     }
 
     /// Number of buffers.

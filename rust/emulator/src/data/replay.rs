@@ -3,6 +3,7 @@
 use super::error::{self, Fault};
 use super::memory::Memory;
 use super::plan::{Plan, shares_memory};
+use super::pool;
 use super::queue::{Message, Queue};
 use super::value::Value;
 use super::{create, elementwise, matrix, reduce};
@@ -25,7 +26,10 @@ pub fn replay(program: &Program, timeline: &Timeline, memory: &mut Memory) -> Re
         return Err(first);
     }
     let plans: Vec<Plan> = program.bodies.iter().map(|b| Plan::of(b)).collect();
-    Replay::new(program, timeline, memory, &plans)?.run()
+    let mut pool = std::mem::take(&mut memory.pool);
+    let done = pool::with(&mut pool, || Replay::new(program, timeline, memory, &plans)?.run());
+    memory.pool = pool;
+    done
 }
 
 /// One value slot of an agent.

@@ -1,6 +1,7 @@
 //! Values: immutable tiles shared between agents and messages.
 
 use super::memory;
+use super::pool::Words;
 use ahbm_program::{Dtype, Tile};
 use std::rc::Rc;
 
@@ -8,7 +9,7 @@ use std::rc::Rc;
 /// holds them, so `acc = acc + recv` allocates nothing.
 #[derive(Debug, Clone)]
 pub(super) struct Value<'p> {
-    words: Rc<[u64]>,
+    words: Rc<Words>,
     /// Shape and dtype it was defined with.
     pub(super) tile: &'p Tile,
 }
@@ -17,8 +18,7 @@ impl<'p> Value<'p> {
     /// An all-zero value; the size in bytes as the error when the host cannot hold it.
     pub(super) fn zeros(tile: &'p Tile) -> Result<Self, u64> {
         memory::probe(tile.bytes())?;
-        let words = std::iter::repeat_n(0, tile.bytes().div_ceil(8) as usize).collect();
-        Ok(Self { words, tile })
+        Ok(Self { words: Rc::new(Words::zeros(tile.bytes().div_ceil(8) as usize)), tile })
     }
 
     /// A copy of `tile.bytes()` bytes of a buffer from `offset` on, which the caller has checked to be there.
@@ -26,8 +26,8 @@ impl<'p> Value<'p> {
         let (offset, bytes) = (offset as usize, tile.bytes() as usize);
         if offset % 8 == 0 {
             memory::probe(tile.bytes())?;
-            let words = Rc::from(&buffer[offset / 8..offset / 8 + bytes.div_ceil(8)]);
-            return Ok(Self { words, tile });
+            let words = Words::copy_of(&buffer[offset / 8..offset / 8 + bytes.div_ceil(8)]);
+            return Ok(Self { words: Rc::new(words), tile });
         }
         let mut value = Self::zeros(tile)?;
         value.bytes_mut().copy_from_slice(&bytemuck::cast_slice(buffer)[offset..offset + bytes]);
@@ -48,18 +48,18 @@ impl<'p> Value<'p> {
 
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
         let bytes = self.tile.bytes() as usize;
-        &mut bytemuck::cast_slice_mut(Rc::make_mut(&mut self.words))[..bytes]
+        &mut bytemuck::cast_slice_mut(Rc::make_mut(&mut self.words).as_mut())[..bytes]
     }
 
     /// The elements, or any other equally sized reading of the bytes.
     pub(super) fn view<T: bytemuck::Pod>(&self) -> &[T] {
         let n = self.tile.bytes() as usize / size_of::<T>();
-        &bytemuck::cast_slice(&self.words)[..n]
+        &bytemuck::cast_slice(self.words.as_ref().as_ref())[..n]
     }
 
     pub(super) fn view_mut<T: bytemuck::Pod>(&mut self) -> &mut [T] {
         let n = self.tile.bytes() as usize / size_of::<T>();
-        &mut bytemuck::cast_slice_mut(Rc::make_mut(&mut self.words))[..n]
+        &mut bytemuck::cast_slice_mut(Rc::make_mut(&mut self.words).as_mut())[..n]
     }
 
     /// The same bytes under another shape of equal size.
