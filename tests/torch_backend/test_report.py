@@ -47,6 +47,28 @@ def test_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert spans[1]["args"]["line"].startswith("test_report.py:")
 
 
+@pytest.mark.parametrize("turns", [True, False])
+def test_a_run_is_the_same_every_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, turns: bool) -> None:
+    def busy(rank: int) -> None:
+        dist.init_process_group("ahbm")
+        group = dist.new_group([0, 2])
+        for _ in range(3):
+            works = [dist.all_reduce(torch.ones(64), async_op=True)]
+            if rank in (0, 2):
+                works.append(dist.all_reduce(torch.ones(32), group=group, async_op=True))
+            works += [dist.isend(torch.ones(8), (rank + 1) % 3), dist.irecv(torch.ones(8), (rank - 1) % 3)]
+            for work in works:
+                work.get_future()
+                work.wait()
+        dist.destroy_process_group()
+
+    for run in ("a", "b"):
+        monkeypatch.setenv("AHBM_REPORT", str(tmp_path / run))
+        ahbm.torch.spawn(busy, world_size=3, turns=turns, overrides=SMALL)
+    one, other = ((tmp_path / run / "calls.json").read_text() for run in ("a", "b"))
+    assert one == other and len(json.loads(one)) == 3 * (1 + 1 + 3)
+
+
 def test_computing_takes_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AHBM_REPORT", str(tmp_path))
     monkeypatch.setenv("AHBM_COMPUTE", "cpu")
