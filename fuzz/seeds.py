@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -195,6 +196,38 @@ def workload() -> bytes:
     return varint(0) + collective + node(1, 2, [0], {"tensor_size": 64}) + node(2, 3, [0, 1], {"tensor_size": 64})
 
 
+def json_traces(rank: int) -> dict[str, bytes]:
+    """The forms of a JSON trace: protobuf's mapping, the feeder's, the symbolic generator's."""
+    peer = 1 - rank
+    sizes = {"comm_size": 64, "comm_tag": 0}
+    mapped: list[Json] = [
+        {
+            "version": "0.0.4",
+            "attr": [{"name": "schema", "stringVal": "1"}, {"name": "n", "int32List": {"values": [1]}}],
+        },
+        {"id": "0", "name": "s", "type": "COMM_SEND_NODE", "attr": [{"name": "comm_size", "uint64Val": "64"}]},
+        {"id": "1", "type": "COMM_RECV_NODE", "ctrlDeps": ["0"], "dataDeps": [], "durationMicros": "3"},
+    ]
+    mapped[1]["attr"] += [{"name": "comm_tag", "int32Val": 0}, {"name": "comm_dst", "int32Val": peer}]
+    mapped[2]["attr"] = [{"name": "comm_size", "int64Val": 64}, {"name": "comm_src", "int32Val": peer}]
+    mapped[2]["inputs"] = {"values": "[1]", "shapes": "[[2]]", "types": "[]"}
+    feeder: list[Json] = [
+        {"Id": 0, "Name": "s", "NodeType": 5, "comm_dst": peer, "data_deps": [], **sizes},
+        {"Id": 1, "Name": "r", "NodeType": 6, "comm_src": peer, "data_deps": [0], "runtime": 2, **sizes},
+        {"Id": 2, "Name": "c", "NodeType": 4, "ctrl_deps": [1], "num_ops": 16, "tensor_size": 64},
+    ]
+    generated: list[Json] = [
+        {"id": 0, "node_type": "COMM_SEND_NODE", "comm_dst": peer, "is_cpu_op": False, **sizes},
+        {"id": 1, "node_type": "COMM_RECV_NODE", "comm_src": peer, "data_deps": [0], "shape": [1.5, None], **sizes},
+        {"id": 2, "node_type": "COLL_COMM_NODE", "comm_type": "ALL_REDUCE", "comm_size": 64, "ctrl_deps": [1]},
+    ]
+    return {
+        "mapped": "\n".join(map(json.dumps, mapped)).encode(),
+        "feeder": json.dumps({"workload_graph": feeder}).encode(),
+        "generated": json.dumps({"version": "1", "nodes": generated}).encode(),
+    }
+
+
 def topologies() -> dict[str, bytes]:
     root = CORPUS.parent.parent
     found = {path.stem: path.read_bytes() for path in sorted((root / "topologies").glob("*.yaml"))}
@@ -209,16 +242,21 @@ def topologies() -> dict[str, bytes]:
     }
 
 
+def pieces(files: Iterable[bytes]) -> bytes:
+    """Each after its length in two bytes."""
+    return b"".join(len(data).to_bytes(2, "little") + data for data in files)
+
+
 def main() -> None:
     xml = {"ring": ring(3), "exchange": exchange(), "gather": gather()}
     traces = {"algorithm": trace(0), "workload": workload()}
     traces |= {f"{name}_gz": gzip.compress(data, mtime=0) for name, data in traces.items()}
-    files = [trace(rank) for rank in range(2)]
-    pieces = b"".join(len(data).to_bytes(2, "little") + data for data in files)
+    traces |= {f"json_{name}": data for name, data in json_traces(0).items()}
     checked = {f"xml_{name}": b"\x10" + data for name, data in xml.items()}
     checked |= {f"json_{name}": b"\x11" + data for name, data in plans().items()}
     checked |= {f"quirks_{name}": b"\x15" + data for name, data in plans().items()}
-    checked["et"] = b"\x12" + pieces
+    checked["et"] = b"\x12" + pieces(trace(rank) for rank in range(2))
+    checked |= {f"et_{form}": b"\x13" + pieces(json_traces(rank)[form] for rank in range(2)) for form in json_traces(0)}
     seeds = {
         "msccl_xml": xml,
         "mscclpp_json": plans(),

@@ -15,7 +15,7 @@ import ahbm.distributed as dist
 from ahbm import plans
 from ahbm.cli import app
 from ahbm.emulator import Emulator
-from ahbm.errors import BudgetError, ConfigError, FormatError, UnsupportedError
+from ahbm.errors import AhbmError, BudgetError, ConfigError, FormatError, UnsupportedError
 
 TOPOLOGY = "npu_ring_8"
 FOUR = {"system.sips.count": 4}
@@ -292,6 +292,40 @@ def test_one_slot_deadlocks_and_says_where(ring_file: Path) -> None:
     with pytest.raises(ahbm.errors.DeadlockError) as stuck:
         plans.run(ring_file, TOPOLOGY, nbytes=4096, slots=1, overrides=FOUR)
     assert any("ring.xml:" in site.origin for site in stuck.value.sites)
+
+
+def test_an_execution_plan_follows_the_executor_on_demand(tmp_path: Path) -> None:
+    """Two ranks exchange packets and take the larger ones; the executor adds whatever the plan says."""
+    gpus = []
+    for rank in range(2):
+        source, landing = ({"type": space, "index": 0, "size": 1} for space in "is")
+        put = {"name": "ppkt", "channel_type": "memory", "src_buff": [source]}
+        take = {"name": "repkt", "src_buff": [source, landing], "dst_buff": [{**source, "type": "o"}]}
+        operations = [{**put, "dst_buff": [{"buffer_id": 0, "index": 0, "size": 1}]}, {**take, "reduce_op": "max"}]
+        refs = [{"access_channel_type": "memory", "remote_buffer_ids": [0]}]
+        chunks = {f"{kind}_chunks": 1 for kind in ("input", "output", "scratch")}
+        remote = {"rank": 1 - rank, "type": "s", "access_channel_types": ["memory"]}
+        block = {"id": 0, "ops": operations, "channels": [], "remote_buffer_refs": refs}
+        empty: dict[str, list[object]] = {"channels": [], "semaphores": []}
+        gpus.append({"id": rank, **chunks, "threadblocks": [block], "remote_buffers": [remote], **empty})
+    head = {"name": "t", "collective": "allreduce", "protocol": "LL", "inplace": False}
+    path = tmp_path / "larger.json"
+    path.write_text(json.dumps({**head, "gpus": gpus}))
+    machine = ["run", str(path), "--size", "64K", "-t", TOPOLOGY, "--set", "system.sips.count=2", "--json"]
+    for arguments, code in (
+        (["--op", "max"], None),
+        (["--op", "sum", "--quirks"], None),
+        (["--op", "sum"], "AHBM-U212"),
+        (["--op", "max", "--quirks"], "AHBM-U212"),
+        (["--op", "max", "--instances", "2"], "AHBM-U212"),
+        (["--op", "max", "--slots", "2"], "AHBM-C146"),
+    ):
+        result = CliRunner().invoke(app, [*machine, *arguments])
+        if code is None:
+            assert json.loads(result.stdout)["wrong"] == 0
+        else:
+            assert isinstance(result.exception, AhbmError)
+            assert result.exception.code == code
 
 
 def test_plan_options_need_a_plan() -> None:

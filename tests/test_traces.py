@@ -12,7 +12,7 @@ import ahbm
 import ahbm.distributed as dist
 from ahbm import plans, timed
 from ahbm._core import read_plan
-from ahbm.check import Settings, check_file
+from ahbm.check import EXIT_CODES, Settings, check_file
 from ahbm.cli import app
 from ahbm.errors import ConfigError, FormatError, UnsupportedError
 from test_plans import FOUR, TOPOLOGY, ring
@@ -141,6 +141,42 @@ def test_lenient_reading_says_what_it_left_out(tmp_path: Path) -> None:
     found = json.loads(result.stdout)
     assert [warning["code"] for warning in found["warnings"]] == ["AHBM-F164"]
     assert found["messages"] == 4
+
+
+def send(at: int, deps: list[int], peer: int) -> bytes:
+    return node(at, SEND, deps, comm_size=64, comm_dst=peer, comm_tag=0)
+
+
+def recv(at: int, deps: list[int], peer: int) -> bytes:
+    return node(at, RECV, deps, comm_size=64, comm_src=peer, comm_tag=0)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "code", "origins"),
+    [
+        ([[node(3, COMP, [8], 1), node(8, COMP, [3], 1)]], "AHBM-F135", ["bad.0.et node 3", "bad.0.et node 8"]),
+        ([[node(3, COMP, [7], 1)]], "AHBM-F134", ["bad.0.et node 3"]),
+        ([[node(3, COMP, [], 1), node(3, COMP, [], 1)]], "AHBM-F133", ["bad.0.et, byte 8"]),
+        ([[send(0, [], 1)], [node(0, COMP, [], 1)]], "AHBM-F137", ["bad.0.et node 0"]),
+        ([[send(0, [], 1)], [node(0, RECV, [], comm_size=65, comm_src=0, comm_tag=0)]], "AHBM-F138", None),
+        # Every rank receives before it sends.
+        (
+            [[recv(0, [], 1), send(1, [0], 1)], [recv(0, [], 0), send(1, [0], 0)]],
+            "AHBM-D201",
+            ["bad.0.et node 0", "bad.1.et node 0"],
+        ),
+    ],
+)
+def test_graphs_that_cannot_run(tmp_path: Path, ranks: list[list[bytes]], code: str, origins: list[str] | None) -> None:
+    prefix = write(tmp_path / "bad", ranks)
+    result = CliRunner().invoke(app, ["check", "--json", f"{prefix}.et"])
+    answer = json.loads(result.stdout)
+    verdict = "deadlock" if code.startswith("AHBM-D") else "malformed"
+    assert (answer["verdict"], result.exit_code) == (verdict, EXIT_CODES[verdict])
+    finding = answer["findings"][0]
+    assert finding["code"] == code
+    if origins is not None:
+        assert {Path(origin).name for origin in finding["origins"]} >= set(origins)
 
 
 def test_a_workload_is_read_and_not_run(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-//! Chakra traces of one rank, plain or gzip: any bytes are a trace or typed findings; a trace that is written again
+//! Chakra traces of one rank, plain, gzip or (from a brace on) JSON: any bytes are a trace or typed findings; a trace that is written again
 //! is the same trace.
 #![no_main]
 
@@ -7,10 +7,11 @@ use ahbm_formats::{Budget, Limit};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
+    let file = if bytes.first() == Some(&b'{') { "fuzz.0.json" } else { "fuzz.0.et" };
     let budget = Budget::default().with(Limit::InflatedBytes, 1 << 20);
     for lenient in [false, true] {
         let options = ReadOptions { budget, lenient, ..ReadOptions::default() };
-        match parse("fuzz", &[("fuzz.0.et", bytes)], &options) {
+        match parse("fuzz", &[(file, bytes)], &options) {
             Err(findings) => ahbm_fuzz::told(&findings),
             Ok(trace) if !lenient => {
                 let written = trace.to_bytes().remove(0);

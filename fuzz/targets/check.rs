@@ -1,5 +1,5 @@
-//! Read, lowered and checked: the first byte chooses the format, the rest is the file. A Chakra trace is a sequence of
-//! files, each after its length in two bytes.
+//! Read, lowered and checked: the first byte chooses the format, the rest is the file. A Chakra trace,
+//! binary or JSON, is a sequence of files, each after its length in two bytes.
 #![no_main]
 
 use ahbm_formats::{Budget, Document, Limit, Reading, chakra, msccl_xml, mscclpp};
@@ -16,9 +16,10 @@ fuzz_target!(|bytes: &[u8]| {
             let options = mscclpp::ReadOptions { budget, quirks: reading.quirks };
             mscclpp::read(bytes, "fuzz.json", &options).map(Document::Mscclpp).map_err(|finding| vec![finding])
         }
-        _ => {
+        form => {
+            let ending = if form == 2 { "et" } else { "json" };
             let files = ahbm_fuzz::pieces(bytes);
-            let names: Vec<String> = (0..files.len()).map(|rank| format!("fuzz.{rank}.et")).collect();
+            let names: Vec<String> = (0..files.len()).map(|rank| format!("fuzz.{rank}.{ending}")).collect();
             let files: Vec<(&str, &[u8])> = names.iter().map(String::as_str).zip(files).collect();
             let options = chakra::ReadOptions { budget, ..chakra::ReadOptions::default() };
             chakra::parse("fuzz", &files, &options).and_then(|trace| Document::of_trace(trace, &budget))

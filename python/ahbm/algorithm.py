@@ -202,7 +202,7 @@ class AlgorithmLoader:
             digest = hashlib.sha256(content).hexdigest()
             if known is None or known.digest != digest:
                 if settings.plan is not None:
-                    known = load_plan(settings.algorithm, path, content, settings.limits)
+                    known = load_plan(settings.algorithm, path, content, settings.reading)
                 else:
                     module = _execute(settings.algorithm, path, package, content)
                     known = _describe(settings.algorithm, path, digest, module)

@@ -20,6 +20,7 @@ from ahbm import packaged
 from ahbm._core import plan_limits
 from ahbm.collectives import COLLECTIVES
 from ahbm.errors import ConfigError, Site, UnsupportedError
+from ahbm.reading import PLAIN, Reading
 from ahbm.yaml_source import KeyPath, Source, did_you_mean, parse, scalar, scalar_text
 
 SLOTS = 2
@@ -60,8 +61,8 @@ class Settings:
     """Protocol of a plan; None is its own."""
     instances: int = 1
     """Parallel copies of a plan, each on its share of every chunk."""
-    limits: tuple[tuple[str, int], ...] = ()
-    """Limits of a plan's reader that differ from `ahbm._core.plan_limits()`."""
+    reading: Reading = PLAIN
+    """How a plan is read."""
 
     @property
     def queues(self) -> tuple[object, ...]:
@@ -91,6 +92,10 @@ def _integer(least: int) -> _Check:
 
 def _text(value: Any) -> str | None:
     return None if isinstance(value, str) and value else "a name"
+
+
+def _switch(value: Any) -> str | None:
+    return None if isinstance(value, bool) else "true or false"
 
 
 def _limits(value: Any) -> str | None:
@@ -126,10 +131,13 @@ _ENTRY: dict[str, _Check] = {
     "plan": _text,
     "protocol": _text,
     "instances": _integer(1),
+    "quirks": _switch,
+    "lenient": _switch,
     "limits": _limits,
     "synth": lambda value: None,
     **{key: check for key, check in _DEFAULTS.items() if key != "algorithm"},
 }
+_OF_PLANS = {"protocol", "instances", "quirks", "lenient", "limits"}
 _RANGE: dict[str, _Check] = {"max_bytes": _integer(0), "algorithm": _text}
 _ROOTS = ("defaults", "algorithms", "collectives")
 
@@ -225,7 +233,7 @@ class CclConfig:
             plan=merged.get("plan"),
             protocol=merged.get("protocol"),
             instances=merged.get("instances", 1),
-            limits=tuple(merged.get("limits", {}).items()),
+            reading=Reading.of(merged),
             **{
                 key: merged[key]
                 for key in (
@@ -293,7 +301,7 @@ class CclConfig:
                 sites=(Site("written", source.place(path)),),
                 hint=f"add module: ./algorithms/{name}.py, or plan: with the path of a plan",
             )
-        if "plan" not in merged and (odd := {"protocol", "instances", "limits"} & merged.keys()):
+        if "plan" not in merged and (odd := _OF_PLANS & merged.keys()):
             raise ConfigError(
                 "AHBM-C103",
                 f"algorithms.{name}: {' and '.join(sorted(odd))} are for plans",

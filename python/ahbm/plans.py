@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ahbm._core import Machine, Plan, Program, convert_plan, read_plan
+from ahbm._core import Machine, Plan, Program, convert_plan
 from ahbm.collectives import COLLECTIVES
 from ahbm.config import SLOTS
 from ahbm.errors import ConfigError, Site, UnsupportedError
+from ahbm.reading import PLAIN, Reading
 
 if TYPE_CHECKING:
     from ahbm.algorithm import Request
@@ -117,12 +118,12 @@ class PlanAlgorithm:
         return Site(self.name, str(self.path))
 
 
-def load(name: str, path: Path, content: bytes, limits: Sequence[tuple[str, int]] = ()) -> PlanAlgorithm:
-    """Reads the plan at `path`, whose bytes are `content`; limits as in `ahbm.check.Settings`.
+def load(name: str, path: Path, content: bytes, reading: Reading = PLAIN) -> PlanAlgorithm:
+    """Reads the plan at `path`, whose bytes are `content`.
 
     Raises FormatError, UnsupportedError (AHBM-U233 for a trace without buffers), BudgetError.
     """
-    return PlanAlgorithm(name, path, hashlib.sha256(content).hexdigest(), _with_buffers(path, limits))
+    return PlanAlgorithm(name, path, hashlib.sha256(content).hexdigest(), _with_buffers(path, reading))
 
 
 def run(
@@ -140,14 +141,14 @@ def run(
     overrides: Mapping[str, object] | None = None,
     ccl: str | Path | None = None,
     et: str | Path | None = None,
-    limits: Sequence[tuple[str, int]] = (),
+    reading: Reading = PLAIN,
 ) -> Report:
     """Runs the plan in `file` once, on the SIPs of its ranks, and reports it like `ahbm.run`.
 
     nbytes: size of one rank's array in the sense of nccl-tests. slots: messages a queue holds, None for no bound.
     protocol: "Simple", "LL" or "LL128" instead of the plan's own. instances: parallel copies of the plan, each on its
     share of every chunk. data: also move the data and compare with NumPy. check: as for `ahbm.run`. et: prefix of a
-    trace to write, as in `ahbm.run`. limits: of the reader, as in `ahbm.check.Settings`.
+    trace to write, as in `ahbm.run`. reading: how the file is read.
 
     Raises UnsupportedError: AHBM-U233 for a trace without buffers, AHBM-U113 for a plan whose collective has no known
     result (both run for their time with `ahbm.timed.run`); and as `ahbm.run`.
@@ -155,7 +156,7 @@ def run(
     import ahbm
 
     collective, name, root, settings = as_algorithm(
-        file, slots=slots, protocol=protocol, instances=instances, limits=limits
+        file, slots=slots, protocol=protocol, instances=instances, reading=reading
     )
     return ahbm.run(
         collective,
@@ -179,12 +180,12 @@ def as_algorithm(
     slots: int | None = SLOTS,
     protocol: str | None = None,
     instances: int = 1,
-    limits: Sequence[tuple[str, int]] = (),
+    reading: Reading = PLAIN,
 ) -> tuple[str, str, int, dict[str, object]]:
     """The collective that the plan in `file` performs, a name for it as an algorithm, its root (0 without one), and
     the overrides of ccl.yaml that make it one. Arguments and errors are those of `run`.
     """
-    plan = _with_buffers(file, limits)
+    plan = _with_buffers(file, reading)
     if plan.collective not in COLLECTIVES:
         raise UnsupportedError(
             "AHBM-U113",
@@ -197,11 +198,10 @@ def as_algorithm(
         "n_slots": UNBOUNDED if slots is None else slots,
         "instances": instances,
         "world_size": plan.ranks,
+        **reading.entry(),
     }
     if protocol is not None:
         entry["protocol"] = protocol
-    if limits:
-        entry["limits"] = dict(limits)
     return plan.collective, name, plan.root or 0, {f"algorithms.{name}.{key}": value for key, value in entry.items()}
 
 
@@ -227,8 +227,8 @@ def convert(
     return convert_plan(source, target, nbytes=nbytes, link_order=link_order, slots=slots, quirks=quirks, limits=limits)
 
 
-def _with_buffers(file: str | Path, limits: Sequence[tuple[str, int]]) -> Plan:
-    plan = read_plan(str(file), limits=limits)
+def _with_buffers(file: str | Path, reading: Reading) -> Plan:
+    plan = reading.read(file)
     if not plan.buffers:
         raise UnsupportedError(
             "AHBM-U233",

@@ -15,6 +15,7 @@ from ahbm.cli.options import (
     Lenient,
     Limits,
     Op,
+    Quirks,
     Root,
     Settings,
     Topology,
@@ -55,9 +56,7 @@ def check(
     seed: Annotated[
         int, typer.Option("--seed", min=0, max=2**64 - 1, help="Chooses the random ones among the orders.")
     ] = 0,
-    quirks: Annotated[
-        bool, typer.Option("--quirks", help="Files: follow the known defects of a format's runtime.")
-    ] = False,
+    quirks: Quirks = False,
     lenient: Lenient = False,
     limits: Limits = None,
     as_json: Json = False,

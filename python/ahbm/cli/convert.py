@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from ahbm.cli.app import app
-from ahbm.cli.options import Json, Limits
+from ahbm.cli.options import Json, Limits, Quirks
 
 
 @app.command()
@@ -26,7 +26,7 @@ def convert(
         int | None,
         typer.Option("--slots", min=1, max=2**32 - 2, help="Execution plans: messages a queue holds; as runtimes, 2."),
     ] = None,
-    quirks: Annotated[bool, typer.Option("--quirks", help="Follow the known defects of a format's runtime.")] = False,
+    quirks: Quirks = False,
     limits: Limits = None,
     as_json: Json = False,
 ) -> None:

@@ -34,6 +34,7 @@ Check = Annotated[
 Limits = Annotated[
     list[str] | None, typer.Option("--limit", metavar="NAME=N", help="Files: raise a limit; repeatable.")
 ]
+Quirks = Annotated[bool, typer.Option("--quirks", help="Files: follow the known defects of a format's runtime.")]
 NoData = Annotated[bool, typer.Option("--no-data", help="Simulate the time only.")]
 
 

@@ -22,6 +22,7 @@ from ahbm.cli.options import (
     Limits,
     NoData,
     Op,
+    Quirks,
     Root,
     Settings,
     Topology,
@@ -32,6 +33,7 @@ from ahbm.cli.output import fail_if_wrong
 from ahbm.errors import ConfigError
 
 if TYPE_CHECKING:
+    from ahbm.reading import Reading
     from ahbm.report import Report
     from ahbm.timed import TimeReport
 
@@ -63,6 +65,7 @@ def run(
     slots: Annotated[str | None, typer.Option("--slots", help="Plans: messages a queue holds, or inf.")] = None,
     protocol: Annotated[str | None, typer.Option("--protocol", help="Plans: Simple, LL or LL128.")] = None,
     instances: Annotated[int | None, typer.Option("--instances", min=1, help="Plans: parallel copies.")] = None,
+    quirks: Quirks = False,
     lenient: Lenient = False,
     limits: Limits = None,
     et: Annotated[
@@ -84,6 +87,8 @@ def run(
     """Run a script or a plan (FILE --size 1M) on the emulated machine, or one collective (--collective)."""
     overrides = parse_overrides(settings)
     if script is not None and script.suffix in PLANS:
+        from ahbm.check import parse_limits
+        from ahbm.reading import Reading
         from ahbm.report import Report
 
         if collective is not None or algorithm is not None or root != 0 or context.args:
@@ -102,8 +107,7 @@ def run(
             overrides=overrides,
             ccl=ccl,
             et=et,
-            lenient=lenient,
-            limits=limits,
+            reading=Reading(quirks, lenient, parse_limits(limits or ())),
         )
         typer.echo(json.dumps(report.to_json(), indent=2) if as_json else str(report))
         fail_if_wrong([report] if isinstance(report, Report) else [])
@@ -112,8 +116,9 @@ def run(
         raise ConfigError(
             "AHBM-C143", "--check is for plans and --collective", hint="ahbm.run(..., check=...) in a script"
         )
-    if (slots, protocol, instances, limits) != (None, None, None, None) or lenient:
-        raise ConfigError("AHBM-C146", "--slots, --protocol, --instances, --limit and --lenient are for plans")
+    if (slots, protocol, instances, limits) != (None, None, None, None) or lenient or quirks:
+        options = "--slots, --protocol, --instances, --limit, --lenient and --quirks"
+        raise ConfigError("AHBM-C146", f"{options} are for plans")
     if script is not None and et is not None:
         raise ConfigError("AHBM-C146", "--et is for one collective or plan; a script runs as many as it likes")
     if (script is None) == (collective is None):
@@ -164,26 +169,24 @@ def _plan(
     overrides: dict[str, object],
     ccl: Path | None,
     et: Path | None,
-    lenient: bool,
-    limits: list[str] | None,
+    reading: Reading,
 ) -> Report | TimeReport:
     """Runs a plan; for its time only where no result is known."""
     from ahbm import plans, timed
-    from ahbm._core import read_plan
     from ahbm.bench import parse_dtype, parse_size
-    from ahbm.check import parse_limits
     from ahbm.collectives import COLLECTIVES
 
     nbytes = parse_size(size) if size is not None else None
-    bounds = parse_limits(limits or ())
     needs_size = ConfigError("AHBM-C146", f"a plan is run as `ahbm run {file} --size 1M`")
     if nbytes is None and file.suffix == ".xml":
         raise needs_size
-    plan = read_plan(str(file), lenient=lenient, limits=bounds)
+    plan = reading.read(file)
     if plan.buffers and nbytes is None:
         raise needs_size
     if not plan.buffers and (protocol, instances) != (None, None):
         raise ConfigError("AHBM-C146", f"{file} names no buffers: it has no protocol and no instances")
+    if slots is not None and not plan.queues:
+        raise ConfigError("AHBM-C146", f"{file} has no queues: it runs without --slots")
     if not plan.buffers or plan.collective not in COLLECTIVES:
         if check is not None:
             raise ConfigError("AHBM-C146", f"{file} runs for its time only: --check is for plans with a known result")
@@ -216,7 +219,7 @@ def _plan(
         overrides=overrides,
         ccl=ccl,
         et=et,
-        limits=bounds,
+        reading=reading,
     )
 
 

@@ -98,7 +98,8 @@ pub struct Trace {
     pub graphs: Vec<Graph>,
 }
 
-/// Reads a trace from memory: per rank its file name, for origins, and its bytes.
+/// Reads a trace from memory: per rank its file name, for origins, and its bytes; names that end in `.json` hold the
+/// JSON form.
 ///
 /// # Errors
 /// `AHBM-F131` to `F135` malformed, `AHBM-B201` to `B207` over budget.
@@ -107,7 +108,7 @@ pub fn parse(name: &str, files: &[(&str, &[u8])], options: &ReadOptions) -> Resu
     let mut usage = Usage::default();
     let graphs = (0..)
         .zip(files)
-        .map(|(rank, (file, bytes))| decode::graph(rank, &Arc::from(*file), bytes, options, &mut usage))
+        .map(|(rank, (file, bytes))| graph_of(rank, &Arc::from(*file), bytes, options, &mut usage))
         .collect::<Result<_, _>>()?;
     Ok(Trace { name: name.to_owned(), graphs })
 }
@@ -136,6 +137,18 @@ impl Trace {
             .collect::<Result<_, _>>()?;
         Ok(Self { name: name.to_owned(), graphs })
     }
+}
+
+/// The graph in a rank's file, whose form the file's name tells.
+fn graph_of(
+    rank: u32,
+    file: &Arc<str>,
+    bytes: &[u8],
+    options: &ReadOptions,
+    usage: &mut Usage,
+) -> Result<Graph, Vec<Diagnostic>> {
+    let read = if file.ends_with(".json") { json::graph } else { decode::graph };
+    read(rank, file, bytes, options, usage)
 }
 
 /// A finding that stands alone.

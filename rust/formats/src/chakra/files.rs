@@ -1,6 +1,6 @@
 //! Which files a path means: a prefix, one of its files, or a folder that holds one prefix.
 
-use super::{Graph, ReadOptions, Trace, Usage, decode, json, one};
+use super::{Graph, ReadOptions, Trace, Usage, decode, graph_of, json, one};
 use crate::Limit;
 use crate::store::Output;
 use ahbm_machine::Diagnostic;
@@ -114,8 +114,7 @@ pub fn read(path: &Path, options: &ReadOptions) -> Result<Trace, Vec<Diagnostic>
         options.budget.check(Limit::FileBytes, usage.file_bytes.saturating_add(size)).map_err(one)?;
         let bytes = fs::read(&path).map_err(|e| one(unreadable(&path, &e)))?;
         let file: Arc<str> = path.to_string_lossy().into();
-        let decode = if ending(&path) == ".json" { json::graph } else { decode::graph };
-        graphs.push(decode(rank, &file, &bytes, options, &mut usage)?);
+        graphs.push(graph_of(rank, &file, &bytes, options, &mut usage)?);
     }
     let name = match prefix(path, ending(path)) {
         "" => "trace",

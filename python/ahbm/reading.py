@@ -1,0 +1,39 @@
+"""How the files of plans are read."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ahbm._core import Plan, read_plan
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a reader is told besides the file; in ccl.yaml, keys beside `plan:`."""
+
+    quirks: bool = False
+    """Follow the defects of the runtime that a format belongs to."""
+    lenient: bool = False
+    """Leave out the dependencies of a trace on nodes that do not exist."""
+    limits: tuple[tuple[str, int], ...] = ()
+    """Limits by name that differ from `ahbm._core.plan_limits()`."""
+
+    def read(self, path: str | Path) -> Plan:
+        """The plan at `path`. Raises FormatError, BudgetError, UnsupportedError."""
+        return read_plan(str(path), quirks=self.quirks, lenient=self.lenient, limits=self.limits)
+
+    @staticmethod
+    def of(entry: dict[str, Any]) -> Reading:
+        """That of an entry of ccl.yaml."""
+        return Reading(entry.get("quirks", False), entry.get("lenient", False), tuple(entry.get("limits", {}).items()))
+
+    def entry(self) -> dict[str, object]:
+        """The keys of an entry of ccl.yaml for what is not the default."""
+        changed = {key: value for key, value in asdict(self).items() if value != getattr(PLAIN, key)}
+        return {**changed, **({"limits": dict(self.limits)} if self.limits else {})}
+
+
+PLAIN = Reading()
+"""As files are read where nothing else is said."""
