@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import ahbm
 from ahbm.cli import app
-from ahbm.compare import compare, gate, load
+from ahbm.compare import compare, compare_steps, gate, load
 from ahbm.errors import ConfigError, RegressionError
 from ahbm.report import Report
 
@@ -72,7 +72,17 @@ def test_command_line(report: Report, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", "3", '{"results": [1]}', '{"results": [{"report": {}}]}', "[" * 10_000]
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "3",
+        '{"results": [1]}',
+        '{"results": [{"report": {}}]}',
+        '{"critical_path_ps": {}, "steps": [1]}',
+        "[" * 10_000,
+    ],
 )
 def test_files_that_hold_no_reports(text: str, tmp_path: Path) -> None:
     path = tmp_path / "bad.json"
@@ -82,3 +92,16 @@ def test_files_that_hold_no_reports(text: str, tmp_path: Path) -> None:
     assert caught.value.code == "AHBM-C160" and str(path) in str(caught.value)
     with pytest.raises(ConfigError):
         load(tmp_path / "none.json")
+
+
+def test_which_line_got_slower() -> None:
+    at = dict(bytes_per_rank=1 << 12, overrides={})
+    before = ahbm.explain("all_gather", None, "npu_ring_8", **at).to_json()
+    slow = {"system.sips.link.bandwidth_gbs": 25, "system.sips.link.latency_ns": 600}
+    after = ahbm.explain("all_gather", None, "npu_ring_8", **(at | {"overrides": slow})).to_json()
+    rows = compare_steps(before, after)
+    assert sum(row.after_ps - row.before_ps for row in rows) == after["latency_ps"] - before["latency_ps"] > 0
+    for row in rows:
+        assert sum(row.by_category.values()) == row.after_ps - row.before_ps
+    assert {name for row in rows for name in row.by_category} == {"wire latency", "link serialisation"}
+    assert all(row.by_category == {} for row in compare_steps(before, before))

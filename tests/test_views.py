@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from ahbm.bench import Sweep
 from ahbm.cli import app
 from ahbm.errors import ConfigError
-from ahbm.views import charts, overview
+from ahbm.views import charts, links, overview
 from ahbm.views.page import Page, Section
 
 ALGORITHMS = ("ring_allreduce", "tree_allreduce")
@@ -61,6 +61,37 @@ def test_the_winner_is_the_fastest(contents: overview.Contents) -> None:
         rivals = [r for r in contents.worlds if (r.ranks, r.bytes) == (cell["ranks"], cell["bytes"])]
         assert cell["algorithm"] == min(rivals, key=lambda r: r.latency_ns).algorithm
         assert len(rivals) == len(ALGORITHMS)
+
+
+def test_reasons_are_drawn(contents: overview.Contents) -> None:
+    page = overview.page(contents)
+    assert list(page.charts) == [
+        *("bandwidth", "latency", "selection", "breakdown", "path", "agents", "gantt", "sip-links"),
+    ]
+    for name, explanation in contents.explanations.items():
+        assert sum(explanation.by_category.values()) == explanation.latency_ps
+        report = next(r for r in reversed(contents.reports) if r.algorithm == name)
+        assert explanation.latency_ps == pytest.approx(report.latency_ns * 1000)
+
+
+@pytest.mark.parametrize("topology", ["npu_mesh_4x4", "npu_torus_4x4x4", "npu_hypercube_16", "npu_switch_8"])
+def test_every_link_has_a_place(topology: str) -> None:
+    found = overview.gather(Sweep("all_gather", 4096, 4096, topology=topology))
+    (explanation,) = found.explanations.values()
+    assert found.machine is not None
+    chart = links.sip_links(found.machine, explanation.links, explanation.latency_ps)
+    assert chart is not None
+    spec = json.dumps(chart.to_dict())
+    between = [link.name for link in explanation.links if "->" in link.name]
+    assert between and all(name in spec for name in between)
+
+
+def test_links_between_cubes(tmp_path: Path) -> None:
+    found = overview.gather(Sweep("all_reduce", 1024, 1024, device=True))
+    page = overview.page(found)
+    assert "cube-links" in page.charts
+    page.write_charts(tmp_path)
+    assert "cube5" in (tmp_path / "cube-links.svg").read_text()
 
 
 def test_hostile_names_stay_text(contents: overview.Contents) -> None:

@@ -1,13 +1,14 @@
 """What changed between two runs: simulated times have no noise, so every difference is real.
 
-Reads what `ahbm bench --json` and `ahbm run --json` print.
+Reads what `ahbm bench --json` and `ahbm run --json` print; of `ahbm explain --json`, which line of the algorithm and
+what kind of work it was.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -97,34 +98,87 @@ class Row:
         return f"{self.verdict:>8}  {time(self.before):>14}  {time(self.after):>14}  {change:>10}  {self.name}{differs}"
 
 
+STEPS_HEADER = (
+    f"{'before (ns)':>14}  {'after (ns)':>14}  {'change (ns)':>12}  line of the algorithm on the critical path"
+)
 HEADER = f"{'':>8}  {'before (ns)':>14}  {'after (ns)':>14}  {'change':>10}"
+
+
+@dataclass(frozen=True)
+class StepRow:
+    """A line of the algorithm on the critical paths of two runs; 0 ps where it is not on one."""
+
+    origin: str
+    what: str
+    before_ps: int
+    after_ps: int
+    by_category: dict[str, int]
+    """Change in ps by category, the largest first; categories that did not change are left out."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields as JSON-serialisable data."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        changes = ", ".join(f"{name} {ps / 1000:+,.2f}" for name, ps in self.by_category.items())
+        change = f"{(self.after_ps - self.before_ps) / 1000:+,.2f}"
+        name = f"{self.origin or '(no source)'}  {self.what}: {changes or 'same'}"
+        return f"{self.before_ps / 1000:>14,.2f}  {self.after_ps / 1000:>14,.2f}  {change:>12}  {name}"
+
+
+def compare_steps(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[StepRow]:
+    """Two explanations as JSON, line by line, the greatest change first; the changes add up to that of the latency."""
+    old, new = ({(step["origin"], step["what"]): step for step in data["steps"]} for data in (before, after))
+    rows = []
+    for at in dict.fromkeys([*old, *new]):
+        parts = [data.get(at, {"ps": 0, "by_category": {}}) for data in (old, new)]
+        names = dict.fromkeys([*parts[0]["by_category"], *parts[1]["by_category"]])
+        changes = {n: parts[1]["by_category"].get(n, 0) - parts[0]["by_category"].get(n, 0) for n in names}
+        shown = dict(sorted(((n, ps) for n, ps in changes.items() if ps), key=lambda item: -abs(item[1])))
+        rows.append(StepRow(*at, parts[0]["ps"], parts[1]["ps"], shown))
+    return sorted(rows, key=lambda row: -abs(row.after_ps - row.before_ps))
+
+
+def explanation(path: str | Path) -> dict[str, Any] | None:
+    """The explanation in a file; None when it holds something else. Raises ConfigError (AHBM-C160)."""
+    data = _read(path)
+    if not isinstance(data, dict) or "critical_path_ps" not in data:
+        return None
+    steps = data.get("steps")
+    keys = {"origin", "what", "ps", "by_category"}
+    if not isinstance(steps, list) or not all(isinstance(step, dict) and keys <= set(step) for step in steps):
+        raise _refused(path, "an explanation without steps")
+    return data
+
+
+def _refused(path: str | Path, why: str) -> ConfigError:
+    hint = "give what `ahbm bench --json`, `ahbm run --json` or `ahbm explain --json` printed, twice the same"
+    return ConfigError("AHBM-C160", f"{path}: {why}", hint=hint)
+
+
+def _read(path: str | Path) -> object:
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise _refused(path, error.strerror or "cannot be read") from error
+    except (ValueError, RecursionError) as error:
+        raise _refused(path, f"no JSON: {error}") from error
 
 
 def load(path: str | Path) -> list[Report]:
     """The reports in a file. Raises ConfigError (AHBM-C160) for one that holds none."""
-
-    def refuse(why: str) -> ConfigError:
-        return ConfigError(
-            "AHBM-C160", f"{path}: {why}", hint="give what `ahbm bench --json` or `ahbm run --json` printed"
-        )
-
-    try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise refuse(error.strerror or "cannot be read") from error
-    except (ValueError, RecursionError) as error:
-        raise refuse(f"no JSON: {error}") from error
+    data = _read(path)
     rows: list[object] = [data]
     if isinstance(data, dict) and isinstance(data.get("results"), list):
         rows = [row.get("report") if isinstance(row, dict) else row for row in data["results"]]
-    return [_report(row, refuse) for row in rows]
+    return [_report(row, path) for row in rows]
 
 
-def _report(row: object, refuse: Any) -> Report:
+def _report(row: object, path: str | Path) -> Report:
     names = {field.name for field in fields(Report)}
     if not isinstance(row, dict) or set(row) != names:
         missing = ", ".join(sorted(names - set(row))) if isinstance(row, dict) else ""
-        raise refuse(f"a report lacks {missing}" if missing else "no report")
+        raise _refused(path, f"a report lacks {missing}" if missing else "no report")
     return Report.from_json(row)
 
 

@@ -97,8 +97,7 @@ class Explanation:
     @cached_property
     def agents_by_category(self) -> dict[str, int]:
         """Time of all agents together, each from launch to its end; here a wait is a category of its own."""
-        time = self._timeline.agent_time().reshape(-1, len(categories()))
-        return _largest(dict(zip(categories(), time.sum(axis=0).tolist(), strict=True)))
+        return _largest(dict(zip(categories(), self.time_of_agents.sum(axis=0).tolist(), strict=True)))
 
     @cached_property
     def steps(self) -> list[Step]:
@@ -134,6 +133,22 @@ class Explanation:
             place = self._program.place(agent)
             name = links.get(link, "")
             yield Stretch(start, start + ps, names[category], agent, place, op, what, origin, name)
+
+    def operations(self, agent: int) -> Iterator[tuple[int, int, str, str]]:
+        """What an agent did when: start and end in ps, the operation in words, and where it is written."""
+        starts, ends = self._timeline.spans(agent)
+        for op, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
+            yield start, end, *self._program.describe(agent, op)
+
+    @property
+    def places(self) -> list[str]:
+        """Where each agent runs, e.g. "sip0.cube3.pe0"."""
+        return [self._program.place(agent) for agent in range(self._program.agents)]
+
+    @property
+    def time_of_agents(self) -> NDArray[np.int64]:
+        """ps per agent (rows) and category (columns, as `categories()`): from launch to the agent's end."""
+        return self._timeline.agent_time().reshape(-1, len(categories())).astype(np.int64)
 
     def to_json(self, full: bool = False) -> dict[str, Any]:
         """As JSON-serialisable data; `full` with every stretch of the path."""

@@ -30,6 +30,7 @@ def report(
     device: Annotated[
         bool, typer.Option("--device", help="Device tensors: one tile of each size on every cube.")
     ] = False,
+    explain: Annotated[bool, typer.Option(help="Also where the time of the largest size went.")] = True,
     charts: Annotated[Path | None, typer.Option("--charts", help="Also every chart as a file in this folder.")] = None,
     kind: Annotated[str, typer.Option("--format", help="Of these files: svg or png.")] = "svg",
     dtype: Dtype = "f16",
@@ -64,7 +65,7 @@ def report(
         not no_data,
         device,
     )
-    contents = overview.gather(sweep, counts, numerics)
+    contents = overview.gather(sweep, counts, numerics, explain)
     page = overview.page(contents)
     page.write(output)
     typer.echo(f"wrote {output}")

@@ -50,7 +50,7 @@ def _lines(rows: Sequence[Row], y: alt.Y, title: str) -> Chart:
     color = alt.Color(
         "series:N",
         title=None,
-        scale=alt.Scale(domain=names, range=[*_palette(len(shown)), *["#8a8a8a"] * len(limits)]),
+        scale=alt.Scale(domain=names, range=[*palette(len(shown)), *["#8a8a8a"] * len(limits)]),
         legend=legend,
     )
     # One legend for both: equal titles and fields are merged.
@@ -67,7 +67,7 @@ def _lines(rows: Sequence[Row], y: alt.Y, title: str) -> Chart:
     return alt.layer(lines, points.encode(tooltip=tooltip)).properties(width=WIDTH, height=HEIGHT, title=title)
 
 
-def _palette(count: int) -> list[str]:
+def palette(count: int) -> list[str]:
     """Colours that can be told apart, on white and on black, also by the colour-blind: after Okabe and Ito, lighter."""
     colors = ["#2f87c8", "#e0692a", "#1aa37f", "#cc79a7", "#d99a1c", "#6fb7e0", "#a39414"]
     return [colors[index % len(colors)] for index in range(count)]
@@ -111,7 +111,7 @@ def selection(reports: Iterable[Report], title: str) -> Chart:
     color = alt.Color(
         "algorithm:N",
         title=None,
-        scale=alt.Scale(domain=names, range=_palette(len(names))),
+        scale=alt.Scale(domain=names, range=palette(len(names))),
         legend=alt.Legend(orient="bottom", columns=2, labelLimit=260),
     )
     cells = base.mark_rect(opacity=0.75).encode(color=color, tooltip=["algorithm:N", "us:Q", "percent:N"])

@@ -15,6 +15,8 @@ from ahbm.views.page import Page, Section
 if TYPE_CHECKING:
     import altair as alt
 
+    from ahbm._core import Machine
+    from ahbm.explanation import Explanation
     from ahbm.numerics import Numerics
     from ahbm.report import Report
 
@@ -30,11 +32,14 @@ class Contents:
     worlds: Sequence[Report] = ()
     """The same sweep for several numbers of ranks."""
     numerics: Sequence[Numerics] = ()
-    overrides: Mapping[str, object] = field(default_factory=dict)
+    machine: Machine | None = None
+    explanations: Mapping[str, Explanation] = field(default_factory=dict)
+    """By algorithm, why its run of the largest size took as long as it did."""
 
 
-def gather(sweep: bench.Sweep, ranks: Sequence[int] = (), numerics: bool = False) -> Contents:
-    """Runs what the page shows: the sweep, again for each number of `ranks`, and numerics at its first size.
+def gather(sweep: bench.Sweep, ranks: Sequence[int] = (), numerics: bool = False, explain: bool = True) -> Contents:
+    """Runs what the page shows: the sweep, again for each number of `ranks`, numerics at its first size, reasons at its
+    last.
 
     Raises what `ahbm.run` raises.
     """
@@ -62,14 +67,31 @@ def gather(sweep: bench.Sweep, ranks: Sequence[int] = (), numerics: bool = False
             )
             for algorithm in sweep.algorithms or (None,)
         ]
-    return Contents(sweep, reports, _peak(sweep, reports), worlds, found, sweep.overrides)
+    emulator = Emulator.load(sweep.topology, None, sweep.overrides)
+    last = {report.algorithm: report.bytes for report in reports}
+    explanations = {
+        name: ahbm.explain(
+            sweep.collective,
+            name,
+            bytes_per_rank=None if sweep.device else nbytes,
+            bytes_per_pe=nbytes if sweep.device else None,
+            placement=ahbm.DPPolicy(cube="row_wise") if sweep.device else None,
+            dtype=sweep.dtype,
+            op=sweep.op,
+            root=sweep.root,
+            emulator=emulator,
+        )
+        for name, nbytes in last.items()
+        if explain
+    }
+    peak = _peak(emulator, sweep, reports)
+    return Contents(sweep, reports, peak, worlds, found, emulator.machine, explanations)
 
 
-def _peak(sweep: bench.Sweep, reports: Sequence[Report]) -> float | None:
+def _peak(emulator: Emulator, sweep: bench.Sweep, reports: Sequence[Report]) -> float | None:
     """busbw of an array so large that no latency counts."""
     from ahbm.report import bandwidths
 
-    emulator = Emulator.load(sweep.topology, None, sweep.overrides)
     ranks, huge = emulator.world_size, 1 << 40
     tiles = emulator.machine.cubes if sweep.device else None
     bound = emulator.limits.bound(sweep.collective, ranks, huge, root=sweep.root, tiles=tiles)
@@ -99,6 +121,8 @@ def page(contents: Contents) -> Page:
         charts["selection"] = c.selection(contents.worlds, f"fastest algorithm for {sweep.collective} (simulated)")
         text = "The fastest of the algorithms for every size and number of ranks, and its percentage of the bound."
         sections.append(Section("selection", "Which algorithm where", text, charts=["selection"]))
+    if contents.explanations:
+        sections += _why(contents, charts)
     if contents.numerics:
         sections.append(_numerics(contents.numerics))
     facts = [
@@ -106,7 +130,7 @@ def page(contents: Contents) -> Page:
         ("machine", first.machine_hash),
         ("programs", ", ".join(dict.fromkeys(report.program_hash for report in reports if report.program_hash))),
         ("topology", sweep.topology or "default"),
-        *((f"set {key}", str(value)) for key, value in contents.overrides.items()),
+        *((f"set {key}", str(value)) for key, value in sweep.overrides.items()),
     ]
     subtitle = "All times are simulated. GB/s is 1e9 bytes per second; busbw as nccl-tests counts it, one direction."
     return Page(what, subtitle, sections, charts, facts)
@@ -137,6 +161,59 @@ def _limits(reports: Iterable[Report]) -> str:
         "The bound holds for every algorithm on this machine, the peak is the bound of an endless array. "
         f"What limits {report.bytes:,} B: {report.limited_by}."
     )
+
+
+def _why(contents: Contents, charts: dict[str, alt.TopLevelMixin]) -> list[Section]:
+    """Where the time went: by category for every algorithm, over the PEs and links for the fastest."""
+    from ahbm.views import links, why
+
+    explanations = contents.explanations
+    size = max(report.bytes for report in contents.reports)
+    charts["breakdown"] = why.breakdown(explanations, f"critical path at {size:,} B (simulated)")
+    name = min(explanations, key=lambda name: explanations[name].latency_ps)
+    best = explanations[name]
+    charts["path"] = why.path(best, f"critical path of {name} (simulated)")
+    charts["agents"] = why.agents(best, f"time of PEs under {name} (simulated)")
+    charts["gantt"] = why.gantt(best, f"operations of PEs under {name} (simulated)")
+    steps = [
+        [
+            step.origin or "-",
+            step.what,
+            f"{step.operations:,}",
+            f"{step.ps / 1000:,.2f}",
+            f"{100 * step.ps / best.latency_ps:.1f}",
+        ]
+        for step in best.steps
+    ]
+    text = (
+        "The critical path adds up to the latency, to the picosecond: what each part of it was spent on, "
+        "which PE had it, and which line of the algorithm."
+    )
+    columns = ("line", "operation", "operations", "time (ns)", "%")
+    sections = [Section("why", "Why it took this long", text, columns, steps, ["breakdown", "path", "agents", "gantt"])]
+    if contents.machine is not None:
+        drawn = {
+            "sip-links": links.sip_links(contents.machine, best.links, best.latency_ps),
+            "cube-links": links.cube_links(contents.machine, best.links, best.latency_ps),
+        }
+        shown = {key: chart for key, chart in drawn.items() if chart is not None}
+        charts.update(shown)
+        waits = [
+            [
+                link.name,
+                f"{100 * link.busy_ps / best.latency_ps:.1f}",
+                f"{link.crossed:,}",
+                f"{link.waits:,}",
+                f"{link.waited_ps / 1000:,.2f}",
+            ]
+            for link in best.links[:8]
+        ]
+        text = (
+            f"How busy every link was under {name}; each direction is a line of its own. Links most waited for first."
+        )
+        columns = ("link", "busy (%)", "messages", "of them waited", "waited (ns)")
+        sections.append(Section("links", "Links", text, columns, waits, list(shown)))
+    return sections
 
 
 def _numerics(found: Sequence[Numerics]) -> Section:

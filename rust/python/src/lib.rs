@@ -32,7 +32,7 @@
 //! | `AHBM-C201` … `C206` | builder used up; unknown tier; unknown space; ids of another builder; unknown collective or operator of a schedule |
 //! | `AHBM-C210`, `C211` | unknown protocol; unknown limit |
 //! | `AHBM-T201` … `T204` | place not on the machine; coordinate outside the group; SIPs do not fill the network; unknown network |
-//! | `AHBM-V120` … `V123` | timeline or memory of another program, or without detail; bytes outside a buffer; array that is not plain memory |
+//! | `AHBM-V120` … `V124` | timeline or memory of another program, or without detail or times; bytes outside a buffer; array that is not plain memory |
 //! | `AHBM-Z001` | a panic inside; a defect of this project |
 //!
 //! Laws. No lock is held while Python code can run. Long runs release the interpreter lock. A value's slot

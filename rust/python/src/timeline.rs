@@ -1,9 +1,10 @@
 //! When everything happened, and why.
 
 use crate::errors;
-use ahbm_emulator::{Category, Detail, LinkUse, Segment};
+use ahbm_emulator::{Category, Detail, LinkUse, Segment, Span};
 use ahbm_machine::Diagnostic;
 use numpy::{Element, PyArray1};
+use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use std::sync::Arc;
 
@@ -71,6 +72,25 @@ impl Timeline {
     #[getter]
     fn ends_ps(&self) -> Vec<u64> {
         self.inner.ends.clone()
+    }
+
+    /// Start (dispatch included) and end of every operation of an agent in issue order: two arrays of u64, ps.
+    ///
+    /// Raises IndexError, and `DataError` (AHBM-V124) for a timeline that did not record them.
+    fn spans<'py>(
+        &self,
+        py: Python<'py>,
+        agent: usize,
+    ) -> PyResult<(Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<u64>>)> {
+        if agent >= self.inner.ends.len() {
+            return Err(PyIndexError::new_err("no such agent"));
+        }
+        let Some(spans) = self.inner.spans.get(agent) else {
+            let what = "the timeline did not record when operations ran";
+            return Err(errors::raise_one(py, Diagnostic::new("AHBM-V124", what).hint("simulate with record=True")));
+        };
+        let times = |of: fn(&Span) -> u64| PyArray1::from_vec(py, spans.iter().map(of).collect());
+        Ok((times(|span| span.start), times(|span| span.end)))
     }
 
     /// The critical path, from launch to the last agent's end: abutting stretches as seven arrays of shape (n,).

@@ -1,0 +1,133 @@
+"""Links drawn where they are: the SIP network, and the cube mesh of the busiest SIP, coloured by use."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import altair as alt
+
+from ahbm.views.charts import WIDTH, Chart
+
+if TYPE_CHECKING:
+    from ahbm._core import Machine
+    from ahbm.explanation import Link
+
+Point = tuple[float, float]
+Row = dict[str, Any]
+
+BETWEEN_SIPS = re.compile(r"(sip\d+|switch)->(sip\d+|switch)")
+BETWEEN_CUBES = re.compile(r"sip(\d+)\.cube(\d+)\.ucie_([NESW])\d+")
+STEPS = {"N": (0, -1), "E": (1, 0), "S": (0, 1), "W": (-1, 0)}
+
+
+def positions(machine: Machine) -> dict[str, Point]:
+    """Where each SIP is drawn: grids as grids (planes beside each other), others on a circle."""
+    count, w, h = machine.sips, machine.sip_w, machine.sip_h
+    if machine.topology.endswith("1d") or not w:
+        if machine.topology == "hypercube":
+            bits = (count - 1).bit_length()
+            low = 1 << (bits + 1) // 2
+            return {f"sip{sip}": (sip % low, sip // low) for sip in range(count)}
+        radius = max(1.0, count / 5)
+        turn = [2 * math.pi * sip / count for sip in range(count)]
+        around = {f"sip{sip}": (radius * math.sin(a), -radius * math.cos(a)) for sip, a in enumerate(turn)}
+        return around | ({"switch": (0.0, 0.0)} if machine.topology == "switch" else {})
+    plane = w * h
+    return {f"sip{sip}": (sip % w + sip // plane * (w + 1), sip // w % h) for sip in range(count)}
+
+
+def sip_links(machine: Machine, links: Iterable[Link], latency_ps: int) -> Chart | None:
+    """The network between the SIPs, each direction of a link a line of its own; None where nothing crossed it."""
+    places = positions(machine)
+    rows = []
+    wraps = machine.topology.startswith("torus")
+    for link in links:
+        ends = BETWEEN_SIPS.fullmatch(link.name)
+        if ends is not None:
+            a, b = places[ends[1]], places[ends[2]]
+            if wraps and math.dist(a, b) > 1.5:
+                rows += [_row(link, latency_ps, *stub) for stub in _stubs(a, b)]
+            else:
+                rows.append(_row(link, latency_ps, a, b))
+    return _drawn(rows, places, "links between SIPs (simulated)") if rows else None
+
+
+def cube_links(machine: Machine, links: Iterable[Link], latency_ps: int) -> Chart | None:
+    """The cube mesh of the SIP whose cubes exchanged most; of a port's connections the busiest. None for none."""
+    ports: dict[tuple[int, int, str], Link] = {}
+    busy: dict[int, int] = {}
+    for link in links:
+        found = BETWEEN_CUBES.fullmatch(link.name)
+        if found is not None:
+            port = (int(found[1]), int(found[2]), found[3])
+            busy[port[0]] = busy.get(port[0], 0) + link.busy_ps
+            if port not in ports or link.busy_ps > ports[port].busy_ps:
+                ports[port] = link
+    if not busy:
+        return None
+    shown = max(busy, key=lambda sip: (busy[sip], -sip))
+    w = machine.cube_w
+    places: dict[str, Point] = {f"cube{cube}": (cube % w, cube // w) for cube in range(machine.cubes)}
+    rows = []
+    for (sip, cube, heading), link in ports.items():
+        if sip == shown:
+            (x, y), (dx, dy) = places[f"cube{cube}"], STEPS[heading]
+            rows.append(_row(link, latency_ps, (x, y), (x + dx, y + dy)))
+    return _drawn(rows, places, f"links between the cubes of sip{shown} (simulated)")
+
+
+def _row(link: Link, latency_ps: int, a: Point, b: Point) -> Row:
+    """A line beside the one of the opposite direction."""
+    length = math.dist(a, b) or 1.0
+    aside = 0.07
+    dx, dy = -(b[1] - a[1]) / length * aside, (b[0] - a[0]) / length * aside
+    return {
+        "x": a[0] + dx,
+        "y": a[1] + dy,
+        "x2": b[0] + dx,
+        "y2": b[1] + dy,
+        "link": link.name,
+        "busy": link.busy_ps / max(latency_ps, 1),
+        "messages": link.crossed,
+        "waited_ns": link.waited_ps / 1000,
+    }
+
+
+def _stubs(a: Point, b: Point) -> Sequence[tuple[Point, Point]]:
+    """A link that wraps round: out over one edge, in over the other."""
+    dx, dy = (0.4 * ((p > q) - (p < q)) for p, q in ((a[0], b[0]), (a[1], b[1])))
+    return (a, (a[0] + dx, a[1] + dy)), ((b[0] - dx, b[1] - dy), b)
+
+
+def _drawn(rows: list[Row], places: dict[str, Point], title: str) -> Chart:
+    xs, ys = [p[0] for p in places.values()], [p[1] for p in places.values()]
+    wide, high = max(xs) - min(xs) + 1.2, max(ys) - min(ys) + 1.2
+    x = alt.Scale(domain=[min(xs) - 0.6, max(xs) + 0.6], nice=False, zero=False)
+    y = alt.Scale(domain=[max(ys) + 0.6, min(ys) - 0.6], nice=False, zero=False)
+    named = [{"node": name, "x": px, "y": py} for name, (px, py) in places.items()]
+    lines = (
+        alt.Chart(alt.InlineData(values=rows))
+        .mark_rule(strokeWidth=4)
+        .encode(
+            x=alt.X("x:Q", axis=None, scale=x),
+            y=alt.Y("y:Q", axis=None, scale=y),
+            x2="x2:Q",
+            y2="y2:Q",
+            color=alt.Color(
+                "busy:Q",
+                title="busy",
+                scale=alt.Scale(domain=[0, 1], scheme="turbo"),
+                legend=alt.Legend(format=".0%", orient="right"),
+            ),
+            tooltip=["link:N", alt.Tooltip("busy:Q", format=".1%"), "messages:Q", "waited_ns:Q"],
+        )
+    )
+    nodes = alt.Chart(alt.InlineData(values=named)).encode(x=alt.X("x:Q", scale=x), y=alt.Y("y:Q", scale=y))
+    dots = nodes.mark_point(filled=True, size=160, color="#8a8a8a", opacity=1)
+    names = nodes.mark_text(fontSize=9, dy=-13, color="#8a8a8a").encode(text="node:N")
+    shown = [lines, dots, names] if len(places) <= 100 else [lines]
+    scale = (WIDTH - 60) / wide
+    return alt.layer(*shown).properties(width=WIDTH - 60, height=max(120, min(scale * high, WIDTH)), title=title)
