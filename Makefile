@@ -34,6 +34,7 @@ bench: $(VENV)/.installed
 	cargo bench -p ahbm-engine --bench queue
 	cargo bench -p ahbm-emulator --bench data
 	cargo bench -p ahbm-formats --bench msccl
+	$(BIN)/python benches/imports.py
 	$(BIN)/python benches/synthesis.py
 	$(BIN)/python benches/run.py
 
