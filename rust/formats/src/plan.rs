@@ -39,7 +39,7 @@ pub struct Plan {
     pub protocol: Protocol,
     /// Channel numbers are below this.
     pub channels: u32,
-    /// Chunks that the larger of input and output is cut into.
+    /// Chunks that the larger of input and output is cut into; at least one.
     pub chunks: u32,
     /// Smallest size it is meant for, in bytes of `chunks` chunks; `None` where the file does not say.
     pub min_bytes: Option<u64>,

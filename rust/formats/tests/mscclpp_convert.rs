@@ -14,7 +14,7 @@ use ahbm_formats::{Budget, Collective, Document, Plan, Protocol, Reading, msccl_
 use ahbm_machine::Diagnostic;
 use proptest::prelude::*;
 use std::path::{Path, PathBuf};
-use support::execution::{got, packets, pipeline, read_and_reduced, switched};
+use support::execution::{document, got, packets, pipeline, read_and_reduced, switched};
 use support::plans::{Shape, at, step};
 
 fn outcome(document: &Document, slots: u32) -> Outcome {
@@ -124,6 +124,18 @@ fn whoever_moves_the_bytes_a_message_carries_them() {
         let xml = translated(&json).unwrap();
         assert_eq!(outcome(&Document::Msccl(xml.clone()), 1), Outcome::Correct, "{}", msccl_xml::write(&xml));
         assert_eq!(written_outcome(&xml, 1), Outcome::Correct);
+    }
+}
+
+#[test]
+fn a_plan_without_chunks_can_be_converted() {
+    let meet = |name: &str| serde_json::json!({"name": name, "channel_ids": [0], "channel_type": "memory"});
+    let text = document("test", [0, 0, 0], |_| vec![serde_json::json!([meet("signal"), meet("wait")])]);
+    let json = Document::Mscclpp(read(text.to_string().as_bytes(), "small.json"));
+    let reading = Reading::default();
+    let plan = json.to_plan(&reading).unwrap();
+    for name in ["empty.xml", "empty.et"] {
+        assert!(render(&plan, Path::new(name), &reading, &PlanOptions::default()).is_ok(), "{name}");
     }
 }
 

@@ -53,7 +53,7 @@ impl Plan {
             let chunks = area.saturating_mul(1 + u64::from(packets));
             extents.chunks[2] = u32::try_from(chunks).map_err(|_| whole("more than 4,294,967,295 chunks"))?;
         }
-        let chunks = self.chunks.checked_mul(cells).ok_or_else(|| whole("more than 4,294,967,295 chunks"))?;
+        let chunks = self.chunks.max(1).checked_mul(cells).ok_or_else(|| whole("more than 4,294,967,295 chunks"))?;
         let mut translation = Translation {
             lowered: &lowered,
             homes: homes(&lowered),
