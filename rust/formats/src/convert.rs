@@ -110,6 +110,10 @@ pub fn convert(
         (Document::Mscclpp(plan), Format::Mscclpp) => {
             vec![Output { path: to.to_path_buf(), bytes: mscclpp::write(plan)? }]
         }
+        // Nothing but its sizes is known; they are all that is written.
+        (Document::Chakra { trace, plan: None, .. }, Format::Chakra) => {
+            chakra::render(trace, to).map_err(|error| vec![error])?
+        }
         _ => render(&*document.to_plan(reading)?, to, reading, options)?,
     };
     store(&files).map_err(|error| vec![error])?;

@@ -230,6 +230,21 @@ fn a_trace_that_was_tampered_with() {
 }
 
 #[test]
+fn a_trace_of_sizes_is_written_as_it_is() {
+    let folder = Folder::new("sizes");
+    for (rank, kind) in [(0, "COMM_SEND_NODE"), (1, "COMM_RECV_NODE")] {
+        let peers = r#""comm_src": 0, "comm_dst": 1, "comm_tag": 0, "comm_size": 8, "id": 4"#;
+        folder.file(&format!("a.{rank}.json"), &format!(r#"{{"nodes": [{{{peers}, "node_type": "{kind}"}}]}}"#));
+    }
+    let turn = |from: &str, to: &str| convert(&folder.0.join(from), &folder.0.join(to), &Reading::default(), &OPTIONS);
+    let (first, second) = (turn("a.0.json", "b.et").unwrap(), turn("b.et", "c.et").unwrap());
+    assert_eq!((first.len(), second.len()), (2, 2));
+    for (first, second) in first.iter().zip(&second) {
+        assert_eq!(std::fs::read(first).unwrap(), std::fs::read(second).unwrap());
+    }
+}
+
+#[test]
 fn sixty_four_ranks_take_less_than_four_megabytes() {
     let trace = Trace::from_plan("ring", &plan(&ring_xml(64)), &OPTIONS).unwrap();
     let bytes: usize = trace.to_bytes().iter().map(Vec::len).sum();
