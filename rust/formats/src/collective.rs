@@ -107,6 +107,14 @@ impl Collective {
         }
     }
 
+    /// True when it cuts its larger buffer into one block per rank.
+    pub const fn in_blocks(self) -> bool {
+        matches!(
+            self,
+            Self::AllGather | Self::ReduceScatter | Self::AllToAll | Self::Gather { .. } | Self::Scatter { .. }
+        )
+    }
+
     /// What memory holds before and after, when the operand and result of rank r are `ranks[r]`, the larger of
     /// the two has `whole` elements, and an element has `element` bytes.
     ///

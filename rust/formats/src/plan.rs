@@ -8,12 +8,14 @@ mod buffers;
 mod lower;
 mod options;
 mod queues;
+mod transfers;
 mod verify;
 
 pub(crate) use buffers::Extents;
 pub use buffers::{RankBuffers, Region};
 pub use lower::Lowered;
 pub use options::{LowerOptions, Protocol, Reduction, Site};
+pub use transfers::{Transfer, Transfers};
 
 use crate::Collective;
 use ahbm_machine::Diagnostic;
@@ -60,6 +62,8 @@ pub enum Places {
     Nodes(Vec<Arc<str>>),
     /// Indices into a list of places in other documents.
     Listed(Vec<Origin>),
+    /// Nothing: the plan was computed.
+    Nowhere,
 }
 
 /// What one rank does.
@@ -245,6 +249,7 @@ impl Plan {
         let locus = match self.places {
             Places::Lines(line) => Locus::Line(line),
             Places::Nodes(_) | Places::Listed(_) => Locus::Whole,
+            Places::Nodes(_) | Places::Nowhere => Locus::Whole,
         };
         Origin { file: Arc::clone(&self.file), locus }
     }
@@ -254,6 +259,7 @@ impl Plan {
         match &self.places {
             Places::Lines(_) => Origin { file: Arc::clone(&self.file), locus: Locus::Line(line) },
             Places::Listed(places) => places[line as usize].clone(),
+            Places::Nowhere => self.whole(),
             Places::Nodes(files) => Origin { file: Arc::clone(&files[rank as usize]), locus: Locus::Node(line.into()) },
         }
     }

@@ -5,8 +5,8 @@ use super::{Action, Block, Plan, RankBuffers, Slot, Step};
 use ahbm_machine::Direction;
 use ahbm_program::{BinaryFn, BodyBuilder, Dtype, Mem, OpKind, OriginId, Tile, ValueId};
 
-/// Consecutive chunks that may travel together, at most.
-const MAX_TOGETHER: u64 = 71;
+/// Consecutive chunks that travel together in the runtimes, at most.
+pub(super) const MAX_TOGETHER: u64 = 71;
 /// Reductions into one place that a runtime does in one pass over it, at most.
 const MAX_FUSED: usize = 16;
 
@@ -17,6 +17,8 @@ pub(super) struct Layout {
     pub(super) chunk: u64,
     /// Elements of a slice: the largest message.
     pub(super) slice: u64,
+    /// Chunks per message, at most.
+    pub(super) together: u64,
     /// Parallel copies of the plan.
     pub(super) instances: u32,
     /// Element type.
@@ -57,7 +59,7 @@ impl Layout {
 
     /// Chunks per message: several only where whole chunks are moved, since only then they are adjacent.
     fn together(&self) -> u64 {
-        if self.instances == 1 { (self.slice / self.chunk).clamp(1, MAX_TOGETHER) } else { 1 }
+        if self.instances == 1 { (self.slice / self.chunk).clamp(1, self.together) } else { 1 }
     }
 
     /// The messages of a step of `count` chunks: first chunk and number of chunks, several only where a slice holds

@@ -102,16 +102,4 @@ impl Plan {
     pub(crate) fn shares(&self) -> bool {
         self.in_place && self.collective != Collective::Custom
     }
-
-    /// True when the collective cuts its larger buffer into one block per rank.
-    pub(crate) fn in_blocks(&self) -> bool {
-        matches!(
-            self.collective,
-            Collective::AllGather
-                | Collective::ReduceScatter
-                | Collective::AllToAll
-                | Collective::Gather { .. }
-                | Collective::Scatter { .. }
-        )
-    }
 }

@@ -1,6 +1,6 @@
 //! Plan to program: agents, queues, memory, and the loop over slices.
 
-use super::block::{Layout, Writer};
+use super::block::{Layout, MAX_TOGETHER, Writer};
 use super::queues::Queues;
 use super::{LowerOptions, Plan, Protocol, RankBuffers, Region, Site};
 use crate::Limit;
@@ -110,7 +110,8 @@ impl Plan {
         }
         let protocol: Protocol = options.protocol.unwrap_or(self.protocol);
         let slice = (options.slice_bytes.unwrap_or(protocol.slice_bytes()) / size).clamp(1, u64::from(u32::MAX));
-        Ok(Layout { chunk, slice, instances, dtype: options.dtype, reduce: options.reduction.function() })
+        let together = if options.slice_bytes.is_some() { u64::MAX } else { MAX_TOGETHER };
+        Ok(Layout { chunk, slice, together, instances, dtype: options.dtype, reduce: options.reduction.function() })
     }
 
     fn allocate(&self, builder: &mut ProgramBuilder, site: &Site, rank: u32, chunk: u64) -> RankBuffers {

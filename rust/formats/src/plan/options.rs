@@ -110,7 +110,7 @@ pub struct LowerOptions {
     pub instances: u32,
     /// Replaces the plan's protocol.
     pub protocol: Option<Protocol>,
-    /// Replaces the protocol's slice.
+    /// Replaces the protocol's slice, and the runtimes' limit of chunks per message.
     pub slice_bytes: Option<u64>,
     /// Bounds the operations of the program.
     pub budget: Budget,
