@@ -45,7 +45,7 @@ def test_list(tmp_path: Path) -> None:
     text, _ = call("list", cwd=tmp_path)
     assert "ring_allreduce" in text and "torus_2d" in text and "all_to_all" in text
     found = json.loads(call("list", "algorithms", "--json", cwd=tmp_path)[0])
-    assert {"algorithm", "collective", "file"} == set(found["algorithms"][0])
+    assert {"algorithm", "collective", "source"} == set(found["algorithms"][0])
     assert "AHBM-C145" in call("list", "planets", cwd=tmp_path, code=3)[1]
 
 

@@ -102,12 +102,6 @@ def test_findings_name_file_line_and_remedy(text: str, words: list[str]) -> None
         assert word in str(caught.value)
 
 
-def test_reserved_kinds_are_unsupported_by_name() -> None:
-    write("algorithms:\n  a:\n    synth: {}\n")
-    with pytest.raises(UnsupportedError, match=r"ccl\.yaml:3"):
-        CclConfig.load()
-
-
 def test_polling_is_unsupported() -> None:
     with pytest.raises(UnsupportedError, match="poll"):
         CclConfig.load(None, {"backpressure": "poll"}).settings("x")

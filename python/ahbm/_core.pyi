@@ -1,6 +1,7 @@
 """Types of the extension module; `scripts/check_stubs.py` compares them with the built module."""
 
 from collections.abc import Callable, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import Any, NoReturn, SupportsIndex, TypeAlias, final
 
@@ -218,6 +219,8 @@ class Schedule:
     def __len__(self) -> int: ...
     def transfers(self) -> list[tuple[int, int, int, bool, int]]: ...
     def program(self, dtype: str, op: str) -> tuple[Program, list[int], list[int]]: ...
+    def even(self) -> Schedule: ...
+    def plan(self) -> Plan: ...
 
 @final
 class Memory:
@@ -366,7 +369,16 @@ class Plan:
         instances: int = 1,
         tier: str = "tcm",
         credit_bytes: int = 16,
+        slice_bytes: int | None = None,
     ) -> tuple[Program, list[list[_Region]], int]: ...
+    def save(
+        self,
+        path: str | PathLike[str],
+        *,
+        nbytes: int | None = None,
+        min_bytes: int | None = None,
+        max_bytes: int | None = None,
+    ) -> list[Path]: ...
 
 def read_plan(
     path: str, *, quirks: bool = False, lenient: bool = False, limits: Sequence[tuple[str, int]] = ()

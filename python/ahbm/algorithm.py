@@ -24,6 +24,7 @@ from ahbm.config import Settings
 from ahbm.errors import AhbmError, ConfigError, KernelError, Site, UnsupportedError
 from ahbm.plans import PlanAlgorithm
 from ahbm.plans import load as load_plan
+from ahbm.synthesis import SynthAlgorithm
 from ahbm.yaml_source import did_you_mean
 
 SIP_ARGUMENTS = ("sip_rank", "sip_topo_kind", "sip_topo_w", "sip_topo_h")
@@ -58,6 +59,11 @@ class Algorithm:
     """Keywords that `kernel_args` accepts besides cube_w and cube_h."""
     kinds: dict[str, int] | None
     """TOPO_NAME_TO_KIND, None where the module has none."""
+
+    @property
+    def source(self) -> str:
+        """Where it comes from, for people."""
+        return str(self.path)
 
     @property
     def identity(self) -> tuple[str, str]:
@@ -173,6 +179,10 @@ class Algorithm:
         return f"{_shown(self.path)}:{code.co_firstlineno}" if code else _shown(self.path)
 
 
+AnyAlgorithm = Algorithm | PlanAlgorithm | SynthAlgorithm
+"""What a name in ccl.yaml can stand for."""
+
+
 class AlgorithmLoader:
     """Loads modules and plans and keeps them until their files change. Thread-safe."""
 
@@ -180,13 +190,15 @@ class AlgorithmLoader:
         self._lock = threading.RLock()
         self._loaded: dict[tuple[str, str], tuple[_Version, Sequence[Path], Algorithm | PlanAlgorithm]] = {}
 
-    def load(self, settings: Settings) -> Algorithm | PlanAlgorithm:
-        """The algorithm that `settings.module` or `settings.plan` names; loaded again when the file has changed.
+    def load(self, settings: Settings) -> AnyAlgorithm:
+        """The algorithm of `settings`; loaded again when the file of its module or plan has changed.
 
         Raises FormatError, UnsupportedError and BudgetError for a plan that cannot be used. Raises ConfigError:
         AHBM-C110 when there is no such file, C111 when a module fails to load, C112 when its `kernel` or `kernel_args`
         is missing, C113 when one of its symbols has a wrong type.
         """
+        if settings.synth is not None:
+            return SynthAlgorithm(settings.algorithm, settings.synth)
         with self._lock:
             path, package = _locate(settings)
             key = (settings.algorithm, str(path))
@@ -209,8 +221,10 @@ class AlgorithmLoader:
             self._loaded[key] = (version, files, known)
             return known
 
-    def fresh(self, known: Algorithm | PlanAlgorithm) -> bool:
+    def fresh(self, known: AnyAlgorithm) -> bool:
         """Whether the files of a loaded module or plan are still those that were loaded."""
+        if isinstance(known, SynthAlgorithm):
+            return True
         seen, files, loaded = self._loaded.get((known.name, str(known.path)), (None, (), None))
         try:
             return loaded is known and seen == _version(files)

@@ -25,8 +25,21 @@ from ahbm.yaml_source import KeyPath, Source, did_you_mean, parse, scalar, scala
 
 SLOTS = 2
 """Messages a plan's queue holds where its entry does not say: what the runtime of such plans has."""
+UNBOUNDED = 2**32 - 1
+"""Queue depth that holds every message: what synthesized schedules count on."""
+WHOLE = 2**63 - 1
+"""Size of a slice that no message exceeds: synthesized schedules have cut their messages themselves."""
 ENV = "AHBM_CCL"
 """Environment variable that names the ccl.yaml to use."""
+
+
+@dataclass(frozen=True)
+class Synth:
+    """How the schedule of a synthesized algorithm is found: arguments of `ahbm.synthesize`."""
+
+    method: str = "auto"
+    chunks: int = 1
+    seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -36,7 +49,7 @@ class Settings:
     algorithm: str
     """Name of the entry, or the module's text where there is no entry."""
     module: str
-    """Dotted name, path or bare name of the module; empty for a plan."""
+    """Dotted name, path or bare name of the module; empty for a plan or a synthesized schedule."""
     folder: Path
     """What a relative path in `module` or `plan` is relative to."""
     n_elem: int
@@ -63,6 +76,10 @@ class Settings:
     """Parallel copies of a plan, each on its share of every chunk."""
     reading: Reading = PLAIN
     """How a plan is read."""
+    slice_bytes: int | None = None
+    """Size of a plan's largest message; None is its protocol's."""
+    synth: Synth | None = None
+    """Takes the place of a module: a schedule synthesized for the machine and the size."""
 
     @property
     def queues(self) -> tuple[object, ...]:
@@ -76,6 +93,7 @@ class Settings:
             self.event_budget,
             self.protocol,
             self.instances,
+            self.slice_bytes,
         )
 
 
@@ -110,6 +128,12 @@ def _slot_size(value: Any) -> str | None:
     return None if value == "auto" or _integer(1)(value) is None else "a number of bytes or auto"
 
 
+def _synth(value: Any) -> str | None:
+    keys = {"method": _text, "chunks": _integer(1), "seed": _integer(0)}
+    good = isinstance(value, dict) and all(key in keys and keys[key](v) is None for key, v in value.items())
+    return None if good else "a mapping with method, chunks (1 or more) and seed"
+
+
 def _backpressure(value: Any) -> str | None:
     return None if value in ("sleep", "poll") else "sleep or poll"
 
@@ -134,10 +158,12 @@ _ENTRY: dict[str, _Check] = {
     "quirks": _switch,
     "lenient": _switch,
     "limits": _limits,
-    "synth": lambda value: None,
+    "slice_bytes": _integer(1),
+    "synth": _synth,
     **{key: check for key, check in _DEFAULTS.items() if key != "algorithm"},
 }
-_OF_PLANS = {"protocol", "instances", "quirks", "lenient", "limits"}
+_OF_PLANS = {"protocol", "instances", "slice_bytes"}
+_OF_FILES = {"quirks", "lenient", "limits"}
 _RANGE: dict[str, _Check] = {"max_bytes": _integer(0), "algorithm": _text}
 _ROOTS = ("defaults", "algorithms", "collectives")
 
@@ -148,7 +174,7 @@ class CclConfig:
     def __init__(self, layers: list[tuple[Source, Path]]) -> None:
         """Lays `layers` (source, folder its relative paths start from) over each other, the last one on top.
 
-        Raises ConfigError with all findings' file and line (AHBM-C103, C104), UnsupportedError (AHBM-U101).
+        Raises ConfigError with all findings' file and line (AHBM-C103, C104).
         """
         self._defaults: dict[str, Any] = {}
         self._algorithms: dict[str, dict[str, Any]] = {}
@@ -215,8 +241,12 @@ class CclConfig:
     def settings(self, algorithm: str) -> Settings:
         """What `algorithm` runs with: the name of an entry, else a module (path, dotted or bare name) with defaults."""
         entry = self._algorithms.get(algorithm, {"module": algorithm})
-        plan = {"module": "", "n_slots": SLOTS} if "plan" in entry else {}
-        merged = {**self._defaults, **plan, **entry}
+        kind: dict[str, Any] = {}
+        if "plan" in entry:
+            kind = {"module": "", "n_slots": SLOTS}
+        elif "synth" in entry:
+            kind = {"module": "", "n_slots": UNBOUNDED, "buffer_kind": "hbm", "slice_bytes": WHOLE}
+        merged = {**self._defaults, **kind, **entry}
         if merged["backpressure"] == "poll":
             path = ("algorithms", algorithm) if "backpressure" in entry else ("defaults",)
             raise UnsupportedError(
@@ -234,6 +264,8 @@ class CclConfig:
             protocol=merged.get("protocol"),
             instances=merged.get("instances", 1),
             reading=Reading.of(merged),
+            slice_bytes=merged.get("slice_bytes"),
+            synth=Synth(**merged["synth"]) if "synth" in merged else None,
             **{
                 key: merged[key]
                 for key in (
@@ -285,30 +317,24 @@ class CclConfig:
         path = ("algorithms", name)
         _expect(isinstance(entry, dict), source, path, entry, "a mapping with the key module")
         _check_keys(source, path, entry, _ENTRY)
-        if "synth" in entry:
-            raise UnsupportedError(
-                "AHBM-U101",
-                f"algorithms.{name}: synth is reserved and not supported yet",
-                sites=(Site(f"synth: {entry['synth']}", source.place((*path, "synth"))),),
-                hint="name a Python module with module:, or a plan with plan:",
-            )
         merged = {**self._algorithms.get(name, {}), **entry}
-        kinds = [key for key in ("module", "plan") if key in merged]
+        kinds = [key for key in ("module", "plan", "synth") if key in merged]
         if len(kinds) != 1:
             raise ConfigError(
                 "AHBM-C104" if not kinds else "AHBM-C103",
-                f"algorithms.{name} has {'no module and no plan' if not kinds else 'a module and a plan'}",
+                f"algorithms.{name} has {' and '.join(f'a {kind}' for kind in kinds) or 'no module, plan or synth'}",
                 sites=(Site("written", source.place(path)),),
-                hint=f"add module: ./algorithms/{name}.py, or plan: with the path of a plan",
+                hint=f"add module: ./algorithms/{name}.py, or plan: with the path of a plan, or synth:",
             )
-        if "plan" not in merged and (odd := _OF_PLANS & merged.keys()):
+        odd = (_OF_PLANS if "module" in merged else set()) | (_OF_FILES if "plan" not in merged else set())
+        if odd := odd & merged.keys():
             raise ConfigError(
                 "AHBM-C103",
                 f"algorithms.{name}: {' and '.join(sorted(odd))} are for plans",
                 sites=(Site("written", source.place(path)),),
             )
         self._algorithms[name] = merged
-        if "module" in entry or "plan" in entry:
+        if kinds[0] in entry:
             self._folders[name] = folder
 
     def _check_shape(self, source: Source, name: str, choice: Any) -> None:

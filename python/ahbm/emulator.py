@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ahbm import layout as layouts
 from ahbm._core import Machine, Memory, Program, ProgramBuilder, Timeline
-from ahbm.algorithm import Algorithm, AlgorithmLoader, Request
+from ahbm.algorithm import Algorithm, AlgorithmLoader, AnyAlgorithm, Request
 from ahbm.arrays import DTYPE_NAMES
 from ahbm.collectives import BITWISE, COLLECTIVES, OPS
 from ahbm.config import CclConfig, Settings, split_overrides
@@ -24,6 +24,7 @@ from ahbm.layout import Layout
 from ahbm.limits import Limits
 from ahbm.placement import DPPolicy
 from ahbm.plans import PlanAlgorithm
+from ahbm.synthesis import SynthAlgorithm
 from ahbm.topology import load_machine
 from ahbm.yaml_source import did_you_mean
 
@@ -116,7 +117,7 @@ class Spares:
 class Known:
     """What calls of one shape run: all but their data."""
 
-    module: Algorithm | PlanAlgorithm
+    module: AnyAlgorithm
     dtype: str
     compiled: Compiled | None
     """None when there is nothing to do: 0 elements."""
@@ -158,8 +159,11 @@ class Emulator:
         """What `algorithm` (default: the configured one) runs with."""
         return self.ccl.settings(algorithm or self.ccl.default_algorithm)
 
-    def algorithm(self, name: str) -> Algorithm | PlanAlgorithm:
-        """The loaded module or plan of an algorithm. Raises ConfigError, and FormatError for a plan."""
+    def algorithm(self, name: str) -> AnyAlgorithm:
+        """What an algorithm is: a loaded module or plan, or how it is synthesized.
+
+        Raises ConfigError, and FormatError for a plan.
+        """
         return self._loader.load(self.ccl.settings(name))
 
     def collective(
@@ -243,7 +247,7 @@ class Emulator:
         _check_request(request)
         module = self._loader.load(settings)
         module.check(request)
-        if isinstance(module, PlanAlgorithm):
+        if not isinstance(module, Algorithm):
             _check_plan(module, members, placement)
         layout = self._layout(request, buffers[0], members, world, placement)
         if not layout.count:
@@ -288,7 +292,7 @@ class Emulator:
     def _compiled(
         self,
         request: Request,
-        module: Algorithm | PlanAlgorithm,
+        module: AnyAlgorithm,
         settings: Settings,
         layout: Layout,
         itemsize: int,
@@ -298,10 +302,10 @@ class Emulator:
         with self._lock:
             compiled = self._cache.get(key)
             if compiled is None:
-                if isinstance(module, PlanAlgorithm):
-                    compiled = _lower(self.machine, request, module, settings, layout, itemsize)
-                else:
+                if isinstance(module, Algorithm):
                     compiled = _capture(self.machine, request, module, settings, layout, itemsize)
+                else:
+                    compiled = _lower(self.machine, request, module, settings, layout, itemsize)
                 self._cache[key] = compiled
             self._cache.move_to_end(key)
             timeline = compiled.timeline(data)
@@ -374,7 +378,12 @@ def _capture(
 
 
 def _lower(
-    machine: Machine, request: Request, plan: PlanAlgorithm, settings: Settings, layout: Layout, itemsize: int
+    machine: Machine,
+    request: Request,
+    plan: PlanAlgorithm | SynthAlgorithm,
+    settings: Settings,
+    layout: Layout,
+    itemsize: int,
 ) -> Compiled:
     _check_tier(machine, settings)
     lowered = plan.lower(machine, request, settings, layout.chunks * layout.count * itemsize)
@@ -395,7 +404,7 @@ def _check_tier(machine: Machine, settings: Settings) -> None:
         )
 
 
-def _check_plan(plan: PlanAlgorithm, members: Sequence[int], placement: DPPolicy | None) -> None:
+def _check_plan(plan: PlanAlgorithm | SynthAlgorithm, members: Sequence[int], placement: DPPolicy | None) -> None:
     if placement is not None:
         raise UnsupportedError(
             "AHBM-U111", f"the plan {plan.name} does not work on device tensors", hint="pass host arrays"
@@ -403,7 +412,7 @@ def _check_plan(plan: PlanAlgorithm, members: Sequence[int], placement: DPPolicy
     if list(members) != list(range(len(members))):
         raise UnsupportedError(
             "AHBM-U114",
-            f"the plan {plan.name} runs on the first {plan.plan.ranks} SIPs, not on ranks {list(members)}",
+            f"the plan {plan.name} runs on the first SIPs, not on ranks {list(members)}",
             hint="use a kernel for this process group",
         )
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from ahbm._core import Machine, Plan, Program, convert_plan
 from ahbm.collectives import COLLECTIVES
-from ahbm.config import SLOTS
+from ahbm.config import SLOTS, UNBOUNDED
 from ahbm.errors import ConfigError, Site, UnsupportedError
 from ahbm.reading import PLAIN, Reading
 
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from ahbm.algorithm import Request
     from ahbm.config import Settings
     from ahbm.report import Report
-
-UNBOUNDED = 2**32 - 1
-"""Queue depth that holds every message."""
 
 Piece = tuple[int, int, int, int]
 """Buffer, first byte in the array, first byte in the buffer, bytes: a row of `Memory.scatter`."""
@@ -57,6 +54,11 @@ class PlanAlgorithm:
     def collectives(self) -> tuple[str, ...]:
         """What it computes: one collective."""
         return (self.plan.collective,)
+
+    @property
+    def source(self) -> str:
+        """Where it comes from, for people."""
+        return str(self.path)
 
     @property
     def identity(self) -> tuple[str, str]:
@@ -93,29 +95,35 @@ class PlanAlgorithm:
         Raises FormatError (AHBM-F127) when the size does not split into the plan's chunks, UnsupportedError,
         BudgetError, LintError.
         """
-        program, ranks, _ = self.plan.lower(
-            machine,
-            nbytes=nbytes,
-            dtype=request.dtype,
-            op=request.op,
-            slots=settings.n_slots,
-            protocol=settings.protocol,
-            instances=settings.instances,
-            tier=settings.buffer_kind,
-            credit_bytes=settings.ipcq_credit_size_bytes,
-        )
-        part = nbytes // request.world_size
-        operands: list[list[Piece]] = []
-        results: list[list[Piece]] = []
-        for rank, ((source, at, _), (target, to, _), _) in enumerate(ranks):
-            first, size = _share(request, rank, nbytes, part, operand=True)
-            operands.append([(source, first, at, size)] if size else [])
-            first, size = _share(request, rank, nbytes, part, operand=False)
-            results.append([(target, first, to, size)] if size else [])
-        return Lowered(program, operands, results)
+        return lower(self.plan, machine, request, settings, nbytes)
 
     def _site(self) -> Site:
         return Site(self.name, str(self.path))
+
+
+def lower(plan: Plan, machine: Machine, request: Request, settings: Settings, nbytes: int) -> Lowered:
+    """`plan` as a program for arrays of `nbytes` bytes per rank; raises as `PlanAlgorithm.lower`."""
+    program, ranks, _ = plan.lower(
+        machine,
+        nbytes=nbytes,
+        dtype=request.dtype,
+        op=request.op,
+        slots=settings.n_slots,
+        protocol=settings.protocol,
+        instances=settings.instances,
+        tier=settings.buffer_kind,
+        credit_bytes=settings.ipcq_credit_size_bytes,
+        slice_bytes=settings.slice_bytes,
+    )
+    part = nbytes // request.world_size
+    operands: list[list[Piece]] = []
+    results: list[list[Piece]] = []
+    for rank, ((source, at, _), (target, to, _), _) in enumerate(ranks):
+        first, size = _share(request, rank, nbytes, part, operand=True)
+        operands.append([(source, first, at, size)] if size else [])
+        first, size = _share(request, rank, nbytes, part, operand=False)
+        results.append([(target, first, to, size)] if size else [])
+    return Lowered(program, operands, results)
 
 
 def load(name: str, path: Path, content: bytes, reading: Reading = PLAIN) -> PlanAlgorithm:
@@ -136,6 +144,7 @@ def run(
     slots: int | None = SLOTS,
     protocol: str | None = None,
     instances: int = 1,
+    slice_bytes: int | None = None,
     data: bool = True,
     check: bool | str = False,
     overrides: Mapping[str, object] | None = None,
@@ -147,8 +156,9 @@ def run(
 
     nbytes: size of one rank's array in the sense of nccl-tests. slots: messages a queue holds, None for no bound.
     protocol: "Simple", "LL" or "LL128" instead of the plan's own. instances: parallel copies of the plan, each on its
-    share of every chunk. data: also move the data and compare with NumPy. check: as for `ahbm.run`. et: prefix of a
-    trace to write, as in `ahbm.run`. reading: how the file is read.
+    share of every chunk. slice_bytes: size of the largest message instead of the protocol's. data: also move the data
+    and compare with NumPy. check: as for `ahbm.run`. et: prefix of a trace to write, as in `ahbm.run`. reading: how the file is
+    read.
 
     Raises UnsupportedError: AHBM-U233 for a trace without buffers, AHBM-U113 for a plan whose collective has no known
     result (both run for their time with `ahbm.timed.run`); and as `ahbm.run`.
@@ -156,7 +166,7 @@ def run(
     import ahbm
 
     collective, name, root, settings = as_algorithm(
-        file, slots=slots, protocol=protocol, instances=instances, reading=reading
+        file, slots=slots, protocol=protocol, instances=instances, slice_bytes=slice_bytes, reading=reading
     )
     return ahbm.run(
         collective,
@@ -180,6 +190,7 @@ def as_algorithm(
     slots: int | None = SLOTS,
     protocol: str | None = None,
     instances: int = 1,
+    slice_bytes: int | None = None,
     reading: Reading = PLAIN,
 ) -> tuple[str, str, int, dict[str, object]]:
     """The collective that the plan in `file` performs, a name for it as an algorithm, its root (0 without one), and
@@ -202,6 +213,8 @@ def as_algorithm(
     }
     if protocol is not None:
         entry["protocol"] = protocol
+    if slice_bytes is not None:
+        entry["slice_bytes"] = slice_bytes
     return plan.collective, name, plan.root or 0, {f"algorithms.{name}.{key}": value for key, value in entry.items()}
 
 

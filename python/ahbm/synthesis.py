@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ahbm._core import Machine, Memory, Program, Schedule
+from ahbm._core import Machine, Memory, Plan, Program, Schedule
 from ahbm.collectives import COLLECTIVES
+from ahbm.config import Synth
 from ahbm.elements import element
-from ahbm.errors import ConfigError
+from ahbm.errors import ConfigError, Site, UnsupportedError
+from ahbm.plans import Lowered, lower
 from ahbm.topology import load_machine
+
+if TYPE_CHECKING:
+    from ahbm.algorithm import Request
+    from ahbm.config import Settings
 
 REDUCTIONS = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
 """Operators of synthesized reductions."""
 
-WHOLE = ("all_reduce", "broadcast", "reduce")
+WHOLE_BUFFER = ("all_reduce", "broadcast", "reduce")
 """Collectives whose buffer is one share; the others have one share per NPU."""
+
+SYNTHESIZED = (*WHOLE_BUFFER, "all_gather", "reduce_scatter", "gather", "scatter", "all_to_all")
+"""Collectives that can be synthesized."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +83,7 @@ class Synthesis:
             "topology": self.machine.topology,
             "npus": self.machine.sips,
             "method": self.schedule.method,
+            "bytes": self.nbytes,
             "share_bytes": self.share_bytes,
             "chunks": len(self.schedule.chunk_bytes),
             "transfers": len(self.schedule),
@@ -107,13 +117,42 @@ class Synthesis:
             ]
         )
 
+    @property
+    def nbytes(self) -> int:
+        """Size of an NPU's whole buffer."""
+        return self.share_bytes * (1 if self.collective in WHOLE_BUFFER else self.machine.sips)
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The schedule as a plan: a thread block per end of a link, which keeps the order of sending.
+
+        Raises UnsupportedError (AHBM-U293) where a plan has no numbers for the sizes of the chunks.
+        """
+        return self.schedule.plan()
+
+    def even(self) -> Synthesis:
+        """The same schedule for the greatest size, up to this one, whose chunks are all equal.
+
+        What a file should hold: its plan has no more chunks than the schedule, and is good for every multiple.
+        """
+        schedule = self.schedule.even()
+        return replace(self, schedule=schedule, share_bytes=sum(schedule.chunk_bytes))
+
+    def save(self, path: str | Path) -> list[Path]:
+        """Writes the plan as MSCCL-IR (.xml), an MSCCL++ execution plan (.json) or Chakra traces (.et).
+
+        Returns the files. Raises UnsupportedError (AHBM-U291, U292) for what the format cannot express, FormatError
+        (AHBM-F102) for a file that cannot be written.
+        """
+        return self.plan.save(path, nbytes=self.nbytes)
+
     @cached_property
     def _lowered(self) -> tuple[Program, list[int], list[int]]:
         return self.schedule.program(self.dtype, self.op)
 
     @property
     def program(self) -> Program:
-        """The schedule as a program, one agent per end of a link, which keeps the order of sending."""
+        """The schedule as a program, one agent per port and per end of a link, which keeps the order of sending."""
         return self._lowered[0]
 
     @property
@@ -126,7 +165,7 @@ class Synthesis:
 
         Raises BudgetError and InterruptedRun like every simulation.
         """
-        program, buffers, results = self._lowered
+        program, buffers, outputs = self._lowered
         timeline = program.simulate(record=data)
         wrong = None
         if data:
@@ -136,7 +175,7 @@ class Synthesis:
                 memory.write(buffer, values)
             program.replay(timeline, memory)
             wrong = 0
-            for rank, buffer in enumerate(results):
+            for rank, buffer in enumerate(outputs):
                 found = np.empty_like(inputs[rank])
                 memory.read(buffer, found)
                 where, wanted = self._expected(inputs, rank)
@@ -145,9 +184,8 @@ class Synthesis:
 
     def _inputs(self, seed: int) -> list[NDArray[Any]]:
         random = np.random.default_rng(seed)
-        shares = 1 if self.collective in WHOLE else self.machine.sips
         kind = element(self.dtype)
-        count = shares * self.share_bytes // kind.storage.itemsize
+        count = self.nbytes // kind.storage.itemsize
         # Sums and products of so few small integers are exact in every dtype, whatever the order.
         high = 2 if self.op == "prod" else max(2, min(8, 64 // self.machine.sips))
         return [kind.encode(random.integers(0, high, count)) for _ in range(self.machine.sips)]
@@ -210,7 +248,7 @@ def synthesize(
     if op not in REDUCTIONS:
         raise ConfigError("AHBM-C123", f"no reduction {op!r} is synthesized", hint=f"one of {', '.join(REDUCTIONS)}")
     if size is not None:
-        shares = 1 if collective in WHOLE or collective not in COLLECTIVES else machine.sips
+        shares = 1 if collective in WHOLE_BUFFER or collective not in COLLECTIVES else machine.sips
         share = size // shares
     else:
         assert chunk_bytes is not None
@@ -232,3 +270,59 @@ def synthesize(
         seed=seed,
     )
     return Synthesis(collective, machine, schedule, dtype, op, root, share)
+
+
+@dataclass(frozen=True)
+class SynthAlgorithm:
+    """A schedule that is synthesized for the machine and the size when it is first used (`synth:` in ccl.yaml)."""
+
+    name: str
+    synth: Synth
+
+    @property
+    def collectives(self) -> tuple[str, ...]:
+        """What can be synthesized."""
+        return SYNTHESIZED
+
+    @property
+    def source(self) -> str:
+        """Where it comes from, for people."""
+        return f"synthesized by {self.synth.method}"
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """What the schedule depends on besides the machine and the request."""
+        return ("synth", self.synth)
+
+    def check(self, request: Request) -> None:
+        """Raises ConfigError (AHBM-C115) for a collective that is not synthesized."""
+        if request.collective not in SYNTHESIZED:
+            raise ConfigError(
+                "AHBM-C115",
+                f"{self.name}: {request.collective} is not synthesized",
+                sites=(Site(self.name, "ccl.yaml"),),
+                hint=f"one of {', '.join(SYNTHESIZED)}",
+            )
+
+    def lower(self, machine: Machine, request: Request, settings: Settings, nbytes: int) -> Lowered:
+        """Synthesizes for arrays of `nbytes` bytes per rank and lowers the plan.
+
+        Raises as `synthesize` and `ahbm.plans.lower`; UnsupportedError (AHBM-U114) unless the ranks are all SIPs.
+        """
+        if request.world_size != machine.sips:
+            raise UnsupportedError(
+                "AHBM-U114",
+                f"{self.name} is synthesized for all {machine.sips} SIPs, not for {request.world_size} ranks",
+                hint="use a kernel for this process group",
+            )
+        found = synthesize(
+            request.collective,
+            topology=machine,
+            size=nbytes,
+            chunks=self.synth.chunks,
+            dtype=request.dtype,
+            root=request.root,
+            method=self.synth.method,
+            seed=self.synth.seed,
+        )
+        return lower(found.plan, machine, request, settings, nbytes)

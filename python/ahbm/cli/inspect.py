@@ -56,7 +56,7 @@ def list_(
         found = []
         for name in sorted({*config.algorithms, *available()}):
             loaded = loader.load(config.settings(name))
-            found.append({"algorithm": name, "collective": ", ".join(loaded.collectives), "file": str(loaded.path)})
+            found.append({"algorithm": name, "collective": ", ".join(loaded.collectives), "source": loaded.source})
         return found
 
     def collectives() -> list[dict[str, str]]:

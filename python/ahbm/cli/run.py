@@ -64,6 +64,9 @@ def run(
     ] = None,
     slots: Annotated[str | None, typer.Option("--slots", help="Plans: messages a queue holds, or inf.")] = None,
     protocol: Annotated[str | None, typer.Option("--protocol", help="Plans: Simple, LL or LL128.")] = None,
+    slice_bytes: Annotated[
+        str | None, typer.Option("--slice", help="Plans: size of the largest message, or inf; else the protocol's.")
+    ] = None,
     instances: Annotated[int | None, typer.Option("--instances", min=1, help="Plans: parallel copies.")] = None,
     quirks: Quirks = False,
     lenient: Lenient = False,
@@ -102,6 +105,7 @@ def run(
             slots=slots,
             protocol=protocol,
             instances=instances,
+            slice_bytes=slice_bytes,
             data=not no_data,
             check=check,
             overrides=overrides,
@@ -116,8 +120,8 @@ def run(
         raise ConfigError(
             "AHBM-C143", "--check is for plans and --collective", hint="ahbm.run(..., check=...) in a script"
         )
-    if (slots, protocol, instances, limits) != (None, None, None, None) or lenient or quirks:
-        options = "--slots, --protocol, --instances, --limit, --lenient and --quirks"
+    if (slots, protocol, instances, slice_bytes, limits) != (None,) * 5 or lenient or quirks:
+        options = "--slots, --protocol, --slice, --instances, --limit, --lenient and --quirks"
         raise ConfigError("AHBM-C146", f"{options} are for plans")
     if script is not None and et is not None:
         raise ConfigError("AHBM-C146", "--et is for one collective or plan; a script runs as many as it likes")
@@ -164,6 +168,7 @@ def _plan(
     slots: str | None,
     protocol: str | None,
     instances: int | None,
+    slice_bytes: str | None,
     data: bool,
     check: str | None,
     overrides: dict[str, object],
@@ -175,6 +180,7 @@ def _plan(
     from ahbm import plans, timed
     from ahbm.bench import parse_dtype, parse_size
     from ahbm.collectives import COLLECTIVES
+    from ahbm.config import WHOLE
 
     nbytes = parse_size(size) if size is not None else None
     needs_size = ConfigError("AHBM-C146", f"a plan is run as `ahbm run {file} --size 1M`")
@@ -183,8 +189,8 @@ def _plan(
     plan = reading.read(file)
     if plan.buffers and nbytes is None:
         raise needs_size
-    if not plan.buffers and (protocol, instances) != (None, None):
-        raise ConfigError("AHBM-C146", f"{file} names no buffers: it has no protocol and no instances")
+    if not plan.buffers and (protocol, instances, slice_bytes) != (None,) * 3:
+        raise ConfigError("AHBM-C146", f"{file} names no buffers: it has no protocol, slices or instances")
     if slots is not None and not plan.queues:
         raise ConfigError("AHBM-C146", f"{file} has no queues: it runs without --slots")
     if not plan.buffers or plan.collective not in COLLECTIVES:
@@ -214,6 +220,7 @@ def _plan(
         slots=parse_slots(slots),
         protocol=protocol,
         instances=instances or 1,
+        slice_bytes=WHOLE if slice_bytes == "inf" else parse_size(slice_bytes) if slice_bytes else None,
         data=data,
         check=check or False,
         overrides=overrides,

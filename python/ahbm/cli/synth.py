@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ahbm.cli.app import app
-from ahbm.cli.options import Dtype, Json, NoData, Op, Root, Settings, Topology, parse_overrides
+from ahbm.cli.options import Dtype, Json, NoData, Root, Settings, Topology, parse_overrides
 
 
 @app.command()
@@ -20,8 +21,12 @@ def synth(
     method: Annotated[str, typer.Option("--method", help="auto greedy trees ring routed.")] = "auto",
     seed: Annotated[int, typer.Option("--seed", help="Seed of the search.")] = 0,
     execute: Annotated[bool, typer.Option("--run", help="Run the schedule on the emulator, too.")] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="Write the plan, of equal chunks: .xml, .json or .et."),
+    ] = None,
     dtype: Dtype = "f16",
-    op: Op = "sum",
+    op: Annotated[str, typer.Option("--op", help="sum prod min max.")] = "sum",
     root: Root = 0,
     no_data: NoData = False,
     topology: Topology = None,
@@ -45,11 +50,17 @@ def synth(
         method=method,
         seed=seed,
     )
+    written: list[Path] = []
+    if output is not None:
+        found = found.even()
+        written = found.save(output)
     ran = found.run(data=not no_data) if execute else None
     if as_json:
         from dataclasses import asdict
 
-        typer.echo(json.dumps(found.to_json() | ({"emulated": asdict(ran)} if ran else {}), indent=2))
+        emulated = {"emulated": asdict(ran)} if ran else {}
+        files = {"files": [str(path) for path in written]} if written else {}
+        typer.echo(json.dumps(found.to_json() | emulated | files, indent=2))
     else:
         typer.echo(str(found))
         if ran is not None:
@@ -60,6 +71,8 @@ def synth(
                     f"  note        an NPU needs {found.schedule.engines} PEs to keep all its links busy and has "
                     f"{found.machine.pes}: --set cube.pe_layout.pe_per_corner={found.schedule.engines}"
                 )
+        for path in written:
+            typer.echo(f"  written     {path}, for {found.nbytes} B")
     if ran is not None and ran.wrong:
         from ahbm.errors import DataError
 

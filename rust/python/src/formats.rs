@@ -4,8 +4,8 @@ use crate::errors;
 use crate::machine::Machine;
 use crate::program::Program;
 use ahbm_formats::chakra::PlanOptions;
-use ahbm_formats::convert;
-use ahbm_formats::{Budget, Document, Limit, LowerOptions, Protocol, Reading, Reduction};
+use ahbm_formats::store::store;
+use ahbm_formats::{Budget, Document, Limit, LowerOptions, Protocol, Reading, Reduction, convert};
 use ahbm_machine::Diagnostic;
 use ahbm_program::Dtype;
 use pyo3::prelude::*;
@@ -90,6 +90,13 @@ pub(crate) fn plan_limits() -> Vec<(&'static str, u64)> {
     Limit::ALL.into_iter().map(|limit| (limit.name(), budget.get(limit))).collect()
 }
 
+impl Plan {
+    /// A plan that no file holds yet.
+    pub(crate) fn computed(plan: ahbm_formats::Plan) -> Self {
+        Self { inner: Document::Msccl(plan), reading: Reading::default() }
+    }
+}
+
 #[pymethods]
 impl Plan {
     /// Name of the file format, e.g. `"msccl_xml"`.
@@ -170,14 +177,44 @@ impl Plan {
         Ok((verdict.outcome.name(), verdict.min_slots, errors::to_list(py, &verdict.findings)?, proof))
     }
 
+    /// Writes it in the format that the name says: .xml, .json or .et. Returns the paths, one per rank for .et.
+    ///
+    /// `nbytes` is the size by which a trace states its messages; its sends are ordered by link. `min_bytes` and
+    /// `max_bytes` (0 is unlimited) are the sizes it is meant for; None keeps what it says. The
+    /// interpreter lock is released meanwhile. Raises `UnsupportedError` (AHBM-U291, U292) for what the format cannot
+    /// express and `FormatError` (AHBM-F102) for what cannot be written; then nothing was.
+    #[pyo3(signature = (path, *, nbytes=None, min_bytes=None, max_bytes=None),
+           text_signature = "($self, path, *, nbytes=None, min_bytes=None, max_bytes=None)")]
+    fn save(
+        &self,
+        py: Python<'_>,
+        path: PathBuf,
+        nbytes: Option<u64>,
+        min_bytes: Option<u64>,
+        max_bytes: Option<u64>,
+    ) -> PyResult<Vec<PathBuf>> {
+        let work = || {
+            let mut plan = self.inner.to_plan()?;
+            if min_bytes.is_some() || max_bytes.is_some() {
+                let plan = plan.to_mut();
+                (plan.min_bytes, plan.max_bytes) = (min_bytes.or(plan.min_bytes), max_bytes.or(plan.max_bytes));
+            }
+            let files = convert::render(&plan, &path, &PlanOptions { bytes: nbytes, link_order: true })?;
+            store(&files).map_err(|finding| vec![finding])?;
+            Ok(files.into_iter().map(|file| file.path).collect())
+        };
+        py.detach(|| errors::guard(work)).map_err(|findings| errors::raise(py, &findings))
+    }
+
     /// The plan as a program on `machine`, for `nbytes` bytes of the larger of operand and result.
     ///
-    /// `slots` is the depth of queues, `None` unbounded; `tier` names the memory of their slots. Returns the
+    /// `slots` is the depth of queues, `None` unbounded; `tier` names the memory of their slots. `slice_bytes` is the
+    /// size of the largest message, None what the protocol has. Returns the
     /// program, per rank the `(buffer, offset, bytes)` of operand, result and scratch, and the bytes of a chunk.
     /// Without `buffers` there are no such ranks and messages are zeros; `nbytes` is 0 where the trace states sizes.
     /// The interpreter lock is released meanwhile. Raises `FormatError`, `LintError`, `BudgetError`,
     /// `UnsupportedError`.
-    #[pyo3(signature = (machine, *, nbytes, dtype, op="sum", slots=2, protocol=None, instances=1, tier="tcm", credit_bytes=16))]
+    #[pyo3(signature = (machine, *, nbytes, dtype, op="sum", slots=2, protocol=None, instances=1, tier="tcm", credit_bytes=16, slice_bytes=None))]
     #[allow(clippy::too_many_arguments)]
     fn lower(
         &self,
@@ -191,6 +228,7 @@ impl Plan {
         instances: u32,
         tier: &str,
         credit_bytes: u64,
+        slice_bytes: Option<u64>,
     ) -> PyResult<(Program, Vec<Regions>, u64)> {
         let options = || -> Result<LowerOptions, Diagnostic> {
             let dtype =
@@ -214,6 +252,7 @@ impl Plan {
                 credit_bytes,
                 instances,
                 protocol: protocol.transpose()?,
+                slice_bytes,
                 budget: self.reading.budget,
                 ..LowerOptions::new(nbytes, dtype)
             })

@@ -1,13 +1,18 @@
 //! Synthesized schedules.
 
 use crate::errors;
+use crate::formats::Plan;
 use crate::machine::Machine;
 use crate::operand;
 use crate::program::Program;
+use ahbm_formats::plan::{Transfer, Transfers};
 use ahbm_machine::Diagnostic;
 use ahbm_program::{BinaryFn, Dtype};
-use ahbm_synthesis::{Bound, Collective, Elements, Graph, Lowered, Request, engines, lower, synthesize};
+use ahbm_synthesis::{
+    Bound, Collective, Elements, Graph, Link, Lowered, Request, Synthesis, engines, lower, synthesize,
+};
 use pyo3::prelude::*;
+use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -17,7 +22,8 @@ pub struct Schedule {
     machine: Arc<ahbm_machine::Machine>,
     graph: Graph,
     bound: Bound,
-    inner: ahbm_synthesis::Synthesis,
+    inner: Synthesis,
+    unit: u64,
     bound_ms: f64,
     synthesis_ms: f64,
 }
@@ -71,6 +77,7 @@ impl Schedule {
                 graph,
                 bound,
                 inner,
+                unit: element_bytes,
                 bound_ms: milliseconds(begin, bounded),
                 synthesis_ms: milliseconds(bounded, Instant::now()),
             })
@@ -166,6 +173,39 @@ impl Schedule {
         Ok((Program::checked(py, lowered.program, &machine, 0)?, buffers, results))
     }
 
+    /// The schedule for the greatest size, up to its own, whose chunks are all equal: what a plan for many sizes is
+    /// made of. Itself where the chunks are equal, or of sizes of their own.
+    fn even(&self, py: Python<'_>) -> Self {
+        py.detach(|| {
+            let mut schedule = self.inner.schedule.clone();
+            let (least, most) = schedule.chunk_bytes.iter().fold((u64::MAX, 0), |(a, b), &c| (a.min(c), b.max(c)));
+            let mut bound = self.bound.clone();
+            if most > least && most - least <= self.unit {
+                schedule.chunk_bytes.fill(least);
+                let (share, chunks) = (least * schedule.chunk_bytes.len() as u64, schedule.chunk_bytes.len() as u32);
+                bound = ahbm_synthesis::bound(&self.graph, schedule.collective, share, chunks, schedule.root);
+            }
+            let times = schedule.times(&self.graph, false);
+            let inner = Synthesis { schedule, time_ps: times.total_ps, rounds: times.rounds };
+            Self {
+                graph: self.graph.clone(),
+                bound,
+                inner,
+                unit: self.unit,
+                machine: Arc::clone(&self.machine),
+                bound_ms: self.bound_ms,
+                synthesis_ms: self.synthesis_ms,
+            }
+        })
+    }
+
+    /// The schedule as a plan, in place except for all_to_all. Raises `UnsupportedError` (AHBM-U293) for sizes that a
+    /// plan has no numbers for.
+    fn plan(&self, py: Python<'_>) -> PyResult<Plan> {
+        let made = py.detach(|| errors::guard(|| self.to_plan().map_err(|finding| vec![finding])));
+        made.map(Plan::computed).map_err(|findings| errors::raise(py, &findings))
+    }
+
     fn __repr__(&self) -> String {
         let schedule = &self.inner.schedule;
         let (name, method) = (schedule.collective.name(), schedule.method);
@@ -192,4 +232,70 @@ impl Schedule {
         }
         lower(&self.inner.schedule, &self.graph, &self.machine, Elements { dtype, op })
     }
+
+    /// Chunks of the plan are the greatest common measure of those of the schedule.
+    fn to_plan(&self) -> Result<ahbm_formats::Plan, Diagnostic> {
+        let schedule = &self.inner.schedule;
+        if !schedule.members.iter().copied().eq(0..self.graph.nodes()) {
+            return Err(Diagnostic::new("AHBM-U293", "in a plan every NPU is a rank, also those that only relay"));
+        }
+        let measure = schedule.chunk_bytes.iter().fold(0, |a, &b| gcd(a, b)).max(1);
+        let Some(pieces) =
+            schedule.chunk_bytes.iter().map(|c| u32::try_from(c / measure).ok()).collect::<Option<Vec<u32>>>()
+        else {
+            let text = format!("chunks of {measure} bytes are too many for a plan");
+            return Err(Diagnostic::new("AHBM-U293", text).hint("choose a size that splits into equal chunks"));
+        };
+        let (channels, chunks) = (self.channels(), schedule.chunks());
+        let parcels: Vec<u32> = schedule.parcels.iter().map(|p| p.chunk).collect();
+        let arrivals = schedule.times(&self.graph, true).arrivals;
+        let list: Vec<Transfer> = schedule
+            .transfers
+            .iter()
+            .zip(&arrivals)
+            .map(|(t, &at)| {
+                let link = self.graph.link(t.link);
+                let channel = channels[t.link as usize];
+                let source = schedule.meaning(link.from, t.chunk());
+                let target = schedule.meaning(link.to, t.chunk());
+                // What passes is added where it gets to.
+                let adds = t.adds() && target < chunks;
+                Transfer { from: link.from, to: link.to, channel, source, target, adds, at }
+            })
+            .collect();
+        let root = schedule.root;
+        let collective = match schedule.collective {
+            Collective::AllGather => ahbm_formats::Collective::AllGather,
+            Collective::ReduceScatter => ahbm_formats::Collective::ReduceScatter,
+            Collective::AllReduce => ahbm_formats::Collective::AllReduce,
+            Collective::AllToAll => ahbm_formats::Collective::AllToAll,
+            Collective::Broadcast => ahbm_formats::Collective::Broadcast { root },
+            Collective::Reduce => ahbm_formats::Collective::Reduce { root },
+            Collective::Gather => ahbm_formats::Collective::Gather { root },
+            Collective::Scatter => ahbm_formats::Collective::Scatter { root },
+        };
+        ahbm_formats::Plan::from_transfers(&Transfers {
+            name: format!("{} by {}", schedule.collective.name(), schedule.method),
+            collective,
+            ranks: self.graph.nodes(),
+            pieces: &pieces,
+            parcels: &parcels,
+            list: &list,
+        })
+    }
+
+    /// Per link, how many links before it join the same NPUs.
+    fn channels(&self) -> Vec<u32> {
+        let mut seen: FxHashMap<(u32, u32), u32> = FxHashMap::default();
+        let number = |link: &Link| {
+            let next = seen.entry((link.from, link.to)).or_default();
+            *next += 1;
+            *next - 1
+        };
+        self.graph.links().iter().map(number).collect()
+    }
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
 }

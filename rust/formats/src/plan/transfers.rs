@@ -20,8 +20,11 @@ pub struct Transfer {
     pub to: u32,
     /// Tells queues between the same ranks apart.
     pub channel: u32,
-    /// The piece: its block times the pieces of a block, plus its place in the block.
-    pub piece: u32,
+    /// The piece at the sender: its block times the pieces of a block, plus its place in the block; or, behind all
+    /// pieces, a parcel that passes.
+    pub source: u32,
+    /// The piece, or the parcel, at the receiver.
+    pub target: u32,
     /// The receiver adds it to its own instead of keeping it.
     pub adds: bool,
     /// When it is expected to arrive; what is added to one register is added in this order.
@@ -40,6 +43,8 @@ pub struct Transfers<'a> {
     pub ranks: u32,
     /// Sizes of the pieces of a block, in chunks.
     pub pieces: &'a [u32],
+    /// Parcels: pieces that ranks pass on apart from their own, one number each.
+    pub parcels: &'a [u32],
     /// The transfers. Each reads the register of the sender as those before it have left it.
     pub list: &'a [Transfer],
 }
@@ -146,24 +151,46 @@ impl<'a> Draft<'a> {
         Ok(draft)
     }
 
+    /// Number of pieces with a register of their own.
+    fn registers(&self) -> u32 {
+        let blocks = match self.given.collective {
+            Collective::AllToAll => self.given.ranks * self.given.ranks,
+            c if c.in_blocks() => self.given.ranks,
+            _ => 1,
+        };
+        blocks * self.given.pieces.len() as u32
+    }
+
+    /// Chunks of a piece or parcel.
+    fn size(&self, piece: u32) -> u32 {
+        let passing = piece.checked_sub(self.registers());
+        let piece = passing.map_or(piece, |parcel| self.given.parcels[parcel as usize]);
+        self.given.pieces[piece as usize % self.given.pieces.len()]
+    }
+
     /// Finds out what every op waits for.
     fn follow(&mut self) {
-        let pieces = self.given.pieces.len() as u64;
-        let registers = match self.given.collective {
-            Collective::AllToAll => u64::from(self.given.ranks).pow(2) * pieces,
-            c if c.in_blocks() => u64::from(self.given.ranks) * pieces,
-            _ => pieces,
-        } as usize;
+        let registers = self.registers() as usize;
         let mut held: Vec<Register> = Vec::new();
         held.resize_with(registers * self.given.ranks as usize, Register::default);
+        let mut passing: FxHashMap<(u32, u32), usize> = FxHashMap::default();
+        let mut at = |held: &mut Vec<Register>, rank: u32, piece: u32| {
+            if (piece as usize) < registers {
+                return rank as usize * registers + piece as usize;
+            }
+            *passing.entry((rank, piece)).or_insert_with(|| {
+                held.push(Register::default());
+                held.len() - 1
+            })
+        };
         for (index, transfer) in (0u32..).zip(self.given.list) {
-            let source = transfer.from as usize * registers + transfer.piece as usize;
+            let source = at(&mut held, transfer.from, transfer.source);
             self.settle(&mut held[source]);
             let register = &mut held[source];
             self.wait(Op::send(index), register.written.map(Op::recv));
             self.worked[Op::send(index).0 as usize] = register.written.is_some();
             register.readers.push(index);
-            let target = transfer.to as usize * registers + transfer.piece as usize;
+            let target = at(&mut held, transfer.to, transfer.target);
             if transfer.adds {
                 held[target].parts.push(index);
             } else {
@@ -299,13 +326,13 @@ impl Placement<'_> {
         };
         if !written {
             Slot { space: Space::Input, chunk: input }
-        } else if takes {
+        } else if takes && piece < self.draft.registers() {
             Slot { space: Space::Output, chunk: output }
         } else {
-            let free = &mut self.scratch[rank as usize];
+            let (free, size) = (&mut self.scratch[rank as usize], self.draft.size(piece));
             let chunk = *self.kept.entry((rank, piece)).or_insert_with(|| {
-                *free += given.pieces[(piece % pieces) as usize];
-                *free - given.pieces[(piece % pieces) as usize]
+                *free += size;
+                *free - size
             });
             Slot { space: Space::Scratch, chunk }
         }
@@ -368,15 +395,15 @@ impl<'a> Steps<'a> {
         let transfer = &given.list[index];
         let [sent, received] = [Op::send(index as u32), Op::recv(index as u32)];
         let worked = |op: Op| self.draft.worked[op.0 as usize];
-        let dst = places.of(transfer.to, transfer.piece, true);
+        let dst = places.of(transfer.to, transfer.target, true);
         let (action, src) = if op == sent {
-            (Action::Send, places.of(transfer.from, transfer.piece, worked(sent)))
+            (Action::Send, places.of(transfer.from, transfer.source, worked(sent)))
         } else if transfer.adds {
-            (Action::RecvReduceCopy, places.of(transfer.to, transfer.piece, worked(received)))
+            (Action::RecvReduceCopy, places.of(transfer.to, transfer.target, worked(received)))
         } else {
             (Action::Recv, dst)
         };
-        let count = given.pieces[transfer.piece as usize % given.pieces.len()];
+        let count = self.draft.size(transfer.source);
         let last = Step { action, src, dst, count, wait: None, posts: self.posts[op.0 as usize], line: 0 };
         let (from, to) = self.waits[op.0 as usize];
         let deps = self.needed[from as usize..to as usize].iter().map(|other| self.at[other.0 as usize]);
