@@ -26,7 +26,7 @@ NETWORKS: dict[str, dict[str, object]] = {
     "npu_torus_4x4": {"system.sips.count": 9, "system.sips.w": 3, "system.sips.h": 3},
     "npu_hypercube_16": {"system.sips.count": 8},
 }
-METHODS = ("greedy", "trees", "ring", "routed")
+METHODS = ("greedy", "trees", "arborescences", "routed", "ring", "dimensions", "halving_doubling", "direct", "binomial")
 
 
 def found(collective: str, network: str, method: str, **arguments: int) -> Synthesis:

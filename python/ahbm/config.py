@@ -280,6 +280,15 @@ class CclConfig:
             },
         )
 
+    def entry(self, algorithm: str) -> dict[str, Any]:
+        """What a ccl.yaml in any folder has to say under `algorithms` for `algorithm`."""
+        entry = dict(self._algorithms.get(algorithm, {"module": algorithm}))
+        folder = self._folders.get(algorithm, Path())
+        for key in ("module", "plan"):
+            if key in entry and (key == "plan" or "/" in entry[key] or entry[key].endswith(".py")):
+                entry[key] = str((folder / entry[key]).resolve())
+        return entry
+
     @property
     def default_algorithm(self) -> str:
         """`defaults.algorithm`."""

@@ -315,7 +315,11 @@ class SynthAlgorithm:
                 f"{self.name} is synthesized for all {machine.sips} SIPs, not for {request.world_size} ranks",
                 hint="use a kernel for this process group",
             )
-        found = synthesize(
+        return lower(self.synthesize(machine, request, nbytes).plan, machine, request, settings, nbytes)
+
+    def synthesize(self, machine: Machine, request: Request, nbytes: int) -> Synthesis:
+        """The schedule for arrays of `nbytes` bytes per rank; raises as `synthesize`."""
+        return synthesize(
             request.collective,
             topology=machine,
             size=nbytes,
@@ -325,4 +329,3 @@ class SynthAlgorithm:
             method=self.synth.method,
             seed=self.synth.seed,
         )
-        return lower(found.plan, machine, request, settings, nbytes)

@@ -17,6 +17,7 @@ from ahbm.cli import (  # noqa: F401
     explain,
     explore,
     inspect,
+    ladder,
     numerics,
     report,
     run,

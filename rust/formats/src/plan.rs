@@ -248,8 +248,7 @@ impl Plan {
     pub(crate) fn whole(&self) -> Origin {
         let locus = match self.places {
             Places::Lines(line) => Locus::Line(line),
-            Places::Nodes(_) | Places::Listed(_) => Locus::Whole,
-            Places::Nodes(_) | Places::Nowhere => Locus::Whole,
+            Places::Nodes(_) | Places::Listed(_) | Places::Nowhere => Locus::Whole,
         };
         Origin { file: Arc::clone(&self.file), locus }
     }

@@ -194,12 +194,12 @@ impl Plan {
         max_bytes: Option<u64>,
     ) -> PyResult<Vec<PathBuf>> {
         let work = || {
-            let mut plan = self.inner.to_plan()?;
+            let mut plan = self.inner.to_plan(&self.reading)?;
             if min_bytes.is_some() || max_bytes.is_some() {
                 let plan = plan.to_mut();
                 (plan.min_bytes, plan.max_bytes) = (min_bytes.or(plan.min_bytes), max_bytes.or(plan.max_bytes));
             }
-            let files = convert::render(&plan, &path, &PlanOptions { bytes: nbytes, link_order: true })?;
+            let files = convert::render(&plan, &path, &self.reading, &PlanOptions { bytes: nbytes, link_order: true })?;
             store(&files).map_err(|finding| vec![finding])?;
             Ok(files.into_iter().map(|file| file.path).collect())
         };
