@@ -196,7 +196,7 @@ impl Packing {
         };
         let transfers = if graph.uniform() {
             let (link, bytes) = (graph.link(0), chunk_bytes[0]);
-            let lag = (link.latency_ps + link.rate.ps(bytes) / 2) / link.rate.ps(bytes).max(1);
+            let lag = link.latency_ps.div_ceil(link.rate.ps(bytes).max(1));
             dispatch_in_rounds(graph, jobs, (lag as usize).min(LAG), then)
         } else {
             dispatch(graph, jobs, |chunk| chunk_bytes[chunk as usize], then)
