@@ -44,6 +44,7 @@ def test_the_winner_is_the_quickest_and_the_files_pick_it(tmp_path: Path) -> Non
         assert (report.algorithm, report.latency_ns) == (rung.winner, times[rung.winner])
         winners.add(rung.winner)
     assert len(winners) > 1, "one candidate wins everywhere: the test shows nothing"
+    assert found.kernels and set(found.kernels) <= set(KERNELS)
     assert climbed().ccl() == files[0].read_text()
     assert len(files) == 1 + sum(entry.algorithm == "synth_trees" for entry in found.ranges()) > 1
     for path in files[1:]:

@@ -103,6 +103,16 @@ def test_the_order_of_sending_and_of_adding_survives(tmp_path: Path) -> None:
     assert len(hashes) == 1
 
 
+@pytest.mark.parametrize("suffix", [".json", ".et"])
+def test_the_other_formats(suffix: str, tmp_path: Path) -> None:
+    even = found("all_reduce", "npu_mesh_4x4", "trees", chunk_bytes=1440, chunks=1).even()
+    files = even.save(tmp_path / f"plan{suffix}")
+    path = files[0] if suffix == ".json" else tmp_path / f"plan{suffix}"
+    assert len(files) == (1 if suffix == ".json" else 6)
+    checked = check_file(path, Settings(slots=2))
+    assert (checked.verdict, checked.collective) == ("correct", "all_reduce"), str(checked)
+
+
 def test_what_a_file_cannot_say(tmp_path: Path) -> None:
     rooted = found("broadcast", "npu_ring_8", "greedy", root=3)
     with pytest.raises(UnsupportedError, match="AHBM-U292"):

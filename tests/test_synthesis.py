@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
 from ahbm import packaged
+from ahbm.cli import app
 from ahbm.errors import BudgetError, ConfigError, UnsupportedError
-from ahbm.synthesis import Synthesis, synthesize
+from ahbm.synthesis import METHODS, Synthesis, synthesize
 
 LINKS = {"cube.pe_layout.pe_per_corner": 8}
 """A PE, and so a DMA engine, for each link of an NPU."""
@@ -112,6 +114,26 @@ def test_heterogeneous_links_are_never_acausal(tmp_path: Path, method: str) -> N
     assert len(held) == 36 * pieces
     assert found.schedule.time_ps >= found.schedule.bound_ps
     assert found.run().wrong == 0
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES)
+def test_some_of_the_npus(collective: str) -> None:
+    members = (5, 0, 10, 3)
+    arguments = {"topology": "npu_mesh_4x4", "overrides": LINKS, "dtype": "f32", "root": 2, "members": members}
+    found = synthesize(collective, size=1 << 12, **arguments)  # type: ignore[arg-type]
+    assert found.ranks == members and found.to_json()["ranks"] == list(members)
+    assert found.nbytes == 1 << 12
+    ran = found.run()
+    assert (ran.time_ps, ran.wrong) == (found.schedule.time_ps, 0)
+    with pytest.raises(UnsupportedError, match="AHBM-U293"):
+        _ = found.even().plan
+    with pytest.raises(UnsupportedError, match="AHBM-U408"):
+        synthesize(collective, size=1 << 12, **(arguments | {"members": (1, 1)}))  # type: ignore[arg-type]
+
+
+def test_help_lists_the_methods() -> None:
+    text = " ".join(CliRunner().invoke(app, ["synth", "--help"], terminal_width=200).stdout.split())
+    assert " ".join(METHODS) in text
 
 
 def test_what_cannot_be_synthesized() -> None:

@@ -80,6 +80,13 @@ class Ladder:
             least = most + 1
         return found
 
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """Winners that are neither plans nor synthesized: they have no MSCCL file."""
+        names = dict.fromkeys(entry.algorithm for entry in self.ranges())
+        filed = (PlanAlgorithm, SynthAlgorithm)
+        return tuple(name for name in names if not isinstance(self.emulator.algorithm(name), filed))
+
     def ccl(self) -> str:
         """A ccl.yaml that runs the winners: an entry for each, and the ranges."""
         ranges = self.ranges()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -28,6 +28,9 @@ REDUCTIONS = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.m
 
 WHOLE_BUFFER = ("all_reduce", "broadcast", "reduce")
 """Collectives whose buffer is one share; the others have one share per NPU."""
+
+METHODS = ("auto", *Schedule.methods())
+"""Ways to find a schedule; `auto` takes the quickest schedule of them all."""
 
 SYNTHESIZED = (*WHOLE_BUFFER, "all_gather", "reduce_scatter", "gather", "scatter", "all_to_all")
 """Collectives that can be synthesized."""
@@ -59,6 +62,8 @@ class Synthesis:
     op: str
     root: int
     share_bytes: int
+    ranks: tuple[int, ...]
+    """The NPUs that take part, by rank; the others relay."""
 
     @property
     def time_us(self) -> float:
@@ -82,6 +87,7 @@ class Synthesis:
             "collective": self.collective,
             "topology": self.machine.topology,
             "npus": self.machine.sips,
+            "ranks": list(self.ranks),
             "method": self.schedule.method,
             "bytes": self.nbytes,
             "share_bytes": self.share_bytes,
@@ -105,9 +111,12 @@ class Synthesis:
             cut = f"{len(parts[0])} of {self.machine.sips} NPUs against the others"
         else:
             cut = f"partition into {len(parts)} parts"
+        npus = str(self.machine.sips)
+        if len(self.ranks) < self.machine.sips:
+            npus = f"{len(self.ranks)} of {npus}"
         return "\n".join(
             [
-                f"{self.collective} by {found.method} on {self.machine.topology}, {self.machine.sips} NPUs",
+                f"{self.collective} by {found.method} on {self.machine.topology}, {npus} NPUs",
                 f"  rounds      {found.rounds}{rounds}, {len(found.chunk_bytes)} chunks of a share of "
                 f"{self.share_bytes} B, {len(found)} transfers",
                 f"  time        {self.time_us:,.3f} us",
@@ -120,13 +129,14 @@ class Synthesis:
     @property
     def nbytes(self) -> int:
         """Size of an NPU's whole buffer."""
-        return self.share_bytes * (1 if self.collective in WHOLE_BUFFER else self.machine.sips)
+        return self.share_bytes * (1 if self.collective in WHOLE_BUFFER else len(self.ranks))
 
     @cached_property
     def plan(self) -> Plan:
         """The schedule as a plan: a thread block per end of a link, which keeps the order of sending.
 
-        Raises UnsupportedError (AHBM-U293) where a plan has no numbers for the sizes of the chunks.
+        Raises UnsupportedError (AHBM-U293) where a plan has no numbers for the sizes of the chunks, and for a schedule
+        among some of the NPUs: in a plan every NPU is a rank.
         """
         return self.schedule.plan()
 
@@ -157,7 +167,7 @@ class Synthesis:
 
     @property
     def matches(self) -> bool:
-        """True when an NPU has a PE for each of its links: only then can the emulator keep them all busy."""
+        """True when an NPU has a PE for each link out and one more: only then can `run` keep all links busy."""
         return self.schedule.engines <= self.machine.pes
 
     def run(self, *, data: bool = True, seed: int = 0) -> Executed:
@@ -171,13 +181,13 @@ class Synthesis:
         if data:
             inputs = self._inputs(seed)
             memory = Memory(program)
-            for buffer, values in zip(buffers, inputs, strict=True):
-                memory.write(buffer, values)
+            for npu, values in zip(self.ranks, inputs, strict=True):
+                memory.write(buffers[npu], values)
             program.replay(timeline, memory)
             wrong = 0
-            for rank, buffer in enumerate(outputs):
+            for rank, npu in enumerate(self.ranks):
                 found = np.empty_like(inputs[rank])
-                memory.read(buffer, found)
+                memory.read(outputs[npu], found)
                 where, wanted = self._expected(inputs, rank)
                 wrong += int(np.count_nonzero(found[where] != wanted))
         return Executed(timeline.latency_ps, timeline.messages, wrong)
@@ -187,11 +197,11 @@ class Synthesis:
         kind = element(self.dtype)
         count = self.nbytes // kind.storage.itemsize
         # Sums and products of so few small integers are exact in every dtype, whatever the order.
-        high = 2 if self.op == "prod" else max(2, min(8, 64 // self.machine.sips))
-        return [kind.encode(random.integers(0, high, count)) for _ in range(self.machine.sips)]
+        high = 2 if self.op == "prod" else max(2, min(8, 64 // len(self.ranks)))
+        return [kind.encode(random.integers(0, high, count)) for _ in self.ranks]
 
     def _expected(self, inputs: list[NDArray[Any]], rank: int) -> tuple[slice, NDArray[Any]]:
-        """Where NPU `rank` has a specified result, and the result."""
+        """Where rank `rank` has a specified result, and the result."""
         share = self.share_bytes // inputs[0].itemsize
         everything, own = slice(None), slice(rank * share, (rank + 1) * share)
         at_root = everything if rank == self.root else slice(0)
@@ -229,26 +239,29 @@ def synthesize(
     root: int = 0,
     method: str = "auto",
     seed: int = 0,
+    members: Sequence[int] = (),
 ) -> Synthesis:
     """A schedule of `collective` for the network between a machine's SIPs, each taken as one NPU.
 
     Give `size` (bytes of an NPU's whole buffer, all shares) or `chunk_bytes` (a share is `chunks` of them). A share is
     the whole buffer of all_reduce, broadcast and reduce and one NPU's part of it otherwise; it is cut into `chunks`,
-    except by trees, which choose for themselves. `method` is "auto" (the quickest found), "greedy", "trees", "ring" or
-    "routed". The same arguments give the same schedule.
+    except by trees, which choose for themselves. `method` is one of `METHODS`. `members`
+    are the NPUs that take part, by rank (`root` is a rank among them), and the others relay; without any, all take
+    part. The same arguments give the same schedule.
 
     Raises UnsupportedError (AHBM-U402 to U408) for networks and requests that cannot be synthesized, ConfigError
     (AHBM-C150) unless exactly one of `size` and `chunk_bytes` is given and is positive, C125 for a size that is no
     whole number of elements per share, C123 for an operator other than sum, prod, min and max.
     """
     machine = load_machine(topology, overrides)
+    ranks = tuple(members) or tuple(range(machine.sips))
     itemsize = element(dtype).storage.itemsize
     if (size is None) == (chunk_bytes is None) or (size or chunk_bytes or 0) <= 0 or chunks < 1:
         raise ConfigError("AHBM-C150", "give a positive size of the buffer, or of a chunk", hint="--size 64M")
     if op not in REDUCTIONS:
         raise ConfigError("AHBM-C123", f"no reduction {op!r} is synthesized", hint=f"one of {', '.join(REDUCTIONS)}")
     if size is not None:
-        shares = 1 if collective in WHOLE_BUFFER or collective not in COLLECTIVES else machine.sips
+        shares = 1 if collective in WHOLE_BUFFER or collective not in COLLECTIVES else len(ranks)
         share = size // shares
     else:
         assert chunk_bytes is not None
@@ -268,8 +281,9 @@ def synthesize(
         root=root,
         method=method,
         seed=seed,
+        members=list(members),
     )
-    return Synthesis(collective, machine, schedule, dtype, op, root, share)
+    return Synthesis(collective, machine, schedule, dtype, op, root, share, ranks)
 
 
 @dataclass(frozen=True)

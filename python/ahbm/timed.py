@@ -68,6 +68,7 @@ def run(
     slots: int | None = None,
     protocol: str | None = None,
     instances: int = 1,
+    slice_bytes: int | None = None,
     overrides: Mapping[str, object] | None = None,
     ccl: str | Path | None = None,
     et: str | Path | None = None,
@@ -75,8 +76,8 @@ def run(
     """Runs a plan once, rank r on SIP r.
 
     nbytes: size of the larger of operand and result; None takes the sizes that a trace without buffers states. slots:
-    messages a queue holds, None for no bound. protocol, instances: as in `ahbm.plans.run`, for plans with buffers. et:
-    prefix of a post-execution trace to write.
+    messages a queue holds, None for no bound. protocol, instances, slice_bytes: as in `ahbm.plans.run`, for plans with
+    buffers. et: prefix of a post-execution trace to write.
 
     Raises UnsupportedError (AHBM-U231 for nodes of a workload, AHBM-U232 for a size that is missing or that the trace
     cannot take), FormatError, ConfigError, TopologyError, LintError, DeadlockError, BudgetError.
@@ -97,6 +98,7 @@ def run(
         instances=instances,
         tier=settings.buffer_kind,
         credit_bytes=settings.ipcq_credit_size_bytes,
+        slice_bytes=slice_bytes,
     )
     timeline = program.simulate(record=et is not None, max_events=settings.event_budget)
     if et is not None:

@@ -60,8 +60,9 @@ def ladder(
     )
     found = climb(sweep, tuple(synth or ()), chunks=chunks, seed=seed, ccl=ccl)
     written = found.save(output) if output is not None else []
+    kernels = found.kernels if output is not None and output.is_dir() else ()
     if as_json:
-        files = {"files": [str(path) for path in written]} if written else {}
+        files = {"files": [str(path) for path in written], "kernels": list(kernels)} if written else {}
         typer.echo(json.dumps(found.to_json() | files, indent=2))
         return
     for line in found.table():
@@ -71,3 +72,5 @@ def ladder(
         typer.echo(f"# from {entry.min_bytes} B to {most}: {entry.algorithm}")
     for path in written:
         typer.echo(f"# written {path}")
+    for name in kernels:
+        typer.echo(f"# {name} is a kernel: it is in ccl.yaml and has no MSCCL file")

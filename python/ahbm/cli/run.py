@@ -183,6 +183,7 @@ def _plan(
     from ahbm.config import WHOLE
 
     nbytes = parse_size(size) if size is not None else None
+    largest = WHOLE if slice_bytes == "inf" else parse_size(slice_bytes) if slice_bytes else None
     needs_size = ConfigError("AHBM-C146", f"a plan is run as `ahbm run {file} --size 1M`")
     if nbytes is None and file.suffix == ".xml":
         raise needs_size
@@ -206,6 +207,7 @@ def _plan(
             slots=parse_slots(slots) if plan.buffers or slots is not None else None,
             protocol=protocol,
             instances=instances or 1,
+            slice_bytes=largest,
             overrides=overrides,
             ccl=ccl,
             et=et,
@@ -220,7 +222,7 @@ def _plan(
         slots=parse_slots(slots),
         protocol=protocol,
         instances=instances or 1,
-        slice_bytes=WHOLE if slice_bytes == "inf" else parse_size(slice_bytes) if slice_bytes else None,
+        slice_bytes=largest,
         data=data,
         check=check or False,
         overrides=overrides,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -18,7 +19,17 @@ def synth(
     size: Annotated[str | None, typer.Option("-b", "--size", help="Size of an NPU's whole buffer: 64M.")] = None,
     chunk_bytes: Annotated[str | None, typer.Option("--chunk-bytes", help="Size of a chunk, instead.")] = None,
     chunks: Annotated[int, typer.Option("--chunks", help="Chunks of one share; trees choose their own.")] = 1,
-    method: Annotated[str, typer.Option("--method", help="auto greedy trees ring routed.")] = "auto",
+    method: Annotated[
+        str,
+        typer.Option(
+            "--method",
+            help="auto greedy trees arborescences routed ring one_way_ring dimensions halving_doubling swing direct "
+            "binomial double_binary.",
+        ),
+    ] = "auto",
+    members: Annotated[
+        str | None, typer.Option("--members", help="NPUs that take part, by rank: 0,2,5. The others relay.")
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the search.")] = 0,
     execute: Annotated[bool, typer.Option("--run", help="Run the schedule on the emulator, too.")] = False,
     output: Annotated[
@@ -35,8 +46,11 @@ def synth(
 ) -> None:
     """Synthesize a schedule for a network of NPUs, and say how close to the limit it is."""
     from ahbm.bench import parse_dtype, parse_size
+    from ahbm.errors import ConfigError
     from ahbm.synthesis import synthesize
 
+    if members is not None and not re.fullmatch(r"[0-9]{1,9}(,[0-9]{1,9})*", members):
+        raise ConfigError("AHBM-C152", f"--members {members}: no list of NPUs", hint="--members 0,2,5")
     found = synthesize(
         collective,
         topology=topology,
@@ -49,6 +63,7 @@ def synth(
         root=root,
         method=method,
         seed=seed,
+        members=[int(npu) for npu in members.split(",")] if members else (),
     )
     written: list[Path] = []
     if output is not None:
@@ -73,6 +88,11 @@ def synth(
                 )
         for path in written:
             typer.echo(f"  written     {path}, for {found.nbytes} B")
+        if written and found.schedule.ends > found.machine.pes:
+            typer.echo(
+                f"  note        the plan needs {found.schedule.ends} PEs per NPU, one for each end of a link, and "
+                f"finds {found.machine.pes}: --set cube.pe_layout.pe_per_corner={found.schedule.ends}"
+            )
     if ran is not None and ran.wrong:
         from ahbm.errors import DataError
 

@@ -9,7 +9,7 @@ use ahbm_formats::plan::{Transfer, Transfers};
 use ahbm_machine::Diagnostic;
 use ahbm_program::{BinaryFn, Dtype};
 use ahbm_synthesis::{
-    Bound, Collective, Elements, Graph, Link, Lowered, Request, Synthesis, engines, lower, synthesize,
+    Bound, Collective, Elements, Graph, Link, Lowered, METHODS, Request, Synthesis, ends, engines, lower, synthesize,
 };
 use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
@@ -23,7 +23,7 @@ pub struct Schedule {
     graph: Graph,
     bound: Bound,
     inner: Synthesis,
-    unit: u64,
+    request: Request,
     bound_ms: f64,
     synthesis_ms: f64,
 }
@@ -33,11 +33,11 @@ impl Schedule {
     /// Bounds and synthesizes a collective; the interpreter lock is released meanwhile.
     ///
     /// `share_bytes` are those of the whole buffer for all_reduce, broadcast and reduce, of one NPU's part of it for
-    /// the others; each share is cut into `chunks` of whole elements of `element_bytes`. `method` is `"auto"`,
-    /// `"greedy"`, `"trees"`, `"ring"` or `"routed"`. Raises `UnsupportedError`, `BudgetError`, and ConfigError for an
-    /// unknown collective.
+    /// the others; each share is cut into `chunks` of whole elements of `element_bytes`. `method` is `"auto"` or
+    /// one of `methods()`. `members` are the NPUs that take part, by rank; without any, all do. Raises
+    /// `UnsupportedError`, `BudgetError`, and ConfigError for an unknown collective.
     #[new]
-    #[pyo3(signature = (machine, collective, *, share_bytes, chunks=1, element_bytes=1, root=0, method="auto", seed=0))]
+    #[pyo3(signature = (machine, collective, *, share_bytes, chunks=1, element_bytes=1, root=0, method="auto", seed=0, members=vec![]))]
     #[allow(clippy::too_many_arguments)] // Keywords in Python.
     fn new(
         py: Python<'_>,
@@ -49,6 +49,7 @@ impl Schedule {
         root: u32,
         method: &str,
         seed: u64,
+        members: Vec<u32>,
     ) -> PyResult<Self> {
         let work = || -> Result<Self, Diagnostic> {
             let Some(collective) = Collective::parse(collective) else {
@@ -56,16 +57,7 @@ impl Schedule {
                 return Err(*operand::unknown("AHBM-C205", "collective", collective, &names));
             };
             let method = method.to_owned();
-            let request = Request {
-                collective,
-                share_bytes,
-                chunks,
-                unit: element_bytes,
-                members: Vec::new(),
-                root,
-                method,
-                seed,
-            };
+            let request = Request { collective, share_bytes, chunks, unit: element_bytes, members, root, method, seed };
             let graph = Graph::of(&machine.inner)?;
             let begin = Instant::now();
             let bound = request.bound(&graph)?;
@@ -77,13 +69,19 @@ impl Schedule {
                 graph,
                 bound,
                 inner,
-                unit: element_bytes,
+                request,
                 bound_ms: milliseconds(begin, bounded),
                 synthesis_ms: milliseconds(bounded, Instant::now()),
             })
         };
         py.detach(|| errors::guard(|| work().map_err(|finding| vec![finding])))
             .map_err(|findings| errors::raise(py, &findings))
+    }
+
+    /// Names of the methods besides `"auto"`.
+    #[staticmethod]
+    fn methods() -> Vec<&'static str> {
+        METHODS.to_vec()
     }
 
     /// The method that found it.
@@ -130,10 +128,16 @@ impl Schedule {
         (cut.parts.clone(), cut.capacity as f64 * self.graph.unit_gbs(), cut.links, cut.demand)
     }
 
-    /// PEs an NPU needs so that each of its links has a DMA engine of its own.
+    /// PEs an NPU needs so that, in the program, each of its links out has a DMA engine of its own.
     #[getter]
     fn engines(&self) -> u32 {
         engines(&self.graph)
+    }
+
+    /// PEs an NPU needs for the same in the plan, which has a thread block for every end of a link.
+    #[getter]
+    fn ends(&self) -> u32 {
+        ends(&self.graph)
     }
 
     /// Host time spent on the bound.
@@ -175,28 +179,31 @@ impl Schedule {
 
     /// The schedule for the greatest size, up to its own, whose chunks are all equal: what a plan for many sizes is
     /// made of. Itself where the chunks are equal, or of sizes of their own.
-    fn even(&self, py: Python<'_>) -> Self {
-        py.detach(|| {
+    fn even(&self, py: Python<'_>) -> PyResult<Self> {
+        let work = || -> Result<Self, Diagnostic> {
             let mut schedule = self.inner.schedule.clone();
             let (least, most) = schedule.chunk_bytes.iter().fold((u64::MAX, 0), |(a, b), &c| (a.min(c), b.max(c)));
-            let mut bound = self.bound.clone();
-            if most > least && most - least <= self.unit {
+            let (mut bound, mut request) = (self.bound.clone(), self.request.clone());
+            if most > least && most - least <= request.unit {
                 schedule.chunk_bytes.fill(least);
-                let (share, chunks) = (least * schedule.chunk_bytes.len() as u64, schedule.chunk_bytes.len() as u32);
-                bound = ahbm_synthesis::bound(&self.graph, schedule.collective, share, chunks, schedule.root);
+                request.chunks = schedule.chunk_bytes.len() as u32;
+                request.share_bytes = least * u64::from(request.chunks);
+                bound = request.bound(&self.graph)?;
             }
             let times = schedule.times(&self.graph, false);
             let inner = Synthesis { schedule, time_ps: times.total_ps, rounds: times.rounds };
-            Self {
+            Ok(Self {
                 graph: self.graph.clone(),
                 bound,
                 inner,
-                unit: self.unit,
+                request,
                 machine: Arc::clone(&self.machine),
                 bound_ms: self.bound_ms,
                 synthesis_ms: self.synthesis_ms,
-            }
-        })
+            })
+        };
+        py.detach(|| errors::guard(|| work().map_err(|finding| vec![finding])))
+            .map_err(|findings| errors::raise(py, &findings))
     }
 
     /// The schedule as a plan, in place except for all_to_all. Raises `UnsupportedError` (AHBM-U293) for sizes that a

@@ -14,6 +14,8 @@ use ahbm_machine::Diagnostic;
 
 /// Most NPUs, trees of a root, and transfers (as far as pieces are free to choose).
 const NODES: u32 = 128;
+/// Most NPUs for which `auto` packs: a packing takes a maximum flow per link of every tree.
+const AUTO: u32 = 32;
 const TREES: u64 = 64;
 const TRANSFERS: u64 = 200_000;
 const PIECES: u64 = 512;
@@ -107,6 +109,9 @@ pub(crate) fn arborescences(
     let no = |why| refuse("arborescences", request.collective, why);
     if base.members.len() < n as usize || n > NODES {
         return Err(no("the exact packing is for whole networks of 128 NPUs or fewer"));
+    }
+    if request.method == "auto" && n > AUTO {
+        return Err(no("on so large a network the packing takes long: it is worth it only when asked for"));
     }
     let links = 0..graph.links().len() as u32;
     let divisor = gcd(cut.capacity, cut.demand);

@@ -112,6 +112,9 @@ pub(crate) fn form(graph: &Graph, request: &Request, name: &'static str) -> Resu
             return Err(refuse(name, collective, "trees carry one buffer to all"));
         }
     };
+    if request.method == "auto" && p > RELAYED && form.relays(graph, &members) {
+        return Err(refuse(name, collective, "so many ranks that are not neighbours are worth it only when asked for"));
+    }
     let (blocks, lanes) = match &form {
         Form::Gather(gather) => (if collective == AllReduce { gather.owners.len() as u32 } else { 1 }, gather.lanes),
         Form::Trees(trees) => (1, trees.lanes.len() as u32),
@@ -146,14 +149,26 @@ pub(crate) fn form(graph: &Graph, request: &Request, name: &'static str) -> Resu
         Form::Pairs => pairs(&mut ledger, request, p, pieces),
     }
     let schedule = ledger.finish();
-    if request.method == "auto" && p > RELAYED && !schedule.parcels.is_empty() {
-        return Err(refuse(name, collective, "so many ranks that are not neighbours are worth it only when asked for"));
-    }
     let contended = graph.switch().is_some()
         || !schedule.parcels.is_empty()
         || matches!(collective, Broadcast | Reduce)
         || lanes == blocks;
     Ok(if contended { arrange(graph, schedule) } else { schedule })
+}
+
+impl Form {
+    /// True where messages go between ranks that are not neighbours.
+    fn relays(&self, graph: &Graph, members: &[u32]) -> bool {
+        let apart = |from: u32, to: u32| graph.between(members[from as usize], members[to as usize]).is_none();
+        match self {
+            Self::Gather(gather) => {
+                let mut pairs = gather.moves.iter().map(|m| (m.from, m.to)).chain(gather.folded.iter().copied());
+                pairs.any(|(a, b)| apart(a, b) || apart(b, a))
+            }
+            Self::Trees(trees) => trees.lanes.iter().flatten().any(|&(a, b)| apart(a, b) || apart(b, a)),
+            Self::Pairs => (0..members.len() as u32).any(|a| (0..a).any(|b| apart(a, b) || apart(b, a))),
+        }
+    }
 }
 
 impl Gather {

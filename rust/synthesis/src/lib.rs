@@ -25,7 +25,7 @@ pub use bound::{Bound, Cut, bound};
 pub use collective::Collective;
 pub use graph::{Graph, Grid, Link, Switch};
 pub use limit::{Limit, cubes_of_a_sip};
-pub use lower::{Elements, Lowered, engines, lower};
+pub use lower::{Elements, Lowered, ends, engines, lower};
 pub use schedule::{Parcel, Schedule, Times, Transfer, split};
 pub use synthesize::{METHODS, Request, Synthesis, synthesize};
 

@@ -7,6 +7,9 @@ use ahbm_machine::Ps;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
+/// Behind the last of a chain.
+const END: u32 = u32::MAX;
+
 /// One transfer to be scheduled.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Job {
@@ -117,15 +120,20 @@ pub(crate) fn dispatch_in_rounds(
 /// The same schedule with its transfers in the order in which they can depart, earlier ones of the list first.
 pub(crate) fn arrange(graph: &Graph, mut schedule: Schedule) -> Schedule {
     let (n, chunks) = (graph.nodes(), schedule.chunks());
-    // Per register, the transfers that make up what it holds.
+    // Per register, the transfers that make up what it holds; per transfer, the first of those that wait for it, which
+    // `chain` goes on from: (transfer, next).
     let mut made: Vec<Vec<u32>> = vec![Vec::new(); schedule.registers(n)];
-    let mut after: Vec<Vec<u32>> = vec![Vec::new(); schedule.transfers.len()];
+    let mut after = vec![END; schedule.transfers.len()];
+    let mut chain: Vec<(u32, u32)> = Vec::with_capacity(schedule.transfers.len());
     let mut jobs = Vec::with_capacity(schedule.transfers.len());
     for (index, &transfer) in schedule.transfers.iter().enumerate() {
         let ends = graph.link(transfer.link);
         let source = &made[schedule.register(n, chunks, ends.from, transfer.chunk())];
         jobs.push(Job { transfer, priority: index as u64, waits: source.len() as u32 });
-        source.iter().for_each(|&before| after[before as usize].push(index as u32));
+        for &before in source {
+            chain.push((index as u32, after[before as usize]));
+            after[before as usize] = chain.len() as u32 - 1;
+        }
         let target = &mut made[schedule.register(n, chunks, ends.to, transfer.chunk())];
         if !transfer.adds() {
             target.clear();
@@ -133,7 +141,12 @@ pub(crate) fn arrange(graph: &Graph, mut schedule: Schedule) -> Schedule {
         target.push(index as u32);
     }
     let bytes = |chunk| schedule.bytes(chunk);
-    schedule.transfers =
-        dispatch(graph, jobs, bytes, |job, wake| after[job as usize].iter().for_each(|&next| wake(next)));
+    schedule.transfers = dispatch(graph, jobs, bytes, |job, wake| {
+        let mut at = after[job as usize];
+        while let Some(&(next, then)) = chain.get(at as usize) {
+            wake(next);
+            at = then;
+        }
+    });
     schedule
 }

@@ -38,6 +38,11 @@ pub fn engines(graph: &Graph) -> u32 {
     (0..graph.nodes()).map(|v| ports(graph, v)).max().unwrap_or(0) + 1
 }
 
+/// Links that begin or end at an NPU, at most.
+pub fn ends(graph: &Graph) -> u32 {
+    (0..graph.nodes()).map(|v| (graph.out(v).len() + graph.incoming(v).len()) as u32).max().unwrap_or(0)
+}
+
 /// Ports an NPU sends by.
 fn ports(graph: &Graph, node: u32) -> u32 {
     if graph.switch().is_some() { 1 } else { graph.out(node).len() as u32 }
