@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ NETWORKS = {
 METHODS = {"synthesized": "greedy", "ring": "one_way_ring", "direct": "direct"}
 FIELDS = ("network", "algorithm", "chunk_bytes", "gbs")
 NPUS = 64
+TICKS = {1 << 10: "1 Ki", 1 << 15: "32 Ki", 1 << 20: "1 Mi", 1 << 25: "32 Mi", 1 << 30: "1 Gi"}
 
 
 def rows() -> Iterator[dict[str, Any]]:
@@ -49,11 +51,14 @@ def draw(table: list[dict[str, Any]], folder: Path) -> None:
     import altair as alt
 
     order = ["bound", *METHODS]
+    names = f"{json.dumps(TICKS)}[datum.value]"
     chart = (
         alt.Chart(alt.Data(values=table))
         .mark_line(point={"size": 18})
         .encode(
-            x=alt.X("chunk_bytes:Q", title="chunk (B)").scale(type="log", base=2).axis(format=".1s", tickCount=10),
+            x=alt.X("chunk_bytes:Q", title="chunk (B)")
+            .scale(type="log", base=2)
+            .axis(values=list(TICKS), labelExpr=names),
             y=alt.Y("gbs:Q", title="all-gather bandwidth (GB/s)").scale(type="log"),
             color=alt.Color("algorithm:N", sort=order, title=None),
             strokeDash=alt.condition("datum.algorithm == 'bound'", alt.value([5, 4]), alt.value([1, 0])),

@@ -1,19 +1,22 @@
 """Prints synthesis figures: rounds, times and bounds per network, and bandwidth against chunk size.
 
-`python benches/synthesis.py` prints the table, `python benches/synthesis.py --sweep [FILE.csv]` all-gather bandwidth
-over chunk sizes, by method, with the bound. Host times are this computer's; everything else is simulated.
+`python benches/synthesis.py` prints the table, `--sweep [FILE.csv]` all-gather bandwidth over chunk sizes, by method,
+with the bound, `--large` networks of 4,096 and 10,000 NPUs. Host times (cpu ms: processor time from the request to the
+plan) are this computer's; everything else is simulated.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import resource
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from time import process_time
 
 from ahbm.errors import UnsupportedError
-from ahbm.synthesis import Synthesis, synthesize
+from ahbm.synthesis import METHODS, Synthesis, synthesize
 
 Case = tuple[str, str, tuple[int, ...]]
 
@@ -47,29 +50,64 @@ def network(topology: str, extents: tuple[int, ...], gbs: float = 50) -> dict[st
     }
 
 
-def line(name: str, found: Synthesis) -> str:
+def line(name: str, found: Synthesis, cpu_ms: float | None = None) -> str:
     schedule = found.schedule
+    host = f"{schedule.synthesis_ms:10.2f} {schedule.bound_ms:9.2f}"
     return (
-        f"{name:13} {found.collective:11} {schedule.method:7} {schedule.rounds:6} {schedule.rounds_bound or '':>6} "
-        f"{found.time_us:11.1f} {found.bound_us:11.1f} {found.percent_of_bound:7.2f} "
-        f"{schedule.synthesis_ms:10.2f} {schedule.bound_ms:9.2f}"
+        f"{name:13} {found.collective:11} {schedule.method:16} {schedule.rounds:6} {schedule.rounds_bound or '':>6} "
+        f"{found.time_us:11.1f} {found.bound_us:11.1f} {found.percent_of_bound:7.2f} {host}"
+        + ("" if cpu_ms is None else f" {cpu_ms:8.2f}")
     )
 
 
+def found(collective: str, machine: dict[str, object], method: str, **size: int) -> Synthesis | None:
+    try:
+        return synthesize(collective, topology="npu_ring_8", overrides=machine, method=method, **size)  # type: ignore[arg-type]
+    except UnsupportedError:
+        return None
+
+
+def show(name: str, collective: str, machine: dict[str, object], method: str, **size: int) -> None:
+    schedule = found(collective, machine, method, **size)
+    if schedule is not None:
+        print(line(name, schedule), flush=True)
+
+
 def table() -> None:
-    print("network       collective  method  rounds  bound     time us    bound us       %   synth ms  bound ms")
+    print(
+        "network       collective  method           rounds  bound     time us    bound us       %   synth ms  bound ms"
+        "   cpu ms"
+    )
     for name, topology, extents in CASES:
         machine = network(topology, extents)
-        found = synthesize(
-            "all_gather", topology="npu_ring_8", overrides=machine, chunk_bytes=1_000_000, method="greedy"
-        )
-        print(line(name, found), flush=True)
-        found = synthesize("all_reduce", topology="npu_ring_8", overrides=machine, size=256 << 20, method="trees")
-        print(line(name, found), flush=True)
+        show(name, "all_gather", machine, "greedy", chunk_bytes=1_000_000)
+        show(name, "all_reduce", machine, "trees", size=256 << 20)
+    for name, topology, extents in (CASES[0], CASES[1], CASES[6]):
+        machine = network(topology, extents)
+        for method in METHODS[1:]:
+            show(name, "all_reduce", machine, method, size=64 << 20)
+        for method in ("arborescences", "ring", "one_way_ring", "dimensions", "halving_doubling", "swing", "direct"):
+            show(name, "all_gather", machine, method, chunk_bytes=1 << 20)
+        show(name, "all_to_all", machine, "routed", chunk_bytes=1 << 20)
+        show(name, "all_to_all", machine, "direct", chunk_bytes=1 << 20)
     for ranks in (16, 32, 64, 128):
         machine = network("torus_2d", (ranks // 4, 4) if ranks < 64 else (ranks // 8, 8))
-        found = synthesize("all_reduce", topology="npu_ring_8", overrides=machine, size=1 << 20)
-        print(line(f"{ranks} ranks", found), flush=True)
+        begin = process_time()
+        schedule = found("all_reduce", machine, "auto", size=1 << 20)
+        assert schedule is not None
+        _ = schedule.plan
+        print(line(f"{ranks} ranks", schedule, 1000 * (process_time() - begin)), flush=True)
+
+
+def large() -> None:
+    """Prints all-gathers of 4,096 and 10,000 NPUs, each with the most memory the process has taken."""
+    print(
+        "network       collective  method           rounds  bound     time us    bound us       %   synth ms  bound ms"
+    )
+    for extent in (64, 100):
+        machine = network("mesh_2d_no_wrap", (extent, extent))
+        show(f"mesh {extent}x{extent}", "all_gather", machine, "greedy", chunk_bytes=1_000_000)
+        print(f"  {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB at most", flush=True)
 
 
 def sweep() -> Iterator[tuple[str, str, int, float, float]]:
@@ -91,8 +129,12 @@ def sweep() -> Iterator[tuple[str, str, int, float, float]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--large", action="store_true", help="4,096 and 10,000 NPUs: minutes, 4 GiB")
     parser.add_argument("--sweep", nargs="?", type=Path, const=Path("-"))
     arguments = parser.parse_args()
+    if arguments.large:
+        large()
+        return
     if arguments.sweep is None:
         table()
         return
