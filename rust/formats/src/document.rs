@@ -1,6 +1,5 @@
 //! Any file: which format it is, what it says, and whether it is right.
 
-use crate::convert::Format;
 use crate::mscclpp::Launch;
 use crate::{Budget, Collective, Limit, LowerOptions, Lowered, Plan, chakra, msccl_xml, mscclpp};
 use ahbm_emulator::{CheckOptions, Outcome, Verdict};
@@ -225,7 +224,8 @@ impl Document {
             _ => return Ok(()),
         };
         let hint = format!("ahbm check {} says more", plan.file);
-        Err(vec![Format::Msccl.cannot_express(what).site("plan", &*plan.file).hint(hint)])
+        let finding = Diagnostic::new("AHBM-U292", format!("{what} cannot be converted"));
+        Err(vec![finding.site("plan", &*plan.file).hint(hint)])
     }
 
     /// As a program on a machine. One without buffers has messages of zeros, no operands and no results.
