@@ -150,6 +150,14 @@ class Explanation:
         """ps per agent (rows) and category (columns, as `categories()`): from launch to the agent's end."""
         return self._timeline.agent_time().reshape(-1, len(categories())).astype(np.int64)
 
+    def write(self, path: str | Path) -> int:
+        """Writes the run as a timeline, `.pftrace` for Perfetto or `.json` for Chrome; returns its number of slices.
+
+        Raises ConfigError (AHBM-C149) for other names, BudgetError (AHBM-B122) for a run too long to show, FormatError
+        (AHBM-F102) for a file that cannot be written.
+        """
+        return self._timeline.write(path)
+
     def to_json(self, full: bool = False) -> dict[str, Any]:
         """As JSON-serialisable data; `full` with every stretch of the path."""
         data: dict[str, Any] = {

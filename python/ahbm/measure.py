@@ -17,7 +17,7 @@ from ahbm.errors import BudgetError, ConfigError, Finding
 from ahbm.placement import DPPolicy
 from ahbm.reference import Reference, Task, inputs
 from ahbm.report import Report, bandwidths
-from ahbm.traces import write_executed
+from ahbm.traces import check_name, write_executed, write_timeline
 from ahbm.verify import Case, explain_wrong
 from ahbm.yaml_source import did_you_mean
 
@@ -46,6 +46,7 @@ def run(
     ccl: str | Path | None = None,
     emulator: Emulator | None = None,
     et: str | Path | None = None,
+    trace: str | Path | None = None,
 ) -> Report:
     """Runs a collective among all ranks once and reports its simulated time.
 
@@ -63,10 +64,12 @@ def run(
     fails is raised, what cannot be decided is in `Report.findings`.
     emulator: use this one (and what it has captured) instead of making one from topology, ccl and overrides.
     et: prefix of a Chakra trace to write, with the time that every operation took.
+    trace: file to write the timeline to, `.pftrace` for Perfetto or `.json` for Chrome.
 
-    Raises ConfigError (AHBM-C125: a size that is no whole number of elements, or absurd), TopologyError,
-    UnsupportedError, KernelError, LintError, DeadlockError, BudgetError, DataError.
+    Raises ConfigError (AHBM-C149: another name of a timeline; AHBM-C125: a size that is no whole number of elements,
+    or absurd), TopologyError, UnsupportedError, KernelError, LintError, DeadlockError, BudgetError, DataError.
     """
+    check_name(trace)
     case = prepare(
         collective,
         algorithm,
@@ -97,6 +100,8 @@ def run(
         outcome, _ = case.execute((), data=False)
     if et is not None:
         write_executed(outcome.program, outcome.timeline, data, et)
+    if trace is not None:
+        write_timeline(outcome.program, trace)
     findings = demand(examine(case, outcome, checks, seed=seed))
     return _report(case, outcome, wrong, checks, findings)
 

@@ -150,6 +150,7 @@ def run(
     overrides: Mapping[str, object] | None = None,
     ccl: str | Path | None = None,
     et: str | Path | None = None,
+    trace: str | Path | None = None,
     reading: Reading = PLAIN,
 ) -> Report:
     """Runs the plan in `file` once, on the SIPs of its ranks, and reports it like `ahbm.run`.
@@ -157,8 +158,8 @@ def run(
     nbytes: size of one rank's array in the sense of nccl-tests. slots: messages a queue holds, None for no bound.
     protocol: "Simple", "LL" or "LL128" instead of the plan's own. instances: parallel copies of the plan, each on its
     share of every chunk. slice_bytes: size of the largest message instead of the protocol's. data: also move the data
-    and compare with NumPy. check: as for `ahbm.run`. et: prefix of a trace to write, as in `ahbm.run`. reading: how
-    the file is read.
+    and compare with NumPy. check: as for `ahbm.run`. et, trace: what to write, as in `ahbm.run`. reading: how the file
+    is read.
 
     Raises UnsupportedError: AHBM-U233 for a trace without buffers, AHBM-U113 for a plan whose collective has no known
     result (both run for their time with `ahbm.timed.run`); and as `ahbm.run`.
@@ -181,6 +182,7 @@ def run(
         overrides={**(overrides or {}), **settings},
         ccl=ccl,
         et=et,
+        trace=trace,
     )
 
 

@@ -15,6 +15,7 @@ from ahbm._core import Machine, Plan
 from ahbm.config import CclConfig, split_overrides
 from ahbm.errors import Finding
 from ahbm.topology import load_machine
+from ahbm.traces import check_name, write_timeline
 
 
 @dataclass(frozen=True)
@@ -72,18 +73,20 @@ def run(
     overrides: Mapping[str, object] | None = None,
     ccl: str | Path | None = None,
     et: str | Path | None = None,
+    trace: str | Path | None = None,
 ) -> TimeReport:
     """Runs a plan once, rank r on SIP r.
 
     nbytes: size of the larger of operand and result; None takes the sizes that a trace without buffers states. slots:
     messages a queue holds, None for no bound. protocol, instances, slice_bytes: as in `ahbm.plans.run`, for plans with
-    buffers. et: prefix of a post-execution trace to write.
+    buffers. et: prefix of a post-execution trace to write. trace: file to write the timeline to, as in `ahbm.run`.
 
     Raises UnsupportedError (AHBM-U231 for nodes of a workload, AHBM-U232 for a size that is missing or that the trace
     cannot take), FormatError, ConfigError, TopologyError, LintError, DeadlockError, BudgetError.
     """
     from ahbm import __version__
 
+    check_name(trace)
     for_topology, for_ccl = split_overrides(overrides)
     machine = load_machine(topology, for_topology)
     ccl_config = CclConfig.load(ccl, for_ccl)
@@ -103,6 +106,8 @@ def run(
     timeline = program.simulate(record=et is not None, max_events=settings.event_budget)
     if et is not None:
         program.write_trace(timeline, et)
+    if trace is not None:
+        write_timeline(program, trace)
     return TimeReport(
         name,
         plan.collective,

@@ -77,6 +77,12 @@ def run(
             "--et", metavar="PREFIX", help="Write the run as a Chakra trace, PREFIX.<rank>.et, with its times."
         ),
     ] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            "--trace", metavar="FILE", help="Write the run as a timeline: .pftrace for Perfetto, .json for Chrome."
+        ),
+    ] = None,
     dtype: Dtype = "f16",
     op: Op = "sum",
     root: Root = 0,
@@ -111,6 +117,7 @@ def run(
             overrides=overrides,
             ccl=ccl,
             et=et,
+            trace=trace,
             reading=Reading(quirks, lenient, parse_limits(limits or ())),
         )
         typer.echo(json.dumps(report.to_json(), indent=2) if as_json else str(report))
@@ -123,8 +130,10 @@ def run(
     if (slots, protocol, instances, slice_bytes, limits) != (None,) * 5 or lenient or quirks:
         options = "--slots, --protocol, --slice, --instances, --limit, --lenient and --quirks"
         raise ConfigError("AHBM-C146", f"{options} are for plans")
-    if script is not None and et is not None:
-        raise ConfigError("AHBM-C146", "--et is for one collective or plan; a script runs as many as it likes")
+    if script is not None and (et, trace) != (None, None):
+        raise ConfigError(
+            "AHBM-C146", "--et and --trace are for one collective or plan; a script runs as many as it likes"
+        )
     if (script is None) == (collective is None):
         raise ConfigError(
             "AHBM-C143",
@@ -148,6 +157,7 @@ def run(
             overrides=overrides,
             ccl=ccl,
             et=et,
+            trace=trace,
         )
         typer.echo(json.dumps(report.to_json(), indent=2) if as_json else str(report))
         fail_if_wrong([report])
@@ -174,6 +184,7 @@ def _plan(
     overrides: dict[str, object],
     ccl: Path | None,
     et: Path | None,
+    trace: Path | None,
     reading: Reading,
 ) -> Report | TimeReport:
     """Runs a plan; for its time only where no result is known."""
@@ -211,6 +222,7 @@ def _plan(
             overrides=overrides,
             ccl=ccl,
             et=et,
+            trace=trace,
         )
     assert nbytes is not None
     return plans.run(
@@ -228,6 +240,7 @@ def _plan(
         overrides=overrides,
         ccl=ccl,
         et=et,
+        trace=trace,
         reading=reading,
     )
 

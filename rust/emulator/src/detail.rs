@@ -42,9 +42,9 @@ pub enum Kind {
     Tail(u32),
     /// Bytes over the slowest link, without contention.
     Serial,
-    /// A message enters its slot; waits for the write before it.
+    /// A message enters its slot; waits for the write before it. One per message.
     SlotWrite(u32),
-    /// A message is read from its slot; waits for the message.
+    /// A message is read from its slot; waits for the message. One per message that is received.
     SlotRead(u32),
     /// A credit on its way back to the sender.
     Credit(u32),

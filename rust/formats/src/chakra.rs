@@ -37,7 +37,6 @@ mod schema;
 mod summary;
 mod symbolic;
 mod to_plan;
-mod wire;
 
 pub use files::{find, is_json_trace, is_trace, read, render};
 pub use from_plan::PlanOptions;

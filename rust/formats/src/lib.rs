@@ -9,18 +9,23 @@
 //! 3. Every operation of the program knows where it was written.
 //!
 //! Reading order: [`budget`], [`collective`] (what a correct answer is), then one module per format;
-//! [`document`] is all of them behind one door, [`convert`] the way from one to another.
+//! [`document`] is all of them behind one door, [`convert`] the way from one to another. The other way round, runs
+//! become files: [`chakra`] traces, and timelines to look at ([`tracks`], written by [`perfetto`] and [`chrome`]).
 
 pub mod budget;
 pub mod chakra;
+pub mod chrome;
 pub mod collective;
 pub mod convert;
 pub mod document;
 pub mod msccl_xml;
 pub mod mscclpp;
+pub mod perfetto;
 pub mod plan;
 mod scan;
 pub mod store;
+pub mod tracks;
+mod wire;
 
 pub use budget::{Budget, Limit};
 pub use collective::Collective;

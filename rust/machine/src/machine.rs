@@ -232,6 +232,16 @@ impl Machine {
         }
     }
 
+    /// The SIP, and inside a SIP the cube, that a link leaves; `None` for links out of a switch and ids out of range.
+    pub fn link_source(&self, link: LinkId) -> Option<(u32, Option<u32>)> {
+        match self.locate(link)? {
+            Place::Cube { sip, cube, .. } => Some((sip, Some(cube))),
+            Place::Sips { index } => {
+                self.sips.link(index).filter(|ends| ends.from < self.sfr.sips).map(|ends| (ends.from, None))
+            }
+        }
+    }
+
     /// Every directed link between SIPs that is not dead, in id order.
     pub fn links_between_sips(&self) -> impl Iterator<Item = SipLink> + '_ {
         (0..self.sips.links()).filter_map(|index| self.sips.link(index)).filter_map(|ends| {

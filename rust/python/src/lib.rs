@@ -78,7 +78,7 @@ mod _core {
     #[pymodule_export]
     use super::synthesis::Schedule;
     #[pymodule_export]
-    use super::timeline::{Timeline, categories};
+    use super::timeline::{Timeline, categories, check_timeline_name};
     #[pymodule_export]
     use super::tl::Tl;
 }

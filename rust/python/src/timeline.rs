@@ -2,10 +2,13 @@
 
 use crate::errors;
 use ahbm_emulator::{Category, Detail, LinkUse, Segment, Span};
+use ahbm_formats::store::{Output, store};
+use ahbm_formats::tracks::{Format, Tracks};
 use ahbm_machine::Diagnostic;
 use numpy::{Element, PyArray1};
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 type Column<'py, T> = Bound<'py, PyArray1<T>>;
@@ -26,6 +29,12 @@ type Used = (u32, String, u64, u64, u64, u64);
 #[pyfunction]
 pub(crate) fn categories() -> Vec<&'static str> {
     Category::ALL.map(Category::name).to_vec()
+}
+
+/// Raises `ConfigError` (AHBM-C149) unless a timeline can be written to a file of this name.
+#[pyfunction]
+pub(crate) fn check_timeline_name(py: Python<'_>, path: PathBuf) -> PyResult<()> {
+    Format::of(&path).map(|_| ()).map_err(|finding| errors::raise_one(py, finding))
 }
 
 /// When everything happened. Times are integer picoseconds from the common launch time.
@@ -129,6 +138,22 @@ impl Timeline {
         let detail = self.detail(py)?;
         let named = |l: LinkUse| (l.link.0, self.machine.link_name(l.link), l.busy, l.crossed, l.waits, l.waited);
         Ok(py.detach(|| detail.link_use().into_iter().map(named).collect()))
+    }
+
+    /// Writes the run as a timeline to look at: for Perfetto (`.pftrace`), or as Chrome's trace-event JSON (`.json`).
+    ///
+    /// Returns the number of slices. The interpreter lock is released meanwhile. Raises `ConfigError` (AHBM-C149) for
+    /// other names, `DataError` (AHBM-V123) without detail, `BudgetError` (AHBM-B122) for a run too long to show,
+    /// `FormatError` (AHBM-F102) for a file that cannot be written.
+    fn write(&self, py: Python<'_>, path: PathBuf) -> PyResult<usize> {
+        let write = || {
+            let format = Format::of(&path)?;
+            let tracks = Tracks::of(&self.program, &self.machine, &self.inner)?;
+            store(&[Output { path, bytes: format.render(&tracks) }])?;
+            Ok(tracks.slices.len())
+        };
+        py.detach(|| errors::guard(|| write().map_err(|finding| vec![finding])))
+            .map_err(|findings| errors::raise(py, &findings))
     }
 
     fn __repr__(&self) -> String {

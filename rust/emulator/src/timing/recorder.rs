@@ -129,7 +129,7 @@ pub(super) trait Recorder {
     fn deliver(&self, channel: ChannelId, own: PieceId, write: Time) {
         self.on(|s| {
             let state = &s.channels[channel.0 as usize];
-            let piece = s.add(Kind::SlotWrite(channel.0), own, state.written.get(), write);
+            let piece = s.always(Kind::SlotWrite(channel.0), own, state.written.get(), write);
             state.written.set(piece);
             state.messages.borrow_mut().push(piece);
             piece
@@ -150,7 +150,7 @@ pub(super) trait Recorder {
             let state = &s.channels[channel.0 as usize];
             let ready = s.add(Kind::Control, own, PieceId::LAUNCH, control);
             let message = state.messages.borrow()[index as usize];
-            ends.0 = s.add(Kind::SlotRead(channel.0), ready, message, read);
+            ends.0 = s.always(Kind::SlotRead(channel.0), ready, message, read);
             ends.1 = s.add(Kind::Credit(channel.0), ends.0, PieceId::LAUNCH, credit);
             state.credits.borrow_mut().push(ends.1);
             ends.1
@@ -289,13 +289,21 @@ impl State {
 
     /// Adds a piece to the operation of `own`, unless it neither waits nor takes time.
     fn add(&self, kind: Kind, own: PieceId, other: PieceId, duration: Time) -> PieceId {
-        let (before, end) = {
-            let pieces = self.pieces.borrow();
-            (pieces[own.0 as usize], pieces[other.0 as usize].end)
-        };
+        let (before, end) = self.after(own, other);
         if duration == 0 && end <= before.end {
             return own;
         }
+        self.always(kind, own, other, duration)
+    }
+
+    fn after(&self, own: PieceId, other: PieceId) -> (Piece, Time) {
+        let pieces = self.pieces.borrow();
+        (pieces[own.0 as usize], pieces[other.0 as usize].end)
+    }
+
+    /// Adds a piece to the operation of `own`.
+    fn always(&self, kind: Kind, own: PieceId, other: PieceId, duration: Time) -> PieceId {
+        let (before, end) = self.after(own, other);
         let end = before.end.max(end) + duration;
         self.push(Piece { end, own, other, agent: before.agent, op: before.op, kind })
     }

@@ -2,9 +2,9 @@
 
 use super::graph::Graph;
 use super::schema::{Metadata, Names, Node};
-use super::wire::{Malformed, Payload, Reader, Writer};
 use super::{ReadOptions, Usage, one};
 use crate::Limit;
+use crate::wire::{Malformed, Payload, Reader, Writer};
 use ahbm_machine::Diagnostic;
 use rustc_hash::FxHashMap;
 use std::borrow::Cow;

@@ -3,7 +3,7 @@
 //! Attributes keep the arm they were written in, so that a trace read and written again is the same to
 //! the byte as far as its fields are in ascending order; readers take any integral arm for a number.
 
-use super::wire::{Malformed, Payload, Reader, Wire, Writer};
+use crate::wire::{Malformed, Payload, Reader, Wire, Writer};
 use std::sync::Arc;
 
 /// What a node does.

@@ -2,14 +2,14 @@
 
 /// A violation of the wire format at a byte of the (inflated) file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Malformed {
-    pub(super) at: usize,
-    pub(super) what: &'static str,
+pub(crate) struct Malformed {
+    pub(crate) at: usize,
+    pub(crate) what: &'static str,
 }
 
 /// A cursor over one message.
 #[derive(Debug, Clone)]
-pub(super) struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     file: &'a [u8],
     at: usize,
     end: usize,
@@ -17,7 +17,7 @@ pub(super) struct Reader<'a> {
 
 /// The payload of one field.
 #[derive(Debug, Clone)]
-pub(super) enum Payload<'a> {
+pub(crate) enum Payload<'a> {
     Varint(u64),
     Fixed64(u64),
     Fixed32(u32),
@@ -25,28 +25,28 @@ pub(super) enum Payload<'a> {
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(file: &'a [u8]) -> Self {
+    pub(crate) fn new(file: &'a [u8]) -> Self {
         Self { file, at: 0, end: file.len() }
     }
 
-    pub(super) fn at(&self) -> usize {
+    pub(crate) fn at(&self) -> usize {
         self.at
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.at == self.end
     }
 
-    pub(super) fn rest(&self) -> &'a [u8] {
+    pub(crate) fn rest(&self) -> &'a [u8] {
         &self.file[self.at..self.end]
     }
 
-    pub(super) fn fail<T>(&self, what: &'static str) -> Result<T, Malformed> {
+    pub(crate) fn fail<T>(&self, what: &'static str) -> Result<T, Malformed> {
         Err(Malformed { at: self.at, what })
     }
 
     /// A base-128 number of at most 64 bits.
-    pub(super) fn varint(&mut self) -> Result<u64, Malformed> {
+    pub(crate) fn varint(&mut self) -> Result<u64, Malformed> {
         let mut value = 0u64;
         for shift in (0..70).step_by(7) {
             let Some(&byte) = self.rest().first() else { return self.fail("the file ends inside a number") };
@@ -63,7 +63,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A length and that many bytes.
-    pub(super) fn message(&mut self) -> Result<Reader<'a>, Malformed> {
+    pub(crate) fn message(&mut self) -> Result<Reader<'a>, Malformed> {
         let start = self.at;
         let length = self.varint()?;
         if length > (self.end - self.at) as u64 {
@@ -81,7 +81,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The next field with its number; `None` at the end of the message.
-    pub(super) fn field(&mut self) -> Result<Option<(u32, Payload<'a>)>, Malformed> {
+    pub(crate) fn field(&mut self) -> Result<Option<(u32, Payload<'a>)>, Malformed> {
         if self.is_empty() {
             return Ok(None);
         }
@@ -101,20 +101,20 @@ impl<'a> Reader<'a> {
         Ok(Some((number, payload)))
     }
 
-    pub(super) fn text(&self) -> Result<&'a str, Malformed> {
+    pub(crate) fn text(&self) -> Result<&'a str, Malformed> {
         std::str::from_utf8(self.rest()).or_else(|_| self.fail("text that is not UTF-8"))
     }
 }
 
 impl<'a> Payload<'a> {
-    pub(super) fn varint(&self, reader: &Reader<'a>) -> Result<u64, Malformed> {
+    pub(crate) fn varint(&self, reader: &Reader<'a>) -> Result<u64, Malformed> {
         match self {
             Self::Varint(n) => Ok(*n),
             _ => reader.fail("a field of another type than its schema's"),
         }
     }
 
-    pub(super) fn message(self, reader: &Reader<'a>) -> Result<Reader<'a>, Malformed> {
+    pub(crate) fn message(self, reader: &Reader<'a>) -> Result<Reader<'a>, Malformed> {
         match self {
             Self::Message(inner) => Ok(inner),
             _ => reader.fail("a field of another type than its schema's"),
@@ -124,7 +124,7 @@ impl<'a> Payload<'a> {
 
 /// How a number is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wire {
+pub(crate) enum Wire {
     Varint = 0,
     Fixed64 = 1,
     Fixed32 = 5,
@@ -132,12 +132,12 @@ pub(super) enum Wire {
 
 /// Appends fields to a message; fields of proto3's default value are left to the caller.
 #[derive(Debug, Default)]
-pub(super) struct Writer {
-    pub(super) bytes: Vec<u8>,
+pub(crate) struct Writer {
+    pub(crate) bytes: Vec<u8>,
 }
 
 impl Writer {
-    pub(super) fn raw_varint(&mut self, mut n: u64) {
+    pub(crate) fn raw_varint(&mut self, mut n: u64) {
         while n >= 0x80 {
             self.bytes.push(n as u8 | 0x80);
             n >>= 7;
@@ -149,7 +149,7 @@ impl Writer {
         self.raw_varint(u64::from(field) << 3 | wire);
     }
 
-    pub(super) fn varint(&mut self, field: u32, n: u64) {
+    pub(crate) fn varint(&mut self, field: u32, n: u64) {
         self.key(field, 0);
         self.raw_varint(n);
     }
@@ -163,23 +163,23 @@ impl Writer {
     }
 
     /// A number, the low half of `bits` in 32 bits.
-    pub(super) fn scalar(&mut self, field: u32, wire: Wire, bits: u64) {
+    pub(crate) fn scalar(&mut self, field: u32, wire: Wire, bits: u64) {
         self.key(field, wire as u64);
         self.bits(wire, bits);
     }
 
-    pub(super) fn message(&mut self, field: u32, bytes: &[u8]) {
+    pub(crate) fn message(&mut self, field: u32, bytes: &[u8]) {
         self.key(field, 2);
         self.delimited(bytes);
     }
 
-    pub(super) fn delimited(&mut self, bytes: &[u8]) {
+    pub(crate) fn delimited(&mut self, bytes: &[u8]) {
         self.raw_varint(bytes.len() as u64);
         self.bytes.extend_from_slice(bytes);
     }
 
     /// Numbers without keys between them; nothing for none.
-    pub(super) fn packed(&mut self, field: u32, wire: Wire, numbers: &[u64]) {
+    pub(crate) fn packed(&mut self, field: u32, wire: Wire, numbers: &[u64]) {
         if !numbers.is_empty() {
             let mut inner = Writer::default();
             numbers.iter().for_each(|&n| inner.bits(wire, n));
