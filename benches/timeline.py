@@ -14,7 +14,7 @@ from ahbm.measure import prepare
 
 def main() -> None:
     """Prints one line per format."""
-    overrides = {"system.sips.count": 44}
+    overrides = {"system.sips.count": 34}
     case = prepare("all_reduce", "ring_allreduce", "ring_1d", bytes_per_rank=1 << 20, overrides=overrides)
     outcome, _ = case.execute((), data=False)
     assert outcome.program is not None

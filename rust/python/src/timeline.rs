@@ -86,11 +86,7 @@ impl Timeline {
     /// Start (dispatch included) and end of every operation of an agent in issue order: two arrays of u64, ps.
     ///
     /// Raises IndexError, and `DataError` (AHBM-V124) for a timeline that did not record them.
-    fn spans<'py>(
-        &self,
-        py: Python<'py>,
-        agent: usize,
-    ) -> PyResult<(Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<u64>>)> {
+    fn spans<'py>(&self, py: Python<'py>, agent: usize) -> PyResult<(Column<'py, u64>, Column<'py, u64>)> {
         if agent >= self.inner.ends.len() {
             return Err(PyIndexError::new_err("no such agent"));
         }
