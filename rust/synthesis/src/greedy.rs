@@ -50,6 +50,8 @@ struct State<'a> {
     claimed: Sets,
     /// Per chunk, NPUs that have claimed it.
     copies: Vec<u32>,
+    /// Per NPU, chunks it has not claimed.
+    missing: Vec<u32>,
     random: Random,
     rarest: bool,
 }
@@ -104,6 +106,7 @@ impl State<'_> {
     fn claim(&mut self, node: u32, chunk: u32) {
         self.claimed.insert(node, chunk);
         self.copies[chunk as usize] += 1;
+        self.missing[node as usize] -= 1;
     }
 }
 
@@ -134,6 +137,7 @@ fn start<'a>(search: &Search<'a>, seed: u64, rarest: bool) -> State<'a> {
         settled: Sets::new(graph.nodes(), chunks),
         claimed: Sets::new(graph.nodes(), chunks),
         copies: vec![0; chunks as usize],
+        missing: search.open.iter().map(|&open| if open { chunks } else { 0 }).collect(),
         random: Random::new(seed),
         rarest,
     };
@@ -170,6 +174,8 @@ fn in_rounds(search: &Search<'_>, seed: u64, rarest: bool, limit: u64) -> Option
             return None;
         }
         let begun = transfers.len();
+        // Nothing will ever cross a link into an NPU that lacks nothing.
+        order.retain(|&link| state.missing[graph.link(link).to as usize] > 0);
         state.random.shuffle(&mut order);
         let [last, settled] = &brought;
         let since = if latent { settled } else { last };
