@@ -37,7 +37,14 @@ impl Schedule {
     /// one of `methods()`. `members` are the NPUs that take part, by rank; without any, all do. Raises
     /// `UnsupportedError`, `BudgetError`, and ConfigError for an unknown collective.
     #[new]
-    #[pyo3(signature = (machine, collective, *, share_bytes, chunks=1, element_bytes=1, root=0, method="auto", seed=0, members=vec![]))]
+    #[pyo3(
+        signature = (
+            machine, collective, *, share_bytes, chunks=1, element_bytes=1, root=0, method="auto", seed=0,
+            members=Vec::new(),
+        ),
+        text_signature = "(machine, collective, *, share_bytes, chunks=1, element_bytes=1, root=0, method='auto', \
+                          seed=0, members=())"
+    )]
     #[allow(clippy::too_many_arguments)] // Keywords in Python.
     fn new(
         py: Python<'_>,
