@@ -17,7 +17,7 @@ test: $(VENV)/.installed
 TORCH := .venv-torch
 torch:
 	test -x $(TORCH)/bin/python || $(PYTHON) -m venv $(TORCH)
-	$(TORCH)/bin/pip install --quiet --disable-pip-version-check ".[test,torch]"
+	$(TORCH)/bin/pip install --quiet --disable-pip-version-check ".[test,torch]" expecttest
 	$(TORCH)/bin/python -m pytest -q -n 2 tests/torch_backend tests/test_docs.py -k "torch"
 	$(TORCH)/bin/python tests/torch_acceptance/run.py --quick
 
