@@ -263,6 +263,7 @@ def main() -> None:
         "chakra_et": traces,
         "topology": topologies(),
         "check": checked,
+        "convert": checked,
     }
     for target, inputs in seeds.items():
         folder = CORPUS / target

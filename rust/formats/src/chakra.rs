@@ -22,7 +22,7 @@
 //! | `AHBM-F139` | files that are missing or cannot be read or written |
 //! | `AHBM-U231` | operation of a workload |
 //! | `AHBM-U232` | algorithm without a size of its own, run without a size, or the reverse |
-//! | `AHBM-U233` | trace run on data: it names no buffers |
+//! | `AHBM-U233` | trace run on data or converted: it names no buffers |
 
 mod algorithm;
 mod chains;

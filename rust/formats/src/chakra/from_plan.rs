@@ -21,7 +21,7 @@
 use super::pairs::pairs;
 use super::schema::Names;
 use super::{Arm, Attribute, Metadata, Node, NodeKind, Trace, Value};
-use crate::convert::Format;
+use crate::Format;
 use crate::plan::{Action, Block, Dep, Plan, Precopy, Rank, Step};
 use ahbm_machine::Diagnostic;
 use rustc_hash::FxHashMap;

@@ -46,9 +46,9 @@ impl Trace {
     pub fn without_buffers(&self) -> Diagnostic {
         Diagnostic::new(
             "AHBM-U233",
-            format!("the trace {} names no buffers, so there is no data to run it on", self.name),
+            format!("the trace {} names no buffers: which bytes go where is not known", self.name),
         )
-        .hint("its order and its messages can be checked: ahbm check")
+        .hint("ahbm check follows its messages, ahbm run takes their time")
     }
 
     /// Counts its nodes.

@@ -14,7 +14,7 @@ mod order;
 mod queues;
 
 use super::model::{Plan, Rank};
-use crate::convert::Format;
+use crate::Format;
 use crate::plan::{self, Extents, Protocol};
 use crate::{Budget, Collective, Limit};
 use ahbm_machine::Diagnostic;

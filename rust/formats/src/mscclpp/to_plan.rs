@@ -13,7 +13,6 @@ mod steps;
 use super::Launch;
 use super::layout::Layout;
 use super::model::Plan;
-use crate::convert::Format;
 use crate::plan::{self, Extents, Places, Slot, Space};
 use crate::{Budget, Collective, Limit, Lowered};
 use ahbm_emulator::check::sequence;
@@ -35,7 +34,7 @@ impl Plan {
     /// `AHBM-U292` reductions other than sums, a custom collective in place and a plan that gets stuck, with the
     /// place; otherwise as [`Plan::lower_for_check`] and [`plan::Plan::verify`].
     pub fn to_plan(&self, budget: &Budget) -> Result<plan::Plan, Vec<Diagnostic>> {
-        let whole = |what: &str| vec![Format::Msccl.cannot_express(what).site("plan", &*self.file)];
+        let whole = |what: &str| vec![cannot_express(what).site("plan", &*self.file)];
         if self.in_place && self.collective == Collective::Custom {
             return Err(whole("a custom collective in place"));
         }
@@ -122,6 +121,11 @@ fn homes(lowered: &Lowered) -> Vec<(u32, Space)> {
     homes
 }
 
+/// Queues and the thread blocks at their ends are what every format is written from.
+fn cannot_express(what: &str) -> Diagnostic {
+    Diagnostic::new("AHBM-U292", format!("thread blocks that send and receive cannot express {what}"))
+}
+
 impl Translation<'_> {
     fn op(&mut self, agent: AgentId, index: usize) -> Result<(), Diagnostic> {
         let program = &self.lowered.program;
@@ -162,7 +166,7 @@ impl Translation<'_> {
     fn refused(&self, agent: AgentId, index: usize, what: String) -> Diagnostic {
         let program = &self.lowered.program;
         let rank = program.agents[agent.0 as usize].rank;
-        Format::Msccl.cannot_express(what).site(format!("rank {rank}"), program.origin_text(agent, index))
+        cannot_express(&what).site(format!("rank {rank}"), program.origin_text(agent, index))
     }
 
     fn terms(&self, agent: AgentId, value: ValueId) -> Vec<Run> {

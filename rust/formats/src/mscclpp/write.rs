@@ -3,7 +3,7 @@
 use super::model::{Action, Kind, Op, Operand, Plan, Rank};
 use super::schema::{self, BufferType, Document, Gpu, Protocol, ReduceOp, Ref};
 use crate::Collective;
-use crate::convert::Format;
+use crate::Format;
 use crate::plan::{self, Space};
 use ahbm_machine::Diagnostic;
 use indexmap::{IndexMap, IndexSet};

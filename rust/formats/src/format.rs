@@ -1,0 +1,48 @@
+//! Which formats there are, by the names of their files.
+
+use ahbm_machine::Diagnostic;
+use std::path::Path;
+
+/// A format that can be read and written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// MSCCL-IR, `.xml`.
+    Msccl,
+    /// MSCCL++ execution plans, `.json`.
+    Mscclpp,
+    /// Chakra execution traces, `.et`.
+    Chakra,
+}
+
+impl Format {
+    /// The format of a file's name.
+    ///
+    /// # Errors
+    /// `AHBM-U291` for an extension of no format.
+    pub fn of(path: &Path) -> Result<Self, Diagnostic> {
+        match path.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase).as_deref() {
+            Some("xml") => Ok(Self::Msccl),
+            Some("json") => Ok(Self::Mscclpp),
+            Some("et") => Ok(Self::Chakra),
+            _ => {
+                let name = path.display();
+                Err(Diagnostic::new("AHBM-U291", format!("{name} is of no format that is known"))
+                    .hint("MSCCL-IR is .xml, MSCCL++ execution plans are .json, Chakra traces are .et"))
+            }
+        }
+    }
+
+    /// The name for people.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Msccl => "MSCCL-IR",
+            Self::Mscclpp => "an MSCCL++ execution plan",
+            Self::Chakra => "a Chakra trace",
+        }
+    }
+
+    /// `AHBM-U292`: something of the source that this format has no words for.
+    pub fn cannot_express(self, what: impl std::fmt::Display) -> Diagnostic {
+        Diagnostic::new("AHBM-U292", format!("{} cannot express {what}", self.title()))
+    }
+}
