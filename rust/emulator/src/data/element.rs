@@ -252,86 +252,32 @@ impl Element for bf16 {
     }
 }
 
+/// `$body` with `$t` standing for the Rust type of a dtype; `$other` for the dtypes that are not listed.
+macro_rules! arms {
+    ($dtype:expr, $t:ident => $body:expr; $($name:ident: $rust:ty),+ $(; $other:expr)?) => {
+        match $dtype {
+            $(ahbm_program::Dtype::$name => {
+                type $t = $rust;
+                $body
+            })+
+            $(_ => $other,)?
+        }
+    };
+}
+
 /// Runs an expression with `$t` standing for the Rust type of a dtype.
 macro_rules! dispatch {
-    ($dtype:expr, $t:ident => $body:expr) => {{
-        use ahbm_program::Dtype;
-        match $dtype {
-            Dtype::F16 => {
-                type $t = half::f16;
-                $body
-            }
-            Dtype::BF16 => {
-                type $t = half::bf16;
-                $body
-            }
-            Dtype::F32 => {
-                type $t = f32;
-                $body
-            }
-            Dtype::F64 => {
-                type $t = f64;
-                $body
-            }
-            Dtype::I8 => {
-                type $t = i8;
-                $body
-            }
-            Dtype::I16 => {
-                type $t = i16;
-                $body
-            }
-            Dtype::I32 => {
-                type $t = i32;
-                $body
-            }
-            Dtype::I64 => {
-                type $t = i64;
-                $body
-            }
-            Dtype::U8 => {
-                type $t = u8;
-                $body
-            }
-            Dtype::U16 => {
-                type $t = u16;
-                $body
-            }
-            Dtype::U32 => {
-                type $t = u32;
-                $body
-            }
-            Dtype::U64 => {
-                type $t = u64;
-                $body
-            }
-        }
-    }};
+    ($dtype:expr, $t:ident => $body:expr) => {
+        crate::data::element::arms!($dtype, $t => $body;
+            F16: half::f16, BF16: half::bf16, F32: f32, F64: f64,
+            I8: i8, I16: i16, I32: i32, I64: i64, U8: u8, U16: u16, U32: u32, U64: u64)
+    };
 }
 
 /// [`dispatch`] over the floating-point types; `$other` for the integers.
 macro_rules! dispatch_float {
-    ($dtype:expr, $t:ident => $body:expr, $other:expr) => {{
-        use ahbm_program::Dtype;
-        match $dtype {
-            Dtype::F16 => {
-                type $t = half::f16;
-                $body
-            }
-            Dtype::BF16 => {
-                type $t = half::bf16;
-                $body
-            }
-            Dtype::F32 => {
-                type $t = f32;
-                $body
-            }
-            Dtype::F64 => {
-                type $t = f64;
-                $body
-            }
-            _ => $other,
-        }
-    }};
+    ($dtype:expr, $t:ident => $body:expr, $other:expr) => {
+        crate::data::element::arms!($dtype, $t => $body; F16: half::f16, BF16: half::bf16, F32: f32, F64: f64; $other)
+    };
 }
-pub(super) use {dispatch, dispatch_float};
+pub(super) use {arms, dispatch, dispatch_float};
