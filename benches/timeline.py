@@ -16,7 +16,7 @@ def main() -> None:
     """Prints one line per format."""
     overrides = {"system.sips.count": 34}
     case = prepare("all_reduce", "ring_allreduce", "ring_1d", bytes_per_rank=1 << 20, overrides=overrides)
-    outcome, _ = case.execute((), data=False)
+    outcome = case.timed()
     assert outcome.program is not None
     timeline = outcome.program.simulate(record=False, detail=True)
     with tempfile.TemporaryDirectory() as folder:

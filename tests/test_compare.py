@@ -96,9 +96,9 @@ def test_files_that_hold_no_reports(text: str, tmp_path: Path) -> None:
 
 def test_which_line_got_slower() -> None:
     at = dict(bytes_per_rank=1 << 12, overrides={})
-    before = ahbm.explain("all_gather", None, "npu_ring_8", **at).to_json()
+    before = ahbm.run("all_gather", None, "npu_ring_8", **at).explain().to_json()
     slow = {"system.sips.link.bandwidth_gbs": 25, "system.sips.link.latency_ns": 600}
-    after = ahbm.explain("all_gather", None, "npu_ring_8", **(at | {"overrides": slow})).to_json()
+    after = ahbm.run("all_gather", None, "npu_ring_8", **(at | {"overrides": slow})).explain().to_json()
     rows = compare_steps(before, after)
     assert sum(row.after_ps - row.before_ps for row in rows) == after["latency_ps"] - before["latency_ps"] > 0
     for row in rows:

@@ -35,7 +35,7 @@ def test_a_trace_of_a_plan_runs_like_the_plan(ring_xml: Path, tmp_path: Path) ->
         2,
     )
     runs = [
-        plans.run(path, TOPOLOGY, nbytes=1 << 16, overrides=FOUR)
+        plans.run(path, TOPOLOGY, bytes_per_rank=1 << 16, overrides=FOUR)
         for path in (ring_xml, written[1], tmp_path / "traced")
     ]
     assert [run.wrong for run in runs] == [0, 0, 0]
@@ -94,7 +94,7 @@ def test_roots_are_kept(tmp_path: Path) -> None:
     ahbm.convert(path, tmp_path / "t.et")
     assert read_plan(str(tmp_path / "t")).root == 0
     two = {"system.sips.count": 2}
-    assert plans.run(tmp_path / "t.et", TOPOLOGY, nbytes=64, overrides=two).wrong == 0
+    assert plans.run(tmp_path / "t.et", TOPOLOGY, bytes_per_rank=64, overrides=two).wrong == 0
     for trace in tmp_path.glob("t.*.et"):
         # int64_val (field 9) of "root" is 0 here, and 1 there.
         data = trace.read_bytes()
@@ -102,7 +102,7 @@ def test_roots_are_kept(tmp_path: Path) -> None:
         trace.write_bytes(data.replace(b"root\x48\x00", b"root\x48\x01"))
     assert read_plan(str(tmp_path / "t")).root == 1
     assert check_file(tmp_path / "t").verdict == "wrong"
-    assert plans.run(tmp_path / "t.et", TOPOLOGY, nbytes=64, overrides=two).wrong
+    assert plans.run(tmp_path / "t.et", TOPOLOGY, bytes_per_rank=64, overrides=two).wrong
     with pytest.raises(UnsupportedError) as caught:
         ahbm.convert(tmp_path / "t.et", tmp_path / "t.xml")
     assert caught.value.findings[0].code == "AHBM-U292"
@@ -115,4 +115,4 @@ def test_all_three_formats_in_a_circle(ring_xml: Path, tmp_path: Path, slots: in
         ahbm.convert(last, tmp_path / name, slots=slots)
         last = tmp_path / name
         assert check_file(last).verdict == "correct", name
-    assert plans.run(last, TOPOLOGY, nbytes=1 << 12, overrides=FOUR).wrong == 0
+    assert plans.run(last, TOPOLOGY, bytes_per_rank=1 << 12, overrides=FOUR).wrong == 0

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 import ahbm
-from ahbm import Explanation, explain
+from ahbm import Explanation
 from ahbm.cli import app
 from ahbm.errors import ConfigError, DataError
 from ahbm.measure import prepare
@@ -29,8 +29,8 @@ CASES = [
 def test_every_breakdown_is_the_latency(collective: str, algorithm: str | None, model: str) -> None:
     overrides = {"system.sips.count": 4, "system.network_model": model}
     size = {} if collective == "barrier" else {"bytes_per_rank": 4096}
-    why = explain(collective, algorithm, "ring_1d", overrides=overrides, **size)  # type: ignore[arg-type]
     report = ahbm.run(collective, algorithm, "ring_1d", overrides=overrides, data=False, **size)  # type: ignore[arg-type]
+    why = report.explain()
     assert why.latency_ps == round(report.latency_ns * 1000) > 0
     assert why.timeline_hash == report.timeline_hash
     assert sum(why.by_category.values()) == why.latency_ps
@@ -52,14 +52,14 @@ def test_the_command_prints_what_the_function_finds() -> None:
     assert text.exit_code == 0
     assert "link serialisation" in text.output and "by line of the algorithm" in text.output
     found = json.loads(CliRunner().invoke(app, [*arguments, "--json", "--full"]).output)
-    why = explain("all_reduce", None, "ring_1d", bytes_per_rank=4096)
+    why = ahbm.run("all_reduce", None, "ring_1d", bytes_per_rank=4096).explain()
     assert found == why.to_json(full=True)
 
 
 def test_what_cannot_be_explained() -> None:
-    with pytest.raises(ConfigError, match="AHBM-C180"):
-        explain("all_reduce", bytes_per_rank=0)
-    outcome, _ = prepare("all_reduce", None, "ring_1d", bytes_per_rank=64).execute((), data=False)
+    with pytest.raises(ConfigError, match="AHBM-C148"):
+        ahbm.run("all_reduce", bytes_per_rank=0).explain()
+    outcome = prepare("all_reduce", None, "ring_1d", bytes_per_rank=64).timed()
     assert outcome.program is not None and outcome.timeline is not None
     with pytest.raises(DataError, match="AHBM-V123"):
         Explanation(outcome.program, outcome.timeline)

@@ -78,7 +78,7 @@ def test_a_result_that_depends_on_times_is_shrunk(tmp_path: Path) -> None:
 def test_the_same_seed_gives_the_same_answer() -> None:
     case = prepare("all_reduce", "ring_allreduce", bytes_per_rank=256, overrides=SMALL)
     assert attempt(case, 3) is None
-    outcome, _ = case.execute((), data=False)
+    outcome = case.timed()
     assert outcome.compiled is not None
     pauses = perturbation(outcome.compiled, 3)
     assert pauses == perturbation(outcome.compiled, 3) != perturbation(outcome.compiled, 4)

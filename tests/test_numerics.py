@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Unpack
 
 import numpy as np
 import pytest
 
 from ahbm.errors import DataError, UnsupportedError
-from ahbm.measure import prepare
-from ahbm.numerics import numerics
+from ahbm.measure import Arguments, prepare
+from ahbm.numerics import Numerics, numerics
 from ahbm.reference import inputs
 
 
+def measured(collective: str, algorithm: str | None, topology: str, **arguments: Unpack[Arguments]) -> Numerics:
+    return numerics(prepare(collective, algorithm, topology, **arguments))
+
+
 def test_a_tree_has_one_order() -> None:
-    found = numerics("all_reduce", "tree_allreduce", "npu_ring_8", bytes_per_rank=256)
+    found = measured("all_reduce", "tree_allreduce", "npu_ring_8", bytes_per_rank=256)
     assert [(order.order, order.ranks, order.elements) for order in found.orders] == [
         ("((0+1)+(2+3))+((4+5)+(6+7))", [(0, 8)], [(0, 128)]),
     ]
@@ -22,7 +27,7 @@ def test_a_tree_has_one_order() -> None:
 
 
 def test_a_ring_has_one_order_per_chunk_and_none_for_all_sizes() -> None:
-    found = numerics("all_reduce", "ring_allreduce", "npu_ring_8", bytes_per_rank=1024, dtype="f32")
+    found = measured("all_reduce", "ring_allreduce", "npu_ring_8", bytes_per_rank=1024, dtype="f32")
     assert [order.elements for order in found.orders] == [[(32 * i, 32 * i + 32)] for i in range(8)]
     assert found.orders[0].order == "((((((0+1)+2)+3)+4)+5)+6)+7"
     assert found.orders[1].order == "0+((((((1+2)+3)+4)+5)+6)+7)"
@@ -63,7 +68,7 @@ def added(order: str, numbers: list[np.ndarray]) -> np.ndarray:
 )
 def test_adding_in_the_order_that_was_found_gives_the_bits(algorithm: str, topology: str, dtype: str) -> None:
     """The strongest test of an order: NumPy, adding in it, rounds as the machine does."""
-    found = numerics("all_reduce", algorithm, topology, bytes_per_rank=512, dtype=dtype, seeds=1)
+    found = measured("all_reduce", algorithm, topology, bytes_per_rank=512, dtype=dtype)
     case = prepare("all_reduce", algorithm, topology, bytes_per_rank=512, dtype=dtype)
     given = inputs(case.task, "random", 5)
     results = case.execute(given)[1]
@@ -79,18 +84,18 @@ def test_adding_in_the_order_that_was_found_gives_the_bits(algorithm: str, topol
 
 
 def test_errors_shrink_with_digits_and_averages_are_measured_too() -> None:
-    half, single = (numerics("all_reduce", None, "npu_mesh_4x4", bytes_per_rank=512, dtype=d) for d in ("f16", "f32"))
+    half, single = (measured("all_reduce", None, "npu_mesh_4x4", bytes_per_rank=512, dtype=d) for d in ("f16", "f32"))
     assert half.mean_ulp > 0.1 and single.mean_ulp > 0.1
-    exact = numerics("all_reduce", None, "npu_mesh_4x4", bytes_per_rank=512, dtype="f32", op="max")
+    exact = measured("all_reduce", None, "npu_mesh_4x4", bytes_per_rank=512, dtype="f32", op="max")
     assert exact.max_ulp == 0 and exact.orders == []
-    mean = numerics("all_reduce", "ring_allreduce", "npu_ring_8", bytes_per_rank=512, op="avg")
+    mean = measured("all_reduce", "ring_allreduce", "npu_ring_8", bytes_per_rank=512, op="avg")
     assert len(mean.orders) == 8 and mean.mean_ulp > 0
 
 
 def test_one_part_per_rank() -> None:
-    found = numerics("reduce_scatter", None, "npu_ring_8", bytes_per_rank=512)
+    found = measured("reduce_scatter", None, "npu_ring_8", bytes_per_rank=512)
     assert found.ranks_agree is None and len(found.orders) == 8
-    rooted = numerics("reduce", None, "npu_ring_8", bytes_per_rank=512, root=3)
+    rooted = measured("reduce", None, "npu_ring_8", bytes_per_rank=512, root=3)
     assert len(rooted.orders) == 1
 
 
@@ -113,12 +118,12 @@ def test_what_is_no_sum_has_no_order(wrong: str, tmp_path: Path) -> None:
     module = tmp_path / "wrong.py"
     module.write_text(DOUBLE.replace("{wrong}", wrong))
     with pytest.raises(DataError) as caught:
-        numerics("all_reduce", str(module), "npu_ring_8", bytes_per_rank=64, dtype="f32")
+        measured("all_reduce", str(module), "npu_ring_8", bytes_per_rank=64, dtype="f32")
     assert caught.value.code == "AHBM-V320"
 
 
 def test_what_does_not_round() -> None:
     for collective, dtype in (("all_gather", "f16"), ("all_reduce", "i32")):
         with pytest.raises(UnsupportedError) as caught:
-            numerics(collective, None, "npu_ring_8", bytes_per_rank=512, dtype=dtype)
+            measured(collective, None, "npu_ring_8", bytes_per_rank=512, dtype=dtype)
         assert caught.value.code == "AHBM-U140"

@@ -106,11 +106,11 @@ def ring_file(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     "text", [ring(4), ring(4, "LL"), all_gather(4, inplace=0), all_gather(4, inplace=1), all_to_all(4)]
 )
-@pytest.mark.parametrize("options", [{}, {"slots": None}, {"instances": 3}])
-def test_results_are_right(tmp_path: Path, text: str, options: dict[str, int | None]) -> None:
+@pytest.mark.parametrize("options", [plans.Options(), plans.Options(slots=None), plans.Options(instances=3)])
+def test_results_are_right(tmp_path: Path, text: str, options: plans.Options) -> None:
     path = tmp_path / "plan.xml"
     path.write_text(text)
-    report = plans.run(path, TOPOLOGY, nbytes=4096, overrides=FOUR, **options)  # type: ignore[arg-type]
+    report = plans.run(path, TOPOLOGY, options, bytes_per_rank=4096, overrides=FOUR)
     assert report.wrong == 0
     assert report.ranks == 4
     assert report.bytes == 4096
@@ -118,14 +118,16 @@ def test_results_are_right(tmp_path: Path, text: str, options: dict[str, int | N
 
 
 def test_large_chunks_travel_in_slices(ring_file: Path) -> None:
-    whole = plans.run(ring_file, TOPOLOGY, nbytes=4 << 21, overrides=FOUR, data=False)
-    sliced = plans.run(ring_file, TOPOLOGY, nbytes=4 << 22, overrides=FOUR, data=False)
+    whole = plans.run(ring_file, TOPOLOGY, bytes_per_rank=4 << 21, overrides=FOUR, data=False)
+    sliced = plans.run(ring_file, TOPOLOGY, bytes_per_rank=4 << 22, overrides=FOUR, data=False)
     assert sliced.messages == 2 * whole.messages
 
 
 def test_protocols_cost_wire_time(ring_file: Path) -> None:
     def latency(protocol: str) -> float:
-        return plans.run(ring_file, TOPOLOGY, nbytes=64 << 10, overrides=FOUR, protocol=protocol).latency_ns
+        return plans.run(
+            ring_file, TOPOLOGY, plans.Options(protocol=protocol), bytes_per_rank=64 << 10, overrides=FOUR
+        ).latency_ns
 
     assert latency("Simple") < latency("LL128") < latency("LL")
 
@@ -140,7 +142,9 @@ def test_the_ring_takes_its_closed_form_time(
     path = tmp_path / "ring.xml"
     path.write_text(ring(ranks))
     overrides = {"system.sips.count": ranks, "system.network_model": model}
-    report = plans.run(path, TOPOLOGY, nbytes=nbytes, overrides=overrides, protocol=protocol, data=False)
+    report = plans.run(
+        path, TOPOLOGY, plans.Options(protocol=protocol), bytes_per_rank=nbytes, overrides=overrides, data=False
+    )
     chunk = nbytes / ranks
     slices = math.ceil(chunk / (32 << 10)) if protocol == "LL" else 1
     if slices == 1:
@@ -165,7 +169,7 @@ def test_exchanges_take_their_closed_form_times(tmp_path: Path, model: str, nbyt
             "system.network_model": model,
             "cube.pe_layout.pe_per_corner": pes,
         }
-        report = plans.run(path, TOPOLOGY, nbytes=nbytes, overrides=overrides)
+        report = plans.run(path, TOPOLOGY, bytes_per_rank=nbytes, overrides=overrides)
         assert report.wrong == 0
         return report.latency_ns
 
@@ -197,10 +201,10 @@ def test_what_does_not_fit_is_refused(ring_file: Path) -> None:
         ahbm.run("all_gather", "x", TOPOLOGY, bytes_per_rank=4096, overrides={**entry, **FOUR})
     assert other.value.code == "AHBM-C115"
     with pytest.raises(FormatError, match="nearest sizes") as size:
-        plans.run(ring_file, TOPOLOGY, nbytes=4090, overrides=FOUR)
+        plans.run(ring_file, TOPOLOGY, bytes_per_rank=4090, overrides=FOUR)
     assert size.value.code == "AHBM-F127"
     with pytest.raises(UnsupportedError) as average:
-        plans.run(ring_file, TOPOLOGY, nbytes=4096, overrides=FOUR, op="avg")
+        plans.run(ring_file, TOPOLOGY, bytes_per_rank=4096, overrides=FOUR, op="avg")
     assert average.value.code == "AHBM-U203"
     with pytest.raises(ConfigError, match="a module and a plan"):
         Emulator.load(TOPOLOGY, overrides={**entry, "algorithms.x.module": "y.py"})
@@ -222,7 +226,7 @@ def test_a_custom_plan_has_no_known_result(tmp_path: Path) -> None:
     path = tmp_path / "custom.xml"
     path.write_text(ring(4).replace("allreduce", "custom"))
     with pytest.raises(UnsupportedError) as refused:
-        plans.run(path, TOPOLOGY, nbytes=4096, overrides=FOUR)
+        plans.run(path, TOPOLOGY, bytes_per_rank=4096, overrides=FOUR)
     assert refused.value.code == "AHBM-U113"
 
 
@@ -265,15 +269,15 @@ def test_limits_of_the_reader(ring_file: Path) -> None:
 
 def test_sizes_beyond_this_computer_run_for_their_time(ring_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nbytes = 32 << 30
-    report = plans.run(ring_file, TOPOLOGY, nbytes=nbytes, overrides=FOUR, data=False)
+    report = plans.run(ring_file, TOPOLOGY, bytes_per_rank=nbytes, overrides=FOUR, data=False)
     assert (report.bytes, report.wrong) == (nbytes, None)
     with pytest.raises(ConfigError) as absurd:
-        plans.run(ring_file, TOPOLOGY, nbytes=1 << 63, overrides=FOUR, data=False)
+        plans.run(ring_file, TOPOLOGY, bytes_per_rank=1 << 63, overrides=FOUR, data=False)
     assert absurd.value.code == "AHBM-C125"
     monkeypatch.setattr("os.sysconf", lambda _: 1 << 8)
-    assert plans.run(ring_file, TOPOLOGY, nbytes=4 << 10, overrides=FOUR).wrong == 0
+    assert plans.run(ring_file, TOPOLOGY, bytes_per_rank=4 << 10, overrides=FOUR).wrong == 0
     with pytest.raises(BudgetError) as refused:
-        plans.run(ring_file, TOPOLOGY, nbytes=8 << 10, overrides=FOUR)
+        plans.run(ring_file, TOPOLOGY, bytes_per_rank=8 << 10, overrides=FOUR)
     assert refused.value.code == "AHBM-B301"
 
 
@@ -290,7 +294,7 @@ def test_the_command_takes_options_after_the_file(ring_file: Path) -> None:
 
 def test_one_slot_deadlocks_and_says_where(ring_file: Path) -> None:
     with pytest.raises(ahbm.errors.DeadlockError) as stuck:
-        plans.run(ring_file, TOPOLOGY, nbytes=4096, slots=1, overrides=FOUR)
+        plans.run(ring_file, TOPOLOGY, plans.Options(slots=1), bytes_per_rank=4096, overrides=FOUR)
     assert any("ring.xml:" in site.origin for site in stuck.value.sites)
 
 

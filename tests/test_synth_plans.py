@@ -59,10 +59,9 @@ def test_a_file_is_right_and_as_quick_as_the_schedule(
     report = plans.run(
         path,
         network,
-        nbytes=even.nbytes,
+        plans.Options(slots=None, slice_bytes=WHOLE),
+        bytes_per_rank=even.nbytes,
         dtype="f32",
-        slots=None,
-        slice_bytes=WHOLE,
         overrides=LINKS | NETWORKS[network],
     )
     assert report.wrong == 0
@@ -82,10 +81,19 @@ def test_unequal_chunks_and_other_roots(collective: str, network: str) -> None:
 def test_chunks_larger_than_any_slice_stay_whole(tmp_path: Path) -> None:
     even = found("all_gather", "npu_mesh_4x4", "greedy", chunk_bytes=100 << 20, chunks=1).even()
     (path,) = even.save(tmp_path / "plan.xml")
-    options = {"nbytes": even.nbytes, "dtype": "f32", "data": False, "slots": None}
     machine = LINKS | NETWORKS["npu_mesh_4x4"] | {"defaults.buffer_kind": "hbm"}
-    whole = plans.run(path, "npu_mesh_4x4", overrides=machine, slice_bytes=WHOLE, **options)  # type: ignore[arg-type]
-    sliced = plans.run(path, "npu_mesh_4x4", overrides=machine, **options)  # type: ignore[arg-type]
+    whole, sliced = (
+        plans.run(
+            path,
+            "npu_mesh_4x4",
+            plans.Options(slots=None, slice_bytes=most),
+            bytes_per_rank=even.nbytes,
+            dtype="f32",
+            overrides=machine,
+            data=False,
+        )
+        for most in (WHOLE, None)
+    )
     assert round(whole.latency_ns * 1000) == even.schedule.time_ps
     assert sliced.messages == 50 * whole.messages and sliced.latency_ns != whole.latency_ns
 
@@ -97,7 +105,7 @@ def test_the_order_of_sending_and_of_adding_survives(tmp_path: Path) -> None:
     assert first.read_bytes() == second.read_bytes()
     overrides = LINKS | NETWORKS["npu_mesh_4x4"]
     hashes = {
-        plans.run(first, "npu_mesh_4x4", nbytes=even.nbytes, dtype="f32", overrides=overrides).timeline_hash
+        plans.run(first, "npu_mesh_4x4", bytes_per_rank=even.nbytes, dtype="f32", overrides=overrides).timeline_hash
         for _ in range(2)
     }
     assert len(hashes) == 1

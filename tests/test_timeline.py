@@ -205,8 +205,9 @@ def faults(view: View) -> list[str]:
 
 def both(tmp_path: Path, collective: str, **arguments: Any) -> tuple[View, View, Any]:
     """A run as a Perfetto file and as a Chrome file, and its report."""
-    report = ahbm.run(collective, topology="ring_1d", data=False, trace=tmp_path / "a.pftrace", **arguments)
-    ahbm.run(collective, topology="ring_1d", data=False, trace=tmp_path / "a.json", **arguments)
+    report = ahbm.run(collective, topology="ring_1d", data=False, **arguments)
+    report.write_timeline(tmp_path / "a.pftrace")
+    report.write_timeline(tmp_path / "a.json")
     return perfetto((tmp_path / "a.pftrace").read_bytes()), chrome((tmp_path / "a.json").read_bytes()), report
 
 
@@ -230,8 +231,8 @@ def test_both_formats_tell_the_same_and_nothing_overlaps(collective: str, model:
 
 
 def test_links_are_as_busy_as_their_explanation_says(tmp_path: Path) -> None:
-    why = ahbm.explain("all_reduce", topology="ring_1d", bytes_per_rank=4096)
-    count = why.write(tmp_path / "a.pftrace")
+    report = ahbm.run("all_reduce", topology="ring_1d", bytes_per_rank=4096, data=False)
+    why, count = report.explain(), report.write_timeline(tmp_path / "a.pftrace")
     view = perfetto((tmp_path / "a.pftrace").read_bytes())
     assert len(view.slices) == count and faults(view) == []
     busy: dict[str, int] = defaultdict(int)
@@ -264,7 +265,7 @@ def test_posted_receives_have_tracks_of_their_own(tmp_path: Path) -> None:
 
 def test_equal_runs_are_equal_files(tmp_path: Path) -> None:
     for name in ("a.pftrace", "b.pftrace", "a.json", "b.json"):
-        ahbm.run("all_gather", topology="ring_1d", bytes_per_rank=4096, data=False, trace=tmp_path / name)
+        ahbm.run("all_gather", topology="ring_1d", bytes_per_rank=4096, data=False).write_timeline(tmp_path / name)
     for ending in ("pftrace", "json"):
         assert (tmp_path / f"a.{ending}").read_bytes() == (tmp_path / f"b.{ending}").read_bytes()
 
@@ -311,13 +312,13 @@ def test_the_command_and_the_plan(tmp_path: Path) -> None:
     script = CliRunner().invoke(app, ["run", "--trace", str(out), "script.py"]).exception
     assert isinstance(script, ConfigError) and script.code == "AHBM-C146"
     with pytest.raises(ConfigError, match="AHBM-C148"):
-        ahbm.run("all_reduce", topology="ring_1d", bytes_per_rank=0, trace=out)
+        ahbm.run("all_reduce", topology="ring_1d", bytes_per_rank=0).write_timeline(out)
 
 
 def test_what_cannot_be_shown(tmp_path: Path) -> None:
-    outcome, _ = prepare("all_reduce", None, "ring_1d", bytes_per_rank=4096).execute((), data=False)
+    outcome = prepare("all_reduce", None, "ring_1d", bytes_per_rank=4096).timed()
     assert outcome.program is not None
     with pytest.raises(ahbm.AhbmError, match="AHBM-V123"):
         outcome.program.simulate().write(tmp_path / "a.json")
     with pytest.raises(ahbm.AhbmError, match="AHBM-F102"):
-        ahbm.run("all_reduce", topology="ring_1d", bytes_per_rank=4096, trace=tmp_path / "none" / "a.json")
+        ahbm.run("all_reduce", topology="ring_1d", bytes_per_rank=4096).write_timeline(tmp_path / "none" / "a.json")

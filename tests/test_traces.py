@@ -118,7 +118,7 @@ def test_a_trace_without_buffers_runs_for_its_time(tmp_path: Path) -> None:
     assert (report.messages, report.bytes, report.collective) == (8 * 14, 14 << 20, "all_reduce")
     assert "time only" in str(report)
     with pytest.raises(UnsupportedError) as caught:
-        plans.run(prefix, TOPOLOGY, nbytes=1 << 20)
+        plans.run(prefix, TOPOLOGY, bytes_per_rank=1 << 20)
     assert caught.value.code == "AHBM-U233"
     with pytest.raises(UnsupportedError) as caught:
         timed.run(plan, "bare", TOPOLOGY, nbytes=1 << 20)
@@ -192,15 +192,17 @@ def test_a_workload_is_read_and_not_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize("data", [True, False])
 def test_every_run_can_leave_a_trace(traced: Path, tmp_path: Path, data: bool) -> None:
     overrides = {**FOUR, "defaults.n_elem": 64}
-    kernel = ahbm.run("all_reduce", topology=TOPOLOGY, overrides=overrides, data=data, et=tmp_path / "kernel")
-    plan = plans.run(traced, TOPOLOGY, nbytes=1 << 12, overrides=FOUR, data=data, et=tmp_path / "plan.et")
+    kernel = ahbm.run("all_reduce", topology=TOPOLOGY, overrides=overrides, data=data)
+    kernel.write_trace(tmp_path / "kernel")
+    plan = plans.run(traced, TOPOLOGY, bytes_per_rank=1 << 12, overrides=FOUR, data=data)
+    plan.write_trace(tmp_path / "plan.et")
     for name in ("kernel", "plan"):
         left = read_plan(str(tmp_path / name))
         assert (left.format, left.ranks, left.buffers) == ("chakra", 4, False)
         assert left.ops > 4
     assert kernel.wrong == plan.wrong == (0 if data else None)
     bare = write(tmp_path / "bare", bare_ring(4, 64, 1))
-    timed.run(read_plan(str(bare)), "bare", TOPOLOGY, overrides=FOUR, et=tmp_path / "again")
+    timed.run(read_plan(str(bare)), "bare", TOPOLOGY, overrides=FOUR).write_trace(tmp_path / "again")
     assert read_plan(str(tmp_path / "again")).ranks == 4
 
 

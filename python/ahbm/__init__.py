@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from ahbm.emulator import Emulator as Emulator
     from ahbm.errors import AhbmError as AhbmError
     from ahbm.explanation import Explanation as Explanation
-    from ahbm.explanation import explain as explain
     from ahbm.launch import spawn as spawn
     from ahbm.measure import run as run
     from ahbm.placement import DeviceTensor as DeviceTensor
@@ -33,7 +32,6 @@ _HOMES = {
     "DeviceTensor": "placement",
     "Emulator": "emulator",
     "Explanation": "explanation",
-    "explain": "explanation",
     "Machine": "_core",
     "Report": "report",
     "convert": "plans",
@@ -54,7 +52,6 @@ __all__ = [
     "__version__",
     "convert",
     "errors",
-    "explain",
     "run",
     "spawn",
     "synthesize",

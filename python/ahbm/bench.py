@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import ahbm
@@ -17,7 +18,9 @@ from ahbm.elements import element
 from ahbm.errors import ConfigError
 
 if TYPE_CHECKING:
+    from ahbm.emulator import Emulator
     from ahbm.report import Report
+    from ahbm.verify import Case
 
 JSON_VERSION = 3
 """Version of nccl-tests' JSON whose keys we use."""
@@ -60,6 +63,7 @@ class Sweep:
     algorithms: Sequence[str] = ()
     """Names or paths; empty: the configured algorithm."""
     topology: str | None = None
+    ccl: str | Path | None = None
     overrides: Mapping[str, object] = field(default_factory=dict)
     data: bool = True
     device: bool = False
@@ -85,6 +89,28 @@ class Sweep:
                 f"sizes do not grow: factor {self.factor}, step {self.step} bytes",
                 hint="use -f 2 or more, or -i with a number of bytes",
             )
+
+    def emulator(self) -> Emulator:
+        """The machine and configuration. Raises TopologyError, ConfigError."""
+        from ahbm.emulator import Emulator
+
+        return Emulator.load(self.topology, self.ccl, self.overrides)
+
+    def case(self, algorithm: str | None, nbytes: int, emulator: Emulator) -> Case:
+        """What is run at one size."""
+        from ahbm.measure import prepare
+
+        return prepare(
+            self.collective,
+            algorithm,
+            bytes_per_pe=nbytes if self.device else None,
+            bytes_per_rank=None if self.device else nbytes,
+            placement=ahbm.DPPolicy(cube="row_wise") if self.device else None,
+            dtype=self.dtype,
+            op=self.op,
+            root=self.root,
+            emulator=emulator,
+        )
 
     def sizes(self, unit: int) -> Iterator[int]:
         """The sizes, each rounded down to a multiple of `unit` bytes (at least one), without repetitions."""
@@ -115,26 +141,14 @@ def parse_dtype(text: str) -> str:
 
 def measure(sweep: Sweep) -> Iterator[Report]:
     """Runs the sweep, algorithm by algorithm, and gives one report per size."""
-    from ahbm.emulator import Emulator
+    from ahbm import measure as m
 
-    emulator = Emulator.load(sweep.topology, None, sweep.overrides)
+    emulator = sweep.emulator()
     kind, itemsize = COLLECTIVES[sweep.collective], element(sweep.dtype).storage.itemsize
     for algorithm in sweep.algorithms or (None,):
         ranks = emulator.settings(algorithm).world_size or emulator.world_size
         for size in [itemsize] if kind.name == "barrier" else sweep.sizes(itemsize * kind.chunks(ranks)):
-            yield ahbm.run(
-                kind.name,
-                algorithm,
-                bytes_per_pe=size if sweep.device else None,
-                bytes_per_rank=None if sweep.device else size,
-                placement=ahbm.DPPolicy(cube="row_wise") if sweep.device else None,
-                dtype=sweep.dtype,
-                op=sweep.op,
-                root=sweep.root,
-                data=sweep.data,
-                check=sweep.check,
-                emulator=emulator,
-            )
+            yield m.measure(sweep.case(algorithm, size, emulator), data=sweep.data, check=sweep.check)
 
 
 def header(sweep: Sweep) -> list[str]:

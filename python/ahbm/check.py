@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
-from ahbm._core import plan_limits, read_plan
+from ahbm._core import read_plan
 from ahbm.errors import (
     AhbmError,
     BudgetError,
-    ConfigError,
     DataError,
     DeadlockError,
     Finding,
@@ -22,6 +21,10 @@ from ahbm.errors import (
     LintError,
     UnsupportedError,
 )
+
+if TYPE_CHECKING:
+    from ahbm._core import Machine
+    from ahbm.measure import Arguments
 
 EXIT_CODES = {
     "correct": 0,
@@ -151,16 +154,25 @@ def check_files(paths: Iterable[str | Path], settings: Settings = Settings()) ->
         yield from pool.map(lambda path: check_file(path, settings), paths)
 
 
-def check_kernel(algorithm: str, collective: str | None = None, checks: str = "all", **run: Any) -> Checked:
+def check_kernel(
+    algorithm: str,
+    collective: str | None = None,
+    topology: str | Path | Machine | None = None,
+    *,
+    checks: str = "all",
+    seed: int = 0,
+    **arguments: Unpack[Arguments],
+) -> Checked:
     """Captures an algorithm, runs it once, and checks it; what is wrong with it is in the answer.
 
-    ``collective``: the one that the algorithm implements, by default. ``run``: more arguments of :func:`ahbm.run`.
-    Raises ConfigError and TopologyError for what is wrong with the question.
+    ``collective``: the one that the algorithm implements, by default. Raises ConfigError and TopologyError for what is
+    wrong with the question.
     """
     import ahbm
     from ahbm.emulator import Emulator
 
-    emulator = Emulator.load(run.pop("topology", None), run.pop("ccl", None), run.pop("overrides", None))
+    emulator = Emulator.load(topology, arguments.pop("ccl", None), arguments.pop("overrides", None))
+    arguments["emulator"] = emulator
     loaded = emulator.algorithm(algorithm)
     named = collective or loaded.collectives[0]
     settings = emulator.settings(algorithm)
@@ -168,7 +180,7 @@ def check_kernel(algorithm: str, collective: str | None = None, checks: str = "a
     ops: int | None = None
     findings: tuple[Finding, ...]
     try:
-        report = ahbm.run(named, algorithm, emulator=emulator, check=checks, **run)
+        report = ahbm.run(named, algorithm, seed=seed, check=checks, **arguments)
         ranks, ops, findings = report.ranks, report.ops, report.findings
         verdict = "unsupported" if findings else "correct"
     except tuple(_CLASSES) as error:
@@ -191,19 +203,6 @@ def exit_code(verdicts: Iterable[str]) -> int:
     """The exit code of the gravest verdict; 0 without any."""
     gravity = list(EXIT_CODES)
     return EXIT_CODES[max(verdicts, key=gravity.index, default="correct")]
-
-
-def parse_limits(settings: Sequence[str]) -> tuple[tuple[str, int], ...]:
-    """``["ranks=1024"]`` as pairs. Raises ConfigError ``AHBM-C147``."""
-    known = dict(plan_limits())
-    pairs = []
-    for setting in settings:
-        name, _, value = setting.partition("=")
-        if name not in known or not (value.isascii() and value.isdecimal() and int(value) < 2**64):
-            hint = ", ".join(f"{name}={default}" for name, default in known.items())
-            raise ConfigError("AHBM-C147", f"--limit {setting}: no NAME=N of a known limit", hint=hint)
-        pairs.append((name, int(value)))
-    return tuple(pairs)
 
 
 def _unread(path: str | Path, verdict: str, error: AhbmError) -> Checked:

@@ -175,7 +175,7 @@ def load(path: str | Path) -> list[Report]:
 
 
 def _report(row: object, path: str | Path) -> Report:
-    names = {field.name for field in fields(Report)}
+    names = {field.name for field in fields(Report)} - {"case"}
     if not isinstance(row, dict) or set(row) != names:
         missing = ", ".join(sorted(names - set(row))) if isinstance(row, dict) else ""
         raise _refused(path, f"a report lacks {missing}" if missing else "no report")

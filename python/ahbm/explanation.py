@@ -1,24 +1,19 @@
-"""`ahbm.explain`: what the latency of a run consists of."""
+"""What the latency of a run consists of."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ahbm._core import categories
-from ahbm.emulator import Emulator
-from ahbm.errors import ConfigError
-from ahbm.measure import prepare
-from ahbm.placement import DPPolicy
 
 if TYPE_CHECKING:
-    from ahbm._core import Machine, Program, Timeline
+    from ahbm._core import Program, Timeline
 
 
 @dataclass(frozen=True)
@@ -150,14 +145,6 @@ class Explanation:
         """ps per agent (rows) and category (columns, as `categories()`): from launch to the agent's end."""
         return self._timeline.agent_time().reshape(-1, len(categories())).astype(np.int64)
 
-    def write(self, path: str | Path) -> int:
-        """Writes the run as a timeline, `.pftrace` for Perfetto or `.json` for Chrome; returns its number of slices.
-
-        Raises ConfigError (AHBM-C149) for other names, BudgetError (AHBM-B122) for a run too long to show, FormatError
-        (AHBM-F102) for a file that cannot be written.
-        """
-        return self._timeline.write(path)
-
     def to_json(self, full: bool = False) -> dict[str, Any]:
         """As JSON-serialisable data; `full` with every stretch of the path."""
         data: dict[str, Any] = {
@@ -193,50 +180,6 @@ class Explanation:
         total = sum(self.agents_by_category.values())
         lines += ["time of all agents, waits included:", *_shares(self.agents_by_category, total)]
         return "\n".join(lines)
-
-
-def explain(
-    collective: str = "all_reduce",
-    algorithm: str | Path | None = None,
-    topology: str | Path | Machine | None = None,
-    *,
-    bytes_per_rank: int | None = None,
-    bytes_per_pe: int | None = None,
-    dtype: str = "f16",
-    placement: DPPolicy | None = None,
-    overrides: Mapping[str, object] | None = None,
-    op: str = "sum",
-    root: int = 0,
-    src: int = 0,
-    dst: int = 1,
-    ccl: str | Path | None = None,
-    emulator: Emulator | None = None,
-) -> Explanation:
-    """Runs a collective once, without data, and says why it took as long as it did; arguments as in `ahbm.run`.
-
-    Raises ConfigError AHBM-C180 when there is nothing to run, BudgetError AHBM-B121 for a run with too much to
-    explain, and as `ahbm.run`.
-    """
-    case = prepare(
-        collective,
-        algorithm,
-        topology,
-        bytes_per_rank=bytes_per_rank,
-        bytes_per_pe=bytes_per_pe,
-        dtype=dtype,
-        placement=placement,
-        overrides=overrides,
-        op=op,
-        root=root,
-        src=src,
-        dst=dst,
-        ccl=ccl,
-        emulator=emulator,
-    )
-    outcome, _ = case.execute((), data=False)
-    if outcome.program is None:
-        raise ConfigError("AHBM-C180", f"{collective} of 0 elements takes no time", hint="give a size")
-    return Explanation(outcome.program, outcome.program.simulate(detail=True))
 
 
 def _by_category(category: NDArray[np.uint8], ps: NDArray[np.int64]) -> dict[str, int]:

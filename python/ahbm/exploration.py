@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ahbm._core import Memory
 from ahbm.checks import CALLS, CHECKS, UNDECIDED, examine
-from ahbm.errors import AhbmError, Finding
+from ahbm.errors import DataError, DeadlockError, Finding, KernelError, LintError
 from ahbm.reference import inputs, part_of
 
 if TYPE_CHECKING:
@@ -86,7 +86,10 @@ def explore(
 def attempt(
     case: Case, seed: int, pauses: Sequence[Pause] | None = None, checks: frozenset[str] = PROGRAM_CHECKS
 ) -> Failure | None:
-    """Runs a case as `seed` says, with its own or with the given pauses. The same arguments give the same answer."""
+    """Runs a case as `seed` says, with its own or with the given pauses. The same arguments give the same answer.
+
+    Raises ConfigError, FormatError, UnsupportedError and BudgetError: what cannot be run does not fail.
+    """
 
     def failed(findings: Sequence[Finding], held: Sequence[Pause]) -> Failure:
         return Failure(seed, case.ranks, case.task.count, tuple(held), tuple(findings))
@@ -104,7 +107,7 @@ def attempt(
             return failed(wrong, ())
         held = list(perturbation(compiled, seed) if pauses is None else pauses)
         disturbed = _perturbed(case, compiled, given, held)
-    except AhbmError as error:
+    except (DataError, DeadlockError, KernelError, LintError) as error:
         return failed(error.findings, held)
     differing = [
         (party, where)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from math import isqrt
 from pathlib import Path
@@ -11,7 +11,6 @@ from typing import Any
 
 import yaml
 
-import ahbm
 from ahbm.algorithm import Request
 from ahbm.bench import Sweep
 from ahbm.collectives import COLLECTIVES
@@ -19,12 +18,11 @@ from ahbm.config import Synth
 from ahbm.elements import element
 from ahbm.emulator import Emulator
 from ahbm.errors import AhbmError, ConfigError, FormatError
+from ahbm.measure import measure
 from ahbm.plans import PlanAlgorithm, label
+from ahbm.reading import SUFFIXES
 from ahbm.report import Report
 from ahbm.synthesis import SynthAlgorithm
-
-PLANS = (".xml", ".json", ".et")
-"""What the names of plans end in."""
 
 
 @dataclass(frozen=True)
@@ -172,9 +170,7 @@ class Ladder:
         }
 
 
-def climb(
-    sweep: Sweep, methods: Sequence[str] = (), *, chunks: int = 1, seed: int = 0, ccl: str | Path | None = None
-) -> Ladder:
+def climb(sweep: Sweep, methods: Sequence[str] = (), *, chunks: int = 1, seed: int = 0) -> Ladder:
     """Simulates the candidates over the sizes of `sweep`: its algorithms (names, paths of modules, plans; without any,
     all that are configured for the collective) and a synthesized schedule for each of `methods`.
 
@@ -184,7 +180,7 @@ def climb(
     added: dict[str, object] = {}
     names = []
     for algorithm in sweep.algorithms:
-        name = label(algorithm) if algorithm.endswith(PLANS) else algorithm
+        name = label(algorithm) if algorithm.endswith(SUFFIXES) else algorithm
         if name != algorithm:
             added[f"algorithms.{name}.plan"] = str(Path(algorithm).absolute())
         names.append(name)
@@ -192,7 +188,7 @@ def climb(
     for name, synth in synthesized.items():
         for key, value in vars(synth).items():
             added[f"algorithms.{name}.synth.{key}"] = value
-    emulator = Emulator.load(sweep.topology, ccl, {**sweep.overrides, **added})
+    emulator = replace(sweep, overrides={**sweep.overrides, **added}).emulator()
     if not sweep.algorithms:
         configured = (name for name in emulator.ccl.algorithms if name not in synthesized)
         names = [name for name in configured if sweep.collective in emulator.algorithm(name).collectives]
@@ -207,16 +203,7 @@ def _rung(sweep: Sweep, emulator: Emulator, names: Sequence[str], size: int) -> 
     refused: dict[str, str] = {}
     for name in names:
         try:
-            report = ahbm.run(
-                sweep.collective,
-                name,
-                bytes_per_rank=size,
-                dtype=sweep.dtype,
-                op=sweep.op,
-                root=sweep.root,
-                data=sweep.data,
-                emulator=emulator,
-            )
+            report = measure(sweep.case(name, size, emulator), data=sweep.data)
         except AhbmError as error:
             refused[name] = f"{error.code} {error.message}"
             continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import ahbm
 from ahbm.checks import demand, examine, parse
@@ -17,7 +17,6 @@ from ahbm.errors import BudgetError, ConfigError, Finding
 from ahbm.placement import DPPolicy
 from ahbm.reference import Reference, Task, inputs
 from ahbm.report import Report, bandwidths
-from ahbm.traces import check_name, write_executed, write_timeline
 from ahbm.verify import Case, explain_wrong
 from ahbm.yaml_source import did_you_mean
 
@@ -25,67 +24,72 @@ if TYPE_CHECKING:
     from ahbm._core import Machine
 
 
+class Arguments(TypedDict, total=False):
+    """What to run besides the collective, its algorithm and the topology: keywords of `run` and of all that prepares
+    a run. What is left out has the default that is named first."""
+
+    bytes_per_rank: int | None
+    """Size of one rank's array in the sense of nccl-tests, all chunks included; what does not divide into equal chunks
+    is left out, as nccl-tests does. Without it and `bytes_per_pe`, `n_elem` of ccl.yaml elements per PE."""
+    bytes_per_pe: int | None
+    """The same for each PE that takes part."""
+    dtype: str
+    """f16; the kernels' name of an element type."""
+    op: str
+    """sum; the reduction operator."""
+    root: int
+    """Rank 0; of rooted collectives."""
+    src: int
+    """Rank 0; of send_recv."""
+    dst: int
+    """Rank 1; of send_recv."""
+    placement: DPPolicy | None
+    """None for host arrays; a policy for device tensors, one tile per cube."""
+    overrides: Mapping[str, object] | None
+    """Dotted path -> value for the keys of the topology and of ccl.yaml."""
+    ccl: str | Path | None
+    """Path of a ccl.yaml; None looks for one."""
+    emulator: Emulator | None
+    """Use this one (and what it has captured) instead of making one from topology, ccl and overrides."""
+
+
 def run(
     collective: str = "all_reduce",
     algorithm: str | Path | None = None,
     topology: str | Path | Machine | None = None,
     *,
-    bytes_per_rank: int | None = None,
-    bytes_per_pe: int | None = None,
-    dtype: str = "f16",
-    placement: DPPolicy | None = None,
     data: bool = True,
     seed: int = 0,
-    overrides: Mapping[str, object] | None = None,
-    op: str = "sum",
-    root: int = 0,
-    src: int = 0,
-    dst: int = 1,
     mode: str = "integers",
     check: bool | str | Iterable[str] = False,
-    ccl: str | Path | None = None,
-    emulator: Emulator | None = None,
-    et: str | Path | None = None,
-    trace: str | Path | None = None,
+    **arguments: Unpack[Arguments],
 ) -> Report:
-    """Runs a collective among all ranks once and reports its simulated time.
+    """Runs a collective among all ranks once and reports its simulated time; `prepare`, then `measure`.
 
-    algorithm: a name in ccl.yaml, a module's name or path; None takes what ccl.yaml chooses.
-    topology: a packaged name, a path, a SIP network's name or a Machine; None looks for one (`load_machine`).
-    bytes_per_rank: size of one rank's array in the sense of nccl-tests, all chunks included; what does not divide into
-    equal chunks is left out, as nccl-tests does. bytes_per_pe: the same for each PE that takes part. Without either,
-    `n_elem` of ccl.yaml elements per PE.
-    placement: runs on device tensors, one tile per cube, instead of host arrays.
+    Raises what these raise.
+    """
+    case = prepare(collective, algorithm, topology, **arguments)
+    return measure(case, data=data, seed=seed, mode=mode, check=check)
+
+
+def measure(
+    case: Case,
+    *,
+    data: bool = True,
+    seed: int = 0,
+    mode: str = "integers",
+    check: bool | str | Iterable[str] = False,
+) -> Report:
+    """Runs a case once and reports its simulated time.
+
     data: also move the data and compare with NumPy (`Report.wrong`); `mode` and `seed` choose it (`reference.inputs`).
-    overrides: dotted path -> value for the keys of the topology and of ccl.yaml.
     check: True raises DataError (AHBM-V301) with a diff of contributions when the result is wrong. Names of
     `ahbm.checks.CHECKS` (a list, or one text with commas) or "all" also check the program: races, uninitialised reads,
     leftovers, deadlocks, results in every order, diverging bits, all of them across calls that follow each other; what
     fails is raised, what cannot be decided is in `Report.findings`.
-    emulator: use this one (and what it has captured) instead of making one from topology, ccl and overrides.
-    et: prefix of a Chakra trace to write, with the time that every operation took.
-    trace: file to write the timeline to, `.pftrace` for Perfetto or `.json` for Chrome.
 
-    Raises ConfigError (AHBM-C149: another name of a timeline; AHBM-C125: a size that is no whole number of elements,
-    or absurd), TopologyError, UnsupportedError, KernelError, LintError, DeadlockError, BudgetError, DataError.
+    Raises ConfigError, UnsupportedError, KernelError, LintError, DeadlockError, BudgetError, DataError.
     """
-    check_name(trace)
-    case = prepare(
-        collective,
-        algorithm,
-        topology,
-        bytes_per_rank=bytes_per_rank,
-        bytes_per_pe=bytes_per_pe,
-        dtype=dtype,
-        placement=placement,
-        overrides=overrides,
-        op=op,
-        root=root,
-        src=src,
-        dst=dst,
-        ccl=ccl,
-        emulator=emulator,
-    )
     task, wrong = case.task, None
     checks = frozenset() if isinstance(check, bool) else parse(check)
     if data:
@@ -97,35 +101,28 @@ def run(
         if wrong and (check is True or "result" in checks):
             raise explain_wrong(case, given, results, reference)
     else:
-        outcome, _ = case.execute((), data=False)
-    if et is not None:
-        write_executed(outcome.program, outcome.timeline, data, et)
-    if trace is not None:
-        write_timeline(outcome.program, trace)
+        outcome = case.timed()
     findings = demand(examine(case, outcome, checks, seed=seed))
     return _report(case, outcome, wrong, checks, findings)
 
 
 def prepare(
-    collective: str,
+    collective: str = "all_reduce",
     algorithm: str | Path | None = None,
     topology: str | Path | Machine | None = None,
-    *,
-    bytes_per_rank: int | None = None,
-    bytes_per_pe: int | None = None,
-    dtype: str = "f16",
-    placement: DPPolicy | None = None,
-    overrides: Mapping[str, object] | None = None,
-    op: str = "sum",
-    root: int = 0,
-    src: int = 0,
-    dst: int = 1,
-    ccl: str | Path | None = None,
-    emulator: Emulator | None = None,
+    **arguments: Unpack[Arguments],
 ) -> Case:
-    """What `run` would run, as a case to execute with data of one's own; arguments and errors are those of `run`."""
+    """What `run` would run, as a case to measure, explain or execute with data of one's own.
+
+    algorithm: a name in ccl.yaml, a module's name or path; None takes what ccl.yaml chooses.
+    topology: a packaged name, a path, a SIP network's name or a Machine; None looks for one (`load_machine`).
+
+    Raises ConfigError (AHBM-C125: a size that is no whole number of elements, or absurd), TopologyError,
+    UnsupportedError.
+    """
     if collective not in COLLECTIVES:
         raise ConfigError("AHBM-C105", f"unknown collective {collective!r}", hint=did_you_mean(collective, COLLECTIVES))
+    emulator, ccl, overrides = arguments.get("emulator"), arguments.get("ccl"), arguments.get("overrides")
     if emulator is None:
         emulator = Emulator.load(topology, ccl, overrides)
     elif topology is not None or ccl is not None or overrides:
@@ -134,48 +131,49 @@ def prepare(
             "an emulator already has its topology, ccl.yaml and overrides",
             hint="pass either the emulator or these",
         )
-    kind, stored = COLLECTIVES[collective], element(dtype)
+    kind, stored, placement = (
+        COLLECTIVES[collective],
+        element(arguments.get("dtype", "f16")),
+        arguments.get("placement"),
+    )
     name = str(algorithm) if algorithm is not None else None
-    settings = emulator.settings(name or emulator.ccl.choose(collective, bytes_per_rank or 0))
+    settings = emulator.settings(name or emulator.ccl.choose(collective, arguments.get("bytes_per_rank") or 0))
     ranks = settings.world_size or emulator.world_size
     tiles = 1 if placement is None else placement.cubes(emulator.machine.cubes)
     pes = tiles if placement is not None else 1 if ranks > emulator.machine.sips else emulator.machine.cubes
-    count = _count(
-        kind, stored.storage.itemsize, settings, ranks, pes, placement is not None, bytes_per_rank, bytes_per_pe
+    elements = _elements(kind, stored.storage.itemsize, settings, pes, arguments)
+    task = Task(
+        collective,
+        stored,
+        ranks * tiles,
+        elements // (1 if kind.name == "barrier" else pes if placement is not None else kind.chunks(ranks)),
+        arguments.get("op", "sum"),
+        arguments.get("root", 0),
+        arguments.get("src", 0),
+        arguments.get("dst", 1),
     )
-    task = Task(collective, stored, ranks * tiles, count, op, root, src, dst)
     return Case(emulator, task, ranks, name, placement)
 
 
-def _count(
-    kind: Collective,
-    item: int,
-    settings: Settings,
-    ranks: int,
-    pes: int,
-    placed: bool,
-    bytes_per_rank: int | None,
-    bytes_per_pe: int | None,
-) -> int:
-    """Elements of a chunk of one party's array, where a rank's array is spread over `pes` PEs."""
-    if bytes_per_rank is not None and bytes_per_pe is not None:
+def _elements(kind: Collective, item: int, settings: Settings, pes: int, arguments: Arguments) -> int:
+    """Elements of one rank's array, which is spread over `pes` PEs."""
+    per_rank, per_pe = arguments.get("bytes_per_rank"), arguments.get("bytes_per_pe")
+    if per_rank is not None and per_pe is not None:
         raise ConfigError("AHBM-C125", "bytes_per_rank and bytes_per_pe are both given", hint="give one of them")
     if kind.name == "barrier":
         return 1
-    given = bytes_per_rank if bytes_per_pe is None else bytes_per_pe
+    given = per_rank if per_pe is None else per_pe
     if given is None:
-        elements = settings.n_elem * pes
-    elif given < 0 or given % item:
+        return settings.n_elem * pes
+    if given < 0 or given % item:
         raise ConfigError(
             "AHBM-C125",
             f"{given} bytes are no whole number of elements of {item} bytes",
             hint=f"give a multiple of {item}",
         )
-    elif given * pes >= 1 << 62:
+    if given * pes >= 1 << 62:
         raise ConfigError("AHBM-C125", f"{given} bytes are more than any machine has")
-    else:
-        elements = given // item * (1 if bytes_per_pe is None else pes)
-    return elements // (pes if placed else kind.chunks(ranks))
+    return given // item * (1 if per_pe is None else pes)
 
 
 def _check_memory(task: Task) -> None:
@@ -228,4 +226,5 @@ def _report(
         ops=outcome.program.ops if outcome.program else 0,
         checks=tuple(sorted(checks)),
         findings=findings,
+        case=case,
     )

@@ -7,22 +7,16 @@ that is added before the two meet, so the result counts the ranks outside the sm
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ahbm.errors import DataError, UnsupportedError
-from ahbm.measure import prepare
 from ahbm.reference import inputs, part_of
 from ahbm.verify import Case
-
-if TYPE_CHECKING:
-    from ahbm._core import Machine
-    from ahbm.placement import DPPolicy
 
 MOST_PARTIES = 256
 """Contributions up to which orders are found: each pair costs a data pass."""
@@ -88,46 +82,19 @@ class Numerics:
         )
 
 
-def numerics(
-    collective: str = "all_reduce",
-    algorithm: str | Path | None = None,
-    topology: str | Path | Machine | None = None,
-    *,
-    bytes_per_rank: int | None = None,
-    bytes_per_pe: int | None = None,
-    dtype: str = "f16",
-    op: str = "sum",
-    root: int = 0,
-    placement: DPPolicy | None = None,
-    seeds: int = 4,
-    overrides: Mapping[str, object] | None = None,
-    ccl: str | Path | None = None,
-) -> Numerics:
+def numerics(case: Case, seeds: int = 4) -> Numerics:
     """Measures the rounding errors of a reduction on uniformly distributed numbers, and finds its orders of addition.
 
-    seeds: how many sets of random numbers. The other arguments are those of `ahbm.run`.
+    seeds: how many sets of random numbers.
 
     Raises UnsupportedError (AHBM-U140) for a collective that does not reduce, an integer dtype, or more than 256
     contributions; DataError (AHBM-V320) for results that are no sums of every contribution; and as `ahbm.run`.
     """
-    case = prepare(
-        collective,
-        algorithm,
-        topology,
-        bytes_per_rank=bytes_per_rank,
-        bytes_per_pe=bytes_per_pe,
-        dtype=dtype,
-        op=op,
-        root=root,
-        placement=placement,
-        overrides=overrides,
-        ccl=ccl,
-    )
     task = case.task
     if not task.reduces or not task.element.is_float or task.parties > MOST_PARTIES:
         raise UnsupportedError(
             "AHBM-U140",
-            f"no rounding to measure: {collective} of {task.parties} x {dtype}",
+            f"no rounding to measure: {task.collective} of {task.parties} x {task.element.name}",
             hint=f"all_reduce, reduce_scatter or reduce of up to {MOST_PARTIES} x f16, bf16, f32 or f64",
         )
     worst, total, samples = 0.0, 0.0, 0
@@ -142,19 +109,19 @@ def numerics(
                 again = case.execute(given)[1]
                 runs_agree = all(np.array_equal(a, b) for a, b in zip(results, again, strict=True))
     return Numerics(
-        collective,
+        task.collective,
         outcome.algorithm,
         task.parties,
         task.size * task.element.storage.itemsize,
-        dtype,
-        op,
+        task.element.name,
+        task.op,
         worst,
         total / max(samples, 1),
         samples,
         _ranks_agree(case, given, results),
         runs_agree,
         _sizes_agree(case, given, results),
-        _orders(case) if op in ("sum", "avg") else [],
+        _orders(case) if task.op in ("sum", "avg") else [],
     )
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from ahbm._core import Machine, Plan, Program, convert_plan
 from ahbm.collectives import COLLECTIVES
@@ -23,7 +23,12 @@ from ahbm.reading import PLAIN, Reading
 if TYPE_CHECKING:
     from ahbm.algorithm import Request
     from ahbm.config import Settings
+    from ahbm.measure import Arguments
     from ahbm.report import Report
+    from ahbm.verify import Case
+
+Region = tuple[int, int, int]
+"""Buffer, first byte, bytes."""
 
 Piece = tuple[int, int, int, int]
 """Buffer, first byte in the array, first byte in the buffer, bytes: a row of `Memory.scatter`."""
@@ -101,13 +106,52 @@ class PlanAlgorithm:
         return Site(self.name, str(self.path))
 
 
-def lower(plan: Plan, machine: Machine, request: Request, settings: Settings, nbytes: int) -> Lowered:
-    """`plan` as a program for arrays of `nbytes` bytes per rank; raises as `PlanAlgorithm.lower`."""
+@dataclass(frozen=True)
+class Options:
+    """How the plan in a file runs; in ccl.yaml, keys beside `plan:`."""
+
+    slots: int | None = SLOTS
+    """Messages a queue holds; None for no bound."""
+    protocol: str | None = None
+    """"Simple", "LL" or "LL128" instead of the plan's own."""
+    instances: int = 1
+    """Parallel copies of the plan, each on its share of every chunk."""
+    slice_bytes: int | None = None
+    """Size of the largest message instead of the protocol's."""
+    reading: Reading = PLAIN
+
+    def over(self, settings: Settings) -> Settings:
+        """`settings` with these options."""
+        depth = UNBOUNDED if self.slots is None else self.slots
+        return replace(
+            settings,
+            n_slots=depth,
+            protocol=self.protocol,
+            instances=self.instances,
+            slice_bytes=self.slice_bytes,
+            reading=self.reading,
+        )
+
+    def entry(self) -> dict[str, object]:
+        """The keys of an entry of ccl.yaml."""
+        found: dict[str, object] = {
+            "n_slots": UNBOUNDED if self.slots is None else self.slots,
+            "instances": self.instances,
+            "protocol": self.protocol,
+            "slice_bytes": self.slice_bytes,
+        }
+        return {key: value for key, value in found.items() if value is not None} | self.reading.entry()
+
+
+def as_program(
+    plan: Plan, machine: Machine, settings: Settings, nbytes: int, dtype: str, op: str
+) -> tuple[Program, list[list[Region]]]:
+    """`plan` as a program for `nbytes` bytes, and per rank where its operand, result and scratch are."""
     program, ranks, _ = plan.lower(
         machine,
         nbytes=nbytes,
-        dtype=request.dtype,
-        op=request.op,
+        dtype=dtype,
+        op=op,
         slots=settings.n_slots,
         protocol=settings.protocol,
         instances=settings.instances,
@@ -115,6 +159,12 @@ def lower(plan: Plan, machine: Machine, request: Request, settings: Settings, nb
         credit_bytes=settings.ipcq_credit_size_bytes,
         slice_bytes=settings.slice_bytes,
     )
+    return program, ranks
+
+
+def lower(plan: Plan, machine: Machine, request: Request, settings: Settings, nbytes: int) -> Lowered:
+    """`plan` as a program for arrays of `nbytes` bytes per rank; raises as `PlanAlgorithm.lower`."""
+    program, ranks = as_program(plan, machine, settings, nbytes, request.dtype, request.op)
     part = nbytes // request.world_size
     operands: list[list[Piece]] = []
     results: list[list[Piece]] = []
@@ -134,90 +184,50 @@ def load(name: str, path: Path, content: bytes, reading: Reading = PLAIN) -> Pla
     return PlanAlgorithm(name, path, hashlib.sha256(content).hexdigest(), _with_buffers(path, reading))
 
 
-def run(
+def prepare(
     file: str | Path,
     topology: str | Path | Machine | None = None,
-    *,
-    nbytes: int,
-    dtype: str = "f16",
-    op: str = "sum",
-    slots: int | None = SLOTS,
-    protocol: str | None = None,
-    instances: int = 1,
-    slice_bytes: int | None = None,
-    data: bool = True,
-    check: bool | str = False,
-    overrides: Mapping[str, object] | None = None,
-    ccl: str | Path | None = None,
-    et: str | Path | None = None,
-    trace: str | Path | None = None,
-    reading: Reading = PLAIN,
-) -> Report:
-    """Runs the plan in `file` once, on the SIPs of its ranks, and reports it like `ahbm.run`.
+    options: Options = Options(),
+    **arguments: Unpack[Arguments],
+) -> Case:
+    """The plan in `file` on the SIPs of its ranks, as a case to measure, like `ahbm.measure.prepare`.
 
-    nbytes: size of one rank's array in the sense of nccl-tests. slots: messages a queue holds, None for no bound.
-    protocol: "Simple", "LL" or "LL128" instead of the plan's own. instances: parallel copies of the plan, each on its
-    share of every chunk. slice_bytes: size of the largest message instead of the protocol's. data: also move the data
-    and compare with NumPy. check: as for `ahbm.run`. et, trace: what to write, as in `ahbm.run`. reading: how the file
-    is read.
-
-    Raises UnsupportedError: AHBM-U233 for a trace without buffers, AHBM-U113 for a plan whose collective has no known
-    result (both run for their time with `ahbm.timed.run`); and as `ahbm.run`.
+    Its root is the plan's. Raises ConfigError (AHBM-C146) without a size, UnsupportedError: AHBM-U233 for a trace
+    without buffers, AHBM-U113 for a plan whose collective has no known result (both run for their time with
+    `ahbm.timed.run`); and as `ahbm.measure.prepare`.
     """
-    import ahbm
+    from ahbm import measure
 
-    collective, name, root, settings = as_algorithm(
-        file, slots=slots, protocol=protocol, instances=instances, slice_bytes=slice_bytes, reading=reading
-    )
-    return ahbm.run(
-        collective,
-        name,
-        topology,
-        bytes_per_rank=nbytes,
-        dtype=dtype,
-        op=op,
-        root=root,
-        data=data,
-        check=check,
-        overrides={**(overrides or {}), **settings},
-        ccl=ccl,
-        et=et,
-        trace=trace,
-    )
-
-
-def as_algorithm(
-    file: str | Path,
-    *,
-    slots: int | None = SLOTS,
-    protocol: str | None = None,
-    instances: int = 1,
-    slice_bytes: int | None = None,
-    reading: Reading = PLAIN,
-) -> tuple[str, str, int, dict[str, object]]:
-    """The collective that the plan in `file` performs, a name for it as an algorithm, its root (0 without one), and
-    the overrides of ccl.yaml that make it one. Arguments and errors are those of `run`.
-    """
-    plan = _with_buffers(file, reading)
+    plan = _with_buffers(file, options.reading)
     if plan.collective not in COLLECTIVES:
         raise UnsupportedError(
             "AHBM-U113",
             f"{file}: what a {plan.collective} plan should compute is not known",
             hint="ahbm run FILE runs it for its time, ahbm check follows its chunks",
         )
+    if arguments.get("bytes_per_rank") is None:
+        raise ConfigError("AHBM-C146", f"{file} runs at some size", hint="--size 1M")
     name = label(file)
-    entry: dict[str, object] = {
-        "plan": str(Path(file).absolute()),
-        "n_slots": UNBOUNDED if slots is None else slots,
-        "instances": instances,
-        "world_size": plan.ranks,
-        **reading.entry(),
-    }
-    if protocol is not None:
-        entry["protocol"] = protocol
-    if slice_bytes is not None:
-        entry["slice_bytes"] = slice_bytes
-    return plan.collective, name, plan.root or 0, {f"algorithms.{name}.{key}": value for key, value in entry.items()}
+    entry = {"plan": str(Path(file).absolute()), "world_size": plan.ranks} | options.entry()
+    settings = {f"algorithms.{name}.{key}": value for key, value in entry.items()}
+    arguments["overrides"] = {**(arguments.get("overrides") or {}), **settings}
+    arguments["root"] = plan.root or 0
+    return measure.prepare(plan.collective, name, topology, **arguments)
+
+
+def run(
+    file: str | Path,
+    topology: str | Path | Machine | None = None,
+    options: Options = Options(),
+    *,
+    data: bool = True,
+    check: bool | str = False,
+    **arguments: Unpack[Arguments],
+) -> Report:
+    """Runs the plan in `file` once and reports it: `prepare`, then `ahbm.measure.measure`. Raises what these raise."""
+    from ahbm.measure import measure
+
+    return measure(prepare(file, topology, options, **arguments), data=data, check=check)
 
 
 def convert(

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ahbm._core import Plan, read_plan
+from ahbm._core import Plan, plan_limits, read_plan
+from ahbm.errors import ConfigError
+
+SUFFIXES = (".xml", ".json", ".et")
+"""What the names of plans end in."""
 
 
 @dataclass(frozen=True)
@@ -37,3 +42,16 @@ class Reading:
 
 PLAIN = Reading()
 """As files are read where nothing else is said."""
+
+
+def parse_limits(settings: Sequence[str]) -> tuple[tuple[str, int], ...]:
+    """`["ranks=1024"]` as pairs. Raises ConfigError `AHBM-C147`."""
+    known = dict(plan_limits())
+    pairs = []
+    for setting in settings:
+        name, _, value = setting.partition("=")
+        if name not in known or not (value.isascii() and value.isdecimal() and int(value) < 2**64):
+            hint = ", ".join(f"{name}={default}" for name, default in known.items())
+            raise ConfigError("AHBM-C147", f"--limit {setting}: no NAME=N of a known limit", hint=hint)
+        pairs.append((name, int(value)))
+    return tuple(pairs)

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from ahbm.collectives import COLLECTIVES
-from ahbm.errors import Finding
+from ahbm.errors import ConfigError, Finding
+from ahbm.traces import Run
+
+if TYPE_CHECKING:
+    from ahbm._core import Program
+    from ahbm.numerics import Numerics
+    from ahbm.verify import Case
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(Run):
     """One simulated collective. Bandwidths are in GB/s = 1e9 bytes per second; times are simulated."""
 
     collective: str
@@ -57,10 +63,29 @@ class Report:
     """Checks of the program that were made, and passed but for what `findings` say."""
     findings: tuple[Finding, ...] = ()
     """What the checks could not decide."""
+    case: Case | None = field(default=None, repr=False, compare=False)
+    """What was run; None in a report that was read from JSON."""
+
+    def program(self) -> Program | None:
+        """What was run; None when there was nothing to run. Raises ConfigError (AHBM-C148) without a case."""
+        return self._case().timed().program
+
+    def numerics(self, seeds: int = 4) -> Numerics:
+        """How exact the reduction is; raises as `ahbm.numerics.numerics`, and as `program`."""
+        from ahbm.numerics import numerics
+
+        return numerics(self._case(), seeds)
+
+    def _case(self) -> Case:
+        if self.case is None:
+            raise ConfigError("AHBM-C148", "a report that was read from JSON has no program", hint="run it again")
+        return self.case
 
     def to_json(self) -> dict[str, Any]:
-        """The fields as JSON-serialisable data."""
-        return asdict(self)
+        """All fields but `case` as JSON-serialisable data."""
+        data = asdict(replace(self, case=None))
+        del data["case"]
+        return data
 
     @staticmethod
     def from_json(data: Mapping[str, Any] | str) -> Report:

@@ -7,19 +7,23 @@ ended, messages carry zeros. Plans of custom collectives run like all others (`a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ahbm._core import Machine, Plan
+from ahbm._core import Machine, Plan, Program
 from ahbm.config import CclConfig, split_overrides
 from ahbm.errors import Finding
+from ahbm.plans import Options, as_program
 from ahbm.topology import load_machine
-from ahbm.traces import check_name, write_timeline
+from ahbm.traces import Run
+
+UNBOUNDED_QUEUES = Options(slots=None)
+"""A trace's queues hold what is sent."""
 
 
 @dataclass(frozen=True)
-class TimeReport:
+class TimeReport(Run):
     """One simulated plan. Times are simulated; no data were moved, so nothing was compared."""
 
     plan: str
@@ -44,10 +48,18 @@ class TimeReport:
     """What was left out in reading, and what a real runtime would reject."""
     reason: str = ""
     """Why only the time is known."""
+    ran: Program | None = field(default=None, repr=False, compare=False)
+    """What was run."""
+
+    def program(self) -> Program | None:
+        """What was run."""
+        return self.ran
 
     def to_json(self) -> dict[str, Any]:
-        """The fields as JSON-serialisable data."""
-        return {**asdict(self), "warnings": [finding.to_json() for finding in self.warnings]}
+        """All fields but `ran` as JSON-serialisable data."""
+        data = asdict(replace(self, ran=None))
+        del data["ran"]
+        return data
 
     def __str__(self) -> str:
         lines = [
@@ -62,52 +74,29 @@ def run(
     plan: Plan,
     name: str,
     topology: str | Path | Machine | None = None,
+    options: Options = UNBOUNDED_QUEUES,
     *,
     nbytes: int | None = None,
     dtype: str = "u8",
     op: str = "sum",
-    slots: int | None = None,
-    protocol: str | None = None,
-    instances: int = 1,
-    slice_bytes: int | None = None,
     overrides: Mapping[str, object] | None = None,
     ccl: str | Path | None = None,
-    et: str | Path | None = None,
-    trace: str | Path | None = None,
 ) -> TimeReport:
     """Runs a plan once, rank r on SIP r.
 
-    nbytes: size of the larger of operand and result; None takes the sizes that a trace without buffers states. slots:
-    messages a queue holds, None for no bound. protocol, instances, slice_bytes: as in `ahbm.plans.run`, for plans with
-    buffers. et: prefix of a post-execution trace to write. trace: file to write the timeline to, as in `ahbm.run`.
+    nbytes: size of the larger of operand and result; None takes the sizes that a trace without buffers states.
 
     Raises UnsupportedError (AHBM-U231 for nodes of a workload, AHBM-U232 for a size that is missing or that the trace
     cannot take), FormatError, ConfigError, TopologyError, LintError, DeadlockError, BudgetError.
     """
     from ahbm import __version__
 
-    check_name(trace)
     for_topology, for_ccl = split_overrides(overrides)
     machine = load_machine(topology, for_topology)
-    ccl_config = CclConfig.load(ccl, for_ccl)
-    settings = ccl_config.settings(ccl_config.default_algorithm)
-    program, _, _ = plan.lower(
-        machine,
-        nbytes=nbytes or 0,
-        dtype=dtype,
-        op=op,
-        slots=slots,
-        protocol=protocol,
-        instances=instances,
-        tier=settings.buffer_kind,
-        credit_bytes=settings.ipcq_credit_size_bytes,
-        slice_bytes=slice_bytes,
-    )
-    timeline = program.simulate(record=et is not None, max_events=settings.event_budget)
-    if et is not None:
-        program.write_trace(timeline, et)
-    if trace is not None:
-        write_timeline(program, trace)
+    config = CclConfig.load(ccl, for_ccl)
+    settings = options.over(config.settings(config.default_algorithm))
+    program, _ = as_program(plan, machine, settings, nbytes or 0, dtype, op)
+    timeline = program.simulate(record=False, max_events=settings.event_budget)
     return TimeReport(
         name,
         plan.collective,
@@ -123,4 +112,5 @@ def run(
         __version__,
         tuple(Finding.from_json(warning) for warning in plan.warnings),
         f"what a {plan.collective} plan computes is not compared" if plan.buffers else "the trace names no buffers",
+        program,
     )

@@ -1,7 +1,8 @@
-"""The traces that runs leave: Chakra, post-execution, and timelines to look at."""
+"""What can be asked of a run afterwards: why it took so long, and its traces."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,37 +10,48 @@ from ahbm._core import check_timeline_name
 from ahbm.errors import ConfigError
 
 if TYPE_CHECKING:
-    from ahbm._core import Program, Timeline
+    from ahbm._core import Program
+    from ahbm.explanation import Explanation
 
 
-def write_executed(
-    program: Program | None, timeline: Timeline | None, recorded: bool, prefix: str | Path
-) -> list[Path]:
-    """Writes a run as a post-execution trace, `PREFIX.<rank>.et`, and returns its files.
+class Run(ABC):
+    """A run whose program is known.
 
-    A timeline that was not recorded is simulated again: the same inputs give the same times. Raises ConfigError
-    (AHBM-C148) when nothing was run, FormatError for files that cannot be written.
+    Everything here simulates the program again, keeping what it needs: the same inputs give the same times. Raises
+    ConfigError (AHBM-C148) when nothing was run.
     """
-    if program is None or timeline is None:
-        raise ConfigError("AHBM-C148", "there was nothing to run, so there is no trace of it", hint="give a size")
-    return program.write_trace(timeline if recorded else program.simulate(), prefix)
 
+    @abstractmethod
+    def program(self) -> Program | None:
+        """What was run; None when there was nothing to run."""
 
-def check_name(path: str | Path | None) -> None:
-    """Raises ConfigError (AHBM-C149) for the name of a file, if any, that no timeline can be written to."""
-    if path is not None:
+    def explain(self) -> Explanation:
+        """Why the run took as long as it did. Raises BudgetError (AHBM-B121) for a run with too much to explain."""
+        from ahbm.explanation import Explanation
+
+        program = self._program()
+        return Explanation(program, program.simulate(detail=True))
+
+    def write_timeline(self, path: str | Path) -> int:
+        """Writes a timeline, `.pftrace` for Perfetto or `.json` for Chrome, and returns how many slices it has.
+        `docs/timeline.md` tells what it shows.
+
+        Raises ConfigError (AHBM-C149) for other names, BudgetError (AHBM-B121, B122) for a run too long to show,
+        FormatError (AHBM-F102) for a file that cannot be written.
+        """
         check_timeline_name(path)
+        return self._program().simulate(record=False, detail=True).write(path)
 
+    def write_trace(self, prefix: str | Path) -> list[Path]:
+        """Writes a Chakra trace, `PREFIX.<rank>.et`, with the time that every operation took; returns its files.
 
-def write_timeline(program: Program | None, path: str | Path) -> int:
-    """Writes a run of `program` as a timeline, `.pftrace` for Perfetto or `.json` for Chrome, and returns how many
-    slices it has. `docs/timeline.md` tells what it shows.
+        Raises FormatError for files that cannot be written.
+        """
+        program = self._program()
+        return program.write_trace(program.simulate(), prefix)
 
-    The program is simulated again to know why each time is what it is: the same inputs give the same times. Raises
-    ConfigError (AHBM-C148) when nothing was run and AHBM-C149 for other names, BudgetError (AHBM-B121, B122) for a run
-    too long to show, FormatError for a file that cannot be written.
-    """
-    check_name(path)
-    if program is None:
-        raise ConfigError("AHBM-C148", "there was nothing to run, so there is no trace of it", hint="give a size")
-    return program.simulate(record=False, detail=True).write(path)
+    def _program(self) -> Program:
+        program = self.program()
+        if program is None:
+            raise ConfigError("AHBM-C148", "there was nothing to run, so there is nothing to show", hint="give a size")
+        return program

@@ -59,6 +59,10 @@ class Case:
         parties = buffers if self.placement is None else [tile for buffer in buffers for tile in buffer]
         return outcome, parties
 
+    def timed(self) -> Outcome:
+        """Runs the collective without data."""
+        return self.execute((), data=False)[0]
+
     def name(self, party: int) -> str:
         """A party in words."""
         if self.placement is None:

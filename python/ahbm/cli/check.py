@@ -8,20 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ahbm.cli.app import app
-from ahbm.cli.options import (
-    Ccl,
-    Dtype,
-    Json,
-    Lenient,
-    Limits,
-    Op,
-    Quirks,
-    Root,
-    Settings,
-    Topology,
-    parse_overrides,
-    parse_slots,
-)
+from ahbm.cli.groups import grouped
+from ahbm.cli.options import Files, Json, Terms
 from ahbm.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -31,6 +19,7 @@ if TYPE_CHECKING:
 
 
 @app.command()
+@grouped
 def check(
     files: Annotated[
         list[str] | None,
@@ -44,21 +33,14 @@ def check(
         str, typer.Option("--check", help="Kernels: all, or some of race,uninit,leftover,deadlock,result,divergence.")
     ] = "all",
     size: Annotated[str, typer.Option("-b", "--size", help="Kernels: size of one rank's array.")] = "4K",
-    dtype: Dtype = "f16",
-    op: Op = "sum",
-    root: Root = 0,
-    topology: Topology = None,
-    ccl: Ccl = None,
-    overrides: Settings = None,
-    slots: Annotated[str, typer.Option("--slots", help="Files: messages a queue holds, a number or inf.")] = "2",
+    *,
+    terms: Terms,
+    how: Files,
     orders: Annotated[int, typer.Option("--orders", min=1, help="Files: orders of the thread blocks to try.")] = 4,
     calls: Annotated[int, typer.Option("--calls", min=1, max=16, help="Files: how often it is issued in a row.")] = 1,
     seed: Annotated[
         int, typer.Option("--seed", min=0, max=2**64 - 1, help="Chooses the random ones among the orders.")
     ] = 0,
-    quirks: Quirks = False,
-    lenient: Lenient = False,
-    limits: Limits = None,
     as_json: Json = False,
 ) -> None:
     """Check algorithms: correct, wrong, deadlock, race, ...; the exit code tells which."""
@@ -71,10 +53,11 @@ def check(
 
     def answers() -> Iterable[Checked]:
         if files:
-            settings = c.Settings(
-                parse_slots(slots), orders, quirks, c.parse_limits(limits or ()), seed, lenient, calls
+            reading = how.reading
+            yield from c.check_files(
+                files,
+                c.Settings(how.depth, orders, reading.quirks, reading.limits, seed, reading.lenient, calls),
             )
-            yield from c.check_files(files, settings)
             return
         from ahbm.bench import parse_dtype, parse_size
 
@@ -82,15 +65,15 @@ def check(
             yield c.check_kernel(
                 algorithm,
                 collective,
-                checks,
-                bytes_per_rank=parse_size(size),
-                dtype=parse_dtype(dtype),
-                op=op,
-                root=root,
+                terms.topology,
+                checks=checks,
                 seed=seed,
-                topology=topology,
-                ccl=ccl,
-                overrides=parse_overrides(overrides),
+                bytes_per_rank=parse_size(size),
+                dtype=parse_dtype(terms.dtype),
+                op=terms.op,
+                root=terms.root,
+                ccl=terms.ccl,
+                overrides=terms.overrides,
             )
 
     verdicts = set()

@@ -33,8 +33,8 @@ def convert(
     """Convert an algorithm between MSCCL-IR (.xml), MSCCL++ execution plans (.json) and Chakra traces (.et)."""
     from ahbm import plans
     from ahbm.bench import parse_size
-    from ahbm.check import parse_limits
     from ahbm.config import SLOTS
+    from ahbm.reading import parse_limits
 
     paths = plans.convert(
         source,

@@ -1,62 +1,43 @@
-"""`ahbm explore`: one collective at many other times."""
+"""`ahbm explore`: one collective or plan at many other times."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ahbm.cli.app import app
-from ahbm.cli.options import Ccl, Dtype, Json, Op, Root, Settings, Topology, parse_overrides
+from ahbm.cli.groups import grouped
+from ahbm.cli.options import AskedSmall, CollectiveOrPlan, Json
 
 if TYPE_CHECKING:
     from ahbm.verify import Case
 
 
 @app.command()
+@grouped
 def explore(
-    collective: Annotated[str, typer.Argument(help="all_reduce, all_gather, ...; see `ahbm list collectives`.")],
-    algorithm: Annotated[str | None, typer.Option("-a", "--algorithm", help="Name, or path of a module.")] = None,
-    size: Annotated[str, typer.Option("-b", "--size", help="Size of one rank's array.")] = "4K",
+    target: CollectiveOrPlan,
+    *,
+    asked: AskedSmall,
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="Seeds 0, 1, ... to try.")] = 16,
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="Try this seed alone: replays its failure.")] = None,
-    dtype: Dtype = "f16",
-    op: Op = "sum",
-    root: Root = 0,
-    topology: Topology = None,
-    ccl: Ccl = None,
-    settings: Settings = None,
     as_json: Json = False,
 ) -> None:
     """Vary start times, delays and orders; replay and shrink what fails."""
-    from ahbm.bench import parse_dtype, parse_size
     from ahbm.collectives import COLLECTIVES
     from ahbm.errors import AhbmError, DataError
     from ahbm.exploration import explore as tried
-    from ahbm.measure import prepare
 
-    overrides = parse_overrides(settings)
-
-    def make(nbytes: int, more: dict[str, object]) -> Case:
-        return prepare(
-            collective,
-            algorithm,
-            topology,
-            bytes_per_rank=nbytes,
-            dtype=parse_dtype(dtype),
-            op=op,
-            root=root,
-            overrides={**overrides, **more},
-            ccl=ccl,
-        )
-
-    case = make(parse_size(size), {})
+    case = asked.case(target)
 
     def shrunk(ranks: int, count: int) -> Case | None:
-        chunks = COLLECTIVES[collective].chunks(ranks)
+        nbytes = count * COLLECTIVES[case.task.collective].chunks(ranks) * case.task.element.storage.itemsize
+        settings = [*(asked.settings or ()), f"system.sips.count={ranks}"]
         try:
-            return make(count * chunks * case.task.element.storage.itemsize, {"system.sips.count": ranks})
+            return replace(asked, size=str(nbytes), settings=settings).case(target)
         except AhbmError:
             return None
 

@@ -10,18 +10,20 @@ from typing import Annotated
 import typer
 
 from ahbm.cli.app import app
-from ahbm.cli.options import Ccl, Json, Settings, Topology, parse_overrides
+from ahbm.cli.groups import grouped
+from ahbm.cli.options import Ccl, Json, Machine, Settings, parse_overrides
 from ahbm.cli.output import show, table
 from ahbm.errors import ConfigError
 
 
 @app.command()
-def probe(topology: Topology = None, ccl: Ccl = None, settings: Settings = None, as_json: Json = False) -> None:
+@grouped
+def probe(*, machine: Machine, as_json: Json = False) -> None:
     """Latency and bandwidth of reference traffic patterns, each alone on the machine."""
     from ahbm import probe as p
     from ahbm.emulator import Emulator
 
-    emulator = Emulator.load(topology, ccl, parse_overrides(settings))
+    emulator = Emulator.load(machine.topology, machine.ccl, machine.overrides)
     samples = list(p.measure(emulator.machine, emulator.settings()))
     if as_json:
         typer.echo(json.dumps([sample.to_json() for sample in samples], indent=2))

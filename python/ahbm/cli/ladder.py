@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ahbm.cli.app import app
-from ahbm.cli.options import Ccl, Dtype, Json, NoData, Root, Settings, Topology, parse_overrides
+from ahbm.cli.groups import grouped
+from ahbm.cli.options import Collective, Json, LongOp, Swept
 
 
-@app.command()
-def ladder(
-    collective: Annotated[str, typer.Argument(help="all_reduce, all_gather, ...; see `ahbm list collectives`.")],
-    begin: Annotated[str, typer.Option("-b", "--minbytes", help="First size.")] = "1K",
-    end: Annotated[str, typer.Option("-e", "--maxbytes", help="Last size.")] = "1M",
-    factor: Annotated[int, typer.Option("-f", "--stepfactor", help="Factor between sizes.")] = 4,
+@dataclass(frozen=True, kw_only=True)
+class _Swept(Swept):
+    op: LongOp = "sum"
     algorithms: Annotated[
         list[str] | None,
         typer.Option("-a", "--algorithm", help="Candidate: name, module or plan; repeatable. Else all configured."),
-    ] = None,
+    ] = None
+
+
+@app.command()
+@grouped
+def ladder(
+    collective: Collective,
+    *,
+    swept: _Swept,
     synth: Annotated[
         list[str] | None, typer.Option("--synth", help="Candidate: schedules by this method; repeatable.")
     ] = None,
@@ -31,34 +38,12 @@ def ladder(
         Path | None,
         typer.Option("-o", "--output", help="Write a ccl.yaml; into a folder, also an MSCCL file per range."),
     ] = None,
-    dtype: Dtype = "f16",
-    op: Annotated[str, typer.Option("--op", help="sum prod min max avg.")] = "sum",
-    root: Root = 0,
-    no_data: NoData = False,
-    topology: Topology = None,
-    ccl: Ccl = None,
-    settings: Settings = None,
     as_json: Json = False,
 ) -> None:
     """Simulate all candidates over sizes and keep the quickest for each range of sizes."""
-    from ahbm.bench import Sweep, parse_dtype, parse_size
     from ahbm.ladder import climb
 
-    sweep = Sweep(
-        collective,
-        parse_size(begin),
-        parse_size(end),
-        factor,
-        0,
-        parse_dtype(dtype),
-        op,
-        root,
-        tuple(algorithms or ()),
-        topology,
-        parse_overrides(settings),
-        not no_data,
-    )
-    found = climb(sweep, tuple(synth or ()), chunks=chunks, seed=seed, ccl=ccl)
+    found = climb(swept.sweep(collective), tuple(synth or ()), chunks=chunks, seed=seed)
     written = found.save(output) if output is not None else []
     kernels = found.kernels if output is not None and output.is_dir() else ()
     if as_json:

@@ -6,16 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-import ahbm
 from ahbm import bench
 from ahbm.collectives import COLLECTIVES
-from ahbm.emulator import Emulator
 from ahbm.views.page import Page, Section
 
 if TYPE_CHECKING:
     import altair as alt
 
     from ahbm._core import Machine
+    from ahbm.emulator import Emulator
     from ahbm.explanation import Explanation
     from ahbm.numerics import Numerics
     from ahbm.report import Report
@@ -47,43 +46,15 @@ def gather(sweep: bench.Sweep, ranks: Sequence[int] = (), numerics: bool = False
     worlds: list[Report] = []
     for count in ranks:
         worlds += bench.measure(replace(sweep, overrides={**sweep.overrides, "system.sips.count": count}, data=False))
-    kind = COLLECTIVES[sweep.collective]
+    emulator = sweep.emulator()
     found: list[Numerics] = []
-    if numerics and kind.reduces:
+    if numerics and COLLECTIVES[sweep.collective].reduces:
         from ahbm.numerics import numerics as measure
 
-        found = [
-            measure(
-                sweep.collective,
-                algorithm,
-                sweep.topology,
-                bytes_per_rank=None if sweep.device else reports[0].bytes,
-                bytes_per_pe=reports[0].bytes if sweep.device else None,
-                placement=ahbm.DPPolicy(cube="row_wise") if sweep.device else None,
-                dtype=sweep.dtype,
-                op=sweep.op,
-                root=sweep.root,
-                overrides=sweep.overrides,
-            )
-            for algorithm in sweep.algorithms or (None,)
-        ]
-    emulator = Emulator.load(sweep.topology, None, sweep.overrides)
-    last = {report.algorithm: report.bytes for report in reports}
-    explanations = {
-        name: ahbm.explain(
-            sweep.collective,
-            name,
-            bytes_per_rank=None if sweep.device else nbytes,
-            bytes_per_pe=nbytes if sweep.device else None,
-            placement=ahbm.DPPolicy(cube="row_wise") if sweep.device else None,
-            dtype=sweep.dtype,
-            op=sweep.op,
-            root=sweep.root,
-            emulator=emulator,
-        )
-        for name, nbytes in last.items()
-        if explain
-    }
+        algorithms = sweep.algorithms or (None,)
+        found = [measure(sweep.case(algorithm, reports[0].bytes, emulator)) for algorithm in algorithms]
+    last = {report.algorithm: report for report in reports}
+    explanations = {name: report.explain() for name, report in last.items() if explain}
     peak = _peak(emulator, sweep, reports)
     return Contents(sweep, reports, peak, worlds, found, emulator.machine, explanations)
 
