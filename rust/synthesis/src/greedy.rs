@@ -44,8 +44,6 @@ struct State<'a> {
     graph: &'a Graph,
     /// Chunks an NPU can send on.
     have: Sets,
-    /// Those it had a round ago: sent first, so that the latency of what has just arrived is hidden.
-    settled: Sets,
     /// Chunks an NPU has or is being sent.
     claimed: Sets,
     /// Per chunk, NPUs that have claimed it.
@@ -57,11 +55,9 @@ struct State<'a> {
 }
 
 impl State<'_> {
-    /// The chunk a link should carry now.
-    fn choose(&mut self, link: u32, settled: bool) -> Option<u32> {
-        let ends = self.graph.link(link);
-        let have = if settled { &self.settled } else { &self.have };
-        let (have, claimed) = (have.of(ends.from), self.claimed.of(ends.to));
+    /// The chunk a link from one NPU to another should carry now.
+    fn choose(&mut self, from: u32, to: u32) -> Option<u32> {
+        let (have, claimed) = (self.have.of(from), self.claimed.of(to));
         let words = have.len();
         let start = self.random.next();
         let (first, turn) = ((start >> 32) as usize % words, (start % 64) as u32);
@@ -95,12 +91,11 @@ impl State<'_> {
         best.map(|b| b.1)
     }
 
-    /// A chunk among those that links `brought` to its sender.
-    fn one_of(&self, link: u32, brought: &[Option<u32>]) -> Option<u32> {
-        let ends = self.graph.link(link);
-        let claimed = self.claimed.of(ends.to);
+    /// A chunk for `to` among those that links `brought` to `from`.
+    fn one_of(&self, from: u32, to: u32, brought: &[Option<u32>]) -> Option<u32> {
+        let claimed = self.claimed.of(to);
         let open = |chunk: &u32| claimed[*chunk as usize / 64] >> (chunk % 64) & 1 == 0;
-        self.graph.incoming(ends.from).iter().filter_map(|&l| brought[l as usize]).find(open)
+        self.graph.incoming(from).iter().filter_map(|&l| brought[l as usize]).find(open)
     }
 
     fn claim(&mut self, node: u32, chunk: u32) {
@@ -134,7 +129,6 @@ fn start<'a>(search: &Search<'a>, seed: u64, rarest: bool) -> State<'a> {
     let mut state = State {
         graph,
         have: Sets::new(graph.nodes(), chunks),
-        settled: Sets::new(graph.nodes(), chunks),
         claimed: Sets::new(graph.nodes(), chunks),
         copies: vec![0; chunks as usize],
         missing: search.open.iter().map(|&open| if open { chunks } else { 0 }).collect(),
@@ -147,7 +141,6 @@ fn start<'a>(search: &Search<'a>, seed: u64, rarest: bool) -> State<'a> {
     for chunk in 0..chunks {
         for node in base.holders(chunk) {
             state.have.insert(node, chunk);
-            state.settled.insert(node, chunk);
             state.claim(node, chunk);
         }
     }
@@ -155,18 +148,20 @@ fn start<'a>(search: &Search<'a>, seed: u64, rarest: bool) -> State<'a> {
 }
 
 /// Rounds in which every link carries at most one chunk; what arrives in a round can be sent on in the next.
+///
+/// With latency, what has just arrived is second choice: it counts as had a round later.
 fn in_rounds(search: &Search<'_>, seed: u64, rarest: bool, limit: u64) -> Option<(u64, Vec<Transfer>)> {
     let (graph, total) = (search.graph, search.total);
     let mut state = start(search, seed, rarest);
     // Per link, what it carries in this round: written down link by link, which keeps later passes near one place.
     let mut carried = vec![None; graph.links().len()];
     let mut transfers = Vec::with_capacity(total as usize);
-    let mut order: Vec<u32> = (0..graph.links().len() as u32).collect();
-    // With latency, what arrived in the last round is second choice.
+    // Links with their ends, which saves looking them up.
+    let mut order: Vec<[u32; 3]> = (0..).zip(graph.links()).map(|(link, ends)| [link, ends.from, ends.to]).collect();
     let latent = graph.min_latency_ps() > 0;
-    // Per link: what it brought in the last round and in the one before, which has settled since.
+    // Per link: what it brought in the last round and in the one before.
     let mut brought = [vec![None; graph.links().len()], vec![None; graph.links().len()]];
-    // Per link, nothing was left to carry: only what settled since then can change that.
+    // Per link, nothing was left to carry: only what its sender has come to have since then can change that.
     let mut dry = vec![false; graph.links().len()];
     let mut rounds = 0;
     while (transfers.len() as u64) < total {
@@ -175,37 +170,34 @@ fn in_rounds(search: &Search<'_>, seed: u64, rarest: bool, limit: u64) -> Option
         }
         let begun = transfers.len();
         // Nothing will ever cross a link into an NPU that lacks nothing.
-        order.retain(|&link| state.missing[graph.link(link).to as usize] > 0);
+        order.retain(|&[_, _, to]| state.missing[to as usize] > 0);
         state.random.shuffle(&mut order);
-        let [last, settled] = &brought;
-        let since = if latent { settled } else { last };
-        for &link in &order {
+        let [last, before] = &brought;
+        let since = if latent { before } else { last };
+        for &[link, from, to] in &order {
             let mut chosen = None;
             if !dry[link as usize] {
-                chosen = state.choose(link, latent);
+                chosen = state.choose(from, to);
                 dry[link as usize] = chosen.is_none();
-            } else if let Some(chunk) = state.one_of(link, since) {
+            } else if let Some(chunk) = state.one_of(from, to, since) {
                 chosen = Some(chunk);
                 dry[link as usize] = false;
             }
             if chosen.is_none() && latent {
-                chosen = state.one_of(link, last);
+                chosen = state.one_of(from, to, last);
             }
             if let Some(chunk) = chosen {
-                state.claim(graph.link(link).to, chunk);
+                state.claim(to, chunk);
                 carried[link as usize] = Some(chunk);
             }
         }
-        for (link, &chunk) in carried.iter().enumerate() {
-            let Some(chunk) = chunk else { continue };
-            transfers.push(Transfer::copy(link as u32, chunk));
-            state.have.insert(graph.links()[link].to, chunk);
-        }
-        for (link, &chunk) in brought[0].iter().enumerate() {
-            chunk.into_iter().for_each(|chunk| state.settled.insert(graph.links()[link].to, chunk));
-        }
+        let sent = |(link, &chunk): (usize, &Option<u32>)| Some(Transfer::copy(link as u32, chunk?));
+        transfers.extend(carried.iter().enumerate().filter_map(sent));
         if transfers.len() == begun {
             return None;
+        }
+        for (ends, &chunk) in graph.links().iter().zip(if latent { &brought[0] } else { &carried }) {
+            chunk.into_iter().for_each(|chunk| state.have.insert(ends.to, chunk));
         }
         brought.rotate_right(1);
         std::mem::swap(&mut brought[0], &mut carried);
@@ -244,7 +236,7 @@ fn in_time(search: &Search<'_>, seed: u64, rarest: bool, limit: Ps) -> Option<(P
             }
             continue;
         }
-        let Some(chunk) = state.choose(link, false) else {
+        let Some(chunk) = state.choose(ends.from, ends.to) else {
             idle[link as usize] = true;
             continue;
         };
