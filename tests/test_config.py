@@ -9,7 +9,7 @@ import pytest
 from ahbm.config import CclConfig, split_overrides
 from ahbm.errors import ConfigError, UnsupportedError
 from ahbm.scaffold import new_algorithm
-from ahbm.topology import load_machine
+from ahbm.topology import NETWORKS, load_machine, resized
 
 
 @pytest.fixture(autouse=True)
@@ -148,3 +148,13 @@ def test_scaffold_keeps_comments_and_refuses_to_overwrite(here: Path) -> None:
         new_algorithm("not a name", here)
     new_algorithm("second", here)
     assert CclConfig.load().settings("second").module == "./algorithms/second.py"
+
+
+@pytest.mark.parametrize("network", [name for name in NETWORKS if name != "custom"])
+@pytest.mark.parametrize("sips", [2, 4, 8, 16, 64])
+def test_a_network_of_any_kind_is_resized(network: str, sips: int) -> None:
+    machine = load_machine(network, resized(load_machine(network, {"system.sips.count": 64}), sips))
+    assert machine.topology == network
+    assert machine.sips == sips
+    if network.endswith("2d") and round(sips**0.5) ** 2 == sips:
+        assert machine.sip_w == round(sips**0.5)

@@ -61,6 +61,22 @@ def load_machine(
     return Machine.from_yaml(text, origin, [(key, scalar_text(value)) for key, value in overrides.items()])
 
 
+def resized(machine: Machine, sips: int) -> dict[str, object]:
+    """Overrides that give the machine's kind of network `sips` SIPs; grids as near to squares or cubes as it divides.
+
+    Raises nothing: a network that cannot have that many refuses them when it is loaded.
+    """
+    overrides: dict[str, object] = {"system.sips.count": sips}
+    axes = {"torus_2d": "wh", "mesh_2d_no_wrap": "wh", "torus_3d": "whd", "mesh_3d": "whd"}.get(machine.topology, "")
+    left = sips
+    for used, axis in enumerate(axes):
+        root = round(left ** (1 / (len(axes) - used)), 9)
+        extent = min(size for size in range(1, left + 1) if left % size == 0 and size >= root)
+        overrides[f"system.sips.{axis}"] = extent
+        left //= extent
+    return overrides
+
+
 def names() -> list[str]:
     """Names of the packaged topologies."""
     return packaged.names(packaged.TOPOLOGIES, ".yaml")

@@ -85,9 +85,13 @@ def latency(rows: Sequence[Row], title: str) -> Chart:
 
 
 def selection(reports: Iterable[Report], title: str) -> Chart:
-    """The fastest algorithm for every size and number of ranks, with its percentage of the bound."""
+    """The fastest algorithm for every size and number of ranks, with its percentage of the bound; colours as in the
+    other charts of the same algorithms.
+    """
     best: dict[tuple[int, int], Report] = {}
+    names: dict[str, None] = {}
     for report in reports:
+        names[report.algorithm] = None
         at = (report.ranks, report.bytes)
         if at not in best or report.latency_ns < best[at].latency_ns:
             best[at] = report
@@ -102,7 +106,6 @@ def selection(reports: Iterable[Report], title: str) -> Chart:
         }
         for (ranks, nbytes), report in sorted(best.items())
     ]
-    names = list(dict.fromkeys(report.algorithm for _, report in sorted(best.items())))
     order = [_short(nbytes) for nbytes in sorted({nbytes for _, nbytes in best})]
     base = alt.Chart(alt.InlineData(values=rows)).encode(
         x=alt.X("size:O", title="size of one rank's array (B)", sort=order, axis=alt.Axis(labelAngle=0)),
@@ -111,7 +114,7 @@ def selection(reports: Iterable[Report], title: str) -> Chart:
     color = alt.Color(
         "algorithm:N",
         title=None,
-        scale=alt.Scale(domain=names, range=palette(len(names))),
+        scale=alt.Scale(domain=list(names), range=palette(len(names))),
         legend=alt.Legend(orient="bottom", columns=2, labelLimit=260),
     )
     cells = base.mark_rect(opacity=0.75).encode(color=color, tooltip=["algorithm:N", "us:Q", "percent:N"])

@@ -127,7 +127,7 @@ def _drawn(rows: list[Row], places: dict[str, Point], title: str) -> Chart:
     )
     nodes = alt.Chart(alt.InlineData(values=named)).encode(x=alt.X("x:Q", scale=x), y=alt.Y("y:Q", scale=y))
     dots = nodes.mark_point(filled=True, size=160, color="#8a8a8a", opacity=1)
-    names = nodes.mark_text(fontSize=9, dy=-13, color="#8a8a8a").encode(text="node:N")
+    names = nodes.mark_text(fontSize=9, align="left", dx=9, dy=-13, color="#8a8a8a").encode(text="node:N")
     shown = [lines, dots, names] if len(places) <= 100 else [lines]
     scale = (WIDTH - 60) / wide
     return alt.layer(*shown).properties(width=WIDTH - 60, height=max(120, min(scale * high, WIDTH)), title=title)

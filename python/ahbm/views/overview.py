@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ahbm import bench
 from ahbm.collectives import COLLECTIVES
+from ahbm.topology import resized
 from ahbm.views.page import Page, Section
 
 if TYPE_CHECKING:
@@ -43,10 +44,11 @@ def gather(sweep: bench.Sweep, ranks: Sequence[int] = (), numerics: bool = False
     Raises what `ahbm.run` raises.
     """
     reports = list(bench.measure(sweep))
+    emulator = sweep.emulator()
     worlds: list[Report] = []
     for count in ranks:
-        worlds += bench.measure(replace(sweep, overrides={**sweep.overrides, "system.sips.count": count}, data=False))
-    emulator = sweep.emulator()
+        overrides = {**sweep.overrides, **resized(emulator.machine, count)}
+        worlds += bench.measure(replace(sweep, overrides=overrides, data=False))
     found: list[Numerics] = []
     if numerics and COLLECTIVES[sweep.collective].reduces:
         from ahbm.numerics import numerics as measure
