@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ahbm.algorithm import Algorithm, AlgorithmLoader, Request
+from ahbm.algorithm import Algorithm, AlgorithmLoader
+from ahbm.collectives import Request
 from ahbm.config import CclConfig
 from ahbm.errors import ConfigError, KernelError, UnsupportedError
 

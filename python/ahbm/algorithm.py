@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 from ahbm import packaged
 from ahbm._core import plan_files
-from ahbm.collectives import COLLECTIVES
+from ahbm.collectives import COLLECTIVES, Request
 from ahbm.config import Settings
 from ahbm.errors import AhbmError, ConfigError, KernelError, Site, UnsupportedError
 from ahbm.plans import PlanAlgorithm
@@ -29,19 +29,6 @@ from ahbm.yaml_source import did_you_mean
 
 SIP_ARGUMENTS = ("sip_rank", "sip_topo_kind", "sip_topo_w", "sip_topo_h")
 """What every kernel takes last."""
-
-
-@dataclass(frozen=True)
-class Request:
-    """What a collective asks of an algorithm."""
-
-    collective: str
-    world_size: int
-    op: str = "sum"
-    dtype: str = "f16"
-    root: int = 0
-    src: int = 0
-    dst: int = 1
 
 
 @dataclass(frozen=True, eq=False)

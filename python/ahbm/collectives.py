@@ -56,3 +56,16 @@ COLLECTIVES: dict[str, Collective] = {
     )
 }
 """Every collective by name."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a collective asks of an algorithm."""
+
+    collective: str
+    world_size: int
+    op: str = "sum"
+    dtype: str = "f16"
+    root: int = 0
+    src: int = 0
+    dst: int = 1

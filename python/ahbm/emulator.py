@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from ahbm import layout as layouts
 from ahbm._core import Machine, Memory, Program, ProgramBuilder, Timeline
-from ahbm.algorithm import Algorithm, AlgorithmLoader, AnyAlgorithm, Request
+from ahbm.algorithm import Algorithm, AlgorithmLoader, AnyAlgorithm
 from ahbm.arrays import DTYPE_NAMES
-from ahbm.collectives import BITWISE, COLLECTIVES, OPS
+from ahbm.collectives import BITWISE, COLLECTIVES, OPS, Request
 from ahbm.config import CclConfig, Settings, split_overrides
 from ahbm.elements import element
 from ahbm.errors import ConfigError, DataError, UnsupportedError

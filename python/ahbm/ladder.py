@@ -11,9 +11,8 @@ from typing import Any
 
 import yaml
 
-from ahbm.algorithm import Request
 from ahbm.bench import Sweep
-from ahbm.collectives import COLLECTIVES
+from ahbm.collectives import COLLECTIVES, Request
 from ahbm.config import Synth
 from ahbm.elements import element
 from ahbm.emulator import Emulator

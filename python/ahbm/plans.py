@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from ahbm._core import Machine, Plan, Program, convert_plan
-from ahbm.collectives import COLLECTIVES
+from ahbm.collectives import COLLECTIVES, Request
 from ahbm.config import SLOTS, UNBOUNDED
 from ahbm.errors import ConfigError, Site, UnsupportedError
 from ahbm.reading import PLAIN, Reading
 
 if TYPE_CHECKING:
-    from ahbm.algorithm import Request
     from ahbm.config import Settings
     from ahbm.measure import Arguments
     from ahbm.report import Report

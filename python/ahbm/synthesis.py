@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ahbm._core import Machine, Memory, Plan, Program, Schedule
-from ahbm.collectives import COLLECTIVES
+from ahbm.collectives import COLLECTIVES, Request
 from ahbm.config import Synth
 from ahbm.elements import element
 from ahbm.errors import ConfigError, Site, UnsupportedError
@@ -20,7 +20,6 @@ from ahbm.plans import Lowered, lower
 from ahbm.topology import load_machine
 
 if TYPE_CHECKING:
-    from ahbm.algorithm import Request
     from ahbm.config import Settings
 
 REDUCTIONS = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
