@@ -50,7 +50,7 @@ def test_list(tmp_path: Path) -> None:
 
 
 def test_run_of_a_collective(tmp_path: Path) -> None:
-    args = ["run", "--collective", "all_reduce", "-a", "ring_allreduce", "--bytes", "4K", *SMALL]
+    args = ["run", "all_reduce", "-a", "ring_allreduce", "--bytes", "4K", *SMALL]
     text, _ = call(*args, cwd=tmp_path)
     assert "all_reduce by ring_allreduce" in text and "0 wrong" in text
     report = ahbm.Report.from_json(call(*args, "--json", cwd=tmp_path)[0])
@@ -85,11 +85,10 @@ def test_errors_become_text_json_and_exit_codes(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text(SCRIPT.replace("dist.all_reduce(x)", "dist.all_reduce(x[rank:])"))
     _, error = call("run", "broken.py", "1", cwd=tmp_path, code=11)
     assert "AHBM-X110" in error and "rank 0: shape (100,)  [broken.py:9]" in error and "hint:" in error
-    _, error = call("run", "--collective", "all_reduce", "--json", "-t", "moebius", cwd=tmp_path, code=4)
+    _, error = call("run", "all_reduce", "--json", "-t", "moebius", cwd=tmp_path, code=4)
     found = json.loads(error)
     assert found["exit_code"] == 4 and found["findings"][0]["code"] == "AHBM-T101"
     assert "AHBM-C142" in call("probe", "--set", "nonsense", cwd=tmp_path, code=3)[1]
-    assert "AHBM-C143" in call("run", cwd=tmp_path, code=3)[1]
     assert "AHBM-C144" in call("run", "missing.py", cwd=tmp_path, code=3)[1]
 
 

@@ -47,7 +47,7 @@ def test_every_breakdown_is_the_latency(collective: str, algorithm: str | None, 
 
 
 def test_the_command_prints_what_the_function_finds() -> None:
-    arguments = ["explain", "--collective", "all_reduce", "--bytes", "4K", "-t", "ring_1d"]
+    arguments = ["explain", "all_reduce", "--bytes", "4K", "-t", "ring_1d"]
     text = CliRunner().invoke(app, arguments)
     assert text.exit_code == 0
     assert "link serialisation" in text.output and "by line of the algorithm" in text.output

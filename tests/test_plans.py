@@ -333,7 +333,7 @@ def test_an_execution_plan_follows_the_executor_on_demand(tmp_path: Path) -> Non
 
 
 def test_plan_options_need_a_plan() -> None:
-    for arguments in (["run", "--collective", "all_reduce", "--slots", "2"], ["run", "x.xml"]):
+    for arguments in (["run", "all_reduce", "--slots", "2"], ["run", "x.xml"]):
         with pytest.raises(ConfigError) as refused:
             CliRunner().invoke(app, arguments, catch_exceptions=False)
         assert refused.value.code == "AHBM-C146"

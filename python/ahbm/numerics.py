@@ -239,7 +239,7 @@ class _Subtrees:
             raise DataError(
                 "AHBM-V320",
                 f"{odd} elements are no sums of every contribution once, ranks {i} and {j} singled out",
-                hint="`ahbm run --collective` with data says whether the result is right",
+                hint="`ahbm run` with data says whether the result is right",
             )
         # What no collective defines is never looked at, but need not be a number.
         return np.asarray(np.nan_to_num(sizes), np.int64).reshape(-1)

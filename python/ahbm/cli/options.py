@@ -265,6 +265,13 @@ def parse_overrides(settings: Sequence[str] | None) -> dict[str, object]:
     return found
 
 
+def is_case(target: str) -> bool:
+    """Whether this is a collective or the file of a plan, by its name."""
+    from ahbm.collectives import COLLECTIVES
+
+    return target in COLLECTIVES or is_plan(target)
+
+
 def is_plan(target: str) -> bool:
     """Whether this is the file of a plan, by its name."""
     from ahbm.reading import SUFFIXES

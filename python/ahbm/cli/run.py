@@ -1,4 +1,4 @@
-"""`ahbm run`: a script, a plan, or one collective."""
+"""`ahbm run`: one collective, a plan, or a script."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ import typer.core
 
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
-from ahbm.cli.options import Asked, Check, Json, NoData, is_plan
+from ahbm.cli.options import Asked, Check, Json, NoData, is_case
 from ahbm.cli.output import fail_if_wrong
 from ahbm.errors import ConfigError
 
 
 class _Run(typer.core.TyperCommand):
-    """What follows a script belongs to the script; what follows a plan belongs to `ahbm run`."""
+    """What follows a script belongs to the script; what follows anything else belongs to `ahbm run`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        named = [arg for arg in args if arg.endswith(".py") or is_plan(arg)]
-        ctx.allow_interspersed_args = bool(named) and is_plan(named[0])
+        named = [arg for arg in args if arg.endswith(".py") or is_case(arg)]
+        ctx.allow_interspersed_args = bool(named) and is_case(named[0])
         return super().parse_args(ctx, args)
 
 
@@ -32,11 +32,13 @@ class _Run(typer.core.TyperCommand):
 @grouped
 def run(
     context: typer.Context,
-    script: Annotated[
-        str | None,
-        typer.Argument(help="A Python script that uses ahbm, its arguments follow; or a plan (.xml, .json, .et)."),
-    ] = None,
-    collective: Annotated[str | None, typer.Option("--collective", help="Run this collective, not a script.")] = None,
+    target: Annotated[
+        str,
+        typer.Argument(
+            help="all_reduce, all_gather, ...; a plan (.xml, .json, .et); or a Python script, its arguments follow.",
+            show_default=False,
+        ),
+    ],
     *,
     asked: Asked,
     et: Annotated[
@@ -55,18 +57,11 @@ def run(
     check: Check = None,
     as_json: Json = False,
 ) -> None:
-    """Run a script or a plan (FILE --size 1M) on the emulated machine, or one collective (--collective)."""
+    """Run one collective, a plan or a script on the emulated machine."""
     from ahbm._core import check_timeline_name
     from ahbm.report import Report
 
-    if (script is None) == (collective is None):
-        raise ConfigError(
-            "AHBM-C143",
-            "give either a script, a plan or --collective",
-            hint="ahbm run train.py, ahbm run plan.xml --size 1M, or ahbm run --collective all_reduce --bytes 64K",
-        )
-    target = collective or script or ""
-    if collective is None and not is_plan(target):
+    if not is_case(target):
         if (check, et, trace) != (None, None, None):
             raise ConfigError(
                 "AHBM-C146",
@@ -102,8 +97,12 @@ def _as_main(script: Path, args: list[str]) -> Iterator[Callable[[], object]]:
     """Lets `script` run as `python script args` would."""
     import runpy
 
+    from ahbm.collectives import COLLECTIVES
+    from ahbm.yaml_source import did_you_mean
+
     if not script.is_file():
-        raise ConfigError("AHBM-C144", f"there is no script {script}")
+        known = did_you_mean(str(script), COLLECTIVES)
+        raise ConfigError("AHBM-C144", f"{script} is no collective, no plan, and there is no such script", hint=known)
     argv, path = sys.argv, list(sys.path)
     sys.argv = [str(script), *args]
     sys.path.insert(0, str(script.resolve().parent))
