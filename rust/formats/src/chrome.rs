@@ -48,7 +48,7 @@ pub fn render(tracks: &Tracks) -> String {
     }
     for counter in &tracks.counters {
         let (pid, name) = (processes[counter.track as usize], quoted(&tracks.tracks[counter.track as usize].name));
-        let unit = if counter.bytes { "bytes" } else { "slots" };
+        let unit = counter.unit.name();
         for &(ns, value) in &counter.points {
             let at = Micros(ns);
             let series = format_args!(

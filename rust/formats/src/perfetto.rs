@@ -10,7 +10,7 @@
 //! ends are no whole nanoseconds has them as annotations `start_ps` and `end_ps`. A reader takes the event with a
 //! flow's id that comes first for its source, hence the order of time over all tracks.
 
-use crate::tracks::{Flow, Slice, Tracks};
+use crate::tracks::{Flow, Slice, Tracks, Unit};
 use crate::wire::{Wire, Writer};
 
 /// Field numbers, by message.
@@ -131,7 +131,7 @@ impl Packets {
     fn descriptors(&mut self, tracks: &Tracks) {
         let groups = tracks.is_group();
         let mut counters = vec![None; tracks.tracks.len()];
-        tracks.counters.iter().for_each(|counter| counters[counter.track as usize] = Some(counter.bytes));
+        tracks.counters.iter().for_each(|counter| counters[counter.track as usize] = Some(counter.unit));
         for (index, row) in (0..).zip(&tracks.tracks) {
             let body = &mut self.body;
             body.bytes.clear();
@@ -140,9 +140,9 @@ impl Packets {
             if let Some(parent) = row.parent {
                 body.varint(track::PARENT, uuid(parent));
             }
-            if let Some(bytes) = counters[index as usize] {
+            if let Some(counted) = counters[index as usize] {
                 let mut unit = Writer::default();
-                unit.varint(track::COUNTER_UNIT, if bytes { UNIT_BYTES } else { UNIT_COUNT });
+                unit.varint(track::COUNTER_UNIT, if counted == Unit::Bytes { UNIT_BYTES } else { UNIT_COUNT });
                 body.message(track::COUNTER, &unit.bytes);
             }
             if groups[index as usize] {

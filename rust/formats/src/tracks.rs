@@ -5,6 +5,7 @@
 //!    operation spent its time on, waits included.
 //! 2. Every message that is received is one flow, from the slice of its send to the slice that reads its slot.
 //! 3. Counters per receiving SIP: payload bytes on their way, and slots from their claim until their credit is back.
+//!    Per group of links (those that leave one cube or SIP): how many of them are busy.
 //!
 //! Both formats count nanoseconds. Times are rounded down, and since that never changes an order, what is nested or
 //! disjoint in picoseconds is so in nanoseconds; a slice whose ends are no whole nanoseconds states them exactly.
@@ -100,13 +101,35 @@ impl Slice {
     }
 }
 
+/// What a counter counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// Payload bytes.
+    Bytes,
+    /// Slots of queues.
+    Slots,
+    /// Links.
+    Links,
+}
+
+impl Unit {
+    /// In words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bytes => "bytes",
+            Self::Slots => "slots",
+            Self::Links => "links",
+        }
+    }
+}
+
 /// A number over time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Counter {
     /// Its track, which has no slices.
     pub track: u32,
-    /// True for bytes, false for a count.
-    pub bytes: bool,
+    /// What it counts.
+    pub unit: Unit,
     /// Nanosecond and value from then on.
     pub points: Vec<(u64, i64)>,
 }

@@ -1,10 +1,11 @@
 //! Pieces of time to slices on tracks.
 
 use super::messages::Messages;
-use super::{Counter, Flow, Slice, Tracks, Tree, counters};
+use super::{Counter, Flow, Slice, Tracks, Tree, Unit, counters};
 use ahbm_emulator::{Category, Detail, Kind, Piece, PieceId, Timeline};
 use ahbm_machine::{Coord, Machine, PeId, Ps};
 use ahbm_program::{AgentId, OpKind, Program};
+use indexmap::IndexMap;
 use std::collections::{BTreeMap, BTreeSet};
 
 const UNNAMED: u32 = u32::MAX;
@@ -28,6 +29,8 @@ struct Places {
     /// Per engine: DMA write, DMA read, math.
     engines: Vec<[u32; 3]>,
     links: Vec<u32>,
+    /// By the track of a link, that of the counter it takes part in.
+    counted: BTreeMap<u32, u32>,
 }
 
 impl<'a> Builder<'a> {
@@ -70,8 +73,11 @@ impl<'a> Builder<'a> {
         };
         for ((bytes, slots), tracks) in counters::of_sips(&self.messages.all, sips.len(), sip).into_iter().zip(counters)
         {
-            out.counters.push(Counter { track: tracks[0], bytes: true, points: bytes.points() });
-            out.counters.push(Counter { track: tracks[1], bytes: false, points: slots.points() });
+            out.counters.push(Counter { track: tracks[0], unit: Unit::Bytes, points: bytes.points() });
+            out.counters.push(Counter { track: tracks[1], unit: Unit::Slots, points: slots.points() });
+        }
+        for (track, busy) in counters::of_links(&out.slices, &places.counted) {
+            out.counters.push(Counter { track, unit: Unit::Links, points: busy.points() });
         }
         out.tracks = self.tree.into_tracks();
     }
@@ -123,16 +129,24 @@ impl<'a> Builder<'a> {
         let mut order: Vec<_> = self.detail.links.iter().enumerate().map(|(index, &link)| (link, index)).collect();
         order.sort_unstable();
         let mut links = vec![0; order.len()];
+        // What the links of a group leave, and where it stands.
+        let mut groups = IndexMap::<(String, Option<u32>), Vec<u32>>::new();
         for (link, index) in order {
-            let from = match self.machine.link_source(link) {
-                Some((sip, Some(cube))) => Some(self.cube(sip, cube)),
-                Some((sip, None)) => Some(self.sip(sip)),
-                None => None,
+            let (from, left) = match self.machine.link_source(link) {
+                Some((sip, Some(cube))) => (Some(self.cube(sip, cube)), format!("SIP {sip} cube {cube}")),
+                Some((sip, None)) => (Some(self.sip(sip)), format!("SIP {sip}")),
+                None => (None, "switches".to_owned()),
             };
             let parent = self.tree.track(from, "links");
             links[index] = self.tree.track(Some(parent), self.machine.link_name(link));
+            groups.entry((left, from)).or_default().push(links[index]);
         }
-        Places { agents, engines, links }
+        let mut counted = BTreeMap::new();
+        for ((left, from), group) in groups {
+            let counter = self.tree.track(from, format!("links busy out of {left}, of {}", group.len()));
+            counted.extend(group.into_iter().map(|link| (link, counter)));
+        }
+        Places { agents, engines, links, counted }
     }
 
     /// Operations of an agent and what they spent their time on, from launch to its end.

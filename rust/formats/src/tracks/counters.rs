@@ -1,7 +1,9 @@
 //! Sums over time.
 
+use super::Slice;
 use super::messages::Message;
 use ahbm_machine::Ps;
+use std::collections::BTreeMap;
 
 /// Changes of a sum.
 #[derive(Default, Clone)]
@@ -41,6 +43,17 @@ pub(super) fn of_sips(messages: &[Message], sips: usize, sip: impl Fn(u32) -> us
         let (bytes, slots) = &mut sums[sip(message.channel)];
         bytes.add(i64::try_from(message.bytes).unwrap_or(i64::MAX), message.claimed, message.written);
         slots.add(1, message.claimed, message.freed);
+    }
+    sums
+}
+
+/// Per counter track, how many links are busy; `counted` leads from the track of a link to its counter.
+pub(super) fn of_links(slices: &[Slice], counted: &BTreeMap<u32, u32>) -> BTreeMap<u32, Sum> {
+    let mut sums = BTreeMap::<u32, Sum>::new();
+    for slice in slices {
+        if let Some(&counter) = counted.get(&slice.track) {
+            sums.entry(counter).or_default().add(1, slice.start, slice.end);
+        }
     }
     sums
 }
