@@ -27,6 +27,7 @@ __all__ = [
     "plan_files",
     "plan_limits",
     "read_plan",
+    "write_recording",
 ]
 
 _Shape: TypeAlias = int | Sequence[int]
@@ -401,6 +402,12 @@ def convert_plan(
     limits: Sequence[tuple[str, int]] = (),
 ) -> list[Path]: ...
 def plan_files(path: str | Path) -> list[Path]: ...
+def write_recording(
+    prefix: str | Path,
+    rank: int,
+    ranks: int,
+    events: Sequence[tuple[str, str, Sequence[int], int, int, Sequence[tuple[str, int | str | Sequence[int]]]]],
+) -> Path: ...
 def check_timeline_name(path: str | Path) -> None: ...
 def categories() -> list[str]: ...
 def plan_limits() -> list[tuple[str, int]]: ...

@@ -13,7 +13,15 @@ def torchrun(
 ) -> subprocess.CompletedProcess[str]:
     """Runs a script on that many ranks, by a module that runs scripts if one is given."""
     start = ["-m", module, str(script)] if module else [str(script)]
-    command = [sys.executable, "-m", "torch.distributed.run", f"--nproc_per_node={ranks}", *start, *args]
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        f"--nproc_per_node={ranks}",
+        *start,
+        *args,
+    ]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", **env}
     where = Path(__file__).parent
     return subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=where, env=environment)

@@ -5,14 +5,16 @@ Importing this module registers the backend; torch 2.14 and later find it withou
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ahbm.session import Setup as Options
     from ahbm.torch.alone import init_alone as init_alone
+    from ahbm.torch.recording import record as record
     from ahbm.torch.threads import spawn as spawn
 
-__all__ = ["Options", "init_alone", "register", "spawn"]
+__all__ = ["Options", "init_alone", "record", "register", "spawn"]
 
 
 def register() -> None:
@@ -31,7 +33,7 @@ def create(opts: Any, pg_options: object) -> Any:
     import os
 
     from ahbm.errors import ConfigError
-    from ahbm.torch import backend
+    from ahbm.torch import backend, recording
     from ahbm.torch.place import find
 
     form = os.environ.get("AHBM_TORCH_CLASS", "group")
@@ -42,20 +44,27 @@ def create(opts: Any, pg_options: object) -> Any:
     name = "WORLD" if len(ranks) == len(place.index) and not opts.global_ranks_in_group else str(opts.group_id)
     members = place.group(name, ranks)
     place.root = place.root or members
-    kind = backend.ProcessGroup if form == "group" else backend.Backend
-    return kind(place, members, opts.timeout)
+    if form == "backend":
+        return backend.Backend(place, members, opts.timeout)
+    if recording.current() is not None:
+        return recording.Emulated(place, members, opts.timeout)
+    return backend.ProcessGroup(place, members, opts.timeout)
+
+
+_LAZY = {
+    "Options": ("ahbm.session", "Setup"),
+    "init_alone": ("ahbm.torch.alone", "init_alone"),
+    "record": ("ahbm.torch.recording", "record"),
+    "spawn": ("ahbm.torch.threads", "spawn"),
+}
+"""Where the public names are, which are imported when they are asked for."""
 
 
 def __getattr__(name: str) -> Any:
-    if name == "spawn":
-        from ahbm.torch.threads import spawn as value
-    elif name == "init_alone":
-        from ahbm.torch.alone import init_alone as value  # type: ignore[assignment]
-    elif name == "Options":
-        from ahbm.session import Setup as value  # type: ignore[assignment]
-    else:
+    if name not in _LAZY:
         raise AttributeError(f"module 'ahbm.torch' has no attribute {name!r}")
-    globals()[name] = value
+    module, attribute = _LAZY[name]
+    globals()[name] = value = getattr(importlib.import_module(module), attribute)
     return value
 
 

@@ -1,12 +1,14 @@
-"""`python -m ahbm.torch script.py [arguments]`: a script for another backend, on the emulator.
+"""`python -m ahbm.torch [--record PREFIX] script.py [arguments]`: a script for another backend, on the emulator.
 
 `init_process_group` and `new_group` with "nccl", "gloo" or no backend get "ahbm", and a notice says so once. What the
 emulator cannot do raises, unless AHBM_FALLBACK=gloo: then groups on devices other than the CPU keep their backend.
-`torchrun ... -m ahbm.torch script.py` does the same for every rank.
+`torchrun ... -m ahbm.torch script.py` does the same for every rank. With `--record`, the script keeps its backend, and
+what it does is written as a trace (see `ahbm.torch.record`).
 """
 
 from __future__ import annotations
 
+import argparse
 import functools
 import os
 import runpy
@@ -81,13 +83,24 @@ def notice(told: set[str], what: str) -> None:
 
 def main() -> None:
     """Runs the script that the command line names."""
-    if len(sys.argv) < 2:
-        sys.exit("usage: python -m ahbm.torch script.py [arguments]")
+    parser = argparse.ArgumentParser(prog="python -m ahbm.torch", description="Runs a script on the emulator.")
+    parser.add_argument("--record", metavar="PREFIX", help="keep its backend and write PREFIX.<rank>.et")
+    parser.add_argument("script")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER)
+    asked = parser.parse_args()
     ahbm.torch.register()
-    interpose()
-    sys.argv = sys.argv[1:]
-    sys.path.insert(0, os.path.dirname(os.path.abspath(sys.argv[0])))
-    runpy.run_path(sys.argv[0], run_name="__main__")
+    sys.argv = [asked.script, *asked.arguments]
+    sys.path.insert(0, os.path.dirname(os.path.abspath(asked.script)))
+    if asked.record is None:
+        interpose()
+        runpy.run_path(asked.script, run_name="__main__")
+        return
+    with ahbm.torch.record(asked.record):
+        try:
+            runpy.run_path(asked.script, run_name="__main__")
+        except SystemExit as ended:
+            if ended.code:
+                raise
 
 
 if __name__ == "__main__":

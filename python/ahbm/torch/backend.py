@@ -8,8 +8,7 @@ and hooks. Method names and arguments are those that torch calls, old spellings 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -24,10 +23,10 @@ from ahbm.errors import DistributedError, UnsupportedError
 from ahbm.exchange import Exchange
 from ahbm.groups import ProcessGroup as Members
 from ahbm.operation import Operation
-from ahbm.session import Call, Seat
+from ahbm.session import Call
 from ahbm.torch.place import Place
 from ahbm.torch.profile import recorded
-from ahbm.torch.tensors import Flat, flat, reduction, same, scaled, sized
+from ahbm.torch.tensors import Flat, flat, join, reduction, same, scaled, sized
 from ahbm.torch.work import Work
 
 NAME = "ahbm"
@@ -65,20 +64,6 @@ class Collectives:
         """Says whose calls these are: `place`'s, on `members`."""
         self._place, self.members, self._timeout, self._state = place, members, timeout, state
         self._options = TorchBackend.Options(NAME, timeout or timedelta(minutes=30))
-
-    @property
-    def seat(self) -> Seat:
-        """Where the rank's operations are issued."""
-        return self._place.seat
-
-    @property
-    def eager_futures(self) -> bool:
-        """See `Owner`."""
-        return self._place.eager_futures
-
-    def adopt(self) -> AbstractContextManager[None]:
-        """See `Owner`."""
-        return self._place.adopt()
 
     # Issuing
 
@@ -120,17 +105,17 @@ class Collectives:
     def _work(self, tensors: Sequence[Tensor]) -> Work:
         batch = self._state.batch
         if batch is None:
-            return Work(self, tensors, self._timeout)
+            return Work(self._place, self.members, tensors, self._timeout)
         batch.tensors += tensors
         return batch
 
     def _me(self) -> int:
         return self.members.rank_of(self._place.rank)
 
-    def _chunks(self, one: int, dtype: Any) -> tuple[NDArray[Any], slice]:
+    def _chunks(self, one: int, like: Flat) -> tuple[NDArray[Any], slice]:
         """Room for a chunk of `one` elements per rank, and which of them are this rank's."""
         me = self._me()
-        return np.zeros(one * self.members.size(), dtype), slice(me * one, (me + 1) * one)
+        return like.room(one * self.members.size()), slice(me * one, (me + 1) * one)
 
     # Reductions
 
@@ -147,7 +132,10 @@ class Collectives:
             self._issue(work, "all_reduce", x.dtype, buffer, _back(x, buffer), op=op)
         return work
 
-    allreduce_coalesced = allreduce
+    @recorded
+    def allreduce_coalesced(self, tensors: Sequence[Tensor], opts: Any = None) -> Work:
+        """`allreduce` of each."""
+        return self.allreduce(tensors, opts)
 
     @recorded
     def reduce(self, tensors: Sequence[Tensor], opts: Any = None) -> Work:
@@ -156,7 +144,7 @@ class Collectives:
         work, mine = self._work(tensors), self._me() == opts.rootRank
         for tensor in tensors:
             (op, factor), x = reduction(opts.reduceOp, tensor), flat(tensor)
-            buffer = x.array.copy() if factor is None else scaled(x, factor)
+            buffer = x.copy() if factor is None else scaled(x, factor)
             finish: Finish = _back(x, buffer) if mine else _kept
             take = None if mine else NOTHING
             self._issue(work, "reduce", x.dtype, buffer, finish, op=op, root=opts.rootRank, take=take)
@@ -199,17 +187,16 @@ class Collectives:
         same([out, *ins], "reduce_scatter")
         if len(ins) == 1 and n >= 1 and ins[0].array.size == out.array.size * n:
             longest = out.array.size
-            buffer = ins[0].array.copy() if factor is None else scaled(ins[0], factor).copy()
+            buffer = ins[0].copy() if factor is None else scaled(ins[0], factor)
             mine = slice(self._me() * longest, (self._me() + 1) * longest)
         else:
             if len(ins) != n:
                 raise DistributedError("AHBM-X131", f"reduce_scatter: {len(ins)} input tensors for {n} ranks")
             sized(ins[self._me()], out.array.size, "reduce_scatter: the input of this rank's position")
             longest = max(x.array.size for x in ins)
-            buffer, mine = self._chunks(longest, out.array.dtype)
+            buffer, mine = self._chunks(longest, out)
             for at, x in enumerate(ins):
-                values = x.array if factor is None else scaled(x, factor)
-                buffer[at * longest : at * longest + x.array.size] = values
+                (x if factor is None else replace(x, array=scaled(x, factor))).into(buffer, at * longest)
         result = buffer[mine][: out.array.size]
         finish = _assign([out], lambda: [result])
         self._issue(work, "reduce_scatter", out.dtype, buffer, finish, op=op, take=mine)
@@ -274,7 +261,7 @@ class Collectives:
         same([out, x], "all_gather")
         sized(out, x.array.size * self.members.size(), "all_gather: the output")
         mine = slice(self._me() * x.array.size, (self._me() + 1) * x.array.size)
-        out.array[mine] = x.array
+        x.into(out.array, mine.start)
         self._issue(work, "all_gather", x.dtype, out.array, _back(out, out.array), give=mine)
 
     def _gather(self, work: Work, name: str, outs: list[Flat], x: Flat, root: int | None = None) -> None:
@@ -285,9 +272,8 @@ class Collectives:
         if outs:
             sized(outs[self._me()], x.array.size, f"{name}: the output of this rank's position")
         longest = max([x.array.size, *(out.array.size for out in outs)])
-        buffer, mine = self._chunks(longest, x.array.dtype)
-        given = slice(mine.start, mine.start + x.array.size)
-        buffer[given] = x.array
+        buffer, mine = self._chunks(longest, x)
+        x.into(buffer, mine.start)
 
         def chunks() -> list[NDArray[Any]]:
             return [buffer[at * longest : at * longest + out.array.size] for at, out in enumerate(outs)]
@@ -313,8 +299,8 @@ class Collectives:
         opts = opts or dist.GatherOptions()
         mine = self._me() == opts.rootRank
         work, x = self._work([output] if mine else []), flat(input)
-        buffer, given = self._chunks(x.array.size, x.array.dtype)
-        buffer[given] = x.array
+        buffer, given = self._chunks(x.array.size, x)
+        x.into(buffer, given.start)
         finish: Finish = _kept
         if mine:
             out = flat(output)
@@ -334,7 +320,7 @@ class Collectives:
         opts = opts or dist.ScatterOptions()
         root, n, out = self._me() == opts.rootRank, self.members.size(), flat(output_tensors[0])
         work, size = self._work(output_tensors), out.array.size
-        buffer, mine = self._chunks(size, out.array.dtype)
+        buffer, mine = self._chunks(size, out)
         if root:
             ins = [flat(t) for t in input_tensors[0]]
             same([out, *ins], "scatter")
@@ -342,7 +328,7 @@ class Collectives:
                 raise DistributedError("AHBM-X131", f"scatter: {len(ins)} input tensors for {n} ranks")
             for at, x in enumerate(ins):
                 sized(x, size, f"scatter: input {at}")
-                buffer[at * size : (at + 1) * size] = x.array
+                x.into(buffer, at * size)
         give = None if root else NOTHING
         finish = _assign([out], lambda: [buffer[mine]])
         self._issue(work, "scatter", out.dtype, buffer, finish, root=opts.rootRank, give=give, take=mine)
@@ -354,9 +340,9 @@ class Collectives:
         work = self._work(output_tensors)
         outs, ins = [flat(t) for t in output_tensors], [flat(t) for t in input_tensors]
         same([*outs, *ins], "all_to_all")
-        source = np.concatenate([x.array for x in ins])
+        source = join(ins)
         sends, receives = tuple(x.array.size for x in ins), tuple(x.array.size for x in outs)
-        target = np.zeros(sum(receives), source.dtype)
+        target = outs[0].room(sum(receives))
         ends = np.cumsum(receives)
 
         def chunks() -> list[NDArray[Any]]:
@@ -379,8 +365,8 @@ class Collectives:
         work, out, x = self._work([output]), flat(output), flat(input)
         same([out, x], "all_to_all")
         sends, receives = self._splits(x, input_split_sizes), self._splits(out, output_split_sizes)
-        target = np.zeros(out.array.size, out.array.dtype)
-        exchange = Exchange(x.array.copy(), target, sends, receives)
+        target = out.room(out.array.size)
+        exchange = Exchange(x.copy(), target, sends, receives)
         self._issue(work, "all_to_all", x.dtype, exchange, _back(out, target), kind="exchange")
         return work
 
@@ -440,12 +426,12 @@ class Collectives:
 
     def start_coalescing(self, device: Any = None) -> None:
         """Calls up to `end_coalescing` end together."""
-        self._state.batch = Work(self, [], self._timeout)
+        self._state.batch = Work(self._place, self.members, [], self._timeout)
 
     def end_coalescing(self, device: Any = None) -> Work:
         """One handle for all calls since `start_coalescing`."""
         batch, self._state.batch = self._state.batch, None
-        return Work(self, [], self._timeout) if batch is None else batch
+        return Work(self._place, self.members, [], self._timeout) if batch is None else batch
 
     _start_coalescing = start_coalescing
     _end_coalescing = end_coalescing

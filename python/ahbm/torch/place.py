@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -15,12 +14,14 @@ from ahbm.errors import ConfigError
 from ahbm.groups import ProcessGroup as Members
 from ahbm.operation import Part
 from ahbm.session import Call, Context, Seat, Session, Setup
+from ahbm.torch.compute import Stopwatch
 
 
 class Place:
     """One rank of one world; ranks are numbered from 0 in the order of `ranks`."""
 
     eager_futures = False
+    """Whether to wait where a future is asked for: nobody else runs while this rank's thread blocks on one."""
 
     def __init__(self, seat: Seat, rank: int, ranks: Sequence[int]) -> None:
         self.seat = seat
@@ -30,17 +31,20 @@ class Place:
         self.root: Members | None = None
         """The group it was opened for."""
         self.closed = False
-        self._computes = computing()
-        self._cpu_ns = time.thread_time_ns()
+        self._computing = Stopwatch("none")
 
     def submit(self, call: Call) -> Part:
-        """Issues `call` for this rank; with AHBM_COMPUTE=cpu, what its thread has computed takes time."""
-        if self._computes:
-            self.seat.advance(self.rank, (time.thread_time_ns() - self._cpu_ns) * 1000)
+        """Issues `call` for this rank; what it has computed since its last call takes time if AHBM_COMPUTE says so."""
+        self.seat.advance(self.rank, self._computing.ps())
         part = self.seat.submit(self.rank, call)
-        if self._computes:
-            self._cpu_ns = time.thread_time_ns()
+        self._computing.start()
         return part
+
+    def wait(self, part: Part, timeout_s: float | None) -> None:
+        """See `Seat`; what the rank has computed meanwhile overlaps with the operation."""
+        self.seat.advance(self.rank, self._computing.ps())
+        self.seat.wait(part, timeout_s)
+        self._computing.start()
 
     def estimate(self, call: Call) -> float:
         """Simulated microseconds of `call`, were it performed; moves no data."""
@@ -66,14 +70,6 @@ class Place:
     def abort(self) -> None:
         """Stops the world with an error."""
         self.closed = True
-
-
-def computing() -> bool:
-    """Whether computing takes simulated time: AHBM_COMPUTE is `cpu` (the thread's CPU time) or `none`, the default."""
-    asked = os.environ.get("AHBM_COMPUTE", "none")
-    if asked not in ("none", "cpu"):
-        raise ConfigError("AHBM-C127", f"AHBM_COMPUTE={asked!r} is unknown", hint="none or cpu")
-    return asked == "cpu"
 
 
 class ThreadPlace(Place):

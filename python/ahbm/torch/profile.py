@@ -24,7 +24,7 @@ def recorded(method: F) -> F:
         facts = {
             "group": self.members.name,
             "ranks": list(self.members.ranks),
-            "rank": self.rank(),
+            "rank": self._me(),
             "sequence": self._get_sequence_number_for_group(),
             **_facts(args),
         }

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch._subclasses.fake_tensor import FakeTensor
 
 from ahbm.collectives import BITWISE
+from ahbm.elements import element
 from ahbm.errors import DistributedError, UnsupportedError
 
 NAMES: dict[torch.dtype, str] = {
@@ -56,8 +58,24 @@ class Flat:
     dtype: str
     shared: bool
 
+    def copy(self) -> NDArray[Any]:
+        """The elements in memory of their own."""
+        return self.array if is_hollow(self.array) else self.array.copy()
+
+    def room(self, size: int) -> NDArray[Any]:
+        """`size` zeros of the same type; hollow if the elements are."""
+        kind = hollow if is_hollow(self.array) else np.zeros
+        return kind(size, self.array.dtype)
+
+    def into(self, buffer: NDArray[Any], start: int) -> None:
+        """Writes the elements to `buffer[start:]`."""
+        if not is_hollow(buffer):
+            buffer[start : start + self.array.size] = self.array
+
     def assign(self, values: NDArray[Any]) -> None:
         """Writes `values`, as many elements, into the tensor; nothing to do where they are its memory already."""
+        if is_hollow(values):
+            return
         if values is not self.array:
             self.array[...] = values
         if not self.shared:
@@ -65,12 +83,34 @@ class Flat:
             plain.copy_(_typed(self.array, plain))
 
 
+def hollow(size: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """An array that has a size and a type but no memory: what stands for the elements of meta and fake tensors."""
+    return np.broadcast_to(np.zeros((), dtype), (size,))
+
+
+def is_hollow(array: NDArray[Any]) -> bool:
+    """Whether `array` was made by `hollow`; such arrays are the only ones here that cannot be written to."""
+    return not array.flags.writeable
+
+
+def join(flats: Sequence[Flat]) -> NDArray[Any]:
+    """A copy of all elements, one tensor's after the other's."""
+    if any(is_hollow(x.array) for x in flats):
+        return hollow(sum(x.array.size for x in flats), flats[0].array.dtype)
+    return np.concatenate([x.array for x in flats])
+
+
 def flat(tensor: torch.Tensor) -> Flat:
     """`tensor` flat. Types that no kernel computes with become bytes, which can be moved but not reduced.
 
-    Raises UnsupportedError (AHBM-U150) for a tensor whose elements are not plain memory of this process.
+    A meta or fake tensor gets an array that is `hollow`. Raises UnsupportedError (AHBM-U150) for any other whose
+    elements are not plain memory of this process.
     """
     x = tensor.detach()
+    if x.layout is torch.strided and (x.device.type == "meta" or isinstance(x, FakeTensor)):
+        name = NAMES.get(x.dtype, "u8")
+        storage = element(name).storage
+        return Flat(tensor, hollow(x.numel() * x.element_size() // storage.itemsize, storage), name, True)
     if x.device.type != "cpu" or x.layout is not torch.strided or type(x) is not torch.Tensor:
         kind = f"{type(tensor).__name__} on {x.device} with layout {x.layout}"
         raise UnsupportedError(
@@ -128,6 +168,8 @@ def reduction(op: Any, tensor: torch.Tensor) -> tuple[str, Any]:
 
 def scaled(x: Flat, factor: Any) -> NDArray[Any]:
     """A copy of `x`'s elements, times `factor` in the tensor's dtype."""
+    if is_hollow(x.array):
+        return x.array
     plain = x.tensor.detach()
     return flat((plain * factor).to(plain.dtype).contiguous()).array
 

@@ -4,33 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from ahbm.groups import ProcessGroup as Members
 from ahbm.operation import Part
-from ahbm.session import Seat
-
-
-class Owner(Protocol):
-    """The rank that an operation belongs to."""
-
-    members: Members
-
-    @property
-    def seat(self) -> Seat:
-        """Where the rank's operations are issued."""
-
-    @property
-    def eager_futures(self) -> bool:
-        """Whether to wait where a future is asked for: nobody else runs while this rank's thread blocks on one."""
-
-    def adopt(self) -> AbstractContextManager[None]:
-        """Makes the calling thread act for the rank."""
+from ahbm.torch.place import Place
 
 
 class Work(dist.Work):
@@ -41,9 +23,12 @@ class Work(dist.Work):
     simulated clock, so that it does not depend on when a future happens to be completed.
     """
 
-    def __init__(self, owner: Owner, tensors: Sequence[torch.Tensor], timeout: timedelta | None) -> None:
+    def __init__(
+        self, place: Place, members: Members, tensors: Sequence[torch.Tensor], timeout: timedelta | None
+    ) -> None:
         super().__init__()
-        self._owner = owner
+        self._place = place
+        self._members = members
         self.tensors = list(tensors)
         """What the operations write to."""
         self._timeout = timeout
@@ -71,7 +56,7 @@ class Work(dist.Work):
         """Blocks until all has ended; returns True. Raises what an operation raised, AHBM-X122 after the timeout."""
         limit = timeout if timeout else self._timeout
         for part in self.parts:
-            self._owner.seat.wait(part, limit.total_seconds() if limit else None)
+            self._place.wait(part, limit.total_seconds() if limit else None)
         return True
 
     def is_completed(self) -> bool:
@@ -93,7 +78,7 @@ class Work(dist.Work):
 
     def source_rank(self) -> int:
         """Group rank of the sender of an ended receive."""
-        return self._owner.members.rank_of(self.parts[0].operation.members[0])
+        return self._members.rank_of(self.parts[0].operation.members[0])
 
     def _source_rank(self) -> int:
         return self.source_rank()
@@ -108,7 +93,7 @@ class Work(dist.Work):
 
     def get_future(self) -> torch.futures.Future[Any]:
         """A future whose value is the list of output tensors."""
-        if self._owner.eager_futures:
+        if self._place.eager_futures:
             self._settle()
         with self._lock:
             if self._future is None:
@@ -123,11 +108,11 @@ class Work(dist.Work):
     def _settle(self) -> None:
         """Waits without moving the clock; errors are left to the future."""
         for part in self.parts:
-            self._owner.seat.settle(part)
+            self._place.seat.settle(part)
 
     def _resolve(self, future: torch.futures.Future[Any], adopt: bool = True) -> None:
         if adopt:
-            with self._owner.adopt():
+            with self._place.adopt():
                 self._resolve(future, adopt=False)
         elif self._error is not None:
             future.set_exception(self._error)

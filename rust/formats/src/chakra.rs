@@ -33,6 +33,7 @@ mod from_plan;
 mod graph;
 mod json;
 mod pairs;
+mod recorded;
 mod schema;
 mod summary;
 mod symbolic;
@@ -41,6 +42,7 @@ mod to_plan;
 pub use files::{find, is_json_trace, is_trace, read, render};
 pub use from_plan::PlanOptions;
 pub use graph::Graph;
+pub use recorded::{Event, Fact, recorded};
 pub use schema::{Arm, Attribute, Metadata, Node, NodeKind, Value};
 pub use summary::Summary;
 

@@ -52,6 +52,7 @@ mod network;
 mod operand;
 mod origin;
 mod program;
+mod recording;
 mod synthesis;
 mod timeline;
 mod tl;
@@ -75,6 +76,8 @@ mod _core {
     use super::memory::Memory;
     #[pymodule_export]
     use super::program::Program;
+    #[pymodule_export]
+    use super::recording::write_recording;
     #[pymodule_export]
     use super::synthesis::Schedule;
     #[pymodule_export]

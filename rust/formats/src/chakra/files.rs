@@ -128,12 +128,23 @@ pub fn read(path: &Path, options: &ReadOptions) -> Result<Trace, Vec<Diagnostic>
 /// # Errors
 /// `AHBM-F139` a file of a rank that the trace does not have is there: both together would be read as one trace.
 pub fn render(trace: &Trace, path: &Path) -> Result<Vec<Output>, Diagnostic> {
-    let name = |rank: usize| path.with_file_name(format!("{}.{rank}.et", prefix(path, ".et")));
-    let foreign = name(trace.graphs.len());
+    refuse_foreign(path, trace.graphs.len())?;
+    let bytes = |graph: &Graph| decode::encode(&graph.metadata, &graph.nodes);
+    let output = |(rank, graph)| Output { path: of_rank(path, rank), bytes: bytes(graph) };
+    Ok(trace.graphs.iter().enumerate().map(output).collect())
+}
+
+/// The file of a rank.
+pub(super) fn of_rank(path: &Path, rank: usize) -> PathBuf {
+    path.with_file_name(format!("{}.{rank}.et", prefix(path, ".et")))
+}
+
+/// A trace of `ranks` ranks has no file of a further one.
+pub(super) fn refuse_foreign(path: &Path, ranks: usize) -> Result<(), Diagnostic> {
+    let foreign = of_rank(path, ranks);
     if foreign.exists() {
         return Err(Diagnostic::new("AHBM-F139", format!("{} belongs to another trace", foreign.display()))
             .hint("delete that trace, or write to another prefix"));
     }
-    let bytes = |graph: &Graph| decode::encode(&graph.metadata, &graph.nodes);
-    Ok(trace.graphs.iter().enumerate().map(|(rank, g)| Output { path: name(rank), bytes: bytes(g) }).collect())
+    Ok(())
 }

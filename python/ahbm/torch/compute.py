@@ -1,0 +1,41 @@
+"""What a rank computes between its calls, in time."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+
+from ahbm.errors import ConfigError
+
+ENV = "AHBM_COMPUTE"
+CLOCKS: dict[str, Callable[[], int]] = {
+    "none": lambda: 0,
+    "cpu": time.thread_time_ns,
+    "wall": time.perf_counter_ns,
+}
+"""By name, a clock in ns; CPU time is that of the calling thread."""
+
+
+class Stopwatch:
+    """Measures from one call's end to the next one's begin."""
+
+    def __init__(self, kind: str) -> None:
+        """`kind`: one of CLOCKS, to be used unless AHBM_COMPUTE names another. Raises ConfigError (AHBM-C127)."""
+        kind = os.environ.get(ENV) or kind
+        if kind not in CLOCKS:
+            raise ConfigError("AHBM-C127", f"{ENV}={kind!r} is unknown", hint=", ".join(CLOCKS))
+        self._now = CLOCKS[kind]
+        self._of_threads = kind == "cpu"
+        self.start()
+
+    def start(self) -> None:
+        """A call has ended."""
+        self._thread, self._mark = threading.get_ident(), self._now()
+
+    def ps(self) -> int:
+        """Since the last `start`; nothing where that was in another thread, whose CPU time is not this one's."""
+        if self._of_threads and threading.get_ident() != self._thread:
+            return 0
+        return (self._now() - self._mark) * 1000

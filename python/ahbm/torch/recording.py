@@ -1,0 +1,317 @@
+"""Recording what a job's ranks do, under any backend, as a Chakra trace.
+
+torch makes its process groups of the class `ProcessGroup`; a recorder puts a subclass in its place, whose methods note
+the call and hand it on to torch's own. C++ callers (DDP's reducer, functional collectives) reach them as Python ones
+do. Which collectives a call comes to is asked of backend "ahbm" itself, on tensors without data, so what is recorded is
+what the same job would do there.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.distributed.distributed_c10d as c10d
+
+from ahbm.errors import DistributedError, UnsupportedError
+from ahbm.groups import ProcessGroup as Members
+from ahbm.operation import Part
+from ahbm.session import Call
+from ahbm.torch import backend
+from ahbm.torch.compute import Stopwatch
+from ahbm.torch.journal import Event, Journal
+from ahbm.torch.place import Place
+
+
+class Recorder:
+    """One rank's recording: what its groups do inside of `with`. See `record`."""
+
+    def __init__(self, prefix: str | Path, compute: str) -> None:
+        self._prefix = Path(prefix)
+        self.journal = Journal(Stopwatch(compute))
+        self._on = False
+        self._place: tuple[int, int] | None = None
+        """Rank and number of ranks."""
+        self._nesting = threading.local()
+        self._left_to_backward: list[Event] = []
+        _current.recorder = self
+        c10d.ProcessGroup = Group
+
+    def __enter__(self) -> Recorder:
+        if dist.is_initialized() and getattr(dist.group.WORLD, "recorder", None) is not self:
+            raise DistributedError(
+                "AHBM-X132",
+                "the process group is older than the recorder, which observes only groups that are made later",
+                hint="call ahbm.torch.record before init_process_group",
+            )
+        self._on = True
+        self.journal.computing.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._on, _current.recorder = False, None
+        if kind is None:
+            if self._place is None:
+                raise DistributedError("AHBM-X132", "no process group was made, so nothing was recorded")
+            self.journal.compute()
+            self.journal.write(self._prefix, *self._place)
+
+    def made(self, group: Any) -> None:
+        """A group was made; the first one is that of all ranks."""
+        self._place = self._place or (group.rank(), group.size())
+
+    @contextmanager
+    def calling(self, group: Any, name: str, args: tuple[Any, ...], kw: dict[str, Any]) -> Iterator[list[Event]]:
+        """Around torch's own method `name` of `group`: gives the events; the calls that it makes itself have none."""
+        if not self._on or getattr(self._nesting, "inside", False):
+            yield []
+            return
+        with self._standing_still():
+            rank = dist.get_rank()
+            yield [self.journal.issue(call, rank) for call in _calls(group, rank, name, args, kw)]
+
+    @contextmanager
+    def waiting(self, events: list[Event]) -> Iterator[None]:
+        """Around a wait for `events`."""
+        if not self._on:
+            yield
+            return
+        with self._standing_still():
+            yield
+            self.journal.join(events)
+
+    def future(self, events: list[Event]) -> None:
+        """A future of `events` was asked for. Inside of a backward pass, its end waits for it, as DDP does, where no
+        one can see it; elsewhere the rank does, at once."""
+        if not self._on:
+            return
+        if torch._C._current_graph_task_id() < 0:
+            self.journal.compute()
+            self.journal.join(events)
+            return
+        if not self._left_to_backward:
+            torch.autograd.Variable._execution_engine.queue_callback(self._backward_ends)
+        self._left_to_backward += events
+
+    def _backward_ends(self) -> None:
+        """What waits for the events are callbacks that were queued later: time stands still until they are through."""
+        self.journal.compute()
+        torch.autograd.Variable._execution_engine.queue_callback(self._backward_ended)
+
+    def _backward_ended(self) -> None:
+        self.journal.join(self._left_to_backward)
+        self._left_to_backward = []
+        self.journal.computing.start()
+
+    @contextmanager
+    def _standing_still(self) -> Iterator[None]:
+        self.journal.compute()
+        self._nesting.inside = True
+        try:
+            yield
+        finally:
+            self._nesting.inside = False
+            self.journal.computing.start()
+
+
+class _Current(threading.local):
+    recorder: Recorder | None = None
+
+
+_current = _Current()
+
+
+def current() -> Recorder | None:
+    """The recorder that the calling thread's new groups belong to."""
+    return _current.recorder
+
+
+def record(prefix: str | Path, *, compute: str = "wall") -> Recorder:
+    """A recorder of this rank's collectives, sends and receives, and of the time between them.
+
+    To be made before `init_process_group`, under whatever backend; inside of `with` it records, and at the end it
+    writes `prefix.<rank>.et`. `compute` says by which clock computing takes time: "wall", "cpu" (the thread's CPU time)
+    or "none"; AHBM_COMPUTE overrules it.
+
+    Raises ConfigError (AHBM-C127); `with`, DistributedError (AHBM-X132) for a group that is older than the recorder or
+    none at all, AHBM-X133 for a receive whose sender never became known, FormatError for a file that cannot be written;
+    a call, UnsupportedError (AHBM-U150, U151, U154) for what the emulator does not have.
+    """
+    return Recorder(prefix, compute)
+
+
+class _Paper:
+    """A `Seat` whose operations are only written down, and have ended by that."""
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+
+    def advance(self, rank: int, ps: int) -> None:
+        """See `Seat`."""
+
+    def submit(self, rank: int, call: Call) -> Part:
+        """See `Seat`."""
+        self.calls.append(call)
+        return Part(rank, call.terms, None, call.finish, 0, "")
+
+    def group(self, name: str, ranks: tuple[int, ...]) -> Members:
+        """See `Seat`."""
+        return Members(name, ranks)
+
+    def estimate(self, call: Call) -> int:
+        """See `Seat`."""
+        return 0
+
+    def wait(self, part: Part, timeout_s: float | None = None) -> None:
+        """See `Seat`."""
+
+    def settle(self, part: Part) -> None:
+        """See `Seat`."""
+
+
+def _methods() -> dict[str, Any]:
+    """The calls that make operations, by name. Of a call's two spellings it is the one that this torch has made the
+    other an alias of: watching both would go round in circles."""
+    found = {"monitored_barrier": backend.Collectives.monitored_barrier}
+    for name, method in vars(backend.Collectives).items():
+        if hasattr(method, "__wrapped__") and hasattr(dist.ProcessGroup, name) and method not in found.values():
+            found[name] = method
+    return found
+
+
+METHODS = _methods()
+
+
+def _calls(group: Any, rank: int, name: str, args: tuple[Any, ...], kw: dict[str, Any]) -> list[Call]:
+    """What the backend would issue for a call of `group`."""
+    paper, ranks = _Paper(), dist.get_process_group_ranks(group)
+    sketch = backend.Collectives()
+    place = Place(paper, rank, ranks)
+    sketch.bind(place, Members(group.group_name, tuple(ranks)), None, backend.State())
+    getattr(METHODS[name], "__wrapped__", METHODS[name])(
+        sketch, *map(_hollow, args), **{key: _hollow(arg) for key, arg in kw.items()}
+    )
+    return paper.calls
+
+
+def _hollow(arg: Any) -> Any:
+    """Tensors without their data."""
+    if isinstance(arg, torch.Tensor) and not arg.is_sparse:
+        return torch.empty_like(arg, device="meta")
+    return [_hollow(part) for part in arg] if isinstance(arg, (list, tuple)) else arg
+
+
+class Handle(dist.Work):
+    """torch's handle, watched for who waits."""
+
+    def __init__(self, work: Any, recorder: Recorder, events: list[Event], ranks: list[int]) -> None:
+        super().__init__()
+        self._work = work
+        self._recorder = recorder
+        self._events = events
+        self._ranks = ranks
+
+    def wait(self, *timeout: Any) -> bool:
+        """torch's own; what follows depends on the operations."""
+        with self._recorder.waiting(self._events):
+            done: bool = self._work.wait(*timeout)
+        if len(self._events) == 1 and self._events[0].lacks_sender:
+            self._events[0].facts["comm_src"] = self._ranks[self._work._source_rank()]
+        return done
+
+    def get_future(self) -> Any:
+        """torch's own."""
+        self._recorder.future(self._events)
+        return self._work.get_future()
+
+
+def _asks(name: str) -> Any:
+    return lambda self, *args: getattr(self._work, name)(*args)
+
+
+def _waits(name: str) -> Any:
+    def method(self: Handle, *args: Any) -> Any:
+        with self._recorder.waiting(self._events):
+            return getattr(self._work, name)(*args)
+
+    return method
+
+
+for _name in ("is_completed", "is_success", "exception", "source_rank", "_source_rank", "get_future_result"):
+    setattr(Handle, _name, _asks(_name))
+for _name in ("_get_op_type", "_get_duration", "_get_sequence_number"):
+    setattr(Handle, _name, _asks(_name))
+for _name in ("result", "synchronize", "block_current_stream"):
+    setattr(Handle, _name, _waits(_name))
+
+
+_BINDING: Any = type(dist.ProcessGroup)
+
+
+class _AnyGroup(_BINDING):
+    """What torch asks of its class is true of the one in its place, too: any group is an instance."""
+
+    def __instancecheck__(cls, thing: object) -> bool:
+        return isinstance(thing, dist.ProcessGroup)
+
+
+class Group(dist.ProcessGroup, metaclass=_AnyGroup):
+    """torch's process group, or one between it and a subclass, observed; without a recorder, calls pass through."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.recorder = current()
+        self._batch: list[Event] | None = None
+        if self.recorder is not None:
+            self.recorder.made(self)
+
+    def _start_coalescing(self, *device: Any) -> None:
+        self._batch = []
+        super()._start_coalescing(*device)
+
+    def _end_coalescing(self, *device: Any) -> Any:
+        events, self._batch = self._batch, None
+        return self._handle(super()._end_coalescing(*device), events or [])
+
+    def split_group(self, *args: Any, **kw: Any) -> Any:
+        """torch's own, but not under a recorder, which would not see the new group."""
+        if self.recorder is not None:
+            raise UnsupportedError("AHBM-U154", "split_group under a recorder", hint="new_group makes the same group")
+        return super().split_group(*args, **kw)
+
+    def _handle(self, work: Any, events: list[Event]) -> Any:
+        """`work`, watched; a call without a handle has waited."""
+        if self.recorder is None or not events:
+            return work
+        if self._batch is not None:
+            self._batch += events
+        elif work is None:
+            with self.recorder.waiting(events):
+                pass
+        return work and Handle(work, self.recorder, events, dist.get_process_group_ranks(self))
+
+
+def _observed(name: str) -> Any:
+    def method(self: Any, *args: Any, **kw: Any) -> Any:
+        if self.recorder is None:
+            return getattr(super(Group, self), name)(*args, **kw)
+        with self.recorder.calling(self, name, args, kw) as events:
+            work = getattr(super(Group, self), name)(*args, **kw)
+        return self._handle(work, events)
+
+    # torch calls the method of the Python class unless it is that one that calls, which it tells by the frame's name.
+    method.__code__ = method.__code__.replace(co_name=name)
+    return method
+
+
+for _name in METHODS:
+    setattr(Group, _name, _observed(_name))
+
+
+class Emulated(Group, backend.ProcessGroup):
+    """Backend "ahbm", observed."""

@@ -1,0 +1,85 @@
+//! A job's rank as it was recorded: computation, collectives, sends and receives in the order of the program.
+
+use super::schema::{COLLECTIVES, Names};
+use super::{Arm, Attribute, Graph, Metadata, Node, NodeKind, Value, decode, files, one};
+use crate::store::Output;
+use ahbm_machine::{Diagnostic, Ps};
+use std::path::Path;
+
+/// Something a rank did.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Event {
+    /// What it is.
+    pub kind: NodeKind,
+    /// For people; the collective of a collective node, such as `all_reduce`.
+    pub name: String,
+    /// Numbers of the earlier events that it waits for.
+    pub deps: Vec<u64>,
+    /// Since the recording began.
+    pub start: Ps,
+    /// How long it took; 0 where that is for a replay to find out.
+    pub duration: Ps,
+    /// Its attributes by name.
+    pub facts: Vec<(String, Fact)>,
+}
+
+/// What an attribute says.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Fact {
+    /// A number.
+    Number(i64),
+    /// Text.
+    Text(String),
+    /// Numbers.
+    Numbers(Vec<i64>),
+}
+
+/// Attributes that consumers read from `int32_val` alone; other numbers are `int64_val`.
+const NARROW: [&str; 4] = ["comm_src", "comm_dst", "comm_tag", "root"];
+
+/// The file of one of `ranks` ranks; node ids are the events' numbers.
+///
+/// # Errors
+/// `AHBM-F136` a collective that the schema does not name, `AHBM-F134` and `AHBM-F135` for dependencies, `AHBM-F139`
+/// where the file of a further rank lies at `prefix`.
+pub fn recorded(prefix: &Path, rank: u32, ranks: u32, events: Vec<Event>) -> Result<Output, Vec<Diagnostic>> {
+    let mut names = Names::default();
+    let nodes = (0..).zip(events).map(|(id, event)| node(id, event, &mut names)).collect::<Result<_, _>>();
+    let mut number = |name: &str, n: u32| Attribute::integer(&names.intern(name), Arm::Int32, n);
+    let mut attributes = vec![number("rank", rank), number("world_size", ranks)];
+    attributes.insert(0, Attribute::text(&names.intern("schema"), "1.0.2-chakra.0.0.4"));
+    let metadata = Metadata { version: "0.0.4".into(), attributes };
+    let path = files::of_rank(prefix, rank as usize);
+    files::refuse_foreign(prefix, ranks as usize).map_err(one)?;
+    let graph = Graph::new(rank, path.to_string_lossy().into(), metadata, nodes.map_err(one)?, false)?;
+    Ok(Output { bytes: decode::encode(&graph.metadata, &graph.nodes), path })
+}
+
+fn node(id: u64, event: Event, names: &mut Names) -> Result<Node, Diagnostic> {
+    let mut node = Node::new(id, event.name, event.kind);
+    node.ctrl_deps = event.deps;
+    node.start_micros = event.start / 1_000_000;
+    node.duration_micros = event.duration / 1_000_000;
+    node.attributes.push(Attribute::integer(&names.intern("is_cpu_op"), Arm::Bool, 0));
+    for (name, ps) in [("start_ns", event.start), ("duration_ns", event.duration)] {
+        let value = Value::Double(ps as f64 / 1000.0);
+        node.attributes.push(Attribute { name: names.intern(name), value, doc: None });
+    }
+    if event.kind == NodeKind::Collective {
+        let number = COLLECTIVES.iter().position(|name| name.eq_ignore_ascii_case(&node.name)).ok_or_else(|| {
+            Diagnostic::new("AHBM-F136", format!("the schema has no collective {:?}", node.name))
+                .hint(COLLECTIVES.join(", ").to_lowercase())
+        })?;
+        node.attributes.push(Attribute::integer(&names.intern("comm_type"), Arm::Int64, number as u64));
+    }
+    for (name, fact) in event.facts {
+        let arm = if NARROW.contains(&&*name) { Arm::Int32 } else { Arm::Int64 };
+        let name = names.intern(&name);
+        node.attributes.push(match fact {
+            Fact::Number(n) => Attribute::integer(&name, arm, n),
+            Fact::Text(text) => Attribute::text(&name, text),
+            Fact::Numbers(list) => Attribute::integers(&name, &list),
+        });
+    }
+    Ok(node)
+}
