@@ -1,6 +1,6 @@
 """How fast a timeline is written: `python benches/timeline.py`.
 
-One all-reduce of about a million slices; the time is the processor's, of the writer alone, from the finished run to the file.
+One all-reduce of about a million slices; processor time of the writer alone, from the finished run to the file.
 """
 
 from __future__ import annotations

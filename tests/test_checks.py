@@ -9,7 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 import ahbm
-from ahbm import DPPolicy
+from ahbm import DPPolicy, plans
+from ahbm.check import Settings, check_file
 from ahbm.checks import CHECKS, parse
 from ahbm.cli import app
 from ahbm.errors import ConfigError, DataError
@@ -147,3 +148,47 @@ def test_ahbm_check_takes_kernels() -> None:
     assert [a["collective"] for a in answers] == ["all_reduce", "all_gather"] and answers[0]["format"] == "kernel"
     done = CliRunner().invoke(app, ["check", "-a", "lrab_hierarchical_allreduce", *small])
     assert done.exit_code == 8 and "AHBM-V412" in done.stdout
+
+
+def packets(double: bool, started: bool = False) -> str:
+    """Two ranks put packets into each other's scratch and take them out; the next launch does so again."""
+    gpus = []
+    for rank in range(2):
+        put = {"name": "ppkt", "channel_type": "memory", "src_buff": [{"type": "o", "index": rank, "size": 1}]}
+        put["dst_buff"] = [{"buffer_id": 0, "index": 0, "size": 1}]
+        take = {"name": "upkt", "src_buff": [{"type": "s", "index": 0, "size": 1}]}
+        take["dst_buff"] = [{"type": "o", "index": 1 - rank, "size": 1}]
+        guard = [{"name": "sem_acquire", "semaphore_ids": [0]}] if started else []
+        again = [{"name": "sem_release", "semaphore_ids": [0]}] if started else []
+        refs = [{"access_channel_type": "memory", "remote_buffer_ids": [0]}]
+        gpus.append(
+            {
+                "id": rank,
+                **{"input_chunks": 1, "output_chunks": 2, "scratch_chunks": 1},
+                "threadblocks": [
+                    {"id": 0, "ops": [*guard, put, take, *again], "channels": [], "remote_buffer_refs": refs}
+                ],
+                "remote_buffers": [{"rank": 1 - rank, "type": "s", "access_channel_types": ["memory"]}],
+                "channels": [],
+                "semaphores": [{"init_value": 1}] if started else [],
+            }
+        )
+    head = {"name": "t", "collective": "allgather", "protocol": "LL", "inplace": True}
+    return json.dumps({**head, "use_double_scratch_buffer": double, "gpus": gpus})
+
+
+@pytest.mark.parametrize("started", [False, True])
+def test_launches_that_alternate_between_halves_are_checked_in_a_row(tmp_path: Path, started: bool) -> None:
+    machine = {"system.sips.count": 2}
+    for double in (True, False):
+        path = tmp_path / f"double_{double}.json"
+        path.write_text(packets(double, started))
+        assert check_file(path, Settings(calls=1)).verdict == "correct"
+        for calls in (2, 3):
+            assert (check_file(path, Settings(calls=calls)).verdict == "correct") == double
+        if double:
+            assert plans.run(path, "npu_ring_8", bytes_per_rank=4096, overrides=machine, check="all").wrong == 0
+        else:
+            with pytest.raises(DataError, match=r"AHBM-V4(03|11)") as raced:
+                plans.run(path, "npu_ring_8", bytes_per_rank=4096, overrides=machine, check="all")
+            assert any("sip 1 cube 0 pe 0" in site.label and "in call 1" in site.label for site in raced.value.sites)

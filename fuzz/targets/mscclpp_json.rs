@@ -10,7 +10,7 @@ fuzz_target!(|bytes: &[u8]| {
     for quirks in [false, true] {
         match read(bytes, "fuzz.json", &ReadOptions { budget, quirks }) {
             Err(finding) => ahbm_fuzz::told(&[finding]),
-            Ok(plan) => match plan.lower_for_check(2, Launch::Even, &budget) {
+            Ok(plan) => match plan.lower_for_check(2, Launch::EVEN, &budget) {
                 Err(findings) => ahbm_fuzz::told(&findings),
                 // Quirks follow the executor even outside its buffers, which the lints say.
                 Ok(lowered) => assert!(quirks || ahbm_program::structure(&lowered.program).is_empty()),

@@ -161,6 +161,7 @@ def check_kernel(
     *,
     checks: str = "all",
     seed: int = 0,
+    data: bool = True,
     **arguments: Unpack[Arguments],
 ) -> Checked:
     """Captures an algorithm, runs it once, and checks it; what is wrong with it is in the answer.
@@ -180,7 +181,7 @@ def check_kernel(
     ops: int | None = None
     findings: tuple[Finding, ...]
     try:
-        report = ahbm.run(named, algorithm, seed=seed, check=checks, **arguments)
+        report = ahbm.run(named, algorithm, data=data, seed=seed, check=checks, **arguments)
         ranks, ops, findings = report.ranks, report.ops, report.findings
         verdict = "unsupported" if findings else "correct"
     except tuple(_CLASSES) as error:

@@ -199,7 +199,7 @@ def cases(folder: Path) -> Iterator[Case]:
 
         def check() -> Checked:
             more: dict[str, object] = {"data": False, "bytes_per_rank": 64, "overrides": MACHINE, **run}
-            return check_kernel(str(path), None, checks, **more)
+            return check_kernel(str(path), None, checks=checks, **more)
 
         return Case(name, "kernel", bug, check)
 

@@ -46,7 +46,7 @@ pub use expectation::{Expectation, SetId};
 pub use proof::Proof;
 pub use schedule::sequence;
 
-use ahbm_machine::Diagnostic;
+use ahbm_machine::{Diagnostic, Machine};
 use ahbm_program::{OpKind, Program};
 use clocks::Clocks;
 use schedule::{Ended, Fence, Order, Schedule};
@@ -57,8 +57,8 @@ use values::Values;
 const CLOCKED: u32 = 2;
 
 /// How a check runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CheckOptions {
+#[derive(Debug, Clone, Copy)]
+pub struct CheckOptions<'p> {
     /// Messages a queue holds, for every channel; `None` keeps the program's own, `u32::MAX` is unbounded.
     pub slots: Option<u32>,
     /// Orders tried, at least one.
@@ -68,15 +68,29 @@ pub struct CheckOptions {
     /// Times the program is issued in a row, at least one. A rank starts its next call when it has ended this one,
     /// whatever the others do.
     pub calls: u32,
+    /// What the calls after the first launch, in turn, where that is another program of the same agents, buffers,
+    /// queues and counters; empty when every call is the same.
+    pub later: &'p [Program],
+    /// Names agents by their place on it.
+    pub machine: Option<&'p Machine>,
     /// Most operations and operands handled, over all orders and calls.
     pub max_steps: u64,
     /// Whether to search for the least depth that completes.
     pub min_slots: bool,
 }
 
-impl Default for CheckOptions {
+impl Default for CheckOptions<'_> {
     fn default() -> Self {
-        Self { slots: None, orders: 4, seed: 0, calls: 1, max_steps: 1 << 28, min_slots: true }
+        Self {
+            slots: None,
+            orders: 4,
+            seed: 0,
+            calls: 1,
+            later: &[],
+            machine: None,
+            max_steps: 1 << 28,
+            min_slots: true,
+        }
     }
 }
 
@@ -135,12 +149,15 @@ impl Verdict {
 }
 
 /// Checks a program against what it should compute. Deterministic.
-pub fn check(program: &Program, expectation: &Expectation, options: &CheckOptions) -> Verdict {
-    let unsound = ahbm_program::structure(program);
+pub fn check(program: &Program, expectation: &Expectation, options: &CheckOptions<'_>) -> Verdict {
+    let subject = Subject { program, later: options.later, machine: options.machine, calls: options.calls.max(1) };
+    let mut unsound: Vec<Diagnostic> = subject.programs().flat_map(ahbm_program::structure).collect();
+    if subject.programs().any(|launch| shape(launch) != shape(program)) {
+        unsound.push(Diagnostic::new("AHBM-D191", "a later call launches another program's agents"));
+    }
     if !unsound.is_empty() {
         return Verdict::new(Outcome::Malformed, unsound);
     }
-    let subject = Subject { program, calls: options.calls.max(1) };
     if let Err(finding) = subject.affordable(options) {
         return Verdict::new(Outcome::Unsupported, vec![finding]);
     }
@@ -151,7 +168,13 @@ pub fn check(program: &Program, expectation: &Expectation, options: &CheckOption
     verdict
 }
 
-fn explore(subject: Subject<'_>, expectation: &Expectation, options: &CheckOptions) -> Verdict {
+/// What programs that launch after each other have in common.
+fn shape(program: &Program) -> [usize; 5] {
+    let Program { agents, buffers, channels, counters, barriers, .. } = program;
+    [agents.len(), buffers.len(), channels.len(), *counters as usize, barriers.len()]
+}
+
+fn explore(subject: Subject<'_>, expectation: &Expectation, options: &CheckOptions<'_>) -> Verdict {
     let once = Subject { calls: 1, ..subject };
     let mut outcome = explore_calls(once, expectation, options);
     if subject.calls > 1 && !matches!(outcome.outcome, Outcome::Malformed | Outcome::Deadlock) {
@@ -169,7 +192,7 @@ fn explore(subject: Subject<'_>, expectation: &Expectation, options: &CheckOptio
 fn run<'p>(
     subject: Subject<'p>,
     expectation: &Expectation,
-    options: &CheckOptions,
+    options: &CheckOptions<'_>,
     order: u32,
     fence: Fence,
 ) -> Result<(Effects<'p>, Schedule<'p>, Option<Diagnostic>), Verdict> {
@@ -189,7 +212,7 @@ fn run<'p>(
 }
 
 /// Several calls in a row: races between them, and results that differ from those of calls with a pause between.
-fn reuse(subject: Subject<'_>, expectation: &Expectation, options: &CheckOptions) -> Verdict {
+fn reuse(subject: Subject<'_>, expectation: &Expectation, options: &CheckOptions<'_>) -> Verdict {
     let mut races = Vec::new();
     let mut results = Vec::new();
     let calm = match run(subject, expectation, options, 0, Fence::World) {
@@ -235,7 +258,7 @@ fn reuse(subject: Subject<'_>, expectation: &Expectation, options: &CheckOptions
 ///
 /// Agents that meet in messages, in counters and in barriers alone, each message and each semaphore having one
 /// taker, compute the same and stop in the same place in every order.
-fn orders(program: &Program, options: &CheckOptions) -> u32 {
+fn orders(program: &Program, options: &CheckOptions<'_>) -> u32 {
     let mut takers = vec![None; program.counters as usize];
     let mut alone = true;
     for (index, agent) in program.agents.iter().enumerate() {
@@ -249,11 +272,11 @@ fn orders(program: &Program, options: &CheckOptions) -> u32 {
             }
         }
     }
-    let shared = !matches!(Clocks::new(Subject { program, calls: 1 }, options.slots), Ok(None));
+    let shared = !matches!(Clocks::new(Subject::once(program), options.slots), Ok(None));
     if alone && !shared { 1 } else { options.orders.max(1) }
 }
 
-fn explore_calls(subject: Subject<'_>, expectation: &Expectation, options: &CheckOptions) -> Verdict {
+fn explore_calls(subject: Subject<'_>, expectation: &Expectation, options: &CheckOptions<'_>) -> Verdict {
     let mut warnings = Vec::new();
     let mut races = Vec::new();
     let mut results: Vec<compare::RunResult> = Vec::new();
@@ -310,7 +333,8 @@ fn explore_calls(subject: Subject<'_>, expectation: &Expectation, options: &Chec
 
 /// Says which operations keep a result from being decided.
 fn undecided(subject: Subject<'_>, steps: &[Step]) -> Option<Diagnostic> {
-    let what = subject.program.describe(steps.first()?.agent, steps.first()?.op as usize);
+    let first = steps.first()?;
+    let what = subject.launch(first.call).describe(first.agent, first.op as usize);
     let finding = Diagnostic::new(
         "AHBM-U290",
         format!("not decided whether the result is right: contributions cannot follow `{what}`"),

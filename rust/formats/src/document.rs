@@ -235,11 +235,11 @@ impl Document {
     pub fn lower(&self, machine: &Machine, options: &LowerOptions) -> Result<Lowered, Vec<Diagnostic>> {
         match self {
             Self::Msccl(plan) => plan.lower(machine, options),
-            Self::Mscclpp(plan) => plan.lower(machine, options, Launch::default()),
+            Self::Mscclpp(plan) => launches(plan, Launch::ODD, |launch| plan.lower(machine, options, launch)),
             Self::Chakra { plan: Some(plan), .. } => plan.lower(machine, options),
             Self::Chakra { trace, .. } => {
                 let program = trace.lower(machine, options)?;
-                Ok(Lowered { program, ranks: Vec::new(), chunk_bytes: 0 })
+                Ok(Lowered { program, ranks: Vec::new(), chunk_bytes: 0, later: Vec::new() })
             }
         }
     }
@@ -256,26 +256,37 @@ impl Document {
             }
             Self::Chakra { trace, .. } => {
                 let program = trace.lower_for_check(reading.slots, &reading.budget);
-                let lowered = program.map(|program| Lowered { program, ranks: Vec::new(), chunk_bytes: ELEMENT });
+                let lowered = program.map(|program| Lowered {
+                    program,
+                    ranks: Vec::new(),
+                    chunk_bytes: ELEMENT,
+                    later: Vec::new(),
+                });
                 // A trace says how many bytes travel, not which: nothing to expect of memory.
                 verdict(lowered, Collective::Custom, 1, reading)
             }
             Self::Mscclpp(plan) => {
-                let started = plan.ranks.iter().any(|rank| rank.semaphores.iter().any(|&value| value > 0));
-                let calls = if plan.double_scratch || started { 1 } else { reading.calls };
-                let reading = &Reading { calls, ..*reading };
-                let launch = |launch| {
-                    let lowered = plan.lower_for_check(LOOP_ITERATIONS, launch, &reading.budget);
-                    verdict(lowered, plan.collective, plan.chunks, reading)
-                };
-                let first = launch(Launch::Odd);
-                match plan.double_scratch.then(|| launch(Launch::Even)) {
+                let lower = |launch| plan.lower_for_check(LOOP_ITERATIONS, launch, &reading.budget);
+                let launch = |launch| verdict(launches(plan, launch, lower), plan.collective, plan.chunks, reading);
+                let first = launch(Launch::ODD);
+                match plan.double_scratch.then(|| launch(Launch::EVEN)) {
                     Some(second) if second.outcome > first.outcome => second,
                     _ => first,
                 }
             }
         }
     }
+}
+
+/// A launch of an execution plan, and what follows it.
+fn launches(
+    plan: &mscclpp::Plan,
+    launch: Launch,
+    lower: impl Fn(Launch) -> Result<Lowered, Vec<Diagnostic>>,
+) -> Result<Lowered, Vec<Diagnostic>> {
+    let first = lower(launch)?;
+    let later = plan.after(launch).into_iter().map(|launch| Ok(lower(launch)?.program));
+    Ok(Lowered { later: later.collect::<Result<_, Vec<Diagnostic>>>()?, ..first })
 }
 
 /// The verdict on a program made for a check.
@@ -295,11 +306,12 @@ fn verdict(
     });
     match expected {
         Err(findings) => Verdict::new(outcome_of(&findings), findings),
-        Ok((Lowered { program, ranks, .. }, expectation)) => {
+        Ok((Lowered { program, ranks, later, .. }, expectation)) => {
             let options = CheckOptions {
                 orders: reading.orders,
                 seed: reading.seed,
                 calls: reading.calls,
+                later: &later,
                 max_steps: reading.budget.get(Limit::CheckSteps),
                 ..CheckOptions::default()
             };

@@ -191,7 +191,7 @@ fn plans_of_the_corpus_are_written_again() {
             }
         };
         let hash = |plan: &mscclpp::Plan| {
-            plan.lower_for_check(3, mscclpp::Launch::Even, &Budget::default()).unwrap().program.hash()
+            plan.lower_for_check(3, mscclpp::Launch::EVEN, &Budget::default()).unwrap().program.hash()
         };
         assert_eq!(hash(&again), hash(&plan), "{name}");
         assert_eq!(again.ends, plan.ends, "{name}");

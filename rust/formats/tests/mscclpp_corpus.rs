@@ -53,9 +53,9 @@ fn verdicts_of_the_corpus() {
         let quirks = ReadOptions { quirks: true, ..ReadOptions::default() };
         if let Ok(plan) = read(&bytes, name, &quirks) {
             // Whatever the defects do to it, it has a verdict.
-            verdict(&plan, 1, Launch::Even);
+            verdict(&plan, 1, Launch::EVEN);
         }
-        for (iterations, launch) in [(1, Launch::Odd), (3, Launch::Odd), (1, Launch::Even)] {
+        for (iterations, launch) in [(1, Launch::ODD), (3, Launch::ODD), (1, Launch::EVEN)] {
             let found = verdict(&plan, iterations, launch);
             if !agrees(expected, &plan, &found) {
                 let first = found.findings.first().map(ToString::to_string).unwrap_or_default();

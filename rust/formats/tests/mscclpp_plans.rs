@@ -24,7 +24,7 @@ fn plan(document: &Value) -> Plan {
 
 fn verdict(plan: &Plan) -> Verdict {
     let budget = Budget::default();
-    let lowered = plan.lower_for_check(3, Launch::Odd, &budget).unwrap();
+    let lowered = plan.lower_for_check(3, Launch::ODD, &budget).unwrap();
     let cells = u64::from(plan.chunks) * lowered.chunk_bytes / 8;
     let expectation = plan.collective.expectation(&lowered.ranks, cells, 8, &budget).unwrap();
     check(&lowered.program, &expectation, &CheckOptions::default())
@@ -95,7 +95,7 @@ fn numbers_on_a_machine() {
     for document in [packets(), pipeline()] {
         let plan = plan(&document);
         let bytes = 16_384u64;
-        let lowered = plan.lower(&machine, &LowerOptions::new(bytes, Dtype::F32), Launch::Even).unwrap();
+        let lowered = plan.lower(&machine, &LowerOptions::new(bytes, Dtype::F32), Launch::EVEN).unwrap();
         assert!(ahbm_program::lint(&lowered.program, &machine).is_empty());
         let timeline = simulate(&lowered.program, &machine, &Options::default()).unwrap();
         let mut memory = Memory::new(&lowered.program);
@@ -124,7 +124,7 @@ fn a_group_shares_out_every_chunk_and_with_quirks_the_whole_operation() {
     let copies = |quirks: bool| {
         let plan = try_plan(&document, quirks).unwrap();
         assert_eq!(plan.warnings.iter().map(|w| w.code).collect::<Vec<_>>(), ["AHBM-F173"]);
-        plan.lower_for_check(1, Launch::Odd, &Budget::default()).unwrap().program.ops()
+        plan.lower_for_check(1, Launch::ODD, &Budget::default()).unwrap().program.ops()
     };
     assert_eq!((copies(false), copies(true)), (2 * (2 + 2) + 2, 2 * (1 + 1) + 2));
 }
@@ -138,7 +138,7 @@ fn get_and_min_mean_what_they_say_and_with_quirks_what_the_executor_does() {
     });
     let wrote = |quirks: bool| {
         let plan = try_plan(&get, quirks).unwrap();
-        let program = plan.lower_for_check(1, Launch::Odd, &Budget::default()).unwrap().program;
+        let program = plan.lower_for_check(1, Launch::ODD, &Budget::default()).unwrap().program;
         program.bodies[0].mems.iter().map(|mem| mem.offset).collect::<Vec<_>>()
     };
     assert_eq!((wrote(false), wrote(true)), (vec![0, 8], vec![8, 0]));
@@ -150,9 +150,9 @@ fn get_and_min_mean_what_they_say_and_with_quirks_what_the_executor_does() {
     });
     let machine = Machine::from_yaml("", "default", &[("system.sips.count".into(), "2".into())]).unwrap();
     let options = LowerOptions::new(1024, Dtype::F32);
-    let refused = plan(&least).lower(&machine, &options, Launch::Odd).unwrap_err();
+    let refused = plan(&least).lower(&machine, &options, Launch::ODD).unwrap_err();
     assert_eq!(refused[0].code, "AHBM-U212");
-    assert!(try_plan(&least, true).unwrap().lower(&machine, &options, Launch::Odd).is_ok());
+    assert!(try_plan(&least, true).unwrap().lower(&machine, &options, Launch::ODD).is_ok());
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn sizes_that_the_executor_refuses() {
     let machine = Machine::from_yaml("", "default", &[("system.sips.count".into(), "2".into())]).unwrap();
     let mut document = packets();
     (document["min_message_size"], document["max_message_size"]) = (json!(32), json!(64));
-    let lower = |bytes: u64| plan(&document).lower(&machine, &LowerOptions::new(bytes, Dtype::F32), Launch::Odd);
+    let lower = |bytes: u64| plan(&document).lower(&machine, &LowerOptions::new(bytes, Dtype::F32), Launch::ODD);
     for bytes in [0, 16, 40, 80] {
         assert_eq!(lower(bytes).unwrap_err()[0].code, "AHBM-F147", "{bytes}");
     }
@@ -202,7 +202,7 @@ fn what_no_executor_runs_is_named() {
     document["gpus"][0]["threadblocks"][0]["ops"][0]["name"] = json!("glre");
     let plan = plan(&document);
     assert_eq!(plan.ranks.len(), 2);
-    let refused = plan.lower_for_check(1, Launch::Odd, &Budget::default()).unwrap_err();
+    let refused = plan.lower_for_check(1, Launch::ODD, &Budget::default()).unwrap_err();
     assert_eq!(refused[0].code, "AHBM-U211");
     assert!(refused[0].message.contains("glre"));
 }
@@ -229,7 +229,7 @@ fn a_small_file_cannot_ask_for_much() {
         }
     }
     let machine = Machine::from_yaml("", "default", &[("system.sips.count".into(), "2".into())]).unwrap();
-    let refused = plan(&long).lower(&machine, &LowerOptions::new(1 << 31, Dtype::F32), Launch::Odd).unwrap_err();
+    let refused = plan(&long).lower(&machine, &LowerOptions::new(1 << 31, Dtype::F32), Launch::ODD).unwrap_err();
     assert_eq!(refused[0].code, "AHBM-B209");
 
     let mut wide = pipeline();
@@ -263,7 +263,7 @@ proptest! {
         }
         let budget = Budget::default().with(Limit::Ops, 1 << 16);
         if let Ok(plan) = read(&bytes, "edited.json", &ReadOptions { budget, quirks })
-            && let Ok(lowered) = plan.lower_for_check(2, Launch::Even, &budget)
+            && let Ok(lowered) = plan.lower_for_check(2, Launch::EVEN, &budget)
         {
             prop_assert!(quirks || ahbm_program::structure(&lowered.program).is_empty());
         }

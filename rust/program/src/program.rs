@@ -1,7 +1,7 @@
 //! Programs: agents, the channels between them and the buffers they touch. Immutable once built.
 
 use crate::{Body, Op, Origins};
-use ahbm_machine::{Coord, Direction, Node, PeId};
+use ahbm_machine::{Coord, Direction, Machine, Node, PeId};
 use std::sync::Arc;
 
 /// Index into [`Program::agents`].
@@ -37,6 +37,15 @@ pub struct Agent {
     pub buffers: u32,
     /// The collective member (rank) this agent works for.
     pub rank: u32,
+}
+
+impl Agent {
+    /// Its PE, `sip 3 cube 0 pe 1`, and its rank where that is not its SIP. Lanes of a sharded launch all have the same
+    /// virtual coordinates, so that is where it physically is.
+    pub fn name(&self, machine: &Machine) -> String {
+        let at = machine.coord(self.place);
+        if self.rank == at.sip { at.to_string() } else { format!("rank {} at {at}", self.rank) }
+    }
 }
 
 /// A FIFO of slots at the receiver, with credits returned to the sender.

@@ -263,7 +263,8 @@ impl Plan {
             .map_err(|findings| errors::raise(py, &findings))?;
         let region = |r: ahbm_formats::Region| (r.buffer.0, r.offset, r.bytes);
         let ranks = lowered.ranks.iter().map(|r| [region(r.input), region(r.output), region(r.scratch)]).collect();
-        Ok((Program::checked(py, lowered.program, machine, 0)?, ranks, lowered.chunk_bytes))
+        let program = Program { later: lowered.later, ..Program::checked(py, lowered.program, machine, 0)? };
+        Ok((program, ranks, lowered.chunk_bytes))
     }
 
     fn __repr__(&self) -> String {

@@ -25,6 +25,8 @@ pub struct Program {
     pub(crate) inner: Arc<ahbm_program::Program>,
     pub(crate) machine: Arc<ahbm_machine::Machine>,
     pub(crate) calls: u64,
+    /// What further launches run, in turn, where that is not the same.
+    pub(crate) later: Vec<ahbm_program::Program>,
 }
 
 #[pymethods]
@@ -127,7 +129,8 @@ impl Program {
     /// The work is the same, its times are not.
     fn delayed(&self, pauses: Vec<(u32, u32, u64)>) -> Self {
         let pauses: Vec<_> = pauses.into_iter().map(|(agent, op, ps)| (ahbm_program::AgentId(agent), op, ps)).collect();
-        Self { inner: Arc::new(self.inner.delayed(&pauses)), machine: Arc::clone(&self.machine), calls: self.calls }
+        let (inner, machine) = (Arc::new(self.inner.delayed(&pauses)), Arc::clone(&self.machine));
+        Self { inner, machine, calls: self.calls, later: Vec::new() }
     }
 
     /// Number of operations of every agent, in the order they were added.
@@ -164,7 +167,15 @@ impl Program {
         orders: u32,
         seed: u64,
     ) -> PyResult<(&'static str, Bound<'py, PyList>)> {
-        let options = CheckOptions { calls, orders, seed, min_slots: false, ..CheckOptions::default() };
+        let options = CheckOptions {
+            calls,
+            later: &self.later,
+            machine: Some(&self.machine),
+            orders,
+            seed,
+            min_slots: false,
+            ..CheckOptions::default()
+        };
         let subject = check::Subject { itemsize, operands, results, sets, names, repeats };
         let verdict = py
             .detach(|| errors::guard(|| Ok(subject.check(&self.inner, &options))))
@@ -215,6 +226,6 @@ impl Program {
             })
         });
         findings.map_err(|findings| errors::raise(py, &findings))?;
-        Ok(Self { inner: Arc::new(program), machine: Arc::clone(&machine.inner), calls })
+        Ok(Self { inner: Arc::new(program), machine: Arc::clone(&machine.inner), calls, later: Vec::new() })
     }
 }

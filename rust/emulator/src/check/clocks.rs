@@ -9,7 +9,7 @@ use super::expectation::Expectation;
 use super::schedule::{self, Counters};
 use super::support::{Step, Subject, touches};
 use ahbm_machine::Diagnostic;
-use ahbm_program::{AgentId, BufferId, OpKind};
+use ahbm_program::{AgentId, BufferId, OpKind, Program};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -87,15 +87,17 @@ impl<'p> Clocks<'p> {
         let mut meetings = 0u64;
         for (index, component) in component.iter_mut().enumerate() {
             let agent = AgentId(index as u32);
-            let ops = &program.body(agent).ops;
-            let contends = |op: &ahbm_program::Op| {
-                touches(program, agent, op.kind)
-                    .any(|(buffer, range, _)| spots.of(buffer, &range).any(|s| spots.history[s] != NONE))
+            let contends = |program: &Program| {
+                program.body(agent).ops.iter().any(|op| {
+                    touches(program, agent, op.kind)
+                        .any(|(buffer, range, _)| spots.of(buffer, &range).any(|s| spots.history[s] != NONE))
+                })
             };
-            if ops.iter().any(contends) {
+            if subject.programs().any(contends) {
                 *component = components;
                 components += 1;
             }
+            let ops = &program.body(agent).ops;
             meetings +=
                 ops.iter().filter(|op| op.kind.operands().tile.is_none() || op.kind.direction().is_some()).count()
                     as u64;
@@ -140,7 +142,7 @@ impl<'p> Clocks<'p> {
 
     /// The effect of an operation on what is ordered.
     pub(super) fn done(&mut self, step: &Step) {
-        let program = self.subject.program;
+        let program = self.subject.launch(step.call);
         let agent = step.agent;
         let kind = program.body(agent).ops[step.op as usize].kind;
         match (kind, step.message) {
@@ -351,10 +353,12 @@ impl Spots {
         let owned = |owner: u32, agent: u32| if owner == NONE || owner == agent { agent } else { SHARED };
         let mut owners = vec![(NONE, false); program.buffers.len()];
         let each = |f: &mut dyn FnMut(u32, BufferId, Range<u64>, bool)| {
-            for agent in 0..program.agents.len() as u32 {
-                for op in &program.body(AgentId(agent)).ops {
-                    for (buffer, range, writes) in touches(program, AgentId(agent), op.kind) {
-                        f(agent, buffer, range, writes);
+            for program in subject.programs() {
+                for agent in 0..program.agents.len() as u32 {
+                    for op in &program.body(AgentId(agent)).ops {
+                        for (buffer, range, writes) in touches(program, AgentId(agent), op.kind) {
+                            f(agent, buffer, range, writes);
+                        }
                     }
                 }
             }

@@ -109,7 +109,7 @@ fn report(subject: Subject<'_>, expectation: &Expectation, group: &Group) -> Dia
     match &group.writer {
         Some(step) => finding.site(
             format!("last written by {}", subject.describe(step)),
-            subject.program.origin_text(step.agent, step.op as usize),
+            subject.launch(step.call).origin_text(step.agent, step.op as usize),
         ),
         None => finding.hint("nothing wrote the first of these elements"),
     }

@@ -90,7 +90,7 @@ fn still_to_do(run: &Schedule<'_>, me: AgentId, wanted: impl Fn(&OpKind) -> bool
         let there = matches!(run.waits[agent.0 as usize], Wait::Barrier(_))
             && run.waits[agent.0 as usize] == run.waits[me.0 as usize];
         let to_come = run.call[agent.0 as usize] + 1 < run.subject.calls;
-        let ops = &run.subject.program.body(agent).ops;
+        let ops = &run.subject.body(agent, run.call[agent.0 as usize]).ops;
         agent != me
             && !there
             && (ops.iter().skip(at).any(|op| wanted(&op.kind)) || to_come && ops.iter().any(|op| wanted(&op.kind)))
@@ -125,8 +125,9 @@ fn describe(run: &Schedule<'_>, agent: AgentId, finding: Diagnostic) -> Diagnost
         }
         Wait::Nothing => String::new(),
     };
+    let number = run.call[agent.0 as usize];
+    let program = run.subject.launch(number);
     let what = program.describe(agent, op);
-    let call =
-        if run.subject.calls > 1 { format!(" of call {}", run.call[agent.0 as usize] + 1) } else { String::new() };
+    let call = if run.subject.calls > 1 { format!(" of call {}", number + 1) } else { String::new() };
     finding.site(format!("{who} waits in {what} (operation {op}{call}): {why}"), program.origin_text(agent, op))
 }

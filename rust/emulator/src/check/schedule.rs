@@ -146,18 +146,31 @@ pub(super) struct Counters {
     values: Vec<u64>,
     /// Taken from, rather than waited on.
     semaphore: Vec<bool>,
+    /// What the first launch gives it more than a later one: where it starts, and ends.
+    initial: Vec<u64>,
 }
 
 impl Counters {
     pub(super) fn new(subject: Subject<'_>) -> Self {
         let program = subject.program;
         let mut semaphore = vec![false; program.counters as usize];
-        for op in program.bodies.iter().flat_map(|body| &body.ops) {
+        for op in subject.programs().flat_map(|program| &program.bodies).flat_map(|body| &body.ops) {
             if let OpKind::Acquire { counter, .. } = op.kind {
                 semaphore[counter as usize] = true;
             }
         }
-        Self { values: vec![0; semaphore.len() * subject.calls as usize], semaphore }
+        let mut initial = vec![0; semaphore.len()];
+        if let Some(last) = subject.later.last() {
+            for (launch, is_first) in [(program, true), (last, false)] {
+                for op in launch.agents.iter().flat_map(|agent| &launch.bodies[agent.body as usize].ops) {
+                    if let OpKind::Signal { counter, add } = op.kind {
+                        let sum = &mut initial[counter as usize];
+                        *sum = if is_first { *sum + u64::from(add) } else { sum.saturating_sub(add.into()) };
+                    }
+                }
+            }
+        }
+        Self { values: vec![0; semaphore.len() * subject.calls as usize], semaphore, initial }
     }
 
     /// The counter that an operation of a call means.
@@ -250,10 +263,10 @@ impl<'p> Schedule<'p> {
     }
 
     fn advance(&mut self, agent: AgentId, watch: &mut impl Watch) -> Result<(), Diagnostic> {
-        let body = self.subject.program.body(agent);
         let a = agent.0 as usize;
         self.waits[a] = Wait::Nothing;
         loop {
+            let body = self.subject.body(agent, self.call[a]);
             let Some(what) = body.ops.get(self.next[a] as usize) else {
                 if self.call[a] + 1 == self.subject.calls {
                     self.waits[a] = Wait::Finished;
@@ -434,7 +447,8 @@ impl<'p> Schedule<'p> {
         let first = (0..self.sent.len()).find(left)?;
         let messages: u64 = (0..self.sent.len()).filter(left).map(|c| self.sent[c] - self.received[c]).sum();
         let channel = &program.channels[first];
-        let body = program.body(channel.sender);
+        let call = self.subject.calls - 1;
+        let body = self.subject.body(channel.sender, call);
         let last = body.ops.iter().rposition(
             |op| matches!(op.kind, OpKind::Send { dir, .. } if program.tx(channel.sender, dir).0 as usize == first),
         );
@@ -446,7 +460,6 @@ impl<'p> Schedule<'p> {
                 self.subject.name(channel.receiver)
             ),
         );
-        let call = self.subject.calls - 1;
         let op = last.unwrap_or(0) as u32;
         Some(self.subject.site(finding, &Step { agent: channel.sender, op, call, message: None }))
     }
@@ -454,13 +467,15 @@ impl<'p> Schedule<'p> {
     /// Signals that no semaphore's owner has taken after a complete run.
     pub(super) fn untaken(&self) -> Option<Diagnostic> {
         let semaphores = 0..self.counters.semaphore.len();
-        let left = |c: &usize| self.counters.semaphore[*c] && self.counters.values[*c] > 0;
-        let first = semaphores.clone().find(left)? as u32;
-        let signals: u64 = semaphores.filter(left).map(|c| self.counters.values[c]).sum();
-        let program = self.subject.program;
-        let (agent, op) = (0..program.agents.len() as u32).map(AgentId).find_map(|agent| {
-            let last = program
-                .body(agent)
+        let left = |c: usize| self.counters.values[c].saturating_sub(self.counters.initial[c]);
+        let is_left = |c: &usize| self.counters.semaphore[*c] && left(*c) > 0;
+        let first = semaphores.clone().find(is_left)? as u32;
+        let signals: u64 = semaphores.filter(is_left).map(left).sum();
+        let call = self.subject.calls - 1;
+        let (agent, op) = (0..self.next.len() as u32).map(AgentId).find_map(|agent| {
+            let last = self
+                .subject
+                .body(agent, call)
                 .ops
                 .iter()
                 .rposition(|op| matches!(op.kind, OpKind::Signal { counter, .. } if counter == first))?;
@@ -471,7 +486,6 @@ impl<'p> Schedule<'p> {
             format!("{signals} signals are never waited for, the first of counter {first}"),
         )
         .hint("the next call's first wait would pass at once");
-        let call = self.subject.calls - 1;
         Some(self.subject.site(finding, &Step { agent, op, call, message: None }))
     }
 }
@@ -498,7 +512,7 @@ pub fn sequence(program: &Program) -> Option<Vec<(AgentId, u32)>> {
     }
     let mut record = Record(Vec::with_capacity(program.ops() as usize));
     let order = Order::of(0, program.agents.len(), 0);
-    let ended = Schedule::new(Subject { program, calls: 1 }, None, order, Fence::World).run(&mut record);
+    let ended = Schedule::new(Subject::once(program), None, order, Fence::World).run(&mut record);
     (ended == Ok(Ended::Complete)).then_some(record.0)
 }
 

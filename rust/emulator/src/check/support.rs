@@ -1,14 +1,19 @@
 //! What is checked, how it is named, and what it costs.
 
 use super::CheckOptions;
-use ahbm_machine::Diagnostic;
+use ahbm_machine::{Diagnostic, Machine};
 use ahbm_program::{AgentId, Body, BufferId, ChannelId, OpKind, Program};
 use std::ops::Range;
 
 /// A program that is issued some times in a row.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Subject<'p> {
+    /// The first launch.
     pub(super) program: &'p Program,
+    /// What the launches after it are, in turn; the same where this is empty.
+    pub(super) later: &'p [Program],
+    /// Where its agents run; `None` for thread blocks without a machine.
+    pub(super) machine: Option<&'p Machine>,
     /// Launches, at least one.
     pub(super) calls: u32,
 }
@@ -24,25 +29,53 @@ pub(super) struct Step {
     pub(super) message: Option<(ChannelId, u64)>,
 }
 
-impl Subject<'_> {
-    /// `rank 3 block 1`: an agent by its rank and its number among the rank's.
-    pub(super) fn name(&self, agent: AgentId) -> String {
-        let agents = &self.program.agents;
-        let rank = agents[agent.0 as usize].rank;
-        let block = agents[..agent.0 as usize].iter().filter(|a| a.rank == rank).count();
-        format!("rank {rank} block {block}")
+impl<'p> Subject<'p> {
+    /// One launch of a program, somewhere.
+    pub(super) fn once(program: &'p Program) -> Self {
+        Self { program, later: &[], machine: None, calls: 1 }
     }
 
-    /// `rank 3 block 1: store f16[8]`, and the call where there are several.
+    /// What runs in a call.
+    pub(super) fn launch(&self, call: u32) -> &'p Program {
+        match call.checked_sub(1) {
+            Some(n) if !self.later.is_empty() => &self.later[n as usize % self.later.len()],
+            _ => self.program,
+        }
+    }
+
+    /// All programs that are launched.
+    pub(super) fn programs(&self) -> impl Iterator<Item = &'p Program> + Clone + use<'p> {
+        std::iter::once(self.program).chain(self.later.iter().take(self.calls as usize - 1))
+    }
+
+    /// The body of an agent in a call.
+    pub(super) fn body(&self, agent: AgentId, call: u32) -> &'p Body {
+        self.launch(call).body(agent)
+    }
+
+    /// `sip 3 cube 0 pe 1`, an agent that has its PE to itself; else `rank 3 block 1`, by its number among the rank's.
+    pub(super) fn name(&self, agent: AgentId) -> String {
+        let agents = &self.program.agents;
+        let own = &agents[agent.0 as usize];
+        if let Some(machine) = self.machine
+            && agents.iter().filter(|a| a.place == own.place).count() == 1
+        {
+            return own.name(machine);
+        }
+        let block = agents[..agent.0 as usize].iter().filter(|a| a.rank == own.rank).count();
+        format!("rank {} block {block}", own.rank)
+    }
+
+    /// `sip 3 cube 0 pe 1: store f16[8]`, and the call where there are several.
     pub(super) fn describe(&self, step: &Step) -> String {
-        let what = self.program.describe(step.agent, step.op as usize);
+        let what = self.launch(step.call).describe(step.agent, step.op as usize);
         let call = if self.calls > 1 { format!(" in call {}", step.call + 1) } else { String::new() };
         format!("{}: {what}{call}", self.name(step.agent))
     }
 
     /// Adds an operation as a side of a finding.
     pub(super) fn site(&self, finding: Diagnostic, step: &Step) -> Diagnostic {
-        finding.site(self.describe(step), self.program.origin_text(step.agent, step.op as usize))
+        finding.site(self.describe(step), self.launch(step.call).origin_text(step.agent, step.op as usize))
     }
 
     /// Refuses what takes more steps than the budget.

@@ -10,7 +10,7 @@ use super::expectation::{Contribution, Expectation};
 use super::print::Print;
 use super::support::{Step, Subject, bytes};
 use ahbm_machine::Diagnostic;
-use ahbm_program::{AgentId, BinaryFn, BufferId, OpKind, Program, Scalar, ValueId};
+use ahbm_program::{AgentId, BinaryFn, Body, BufferId, OpKind, Scalar, ValueId};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -113,8 +113,10 @@ impl<'p> Values<'p> {
     pub(super) fn new(subject: Subject<'p>, expectation: &Expectation) -> Self {
         let program = subject.program;
         let nothing: Value = Rc::from([]);
-        let slots =
-            |a: &ahbm_program::Agent| vec![Rc::clone(&nothing); program.bodies[a.body as usize].values as usize];
+        let slots = |agent: u32| {
+            let values = subject.programs().map(|program| program.body(AgentId(agent)).values).max();
+            vec![Rc::clone(&nothing); values.unwrap_or(0) as usize]
+        };
         let empty =
             Known { print: Print::default(), made: Made::Nothing, flat: true, undefined: false, function: None };
         let mut values = Self {
@@ -122,7 +124,7 @@ impl<'p> Values<'p> {
             nodes: vec![empty],
             functions: FxHashMap::default(),
             memory: Vec::with_capacity(program.buffers.len()),
-            slots: program.agents.iter().map(slots).collect(),
+            slots: (0..program.agents.len() as u32).map(slots).collect(),
             messages: vec![Vec::new(); program.channels.len()],
             undefined: Vec::new(),
             undefined_count: 0,
@@ -201,9 +203,8 @@ impl<'p> Values<'p> {
 
     /// The effect of an operation on data.
     pub(super) fn done(&mut self, step: &Step) -> Result<(), Diagnostic> {
-        let program: &'p Program = self.subject.program;
         let agent = step.agent;
-        let body = program.body(agent);
+        let body: &'p Body = self.subject.body(agent, step.call);
         let kind = body.ops[step.op as usize].kind;
         let count = |tile: u32| body.tiles[tile as usize].elements();
         match kind {
@@ -361,7 +362,7 @@ impl<'p> Values<'p> {
     }
 
     fn load(&mut self, step: &Step, mem: u32, tile: u32) -> Value {
-        let program = self.subject.program;
+        let program = self.subject.launch(step.call);
         let unit = program.body(step.agent).tiles[tile as usize].dtype.bytes();
         let (buffer, range) = bytes(program, step.agent, mem, tile);
         let runs: Vec<(u64, Held)> = self.read(buffer, range.clone()).collect();
@@ -391,7 +392,7 @@ impl<'p> Values<'p> {
     }
 
     fn store(&mut self, step: &Step, mem: u32, tile: u32, value: &Value) {
-        let program = self.subject.program;
+        let program = self.subject.launch(step.call);
         let unit = program.body(step.agent).tiles[tile as usize].dtype.bytes();
         let (buffer, range) = bytes(program, step.agent, mem, tile);
         self.overwrite(buffer, range, |mut start, _| {
@@ -447,7 +448,7 @@ impl<'p> Values<'p> {
 
     /// What an operation makes of values, when that is no union: known by the operation and its operands alone.
     fn opaque(&mut self, step: &Step, operands: &[Value], elements: u64) -> Value {
-        let body = self.subject.program.body(step.agent);
+        let body = self.subject.body(step.agent, step.call);
         let op = &body.ops[step.op as usize];
         // The function by its words, and its scalars.
         let scalars = op.kind.operands().scalars.into_iter().flatten().map(|s| match body.scalars[s as usize] {

@@ -48,10 +48,7 @@ fn wait(sim: &Sim<'_, impl Recorder>, agent: AgentId) -> Wait {
 }
 
 fn name(sim: &Sim<'_, impl Recorder>, agent: AgentId) -> String {
-    let agent = &sim.program.agents[agent.0 as usize];
-    // Where the agent physically is: the lanes of a sharded launch all have the same virtual coordinates.
-    let at = sim.machine.coord(agent.place);
-    if agent.rank == at.sip { at.to_string() } else { format!("rank {} at {at}", agent.rank) }
+    sim.program.agents[agent.0 as usize].name(sim.machine)
 }
 
 /// Follows the wait-for relation from the agent that stopped first until it repeats or ends.

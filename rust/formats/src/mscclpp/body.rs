@@ -74,6 +74,9 @@ impl<'l, 'p> Writer<'l, 'p> {
 
     /// Semaphores start with their values: the rank's first thread block gives them before anything else.
     fn initialise(&mut self) {
+        if !self.all.fresh {
+            return;
+        }
         let first = self.all.semaphores[self.rank as usize];
         for (counter, &add) in (first..).zip(&self.all.plan.ranks[self.rank as usize].semaphores) {
             if add > 0 {

@@ -1,6 +1,5 @@
 //! Chunks to bytes, by the executor's rules.
 
-use super::Launch;
 use super::model::{Form, Op, Operand, Plan, Share};
 use crate::LowerOptions;
 use crate::plan::{Extents, Space};
@@ -47,7 +46,7 @@ pub(super) struct Iteration {
 
 impl Layout {
     /// The layout of a real message.
-    pub(super) fn of(plan: &Plan, options: &LowerOptions, launch: Launch) -> Result<Self, Diagnostic> {
+    pub(super) fn of(plan: &Plan, options: &LowerOptions, even: bool) -> Result<Self, Diagnostic> {
         let (bytes, chunks) = (options.bytes, plan.chunks.max(1));
         let size = options.dtype.bytes();
         if !(plan.min_bytes..=plan.max_bytes).contains(&bytes) {
@@ -67,15 +66,15 @@ impl Layout {
             let message = format!("{bytes} bytes do not split into {chunks} chunks of whole {} bytes", plan.alignment);
             return Err(unfit(message).hint(format!("nearest sizes: {near} bytes")));
         }
-        Self::new(plan, bytes / u64::from(chunks), plan.alignment, options.dtype, None, launch)
+        Self::new(plan, bytes / u64::from(chunks), plan.alignment, options.dtype, None, even)
     }
 
     /// One 8-byte cell for every part that an operation splits a chunk into, loops with `iterations` iterations.
-    pub(super) fn of_cells(plan: &Plan, iterations: u32, launch: Launch) -> Result<Self, Diagnostic> {
+    pub(super) fn of_cells(plan: &Plan, iterations: u32, even: bool) -> Result<Self, Diagnostic> {
         let mut parts = 1;
         plan.walk(|_, op| parts = parts.max(op.share.map_or(1, |share| share.of)));
         let cells = u64::from(parts.min(MOST_PARTS)) * if plan.loops() { u64::from(iterations.max(1)) } else { 1 };
-        Self::new(plan, 8 * cells, 8, Dtype::I64, Some(iterations.max(1).into()), launch)
+        Self::new(plan, 8 * cells, 8, Dtype::I64, Some(iterations.max(1).into()), even)
     }
 
     fn new(
@@ -84,7 +83,7 @@ impl Layout {
         alignment: u64,
         dtype: Dtype,
         iterations: Option<u64>,
-        launch: Launch,
+        even: bool,
     ) -> Result<Self, Diagnostic> {
         let extents = plan.extents();
         let halves = 1 + u64::from(plan.double_scratch);
@@ -103,7 +102,7 @@ impl Layout {
             iterations,
             scratch_chunk,
             halves,
-            half: u64::from(plan.double_scratch && launch == Launch::Even),
+            half: u64::from(plan.double_scratch && even),
             quirks: plan.quirks,
         };
         let largest = (0..plan.ranks.len() as u32).map(|rank| layout.shared(rank).max(layout.scratch(rank))).max();

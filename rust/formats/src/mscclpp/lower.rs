@@ -9,19 +9,27 @@ use crate::{Budget, Limit, LowerOptions};
 use ahbm_machine::{Diagnostic, Machine, Node};
 use ahbm_program::{BinaryFn, BufferId, ChannelSettings, ProgramBuilder};
 
-/// Which launch of the plan runs; it decides the half of a double scratch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Launch {
-    /// The first, third, …
-    #[default]
-    Odd,
-    /// The second, fourth, …
-    Even,
+/// Which launch of the plan runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Launch {
+    /// It uses the second half of a double scratch: the second, the fourth, …
+    even: bool,
+    /// Semaphores get their values, which they keep from launch to launch.
+    first: bool,
+}
+
+impl Launch {
+    /// The first, on the first half of a double scratch.
+    pub const ODD: Self = Self { even: false, first: true };
+    /// On the second half, as if it were the first.
+    pub const EVEN: Self = Self { even: true, first: true };
 }
 
 /// What the bodies of a program refer to.
 pub(super) struct Lowering<'p> {
     pub(super) plan: &'p Plan,
+    /// Whether semaphores get their values.
+    pub(super) fresh: bool,
     pub(super) layout: Layout,
     pub(super) packets: Packets,
     pub(super) buffers: Vec<RankBuffers>,
@@ -34,6 +42,17 @@ pub(super) struct Lowering<'p> {
 }
 
 impl Plan {
+    /// What follows `launch`, in turn: nothing when all launches are the same.
+    pub fn after(&self, launch: Launch) -> Vec<Launch> {
+        let again = Launch { first: false, ..launch };
+        let started = self.ranks.iter().any(|rank| rank.semaphores.iter().any(|&value| value > 0));
+        match (self.double_scratch, started) {
+            (true, _) => vec![Launch { even: !launch.even, ..again }, again],
+            (false, true) => vec![again],
+            (false, false) => Vec::new(),
+        }
+    }
+
     /// The plan on a machine: rank r on SIP r, its thread blocks on the PEs of that SIP in turn, its buffers in the
     /// HBM slice of the SIP's first PE. `options.bytes` are those of the larger of input and output.
     ///
@@ -49,8 +68,8 @@ impl Plan {
             return Err(vec![Diagnostic::new("AHBM-U204", message).site("plan", &*self.file).hint(hint)]);
         }
         self.decides(options).map_err(|error| vec![error.site("plan", &*self.file)])?;
-        let layout = Layout::of(self, options, launch).map_err(|error| vec![error.site("plan", &*self.file)])?;
-        self.lower_at(&Site::of(machine), layout, &options.budget)
+        let layout = Layout::of(self, options, launch.even).map_err(|error| vec![error.site("plan", &*self.file)])?;
+        self.lower_at(&Site::of(machine), layout, launch.first, &options.budget)
     }
 
     /// The plan without a machine, in 8-byte cells: what a check of its meaning runs. A chunk is one cell, or
@@ -65,8 +84,8 @@ impl Plan {
         budget: &Budget,
     ) -> Result<Lowered, Vec<Diagnostic>> {
         let layout =
-            Layout::of_cells(self, iterations, launch).map_err(|error| vec![error.site("plan", &*self.file)])?;
-        self.lower_at(&Site::abstract_of(self.ranks.len() as u32), layout, budget)
+            Layout::of_cells(self, iterations, launch.even).map_err(|error| vec![error.site("plan", &*self.file)])?;
+        self.lower_at(&Site::abstract_of(self.ranks.len() as u32), layout, launch.first, budget)
     }
 
     fn decides(&self, options: &LowerOptions) -> Result<(), Diagnostic> {
@@ -91,12 +110,12 @@ impl Plan {
         }
     }
 
-    fn lower_at(&self, site: &Site, layout: Layout, budget: &Budget) -> Result<Lowered, Vec<Diagnostic>> {
+    fn lower_at(&self, site: &Site, layout: Layout, fresh: bool, budget: &Budget) -> Result<Lowered, Vec<Diagnostic>> {
         if !self.unsupported.is_empty() {
             return Err(self.unsupported.clone());
         }
         let mut builder = ProgramBuilder::new(&*self.name);
-        let lowering = Lowering::new(self, layout, site, &mut builder);
+        let lowering = Lowering::new(self, layout, fresh, site, &mut builder);
         let cost = lowering.cost().map_err(|error| vec![error.site("plan", &*self.file)])?;
         budget.check(Limit::Ops, cost).map_err(|error| vec![error.site("plan", &*self.file)])?;
         for (rank, work) in (0..).zip(&self.ranks) {
@@ -111,12 +130,12 @@ impl Plan {
         }
         let Lowering { buffers, layout, .. } = lowering;
         let settings = ChannelSettings { slots: 1, slot_bytes: None, tier: 0, credit_bytes: 0 };
-        Ok(Lowered { program: builder.finish(settings)?, ranks: buffers, chunk_bytes: layout.chunk })
+        Ok(Lowered { program: builder.finish(settings)?, ranks: buffers, chunk_bytes: layout.chunk, later: Vec::new() })
     }
 }
 
 impl<'p> Lowering<'p> {
-    fn new(plan: &'p Plan, layout: Layout, site: &Site, builder: &mut ProgramBuilder) -> Self {
+    fn new(plan: &'p Plan, layout: Layout, fresh: bool, site: &Site, builder: &mut ProgramBuilder) -> Self {
         let mut counters = plan.ends.len() as u32;
         let mut semaphores = Vec::with_capacity(plan.ranks.len());
         let mut barriers = Vec::with_capacity(plan.ranks.len());
@@ -137,6 +156,7 @@ impl<'p> Lowering<'p> {
         });
         let mut lowering = Self {
             plan,
+            fresh,
             layout,
             packets,
             buffers: Vec::with_capacity(plan.ranks.len()),

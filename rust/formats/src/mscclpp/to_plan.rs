@@ -38,10 +38,10 @@ impl Plan {
         if self.in_place && self.collective == Collective::Custom {
             return Err(whole("a custom collective in place"));
         }
-        let lowered = self.lower_for_check(1, Launch::Odd, budget)?;
+        let lowered = self.lower_for_check(1, Launch::ODD, budget)?;
         let cells = (lowered.chunk_bytes / CELL) as u32;
         let told = |error: Diagnostic| vec![error.site("plan", &*self.file)];
-        let layout = Layout::of_cells(self, 1, Launch::Odd).map_err(told)?;
+        let layout = Layout::of_cells(self, 1, false).map_err(told)?;
         let order = sequence(&lowered.program).ok_or_else(|| whole("a plan that gets stuck"))?;
         let areas: Vec<u64> = (0..self.ranks.len() as u32).map(|rank| layout.scratch(rank) / CELL).collect();
         let extents = self.extents().iter().map(|rank| rank.times(cells)).collect::<Option<Vec<_>>>();

@@ -16,6 +16,8 @@ pub struct Lowered {
     pub ranks: Vec<RankBuffers>,
     /// Bytes of a chunk.
     pub chunk_bytes: u64,
+    /// What further launches run, in turn, where that is not the same.
+    pub later: Vec<Program>,
 }
 
 impl Plan {
@@ -79,7 +81,7 @@ impl Plan {
             tier: options.tier,
             credit_bytes: options.credit_bytes,
         };
-        Ok(Lowered { program: builder.finish(settings)?, ranks, chunk_bytes: layout.chunk_bytes() })
+        Ok(Lowered { program: builder.finish(settings)?, ranks, chunk_bytes: layout.chunk_bytes(), later: Vec::new() })
     }
 
     /// How chunks are cut.
