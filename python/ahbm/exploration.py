@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ahbm._core import Memory
-from ahbm.checks import CALLS, CHECKS, UNDECIDED, examine
+from ahbm.checks import CALLS, UNDECIDED, examine
 from ahbm.errors import DataError, DeadlockError, Finding, KernelError, LintError
 from ahbm.reference import inputs, part_of
 
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 
 Pause = tuple[int, int, int]
 """Agent, operation, and the picoseconds it is held up before it."""
-
-PROGRAM_CHECKS = frozenset(CHECKS) - {"divergence"}
-"""What is checked of the program under every seed: divergence of ranks is no matter of times."""
 
 SKEW_PS = 5_000_000
 """Most that a rank starts late."""
@@ -70,7 +67,7 @@ def explore(
     case: Case,
     seeds: Sequence[int],
     shrunk: Callable[[int, int], Case | None] | None = None,
-    checks: frozenset[str] = PROGRAM_CHECKS,
+    checks: frozenset[str] = frozenset(),
 ) -> Iterator[tuple[int, Failure | None]]:
     """Tries each seed; yields it with what went wrong, if anything.
 
@@ -84,7 +81,7 @@ def explore(
 
 
 def attempt(
-    case: Case, seed: int, pauses: Sequence[Pause] | None = None, checks: frozenset[str] = PROGRAM_CHECKS
+    case: Case, seed: int, pauses: Sequence[Pause] | None = None, checks: frozenset[str] = frozenset()
 ) -> Failure | None:
     """Runs a case as `seed` says, with its own or with the given pauses. The same arguments give the same answer.
 
@@ -140,7 +137,7 @@ def shrink(
     failure: Failure,
     case: Case,
     shrunk: Callable[[int, int], Case | None],
-    checks: frozenset[str] = PROGRAM_CHECKS,
+    checks: frozenset[str] = frozenset(),
 ) -> Failure:
     """A failure of the same code with the fewest ranks, then elements, then pauses that could be found."""
     code = failure.findings[0].code

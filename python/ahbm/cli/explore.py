@@ -24,14 +24,19 @@ def explore(
     asked: AskedSmall,
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="Seeds 0, 1, ... to try.")] = 16,
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="Try this seed alone: replays its failure.")] = None,
+    check: Annotated[
+        str,
+        typer.Option("--check", help="Checks of the program under every seed: all, or some as in `ahbm run`."),
+    ] = "race,uninit,leftover,deadlock,result",
     as_json: Json = False,
 ) -> None:
     """Vary start times, delays and orders; replay and shrink what fails."""
+    from ahbm.checks import parse
     from ahbm.collectives import COLLECTIVES
     from ahbm.errors import AhbmError, DataError
     from ahbm.exploration import explore as tried
 
-    case = asked.case(target)
+    case, checks = asked.case(target), parse(check)
 
     def shrunk(ranks: int, count: int) -> Case | None:
         nbytes = count * COLLECTIVES[case.task.collective].chunks(ranks) * case.task.element.storage.itemsize
@@ -41,7 +46,7 @@ def explore(
         except AhbmError:
             return None
 
-    failures = [f for _, f in tried(case, range(seeds) if seed is None else [seed], shrunk) if f is not None]
+    failures = [f for _, f in tried(case, range(seeds) if seed is None else [seed], shrunk, checks) if f is not None]
     count = seeds if seed is None else 1
     if as_json:
         typer.echo(json.dumps({"seeds": count, "failures": [failure.to_json() for failure in failures]}, indent=2))
