@@ -75,7 +75,9 @@ def palette(count: int) -> list[str]:
 
 def bandwidth(rows: Sequence[Row], title: str) -> Chart:
     """Bus bandwidth against size, one line per algorithm, with the bound and the peak."""
-    return _lines(rows, alt.Y("busbw:Q", title="busbw (GB/s)"), title)
+    # Room above the peak.
+    most = 1.05 * max(row["busbw"] for row in rows)
+    return _lines(rows, alt.Y("busbw:Q", title="busbw (GB/s)", scale=alt.Scale(domain=[0, most], nice=False)), title)
 
 
 def latency(rows: Sequence[Row], title: str) -> Chart:

@@ -18,8 +18,15 @@ if TYPE_CHECKING:
 Point = tuple[float, float]
 Row = dict[str, Any]
 
+ASIDE_PX = 4
+"""Half the distance between the two directions of a link."""
+MARGIN = 0.6
+"""Around the places, in steps of the grid."""
+
 BETWEEN_SIPS = re.compile(r"(sip\d+|switch)->(sip\d+|switch)")
 BETWEEN_CUBES = re.compile(r"sip(\d+)\.cube(\d+)\.ucie_([NESW])\d+")
+USE = ["#a9b4c0", "#2f87c8", "#d99a1c", "#d1322a"]
+"""Idle, a quarter, half and all of the time; on white and on black."""
 STEPS = {"N": (0, -1), "E": (1, 0), "S": (0, 1), "W": (-1, 0)}
 
 
@@ -31,6 +38,8 @@ def positions(machine: Machine) -> dict[str, Point]:
             bits = (count - 1).bit_length()
             low = 1 << (bits + 1) // 2
             return {f"sip{sip}": (sip % low, sip // low) for sip in range(count)}
+        if count == 2:
+            return {"sip0": (0.0, 0.0), "sip1": (1.0, 0.0)}
         radius = max(1.0, count / 5)
         turn = [2 * math.pi * sip / count for sip in range(count)]
         around = {f"sip{sip}": (radius * math.sin(a), -radius * math.cos(a)) for sip, a in enumerate(turn)}
@@ -49,9 +58,9 @@ def sip_links(machine: Machine, links: Iterable[Link], latency_ps: int) -> Chart
         if ends is not None:
             a, b = places[ends[1]], places[ends[2]]
             if wraps and math.dist(a, b) > 1.5:
-                rows += [_row(link, latency_ps, *stub) for stub in _stubs(a, b)]
+                rows += [_row(link, latency_ps, *stub, places) for stub in _stubs(a, b)]
             else:
-                rows.append(_row(link, latency_ps, a, b))
+                rows.append(_row(link, latency_ps, a, b, places))
     return _drawn(rows, places, "links between SIPs (simulated)") if rows else None
 
 
@@ -75,14 +84,20 @@ def cube_links(machine: Machine, links: Iterable[Link], latency_ps: int) -> Char
     for (sip, cube, heading), link in ports.items():
         if sip == shown:
             (x, y), (dx, dy) = places[f"cube{cube}"], STEPS[heading]
-            rows.append(_row(link, latency_ps, (x, y), (x + dx, y + dy)))
+            rows.append(_row(link, latency_ps, (x, y), (x + dx, y + dy), places))
     return _drawn(rows, places, f"links between the cubes of sip{shown} (simulated)")
 
 
-def _row(link: Link, latency_ps: int, a: Point, b: Point) -> Row:
+def _scale(places: dict[str, Point]) -> float:
+    """Pixels of a step."""
+    xs = [p[0] for p in places.values()]
+    return (WIDTH - 60) / (max(xs) - min(xs) + 2 * MARGIN)
+
+
+def _row(link: Link, latency_ps: int, a: Point, b: Point, places: dict[str, Point]) -> Row:
     """A line beside the one of the opposite direction."""
     length = math.dist(a, b) or 1.0
-    aside = 0.07
+    aside = ASIDE_PX / _scale(places)
     dx, dy = -(b[1] - a[1]) / length * aside, (b[0] - a[0]) / length * aside
     return {
         "x": a[0] + dx,
@@ -104,9 +119,9 @@ def _stubs(a: Point, b: Point) -> Sequence[tuple[Point, Point]]:
 
 def _drawn(rows: list[Row], places: dict[str, Point], title: str) -> Chart:
     xs, ys = [p[0] for p in places.values()], [p[1] for p in places.values()]
-    wide, high = max(xs) - min(xs) + 1.2, max(ys) - min(ys) + 1.2
-    x = alt.Scale(domain=[min(xs) - 0.6, max(xs) + 0.6], nice=False, zero=False)
-    y = alt.Scale(domain=[max(ys) + 0.6, min(ys) - 0.6], nice=False, zero=False)
+    high = max(ys) - min(ys) + 2 * MARGIN
+    x = alt.Scale(domain=[min(xs) - MARGIN, max(xs) + MARGIN], nice=False, zero=False)
+    y = alt.Scale(domain=[max(ys) + MARGIN, min(ys) - MARGIN], nice=False, zero=False)
     named = [{"node": name, "x": px, "y": py} for name, (px, py) in places.items()]
     lines = (
         alt.Chart(alt.InlineData(values=rows))
@@ -119,7 +134,7 @@ def _drawn(rows: list[Row], places: dict[str, Point], title: str) -> Chart:
             color=alt.Color(
                 "busy:Q",
                 title="busy",
-                scale=alt.Scale(domain=[0, 1], scheme="turbo"),
+                scale=alt.Scale(domain=[0, 0.25, 0.5, 1], range=USE),
                 legend=alt.Legend(format=".0%", orient="right"),
             ),
             tooltip=["link:N", alt.Tooltip("busy:Q", format=".1%"), "messages:Q", "waited_ns:Q"],
@@ -129,5 +144,5 @@ def _drawn(rows: list[Row], places: dict[str, Point], title: str) -> Chart:
     dots = nodes.mark_point(filled=True, size=160, color="#8a8a8a", opacity=1)
     names = nodes.mark_text(fontSize=9, align="left", dx=9, dy=-13, color="#8a8a8a").encode(text="node:N")
     shown = [lines, dots, names] if len(places) <= 100 else [lines]
-    scale = (WIDTH - 60) / wide
-    return alt.layer(*shown).properties(width=WIDTH - 60, height=max(120, min(scale * high, WIDTH)), title=title)
+    height = max(120, min(_scale(places) * high, WIDTH))
+    return alt.layer(*shown).properties(width=WIDTH - 60, height=height, title=title)

@@ -52,11 +52,11 @@ def breakdown(explanations: Mapping[str, Explanation], title: str) -> alt.Chart:
     bars = alt.Chart(alt.InlineData(values=rows)).mark_bar()
     chart: alt.Chart = bars.encode(
         x=alt.X("us:Q", title="time on the critical path (us)"),
-        y=alt.Y("algorithm:N", title=None, axis=alt.Axis(labelLimit=120), sort=list(explanations)),
+        y=alt.Y("algorithm:N", title=None, axis=alt.Axis(labelLimit=170), sort=list(explanations)),
         color=_color([row["category"] for row in rows]),
         tooltip=["algorithm:N", "category:N", "us:Q"],
     )
-    return chart.properties(width=WIDTH - 70, height=40 + 34 * len(explanations), title=title)
+    return chart.properties(width=WIDTH - 110, height=40 + 34 * len(explanations), title=title)
 
 
 def path(explanation: Explanation, title: str) -> Chart:
