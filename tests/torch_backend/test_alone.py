@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+
 import pytest
 
 pytest.importorskip("torch", reason="torch is not installed: pip install .[torch]")
 
 import torch
 import torch.distributed as dist
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.distributed._composable.fsdp import fully_shard
+from torch.distributed.device_mesh import init_device_mesh
 from torch.nn.parallel import DistributedDataParallel
 
 import ahbm.torch
@@ -55,5 +60,67 @@ def test_its_time_is_that_of_all_ranks() -> None:
         with dist.distributed_c10d._time_estimator() as estimated:
             dist.all_reduce(torch.ones(256))
         assert estimated.estimated_time == time_of(1024) / 1000
+    finally:
+        dist.destroy_process_group()
+
+
+def test_tensors_without_data() -> None:
+    """FakeTensorMode and the meta device: shapes, and the times of tensors with data."""
+
+    def times(kind: AbstractContextManager[object], device: str) -> list[float]:
+        ahbm.torch.init_alone(0, 8, overrides=PLAIN)
+        try:
+            with kind, torch.device(device):
+                x, out = torch.ones(16), torch.ones(8, 16)
+                dist.all_reduce(x)
+                dist.all_reduce(x.to(torch.bfloat16).unsqueeze(0).t(), dist.ReduceOp.AVG)
+                dist.all_gather_into_tensor(out, x)
+                dist.all_gather(list(out.unbind()), x)
+                dist.reduce_scatter_tensor(x, out)
+                dist.reduce_scatter(x, list(out.unbind()))
+                dist.all_to_all_single(out, out)
+                dist.all_to_all(list(out.unbind()), list(out.unbind()))
+                dist.gather(x, list(out.unbind()), 0)
+                dist.scatter(x, list(out.unbind()), 0)
+                dist.reduce(x, 3)
+                work = dist.broadcast(x, 0, async_op=True)
+                assert work is not None and work.wait() and work.result()[0] is x
+                assert x.shape == (16,) and out.shape == (8, 16)
+            world = dist.group.WORLD
+            assert world is not None
+            return [part.operation.end_ps for part in world._place.seat.calls[0]]
+        finally:
+            dist.destroy_process_group()
+
+    real = times(nullcontext(), "cpu")
+    assert len(real) == 12 and real == sorted(real)
+    assert times(FakeTensorMode(), "cpu") == times(nullcontext(), "meta") == real
+
+
+def test_tensors_without_data_among_ranks_that_move_data() -> None:
+    def worker() -> float:
+        dist.init_process_group("ahbm")
+        x = torch.ones(256, device="meta")
+        with dist.distributed_c10d._time_estimator() as estimated:
+            dist.all_reduce(x)
+        with pytest.raises(UnsupportedError, match="AHBM-U153"):
+            dist.all_reduce(x)
+        time: float = estimated.estimated_time
+        return time
+
+    (us, _) = ahbm.torch.spawn(worker, overrides=PLAIN)
+    assert isinstance(us, float) and us > 0
+
+
+def test_fsdp2_without_data() -> None:
+    ahbm.torch.init_alone(0, 64, overrides=PLAIN)
+    try:
+        mesh = init_device_mesh("cpu", (64,))
+        with FakeTensorMode(allow_non_fake_inputs=True):
+            net = torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.Linear(256, 256))
+            fully_shard(net, mesh=mesh)
+            net(torch.ones(2, 256)).sum().backward()
+        names = [part.operation.label.split()[0] for part in dist.group.WORLD._place.seat.calls[0]]
+        assert {"all_gather", "reduce_scatter"} <= set(names)
     finally:
         dist.destroy_process_group()

@@ -102,10 +102,10 @@ def test_a_backend_that_cannot_be_redirected() -> None:
     from ahbm.torch.__main__ import redirected
 
     with pytest.raises(ConfigError, match="backend 'mine' cannot be redirected"):
-        redirected("mine", "init_process_group", False, set())
-    assert redirected("mine", "init_process_group", True, set()) == "mine"
-    assert redirected("cpu:gloo,cuda:nccl", "init_process_group", False, set()) == "ahbm"
-    assert redirected(None, "new_group", False, set()) is None
+        redirected("mine", "init_process_group", False)
+    assert redirected("mine", "init_process_group", True) == "mine"
+    assert redirected("cpu:gloo,cuda:nccl", "init_process_group", False) == "ahbm"
+    assert redirected(None, "new_group", False) is None
 
 
 def test_time_estimates() -> None:

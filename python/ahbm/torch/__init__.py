@@ -33,7 +33,7 @@ def create(opts: Any, pg_options: object) -> Any:
     import os
 
     from ahbm.errors import ConfigError
-    from ahbm.torch import backend, recording
+    from ahbm.torch import backend, fallback, recording
     from ahbm.torch.place import find
 
     form = os.environ.get("AHBM_TORCH_CLASS", "group")
@@ -44,10 +44,14 @@ def create(opts: Any, pg_options: object) -> Any:
     name = "WORLD" if len(ranks) == len(place.index) and not opts.global_ranks_in_group else str(opts.group_id)
     members = place.group(name, ranks)
     place.root = place.root or members
+    if form == "backend" and not backend.PLAIN_FORM:
+        raise ConfigError("AHBM-C127", "AHBM_TORCH_CLASS=backend asks for torch 2.14 or later", hint="group")
     if form == "backend":
         return backend.Backend(place, members, opts.timeout)
     if recording.current() is not None:
         return recording.Emulated(place, members, opts.timeout)
+    if fallback.wanted():
+        return fallback.ProcessGroup(place, members, opts.timeout, opts.store)
     return backend.ProcessGroup(place, members, opts.timeout)
 
 

@@ -1,7 +1,8 @@
 """`python -m ahbm.torch [--record PREFIX] script.py [arguments]`: a script for another backend, on the emulator.
 
 `init_process_group` and `new_group` with "nccl", "gloo" or no backend get "ahbm", and a notice says so once. What the
-emulator cannot do raises, unless AHBM_FALLBACK=gloo: then groups on devices other than the CPU keep their backend.
+emulator cannot do raises, unless AHBM_FALLBACK=gloo: then a backend that is not known is left alone, and a call that
+is not done is made on gloo.
 `torchrun ... -m ahbm.torch script.py` does the same for every rank. With `--record`, the script keeps its backend, and
 what it does is written as a trace (see `ahbm.torch.record`).
 """
@@ -21,16 +22,14 @@ import torch.distributed.distributed_c10d as c10d
 
 import ahbm.torch
 from ahbm.errors import ConfigError
+from ahbm.torch.fallback import notice, wanted
 
 REDIRECTED = ("nccl", "gloo", "mpi", "ucc", "xccl")
 
 
 def interpose() -> None:
     """Makes torch.distributed use backend "ahbm" whatever a script asks for."""
-    fallback = os.environ.get("AHBM_FALLBACK")
-    if fallback not in (None, "", "gloo"):
-        raise ConfigError("AHBM-C127", f"AHBM_FALLBACK={fallback!r} is unknown", hint="gloo, or nothing")
-    told: set[str] = set()
+    leaves_alone = wanted()
 
     def redirect(function: Callable[..., Any]) -> Callable[..., Any]:
         position = 0 if function.__name__ == "init_process_group" else 2
@@ -39,7 +38,7 @@ def interpose() -> None:
         def wrapper(*args: Any, **kw: Any) -> Any:
             given = list(args)
             asked = given[position] if len(given) > position else kw.get("backend")
-            backend = redirected(asked, function.__name__, bool(fallback), told)
+            backend = redirected(asked, function.__name__, leaves_alone)
             if len(given) > position:
                 given[position] = backend
             else:
@@ -56,29 +55,22 @@ def interpose() -> None:
         setattr(dist, name, wrapped)
 
 
-def redirected(asked: Any, caller: str, fallback: bool, told: set[str]) -> Any:
+def redirected(asked: Any, caller: str, leaves_alone: bool) -> Any:
     """The backend to use for the one that was asked for. Raises ConfigError (AHBM-C127) for one that stays unknown."""
     if asked is None and caller == "new_group":
         return None
     name = str(asked or "").lower()
     parts = [part.rpartition(":")[2] for part in name.split(",")]
     if name and not all(part in (*REDIRECTED, "ahbm") for part in parts):
-        if fallback:
-            notice(told, f"{caller}({name!r}) is left alone")
+        if leaves_alone:
+            notice(f"{caller}({name!r}) is left alone")
             return asked
         raise ConfigError(
             "AHBM-C127", f"backend {name!r} cannot be redirected", hint="AHBM_FALLBACK=gloo leaves it alone"
         )
     if name != "ahbm":
-        notice(told, f"{caller}({name or 'no backend'!r}) is redirected to backend 'ahbm'")
+        notice(f"{caller}({name or 'no backend'!r}) is redirected to backend 'ahbm'")
     return "ahbm"
-
-
-def notice(told: set[str], what: str) -> None:
-    """Says `what` on rank 0's standard error, once."""
-    if what not in told and os.environ.get("RANK", "0") == "0":
-        print(f"ahbm: {what}", file=sys.stderr)
-    told.add(what)
 
 
 def main() -> None:

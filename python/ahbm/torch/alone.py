@@ -2,7 +2,8 @@
 
 The contract of uniform ranks: every rank makes the same calls with the same values as this one. So a sum is this rank's
 value times the number of ranks, a gathered list holds this rank's value everywhere. What cannot be known that way
-(sends and receives, another rank's scatter list) is an error, as are sizes that differ from rank to rank.
+(sends and receives, another rank's scatter list) is an error, as are sizes that differ from rank to rank. Meta and fake
+tensors take part with their sizes alone.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from ahbm.operation import Operation, Part
 from ahbm.session import Call, Session, Setup, check_world_size
 from ahbm.torch import report
 from ahbm.torch.place import Place, be_rank, options, sized
+from ahbm.torch.tensors import hollow, is_hollow
 from ahbm.world import World
 
 
@@ -60,7 +62,7 @@ class Alone(Session):
         me, n = group.rank_of(self._rank), group.size()
         if isinstance(call.buffer, Exchange):
             part.buffer = _exchanged(call.buffer, me)
-        else:
+        elif not is_hollow(call.buffer):
             _uniform(call, me, n)
         arguments = self._call(call.terms, [part] * n, group.ranks)
         root = call.terms.get("root")
@@ -81,9 +83,10 @@ def _exchanged(exchange: Exchange, me: int) -> NDArray[Any]:
             f"but it receives {list(exchange.receives)}",
             hint="one rank alone stands for uniform ranks",
         )
-    start = sum(exchange.sends[:me])
-    exchange.target[:] = np.tile(exchange.source[start : start + mine], len(exchange.receives))
-    return np.empty(Exchange.padded_size([exchange]) * len(exchange.sends), exchange.source.dtype)
+    if not is_hollow(exchange.target):
+        start = sum(exchange.sends[:me])
+        exchange.target[:] = np.tile(exchange.source[start : start + mine], len(exchange.receives))
+    return hollow(Exchange.padded_size([exchange]) * len(exchange.sends), exchange.source.dtype)
 
 
 def _uniform(call: Call, me: int, n: int) -> None:
@@ -112,7 +115,7 @@ def init_alone(rank: int, world_size: int, **asked: Any) -> None:
 
     def make(_: Setup) -> Place:
         session = Alone(sized(options(asked), world_size), rank, world_size)
-        return _AlonePlace(session, rank, range(world_size))
+        return _AlonePlace(session, rank, range(world_size), moves_data=False)
 
     be_rank([], make)
     try:

@@ -18,6 +18,7 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
 from torch._C._distributed_c10d import Backend as TorchBackend
+from torch._C._distributed_c10d import FakeProcessGroup
 
 from ahbm.errors import DistributedError, UnsupportedError
 from ahbm.exchange import Exchange
@@ -31,6 +32,10 @@ from ahbm.torch.work import Work
 
 NAME = "ahbm"
 NOTHING = slice(0, 0)
+PLAIN_FORM = hasattr(dist.ProcessGroup, "register_pre_hook")
+"""Whether a backend can be a Python class, as since torch 2.14; before, one of torch's stands where one is looked up
+and none is called."""
+stand_in = getattr(FakeProcessGroup, "_create_internal", FakeProcessGroup)
 
 Finish = Callable[[Operation], object]
 
@@ -82,6 +87,7 @@ class Collectives:
         take: slice | None = None,
         peer: int | None = None,
         tag: int = 0,
+        agreed: str = "",
     ) -> None:
         """Adds one operation to `work`. `root` and `peer` are group ranks."""
         self._state.sequence += 1
@@ -94,6 +100,8 @@ class Collectives:
             terms["tag"] = tag
         if kind != "exchange":
             terms["elements"] = int(buffer.size)
+        if agreed:
+            terms["agreed"] = agreed
         other = None if peer is None else self.members.ranks[peer]
         call = Call(kind, self.members, terms, buffer, finish, other, tag, work.ended, give, take)
         if self._state.estimate is not None:
@@ -419,6 +427,12 @@ class Collectives:
         self._issue(work, "barrier", "f16", np.zeros(1, np.float16), _kept, give=NOTHING, take=NOTHING)
         return work
 
+    def agree(self, what: str) -> None:
+        """A barrier that fails on all ranks (AHBM-X110) unless all agree on `what` at this point."""
+        work = self._work([])
+        self._issue(work, "barrier", "f16", np.zeros(1, np.float16), _kept, give=NOTHING, take=NOTHING, agreed=what)
+        work.wait()
+
     def monitored_barrier(self, opts: Any = None, wait_all_ranks: bool = False) -> None:
         """A barrier that names the missing ranks when the timeout passes."""
         timeout = getattr(opts, "timeout", None) or self._timeout
@@ -533,7 +547,7 @@ class ProcessGroup(Collectives, dist.ProcessGroup):
         dist.ProcessGroup.__init__(self, members.rank_of(place.rank), members.size())
         state = State()
         self.bind(place, members, timeout, state)
-        self._inner = Backend(place, members, timeout, state)
+        self._inner = Backend(place, members, timeout, state) if PLAIN_FORM else stand_in(self.rank(), self.size())
         kind = dist.ProcessGroup.BackendType.CUSTOM
         self._set_default_backend(kind)
         self._register_backend(torch.device("cpu"), kind, self._inner)

@@ -22,6 +22,7 @@ from ahbm.torch.frames import Connection, Gone
 from ahbm.world import World
 
 LOOPBACK = "127.0.0.1"
+RUNNER = "ahbm runner"
 HURRY_S = 0.05
 """See `World.hurry_s`: processes also wait for each other by other means, such as torch's store."""
 
@@ -43,15 +44,15 @@ class Host:
         self._threads: list[threading.Thread] = []
         self.world.hurry_s = HURRY_S
         self.world.enter(0)
-        self._start(self._run, "ahbm runner")
+        self._start(self._run, RUNNER)
         if size > 1:
             self._start(self._accept, "ahbm door")
 
     def leave(self) -> None:
         """Rank 0 is done: serves the others until they are, too, at most for the timeout."""
         self.world.leave(0, None, None)
-        for thread in list(self._threads):
-            if thread.name.startswith("ahbm rank"):
+        for thread in self._threads:  # the door's appends those of the ranks that it still lets in
+            if thread.name != RUNNER:
                 thread.join(self.timeout_s)
         self.close()
 
@@ -72,8 +73,8 @@ class Host:
 
     def _start(self, target: Any, name: str, *args: Any) -> None:
         thread = threading.Thread(target=target, args=args, name=name, daemon=True)
-        self._threads.append(thread)
         thread.start()
+        self._threads.append(thread)
 
     def _run(self) -> None:
         self.world.runner = threading.get_ident()

@@ -10,11 +10,13 @@ from dataclasses import replace
 from typing import Any
 
 from ahbm import config, topology
-from ahbm.errors import ConfigError
+from ahbm.errors import ConfigError, UnsupportedError
+from ahbm.exchange import Exchange
 from ahbm.groups import ProcessGroup as Members
 from ahbm.operation import Part
 from ahbm.session import Call, Context, Seat, Session, Setup
 from ahbm.torch.compute import Stopwatch
+from ahbm.torch.tensors import is_hollow
 
 
 class Place:
@@ -23,7 +25,7 @@ class Place:
     eager_futures = False
     """Whether to wait where a future is asked for: nobody else runs while this rank's thread blocks on one."""
 
-    def __init__(self, seat: Seat, rank: int, ranks: Sequence[int]) -> None:
+    def __init__(self, seat: Seat, rank: int, ranks: Sequence[int], *, moves_data: bool = True) -> None:
         self.seat = seat
         self.rank = rank
         self.index = {rank: i for i, rank in enumerate(ranks)}
@@ -31,10 +33,20 @@ class Place:
         self.root: Members | None = None
         """The group it was opened for."""
         self.closed = False
+        self._moves_data = moves_data
         self._computing = Stopwatch("none")
 
     def submit(self, call: Call) -> Part:
-        """Issues `call` for this rank; what it has computed since its last call takes time if AHBM_COMPUTE says so."""
+        """Issues `call` for this rank; what it has computed since its last call takes time if AHBM_COMPUTE says so.
+
+        Raises UnsupportedError (AHBM-U153) for tensors without data, where data are moved.
+        """
+        if self._moves_data and is_hollow(call.buffer.source if isinstance(call.buffer, Exchange) else call.buffer):
+            raise UnsupportedError(
+                "AHBM-U153",
+                f"{call.terms['collective']} of a tensor without data (meta, fake) among ranks that move data",
+                hint="ahbm.torch.init_alone plays one rank of many, for its time; the time estimator works everywhere",
+            )
         self.seat.advance(self.rank, self._computing.ps())
         part = self.seat.submit(self.rank, call)
         self._computing.start()

@@ -24,13 +24,13 @@ class ProcessPlace(Place):
 
     def __init__(self, end: Host | Remote, rank: int, ranks: Sequence[int]) -> None:
         super().__init__(end.session if isinstance(end, Host) else end, rank, ranks)
-        self._end = end
+        self._end: Host | Remote | None = end
         atexit.register(self.leave)
         util.Finalize(self, self.leave, exitpriority=100)  # where a child of multiprocessing ends
 
     def leave(self) -> None:
         """See `Place`; the host stays until all others have left."""
-        end, self._end = self._end, None  # type: ignore[assignment]
+        end, self._end = self._end, None
         if end is not None:
             self.closed = True
             end.leave()

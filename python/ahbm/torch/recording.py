@@ -19,13 +19,9 @@ import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
 from ahbm.errors import DistributedError, UnsupportedError
-from ahbm.groups import ProcessGroup as Members
-from ahbm.operation import Part
-from ahbm.session import Call
-from ahbm.torch import backend
+from ahbm.torch import backend, sketch
 from ahbm.torch.compute import Stopwatch
 from ahbm.torch.journal import Event, Journal
-from ahbm.torch.place import Place
 
 
 class Recorder:
@@ -73,7 +69,7 @@ class Recorder:
             return
         with self._standing_still():
             rank = dist.get_rank()
-            yield [self.journal.issue(call, rank) for call in _calls(group, rank, name, args, kw)]
+            yield [self.journal.issue(call, rank) for call in sketch.calls(group, name, args, kw)]
 
     @contextmanager
     def waiting(self, events: list[Event]) -> Iterator[None]:
@@ -145,67 +141,6 @@ def record(prefix: str | Path, *, compute: str = "wall") -> Recorder:
     return Recorder(prefix, compute)
 
 
-class _Paper:
-    """A `Seat` whose operations are only written down, and have ended by that."""
-
-    def __init__(self) -> None:
-        self.calls: list[Call] = []
-
-    def advance(self, rank: int, ps: int) -> None:
-        """See `Seat`."""
-
-    def submit(self, rank: int, call: Call) -> Part:
-        """See `Seat`."""
-        self.calls.append(call)
-        return Part(rank, call.terms, None, call.finish, 0, "")
-
-    def group(self, name: str, ranks: tuple[int, ...]) -> Members:
-        """See `Seat`."""
-        return Members(name, ranks)
-
-    def estimate(self, call: Call) -> int:
-        """See `Seat`."""
-        return 0
-
-    def wait(self, part: Part, timeout_s: float | None = None) -> None:
-        """See `Seat`."""
-
-    def settle(self, part: Part) -> None:
-        """See `Seat`."""
-
-
-def _methods() -> dict[str, Any]:
-    """The calls that make operations, by name. Of a call's two spellings it is the one that this torch has made the
-    other an alias of: watching both would go round in circles."""
-    found = {"monitored_barrier": backend.Collectives.monitored_barrier}
-    for name, method in vars(backend.Collectives).items():
-        if hasattr(method, "__wrapped__") and hasattr(dist.ProcessGroup, name) and method not in found.values():
-            found[name] = method
-    return found
-
-
-METHODS = _methods()
-
-
-def _calls(group: Any, rank: int, name: str, args: tuple[Any, ...], kw: dict[str, Any]) -> list[Call]:
-    """What the backend would issue for a call of `group`."""
-    paper, ranks = _Paper(), dist.get_process_group_ranks(group)
-    sketch = backend.Collectives()
-    place = Place(paper, rank, ranks)
-    sketch.bind(place, Members(group.group_name, tuple(ranks)), None, backend.State())
-    getattr(METHODS[name], "__wrapped__", METHODS[name])(
-        sketch, *map(_hollow, args), **{key: _hollow(arg) for key, arg in kw.items()}
-    )
-    return paper.calls
-
-
-def _hollow(arg: Any) -> Any:
-    """Tensors without their data."""
-    if isinstance(arg, torch.Tensor) and not arg.is_sparse:
-        return torch.empty_like(arg, device="meta")
-    return [_hollow(part) for part in arg] if isinstance(arg, (list, tuple)) else arg
-
-
 class Handle(dist.Work):
     """torch's handle, watched for who waits."""
 
@@ -264,7 +199,10 @@ class Group(dist.ProcessGroup, metaclass=_AnyGroup):
     """torch's process group, or one between it and a subclass, observed; without a recorder, calls pass through."""
 
     def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+        try:
+            super().__init__(*args)
+        except TypeError:  # torch before 2.9 has this form for its own class alone; nothing asks a group for its store
+            super().__init__(*args[1:])
         self.recorder = current()
         self._batch: list[Event] | None = None
         if self.recorder is not None:
@@ -309,7 +247,7 @@ def _observed(name: str) -> Any:
     return method
 
 
-for _name in METHODS:
+for _name in sketch.METHODS:
     setattr(Group, _name, _observed(_name))
 
 

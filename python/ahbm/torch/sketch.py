@@ -1,0 +1,78 @@
+"""What a call comes to, without making it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from ahbm.groups import ProcessGroup as Members
+from ahbm.operation import Part
+from ahbm.session import Call
+from ahbm.torch import backend
+from ahbm.torch.place import Place
+
+
+class _Paper:
+    """A `Seat` whose operations are only written down, and have ended by that."""
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+
+    def advance(self, rank: int, ps: int) -> None:
+        """See `Seat`."""
+
+    def submit(self, rank: int, call: Call) -> Part:
+        """See `Seat`."""
+        self.calls.append(call)
+        return Part(rank, call.terms, None, call.finish, 0, "")
+
+    def group(self, name: str, ranks: tuple[int, ...]) -> Members:
+        """See `Seat`."""
+        return Members(name, ranks)
+
+    def estimate(self, call: Call) -> int:
+        """See `Seat`."""
+        return 0
+
+    def wait(self, part: Part, timeout_s: float | None = None) -> None:
+        """See `Seat`."""
+
+    def settle(self, part: Part) -> None:
+        """See `Seat`."""
+
+
+def _methods() -> dict[str, Any]:
+    """The calls that make operations, by name. Of a call's two spellings it is the one that this torch has made the
+    other an alias of: overriding both would go round in circles."""
+    found = {"monitored_barrier": backend.Collectives.monitored_barrier}
+    for name, method in vars(backend.Collectives).items():
+        if hasattr(method, "__wrapped__") and hasattr(dist.ProcessGroup, name) and method not in found.values():
+            found[name] = method
+    return found
+
+
+METHODS = _methods()
+
+
+def calls(group: Any, name: str, args: tuple[Any, ...], kw: dict[str, Any]) -> list[Call]:
+    """What backend "ahbm" would issue for the call `name` of torch's `group`, in global ranks.
+
+    Raises UnsupportedError (AHBM-U150, U151) for what it does not do.
+    """
+    paper, ranks = _Paper(), dist.get_process_group_ranks(group)
+    one = backend.Collectives()
+    place = Place(paper, dist.get_rank(), ranks, moves_data=False)
+    one.bind(place, Members(group.group_name, tuple(ranks)), None, backend.State())
+    getattr(METHODS[name], "__wrapped__", METHODS[name])(
+        one, *map(_hollow, args), **{k: _hollow(v) for k, v in kw.items()}
+    )
+    return paper.calls
+
+
+def _hollow(arg: Any) -> Any:
+    """Tensors without their data."""
+    if isinstance(arg, torch.Tensor) and not arg.is_sparse:
+        return torch.empty_like(arg, device="meta")
+    return [_hollow(part) for part in arg] if isinstance(arg, (list, tuple)) else arg
