@@ -27,6 +27,7 @@ __all__ = [
     "plan_files",
     "plan_limits",
     "read_plan",
+    "write_job_timeline",
     "write_recording",
 ]
 
@@ -409,5 +410,10 @@ def write_recording(
     events: Sequence[tuple[str, str, Sequence[int], int, int, Sequence[tuple[str, int | str | Sequence[int]]]]],
 ) -> Path: ...
 def check_timeline_name(path: str | Path) -> None: ...
+def write_job_timeline(
+    path: str | Path,
+    name: str,
+    stretches: Sequence[tuple[Sequence[str], str, str, int, int, tuple[int, bool] | None]],
+) -> None: ...
 def categories() -> list[str]: ...
 def plan_limits() -> list[tuple[str, int]]: ...

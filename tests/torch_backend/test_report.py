@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +17,9 @@ import torch.distributed as dist
 from jobs import torchrun
 
 import ahbm.torch
+from ahbm._core import write_job_timeline
+from ahbm.torch import report
+from ahbm.torch.compute import CLOCKS
 
 SMALL = {"sip.cube_mesh.w": 2, "sip.cube_mesh.h": 1}
 
@@ -41,10 +47,7 @@ def test_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     found = json.loads((tmp_path / "calls.json").read_text())
     assert [call["collective"] for call in found] == ["all_reduce", "all_reduce", "broadcast"]
     assert found[1]["start_ns"] == found[0]["start_ns"] + found[0]["latency_ns"]
-    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
-    spans = [event for event in events if event["ph"] == "X"]
-    assert len(spans) == 3 * 4 and {event["pid"] for event in spans} == {0, 1, 2, 3}
-    assert spans[1]["args"]["line"].startswith("test_report.py:")
+    assert b"rank 3" in (tmp_path / "trace.pftrace").read_bytes()
 
 
 @pytest.mark.parametrize("turns", [True, False])
@@ -69,13 +72,58 @@ def test_a_run_is_the_same_every_time(tmp_path: Path, monkeypatch: pytest.Monkey
     assert one == other and len(json.loads(one)) == 3 * (1 + 1 + 3)
 
 
-def test_computing_takes_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AHBM_REPORT", str(tmp_path))
-    monkeypatch.setenv("AHBM_COMPUTE", "cpu")
+def shown(worker: Callable[[], object], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[dict[str, Any]]:
+    """The events of the timeline, in Chrome's form, of two ranks."""
+    told: list[Any] = []
+    monkeypatch.setenv("AHBM_REPORT", str(tmp_path / "report"))
+    monkeypatch.setattr(report, "write_job_timeline", lambda path, *rest: told.append(rest))
     ahbm.torch.spawn(worker, world_size=2, overrides=SMALL)
-    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
-    gaps = [event for event in events if event.get("name") == "compute" and event["ph"] == "X"]
-    assert {event["pid"] for event in gaps} == {0, 1} and all(event["dur"] > 0 for event in gaps)
+    write_job_timeline(tmp_path / "trace.json", *told[0])
+    events: list[dict[str, Any]] = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    return events
+
+
+@pytest.mark.parametrize("clock", ["cpu", "wall", "none"])
+def test_computing_takes_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: str) -> None:
+    monkeypatch.setenv("AHBM_COMPUTE", clock)
+    events = shown(worker, monkeypatch, tmp_path)
+    ranks = {event["pid"]: event["args"]["name"] for event in events if event.get("name") == "process_name"}
+    computed = {ranks[event["pid"]] for event in events if event.get("name") == "compute"}
+    assert computed == (set() if clock == "none" else {"rank 0", "rank 1"})
+    begun = [event for event in events if event["ph"] == "B" and event["name"].startswith("all_reduce sum f32 1024 B")]
+    assert sorted(ranks[event["pid"]] for event in begun) == ["rank 0", "rank 0", "rank 1", "rank 1"]
+    assert all(event["args"]["origin"].startswith("test_report.py:") for event in begun)
+
+
+def test_computing_beside_an_operation_takes_no_more_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock that counts 1 us for each of its readings."""
+    ticks = itertools.count()
+    monkeypatch.setitem(CLOCKS, "wall", lambda: 1000 * next(ticks))
+    monkeypatch.setenv("AHBM_COMPUTE", "wall")
+
+    def worker() -> tuple[int, int]:
+        dist.init_process_group("ahbm")
+        work = dist.all_reduce(torch.ones(1 << 16), async_op=True)
+        assert work is not None and dist.group.WORLD is not None
+        seat, rank = dist.group.WORLD._place.seat, dist.get_rank()
+        work.wait()
+        return seat.calls[rank][0].operation.end_ps, seat.world.ranks[rank].clock_ps
+
+    for end_ps, clock_ps in ahbm.torch.spawn(worker, world_size=2, overrides=SMALL):
+        assert clock_ps == end_ps > 5_000_000
+
+
+def test_messages_are_flows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def exchange() -> None:
+        dist.init_process_group("ahbm")
+        rank = dist.get_rank()
+        works = [dist.isend(torch.ones(4), 1 - rank), dist.irecv(torch.ones(4), 1 - rank)]
+        for work in works:
+            assert work is not None and work.wait()
+
+    events = shown(exchange, monkeypatch, tmp_path)
+    ends = sorted((event["ph"], event["id"]) for event in events if event["ph"] in ("s", "f"))
+    assert ends == [("f", 1), ("f", 2), ("s", 1), ("s", 2)]
 
 
 def test_a_script_for_another_backend(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ def recorded(method: F) -> F:
             "group": self.members.name,
             "ranks": list(self.members.ranks),
             "rank": self._me(),
-            "sequence": self._get_sequence_number_for_group(),
+            "sequence": self._state.sequence,
             **_facts(args),
         }
         handle = torch.autograd._record_function_with_args_enter(

@@ -1,7 +1,7 @@
 """What a job's collectives took: a table at exit, and files where AHBM_REPORT says so.
 
 AHBM_REPORT is `-` for the table alone, or a folder for `report.txt` (the table), `calls.json` (every call) and
-`trace.json` (all ranks on one timeline, which Perfetto and chrome://tracing open). All times are simulated.
+`trace.pftrace` (all ranks on one timeline, which Perfetto opens). All times are simulated.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
+from ahbm._core import write_job_timeline
 from ahbm.collectives import COLLECTIVES
 from ahbm.limits import Limits
-from ahbm.operation import Part
 from ahbm.session import CallRecord, Session
 
 ENV = "AHBM_REPORT"
@@ -33,7 +32,7 @@ def add(session: Session) -> None:
         folder = _folder(Path(target))
         (folder / "report.txt").write_text(table + "\n", encoding="utf-8")
         (folder / "calls.json").write_text(json.dumps([asdict(call) for call in calls(session)]), encoding="utf-8")
-        (folder / "trace.json").write_text(json.dumps(trace(session)), encoding="utf-8")
+        write_job_timeline(folder / "trace.pftrace", "torch.distributed", stretches(session))
 
 
 def _folder(asked: Path) -> Path:
@@ -128,32 +127,31 @@ def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:
     return out
 
 
-def trace(session: Session) -> dict[str, Any]:
-    """The Trace Event Format: a process per rank, a thread per group; computing (AHBM_COMPUTE) in thread 0."""
-    events: list[dict[str, Any]] = []
-    groups = sorted({call.group for call in calls(session)})
+Stretch = tuple[list[str], str, str, int, int, tuple[int, bool] | None]
+
+
+def stretches(session: Session) -> list[Stretch]:
+    """What the ranks did, for `write_job_timeline`: per rank a row for computing (AHBM_COMPUTE) and one per group.
+
+    A send and its receive are a message; the other operations have none.
+    """
+    numbers: dict[int, int] = {}
+    out: list[Stretch] = []
+    width = len(str(session.world.size - 1))
     for rank, parts in enumerate(session.calls):
-        events.append({"ph": "M", "pid": rank, "name": "process_name", "args": {"name": f"rank {rank}"}})
-        for at, group in enumerate(("compute", *groups)):
-            events.append({"ph": "M", "pid": rank, "tid": at, "name": "thread_name", "args": {"name": group}})
-        events += _events(rank, parts, groups)
-    return {"displayTimeUnit": "ns", "traceEvents": events}
-
-
-def _events(rank: int, parts: Iterable[Part], groups: Sequence[str]) -> list[dict[str, Any]]:
-    out: list[dict[str, Any]] = []
-    computed_ps = 0
-    for part in parts:
-        call = part.operation.record
-        if not isinstance(call, CallRecord):
-            continue
-        if part.clock_ps > computed_ps:
-            span = {"ts": computed_ps / 1e6, "dur": (part.clock_ps - computed_ps) / 1e6}
-            out.append({"ph": "X", "pid": rank, "tid": 0, "name": "compute", **span})
-        computed_ps = max(computed_ps, part.clock_ps, part.operation.end_ps)
-        facts = {"bytes": call.bytes, "dtype": call.dtype, "op": call.op, "algorithm": call.algorithm}
-        span = {"ts": call.start_ns / 1000, "dur": call.latency_ns / 1000}
-        tid = 1 + groups.index(call.group)
-        args = {**facts, "busbw_gbs": call.busbw_gbs, "issued_us": part.clock_ps / 1e6, "line": part.origin}
-        out.append({"ph": "X", "pid": rank, "tid": tid, "name": call.collective, **span, "args": args})
+        name, computed_ps = f"rank {rank:0{width}}", 0
+        for part in parts:
+            done, call = part.operation, part.operation.record
+            if not isinstance(call, CallRecord):
+                continue
+            if part.clock_ps > computed_ps:
+                out.append(([name, "compute"], "compute", part.origin, computed_ps, part.clock_ps, None))
+            computed_ps = max(computed_ps, part.clock_ps, done.end_ps)
+            row = [name, call.group if call.collective != "send_recv" else f"{call.group}, point to point"]
+            message = None
+            if call.collective == "send_recv":
+                message = (numbers.setdefault(id(done), len(numbers)), rank == done.members[0])
+            what = " ".join(filter(None, (call.collective, call.op, call.dtype, f"{call.bytes} B by", call.algorithm)))
+            start_ps = done.end_ps - round(call.latency_ns * 1000)
+            out.append((row, what, part.origin, start_ps, done.end_ps, message))
     return out

@@ -10,7 +10,7 @@ import torch.distributed as dist
 from ahbm.groups import ProcessGroup as Members
 from ahbm.operation import Part
 from ahbm.session import Call
-from ahbm.torch import backend
+from ahbm.torch.calls import Collectives, State
 from ahbm.torch.place import Place
 
 
@@ -46,8 +46,8 @@ class _Paper:
 def _methods() -> dict[str, Any]:
     """The calls that make operations, by name. Of a call's two spellings it is the one that this torch has made the
     other an alias of: overriding both would go round in circles."""
-    found = {"monitored_barrier": backend.Collectives.monitored_barrier}
-    for name, method in vars(backend.Collectives).items():
+    found = {"monitored_barrier": Collectives.monitored_barrier}
+    for name, method in vars(Collectives).items():
         if hasattr(method, "__wrapped__") and hasattr(dist.ProcessGroup, name) and method not in found.values():
             found[name] = method
     return found
@@ -62,9 +62,9 @@ def calls(group: Any, name: str, args: tuple[Any, ...], kw: dict[str, Any]) -> l
     Raises UnsupportedError (AHBM-U150, U151) for what it does not do.
     """
     paper, ranks = _Paper(), dist.get_process_group_ranks(group)
-    one = backend.Collectives()
+    one = Collectives()
     place = Place(paper, dist.get_rank(), ranks, moves_data=False)
-    one.bind(place, Members(group.group_name, tuple(ranks)), None, backend.State())
+    one.bind(place, Members(group.group_name, tuple(ranks)), None, State())
     getattr(METHODS[name], "__wrapped__", METHODS[name])(
         one, *map(_hollow, args), **{k: _hollow(v) for k, v in kw.items()}
     )

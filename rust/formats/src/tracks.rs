@@ -13,6 +13,9 @@
 mod build;
 mod counters;
 mod messages;
+mod rows;
+
+pub use rows::Stretch;
 
 use ahbm_emulator::Timeline;
 use ahbm_machine::{Diagnostic, Machine, Ps};
@@ -173,11 +176,7 @@ impl Tracks {
         if detail.last.len() != program.agents.len() {
             return Err(Diagnostic::new("AHBM-D191", "the timeline belongs to another program"));
         }
-        let pieces = detail.pieces.len();
-        if pieces > MOST {
-            let what = format!("the run has {pieces} pieces, a timeline file shows at most {MOST}");
-            return Err(Diagnostic::new("AHBM-B122", what).hint("fewer bytes or ranks"));
-        }
+        bounded(detail.pieces.len())?;
         let mut tracks = Self {
             facts: vec![
                 ("ahbm", env!("CARGO_PKG_VERSION").to_owned()),
@@ -226,6 +225,14 @@ impl Tracks {
         self.tracks.iter().filter_map(|t| t.parent).for_each(|parent| group[parent as usize] = true);
         group
     }
+}
+
+fn bounded(pieces: usize) -> Result<(), Diagnostic> {
+    if pieces > MOST {
+        let what = format!("the run has {pieces} pieces, a timeline file shows at most {MOST}");
+        return Err(Diagnostic::new("AHBM-B122", what).hint("fewer bytes or ranks"));
+    }
+    Ok(())
 }
 
 /// Makes tracks as they are asked for.

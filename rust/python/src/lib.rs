@@ -81,7 +81,7 @@ mod _core {
     #[pymodule_export]
     use super::synthesis::Schedule;
     #[pymodule_export]
-    use super::timeline::{Timeline, categories, check_timeline_name};
+    use super::timeline::{Timeline, categories, check_timeline_name, write_job_timeline};
     #[pymodule_export]
     use super::tl::Tl;
 }

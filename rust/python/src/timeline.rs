@@ -3,7 +3,7 @@
 use crate::errors;
 use ahbm_emulator::{Category, Detail, LinkUse, Segment, Span};
 use ahbm_formats::store::{Output, store};
-use ahbm_formats::tracks::{Format, Tracks};
+use ahbm_formats::tracks::{self, Flow, Format, Tracks};
 use ahbm_machine::Diagnostic;
 use numpy::{Element, PyArray1};
 use pyo3::exceptions::PyIndexError;
@@ -35,6 +35,36 @@ pub(crate) fn categories() -> Vec<&'static str> {
 #[pyfunction]
 pub(crate) fn check_timeline_name(py: Python<'_>, path: PathBuf) -> PyResult<()> {
     Format::of(&path).map(|_| ()).map_err(|finding| errors::raise_one(py, finding))
+}
+
+/// Row (its name in its groups' names), name, origin, start and end in ps, and in a message its number and whether it is
+/// sent.
+type Stretch = (Vec<String>, String, String, u64, u64, Option<(u32, bool)>);
+
+/// Writes a job's operations as a timeline to look at: for Perfetto (`.pftrace`), or as Chrome's trace-event JSON
+/// (`.json`).
+///
+/// A stretch is the row it stands in (its name in its groups' names), a name, an origin, start and end in ps, and the
+/// number of its message and whether that is sent, or None. Stretches of a row that overlap get rows of their own.
+/// Raises `ConfigError` (AHBM-C149) for other names, `BudgetError` (AHBM-B122) for a job too long to show,
+/// `FormatError` (AHBM-F102) for a file that cannot be written.
+#[pyfunction]
+pub(crate) fn write_job_timeline(py: Python<'_>, path: PathBuf, name: &str, stretches: Vec<Stretch>) -> PyResult<()> {
+    let stretch = |(row, name, origin, start, end, message): Stretch| {
+        let flow = match message {
+            None => Flow::None,
+            Some((number, true)) => Flow::Out(number),
+            Some((number, false)) => Flow::In(number),
+        };
+        tracks::Stretch { row, name, origin, start, end, flow }
+    };
+    let write = || {
+        let format = Format::of(&path)?;
+        let tracks = Tracks::of_job(name, stretches.into_iter().map(stretch).collect())?;
+        store(&[Output { path, bytes: format.render(&tracks) }])
+    };
+    py.detach(|| errors::guard(|| write().map_err(|finding| vec![finding])))
+        .map_err(|findings| errors::raise(py, &findings))
 }
 
 /// When everything happened. Times are integer picoseconds from the common launch time.
