@@ -217,13 +217,13 @@ fn reuse(subject: Subject<'_>, expectation: &Expectation, options: &CheckOptions
     let mut results = Vec::new();
     let calm = match run(subject, expectation, options, 0, Fence::World) {
         Err(verdict) => return verdict,
-        Ok((effects, ..)) => compare::compare(subject, &effects.values, expectation).prints,
+        Ok((effects, ..)) => compare::prints(subject, &effects.values, expectation),
     };
     for order in 0..orders(subject.program, options) {
         match run(subject, expectation, options, order, Fence::Rank) {
             Err(verdict) => return verdict,
             Ok((effects, ..)) => {
-                results.push(compare::compare(subject, &effects.values, expectation).prints == calm);
+                results.push(compare::prints(subject, &effects.values, expectation) == calm);
                 if let Some(clocks) = effects.clocks
                     && races.is_empty()
                 {

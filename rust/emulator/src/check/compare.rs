@@ -7,6 +7,7 @@ use super::values::{self, Contents, Values};
 use ahbm_machine::Diagnostic;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::ops::Range;
 
 /// Wrong runs of elements that are explained; the rest is counted.
 const EXPLAINED: usize = 256;
@@ -32,20 +33,45 @@ struct Group {
     writer: Option<Step>,
 }
 
+/// What stands in the observed memory: where, and the print there, whether it is right or not.
+pub(super) fn prints(subject: Subject<'_>, values: &Values<'_>, expectation: &Expectation) -> Vec<(u64, Print)> {
+    let mut prints = Vec::new();
+    for observed in &expectation.observed {
+        let mut last: Option<Print> = None;
+        for found in values.found(observed.buffer, bytes(subject, expectation, observed)) {
+            // Where a run is cut depends on who wrote it; what it holds must not.
+            if last != Some(found.print) {
+                prints.push((found.start, found.print));
+            }
+            let elements = found.end.div_ceil(expectation.element) - found.start / expectation.element;
+            last = Some(found.print.shifted(if found.flat { 0 } else { elements as i64 }));
+        }
+    }
+    prints
+}
+
+/// The bytes of an observation that its buffer has.
+fn bytes(subject: Subject<'_>, expectation: &Expectation, observed: &Observed) -> Range<u64> {
+    let size = subject.program.buffers[observed.buffer.0 as usize].bytes;
+    let at = |element: u64| element.saturating_mul(expectation.element).min(size);
+    at(observed.elements.start)..at(observed.elements.end)
+}
+
 pub(super) fn compare(subject: Subject<'_>, values: &Values<'_>, expectation: &Expectation) -> RunResult {
     let sets: Vec<Print> = expectation
         .sets()
         .map(|set| set.iter().fold(Print::default(), |sum, &contribution| sum.plus(values::print(contribution))))
         .collect();
-    let mut result = RunResult { prints: Vec::new(), wrong: Vec::new(), undecided: Vec::new() };
+    let prints = prints(subject, values, expectation);
+    let mut result = RunResult { prints, wrong: Vec::new(), undecided: Vec::new() };
     let mut groups: Vec<Group> = Vec::new();
     let (mut wrong, mut runs, mut total) = (0, 0, 0);
     for observed in &expectation.observed {
         let unit = expectation.element;
         let size = subject.program.buffers[observed.buffer.0 as usize].bytes;
-        let range = observed.elements.start.saturating_mul(unit)..observed.elements.end.saturating_mul(unit);
         total += observed.elements.end - observed.elements.start;
-        let mut note = |elements: std::ops::Range<u64>, why: String, writer| {
+        let Some(set) = observed.set else { continue };
+        let mut note = |elements: Range<u64>, why: String, writer| {
             wrong += elements.end - elements.start;
             runs += 1;
             let here = Observed { elements, ..observed.clone() };
@@ -55,16 +81,8 @@ pub(super) fn compare(subject: Subject<'_>, values: &Values<'_>, expectation: &E
                 _ => {}
             }
         };
-        let mut last: Option<Print> = None;
-        for found in values.found(observed.buffer, range.start.min(size)..range.end.min(size)) {
+        for found in values.found(observed.buffer, bytes(subject, expectation, observed)) {
             let elements = found.start / unit..found.end.div_ceil(unit);
-            // Where a run is cut depends on who wrote it; what it holds must not.
-            if last != Some(found.print) {
-                result.prints.push((found.start, found.print));
-            }
-            let on = if found.flat { 0 } else { (elements.end - elements.start) as i64 };
-            last = Some(found.print.shifted(on));
-            let Some(set) = observed.set else { continue };
             let further = elements.start - observed.elements.start;
             let right = found.unit == unit && found.print == sets[set.index()].shifted(further as i64);
             if right {
@@ -81,7 +99,7 @@ pub(super) fn compare(subject: Subject<'_>, values: &Values<'_>, expectation: &E
                 note(elements, why, found.writer);
             }
         }
-        if observed.set.is_some() && range.end > size {
+        if observed.elements.end.saturating_mul(unit) > size {
             let start = observed.elements.start.max(size / unit);
             note(start..observed.elements.end, "the buffer ends before it".into(), None);
         }
