@@ -212,14 +212,15 @@ def test_what_does_not_fit_is_refused(ring_file: Path) -> None:
         Emulator.load(TOPOLOGY, overrides={"algorithms.x.module": "y.py", "algorithms.x.instances": 2})
 
 
-def test_a_subset_of_the_ranks_is_refused(ring_file: Path) -> None:
+@pytest.mark.parametrize("ranks", [[0, 1, 2, 3], [6, 4, 7, 5]])
+def test_a_process_group_runs_a_plan(ring_file: Path, ranks: list[int]) -> None:
     emulator = Emulator.load(TOPOLOGY, overrides={"algorithms.x.plan": str(ring_file)})
-    buffers = [np.ones(16, np.float32) for _ in range(4)]
-    with pytest.raises(UnsupportedError) as refused:
-        emulator.collective("all_reduce", buffers, ranks=[4, 5, 6, 7], algorithm="x")
-    assert refused.value.code == "AHBM-U114"
-    emulator.collective("all_reduce", buffers, ranks=[0, 1, 2, 3], algorithm="x")
-    assert all((buffer == 4).all() for buffer in buffers)
+    buffers = [np.full(16, rank, np.float32) for rank in ranks]
+    outcome = emulator.collective("all_reduce", buffers, ranks=ranks, algorithm="x")
+    assert all((buffer == sum(ranks)).all() for buffer in buffers)
+    assert outcome.program is not None
+    places = [outcome.program.place(agent) for agent in range(outcome.program.agents)]
+    assert {int(place.split()[1]) for place in places} == set(ranks)
 
 
 def test_a_custom_plan_has_no_known_result(tmp_path: Path) -> None:

@@ -248,7 +248,7 @@ class Emulator:
         module = self._loader.load(settings)
         module.check(request)
         if not isinstance(module, Algorithm):
-            _check_plan(module, members, placement)
+            _check_plan(module, placement)
         layout = self._layout(request, buffers[0], members, world, placement)
         if not layout.count:
             return Known(module, request.dtype, None, Outcome(settings.algorithm))
@@ -386,7 +386,8 @@ def _lower(
     itemsize: int,
 ) -> Compiled:
     _check_tier(machine, settings)
-    lowered = plan.lower(machine, request, settings, layout.chunks * layout.count * itemsize)
+    sips = [sip for sip, _, _ in layout.places]
+    lowered = plan.lower(machine, request, settings, layout.chunks * layout.count * itemsize, sips)
     operands, results = _rows(lowered.operands), _rows(lowered.results)
     return Compiled(lowered.program, operands, results, lowered.program.ops, settings.event_budget)
 
@@ -404,16 +405,10 @@ def _check_tier(machine: Machine, settings: Settings) -> None:
         )
 
 
-def _check_plan(plan: PlanAlgorithm | SynthAlgorithm, members: Sequence[int], placement: DPPolicy | None) -> None:
+def _check_plan(plan: PlanAlgorithm | SynthAlgorithm, placement: DPPolicy | None) -> None:
     if placement is not None:
         raise UnsupportedError(
             "AHBM-U111", f"the plan {plan.name} does not work on device tensors", hint="pass host arrays"
-        )
-    if list(members) != list(range(len(members))):
-        raise UnsupportedError(
-            "AHBM-U114",
-            f"the plan {plan.name} runs on the first SIPs, not on ranks {list(members)}",
-            hint="use a kernel for this process group",
         )
 
 

@@ -93,13 +93,16 @@ class PlanAlgorithm:
                 sites=(self._site(),),
             )
 
-    def lower(self, machine: Machine, request: Request, settings: Settings, nbytes: int) -> Lowered:
-        """The plan as a program for arrays of `nbytes` bytes per rank, in the collective's in-place layout.
+    def lower(
+        self, machine: Machine, request: Request, settings: Settings, nbytes: int, sips: Sequence[int]
+    ) -> Lowered:
+        """The plan as a program for arrays of `nbytes` bytes per rank, in the collective's in-place layout; rank i is
+        on SIP `sips[i]`.
 
         Raises FormatError (AHBM-F127) when the size does not split into the plan's chunks, UnsupportedError,
         BudgetError, LintError.
         """
-        return lower(self.plan, machine, request, settings, nbytes)
+        return lower(self.plan, machine, request, settings, nbytes, sips)
 
     def _site(self) -> Site:
         return Site(self.name, str(self.path))
@@ -143,9 +146,12 @@ class Options:
 
 
 def as_program(
-    plan: Plan, machine: Machine, settings: Settings, nbytes: int, dtype: str, op: str
+    plan: Plan, machine: Machine, settings: Settings, nbytes: int, dtype: str, op: str, sips: Sequence[int] = ()
 ) -> tuple[Program, list[list[Region]]]:
-    """`plan` as a program for `nbytes` bytes, and per rank where its operand, result and scratch are."""
+    """`plan` as a program for `nbytes` bytes, and per rank where its operand, result and scratch are.
+
+    Rank i is on SIP `sips[i]`; without any, on SIP i.
+    """
     program, ranks, _ = plan.lower(
         machine,
         nbytes=nbytes,
@@ -157,13 +163,16 @@ def as_program(
         tier=settings.buffer_kind,
         credit_bytes=settings.ipcq_credit_size_bytes,
         slice_bytes=settings.slice_bytes,
+        sips=list(sips),
     )
     return program, ranks
 
 
-def lower(plan: Plan, machine: Machine, request: Request, settings: Settings, nbytes: int) -> Lowered:
-    """`plan` as a program for arrays of `nbytes` bytes per rank; raises as `PlanAlgorithm.lower`."""
-    program, ranks = as_program(plan, machine, settings, nbytes, request.dtype, request.op)
+def lower(
+    plan: Plan, machine: Machine, request: Request, settings: Settings, nbytes: int, sips: Sequence[int]
+) -> Lowered:
+    """`plan` as a program for arrays of `nbytes` bytes per rank; `sips` and errors as of `PlanAlgorithm.lower`."""
+    program, ranks = as_program(plan, machine, settings, nbytes, request.dtype, request.op, sips)
     part = nbytes // request.world_size
     operands: list[list[Piece]] = []
     results: list[list[Piece]] = []

@@ -15,7 +15,7 @@ from ahbm._core import Machine, Memory, Plan, Program, Schedule
 from ahbm.collectives import COLLECTIVES, Request
 from ahbm.config import Synth
 from ahbm.elements import element
-from ahbm.errors import ConfigError, Site, UnsupportedError
+from ahbm.errors import ConfigError, Site
 from ahbm.plans import Lowered, lower
 from ahbm.topology import load_machine
 
@@ -134,8 +134,8 @@ class Synthesis:
     def plan(self) -> Plan:
         """The schedule as a plan: a thread block per end of a link, which keeps the order of sending.
 
-        Raises UnsupportedError (AHBM-U293) where a plan has no numbers for the sizes of the chunks, and for a schedule
-        among some of the NPUs: in a plan every NPU is a rank.
+        Ranks of the plan are the NPUs that take part, then those that relay (`Schedule.places`). Raises
+        UnsupportedError (AHBM-U293) where a plan has no numbers for the sizes of the chunks.
         """
         return self.schedule.plan()
 
@@ -150,8 +150,8 @@ class Synthesis:
     def save(self, path: str | Path) -> list[Path]:
         """Writes the plan as MSCCL-IR (.xml), an MSCCL++ execution plan (.json) or Chakra traces (.et).
 
-        Returns the files. Raises UnsupportedError (AHBM-U291, U292) for what the format cannot express, FormatError
-        (AHBM-F102) for a file that cannot be written.
+        Returns the files. Raises UnsupportedError (AHBM-U291, U292) for what the format cannot express, U293 for a plan
+        with NPUs that only relay, FormatError (AHBM-F102) for a file that cannot be written.
         """
         return self.plan.save(path, nbytes=self.nbytes)
 
@@ -168,6 +168,12 @@ class Synthesis:
     def matches(self) -> bool:
         """True when an NPU has a PE for each link out and one more: only then can `run` keep all links busy."""
         return self.schedule.engines <= self.machine.pes
+
+    @property
+    def plan_matches(self) -> bool:
+        """True when the plan takes the schedule's time: a PE for each end of a link, at a switch a single one."""
+        exactly = self.machine.topology == "switch"
+        return self.machine.pes == self.schedule.ends if exactly else self.machine.pes >= self.schedule.ends
 
     def run(self, *, data: bool = True, seed: int = 0) -> Executed:
         """Runs the schedule on the emulator, with `data` on random integers and compared with NumPy.
@@ -317,21 +323,18 @@ class SynthAlgorithm:
                 hint=f"one of {', '.join(SYNTHESIZED)}",
             )
 
-    def lower(self, machine: Machine, request: Request, settings: Settings, nbytes: int) -> Lowered:
-        """Synthesizes for arrays of `nbytes` bytes per rank and lowers the plan.
+    def lower(
+        self, machine: Machine, request: Request, settings: Settings, nbytes: int, sips: Sequence[int]
+    ) -> Lowered:
+        """Synthesizes for arrays of `nbytes` bytes per rank, rank i on SIP `sips[i]`, and lowers the plan.
 
-        Raises as `synthesize` and `ahbm.plans.lower`; UnsupportedError (AHBM-U114) unless the ranks are all SIPs.
+        SIPs outside a process group relay. Raises as `synthesize` and `ahbm.plans.lower`.
         """
-        if request.world_size != machine.sips:
-            raise UnsupportedError(
-                "AHBM-U114",
-                f"{self.name} is synthesized for all {machine.sips} SIPs, not for {request.world_size} ranks",
-                hint="use a kernel for this process group",
-            )
-        return lower(self.synthesize(machine, request, nbytes).plan, machine, request, settings, nbytes)
+        found = self.synthesize(machine, request, nbytes, sips)
+        return lower(found.plan, machine, request, settings, nbytes, found.schedule.places())
 
-    def synthesize(self, machine: Machine, request: Request, nbytes: int) -> Synthesis:
-        """The schedule for arrays of `nbytes` bytes per rank; raises as `synthesize`."""
+    def synthesize(self, machine: Machine, request: Request, nbytes: int, sips: Sequence[int] = ()) -> Synthesis:
+        """The schedule for arrays of `nbytes` bytes per rank, all SIPs without `sips`; raises as `synthesize`."""
         return synthesize(
             request.collective,
             topology=machine,
@@ -341,4 +344,5 @@ class SynthAlgorithm:
             root=request.root,
             method=self.synth.method,
             seed=self.synth.seed,
+            members=() if list(sips) == list(range(machine.sips)) else sips,
         )

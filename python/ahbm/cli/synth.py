@@ -88,11 +88,13 @@ def synth(
                 )
         for path in written:
             typer.echo(f"  written     {path}, for {found.nbytes} B")
-        if written and found.schedule.ends > found.machine.pes:
+        if written and not found.plan_matches:
             typer.echo(
-                f"  note        the plan needs {found.schedule.ends} PEs per NPU, one for each end of a link, and "
-                f"finds {found.machine.pes}: --set cube.pe_layout.pe_per_corner={found.schedule.ends}"
+                f"  note        the plan takes this time with {found.schedule.ends} PEs per NPU, and finds "
+                f"{found.machine.pes}: --set cube.pe_layout.pe_per_corner={found.schedule.ends}"
             )
+        if written and written[0].suffix == ".json":
+            typer.echo("  note        an execution plan takes longer: its puts hold links for their latency, too")
     if ran is not None and ran.wrong:
         from ahbm.errors import DataError
 

@@ -14,7 +14,8 @@ use std::path::{Path, PathBuf};
 /// `reading` says how many slots the queues of an execution plan have; `options` matter to traces only.
 ///
 /// # Errors
-/// `AHBM-U291` for an unknown format, `AHBM-U292` for what the format cannot express, and what
+/// `AHBM-U291` for an unknown format, `AHBM-U292` for what the format cannot express, `AHBM-U293` for a plan with ranks
+/// that only relay, and what
 /// [`mscclpp::from_plan`], [`Trace::from_plan`] and [`chakra::render`] find.
 pub fn render(
     plan: &Plan,
@@ -22,6 +23,10 @@ pub fn render(
     reading: &Reading,
     options: &PlanOptions,
 ) -> Result<Vec<Output>, Vec<Diagnostic>> {
+    if plan.relays > 0 {
+        let text = format!("{} is among {} of {} ranks", plan.name, plan.members(), plan.ranks.len());
+        return Err(vec![Diagnostic::new("AHBM-U293", text).hint("in a file every rank takes part")]);
+    }
     let one = |bytes: Vec<u8>| vec![Output { path: to.to_path_buf(), bytes }];
     match Format::of(to).map_err(|error| vec![error])? {
         Format::Msccl => {

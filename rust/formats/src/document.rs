@@ -306,7 +306,7 @@ fn verdict(
     });
     match expected {
         Err(findings) => Verdict::new(outcome_of(&findings), findings),
-        Ok((Lowered { program, ranks, later, .. }, expectation)) => {
+        Ok((Lowered { program, later, .. }, expectation)) => {
             let options = CheckOptions {
                 orders: reading.orders,
                 seed: reading.seed,
@@ -316,13 +316,14 @@ fn verdict(
                 ..CheckOptions::default()
             };
             let verdict = ahbm_emulator::check(&program, &expectation, &options);
-            verdict.proven(&program, &expectation, || plain_machine(ranks.len()))
+            let sips = program.agents.iter().map(|agent| agent.coord.sip + 1).max().unwrap_or(0);
+            verdict.proven(&program, &expectation, || plain_machine(sips))
         }
     }
 }
 
 /// The machine of [`plan::Site::abstract_of`]: one cube with one PE per rank, all joined by a switch.
-fn plain_machine(ranks: usize) -> Result<Machine, Vec<Diagnostic>> {
+fn plain_machine(ranks: u32) -> Result<Machine, Vec<Diagnostic>> {
     let text = format!(
         "system: {{sips: {{count: {ranks}, topology: switch}}}}\n\
          sip: {{cube_mesh: {{w: 1, h: 1}}}}\n\

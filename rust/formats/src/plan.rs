@@ -49,6 +49,8 @@ pub struct Plan {
     pub max_bytes: Option<u64>,
     /// One entry per rank.
     pub ranks: Vec<Rank>,
+    /// How many of them, the last, have no operand and no result: they pass on what others send.
+    pub relays: u32,
     /// Why a real runtime would not load or would misread it; none of them stops a run.
     pub warnings: Vec<Diagnostic>,
 }
@@ -244,6 +246,11 @@ pub struct Dep {
 }
 
 impl Plan {
+    /// Ranks that take part in the collective: the first.
+    pub fn members(&self) -> u32 {
+        self.ranks.len() as u32 - self.relays
+    }
+
     /// Where the plan itself was written.
     pub(crate) fn whole(&self) -> Origin {
         let locus = match self.places {

@@ -8,8 +8,17 @@ fn transfer(from: u32, to: u32, piece: u32, adds: bool, at: u64) -> Transfer {
 }
 
 fn plan(collective: Collective, ranks: u32, pieces: &[u32], list: &[Transfer]) -> Plan {
-    let plan = Plan::from_transfers(&Transfers { name: "test".into(), collective, ranks, pieces, parcels: &[], list })
-        .expect("a plan");
+    let plan = Plan::from_transfers(&Transfers {
+        name: "test".into(),
+        collective,
+        ranks,
+        relays: 0,
+        one_port: false,
+        pieces,
+        parcels: &[],
+        list,
+    })
+    .expect("a plan");
     plan.verify(&Budget::default()).expect("a valid plan");
     plan
 }
@@ -53,7 +62,16 @@ fn pieces_of_different_sizes_lie_one_behind_the_other() {
 #[test]
 fn what_a_plan_cannot_number_is_refused() {
     let refused = |collective, pieces: &[u32]| {
-        let given = Transfers { name: String::new(), collective, ranks: 4, pieces, parcels: &[], list: &[] };
+        let given = Transfers {
+            name: String::new(),
+            collective,
+            ranks: 4,
+            relays: 0,
+            one_port: false,
+            pieces,
+            parcels: &[],
+            list: &[],
+        };
         Plan::from_transfers(&given).expect_err("refused").code
     };
     assert_eq!(refused(Collective::AllGather, &[u32::MAX / 2, 2]), "AHBM-U293");

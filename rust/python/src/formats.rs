@@ -209,12 +209,14 @@ impl Plan {
     /// The plan as a program on `machine`, for `nbytes` bytes of the larger of operand and result.
     ///
     /// `slots` is the depth of queues, `None` unbounded; `tier` names the memory of their slots. `slice_bytes` is the
-    /// size of the largest message, None what the protocol has. Returns the
-    /// program, per rank the `(buffer, offset, bytes)` of operand, result and scratch, and the bytes of a chunk.
+    /// size of the largest message, None what the protocol has. `sips` are the SIPs of the ranks, without any the first;
+    /// ranks that only relay come last. Returns the
+    /// program, per rank that takes part the `(buffer, offset, bytes)` of operand, result and scratch, and the bytes of a chunk.
     /// Without `buffers` there are no such ranks and messages are zeros; `nbytes` is 0 where the trace states sizes.
     /// The interpreter lock is released meanwhile. Raises `FormatError`, `LintError`, `BudgetError`,
     /// `UnsupportedError`.
-    #[pyo3(signature = (machine, *, nbytes, dtype, op="sum", slots=2, protocol=None, instances=1, tier="tcm", credit_bytes=16, slice_bytes=None))]
+    #[pyo3(signature = (machine, *, nbytes, dtype, op="sum", slots=2, protocol=None, instances=1, tier="tcm", credit_bytes=16, slice_bytes=None, sips=Vec::new()),
+           text_signature = "($self, machine, *, nbytes, dtype, op='sum', slots=2, protocol=None, instances=1, tier='tcm', credit_bytes=16, slice_bytes=None, sips=())")]
     #[allow(clippy::too_many_arguments)]
     fn lower(
         &self,
@@ -229,6 +231,7 @@ impl Plan {
         tier: &str,
         credit_bytes: u64,
         slice_bytes: Option<u64>,
+        sips: Vec<u32>,
     ) -> PyResult<(Program, Vec<Regions>, u64)> {
         let options = || -> Result<LowerOptions, Diagnostic> {
             let dtype =
@@ -253,6 +256,7 @@ impl Plan {
                 instances,
                 protocol: protocol.transpose()?,
                 slice_bytes,
+                sips,
                 budget: self.reading.budget,
                 ..LowerOptions::new(nbytes, dtype)
             })

@@ -141,7 +141,8 @@ impl Schedule {
         engines(&self.graph)
     }
 
-    /// PEs an NPU needs for the same in the plan, which has a thread block for every end of a link.
+    /// PEs an NPU needs for the same in the plan, which has a thread block for every end of a link: as many as these, or
+    /// more; at a switch one and no more, so that its DMA engine keeps what leaves by the port in order.
     #[getter]
     fn ends(&self) -> u32 {
         ends(&self.graph)
@@ -213,6 +214,13 @@ impl Schedule {
             .map_err(|findings| errors::raise(py, &findings))
     }
 
+    /// The NPUs by rank of the plan: those that take part, then those that only relay.
+    fn places(&self) -> Vec<u32> {
+        let members = &self.inner.schedule.members;
+        let relays = (0..self.graph.nodes()).filter(|npu| !members.contains(npu));
+        members.iter().copied().chain(relays).collect()
+    }
+
     /// The schedule as a plan, in place except for all_to_all. Raises `UnsupportedError` (AHBM-U293) for sizes that a
     /// plan has no numbers for.
     fn plan(&self, py: Python<'_>) -> PyResult<Plan> {
@@ -250,9 +258,8 @@ impl Schedule {
     /// Chunks of the plan are the greatest common measure of those of the schedule.
     fn to_plan(&self) -> Result<ahbm_formats::Plan, Diagnostic> {
         let schedule = &self.inner.schedule;
-        if !schedule.members.iter().copied().eq(0..self.graph.nodes()) {
-            return Err(Diagnostic::new("AHBM-U293", "in a plan every NPU is a rank, also those that only relay"));
-        }
+        let mut rank = vec![0; self.graph.nodes() as usize];
+        (0..).zip(self.places()).for_each(|(number, npu)| rank[npu as usize] = number);
         let measure = schedule.chunk_bytes.iter().fold(0, |a, &b| gcd(a, b)).max(1);
         let Some(pieces) =
             schedule.chunk_bytes.iter().map(|c| u32::try_from(c / measure).ok()).collect::<Option<Vec<u32>>>()
@@ -274,7 +281,8 @@ impl Schedule {
                 let target = schedule.meaning(link.to, t.chunk());
                 // What passes is added where it gets to.
                 let adds = t.adds() && target < chunks;
-                Transfer { from: link.from, to: link.to, channel, source, target, adds, at }
+                let [from, to] = [link.from, link.to].map(|npu| rank[npu as usize]);
+                Transfer { from, to, channel, source, target, adds, at }
             })
             .collect();
         let root = schedule.root;
@@ -291,7 +299,9 @@ impl Schedule {
         ahbm_formats::Plan::from_transfers(&Transfers {
             name: format!("{} by {}", schedule.collective.name(), schedule.method),
             collective,
-            ranks: self.graph.nodes(),
+            ranks: schedule.members.len() as u32,
+            relays: self.graph.nodes() - schedule.members.len() as u32,
+            one_port: self.graph.switch().is_some(),
             pieces: &pieces,
             parcels: &parcels,
             list: &list,

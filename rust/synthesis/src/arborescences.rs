@@ -4,6 +4,7 @@
 //! With the certificate `capacity / shares = q / p` in lowest terms and `d` the greatest common divisor of `q` and all
 //! capacities, every root has `q / d` trees, and a link of capacity `c` has room for `p c / d` of them.
 
+use crate::bound::bound;
 use crate::flow::Flow;
 use crate::graph::gcd;
 use crate::list::arrange;
@@ -12,10 +13,11 @@ use crate::synthesize::{Request, refuse};
 use crate::{Collective, Cut, Graph};
 use ahbm_machine::Diagnostic;
 
-/// Most NPUs, trees of a root, and transfers (as far as pieces are free to choose).
-const NODES: u32 = 128;
-/// Most NPUs for which `auto` packs: a packing takes a maximum flow per link of every tree.
-const AUTO: u32 = 32;
+/// Most links that maximum flows run over: one flow over all links for every link of a tree of every root.
+const WORK: u64 = 1 << 24;
+/// The same for `auto`.
+const AUTO: u64 = 1 << 18;
+/// Most trees of a root, and transfers (as far as pieces are free to choose).
 const TREES: u64 = 64;
 const TRANSFERS: u64 = 200_000;
 const PIECES: u64 = 512;
@@ -105,13 +107,23 @@ pub(crate) fn arborescences(
     base: Schedule,
     cut: &Cut,
 ) -> Result<Schedule, Diagnostic> {
-    let n = graph.nodes();
+    let (n, ports) = (graph.nodes(), graph);
     let no = |why| refuse("arborescences", request.collective, why);
-    if base.members.len() < n as usize || n > NODES {
-        return Err(no("the exact packing is for whole networks of 128 NPUs or fewer"));
+    let work = u64::from(n) * u64::from(n) * graph.links().len() as u64;
+    if base.members.len() < n as usize || work > WORK {
+        return Err(no("the exact packing is for whole networks of about 128 NPUs, 64 at a switch"));
     }
-    if request.method == "auto" && n > AUTO {
+    if request.method == "auto" && work > AUTO {
         return Err(no("on so large a network the packing takes long: it is worth it only when asked for"));
+    }
+    // Packed are direct links; what goes over them takes its turn at the ports.
+    let direct = graph.split();
+    let graph = direct.as_ref();
+    let of_direct;
+    let mut cut = cut;
+    if ports.switch().is_some() {
+        of_direct = bound(graph, base.collective, request.share_bytes, 1, base.root).cut;
+        cut = &of_direct;
     }
     let links = 0..graph.links().len() as u32;
     let divisor = gcd(cut.capacity, cut.demand);
@@ -151,13 +163,12 @@ pub(crate) fn arborescences(
     let chunk_bytes = split(request.share_bytes, count as u32 * pieces, request.unit);
     let piece = |piece| jobs.iter().map(move |&(_, chunk, link)| Transfer::copy(link, chunk + piece));
     let transfers = (0..pieces).flat_map(piece).collect();
-    Ok(arrange(graph, Schedule { chunk_bytes, transfers, ..base }))
+    Ok(arrange(ports, Schedule { chunk_bytes, transfers, ..base }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bound::bound;
     use crate::shapes::grid;
     use crate::synthesize;
 

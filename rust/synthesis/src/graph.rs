@@ -1,6 +1,7 @@
 //! The network as the synthesizer sees it: NPUs and directed links.
 
 use ahbm_machine::{Diagnostic, Machine, Ps, Rate, SipNetwork};
+use std::borrow::Cow;
 
 /// A directed link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -194,6 +195,18 @@ impl Graph {
         }
     }
 
+    /// The same network without a switch: the capacity of a port, split evenly among the links that share it. What fits
+    /// into these links fits into the ports, and no cut between NPUs is narrower than before. (ForestColl, 2024, splits
+    /// edges off a switch in this way.)
+    pub(crate) fn split(&self) -> Cow<'_, Self> {
+        if self.switch.is_none() {
+            return Cow::Borrowed(self);
+        }
+        let others = u64::from(self.nodes - 1);
+        let unit_gbs = self.unit_gbs * self.capacity[0] as f64 / others as f64;
+        Cow::Owned(Self { switch: None, capacity: vec![1; self.links.len()], unit_gbs, ..self.clone() })
+    }
+
     /// Number of NPUs.
     pub fn nodes(&self) -> u32 {
         self.nodes
@@ -341,18 +354,37 @@ impl<'a> Clock<'a> {
         self.out[self.graph.port(link) as usize]
     }
 
-    /// Sends `bytes` that are there at `ready`: when the port is free again, and when the last byte has arrived.
+    /// Sends `bytes` that are there at `ready`, before anything that is sent later: when the port is free again, and
+    /// when the last byte has arrived.
     #[inline]
     pub(crate) fn send(&mut self, index: u32, ready: Ps, bytes: u64) -> (Ps, Ps) {
+        let left = self.leave(index, ready, bytes);
+        (left, self.arrive(index, left, bytes))
+    }
+
+    /// The first part of [`Clock::send`]: when the port is free again.
+    #[inline]
+    pub(crate) fn leave(&mut self, index: u32, ready: Ps, bytes: u64) -> Ps {
         let link = self.graph.link(index);
         let port = &mut self.out[if self.graph.switch.is_some() { link.from } else { index } as usize];
+        *port = ready.max(*port) + link.rate.ps(bytes);
+        *port
+    }
+
+    /// When the first flit of what has `left` a port is at the port that leads out of the switch; none on direct links.
+    pub(crate) fn head(&self, index: u32, left: Ps, bytes: u64) -> Option<Ps> {
+        let (switch, link) = (self.graph.switch?, self.graph.link(index));
+        Some(left - link.rate.ps(bytes) + link.rate.ps(bytes.min(switch.flit_bytes)) + switch.enter_ps)
+    }
+
+    /// The second part of [`Clock::send`]: when the last byte of what has `left` has arrived.
+    #[inline]
+    pub(crate) fn arrive(&mut self, index: u32, left: Ps, bytes: u64) -> Ps {
+        let link = self.graph.link(index);
+        let Some(switch) = &self.graph.switch else { return left + link.latency_ps };
         let duration = link.rate.ps(bytes);
-        let start = ready.max(*port);
-        let left = start + duration;
-        *port = left;
-        let Some(switch) = &self.graph.switch else { return (left, left + link.latency_ps) };
         let flit = bytes.min(switch.flit_bytes);
-        let (head, tail) = (start + link.rate.ps(flit) + switch.enter_ps, left + switch.enter_ps);
+        let (head, tail) = (left - duration + link.rate.ps(flit) + switch.enter_ps, left + switch.enter_ps);
         let down = &mut self.into[link.to as usize];
         let mut end = head.max(*down) + duration;
         if tail > head {
@@ -360,7 +392,7 @@ impl<'a> Clock<'a> {
             end = end.max(tail + link.rate.ps(last));
         }
         *down = end;
-        (left, end + link.latency_ps - switch.enter_ps)
+        end + link.latency_ps - switch.enter_ps
     }
 }
 

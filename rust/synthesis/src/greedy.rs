@@ -4,6 +4,7 @@
 //! it meets first, starting at a random place, the one that the fewest NPUs have. Time advances from event to event,
 //! so a chunk is never sent before it has arrived, whatever the bandwidths and latencies.
 
+use crate::list::arrange;
 use crate::random::Random;
 use crate::schedule::Transfer;
 use crate::{Graph, Schedule};
@@ -163,6 +164,9 @@ fn in_rounds(search: &Search<'_>, seed: u64, rarest: bool, limit: u64) -> Option
     let mut brought = [vec![None; graph.links().len()], vec![None; graph.links().len()]];
     // Per link, nothing was left to carry: only what its sender has come to have since then can change that.
     let mut dry = vec![false; graph.links().len()];
+    // Per NPU at a switch, its ports out and in are taken in this round.
+    let shared = graph.switch().is_some();
+    let mut taken = [vec![false; graph.nodes() as usize], vec![false; graph.nodes() as usize]];
     let mut rounds = 0;
     while (transfers.len() as u64) < total {
         if rounds == limit {
@@ -174,11 +178,15 @@ fn in_rounds(search: &Search<'_>, seed: u64, rarest: bool, limit: u64) -> Option
         state.random.shuffle(&mut order);
         let [last, before] = &brought;
         let since = if latent { before } else { last };
+        taken.iter_mut().for_each(|ports| ports.fill(false));
         for &[link, from, to] in &order {
+            if shared && (taken[0][from as usize] || taken[1][to as usize]) {
+                continue;
+            }
             let mut chosen = None;
             if !dry[link as usize] {
                 chosen = state.choose(from, to);
-                dry[link as usize] = chosen.is_none();
+                dry[link as usize] = chosen.is_none() && !shared;
             } else if let Some(chunk) = state.one_of(from, to, since) {
                 chosen = Some(chunk);
                 dry[link as usize] = false;
@@ -189,6 +197,7 @@ fn in_rounds(search: &Search<'_>, seed: u64, rarest: bool, limit: u64) -> Option
             if let Some(chunk) = chosen {
                 state.claim(to, chunk);
                 carried[link as usize] = Some(chunk);
+                (taken[0][from as usize], taken[1][to as usize]) = (true, true);
             }
         }
         let sent = |(link, &chunk): (usize, &Option<u32>)| Some(Transfer::copy(link as u32, chunk?));
@@ -257,14 +266,17 @@ fn in_time(search: &Search<'_>, seed: u64, rarest: bool, limit: Ps) -> Option<(P
 /// which to stop, where links are equal.
 ///
 /// Where some NPUs take no part, chunks go to the others alone, to those on shortest ways between them, or to all; what
-/// turns out to lead to nobody is left out.
+/// turns out to lead to nobody is left out. At a switch all are neighbours, and what shares ports is put in order.
 pub(crate) fn spread(graph: &Graph, base: Schedule, rounds: Option<u64>, seed: u64) -> Schedule {
     let n = graph.nodes() as usize;
-    if base.members.len() == n {
-        return search(graph, base, vec![true; n], rounds, seed);
-    }
     let mut open = vec![false; n];
     base.members.iter().for_each(|&v| open[v as usize] = true);
+    if graph.switch().is_some() {
+        return arrange(graph, search(graph, base, open, rounds, seed));
+    }
+    if base.members.len() == n {
+        return search(graph, base, open, rounds, seed);
+    }
     let mut between = open.clone();
     let back = graph.reversed();
     let from: Vec<Vec<u32>> = base.members.iter().map(|&v| graph.hops(v)).collect();
@@ -306,7 +318,9 @@ fn search(graph: &Graph, mut base: Schedule, open: Vec<bool>, rounds: Option<u64
     let empty = base.clone();
     let search = Search::new(graph, &empty, open);
     let total = search.total;
-    let starts = (WORK / total.max(1)).clamp(1, STARTS);
+    // A round at a switch looks at every pair of NPUs.
+    let looks = if graph.switch().is_some() { graph.links().len() as u64 * rounds.unwrap_or(1) } else { total };
+    let starts = (WORK / looks.max(1)).clamp(1, STARTS);
     if let Some(bound) = rounds {
         let mut best: Option<(u64, Vec<Transfer>)> = None;
         for turn in 0..starts {
@@ -323,7 +337,7 @@ fn search(graph: &Graph, mut base: Schedule, open: Vec<bool>, rounds: Option<u64
         if let Some((_, transfers)) = best {
             base.transfers = transfers;
         }
-        if total > WORK {
+        if total > WORK || graph.switch().is_some() {
             return base;
         }
         // Rounds without a pause between them, within half a percent.

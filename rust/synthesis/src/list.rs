@@ -7,6 +7,9 @@ use ahbm_machine::Ps;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
+/// How many jobs are looked at for one that need not wait inside a switch.
+const PASSING: usize = 32;
+
 /// Behind the last of a chain.
 const END: u32 = u32::MAX;
 
@@ -20,7 +23,19 @@ pub(crate) struct Job {
     pub(crate) waits: u32,
 }
 
-/// Puts the jobs in order of departure. `then` calls its second argument with every job that waits for the first.
+/// What happens at one instant: arrivals, then heads at a switch by the ports they come from, then departures by port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    /// Of a job.
+    Arrival(u32),
+    /// Port, job, and when the job's last byte left the port.
+    Head(u32, u32, Ps),
+    /// Of something from a port that may be free.
+    Departure(u32),
+}
+
+/// Puts the jobs in order of departure, at a switch in the order in which they reach the ports that lead out of it.
+/// `then` calls its second argument with every job that waits for the first.
 pub(crate) fn dispatch(
     graph: &Graph,
     mut jobs: Vec<Job>,
@@ -29,8 +44,9 @@ pub(crate) fn dispatch(
 ) -> Vec<Transfer> {
     let mut ready: Vec<BinaryHeap<Reverse<(u64, u32)>>> = vec![BinaryHeap::new(); graph.ports() as usize];
     let mut clock = Clock::new(graph);
-    // (time, departs, job or port): arrivals before departures of one instant.
-    let mut events: BinaryHeap<Reverse<(Ps, bool, u32)>> = BinaryHeap::new();
+    // Per NPU at a switch, until when the port that leads to it will be busy with what is under way.
+    let mut promised = vec![0; graph.nodes() as usize];
+    let mut events: BinaryHeap<Reverse<(Ps, Event)>> = BinaryHeap::new();
     for (index, job) in jobs.iter().enumerate() {
         if job.waits == 0 {
             ready[graph.port(job.transfer.link) as usize].push(Reverse((job.priority, index as u32)));
@@ -38,35 +54,68 @@ pub(crate) fn dispatch(
     }
     for (port, ready) in ready.iter().enumerate() {
         if !ready.is_empty() {
-            events.push(Reverse((0, true, port as u32)));
+            events.push(Reverse((0, Event::Departure(port as u32))));
         }
     }
     let mut order = Vec::with_capacity(jobs.len());
-    while let Some(Reverse((now, departs, index))) = events.pop() {
-        if departs {
-            let Some(&Reverse((_, job))) = ready[index as usize].peek() else { continue };
-            let transfer = jobs[job as usize].transfer;
-            if clock.free(transfer.link) > now {
+    while let Some(Reverse((now, event))) = events.pop() {
+        let arrived = match event {
+            Event::Arrival(job) => job,
+            Event::Head(_, job, left) => {
+                let transfer = jobs[job as usize].transfer;
+                order.push(transfer);
+                let arrival = clock.arrive(transfer.link, left, bytes(transfer.chunk()));
+                events.push(Reverse((arrival, Event::Arrival(job))));
                 continue;
             }
-            ready[index as usize].pop();
-            order.push(transfer);
-            let (left, arrival) = clock.send(transfer.link, now, bytes(transfer.chunk()));
-            events.push(Reverse((left, true, index)));
-            events.push(Reverse((arrival, false, job)));
-        } else {
-            then(index, &mut |next| {
-                let job = &mut jobs[next as usize];
-                job.waits -= 1;
-                if job.waits == 0 {
-                    let link = job.transfer.link;
-                    ready[graph.port(link) as usize].push(Reverse((job.priority, next)));
-                    if clock.free(link) <= now {
-                        events.push(Reverse((now, true, graph.port(link))));
-                    }
+            Event::Departure(port) => {
+                let ready = &mut ready[port as usize];
+                let Some(&Reverse((_, job))) = ready.peek() else { continue };
+                if clock.free(jobs[job as usize].transfer.link) > now {
+                    continue;
                 }
-            });
-        }
+                let passes = |&Reverse((_, job)): &Reverse<(u64, u32)>| {
+                    let Transfer { link, .. } = jobs[job as usize].transfer;
+                    let size = bytes(jobs[job as usize].transfer.chunk());
+                    let left = now + graph.link(link).rate.ps(size);
+                    let head = clock.head(link, left, size);
+                    head.is_none_or(|head| promised[graph.link(link).to as usize] <= head)
+                };
+                let mut first: Vec<_> = Vec::new();
+                while first.len() < PASSING && !first.last().is_some_and(passes) {
+                    let Some(next) = ready.pop() else { break };
+                    first.push(next);
+                }
+                let chosen = first.iter().position(passes).unwrap_or(0);
+                let Reverse((_, job)) = first.swap_remove(chosen);
+                ready.extend(first);
+                let transfer = jobs[job as usize].transfer;
+                let size = bytes(transfer.chunk());
+                let left = clock.leave(transfer.link, now, size);
+                events.push(Reverse((left, Event::Departure(port))));
+                if let Some(head) = clock.head(transfer.link, left, size) {
+                    let promised = &mut promised[graph.link(transfer.link).to as usize];
+                    *promised = head.max(*promised) + (left - now);
+                    events.push(Reverse((head, Event::Head(port, job, left))));
+                } else {
+                    order.push(transfer);
+                    let arrival = clock.arrive(transfer.link, left, size);
+                    events.push(Reverse((arrival, Event::Arrival(job))));
+                }
+                continue;
+            }
+        };
+        then(arrived, &mut |next| {
+            let job = &mut jobs[next as usize];
+            job.waits -= 1;
+            if job.waits == 0 {
+                let link = job.transfer.link;
+                ready[graph.port(link) as usize].push(Reverse((job.priority, next)));
+                if clock.free(link) <= now {
+                    events.push(Reverse((now, Event::Departure(graph.port(link)))));
+                }
+            }
+        });
     }
     order
 }

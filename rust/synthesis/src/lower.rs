@@ -38,8 +38,12 @@ pub fn engines(graph: &Graph) -> u32 {
     (0..graph.nodes()).map(|v| ports(graph, v)).max().unwrap_or(0) + 1
 }
 
-/// Links that begin or end at an NPU, at most.
+/// PEs an NPU needs so that, in a plan, each end of a link has a DMA engine; at a switch one, which keeps what leaves by
+/// the port in order.
 pub fn ends(graph: &Graph) -> u32 {
+    if graph.switch().is_some() {
+        return 1;
+    }
     (0..graph.nodes()).map(|v| (graph.out(v).len() + graph.incoming(v).len()) as u32).max().unwrap_or(0)
 }
 
@@ -48,8 +52,14 @@ fn ports(graph: &Graph, node: u32) -> u32 {
     if graph.switch().is_some() { 1 } else { graph.out(node).len() as u32 }
 }
 
-/// Slots of a queue so that no link waits for credits: a slot is free again two latencies after its message left.
+/// Slots of a queue so that no link waits for credits: a slot is free again two latencies after its message left; at a
+/// switch, where messages wait on the way, there is one for each.
 fn slots(schedule: &Schedule, graph: &Graph) -> u32 {
+    if graph.switch().is_some() {
+        let mut messages = vec![0; graph.links().len()];
+        schedule.transfers.iter().for_each(|t| messages[t.link as usize] += 1);
+        return messages.into_iter().max().unwrap_or(0).max(1);
+    }
     let least = schedule.chunk_bytes.iter().copied().min().unwrap_or(0);
     let latency = graph.links().iter().map(|l| l.latency_ps).max().unwrap_or(0);
     let busy = graph.links().iter().map(|l| l.rate.ps(least)).min().unwrap_or(0).max(1);

@@ -4,6 +4,7 @@ use crate::arborescences::arborescences;
 use crate::bound::bound_among;
 use crate::forms::{FORMS, form};
 use crate::greedy::spread;
+use crate::list::arrange;
 use crate::routed::route;
 use crate::schedule::{Schedule, Transfer, split};
 use crate::trees::Packing;
@@ -166,12 +167,9 @@ fn candidate(graph: &Graph, request: &Request, limit: &Bound, method: &'static s
     }
     let collective = request.collective;
     let n = graph.nodes();
-    if graph.switch().is_some() {
-        return Err(refuse(method, collective, "it takes no account of the ports that messages share at a switch"));
-    }
     let one = || request.base(graph, method, split(request.share_bytes, request.chunks, request.unit));
-    let rounds = limit.rounds(request.chunks.into()).filter(|_| request.members.is_empty());
-    Ok(match (method, collective) {
+    let rounds = limit.rounds(request.chunks.into()).filter(|_| rounded(graph, request));
+    let found = match (method, collective) {
         ("greedy", AllGather | Broadcast) => spread(graph, one(), rounds, request.seed),
         ("greedy", ReduceScatter | Reduce) => {
             let towards = if collective == Reduce { Broadcast } else { AllGather };
@@ -210,7 +208,14 @@ fn candidate(graph: &Graph, request: &Request, limit: &Bound, method: &'static s
         ("arborescences", _) => return Err(refuse(method, collective, "they carry one NPU's chunks to all")),
         ("trees", _) => return Err(refuse(method, collective, "spanning trees reduce and broadcast one buffer")),
         _ => return Err(refuse(method, collective, "its chunks have more than one destination; see greedy")),
-    })
+    };
+    // Turned round in time, what shared a port on its way into a switch shares one on its way out.
+    Ok(if graph.switch().is_some() { arrange(graph, found) } else { found })
+}
+
+/// The search goes by rounds: among all NPUs, or where ports, not ways, are what is scarce.
+fn rounded(graph: &Graph, request: &Request) -> bool {
+    request.members.is_empty() || graph.switch().is_some()
 }
 
 /// Reduce-scatter followed by all-gather, without a pause in between.
@@ -225,9 +230,10 @@ fn composed(graph: &Graph, request: &Request) -> Schedule {
         shares: p,
         ..request.base(graph, "greedy", vec![chunk_bytes[0]; pieces as usize])
     };
-    let whole = request.members.is_empty();
-    let rounds =
-        |graph: &Graph| whole.then(|| bound(graph, Collective::AllGather, share, 1, 0).rounds(pieces.into())).flatten();
+    let rounds = |graph: &Graph| {
+        let limit = || bound(graph, Collective::AllGather, share, 1, 0).rounds(pieces.into());
+        rounded(graph, request).then(limit).flatten()
+    };
     let forward = spread(graph, base(Collective::AllGather), rounds(graph), request.seed);
     // Where every link has an equal one the other way, the sums can take the all-gather's ways back.
     let mirrored = graph.partners().filter(|partner| {

@@ -52,21 +52,26 @@ impl Packing {
                 .hint("use the method `greedy`, which composes reduce-scatter and all-gather")
         })?;
         let per_byte: Vec<f64> = graph.links().iter().map(|l| l.rate.ps(1 << 30) as f64 / f64::from(1 << 30)).collect();
-        let mut load = vec![0u32; graph.links().len()];
+        // By port: two NPUs at a switch share theirs with all others.
+        let mut load = vec![0u32; graph.ports() as usize];
         let mut packing = Self { trees: Vec::new(), partner, prefixes: Vec::new() };
         let mut random = Random::new(seed);
         let center = center(graph);
         let limit = u64::from(TREES).min(WORK / graph.links().len() as u64).max(1) as u32;
         let (mut best, mut height) = (f64::INFINITY, 0);
         for count in 1..=limit {
-            let tree = packing.grow(graph, center, &per_byte, &load, &mut random);
+            // At a switch every NPU in turn is the root, near to all others.
+            let root = if graph.switch().is_some() { (count - 1) % graph.nodes() } else { center };
+            let tree = packing.grow(graph, root, &per_byte, &load, &mut random);
             for &link in tree.up.iter().filter(|&&l| l != u32::MAX) {
-                load[link as usize] += 1;
-                load[packing.partner[link as usize] as usize] += 1;
+                for way in [link, packing.partner[link as usize]] {
+                    load[graph.port(way) as usize] += 1;
+                }
             }
             height = height.max(tree.height);
             packing.trees.push(tree);
-            let busiest = load.iter().zip(&per_byte).map(|(&l, b)| f64::from(l) * b).fold(0.0, f64::max);
+            let busy = |(link, b): (u32, &f64)| f64::from(load[graph.port(link) as usize]) * b;
+            let busiest = (0..).zip(&per_byte).map(busy).fold(0.0, f64::max);
             if busiest / f64::from(count) < best {
                 best = busiest / f64::from(count);
                 packing.prefixes.push((count, busiest, height));
@@ -97,7 +102,8 @@ impl Packing {
                 let to = graph.link(link).to;
                 if depth[to as usize] == u32::MAX {
                     // Loads are compared as times, in 1/1024 ps per byte.
-                    let busy = (f64::from(load[link as usize] + 1) * per_byte[link as usize] * 1024.0) as u64;
+                    let ways = [link, self.partner[link as usize]].map(|way| load[graph.port(way) as usize]);
+                    let busy = (f64::from(ways[0].max(ways[1]) + 1) * per_byte[link as usize] * 1024.0) as u64;
                     heap.push(Reverse((busy, depth[node as usize] + 1, random.next() as u32, link)));
                 }
             }
@@ -194,7 +200,7 @@ impl Packing {
                 down(node, wake);
             }
         };
-        let transfers = if graph.uniform() {
+        let transfers = if graph.uniform() && graph.switch().is_none() {
             let (link, bytes) = (graph.link(0), chunk_bytes[0]);
             let lag = link.latency_ps.div_ceil(link.rate.ps(bytes).max(1));
             dispatch_in_rounds(graph, jobs, (lag as usize).min(LAG), then)

@@ -91,6 +91,7 @@ fn the_emulator_agrees_to_the_picosecond_and_the_data_are_right() {
         ("switch", 8, vec![]),
         ("mesh_2d_no_wrap", 9, vec![8, 0, 2, 6]),
         ("ring_1d", 8, vec![0, 3, 4]),
+        ("switch", 7, vec![6, 0, 2, 3, 5]),
     ] {
         let machine = machine(topology, sips);
         let graph = Graph::of(&machine).unwrap();
@@ -117,4 +118,38 @@ fn the_emulator_agrees_to_the_picosecond_and_the_data_are_right() {
             }
         }
     }
+}
+
+/// Messages that meet at a port of a switch, also those shorter than a flit or of unequal sizes.
+#[test]
+fn at_a_switch_ports_are_shared_as_in_the_emulator() {
+    let mut waited = 0;
+    for sips in [3, 5, 8, 13] {
+        let machine = machine("switch", sips);
+        let graph = Graph::of(&machine).unwrap();
+        for (index, (_, collective)) in Collective::ALL.into_iter().enumerate() {
+            for (share_bytes, chunks) in [(40, 1), (1_004, 3), (40_000, 4), (1_000_000, 1)] {
+                for method in METHODS {
+                    let seed = u64::from(sips) + index as u64;
+                    let request = Request { share_bytes, chunks, seed, ..request(collective, method) };
+                    let limit = request.bound(&graph).unwrap();
+                    let found = match synthesize(&graph, &request, &limit) {
+                        Ok(found) => found,
+                        Err(finding) => {
+                            assert!(["AHBM-U406", "AHBM-U407"].contains(&finding.code), "{finding}");
+                            continue;
+                        }
+                    };
+                    found.schedule.check(&graph).unwrap();
+                    assert!(found.time_ps >= limit.ps, "{sips} {collective:?} {method}");
+                    let elements = Elements { dtype: Dtype::I32, op: BinaryFn::Add };
+                    let lowered = lower(&found.schedule, &graph, &machine, elements).unwrap();
+                    let timeline = simulate(&lowered.program, &machine, &Options::default()).unwrap();
+                    assert_eq!(timeline.latency, found.time_ps, "{sips} {collective:?} {method} {share_bytes}");
+                    waited += usize::from(found.time_ps > limit.ps * 21 / 20);
+                }
+            }
+        }
+    }
+    assert!(waited > 100, "nothing had to wait: {waited}");
 }

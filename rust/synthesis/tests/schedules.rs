@@ -131,6 +131,18 @@ fn closed_forms_take_the_time_of_their_formula() {
     // A single small piece goes down the binomial tree, level by level.
     assert_eq!(time("hypercube", 16, Broadcast, "binomial", 64), 4.0 * (A + 64.0 * 20.0));
     assert_eq!(time("hypercube", 16, Reduce, "binomial", 64), 4.0 * (A + 64.0 * 20.0));
+    // Neighbours alone on a ring of 4 and a 4 x 4 torus: every link carries its part without a pause.
+    for collective in [AllGather, ReduceScatter] {
+        assert_eq!(time("ring_1d", 4, collective, "swing", m), A + b(3.0 / 2.0));
+    }
+    assert_eq!(time("ring_1d", 4, AllReduce, "swing", m), 2.0 * (A + b(3.0 / 8.0)));
+    let found = time("torus_2d", 16, AllGather, "swing", m);
+    assert!(found <= 4.0 * A + b(15.0 / 4.0) && found >= A + b(15.0 / 4.0), "{found}");
+    // Half of a small piece goes down each tree: over the root's own link, then three levels; up and down three.
+    for collective in [Broadcast, Reduce] {
+        assert_eq!(time("fully_connected", 8, collective, "double_binary", 64), 4.0 * (A + 32.0 * 20.0));
+    }
+    assert_eq!(time("fully_connected", 8, AllReduce, "double_binary", 64), 6.0 * (A + 32.0 * 20.0));
     // At a switch a message pays its first flit (256 B) twice.
     assert_eq!(time("switch", 8, AllGather, "direct", m), 500_000.0 + 100_000.0 + 500_000.0 + b(7.0) + 256.0 * 20.0);
     let halving = time("hypercube", 16, AllReduce, "halving_doubling", m);

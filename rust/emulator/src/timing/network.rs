@@ -8,6 +8,8 @@ use ahbm_engine::{Resource, Time};
 use ahbm_machine::{Costs, NetworkModel, Rate};
 use ahbm_program::{AgentId, ChannelId};
 use std::cell::RefCell;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 /// Who is told when the last byte has arrived.
 #[derive(Debug, Clone, Copy)]
@@ -40,7 +42,13 @@ pub(super) struct Network<'a> {
     flit: u64,
     links: Vec<Resource>,
     waiting: RefCell<Arena>,
+    /// Per link, who waits: those whose heads arrive at one instant take their turns in order of their flows, however
+    /// far ahead each was sent.
+    turns: Vec<RefCell<BinaryHeap<Reverse<Turn>>>>,
 }
+
+/// Arrival of the head, hop, place in the arena.
+type Turn = (Time, u32, u32);
 
 /// Transfers that wait for their turn at a shared link.
 #[derive(Default)]
@@ -57,6 +65,7 @@ impl<'a> Network<'a> {
             flit: costs.flit_bytes,
             links: super::default_vec(plan.links.len()),
             waiting: RefCell::default(),
+            turns: super::default_vec(plan.links.len()),
         }
     }
 
@@ -102,8 +111,10 @@ impl<'a> Network<'a> {
         }
     }
 
-    /// A transfer's turn at a shared link has come.
-    pub(super) fn resume(&self, sim: &Sim<'_, impl Recorder>, index: u32) {
+    /// A turn at a shared link has come.
+    pub(super) fn resume(&self, sim: &Sim<'_, impl Recorder>, link: u32) {
+        let next = self.turns[link as usize].borrow_mut().pop();
+        let Some(Reverse((_, _, index))) = next else { return };
         let transfer = {
             let mut arena = self.waiting.borrow_mut();
             arena.free.push(index);
@@ -127,8 +138,9 @@ impl<'a> Network<'a> {
                 arena.entries.len() as u32 - 1
             }
         };
-        drop(arena);
-        sim.engine.signal_at(transfer.head, index);
+        let link = self.plan.hops[transfer.hop as usize].link;
+        self.turns[link as usize].borrow_mut().push(Reverse((transfer.head, transfer.hop, index)));
+        sim.engine.signal_at(transfer.head, link);
     }
 
     /// One reservation per message and link. The head moves on after its first flit; the tail leaves a

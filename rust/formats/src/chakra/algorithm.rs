@@ -25,23 +25,21 @@ enum Sizing {
 }
 
 impl Trace {
-    /// The algorithm on a machine: rank r on SIP r, its chains on the PEs of that SIP in turn. `options.bytes` is
+    /// The algorithm on a machine: the chains of a rank on the PEs of its SIP in turn. `options.bytes` is
     /// the size that symbolic messages are shares of; 0 takes the sizes that the trace states. Of the other
-    /// options only `slots`, `tier`, `credit_bytes` and `budget` apply; a trace knows no bound on queues, so
+    /// options only `slots`, `tier`, `credit_bytes`, `sips` and `budget` apply; a trace knows no bound on queues, so
     /// `slots: u32::MAX` is its own meaning.
     ///
     /// # Errors
     /// `AHBM-U231` not an algorithm, `AHBM-U232` a size that is missing or that the trace cannot take,
     /// `AHBM-U204` more ranks than SIPs, `AHBM-F136` to `F138`, `AHBM-B209`.
     pub fn lower(&self, machine: &Machine, options: &LowerOptions) -> Result<Program, Vec<Diagnostic>> {
-        let (ranks, sips) = (self.graphs.len(), machine.sfr().sips);
-        if ranks > sips as usize {
-            let error =
-                Diagnostic::new("AHBM-U204", format!("{} has {ranks} ranks, the machine {sips} SIPs", self.name));
-            let hint = format!("choose a topology with {ranks} SIPs, or set system.sips.count={ranks}");
-            return Err(vec![error.site("trace", &*self.name).hint(hint)]);
-        }
-        self.lower_at(&Site::of(machine), Sizing::Bytes(options.bytes), options)
+        let site = Site::of(machine, options, &self.name, self.graphs.len());
+        self.lower_at(
+            &site.map_err(|error| vec![error.site("trace", &*self.name)])?,
+            Sizing::Bytes(options.bytes),
+            options,
+        )
     }
 
     /// The algorithm without a machine, one element per message: what a check of its progress runs.

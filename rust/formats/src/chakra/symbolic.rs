@@ -51,6 +51,7 @@ impl Trace {
             min_bytes: None,
             max_bytes: None,
             ranks,
+            relays: 0,
             warnings: Vec::new(),
         };
         plan.verify(budget)?;

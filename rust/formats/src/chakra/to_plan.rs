@@ -129,6 +129,7 @@ impl Header {
             min_bytes: self.bytes[0],
             max_bytes: self.bytes[1],
             ranks,
+            relays: 0,
             warnings: Vec::new(),
         }
     }

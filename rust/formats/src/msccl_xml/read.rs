@@ -130,6 +130,7 @@ impl Reader<'_> {
             min_bytes: header.min_bytes,
             max_bytes: header.max_bytes,
             ranks,
+            relays: 0,
             warnings: Vec::new(),
         };
         plan.verify(self.budget)?;

@@ -53,23 +53,19 @@ impl Plan {
         }
     }
 
-    /// The plan on a machine: rank r on SIP r, its thread blocks on the PEs of that SIP in turn, its buffers in the
-    /// HBM slice of the SIP's first PE. `options.bytes` are those of the larger of input and output.
+    /// The plan on a machine: the thread blocks of a rank on the PEs of its SIP in turn, its buffers in the HBM slice of
+    /// the SIP's first PE. `options.bytes` are those of the larger of input and output.
     ///
     /// # Errors
     /// `AHBM-U211` operations without an executor, `AHBM-U204` more ranks than the machine has SIPs, `AHBM-F147` a
     /// size that does not fit the plan, `AHBM-U212` options that a plan of this format decides itself, `AHBM-B209`
     /// over the budget of operations, and what [`ProgramBuilder::finish`] finds.
     pub fn lower(&self, machine: &Machine, options: &LowerOptions, launch: Launch) -> Result<Lowered, Vec<Diagnostic>> {
-        let (ranks, sips) = (self.ranks.len(), machine.sfr().sips);
-        if ranks > sips as usize {
-            let message = format!("{} has {ranks} ranks, the machine {sips} SIPs", self.name);
-            let hint = format!("choose a topology with {ranks} SIPs, or set system.sips.count={ranks}");
-            return Err(vec![Diagnostic::new("AHBM-U204", message).site("plan", &*self.file).hint(hint)]);
-        }
-        self.decides(options).map_err(|error| vec![error.site("plan", &*self.file)])?;
-        let layout = Layout::of(self, options, launch.even).map_err(|error| vec![error.site("plan", &*self.file)])?;
-        self.lower_at(&Site::of(machine), layout, launch.first, &options.budget)
+        let here = |error: Diagnostic| vec![error.site("plan", &*self.file)];
+        let site = Site::of(machine, options, &self.name, self.ranks.len()).map_err(here)?;
+        self.decides(options).map_err(here)?;
+        let layout = Layout::of(self, options, launch.even).map_err(here)?;
+        self.lower_at(&site, layout, launch.first, &options.budget)
     }
 
     /// The plan without a machine, in 8-byte cells: what a check of its meaning runs. A chunk is one cell, or

@@ -80,6 +80,7 @@ impl Plan {
             min_bytes: Some(self.min_bytes),
             max_bytes: Some(if self.max_bytes == u64::MAX { 0 } else { self.max_bytes }),
             ranks,
+            relays: 0,
             warnings: Vec::new(),
         };
         budget.check(Limit::Steps, plan.steps()).map_err(told)?;

@@ -95,7 +95,10 @@ impl Plan {
     /// The memory of a rank.
     pub(crate) fn extents(&self, rank: u32) -> Extents {
         let declared = self.ranks[rank as usize].declared;
-        Extents::new(self.collective, self.shares(), [rank, self.ranks.len() as u32], self.chunks, declared)
+        if rank >= self.members() {
+            return Extents { chunks: declared, base: [0, 0], shared: false };
+        }
+        Extents::new(self.collective, self.shares(), [rank, self.members()], self.chunks, declared)
     }
 
     /// True when input and output are one memory: in place, where the collective says how they overlap.

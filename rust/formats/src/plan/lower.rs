@@ -12,7 +12,7 @@ use ahbm_program::{BodyBuilder, ChannelSettings, Dtype, Mem, OpKind, Program, Pr
 pub struct Lowered {
     /// What runs.
     pub program: Program,
-    /// Operand, result and scratch of every rank.
+    /// Operand, result and scratch of every rank that takes part.
     pub ranks: Vec<RankBuffers>,
     /// Bytes of a chunk.
     pub chunk_bytes: u64,
@@ -21,8 +21,8 @@ pub struct Lowered {
 }
 
 impl Plan {
-    /// The plan on a machine: rank r on SIP r, its thread blocks on the PEs of that SIP in turn, its buffers in
-    /// the HBM slice of the SIP's first PE.
+    /// The plan on a machine: the thread blocks of a rank on the PEs of its SIP in turn, its buffers in the HBM slice
+    /// of the SIP's first PE.
     ///
     /// As in the runtimes, every thread block runs all its steps once per slice of a chunk, and consecutive
     /// chunks of a step travel together while they fit a slice.
@@ -32,16 +32,8 @@ impl Plan {
     /// chunks, `AHBM-F128` a message that nobody receives or sends, `AHBM-B209` over the budget of operations, and
     /// what [`ProgramBuilder::finish`] finds.
     pub fn lower(&self, machine: &Machine, options: &LowerOptions) -> Result<Lowered, Vec<Diagnostic>> {
-        let sips = machine.sfr().sips;
-        if self.ranks.len() > sips as usize {
-            let ranks = self.ranks.len();
-            return Err(vec![
-                Diagnostic::new("AHBM-U204", format!("{} has {ranks} ranks, the machine {sips} SIPs", self.name))
-                    .site("plan", &*self.file)
-                    .hint(format!("choose a topology with {ranks} SIPs, or set system.sips.count={ranks}")),
-            ]);
-        }
-        self.lower_at(&Site::of(machine), options)
+        let site = Site::of(machine, options, &self.name, self.ranks.len());
+        self.lower_at(&site.map_err(|error| vec![error.site("plan", &*self.file)])?, options)
     }
 
     /// The plan without a machine, one 8-byte element per chunk: what a check of its meaning runs. One message
@@ -74,6 +66,7 @@ impl Plan {
             self.lower_rank(&mut builder, site, rank, &layout, &buffers, &mut queues);
             ranks.push(buffers);
         }
+        ranks.truncate(self.members() as usize);
         queues.connect(&mut builder);
         let settings = ChannelSettings {
             slots: options.slots,

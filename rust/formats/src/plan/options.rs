@@ -3,6 +3,7 @@
 use crate::Budget;
 use ahbm_machine::{Coord, Diagnostic, Machine, PeId};
 use ahbm_program::{BinaryFn, Dtype, WireFactor};
+use rustc_hash::FxHashSet;
 
 /// How messages travel. Only their cost depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -92,7 +93,7 @@ impl Reduction {
 }
 
 /// How a plan becomes a program.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LowerOptions {
     /// Bytes of the larger of input and output, the size by which runtimes select plans.
     pub bytes: u64,
@@ -112,6 +113,8 @@ pub struct LowerOptions {
     pub protocol: Option<Protocol>,
     /// Replaces the protocol's slice, and the runtimes' limit of chunks per message.
     pub slice_bytes: Option<u64>,
+    /// The SIP of each rank; empty: rank r is on SIP r.
+    pub sips: Vec<u32>,
     /// Bounds the operations of the program.
     pub budget: Budget,
 }
@@ -129,16 +132,17 @@ impl LowerOptions {
             instances: 1,
             protocol: None,
             slice_bytes: None,
+            sips: Vec::new(),
             budget: Budget::default(),
         }
     }
 }
 
-/// Where thread blocks stand: rank r on SIP r, its thread blocks on the SIP's PEs in turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Where thread blocks stand: those of a rank on its SIP's PEs in turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Site {
-    /// Ranks there is room for.
-    pub sips: u32,
+    /// The SIP of each rank.
+    pub sips: Vec<u32>,
     /// Cubes per SIP.
     pub cubes: u32,
     /// PEs per cube.
@@ -146,21 +150,33 @@ pub struct Site {
 }
 
 impl Site {
-    /// A machine's own shape.
-    pub fn of(machine: &Machine) -> Self {
+    /// The place of `ranks` ranks on a machine.
+    ///
+    /// # Errors
+    /// `AHBM-U204` more ranks than the machine has SIPs, or other SIPs than it has.
+    pub fn of(machine: &Machine, options: &LowerOptions, name: &str, ranks: usize) -> Result<Self, Diagnostic> {
         let sfr = machine.sfr();
-        Self { sips: sfr.sips, cubes: sfr.cubes(), pes: sfr.pes }
+        let sips: Vec<u32> = if options.sips.is_empty() { (0..ranks as u32).collect() } else { options.sips.clone() };
+        let known = sips.iter().all(|&sip| sip < sfr.sips) && sips.iter().collect::<FxHashSet<_>>().len() == ranks;
+        if !known || sips.len() != ranks {
+            let there = if options.sips.is_empty() { String::new() } else { format!(" for SIPs {sips:?}") };
+            let text = format!("{name} has {ranks} ranks{there}, the machine {} SIPs", sfr.sips);
+            return Err(Diagnostic::new("AHBM-U204", text)
+                .hint(format!("choose a topology with {ranks} SIPs, or set system.sips.count={ranks}")));
+        }
+        Ok(Self { sips, cubes: sfr.cubes(), pes: sfr.pes })
     }
 
     /// No machine: one PE per rank. Programs placed there can be checked, not timed.
-    pub const fn abstract_of(ranks: u32) -> Self {
-        Self { sips: ranks, cubes: 1, pes: 1 }
+    pub fn abstract_of(ranks: u32) -> Self {
+        Self { sips: (0..ranks).collect(), cubes: 1, pes: 1 }
     }
 
     /// The PE of the `index`-th thread block of a rank.
     pub fn place(&self, rank: u32, index: u32) -> (Coord, PeId) {
         let slot = index % (self.cubes * self.pes).max(1);
-        let coord = Coord { sip: rank, cube: slot / self.pes.max(1), pe: slot % self.pes.max(1) };
-        (coord, PeId((rank * self.cubes + coord.cube) * self.pes + coord.pe))
+        let sip = self.sips[rank as usize];
+        let coord = Coord { sip, cube: slot / self.pes.max(1), pe: slot % self.pes.max(1) };
+        (coord, PeId((sip * self.cubes + coord.cube) * self.pes + coord.pe))
     }
 }

@@ -39,8 +39,12 @@ pub struct Transfers<'a> {
     /// What it computes. Its buffers consist of one block per rank where the collective has blocks, of one block
     /// otherwise; a block of all-to-all is numbered by source times ranks plus destination.
     pub collective: Collective,
-    /// Number of ranks.
+    /// Number of ranks that take part.
     pub ranks: u32,
+    /// Ranks behind them that only pass on what others send.
+    pub relays: u32,
+    /// What a rank sends leaves by one port, in order of the list; else each queue keeps an order of its own.
+    pub one_port: bool,
     /// Sizes of the pieces of a block, in chunks.
     pub pieces: &'a [u32],
     /// Parcels: pieces that ranks pass on apart from their own, one number each.
@@ -73,6 +77,7 @@ impl Plan {
             min_bytes: None,
             max_bytes: None,
             ranks: draft.ranks(),
+            relays: given.relays,
             warnings: Vec::new(),
         })
     }
@@ -161,6 +166,11 @@ impl<'a> Draft<'a> {
         blocks * self.given.pieces.len() as u32
     }
 
+    /// All ranks.
+    fn total(&self) -> usize {
+        (self.given.ranks + self.given.relays) as usize
+    }
+
     /// Chunks of a piece or parcel.
     fn size(&self, piece: u32) -> u32 {
         let passing = piece.checked_sub(self.registers());
@@ -172,7 +182,8 @@ impl<'a> Draft<'a> {
     fn follow(&mut self) {
         let registers = self.registers() as usize;
         let mut held: Vec<Register> = Vec::new();
-        held.resize_with(registers * self.given.ranks as usize, Register::default);
+        held.resize_with(registers * self.total(), Register::default);
+        let mut sent: Vec<Option<u32>> = vec![None; self.total()];
         let mut passing: FxHashMap<(u32, u32), usize> = FxHashMap::default();
         let mut at = |held: &mut Vec<Register>, rank: u32, piece: u32| {
             if (piece as usize) < registers {
@@ -187,7 +198,8 @@ impl<'a> Draft<'a> {
             let source = at(&mut held, transfer.from, transfer.source);
             self.settle(&mut held[source]);
             let register = &mut held[source];
-            self.wait(Op::send(index), register.written.map(Op::recv));
+            let before = sent[transfer.from as usize].replace(index).filter(|_| self.given.one_port);
+            self.wait(Op::send(index), before.map(Op::send).into_iter().chain(register.written.map(Op::recv)));
             self.worked[Op::send(index).0 as usize] = register.written.is_some();
             register.readers.push(index);
             let target = at(&mut held, transfer.to, transfer.target);
@@ -228,7 +240,7 @@ impl<'a> Draft<'a> {
 
     /// The thread blocks: of every rank first those that send, then those that receive, by peer and channel.
     fn ranks(&self) -> Vec<Rank> {
-        let n = self.given.ranks as usize;
+        let n = self.total();
         let mut queues: FxHashMap<(u32, u32, u32), u32> = FxHashMap::default();
         let mut keys = Vec::new();
         let mut contents: Vec<Vec<u32>> = Vec::new();
@@ -265,6 +277,10 @@ impl<'a> Draft<'a> {
             ranks.push(Rank { blocks: blocks.collect(), ..Rank::default() });
         }
         for (id, rank) in (0u32..).zip(&mut ranks) {
+            if id >= self.given.ranks {
+                rank.declared = [0, 0, places.scratch[id as usize]];
+                continue;
+            }
             if self.given.collective == Collective::AllToAll {
                 rank.blocks.push(self.keep(id));
             }
@@ -326,7 +342,7 @@ impl Placement<'_> {
         };
         if !written {
             Slot { space: Space::Input, chunk: input }
-        } else if takes && piece < self.draft.registers() {
+        } else if takes && rank < given.ranks && piece < self.draft.registers() {
             Slot { space: Space::Output, chunk: output }
         } else {
             let (free, size) = (&mut self.scratch[rank as usize], self.draft.size(piece));
@@ -398,7 +414,7 @@ impl<'a> Steps<'a> {
         let dst = places.of(transfer.to, transfer.target, true);
         let (action, src) = if op == sent {
             (Action::Send, places.of(transfer.from, transfer.source, worked(sent)))
-        } else if transfer.adds {
+        } else if transfer.adds && (transfer.to < given.ranks || worked(received)) {
             (Action::RecvReduceCopy, places.of(transfer.to, transfer.target, worked(received)))
         } else {
             (Action::Recv, dst)

@@ -12,7 +12,7 @@ impl Plan {
     /// # Errors
     /// `AHBM-F115` to `AHBM-F119`, at most one per rank; `AHBM-B205` too many dependencies.
     pub fn verify(&self, budget: &Budget) -> Result<(), Vec<Diagnostic>> {
-        let ranks = self.ranks.len() as u32;
+        let ranks = self.members();
         if self.collective.in_blocks() && !self.chunks.is_multiple_of(ranks) {
             let message = format!("{} chunks do not split into one block for each of {ranks} ranks", self.chunks);
             return Err(vec![Diagnostic::new("AHBM-F119", message).site("plan", self.whole().to_string())]);

@@ -48,6 +48,7 @@ impl Shape {
             min_bytes: None,
             max_bytes: None,
             ranks: (0..ranks).map(|rank| make(rank, ranks, width)).collect(),
+            relays: 0,
             warnings: Vec::new(),
         };
         let mut line = 0;
