@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from time import process_time
+from typing import TypedDict, Unpack
 
 from ahbm.errors import UnsupportedError
 from ahbm.synthesis import METHODS, Synthesis, synthesize
@@ -60,14 +61,21 @@ def line(name: str, found: Synthesis, cpu_ms: float | None = None) -> str:
     )
 
 
-def found(collective: str, machine: dict[str, object], method: str, **size: int) -> Synthesis | None:
+class Size(TypedDict, total=False):
+    """One of them."""
+
+    size: int
+    chunk_bytes: int
+
+
+def found(collective: str, machine: dict[str, object], method: str, **size: Unpack[Size]) -> Synthesis | None:
     try:
-        return synthesize(collective, topology="npu_ring_8", overrides=machine, method=method, **size)  # type: ignore[arg-type]
+        return synthesize(collective, topology="npu_ring_8", overrides=machine, method=method, **size)
     except UnsupportedError:
         return None
 
 
-def show(name: str, collective: str, machine: dict[str, object], method: str, **size: int) -> None:
+def show(name: str, collective: str, machine: dict[str, object], method: str, **size: Unpack[Size]) -> None:
     schedule = found(collective, machine, method, **size)
     if schedule is not None:
         print(line(name, schedule), flush=True)

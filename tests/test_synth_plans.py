@@ -216,8 +216,8 @@ def test_ccl_yaml_runs_a_synthesized_algorithm(tmp_path: Path, monkeypatch: pyte
     monkeypatch.chdir(tmp_path)
     emulator = configured("{method: trees, seed: 3}")
     report = ahbm.run("all_reduce", bytes_per_rank=1 << 16, dtype="f32", emulator=emulator)
-    arguments = {"topology": emulator.machine, "size": 1 << 16, "dtype": "f32", "seed": 3}
-    wanted = synthesize("all_reduce", method="trees", **arguments)  # type: ignore[arg-type]
+    arguments: dict[str, Any] = {"topology": emulator.machine, "size": 1 << 16, "dtype": "f32", "seed": 3}
+    wanted = synthesize("all_reduce", method="trees", **arguments)
     assert (report.algorithm, report.wrong) == ("made", 0)
     assert round(report.latency_ns * 1000) == wanted.schedule.time_ps
     again = ahbm.run("all_reduce", bytes_per_rank=1 << 16, dtype="f32", emulator=emulator)

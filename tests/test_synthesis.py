@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -75,9 +76,9 @@ def test_all_gather_rounds(overrides: dict[str, object], bound: int) -> None:
 
 
 def test_large_all_reduce_on_a_mesh_is_close_to_the_strength_bound() -> None:
-    arguments = {"topology": "npu_mesh_4x4", "overrides": grid(8, 8), "size": 256 << 20}
-    trees = synthesize("all_reduce", method="trees", **arguments)  # type: ignore[arg-type]
-    composed = synthesize("all_reduce", method="greedy", **arguments)  # type: ignore[arg-type]
+    arguments: dict[str, Any] = {"topology": "npu_mesh_4x4", "overrides": grid(8, 8), "size": 256 << 20}
+    trees = synthesize("all_reduce", method="trees", **arguments)
+    composed = synthesize("all_reduce", method="greedy", **arguments)
     ran = trees.run(data=False)
     assert ran.time_ps == trees.schedule.time_ps
     assert trees.percent_of_bound >= 92
@@ -119,8 +120,14 @@ def test_heterogeneous_links_are_never_acausal(tmp_path: Path, method: str) -> N
 @pytest.mark.parametrize("collective", COLLECTIVES)
 def test_some_of_the_npus(collective: str, tmp_path: Path) -> None:
     members = (5, 0, 10, 3)
-    arguments = {"topology": "npu_mesh_4x4", "overrides": LINKS, "dtype": "f32", "root": 2, "members": members}
-    found = synthesize(collective, size=1 << 12, **arguments)  # type: ignore[arg-type]
+    arguments: dict[str, Any] = {
+        "topology": "npu_mesh_4x4",
+        "overrides": LINKS,
+        "dtype": "f32",
+        "root": 2,
+        "members": members,
+    }
+    found = synthesize(collective, size=1 << 12, **arguments)
     assert found.ranks == members and found.to_json()["ranks"] == list(members)
     assert found.nbytes == 1 << 12
     ran = found.run()
@@ -129,7 +136,7 @@ def test_some_of_the_npus(collective: str, tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match="AHBM-U293"):
         found.even().save(tmp_path / "plan.xml")
     with pytest.raises(UnsupportedError, match="AHBM-U408"):
-        synthesize(collective, size=1 << 12, **(arguments | {"members": (1, 1)}))  # type: ignore[arg-type]
+        synthesize(collective, size=1 << 12, **(arguments | {"members": (1, 1)}))
 
 
 def test_help_lists_the_methods() -> None:
