@@ -68,6 +68,8 @@ def test_reasons_are_drawn(contents: overview.Contents) -> None:
     assert list(page.charts) == [
         *("bandwidth", "latency", "selection", "breakdown", "path", "agents", "gantt", "sip-links"),
     ]
+    for chart in page.charts.values():
+        chart.to_dict()  # Against the schema of charts, which pages leave out.
     for name, explanation in contents.explanations.items():
         assert sum(explanation.by_category.values()) == explanation.latency_ps
         report = next(r for r in reversed(contents.reports) if r.algorithm == name)
@@ -149,7 +151,7 @@ def test_in_a_browser(contents: overview.Contents, theme: str, tmp_path: Path) -
 @pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
 def test_a_broken_page_is_seen(tmp_path: Path) -> None:
     class Broken:
-        def to_dict(self) -> dict[str, object]:
+        def to_dict(self, validate: bool = True) -> dict[str, object]:
             return {"mark": "no such mark", "data": {"values": json.loads("[]")}, "encoding": {}}
 
     path = tmp_path / "broken.html"

@@ -76,6 +76,14 @@ def _peak(emulator: Emulator, sweep: bench.Sweep, reports: Sequence[Report]) -> 
 
 def page(contents: Contents) -> Page:
     """The page of what was gathered."""
+    from altair.utils.schemapi import debug_mode
+
+    # Else every row is checked against the schema of charts whenever a chart is touched.
+    with debug_mode(False):
+        return _page(contents)
+
+
+def _page(contents: Contents) -> Page:
     from ahbm.views import charts as c
 
     sweep, reports = contents.sweep, contents.reports
