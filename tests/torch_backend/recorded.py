@@ -19,7 +19,7 @@ with recorder:
     dist.all_reduce(x)
     assert torch.equal(functional.all_reduce(x, "max", dist.group.WORLD) + 1, x + 1)
     net = DistributedDataParallel(torch.nn.Linear(4, 4))
-    for _ in range(2):
+    for _ in range(20):
         net(torch.ones(2, 4)).sum().backward()
     sent, got = torch.full((2,), float(rank)), torch.zeros(2)
     batch = [dist.P2POp(dist.isend, sent, (rank + 1) % n), dist.P2POp(dist.irecv, got, (rank - 1) % n)]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,11 @@ import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
 from ahbm.errors import DistributedError, UnsupportedError
+from ahbm.groups import ProcessGroup as Members
 from ahbm.torch import backend, sketch
 from ahbm.torch.compute import Stopwatch
 from ahbm.torch.journal import Event, Journal
+from ahbm.torch.place import Place
 
 
 class Recorder:
@@ -196,13 +199,18 @@ class _AnyGroup(_BINDING):
 
 
 class Group(dist.ProcessGroup, metaclass=_AnyGroup):
-    """torch's process group, or one between it and a subclass, observed; without a recorder, calls pass through."""
+    """A process group that hands its calls on to one of torch's own with the same backends; observed by a recorder.
+
+    To torch's own, and not to what it inherits: that C++ would look for the Python method first, holding the
+    interpreter's lock, which a thread of the backend may wait for.
+    """
 
     def __init__(self, *args: Any) -> None:
-        try:
-            super().__init__(*args)
-        except TypeError:  # torch before 2.9 has this form for its own class alone; nothing asks a group for its store
-            super().__init__(*args[1:])
+        self._beyond: Any = dist.ProcessGroup(*args)
+        super().__init__(self._beyond.rank(), self._beyond.size())
+        self._observe()
+
+    def _observe(self) -> None:
         self.recorder = current()
         self._batch: list[Event] | None = None
         if self.recorder is not None:
@@ -210,17 +218,17 @@ class Group(dist.ProcessGroup, metaclass=_AnyGroup):
 
     def _start_coalescing(self, *device: Any) -> None:
         self._batch = []
-        super()._start_coalescing(*device)
+        self._beyond._start_coalescing(*device)
 
     def _end_coalescing(self, *device: Any) -> Any:
         events, self._batch = self._batch, None
-        return self._handle(super()._end_coalescing(*device), events or [])
+        return self._handle(self._beyond._end_coalescing(*device), events or [])
 
     def split_group(self, *args: Any, **kw: Any) -> Any:
         """torch's own, but not under a recorder, which would not see the new group."""
         if self.recorder is not None:
             raise UnsupportedError("AHBM-U154", "split_group under a recorder", hint="new_group makes the same group")
-        return super().split_group(*args, **kw)
+        return self._beyond.split_group(*args, **kw)
 
     def _handle(self, work: Any, events: list[Event]) -> Any:
         """`work`, watched; a call without a handle has waited."""
@@ -235,21 +243,35 @@ class Group(dist.ProcessGroup, metaclass=_AnyGroup):
 
 
 def _observed(name: str) -> Any:
-    def method(self: Any, *args: Any, **kw: Any) -> Any:
+    def method(self: Group, *args: Any, **kw: Any) -> Any:
         if self.recorder is None:
-            return getattr(super(Group, self), name)(*args, **kw)
+            return getattr(self._beyond, name)(*args, **kw)
         with self.recorder.calling(self, name, args, kw) as events:
-            work = getattr(super(Group, self), name)(*args, **kw)
+            work = getattr(self._beyond, name)(*args, **kw)
         return self._handle(work, events)
 
-    # torch calls the method of the Python class unless it is that one that calls, which it tells by the frame's name.
-    method.__code__ = method.__code__.replace(co_name=name)
     return method
 
 
+def _told_twice(name: str) -> Any:
+    def method(self: Group, *args: Any) -> None:
+        getattr(super(Group, self), name)(*args)
+        if isinstance(self._beyond, dist.ProcessGroup):
+            getattr(self._beyond, name)(*args)
+
+    return method
+
+
+for _name in ("_register_backend", "_set_default_backend", "_set_group_name", "_set_group_desc"):
+    setattr(Group, _name, _told_twice(_name))
 for _name in sketch.METHODS:
     setattr(Group, _name, _observed(_name))
 
 
 class Emulated(Group, backend.ProcessGroup):
     """Backend "ahbm", observed."""
+
+    def __init__(self, place: Place, members: Members, timeout: timedelta) -> None:
+        self._beyond = super(Group, self)
+        backend.ProcessGroup.__init__(self, place, members, timeout)
+        self._observe()

@@ -43,17 +43,11 @@ class _Paper:
         """See `Seat`."""
 
 
-def _methods() -> dict[str, Any]:
-    """The calls that make operations, by name. Of a call's two spellings it is the one that this torch has made the
-    other an alias of: overriding both would go round in circles."""
-    found = {"monitored_barrier": Collectives.monitored_barrier}
-    for name, method in vars(Collectives).items():
-        if hasattr(method, "__wrapped__") and hasattr(dist.ProcessGroup, name) and method not in found.values():
-            found[name] = method
-    return found
-
-
-METHODS = _methods()
+METHODS = {
+    "monitored_barrier": Collectives.monitored_barrier,
+    **{name: method for name, method in vars(Collectives).items() if hasattr(method, "__wrapped__")},
+}
+"""The calls that make operations, by name."""
 
 
 def calls(group: Any, name: str, args: tuple[Any, ...], kw: dict[str, Any]) -> list[Call]:
