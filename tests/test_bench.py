@@ -50,9 +50,16 @@ def test_steps() -> None:
     assert list(Sweep("all_reduce", 256, 2048).sizes(2)) == [256, 512, 1024, 2048]
     assert list(Sweep("all_reduce", 256, 1000, step=300).sizes(2)) == [256, 556, 856]
     assert list(Sweep("all_gather", 1, 64).sizes(24)) == [24, 48]
-    for wrong in ({"begin": 0}, {"begin": 9, "end": 8}, {"factor": 1}, {"step": -1}, {"collective": "all_redcue"}):
+    unfit: list[dict[str, Any]] = [
+        {"begin": 0},
+        {"begin": 9, "end": 8},
+        {"factor": 1},
+        {"step": -1},
+        {"collective": "all_redcue"},
+    ]
+    for wrong in unfit:
         with pytest.raises(ConfigError):
-            Sweep(**{"collective": "all_reduce", "begin": 8, "end": 8, **wrong})  # type: ignore[arg-type]
+            Sweep(**{"collective": "all_reduce", "begin": 8, "end": 8, **wrong})
 
 
 def test_table() -> None:

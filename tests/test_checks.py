@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Unpack
 
 import pytest
 from typer.testing import CliRunner
@@ -14,6 +15,7 @@ from ahbm.check import Settings, check_file
 from ahbm.checks import CHECKS, parse
 from ahbm.cli import app
 from ahbm.errors import ConfigError, DataError
+from ahbm.measure import Arguments
 from ahbm.report import Report
 
 MACHINE = {"system.sips.count": 3, "sip.cube_mesh.w": 2, "sip.cube_mesh.h": 1}
@@ -59,9 +61,9 @@ def module(folder: Path, body: str, collective: str = "all_reduce") -> str:
     return str(path)
 
 
-def checked(algorithm: str, check: str = "all", **more: object) -> Report:
+def checked(algorithm: str, check: str = "all", **more: Unpack[Arguments]) -> Report:
     more.setdefault("bytes_per_pe", 64)
-    return ahbm.run(algorithm=algorithm, overrides=MACHINE, check=check, **more)  # type: ignore[arg-type]
+    return ahbm.run(algorithm=algorithm, overrides=MACHINE, check=check, **more)
 
 
 def test_a_run_says_what_it_was_checked_for() -> None:

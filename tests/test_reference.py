@@ -13,6 +13,7 @@ import pytest
 
 import ahbm
 from ahbm import DPPolicy, _core
+from ahbm._core import Tl
 from ahbm.topology import load_machine
 
 FIXED_NS = 1633.04
@@ -91,10 +92,10 @@ def test_pe_to_pe_message(nbytes: int, published: float) -> None:
     machine = load_machine("reference_torus", {"ipcq.tiers.tcm.bandwidth_gbs": ".inf"})
     shape = (nbytes // 2,)
 
-    def sender(tl):  # type: ignore[no-untyped-def]
+    def sender(tl: Tl) -> None:
         tl.send(dir="pe1", src=tl.load(0, shape, "f16"))
 
-    def receiver(tl):  # type: ignore[no-untyped-def]
+    def receiver(tl: Tl) -> None:
         tl.recv(dir="pe0", shape=shape, dtype="f16")
 
     assert _latency_ns({0: sender, 1: receiver}, nbytes, (0, 0, 0), machine) == pytest.approx(published, rel=0.02)
@@ -108,7 +109,7 @@ def test_pe_to_pe_message(nbytes: int, published: float) -> None:
 def test_dma_read_of_16_kib(place: tuple[int, int, int], published: float) -> None:
     machine = load_machine("reference_torus", {"pe.dispatch_ns": 0})
 
-    def reader(tl):  # type: ignore[no-untyped-def]
+    def reader(tl: Tl) -> None:
         tl.load(1 << 40, (8192,), "f16")
 
     assert _latency_ns({0: reader}, 16384, place, machine) == pytest.approx(published, rel=0.02)
@@ -119,7 +120,7 @@ def test_raw_dma_from_pe_to_pe(nbytes: int, published: float) -> None:
     """A one-sided copy into the fast memory of the PE next door; the value stored is free to make."""
     machine = load_machine("reference_torus", {"pe.dispatch_ns": 0, "pe.math.f16_per_ns": ".inf"})
 
-    def writer(tl):  # type: ignore[no-untyped-def]
+    def writer(tl: Tl) -> None:
         tl.store(1 << 40, tl.zeros((nbytes // 2,), "f16"))
 
     assert _latency_ns({0: writer}, nbytes, (0, 0, 1), machine, "tcm") == pytest.approx(published, rel=0.02)
