@@ -102,8 +102,12 @@ impl Packing {
                 let to = graph.link(link).to;
                 if depth[to as usize] == u32::MAX {
                     // Loads are compared as times, in 1/1024 ps per byte.
-                    let ways = [link, self.partner[link as usize]].map(|way| load[graph.port(way) as usize]);
-                    let busy = (f64::from(ways[0].max(ways[1]) + 1) * per_byte[link as usize] * 1024.0) as u64;
+                    // A link of its own is as loaded as its partner, a port may be less than that of the other end.
+                    let mut most = load[graph.port(link) as usize];
+                    if graph.switch().is_some() {
+                        most = most.max(load[to as usize]);
+                    }
+                    let busy = (f64::from(most + 1) * per_byte[link as usize] * 1024.0) as u64;
                     heap.push(Reverse((busy, depth[node as usize] + 1, random.next() as u32, link)));
                 }
             }

@@ -264,15 +264,14 @@ impl<'a> Draft<'a> {
             blocks[keys[queue].1 as usize].push(Draught { send: None, recv: Some(keys[queue].0), queue, ops });
         }
         let mut places = Placement { draft: self, scratch: vec![0; n], kept: FxHashMap::default() };
-        let mut steps = Steps::of(self, &blocks);
+        let steps = Steps::of(self, &blocks);
         let mut ranks: Vec<Rank> = Vec::with_capacity(n);
         for drafted in &blocks {
-            let blocks = drafted.iter().map(|block| Block {
-                send: block.send,
-                recv: block.recv,
-                channel: keys[block.queue].2,
-                steps: block.ops.iter().flat_map(|&op| steps.write(op, &mut places)).collect(),
-                line: 0,
+            let blocks = drafted.iter().map(|block| {
+                let mut list = Vec::with_capacity(block.ops.len());
+                block.ops.iter().for_each(|&op| steps.write(op, &mut places, &mut list));
+                let channel = keys[block.queue].2;
+                Block { send: block.send, recv: block.recv, channel, steps: list, line: 0 }
             });
             ranks.push(Rank { blocks: blocks.collect(), ..Rank::default() });
         }
@@ -404,8 +403,8 @@ impl<'a> Steps<'a> {
         Self { draft, at: steps, waits, needed, posts }
     }
 
-    /// The step of an op; before it, steps that only wait, where it waits for more than one other.
-    fn write(&mut self, op: Op, places: &mut Placement<'_>) -> Vec<Step> {
+    /// Adds the step of an op; before it, steps that only wait, where it waits for more than one other.
+    fn write(&self, op: Op, places: &mut Placement<'_>, list: &mut Vec<Step>) {
         let given = self.draft.given;
         let index = (op.0 / 2) as usize;
         let transfer = &given.list[index];
@@ -423,12 +422,11 @@ impl<'a> Steps<'a> {
         let last = Step { action, src, dst, count, wait: None, posts: self.posts[op.0 as usize], line: 0 };
         let (from, to) = self.waits[op.0 as usize];
         let deps = self.needed[from as usize..to as usize].iter().map(|other| self.at[other.0 as usize]);
-        let mut steps: Vec<Step> =
-            deps.map(|dep| Step { action: Action::Nop, wait: Some(dep), posts: false, ..last }).collect();
-        match steps.last_mut() {
+        let first = list.len();
+        list.extend(deps.map(|dep| Step { action: Action::Nop, wait: Some(dep), posts: false, ..last }));
+        match list[first..].last_mut() {
             Some(step) => *step = Step { wait: step.wait, ..last },
-            None => steps.push(last),
+            None => list.push(last),
         }
-        steps
     }
 }
