@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from time import process_time
-from typing import TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 from ahbm.errors import UnsupportedError
 from ahbm.synthesis import METHODS, Synthesis, synthesize
@@ -98,6 +98,7 @@ def table() -> None:
             show(name, "all_gather", machine, method, chunk_bytes=1 << 20)
         show(name, "all_to_all", machine, "routed", chunk_bytes=1 << 20)
         show(name, "all_to_all", machine, "direct", chunk_bytes=1 << 20)
+    executed()
     for ranks in (16, 32, 64, 128):
         machine = network("torus_2d", (ranks // 4, 4) if ranks < 64 else (ranks // 8, 8))
         begin = process_time()
@@ -105,6 +106,19 @@ def table() -> None:
         assert schedule is not None
         _ = schedule.plan
         print(line(f"{ranks} ranks", schedule, 1000 * (process_time() - begin)), flush=True)
+
+
+def executed() -> None:
+    """Prints an all-reduce of 256 MiB on the emulator, against reduce-scatter and all-gather one after the other."""
+    arguments: dict[str, Any] = {"topology": "npu_ring_8", "overrides": network("mesh_2d_no_wrap", (8, 8))}
+    trees = synthesize("all_reduce", method="trees", size=256 << 20, **arguments)
+    emulated = trees.run(data=False).time_ps
+    halves = (
+        synthesize(half, method="greedy", size=256 << 20, **arguments).run(data=False).time_ps
+        for half in ("reduce_scatter", "all_gather")
+    )
+    percent, ratio = 100 * trees.schedule.bound_ps / emulated, sum(halves) / emulated
+    print(f"mesh 8x8      emulated    {percent:.2f} % of the bound, {ratio:.2f} times as fast as the two halves")
 
 
 def large() -> None:
