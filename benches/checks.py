@@ -1,4 +1,4 @@
-"""What checks cost: seconds of a run with data, of its checks, and of both over the first.
+"""What checks cost: processor seconds of a run with data, of its checks, and of both over the first.
 
 A run is one `ahbm.run` of a program that is captured already: simulated anew, data moved and compared with NumPy.
 """
@@ -29,12 +29,12 @@ STATIC = "race,uninit,leftover,deadlock,result"
 
 
 def seconds(action: Callable[[], object], runs: int = 3) -> float:
-    """Of the quickest of several runs."""
+    """Processor time of the quickest of several runs."""
     times = []
     for _ in range(runs):
-        start = time.perf_counter()
+        start = time.process_time()
         action()
-        times.append(time.perf_counter() - start)
+        times.append(time.process_time() - start)
     return min(times)
 
 
