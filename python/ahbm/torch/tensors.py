@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.distributed import ReduceOp
 
 from ahbm.collectives import BITWISE
 from ahbm.elements import element
@@ -34,17 +35,19 @@ NAMES: dict[torch.dtype, str] = {
 }
 """Element types the emulator computes with; bool as bytes of 0 and 1, complex numbers as pairs."""
 
+_KINDS: Any = ReduceOp.RedOpType
 _OPS = {
-    "SUM": "sum",
-    "AVG": "avg",
-    "PRODUCT": "prod",
-    "MIN": "min",
-    "MAX": "max",
-    "BAND": "band",
-    "BOR": "bor",
-    "BXOR": "bxor",
-    "PREMUL_SUM": "sum",
+    _KINDS.SUM: "sum",
+    _KINDS.AVG: "avg",
+    _KINDS.PRODUCT: "prod",
+    _KINDS.MIN: "min",
+    _KINDS.MAX: "max",
+    _KINDS.BAND: "band",
+    _KINDS.BOR: "bor",
+    _KINDS.BXOR: "bxor",
+    _KINDS.PREMUL_SUM: "sum",
 }
+"""By torch's kind itself: to ask a kind for its name takes longer than all else that `reduction` does."""
 _BOOL_OPS = {"sum": "max", "max": "max", "bor": "max", "prod": "min", "min": "min", "band": "min", "bxor": "bxor"}
 
 
@@ -121,17 +124,16 @@ def flat(tensor: torch.Tensor) -> Flat:
     shared = x.is_contiguous() and not x.is_conj() and not x.is_neg()
     if not shared:
         x = x.clone(memory_format=torch.contiguous_format).resolve_conj().resolve_neg()
-    x = x.reshape(-1)
     dtype = NAMES.get(x.dtype, "u8")
     if x.dtype is torch.bfloat16:
         array: NDArray[Any] = x.view(torch.int16).numpy().view(np.uint16)
     elif x.is_complex():
-        array = torch.view_as_real(x).reshape(-1).numpy()
+        array = torch.view_as_real(x).numpy()
     elif x.dtype is torch.bool or x.dtype not in NAMES:
-        array = x.view(torch.uint8).numpy()
+        array = x.reshape(-1).view(torch.uint8).numpy()
     else:
         array = x.numpy()
-    return Flat(tensor, array, dtype, shared)
+    return Flat(tensor, array.reshape(-1), dtype, shared)
 
 
 def _typed(array: NDArray[Any], like: torch.Tensor) -> torch.Tensor:
@@ -150,18 +152,20 @@ def reduction(op: Any, tensor: torch.Tensor) -> tuple[str, Any]:
     Raises UnsupportedError (AHBM-U151) for an operator that the dtype does not have.
     """
     kind = getattr(op, "op", op)
-    name, dtype = _OPS.get(kind.name), tensor.dtype
-    told = f"{kind.name} is not defined on {dtype}"
-    if dtype not in NAMES or name is None:
-        raise UnsupportedError("AHBM-U151", told, hint="reduce in another dtype")
-    if dtype is torch.bool:
-        if name not in _BOOL_OPS:
-            raise UnsupportedError("AHBM-U151", told, hint="convert to a number first")
+    name, dtype = _OPS.get(kind), tensor.dtype
+    if dtype is torch.bool and name in _BOOL_OPS:
         return _BOOL_OPS[name], None
-    if (tensor.is_complex() and name not in ("sum", "avg")) or (tensor.is_floating_point() and name in BITWISE):
-        raise UnsupportedError("AHBM-U151", told, hint="reduce in another dtype")
+    if (
+        dtype not in NAMES
+        or dtype is torch.bool
+        or name is None
+        or (tensor.is_complex() and name not in ("sum", "avg"))
+        or (tensor.is_floating_point() and name in BITWISE)
+    ):
+        hint = "convert to a number first" if dtype is torch.bool else "reduce in another dtype"
+        raise UnsupportedError("AHBM-U151", f"{kind.name} is not defined on {dtype}", hint=hint)
     factor = None
-    if kind.name == "PREMUL_SUM":
+    if kind == _KINDS.PREMUL_SUM:
         factor = op.factor if hasattr(op, "factor") else op.__getstate__()[1]
     return name, factor
 
