@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ahbm import DPPolicy, Machine
 from ahbm.config import CclConfig
-from ahbm.emulator import Emulator
+from ahbm.emulator import Emulator, Invocation
 from ahbm.topology import load_machine
 
 Array = NDArray[Any]
@@ -205,15 +205,8 @@ def exact_data(call: Call, dtype: Any, rng: np.random.Generator) -> Array:
 def run(emulator: Emulator, call: Call, x: Array, algorithm: str) -> Array:
     """The buffers after one call."""
     y = x.copy()
-    emulator.collective(
-        call.collective,
-        [y[rank].reshape(-1) for rank in range(call.ranks)],
-        op=call.op,
-        root=call.root,
-        src=call.src,
-        dst=call.dst,
-        algorithm=algorithm,
-    )
+    what = Invocation(call.collective, op=call.op, root=call.root, src=call.src, dst=call.dst, algorithm=algorithm)
+    emulator.collective(what, [y[rank].reshape(-1) for rank in range(call.ranks)])
     return y
 
 
@@ -278,9 +271,8 @@ def test_placed_tensors(emulator: Emulators, algorithm: str, network: str) -> No
         for n_elem in (1, 5, 300):
             x = np.random.default_rng(n_elem).integers(0, 4, (ranks, cubes, n_elem)).astype(numpy_dtype(dtype))
             y = x.copy()
-            emulator(network).collective(
-                "all_reduce", list(y), algorithm=algorithm, placement=DPPolicy(cube="row_wise")
-            )
+            what = Invocation("all_reduce", algorithm=algorithm, placement=DPPolicy(cube="row_wise"))
+            emulator(network).collective(what, list(y))
             want = reduced(x.reshape(ranks * cubes, n_elem), "sum")
             np.testing.assert_array_equal(y, np.broadcast_to(want, y.shape))
 
@@ -317,7 +309,7 @@ def test_nobody_leaves_a_barrier_before_the_last_one_comes(tmp_path: Path, ranks
         module = tmp_path / f"barrier_late_{late}.py"
         module.write_text(source + LATE.format(late=late), encoding="utf-8")
         buffers = [np.zeros(1, np.float16) for _ in range(ranks)]
-        timeline = emulator.collective("barrier", buffers, algorithm=str(module)).timeline
+        timeline = emulator.collective(Invocation("barrier", algorithm=str(module)), buffers).timeline
         assert timeline is not None
         assert min(timeline.ends_ps) > 100_000_000
 

@@ -14,7 +14,7 @@ import ahbm
 import ahbm.distributed as dist
 from ahbm import plans
 from ahbm.cli import app
-from ahbm.emulator import Emulator
+from ahbm.emulator import Emulator, Invocation
 from ahbm.errors import AhbmError, BudgetError, ConfigError, FormatError, UnsupportedError
 
 TOPOLOGY = "npu_ring_8"
@@ -216,7 +216,7 @@ def test_what_does_not_fit_is_refused(ring_file: Path) -> None:
 def test_a_process_group_runs_a_plan(ring_file: Path, ranks: list[int]) -> None:
     emulator = Emulator.load(TOPOLOGY, overrides={"algorithms.x.plan": str(ring_file)})
     buffers = [np.full(16, rank, np.float32) for rank in ranks]
-    outcome = emulator.collective("all_reduce", buffers, ranks=ranks, algorithm="x")
+    outcome = emulator.collective(Invocation("all_reduce", tuple(ranks), algorithm="x"), buffers)
     assert all((buffer == sum(ranks)).all() for buffer in buffers)
     assert outcome.program is not None
     places = [outcome.program.place(agent) for agent in range(outcome.program.agents)]

@@ -14,7 +14,7 @@ import ahbm
 from ahbm import DPPolicy, Report
 from ahbm.collectives import COLLECTIVES
 from ahbm.elements import ELEMENTS
-from ahbm.emulator import Emulator
+from ahbm.emulator import Emulator, Invocation
 from ahbm.errors import ConfigError, DataError, UnsupportedError
 from ahbm.reference import Reference, Task, inputs
 from ahbm.report import bandwidths
@@ -130,31 +130,34 @@ def test_data_or_not_is_the_same_time(emulator: Emulator) -> None:
     assert (timed.latency_ns, timed.timeline_hash) == (checked.latency_ns, checked.timeline_hash)
 
 
+MINE = Invocation("all_reduce", algorithm="mine.py")
+
+
 def test_a_repeated_call_captures_and_simulates_nothing() -> None:
     Path("mine.py").write_text(RING)
     emulator = Emulator.load(overrides=SMALL)
     buffers = [np.full(64, rank, np.float32) for rank in range(4)]
-    first = emulator.collective("all_reduce", buffers, algorithm="mine.py")
-    second = emulator.collective("all_reduce", buffers, algorithm="mine.py")
+    first = emulator.collective(MINE, buffers)
+    second = emulator.collective(MINE, buffers)
     assert first.program is second.program
     assert first.timeline is second.timeline
     assert all((buffer == 24).all() for buffer in buffers)
     calls = emulator.algorithm("mine.py").kernel.__globals__["CALLS"]
     assert set(calls) == {16}
     known = len(calls)
-    emulator.collective("all_reduce", buffers, algorithm="mine.py")
+    emulator.collective(MINE, buffers)
     assert len(calls) == known
     Path("mine.py").write_text(RING + "\n# changed\n")
-    assert emulator.collective("all_reduce", buffers, algorithm="mine.py").program is not first.program
+    assert emulator.collective(MINE, buffers).program is not first.program
 
 
 def test_groups_and_roots(emulator: Emulator) -> None:
     buffers = [np.arange(5, dtype=np.int64) + 10 * rank for rank in range(3)]
-    emulator.collective("broadcast", buffers, ranks=(3, 0, 2), root=1)
+    emulator.collective(Invocation("broadcast", (3, 0, 2), root=1), buffers)
     assert all((buffer == np.arange(5) + 10).all() for buffer in buffers)
-    for wrong in ({"root": 3}, {"ranks": (0, 1, 4)}, {"ranks": (0, 1, 1)}):
+    for ranks, root in ((None, 3), ((0, 1, 4), 0), ((0, 1, 1), 0)):
         with pytest.raises(ConfigError, match="AHBM-C120"):
-            emulator.collective("broadcast", buffers, **wrong)  # type: ignore[arg-type]
+            emulator.collective(Invocation("broadcast", ranks, root=root), buffers)
 
 
 def test_legacy_mode_ranks_are_pes() -> None:
@@ -173,11 +176,11 @@ def test_what_is_unfit_is_refused(emulator: Emulator) -> None:
     frozen.flags.writeable = False
     for odd in (np.zeros(9, np.float32), np.zeros(8, np.float64), np.zeros(16, np.float32)[::2], frozen):
         with pytest.raises(DataError, match="group rank 3"):
-            emulator.collective("all_reduce", [*good[:3], odd])
+            emulator.collective(Invocation("all_reduce"), [*good[:3], odd])
     with pytest.raises(UnsupportedError, match="complex64"):
-        emulator.collective("all_reduce", [np.zeros(8, np.complex64)] * 4)
+        emulator.collective(Invocation("all_reduce"), [np.zeros(8, np.complex64)] * 4)
     with pytest.raises(UnsupportedError, match="all_gather"):
-        emulator.collective("all_gather", [np.zeros((4, 8), np.float32)] * 4, placement=DPPolicy())
+        emulator.collective(Invocation("all_gather", placement=DPPolicy()), [np.zeros((4, 8), np.float32)] * 4)
     with pytest.raises(ConfigError, match="did you mean all_reduce"):
         ahbm.run("allreduce")
     with pytest.raises(ConfigError, match="AHBM-C122"):

@@ -16,7 +16,7 @@ from ahbm import plans
 from ahbm.check import Settings, check_file
 from ahbm.cli import app
 from ahbm.config import WHOLE, CclConfig
-from ahbm.emulator import Emulator
+from ahbm.emulator import Emulator, Invocation
 from ahbm.errors import ConfigError, UnsupportedError
 from ahbm.synthesis import SYNTHESIZED, WHOLE_BUFFER, Synthesis, synthesize
 
@@ -223,7 +223,7 @@ def test_ccl_yaml_runs_a_synthesized_algorithm(tmp_path: Path, monkeypatch: pyte
     again = ahbm.run("all_reduce", bytes_per_rank=1 << 16, dtype="f32", emulator=emulator)
     assert again == report
     buffers = [np.full(8, rank, np.float32) for rank in range(6)]
-    configured("{}").collective("broadcast", buffers, algorithm="made", root=4)
+    configured("{}").collective(Invocation("broadcast", algorithm="made", root=4), buffers)
     assert all((buffer == 4).all() for buffer in buffers)
 
 
@@ -239,7 +239,7 @@ def test_a_process_group_of_any_ranks(
     shares = 1 if collective in WHOLE_BUFFER else len(group)
     begun = [np.arange(share * shares, dtype=np.float32) + 1000 * rank for rank in group]
     buffers = [buffer.copy() for buffer in begun]
-    outcome = emulator.collective(collective, buffers, ranks=group, algorithm="made", root=1)
+    outcome = emulator.collective(Invocation(collective, group, algorithm="made", root=1), buffers)
     parts = np.stack(begun).reshape(3, shares, share)
     wanted = {
         "all_reduce": (slice(None), parts.sum(0)),

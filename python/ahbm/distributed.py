@@ -24,6 +24,7 @@ import numpy as np
 
 from ahbm.arrays import HostTensor, host_tensor
 from ahbm.blame import call_origin
+from ahbm.calls import CallRecord
 from ahbm.errors import DistributedError
 from ahbm.exchange import Exchange
 from ahbm.groups import NON_GROUP_MEMBER, ProcessGroup, ReduceOp
@@ -42,7 +43,7 @@ from ahbm.marshal import (
 )
 from ahbm.operation import Operation
 from ahbm.rank import bind, collective, current, issue, joined, member
-from ahbm.session import BACKEND, TIMEOUT_S, Call, CallRecord, Context, Lobby, Setup
+from ahbm.session import BACKEND, TIMEOUT_S, Call, Context, Lobby, Setup
 from ahbm.work import Work
 from ahbm.world import World
 
@@ -199,19 +200,22 @@ def cubes_per_rank() -> int:
 
 
 def simulated_time() -> float:
-    """This rank's simulated clock in ns: the end of the latest operation it has waited for."""
-    context, _ = joined()
-    return context.world.ranks[context.rank].clock_ps / 1000
+    """This rank's simulated clock in ns: the end of the latest operation it has waited for.
+
+    Operations of other groups that overlapped it count, so this blocks until nothing can come any more that would
+    change the answer: until every other rank waits, has returned, or asks at a later simulated time.
+    """
+    context, session = joined()
+    return session.times_for(context.rank).clocks[context.rank] / 1000
 
 
 def stats() -> list[CallRecord]:
     """What this rank has taken part in so far, in the order of its calls; operations under way are left out.
 
-    Remembers the last 65,536 calls since `init_process_group`.
+    Remembers the last 65,536 calls since `init_process_group`. Blocks as `simulated_time` does.
     """
     context, session = joined()
-    records = (part.operation.record for part in session.calls[context.rank])
-    return [record for record in records if isinstance(record, CallRecord)]
+    return [record for _, record in session.records(context.rank, session.times_for(context.rank))]
 
 
 # Collectives

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,25 @@ SPARE_BYTES = 1 << 30
 
 CACHED_CALLS = 4096
 """Shapes of calls whose program and timeline an emulator remembers."""
+
+
+@dataclass(frozen=True)
+class Invocation:
+    """A collective to perform: all but its buffers. `root`, `src` and `dst` are group ranks."""
+
+    collective: str
+    ranks: tuple[int, ...] | None = None
+    """The global rank of every group rank; None: the first ones."""
+    op: str = "sum"
+    root: int = 0
+    src: int = 0
+    dst: int = 1
+    dtype: str | None = None
+    """Names the element type where NumPy cannot: uint16 arrays of "bf16"."""
+    algorithm: str | None = None
+    """None: the one that ccl.yaml chooses."""
+    placement: DPPolicy | None = None
+    """Of device tensors."""
 
 
 @dataclass(frozen=True)
@@ -166,81 +185,42 @@ class Emulator:
         """
         return self._loader.load(self.ccl.settings(name))
 
-    def collective(
-        self,
-        name: str,
-        buffers: Sequence[NDArray[Any]],
-        *,
-        ranks: Sequence[int] | None = None,
-        op: str = "sum",
-        root: int = 0,
-        src: int | None = None,
-        dst: int | None = None,
-        dtype: str | None = None,
-        algorithm: str | None = None,
-        placement: DPPolicy | None = None,
-        data: bool = True,
-    ) -> Outcome:
+    def collective(self, what: Invocation, buffers: Sequence[NDArray[Any]], *, data: bool = True) -> Outcome:
         """Runs one collective in place on `buffers` and returns what it took.
 
-        `buffers[i]` belongs to group rank i, global rank `ranks[i]` (default: rank i): flat, contiguous, writable,
-        equal sizes and dtypes, in the collective's in-place layout (`ahbm.collectives`); with `placement`, of shape
-        (cubes, elements of a tile). `root`, `src` and `dst` are group ranks. `dtype` names the element type where NumPy
-        cannot (uint16 arrays of "bf16"). Without `data` the buffers are not touched and may
-        be views of any strides.
+        `buffers[i]` belongs to group rank i: flat, contiguous, writable, equal sizes and dtypes, in the collective's
+        in-place layout (`ahbm.collectives`); with a placement, of shape (cubes, elements of a tile). Without `data` the
+        buffers are not touched and may be views of any strides.
 
         Raises ConfigError, DataError (AHBM-V101) for unfit buffers, UnsupportedError, KernelError, LintError,
         DeadlockError, BudgetError.
         """
-        call = _call(name, buffers, ranks, op, root, src, dst, dtype, algorithm, placement, data)
-        known = self._known.get(call)
+        key = _key(what, buffers, data)
+        known = self._known.get(key)
         if known is None or not self._loader.fresh(known.module):
-            request = Request(name, len(buffers), op, "", root, 0 if src is None else src, 1 if dst is None else dst)
-            known = self._prepare(request, buffers, ranks, dtype, algorithm, placement, data)
+            known = self._prepare(what, buffers, data)
             if len(self._known) >= CACHED_CALLS:
                 self._known.clear()
-            self._known[call] = known
+            self._known[key] = known
         else:
-            _common_dtype(buffers, known.dtype, placement, data)
+            _common_dtype(buffers, known.dtype, what.placement, data)
         if data and known.compiled is not None and known.outcome.timeline is not None:
             self._replay(known.compiled, known.outcome.timeline, buffers)
         return known.outcome
 
-    def is_known(
-        self,
-        name: str,
-        buffers: Sequence[NDArray[Any]],
-        *,
-        ranks: Sequence[int] | None = None,
-        op: str = "sum",
-        root: int = 0,
-        src: int | None = None,
-        dst: int | None = None,
-        dtype: str | None = None,
-        algorithm: str | None = None,
-        placement: DPPolicy | None = None,
-        data: bool = True,
-    ) -> bool:
-        """Whether `collective` with these arguments has only data to move, unless the algorithm's file has changed."""
-        return _call(name, buffers, ranks, op, root, src, dst, dtype, algorithm, placement, data) in self._known
+    def is_known(self, what: Invocation, buffers: Sequence[NDArray[Any]]) -> bool:
+        """Whether `collective` has only data to move, unless the algorithm's file has changed."""
+        return _key(what, buffers, True) in self._known
 
-    def _prepare(
-        self,
-        request: Request,
-        buffers: Sequence[NDArray[Any]],
-        ranks: Sequence[int] | None,
-        dtype: str | None,
-        algorithm: str | None,
-        placement: DPPolicy | None,
-        data: bool,
-    ) -> Known:
-        name = request.collective
+    def _prepare(self, what: Invocation, buffers: Sequence[NDArray[Any]], data: bool) -> Known:
+        name = what.collective
         if name not in COLLECTIVES:
             raise ConfigError("AHBM-C105", f"unknown collective {name!r}", hint=did_you_mean(name, COLLECTIVES))
-        request = replace(request, dtype=_common_dtype(buffers, dtype, placement, data))
-        settings = self.ccl.settings(algorithm or self.ccl.choose(name, buffers[0].nbytes if buffers else 0))
+        dtype = _common_dtype(buffers, what.dtype, what.placement, data)
+        request = Request(name, len(buffers), what.op, dtype, what.root, what.src, what.dst)
+        settings = self.ccl.settings(what.algorithm or self.ccl.choose(name, buffers[0].nbytes if buffers else 0))
         world = settings.world_size or self.world_size
-        members = tuple(range(len(buffers))) if ranks is None else tuple(ranks)
+        members = tuple(range(len(buffers))) if what.ranks is None else what.ranks
         layouts.check_ranks(self.machine, members, world)
         if len(members) != len(buffers):
             raise DataError("AHBM-V101", f"{len(buffers)} buffers for {len(members)} ranks")
@@ -248,8 +228,8 @@ class Emulator:
         module = self._loader.load(settings)
         module.check(request)
         if not isinstance(module, Algorithm):
-            _check_plan(module, placement)
-        layout = self._layout(request, buffers[0], members, world, placement)
+            _check_plan(module, what.placement)
+        layout = self._layout(request, buffers[0], members, world, what.placement)
         if not layout.count:
             return Known(module, request.dtype, None, Outcome(settings.algorithm))
         compiled, timeline = self._compiled(request, module, settings, layout, buffers[0].itemsize, data)
@@ -324,10 +304,9 @@ class Emulator:
         self._spares.put(compiled, memory)
 
 
-def _call(name: str, buffers: Sequence[NDArray[Any]], ranks: Sequence[int] | None, *more: object) -> tuple[object, ...]:
+def _key(what: Invocation, buffers: Sequence[NDArray[Any]], data: bool) -> tuple[object, ...]:
     """What decides everything about a call but its data."""
-    shape = (buffers[0].shape, buffers[0].dtype.num, len(buffers)) if buffers else ()
-    return (name, shape, None if ranks is None else tuple(ranks), *more)
+    return (what, buffers[0].shape, buffers[0].dtype.num, len(buffers), data) if buffers else (what, data)
 
 
 def _capture(

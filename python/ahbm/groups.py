@@ -45,10 +45,9 @@ class ProcessGroup:
     """`"WORLD"` or `"group <k>"`, k counting the calls of `new_group`."""
     ranks: tuple[int, ...]
     """Global ranks; the position in this tuple is the group rank."""
-    ends_ps: int = 0
-    """Simulated time at which the group's latest collective ended; its collectives do not overlap."""
-    lanes_ps: dict[tuple[object, ...], int] = field(default_factory=dict)
-    """The same per (sender, receiver, tag) for its sends and receives."""
+    latest: dict[tuple[object, ...], tuple[int, int]] = field(default_factory=dict)
+    """What runs one after the other, collectives under () and messages under (sender, receiver, tag): end of the latest
+    operation in ps, had it run alone, and its number in the session's history."""
 
     def size(self) -> int:
         """Number of ranks."""

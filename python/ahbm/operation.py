@@ -29,6 +29,8 @@ class Part:
     """`file:line` of the call."""
     notify: Callable[[BaseException | None], None] | None = None
     """Called once, from any thread, when the operation has ended; gets its error."""
+    call: int = -1
+    """How many calls the rank made before."""
     ticket: int = 0
     """Its number, where the world is in another process."""
     result: object = None

@@ -272,9 +272,8 @@ def _with_buffers(file: str | Path, reading: Reading) -> Plan:
 
 
 def label(file: str | Path) -> str:
-    """Name of the algorithm in a file: of `ring.xml`, `ring.et` and `ring.3.et` it is `ring`."""
-    name = re.sub(r"(\.\d+)?\.et$", "", Path(file).name)
-    return re.sub(r"\.(xml|json)$", "", name).replace(".", "_")
+    """Name of what is in a file: of `ring.xml`, `ring.et`, `ring.3.et` and `ring.3.json` it is `ring`."""
+    return re.sub(r"((\.\d+)?\.(et|json)|\.xml)$", "", Path(file).name).replace(".", "_")
 
 
 def _share(request: Request, rank: int, nbytes: int, part: int, *, operand: bool) -> tuple[int, int]:

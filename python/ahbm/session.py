@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ahbm.blame import call_origin, clone
+from ahbm.calls import CallRecord
 from ahbm.collectives import COLLECTIVES
 from ahbm.elements import element
 from ahbm.errors import DistributedError, Site
 from ahbm.exchange import Exchange
 from ahbm.groups import ProcessGroup
+from ahbm.history import History, Times
 from ahbm.mail import Letter
 from ahbm.operation import Operation, Part, Performer
-from ahbm.report import bandwidths
 from ahbm.world import World
 
 if TYPE_CHECKING:
     from ahbm._core import Machine
-    from ahbm.emulator import Emulator
+    from ahbm.emulator import Emulator, Invocation
 
 BACKEND = "ahbm"
 TIMEOUT_S = 600.0
@@ -61,6 +64,17 @@ class Setup:
             *(getattr(other, f.name) if getattr(self, f.name) is None else getattr(self, f.name) for f in fields(Setup))
         )
 
+    def sized(self, ranks: int) -> Setup:
+        """This setup with at least as many SIPs as ranks, unless an argument or AHBM_TOPOLOGY names the topology."""
+        from ahbm import config, topology
+
+        count, overrides = "system.sips.count", dict(self.overrides or {})
+        if self.topology is None and not os.environ.get(topology.ENV) and count not in overrides:
+            for_topology, _ = config.split_overrides(overrides)
+            if topology.load_machine(None, for_topology).sips < ranks:
+                return replace(self, overrides={**overrides, count: ranks})
+        return self
+
     def emulator(self) -> Emulator:
         """The emulator this setup asks for. Raises TopologyError or ConfigError."""
         from ahbm.emulator import Emulator
@@ -85,27 +99,6 @@ def using(setup: Setup) -> Iterator[None]:
         yield
     finally:
         _ambient.reset(token)
-
-
-@dataclass(frozen=True)
-class CallRecord:
-    """One performed collective or send/receive."""
-
-    collective: str
-    group: str
-    ranks: int
-    bytes: int
-    """Size in the sense of nccl-tests: one rank's tensor, or all ranks' chunks where the collective has chunks."""
-    dtype: str
-    op: str
-    algorithm: str
-    start_ns: float
-    latency_ns: float
-    algbw_gbs: float
-    busbw_gbs: float
-    timeline_hash: int
-    root: int = 0
-    """Group rank; 0 where there is none."""
 
 
 @dataclass(eq=False)
@@ -154,6 +147,14 @@ class Seat(Protocol):
         """Blocks until the part's operation has ended, well or not; the rank's clock stays."""
 
 
+@dataclass(frozen=True)
+class Answer:
+    """The simulated times, for one of the ranks that asked."""
+
+    rank: int
+    times: Times
+
+
 class Session:
     """One generation of a world's process groups: between `init_process_group` and `destroy_process_group`."""
 
@@ -164,6 +165,7 @@ class Session:
         self.world_group = ProcessGroup("WORLD", tuple(range(world.size)))
         self.calls: list[deque[Part]] = [deque(maxlen=KEPT_CALLS) for _ in range(world.size)]
         """Per rank: what it has issued, oldest first."""
+        self.history = History(world.size)
         self._made: list[ProcessGroup] = []
         self._groups: dict[tuple[str, tuple[int, ...]], ProcessGroup] = {}
         self._lock = threading.Lock()
@@ -173,9 +175,11 @@ class Session:
             "new_group": Performer(self._make_group, lambda operation: True),
         }
         self._pairs = Performer(self._perform_pair, self._quick_pair)
+        self._clock = Performer(self._answer, lambda operation: False)
 
     def advance(self, rank: int, ps: int) -> None:
         """See `Seat`."""
+        self.history.advance(rank, ps)
         self.world.ranks[rank].clock_ps += ps
 
     def submit(self, rank: int, call: Call) -> Part:
@@ -187,6 +191,7 @@ class Session:
 
     def enter(self, part: Part, call: Call) -> None:
         """Lets `part` take part in the operation that `call` asks for."""
+        part.call = self.history.arrive(part.rank)
         self.calls[part.rank].append(part)
         if call.kind in ("send", "recv"):
             sends = call.kind == "send"
@@ -199,6 +204,36 @@ class Session:
     def wait(self, part: Part, timeout_s: float | None = None) -> None:
         """See `Seat`."""
         self.world.wait(part, timeout_s)
+        self.history.wait(part.rank, part.call)
+
+    def times(self) -> Times:
+        """When everything happened; for a job that has ended."""
+        return self.history.times(self.emulator.machine)
+
+    def times_for(self, rank: int) -> Times:
+        """When everything happened, once nothing that other ranks have yet to do can change what `rank`, the calling
+        thread, has seen: blocks until they wait, have returned, or ask at a later simulated time."""
+        while True:
+            part = Part(rank, {}, None, lambda operation: operation.record, 0, call_origin())
+            self.world.ask(part, self._clock)
+            answer = part.result
+            assert isinstance(answer, Answer)
+            if answer.rank == rank:
+                return answer.times
+
+    def records(self, rank: int, times: Times) -> list[tuple[Part, CallRecord]]:
+        """The performed calls of `rank` that are remembered, at their times."""
+        return [
+            (part, part.operation.record.at(*times.calls[rank][part.call][1:]))
+            for part in self.calls[rank]
+            if isinstance(part.operation.record, CallRecord)
+        ]
+
+    def _answer(self, operation: Operation) -> int:
+        """Only the earliest of those that ask is told: it may yet do something that overlaps what the others did."""
+        times = self.times()
+        operation.record = Answer(min(operation.members, key=lambda rank: (times.clocks[rank], rank)), times)
+        return 0
 
     def settle(self, part: Part) -> None:
         """See `Seat`."""
@@ -216,20 +251,20 @@ class Session:
         ranks = call.group.ranks
         if call.kind in ("send", "recv"):
             ranks = ranks[:2]
-        part = Part(ranks[0], call.terms, call.buffer, call.finish, 0, "")
-        if isinstance(call.buffer, Exchange):
-            part.buffer = np.empty(max(call.buffer.sends) * len(ranks), call.buffer.source.dtype)
-        return self.emulator.collective(**self._call(call.terms, [part] * len(ranks), ranks), data=False).latency_ps
+        buffer = call.buffer
+        if isinstance(buffer, Exchange):
+            buffer = np.empty(max(buffer.sends) * len(ranks), buffer.source.dtype)
+        what = replace(self._invocation(call.terms, ranks), root=0)
+        return self.emulator.collective(what, [buffer] * len(ranks), data=False).latency_ps
 
     def _perform(self, operation: Operation) -> int:
-        """Runs one collective on the emulator; returns its end in simulated ps."""
-        group, call = self._collective(operation)
-        start_ps = max([group.ends_ps, *(part.clock_ps for part in operation.parts.values())])
-        group.ends_ps = start_ps + self._run(operation, group, start_ps, call)
-        return group.ends_ps
+        """Runs one collective on the emulator; returns its end in simulated ps, had it run alone."""
+        parts = operation.ordered()
+        return self._run(operation, (), self._collective(parts), [part.buffer for part in parts])
 
     def _quick(self, operation: Operation) -> bool:
-        return self._is_quick(self._collective(operation)[1])
+        parts = operation.ordered()
+        return self._is_quick(self._collective(parts), [part.buffer for part in parts])
 
     def _exchange(self, operation: Operation) -> int:
         """An all-to-all: every pair's chunk is as large as the largest of all."""
@@ -245,22 +280,16 @@ class Session:
     def _quick_exchange(self, operation: Operation) -> bool:
         parts = operation.ordered()
         exchanges = [part.buffer for part in parts]
-        group = parts[0].terms["group"]
-        assert isinstance(group, ProcessGroup)
-        call = self._call(parts[0].terms, parts, group.ranks)
-        call["buffers"] = [np.empty(Exchange.padded_size(exchanges), exchanges[0].source.dtype)] * len(parts)
-        return self._is_quick(call)
+        padded = np.empty(Exchange.padded_size(exchanges), exchanges[0].source.dtype)
+        return self._is_quick(self._collective(parts), [padded] * len(parts))
 
     def _perform_pair(self, operation: Operation) -> int:
-        """Runs one matched send and receive; returns its end in simulated ps."""
-        group, call = self._pair(operation)
+        """Runs one matched send and receive; returns its end in simulated ps, had it run alone."""
         lane = (*operation.members, operation.parts[operation.members[0]].terms["tag"])
-        start_ps = max([group.lanes_ps.get(lane, 0), *(part.clock_ps for part in operation.parts.values())])
-        group.lanes_ps[lane] = start_ps + self._run(operation, group, start_ps, call)
-        return group.lanes_ps[lane]
+        return self._run(operation, lane, *self._pair(operation))
 
     def _quick_pair(self, operation: Operation) -> bool:
-        return self._is_quick(self._pair(operation)[1])
+        return self._is_quick(*self._pair(operation))
 
     def _make_group(self, operation: Operation) -> int:
         """Creates the group that all ranks asked for with `new_group`; takes no simulated time."""
@@ -271,86 +300,90 @@ class Session:
         self._made.append(group)
         for part in parts:
             part.buffer.append(group)
+        self.history.perform([(part.rank, part.call) for part in parts], -1, None, 0)
         return max(part.clock_ps for part in parts)
 
-    def _is_quick(self, call: dict[str, Any]) -> bool:
-        if self.setup.accumulate or sum(buffer.nbytes for buffer in call["buffers"]) > QUICK_BYTES:
+    def _is_quick(self, what: Invocation, buffers: list[NDArray[Any]]) -> bool:
+        if self.setup.accumulate or sum(buffer.nbytes for buffer in buffers) > QUICK_BYTES:
             return False
-        return self.emulator.is_known(**call)
+        return self.emulator.is_known(what, buffers)
 
-    def _collective(self, operation: Operation) -> tuple[ProcessGroup, dict[str, Any]]:
-        parts = operation.ordered()
-        terms = parts[0].terms
-        group, root = terms["group"], terms.get("root")
-        assert isinstance(group, ProcessGroup)
-        call = self._call(terms, parts, group.ranks)
-        if isinstance(root, int):
-            call["root"] = group.rank_of(root)
-        return group, call
+    def _collective(self, parts: list[Part]) -> Invocation:
+        return self._invocation(parts[0].terms, _group(parts[0]).ranks)
 
-    def _pair(self, operation: Operation) -> tuple[ProcessGroup, dict[str, Any]]:
+    def _pair(self, operation: Operation) -> tuple[Invocation, list[NDArray[Any]]]:
         ranks = tuple(sorted(operation.members))
+        src, dst = (ranks.index(rank) for rank in operation.members)
         parts = [operation.parts[rank] for rank in ranks]
-        group = parts[0].terms["group"]
-        assert isinstance(group, ProcessGroup)
-        call = self._call(parts[0].terms, parts, ranks)
-        call["src"], call["dst"] = (ranks.index(rank) for rank in operation.members)
-        return group, call
+        return replace(self._invocation(parts[0].terms, ranks), src=src, dst=dst), [part.buffer for part in parts]
 
-    def _call(self, terms: dict[str, object], parts: list[Part], ranks: tuple[int, ...]) -> dict[str, Any]:
-        """The arguments of `Emulator.collective`."""
-        name = terms["collective"]
-        return {
-            "name": name,
-            "buffers": [part.buffer for part in parts],
-            "ranks": ranks,
-            "dtype": terms["dtype"],
-            "op": terms.get("op") or "sum",
-            "algorithm": self.setup.algorithm if name == "all_reduce" else None,
-            "placement": terms.get("placement"),
-        }
+    def _invocation(self, terms: Mapping[str, Any], ranks: tuple[int, ...]) -> Invocation:
+        """What the ranks of an operation have agreed on."""
+        from ahbm.emulator import Invocation
+
+        name, root = terms["collective"], terms.get("root")
+        return Invocation(
+            name,
+            ranks,
+            op=terms.get("op") or "sum",
+            root=0 if root is None else ranks.index(root) if root in ranks else -1,
+            dtype=terms["dtype"],
+            algorithm=self.setup.algorithm if name == "all_reduce" else None,
+            placement=terms.get("placement"),
+        )
 
     def _run(
-        self, operation: Operation, group: ProcessGroup, start_ps: int, call: dict[str, Any], data: bool = True
+        self,
+        operation: Operation,
+        lane: tuple[object, ...],
+        what: Invocation,
+        buffers: list[NDArray[Any]],
+        data: bool = True,
     ) -> int:
-        collective, tensor, dtype = call["name"], call["buffers"][0], call["dtype"]
-        reduces = COLLECTIVES[collective].reduces
-        if data and self.setup.accumulate == "f32" and dtype in ("f16", "bf16") and reduces:
-            outcome = self.emulator.collective(**call, data=False)
-            self._accumulate(call)
+        parts = operation.ordered()
+        group = _group(parts[0])
+        tensor, reduces = buffers[0], COLLECTIVES[what.collective].reduces
+        if data and self.setup.accumulate == "f32" and what.dtype in ("f16", "bf16") and reduces:
+            outcome = self.emulator.collective(what, buffers, data=False)
+            self._accumulate(what, buffers)
         else:
-            outcome = self.emulator.collective(**call, data=data)
+            outcome = self.emulator.collective(what, buffers, data=data)
         # A device tensor's tiles are contributions of their own, and the size is that of one.
         contributions, nbytes = (
-            (len(tensor) * len(call["buffers"]), tensor[0].nbytes)
-            if tensor.ndim == 2
-            else (len(call["buffers"]), tensor.nbytes)
+            (len(tensor) * len(buffers), tensor[0].nbytes) if tensor.ndim == 2 else (len(buffers), tensor.nbytes)
         )
-        algbw, busbw = bandwidths(collective, contributions, nbytes, outcome.latency_ps)
+        after_ps, after = group.latest.get(lane, (0, -1))
+        start_ps = max([after_ps, *(part.clock_ps for part in parts)])
+        end_ps = start_ps + outcome.latency_ps
+        calls = [(part.rank, part.call) for part in parts]
+        number = self.history.perform(calls, after, outcome.program, outcome.latency_ps)
+        group.latest[lane] = (end_ps, number)
         operation.record = CallRecord(
-            collective,
+            what.collective,
             group.name,
             contributions,
             nbytes,
-            dtype,
-            call["op"] if reduces else "",
+            what.dtype or "",
+            what.op if reduces else "",
             outcome.algorithm,
-            start_ps / 1000,
-            outcome.latency_ps / 1000,
-            algbw,
-            busbw,
             outcome.timeline_hash,
-            call.get("root", 0),
+            what.root,
         )
-        return outcome.latency_ps
+        return end_ps
 
-    def _accumulate(self, call: dict[str, Any]) -> None:
+    def _accumulate(self, what: Invocation, buffers: list[NDArray[Any]]) -> None:
         """Moves the data of a reduction in f32, rounding once at the end."""
-        stored = element(call["dtype"])
-        wide = [stored.decode(buffer).astype(np.float32) for buffer in call["buffers"]]
-        self.emulator.collective(**{**call, "buffers": wide, "dtype": "f32"})
-        for buffer, sums in zip(call["buffers"], wide, strict=True):
+        stored = element(what.dtype or "")
+        wide = [stored.decode(buffer).astype(np.float32) for buffer in buffers]
+        self.emulator.collective(replace(what, dtype="f32"), wide)
+        for buffer, sums in zip(buffers, wide, strict=True):
             buffer[...] = stored.encode(sums)
+
+
+def _group(part: Part) -> ProcessGroup:
+    group = part.terms["group"]
+    assert isinstance(group, ProcessGroup)
+    return group
 
 
 @dataclass

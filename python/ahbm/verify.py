@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ahbm.collectives import COLLECTIVES
-from ahbm.emulator import Emulator, Outcome
+from ahbm.emulator import Emulator, Invocation, Outcome
 from ahbm.errors import DataError, Site
 from ahbm.placement import DPPolicy
 from ahbm.reference import Reference, Task
@@ -44,18 +44,17 @@ class Case:
             # Shapes without memory.
             buffers = [np.broadcast_to(np.empty((), self.task.element.storage), shape)] * self.ranks
         task, kind = self.task, COLLECTIVES[self.task.collective]
-        outcome = self.emulator.collective(
+        what = Invocation(
             task.collective,
-            buffers,
             op=task.op,
             root=task.root if kind.rooted else 0,
-            src=task.src if kind.paired else None,
-            dst=task.dst if kind.paired else None,
+            src=task.src if kind.paired else 0,
+            dst=task.dst if kind.paired else 1,
             dtype=task.element.name,
             algorithm=self.algorithm,
             placement=self.placement,
-            data=data,
         )
+        outcome = self.emulator.collective(what, buffers, data=data)
         parties = buffers if self.placement is None else [tile for buffer in buffers for tile in buffer]
         return outcome, parties
 

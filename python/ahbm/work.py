@@ -15,11 +15,12 @@ class Work:
 
     Until `wait` has returned, the tensors belong to the operation: neither read nor write them. Simulated time runs on
     for the rank meanwhile; `wait` moves its clock to the operation's end. Operations of different groups overlap in
-    simulated time and do not contend with each other; those of one group run one after the other.
+    simulated time and contend for links and engines; those of one group run one after the other.
     """
 
     def __init__(self, context: Context, part: Part) -> None:
-        self._world = context.world
+        assert context.session is not None
+        self._session = context.session
         self._part = part
 
     def wait(self, timeout: float | timedelta | None = None) -> bool:
@@ -29,13 +30,13 @@ class Work:
         operation raised, RankError when a sibling failed, and DistributedError AHBM-X121 (nobody can go on) or
         AHBM-X122 (timeout).
         """
-        if threading.get_ident() != self._world.ranks[self._part.rank].thread:
+        if threading.get_ident() != self._session.world.ranks[self._part.rank].thread:
             raise DistributedError(
                 "AHBM-X105",
                 f"a thread that is not rank {self._part.rank} waits for its work",
                 hint="wait where the collective was issued",
             )
-        self._world.wait(self._part, timeout.total_seconds() if isinstance(timeout, timedelta) else timeout)
+        self._session.wait(self._part, timeout.total_seconds() if isinstance(timeout, timedelta) else timeout)
         return True
 
     def is_completed(self) -> bool:

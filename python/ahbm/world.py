@@ -4,8 +4,8 @@ Operations are performed one at a time, in the order in which they fill up: a qu
 any other by the runner: the thread that called `ahbm.spawn`, or the only rank's own thread. So kernels are captured and
 simulations polled where Python delivers Ctrl-C, and results do not depend on how threads interleave. The runner also
 sees when no rank can go on: every rank either waits or has returned, and nothing is left to perform. In that state, and
-in no other, receives from any source choose their sender; if there is none to choose, it is a stall and every waiting
-rank gets one error that says who waits for whom.
+in no other, the simulated time is told to who asked for it, and receives from any source choose their sender; if there
+is neither, it is a stall and every waiting rank gets one error that says who waits for whom.
 
 With `turns`, one rank's thread runs at a time: a rank hands the turn over where it waits or ends, to the next one in
 rank order that can go on.
@@ -83,6 +83,7 @@ class World:
         self._slots: dict[tuple[ProcessGroup, int], Operation] = {}
         self._counts: dict[tuple[ProcessGroup, int], int] = {}
         self._mail: dict[ProcessGroup, Mailbox] = {}
+        self._asking: list[Part] = []
 
     # What ranks call
 
@@ -117,6 +118,14 @@ class World:
             if self.hurry_s is not None:
                 self._stir.notify()
         self._work_off()
+
+    def ask(self, part: Part, performer: Performer) -> None:
+        """Blocks until no rank can go on; then all ranks that ask are one operation."""
+        with self.lock:
+            self._raise_failure()
+            Operation("the simulated time", (part.rank,), performer).add(part)
+            self._asking.append(part)
+        self.settle(part)
 
     def wait(self, part: Part, timeout_s: float | None = None) -> None:
         """Blocks until the part's operation ends and moves its rank's clock there; raises the operation's error."""
@@ -231,6 +240,7 @@ class World:
                 yield from operation.parts.values()
         for box in self._mail.values():
             yield from (letter.part for letter in (*box.sends, *box.receives))
+        yield from self._asking
 
     def _join(self, box: Mailbox, send: Letter, receive: Letter) -> None:
         members = (send.part.rank, receive.dst)
@@ -238,6 +248,18 @@ class World:
         operation.add(send.part)
         operation.add(receive.part)
         self._jobs.append(operation)
+
+    def _collect_asked(self) -> bool:
+        parts = sorted(self._asking, key=lambda part: part.rank)
+        self._asking.clear()
+        if parts:
+            operation = Operation(
+                parts[0].operation.label, tuple(part.rank for part in parts), parts[0].operation.performer
+            )
+            for part in parts:
+                operation.add(part)
+            self._jobs.append(operation)
+        return bool(parts)
 
     def _raise_failure(self) -> None:
         if self.failure is not None:
@@ -280,7 +302,7 @@ class World:
                     return None
                 ticks = self._ticks
                 if not self._running and not self._performing:
-                    if not self._choose_sender():
+                    if not self._collect_asked() and not self._choose_sender():
                         self._stall()
                 elif self._untold:
                     self.lock.release()

@@ -12,9 +12,11 @@ import typer
 from ahbm.errors import ConfigError
 
 if TYPE_CHECKING:
+    from ahbm._core import Plan
     from ahbm.bench import Sweep
     from ahbm.plans import Options
     from ahbm.reading import Reading
+    from ahbm.replay import JobReport
     from ahbm.report import Report
     from ahbm.timed import TimeReport
     from ahbm.verify import Case
@@ -131,6 +133,10 @@ class Asked(Files, Terms):
         str | None, typer.Option("--slice", help="Plans: size of the largest message, or inf; else the protocol's.")
     ] = None
     instances: Annotated[int | None, typer.Option("--instances", min=1, help="Plans: parallel copies.")] = None
+    groups: Annotated[
+        Path | None,
+        typer.Option("--groups", metavar="FILE", help="Jobs: ranks of the process groups by name, as JSON."),
+    ] = None
 
     @property
     def nbytes(self) -> int | None:
@@ -162,8 +168,8 @@ class Asked(Files, Terms):
         self.refuse_plan_options()
         return prepare(target, self.algorithm, self.topology, **arguments)
 
-    def run(self, target: str, *, data: bool = True, check: str | None = None) -> Report | TimeReport:
-        """Runs `target`; a plan without a known result for its time only. Raises as `case`."""
+    def run(self, target: str, *, data: bool = True, check: str | None = None) -> Report | TimeReport | JobReport:
+        """Runs `target`; a job, or a plan without a known result, for its time only. Raises as `case`."""
         from ahbm import plans, timed
         from ahbm.bench import parse_dtype
         from ahbm.collectives import COLLECTIVES
@@ -175,6 +181,11 @@ class Asked(Files, Terms):
         if self.size is None and target.endswith(".xml"):
             raise needs_size
         plan = self.reading.read(target)
+        job = self._replay(plan, target)
+        if job is not None:
+            if check is not None:
+                raise ConfigError("AHBM-C146", f"{target} is a job, which runs for its time only: no --check")
+            return job
         if not plan.buffers and (self.protocol, self.instances, self.slice_bytes) != (None,) * 3:
             raise ConfigError("AHBM-C146", f"{target} names no buffers: it has no protocol, slices or instances")
         if self.slots is not None and not plan.queues:
@@ -197,12 +208,29 @@ class Asked(Files, Terms):
             ccl=self.ccl,
         )
 
+    def _replay(self, plan: Plan, target: str) -> JobReport | None:
+        from ahbm import plans, replay
+        from ahbm.bench import parse_dtype
+        from ahbm.session import Setup
+
+        setup = Setup(self.topology, self.ccl, self.overrides or None, self.algorithm)
+        job = replay.replay(
+            plan, plans.label(target), setup, groups=self.groups, dtype=parse_dtype(self.dtype), op=self.op
+        )
+        own = (self.size, self.slots, self.protocol, self.slice_bytes, self.instances)
+        if job is not None and own != (None,) * 5:
+            options = "--size, --slots, --protocol, --slice or --instances"
+            raise ConfigError("AHBM-C146", f"{target} is a job: it takes no {options}")
+        if job is None and self.groups is not None:
+            raise ConfigError("AHBM-C146", f"{target} is no job: it takes no --groups")
+        return job
+
     def refuse_plan_options(self) -> None:
         """Raises ConfigError (AHBM-C146) for what only plans have."""
-        if (self.slots, self.protocol, self.instances, self.slice_bytes, self.limits) != (None,) * 5 or (
+        if (self.slots, self.protocol, self.instances, self.slice_bytes, self.limits, self.groups) != (None,) * 6 or (
             self.lenient or self.quirks
         ):
-            options = "--slots, --protocol, --slice, --instances, --limit, --lenient and --quirks"
+            options = "--slots, --protocol, --slice, --instances, --groups, --limit, --lenient and --quirks"
             raise ConfigError("AHBM-C146", f"{options} are for plans")
 
     def _options(self, depth: int | None) -> Options:
@@ -273,7 +301,7 @@ def is_case(target: str) -> bool:
 
 
 def is_plan(target: str) -> bool:
-    """Whether this is the file of a plan, by its name."""
+    """Whether this is the file of a plan, by its name, or the prefix of a trace."""
     from ahbm.reading import SUFFIXES
 
-    return target.endswith(SUFFIXES)
+    return target.endswith(SUFFIXES) or Path(f"{target}.0.et").is_file()

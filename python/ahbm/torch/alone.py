@@ -21,7 +21,7 @@ from ahbm.exchange import Exchange
 from ahbm.operation import Operation, Part
 from ahbm.session import Call, Session, Setup, check_world_size
 from ahbm.torch import report
-from ahbm.torch.place import Place, be_rank, options, sized
+from ahbm.torch.place import Place, be_rank, options
 from ahbm.torch.tensors import hollow, is_hollow
 from ahbm.world import World
 
@@ -49,6 +49,7 @@ class Alone(Session):
             )
         operation = Operation(name, (rank,), self._performers["collective"])
         operation.add(part)
+        part.call = self.history.arrive(rank)
         self.calls[rank].append(part)
         operation.end_ps = self._play(operation, call)
         part.settle()
@@ -64,13 +65,7 @@ class Alone(Session):
             part.buffer = _exchanged(call.buffer, me)
         elif not is_hollow(call.buffer):
             _uniform(call, me, n)
-        arguments = self._call(call.terms, [part] * n, group.ranks)
-        root = call.terms.get("root")
-        if isinstance(root, int):
-            arguments["root"] = group.rank_of(root)
-        start_ps = max(group.ends_ps, part.clock_ps)
-        group.ends_ps = start_ps + self._run(operation, group, start_ps, arguments, data=False)
-        return group.ends_ps
+        return self._run(operation, (), self._collective([part]), [part.buffer] * n, data=False)
 
 
 def _exchanged(exchange: Exchange, me: int) -> NDArray[Any]:
@@ -114,7 +109,7 @@ def init_alone(rank: int, world_size: int, **asked: Any) -> None:
     """
 
     def make(_: Setup) -> Place:
-        session = Alone(sized(options(asked), world_size), rank, world_size)
+        session = Alone(options(asked).sized(world_size), rank, world_size)
         return _AlonePlace(session, rank, range(world_size), moves_data=False)
 
     be_rank([], make)

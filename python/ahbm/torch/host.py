@@ -186,6 +186,7 @@ class Host:
 
         part = Part(rank, call.terms, call.buffer, call.finish, int(facts["clock_ps"]), str(facts["origin"]), notify)
         tickets[ticket] = part
+        self.session.history.extend(rank, facts["steps"])
         try:
             self.session.enter(part, call)
         except AhbmError as error:

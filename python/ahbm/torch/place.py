@@ -9,7 +9,6 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
-from ahbm import config, topology
 from ahbm.errors import ConfigError, UnsupportedError
 from ahbm.exchange import Exchange
 from ahbm.groups import ProcessGroup as Members
@@ -149,7 +148,7 @@ def find(opts: Any, pg_options: object) -> Place:
     else:
         from ahbm.torch.processes import open_place
 
-        place = open_place(sized(options(pg_options), len(ranks)), opts, ranks)
+        place = open_place(options(pg_options).sized(len(ranks)), opts, ranks)
     places().append(place)
     return place
 
@@ -170,13 +169,3 @@ def options(pg_options: object) -> Setup:
     if accumulate not in (None, "f32"):
         raise ConfigError("AHBM-C127", f"accumulate={accumulate!r} is unknown", hint="f32, or nothing")
     return replace(setup, accumulate=accumulate)
-
-
-def sized(setup: Setup, ranks: int) -> Setup:
-    """`setup` with at least as many SIPs as ranks, unless an argument or AHBM_TOPOLOGY names the topology."""
-    count, overrides = "system.sips.count", dict(setup.overrides or {})
-    if setup.topology is None and not os.environ.get(topology.ENV) and count not in overrides:
-        for_topology, _ = config.split_overrides(overrides)
-        if topology.load_machine(None, for_topology).sips < ranks:
-            return replace(setup, overrides={**overrides, count: ranks})
-    return setup

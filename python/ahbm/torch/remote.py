@@ -11,6 +11,7 @@ from ahbm.blame import call_origin, clone
 from ahbm.errors import AhbmError, DistributedError, FormatError, raise_findings
 from ahbm.exchange import Exchange
 from ahbm.groups import ProcessGroup
+from ahbm.history import ADVANCE, WAIT
 from ahbm.operation import Operation, Part, Performer
 from ahbm.session import Call
 from ahbm.torch import frames
@@ -40,6 +41,9 @@ class Remote:
         self._groups: dict[tuple[str, tuple[int, ...]], ProcessGroup] = {}
         self._tickets = 0
         self._clock_ps = 0
+        self._calls = 0
+        self._steps: list[int] = []
+        """What this rank has computed and waited for since its latest call."""
         self._failure: BaseException | None = None
         self._leaving = False
         self._reader = threading.Thread(target=self._read, name="ahbm reader", daemon=True)
@@ -47,6 +51,8 @@ class Remote:
 
     def advance(self, rank: int, ps: int) -> None:
         """See `Seat`."""
+        if ps:
+            self._steps.append(ps << 2 | ADVANCE)
         self._clock_ps += ps
 
     def submit(self, rank: int, call: Call) -> Part:
@@ -61,8 +67,11 @@ class Remote:
             ticket = self._tickets
             self._tickets += 1
             self._open[ticket] = (part, call)
-        part.ticket = ticket
-        self._send(frames.SUBMIT, {"ticket": ticket, **self._facts(call, part)}, source[call.give or slice(None)])
+        part.ticket, part.call = ticket, self._calls
+        self._calls += 1
+        facts = {"ticket": ticket, **self._facts(call, part), "steps": self._steps}
+        self._steps = []
+        self._send(frames.SUBMIT, facts, source[call.give or slice(None)])
         return part
 
     def estimate(self, call: Call) -> int:
@@ -85,6 +94,7 @@ class Remote:
         self.settle(part, timeout_s)
         if part.operation.error is not None:
             raise clone(part.operation.error)
+        self._steps.append(part.call << 2 | WAIT)
         self._clock_ps = max(self._clock_ps, part.operation.end_ps)
 
     def settle(self, part: Part, timeout_s: float | None = None) -> None:

@@ -9,14 +9,12 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 
 from ahbm._core import write_job_timeline
-from ahbm.collectives import COLLECTIVES
-from ahbm.limits import Limits
-from ahbm.session import CallRecord, Session
+from ahbm.calls import CallRecord, table
+from ahbm.session import Session
 
 ENV = "AHBM_REPORT"
 
@@ -47,84 +45,24 @@ def _folder(asked: Path) -> Path:
 
 def calls(session: Session) -> list[CallRecord]:
     """Every performed operation once, by start, then group, then kind."""
+    times = session.times()
     found = {
-        id(part.operation): part.operation.record
-        for parts in session.calls
-        for part in parts
-        if isinstance(part.operation.record, CallRecord)
+        id(part.operation): record
+        for rank in range(session.world.size)
+        for part, record in session.records(rank, times)
     }
-    records = [record for record in found.values() if isinstance(record, CallRecord)]
-    return sorted(records, key=lambda call: (call.start_ns, call.group, call.collective, call.bytes))
-
-
-@dataclass
-class Row:
-    """All calls of one collective on groups of one size."""
-
-    collective: str
-    ranks: int
-    calls: int = 0
-    bytes: int = 0
-    time_ns: float = 0.0
-    bound_ns: float | None = 0.0
-    algorithms: set[str] = field(default_factory=set)
-
-    @property
-    def busbw_gbs(self) -> float:
-        """Of all calls together, as nccl-tests counts it."""
-        factor = COLLECTIVES[self.collective].bus_factor(self.ranks)
-        return self.bytes * factor / self.time_ns if self.time_ns else 0.0
-
-
-def rows(records: Iterable[CallRecord], limits: Limits) -> list[Row]:
-    """The table's rows, by collective and number of ranks."""
-    found: dict[tuple[str, int], Row] = {}
-    for call in records:
-        row = found.setdefault((call.collective, call.ranks), Row(call.collective, call.ranks))
-        row.calls += 1
-        row.bytes += call.bytes
-        row.time_ns += call.latency_ns
-        row.algorithms.add(call.algorithm)
-        kind = COLLECTIVES[call.collective]
-        bound = limits.bound(call.collective, call.ranks, call.bytes // kind.chunks(call.ranks), root=call.root).ps
-        row.bound_ns = None if bound is None or row.bound_ns is None else row.bound_ns + bound / 1000
-    return [found[key] for key in sorted(found)]
+    return sorted(found.values(), key=lambda call: (call.start_ns, call.group, call.collective, call.bytes))
 
 
 def text(session: Session) -> str:
     """The table."""
     machine = session.emulator.machine
-    head = ("collective", "ranks", "calls", "bytes", "time (us)", "busbw (GB/s)", "% of bound", "algorithm")
-    lines = [
-        (
-            row.collective,
-            str(row.ranks),
-            str(row.calls),
-            str(row.bytes),
-            f"{row.time_ns / 1000:.2f}",
-            f"{row.busbw_gbs:.2f}",
-            "-" if row.bound_ns is None or not row.time_ns else f"{100 * row.bound_ns / row.time_ns:.1f}",
-            ", ".join(sorted(row.algorithms)),
-        )
-        for row in rows(calls(session), session.emulator.limits)
-    ]
-    end_us = max((part.operation.end_ps for parts in session.calls for part in parts), default=0) / 1e6
+    performed = calls(session)
+    end_us = max((call.start_ns + call.latency_ns for call in performed), default=0.0) / 1000
     title = (
         f"ahbm: {session.world.size} ranks on {machine.sips} SIPs in a {machine.topology}, {end_us:.2f} us simulated"
     )
-    return "\n".join([title, *_aligned([head, *lines])])
-
-
-def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    out = []
-    for line in lines:
-        cells = [
-            cell.ljust(width) if at in (0, len(line) - 1) else cell.rjust(width)
-            for at, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ]
-        out.append("  ".join(cells).rstrip())
-    return out
+    return "\n".join([title, *table(performed, session.emulator.limits)])
 
 
 Stretch = tuple[list[str], str, str, int, int, tuple[int, bool] | None]
@@ -135,23 +73,20 @@ def stretches(session: Session) -> list[Stretch]:
 
     A send and its receive are a message; the other operations have none.
     """
+    times = session.times()
     numbers: dict[int, int] = {}
     out: list[Stretch] = []
     width = len(str(session.world.size - 1))
-    for rank, parts in enumerate(session.calls):
-        name, computed_ps = f"rank {rank:0{width}}", 0
-        for part in parts:
-            done, call = part.operation, part.operation.record
-            if not isinstance(call, CallRecord):
-                continue
-            if part.clock_ps > computed_ps:
-                out.append(([name, "compute"], "compute", part.origin, computed_ps, part.clock_ps, None))
-            computed_ps = max(computed_ps, part.clock_ps, done.end_ps)
+    for rank in range(session.world.size):
+        name = f"rank {rank:0{width}}"
+        out += [([name, "compute"], "compute", "", start, end, None) for start, end in times.computed[rank]]
+        for part, call in session.records(rank, times):
+            done = part.operation
             row = [name, call.group if call.collective != "send_recv" else f"{call.group}, point to point"]
             message = None
             if call.collective == "send_recv":
                 message = (numbers.setdefault(id(done), len(numbers)), rank == done.members[0])
             what = " ".join(filter(None, (call.collective, call.op, call.dtype, f"{call.bytes} B by", call.algorithm)))
-            start_ps = done.end_ps - round(call.latency_ns * 1000)
-            out.append((row, what, part.origin, start_ps, done.end_ps, message))
+            _, start_ps, end_ps = times.calls[rank][part.call]
+            out.append((row, what, part.origin, start_ps, end_ps, message))
     return out

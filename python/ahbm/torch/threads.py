@@ -20,7 +20,7 @@ from ahbm.launch import caller, run_ranks
 from ahbm.rank import current
 from ahbm.session import BACKEND, Lobby, Setup, ambient
 from ahbm.torch import report
-from ahbm.torch.place import Place, ThreadPlace, be_rank, options, sized
+from ahbm.torch.place import Place, ThreadPlace, be_rank, options
 from ahbm.world import World
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def spawn(
 
     Raises what `ahbm.spawn` raises.
     """
-    setup = sized(options(Setup(topology, ccl, overrides, accumulate=accumulate)).over(ambient()), world_size)
+    setup = options(Setup(topology, ccl, overrides, accumulate=accumulate)).over(ambient()).sized(world_size)
     body = caller(worker, args)
     shared = _Shared(world_size, turns)
     lobby = Lobby(setup, setup.emulator())

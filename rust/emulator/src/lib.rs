@@ -1,10 +1,12 @@
 //! Program × Machine → Timeline → data.
 //!
-//! Pass 1 ([`simulate`]) says when, pass 2 ([`replay`]) says what. [`mod@check`] says whether it is right, whatever the order.
+//! Pass 1 ([`simulate`]) says when, pass 2 ([`replay`]) says what. [`mod@check`] says whether it is right, whatever the
+//! order. [`mod@job`] says when of many programs that share a machine.
 
 pub mod check;
 pub mod data;
 mod detail;
+pub mod job;
 mod timeline;
 mod timing;
 mod why;

@@ -97,7 +97,10 @@ enum Role {
 /// One concrete future type for both roles, so that the executor needs no dynamic dispatch.
 async fn process(sim: &Sim<'_, impl Recorder>, role: Role) {
     match role {
-        Role::Agent(agent) => agent::run(sim, agent).await,
+        Role::Agent(agent) => match sim.program.gate(agent) {
+            None => agent::run(sim, agent).await,
+            Some(gate) => Box::pin(agent::run_gated(sim, agent, gate)).await,
+        },
         // Boxed: few agents post receives, and the larger state would be paid by every agent.
         Role::Background(index) => Box::pin(background::run(sim, index)).await,
     }
@@ -233,12 +236,20 @@ impl<'a, R: Recorder> Sim<'a, R> {
 
 fn agents(program: &Program, machine: &Machine, record: bool) -> Vec<RefCell<agent::Agent>> {
     let operations = |a: &ahbm_program::Agent| program.bodies[a.body as usize].ops.len();
-    let start = |a: &ahbm_program::Agent| {
+    let start = |(index, a): (usize, &ahbm_program::Agent)| {
         let mut agent = if record { agent::Agent::recording(operations(a)) } else { agent::Agent::default() };
-        agent.clock = machine.costs().jitter.skew(a.place);
+        agent.clock = skew(program, machine, index);
         RefCell::new(agent)
     };
-    program.agents.iter().map(start).collect()
+    program.agents.iter().enumerate().map(start).collect()
+}
+
+/// How late an agent starts at random. What a job adds to its launches runs on no PE and is never late.
+fn skew(program: &Program, machine: &Machine, agent: usize) -> Time {
+    match program.gates.get(agent) {
+        Some(None) => 0,
+        _ => machine.costs().jitter.skew(program.agents[agent].place),
+    }
 }
 
 fn default_vec<T: Default>(len: usize) -> Vec<T> {

@@ -2,8 +2,8 @@
 //!
 //! [`read`] accepts what producers write: framing with or without metadata, gzip, numbers in every integral
 //! arm, control and data dependencies alike. A trace of sends, receives and computation only is an
-//! *algorithm* and runs ([`Trace::lower`]); one with collective or memory nodes is a *workload*, which is read and
-//! counted ([`Trace::summary`]) but not run.
+//! *algorithm* and runs ([`Trace::lower`]); one with collectives is the trace of a job, which is replayed
+//! ([`Trace::workload`]). Memory nodes are read and counted ([`Trace::summary`]) only.
 //!
 //! An algorithm whose nodes also say which chunks they move, and where, is a [`crate::Plan`]: one that was written
 //! from a plan ([`Trace::from_plan`], [`Trace::to_plan`]) or by the public converter ([`Trace::symbolic_plan`]).
@@ -20,9 +20,11 @@
 //! | `AHBM-F137` | send without a receive, or the reverse |
 //! | `AHBM-F138` | send and receive of different sizes |
 //! | `AHBM-F139` | files that are missing or cannot be read or written |
-//! | `AHBM-U231` | operation of a workload |
+//! | `AHBM-F149` | collective that ranks of its group lack or disagree on |
+//! | `AHBM-U231` | node that cannot be run |
 //! | `AHBM-U232` | algorithm without a size of its own, run without a size, or the reverse |
 //! | `AHBM-U233` | trace run on data or converted: it names no buffers |
+//! | `AHBM-U234` | process group whose ranks the trace does not name |
 
 mod algorithm;
 mod chains;
@@ -38,6 +40,7 @@ mod schema;
 mod summary;
 mod symbolic;
 mod to_plan;
+mod workload;
 
 pub use files::{find, is_json_trace, is_trace, read, render};
 pub use from_plan::PlanOptions;
@@ -45,6 +48,7 @@ pub use graph::Graph;
 pub use recorded::{Event, Fact, recorded};
 pub use schema::{Arm, Attribute, Metadata, Node, NodeKind, Value};
 pub use summary::Summary;
+pub use workload::{Call, Groups, Workload};
 
 use crate::{Budget, Limit};
 use ahbm_machine::Diagnostic;

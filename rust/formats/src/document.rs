@@ -181,6 +181,14 @@ impl Document {
         }
     }
 
+    /// The trace, where it is one.
+    pub const fn trace(&self) -> Option<&chakra::Trace> {
+        match self {
+            Self::Chakra { trace, .. } => Some(trace),
+            _ => None,
+        }
+    }
+
     /// Why a real runtime would not load it or would misread it.
     pub fn warnings(&self) -> &[Diagnostic] {
         match self {

@@ -59,6 +59,9 @@ impl Program {
         h.list(&self.buffer_table, |h, b| h.word(b.0.into()));
         h.word(self.counters.into());
         h.list(&self.barriers, |h, &n| h.word(n.into()));
+        for gate in &self.gates {
+            h.words(gate.map_or([u64::MAX; 2], |gate| [gate.start, gate.end].map(u64::from)));
+        }
         h.0
     }
 }

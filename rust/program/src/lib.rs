@@ -1,13 +1,15 @@
 //! The waist: a [`Program`] is what every source becomes and every run consumes.
 //!
 //! Read [`op`] for what an agent can do, [`body`] for how operations are stored and shared, [`program`]
-//! for how agents, channels and buffers hang together, [`builder`] for how a source writes one, and
-//! [`mod@lint`] for what is checked before anything runs. Nothing here knows time.
+//! for how agents, channels and buffers hang together, [`builder`] for how a source writes one,
+//! [`mod@lint`] for what is checked before anything runs, and [`mod@job`] for how many programs become one.
+//! Nothing here knows time.
 
 pub mod body;
 pub mod builder;
 mod delayed;
 mod hash;
+pub mod job;
 pub mod lint;
 pub mod op;
 pub mod origin;
@@ -20,7 +22,7 @@ pub use builder::{ChannelSettings, ProgramBuilder};
 pub use lint::{Operands, lint, structure};
 pub use op::{BinaryFn, Op, OpKind, ReduceFn, UnaryFn, ValueId};
 pub use origin::{Locus, Origin, OriginId, Origins};
-pub use program::{Agent, AgentId, Buffer, BufferId, Channel, ChannelId, Program, WireFactor};
+pub use program::{Agent, AgentId, Buffer, BufferId, Channel, ChannelId, Gate, Program, WireFactor};
 pub use tile::{Dtype, Tile};
 
 /// Insertion-ordered tables with a quick, unseeded hash: their order never depends on it.

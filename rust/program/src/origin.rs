@@ -58,6 +58,11 @@ impl Origins {
         self.entries.get_index(id.0 as usize)
     }
 
+    /// Every origin, in the order of ids.
+    pub fn iter(&self) -> impl Iterator<Item = &Origin> {
+        self.entries.iter()
+    }
+
     /// Display text, empty for an unknown id.
     pub fn text(&self, id: OriginId) -> String {
         self.get(id).map(ToString::to_string).unwrap_or_default()

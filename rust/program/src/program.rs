@@ -112,6 +112,15 @@ pub struct Buffer {
     pub bytes: u64,
 }
 
+/// When an agent of a job starts and whom it tells that it has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Gate {
+    /// The counter that is no longer zero once the agent may start.
+    pub start: u32,
+    /// The counter that its end adds one to.
+    pub end: u32,
+}
+
 /// What runs: the waist between sources and views.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Program {
@@ -133,6 +142,8 @@ pub struct Program {
     pub counters: u32,
     /// Participants of each barrier.
     pub barriers: Vec<u32>,
+    /// Per agent, what its start waits for; empty where all agents start at once. See [`mod@crate::job`].
+    pub gates: Vec<Option<Gate>>,
     /// Distinct origins.
     pub origins: Origins,
 }
@@ -159,6 +170,12 @@ impl Program {
     #[inline]
     pub fn buffer(&self, agent: AgentId, index: u16) -> BufferId {
         self.buffer_table[self.agents[agent.0 as usize].buffers as usize + index as usize]
+    }
+
+    /// What an agent's start waits for.
+    #[inline]
+    pub fn gate(&self, agent: AgentId) -> Option<Gate> {
+        self.gates.get(agent.0 as usize).copied().flatten()
     }
 
     /// Total number of operations over all agents.

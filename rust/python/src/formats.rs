@@ -1,6 +1,7 @@
 //! Files of other projects: read, checked, and lowered to programs.
 
 use crate::errors;
+use crate::job::{Job, JobCall};
 use crate::machine::Machine;
 use crate::program::Program;
 use ahbm_formats::chakra::PlanOptions;
@@ -10,6 +11,7 @@ use ahbm_machine::Diagnostic;
 use ahbm_program::Dtype;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 /// Verdict, least depth, findings, and elements and picoseconds of the run with numbers.
@@ -115,6 +117,20 @@ impl Plan {
     #[getter]
     fn root(&self) -> Option<u32> {
         self.inner.collective().parameter().and_then(|(name, root)| (name == "root").then_some(root))
+    }
+
+    /// The job in the trace of one: itself, its calls, which are its first launches, and how many computations state no
+    /// duration. None for an algorithm.
+    ///
+    /// `groups` has the ranks of process groups that the trace only names. The interpreter lock is released meanwhile.
+    /// Raises `FormatError`, `UnsupportedError` (AHBM-U231 for nodes that cannot be replayed, AHBM-U234 for a process
+    /// group of unknown ranks).
+    fn job(&self, py: Python<'_>, groups: HashMap<String, Vec<u32>>) -> PyResult<Option<(Job, Vec<JobCall>, u64)>> {
+        let Some(trace) = self.inner.trace().filter(|trace| trace.is_workload()) else { return Ok(None) };
+        let groups = groups.into_iter().collect();
+        py.detach(|| errors::guard(|| trace.workload(&groups)))
+            .map(|workload| Some(Job::recorded(workload)))
+            .map_err(|findings| errors::raise(py, &findings))
     }
 
     /// Number of ranks.

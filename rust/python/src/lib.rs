@@ -2,7 +2,7 @@
 //!
 //! - [`errors`]: findings become exceptions of `ahbm.errors`; panics become typed errors too.
 //! - [`machine`], [`program`], [`timeline`], [`memory`]: thin classes over the crates of the same names.
-//! - [`synthesis`]: schedules computed from a machine.
+//! - [`synthesis`]: schedules computed from a machine. [`job`]: many programs that share one.
 //! - [`builder`]: writes a program; [`kernel`] runs a kernel once per body to record it; [`network`] knows the
 //!   SIP networks by name.
 //! - [`formats`]: plans of other projects, read, checked and lowered. [`check`]: captured programs, checked.
@@ -32,7 +32,7 @@
 //! | `AHBM-C201` … `C206` | builder used up; unknown tier; unknown space; ids of another builder; unknown collective or operator of a schedule |
 //! | `AHBM-C210`, `C211` | unknown protocol; unknown limit |
 //! | `AHBM-T201` … `T204` | place not on the machine; coordinate outside the group; SIPs do not fill the network; unknown network |
-//! | `AHBM-V120` … `V124` | timeline or memory of another program, or without detail or times; bytes outside a buffer; array that is not plain memory |
+//! | `AHBM-V120` … `V125` | timeline or memory of another program, or without detail or times; bytes outside a buffer; array that is not plain memory; job of unknown steps or launches |
 //! | `AHBM-Z001` | a panic inside; a defect of this project |
 //!
 //! Laws. No lock is held while Python code can run. Long runs release the interpreter lock. A value's slot
@@ -44,6 +44,7 @@ mod check;
 mod errors;
 mod formats;
 mod handle;
+mod job;
 mod kernel;
 mod limit;
 mod machine;
@@ -68,6 +69,8 @@ mod _core {
     use super::formats::{Plan, convert_plan, plan_files, plan_limits, read_plan};
     #[pymodule_export]
     use super::handle::{Handle, MemoryRef, RecvFuture};
+    #[pymodule_export]
+    use super::job::{Job, JobCall, JobTimes};
     #[pymodule_export]
     use super::limit::Limit;
     #[pymodule_export]

@@ -189,7 +189,7 @@ impl Program {
 }
 
 /// Runs `work` with the interpreter lock released; pending signals stop it and are raised.
-fn interruptible<T: Send>(
+pub(crate) fn interruptible<T: Send>(
     py: Python<'_>,
     work: impl FnOnce(&dyn Fn() -> bool) -> Result<T, Diagnostic> + Send,
 ) -> PyResult<T> {

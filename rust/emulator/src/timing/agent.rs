@@ -11,7 +11,7 @@ use crate::Span;
 use crate::detail::{Kind, PieceId};
 use ahbm_engine::{FifoId, Time};
 use ahbm_machine::Node;
-use ahbm_program::{AgentId, Body, ChannelId, OpKind, ValueId};
+use ahbm_program::{AgentId, Body, ChannelId, Gate, OpKind, ValueId};
 
 /// What an agent waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -78,6 +78,25 @@ pub(super) async fn run(sim: &Sim<'_, impl Recorder>, me: AgentId) {
             Pause::Finished => return,
         }
     }
+}
+
+/// Runs an agent once its gate has opened.
+pub(super) async fn run_gated(sim: &Sim<'_, impl Recorder>, me: AgentId, gate: Gate) {
+    let state = &sim.agents[me.0 as usize];
+    let counter = &sim.counters[gate.start as usize];
+    while counter.value.get() == 0 {
+        counter.waiters.borrow_mut().push((me, 1));
+        sim.parked[me.0 as usize].enter(&sim.engine);
+        state.borrow_mut().wait = Wait::Counter(gate.start);
+        sim.engine.park().await;
+    }
+    state.borrow_mut().clock += sim.engine.now();
+    sim.recorder.opened(me, gate.start);
+    run(sim, me).await;
+    let end = state.borrow().clock;
+    sim.engine.sleep_until(end).await;
+    sim.recorder.signal(gate.end, sim.recorder.last(me));
+    sim.signal(gate.end, 1);
 }
 
 impl Agent {

@@ -181,6 +181,17 @@ pub(super) trait Recorder {
         self.on(|s| s.add(Kind::Counter(counter), own, s.counters[counter as usize].get(), 0))
     }
 
+    /// An agent's gate has opened: it starts, late by its skew, after the last signal of a counter.
+    #[inline]
+    fn opened(&self, agent: AgentId, counter: u32) {
+        self.on(|s| {
+            let (own, other) = (s.last[agent.0 as usize].get(), s.counters[counter as usize].get());
+            let end = s.ends(own) + s.ends(other);
+            let piece = s.push(Piece { end, own: PieceId::LAUNCH, other, agent, op: 0, kind: Kind::Counter(counter) });
+            s.last[agent.0 as usize].replace(piece)
+        });
+    }
+
     /// An agent arrives at a barrier; returns the latest arrival so far of the round that `first` opens.
     #[inline]
     fn arrive(&self, barrier: u32, first: bool, own: PieceId) -> PieceId {
@@ -265,8 +276,8 @@ impl State {
             barriers: super::default_vec(program.barriers.len()),
             channels: super::default_vec(program.channels.len()),
         };
-        for (index, agent) in program.agents.iter().enumerate() {
-            let end = machine.costs().jitter.skew(agent.place);
+        for index in 0..agents {
+            let end = super::skew(program, machine, index);
             if end > 0 {
                 let agent = AgentId(index as u32);
                 state.last[index].set(state.push(Piece { end, agent, ..launch }));

@@ -6,7 +6,7 @@
 
 use super::chains::{Chains, Link};
 use super::pairs::{Pair, Size, pairs, size, wrong};
-use super::{Graph, NodeKind, Trace, Value, one};
+use super::{Graph, NodeKind, Trace, one};
 use crate::plan::Site;
 use crate::{Budget, Limit, LowerOptions};
 use ahbm_machine::{Diagnostic, Direction, Machine};
@@ -218,7 +218,7 @@ impl Writer<'_> {
                 }
             }
             match node.kind {
-                NodeKind::Comp => body.push(OpKind::Delay { ps: self.duration_ps(at)? }, 0, origin),
+                NodeKind::Comp => body.push(OpKind::Delay { ps: self.graph.duration_ps(at).map_err(one)? }, 0, origin),
                 kind => {
                     let tile = self.tile(at)?;
                     let tile = body.tile(tile);
@@ -277,20 +277,5 @@ impl Writer<'_> {
         let elements = u32::try_from(bytes)
             .map_err(|_| vec![wrong(self.graph, at, "comm_size", &format!("is {bytes}, above 4 GiB"))])?;
         Ok(Tile::new(Dtype::U8, &[elements]))
-    }
-
-    /// `duration_ns` where the trace has it, else whole microseconds.
-    fn duration_ps(&self, at: u32) -> Result<u64, Vec<Diagnostic>> {
-        let node = &self.graph.nodes[at as usize];
-        let ns = node.attributes.iter().find(|a| &*a.name == "duration_ns").map(|a| &a.value);
-        let ps = match ns {
-            Some(Value::Double(ns)) => (ns * 1000.0).round(),
-            _ => node.duration_micros as f64 * 1e6,
-        };
-        // Eleven days: far below the end of simulated time.
-        if !(0.0..1e18).contains(&ps) {
-            return Err(vec![wrong(self.graph, at, "duration", &format!("is {ps} ps"))]);
-        }
-        Ok(ps as u64)
     }
 }

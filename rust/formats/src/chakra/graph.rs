@@ -1,5 +1,6 @@
 //! One rank's nodes as a graph: dependencies resolved, duplicates, dangling ends and cycles found.
 
+use super::pairs::wrong;
 use super::schema::{Metadata, Node, NodeKind};
 use ahbm_machine::Diagnostic;
 use rustc_hash::FxHashMap;
@@ -179,6 +180,20 @@ impl Graph {
     /// Node positions in an order that respects every dependency; empty with a cycle.
     pub fn order(&self) -> &[u32] {
         &self.order
+    }
+
+    /// How long a computation takes: `duration_ns` where the trace has it, else whole microseconds.
+    pub(super) fn duration_ps(&self, at: u32) -> Result<u64, Diagnostic> {
+        let node = &self.nodes[at as usize];
+        let ps = match node.real("duration_ns") {
+            Some(ns) => (ns * 1000.0).round(),
+            None => node.duration_micros as f64 * 1e6,
+        };
+        // Eleven days: far below the end of simulated time.
+        if !(0.0..1e18).contains(&ps) {
+            return Err(wrong(self, at, "duration", &format!("is {ps} ps")));
+        }
+        Ok(ps as u64)
     }
 
     /// `file node id`.

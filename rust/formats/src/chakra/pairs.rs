@@ -1,4 +1,4 @@
-//! Which send belongs to which receive: the k-th of one size between two ranks under one tag.
+//! Which send belongs to which receive: the k-th of one size between two ranks of a process group under one tag.
 
 use super::{Graph, NodeKind, Trace, one};
 use ahbm_machine::Diagnostic;
@@ -33,6 +33,9 @@ struct Ends {
     sends: Vec<(Size, At)>,
     recvs: Vec<(Size, At)>,
 }
+
+/// By process group, sender, receiver and tag.
+type Filed<'a> = IndexMap<(&'a str, u32, u32, u32), Ends, FxBuildHasher>;
 
 /// The size of a send or receive. A share is preferred where the node has both and `symbolic` is set.
 pub(super) fn size(graph: &Graph, at: u32, symbolic: bool) -> Result<Size, Diagnostic> {
@@ -71,7 +74,7 @@ pub(super) fn wrong(graph: &Graph, at: u32, name: &str, how: &str) -> Diagnostic
 /// `AHBM-F138` when the sizes under one tag differ. All findings of one kind at once, at most 50.
 pub(super) fn pairs(trace: &Trace, symbolic: bool) -> Result<Vec<Pair>, Vec<Diagnostic>> {
     let ranks = trace.graphs.len() as u64;
-    let mut filed: IndexMap<(u32, u32, u32), Ends, FxBuildHasher> = IndexMap::default();
+    let mut filed: Filed<'_> = IndexMap::default();
     for graph in &trace.graphs {
         for &node in graph.order() {
             let at = At { rank: graph.rank, node };
@@ -97,10 +100,11 @@ pub(super) fn pairs(trace: &Trace, symbolic: bool) -> Result<Vec<Pair>, Vec<Diag
                 Some(Err(_)) => return Err(vec![wrong(graph, node, "comm_tag", "is above 4294967295")]),
             };
             let size = size(graph, node, symbolic).map_err(one)?;
+            let group = graph.nodes[node as usize].text("pg_name").unwrap_or_default();
             if sends {
-                filed.entry((graph.rank, peer, tag)).or_default().sends.push((size, at));
+                filed.entry((group, graph.rank, peer, tag)).or_default().sends.push((size, at));
             } else {
-                filed.entry((peer, graph.rank, tag)).or_default().recvs.push((size, at));
+                filed.entry((group, peer, graph.rank, tag)).or_default().recvs.push((size, at));
             }
         }
     }
@@ -110,10 +114,10 @@ pub(super) fn pairs(trace: &Trace, symbolic: bool) -> Result<Vec<Pair>, Vec<Diag
 /// Findings that one answer lists.
 const LISTED: usize = 50;
 
-fn join(trace: &Trace, filed: IndexMap<(u32, u32, u32), Ends, FxBuildHasher>) -> Result<Vec<Pair>, Vec<Diagnostic>> {
+fn join(trace: &Trace, filed: Filed<'_>) -> Result<Vec<Pair>, Vec<Diagnostic>> {
     let mut pairs = Vec::new();
     let mut findings = Vec::new();
-    for ((src, dst, tag), mut ends) in filed {
+    for ((_, src, dst, tag), mut ends) in filed {
         if ends.sends.len() != ends.recvs.len() {
             findings.push(unmatched(trace, (src, dst, tag), &ends));
         }

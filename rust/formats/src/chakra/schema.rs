@@ -432,10 +432,40 @@ impl Node {
         }
     }
 
+    /// A list of integers in `int64_list`.
+    pub fn integers(&self, name: &str) -> Option<Vec<i64>> {
+        integers(&self.attributes, name)
+    }
+
+    /// A number in any arm.
+    pub fn real(&self, name: &str) -> Option<f64> {
+        match *self.attribute(name)? {
+            Value::Double(x) => Some(x),
+            Value::Float(x) => Some(x.into()),
+            Value::Integer(_, n) => Some(n as f64),
+            _ => None,
+        }
+    }
+
     /// Every dependency, control first.
     pub fn deps(&self) -> impl Iterator<Item = u64> + '_ {
         self.ctrl_deps.iter().chain(&self.data_deps).copied()
     }
+}
+
+/// A list of integers among attributes.
+fn integers(attributes: &[Attribute], name: &str) -> Option<Vec<i64>> {
+    let Value::Raw(INT64_LIST, bytes) = &attributes.iter().find(|a| &*a.name == name)?.value else {
+        return None;
+    };
+    let mut r = Reader::new(bytes);
+    let mut list = Vec::new();
+    while let Some((field, payload)) = r.field().ok()? {
+        if field == 1 {
+            numbers(payload, &r, &mut list).ok()?;
+        }
+    }
+    Some(list.into_iter().map(|n| n as i64).collect())
 }
 
 /// A repeated number, packed or not.
@@ -493,17 +523,7 @@ impl Metadata {
 
     /// A list of integers in `int64_list`.
     pub fn integers(&self, name: &str) -> Option<Vec<i64>> {
-        let Value::Raw(INT64_LIST, bytes) = &self.attributes.iter().find(|a| &*a.name == name)?.value else {
-            return None;
-        };
-        let mut r = Reader::new(bytes);
-        let mut list = Vec::new();
-        while let Some((field, payload)) = r.field().ok()? {
-            if field == 1 {
-                numbers(payload, &r, &mut list).ok()?;
-            }
-        }
-        Some(list.into_iter().map(|n| n as i64).collect())
+        integers(&self.attributes, name)
     }
 
     /// An attribute in any integral arm.

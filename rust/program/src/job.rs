@@ -1,0 +1,166 @@
+//! Jobs: programs that share one machine. Hosts compute, arrive at launches and wait for them.
+//!
+//! A launch starts when every host that takes part has arrived and the launch it follows has ended; all its agents
+//! start at that common time. It ends with its last agent. Engines and links are shared between launches, channels,
+//! buffers, counters and barriers are each launch's own.
+
+use crate::{Agent, AgentId, Body, BufferId, Channel, ChannelId, Gate, Locus, Op, OpKind, Origin, OriginId, Program};
+use ahbm_machine::{Coord, PeId};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// What a host does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// Computes for so many picoseconds.
+    Advance(u64),
+    /// Takes part in a launch, without waiting for it.
+    Arrive(u32),
+    /// Waits for the end of a launch.
+    Wait(u32),
+}
+
+/// A launch of a job.
+#[derive(Debug, Clone, Copy)]
+pub struct Launch<'a> {
+    /// What runs; `None` is over as soon as it starts.
+    pub program: Option<&'a Program>,
+    /// The launch that must have ended before.
+    pub after: Option<u32>,
+    /// It starts no earlier.
+    pub not_before: u64,
+}
+
+/// A job as a program, for its times; memory operands are there, data is not.
+#[derive(Debug, Clone)]
+pub struct Composition {
+    /// The program.
+    pub program: Program,
+    /// Per launch its agents. The first one only starts the others: its end is the launch's start.
+    pub launches: Vec<Range<usize>>,
+}
+
+/// What every agent counts once it is there.
+const ONE: u32 = 1;
+
+/// Composes a job of `hosts`, each a list of steps, from `launches`.
+pub fn compose(name: &str, hosts: &[Vec<Step>], launches: &[Launch<'_>]) -> Composition {
+    let mut writer = Writer { program: Program { name: name.into(), ..Program::default() }, imported: Vec::new() };
+    let nowhere = writer.program.origins.intern(Origin { file: name.into(), locus: Locus::Whole });
+    // Per launch three counters: hosts that have arrived, whether it has started, agents that have ended.
+    writer.program.counters = 3 * launches.len() as u32;
+    let mut arrivals = vec![0; launches.len()];
+    for step in hosts.iter().flatten() {
+        if let Step::Arrive(launch) = step {
+            arrivals[*launch as usize] += 1;
+        }
+    }
+    let ends = |launch: u32| launches[launch as usize].program.map_or(ONE, |program| program.agents.len() as u32);
+    let ended = |launch: u32| OpKind::WaitCounter { counter: 3 * launch + 2, at_least: ends(launch) };
+    for host in hosts {
+        let ops = host.iter().map(|step| match *step {
+            Step::Advance(ps) => OpKind::Delay { ps },
+            Step::Arrive(launch) => OpKind::Signal { counter: 3 * launch, add: ONE },
+            Step::Wait(launch) => ended(launch),
+        });
+        writer.control(ops, nowhere);
+    }
+    let mut agents = Vec::with_capacity(launches.len());
+    for (index, (launch, &hosts)) in (0..).zip(launches.iter().zip(&arrivals)) {
+        let first = writer.program.agents.len();
+        let ready = [
+            Some(OpKind::Delay { ps: launch.not_before }),
+            Some(OpKind::WaitCounter { counter: 3 * index, at_least: hosts }),
+            launch.after.map(ended),
+            Some(OpKind::Signal { counter: 3 * index + 1, add: ONE }),
+            launch.program.is_none().then_some(OpKind::Signal { counter: 3 * index + 2, add: ONE }),
+        ];
+        writer.control(ready.into_iter().flatten(), nowhere);
+        if let Some(program) = launch.program {
+            writer.launch(program, Gate { start: 3 * index + 1, end: 3 * index + 2 });
+        }
+        agents.push(first..writer.program.agents.len());
+    }
+    Composition { program: writer.program, launches: agents }
+}
+
+struct Writer<'a> {
+    program: Program,
+    /// Programs whose bodies have been taken over, and the first of them.
+    imported: Vec<(&'a Program, u32)>,
+}
+
+impl<'a> Writer<'a> {
+    /// Adds an agent of the job itself. It needs no engine of its PE, so any place does.
+    fn control(&mut self, kinds: impl Iterator<Item = OpKind>, origin: OriginId) {
+        let ops: Box<[Op]> = kinds.map(|kind| Op { kind, calls: 0 }).collect();
+        let origins = vec![origin; ops.len()].into();
+        self.program.bodies.push(Arc::new(Body { ops, origins, ..Body::default() }));
+        self.program.agents.push(Agent {
+            coord: Coord { sip: 0, cube: 0, pe: 0 },
+            place: PeId(0),
+            body: self.program.bodies.len() as u32 - 1,
+            channels: self.program.channel_table.len() as u32,
+            buffers: self.program.buffer_table.len() as u32,
+            rank: 0,
+        });
+        self.program.gates.push(None);
+    }
+
+    fn launch(&mut self, program: &'a Program, gate: Gate) {
+        let bodies = self.bodies(program);
+        let to = &mut self.program;
+        let [agent, channel] = [to.agents.len(), to.channels.len()].map(|n| n as u32);
+        let [channels, buffers, buffer] =
+            [to.channel_table.len(), to.buffer_table.len(), to.buffers.len()].map(|n| n as u32);
+        let moved = |id: ChannelId| if id == ChannelId::NONE { id } else { ChannelId(id.0 + channel) };
+        to.agents.extend(program.agents.iter().map(|a| Agent {
+            body: a.body + bodies,
+            channels: a.channels + channels,
+            buffers: a.buffers + buffers,
+            ..*a
+        }));
+        to.gates.extend(program.agents.iter().map(|_| Some(gate)));
+        to.channels.extend(program.channels.iter().map(|c| Channel {
+            sender: AgentId(c.sender.0 + agent),
+            receiver: AgentId(c.receiver.0 + agent),
+            ..*c
+        }));
+        to.channel_table.extend(program.channel_table.iter().map(|&id| moved(id)));
+        to.buffers.extend(&program.buffers);
+        to.buffer_table.extend(program.buffer_table.iter().map(|id| BufferId(id.0 + buffer)));
+        to.counters += program.counters;
+        to.barriers.extend(&program.barriers);
+    }
+
+    /// Where the bodies of `program` begin. Launches share them unless they name counters or barriers.
+    fn bodies(&mut self, program: &'a Program) -> u32 {
+        let own = program.counters > 0 || !program.barriers.is_empty();
+        if !own && let Some((_, first)) = self.imported.iter().find(|(known, _)| std::ptr::eq(*known, program)) {
+            return *first;
+        }
+        let to = &mut self.program;
+        let first = to.bodies.len() as u32;
+        let origins: Vec<OriginId> = program.origins.iter().map(|origin| to.origins.intern(origin.clone())).collect();
+        let (counters, barriers) = (to.counters, to.barriers.len() as u32);
+        to.bodies.extend(program.bodies.iter().map(|body| {
+            Arc::new(Body {
+                ops: body.ops.iter().map(|op| Op { kind: moved(op.kind, counters, barriers), ..*op }).collect(),
+                origins: body.origins.iter().map(|id| origins[id.0 as usize]).collect(),
+                ..Body::clone(body)
+            })
+        }));
+        self.imported.push((program, first));
+        first
+    }
+}
+
+fn moved(kind: OpKind, counters: u32, barriers: u32) -> OpKind {
+    match kind {
+        OpKind::Signal { counter, add } => OpKind::Signal { counter: counter + counters, add },
+        OpKind::WaitCounter { counter, at_least } => OpKind::WaitCounter { counter: counter + counters, at_least },
+        OpKind::Acquire { counter, amount } => OpKind::Acquire { counter: counter + counters, amount },
+        OpKind::Barrier { id } => OpKind::Barrier { id: id + barriers },
+        other => other,
+    }
+}

@@ -1,0 +1,179 @@
+//! Jobs: what the ranks of a program compute and call, and when all of it happens.
+
+use crate::errors;
+use crate::machine::Machine;
+use crate::program::{Program, interruptible};
+use ahbm_emulator::Options;
+use ahbm_emulator::job::{self, Launch};
+use ahbm_formats::chakra;
+use ahbm_machine::Diagnostic;
+use ahbm_program::job::{self as program, Step};
+use numpy::PyReadonlyArray1;
+use pyo3::prelude::*;
+
+/// A collective of a recorded job, or a send and its receive.
+#[pyclass(frozen, get_all, module = "ahbm._core")]
+pub struct JobCall {
+    /// Name; `"send_recv"` for a send.
+    collective: String,
+    /// Name of its process group, `""` where the trace names none.
+    group: String,
+    /// Its ranks in the order of the group; of a send, sender and receiver.
+    ranks: Vec<u32>,
+    /// One chunk for all_gather and gather, else all that a rank has.
+    bytes: u64,
+    /// Longest chunk of an all_to_all in elements, where the trace says how it is split.
+    longest: Option<u64>,
+    /// Element type, where the trace has one.
+    dtype: Option<String>,
+    /// Reduction operator, where the trace has one.
+    op: Option<String>,
+    /// Global rank of the root, where the trace has one.
+    root: Option<u32>,
+    /// Where it was written.
+    origin: String,
+}
+
+/// When everything in a job happened; picoseconds from its start.
+#[pyclass(frozen, get_all, module = "ahbm._core")]
+pub struct JobTimes {
+    /// Per launch, the common start of its agents.
+    starts_ps: Vec<u64>,
+    /// Per launch, the end of the last of them.
+    ends_ps: Vec<u64>,
+    /// Per host, when its last step was over.
+    hosts_ps: Vec<u64>,
+    /// Per host, its time at each arrival.
+    entered_ps: Vec<Vec<u64>>,
+    /// Per host, start and end of every step it computed in.
+    computed_ps: Vec<Vec<(u64, u64)>>,
+    /// Launches that overlapped others, so that they were simulated together.
+    together: usize,
+}
+
+/// What hosts compute, which launches they enter and which they wait for. Immutable.
+#[pyclass(frozen, module = "ahbm._core")]
+pub struct Job {
+    hosts: Vec<(u32, Vec<Step>)>,
+    after: Vec<Option<u32>>,
+}
+
+#[pymethods]
+impl Job {
+    /// A job of hosts, host r of rank r, that take their steps in order. A step is a u64: its two lowest bits are 0 to
+    /// compute for as many picoseconds as the others say, 1 to arrive at the launch of that number, 2 to wait for its
+    /// end. A launch starts when all hosts that arrive at it have, and the launch of `after` has ended.
+    ///
+    /// Raises `DataError` (AHBM-V125) for other steps and for launches that `after` has no entry for.
+    #[new]
+    fn new(py: Python<'_>, hosts: Vec<PyReadonlyArray1<'_, u64>>, after: Vec<Option<u32>>) -> PyResult<Self> {
+        let wrong = |what: String| errors::raise_one(py, Diagnostic::new("AHBM-V125", what));
+        let known = |launch: u64| match u32::try_from(launch) {
+            Ok(launch) if (launch as usize) < after.len() => Ok(launch),
+            _ => Err(wrong(format!("there is no launch {launch} of {}", after.len()))),
+        };
+        let step = |&step: &u64| match step & 3 {
+            0 => Ok(Step::Advance(step >> 2)),
+            1 => known(step >> 2).map(Step::Arrive),
+            2 => known(step >> 2).map(Step::Wait),
+            _ => Err(wrong(format!("there is no step {step}"))),
+        };
+        let steps = |host: &PyReadonlyArray1<'_, u64>| host.as_array().iter().map(step).collect::<PyResult<_>>();
+        let hosts = (0..).zip(&hosts).map(|(rank, host)| Ok((rank, steps(host)?))).collect::<PyResult<_>>()?;
+        after.iter().flatten().try_for_each(|&launch| known(launch.into()).map(|_| ()))?;
+        Ok(Self { hosts, after })
+    }
+
+    /// The rank of every host; in a trace, independent chains of a rank's nodes are hosts of their own.
+    #[getter]
+    fn ranks(&self) -> Vec<u32> {
+        self.hosts.iter().map(|(rank, _)| *rank).collect()
+    }
+
+    /// Number of launches.
+    #[getter]
+    fn launches(&self) -> usize {
+        self.after.len()
+    }
+
+    /// The whole job as one program. `programs` are those of `times`, which it raises as too.
+    fn program(
+        &self,
+        py: Python<'_>,
+        machine: &Machine,
+        programs: Vec<Option<(PyRef<'_, Program>, u64)>>,
+    ) -> PyResult<Program> {
+        self.check_count(py, programs.len())?;
+        let programs = programs.iter().map(|entry| entry.as_ref().map(|(program, _)| &*program.inner));
+        let launches: Vec<_> = programs
+            .zip(&self.after)
+            .map(|(program, &after)| program::Launch { program, after, not_before: 0 })
+            .collect();
+        let hosts: Vec<_> = self.hosts.iter().map(|(_, steps)| steps.clone()).collect();
+        let composition = program::compose("job", &hosts, &launches);
+        Ok(Program { inner: composition.program.into(), machine: machine.inner.clone(), calls: 0, later: Vec::new() })
+    }
+
+    /// When everything happens, given per launch its program and the time in ps that it takes alone, None where nothing
+    /// runs.
+    ///
+    /// Launches that overlap in time are simulated together on `machine` and contend for its links and engines; the
+    /// interpreter lock is released meanwhile. Raises `DeadlockError` (AHBM-D102) when hosts wait for each other,
+    /// `DataError` (AHBM-V125) unless there is an entry per launch, `BudgetError`, and KeyboardInterrupt.
+    #[pyo3(signature = (machine, programs, *, max_events=Options::default().max_events))]
+    fn times(
+        &self,
+        py: Python<'_>,
+        machine: &Machine,
+        programs: Vec<Option<(PyRef<'_, Program>, u64)>>,
+        max_events: u64,
+    ) -> PyResult<JobTimes> {
+        self.check_count(py, programs.len())?;
+        let programs: Vec<_> = programs.iter().map(|p| p.as_ref().map(|(p, ps)| (p.inner.clone(), *ps))).collect();
+        let times = interruptible(py, |interrupt| {
+            let programs = programs.iter().map(|entry| entry.as_ref().map(|(program, ps)| (&**program, *ps)));
+            let launches: Vec<_> =
+                programs.zip(&self.after).map(|(program, &after)| Launch { program, after }).collect();
+            let hosts: Vec<_> = self.hosts.iter().map(|(_, steps)| &steps[..]).collect();
+            let options = Options { max_events, interrupt: Some(interrupt), ..Options::default() };
+            job::schedule(&hosts, &launches, &machine.inner, &options)
+        })?;
+        Ok(JobTimes {
+            starts_ps: times.launches.iter().map(|span| span.start).collect(),
+            ends_ps: times.launches.iter().map(|span| span.end).collect(),
+            hosts_ps: times.hosts,
+            entered_ps: times.entered,
+            computed_ps: times.computed.iter().map(|spans| spans.iter().map(|s| (s.start, s.end)).collect()).collect(),
+            together: times.together,
+        })
+    }
+}
+
+impl Job {
+    fn check_count(&self, py: Python<'_>, programs: usize) -> PyResult<()> {
+        if programs == self.after.len() {
+            return Ok(());
+        }
+        let what = format!("{programs} programs for {} launches", self.after.len());
+        Err(errors::raise_one(py, Diagnostic::new("AHBM-V125", what)))
+    }
+
+    /// The job of a trace, its calls, and the number of computations that state no duration. The first launches of the
+    /// job are the calls.
+    pub(crate) fn recorded(workload: chakra::Workload) -> (Self, Vec<JobCall>, u64) {
+        let mut after: Vec<_> = workload.calls.iter().map(|call| call.after).collect();
+        after.resize(after.len() + workload.events as usize, None);
+        let calls = workload.calls.into_iter().map(|call| JobCall {
+            collective: call.collective,
+            group: call.group,
+            ranks: call.ranks,
+            bytes: call.bytes,
+            longest: call.longest,
+            dtype: call.dtype,
+            op: call.op,
+            root: call.root,
+            origin: call.origin,
+        });
+        (Self { hosts: workload.hosts, after }, calls.collect(), workload.untimed)
+    }
+}
