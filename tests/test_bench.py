@@ -92,6 +92,7 @@ def test_table() -> None:
     ]
     assert len(head[3]) == len(bench.row(found[0]))
     assert bench.footer(found)[0] == "# Out of bounds values : 0 OK"
+    assert bench.footer(found)[-1].endswith(found[-1].limited_by)
 
 
 @pytest.mark.parametrize(

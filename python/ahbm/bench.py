@@ -196,6 +196,7 @@ def footer(reports: Sequence[Report]) -> list[str]:
     return [
         f"# Out of bounds values : {wrong(reports)} {'OK' if not wrong(reports) else 'FAILED'}",
         f"# Avg bus bandwidth    : {average_busbw(reports):.4f}",
+        f"# Bound of last size   : {max(reports, key=lambda report: report.bytes).limited_by}",
     ]
 
 
