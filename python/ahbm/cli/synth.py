@@ -18,7 +18,7 @@ def synth(
     collective: Annotated[str, typer.Argument(help="all_reduce, all_gather, reduce_scatter, broadcast, ...")],
     size: Annotated[str | None, typer.Option("-b", "--size", help="Size of an NPU's whole buffer: 64M.")] = None,
     chunk_bytes: Annotated[str | None, typer.Option("--chunk-bytes", help="Size of a chunk, instead.")] = None,
-    chunks: Annotated[int, typer.Option("--chunks", help="Chunks of one share; trees choose their own.")] = 1,
+    chunks: Annotated[int, typer.Option("-k", "--chunks", help="Chunks of one share; trees choose their own.")] = 1,
     method: Annotated[
         str,
         typer.Option(

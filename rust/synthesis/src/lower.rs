@@ -443,7 +443,9 @@ impl Lowering<'_> {
                 builder.connect((sender, away), (receiver, back));
             }
         }
-        let program = builder.finish(ChannelSettings { slots, slot_bytes: None, tier: 0, credit_bytes: 0 })?;
+        // Whole chunks wait in slots: in the largest memory, where the machine has a tier of that name.
+        let tier = machine.costs().tiers.get_index_of("hbm").unwrap_or(0) as u32;
+        let program = builder.finish(ChannelSettings { slots, slot_bytes: None, tier, credit_bytes: 0 })?;
         Ok(Lowered {
             program,
             buffers: tables.iter().map(|t| t[0]).collect(),
