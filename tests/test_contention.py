@@ -129,3 +129,19 @@ def test_a_mesh_of_data_and_tensor_parallel_groups() -> None:
     first = ahbm.spawn(worker, topology=RING)
     assert first == ahbm.spawn(worker, topology=RING)
     assert any(took > alone([0, 4], SIZE // 4) for took in first[0][1:])
+
+
+def test_collectives_of_one_group_run_one_after_the_other() -> None:
+    def worker(rank: int) -> tuple[list[float], list[float]]:
+        dist.init_process_group(backend="ahbm")
+        works = [dist.all_reduce(np.zeros(SIZE, np.float32), async_op=True) for _ in range(3)]
+        for work in works:
+            assert work is not None
+            work.wait()
+        calls = dist.stats()
+        return [call.start_ns for call in calls], [call.latency_ns for call in calls]
+
+    took = alone(list(range(8)))
+    for starts, latencies in ahbm.spawn(worker, topology=RING):
+        assert starts == pytest.approx([0, took, 2 * took])
+        assert latencies == pytest.approx([took] * 3)
