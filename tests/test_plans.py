@@ -338,3 +338,23 @@ def test_plan_options_need_a_plan() -> None:
         with pytest.raises(ConfigError) as refused:
             CliRunner().invoke(app, arguments, catch_exceptions=False)
         assert refused.value.code == "AHBM-C146"
+
+
+def test_plans_in_which_every_rank_sends_run_for_their_time(tmp_path: Path) -> None:
+    gpus = [
+        f'<gpu id="{rank}" i_chunks="1" o_chunks="1" s_chunks="0">'
+        f'<tb id="0" send="{(rank + 1) % 3}" recv="{(rank - 1) % 3}" chan="0">'
+        f"{step(0, 's', 'i:0', 'i:0')}{step(1, 'r', 'o:0', 'o:0')}</tb></gpu>"
+        for rank in range(3)
+    ]
+    file = tmp_path / "shift.xml"
+    file.write_text(document(3, 1, "sendrecv", gpus, inplace=0))
+    machine = ["-t", TOPOLOGY, "--set", "system.sips.count=3", "--size", "4K"]
+    done = CliRunner().invoke(app, ["run", str(file), *machine, "--json"])
+    assert "wrong" not in json.loads(done.stdout), done.stdout
+    checked = CliRunner().invoke(app, ["run", str(file), *machine, "--check", "race"])
+    assert isinstance(checked.exception, ConfigError)
+    with pytest.raises(UnsupportedError, match="AHBM-U113"):
+        plans.run(file, TOPOLOGY, bytes_per_rank=4096, overrides={"system.sips.count": 3})
+    with pytest.raises(UnsupportedError, match="AHBM-U113"):
+        ahbm.run("send_recv", "shift", TOPOLOGY, overrides={"algorithms.shift.plan": str(file)})

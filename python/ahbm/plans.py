@@ -187,9 +187,9 @@ def lower(
 def load(name: str, path: Path, content: bytes, reading: Reading = PLAIN) -> PlanAlgorithm:
     """Reads the plan at `path`, whose bytes are `content`.
 
-    Raises FormatError, UnsupportedError (AHBM-U233 for a trace without buffers), BudgetError.
+    Raises FormatError, UnsupportedError (AHBM-U233 for a trace without buffers, AHBM-U113), BudgetError.
     """
-    return PlanAlgorithm(name, path, hashlib.sha256(content).hexdigest(), _with_buffers(path, reading))
+    return PlanAlgorithm(name, path, hashlib.sha256(content).hexdigest(), _known(path, reading))
 
 
 def prepare(
@@ -206,13 +206,7 @@ def prepare(
     """
     from ahbm import measure
 
-    plan = _with_buffers(file, options.reading)
-    if plan.collective not in COLLECTIVES:
-        raise UnsupportedError(
-            "AHBM-U113",
-            f"{file}: what a {plan.collective} plan should compute is not known",
-            hint="ahbm run FILE runs it for its time, ahbm check follows its chunks",
-        )
+    plan = _known(file, options.reading)
     if arguments.get("bytes_per_rank") is None:
         raise ConfigError("AHBM-C146", f"{file} runs at some size", hint="--size 1M")
     name = label(file)
@@ -260,13 +254,26 @@ def convert(
     return convert_plan(source, target, nbytes=nbytes, link_order=link_order, slots=slots, quirks=quirks, limits=limits)
 
 
-def _with_buffers(file: str | Path, reading: Reading) -> Plan:
+def has_known_result(plan: Plan) -> bool:
+    """Whether it computes what `ahbm.collectives` describes; in a send_recv plan every rank sends, not one."""
+    kind = COLLECTIVES.get(plan.collective)
+    return kind is not None and not kind.paired
+
+
+def _known(file: str | Path, reading: Reading) -> Plan:
+    """The plan in `file`; raises UnsupportedError for one whose result cannot be computed."""
     plan = reading.read(file)
     if not plan.buffers:
         raise UnsupportedError(
             "AHBM-U233",
             f"the trace {file} names no buffers, so there is no data to run it on",
             hint="ahbm run FILE.et runs it for its time, ahbm check follows its messages",
+        )
+    if not has_known_result(plan):
+        raise UnsupportedError(
+            "AHBM-U113",
+            f"{file}: what a {plan.collective} plan should compute is not known",
+            hint="ahbm run FILE runs it for its time, ahbm check follows its chunks",
         )
     return plan
 
@@ -291,7 +298,5 @@ def _share(request: Request, rank: int, nbytes: int, part: int, *, operand: bool
             return (whole if is_root else nothing) if operand else own
         case "reduce":
             return whole if operand or is_root else nothing
-        case "send_recv":
-            return whole if operand or rank == request.dst else nothing
         case _:
             return whole
