@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,13 @@ DTYPE_NAMES: dict[str, str] = {
     "uint64": "u64",
 }
 """NumPy's name of a dtype -> the kernels' name of it."""
+
+
+@lru_cache(maxsize=256)
+def kernel_dtype(dtype: np.dtype[Any]) -> str | None:
+    """The kernels' name of a dtype in this computer's byte order, None for others; NumPy spells `dtype.name` anew each
+    time."""
+    return DTYPE_NAMES.get(dtype.name) if dtype.isnative else None
 
 
 @dataclass(frozen=True)
@@ -80,8 +88,8 @@ def host_tensor(tensor: object, *, writable: bool, what: str = "tensor") -> Host
             f"{what} is read-only, and a collective writes its result into it",
             hint="pass a copy: x = x.copy()",
         )
-    name = DTYPE_NAMES.get(array.dtype.name)
-    if name is None or not array.dtype.isnative:
+    name = kernel_dtype(array.dtype)
+    if name is None:
         supported = ", ".join(DTYPE_NAMES.values())
         raise UnsupportedError(
             "AHBM-U130",

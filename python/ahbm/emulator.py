@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ahbm import layout as layouts
 from ahbm._core import Machine, Memory, Program, ProgramBuilder, Timeline
 from ahbm.algorithm import Algorithm, AlgorithmLoader, AnyAlgorithm
-from ahbm.arrays import DTYPE_NAMES
+from ahbm.arrays import DTYPE_NAMES, kernel_dtype
 from ahbm.collectives import BITWISE, COLLECTIVES, OPS, Request
 from ahbm.config import CclConfig, Settings, split_overrides
 from ahbm.elements import element
@@ -421,8 +421,8 @@ def _common_dtype(buffers: Sequence[NDArray[Any]], dtype: str | None, placement:
             problem = f"has {buffer.ndim} axes, not {1 if placement is None else 2}"
         if problem:
             raise DataError("AHBM-V101", f"the buffer of group rank {rank} {problem}")
-    name = DTYPE_NAMES.get(first.dtype.name)
-    if name is None or not first.dtype.isnative:
+    name = kernel_dtype(first.dtype)
+    if name is None:
         raise UnsupportedError(
             "AHBM-U130",
             f"no kernel computes with dtype {first.dtype}",
