@@ -17,6 +17,7 @@ mod recorder;
 
 use crate::Timeline;
 use crate::detail::PieceId;
+use agent::Pause;
 use ahbm_engine::{Engine, Fifos, Limits, Resource, Stop, Tasks, Time, Waiter};
 use ahbm_machine::{Costs, Diagnostic, Machine};
 use ahbm_program::{AgentId, ChannelId, Program};
@@ -94,15 +95,26 @@ enum Role {
     Background(u32),
 }
 
-/// One concrete future type for both roles, so that the executor needs no dynamic dispatch.
+/// One concrete future type for both roles, so that the executor needs no dynamic dispatch. What few agents do is
+/// boxed, and the loop stands here: a larger state would be paid by every agent.
 async fn process(sim: &Sim<'_, impl Recorder>, role: Role) {
-    match role {
-        Role::Agent(agent) => match sim.program.gate(agent) {
-            None => agent::run(sim, agent).await,
-            Some(gate) => Box::pin(agent::run_gated(sim, agent, gate)).await,
-        },
-        // Boxed: few agents post receives, and the larger state would be paid by every agent.
-        Role::Background(index) => Box::pin(background::run(sim, index)).await,
+    let agent = match role {
+        Role::Agent(agent) => agent,
+        Role::Background(index) => return Box::pin(background::run(sim, index)).await,
+    };
+    if let Some(gate) = sim.program.gate(agent) {
+        Box::pin(agent::open(sim, agent, gate.start)).await;
+    }
+    loop {
+        let pause = sim.agents[agent.0 as usize].borrow_mut().advance(sim, agent);
+        match pause {
+            Pause::Park => sim.engine.park().await,
+            Pause::Until(time) => sim.engine.sleep_until(time).await,
+            Pause::Finished => break,
+        }
+    }
+    if let Some(gate) = sim.program.gate(agent) {
+        Box::pin(agent::close(sim, agent, gate.end)).await;
     }
 }
 

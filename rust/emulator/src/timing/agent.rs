@@ -11,7 +11,7 @@ use crate::Span;
 use crate::detail::{Kind, PieceId};
 use ahbm_engine::{FifoId, Time};
 use ahbm_machine::Node;
-use ahbm_program::{AgentId, Body, ChannelId, Gate, OpKind, ValueId};
+use ahbm_program::{AgentId, Body, ChannelId, OpKind, ValueId};
 
 /// What an agent waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -55,7 +55,7 @@ pub(super) struct Extra {
 }
 
 /// Why [`Agent::advance`] returned.
-enum Pause {
+pub(super) enum Pause {
     /// The agent has entered a waiter.
     Park,
     /// What comes next needs the engine to have reached this time.
@@ -69,34 +69,26 @@ pub(super) fn mix(hash: u64, start: u64, end: u64) -> u64 {
     (hash.rotate_left(5) ^ start.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ end).wrapping_mul(0xff51_afd7_ed55_8ccd)
 }
 
-pub(super) async fn run(sim: &Sim<'_, impl Recorder>, me: AgentId) {
-    loop {
-        let pause = sim.agents[me.0 as usize].borrow_mut().advance(sim, me);
-        match pause {
-            Pause::Park => sim.engine.park().await,
-            Pause::Until(time) => sim.engine.sleep_until(time).await,
-            Pause::Finished => return,
-        }
-    }
-}
-
-/// Runs an agent once its gate has opened.
-pub(super) async fn run_gated(sim: &Sim<'_, impl Recorder>, me: AgentId, gate: Gate) {
+/// Waits for the counter that lets an agent start.
+pub(super) async fn open(sim: &Sim<'_, impl Recorder>, me: AgentId, start: u32) {
     let state = &sim.agents[me.0 as usize];
-    let counter = &sim.counters[gate.start as usize];
+    let counter = &sim.counters[start as usize];
     while counter.value.get() == 0 {
         counter.waiters.borrow_mut().push((me, 1));
         sim.parked[me.0 as usize].enter(&sim.engine);
-        state.borrow_mut().wait = Wait::Counter(gate.start);
+        state.borrow_mut().wait = Wait::Counter(start);
         sim.engine.park().await;
     }
     state.borrow_mut().clock += sim.engine.now();
-    sim.recorder.opened(me, gate.start);
-    run(sim, me).await;
-    let end = state.borrow().clock;
-    sim.engine.sleep_until(end).await;
-    sim.recorder.signal(gate.end, sim.recorder.last(me));
-    sim.signal(gate.end, 1);
+    sim.recorder.opened(me, start);
+}
+
+/// Adds one to the counter that an agent's end belongs to.
+pub(super) async fn close(sim: &Sim<'_, impl Recorder>, me: AgentId, end: u32) {
+    let clock = sim.agents[me.0 as usize].borrow().clock;
+    sim.engine.sleep_until(clock).await;
+    sim.recorder.signal(end, sim.recorder.last(me));
+    sim.signal(end, 1);
 }
 
 impl Agent {
@@ -106,7 +98,7 @@ impl Agent {
     }
 
     /// Executes operations until one must wait.
-    fn advance(&mut self, sim: &Sim<'_, impl Recorder>, me: AgentId) -> Pause {
+    pub(super) fn advance(&mut self, sim: &Sim<'_, impl Recorder>, me: AgentId) -> Pause {
         let index = sim.program.agents[me.0 as usize].body;
         let body: &Body = &sim.program.bodies[index as usize];
         let tiles = &sim.plan.tile_bytes[index as usize][..];

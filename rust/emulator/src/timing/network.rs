@@ -43,7 +43,7 @@ pub(super) struct Network<'a> {
     links: Vec<Resource>,
     waiting: RefCell<Arena>,
     /// Per link, who waits: those whose heads arrive at one instant take their turns in order of their flows, however
-    /// far ahead each was sent.
+    /// far ahead each was sent. Empty where no link is shared.
     turns: Vec<RefCell<BinaryHeap<Reverse<Turn>>>>,
 }
 
@@ -59,13 +59,14 @@ struct Arena {
 
 impl<'a> Network<'a> {
     pub(super) fn new(plan: &'a Plan, costs: &Costs) -> Self {
+        let shares = plan.hops.iter().any(|hop| !hop.exclusive);
         Self {
             plan,
             model: costs.network,
             flit: costs.flit_bytes,
             links: super::default_vec(plan.links.len()),
             waiting: RefCell::default(),
-            turns: super::default_vec(plan.links.len()),
+            turns: super::default_vec(if shares { plan.links.len() } else { 0 }),
         }
     }
 
@@ -114,7 +115,7 @@ impl<'a> Network<'a> {
     /// A turn at a shared link has come.
     pub(super) fn resume(&self, sim: &Sim<'_, impl Recorder>, link: u32) {
         let next = self.turns[link as usize].borrow_mut().pop();
-        let Some(Reverse((_, _, index))) = next else { return };
+        let Reverse((_, _, index)) = next.expect("a turn is signalled once");
         let transfer = {
             let mut arena = self.waiting.borrow_mut();
             arena.free.push(index);
