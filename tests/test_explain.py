@@ -11,7 +11,7 @@ import ahbm
 from ahbm import Explanation
 from ahbm.cli import app
 from ahbm.errors import ConfigError, DataError
-from ahbm.measure import prepare
+from ahbm.measure import Arguments, prepare
 
 CASES = [
     ("all_reduce", None),
@@ -28,8 +28,8 @@ CASES = [
 @pytest.mark.parametrize(("collective", "algorithm"), CASES)
 def test_every_breakdown_is_the_latency(collective: str, algorithm: str | None, model: str) -> None:
     overrides = {"system.sips.count": 4, "system.network_model": model}
-    size = {} if collective == "barrier" else {"bytes_per_rank": 4096}
-    report = ahbm.run(collective, algorithm, "ring_1d", overrides=overrides, data=False, **size)  # type: ignore[arg-type]
+    size: Arguments = {} if collective == "barrier" else {"bytes_per_rank": 4096}
+    report = ahbm.run(collective, algorithm, "ring_1d", overrides=overrides, data=False, **size)
     why = report.explain()
     assert why.latency_ps == round(report.latency_ns * 1000) > 0
     assert why.timeline_hash == report.timeline_hash

@@ -185,9 +185,10 @@ def test_what_is_unfit_is_refused(emulator: Emulator) -> None:
         ahbm.run("allreduce")
     with pytest.raises(ConfigError, match="AHBM-C122"):
         ahbm.run(overrides={**SMALL, "buffer_kind": "dram"})
-    for policy in ({"cube": "column_wise"}, {"num_pes": 2}, {"cube": "replicate"}):
+    unfit: list[dict[str, Any]] = [{"cube": "column_wise"}, {"num_pes": 2}, {"cube": "replicate"}]
+    for policy in unfit:
         with pytest.raises(UnsupportedError, match="AHBM-U120"):
-            DPPolicy(**policy)  # type: ignore[arg-type]
+            DPPolicy(**policy)
     with pytest.raises(UnsupportedError, match="AHBM-U121"):
         DPPolicy(num_cubes=3).cubes(4)
 

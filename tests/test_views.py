@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -155,7 +156,8 @@ def test_a_broken_page_is_seen(tmp_path: Path) -> None:
             return {"mark": "no such mark", "data": {"values": json.loads("[]")}, "encoding": {}}
 
     path = tmp_path / "broken.html"
-    page = Page("broken", "", [Section("a", "a", charts=["x"])], {"x": Broken()})  # type: ignore[dict-item]
+    broken: Any = Broken()
+    page = Page("broken", "", [Section("a", "a", charts=["x"])], {"x": broken})
     page.write(path)
     dom, console = browse(path, "light", "--dump-dom")
     assert "data-failed" in dom or console
