@@ -139,11 +139,11 @@ def parse_dtype(text: str) -> str:
     return names[text]
 
 
-def measure(sweep: Sweep) -> Iterator[Report]:
-    """Runs the sweep, algorithm by algorithm, and gives one report per size."""
+def measure(sweep: Sweep, emulator: Emulator | None = None) -> Iterator[Report]:
+    """Runs the sweep, algorithm by algorithm, and gives one report per size; on `emulator` where it is made already."""
     from ahbm import measure as m
 
-    emulator = sweep.emulator()
+    emulator = emulator or sweep.emulator()
     kind, itemsize = COLLECTIVES[sweep.collective], element(sweep.dtype).storage.itemsize
     for algorithm in sweep.algorithms or (None,):
         ranks = emulator.settings(algorithm).world_size or emulator.world_size

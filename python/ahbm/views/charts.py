@@ -23,6 +23,11 @@ def sizes(field: str = "bytes", title: str = "size of one rank's array (B)") -> 
     return alt.X(f"{field}:Q", title=title, scale=alt.Scale(type="log", base=2), axis=axis)
 
 
+def tooltip(*fields: str) -> list[alt.Tooltip]:
+    """What is shown under the pointer, in this order. Plain strings in a list cost altair a table of all its schemas."""
+    return [alt.Tooltip(field) for field in fields]
+
+
 def series(reports: Iterable[Report], peak_gbs: float | None) -> list[Row]:
     """The rows of a sweep: one per algorithm and size, then those of the bound and of the peak."""
     rows: list[Row] = []
@@ -61,10 +66,10 @@ def _lines(rows: Sequence[Row], y: alt.Y, title: str) -> Chart:
         scale=alt.Scale(domain=names, range=[dash.get(name, [1, 0]) for name in names]),
     )
     base = alt.Chart(alt.InlineData(values=list(rows))).encode(x=sizes(), y=y, color=color)
-    tooltip = ["series:N", "bytes:Q", "us:Q", "busbw:Q", "percent:Q"]
     lines = base.mark_line().encode(strokeDash=strokes)
     points = base.transform_filter(alt.FieldOneOfPredicate("series", shown)).mark_point(filled=True, size=40)
-    return alt.layer(lines, points.encode(tooltip=tooltip)).properties(width=WIDTH, height=HEIGHT, title=title)
+    points = points.encode(tooltip=tooltip("series:N", "bytes:Q", "us:Q", "busbw:Q", "percent:Q"))
+    return alt.layer(lines, points).properties(width=WIDTH, height=HEIGHT, title=title)
 
 
 def palette(count: int) -> list[str]:
@@ -119,7 +124,7 @@ def selection(reports: Iterable[Report], title: str) -> Chart:
         scale=alt.Scale(domain=list(names), range=palette(len(names))),
         legend=alt.Legend(orient="bottom", columns=2, labelLimit=260),
     )
-    cells = base.mark_rect(opacity=0.75).encode(color=color, tooltip=["algorithm:N", "us:Q", "percent:N"])
+    cells = base.mark_rect(opacity=0.75).encode(color=color, tooltip=tooltip("algorithm:N", "us:Q", "percent:N"))
     labels = base.mark_text(fontSize=10, color="white", fontWeight="bold").encode(text="percent:N")
     return alt.layer(cells, labels).properties(width=WIDTH, height=max(60, 34 * len({r for r, _ in best})), title=title)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import altair as alt
 
-from ahbm.views.charts import WIDTH, Chart
+from ahbm.views.charts import WIDTH, Chart, tooltip
 
 if TYPE_CHECKING:
     from ahbm._core import Machine
@@ -137,7 +137,7 @@ def _drawn(rows: list[Row], places: dict[str, Point], title: str) -> Chart:
                 scale=alt.Scale(domain=[0, 0.25, 0.5, 1], range=USE),
                 legend=alt.Legend(format=".0%", orient="right"),
             ),
-            tooltip=["link:N", alt.Tooltip("busy:Q", format=".1%"), "messages:Q", "waited_ns:Q"],
+            tooltip=[*tooltip("link:N"), alt.Tooltip("busy:Q", format=".1%"), *tooltip("messages:Q", "waited_ns:Q")],
         )
     )
     nodes = alt.Chart(alt.InlineData(values=named)).encode(x=alt.X("x:Q", scale=x), y=alt.Y("y:Q", scale=y))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ahbm import bench
 from ahbm.collectives import COLLECTIVES
 from ahbm.topology import resized
-from ahbm.views.page import Page, Section
+from ahbm.views.page import Page, Section, bundle
 
 if TYPE_CHECKING:
     import altair as alt
@@ -43,8 +43,9 @@ def gather(sweep: bench.Sweep, ranks: Sequence[int] = (), numerics: bool = False
 
     Raises what `ahbm.run` raises.
     """
-    reports = list(bench.measure(sweep))
     emulator = sweep.emulator()
+    bundle()
+    reports = list(bench.measure(sweep, emulator))
     worlds: list[Report] = []
     for count in ranks:
         overrides = {**sweep.overrides, **resized(emulator.machine, count)}

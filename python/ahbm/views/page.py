@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -55,7 +56,7 @@ class Page:
             subtitle=self.subtitle,
             sections=self.sections,
             facts=self.facts,
-            bundle=Markup(_bundle().replace("</script", "<\\/script")),
+            bundle=Markup(bundle().result().replace("</script", "<\\/script")),
             specs=Markup(text),
         )
 
@@ -90,12 +91,14 @@ def _write(path: Path, content: bytes) -> None:
 
 
 @cache
-def _bundle() -> str:
-    """Vega, Vega-Lite and Vega-Embed as one script that defines `vegaEmbed`."""
+def bundle() -> Future[str]:
+    """Vega, Vega-Lite and Vega-Embed as one script that defines `vegaEmbed`; the first call begins to make it.
+
+    It takes two seconds without the interpreter's lock: called early, it is made while the simulations run.
+    """
     import vl_convert
 
-    script: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
-    return script
+    return ThreadPoolExecutor(1).submit(vl_convert.javascript_bundle, "window.vegaEmbed = vegaEmbed;")
 
 
 def require_extra() -> Any:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import altair as alt
 
 from ahbm._core import categories
-from ahbm.views.charts import WIDTH, Chart, palette
+from ahbm.views.charts import WIDTH, Chart, palette, tooltip
 
 if TYPE_CHECKING:
     from ahbm.explanation import Explanation
@@ -54,7 +54,7 @@ def breakdown(explanations: Mapping[str, Explanation], title: str) -> alt.Chart:
         x=alt.X("us:Q", title="time on the critical path (us)"),
         y=alt.Y("algorithm:N", title=None, axis=alt.Axis(labelLimit=170), sort=list(explanations)),
         color=_color([row["category"] for row in rows]),
-        tooltip=["algorithm:N", "category:N", "us:Q"],
+        tooltip=tooltip("algorithm:N", "category:N", "us:Q"),
     )
     return chart.properties(width=WIDTH - 110, height=40 + 34 * len(explanations), title=title)
 
@@ -88,7 +88,7 @@ def _gantt(rows: list[dict[str, Any]], places: list[str], title: str) -> Chart:
             x2="end:Q",
             y=alt.Y("place:N", title=None, sort=places),
             color=_color([row["category"] for row in rows]),
-            tooltip=["place:N", "category:N", "what:N", "origin:N", "link:N", "start:Q", "end:Q"],
+            tooltip=tooltip("place:N", "category:N", "what:N", "origin:N", "link:N", "start:Q", "end:Q"),
         )
     )
     return alt.layer(bars).properties(width=WIDTH - 70, height=max(80, min(18 * len(places), 700)), title=title)
@@ -135,6 +135,6 @@ def agents(explanation: Explanation, title: str) -> alt.Chart:
         x=alt.X("us:Q", title="time from launch (us)"),
         y=alt.Y("place:N", title=None, sort=[places[agent] for agent in chosen]),
         color=_color([row["category"] for row in rows]),
-        tooltip=["place:N", "category:N", "us:Q"],
+        tooltip=tooltip("place:N", "category:N", "us:Q"),
     )
     return chart.properties(width=WIDTH - 70, height=max(80, 18 * len(chosen)), title=title)
