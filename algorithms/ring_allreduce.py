@@ -49,6 +49,8 @@ def ring_allreduce(
     def peer(i: int) -> str:
         return f"sip{i % n // cubes}.cube{i % n % cubes}"
 
+    right, left = peer(me + 1), peer(me - 1)
+
     def bounds(c: int) -> tuple[int, int]:
         """First element and length of chunk c; lengths differ by at most one and may be 0."""
         first = n_elem * (c % n) // n
@@ -65,9 +67,9 @@ def ring_allreduce(
     def shift(outgoing: Handle | None, c: int) -> Handle | None:
         """Pass a chunk on to the right and take chunk c from the left; empty chunks send no message."""
         if outgoing is not None:
-            tl.send(dir=peer(me + 1), src=outgoing)
+            tl.send(dir=right, src=outgoing)
         length = bounds(c)[1]
-        return tl.recv(dir=peer(me - 1), shape=(length,), dtype=dtype) if length else None
+        return tl.recv(dir=left, shape=(length,), dtype=dtype) if length else None
 
     current = load(me)
     for step in range(1, n):

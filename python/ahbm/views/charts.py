@@ -24,7 +24,7 @@ def sizes(field: str = "bytes", title: str = "size of one rank's array (B)") -> 
 
 
 def tooltip(*fields: str) -> list[alt.Tooltip]:
-    """What is shown under the pointer, in this order. Plain strings in a list cost altair a table of all its schemas."""
+    """What is shown under the pointer, in order. Plain strings in a list cost altair a table of all its schemas."""
     return [alt.Tooltip(field) for field in fields]
 
 

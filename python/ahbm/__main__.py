@@ -1,0 +1,5 @@
+"""`python -m ahbm`: the command `ahbm`."""
+
+from ahbm.cli import main
+
+main()
