@@ -18,7 +18,7 @@ SMALL = ["--set", "sip.cube_mesh.w=2", "--set", "sip.cube_mesh.h=2", "--set", "c
 def call(*args: str, cwd: Path, code: int = 0) -> tuple[str, str]:
     environment = {key: value for key, value in os.environ.items() if not key.startswith("AHBM_")}
     environment |= {"NO_COLOR": "1", "TERM": "dumb"}
-    command = [sys.executable, "-c", "from ahbm.cli import main; main()", *args]
+    command = [sys.executable, "-m", "ahbm", *args]
     done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout, done.stderr

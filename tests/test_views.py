@@ -85,8 +85,26 @@ def test_every_link_has_a_place(topology: str) -> None:
     chart = links.sip_links(found.machine, explanation.links, explanation.latency_ps)
     assert chart is not None
     spec = json.dumps(chart.to_dict())
-    between = [link.name for link in explanation.links if "->" in link.name]
-    assert between and all(name in spec for name in between)
+    between = {link.name for link in explanation.links if "->" in link.name}
+    assert between and between <= set(found.machine.links_between_sips())
+    assert all(f'"{name}"' in spec for name in found.machine.links_between_sips())
+
+
+def test_idle_and_dead_links_are_told_apart() -> None:
+    dead = {"faults.links": [{"sip": 0, "from": 5, "to": 6, "dead": True}]}
+    found = overview.gather(Sweep("all_reduce", 1024, 1024, device=True, overrides=dead))
+    (explanation,) = found.explanations.values()
+    assert found.machine is not None
+    live = found.machine.links_between_cubes(0)
+    assert len(live) == 48 - 2 and "sip0.cube5.ucie_E0" not in live
+    assert not found.machine.links_between_cubes(found.machine.sips)
+    chart = links.cube_links(found.machine, explanation.links, explanation.latency_ps)
+    assert chart is not None
+    spec = chart.to_dict()
+    rows = spec["datasets"][spec["layer"][0]["data"]["name"]]
+    assert sorted(row["link"].rstrip("0123456789") for row in rows) == sorted(name.rstrip("0") for name in live)
+    used = [bool(row["messages"]) for row in rows]
+    assert used == sorted(used) and len(set(used)) == 2
 
 
 def test_links_between_cubes(tmp_path: Path) -> None:

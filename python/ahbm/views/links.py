@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import altair as alt
 
+from ahbm.explanation import Link
 from ahbm.views.charts import WIDTH, Chart, tooltip
 
 if TYPE_CHECKING:
     from ahbm._core import Machine
-    from ahbm.explanation import Link
 
 Point = tuple[float, float]
 Row = dict[str, Any]
@@ -50,42 +50,48 @@ def positions(machine: Machine) -> dict[str, Point]:
 
 def sip_links(machine: Machine, links: Iterable[Link], latency_ps: int) -> Chart | None:
     """The network between the SIPs, each direction of a link a line of its own; None where nothing crossed it."""
+    used = [link for link in links if BETWEEN_SIPS.fullmatch(link.name)]
+    if not used:
+        return None
     places = positions(machine)
     rows = []
     wraps = machine.topology.startswith("torus")
-    for link in links:
-        ends = BETWEEN_SIPS.fullmatch(link.name)
-        if ends is not None:
-            a, b = places[ends[1]], places[ends[2]]
-            if wraps and math.dist(a, b) > 1.5:
-                rows += [_row(link, latency_ps, *stub, places) for stub in _stubs(a, b)]
-            else:
-                rows.append(_row(link, latency_ps, a, b, places))
-    return _drawn(rows, places, "links between SIPs (simulated)") if rows else None
+    for link in {link.name: link for link in [*_idle(machine.links_between_sips()), *used]}.values():
+        start, end = link.name.split("->")
+        a, b = places[start], places[end]
+        if wraps and math.dist(a, b) > 1.5:
+            rows += [_row(link, latency_ps, *stub, places) for stub in _stubs(a, b)]
+        else:
+            rows.append(_row(link, latency_ps, a, b, places))
+    return _drawn(rows, places, "links between SIPs (simulated)")
 
 
 def cube_links(machine: Machine, links: Iterable[Link], latency_ps: int) -> Chart | None:
     """The cube mesh of the SIP whose cubes exchanged most; of a port's connections the busiest. None for none."""
-    ports: dict[tuple[int, int, str], Link] = {}
-    busy: dict[int, int] = {}
-    for link in links:
-        found = BETWEEN_CUBES.fullmatch(link.name)
-        if found is not None:
-            port = (int(found[1]), int(found[2]), found[3])
-            busy[port[0]] = busy.get(port[0], 0) + link.busy_ps
-            if port not in ports or link.busy_ps > ports[port].busy_ps:
-                ports[port] = link
-    if not busy:
+    used = [(int(ends[1]), link) for link in links if (ends := BETWEEN_CUBES.fullmatch(link.name))]
+    if not used:
         return None
+    busy: dict[int, int] = {}
+    for sip, link in used:
+        busy[sip] = busy.get(sip, 0) + link.busy_ps
     shown = max(busy, key=lambda sip: (busy[sip], -sip))
-    w = machine.cube_w
-    places: dict[str, Point] = {f"cube{cube}": (cube % w, cube // w) for cube in range(machine.cubes)}
+    ports: dict[str, Link] = {}
+    for link in [*_idle(machine.links_between_cubes(shown)), *(link for sip, link in used if sip == shown)]:
+        port = link.name.rstrip("0123456789")
+        if port not in ports or link.busy_ps > ports[port].busy_ps:
+            ports[port] = link
+    places: dict[str, Point] = {f"cube{cube}": divmod(cube, machine.cube_w)[::-1] for cube in range(machine.cubes)}
     rows = []
-    for (sip, cube, heading), link in ports.items():
-        if sip == shown:
-            (x, y), (dx, dy) = places[f"cube{cube}"], STEPS[heading]
-            rows.append(_row(link, latency_ps, (x, y), (x + dx, y + dy), places))
+    for port, link in ports.items():
+        cube, heading = port.split(".")[1], port[-1]
+        (x, y), (dx, dy) = places[cube], STEPS[heading]
+        rows.append(_row(link, latency_ps, (x, y), (x + dx, y + dy), places))
     return _drawn(rows, places, f"links between the cubes of sip{shown} (simulated)")
+
+
+def _idle(names: Iterable[str]) -> list[Link]:
+    """Links that nothing crossed."""
+    return [Link(name, 0, 0, 0, 0, 0) for name in names]
 
 
 def _scale(places: dict[str, Point]) -> float:
@@ -122,15 +128,18 @@ def _drawn(rows: list[Row], places: dict[str, Point], title: str) -> Chart:
     high = max(ys) - min(ys) + 2 * MARGIN
     x = alt.Scale(domain=[min(xs) - MARGIN, max(xs) + MARGIN], nice=False, zero=False)
     y = alt.Scale(domain=[max(ys) + MARGIN, min(ys) - MARGIN], nice=False, zero=False)
+    # Lines in use over idle ones.
+    rows.sort(key=lambda row: row["messages"] > 0)
     named = [{"node": name, "x": px, "y": py} for name, (px, py) in places.items()]
     lines = (
         alt.Chart(alt.InlineData(values=rows))
-        .mark_rule(strokeWidth=4)
+        .mark_rule()
         .encode(
             x=alt.X("x:Q", axis=None, scale=x),
             y=alt.Y("y:Q", axis=None, scale=y),
             x2="x2:Q",
             y2="y2:Q",
+            size=alt.condition("datum.messages > 0", alt.value(4), alt.value(1)),
             color=alt.Color(
                 "busy:Q",
                 title="busy",

@@ -191,7 +191,8 @@ def _why(contents: Contents, charts: dict[str, alt.TopLevelMixin]) -> list[Secti
             for link in best.links[:8]
         ]
         text = (
-            f"How busy every link was under {name}; each direction is a line of its own. Links most waited for first."
+            f"How busy every link was under {name}; each direction is a line, a thin one where nothing crossed it. "
+            "Links most waited for first."
         )
         columns = ("link", "busy (%)", "messages", "of them waited", "waited (ns)")
         sections.append(Section("links", "Links", text, columns, waits, list(shown)))

@@ -280,6 +280,17 @@ impl Machine {
         })
     }
 
+    /// The first connection of every port between cubes of a SIP that is not dead, cube by cube: N, E, S, W.
+    pub fn links_between_cubes(&self, sip: u32) -> impl Iterator<Item = LinkId> + '_ {
+        (0..self.sfr.cubes()).flat_map(move |cube| {
+            let first = (sip * self.sfr.cubes() + cube) * self.cube.links();
+            Heading::MESH
+                .into_iter()
+                .filter(move |&port| self.cube_at(cube, port).is_some() && !self.port_is_dead(sip, cube, port))
+                .map(move |port| LinkId(first + self.cube.index(CubeLink::Ucie(port, 0))))
+        })
+    }
+
     /// Latency of the switch between SIPs, in ps; 0 where there is none.
     pub fn switch_ps(&self) -> Ps {
         self.sips.switch_ps

@@ -108,6 +108,20 @@ impl Machine {
         self.inner.dump()
     }
 
+    /// Names of the links between SIPs that are not dead, e.g. `"sip0->sip1"`.
+    fn links_between_sips(&self) -> Vec<String> {
+        self.inner.links_between_sips().map(|ends| self.inner.link_name(ends.link)).collect()
+    }
+
+    /// Names of the links between cubes of a SIP that are not dead, the first connection of each port, e.g.
+    /// `"sip0.cube3.ucie_E0"`; none for a SIP that is not there.
+    fn links_between_cubes(&self, sip: u32) -> Vec<String> {
+        if sip >= self.inner.sfr().sips {
+            return Vec::new();
+        }
+        self.inner.links_between_cubes(sip).map(|link| self.inner.link_name(link)).collect()
+    }
+
     /// A drawing of the SIP network and of one SIP, as an SVG document.
     fn svg(&self) -> String {
         self.inner.to_svg()
