@@ -22,8 +22,8 @@ from ahbm._core import plan_files
 from ahbm.collectives import COLLECTIVES, Request
 from ahbm.config import Settings
 from ahbm.errors import AhbmError, ConfigError, KernelError, Site, UnsupportedError
-from ahbm.plans import PlanAlgorithm
-from ahbm.plans import load as load_plan
+from ahbm.lowering import PlanAlgorithm
+from ahbm.lowering import load as load_plan
 from ahbm.synthesis import SynthAlgorithm
 from ahbm.yaml_source import did_you_mean
 

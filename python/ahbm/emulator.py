@@ -22,8 +22,8 @@ from ahbm.elements import element
 from ahbm.errors import ConfigError, DataError, UnsupportedError
 from ahbm.layout import Layout
 from ahbm.limits import Limits
+from ahbm.lowering import PlanAlgorithm
 from ahbm.placement import DPPolicy
-from ahbm.plans import PlanAlgorithm
 from ahbm.synthesis import SynthAlgorithm
 from ahbm.topology import load_machine
 from ahbm.yaml_source import did_you_mean

@@ -17,8 +17,9 @@ from ahbm.config import Synth
 from ahbm.elements import element
 from ahbm.emulator import Emulator
 from ahbm.errors import AhbmError, ConfigError, FormatError
+from ahbm.lowering import PlanAlgorithm
 from ahbm.measure import measure
-from ahbm.plans import PlanAlgorithm, label
+from ahbm.plans import label
 from ahbm.reading import SUFFIXES
 from ahbm.report import Report
 from ahbm.synthesis import SynthAlgorithm

@@ -16,7 +16,7 @@ from ahbm.collectives import COLLECTIVES, Request
 from ahbm.config import Synth
 from ahbm.elements import element
 from ahbm.errors import ConfigError, Site
-from ahbm.plans import Lowered, lower
+from ahbm.lowering import Lowered, lower
 from ahbm.topology import load_machine
 
 if TYPE_CHECKING:
@@ -328,7 +328,7 @@ class SynthAlgorithm:
     ) -> Lowered:
         """Synthesizes for arrays of `nbytes` bytes per rank, rank i on SIP `sips[i]`, and lowers the plan.
 
-        SIPs outside a process group relay. Raises as `synthesize` and `ahbm.plans.lower`.
+        SIPs outside a process group relay. Raises as `synthesize` and `ahbm.lowering.lower`.
         """
         found = self.synthesize(machine, request, nbytes, sips)
         return lower(found.plan, machine, request, settings, nbytes, found.schedule.places())

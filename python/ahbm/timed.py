@@ -14,7 +14,8 @@ from typing import Any
 from ahbm._core import Machine, Plan, Program
 from ahbm.config import CclConfig, split_overrides
 from ahbm.errors import Finding
-from ahbm.plans import Options, as_program
+from ahbm.lowering import as_program
+from ahbm.plans import Options
 from ahbm.topology import load_machine
 from ahbm.traces import Run
 

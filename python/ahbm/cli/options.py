@@ -172,6 +172,7 @@ class Asked(Files, Terms):
         """Runs `target`; a job, or a plan without a known result, for its time only. Raises as `case`."""
         from ahbm import plans, timed
         from ahbm.bench import parse_dtype
+        from ahbm.lowering import has_known_result
         from ahbm.measure import measure
 
         if not is_plan(target):
@@ -191,7 +192,7 @@ class Asked(Files, Terms):
             raise ConfigError("AHBM-C146", f"{target} has no queues: it runs without --slots")
         if plan.buffers and self.size is None:
             raise needs_size
-        if plan.buffers and plans.has_known_result(plan):
+        if plan.buffers and has_known_result(plan):
             return measure(self.case(target), data=data, check=check or False)
         if check is not None:
             raise ConfigError("AHBM-C146", f"{target} runs for its time only: --check is for plans with a known result")
