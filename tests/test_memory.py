@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from ahbm._core import Memory, Program, ProgramBuilder
 from ahbm.errors import DataError
@@ -20,17 +21,22 @@ def program() -> Program:
     return builder.finish()
 
 
-def test_what_is_scattered_is_gathered(program: Program) -> None:
+def run(program: Program, array: NDArray[np.int64], operands: list[list[int]], results: list[list[int]]) -> Memory:
+    """Takes `operands` from `array` into memory and `results` back; nothing happens between."""
     memory = Memory(program)
-    pieces = np.array([[0, 0, 0, 8], [1, 16, 8, 8], [1, 8, 0, 8]], np.int64)
+    rows = [[np.array(pieces, np.int64).reshape(-1, 4)] for pieces in (operands, results)]
+    memory.run(program.simulate(), [array], *rows)
+    return memory
+
+
+def test_what_is_scattered_is_gathered(program: Program) -> None:
+    pieces = [[0, 0, 0, 8], [1, 16, 8, 8], [1, 8, 0, 8]]
     data = np.arange(3, dtype=np.int64) + 10
-    memory.scatter(data, pieces)
+    memory = run(program, data, pieces, [[1, 0, 8, 8]])
     second = np.zeros(2, np.int64)
     memory.read(1, second)
     assert list(second) == [11, 12]
-    out = np.zeros(3, np.int64)
-    memory.gather(out, pieces)
-    assert list(out) == [10, 11, 12]
+    assert list(data) == [12, 11, 12]
 
 
 @pytest.mark.parametrize(
@@ -38,14 +44,24 @@ def test_what_is_scattered_is_gathered(program: Program) -> None:
     [[0, 0, 0, 9], [2, 0, 0, 1], [0, 20, 0, 8], [0, -1, 0, 1], [0, 0, -1, 1], [0, 2**62, 0, 8], [0, 0, 2**62, 8]],
 )
 def test_pieces_outside_either_side_are_errors(program: Program, piece: list[int]) -> None:
-    memory, array, pieces = Memory(program), np.zeros(3, np.int64), np.array([piece], np.int64)
-    for move in (memory.scatter, memory.gather):
+    for operands, results in (([piece], []), ([], [piece])):
         with pytest.raises(DataError, match="AHBM-V121"):
-            move(array, pieces)
+            run(program, np.zeros(3, np.int64), operands, results)
 
 
-def test_a_read_only_array_gathers_nothing(program: Program) -> None:
+def test_a_read_only_array_is_an_error(program: Program) -> None:
     array = np.zeros(1, np.int64)
     array.flags.writeable = False
     with pytest.raises(DataError, match="AHBM-V122"):
-        Memory(program).gather(array, np.array([[0, 0, 0, 8]], np.int64))
+        run(program, array, [], [[0, 0, 0, 8]])
+
+
+def test_every_array_has_its_pieces(program: Program) -> None:
+    with pytest.raises(DataError, match="AHBM-V121"):
+        Memory(program).run(program.simulate(), [np.zeros(1)], [], [])
+
+
+def test_the_timeline_is_that_of_the_program(program: Program) -> None:
+    other = program.delayed([])
+    with pytest.raises(DataError, match="AHBM-V120"):
+        Memory(program).run(other.simulate(), [], [], [])

@@ -10,12 +10,12 @@ import importlib.util
 import inspect
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeAlias
+from typing import Any
 
 from ahbm import packaged
 from ahbm._core import plan_files
@@ -171,14 +171,15 @@ AnyAlgorithm = Algorithm | PlanAlgorithm | SynthAlgorithm
 
 
 class AlgorithmLoader:
-    """Loads modules and plans and keeps them until their files change. Thread-safe."""
+    """Loads modules and plans, each once: who has loaded one goes on with it, whatever becomes of its file.
+    Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._loaded: dict[tuple[str, str], tuple[_Version, Sequence[Path], Algorithm | PlanAlgorithm]] = {}
+        self._loaded: dict[tuple[str, Path], Algorithm | PlanAlgorithm] = {}
 
     def load(self, settings: Settings) -> AnyAlgorithm:
-        """The algorithm of `settings`; loaded again when the file of its module or plan has changed.
+        """The algorithm of `settings`.
 
         Raises FormatError, UnsupportedError and BudgetError for a plan that cannot be used. Raises ConfigError:
         AHBM-C110 when there is no such file, C111 when a module fails to load, C112 when its `kernel` or `kernel_args`
@@ -188,43 +189,22 @@ class AlgorithmLoader:
             return SynthAlgorithm(settings.algorithm, settings.synth)
         with self._lock:
             path, package = _locate(settings)
-            key = (settings.algorithm, str(path))
+            key = (settings.algorithm, path)
+            known = self._loaded.get(key)
+            if known is not None:
+                return known
             files = [path] if settings.plan is None else plan_files(path)
             try:
-                version = _version(files)
-                seen, _, known = self._loaded.get(key, (None, (), None))
-                if known is not None and seen == version:
-                    return known
                 content = b"".join(file.read_bytes() for file in files)
             except OSError as error:
                 raise ConfigError("AHBM-C110", f"cannot read algorithm {settings.algorithm}: {error}") from error
-            digest = hashlib.sha256(content).hexdigest()
-            if known is None or known.digest != digest:
-                if settings.plan is not None:
-                    known = load_plan(settings.algorithm, path, content, settings.reading)
-                else:
-                    module = _execute(settings.algorithm, path, package, content)
-                    known = _describe(settings.algorithm, path, digest, module)
-            self._loaded[key] = (version, files, known)
+            if settings.plan is not None:
+                known = load_plan(settings.algorithm, path, content, settings.reading)
+            else:
+                module = _execute(settings.algorithm, path, package, content)
+                known = _describe(settings.algorithm, path, hashlib.sha256(content).hexdigest(), module)
+            self._loaded[key] = known
             return known
-
-    def fresh(self, known: AnyAlgorithm) -> bool:
-        """Whether the files of a loaded module or plan are still those that were loaded."""
-        if isinstance(known, SynthAlgorithm):
-            return True
-        seen, files, loaded = self._loaded.get((known.name, str(known.path)), (None, (), None))
-        try:
-            return loaded is known and seen == _version(files)
-        except OSError:
-            return False
-
-
-_Version: TypeAlias = tuple[tuple[int, int, int], ...]
-
-
-def _version(files: Iterable[Path]) -> _Version:
-    states = [file.stat() for file in files]
-    return tuple((state.st_mtime_ns, state.st_size, state.st_ino) for state in states)
 
 
 def available() -> dict[str, Path]:

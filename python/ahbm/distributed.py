@@ -42,6 +42,7 @@ from ahbm.marshal import (
     terms_of,
 )
 from ahbm.operation import Operation
+from ahbm.placement import DeviceTensor
 from ahbm.rank import bind, collective, current, issue, joined, member
 from ahbm.session import BACKEND, TIMEOUT_S, Call, Context, Lobby, Setup
 from ahbm.work import Work
@@ -228,8 +229,6 @@ def all_reduce(
 
     A DeviceTensor follows the algorithm contract instead: every cube's tile is one contribution.
     """
-    from ahbm.placement import DeviceTensor
-
     parsed = ReduceOp.parse(op).value
     if isinstance(tensor, DeviceTensor):
         tiles = own(tensor.tiles, "tensor")

@@ -6,6 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,11 @@ class Compiled:
     """Whether the operands fill all of its buffers, so that nothing of an earlier run remains."""
     timelines: dict[bool, Timeline] = field(default_factory=dict)
 
+    @cached_property
+    def bytes(self) -> int:
+        """Of all operands."""
+        return sum(int(rows[:, 3].sum()) for rows in self.operands)
+
     def timeline(self, data: bool) -> Timeline:
         """The timeline; with `data`, one that can be replayed."""
         for recorded in (True, data):
@@ -106,7 +112,7 @@ class Spares:
     """Memory images of programs that have run, for their next run: pages that were touched once are fast."""
 
     def __init__(self) -> None:
-        self._held: OrderedDict[int, tuple[Compiled, Memory, int]] = OrderedDict()
+        self._held: OrderedDict[int, tuple[Compiled, Memory]] = OrderedDict()
         self._bytes = 0
         self._lock = threading.Lock()
 
@@ -116,30 +122,27 @@ class Spares:
             found = self._held.pop(id(compiled), None)
             if found is None:
                 return Memory(compiled.program)
-            self._bytes -= found[2]
+            self._bytes -= compiled.bytes
             return found[1]
 
     def put(self, compiled: Compiled, memory: Memory) -> None:
         """Keeps an image if the next operands will overwrite all of it; the oldest make room."""
-        size = sum(int(rows[:, 3].sum()) for rows in compiled.operands)
+        size = compiled.bytes
         if not compiled.covered or size > SPARE_BYTES:
             return
         with self._lock:
             if id(compiled) not in self._held:
-                self._held[id(compiled)] = (compiled, memory, size)
+                self._held[id(compiled)] = (compiled, memory)
                 self._bytes += size
             while self._bytes > SPARE_BYTES:
-                self._bytes -= self._held.popitem(last=False)[1][2]
+                self._bytes -= self._held.popitem(last=False)[1][0].bytes
 
 
 @dataclass(frozen=True)
 class Known:
     """What calls of one shape run: all but their data."""
 
-    module: AnyAlgorithm
     dtype: str
-    compiled: Compiled | None
-    """None when there is nothing to do: 0 elements."""
     outcome: Outcome
 
 
@@ -197,19 +200,22 @@ class Emulator:
         """
         key = _key(what, buffers, data)
         known = self._known.get(key)
-        if known is None or not self._loader.fresh(known.module):
+        if known is None:
             known = self._prepare(what, buffers, data)
             if len(self._known) >= CACHED_CALLS:
                 self._known.clear()
             self._known[key] = known
         else:
             _common_dtype(buffers, known.dtype, what.placement, data)
-        if data and known.compiled is not None and known.outcome.timeline is not None:
-            self._replay(known.compiled, known.outcome.timeline, buffers)
-        return known.outcome
+        outcome = known.outcome
+        if data and outcome.compiled is not None and outcome.timeline is not None:
+            memory = self._spares.take(outcome.compiled)
+            memory.run(outcome.timeline, buffers, outcome.compiled.operands, outcome.compiled.results)
+            self._spares.put(outcome.compiled, memory)
+        return outcome
 
     def is_known(self, what: Invocation, buffers: Sequence[NDArray[Any]]) -> bool:
-        """Whether `collective` has only data to move, unless the algorithm's file has changed."""
+        """Whether `collective` has only data to move."""
         return _key(what, buffers, True) in self._known
 
     def _prepare(self, what: Invocation, buffers: Sequence[NDArray[Any]], data: bool) -> Known:
@@ -231,7 +237,7 @@ class Emulator:
             _check_plan(module, what.placement)
         layout = self._layout(request, buffers[0], members, world, what.placement)
         if not layout.count:
-            return Known(module, request.dtype, None, Outcome(settings.algorithm))
+            return Known(request.dtype, Outcome(settings.algorithm))
         compiled, timeline = self._compiled(request, module, settings, layout, buffers[0].itemsize, data)
         outcome = Outcome(
             settings.algorithm,
@@ -243,7 +249,7 @@ class Emulator:
             timeline,
             compiled,
         )
-        return Known(module, request.dtype, compiled, outcome)
+        return Known(request.dtype, outcome)
 
     def _layout(
         self, request: Request, buffer: NDArray[Any], members: tuple[int, ...], world: int, placement: DPPolicy | None
@@ -293,15 +299,6 @@ class Emulator:
                 self._cache.popitem(last=False)
                 self._known.clear()
             return compiled, timeline
-
-    def _replay(self, compiled: Compiled, timeline: Timeline, buffers: Sequence[NDArray[Any]]) -> None:
-        memory = self._spares.take(compiled)
-        for host, pieces in zip(buffers, compiled.operands, strict=True):
-            memory.scatter(host, pieces)
-        compiled.program.replay(timeline, memory)
-        for host, pieces in zip(buffers, compiled.results, strict=True):
-            memory.gather(host, pieces)
-        self._spares.put(compiled, memory)
 
 
 def _key(what: Invocation, buffers: Sequence[NDArray[Any]], data: bool) -> tuple[object, ...]:

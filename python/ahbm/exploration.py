@@ -179,13 +179,9 @@ def _perturbed(
     """The parties' arrays after a run with pauses."""
     program = compiled.program.delayed(pauses)
     tiles = case.task.parties // case.ranks
-    memory = Memory(program)
     hosts = [np.concatenate(given[rank * tiles : (rank + 1) * tiles]) for rank in range(case.ranks)]
-    for host, pieces in zip(hosts, compiled.operands, strict=True):
-        memory.scatter(host, pieces)
-    program.replay(program.simulate(record=True, max_events=compiled.event_budget), memory)
-    for host, pieces in zip(hosts, compiled.results, strict=True):
-        memory.gather(host, pieces)
+    timeline = program.simulate(record=True, max_events=compiled.event_budget)
+    Memory(program).run(timeline, hosts, compiled.operands, compiled.results)
     return [array for host in hosts for array in np.split(host, tiles)]
 
 

@@ -11,7 +11,7 @@ from ahbm.errors import DistributedError, Site
 from ahbm.groups import span
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Part:
     """One rank's side of an operation."""
 

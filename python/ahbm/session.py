@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +41,9 @@ QUICK_BYTES = 16 << 20
 
 KEPT_CALLS = 1 << 16
 """Calls of a rank that `stats` remembers."""
+
+KNOWN_CALLS = 1 << 12
+"""Different calls whose descriptions are shared between all that are equal."""
 
 
 class BackendError(DistributedError, ValueError):
@@ -101,7 +105,7 @@ def using(setup: Setup) -> Iterator[None]:
         _ambient.reset(token)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Call:
     """One rank's side of an operation, as it is issued."""
 
@@ -147,6 +151,21 @@ class Seat(Protocol):
         """Blocks until the part's operation has ended, well or not; the rank's clock stays."""
 
 
+class Performed(NamedTuple):
+    """What is remembered of one rank's side of a performed operation."""
+
+    call: int
+    """The rank's how-manieth."""
+    number: int
+    """The operation's, in the session's history."""
+    record: CallRecord
+    """Without times."""
+    origin: str
+    """`file:line` of the call."""
+    sends: bool
+    """Of a send and receive: whether this is the send."""
+
+
 @dataclass(frozen=True)
 class Answer:
     """The simulated times, for one of the ranks that asked."""
@@ -163,8 +182,8 @@ class Session:
         self.emulator = emulator
         self.world = world
         self.world_group = ProcessGroup("WORLD", tuple(range(world.size)))
-        self.calls: list[deque[Part]] = [deque(maxlen=KEPT_CALLS) for _ in range(world.size)]
-        """Per rank: what it has issued, oldest first."""
+        self.performed: list[deque[Performed]] = [deque(maxlen=KEPT_CALLS) for _ in range(world.size)]
+        """Per rank: its latest calls, in the order of performing."""
         self.history = History(world.size)
         self._made: list[ProcessGroup] = []
         self._groups: dict[tuple[str, tuple[int, ...]], ProcessGroup] = {}
@@ -192,7 +211,6 @@ class Session:
     def enter(self, part: Part, call: Call) -> None:
         """Lets `part` take part in the operation that `call` asks for."""
         part.call = self.history.arrive(part.rank)
-        self.calls[part.rank].append(part)
         if call.kind in ("send", "recv"):
             sends = call.kind == "send"
             src, dst = (part.rank, call.peer) if sends else (call.peer, part.rank)
@@ -221,13 +239,10 @@ class Session:
             if answer.rank == rank:
                 return answer.times
 
-    def records(self, rank: int, times: Times) -> list[tuple[Part, CallRecord]]:
-        """The performed calls of `rank` that are remembered, at their times."""
-        return [
-            (part, part.operation.record.at(*times.calls[rank][part.call][1:]))
-            for part in self.calls[rank]
-            if isinstance(part.operation.record, CallRecord)
-        ]
+    def records(self, rank: int, times: Times) -> list[tuple[Performed, CallRecord]]:
+        """The performed calls of `rank` that are remembered, in the order of its program, at their times."""
+        made = sorted(self.performed[rank])
+        return [(call, call.record.at(*times.calls[rank][call.call][1:])) for call in made]
 
     def _answer(self, operation: Operation) -> int:
         """Only the earliest of those that ask is told: it may yet do something that overlaps what the others did."""
@@ -315,22 +330,15 @@ class Session:
         ranks = tuple(sorted(operation.members))
         src, dst = (ranks.index(rank) for rank in operation.members)
         parts = [operation.parts[rank] for rank in ranks]
-        return replace(self._invocation(parts[0].terms, ranks), src=src, dst=dst), [part.buffer for part in parts]
+        return self._invocation(parts[0].terms, ranks, src, dst), [part.buffer for part in parts]
 
-    def _invocation(self, terms: Mapping[str, Any], ranks: tuple[int, ...]) -> Invocation:
+    def _invocation(self, terms: Mapping[str, Any], ranks: tuple[int, ...], src: int = 0, dst: int = 1) -> Invocation:
         """What the ranks of an operation have agreed on."""
-        from ahbm.emulator import Invocation
-
         name, root = terms["collective"], terms.get("root")
-        return Invocation(
-            name,
-            ranks,
-            op=terms.get("op") or "sum",
-            root=0 if root is None else ranks.index(root) if root in ranks else -1,
-            dtype=terms["dtype"],
-            algorithm=self.setup.algorithm if name == "all_reduce" else None,
-            placement=terms.get("placement"),
-        )
+        at = 0 if root is None else ranks.index(root) if root in ranks else -1
+        algorithm = self.setup.algorithm if name == "all_reduce" else None
+        op = terms.get("op") or "sum"
+        return _known(name, ranks, op, at, src, dst, terms["dtype"], algorithm, terms.get("placement"))
 
     def _run(
         self,
@@ -358,17 +366,10 @@ class Session:
         calls = [(part.rank, part.call) for part in parts]
         number = self.history.perform(calls, after, outcome.program, outcome.latency_ps)
         group.latest[lane] = (end_ps, number)
-        operation.record = CallRecord(
-            what.collective,
-            group.name,
-            contributions,
-            nbytes,
-            what.dtype or "",
-            what.op if reduces else "",
-            outcome.algorithm,
-            outcome.timeline_hash,
-            what.root,
-        )
+        record = _record(what, group.name, contributions, nbytes, outcome.algorithm, outcome.timeline_hash)
+        for part in parts:
+            made = Performed(part.call, number, record, part.origin, part.rank == operation.members[0])
+            self.performed[part.rank].append(made)
         return end_ps
 
     def _accumulate(self, what: Invocation, buffers: list[NDArray[Any]]) -> None:
@@ -378,6 +379,19 @@ class Session:
         self.emulator.collective(replace(what, dtype="f32"), wide)
         for buffer, sums in zip(buffers, wide, strict=True):
             buffer[...] = stored.encode(sums)
+
+
+@lru_cache(KNOWN_CALLS)
+def _known(*terms: Any) -> Invocation:
+    from ahbm.emulator import Invocation
+
+    return Invocation(*terms)
+
+
+@lru_cache(KNOWN_CALLS)
+def _record(what: Invocation, group: str, ranks: int, nbytes: int, algorithm: str, timeline_hash: int) -> CallRecord:
+    op = what.op if COLLECTIVES[what.collective].reduces else ""
+    return CallRecord(what.collective, group, ranks, nbytes, what.dtype or "", op, algorithm, timeline_hash, what.root)
 
 
 def _group(part: Part) -> ProcessGroup:

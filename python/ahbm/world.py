@@ -294,6 +294,7 @@ class World:
                 self._untold.append((part, error))
             if part in self._blocked:
                 self._release(part)
+        operation.parts = {}  # They refer to it.
 
     def _next(self, done: Callable[[], bool]) -> Operation | None:
         with self.lock:

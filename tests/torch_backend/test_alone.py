@@ -67,7 +67,7 @@ def test_its_time_is_that_of_all_ranks() -> None:
 def test_tensors_without_data() -> None:
     """FakeTensorMode and the meta device: shapes, and the times of tensors with data."""
 
-    def times(kind: AbstractContextManager[object], device: str) -> list[float]:
+    def times(kind: AbstractContextManager[object], device: str) -> list[int]:
         ahbm.torch.init_alone(0, 8, overrides=PLAIN)
         try:
             with kind, torch.device(device):
@@ -88,7 +88,7 @@ def test_tensors_without_data() -> None:
                 assert x.shape == (16,) and out.shape == (8, 16)
             world = dist.group.WORLD
             assert world is not None
-            return [part.operation.end_ps for part in world._place.seat.calls[0]]
+            return [end for _, _, end in world._place.seat.times().calls[0]]
         finally:
             dist.destroy_process_group()
 
@@ -120,7 +120,7 @@ def test_fsdp2_without_data() -> None:
             net = torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.Linear(256, 256))
             fully_shard(net, mesh=mesh)
             net(torch.ones(2, 256)).sum().backward()
-        names = [part.operation.label.split()[0] for part in dist.group.WORLD._place.seat.calls[0]]
+        names = [made.record.collective for made in dist.group.WORLD._place.seat.performed[0]]
         assert {"all_gather", "reduce_scatter"} <= set(names)
     finally:
         dist.destroy_process_group()

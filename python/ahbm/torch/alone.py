@@ -50,7 +50,6 @@ class Alone(Session):
         operation = Operation(name, (rank,), self._performers["collective"])
         operation.add(part)
         part.call = self.history.arrive(rank)
-        self.calls[rank].append(part)
         operation.end_ps = self._play(operation, call)
         part.settle()
         operation.done = True

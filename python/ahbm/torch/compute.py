@@ -32,7 +32,9 @@ class Stopwatch:
 
     def start(self) -> None:
         """A call has ended."""
-        self._thread, self._mark = threading.get_ident(), self._now()
+        self._mark = self._now()
+        if self._of_threads:
+            self._thread = threading.get_ident()
 
     def ps(self) -> int:
         """Since the last `start`; nothing where that was in another thread, whose CPU time is not this one's."""

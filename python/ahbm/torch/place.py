@@ -46,16 +46,20 @@ class Place:
                 f"{call.terms['collective']} of a tensor without data (meta, fake) among ranks that move data",
                 hint="ahbm.torch.init_alone plays one rank of many, for its time; the time estimator works everywhere",
             )
-        self.seat.advance(self.rank, self._computing.ps())
+        self._compute()
         part = self.seat.submit(self.rank, call)
         self._computing.start()
         return part
 
     def wait(self, part: Part, timeout_s: float | None) -> None:
         """See `Seat`; what the rank has computed meanwhile overlaps with the operation."""
-        self.seat.advance(self.rank, self._computing.ps())
+        self._compute()
         self.seat.wait(part, timeout_s)
         self._computing.start()
+
+    def _compute(self) -> None:
+        if ps := self._computing.ps():
+            self.seat.advance(self.rank, ps)
 
     def estimate(self, call: Call) -> float:
         """Simulated microseconds of `call`, were it performed; moves no data."""

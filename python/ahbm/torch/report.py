@@ -22,7 +22,7 @@ ENV = "AHBM_REPORT"
 def add(session: Session) -> None:
     """Reports on a session that has ended, if AHBM_REPORT asks for it."""
     target = os.environ.get(ENV)
-    if not target or not any(session.calls):
+    if not target or not any(session.performed):
         return
     table = text(session)
     print(table, file=sys.stderr)
@@ -46,11 +46,7 @@ def _folder(asked: Path) -> Path:
 def calls(session: Session) -> list[CallRecord]:
     """Every performed operation once, by start, then group, then kind."""
     times = session.times()
-    found = {
-        id(part.operation): record
-        for rank in range(session.world.size)
-        for part, record in session.records(rank, times)
-    }
+    found = {made.number: record for rank in range(session.world.size) for made, record in session.records(rank, times)}
     return sorted(found.values(), key=lambda call: (call.start_ns, call.group, call.collective, call.bytes))
 
 
@@ -74,19 +70,18 @@ def stretches(session: Session) -> list[Stretch]:
     A send and its receive are a message; the other operations have none.
     """
     times = session.times()
-    numbers: dict[int, int] = {}
     out: list[Stretch] = []
+    numbers: dict[int, int] = {}
     width = len(str(session.world.size - 1))
     for rank in range(session.world.size):
         name = f"rank {rank:0{width}}"
         out += [([name, "compute"], "compute", "", start, end, None) for start, end in times.computed[rank]]
-        for part, call in session.records(rank, times):
-            done = part.operation
+        for made, call in session.records(rank, times):
             row = [name, call.group if call.collective != "send_recv" else f"{call.group}, point to point"]
             message = None
             if call.collective == "send_recv":
-                message = (numbers.setdefault(id(done), len(numbers)), rank == done.members[0])
+                message = (numbers.setdefault(made.number, len(numbers)), made.sends)
             what = " ".join(filter(None, (call.collective, call.op, call.dtype, f"{call.bytes} B by", call.algorithm)))
-            _, start_ps, end_ps = times.calls[rank][part.call]
-            out.append((row, what, part.origin, start_ps, end_ps, message))
+            _, start_ps, end_ps = times.calls[rank][made.call]
+            out.append((row, what, made.origin, start_ps, end_ps, message))
     return out

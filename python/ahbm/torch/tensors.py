@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -109,12 +110,13 @@ def flat(tensor: torch.Tensor) -> Flat:
     A meta or fake tensor gets an array that is `hollow`. Raises UnsupportedError (AHBM-U150) for any other whose
     elements are not plain memory of this process.
     """
-    x = tensor.detach()
-    if x.layout is torch.strided and (x.device.type == "meta" or isinstance(x, FakeTensor)):
-        name = NAMES.get(x.dtype, "u8")
-        storage = element(name).storage
-        return Flat(tensor, hollow(x.numel() * x.element_size() // storage.itemsize, storage), name, True)
-    if x.device.type != "cpu" or x.layout is not torch.strided or type(x) is not torch.Tensor:
+    x = tensor.detach() if tensor.requires_grad or type(tensor) is not torch.Tensor else tensor
+    plain = x.layout is torch.strided
+    if not (plain and x.is_cpu and type(x) is torch.Tensor):
+        if plain and (x.is_meta or isinstance(x, FakeTensor)):
+            name = NAMES.get(x.dtype, "u8")
+            storage = element(name).storage
+            return Flat(tensor, hollow(x.numel() * x.element_size() // storage.itemsize, storage), name, True)
         kind = f"{type(tensor).__name__} on {x.device} with layout {x.layout}"
         raise UnsupportedError(
             "AHBM-U150",
@@ -124,16 +126,16 @@ def flat(tensor: torch.Tensor) -> Flat:
     shared = x.is_contiguous() and not x.is_conj() and not x.is_neg()
     if not shared:
         x = x.clone(memory_format=torch.contiguous_format).resolve_conj().resolve_neg()
-    dtype = NAMES.get(x.dtype, "u8")
-    if x.dtype is torch.bfloat16:
+    dtype = x.dtype
+    if dtype is torch.bfloat16:
         array: NDArray[Any] = x.view(torch.int16).numpy().view(np.uint16)
-    elif x.is_complex():
+    elif dtype.is_complex:
         array = torch.view_as_real(x).numpy()
-    elif x.dtype is torch.bool or x.dtype not in NAMES:
+    elif dtype is torch.bool or dtype not in NAMES:
         array = x.reshape(-1).view(torch.uint8).numpy()
     else:
         array = x.numpy()
-    return Flat(tensor, array.reshape(-1), dtype, shared)
+    return Flat(tensor, array.reshape(-1), NAMES.get(dtype, "u8"), shared)
 
 
 def _typed(array: NDArray[Any], like: torch.Tensor) -> torch.Tensor:
@@ -152,22 +154,28 @@ def reduction(op: Any, tensor: torch.Tensor) -> tuple[str, Any]:
     Raises UnsupportedError (AHBM-U151) for an operator that the dtype does not have.
     """
     kind = getattr(op, "op", op)
-    name, dtype = _OPS.get(kind), tensor.dtype
+    name = _operator(kind, tensor.dtype)
+    factor = None
+    if name == "sum" and kind == _KINDS.PREMUL_SUM:
+        factor = op.factor if hasattr(op, "factor") else op.__getstate__()[1]
+    return name, factor
+
+
+@lru_cache(len(_OPS) * len(NAMES))
+def _operator(kind: Any, dtype: torch.dtype) -> str:
+    name = _OPS.get(kind)
     if dtype is torch.bool and name in _BOOL_OPS:
-        return _BOOL_OPS[name], None
+        return _BOOL_OPS[name]
     if (
         dtype not in NAMES
         or dtype is torch.bool
         or name is None
-        or (tensor.is_complex() and name not in ("sum", "avg"))
-        or (tensor.is_floating_point() and name in BITWISE)
+        or (dtype.is_complex and name not in ("sum", "avg"))
+        or (dtype.is_floating_point and name in BITWISE)
     ):
         hint = "convert to a number first" if dtype is torch.bool else "reduce in another dtype"
         raise UnsupportedError("AHBM-U151", f"{kind.name} is not defined on {dtype}", hint=hint)
-    factor = None
-    if kind == _KINDS.PREMUL_SUM:
-        factor = op.factor if hasattr(op, "factor") else op.__getstate__()[1]
-    return name, factor
+    return name
 
 
 def scaled(x: Flat, factor: Any) -> NDArray[Any]:

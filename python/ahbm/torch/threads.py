@@ -142,19 +142,11 @@ class _ThreadWorld:
     """torch.distributed's table of groups, one per thread."""
 
     def __init__(self) -> None:
-        kind = type(c10d._world)
-        fields = [name for name, value in vars(kind).items() if isinstance(value, property)]
-        object.__setattr__(self, "_fields", [name for name in fields if name != "pg_config_info"])
-        object.__setattr__(self, "_kind", kind)
-        object.__setattr__(self, "_local", threading.local())
+        self._local = _Table()
 
     def data(self) -> dict[str, Any]:
         """The calling thread's table."""
-        found: dict[str, Any] | None = getattr(self._local, "data", None)
-        if found is None:
-            empty: dict[type, Any] = {dict: dict, list: list, int: int}
-            found = {name: empty.get(type(getattr(_PLAIN, name)), lambda: None)() for name in self._fields}
-            self._local.data = found
+        found: dict[str, Any] = self._local.data
         return found
 
     def adopt(self, data: dict[str, Any]) -> None:
@@ -163,24 +155,41 @@ class _ThreadWorld:
 
     def forget(self) -> None:
         """Drops the calling thread's table."""
-        self._local.data = None
+        self._local.data = _empty()
 
     @property
     def pg_config_info(self) -> Any:
         """As torch computes it."""
-        return self._kind.pg_config_info.fget(self)
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return self.data()[name]
-        except KeyError:
-            raise AttributeError(name) from None
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        self.data()[name] = value
+        return type(_PLAIN).pg_config_info.fget(self)
 
 
-_PLAIN = c10d._world
+_PLAIN: Any = c10d._world
+_FIELDS = {name for name, value in vars(type(_PLAIN)).items() if isinstance(value, property)} - {"pg_config_info"}
+
+
+def _empty() -> dict[str, Any]:
+    """A table without groups."""
+    empty: dict[type, Any] = {dict: dict, list: list, int: int}
+    return {name: empty.get(type(getattr(_PLAIN, name)), lambda: None)() for name in _FIELDS}
+
+
+class _Table(threading.local):
+    def __init__(self) -> None:
+        self.data = _empty()
+
+
+def _field(name: str) -> property:
+    def get(world: _ThreadWorld) -> Any:
+        return world.data()[name]
+
+    def put(world: _ThreadWorld, value: Any) -> None:
+        world.data()[name] = value
+
+    return property(get, put)
+
+
+for _name in _FIELDS:
+    setattr(_ThreadWorld, _name, _field(_name))
 
 
 class _Generators:

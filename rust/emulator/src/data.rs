@@ -37,4 +37,4 @@ mod shape;
 mod value;
 
 pub use memory::Memory;
-pub use replay::replay;
+pub use replay::{Prepared, replay};

@@ -12,7 +12,7 @@ mod timing;
 mod why;
 
 pub use check::{CheckOptions, Expectation, Outcome, Proof, Verdict, check};
-pub use data::{Memory, replay};
+pub use data::{Memory, Prepared, replay};
 pub use detail::{Category, Detail, Kind, Piece, PieceId};
 pub use timeline::{Span, Timeline};
 pub use timing::{Options, simulate};

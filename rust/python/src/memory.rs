@@ -3,6 +3,8 @@
 
 use crate::errors;
 use crate::program::Program;
+use crate::timeline::Timeline;
+use ahbm_emulator::Prepared;
 use ahbm_machine::Diagnostic;
 use ahbm_program::BufferId;
 use numpy::npyffi::flags::NPY_ARRAY_WRITEABLE;
@@ -10,14 +12,18 @@ use numpy::{PyArrayDescrMethods, PyReadonlyArray2, PyUntypedArray, PyUntypedArra
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// One memory image of a program: all buffers, zero at first, allocated when first touched.
 #[pyclass(frozen, module = "ahbm._core")]
 pub struct Memory {
     pub(crate) program: Arc<ahbm_program::Program>,
+    prepared: OnceLock<Prepared>,
     inner: Mutex<ahbm_emulator::Memory>,
 }
+
+/// Replays of so few operations on so few bytes keep the interpreter lock: to release it and to get it back takes longer.
+const QUICK: (u64, usize) = (1 << 12, 1 << 18);
 
 impl Memory {
     /// For a thread that has released the interpreter lock.
@@ -28,6 +34,60 @@ impl Memory {
     /// For a thread that holds the interpreter lock; a replay in another thread may take long.
     fn lock_attached(&self, py: Python<'_>) -> MutexGuard<'_, ahbm_emulator::Memory> {
         self.inner.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Replays a timeline of the program on the image `inner`, which is this one's.
+    pub(crate) fn replay(
+        &self,
+        timeline: &ahbm_emulator::Timeline,
+        inner: &mut ahbm_emulator::Memory,
+    ) -> Result<(), Diagnostic> {
+        let prepared = match self.prepared.get() {
+            Some(known) => known,
+            None => {
+                let fresh = Prepared::of(&self.program)?;
+                self.prepared.get_or_init(|| fresh)
+            }
+        };
+        prepared.replay(&self.program, timeline, inner)
+    }
+
+    /// Copies pieces of an array into buffers; see `run`.
+    fn scatter(
+        &self,
+        inner: &mut ahbm_emulator::Memory,
+        array: &Bound<'_, PyUntypedArray>,
+        pieces: &PyReadonlyArray2<'_, i64>,
+    ) -> Result<(), Diagnostic> {
+        let len = plain_bytes(array)?;
+        // SAFETY: as in `write`.
+        let source = unsafe { bytes(data(array), len) };
+        for piece in pieces.as_array().rows() {
+            let (buffer, from, to) = self.piece([piece[0], piece[1], piece[2], piece[3]], len)?;
+            inner.reserve(buffer)?;
+            inner.bytes_mut(buffer)[to].copy_from_slice(&source[from]);
+        }
+        Ok(())
+    }
+
+    /// Copies pieces from buffers into an array; see `run`.
+    fn gather(
+        &self,
+        inner: &ahbm_emulator::Memory,
+        array: &Bound<'_, PyUntypedArray>,
+        pieces: &PyReadonlyArray2<'_, i64>,
+    ) -> Result<(), Diagnostic> {
+        let len = plain_bytes(array)?;
+        for piece in pieces.as_array().rows() {
+            let (buffer, to, from) = self.piece([piece[0], piece[1], piece[2], piece[3]], len)?;
+            inner.reserve(buffer)?;
+            let source = &inner.bytes(buffer)[from];
+            if !source.is_empty() {
+                // SAFETY: as in `read`; `to` lies inside the array and is as long as `source` (checked by `piece`).
+                unsafe { std::ptr::copy_nonoverlapping(source.as_ptr(), data(array).add(to.start), source.len()) };
+            }
+        }
+        Ok(())
     }
 
     /// A row of `pieces`: the buffer, the range in an array of `len` bytes and the range in the buffer.
@@ -88,7 +148,8 @@ impl Memory {
     /// All-zero memory for `program`.
     #[new]
     fn new(program: &Program) -> Self {
-        Self { program: Arc::clone(&program.inner), inner: Mutex::new(ahbm_emulator::Memory::new(&program.inner)) }
+        let inner = Mutex::new(ahbm_emulator::Memory::new(&program.inner));
+        Self { program: Arc::clone(&program.inner), prepared: OnceLock::new(), inner }
     }
 
     /// Copies a C-contiguous array of any numeric dtype into a buffer, from byte `offset` on.
@@ -132,56 +193,45 @@ impl Memory {
         copy().map_err(|finding| errors::raise_one(py, finding))
     }
 
-    /// Copies pieces of a C-contiguous array into buffers. Each row of `pieces`, shape (n, 4), is: buffer, first
-    /// byte in the array, first byte in the buffer, bytes.
+    /// Runs the program on arrays: copies pieces of each into buffers, replays the timeline, and copies pieces back.
     ///
-    /// Raises `DataError` when a piece does not fit, `BudgetError` when the host cannot hold a buffer.
-    fn scatter(
+    /// The arrays are writable, C-contiguous and of any numeric dtype. Per array, each row of its
+    /// `operands`, shape (n, 4), is: buffer, first byte in the array, first byte in the buffer, bytes; of its `results`
+    /// too. The interpreter lock is released meanwhile, unless that takes longer than the replay. Raises `DataError`
+    /// when a piece does not fit or the timeline is of another program, `BudgetError` when the host cannot hold a
+    /// buffer.
+    fn run(
         &self,
         py: Python<'_>,
-        data: &Bound<'_, PyUntypedArray>,
-        pieces: PyReadonlyArray2<'_, i64>,
+        timeline: &Timeline,
+        arrays: Vec<Bound<'_, PyUntypedArray>>,
+        operands: Vec<PyReadonlyArray2<'_, i64>>,
+        results: Vec<PyReadonlyArray2<'_, i64>>,
     ) -> PyResult<()> {
-        let copy = || -> Result<(), Diagnostic> {
-            let len = plain_bytes(data)?;
-            // SAFETY: as in `write`.
-            let source = unsafe { bytes(self::data(data), len) };
-            let mut memory = self.lock_attached(py);
-            for piece in pieces.as_array().rows() {
-                let (buffer, from, to) = self.piece([piece[0], piece[1], piece[2], piece[3]], len)?;
-                memory.reserve(buffer)?;
-                memory.bytes_mut(buffer)[to].copy_from_slice(&source[from]);
-            }
-            Ok(())
+        let raise = |finding| errors::raise_one(py, finding);
+        if !Arc::ptr_eq(&self.program, &timeline.program) {
+            return Err(raise(Diagnostic::new("AHBM-V120", "the timeline belongs to another program")));
+        }
+        if (operands.len(), results.len()) != (arrays.len(), arrays.len()) {
+            let what = format!("pieces of {} and {} for {} arrays", operands.len(), results.len(), arrays.len());
+            return Err(raise(Diagnostic::new("AHBM-V121", what)));
+        }
+        let mut size = 0;
+        for (array, pieces) in arrays.iter().zip(&operands) {
+            writable(array).map_err(raise)?;
+            size += array.len() * array.dtype().itemsize();
+            self.scatter(&mut self.lock_attached(py), array, pieces).map_err(raise)?;
+        }
+        let quick = self.program.ops() <= QUICK.0 && size <= QUICK.1;
+        let replay = |inner: &mut ahbm_emulator::Memory| {
+            errors::guard(|| self.replay(&timeline.inner, inner).map_err(|finding| vec![finding]))
         };
-        copy().map_err(|finding| errors::raise_one(py, finding))
-    }
-
-    /// The reverse of `scatter`: copies the pieces from the buffers into a writable C-contiguous array.
-    ///
-    /// Raises `DataError` when a piece does not fit.
-    fn gather(
-        &self,
-        py: Python<'_>,
-        out: &Bound<'_, PyUntypedArray>,
-        pieces: PyReadonlyArray2<'_, i64>,
-    ) -> PyResult<()> {
-        let copy = || -> Result<(), Diagnostic> {
-            let len = plain_bytes(out)?;
-            writable(out)?;
-            let memory = self.lock_attached(py);
-            for piece in pieces.as_array().rows() {
-                let (buffer, to, from) = self.piece([piece[0], piece[1], piece[2], piece[3]], len)?;
-                memory.reserve(buffer)?;
-                let source = &memory.bytes(buffer)[from];
-                if !source.is_empty() {
-                    // SAFETY: as in `read`; `to` lies inside the array and is as long as `source` (checked by `piece`).
-                    unsafe { std::ptr::copy_nonoverlapping(source.as_ptr(), data(out).add(to.start), source.len()) };
-                }
-            }
-            Ok(())
-        };
-        copy().map_err(|finding| errors::raise_one(py, finding))
+        let done = if quick { replay(&mut self.lock_attached(py)) } else { py.detach(|| replay(&mut self.lock())) };
+        done.map_err(|findings| errors::raise(py, &findings))?;
+        for (array, pieces) in arrays.iter().zip(&results) {
+            self.gather(&self.lock_attached(py), array, pieces).map_err(raise)?;
+        }
+        Ok(())
     }
 
     fn __repr__(&self) -> String {

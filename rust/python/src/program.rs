@@ -103,10 +103,7 @@ impl Program {
             return Err(errors::raise_one(py, Diagnostic::new("AHBM-V120", what)));
         }
         py.detach(|| {
-            let mut memory = memory.lock();
-            errors::guard(|| {
-                ahbm_emulator::replay(&self.inner, &timeline.inner, &mut memory).map_err(|finding| vec![finding])
-            })
+            errors::guard(|| memory.replay(&timeline.inner, &mut memory.lock()).map_err(|finding| vec![finding]))
         })
         .map_err(|findings| errors::raise(py, &findings))
     }

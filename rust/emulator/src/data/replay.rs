@@ -13,23 +13,49 @@ use ahbm_program::{AgentId, BufferId, ChannelId, OpKind, Program, Tile, ValueId}
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Replays a timeline's effects on `memory`, which holds the inputs before and the outputs after.
-///
-/// Spans ([`Timeline::spans`]) are needed only when agents share memory; choices whenever a body
-/// receives from any direction.
+/// What is worked out once for all replays of one program.
+#[derive(Debug)]
+pub struct Prepared {
+    plans: Vec<Plan>,
+    ordered: bool,
+}
+
+impl Prepared {
+    /// # Errors
+    /// The structural lints of [`ahbm_program::structure`].
+    pub fn of(program: &Program) -> Result<Self, Diagnostic> {
+        match ahbm_program::structure(program).into_iter().next() {
+            Some(first) => Err(first),
+            None => Ok(Self {
+                plans: program.bodies.iter().map(|b| Plan::of(b)).collect(),
+                ordered: shares_memory(program),
+            }),
+        }
+    }
+
+    /// Replays a timeline's effects on `memory`, which holds the inputs before and the outputs after. `program` is the
+    /// one this was made of.
+    ///
+    /// Spans ([`Timeline::spans`]) are needed only when agents share memory; choices whenever a body
+    /// receives from any direction.
+    ///
+    /// # Errors
+    /// The findings in the table of [this module](super). After an error `memory` holds whatever was written until
+    /// then.
+    pub fn replay(&self, program: &Program, timeline: &Timeline, memory: &mut Memory) -> Result<(), Diagnostic> {
+        let mut pool = std::mem::take(&mut memory.pool);
+        let done = pool::with(&mut pool, || Replay::new(program, timeline, memory, self)?.run());
+        memory.pool = pool;
+        done
+    }
+}
+
+/// [`Prepared::replay`], for once.
 ///
 /// # Errors
-/// The findings in the table of [this module](super), and the structural lints of
-/// [`ahbm_program::structure`]. After an error `memory` holds whatever was written until then.
+/// As [`Prepared::of`] and [`Prepared::replay`].
 pub fn replay(program: &Program, timeline: &Timeline, memory: &mut Memory) -> Result<(), Diagnostic> {
-    if let Some(first) = ahbm_program::structure(program).into_iter().next() {
-        return Err(first);
-    }
-    let plans: Vec<Plan> = program.bodies.iter().map(|b| Plan::of(b)).collect();
-    let mut pool = std::mem::take(&mut memory.pool);
-    let done = pool::with(&mut pool, || Replay::new(program, timeline, memory, &plans)?.run());
-    memory.pool = pool;
-    done
+    Prepared::of(program)?.replay(program, timeline, memory)
 }
 
 /// One value slot of an agent.
@@ -71,10 +97,9 @@ enum Step {
 
 struct Replay<'p, 'm> {
     program: &'p Program,
-    plans: &'p [Plan],
+    prepared: &'p Prepared,
     timeline: &'p Timeline,
     memory: &'m mut Memory,
-    ordered: bool,
     agents: Vec<State<'p>>,
     queues: Vec<Queue<'p>>,
     counters: Vec<u64>,
@@ -89,16 +114,15 @@ impl<'p, 'm> Replay<'p, 'm> {
         program: &'p Program,
         timeline: &'p Timeline,
         memory: &'m mut Memory,
-        plans: &'p [Plan],
+        prepared: &'p Prepared,
     ) -> Result<Self, Diagnostic> {
         let foreign = |what: &str, hint: &str| Err(Diagnostic::new("AHBM-D191", what).hint(hint));
         let sizes = (0..memory.len()).map(|b| memory.size(BufferId(b as u32)));
         if !sizes.eq(program.buffers.iter().map(|b| b.bytes)) {
             return foreign("the memory was laid out for another program", "make it with Memory::new(&program)");
         }
-        let ordered = shares_memory(program);
         let spans = timeline.spans.iter().map(Vec::len);
-        if ordered && !spans.eq((0..program.agents.len()).map(|a| program.body(AgentId(a as u32)).ops.len())) {
+        if prepared.ordered && !spans.eq((0..program.agents.len()).map(|a| program.body(AgentId(a as u32)).ops.len())) {
             return foreign(
                 "agents share memory, and the timeline does not say when each operation of this program ran",
                 "record spans in the timing pass of the same program",
@@ -118,10 +142,9 @@ impl<'p, 'm> Replay<'p, 'm> {
             at_barrier: vec![Vec::new(); program.barriers.len()],
             ready: BinaryHeap::with_capacity(program.agents.len()),
             program,
-            plans,
+            prepared,
             timeline,
             memory,
-            ordered,
         })
     }
 
@@ -141,7 +164,7 @@ impl<'p, 'm> Replay<'p, 'm> {
         if next >= self.program.body(agent).ops.len() {
             return None;
         }
-        Some(if self.ordered { self.timeline.spans[agent.0 as usize][next].end } else { 0 })
+        Some(if self.prepared.ordered { self.timeline.spans[agent.0 as usize][next].end } else { 0 })
     }
 
     fn schedule(&mut self, agent: AgentId) {
@@ -269,7 +292,7 @@ impl<'p, 'm> Replay<'p, 'm> {
         let body = program.body(agent);
         let kind = body.ops[op].kind;
         let operands = kind.operands();
-        let plan = &self.plans[program.agents[agent.0 as usize].body as usize];
+        let plan = &self.prepared.plans[program.agents[agent.0 as usize].body as usize];
         let mut values = [const { None }; 3];
         for (i, value) in operands.reads.into_iter().enumerate() {
             if let Some(value) = value {
@@ -311,7 +334,7 @@ impl<'p, 'm> Replay<'p, 'm> {
     /// Operand `i` of an operation: handed over at its last use, shared before.
     fn operand(&mut self, agent: AgentId, op: usize, i: usize, value: ValueId) -> Result<Value<'p>, Diagnostic> {
         let program = self.program;
-        let last = self.plans[program.agents[agent.0 as usize].body as usize].last_use[op] >> i & 1 == 1;
+        let last = self.prepared.plans[program.agents[agent.0 as usize].body as usize].last_use[op] >> i & 1 == 1;
         let slot = &mut self.agents[agent.0 as usize].slots[value.0 as usize];
         match slot {
             Slot::Value(found) if !last => return Ok(found.clone()),
