@@ -139,12 +139,14 @@ class Synthesis:
         """
         return self.schedule.plan()
 
-    def even(self) -> Synthesis:
+    def even(self, path: str | Path | None = None) -> Synthesis:
         """The same schedule for the greatest size, up to this one, whose chunks are all equal.
 
-        What a file should hold: its plan has no more chunks than the schedule, and is good for every multiple.
+        What the file at `path` should hold: its plan has no more chunks than the schedule, and is good for every
+        multiple. Chunks of an execution plan (.json) are multiples of 16 B. Raises UnsupportedError (AHBM-U291 for a
+        path of no format, U293 for chunks of less).
         """
-        schedule = self.schedule.even()
+        schedule = self.schedule.even(path)
         return replace(self, schedule=schedule, share_bytes=sum(schedule.chunk_bytes))
 
     def save(self, path: str | Path) -> list[Path]:

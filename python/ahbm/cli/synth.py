@@ -67,7 +67,7 @@ def synth(
     )
     written: list[Path] = []
     if output is not None:
-        found = found.even()
+        found = found.even(output)
         written = found.save(output)
     ran = found.run(data=not no_data) if execute else None
     if as_json:
@@ -93,8 +93,6 @@ def synth(
                 f"  note        the plan takes this time with {found.schedule.ends} PEs per NPU, and finds "
                 f"{found.machine.pes}: --set cube.pe_layout.pe_per_corner={found.schedule.ends}"
             )
-        if written and written[0].suffix == ".json":
-            typer.echo("  note        an execution plan takes longer: its puts hold links for their latency, too")
     if ran is not None and ran.wrong:
         from ahbm.errors import DataError
 

@@ -50,7 +50,7 @@ pub enum Kind {
     Credit(u32),
     /// A posted receive; waits for those posted before it.
     Queued,
-    /// The kernel waits for a posted receive.
+    /// The agent, or a signal, waits for what was posted.
     Await,
     /// The math or matrix engine works; waits for who had it before.
     Math(u32),

@@ -13,6 +13,7 @@ mod background;
 mod diagnose;
 mod network;
 mod plan;
+mod posted;
 mod recorder;
 
 use crate::Timeline;
@@ -67,7 +68,11 @@ fn drive(sim: Sim<'_, impl Recorder>, options: &Options<'_>) -> Result<Timeline,
         .chain((0..plan.backgrounds.len() as u32).map(Role::Background));
     let mut tasks = Tasks::new(roles.map(|role| process(&sim, role)));
     let limits = Limits { max_events: options.max_events, interrupt: options.interrupt, ..Limits::default() };
-    let outcome = sim.engine.run(&mut tasks, &limits, |link| sim.network.resume(&sim, link));
+    let links = plan.links.len() as u32;
+    let outcome = sim.engine.run(&mut tasks, &limits, |signal| match signal.checked_sub(links) {
+        None => sim.network.resume(&sim, signal),
+        Some(poster) => sim.land(poster),
+    });
     match outcome {
         Ok(()) => {
             drop(tasks);
@@ -161,6 +166,8 @@ struct Sim<'a, R> {
     counters: Vec<Counter>,
     barriers: Vec<BarrierState>,
     backgrounds: Vec<background::State>,
+    /// Per agent that posts; its signals come behind those of the links.
+    posted: Vec<RefCell<posted::Posted>>,
     messages: Cell<u64>,
     bytes: Cell<u64>,
 }
@@ -197,6 +204,7 @@ impl<'a, R: Recorder> Sim<'a, R> {
             counters: default_vec(program.counters as usize),
             barriers: default_vec(program.barriers.len()),
             backgrounds: default_vec(plan.backgrounds.len()),
+            posted: default_vec(plan.posters.len()),
             messages: Cell::new(0),
             bytes: Cell::new(0),
         }

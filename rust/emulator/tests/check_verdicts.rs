@@ -38,7 +38,7 @@ impl<'b> Block<'b> {
     fn store(self, src: u32, buffer: u16, element: u64) -> Self {
         self.op(|body, tile| {
             let mem = body.mem(Mem { buffer, offset: 8 * element });
-            OpKind::Store { src: ahbm_program::ValueId(src), mem, tile }
+            OpKind::Store { src: ahbm_program::ValueId(src), mem, tile, posted: false }
         })
     }
 
@@ -200,7 +200,7 @@ fn producer_and_consumer(signal: bool, wait: bool) -> Verdict {
     let counter = builder.counter();
     let mut block = Block::new(&mut builder, 0).load(0, 0, 0).store(0, 0, 1);
     if signal {
-        block = block.plain(OpKind::Signal { counter, add: 1 });
+        block = block.plain(OpKind::Signal { counter, add: 1, posted: false });
     }
     block.stand(&[memory]);
     let mut block = Block::new(&mut builder, 0);
@@ -264,7 +264,7 @@ fn barriers_and_semaphores_order_accesses() {
     Block::new(&mut builder, 0)
         .plain(meet)
         .load(0, 0, 1)
-        .plain(OpKind::Signal { counter: permit, add: 1 })
+        .plain(OpKind::Signal { counter: permit, add: 1, posted: false })
         .stand(&[memory]);
     let mut expectation = Expectation::new(8);
     expectation.hold(memory, 0..1, 0, 0);

@@ -125,7 +125,7 @@ fn shared_memory_follows_end_times_then_agents() {
     let mut b = Kernel::default();
     let (src, dst) = (b.body.mem(Mem { buffer: 1, offset: 0 }), b.body.mem(Mem { buffer: 0, offset: 1 }));
     let tile = b.body.tile(t.clone());
-    b.op(OpKind::Copy { src, dst, tile });
+    b.op(OpKind::Copy { src, dst, tile, posted: false });
     let mut p = ring(vec![a.finish(), b.finish()], 2);
     share_buffers(&mut p);
     for (end, want) in [(5, 0), (11, 7), (10, 7)] {
@@ -150,8 +150,8 @@ fn counters_and_barriers_order_equal_times() {
     let mut b = Kernel::default();
     let y = b.load(1, 1, &t);
     b.store(y, 1, 0, &t);
-    b.op(OpKind::Signal { counter: 0, add: 1 });
-    b.op(OpKind::Signal { counter: 0, add: 1 });
+    b.op(OpKind::Signal { counter: 0, add: 1, posted: false });
+    b.op(OpKind::Signal { counter: 0, add: 1, posted: false });
     b.op(OpKind::Barrier { id: 0 });
     let z = b.load(0, 0, &t);
     b.store(z, 1, 1, &t);

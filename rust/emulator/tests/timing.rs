@@ -4,8 +4,8 @@
 mod support;
 
 use ahbm_emulator::{Options, Timeline, simulate};
-use ahbm_machine::{Coord, Direction, Machine};
-use ahbm_program::{BodyBuilder, Dtype, OpKind, Origin, Program, ProgramBuilder, Scalar, Tile, ValueId};
+use ahbm_machine::{Coord, Direction, Machine, Node};
+use ahbm_program::{BodyBuilder, Dtype, Mem, OpKind, Origin, Program, ProgramBuilder, Scalar, Tile, ValueId};
 use proptest::prelude::*;
 use support::{npu_network, ring, settings};
 
@@ -27,6 +27,10 @@ enum Step {
     Signal(u32),
     Wait(u32, u32),
     Barrier,
+    /// Posts so many bytes to the memory of a SIP.
+    Put(u16, u32),
+    PostSignal(u32),
+    Fence,
 }
 use Step::*;
 
@@ -36,6 +40,9 @@ fn program(machine: &Machine, agents: &[&[Step]], slots: u32) -> Program {
     let group = builder.group(machine.sfr().clone());
     builder.counter();
     builder.barrier(agents.len() as u32);
+    let places = (0..agents.len() as u32).map(|sip| Coord { sip, cube: 0, pe: 0 });
+    let homes = places.map(|coord| builder.buffer(Node::Hbm(machine.pe(coord).unwrap()), 1 << 20));
+    let memories: Vec<_> = homes.collect();
     for (sip, steps) in agents.iter().enumerate() {
         let mut body = BodyBuilder::new();
         let mut posts: Vec<ValueId> = Vec::new();
@@ -66,15 +73,22 @@ fn program(machine: &Machine, agents: &[&[Step]], slots: u32) -> Program {
                 }
                 Await(k) => OpKind::Await { value: posts[k] },
                 Delay(ps) => OpKind::Delay { ps },
-                Signal(add) => OpKind::Signal { counter: 0, add },
+                Signal(add) => OpKind::Signal { counter: 0, add, posted: false },
                 Wait(counter, at_least) => OpKind::WaitCounter { counter, at_least },
                 Barrier => OpKind::Barrier { id: 0 },
+                Put(to, n) => {
+                    let tile = tile(n);
+                    let mut at = |buffer| body.mem(Mem { buffer, offset: 0 });
+                    OpKind::Copy { src: at(sip as u16), dst: at(to), tile, posted: true }
+                }
+                PostSignal(add) => OpKind::Signal { counter: 0, add, posted: true },
+                Fence => OpKind::Fence,
             };
             body.push(kind, 1, origin);
         }
         let body = builder.body(body.finish());
         let coord = Coord { sip: sip as u32, cube: 0, pe: 0 };
-        builder.agent(group, coord, machine.pe(coord).unwrap(), body, &[]).unwrap();
+        builder.agent(group, coord, machine.pe(coord).unwrap(), body, &memories).unwrap();
     }
     builder.finish(settings(slots)).unwrap_or_else(|e| panic!("{e:?}"))
 }
@@ -203,6 +217,23 @@ fn counters_and_barriers_order_agents() {
     assert_eq!(run(&p, &machine).ends, [901, 900, 900]);
     let p = program(&machine, &[&[Wait(0, 1)], &[], &[]], 4);
     assert!(simulate(&p, &machine, &Options::default()).unwrap_err().to_string().contains("counter stands at 0"));
+}
+
+#[test]
+fn a_posted_put_holds_the_agent_for_its_bytes_and_the_signal_until_it_arrives() {
+    let (alpha, beta) = (500_000, 65536 * 20);
+    for model in MODELS {
+        let machine = npu_network("ring_1d", 8, 500.0, 50.0, model);
+        let times = |steps: [&[Step]; 4]| run(&program(&machine, &steps, 4), &machine).ends;
+        let [sender, receiver]: [&[Step]; 2] = [&[Put(1, 65536), Put(1, 65536), PostSignal(1)], &[Wait(0, 1)]];
+        assert_eq!(times([sender, receiver, &[], &[]]), [2 * beta, 2 * beta + alpha, 0, 0], "{model}");
+        // Behind all of them, not only the last: two hops take longer than one.
+        let far = if model == "analytic" { 2 * alpha + beta } else { 2 * alpha + beta + 256 * 20 };
+        let sender: &[Step] = &[Put(2, 65536), Put(1, 256), PostSignal(1), PostSignal(1), Fence, Signal(1)];
+        assert_eq!(times([sender, &[Wait(0, 1)], &[Wait(0, 2)], &[Wait(0, 3)]]), [far; 4], "{model}");
+        // With nothing on its way a posted signal is like any other.
+        assert_eq!(times([&[Delay(7), PostSignal(1), Fence], receiver, &[], &[]]), [7, 7, 0, 0], "{model}");
+    }
 }
 
 #[test]

@@ -19,8 +19,9 @@ enum Event {
     Transfer { bytes: u32, how: u8 },
     Math { bytes: u32 },
     Delay { ps: u64 },
-    Signal,
-    Permit,
+    Signal { posted: bool },
+    Fence,
+    Permit { posted: bool },
     Barrier,
 }
 
@@ -28,11 +29,12 @@ fn event() -> impl Strategy<Value = (Event, usize, usize)> {
     let bytes = || prop_oneof![1u32..600, 1u32..20_000];
     let what = prop_oneof![
         5 => (bytes(), 0u8..4).prop_map(|(bytes, how)| Event::Message { bytes, how }),
-        3 => (bytes(), 0u8..4).prop_map(|(bytes, how)| Event::Transfer { bytes, how }),
+        3 => (bytes(), 0u8..6).prop_map(|(bytes, how)| Event::Transfer { bytes, how }),
         1 => bytes().prop_map(|bytes| Event::Math { bytes }),
         1 => (0u64..300_000).prop_map(|ps| Event::Delay { ps }),
-        1 => Just(Event::Signal),
-        1 => Just(Event::Permit),
+        2 => any::<bool>().prop_map(|posted| Event::Signal { posted }),
+        1 => Just(Event::Fence),
+        1 => any::<bool>().prop_map(|posted| Event::Permit { posted }),
         1 => Just(Event::Barrier),
     ];
     (what, 0usize..6, 1usize..6)
@@ -105,8 +107,8 @@ fn program(machine: &Machine, places: &[Coord; 6], events: &[(Event, usize, usiz
                 let kind = match how {
                     0 => OpKind::Load { dst: values[a], mem: mine, tile },
                     1 => OpKind::Load { dst: values[a], mem: theirs, tile },
-                    2 => OpKind::Copy { src: mine, dst: theirs, tile },
-                    _ => OpKind::Copy { src: theirs, dst: mine, tile },
+                    2 | 3 => OpKind::Copy { src: mine, dst: theirs, tile, posted: how == 3 },
+                    _ => OpKind::Copy { src: theirs, dst: mine, tile, posted: how == 5 },
                 };
                 body.push(kind, 1, origin);
             }
@@ -117,13 +119,14 @@ fn program(machine: &Machine, places: &[Coord; 6], events: &[(Event, usize, usiz
                 bodies[a].push(OpKind::Binary { f: BinaryFn::Add, dst, a: dst, b: dst, tile }, 1, origin);
             }
             Event::Delay { ps } => bodies[a].push(OpKind::Delay { ps }, 0, origin),
-            Event::Signal => {
+            Event::Fence => bodies[a].push(OpKind::Fence, 1, origin),
+            Event::Signal { posted } => {
                 signals += 1;
-                bodies[a].push(OpKind::Signal { counter, add: 1 }, 1, origin);
+                bodies[a].push(OpKind::Signal { counter, add: 1, posted }, 1, origin);
                 bodies[b].push(OpKind::WaitCounter { counter, at_least: signals }, 1, origin);
             }
-            Event::Permit => {
-                bodies[a].push(OpKind::Signal { counter: permits, add: 1 }, 1, origin);
+            Event::Permit { posted } => {
+                bodies[a].push(OpKind::Signal { counter: permits, add: 1, posted }, 1, origin);
                 bodies[b].push(OpKind::Acquire { counter: permits, amount: 1 }, 1, origin);
             }
             Event::Barrier => bodies.iter_mut().for_each(|b| b.push(OpKind::Barrier { id: barrier }, 1, origin)),

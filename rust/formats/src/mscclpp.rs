@@ -8,10 +8,12 @@
 //!
 //! What differs from a GPU, by design:
 //!
-//! * a signal has no cost of its own: it arrives with the last byte written before it;
+//! * what a thread block puts at another rank is posted: the block goes on when the last byte has left, through a
+//!   port as through memory, and its source may change then;
+//! * a signal has no cost of its own: it arrives with the last byte that its thread block has put before it, through
+//!   whichever channel; a flush, a barrier and the end of a thread block wait for those bytes, a semaphore does not;
 //! * packets occupy memory of their own and travel as payload plus as many bytes of flags;
 //! * a switch reduces and broadcasts as loads and stores to every member, not inside the network;
-//! * a port transfer blocks its thread block until it is done, as if it were flushed at once;
 //! * relaxed signals order memory like the others.
 //!
 //! Reading order: `schema` (the file), `model` (the plan), `resolve`, `layout` (bytes), `packets`, `lower`.
@@ -30,7 +32,7 @@ mod schema;
 mod to_plan;
 mod write;
 
-pub use from_plan::from_plan;
+pub use from_plan::{ALIGNMENT, from_plan};
 pub use lower::Launch;
 pub use model::{Action, End, Form, Kind, Op, Operand, Plan, Rank, Share, Words};
 pub use read::{ReadOptions, read};

@@ -90,8 +90,8 @@ fn op(kind: &OpKind) -> [u64; 7] {
     let t = u64::from;
     match *kind {
         OpKind::Load { dst, mem, tile } => [0, v(dst), t(mem), t(tile), 0, 0, 0],
-        OpKind::Store { src, mem, tile } => [1, v(src), t(mem), t(tile), 0, 0, 0],
-        OpKind::Copy { src, dst, tile } => [2, t(src), t(dst), t(tile), 0, 0, 0],
+        OpKind::Store { src, mem, tile, posted } => [1, v(src), t(mem), t(tile), posted.into(), 0, 0],
+        OpKind::Copy { src, dst, tile, posted } => [2, t(src), t(dst), t(tile), posted.into(), 0, 0],
         OpKind::Fill { dst, scalar, tile } => [3, v(dst), t(scalar), t(tile), 0, 0, 0],
         OpKind::Arange { dst, start, tile } => [4, v(dst), t(start), t(tile), 0, 0, 0],
         OpKind::Unary { f, dst, a, tile } => [5, unary(f), v(dst), v(a), t(tile), 0, 0],
@@ -112,11 +112,12 @@ fn op(kind: &OpKind) -> [u64; 7] {
         OpKind::RecvAny { dst, tile } => [18, v(dst), t(tile), 0, 0, 0, 0],
         OpKind::PostRecv { dir, dst, tile } => [19, dir.into(), v(dst), t(tile), 0, 0, 0],
         OpKind::Await { value } => [20, v(value), 0, 0, 0, 0, 0],
-        OpKind::Signal { counter, add } => [21, t(counter), t(add), 0, 0, 0, 0],
+        OpKind::Signal { counter, add, posted } => [21, t(counter), t(add), posted.into(), 0, 0, 0],
         OpKind::WaitCounter { counter, at_least } => [22, t(counter), t(at_least), 0, 0, 0, 0],
         OpKind::Acquire { counter, amount } => [25, t(counter), t(amount), 0, 0, 0, 0],
         OpKind::AwaitSlot { dir } => [26, dir.into(), 0, 0, 0, 0, 0],
         OpKind::Barrier { id } => [23, t(id), 0, 0, 0, 0, 0],
+        OpKind::Fence => [27, 0, 0, 0, 0, 0, 0],
         OpKind::Delay { ps } => [24, ps, 0, 0, 0, 0, 0],
     }
 }

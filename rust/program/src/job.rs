@@ -60,7 +60,7 @@ pub fn compose(name: &str, hosts: &[Vec<Step>], launches: &[Launch<'_>]) -> Comp
     for host in hosts {
         let ops = host.iter().map(|step| match *step {
             Step::Advance(ps) => OpKind::Delay { ps },
-            Step::Arrive(launch) => OpKind::Signal { counter: 3 * launch, add: ONE },
+            Step::Arrive(launch) => OpKind::Signal { counter: 3 * launch, add: ONE, posted: false },
             Step::Wait(launch) => ended(launch),
         });
         writer.control(ops, nowhere);
@@ -72,8 +72,8 @@ pub fn compose(name: &str, hosts: &[Vec<Step>], launches: &[Launch<'_>]) -> Comp
             Some(OpKind::Delay { ps: launch.not_before }),
             Some(OpKind::WaitCounter { counter: 3 * index, at_least: hosts }),
             launch.after.map(ended),
-            Some(OpKind::Signal { counter: 3 * index + 1, add: ONE }),
-            launch.program.is_none().then_some(OpKind::Signal { counter: 3 * index + 2, add: ONE }),
+            Some(OpKind::Signal { counter: 3 * index + 1, add: ONE, posted: false }),
+            launch.program.is_none().then_some(OpKind::Signal { counter: 3 * index + 2, add: ONE, posted: false }),
         ];
         writer.control(ready.into_iter().flatten(), nowhere);
         if let Some(program) = launch.program {
@@ -157,7 +157,7 @@ impl<'a> Writer<'a> {
 
 fn moved(kind: OpKind, counters: u32, barriers: u32) -> OpKind {
     match kind {
-        OpKind::Signal { counter, add } => OpKind::Signal { counter: counter + counters, add },
+        OpKind::Signal { counter, add, posted } => OpKind::Signal { counter: counter + counters, add, posted },
         OpKind::WaitCounter { counter, at_least } => OpKind::WaitCounter { counter: counter + counters, at_least },
         OpKind::Acquire { counter, amount } => OpKind::Acquire { counter: counter + counters, amount },
         OpKind::Barrier { id } => OpKind::Barrier { id: id + barriers },

@@ -67,10 +67,11 @@ pub enum ReduceFn {
 pub enum OpKind {
     /// Memory to value: a DMA read, complete when the last byte is there.
     Load { dst: ValueId, mem: u32, tile: u32 },
-    /// Value to memory: a DMA write, complete when the last byte is written.
-    Store { src: ValueId, mem: u32, tile: u32 },
-    /// Memory to memory: a one-sided DMA (put or get), complete when the last byte is written.
-    Copy { src: u32, dst: u32, tile: u32 },
+    /// Value to memory: a DMA write, complete when the last byte is written; `posted`, the agent goes on when the last
+    /// byte has left.
+    Store { src: ValueId, mem: u32, tile: u32, posted: bool },
+    /// Memory to memory: a one-sided DMA (put or get), complete when the last byte is written; `posted` as in a store.
+    Copy { src: u32, dst: u32, tile: u32, posted: bool },
     /// Every element equal to a scalar.
     Fill { dst: ValueId, scalar: u32, tile: u32 },
     /// `start, start + 1, …` along the only axis.
@@ -110,8 +111,11 @@ pub enum OpKind {
     PostRecv { dir: u16, dst: ValueId, tile: u32 },
     /// Waits for a posted receive.
     Await { value: ValueId },
-    /// Adds to a counter of the program once all earlier effects of this agent are visible.
-    Signal { counter: u32, add: u32 },
+    /// Adds to a counter of the program. `posted`, it travels behind what the agent has posted: the agent goes on, and
+    /// the counter grows once all of that has arrived.
+    Signal { counter: u32, add: u32, posted: bool },
+    /// Waits until everything the agent has posted has arrived.
+    Fence,
     /// Waits until a counter has reached a value.
     WaitCounter { counter: u32, at_least: u32 },
     /// Waits until a counter has reached an amount and takes it: a semaphore.
@@ -127,10 +131,11 @@ impl Op {
     pub fn describe(&self, body: &crate::Body) -> String {
         let tile = |t: u32| body.tiles[t as usize].to_string();
         let dir = |d: u16| body.directions[d as usize].to_string();
+        let post = |posted: bool| if posted { "post " } else { "" };
         match self.kind {
             OpKind::Load { tile: t, .. } => format!("load {}", tile(t)),
-            OpKind::Store { tile: t, .. } => format!("store {}", tile(t)),
-            OpKind::Copy { tile: t, .. } => format!("copy {}", tile(t)),
+            OpKind::Store { tile: t, posted, .. } => format!("{}store {}", post(posted), tile(t)),
+            OpKind::Copy { tile: t, posted, .. } => format!("{}copy {}", post(posted), tile(t)),
             OpKind::Fill { tile: t, .. } => format!("full {}", tile(t)),
             OpKind::Arange { tile: t, .. } => format!("arange {}", tile(t)),
             OpKind::Unary { f, tile: t, .. } => format!("{f:?} {}", tile(t)).to_lowercase(),
@@ -151,7 +156,8 @@ impl Op {
             OpKind::RecvAny { tile: t, .. } => format!("recv(dir=None) {}", tile(t)),
             OpKind::PostRecv { dir: d, tile: t, .. } => format!("recv_async(dir=\"{}\") {}", dir(d), tile(t)),
             OpKind::Await { .. } => "wait".into(),
-            OpKind::Signal { counter, add } => format!("signal counter {counter} +{add}"),
+            OpKind::Signal { counter, add, posted } => format!("{}signal counter {counter} +{add}", post(posted)),
+            OpKind::Fence => "fence".into(),
             OpKind::WaitCounter { counter, at_least } => format!("wait counter {counter} >= {at_least}"),
             OpKind::Acquire { counter, amount } => format!("acquire {amount} of counter {counter}"),
             OpKind::Barrier { id } => format!("barrier {id}"),

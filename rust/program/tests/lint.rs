@@ -21,7 +21,7 @@ fn exchange(machine: &Machine, elements: u32, buffer_bytes: u64, slot_bytes: Opt
         OpKind::Load { dst: x, mem, tile },
         OpKind::Send { dir: east, src: x, tile },
         OpKind::Recv { dir: west, dst: x, tile },
-        OpKind::Store { src: x, mem, tile },
+        OpKind::Store { src: x, mem, tile, posted: false },
     ] {
         k.push(kind, 1, origin);
     }

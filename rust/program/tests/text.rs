@@ -26,7 +26,7 @@ fn program(name: &str, file: &str, scalar: f64) -> Program {
     op(&mut k, OpKind::Await { value: y });
     op(&mut k, OpKind::BinaryScalar { f: BinaryFn::Div, swapped: true, dst: y, a: y, scalar, tile });
     op(&mut k, OpKind::Softmax { axis: 1, dst: y, a: y, tile });
-    op(&mut k, OpKind::Store { src: y, mem, tile });
+    op(&mut k, OpKind::Store { src: y, mem, tile, posted: false });
     let body = builder.body(k.finish());
     for sip in 0..4 {
         let buffer = builder.buffer(Node::Hbm(PeId(sip)), 64);

@@ -93,9 +93,9 @@ pub(crate) fn plan_limits() -> Vec<(&'static str, u64)> {
 }
 
 impl Plan {
-    /// A plan that no file holds yet.
+    /// A plan that no file holds yet. Its times are those of queues that hold every message.
     pub(crate) fn computed(plan: ahbm_formats::Plan) -> Self {
-        Self { inner: Document::Msccl(plan), reading: Reading::default() }
+        Self { inner: Document::Msccl(plan), reading: Reading { slots: u32::MAX, ..Reading::default() } }
     }
 }
 

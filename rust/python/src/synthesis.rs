@@ -6,6 +6,7 @@ use crate::machine::Machine;
 use crate::operand;
 use crate::program::Program;
 use ahbm_formats::plan::{Transfer, Transfers};
+use ahbm_formats::{Format, mscclpp};
 use ahbm_machine::Diagnostic;
 use ahbm_program::{BinaryFn, Dtype};
 use ahbm_synthesis::{
@@ -13,6 +14,7 @@ use ahbm_synthesis::{
 };
 use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -186,16 +188,30 @@ impl Schedule {
     }
 
     /// The schedule for the greatest size, up to its own, whose chunks are all equal: what a plan for many sizes is
-    /// made of. Itself where the chunks are equal, or of sizes of their own.
-    fn even(&self, py: Python<'_>) -> PyResult<Self> {
+    /// made of. Chunks of sizes of their own stay so. A `path` says by its suffix which format the plan is meant for;
+    /// chunks of an execution plan are multiples of 16 B. Raises `UnsupportedError` (AHBM-U291 for a path of no format,
+    /// AHBM-U293 for chunks of less).
+    #[pyo3(signature = (path=None))]
+    fn even(&self, py: Python<'_>, path: Option<PathBuf>) -> PyResult<Self> {
         let work = || -> Result<Self, Diagnostic> {
+            let step = match path.as_deref().map(Format::of).transpose()? {
+                Some(Format::Mscclpp) => mscclpp::ALIGNMENT,
+                _ => 1,
+            };
             let mut schedule = self.inner.schedule.clone();
             let (least, most) = schedule.chunk_bytes.iter().fold((u64::MAX, 0), |(a, b), &c| (a.min(c), b.max(c)));
             let (mut bound, mut request) = (self.bound.clone(), self.request.clone());
-            if most > least && most - least <= request.unit {
-                schedule.chunk_bytes.fill(least);
+            if least < step {
+                let text = format!("chunks of {least} B are less than the {step} B of the format");
+                return Err(Diagnostic::new("AHBM-U293", text).hint("choose a larger size, or fewer chunks"));
+            }
+            let alike = most - least <= request.unit;
+            for bytes in &mut schedule.chunk_bytes {
+                *bytes = if alike { least } else { *bytes } / step * step;
+            }
+            if schedule.chunk_bytes != self.inner.schedule.chunk_bytes {
                 request.chunks = schedule.chunk_bytes.len() as u32;
-                request.share_bytes = least * u64::from(request.chunks);
+                request.share_bytes = schedule.chunk_bytes.iter().sum();
                 bound = request.bound(&self.graph)?;
             }
             let times = schedule.times(&self.graph, false);

@@ -141,7 +141,7 @@ impl Agent {
 
     fn store(&mut self, src: ValueId, (buffer, offset): Place, tile: u32) {
         let mem = self.body.mem(Mem { buffer, offset });
-        self.push(OpKind::Store { src, mem, tile });
+        self.push(OpKind::Store { src, mem, tile, posted: false });
     }
 }
 
@@ -333,7 +333,7 @@ impl Lowering<'_> {
             let dir = receiver.body.direction(direction(ends.from));
             receiver.push(OpKind::Recv { dir, dst: value, tile });
             receiver.store(value, to, tile);
-            receiver.push(OpKind::Signal { counter: link, add: 1 });
+            receiver.push(OpKind::Signal { counter: link, add: 1, posted: false });
             receiver.body.release(value);
         }
     }
@@ -350,7 +350,7 @@ impl Lowering<'_> {
             let (src, dst) = (agent.body.mem(mem(MAIN)), agent.body.mem(mem(OUT)));
             let dtype = self.elements.dtype;
             let tile = agent.body.tile(Tile::new(dtype, &[(share / dtype.bytes()) as u32]));
-            agent.push(OpKind::Copy { src, dst, tile });
+            agent.push(OpKind::Copy { src, dst, tile, posted: false });
         }
         for sum in std::mem::take(&mut self.sums[node as usize]) {
             let messages = sum.parts.messages.iter().map(|&(link, number, _)| (link, number));
@@ -370,7 +370,7 @@ impl Lowering<'_> {
             }
             agent.store(total, place, tile);
             agent.body.release(total);
-            agent.push(OpKind::Signal { counter: links + node, add: 1 });
+            agent.push(OpKind::Signal { counter: links + node, add: 1, posted: false });
         }
         agent
     }

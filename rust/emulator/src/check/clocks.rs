@@ -162,7 +162,7 @@ impl<'p> Clocks<'p> {
             // The slot is emptied when the message comes, whatever the agent does meanwhile.
             (OpKind::PostRecv { .. }, Some((channel, _))) => self.credit(agent, channel),
             (OpKind::Await { .. }, Some((channel, number))) => self.received(agent, channel, number),
-            (OpKind::Signal { counter, add }, _) => {
+            (OpKind::Signal { counter, add, .. }, _) => {
                 let clock = self.tell(agent);
                 self.counters[self.indices.index(counter, step.call)].signal(clock, add);
             }

@@ -163,7 +163,7 @@ impl Counters {
         if let Some(last) = subject.later.last() {
             for (launch, is_first) in [(program, true), (last, false)] {
                 for op in launch.agents.iter().flat_map(|agent| &launch.bodies[agent.body as usize].ops) {
-                    if let OpKind::Signal { counter, add } = op.kind {
+                    if let OpKind::Signal { counter, add, .. } = op.kind {
                         let sum = &mut initial[counter as usize];
                         *sum = if is_first { *sum + u64::from(add) } else { sum.saturating_sub(add.into()) };
                     }
@@ -349,7 +349,7 @@ impl<'p> Schedule<'p> {
                 self.posted.remove(&(agent, value));
                 return Ok(Some((channel, number)));
             }
-            OpKind::Signal { counter, add } => {
+            OpKind::Signal { counter, add, .. } => {
                 let counter = self.counters.index(counter, self.call[agent.0 as usize]);
                 let value = &mut self.counters.values[counter];
                 *value = value.saturating_add(add.into());

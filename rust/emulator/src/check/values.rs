@@ -212,11 +212,11 @@ impl<'p> Values<'p> {
                 let value = self.load(step, mem, tile);
                 self.define(agent, dst, value);
             }
-            OpKind::Store { src, mem, tile } => {
+            OpKind::Store { src, mem, tile, .. } => {
                 let value = self.sized(step, src, count(tile))?;
                 self.store(step, mem, tile, &value);
             }
-            OpKind::Copy { src, dst, tile } => {
+            OpKind::Copy { src, dst, tile, .. } => {
                 let value = self.load(step, src, tile);
                 self.store(step, dst, tile, &value);
             }
@@ -263,6 +263,7 @@ impl<'p> Values<'p> {
             OpKind::PostRecv { .. }
             | OpKind::AwaitSlot { .. }
             | OpKind::Signal { .. }
+            | OpKind::Fence
             | OpKind::WaitCounter { .. }
             | OpKind::Acquire { .. }
             | OpKind::Barrier { .. }

@@ -217,7 +217,7 @@ impl<'p, 'm> Replay<'p, 'm> {
                 self.memory.bytes_mut(buffer)[offset as usize..][..value.bytes().len()].copy_from_slice(value.bytes());
                 None
             }
-            OpKind::Copy { src, dst, tile: t } => {
+            OpKind::Copy { src, dst, tile: t, .. } => {
                 let (from, to) = (self.place(agent, src)?, self.place(agent, dst)?);
                 self.memory.copy(from, to, tile(t).bytes());
                 None
@@ -249,7 +249,7 @@ impl<'p, 'm> Replay<'p, 'm> {
                 None
             }
             OpKind::Await { value } => self.await_value(agent, op, value)?,
-            OpKind::Signal { counter, add } => {
+            OpKind::Signal { counter, add, .. } => {
                 self.counters[counter as usize] = self.counters[counter as usize].saturating_add(add.into());
                 for waiter in std::mem::take(&mut self.at_counter[counter as usize]) {
                     self.wake(waiter);
@@ -270,7 +270,7 @@ impl<'p, 'm> Replay<'p, 'm> {
                 }
             }
             OpKind::Barrier { id } => self.arrive(id),
-            OpKind::Delay { .. } | OpKind::AwaitSlot { .. } => None,
+            OpKind::Delay { .. } | OpKind::AwaitSlot { .. } | OpKind::Fence => None,
             OpKind::Load { dst, mem, tile: t } => {
                 let (buffer, offset) = self.place(agent, mem)?;
                 let value = Value::read(tile(t), self.memory.words(buffer), offset)

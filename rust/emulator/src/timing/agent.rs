@@ -6,6 +6,7 @@
 
 use super::Sim;
 use super::network::Arrival;
+use super::plan::OneSided;
 use super::recorder::Recorder;
 use crate::Span;
 use crate::detail::{Kind, PieceId};
@@ -121,17 +122,23 @@ impl Agent {
                 OpKind::Await { value } => self.await_posted(sim, me, value, start),
                 OpKind::Load { mem, tile, .. } => {
                     let me_node = Node::Pe(sim.program.agents[me.0 as usize].place);
-                    self.transfer(sim, me, sim.node(me, body, mem), me_node, tiles[tile as usize], start)
+                    self.transfer(sim, me, [sim.node(me, body, mem), me_node], tiles[tile as usize], false, start)
                 }
-                OpKind::Store { mem, tile, .. } => {
+                OpKind::Store { mem, tile, posted, .. } => {
                     let me_node = Node::Pe(sim.program.agents[me.0 as usize].place);
-                    self.transfer(sim, me, me_node, sim.node(me, body, mem), tiles[tile as usize], start)
+                    self.transfer(sim, me, [me_node, sim.node(me, body, mem)], tiles[tile as usize], posted, start)
                 }
-                OpKind::Copy { src, dst, tile } => {
-                    let (from, to) = (sim.node(me, body, src), sim.node(me, body, dst));
-                    self.transfer(sim, me, from, to, tiles[tile as usize], start)
+                OpKind::Copy { src, dst, tile, posted } => {
+                    let ends = [src, dst].map(|mem| sim.node(me, body, mem));
+                    self.transfer(sim, me, ends, tiles[tile as usize], posted, start)
                 }
-                OpKind::Signal { counter, add } => self.at_engine_time(sim, start, |agent| {
+                OpKind::Signal { counter, add, posted: true } => {
+                    let issued = self.issue(sim, me, start);
+                    sim.post_signal(me, (counter, add), start, issued);
+                    Ok(start)
+                }
+                OpKind::Fence => self.fence(sim, me, start),
+                OpKind::Signal { counter, add, posted: false } => self.at_engine_time(sim, start, |agent| {
                     sim.recorder.signal(counter, agent.issue(sim, me, start));
                     sim.signal(counter, add);
                     start
@@ -233,7 +240,8 @@ impl Agent {
         let ready = sim.recorder.plain(Kind::Control, issued, sim.costs.ipcq_send_ps);
         let claimed = sim.claim(ready, channel, 1);
         sim.recorder.end(me, claimed);
-        sim.write(me, plan.flow, plan.wire.bytes(bytes), self.at, Arrival::Message(channel), claimed);
+        let flow = OneSided { flow: plan.flow, request: 0, read: false };
+        sim.dma(me, flow, plan.wire.bytes(bytes), self.at, Arrival::Message(channel), claimed);
         Ok(self.at)
     }
 
@@ -364,14 +372,14 @@ impl Agent {
         self.park(Wait::AnyMessage)
     }
 
-    /// A one-sided transfer; ends when its last byte has arrived.
+    /// A one-sided transfer; ends when its last byte has arrived or, `posted`, has left.
     fn transfer(
         &mut self,
         sim: &Sim<'_, impl Recorder>,
         me: AgentId,
-        from: Node,
-        to: Node,
+        [from, to]: [Node; 2],
         bytes: u64,
+        posted: bool,
         start: Time,
     ) -> Result<Time, Pause> {
         let done = &sim.done[me.0 as usize];
@@ -380,14 +388,15 @@ impl Agent {
                 return Err(Pause::Until(start));
             }
             let flow = sim.plan.one_sided(sim.program.agents[me.0 as usize].place, from, to);
+            let issued = self.issue(sim, me, start);
+            if posted {
+                let (left, piece) = sim.dma(me, flow, bytes, start, sim.post(me), issued);
+                sim.recorder.end(me, piece);
+                return Ok(left);
+            }
             done.set(Time::MAX);
             self.phase = 1;
-            let issued = self.issue(sim, me, start);
-            if flow.read {
-                sim.read(me, flow.flow, bytes, start, flow.request, issued);
-            } else {
-                sim.write(me, flow.flow, bytes, start, Arrival::Transfer(me), issued);
-            }
+            sim.dma(me, flow, bytes, start, Arrival::Transfer(me), issued);
         }
         if done.get() == Time::MAX {
             sim.parked[me.0 as usize].enter(&sim.engine);
@@ -395,6 +404,16 @@ impl Agent {
         }
         sim.recorder.end(me, sim.recorder.done(me));
         Ok(done.get())
+    }
+
+    fn fence(&mut self, sim: &Sim<'_, impl Recorder>, me: AgentId, start: Time) -> Result<Time, Pause> {
+        let Some((latest, piece)) = sim.fence(me) else {
+            sim.parked[me.0 as usize].enter(&sim.engine);
+            return self.park(Wait::Transfer);
+        };
+        let issued = self.issue(sim, me, start);
+        sim.recorder.end(me, sim.recorder.join(Kind::Await, issued, piece));
+        Ok(start.max(latest))
     }
 
     fn wait_counter(
@@ -506,27 +525,30 @@ impl<R: Recorder> Sim<'_, R> {
         self.recorder.claim(own, channel, index, self.program.channels[channel.0 as usize].slots)
     }
 
-    /// Hands a transfer to the PE's DMA write channel at `ready`, the end of `own`.
+    /// Hands a transfer to a DMA channel of the PE at `ready`, the end of `own`; data leave the source `request` later.
+    /// Returns when the last byte has left, and the piece that ends then.
     #[inline]
-    fn write(&self, agent: AgentId, flow: u32, bytes: u64, ready: Time, arrival: Arrival, own: PieceId) {
+    fn dma(
+        &self,
+        agent: AgentId,
+        OneSided { flow, request, read }: OneSided,
+        bytes: u64,
+        ready: Time,
+        arrival: Arrival,
+        own: PieceId,
+    ) -> (Time, PieceId) {
         let index = self.plan.agents[agent.0 as usize].engines;
         let (setup, entry) = (self.costs.dma_setup_ps, self.plan.flows[flow as usize].entry.ps(bytes));
-        let first = self.engines[index as usize].dma_write.reserve(ready, setup + entry) + setup;
-        let piece = self.recorder.dma(2 * index, own, setup, entry);
-        self.network.inject(self, flow, bytes, first, arrival, piece);
+        let engines = &self.engines[index as usize];
+        let channel = if read { &engines.dma_read } else { &engines.dma_write };
+        let first = channel.reserve(ready, setup + entry) + setup + request;
+        let (granted, handed) = self.recorder.dma(2 * index + u32::from(read), own, setup, entry);
+        let [granted, handed] = [granted, handed].map(|piece| self.recorder.plain(Kind::Wire, piece, request));
+        self.network.inject(self, flow, bytes, first, arrival, granted);
+        (first + entry, handed)
     }
 
-    /// Hands a transfer to the PE's DMA read channel; data leaves the source `request` later.
-    fn read(&self, agent: AgentId, flow: u32, bytes: u64, ready: Time, request: Time, own: PieceId) {
-        let index = self.plan.agents[agent.0 as usize].engines;
-        let (setup, entry) = (self.costs.dma_setup_ps, self.plan.flows[flow as usize].entry.ps(bytes));
-        let first = self.engines[index as usize].dma_read.reserve(ready, setup + entry) + setup + request;
-        let granted = self.recorder.dma(2 * index + 1, own, setup, entry);
-        let piece = self.recorder.plain(Kind::Wire, granted, request);
-        self.network.inject(self, flow, bytes, first, Arrival::Transfer(agent), piece);
-    }
-
-    fn signal(&self, counter: u32, add: u32) {
+    pub(super) fn signal(&self, counter: u32, add: u32) {
         let state = &self.counters[counter as usize];
         state.value.set(state.value.get() + u64::from(add));
         let value = state.value.get();

@@ -16,6 +16,8 @@ use std::collections::BinaryHeap;
 pub(super) enum Arrival {
     Message(ChannelId),
     Transfer(AgentId),
+    /// The agent's posted transfer of this number.
+    Posted(AgentId, u32),
 }
 
 /// A transfer on its way. `head` and `tail` are when its first flit and its last byte are at the input of
@@ -217,12 +219,13 @@ impl<'a> Network<'a> {
 fn arrive(sim: &Sim<'_, impl Recorder>, arrival: Arrival, bytes: u64, at: Time, piece: PieceId) {
     let stream = match arrival {
         Arrival::Message(channel) => channel.0 << 1,
-        Arrival::Transfer(agent) => agent.0 << 1 | 1,
+        Arrival::Transfer(agent) | Arrival::Posted(agent, _) => agent.0 << 1 | 1,
     };
     let late = sim.costs.jitter.latency(stream, at);
     let (at, piece) = (at + late, sim.recorder.plain(Kind::Wire, piece, late));
     match arrival {
         Arrival::Message(channel) => sim.deliver(channel, bytes, at, piece),
         Arrival::Transfer(agent) => sim.complete(agent, at, piece),
+        Arrival::Posted(agent, number) => sim.arrived(agent, number, (at, piece)),
     }
 }

@@ -2,7 +2,7 @@
 
 use ahbm_machine::{Diagnostic, FULL_PACE, LinkId, Machine, Node, PeId, Rate, Tier};
 use ahbm_program::{AgentId, ChannelId, OpKind, Program, WireFactor};
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 use rustc_hash::FxBuildHasher;
 
 type Map<K, V> = IndexMap<K, V, FxBuildHasher>;
@@ -101,6 +101,8 @@ pub(super) struct Plan {
     pub(super) tile_bytes: Vec<Box<[u64]>>,
     /// Every one-sided transfer, by the PE that issues it and its ends.
     transfers: Map<(PeId, Node, Node), OneSided>,
+    /// Agents that post transfers or signals.
+    pub(super) posters: IndexSet<AgentId, FxBuildHasher>,
     /// Inbound channels of agents that receive from any direction, in order of direction.
     pub(super) inbound: Map<AgentId, Vec<ChannelId>>,
 }
@@ -136,6 +138,7 @@ impl Plan {
             backgrounds: Vec::new(),
             tile_bytes: program.bodies.iter().map(|b| b.tiles.iter().map(|t| t.bytes()).collect()).collect(),
             transfers: Map::default(),
+            posters: IndexSet::default(),
             inbound: Map::default(),
         };
         let costs = machine.costs();
@@ -173,6 +176,13 @@ impl Plan {
             let node = |mem: u32| program.buffers[program.buffer(id, body.mems[mem as usize].buffer).0 as usize].node;
             let pe = agent.place;
             for op in &body.ops {
+                if let OpKind::Store { posted: true, .. }
+                | OpKind::Copy { posted: true, .. }
+                | OpKind::Signal { posted: true, .. }
+                | OpKind::Fence = op.kind
+                {
+                    self.posters.insert(id);
+                }
                 match op.kind {
                     OpKind::Load { mem, .. } => self.transfer(routes, machine, pe, node(mem), Node::Pe(pe))?,
                     OpKind::Store { mem, .. } => self.transfer(routes, machine, pe, Node::Pe(pe), node(mem))?,

@@ -68,15 +68,17 @@ pub(super) trait Recorder {
         })
     }
 
-    /// A DMA channel is granted for `setup` and then for handing over its bytes; the first leaves after the former.
+    /// A DMA channel is granted for `setup` and then for handing over its bytes; returns the ends of both.
     #[inline]
-    fn dma(&self, channel: u32, own: PieceId, setup: Time, handover: Time) -> PieceId {
+    fn dma(&self, channel: u32, own: PieceId, setup: Time, handover: Time) -> (PieceId, PieceId) {
+        let mut ends = (PieceId::LAUNCH, PieceId::LAUNCH);
         self.on(|s| {
             let holder = &s.dma[channel as usize];
-            let first = s.add(Kind::Setup(channel), own, holder.get(), setup);
-            holder.set(s.add(Kind::Handover(channel), first, PieceId::LAUNCH, handover));
-            first
-        })
+            ends.0 = s.add(Kind::Setup(channel), own, holder.get(), setup);
+            ends.1 = s.add(Kind::Handover(channel), ends.0, PieceId::LAUNCH, handover);
+            holder.replace(ends.1)
+        });
+        ends
     }
 
     /// The math engine is used for `duration`; `shared` with other agents.

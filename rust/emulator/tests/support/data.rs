@@ -33,7 +33,7 @@ impl Kernel {
 
     pub fn store(&mut self, src: ValueId, buffer: u16, offset: u64, tile: &Tile) {
         let (mem, tile) = (self.body.mem(Mem { buffer, offset }), self.body.tile(tile.clone()));
-        self.op(OpKind::Store { src, mem, tile });
+        self.op(OpKind::Store { src, mem, tile, posted: false });
     }
 
     pub fn send(&mut self, direction: Direction, src: ValueId, tile: &Tile) {

@@ -238,7 +238,7 @@ impl Writer<'_> {
             if self.cover.awaited[at as usize]
                 && let Some(counter) = self.counters[index as usize]
             {
-                body.push(OpKind::Signal { counter, add: 1 }, 0, origin);
+                body.push(OpKind::Signal { counter, add: 1, posted: false }, 0, origin);
             }
         }
         Ok(body.finish())

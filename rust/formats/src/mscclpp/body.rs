@@ -18,19 +18,22 @@ pub(super) struct Writer<'l, 'p> {
     buffers: IndexSet<BufferId, FxBuildHasher>,
     /// Dispatches to be charged to the next operation: one per operation of the file.
     calls: u16,
+    /// Something has been put at another rank since the last fence.
+    posted: bool,
     origin: OriginId,
 }
 
 impl<'l, 'p> Writer<'l, 'p> {
     pub(super) fn new(all: &'l Lowering<'p>, rank: u32) -> Self {
-        Self { all, rank, body: BodyBuilder::new(), buffers: IndexSet::default(), calls: 0, origin: OriginId(0) }
+        let (body, buffers) = (BodyBuilder::new(), IndexSet::default());
+        Self { all, rank, body, buffers, calls: 0, posted: false, origin: OriginId(0) }
     }
 
     pub(super) fn finish(self) -> (Body, Vec<BufferId>) {
         (self.body.finish(), self.buffers.into_iter().collect())
     }
 
-    /// All operations of the rank's thread block `index`.
+    /// All operations of the rank's thread block `index`, which ends when what it has put has arrived.
     pub(super) fn block(&mut self, index: u32, ops: &[Op], origins: &mut Origins) -> Result<(), Diagnostic> {
         let at = format!("/gpus/{}/threadblocks/{index}", self.rank);
         if index == 0 {
@@ -58,6 +61,7 @@ impl<'l, 'p> Writer<'l, 'p> {
                 self.op(op, None)?;
             }
         }
+        self.fence();
         Ok(())
     }
 
@@ -80,20 +84,28 @@ impl<'l, 'p> Writer<'l, 'p> {
         let first = self.all.semaphores[self.rank as usize];
         for (counter, &add) in (first..).zip(&self.all.plan.ranks[self.rank as usize].semaphores) {
             if add > 0 {
-                self.push(OpKind::Signal { counter, add });
+                self.push(OpKind::Signal { counter, add, posted: false });
             }
         }
     }
 
     fn op(&mut self, op: &Op, pass: Option<Iteration>) -> Result<(), Diagnostic> {
         match &op.action {
-            Action::Sync | Action::Flush | Action::Loop { .. } => {}
-            Action::Barrier(id) => self.push(OpKind::Barrier { id: self.all.barriers[self.rank as usize] + id }),
+            Action::Sync | Action::Loop { .. } => {}
+            Action::Flush => self.fence(),
+            Action::Barrier(id) => {
+                self.fence();
+                self.push(OpKind::Barrier { id: self.all.barriers[self.rank as usize] + id });
+            }
             Action::Acquire(ids) => ids.iter().for_each(|id| {
                 self.push(OpKind::Acquire { counter: self.all.semaphores[self.rank as usize] + id, amount: 1 });
             }),
             Action::Release(ids) => ids.iter().for_each(|id| {
-                self.push(OpKind::Signal { counter: self.all.semaphores[self.rank as usize] + id, add: 1 });
+                self.push(OpKind::Signal {
+                    counter: self.all.semaphores[self.rank as usize] + id,
+                    add: 1,
+                    posted: false,
+                });
             }),
             Action::Signal(ends) => self.signal(ends),
             Action::Wait(ends) => ends.iter().for_each(|&end| self.wait(end)),
@@ -110,7 +122,13 @@ impl<'l, 'p> Writer<'l, 'p> {
 
     fn signal(&mut self, ends: &[Option<u32>]) {
         for &counter in ends.iter().flatten() {
-            self.push(OpKind::Signal { counter, add: 1 });
+            self.push(OpKind::Signal { counter, add: 1, posted: self.posted });
+        }
+    }
+
+    fn fence(&mut self) {
+        if std::mem::take(&mut self.posted) {
+            self.push(OpKind::Fence);
         }
     }
 
@@ -140,11 +158,12 @@ impl<'l, 'p> Writer<'l, 'p> {
         let tile = self.tile(&src);
         let from = self.mem(&src, 0)?;
         let to = self.mem(&dst, 0)?;
-        self.push(OpKind::Copy { src: from, dst: to, tile });
+        let posted = self.posts(&dst);
+        self.push(OpKind::Copy { src: from, dst: to, tile, posted });
         if dst.form == Form::Packets {
             let flags = self.mem(&dst, 1)?;
-            self.push(OpKind::Copy { src: from, dst: flags, tile });
-            self.post_packets(&dst);
+            self.push(OpKind::Copy { src: from, dst: flags, tile, posted });
+            self.post_packets(&dst, posted);
         }
         Ok(())
     }
@@ -184,11 +203,12 @@ impl<'l, 'p> Writer<'l, 'p> {
         for result in results {
             let piece = self.all.layout.piece(self.rank, op, result, pass);
             let (tile, mem) = (self.tile(&piece), self.mem(&piece, 0)?);
-            self.push(OpKind::Store { src: total, mem, tile });
+            let posted = self.posts(&piece);
+            self.push(OpKind::Store { src: total, mem, tile, posted });
             if piece.form == Form::Packets {
                 let flags = self.mem(&piece, 1)?;
-                self.push(OpKind::Store { src: total, mem: flags, tile });
-                self.post_packets(&piece);
+                self.push(OpKind::Store { src: total, mem: flags, tile, posted });
+                self.post_packets(&piece, posted);
             }
         }
         self.body.release(total);
@@ -201,10 +221,17 @@ impl<'l, 'p> Writer<'l, 'p> {
         }
     }
 
-    fn post_packets(&mut self, piece: &Piece) {
+    fn post_packets(&mut self, piece: &Piece, posted: bool) {
         for counter in self.all.packets.counters(piece) {
-            self.push(OpKind::Signal { counter, add: 1 });
+            self.push(OpKind::Signal { counter, add: 1, posted });
         }
+    }
+
+    /// What is put at another rank is posted.
+    fn posts(&mut self, piece: &Piece) -> bool {
+        let posted = piece.rank != self.rank;
+        self.posted |= posted;
+        posted
     }
 
     fn tile(&mut self, piece: &Piece) -> u32 {

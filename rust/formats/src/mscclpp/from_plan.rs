@@ -22,6 +22,9 @@ use block::Writer;
 use order::Order;
 use queues::Queues;
 
+/// Bytes that executors copy at once: the chunks of a plan that is written are a multiple of them.
+pub const ALIGNMENT: u64 = 16;
+
 /// A thread-block plan as an execution plan with at most `slots` slots per queue. Reductions add: an execution
 /// plan says how it reduces, a thread-block plan leaves it to the run.
 ///
@@ -113,7 +116,7 @@ fn from(plan: &plan::Plan, slots: u32, budget: &Budget) -> Result<Plan, Diagnost
         protocol: plan.protocol,
         reuse_resources: false,
         double_scratch: plan.protocol == Protocol::Ll,
-        alignment: 16,
+        alignment: ALIGNMENT,
         min_bytes: bytes(plan.min_bytes.unwrap_or(0)),
         max_bytes,
         chunks,

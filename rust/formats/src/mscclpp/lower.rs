@@ -208,7 +208,8 @@ impl<'p> Lowering<'p> {
     fn cost(&self) -> Result<u64, Diagnostic> {
         let mut total = 0u64;
         for (rank, work) in (0..).zip(&self.plan.ranks) {
-            total = total.saturating_add(work.semaphores.len() as u64);
+            // A fence at the end of every thread block.
+            total = total.saturating_add(work.semaphores.len() as u64 + work.blocks.len() as u64);
             for op in work.blocks.iter().flatten() {
                 let cost = match &op.action {
                     Action::Loop { unit, chunks, ops } => {
@@ -225,8 +226,9 @@ impl<'p> Lowering<'p> {
 
     fn cost_of(&self, rank: u32, op: &Op) -> u64 {
         let mut cost = match &op.action {
-            Action::Sync | Action::Flush | Action::Loop { .. } => 0,
-            Action::Barrier(_) => 1,
+            Action::Sync | Action::Loop { .. } => 0,
+            Action::Flush => 1,
+            Action::Barrier(_) => 2,
             Action::Acquire(ids) | Action::Release(ids) | Action::Wait(ids) => ids.len() as u64,
             Action::Signal(ends) | Action::Move { signals: ends, .. } => ends.len() as u64,
             Action::Reduce { operands, .. } => operands.len() as u64,

@@ -134,7 +134,7 @@ impl Translation<'_> {
         let line = self.places.insert_full(body.origins[index]).0 as u32;
         self.steps.at(line);
         match body.ops[index].kind {
-            OpKind::Copy { src, dst, tile } => {
+            OpKind::Copy { src, dst, tile, .. } => {
                 if let (Some(src), Some(dst)) = (self.run(agent, src, tile), self.run(agent, dst, tile)) {
                     self.transfer(agent, src, dst);
                 }
@@ -152,13 +152,17 @@ impl Translation<'_> {
                 let what = format!("a reduction by {f:?}, which it leaves to the run");
                 return Err(self.refused(agent, index, what));
             }
-            OpKind::Store { src, mem, tile } => {
+            OpKind::Store { src, mem, tile, .. } => {
                 if let Some(dst) = self.run(agent, mem, tile) {
                     self.store(agent, index, src, dst);
                 }
             }
             // They order what the others do.
-            OpKind::Signal { .. } | OpKind::WaitCounter { .. } | OpKind::Acquire { .. } | OpKind::Barrier { .. } => {}
+            OpKind::Signal { .. }
+            | OpKind::Fence
+            | OpKind::WaitCounter { .. }
+            | OpKind::Acquire { .. }
+            | OpKind::Barrier { .. } => {}
             _ => return Err(self.refused(agent, index, program.describe(agent, index))),
         }
         Ok(())
@@ -235,7 +239,7 @@ impl Translation<'_> {
     fn kept(&self, agent: AgentId, index: usize, value: ValueId, rank: u32) -> Option<Run> {
         let body = self.lowered.program.body(agent);
         let stores = body.ops[index..].iter().map_while(|op| match op.kind {
-            OpKind::Store { src, mem, tile } if src == value => Some(self.run(agent, mem, tile)),
+            OpKind::Store { src, mem, tile, .. } if src == value => Some(self.run(agent, mem, tile)),
             _ => None,
         });
         stores.flatten().find(|run| run.rank == rank)

@@ -142,7 +142,7 @@ impl<'a> Writer<'a> {
                 }
                 index += fused;
                 if block.steps[index - 1].posts {
-                    self.body.push(OpKind::Signal { counter: own, add: 1 }, 0, origins[index - 1]);
+                    self.body.push(OpKind::Signal { counter: own, add: 1, posted: false }, 0, origins[index - 1]);
                 }
             }
         }
@@ -156,7 +156,7 @@ impl<'a> Writer<'a> {
         let dst = self.mem(step.dst, m, step.action.writes());
         match step.action {
             Action::Nop => {}
-            Action::Copy => self.push(OpKind::Copy { src, dst, tile }, m),
+            Action::Copy => self.push(OpKind::Copy { src, dst, tile, posted: false }, m),
             Action::Send => {
                 let value = self.load(src, tile, m);
                 self.send(value, tile, m);
@@ -165,7 +165,7 @@ impl<'a> Writer<'a> {
             Action::Recv | Action::RecvCopySend => {
                 self.await_slot(step, m);
                 let value = self.recv(tile, m);
-                self.push(OpKind::Store { src: value, mem: dst, tile }, m);
+                self.push(OpKind::Store { src: value, mem: dst, tile, posted: false }, m);
                 if step.action.sends() {
                     self.send(value, tile, m);
                 }
@@ -178,7 +178,7 @@ impl<'a> Writer<'a> {
                 self.combine(mine, mine, incoming, tile, m);
                 self.body.release(incoming);
                 if step.action.writes() {
-                    self.push(OpKind::Store { src: mine, mem: dst, tile }, m);
+                    self.push(OpKind::Store { src: mine, mem: dst, tile, posted: false }, m);
                 }
                 if step.action.sends() {
                     self.send(mine, tile, m);
@@ -193,7 +193,7 @@ impl<'a> Writer<'a> {
                     self.combine(sum, sum, value, tile, m);
                     self.body.release(value);
                 }
-                self.push(OpKind::Store { src: sum, mem: dst, tile }, m);
+                self.push(OpKind::Store { src: sum, mem: dst, tile, posted: false }, m);
                 self.body.release(sum);
             }
         }

@@ -162,7 +162,7 @@ impl Plan {
                 writer.block(block, channel, posts.counter(own), |line| builder.origins.intern(at(line)));
                 if let Some(counter) = ended {
                     let origin = builder.origins.intern(at(block.line));
-                    writer.body.push(OpKind::Signal { counter, add: 1 }, 0, origin);
+                    writer.body.push(OpKind::Signal { counter, add: 1, posted: false }, 0, origin);
                 }
                 let agent = stand(builder, writer.body);
                 queues.add(rank, block, channel, agent);
@@ -189,11 +189,11 @@ impl Plan {
                         let src = mem(&mut body, 0, &buffers.input, copy.input + k);
                         let dst = mem(&mut body, 1, &buffers.output, copy.output + k);
                         let tile = body.tile(Tile::new(layout.dtype, &[elements * chunks]));
-                        body.push(OpKind::Copy { src, dst, tile }, 1, origin);
+                        body.push(OpKind::Copy { src, dst, tile, posted: false }, 1, origin);
                     }
                 }
                 if let (true, Some(counter)) = (i + 1 == list.len(), posts) {
-                    body.push(OpKind::Signal { counter, add: 1 }, 0, origin);
+                    body.push(OpKind::Signal { counter, add: 1, posted: false }, 0, origin);
                 }
             }
             stand(builder, body);

@@ -26,8 +26,8 @@ impl OpKind {
             |a: ValueId, b: ValueId, tile: u32| Operands { reads: [Some(a), Some(b), None], tile: Some(tile), ..none };
         match *self {
             Self::Load { mem, tile, .. } => Operands { mem_read: Some(mem), tile: Some(tile), ..none },
-            Self::Store { src, mem, tile } => Operands { mem_written: Some(mem), ..reads(src, tile) },
-            Self::Copy { src, dst, tile } => {
+            Self::Store { src, mem, tile, .. } => Operands { mem_written: Some(mem), ..reads(src, tile) },
+            Self::Copy { src, dst, tile, .. } => {
                 Operands { mem_read: Some(src), mem_written: Some(dst), tile: Some(tile), ..none }
             }
             Self::Fill { scalar, tile, .. } | Self::Arange { start: scalar, tile, .. } => {
@@ -51,6 +51,7 @@ impl OpKind {
             Self::Await { .. }
             | Self::AwaitSlot { .. }
             | Self::Signal { .. }
+            | Self::Fence
             | Self::WaitCounter { .. }
             | Self::Acquire { .. }
             | Self::Barrier { .. }

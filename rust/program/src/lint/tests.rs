@@ -125,7 +125,7 @@ fn clean() -> Arc<Body> {
         let tile = k.0.tile(t.clone());
         k.op(OpKind::Binary { f: BinaryFn::Add, dst: x, a: x, b: y, tile });
         let mem = k.0.mem(Mem { buffer: 0, offset });
-        k.op(OpKind::Store { src: x, mem, tile });
+        k.op(OpKind::Store { src: x, mem, tile, posted: false });
     }
     k.body()
 }
@@ -322,7 +322,7 @@ fn l110_every_index_out_of_range() {
         OpKind::Load { dst: ValueId(9), mem: 0, tile: 0 },
         OpKind::Fill { dst: v, scalar: 9, tile: 0 },
         OpKind::Send { dir: 9, src: v, tile: 0 },
-        OpKind::Signal { counter: 9, add: 1 },
+        OpKind::Signal { counter: 9, add: 1, posted: false },
         OpKind::WaitCounter { counter: 0, at_least: 1 },
         OpKind::Barrier { id: 0 },
         OpKind::Await { value: ValueId(9) },

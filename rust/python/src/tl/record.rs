@@ -141,7 +141,7 @@ impl Tl {
         self.capture.launch.access(dtype)?;
         let mem = self.capture.launch.mem(address, bytes)?;
         let mem = rec.mem(mem);
-        rec.push(OpKind::Store { src, mem, tile });
+        rec.push(OpKind::Store { src, mem, tile, posted: false });
         Ok(())
     }
 
