@@ -9,9 +9,7 @@ use ahbm_machine::{Diagnostic, Machine, Ps};
 use ahbm_program::Program;
 use ahbm_program::job::{self, Step};
 use rustc_hash::FxHashMap;
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-use std::rc::Rc;
+use std::collections::BTreeSet;
 
 /// A launch of a job.
 #[derive(Debug, Clone, Copy)]
@@ -52,21 +50,13 @@ pub fn schedule(
 ) -> Result<Schedule, Diagnostic> {
     let mut state = State::new(hosts, launches);
     let mut schedule = Schedule { launches: vec![Span::default(); launches.len()], ..Schedule::default() };
-    while let Some(first) = state.next() {
-        let end = first.0 + state.alone(first.1);
-        if state.peek().is_none_or(|start| start >= end) {
-            schedule.launches[first.1 as usize] = Span { start: first.0, end };
-            state.finish(first.1, end);
-            continue;
-        }
-        state.ready.push(Reverse(first));
-        let (after, spans) = stretch(state, machine, options)?;
+    while !state.ready.is_empty() {
+        let spans = stretch(&mut state, machine, options)?;
         let programs = spans.iter().filter(|(launch, _)| launches[*launch as usize].program.is_some()).count();
         schedule.together += if programs > 1 { programs } else { 0 };
         for (launch, span) in spans {
             schedule.launches[launch as usize] = span;
         }
-        state = after;
     }
     state.check_end()?;
     schedule.hosts = state.at.iter().map(|host| host.clock).collect();
@@ -78,23 +68,24 @@ pub fn schedule(
     Ok(schedule)
 }
 
-/// Times the launches from the state's first one on, until none of them runs and none has started since.
-fn stretch<'a>(
-    before: State<'a>,
-    machine: &Machine,
-    options: &Options<'_>,
-) -> Result<(State<'a>, Vec<(u32, Span)>), Diagnostic> {
+/// Times the launches from the state's first one on, until none of them runs and none has started since; the state is
+/// then where they have ended.
+fn stretch(state: &mut State<'_>, machine: &Machine, options: &Options<'_>) -> Result<Vec<(u32, Span)>, Diagnostic> {
     let mut known = FxHashMap::default();
     loop {
-        let mut state = before.clone();
-        let spans = state.walk(&known, 1);
-        let alone = spans.iter().filter(|(launch, _)| before.alone(*launch) > 0).count() < 2;
+        state.journal.clear();
+        let mut spans = state.walk(&known, 1);
+        let alone = spans.iter().filter(|(launch, _)| state.alone(*launch) > 0).count() < 2;
         if alone || spans.iter().all(|(launch, _)| known.contains_key(launch)) {
-            return Ok((state, spans));
+            return Ok(spans);
         }
-        // Every round takes at least twice as many as the one before, so that all cost little more than the last.
-        let more = if known.is_empty() { spans } else { before.clone().walk(&known, 2 * known.len()) };
-        known = together(&before, &more, machine, options)?;
+        state.rewind();
+        if !known.is_empty() {
+            // Every round takes at least twice as many as the one before, so that all cost little more than the last.
+            spans = state.walk(&known, 2 * known.len());
+            state.rewind();
+        }
+        known = together(state, &spans, machine, options)?;
     }
 }
 
@@ -158,13 +149,26 @@ struct At {
     clock: Ps,
 }
 
+/// What has changed in a [`State`], as it was before.
+enum Change {
+    At(u32, At),
+    /// Somebody is there for the launch; its `latest`.
+    Arrived(u32, Ps),
+    Ended(u32),
+    /// One more host waits for the launch.
+    Waits(u32),
+    /// They no longer wait for the launch.
+    Woken(u32, Vec<u32>),
+    Ready(Ps, u32),
+    Started(Ps, u32),
+}
+
 /// How far a job has come: every host waits for a launch that has not ended, or has taken its last step.
-#[derive(Clone)]
 struct State<'a> {
     hosts: &'a [&'a [Step]],
     launches: &'a [Launch<'a>],
     /// Per launch, the one that follows it.
-    followers: Rc<FxHashMap<u32, Vec<u32>>>,
+    followers: FxHashMap<u32, Vec<u32>>,
     at: Vec<At>,
     /// Per launch, what it still waits for to start: hosts and the launch before.
     missing: Vec<u32>,
@@ -174,7 +178,9 @@ struct State<'a> {
     /// Hosts that wait for each launch.
     waiting: FxHashMap<u32, Vec<u32>>,
     /// Launches that nothing keeps from starting, with their starts.
-    ready: BinaryHeap<Reverse<(Ps, u32)>>,
+    ready: BTreeSet<(Ps, u32)>,
+    /// What has changed since it was last cleared.
+    journal: Vec<Change>,
 }
 
 impl<'a> State<'a> {
@@ -195,13 +201,14 @@ impl<'a> State<'a> {
         let mut state = Self {
             hosts,
             launches,
-            followers: followers.into(),
+            followers,
             at: vec![At::default(); hosts.len()],
             latest: vec![0; launches.len()],
             ended: vec![None; launches.len()],
             waiting: FxHashMap::default(),
-            ready: (0..).zip(&missing).filter(|(_, n)| **n == 0).map(|(launch, _)| Reverse((0, launch))).collect(),
+            ready: (0..).zip(&missing).filter(|(_, n)| **n == 0).map(|(launch, _)| (0, launch)).collect(),
             missing,
+            journal: Vec::new(),
         };
         (0..hosts.len() as u32).for_each(|host| state.proceed(host));
         state
@@ -217,9 +224,11 @@ impl<'a> State<'a> {
     fn walk(&mut self, known: &FxHashMap<u32, Span>, at_least: usize) -> Vec<(u32, Span)> {
         let mut spans = Vec::new();
         let mut end = 0;
-        while self.peek().is_some_and(|start| start < end || spans.len() < at_least)
-            && let Some((start, launch)) = self.next()
+        while let Some(&(start, launch)) = self.ready.first()
+            && (start < end || spans.len() < at_least)
         {
+            self.ready.pop_first();
+            self.journal.push(Change::Started(start, launch));
             let span = known.get(&launch).copied().unwrap_or(Span { start, end: start + self.alone(launch) });
             debug_assert_eq!(span.start, start, "the simulation starts a launch when the hosts do");
             end = end.max(span.end);
@@ -229,32 +238,46 @@ impl<'a> State<'a> {
         spans
     }
 
-    /// Takes the launch that starts next, the first one of those that start then.
-    fn next(&mut self) -> Option<(Ps, u32)> {
-        self.ready.pop().map(|Reverse(next)| next)
-    }
-
-    /// When that one starts.
-    fn peek(&self) -> Option<Ps> {
-        self.ready.peek().map(|Reverse((start, _))| *start)
+    /// Takes all changes of the journal back.
+    fn rewind(&mut self) {
+        while let Some(change) = self.journal.pop() {
+            match change {
+                Change::At(host, at) => self.at[host as usize] = at,
+                Change::Arrived(launch, latest) => {
+                    self.latest[launch as usize] = latest;
+                    self.missing[launch as usize] += 1;
+                }
+                Change::Ended(launch) => self.ended[launch as usize] = None,
+                Change::Waits(launch) => drop(self.waiting.get_mut(&launch).map(Vec::pop)),
+                Change::Woken(launch, hosts) => drop(self.waiting.insert(launch, hosts)),
+                Change::Ready(start, launch) => drop(self.ready.remove(&(start, launch))),
+                Change::Started(start, launch) => drop(self.ready.insert((start, launch))),
+            }
+        }
     }
 
     fn finish(&mut self, launch: u32, end: Ps) {
         self.ended[launch as usize] = Some(end);
-        for &next in Rc::clone(&self.followers).get(&launch).into_iter().flatten() {
+        self.journal.push(Change::Ended(launch));
+        for next in self.followers.get(&launch).cloned().unwrap_or_default() {
             self.arrive(next, end);
         }
-        for host in self.waiting.remove(&launch).unwrap_or_default() {
-            self.proceed(host);
+        if let Some(hosts) = self.waiting.remove(&launch) {
+            for &host in &hosts {
+                self.proceed(host);
+            }
+            self.journal.push(Change::Woken(launch, hosts));
         }
     }
 
     fn arrive(&mut self, launch: u32, at: Ps) {
         let index = launch as usize;
+        self.journal.push(Change::Arrived(launch, self.latest[index]));
         self.latest[index] = self.latest[index].max(at);
         self.missing[index] -= 1;
         if self.missing[index] == 0 {
-            self.ready.push(Reverse((self.latest[index], launch)));
+            self.ready.insert((self.latest[index], launch));
+            self.journal.push(Change::Ready(self.latest[index], launch));
         }
     }
 
@@ -269,13 +292,15 @@ impl<'a> State<'a> {
                     Some(end) => clock = clock.max(end),
                     None => {
                         self.waiting.entry(launch).or_default().push(host);
+                        self.journal.push(Change::Waits(launch));
                         break;
                     }
                 },
             }
             step += 1;
         }
-        self.at[host as usize] = At { step, clock };
+        let before = std::mem::replace(&mut self.at[host as usize], At { step, clock });
+        self.journal.push(Change::At(host, before));
     }
 
     fn check_end(&self) -> Result<(), Diagnostic> {

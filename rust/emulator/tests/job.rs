@@ -2,44 +2,20 @@
 
 #[path = "support/ring.rs"]
 #[allow(dead_code)]
-mod support;
+mod ring;
+#[path = "support/transfer.rs"]
+mod transfer;
 
 use ahbm_emulator::job::{Launch, Schedule, schedule};
 use ahbm_emulator::{Options, Span, simulate};
-use ahbm_machine::{Coord, Direction, Machine};
+use ahbm_machine::Machine;
 use ahbm_program::job::{self, Step};
-use ahbm_program::{BodyBuilder, Dtype, Locus, OpKind, Origin, Program, ProgramBuilder, Scalar, Tile, structure};
+use ahbm_program::{Program, structure};
 use proptest::prelude::*;
-
-/// `messages` of `bytes` from `src` to `dst`.
-fn transfer(machine: &Machine, src: u32, dst: u32, messages: u32, bytes: u32) -> Program {
-    let mut builder = ProgramBuilder::new("transfer");
-    let origin = builder.origins.intern(Origin { file: format!("{src} to {dst}").into(), locus: Locus::Whole });
-    let add = |builder: &mut ProgramBuilder, rank: u32, peer: u32| {
-        let mut body = BodyBuilder::new();
-        let tile = body.tile(Tile::new(Dtype::U8, &[bytes]));
-        let dir = body.direction(Direction::Tag { rank: peer, channel: 0 });
-        let value = body.value();
-        if rank == src {
-            let scalar = body.scalar(Scalar::Int(1));
-            body.push(OpKind::Fill { dst: value, scalar, tile }, 1, origin);
-        }
-        for _ in 0..messages {
-            let send = OpKind::Send { dir, src: value, tile };
-            body.push(if rank == src { send } else { OpKind::Recv { dir, dst: value, tile } }, 1, origin);
-        }
-        let body = builder.body(body.finish());
-        let coord = Coord { sip: rank, cube: 0, pe: 0 };
-        builder.thread_block(rank, coord, machine.pe(coord).expect("a PE"), body, &[])
-    };
-    let (from, to) = (add(&mut builder, src, dst), add(&mut builder, dst, src));
-    let tag = |rank| Direction::Tag { rank, channel: 0 };
-    builder.connect((from, tag(dst)), (to, tag(src)));
-    builder.finish(support::settings(4)).expect("sound")
-}
+use transfer::transfer;
 
 fn machine() -> Machine {
-    support::npu_network("ring_1d", 8, 100.0, 50.0, "cut_through")
+    ring::npu_network("ring_1d", 8, 100.0, 50.0, "cut_through")
 }
 
 fn alone(machine: &Machine, program: &Program) -> u64 {
