@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from ahbm.errors import DataError, UnsupportedError
+from ahbm import orders
+from ahbm.emulator import Outcome
+from ahbm.errors import BudgetError, DataError, UnsupportedError
 from ahbm.measure import Arguments, prepare
 from ahbm.numerics import Numerics, numerics
 from ahbm.reference import inputs
+from ahbm.verify import Case
 
 
 def measured(collective: str, algorithm: str | None, topology: str, **arguments: Unpack[Arguments]) -> Numerics:
@@ -90,6 +95,31 @@ def test_errors_shrink_with_digits_and_averages_are_measured_too() -> None:
     assert exact.max_ulp == 0 and exact.orders == []
     mean = measured("all_reduce", "ring_allreduce", "npu_ring_8", bytes_per_rank=512, op="avg")
     assert len(mean.orders) == 8 and mean.mean_ulp > 0
+
+
+def test_many_elements_are_asked_in_one_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every chunk of a ring has an order of its own, yet each is asked about 15 pairs and then about its own 15."""
+    case = prepare(
+        "all_reduce", "ring_allreduce", "npu_ring_8", bytes_per_rank=512, overrides={"system.sips.count": 16}
+    )
+    runs = 0
+    execute = Case.execute
+
+    def counted(self: Case, given: Sequence[NDArray[Any]]) -> tuple[Outcome, list[NDArray[Any]]]:
+        nonlocal runs
+        runs += 1
+        return execute(self, given)
+
+    monkeypatch.setattr(Case, "execute", counted)
+    assert len(orders.orders(case)) == 16
+    assert runs <= 30
+
+
+def test_orders_that_differ_everywhere_are_a_budget_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(orders, "MOST_STRETCHES", 20)
+    with pytest.raises(BudgetError) as caught:
+        measured("all_reduce", "ring_allreduce", "npu_ring_8", bytes_per_rank=512)
+    assert caught.value.code == "AHBM-B123"
 
 
 def test_one_part_per_rank() -> None:

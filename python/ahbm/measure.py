@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, Unpack
@@ -13,7 +12,7 @@ from ahbm.collectives import COLLECTIVES, Collective
 from ahbm.config import Settings
 from ahbm.elements import element
 from ahbm.emulator import Emulator, Outcome
-from ahbm.errors import BudgetError, ConfigError, Finding
+from ahbm.errors import ConfigError, Finding
 from ahbm.placement import DPPolicy
 from ahbm.reference import Reference, Task, inputs
 from ahbm.report import Report, bandwidths
@@ -93,7 +92,6 @@ def measure(
     task, wrong = case.task, None
     checks = frozenset() if isinstance(check, bool) else parse(check)
     if data:
-        _check_memory(task)
         given = inputs(task, mode, seed)
         outcome, results = case.execute(given)
         reference = Reference(task, given, exact=mode == "integers")
@@ -174,17 +172,6 @@ def _elements(kind: Collective, item: int, settings: Settings, pes: int, argumen
     if given * pes >= 1 << 62:
         raise ConfigError("AHBM-C125", f"{given} bytes are more than any machine has")
     return given // item * (1 if per_pe is None else pes)
-
-
-def _check_memory(task: Task) -> None:
-    """Raises BudgetError (AHBM-B301) where inputs, their copies and the machine's memory exceed this computer's."""
-    asked = 3 * task.parties * task.size * task.element.storage.itemsize
-    if asked > (most := os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")):
-        raise BudgetError(
-            "AHBM-B301",
-            f"the data of {task.parties} x {task.size} elements take at least {asked} bytes, this computer has {most}",
-            hint="--no-data (data=False) runs them for their time",
-        )
 
 
 def _report(

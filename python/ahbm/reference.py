@@ -5,6 +5,7 @@ A *party* is what contributes one array: a rank of a collective on host arrays, 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from ahbm.collectives import BITWISE, COLLECTIVES
 from ahbm.elements import Element
-from ahbm.errors import ConfigError
+from ahbm.errors import BudgetError, ConfigError
 
 
 @dataclass(frozen=True)
@@ -135,12 +136,25 @@ def part_of(task: Task, party: int) -> slice:
     return own if name in ("reduce_scatter", "scatter") else slice(0, task.size)
 
 
+def _check_memory(task: Task) -> None:
+    """Raises BudgetError (AHBM-B301) where inputs, their copies and the machine's memory exceed this computer's."""
+    asked = 3 * task.parties * task.size * task.element.storage.itemsize
+    if asked > (most := os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")):
+        raise BudgetError(
+            "AHBM-B301",
+            f"the data of {task.parties} x {task.size} elements take at least {asked} bytes, this computer has {most}",
+            hint="--no-data (data=False) runs them for their time",
+        )
+
+
 def inputs(task: Task, mode: str, seed: int) -> list[NDArray[Any]]:
     """Contributions for every party, the same for the same arguments.
 
     `"integers"`: small integers chosen so that every partial result of the collective is exact in its dtype, in any
-    order. `"random"`: uniformly distributed numbers. Raises ConfigError (AHBM-C124) for another mode.
+    order. `"random"`: uniformly distributed numbers. Raises ConfigError (AHBM-C124) for another mode,
+    BudgetError (AHBM-B301) for data that this computer cannot hold.
     """
+    _check_memory(task)
     if mode not in ("integers", "random"):
         raise ConfigError("AHBM-C124", f"unknown mode {mode!r} of test data", hint="one of integers, random")
     make = _random if mode == "random" and task.element.is_float else _integers

@@ -195,7 +195,11 @@ class Asked(Files, Terms):
         if plan.buffers and has_known_result(plan):
             return measure(self.case(target), data=data, check=check or False)
         if check is not None:
-            raise ConfigError("AHBM-C146", f"{target} runs for its time only: --check is for plans with a known result")
+            raise ConfigError(
+                "AHBM-C146",
+                f"{target} runs for its time only: --check is for plans with a known result",
+                hint="ahbm check FILE looks at its chunks, messages and orders",
+            )
         return timed.run(
             plan,
             plans.label(target),
