@@ -177,7 +177,7 @@ class _Probe:
         return answers
 
     def _run(self, first: Ints, other: Ints) -> Answer:
-        """The size of the subtree that holds an element's `first` and `other`; 0 where `first` is -1: nothing is asked."""
+        """Size of the subtree that holds an element's `first` and `other`; 0 where `first` is -1: nothing is asked."""
         task = self._case.task
         unit, mask, minus = self._given
         given = []
