@@ -33,6 +33,7 @@ bench: $(VENV)/.installed
 	$(BIN)/pip install --quiet --disable-pip-version-check ".[bench]"
 	cargo bench -p ahbm-engine --bench queue
 	cargo bench -p ahbm-emulator --bench data
+	cargo bench -p ahbm-emulator --bench job
 	cargo bench -p ahbm-formats --bench msccl
 	$(BIN)/python benches/imports.py
 	$(BIN)/python benches/synthesis.py

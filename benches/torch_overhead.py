@@ -1,45 +1,86 @@
-"""Wall time of all_reduce behind torch.distributed under threads: `python benches/torch_overhead.py`.
+"""Wall time of all_reduce between ranks that are threads: `python benches/torch_overhead.py`.
 
-Timing and data on; per line the median over the calls after the first. GB/s counts every rank's tensor once.
+Timing and data on; per line the median over the calls after the first, beside the floor: what one rank's thread takes
+to wake another's and to be woken. GB/s counts every rank's tensor once.
 """
 
 from __future__ import annotations
 
 import statistics
+import threading
 import time
+from collections.abc import Callable
 
+import numpy as np
 import torch
 import torch.distributed as dist
 
+import ahbm
+import ahbm.distributed
 import ahbm.torch
 
 
-def measure(elements: int, calls: int) -> float:
-    """Median seconds of one call on rank 0."""
-    x = torch.ones(elements)
-    dist.all_reduce(x, dist.ReduceOp.MAX)
+def median(call: Callable[[], object], calls: int) -> float:
+    """Median seconds of a call, the first not counted."""
     took = []
-    for _ in range(calls):
+    for _ in range(calls + 1):
         began = time.perf_counter()
-        dist.all_reduce(x, dist.ReduceOp.MAX)
+        call()
         took.append(time.perf_counter() - began)
-    return statistics.median(took)
+    return statistics.median(took[1:])
 
 
-def worker(_: int, elements: int, calls: int) -> float:
-    """One rank."""
+def floor(calls: int) -> float:
+    """Seconds in which two threads wake each other once, by a lock each."""
+    mine, other = threading.Lock(), threading.Lock()
+    mine.acquire()
+    other.acquire()
+
+    def echo() -> None:
+        for _ in range(calls + 1):
+            other.acquire()
+            mine.release()
+
+    def ping() -> None:
+        other.release()
+        mine.acquire()
+
+    thread = threading.Thread(target=echo)
+    thread.start()
+    seconds = median(ping, calls)
+    thread.join()
+    return seconds
+
+
+def behind_torch(_: int, elements: int, calls: int) -> float:
+    """One rank of `torch.distributed`."""
     dist.init_process_group("ahbm")
-    return measure(elements, calls)
+    x = torch.ones(elements)
+    return median(lambda: dist.all_reduce(x, dist.ReduceOp.MAX), calls)
+
+
+def plain(_: int, elements: int, calls: int) -> float:
+    """One rank of `ahbm.distributed`."""
+    ahbm.distributed.init_process_group()
+    x = np.ones(elements, np.float32)
+    return median(lambda: ahbm.distributed.all_reduce(x, ahbm.distributed.ReduceOp.MAX), calls)
 
 
 def main() -> None:
-    for ranks, elements, calls in ((2, 256, 400), (4, 256, 400), (4, 1 << 24, 7)):
-        for turns in (False, True):
-            seconds = ahbm.torch.spawn(worker, (elements, calls), ranks, turns=turns)[0]
+    woken = floor(2000)
+    print(f"floor: {woken * 1e6:.1f} us")
+    for ranks, elements, calls in ((2, 256, 2000), (4, 256, 1000), (4, 1 << 24, 7)):
+        args, one_each = (elements, calls), {"system.sips.count": ranks}
+        found = {
+            "ahbm": ahbm.spawn(plain, args, nprocs=ranks, overrides=one_each)[0],
+            "torch, free": ahbm.torch.spawn(behind_torch, args, ranks, turns=False)[0],
+            "torch, turns": ahbm.torch.spawn(behind_torch, args, ranks)[0],
+        }
+        for name, seconds in found.items():
             assert isinstance(seconds, float)
-            mode, nbytes = "turns" if turns else "free", 4 * elements
-            rate = ranks * nbytes / seconds / 1e9
-            print(f"{ranks} ranks, {nbytes} B, {mode}: {seconds * 1e6:,.0f} us, {rate:.2f} GB/s")
+            rate, nbytes = ranks * 4 * elements / seconds / 1e9, 4 * elements
+            took = f"{seconds * 1e6:,.0f} us, {seconds / woken:.0f} floors, {rate:.2f} GB/s"
+            print(f"{ranks} ranks, {nbytes} B, {name}: {took}")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import os
 import sys
 import sysconfig
 import traceback
+from functools import lru_cache
 from pathlib import Path
 
 from ahbm.errors import AhbmError, RankError, Site
@@ -13,23 +14,25 @@ from ahbm.errors import AhbmError, RankError, Site
 _PACKAGE = str(Path(__file__).parent) + os.sep
 _FRONTS = (_PACKAGE, os.path.join(sysconfig.get_paths()["platlib"], "torch") + os.sep)
 """What stands between a user's line and an operation."""
-_is_front: dict[str, bool] = {}
-"""By file name, whether it is in one of those."""
 _LIBRARIES = tuple(sysconfig.get_paths()[key] for key in ("stdlib", "purelib", "platlib"))
 
 
 def call_origin() -> str:
     """`file:line` of the innermost caller outside this package and torch, by the file's base name."""
     frame = sys._getframe(1)
-    while frame.f_back is not None:
-        file = frame.f_code.co_filename
-        front = _is_front.get(file)
-        if front is None:
-            front = _is_front[file] = file.startswith(_FRONTS)
-        if not front:
-            break
+    while frame.f_back is not None and _is_front(frame.f_code.co_filename):
         frame = frame.f_back
-    return f"{frame.f_code.co_filename.rpartition(os.sep)[2]}:{frame.f_lineno}"
+    return _place(frame.f_code.co_filename, frame.f_lineno)
+
+
+@lru_cache(1 << 12)
+def _is_front(file: str) -> bool:
+    return file.startswith(_FRONTS)
+
+
+@lru_cache(1 << 12)
+def _place(file: str, line: int) -> str:
+    return f"{file.rpartition(os.sep)[2]}:{line}"
 
 
 def rank_error(rank: int, error: BaseException) -> RankError:

@@ -87,9 +87,10 @@ class Operation:
     def check_agreement(self) -> None:
         """Raises DistributedError (AHBM-X110) naming the ranks and both values of the first term that differs."""
         parts = [self.parts[rank] for rank in sorted(self.parts)]
-        if all(part.terms == parts[0].terms for part in parts):
+        terms = parts[0].terms
+        if not [part for part in parts if part.terms != terms]:
             return
-        for term in parts[0].terms:
+        for term in terms:
             values: dict[object, list[Part]] = {}
             for part in parts:
                 values.setdefault(part.terms.get(term), []).append(part)

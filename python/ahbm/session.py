@@ -274,12 +274,10 @@ class Session:
 
     def _perform(self, operation: Operation) -> int:
         """Runs one collective on the emulator; returns its end in simulated ps, had it run alone."""
-        parts = operation.ordered()
-        return self._run(operation, (), self._collective(parts), [part.buffer for part in parts])
+        return self._run(operation, (), *self._collective(operation.ordered()))
 
     def _quick(self, operation: Operation) -> bool:
-        parts = operation.ordered()
-        return self._is_quick(self._collective(parts), [part.buffer for part in parts])
+        return self._is_quick(*self._collective(operation.ordered()))
 
     def _exchange(self, operation: Operation) -> int:
         """An all-to-all: every pair's chunk is as large as the largest of all."""
@@ -296,7 +294,7 @@ class Session:
         parts = operation.ordered()
         exchanges = [part.buffer for part in parts]
         padded = np.empty(Exchange.padded_size(exchanges), exchanges[0].source.dtype)
-        return self._is_quick(self._collective(parts), [padded] * len(parts))
+        return self._is_quick(self._collective(parts)[0], [padded] * len(parts))
 
     def _perform_pair(self, operation: Operation) -> int:
         """Runs one matched send and receive; returns its end in simulated ps, had it run alone."""
@@ -323,8 +321,8 @@ class Session:
             return False
         return self.emulator.is_known(what, buffers)
 
-    def _collective(self, parts: list[Part]) -> Invocation:
-        return self._invocation(parts[0].terms, _group(parts[0]).ranks)
+    def _collective(self, parts: list[Part]) -> tuple[Invocation, list[Any]]:
+        return self._invocation(parts[0].terms, _group(parts[0]).ranks), [part.buffer for part in parts]
 
     def _pair(self, operation: Operation) -> tuple[Invocation, list[NDArray[Any]]]:
         ranks = tuple(sorted(operation.members))

@@ -64,7 +64,7 @@ class Alone(Session):
             part.buffer = _exchanged(call.buffer, me)
         elif not is_hollow(call.buffer):
             _uniform(call, me, n)
-        return self._run(operation, (), self._collective([part]), [part.buffer] * n, data=False)
+        return self._run(operation, (), self._collective([part])[0], [part.buffer] * n, data=False)
 
 
 def _exchanged(exchange: Exchange, me: int) -> NDArray[Any]:

@@ -52,7 +52,7 @@ _OPS = {
 _BOOL_OPS = {"sum": "max", "max": "max", "bor": "max", "prod": "min", "min": "min", "band": "min", "bxor": "bxor"}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class Flat:
     """A tensor as a flat array of elements, in C order."""
 
@@ -114,9 +114,9 @@ def flat(tensor: torch.Tensor) -> Flat:
     plain = x.layout is torch.strided
     if not (plain and x.is_cpu and type(x) is torch.Tensor):
         if plain and (x.is_meta or isinstance(x, FakeTensor)):
-            name = NAMES.get(x.dtype, "u8")
-            storage = element(name).storage
-            return Flat(tensor, hollow(x.numel() * x.element_size() // storage.itemsize, storage), name, True)
+            stored = NAMES.get(x.dtype, "u8")
+            storage = element(stored).storage
+            return Flat(tensor, hollow(x.numel() * x.element_size() // storage.itemsize, storage), stored, True)
         kind = f"{type(tensor).__name__} on {x.device} with layout {x.layout}"
         raise UnsupportedError(
             "AHBM-U150",
@@ -127,15 +127,16 @@ def flat(tensor: torch.Tensor) -> Flat:
     if not shared:
         x = x.clone(memory_format=torch.contiguous_format).resolve_conj().resolve_neg()
     dtype = x.dtype
+    name = NAMES.get(dtype)
     if dtype is torch.bfloat16:
         array: NDArray[Any] = x.view(torch.int16).numpy().view(np.uint16)
     elif dtype.is_complex:
         array = torch.view_as_real(x).numpy()
-    elif dtype is torch.bool or dtype not in NAMES:
+    elif dtype is torch.bool or name is None:
         array = x.reshape(-1).view(torch.uint8).numpy()
     else:
         array = x.numpy()
-    return Flat(tensor, array.reshape(-1), NAMES.get(dtype, "u8"), shared)
+    return Flat(tensor, array.reshape(-1), name or "u8", shared)
 
 
 def _typed(array: NDArray[Any], like: torch.Tensor) -> torch.Tensor:
