@@ -168,6 +168,15 @@ def test_sizes_mean_what_the_recorder_says(tmp_path: Path) -> None:
     ]
 
 
+def test_a_message_without_bytes_takes_no_time(tmp_path: Path) -> None:
+    ranks = [Rank() for _ in range(2)]
+    ranks[0].compute(3)
+    ranks[0].message("SEND", 1, 0)
+    ranks[1].message("RECV", 0, 0)
+    report = replayed(tmp_path, ranks)
+    assert [rank.total_ns for rank in report.ranks] == [3000, 3000]
+
+
 def _spoil(ranks: list[Rank], what: str) -> None:
     node = ranks[1].nodes[0]
     attributes = {attribute["name"]: attribute for attribute in node["attr"]}

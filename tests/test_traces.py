@@ -103,6 +103,7 @@ def test_a_trace_with_buffers_is_an_algorithm(traced: Path) -> None:
     with pytest.raises(FormatError):
         ahbm.Emulator.load(TOPOLOGY, ccl, FOUR).algorithm("ring")
     last.unlink()
+    assert emulator.algorithm("ring") is first
     with pytest.raises(FormatError):
         ahbm.Emulator.load(TOPOLOGY, ccl, FOUR).algorithm("ring")
 

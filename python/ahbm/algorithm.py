@@ -171,12 +171,11 @@ AnyAlgorithm = Algorithm | PlanAlgorithm | SynthAlgorithm
 
 
 class AlgorithmLoader:
-    """Loads modules and plans, each once: who has loaded one goes on with it, whatever becomes of its file.
-    Thread-safe."""
+    """Loads the modules and plans of one ccl.yaml, each once, whatever becomes of its file later. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._loaded: dict[tuple[str, Path], Algorithm | PlanAlgorithm] = {}
+        self._loaded: dict[str, Algorithm | PlanAlgorithm] = {}
 
     def load(self, settings: Settings) -> AnyAlgorithm:
         """The algorithm of `settings`.
@@ -188,11 +187,10 @@ class AlgorithmLoader:
         if settings.synth is not None:
             return SynthAlgorithm(settings.algorithm, settings.synth)
         with self._lock:
-            path, package = _locate(settings)
-            key = (settings.algorithm, path)
-            known = self._loaded.get(key)
+            known = self._loaded.get(settings.algorithm)
             if known is not None:
                 return known
+            path, package = _locate(settings)
             files = [path] if settings.plan is None else plan_files(path)
             try:
                 content = b"".join(file.read_bytes() for file in files)
@@ -203,7 +201,7 @@ class AlgorithmLoader:
             else:
                 module = _execute(settings.algorithm, path, package, content)
                 known = _describe(settings.algorithm, path, hashlib.sha256(content).hexdigest(), module)
-            self._loaded[key] = known
+            self._loaded[settings.algorithm] = known
             return known
 
 

@@ -18,6 +18,8 @@ import tempfile
 import textwrap
 import time
 import unittest
+from collections.abc import Callable
+from typing import Any
 
 os.environ.update(BACKEND="ahbm", OMP_NUM_THREADS="1")
 os.environ.setdefault("WORLD_SIZE", "3")
@@ -58,13 +60,18 @@ QUICK = (
 )
 
 
-class Suite(suite.TestDistBackend, suite.DistributedTest._DistTestBase):  # type: ignore[misc]
-    """The suite, its ranks forked from here."""
+class Forked(unittest.TestCase):
+    """Ranks forked from here."""
+
+    _start_processes: Callable[[object], None]
 
     def setUp(self) -> None:
         super().setUp()
         self._start_processes(torch.multiprocessing.get_context("fork").Process)
         torch.backends.cudnn.flags(enabled=True, allow_tf32=False).__enter__()
+
+
+Suite: Any = type("Suite", (Forked, suite.TestDistBackend, suite.DistributedTest._DistTestBase), {})
 
 
 def names() -> list[str]:

@@ -253,6 +253,7 @@ impl Writer<'_> {
         let bytes = match self.sizing {
             Sizing::Unit => 1,
             Sizing::Bytes(0) => match size_of(false).map_err(one)? {
+                Size::Bytes(0) => return Err(vec![wrong(self.graph, at, "comm_size", "is 0")]),
                 Size::Bytes(bytes) => bytes,
                 Size::Share(..) => {
                     return Err(refuse("messages are shares of a size that is not given".into(), "give --size"));

@@ -50,7 +50,6 @@ pub(super) fn size(graph: &Graph, at: u32, symbolic: bool) -> Result<Size, Diagn
         return Ok(share);
     }
     match number(graph, at, "comm_size")? {
-        Some(0) => Err(wrong(graph, at, "comm_size", "is 0")),
         Some(bytes) => Ok(Size::Bytes(bytes)),
         None => share()?.ok_or_else(|| wrong(graph, at, "comm_size", "is missing")),
     }
