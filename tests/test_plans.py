@@ -203,9 +203,9 @@ def test_what_does_not_fit_is_refused(ring_file: Path) -> None:
     with pytest.raises(FormatError, match="nearest sizes") as size:
         plans.run(ring_file, TOPOLOGY, bytes_per_rank=4090, overrides=FOUR)
     assert size.value.code == "AHBM-F127"
-    with pytest.raises(UnsupportedError) as average:
-        plans.run(ring_file, TOPOLOGY, bytes_per_rank=4096, overrides=FOUR, op="avg")
-    assert average.value.code == "AHBM-U203"
+    with pytest.raises(UnsupportedError) as bits:
+        plans.run(ring_file, TOPOLOGY, bytes_per_rank=4096, overrides=FOUR, op="band", dtype="i32")
+    assert bits.value.code == "AHBM-U203"
     with pytest.raises(ConfigError, match="a module and a plan"):
         Emulator.load(TOPOLOGY, overrides={**entry, "algorithms.x.module": "y.py"})
     with pytest.raises(ConfigError, match="are for plans"):

@@ -206,6 +206,34 @@ def test_ccl_yaml_runs_a_synthesized_algorithm(tmp_path: Path, monkeypatch: pyte
     assert all((buffer == 4).all() for buffer in buffers)
 
 
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "f32", "i8", "u16", "i64"])
+@pytest.mark.parametrize("collective", ["all_reduce", "reduce_scatter", "reduce"])
+def test_an_average_is_the_sum_divided(
+    collective: str, dtype: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    emulator = configured("{}")
+    asked: dict[str, Any] = {"bytes_per_rank": 6 << 8, "dtype": dtype, "emulator": emulator}
+    reports = [ahbm.run(collective, "made", op=op, **asked) for op in ("sum", "avg")]
+    assert [report.wrong for report in reports] == [0, 0]
+    # Dividing takes no time where memory and math take none.
+    assert reports[0].latency_ns == reports[1].latency_ns
+
+
+def test_an_average_of_integers_is_what_kernels_compute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    emulator = configured("{}")
+    averages = []
+    for algorithm in ("made", "ring_allreduce"):
+        # Sums on both sides of zero that 6 does not divide.
+        buffers = [np.arange(-18, 18, dtype=np.int32) + rank // 5 for rank in range(6)]
+        emulator.collective(Invocation("all_reduce", algorithm=algorithm, op="avg"), buffers)
+        averages.append(np.stack(buffers))
+    assert (averages[0] == averages[1]).all()
+    with pytest.raises(UnsupportedError, match="AHBM-U203"):
+        ahbm.run("all_gather", "made", op="avg", bytes_per_rank=6 << 8, dtype="f32", emulator=emulator)
+
+
 @pytest.mark.parametrize("network", ["npu_mesh_4x4", "npu_switch_8"])
 @pytest.mark.parametrize("collective", SYNTHESIZED)
 def test_a_process_group_of_any_ranks(

@@ -1,8 +1,8 @@
 //! Chakra traces of one rank, plain, gzip or (from a brace on) JSON: any bytes are a trace or typed findings; a trace that is written again
-//! is the same trace.
+//! is the same trace; a trace of a job is a job or typed findings.
 #![no_main]
 
-use ahbm_formats::chakra::{ReadOptions, parse};
+use ahbm_formats::chakra::{Groups, ReadOptions, parse};
 use ahbm_formats::{Budget, Limit};
 use libfuzzer_sys::fuzz_target;
 
@@ -14,6 +14,9 @@ fuzz_target!(|bytes: &[u8]| {
         match parse("fuzz", &[(file, bytes)], &options) {
             Err(findings) => ahbm_fuzz::told(&findings),
             Ok(trace) if !lenient => {
+                if let Err(findings) = trace.workload(&Groups::default()) {
+                    ahbm_fuzz::told(&findings);
+                }
                 let written = trace.to_bytes().remove(0);
                 let again = parse("fuzz", &[("fuzz.0.et", &written)], &options).expect("what was written is a trace");
                 assert_eq!(again.to_bytes()[0], written);

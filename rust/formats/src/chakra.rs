@@ -152,6 +152,8 @@ fn graph_of(
     options: &ReadOptions,
     usage: &mut Usage,
 ) -> Result<Graph, Vec<Diagnostic>> {
+    usage.file_bytes += bytes.len() as u64;
+    options.budget.check(Limit::FileBytes, usage.file_bytes).map_err(one)?;
     let read = if file.ends_with(".json") { json::graph } else { decode::graph };
     read(rank, file, bytes, options, usage)
 }

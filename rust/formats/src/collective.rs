@@ -115,6 +115,15 @@ impl Collective {
         )
     }
 
+    /// True when a rank ends with a reduction.
+    pub const fn reduces_at(self, rank: u32) -> bool {
+        match self {
+            Self::AllReduce | Self::ReduceScatter => true,
+            Self::Reduce { root } => root == rank,
+            _ => false,
+        }
+    }
+
     /// What memory holds before and after, when the operand and result of rank r are `ranks[r]`, the larger of
     /// the two has `whole` elements, and an element has `element` bytes.
     ///

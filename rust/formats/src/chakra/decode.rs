@@ -21,8 +21,6 @@ pub(super) fn graph(
     options: &ReadOptions,
     usage: &mut Usage,
 ) -> Result<Graph, Vec<Diagnostic>> {
-    usage.file_bytes += bytes.len() as u64;
-    options.budget.check(Limit::FileBytes, usage.file_bytes).map_err(one)?;
     let bytes = inflate(file, bytes, options, usage).map_err(one)?;
     let (metadata, nodes) = messages(file, &bytes, options, usage).map_err(one)?;
     Graph::new(rank, Arc::clone(file), metadata, nodes, options.lenient)

@@ -56,8 +56,6 @@ pub(super) fn graph(
     options: &ReadOptions,
     usage: &mut Usage,
 ) -> Result<Graph, Vec<Diagnostic>> {
-    usage.file_bytes += bytes.len() as u64;
-    options.budget.check(Limit::FileBytes, usage.file_bytes).map_err(one)?;
     // Metadata may hold a whole source; the strings of nodes are bounded below.
     let budget = options.budget.with(Limit::StringBytes, u64::MAX);
     scan::scan(bytes, &budget).map_err(|error| one(error.site("trace", &**file)))?;

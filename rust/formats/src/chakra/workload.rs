@@ -57,6 +57,9 @@ pub struct Workload {
 /// What a rank may compute in all, eleven days: far below the end of simulated time.
 const LONGEST_PS: u64 = 1_000_000_000_000_000_000;
 
+/// What a collective is, for whoever has it wrong.
+const ONE_CALL: &str = "the n-th collective node of a group is one call on all of its ranks";
+
 /// Name and ranks of a process group.
 type Group = (String, Vec<u32>);
 
@@ -92,7 +95,7 @@ impl Trace {
     /// Files the collectives of all ranks; returns the call of every node.
     fn collectives(&self, groups: &Groups, calls: &mut Vec<Call>) -> Result<FxHashMap<At, u32>, Vec<Diagnostic>> {
         let mut of = FxHashMap::default();
-        let mut filed: Map<Group, Vec<(u32, Vec<At>)>> = Map::default();
+        let mut filed: Map<Group, Vec<(u32, Vec<u32>)>> = Map::default();
         for graph in &self.graphs {
             let mut counts: FxHashMap<Group, usize> = FxHashMap::default();
             let collective = |at: &u32| graph.nodes[*at as usize].kind == NodeKind::Collective;
@@ -106,19 +109,20 @@ impl Trace {
                     calls.push(Call { after, ..call.clone() });
                     sequence.push((calls.len() as u32 - 1, Vec::new()));
                 }
-                let (known, at) = &mut sequence[*number];
+                let (known, present) = &mut sequence[*number];
                 *number += 1;
                 calls[*known as usize].join(&call)?;
-                at.push(At { rank: graph.rank, node });
+                present.push(graph.rank);
                 of.insert(At { rank: graph.rank, node }, *known);
             }
         }
-        for (call, at) in filed.values().flatten() {
+        for (call, present) in filed.values().flatten() {
             let call = &calls[*call as usize];
-            if let Some(missing) = call.ranks.iter().find(|&&rank| at.iter().all(|at| at.rank != rank)) {
+            // Filed in order of ranks, each at most once.
+            if let Some(missing) = call.ranks.iter().find(|rank| present.binary_search(rank).is_err()) {
                 let what = format!("rank {missing} does not take part in a {} of its group", call.collective);
                 let finding = Diagnostic::new("AHBM-F149", what).site("what the others do", &*call.origin);
-                return Err(vec![finding.hint("the n-th collective node of a group is one call on all of its ranks")]);
+                return Err(vec![finding.hint(ONE_CALL)]);
             }
         }
         Ok(of)
@@ -218,7 +222,7 @@ impl Call {
             let label = |call: &Self| format!("{} of {} bytes", call.collective, call.bytes);
             let finding = Diagnostic::new("AHBM-F149", format!("the ranks of group {:?} disagree", self.group));
             let finding = finding.site(label(self), &*self.origin).site(label(other), &*other.origin);
-            return Err(vec![finding.hint("the n-th collective node of a group is one call on all of its ranks")]);
+            return Err(vec![finding.hint(ONE_CALL)]);
         }
         self.bytes = self.bytes.max(other.bytes);
         self.longest = self.longest.max(other.longest);

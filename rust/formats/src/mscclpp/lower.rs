@@ -4,7 +4,7 @@ use super::body::Writer;
 use super::layout::Layout;
 use super::model::{Action, Op, Plan};
 use super::packets::Packets;
-use crate::plan::{Lowered, RankBuffers, Region, Site, Space};
+use crate::plan::{Lowered, RankBuffers, Reduction, Region, Site, Space};
 use crate::{Budget, Limit, LowerOptions};
 use ahbm_machine::{Diagnostic, Machine, Node};
 use ahbm_program::{BinaryFn, BufferId, ChannelSettings, ProgramBuilder};
@@ -91,6 +91,9 @@ impl Plan {
         }
         if options.protocol.is_some_and(|protocol| protocol != self.protocol) {
             return fixed(format!("an execution plan is written for its protocol, {} here", self.protocol.name()));
+        }
+        if options.reduction == Reduction::Avg {
+            return fixed("an execution plan has no step that divides".to_owned());
         }
         let mut written: Option<BinaryFn> = None;
         self.walk(|_, op| {

@@ -25,6 +25,8 @@ pub(super) struct Layout {
     pub(super) dtype: Dtype,
     /// Reduction of two elements.
     pub(super) reduce: BinaryFn,
+    /// What the result is divided by in the end.
+    pub(super) divisor: Option<u32>,
 }
 
 /// Elements of every chunk that one pass over the steps handles.
@@ -83,7 +85,8 @@ impl Layout {
             }
             let copied: u64 =
                 rank.before.iter().chain(&rank.after).map(|c| u64::from(c.count).div_ceil(together)).sum();
-            ops = ops.saturating_add(copied);
+            let divided = if self.divisor.is_some() { 3 * u64::from(plan.chunks).div_ceil(together) } else { 0 };
+            ops = ops.saturating_add(copied).saturating_add(divided);
         }
         ops.saturating_mul(passes)
     }

@@ -2,10 +2,12 @@
 
 use super::block::{Layout, MAX_TOGETHER, Writer};
 use super::queues::Queues;
-use super::{LowerOptions, Plan, Protocol, RankBuffers, Region, Site};
+use super::{LowerOptions, Plan, Protocol, RankBuffers, Reduction, Region, Site};
 use crate::Limit;
 use ahbm_machine::{Diagnostic, Machine, Node};
-use ahbm_program::{BodyBuilder, ChannelSettings, Dtype, Mem, OpKind, Program, ProgramBuilder, Tile};
+use ahbm_program::{
+    BinaryFn, BodyBuilder, ChannelSettings, Dtype, Mem, OpKind, OriginId, Program, ProgramBuilder, Scalar, Tile,
+};
 
 /// A plan as a program.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,7 +30,7 @@ impl Plan {
     /// chunks of a step travel together while they fit a slice.
     ///
     /// # Errors
-    /// `AHBM-U204` more ranks than the machine has SIPs, `AHBM-F127` a size that does not split into the plan's
+    /// `AHBM-U203` an average of what is no reduction, `AHBM-U204` more ranks than the machine has SIPs, `AHBM-F127` a size that does not split into the plan's
     /// chunks, `AHBM-F128` a message that nobody receives or sends, `AHBM-B209` over the budget of operations, and
     /// what [`ProgramBuilder::finish`] finds.
     pub fn lower(&self, machine: &Machine, options: &LowerOptions) -> Result<Lowered, Vec<Diagnostic>> {
@@ -106,7 +108,20 @@ impl Plan {
         let protocol: Protocol = options.protocol.unwrap_or(self.protocol);
         let slice = (options.slice_bytes.unwrap_or(protocol.slice_bytes()) / size).clamp(1, u64::from(u32::MAX));
         let together = if options.slice_bytes.is_some() { u64::MAX } else { MAX_TOGETHER };
-        Ok(Layout { chunk, slice, together, instances, dtype: options.dtype, reduce: options.reduction.function() })
+        let average = options.reduction == Reduction::Avg;
+        if average && !(0..self.members()).any(|rank| self.collective.reduces_at(rank)) {
+            return Err(Diagnostic::new("AHBM-U203", format!("{} has no average", self.collective.name()))
+                .hint("avg is for all_reduce, reduce_scatter and reduce"));
+        }
+        Ok(Layout {
+            chunk,
+            slice,
+            together,
+            instances,
+            dtype: options.dtype,
+            reduce: options.reduction.function(),
+            divisor: average.then(|| self.members()),
+        })
     }
 
     fn allocate(&self, builder: &mut ProgramBuilder, site: &Site, rank: u32, chunk: u64) -> RankBuffers {
@@ -148,7 +163,9 @@ impl Plan {
         };
         let copies = !self.shares();
         let started = (copies && !work.before.is_empty()).then(|| builder.counter());
-        let ended = (copies && !work.after.is_empty()).then(|| builder.counter());
+        let copied = copies && !work.after.is_empty();
+        let divisor = layout.divisor.filter(|_| rank < self.members() && self.collective.reduces_at(rank));
+        let ended = (copied || divisor.is_some()).then(|| builder.counter());
         for instance in 0..layout.instances {
             let posts = Posts::of(builder, work);
             for (own, block) in work.blocks.iter().enumerate() {
@@ -169,7 +186,9 @@ impl Plan {
             }
         }
         let blocks = work.blocks.len() as u32 * layout.instances;
-        for (list, waits, posts) in [(&work.before, None, started), (&work.after, ended, None)] {
+        for (list, waits, posts) in
+            [(&work.before, None, started), (&work.after, ended, ended.filter(|_| divisor.is_some()))]
+        {
             if list.is_empty() || !copies {
                 continue;
             }
@@ -197,6 +216,33 @@ impl Plan {
                 }
             }
             stand(builder, body);
+        }
+        if let (Some(divisor), Some(counter)) = (divisor, ended) {
+            let origin = builder.origins.intern(self.whole());
+            let mut body = BodyBuilder::new();
+            body.push(OpKind::WaitCounter { counter, at_least: blocks + u32::from(copied) }, 0, origin);
+            divide(&mut body, layout, &buffers.output, divisor, origin);
+            stand(builder, body);
+        }
+    }
+}
+
+/// Divides the result, whose buffer is the second of the table.
+fn divide(body: &mut BodyBuilder, layout: &Layout, output: &Region, divisor: u32, origin: OriginId) {
+    let scalar = body.scalar(Scalar::Int(divisor.into()));
+    let count = (output.bytes / layout.chunk_bytes()) as u32;
+    for (k, chunks) in layout.groups(count) {
+        for (from, elements) in layout.pieces() {
+            let offset = output.offset + (u64::from(k) * layout.chunk + from) * layout.dtype.bytes();
+            let (mem, tile) =
+                (body.mem(Mem { buffer: 1, offset }), body.tile(Tile::new(layout.dtype, &[elements * chunks])));
+            let [sum, dst] = [(); 2].map(|()| body.value());
+            body.push(OpKind::Load { dst: sum, mem, tile }, 1, origin);
+            let f = BinaryFn::Div;
+            body.push(OpKind::BinaryScalar { f, swapped: false, dst, a: sum, scalar, tile }, 1, origin);
+            body.push(OpKind::Store { src: dst, mem, tile, posted: false }, 1, origin);
+            body.release(sum);
+            body.release(dst);
         }
     }
 }

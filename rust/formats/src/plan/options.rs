@@ -63,28 +63,31 @@ pub enum Reduction {
     Prod,
     Min,
     Max,
+    /// The sum, divided by the number of ranks where a rank has all of it.
+    Avg,
 }
 
 impl Reduction {
     /// From the name of a collective's `op`.
     ///
     /// # Errors
-    /// `AHBM-U203` for another name; plans have no step that divides, so `avg` is one.
+    /// `AHBM-U203` for another name.
     pub fn parse(name: &str) -> Result<Self, Diagnostic> {
         match name {
             "sum" => Ok(Self::Sum),
             "prod" => Ok(Self::Prod),
             "min" => Ok(Self::Min),
             "max" => Ok(Self::Max),
+            "avg" => Ok(Self::Avg),
             _ => Err(Diagnostic::new("AHBM-U203", format!("a plan cannot reduce with op {name:?}"))
-                .hint("sum, prod, min and max are supported")),
+                .hint("sum, prod, min, max and avg are supported")),
         }
     }
 
     /// The operation of one pair of elements.
     pub const fn function(self) -> BinaryFn {
         match self {
-            Self::Sum => BinaryFn::Add,
+            Self::Sum | Self::Avg => BinaryFn::Add,
             Self::Prod => BinaryFn::Mul,
             Self::Min => BinaryFn::Min,
             Self::Max => BinaryFn::Max,
