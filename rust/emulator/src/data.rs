@@ -1,6 +1,7 @@
 //! Pass 2: the data of a run, replayed in the order pass 1 found.
 //!
-//! Effects happen in the order of (end time, agent, operation). Where that order cannot matter, because
+//! Effects happen in the order of (end time, agent, operation); what is posted is read then, and written when it
+//! arrives. Where that order cannot matter, because
 //! agents share no memory, end times are not looked at and an agent runs until it has to wait; the
 //! result is the same to the last bit.
 //!

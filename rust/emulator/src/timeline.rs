@@ -9,7 +9,7 @@ use ahbm_program::ChannelId;
 pub struct Span {
     /// Issue time, dispatch included.
     pub start: Ps,
-    /// Completion; the moment its effect on data is defined.
+    /// Completion; the moment its effect on data is defined, but for what is posted, which is written on arrival.
     pub end: Ps,
 }
 
@@ -32,6 +32,8 @@ pub struct Timeline {
     pub spans: Vec<Vec<Span>>,
     /// Per agent, the channel chosen by each `recv(dir=None)` in issue order; empty when no agent has one.
     pub choices: Vec<Vec<ChannelId>>,
+    /// Per agent, when each transfer that it posted arrived, in issue order; empty as `spans`, and when no agent posts.
+    pub arrivals: Vec<Vec<Ps>>,
     /// Why each of these times; only when asked for.
     pub detail: Option<Box<Detail>>,
 }

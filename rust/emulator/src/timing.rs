@@ -237,6 +237,12 @@ impl<'a, R: Recorder> Sim<'a, R> {
             ..Timeline::default()
         };
         timeline.detail = self.recorder.finish(self.plan).map(Box::new);
+        if self.record && !self.posted.is_empty() {
+            timeline.arrivals = vec![Vec::new(); self.agents.len()];
+            for (agent, posted) in self.plan.posters.iter().zip(self.posted) {
+                timeline.arrivals[agent.0 as usize] = posted.into_inner().times;
+            }
+        }
         for agent in self.agents {
             let agent = agent.into_inner();
             timeline.ends.push(agent.clock);

@@ -139,6 +139,34 @@ fn shared_memory_follows_end_times_then_agents() {
 }
 
 #[test]
+fn what_is_posted_is_read_when_it_leaves_and_written_when_it_arrives() {
+    let t = Tile::new(Dtype::U8, &[1]);
+    // Agent 0 posts the 7 of buffer 0 to buffer 1 and clears it; agent 1 copies buffer 1 back.
+    let mut a = Kernel::default();
+    let [src, dst] = [0, 1].map(|buffer| a.body.mem(Mem { buffer, offset: 0 }));
+    let (tile, zero) = (a.body.tile(t.clone()), a.body.mem(Mem { buffer: 1, offset: 1 }));
+    a.op(OpKind::Copy { src, dst, tile, posted: true });
+    a.op(OpKind::Copy { src: zero, dst: src, tile, posted: false });
+    a.op(OpKind::Fence);
+    let mut b = Kernel::default();
+    let (src, dst) = (b.body.mem(Mem { buffer: 1, offset: 0 }), b.body.mem(Mem { buffer: 0, offset: 1 }));
+    let tile = b.body.tile(t.clone());
+    b.op(OpKind::Copy { src, dst, tile, posted: false });
+    let mut p = ring(vec![a.finish(), b.finish()], 2);
+    share_buffers(&mut p);
+    for (end, want) in [(19, 0), (20, 7), (21, 7)] {
+        let mut memory = Memory::new(&p);
+        put(&mut memory, 0, 0, &[7u8]);
+        let known = Timeline { arrivals: vec![vec![20], vec![]], ..timeline(&[&[5, 6, 20], &[end]]) };
+        run(&p, &known, &mut memory);
+        assert_eq!(get::<u8>(&memory, 0, 0, 2), [0, want], "copy ends at {end}");
+        assert_eq!(get::<u8>(&memory, 1, 0, 1), [7]);
+    }
+    let error = replay(&p, &timeline(&[&[5, 6, 20], &[25]]), &mut Memory::new(&p)).unwrap_err();
+    assert_eq!(error.code, "AHBM-D191");
+}
+
+#[test]
 fn counters_and_barriers_order_equal_times() {
     let t = Tile::new(Dtype::U8, &[1]);
     // Agent 0 reads what agent 1 signalled; all at time 0, so agent 0 comes first and must park.

@@ -10,6 +10,7 @@ use super::{create, elementwise, matrix, reduce};
 use crate::Timeline;
 use ahbm_machine::{Diagnostic, Ps};
 use ahbm_program::{AgentId, BufferId, ChannelId, OpKind, Program, Tile, ValueId};
+use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -78,6 +79,8 @@ struct State<'p> {
     next: usize,
     /// Receives from any direction so far.
     choices: usize,
+    /// Transfers posted so far.
+    posted: usize,
     waits: Option<Wait>,
 }
 
@@ -95,6 +98,14 @@ enum Step {
     Wait(Wait),
 }
 
+/// What comes next; at one time, what arrives goes before what agents do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Turn {
+    /// Something posted lands.
+    Landing(u32),
+    Agent(u32),
+}
+
 struct Replay<'p, 'm> {
     program: &'p Program,
     prepared: &'p Prepared,
@@ -106,7 +117,10 @@ struct Replay<'p, 'm> {
     /// Agents parked at each counter, and at each barrier.
     at_counter: Vec<Vec<AgentId>>,
     at_barrier: Vec<Vec<AgentId>>,
-    ready: BinaryHeap<Reverse<(Ps, u32)>>,
+    ready: BinaryHeap<Reverse<(Ps, Turn)>>,
+    /// What is on its way by number, and how much ever was: where to, and the bytes.
+    flights: FxHashMap<u32, ((BufferId, u64), Value<'p>)>,
+    departed: u32,
 }
 
 impl<'p, 'm> Replay<'p, 'm> {
@@ -132,6 +146,7 @@ impl<'p, 'm> Replay<'p, 'm> {
             slots: vec![Slot::Empty; program.bodies[agent.body as usize].values as usize],
             next: 0,
             choices: 0,
+            posted: 0,
             waits: None,
         });
         Ok(Self {
@@ -141,6 +156,8 @@ impl<'p, 'm> Replay<'p, 'm> {
             at_counter: vec![Vec::new(); program.counters as usize],
             at_barrier: vec![Vec::new(); program.barriers.len()],
             ready: BinaryHeap::with_capacity(program.agents.len()),
+            flights: FxHashMap::default(),
+            departed: 0,
             program,
             prepared,
             timeline,
@@ -152,8 +169,15 @@ impl<'p, 'm> Replay<'p, 'm> {
         for agent in 0..self.agents.len() {
             self.schedule(AgentId(agent as u32));
         }
-        while let Some(Reverse((_, agent))) = self.ready.pop() {
-            self.advance(AgentId(agent))?;
+        while let Some(Reverse((_, turn))) = self.ready.pop() {
+            match turn {
+                Turn::Agent(agent) => self.advance(AgentId(agent))?,
+                Turn::Landing(flight) => {
+                    if let Some((to, value)) = self.flights.remove(&flight) {
+                        self.write(to, &value);
+                    }
+                }
+            }
         }
         self.finished()
     }
@@ -169,7 +193,7 @@ impl<'p, 'm> Replay<'p, 'm> {
 
     fn schedule(&mut self, agent: AgentId) {
         match self.due(agent) {
-            Some(due) => self.ready.push(Reverse((due, agent.0))),
+            Some(due) => self.ready.push(Reverse((due, Turn::Agent(agent.0)))),
             None => self.agents[agent.0 as usize].slots = Vec::new(),
         }
     }
@@ -192,7 +216,7 @@ impl<'p, 'm> Replay<'p, 'm> {
                 self.agents[agent.0 as usize].slots = Vec::new();
                 return Ok(());
             };
-            let key = Reverse((due, agent.0));
+            let key = Reverse((due, Turn::Agent(agent.0)));
             // In a max-heap of reversed keys, a larger key comes first.
             if self.ready.peek().is_some_and(|first| *first > key) {
                 self.ready.push(key);
@@ -210,16 +234,25 @@ impl<'p, 'm> Replay<'p, 'm> {
         let body = self.program.body(agent);
         let tile = |t: u32| &body.tiles[t as usize];
         let wait = match body.ops[op].kind {
-            OpKind::Store { src, mem, .. } => {
+            OpKind::Store { src, mem, posted, .. } => {
                 let expected = body.ops[op].kind.operands().tile.map_or(tile(0), tile);
                 let value = self.sized(agent, op, src, expected)?;
-                let (buffer, offset) = self.place(agent, mem)?;
-                self.memory.bytes_mut(buffer)[offset as usize..][..value.bytes().len()].copy_from_slice(value.bytes());
+                let to = self.place(agent, mem)?;
+                if posted {
+                    self.post(agent, op, to, value)?;
+                } else {
+                    self.write(to, &value);
+                }
                 None
             }
-            OpKind::Copy { src, dst, tile: t, .. } => {
+            OpKind::Copy { src, dst, tile: t, posted } => {
                 let (from, to) = (self.place(agent, src)?, self.place(agent, dst)?);
-                self.memory.copy(from, to, tile(t).bytes());
+                if posted {
+                    let value = self.read(agent, op, from, tile(t))?;
+                    self.post(agent, op, to, value)?;
+                } else {
+                    self.memory.copy(from, to, tile(t).bytes());
+                }
                 None
             }
             OpKind::Send { dir, src, tile: t } => {
@@ -272,9 +305,8 @@ impl<'p, 'm> Replay<'p, 'm> {
             OpKind::Barrier { id } => self.arrive(id),
             OpKind::Delay { .. } | OpKind::AwaitSlot { .. } | OpKind::Fence => None,
             OpKind::Load { dst, mem, tile: t } => {
-                let (buffer, offset) = self.place(agent, mem)?;
-                let value = Value::read(tile(t), self.memory.words(buffer), offset)
-                    .map_err(|bytes| Fault::TooLarge(bytes).at(self.program, agent, op))?;
+                let from = self.place(agent, mem)?;
+                let value = self.read(agent, op, from, tile(t))?;
                 self.define(agent, dst, Slot::Value(value));
                 None
             }
@@ -357,6 +389,40 @@ impl<'p, 'm> Replay<'p, 'm> {
             return Err(fault.at(self.program, agent, op));
         }
         Ok(value)
+    }
+
+    fn read(
+        &self,
+        agent: AgentId,
+        op: usize,
+        (buffer, offset): (BufferId, u64),
+        tile: &'p Tile,
+    ) -> Result<Value<'p>, Diagnostic> {
+        Value::read(tile, self.memory.words(buffer), offset)
+            .map_err(|bytes| Fault::TooLarge(bytes).at(self.program, agent, op))
+    }
+
+    fn write(&mut self, (buffer, offset): (BufferId, u64), value: &Value<'_>) {
+        self.memory.bytes_mut(buffer)[offset as usize..][..value.bytes().len()].copy_from_slice(value.bytes());
+    }
+
+    /// Writes what an agent has posted when it arrives; at once where no order matters.
+    fn post(&mut self, agent: AgentId, op: usize, to: (BufferId, u64), value: Value<'p>) -> Result<(), Diagnostic> {
+        if !self.prepared.ordered {
+            self.write(to, &value);
+            return Ok(());
+        }
+        let number = self.agents[agent.0 as usize].posted;
+        self.agents[agent.0 as usize].posted += 1;
+        let Some(&arrival) = self.timeline.arrivals.get(agent.0 as usize).and_then(|list| list.get(number)) else {
+            let message = "the timeline does not say when this arrived";
+            return Err(error::at(self.program, "AHBM-D191", message.into(), agent, op)
+                .hint("record spans in the timing pass of the same program"));
+        };
+        self.ready.push(Reverse((arrival, Turn::Landing(self.departed))));
+        self.flights.insert(self.departed, (to, value));
+        self.departed += 1;
+        Ok(())
     }
 
     /// Buffer and offset of a memory operand, with the buffer's memory made sure of.

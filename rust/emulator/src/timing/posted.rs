@@ -19,6 +19,8 @@ pub(super) struct Posted {
     /// Number of the first of them, and the latest arrival of those before it.
     first: u32,
     latest: Event,
+    /// Arrivals of all transfers before the first, when they are recorded.
+    pub(super) times: Vec<Time>,
     /// Signals that wait: the number of transfers before each, when it was issued, the counter and what is added.
     behind: VecDeque<(u32, Event, u32, u32)>,
     /// Signals on their way, in order of time.
@@ -53,6 +55,9 @@ impl<R: Recorder> Sim<'_, R> {
         while let Some(&Some(event)) = posted.arrivals.front() {
             posted.arrivals.pop_front();
             posted.first += 1;
+            if self.record {
+                posted.times.push(event.0);
+            }
             if event.0 > posted.latest.0 {
                 posted.latest = event;
             }
