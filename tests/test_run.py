@@ -147,8 +147,11 @@ def test_a_repeated_call_captures_and_simulates_nothing() -> None:
     known = len(calls)
     emulator.collective(MINE, buffers)
     assert len(calls) == known
-    Path("mine.py").write_text(RING + "\n# changed\n")
-    assert emulator.collective(MINE, buffers).program is not first.program
+    Path("mine.py").write_text(RING.replace("CALLS", "NEW_CALLS"))
+    assert emulator.collective(MINE, buffers).program is first.program
+    afresh = Emulator.load(overrides=SMALL)
+    afresh.collective(MINE, buffers)
+    assert "NEW_CALLS" in afresh.algorithm("mine.py").kernel.__globals__
 
 
 def test_groups_and_roots(emulator: Emulator) -> None:

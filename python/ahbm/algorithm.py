@@ -246,7 +246,7 @@ def _locate(settings: Settings) -> tuple[Path, str]:
 
 
 def _execute(name: str, path: Path, package: str, content: bytes) -> ModuleType:
-    # Every version of every file is a module of its own, so a reload never changes code that a cache still refers to.
+    # Every loading of a file is a module of its own, so it never changes code that another emulator still refers to.
     title = f"ahbm_algorithm_{path.stem}"
     module = ModuleType(title)
     module.__file__, module.__package__ = str(path), package
