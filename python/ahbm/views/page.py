@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -90,15 +92,24 @@ def _write(path: Path, content: bytes) -> None:
         raise ConfigError("AHBM-C161", f"cannot write {path}: {error.strerror}") from error
 
 
+BUNDLING = """
+import sys, vl_convert
+sys.stdout.buffer.write(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;").encode())
+"""
+
+
 @cache
 def bundle() -> Future[str]:
     """Vega, Vega-Lite and Vega-Embed as one script that defines `vegaEmbed`; the first call begins to make it.
 
-    It takes two seconds without the interpreter's lock: called early, it is made while the simulations run.
+    It takes two seconds of a process of its own, for the interpreter's lock is held all the while: called early, it is
+    made while the simulations run.
     """
-    import vl_convert
 
-    return ThreadPoolExecutor(1).submit(vl_convert.javascript_bundle, "window.vegaEmbed = vegaEmbed;")
+    def run() -> str:
+        return subprocess.run([sys.executable, "-c", BUNDLING], stdout=subprocess.PIPE, check=True).stdout.decode()
+
+    return ThreadPoolExecutor(1).submit(run)
 
 
 def require_extra() -> Any:
