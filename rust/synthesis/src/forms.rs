@@ -13,7 +13,7 @@ use crate::list::arrange;
 use crate::schedule::{Schedule, split};
 use crate::synthesize::{Request, refuse};
 use crate::{Collective, Graph};
-use ahbm_machine::Diagnostic;
+use ahbm_machine::{Diagnostic, Ps};
 use ledger::Ledger;
 
 /// Their names.
@@ -65,9 +65,9 @@ enum Form {
 /// The schedule of a closed form.
 ///
 /// # Errors
-/// `AHBM-U406` where it does not apply, `AHBM-U407` for a buffer too small to be cut as it must be, `AHBM-B401` for too
+/// `AHBM-U406` where it does not apply, or where its busiest link alone takes as long as a `rival`, `AHBM-U407` for a buffer too small to be cut as it must be, `AHBM-B401` for too
 /// many transfers.
-pub(crate) fn form(graph: &Graph, request: &Request, name: &'static str) -> Result<Schedule, Diagnostic> {
+pub(crate) fn form(graph: &Graph, request: &Request, name: &'static str, rival: Ps) -> Result<Schedule, Diagnostic> {
     use Collective::{AllGather, AllReduce, AllToAll, Broadcast, Gather as ToRoot, Reduce, ReduceScatter, Scatter};
     let collective = request.collective;
     let members = request.group(graph);
@@ -149,6 +149,9 @@ pub(crate) fn form(graph: &Graph, request: &Request, name: &'static str) -> Resu
         Form::Pairs => pairs(&mut ledger, request, p, pieces),
     }
     let schedule = ledger.finish();
+    if rival < Ps::MAX && schedule.busiest_ps(graph) >= rival {
+        return Err(refuse(name, collective, "another method takes less time than its busiest link"));
+    }
     let contended = graph.switch().is_some()
         || !schedule.parcels.is_empty()
         || matches!(collective, Broadcast | Reduce)

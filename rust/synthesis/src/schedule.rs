@@ -116,6 +116,15 @@ impl Schedule {
         self.chunk_bytes[chunk as usize % self.chunk_bytes.len()]
     }
 
+    /// What the busiest port has to carry: no order of the transfers takes less.
+    pub(crate) fn busiest_ps(&self, graph: &Graph) -> Ps {
+        let mut busy = vec![0; graph.ports() as usize];
+        for transfer in &self.transfers {
+            busy[graph.port(transfer.link) as usize] += graph.link(transfer.link).rate.ps(self.bytes(transfer.chunk()));
+        }
+        busy.into_iter().max().unwrap_or(0)
+    }
+
     /// A place for everything an NPU can hold, parcels in passing behind the registers of all NPUs.
     pub(crate) fn register(&self, nodes: u32, chunks: u32, node: u32, chunk: u32) -> usize {
         let chunk = if chunk < chunks { chunk } else { self.meaning(node, chunk) };

@@ -9,7 +9,7 @@ use crate::routed::route;
 use crate::schedule::{Schedule, Transfer, split};
 use crate::trees::Packing;
 use crate::{Bound, Collective, Graph, bound};
-use ahbm_machine::Diagnostic;
+use ahbm_machine::{Diagnostic, Ps};
 
 /// What to synthesize.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -149,21 +149,32 @@ pub fn synthesize(graph: &Graph, request: &Request, limit: &Bound) -> Result<Syn
             let text = format!("no method {:?} for {}", request.method, request.collective.name());
             return Err(Diagnostic::new("AHBM-U406", text).hint(format!("auto, {}", METHODS.join(", "))));
         };
-        return candidate(graph, request, limit, method).map(timed);
+        return candidate(graph, request, limit, method, Ps::MAX).map(timed);
     }
     let large = graph.nodes() > AUTO;
-    let found = METHODS.into_iter().filter(|m| !large || !FORMS.contains(m));
-    let mut refused = None;
-    let found = found.filter_map(|method| candidate(graph, request, limit, method).map_err(|e| refused = Some(e)).ok());
-    let best = found.map(timed).min_by_key(|s| s.time_ps);
-    best.ok_or_else(|| refused.unwrap_or_else(|| refuse("auto", request.collective, "no method does")))
+    let mut best = Err(refuse("auto", request.collective, "no method does"));
+    for method in METHODS.into_iter().filter(|m| !large || !FORMS.contains(m)) {
+        let rival = best.as_ref().map_or(Ps::MAX, |found: &Synthesis| found.time_ps);
+        match candidate(graph, request, limit, method, rival).map(timed) {
+            Ok(found) if found.time_ps < rival => best = Ok(found),
+            Err(refused) if best.is_err() => best = Err(refused),
+            _ => {}
+        }
+    }
+    best
 }
 
-/// The schedule of one method.
-fn candidate(graph: &Graph, request: &Request, limit: &Bound, method: &'static str) -> Result<Schedule, Diagnostic> {
+/// The schedule of one method. A closed form need not be finished where it takes as long as a `rival` at least.
+fn candidate(
+    graph: &Graph,
+    request: &Request,
+    limit: &Bound,
+    method: &'static str,
+    rival: Ps,
+) -> Result<Schedule, Diagnostic> {
     use Collective::{AllGather, AllReduce, AllToAll, Broadcast, Gather, Reduce, ReduceScatter, Scatter};
     if FORMS.contains(&method) {
-        return form(graph, request, method);
+        return form(graph, request, method, rival);
     }
     let collective = request.collective;
     let n = graph.nodes();
