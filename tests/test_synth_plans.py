@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +170,8 @@ def test_what_a_file_cannot_say(tmp_path: Path) -> None:
             refused(tmp_path / "plan.txt")
     with pytest.raises(UnsupportedError, match="AHBM-U293"):
         found("all_gather", "npu_mesh_4x4", "greedy", chunk_bytes=8).even(tmp_path / "plan.json")
+    with pytest.raises(UnsupportedError, match="AHBM-U292"):
+        found("all_reduce", "npu_mesh_4x4", "ring", op="max").save(tmp_path / "plan.json")
     assert not list(tmp_path.iterdir())
 
 
@@ -179,11 +182,20 @@ def test_command_line(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     result = json.loads(done.stdout)
     assert result["files"] == [str(path)] and 0 < result["bytes"] <= 1000000
-    run = ["run", str(path), "-t", "npu_mesh_4x4", "--set", "cube.pe_layout.pe_per_corner=8", "--json"]
-    run += ["--size", str(result["bytes"]), "--slots", "inf", "--slice", "inf"]
-    report = json.loads(CliRunner().invoke(app, run).stdout)
-    assert report["wrong"] == 0
-    assert round(report["latency_ns"] * 1000) == round(result["time_us"] * 1e6)
+
+
+@pytest.mark.parametrize(("kind", "op"), [("xml", "max"), ("json", "sum"), ("et", "min")])
+@pytest.mark.parametrize("network", ["npu_mesh_4x4", "npu_switch_8"])
+def test_the_command_that_is_told_takes_the_time_that_is_told(network: str, kind: str, op: str, tmp_path: Path) -> None:
+    command = ["synth", "all_reduce", "-t", network, "--size", "1000000", "-d", "f32", "--op", op]
+    done = CliRunner().invoke(app, [*command, "-o", str(tmp_path / f"plan.{kind}")])
+    assert done.exit_code == 0, done.output
+    told = dict(line.strip().split("  ", 1) for line in done.stdout.splitlines()[1:])
+    run = shlex.split(told["takes this"])
+    assert run[0] == "ahbm"
+    report = json.loads(CliRunner().invoke(app, [*run[1:], "--json"]).stdout)
+    assert (report["wrong"], report["op"], report["dtype"]) == (0, op, "f32")
+    assert f"{report['latency_ns'] / 1000:,.3f} us" == told["time"].strip()
 
 
 def configured(synth: str, **more: object) -> Emulator:

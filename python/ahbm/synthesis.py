@@ -15,7 +15,7 @@ from ahbm._core import Machine, Memory, Plan, Program, Schedule
 from ahbm.collectives import COLLECTIVES, Request
 from ahbm.config import Synth
 from ahbm.elements import element
-from ahbm.errors import ConfigError, Site
+from ahbm.errors import ConfigError, Site, UnsupportedError
 from ahbm.lowering import Lowered, lower
 from ahbm.topology import load_machine
 
@@ -155,6 +155,12 @@ class Synthesis:
         Returns the files. Raises UnsupportedError (AHBM-U291, U292) for what the format cannot express, U293 for a plan
         with NPUs that only relay, FormatError (AHBM-F102) for a file that cannot be written.
         """
+        if COLLECTIVES[self.collective].reduces and self.op != "sum" and Path(path).suffix == ".json":
+            raise UnsupportedError(
+                "AHBM-U292",
+                f"an execution plan adds, it has no {self.op}",
+                hint="as .xml or .et a plan leaves the operator to the run",
+            )
         return self.plan.save(path, nbytes=self.nbytes)
 
     @cached_property

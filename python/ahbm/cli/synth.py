@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -88,11 +89,15 @@ def synth(
                 )
         for path in written:
             typer.echo(f"  written     {path}, for {found.nbytes} B")
-        if written and not found.plan_matches:
-            typer.echo(
-                f"  note        the plan takes this time with {found.schedule.ends} PEs per NPU, and finds "
-                f"{found.machine.pes}: --set cube.pe_layout.pe_per_corner={found.schedule.ends}"
-            )
+        if output is not None and not members:
+            options = {"-t": topology, "--size": found.nbytes, "-d": dtype, "--op": op}
+            command = ["ahbm", "run", str(output)]
+            command += [text for key, value in options.items() if value is not None for text in (key, str(value))]
+            if output.suffix != ".json":
+                command += ["--slots", "inf", "--slice", "inf"]
+            pes = [] if found.plan_matches else [f"cube.pe_layout.pe_per_corner={found.schedule.ends}"]
+            command += [text for setting in [*(settings or ()), *pes] for text in ("--set", setting)]
+            typer.echo(f"  takes this  {shlex.join(command)}")
     if ran is not None and ran.wrong:
         from ahbm.errors import DataError
 
