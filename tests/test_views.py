@@ -146,6 +146,8 @@ def browse(page: Path, theme: str, *options: str) -> tuple[str, str]:
     """The document after drawing, and what the console said."""
     assert CHROMIUM is not None
     command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--window-size=1280,2000"]
+    # Two browsers cannot share a profile, and tests run beside each other.
+    command += [f"--user-data-dir={page.with_suffix('.profile')}", "--no-first-run", "--disable-background-networking"]
     command += ["--virtual-time-budget=30000", "--enable-logging=stderr", "--v=0", *options]
     done = subprocess.run([*command, f"{page.as_uri()}?theme={theme}"], capture_output=True, text=True, timeout=180)
     return done.stdout, "\n".join(line for line in done.stderr.splitlines() if "CONSOLE" in line)
