@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from ahbm._core import Gate
 from ahbm.errors import DistributedError, Site
 from ahbm.groups import span
 
@@ -35,7 +35,7 @@ class Part:
     """Its number, where the world is in another process."""
     result: object = None
     operation: Operation = field(init=False)
-    gates: list[threading.Lock] = field(default_factory=list)
+    gates: list[Gate] = field(default_factory=list)
     """What waiting threads are blocked on."""
 
     def settle(self) -> None:

@@ -121,8 +121,6 @@ class Call:
     peer: int | None = None
     """The other side of a send or receive; None receives from any."""
     tag: int = 0
-    notify: Callable[[BaseException | None], None] | None = None
-    """Called once, from any thread, when the operation has ended; gets its error."""
     give: slice | None = None
     """The elements of the buffer that hold this rank's operand; None: all."""
     take: slice | None = None
@@ -149,6 +147,10 @@ class Seat(Protocol):
 
     def settle(self, part: Part) -> None:
         """Blocks until the part's operation has ended, well or not; the rank's clock stays."""
+
+    def notify(self, part: Part, told: Callable[[BaseException | None], None]) -> bool:
+        """Has `told` called once, from any thread, with the error of the part's operation when that ends; False when it
+        has ended already."""
 
 
 class Performed(NamedTuple):
@@ -204,7 +206,7 @@ class Session:
     def submit(self, rank: int, call: Call) -> Part:
         """See `Seat`."""
         clock_ps = self.world.ranks[rank].clock_ps
-        part = Part(rank, call.terms, call.buffer, call.finish, clock_ps, call_origin(), call.notify)
+        part = Part(rank, call.terms, call.buffer, call.finish, clock_ps, call_origin())
         self.enter(part, call)
         return part
 
@@ -253,6 +255,10 @@ class Session:
     def settle(self, part: Part) -> None:
         """See `Seat`."""
         self.world.settle(part)
+
+    def notify(self, part: Part, told: Callable[[BaseException | None], None]) -> bool:
+        """See `Seat`."""
+        return self.world.notify(part, told)
 
     def group(self, name: str, ranks: tuple[int, ...]) -> ProcessGroup:
         """See `Seat`."""

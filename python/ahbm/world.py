@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+from ahbm._core import Gate, Gates
 from ahbm.blame import clone, original, rank_error
 from ahbm.errors import DistributedError, InterruptedRun, RankError, Site
 from ahbm.groups import ProcessGroup, span
@@ -38,7 +39,7 @@ class RankState:
 
     rank: int
     thread: int = 0
-    ready: threading.Lock | None = None
+    ready: Gate | None = None
     """With turns: opens when the rank may run."""
     clock_ps: int = 0
     waiting: Part | None = None
@@ -70,6 +71,7 @@ class World:
         self.hurry_s: float | None = None
         """After so many wall seconds without progress a receive from any source takes a sender that is there, though
         other ranks run on: they may wait for something else than this world. None: it waits for them."""
+        self._gates = Gates(size)
         self._turns = turns
         self._turn: int | None = None
         self._last_turn = size - 1
@@ -102,7 +104,10 @@ class World:
                 del self._slots[group, index]
                 if not operation.done:
                     self._jobs.append(operation)
-        self._work_off()
+            self._ticks += 1
+            idle = not self._jobs
+        if not idle:
+            self._work_off()
 
     def post(self, group: ProcessGroup, letter: Letter, *, sends: bool, performer: Performer) -> None:
         """Posts one side of a send and receive; sides meet in order per (sender, receiver, tag)."""
@@ -143,7 +148,14 @@ class World:
             else:
                 self._block(part, timeout_s)
 
-    def park(self, part: Part, gate: threading.Lock | None, *, own: bool) -> bool:
+    def notify(self, part: Part, told: Callable[[BaseException | None], None]) -> bool:
+        """Has `told` called, from any thread, with the operation's error when that ends; False when it has ended."""
+        with self.lock:
+            if not part.operation.done:
+                part.notify = told
+            return not part.operation.done
+
+    def park(self, part: Part, gate: Gate | None, *, own: bool) -> bool:
         """Notes that somebody waits for `part`, `own`: its rank itself. False when there is nothing to wait for.
 
         `gate`, if any, is opened when the operation ends or the world is aborted.
@@ -183,6 +195,7 @@ class World:
             if state.finished:
                 return
             self._running -= state.waiting is None
+            self._gates.leave(rank)
             state.value, state.error, state.finished, state.waiting = value, error, True, None
             self._end_turn(rank)
             if error is not None:
@@ -268,8 +281,9 @@ class World:
     def _abort(self, error: BaseException) -> None:
         if self.failure is None:
             self.failure = error
-        parts = [*self._pending(), *(part for operation in self._jobs for part in operation.parts.values())]
-        self._untold += [(part, self.failure) for part in parts]
+        for operation in [*(part.operation for part in self._pending()), *self._jobs]:
+            if not operation.done:
+                self._complete(operation, self.failure)
         self._jobs.clear()
         for part in list(self._blocked):
             self._release(part)
@@ -283,7 +297,7 @@ class World:
             state.waiting = None
             self._running += 1
         for gate in part.gates:
-            gate.release()
+            gate.open()
         part.gates.clear()
 
     def _complete(self, operation: Operation, error: BaseException | None) -> None:
@@ -335,7 +349,7 @@ class World:
             state = self.ranks[(self._last_turn + step) % self.size]
             if state.ready is not None and state.waiting is None:
                 self._turn = self._last_turn = state.rank
-                state.ready.release()
+                state.ready.open()
                 state.ready = None
                 return
 
@@ -453,15 +467,14 @@ class World:
         state = self.ranks[part.rank]
         own = threading.get_ident() == state.thread
         turns = self._turns if own else None
-        gate = threading.Lock()
-        gate.acquire()
+        gate = self._gates.gate(part.rank) if own else Gate()
         if turns is not None:
             turns.pause(part.rank)
             state.ready = gate
         # With turns, the gate opens not when the operation ends, but when the rank has its turn after that.
         if self.park(part, gate if turns is None else None, own=own):
             try:
-                opened = gate.acquire(timeout=-1 if timeout_s is None else timeout_s)
+                opened = gate.wait(timeout_s)
             except BaseException:
                 self._unpark(part, gate, own=own)
                 raise
@@ -472,7 +485,7 @@ class World:
                     sites=[self._waiter(part)],
                 )
             if not opened and turns is not None:
-                gate.acquire()
+                gate.wait()
         elif turns is not None:
             state.ready = None
         if turns is not None:
@@ -481,7 +494,7 @@ class World:
             with self.lock:
                 self._raise_failure()
 
-    def _unpark(self, part: Part, gate: threading.Lock, *, own: bool) -> bool:
+    def _unpark(self, part: Part, gate: Gate, *, own: bool) -> bool:
         """Takes back a `park`; False when the operation has ended meanwhile."""
         with self.lock:
             waits = own and self.ranks[part.rank].waiting is part
@@ -497,13 +510,12 @@ class World:
             return True
 
     def _await_turn(self, state: RankState) -> None:
-        gate = threading.Lock()
-        gate.acquire()
+        gate = self._gates.gate(state.rank)
         with self.lock:
             state.ready = gate
             if self._turn is None and all(other.ready or other.finished for other in self.ranks):
                 self._give_turn()
-        gate.acquire()
+        gate.wait()
         if self._turns is not None:
             self._turns.resume(state.rank)
 

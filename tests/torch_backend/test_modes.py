@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -62,6 +64,35 @@ def test_a_failing_rank_stops_the_others_by_name() -> None:
 
     with pytest.raises(RankError, match="rank 1 failed: ValueError: no luck"):
         ahbm.torch.spawn(worker, world_size=3, overrides=SMALL)
+
+
+def test_futures_of_what_a_failing_rank_leaves_behind_fail_too() -> None:
+    told: list[str] = []
+
+    def worker(rank: int) -> None:
+        dist.init_process_group("ahbm")
+        if rank == 1:
+            while not told:
+                time.sleep(0.001)
+            raise ValueError("no luck")
+        work = dist.all_reduce(data(rank), async_op=True)
+        future = work.get_future()
+        told.append("asked")
+        try:
+            future.wait()
+        except RuntimeError as error:
+            told.append(str(error))
+        assert work.is_completed() and not work.is_success()
+
+    with pytest.raises(RankError, match="rank 1 failed: ValueError: no luck"):
+        ahbm.torch.spawn(worker, turns=False, overrides=SMALL)
+    assert len(told) == 2 and "no luck" in told[1]
+
+
+def test_a_spawn_leaves_no_trace_in_later_tracebacks() -> None:
+    before = sys.excepthook
+    ahbm.torch.spawn(lambda: dist.init_process_group("ahbm"), overrides=SMALL)
+    assert sys.excepthook is before
 
 
 def test_ranks_that_disagree() -> None:

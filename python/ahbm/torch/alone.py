@@ -38,7 +38,7 @@ class Alone(Session):
     def submit(self, rank: int, call: Call) -> Part:
         """See `Seat`; the operation has ended when this returns."""
         clock_ps = self.world.ranks[rank].clock_ps
-        part = Part(rank, call.terms, call.buffer, call.finish, clock_ps, call_origin(), call.notify)
+        part = Part(rank, call.terms, call.buffer, call.finish, clock_ps, call_origin())
         name = str(call.terms["collective"])
         if call.kind not in ("collective", "exchange") or (name == "scatter" and call.terms["root"] != rank):
             raise UnsupportedError(
@@ -53,8 +53,6 @@ class Alone(Session):
         operation.end_ps = self._play(operation, call)
         part.settle()
         operation.done = True
-        if part.notify is not None:
-            part.notify(None)
         return part
 
     def _play(self, operation: Operation, call: Call) -> int:

@@ -94,11 +94,10 @@ class Collectives:
         if agreed:
             terms["agreed"] = agreed
         other = None if peer is None else self.members.ranks[peer]
-        call = Call(kind, self.members, terms, buffer, finish, other, tag, work.ended, give, take)
+        call = Call(kind, self.members, terms, buffer, finish, other, tag, give, take)
         if self._state.estimate is not None:
             self._state.estimate.append(self._place.estimate(call))
             return
-        work.expect(1)
         work.parts.append(self._place.submit(call))
 
     def _work(self, tensors: Sequence[Tensor]) -> Work:

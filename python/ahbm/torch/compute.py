@@ -26,6 +26,7 @@ class Stopwatch:
         kind = os.environ.get(ENV) or kind
         if kind not in CLOCKS:
             raise ConfigError("AHBM-C127", f"{ENV}={kind!r} is unknown", hint=", ".join(CLOCKS))
+        self.off = kind == "none"
         self._now = CLOCKS[kind]
         self._of_threads = kind == "cpu"
         self.start()

@@ -156,7 +156,7 @@ class Host:
             sends = tuple(int(n) for n in facts["sends"])
             buffer = Exchange(buffer, np.zeros(sum(receives), storage), sends, receives)
         give, take = slice(*facts["give"]), slice(*facts["take"])
-        return Call(str(facts["kind"]), group, terms, buffer, _kept, facts["peer"], int(facts["tag"]), None, give, take)
+        return Call(str(facts["kind"]), group, terms, buffer, _kept, facts["peer"], int(facts["tag"]), give, take)
 
     def _submit(
         self, rank: int, connection: Connection, tickets: dict[int, Part], facts: dict[str, Any], length: int

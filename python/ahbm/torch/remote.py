@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+from collections.abc import Callable
 from typing import Any
 
+from ahbm._core import Gate
 from ahbm.blame import call_origin, clone
 from ahbm.errors import AhbmError, DistributedError, FormatError, raise_findings
 from ahbm.exchange import Exchange
@@ -37,7 +39,7 @@ class Remote:
         self._main = threading.get_ident()
         self._lock = threading.Lock()
         self._open: dict[int, tuple[Part, Call]] = {}
-        self._estimates: dict[int, tuple[threading.Lock, list[int]]] = {}
+        self._estimates: dict[int, tuple[Gate, list[int]]] = {}
         self._groups: dict[tuple[str, tuple[int, ...]], ProcessGroup] = {}
         self._tickets = 0
         self._clock_ps = 0
@@ -57,7 +59,7 @@ class Remote:
 
     def submit(self, rank: int, call: Call) -> Part:
         """See `Seat`."""
-        part = Part(rank, {}, call.buffer, call.finish, self._clock_ps, call_origin(), call.notify)
+        part = Part(rank, {}, call.buffer, call.finish, self._clock_ps, call_origin())
         name = str(call.terms["collective"])
         Operation(f"{name} ({call.group.name})", (rank,), _PERFORMER).add(part)
         source = call.buffer.source if isinstance(call.buffer, Exchange) else call.buffer
@@ -76,15 +78,14 @@ class Remote:
 
     def estimate(self, call: Call) -> int:
         """See `Seat`."""
-        gate, answer = threading.Lock(), list[int]()
-        gate.acquire()
+        gate, answer = Gate(), list[int]()
         with self._lock:
             ticket = self._tickets
             self._tickets += 1
             self._estimates[ticket] = (gate, answer)
         part = Part(self.rank, {}, None, call.finish, 0, "")
         self._send(frames.ESTIMATE, {"ticket": ticket, **self._facts(call, part)})
-        gate.acquire()
+        gate.wait()
         if not answer:
             raise clone(self._failure) if self._failure else DistributedError("AHBM-X125", "no estimate")
         return answer[0]
@@ -101,16 +102,22 @@ class Remote:
         """See `Seat`."""
         if part.operation.done:
             return
-        gate = threading.Lock()
-        gate.acquire()
+        gate = Gate()
         with self._lock:
             if part.operation.done:
                 return
             part.gates.append(gate)
         if threading.get_ident() == self._main:
             self._send(frames.WAIT, {"ticket": part.ticket})
-        if not gate.acquire(timeout=-1 if timeout_s is None else timeout_s) and not part.operation.done:
+        if not gate.wait(timeout_s) and not part.operation.done:
             raise DistributedError("AHBM-X122", f"{part.operation.label}: not done after {timeout_s:g} s")
+
+    def notify(self, part: Part, told: Callable[[BaseException | None], None]) -> bool:
+        """See `Seat`."""
+        with self._lock:
+            if not part.operation.done:
+                part.notify = told
+            return not part.operation.done
 
     def group(self, name: str, ranks: tuple[int, ...]) -> ProcessGroup:
         """See `Seat`."""
@@ -170,7 +177,7 @@ class Remote:
                     gate, answer = self._estimates.pop(ticket)
                     if kind == frames.ESTIMATE:
                         answer.append(int(facts["ps"]))
-                    gate.release()
+                    gate.open()
                     continue
                 part, call = self._open[ticket]
                 if kind == frames.RESULT:
@@ -193,7 +200,7 @@ class Remote:
             part, _ = self._open.pop(ticket)
             part.operation.error, part.operation.done = error, True
             for gate in part.gates:
-                gate.release()
+                gate.open()
             part.gates.clear()
         if part.notify is not None:
             part.notify(error)
@@ -203,7 +210,7 @@ class Remote:
             self._failure = self._failure or error
             left = list(self._open)
             for gate, _ in self._estimates.values():
-                gate.release()
+                gate.open()
             self._estimates.clear()
         for ticket in left:
             self._done(ticket, error)

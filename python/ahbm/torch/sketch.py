@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -41,6 +42,10 @@ class _Paper:
 
     def settle(self, part: Part) -> None:
         """See `Seat`."""
+
+    def notify(self, part: Part, told: Callable[[BaseException | None], None]) -> bool:
+        """See `Seat`."""
+        return False
 
 
 METHODS = {

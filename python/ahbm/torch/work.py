@@ -34,23 +34,7 @@ class Work(dist.Work):
         self._timeout = timeout
         self.parts: list[Part] = []
         """The tickets; whoever makes the handle adds them."""
-        self._lock = threading.Lock()
-        self._left = 0
-        self._error: BaseException | None = None
         self._future: torch.futures.Future[Any] | None = None
-
-    def expect(self, operations: int) -> None:
-        """That many calls of `ended` are to come."""
-        self._left += operations
-
-    def ended(self, error: BaseException | None) -> None:
-        """One of the operations has ended; called once for each, from any thread."""
-        with self._lock:
-            self._left -= 1
-            self._error = self._error or error
-            future = self._future if self._left == 0 else None
-        if future is not None:
-            threading.Thread(target=self._resolve, args=(future,), name="ahbm future").start()
 
     def wait(self, timeout: timedelta | None = None) -> bool:
         """Blocks until all has ended; returns True. Raises what an operation raised, AHBM-X122 after the timeout."""
@@ -93,28 +77,28 @@ class Work(dist.Work):
 
     def get_future(self) -> torch.futures.Future[Any]:
         """A future whose value is the list of output tensors."""
-        if self._place.eager_futures:
-            self._settle()
-        with self._lock:
-            if self._future is None:
-                self._future = torch.futures.Future()
-                resolve = self._left == 0
-            else:
-                resolve = False
-        if resolve:
-            self._resolve(self._future, adopt=False)
+        if self._future is None:
+            self._future = torch.futures.Future()
+            if self._place.eager_futures:
+                for part in self.parts:
+                    self._place.seat.settle(part)
+            self._resolve(self._future)
         return self._future
 
-    def _settle(self) -> None:
-        """Waits without moving the clock; errors are left to the future."""
-        for part in self.parts:
-            self._place.seat.settle(part)
+    def _resolve(self, future: torch.futures.Future[Any], ended: int = 0) -> None:
+        """Completes the future once all operations have ended; of the first `ended` that is known."""
 
-    def _resolve(self, future: torch.futures.Future[Any], adopt: bool = True) -> None:
-        if adopt:
-            with self._place.adopt():
-                self._resolve(future, adopt=False)
-        elif self._error is not None:
-            future.set_exception(self._error)
+        def told(_: BaseException | None) -> None:
+            threading.Thread(target=self._resume, args=(future, at + 1), name="ahbm future").start()
+
+        for at in range(ended, len(self.parts)):
+            if self._place.seat.notify(self.parts[at], told):
+                return
+        if (error := self.exception()) is not None:
+            future.set_exception(error)
         else:
             future.set_result(self.tensors)
+
+    def _resume(self, future: torch.futures.Future[Any], ended: int) -> None:
+        with self._place.adopt():
+            self._resolve(future, ended)

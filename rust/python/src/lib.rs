@@ -3,6 +3,7 @@
 //! - [`errors`]: findings become exceptions of `ahbm.errors`; panics become typed errors too.
 //! - [`machine`], [`program`], [`timeline`], [`memory`]: thin classes over the crates of the same names.
 //! - [`synthesis`]: schedules computed from a machine. [`job`]: many programs that share one.
+//! - [`gate`]: where the threads of ranks wait for one another.
 //! - [`builder`]: writes a program; [`kernel`] runs a kernel once per body to record it; [`network`] knows the
 //!   SIP networks by name.
 //! - [`formats`]: plans of other projects, read, checked and lowered. [`check`]: captured programs, checked.
@@ -43,6 +44,7 @@ mod capture;
 mod check;
 mod errors;
 mod formats;
+mod gate;
 mod handle;
 mod job;
 mod kernel;
@@ -67,6 +69,8 @@ mod _core {
     use super::builder::ProgramBuilder;
     #[pymodule_export]
     use super::formats::{Plan, convert_plan, plan_files, plan_limits, read_plan};
+    #[pymodule_export]
+    use super::gate::{Gate, Gates};
     #[pymodule_export]
     use super::handle::{Handle, MemoryRef, RecvFuture};
     #[pymodule_export]

@@ -1,0 +1,137 @@
+//! Where the threads of a world wait for one another.
+//!
+//! To wake a thread that sleeps takes tens of microseconds, and it then often sleeps once more: for the interpreter's
+//! lock, which whoever woke it still holds. So a thread looks at its gate for a while before it sleeps, and sets off
+//! only when the thread that ran has come to wait itself and has let go of the lock.
+
+use pyo3::prelude::*;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a thread looks at its gate before it sleeps, and how long at one that opened while another thread runs.
+const PATIENCE: Duration = Duration::from_micros(400);
+const NOBODY: u32 = u32::MAX;
+
+/// What the gates of one world share.
+#[derive(Debug)]
+struct Shared {
+    /// The rank whose thread left its gate last, until it waits again. Only a hint: others may run too.
+    running: AtomicU32,
+    /// Whether every rank's thread has a processor, so that those who look keep none from those who run.
+    roomy: bool,
+}
+
+/// The gates of one world's ranks.
+#[pyclass(frozen, module = "ahbm._core")]
+pub struct Gates {
+    inner: Arc<Shared>,
+}
+
+#[pymethods]
+impl Gates {
+    #[new]
+    fn new(ranks: usize) -> Self {
+        let roomy = std::thread::available_parallelism().is_ok_and(|processors| ranks <= processors.get());
+        Self { inner: Arc::new(Shared { running: AtomicU32::new(NOBODY), roomy }) }
+    }
+
+    /// A closed gate for one wait of `rank`'s thread.
+    fn gate(&self, rank: u32) -> Gate {
+        Gate { world: Some((self.inner.clone(), rank)), ..Gate::new() }
+    }
+
+    /// `rank`'s thread will not wait any more: nobody needs to look out for it.
+    fn leave(&self, rank: u32) {
+        self.inner.yield_by(rank);
+    }
+}
+
+/// Opened once, by any thread; waited at by one.
+#[pyclass(frozen, module = "ahbm._core")]
+pub struct Gate {
+    /// Of a rank's thread.
+    world: Option<(Arc<Shared>, u32)>,
+    open: AtomicBool,
+    asleep: Mutex<bool>,
+    bell: Condvar,
+}
+
+#[pymethods]
+impl Gate {
+    /// A closed gate for one wait of a thread that is no rank's: it sleeps at once.
+    #[new]
+    fn new() -> Self {
+        Self { world: None, open: AtomicBool::new(false), asleep: Mutex::new(false), bell: Condvar::new() }
+    }
+
+    /// Lets the waiting thread go on, or whoever comes to wait.
+    fn open(&self) {
+        self.open.store(true, SeqCst);
+        if *self.asleep.lock().unwrap_or_else(PoisonError::into_inner) {
+            self.bell.notify_one();
+        }
+    }
+
+    /// Blocks until the gate is open, at most `seconds`; returns whether it is. The interpreter lock is released.
+    #[pyo3(signature = (seconds=None))]
+    fn wait(&self, py: Python<'_>, seconds: Option<f64>) -> bool {
+        let limit = seconds.map(|seconds| Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX));
+        let opened = py.detach(|| self.block(limit));
+        if let Some((world, rank)) = &self.world {
+            world.running.store(*rank, SeqCst);
+        }
+        opened
+    }
+}
+
+impl Shared {
+    fn yield_by(&self, rank: u32) {
+        _ = self.running.compare_exchange(rank, NOBODY, SeqCst, SeqCst);
+    }
+
+    /// Looks until `done`, not for long; returns whether it is.
+    fn look(&self, mut done: impl FnMut() -> bool) -> bool {
+        let began = Instant::now();
+        while self.roomy && began.elapsed() < PATIENCE {
+            for _ in 0..16 {
+                if done() {
+                    return true;
+                }
+                std::hint::spin_loop();
+            }
+        }
+        done()
+    }
+}
+
+impl Gate {
+    fn block(&self, limit: Option<Duration>) -> bool {
+        let Some((world, rank)) = &self.world else {
+            return self.sleep(limit);
+        };
+        world.yield_by(*rank);
+        let began = Instant::now();
+        let open = || self.open.load(SeqCst);
+        let opened = world.look(open) || self.sleep(limit.map(|limit| limit.saturating_sub(began.elapsed())));
+        world.look(|| world.running.compare_exchange(NOBODY, *rank, SeqCst, SeqCst).is_ok());
+        opened
+    }
+
+    fn sleep(&self, limit: Option<Duration>) -> bool {
+        let mut asleep = self.asleep.lock().unwrap_or_else(PoisonError::into_inner);
+        *asleep = true;
+        let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+        while !self.open.load(SeqCst) {
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            asleep = match left {
+                Some(Duration::ZERO) => return false,
+                Some(left) => {
+                    self.bell.wait_timeout(asleep, left).map_or_else(|e| e.into_inner().0, |(guard, _)| guard)
+                }
+                None => self.bell.wait(asleep).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+        true
+    }
+}
