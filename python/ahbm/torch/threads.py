@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -88,10 +89,12 @@ class _Shared:
         torch._C._distributed_c10d._set_thread_isolation_mode(True)
         recorder = os.environ.get(_RECORDER)
         os.environ[_RECORDER] = "0"  # torch's flight recorder is one per process: it would mix the ranks up
+        hook = sys.excepthook  # every rank's init_process_group wraps it
         try:
             with torch.autograd.set_multithreading_enabled(False):
                 yield
         finally:
+            sys.excepthook = hook
             del os.environ[_RECORDER]
             if recorder is not None:
                 os.environ[_RECORDER] = recorder
@@ -196,12 +199,13 @@ class _Generators:
     """Per rank, the state of torch's random numbers while another rank has the turn."""
 
     def __init__(self, size: int) -> None:
-        self._states = [torch.get_rng_state()] * size
+        self._shared = torch.default_generator
+        self._states = [self._shared.get_state()] * size
 
     def pause(self, rank: int) -> None:
         """See `Turns`."""
-        self._states[rank] = torch.get_rng_state()
+        self._states[rank] = self._shared.get_state()
 
     def resume(self, rank: int) -> None:
         """See `Turns`."""
-        torch.set_rng_state(self._states[rank])
+        self._shared.set_state(self._states[rank])
