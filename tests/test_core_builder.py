@@ -125,14 +125,14 @@ def test_timing_and_data_of_a_ring_step(machine: Machine) -> None:
     memory = Memory(made)
     for sip in range(machine.sips):
         memory.write(sip, np.full(8, sip, np.float16))
-    made.replay(timeline, memory)
+    memory.replay(timeline)
     for sip in range(machine.sips):
         out = np.zeros(8, np.float16)
         memory.read(sip, out)
         assert (out == (sip - 1) % machine.sips + 1).all()
     other = program(machine, kernel=lambda t_ptr, tl: tl.store(t_ptr, tl.zeros(4)))
     with pytest.raises(AhbmError, match="AHBM-V120"):
-        made.replay(timeline, Memory(other))
+        Memory(other).replay(timeline)
 
 
 def test_receiving_from_any_direction(machine: Machine) -> None:
@@ -152,7 +152,7 @@ def test_receiving_from_any_direction(machine: Machine) -> None:
     memory = Memory(made)
     for cube in (1, 2):
         memory.write(cube, np.full(8, cube, np.float16))
-    made.replay(made.simulate(), memory)
+    memory.replay(made.simulate())
     out = np.zeros(8, np.float16)
     memory.read(0, out)
     assert (out == 3).all()

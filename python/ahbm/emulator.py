@@ -85,7 +85,7 @@ class Compiled:
 
     program: Program
     operands: list[NDArray[np.int64]]
-    """Per group rank, which bytes of its host array go into which buffer: see `Memory.scatter`."""
+    """Per group rank, which bytes of its host array go into which buffer: see `Memory.run`."""
     results: list[NDArray[np.int64]]
     """Per group rank, which bytes of its host array come out of which buffer."""
     ops: int

@@ -20,7 +20,7 @@ Region = tuple[int, int, int]
 """Buffer, first byte, bytes."""
 
 Piece = tuple[int, int, int, int]
-"""Buffer, first byte in the array, first byte in the buffer, bytes: a row of `Memory.scatter`."""
+"""Buffer, first byte in the array, first byte in the buffer, bytes: a row of what `Memory.run` takes."""
 
 
 @dataclass(frozen=True)

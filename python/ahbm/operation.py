@@ -88,7 +88,7 @@ class Operation:
         """Raises DistributedError (AHBM-X110) naming the ranks and both values of the first term that differs."""
         parts = [self.parts[rank] for rank in sorted(self.parts)]
         terms = parts[0].terms
-        if not [part for part in parts if part.terms != terms]:
+        if all(part.terms == terms for part in parts):
             return
         for term in terms:
             values: dict[object, list[Part]] = {}

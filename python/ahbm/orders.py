@@ -52,14 +52,13 @@ def orders(case: Case) -> list[Order]:
     orders that change from element to element of large arrays, DataError (AHBM-V320) for results that are no sums of
     every contribution once; and as `ahbm.run`.
     """
-    task = case.task
+    task, probe = case.task, _Probe(case)
     # A place is an element of the result of a party: party * size + element. Stretches of places begin at `starts`.
-    edges = [party * task.size + at for party, part in parts(case).items() for at in (part.start, part.stop)]
+    edges = [party * task.size + at for party, part in probe.parts.items() for at in (part.start, part.stop)]
     starts = np.unique(np.asarray([0, *edges, *range(0, task.parties * task.size, task.size)], np.int64))
     starts = starts[starts < task.parties * task.size]
     wanted = np.isin(starts, edges[::2])
     whole = _Sum(list(range(task.parties)), np.flatnonzero(wanted))
-    probe = _Probe(case)
     open_ = [whole] if task.parties > 1 else []
     while open_:
         answers = probe.ask(open_, starts)
@@ -148,7 +147,7 @@ class _Probe:
             )
         # Sums, for their order is what is looked for: avg divides afterwards.
         self._case = replace(case, task=replace(task, op="sum")) if task.op == "avg" else case
-        self._parts = parts(case)
+        self.parts = parts(case)
         # The mask swallows all units together, and sums of units are exact.
         mask, self._unit = (2.0**15, 2.0**-10) if task.element.name == "f16" else (2.0**100, 1.0)
         self._given = task.element.encode(np.array([self._unit, mask, -mask]))
@@ -188,7 +187,7 @@ class _Probe:
         results = self._case.execute(given)[1]
         changes, sizes = [], []
         for party, result in enumerate(results):
-            part = self._parts.get(party, slice(0, 0))
+            part = self.parts.get(party, slice(0, 0))
             outside = task.element.decode(result[part]) / self._unit
             counted = np.clip(task.parties - np.rint(np.nan_to_num(outside)), 0, task.parties + 1).astype(np.int64)
             asked = first[part] >= 0

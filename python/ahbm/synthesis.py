@@ -196,7 +196,7 @@ class Synthesis:
             memory = Memory(program)
             for npu, values in zip(self.ranks, inputs, strict=True):
                 memory.write(buffers[npu], values)
-            program.replay(timeline, memory)
+            memory.replay(timeline)
             wrong = 0
             for rank, npu in enumerate(self.ranks):
                 found = np.empty_like(inputs[rank])

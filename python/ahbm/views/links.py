@@ -24,7 +24,7 @@ MARGIN = 0.6
 """Around the places, in steps of the grid."""
 
 BETWEEN_SIPS = re.compile(r"(sip\d+|switch)->(sip\d+|switch)")
-BETWEEN_CUBES = re.compile(r"sip(\d+)\.cube(\d+)\.ucie_([NESW])\d+")
+BETWEEN_CUBES = re.compile(r"sip(\d+)\.(cube\d+)\.ucie_([NESW])\d+")
 USE = ["#a9b4c0", "#2f87c8", "#d99a1c", "#d1322a"]
 """Idle, a quarter, half and all of the time; on white and on black."""
 STEPS = {"N": (0, -1), "E": (1, 0), "S": (0, 1), "W": (-1, 0)}
@@ -50,14 +50,13 @@ def positions(machine: Machine) -> dict[str, Point]:
 
 def sip_links(machine: Machine, links: Iterable[Link], latency_ps: int) -> Chart | None:
     """The network between the SIPs, each direction of a link a line of its own; None where nothing crossed it."""
-    used = [link for link in links if BETWEEN_SIPS.fullmatch(link.name)]
+    used = _named(links, BETWEEN_SIPS)
     if not used:
         return None
     places = positions(machine)
     rows = []
     wraps = machine.topology.startswith("torus")
-    for link in {link.name: link for link in [*_idle(machine.links_between_sips()), *used]}.values():
-        start, end = link.name.split("->")
+    for (start, end), link in (_named(_idle(machine.links_between_sips()), BETWEEN_SIPS) | used).items():
         a, b = places[start], places[end]
         if wraps and math.dist(a, b) > 1.5:
             rows += [_row(link, latency_ps, *stub, places) for stub in _stubs(a, b)]
@@ -67,26 +66,31 @@ def sip_links(machine: Machine, links: Iterable[Link], latency_ps: int) -> Chart
 
 
 def cube_links(machine: Machine, links: Iterable[Link], latency_ps: int) -> Chart | None:
-    """The cube mesh of the SIP whose cubes exchanged most; of a port's connections the busiest. None for none."""
-    used = [(int(ends[1]), link) for link in links if (ends := BETWEEN_CUBES.fullmatch(link.name))]
+    """The cube mesh of the SIP whose cubes were busiest, of a port's connections the busiest. None for none."""
+    used = _named(links, BETWEEN_CUBES)
     if not used:
         return None
-    busy: dict[int, int] = {}
-    for sip, link in used:
+    busy: dict[str, int] = {}
+    for (sip, *_), link in used.items():
         busy[sip] = busy.get(sip, 0) + link.busy_ps
-    shown = max(busy, key=lambda sip: (busy[sip], -sip))
-    ports: dict[str, Link] = {}
-    for link in [*_idle(machine.links_between_cubes(shown)), *(link for sip, link in used if sip == shown)]:
-        port = link.name.rstrip("0123456789")
-        if port not in ports or link.busy_ps > ports[port].busy_ps:
-            ports[port] = link
+    shown = max(busy, key=lambda sip: (busy[sip], -int(sip)))
+    ports = _named(_idle(machine.links_between_cubes(int(shown))), BETWEEN_CUBES)
+    ports |= {ends: link for ends, link in used.items() if ends[0] == shown}
     places: dict[str, Point] = {f"cube{cube}": divmod(cube, machine.cube_w)[::-1] for cube in range(machine.cubes)}
     rows = []
-    for port, link in ports.items():
-        cube, heading = port.split(".")[1], port[-1]
+    for (_, cube, heading), link in ports.items():
         (x, y), (dx, dy) = places[cube], STEPS[heading]
         rows.append(_row(link, latency_ps, (x, y), (x + dx, y + dy), places))
     return _drawn(rows, places, f"links between the cubes of sip{shown} (simulated)")
+
+
+def _named(links: Iterable[Link], pattern: re.Pattern[str]) -> dict[tuple[str, ...], Link]:
+    """The links whose names match, by the groups of the match; of those with equal groups the busiest."""
+    found: dict[tuple[str, ...], Link] = {}
+    for link in links:
+        if (ends := pattern.fullmatch(link.name)) is not None:
+            found[ends.groups()] = max(found.get(ends.groups(), link), link, key=lambda link: link.busy_ps)
+    return found
 
 
 def _idle(names: Iterable[str]) -> list[Link]:

@@ -29,8 +29,8 @@
 //! | `AHBM-V410` | signals that nobody waits for (a warning) |
 //! | `AHBM-V411` | calls that follow each other at once compute something else than calls with a pause between |
 //!
-//! Reading order: `expectation`, `schedule` (who goes next), `print` and `values` (what it does), `clocks` (what orders it),
-//! `deadlock` and `compare` (what to say), `proof` (the same with numbers).
+//! Reading order: `expectation`, `schedule` (who goes next), `print` and `values` (what it does), `clocks` (what orders
+//! it), `deadlock` and `compare` (what to say), `proof` (the same with numbers).
 
 mod clocks;
 mod compare;

@@ -1,13 +1,12 @@
 //! Pass 2: the data of a run, replayed in the order pass 1 found.
 //!
 //! Effects happen in the order of (end time, agent, operation); what is posted is read then, and written when it
-//! arrives. Where that order cannot matter, because
-//! agents share no memory, end times are not looked at and an agent runs until it has to wait; the
-//! result is the same to the last bit.
+//! arrives. Where that order cannot matter, because agents share no memory, end times are not looked at and an agent
+//! runs until it has to wait; the result is the same to the last bit.
 //!
-//! Arithmetic is that of the operation's dtype: `f16` and `bf16` are computed in `f32` and rounded once
-//! per operation to nearest even, integers wrap, NaN propagates through `max` and `min`. The bits *inside*
-//! a NaN are not specified; everything else is equal on every machine.
+//! Arithmetic is that of the operation's dtype: `f16` and `bf16` are computed in `f32` and rounded once per operation to
+//! nearest even, integers wrap, NaN propagates through `max` and `min`. The bits *inside* a NaN are not specified;
+//! everything else is equal on every machine.
 //!
 //! | code | finding |
 //! |---|---|

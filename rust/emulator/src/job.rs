@@ -219,8 +219,8 @@ impl<'a> State<'a> {
         self.launches[launch as usize].program.map_or(0, |program| program.1)
     }
 
-    /// Takes launches in order of their starts, while any of those taken runs and `at_least` so many. Those that are not
-    /// `known` take their time alone.
+    /// Takes launches in order of their starts, while any of those taken runs and `at_least` so many. Those that are
+    /// not `known` take their time alone.
     fn walk(&mut self, known: &FxHashMap<u32, Span>, at_least: usize) -> Vec<(u32, Span)> {
         let mut spans = Vec::new();
         let mut end = 0;

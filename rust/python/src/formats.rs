@@ -30,8 +30,9 @@ pub struct Plan {
 /// Reads a plan: MSCCL-IR (.xml), an MSCCL++ execution plan (.json) or a Chakra trace (PREFIX.<rank>.et).
 ///
 /// `quirks` follows the defects of the runtime that a format belongs to instead of what was meant; `lenient` leaves out
-/// dependencies of a trace on nodes that do not exist; `limits` are pairs of a name of `plan_limits()` and a number. The interpreter lock is released meanwhile. Raises
-/// `FormatError` for a malformed file, `BudgetError`, `UnsupportedError`.
+/// dependencies of a trace on nodes that do not exist; `limits` are pairs of a name of `plan_limits()` and a number.
+/// The interpreter lock is released meanwhile. Raises `FormatError` for a malformed file, `BudgetError`,
+/// `UnsupportedError`.
 #[pyfunction]
 #[pyo3(signature = (path, *, quirks=false, lenient=false, limits=Vec::new()),
        text_signature = "(path, *, quirks=False, lenient=False, limits=())")]
@@ -172,10 +173,10 @@ impl Plan {
     /// Whether it computes what it says, whatever the order of its thread blocks.
     ///
     /// `slots` is the depth of queues, `None` unbounded; `seed` chooses the random ones among the `orders` of the
-    /// thread blocks that are tried; `calls` is how often the plan is issued in a row. Returns the verdict (`"correct"`, `"wrong"`,
-    /// `"deadlock"`, `"race"`, `"no_expectation"`, `"unsupported"`, `"malformed"`), the least depth that
-    /// completes, findings as in `warnings`, and for a correct plan what a run with numbers has confirmed: elements
-    /// compared, and the time of that run in picoseconds. The interpreter lock is released meanwhile.
+    /// thread blocks that are tried; `calls` is how often the plan is issued in a row. Returns the verdict
+    /// (`"correct"`, `"wrong"`, `"deadlock"`, `"race"`, `"no_expectation"`, `"unsupported"`, `"malformed"`), the least
+    /// depth that completes, findings as in `warnings`, and for a correct plan what a run with numbers has confirmed:
+    /// elements compared, and the time of that run in picoseconds. The interpreter lock is released meanwhile.
     #[pyo3(signature = (*, slots=2, orders=4, seed=0, calls=1), text_signature = "($self, *, slots=2, orders=4, seed=0, calls=1)")]
     fn check<'py>(
         &self,
@@ -225,12 +226,11 @@ impl Plan {
     /// The plan as a program on `machine`, for `nbytes` bytes of the larger of operand and result.
     ///
     /// `slots` is the depth of queues, `None` unbounded; `tier` names the memory of their slots. `slice_bytes` is the
-    /// size of the largest message, None what the protocol has. `sips` are the SIPs of the ranks, without any the first;
-    /// ranks that only relay come last. Returns the
-    /// program, per rank that takes part the `(buffer, offset, bytes)` of operand, result and scratch, and the bytes of a chunk.
-    /// Without `buffers` there are no such ranks and messages are zeros; `nbytes` is 0 where the trace states sizes.
-    /// The interpreter lock is released meanwhile. Raises `FormatError`, `LintError`, `BudgetError`,
-    /// `UnsupportedError`.
+    /// size of the largest message, None what the protocol has. `sips` are the SIPs of the ranks, without any the
+    /// first; ranks that only relay come last. Returns the program, per rank that takes part the `(buffer, offset,
+    /// bytes)` of operand, result and scratch, and the bytes of a chunk. Without `buffers` there are no such ranks and
+    /// messages are zeros; `nbytes` is 0 where the trace states sizes. The interpreter lock is released meanwhile.
+    /// Raises `FormatError`, `LintError`, `BudgetError`, `UnsupportedError`.
     #[pyo3(signature = (machine, *, nbytes, dtype, op="sum", slots=2, protocol=None, instances=1, tier="tcm", credit_bytes=16, slice_bytes=None, sips=Vec::new()),
            text_signature = "($self, machine, *, nbytes, dtype, op='sum', slots=2, protocol=None, instances=1, tier='tcm', credit_bytes=16, slice_bytes=None, sips=())")]
     #[allow(clippy::too_many_arguments)]

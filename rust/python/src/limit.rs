@@ -15,9 +15,9 @@ pub struct Limit {
 
 #[pymethods]
 impl Limit {
-    /// Bounds `collective` among the first `ranks` SIPs of `machine` (0: all of them); with `cubes`, among the cubes of one SIP, all other SIPs taken
-    /// together as one node more. `root` is that of rooted collectives, `dst` the receiver of send_recv, whose sender
-    /// is `root`. The interpreter lock is released meanwhile.
+    /// Bounds `collective` among the first `ranks` SIPs of `machine` (0: all of them); with `cubes`, among the cubes of
+    /// one SIP, all other SIPs taken together as one node more. `root` is that of rooted collectives, `dst` the
+    /// receiver of send_recv, whose sender is `root`. The interpreter lock is released meanwhile.
     ///
     /// Raises `UnsupportedError` for networks without a bound (unlimited bandwidth, a single node), and
     /// ConfigError for an unknown collective.

@@ -17,17 +17,18 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 /// One memory image of a program: all buffers, zero at first, allocated when first touched.
 #[pyclass(frozen, module = "ahbm._core")]
 pub struct Memory {
-    pub(crate) program: Arc<ahbm_program::Program>,
+    program: Arc<ahbm_program::Program>,
     prepared: OnceLock<Prepared>,
     inner: Mutex<ahbm_emulator::Memory>,
 }
 
-/// Replays of so few operations on so few bytes keep the interpreter lock: to release it and to get it back takes longer.
+/// Replays of so few operations on so few bytes keep the interpreter lock: to release it and to get it back takes
+/// longer.
 const QUICK: (u64, usize) = (1 << 12, 1 << 18);
 
 impl Memory {
     /// For a thread that has released the interpreter lock.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, ahbm_emulator::Memory> {
+    fn lock(&self) -> MutexGuard<'_, ahbm_emulator::Memory> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -36,12 +37,11 @@ impl Memory {
         self.inner.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Replays a timeline of the program on the image `inner`, which is this one's.
-    pub(crate) fn replay(
-        &self,
-        timeline: &ahbm_emulator::Timeline,
-        inner: &mut ahbm_emulator::Memory,
-    ) -> Result<(), Diagnostic> {
+    /// Replays a timeline on the image `inner`, which is this one's.
+    fn perform(&self, timeline: &Timeline, inner: &mut ahbm_emulator::Memory) -> Result<(), Diagnostic> {
+        if !Arc::ptr_eq(&self.program, &timeline.program) {
+            return Err(Diagnostic::new("AHBM-V120", "the timeline belongs to another program"));
+        }
         let prepared = match self.prepared.get() {
             Some(known) => known,
             None => {
@@ -49,7 +49,7 @@ impl Memory {
                 self.prepared.get_or_init(|| fresh)
             }
         };
-        prepared.replay(&self.program, timeline, inner)
+        prepared.replay(&self.program, &timeline.inner, inner)
     }
 
     /// Copies pieces of an array into buffers; see `run`.
@@ -193,6 +193,13 @@ impl Memory {
         copy().map_err(|finding| errors::raise_one(py, finding))
     }
 
+    /// Replays the effects of one of the program's timelines on what `write` has put here, for `read`; the interpreter
+    /// lock is released meanwhile. Raises `DataError`, `BudgetError` when the host cannot hold a buffer.
+    fn replay(&self, py: Python<'_>, timeline: &Timeline) -> PyResult<()> {
+        py.detach(|| errors::guard(|| self.perform(timeline, &mut self.lock()).map_err(|finding| vec![finding])))
+            .map_err(|findings| errors::raise(py, &findings))
+    }
+
     /// Runs the program on arrays: copies pieces of each into buffers, replays the timeline, and copies pieces back.
     ///
     /// The arrays are writable, C-contiguous and of any numeric dtype. Per array, each row of its
@@ -209,9 +216,6 @@ impl Memory {
         results: Vec<PyReadonlyArray2<'_, i64>>,
     ) -> PyResult<()> {
         let raise = |finding| errors::raise_one(py, finding);
-        if !Arc::ptr_eq(&self.program, &timeline.program) {
-            return Err(raise(Diagnostic::new("AHBM-V120", "the timeline belongs to another program")));
-        }
         if (operands.len(), results.len()) != (arrays.len(), arrays.len()) {
             let what = format!("pieces of {} and {} for {} arrays", operands.len(), results.len(), arrays.len());
             return Err(raise(Diagnostic::new("AHBM-V121", what)));
@@ -224,7 +228,7 @@ impl Memory {
         }
         let quick = self.program.ops() <= QUICK.0 && size <= QUICK.1;
         let replay = |inner: &mut ahbm_emulator::Memory| {
-            errors::guard(|| self.replay(&timeline.inner, inner).map_err(|finding| vec![finding]))
+            errors::guard(|| self.perform(timeline, inner).map_err(|finding| vec![finding]))
         };
         let done = if quick { replay(&mut self.lock_attached(py)) } else { py.detach(|| replay(&mut self.lock())) };
         done.map_err(|findings| errors::raise(py, &findings))?;

@@ -1,7 +1,6 @@
 //! Programs and their timelines.
 
 use crate::machine::Machine;
-use crate::memory::Memory;
 use crate::timeline::Timeline;
 use crate::{check, errors};
 use ahbm_emulator::{CheckOptions, Options};
@@ -95,19 +94,6 @@ impl Program {
         Ok((self.inner.describe(AgentId(agent), op), self.inner.origin_text(AgentId(agent), op)))
     }
 
-    /// Replays the timeline's effects on `memory`, which holds the inputs before and the outputs after; the
-    /// interpreter lock is released meanwhile. Raises `DataError`.
-    fn replay(&self, py: Python<'_>, timeline: &Timeline, memory: &Memory) -> PyResult<()> {
-        if !(Arc::ptr_eq(&self.inner, &timeline.program) && Arc::ptr_eq(&self.inner, &memory.program)) {
-            let what = "timeline or memory belongs to another program";
-            return Err(errors::raise_one(py, Diagnostic::new("AHBM-V120", what)));
-        }
-        py.detach(|| {
-            errors::guard(|| memory.replay(&timeline.inner, &mut memory.lock()).map_err(|finding| vec![finding]))
-        })
-        .map_err(|findings| errors::raise(py, &findings))
-    }
-
     /// Writes a recorded timeline as a post-execution trace, `PREFIX.<rank>.et`: every operation with the time it took.
     ///
     /// Returns the paths that were written. Raises `FormatError` for files that cannot be written, `DataError` for a
@@ -145,8 +131,8 @@ impl Program {
     /// Whether the program is right, whatever the order of its agents, and when it is issued `calls` times in a row.
     ///
     /// `operands`: `(rank, buffer, first byte in the buffer, bytes, first byte in the rank's array)`. `results`:
-    /// `(rank, buffer, first byte, bytes, set)`. A set lists the contributions, ranks and indices of their elements, that
-    /// go into the first element; the next element takes the next ones. `names` names buffers. With `repeats`, a
+    /// `(rank, buffer, first byte, bytes, set)`. A set lists the contributions, ranks and indices of their elements,
+    /// that go into the first element; the next element takes the next ones. `names` names buffers. With `repeats`, a
     /// contribution may take part more than once. Returns the verdict and findings as `Plan.check` does; the
     /// interpreter lock is released meanwhile.
     #[pyo3(signature = (*, itemsize, operands, results, sets, names, repeats=false, calls=1, orders=4, seed=0))]

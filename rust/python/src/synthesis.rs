@@ -143,8 +143,8 @@ impl Schedule {
         engines(&self.graph)
     }
 
-    /// PEs an NPU needs for the same in the plan, which has a thread block for every end of a link: as many as these, or
-    /// more; at a switch one and no more, so that its DMA engine keeps what leaves by the port in order.
+    /// PEs an NPU needs for the same in the plan, which has a thread block for every end of a link: as many as these,
+    /// or more; at a switch one and no more, so that its DMA engine keeps what leaves by the port in order.
     #[getter]
     fn ends(&self) -> u32 {
         ends(&self.graph)

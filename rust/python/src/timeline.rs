@@ -37,8 +37,8 @@ pub(crate) fn check_timeline_name(py: Python<'_>, path: PathBuf) -> PyResult<()>
     Format::of(&path).map(|_| ()).map_err(|finding| errors::raise_one(py, finding))
 }
 
-/// Row (its name in its groups' names), name, origin, start and end in ps, and in a message its number and whether it is
-/// sent.
+/// Row (its name in its groups' names), name, origin, start and end in ps, and in a message its number and whether it
+/// is sent.
 type Stretch = (Vec<String>, String, String, u64, u64, Option<(u32, bool)>);
 
 /// Writes a job's operations as a timeline to look at: for Perfetto (`.pftrace`), or as Chrome's trace-event JSON
@@ -156,8 +156,8 @@ impl Timeline {
         Ok(PyArray1::from_vec(py, time))
     }
 
-    /// Every link that was used, the one most waited for first: number, name, busy ps, messages that crossed it (flits, under
-    /// the flit model), those of them that waited for another, and the sum of their waits in ps.
+    /// Every link that was used, the one most waited for first: number, name, busy ps, messages that crossed it (flits,
+    /// under the flit model), those of them that waited for another, and the sum of their waits in ps.
     ///
     /// Raises `DataError` (AHBM-V123) without detail.
     fn link_use(&self, py: Python<'_>) -> PyResult<Vec<Used>> {

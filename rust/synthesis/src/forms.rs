@@ -65,8 +65,8 @@ enum Form {
 /// The schedule of a closed form.
 ///
 /// # Errors
-/// `AHBM-U406` where it does not apply, or where its busiest link alone takes as long as a `rival`, `AHBM-U407` for a buffer too small to be cut as it must be, `AHBM-B401` for too
-/// many transfers.
+/// `AHBM-U406` where it does not apply, or where its busiest port alone takes as long as a `rival`, `AHBM-U407` for a
+/// buffer too small to be cut as it must be, `AHBM-B401` for too many transfers.
 pub(crate) fn form(graph: &Graph, request: &Request, name: &'static str, rival: Ps) -> Result<Schedule, Diagnostic> {
     use Collective::{AllGather, AllReduce, AllToAll, Broadcast, Gather as ToRoot, Reduce, ReduceScatter, Scatter};
     let collective = request.collective;
@@ -150,7 +150,7 @@ pub(crate) fn form(graph: &Graph, request: &Request, name: &'static str, rival: 
     }
     let schedule = ledger.finish();
     if rival < Ps::MAX && schedule.busiest_ps(graph) >= rival {
-        return Err(refuse(name, collective, "another method takes less time than its busiest link"));
+        return Err(refuse(name, collective, "another method takes less time than its busiest port"));
     }
     let contended = graph.switch().is_some()
         || !schedule.parcels.is_empty()

@@ -92,7 +92,8 @@ impl Graph {
     /// The network between the SIPs of a machine, each taken as one NPU.
     ///
     /// # Errors
-    /// `AHBM-B402` for a switch with too many pairs of NPUs, `AHBM-U401` for one with faulty links, and what [`Graph::new`] reports.
+    /// `AHBM-B402` for a switch with too many pairs of NPUs, `AHBM-U401` for one with faulty links, and what
+    /// [`Graph::new`] reports.
     pub fn of(machine: &Machine) -> Result<Self, Diagnostic> {
         let sips = machine.sfr().sips;
         let mut links: Vec<Link> = machine

@@ -2,8 +2,8 @@
 //!
 //! Pure, deterministic by seed, knows no emulator. [`graph`] is the network, [`mod@bound`] what no schedule can beat,
 //! [`schedule`] what a schedule is, when its transfers happen and whether it is right. `greedy` spreads chunks to
-//! everybody, [`trees`] packs spanning trees for all-reduce, `routed` sends each chunk to one place, `forms` has what is
-//! written down rather than searched for; [`synthesize`] takes the quickest.
+//! everybody, [`trees`] packs spanning trees for all-reduce, `routed` sends each chunk to one place, `forms` has what
+//! is written down rather than searched for; [`synthesize`] takes the quickest.
 
 mod arborescences;
 pub mod bound;

@@ -120,9 +120,9 @@ pub(crate) fn dispatch(
     order
 }
 
-/// The same where all jobs take equally long, without events: in each round every port serves one job, which has arrived
-/// `lag` rounds later: no fewer than the latency takes, or links stall on what is still under way. Rounds only decide
-/// the order; what departs early departs early.
+/// The same where all jobs take equally long, without events: in each round every port serves one job, which has
+/// arrived `lag` rounds later: no fewer than the latency takes, or links stall on what is still under way. Rounds only
+/// decide the order; what departs early departs early.
 pub(crate) fn dispatch_in_rounds(
     graph: &Graph,
     mut jobs: Vec<Job>,

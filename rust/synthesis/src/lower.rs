@@ -1,9 +1,9 @@
 //! From a schedule to a program.
 //!
 //! Every port has a sending agent and every link a receiving one. The sending agent works through the port's transfers
-//! in the order of the schedule, waiting for each until its NPU's register is complete; the receiving agent puts what arrives where it
-//! belongs. Sums are formed by one more agent per NPU, in the order in which they become complete: a message that is
-//! to be added waits in scratch memory, so that the order of additions never depends on a race.
+//! in the order of the schedule, waiting for each until its NPU's register is complete; the receiving agent puts what
+//! arrives where it belongs. Sums are formed by one more agent per NPU, in the order in which they become complete: a
+//! message that is to be added waits in scratch memory, so that the order of additions never depends on a race.
 
 use crate::{Collective, Graph, Schedule};
 use ahbm_machine::{Coord, Diagnostic, Direction, Machine, Node, PeId, Ps};
@@ -38,8 +38,8 @@ pub fn engines(graph: &Graph) -> u32 {
     (0..graph.nodes()).map(|v| ports(graph, v)).max().unwrap_or(0) + 1
 }
 
-/// PEs an NPU needs so that, in a plan, each end of a link has a DMA engine; at a switch one, which keeps what leaves by
-/// the port in order.
+/// PEs an NPU needs so that, in a plan, each end of a link has a DMA engine; at a switch one, which keeps what leaves
+/// by the port in order.
 pub fn ends(graph: &Graph) -> u32 {
     if graph.switch().is_some() {
         return 1;

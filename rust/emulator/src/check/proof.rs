@@ -22,7 +22,8 @@ pub struct Proof {
 const ELEMENT: Dtype = Dtype::I64;
 
 impl Verdict {
-    /// Confirms a correct verdict by a run with numbers on the machine that `machine` makes; any other verdict stays as it is.
+    /// Confirms a correct verdict by a run with numbers on the machine that `machine` makes; any other verdict stays as
+    /// it is.
     ///
     /// | code | finding |
     /// |---|---|

@@ -62,7 +62,8 @@ pub(super) enum Order {
 }
 
 impl Order {
-    /// Order `number` under `seed`: every other one is random; the rest are the agents' own order, its reverse, and shuffles.
+    /// Order `number` under `seed`: every other one is random; the rest are the agents' own order, its reverse, and
+    /// shuffles.
     pub(super) fn of(number: u32, agents: usize, seed: u64) -> Self {
         let key = u64::from(number).wrapping_mul(0xD134_2543_DE82_EF95) ^ seed.wrapping_mul(0xBF58_476D_1CE4_E5B9);
         let mut state = (0x9E37_79B9_7F4A_7C15 ^ key).max(1);

@@ -1,9 +1,9 @@
 //! Traces of jobs: what every rank computes and which collectives it enters, ready to be scheduled.
 //!
-//! The n-th collective node of a process group, dependencies first and then by id, is the same call on every rank of the
-//! group; calls of one group run one after the other. Sends and receives meet per process group, ranks and tag, and run one after the other too.
-//! A chain of nodes is a host of [`ahbm_program::job`]; a node that another chain waits for and that is no
-//! communication is a launch of nothing.
+//! The n-th collective node of a process group, dependencies first and then by id, is the same call on every rank of
+//! the group; calls of one group run one after the other. Sends and receives meet per process group, ranks and tag, and
+//! run one after the other too. A chain of nodes is a host of [`ahbm_program::job`]; a node that another chain waits
+//! for and that is no communication is a launch of nothing.
 
 use super::chains::Chains;
 use super::pairs::{At, number, pairs, wrong};
@@ -77,8 +77,8 @@ impl Trace {
     ///
     /// # Errors
     /// `AHBM-F136` an attribute that is missing or out of range, `AHBM-F137` and `AHBM-F138` sends and receives that do
-    /// not fit, `AHBM-F149` a collective that ranks lack or disagree on, `AHBM-U231` memory nodes, `AHBM-U234` a process
-    /// group of unknown ranks.
+    /// not fit, `AHBM-F149` a collective that ranks lack or disagree on, `AHBM-U231` memory nodes, `AHBM-U234` a
+    /// process group of unknown ranks.
     pub fn workload(&self, groups: &Groups) -> Result<Workload, Vec<Diagnostic>> {
         if let Some(cycle) = self.graphs.iter().find_map(|graph| graph.cycle.as_ref()) {
             return Err(vec![cycle.clone()]);

@@ -53,8 +53,8 @@ impl Plan {
         }
     }
 
-    /// The plan on a machine: the thread blocks of a rank on the PEs of its SIP in turn, its buffers in the HBM slice of
-    /// the SIP's first PE. `options.bytes` are those of the larger of input and output.
+    /// The plan on a machine: the thread blocks of a rank on the PEs of its SIP in turn, its buffers in the HBM slice
+    /// of the SIP's first PE. `options.bytes` are those of the larger of input and output.
     ///
     /// # Errors
     /// `AHBM-U211` operations without an executor, `AHBM-U204` more ranks than the machine has SIPs, `AHBM-F147` a

@@ -30,9 +30,9 @@ impl Plan {
     /// chunks of a step travel together while they fit a slice.
     ///
     /// # Errors
-    /// `AHBM-U203` an average of what is no reduction, `AHBM-U204` more ranks than the machine has SIPs, `AHBM-F127` a size that does not split into the plan's
-    /// chunks, `AHBM-F128` a message that nobody receives or sends, `AHBM-B209` over the budget of operations, and
-    /// what [`ProgramBuilder::finish`] finds.
+    /// `AHBM-U203` an average of what is no reduction, `AHBM-U204` more ranks than the machine has SIPs, `AHBM-F127` a
+    /// size that does not split into the plan's chunks, `AHBM-F128` a message that nobody receives or sends,
+    /// `AHBM-B209` over the budget of operations, and what [`ProgramBuilder::finish`] finds.
     pub fn lower(&self, machine: &Machine, options: &LowerOptions) -> Result<Lowered, Vec<Diagnostic>> {
         let site = Site::of(machine, options, &self.name, self.ranks.len());
         self.lower_at(&site.map_err(|error| vec![error.site("plan", &*self.file)])?, options)
