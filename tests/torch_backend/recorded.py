@@ -30,6 +30,13 @@ with recorder:
     if rank < 2:
         dist.all_reduce(x, dist.ReduceOp.MAX, group=pair, async_op=True).wait()
         dist.broadcast(x.half(), 1, group=pair)
+    split = dist.split_group(split_ranks=[[1, 0]])
+    if rank < 2:
+        dist.broadcast(x, group=split, group_src=0)
+        for work in dist.batch_isend_irecv([dist.P2POp([dist.isend, dist.irecv][rank], sent, 1 - rank, group=split)]):
+            work.wait()
+        parts = dist.split_group(split, [[0], [1]])
+        dist.all_reduce(x, group=parts)
     out = torch.zeros(n * 3)
     dist.all_gather_into_tensor(out, x)
     dist.reduce_scatter_tensor(torch.zeros(3), out)

@@ -271,6 +271,29 @@ def groups() -> None:
 
 
 @scenario
+def splits() -> None:
+    rank, n = everyone()
+    split = dist.split_group(split_ranks=[[1, 0], list(range(2, n))])
+    ranks = [1, 0] if rank < 2 else list(range(2, n))
+    assert dist.get_process_group_ranks(split) == ranks and split.rank() == ranks.index(rank)
+    x = data(rank)
+    dist.broadcast(x, group=split, group_src=0)
+    assert torch.equal(x, data(ranks[0]))
+
+
+@scenario
+def splits_that_leave_a_rank_out() -> None:
+    rank, _ = everyone()
+    split = dist.split_group(split_ranks=[[0, 1]])
+    if rank > 1:
+        assert split is dist.GroupMember.NON_GROUP_MEMBER
+    else:
+        work = dist.all_reduce(data(rank), group=split, async_op=True)
+        work.wait()
+        assert work.is_completed()
+
+
+@scenario
 def objects() -> None:
     rank, n = everyone()
     got: list[Any] = [None] * n

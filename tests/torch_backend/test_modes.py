@@ -16,11 +16,11 @@ from jobs import torchrun
 from scenarios import SCENARIOS, data
 
 import ahbm.torch
-from ahbm.errors import DistributedError, RankError
+from ahbm.errors import DistributedError, RankError, UnsupportedError
 
 HERE = Path(__file__).parent
-HIDDEN = ("sends_and_receives", "receives_from_anyone", "handles")
-"""Scenarios that look at what torch's own handle, which the plain form gets, hides: completion and sender."""
+HIDDEN = ("sends_and_receives", "receives_from_anyone", "handles", "splits_that_leave_a_rank_out")
+"""Scenarios of what torch does not pass on from the plain form: completion, the sender, that there is no group."""
 SMALL = {"sip.cube_mesh.w": 2, "sip.cube_mesh.h": 1}
 
 
@@ -53,6 +53,17 @@ def test_plain_backend_under_threads(monkeypatch: pytest.MonkeyPatch) -> None:
         dist.destroy_process_group()
 
     ahbm.torch.spawn(worker, world_size=3, overrides=SMALL)
+
+
+def test_a_plain_backend_cannot_leave_a_rank_out_of_a_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AHBM_TORCH_CLASS", "backend")
+
+    def worker() -> None:
+        dist.init_process_group("ahbm")
+        dist.split_group(split_ranks=[[0]])
+
+    with pytest.raises((UnsupportedError, RankError), match=r"AHBM-U155.* without rank 1"):
+        ahbm.torch.spawn(worker, overrides=SMALL)
 
 
 def test_a_failing_rank_stops_the_others_by_name() -> None:

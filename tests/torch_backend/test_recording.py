@@ -111,6 +111,18 @@ def test_the_end_of_a_backward_pass_waits_for_its_buckets(tmp_path: Path) -> Non
     assert not any(one in before[other] for one in buckets for other in buckets)
 
 
+def test_groups_that_were_split_off(tmp_path: Path) -> None:
+    names = []
+
+    def worker() -> None:
+        split = dist.split_group(split_ranks=[[1, 0]])
+        names.append(split.group_name)
+        dist.broadcast(torch.ones(2), group=split, group_src=0)
+
+    (noted,) = recorded(tmp_path, worker, compute="none")
+    assert noted.facts | {"pg_name": names[0], "ranks": (1, 0), "root": 1} == noted.facts and names[0] == names[1]
+
+
 def test_no_compute(tmp_path: Path) -> None:
     noted = recorded(tmp_path, lambda: dist.barrier(), compute="none")
     assert [(event.kind, event.name, event.facts["comm_size"]) for event in noted] == [("COMM_COLL_NODE", "barrier", 0)]
@@ -157,7 +169,7 @@ def test_a_script_keeps_its_backend(tmp_path: Path) -> None:
         "import sys, torch, torch.distributed as dist\n"
         "dist.init_process_group('gloo')\n"
         "dist.all_reduce(torch.ones(4))\n"
-        "print(dist.get_backend(), sys.argv[1:])\n"
+        "sys.stdout.write(f'{dist.get_backend()} {sys.argv[1:]}\\n')\n"
         "dist.destroy_process_group()\n"
         "sys.exit(0)\n"
     )

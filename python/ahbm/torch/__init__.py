@@ -48,11 +48,12 @@ def create(opts: Any, pg_options: object) -> Any:
         raise ConfigError("AHBM-C127", "AHBM_TORCH_CLASS=backend asks for torch 2.14 or later", hint="group")
     if form == "backend":
         return backend.Backend(place, members, opts.timeout)
+    made = backend.ProcessGroup
     if recording.current() is not None:
-        return recording.Emulated(place, members, opts.timeout)
-    if fallback.wanted():
-        return fallback.ProcessGroup(place, members, opts.timeout, opts.store)
-    return backend.ProcessGroup(place, members, opts.timeout)
+        made = recording.Emulated
+    elif fallback.wanted():
+        made = fallback.ProcessGroup
+    return made(place, members, opts.timeout, opts.store)
 
 
 _LAZY = {

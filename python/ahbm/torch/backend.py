@@ -15,6 +15,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import Backend as TorchBackend
 from torch._C._distributed_c10d import FakeProcessGroup
 
+from ahbm.errors import UnsupportedError
 from ahbm.groups import ProcessGroup as Members
 from ahbm.torch.calls import NAME, Collectives, State
 from ahbm.torch.place import Place
@@ -42,7 +43,7 @@ class Form(Collectives):
 
     @property
     def supports_splitting(self) -> bool:
-        """True: see `split`."""
+        """True: see `split_group` and `split`."""
         return True
 
     @property
@@ -55,10 +56,11 @@ class Form(Collectives):
     supports_window = property(lambda self: False)
     supports_abort_hooks = property(lambda self: False)
 
-    def split(self, store: Any, ranks: Sequence[int], opts: Any = None) -> Any:
-        """The backend of the sub-group of group ranks `ranks`; None when this rank is not in it."""
-        members = self._place.group(str(getattr(opts, "group_name", "")), [self.members.ranks[rank] for rank in ranks])
-        return Backend(self._place, members, self._timeout) if self._me() in ranks else None
+    def _part(self, name: str, ranks: Sequence[int]) -> Members | None:
+        """The sub-group `name` of group ranks `ranks`; None when this rank is not in it."""
+        if self._me() not in ranks:
+            return None
+        return self._place.group(name, [self.members.ranks[rank] for rank in ranks])
 
     def set_timeout(self, timeout: timedelta) -> None:
         """How long a wait lasts at most."""
@@ -90,14 +92,34 @@ class Form(Collectives):
 class ProcessGroup(Form, dist.ProcessGroup):
     """A process group that is its own backend."""
 
-    def __init__(self, place: Place, members: Members, timeout: timedelta | None) -> None:
-        dist.ProcessGroup.__init__(self, members.rank_of(place.rank), members.size())
+    def __init__(self, place: Place, members: Members, timeout: timedelta | None, store: Any) -> None:
+        dist.ProcessGroup.__init__(self, store, members.rank_of(place.rank), members.size())
         state = State()
         self.bind(place, members, timeout, state)
         self._inner = Backend(place, members, timeout, state) if PLAIN_FORM else stand_in(self.rank(), self.size())
         kind = dist.ProcessGroup.BackendType.CUSTOM
         self._set_default_backend(kind)
         self._register_backend(torch.device("cpu"), kind, self._inner)
+
+    def split_group(
+        self,
+        ranks: Sequence[int],
+        timeout: timedelta | None = None,
+        opts: Any = None,
+        group_name: str | None = None,
+        group_desc: str | None = None,
+        device_types: object = None,
+    ) -> Any:
+        """The sub-group of group ranks `ranks`, of this class; None when this rank is not in it."""
+        name = group_name or f"{self.group_name}:split:{','.join(map(str, ranks))}"
+        members = self._part(name, ranks)
+        if members is None:
+            return None
+        store = dist.PrefixStore(f"{name}/", self.get_group_store())
+        group = type(self)(self._place, members, timeout or self._timeout, store)
+        group._set_group_name(name)
+        group._set_group_desc(group_desc or name)
+        return group
 
 
 class Backend(Form, TorchBackend):
@@ -106,3 +128,17 @@ class Backend(Form, TorchBackend):
     def __init__(self, place: Place, members: Members, timeout: timedelta | None, state: State | None = None) -> None:
         TorchBackend.__init__(self, members.rank_of(place.rank), members.size())
         self.bind(place, members, timeout, state or State())
+
+    def split(self, store: Any, ranks: Sequence[int], opts: Any = None) -> Any:
+        """The backend of the sub-group of group ranks `ranks`.
+
+        Raises UnsupportedError (AHBM-U155) when this rank is not in it: torch has no Python backend say so.
+        """
+        members = self._part(str(getattr(opts, "group_name", "")), ranks)
+        if members is None:
+            raise UnsupportedError(
+                "AHBM-U155",
+                f"split_group into groups without rank {self._place.rank}, by the plain Backend form",
+                hint="put every rank into a group, or leave AHBM_TORCH_CLASS unset",
+            )
+        return Backend(self._place, members, getattr(opts, "timeout", self._timeout))

@@ -41,8 +41,8 @@ class ProcessGroup(backend.ProcessGroup):
     time is all that is simulated of it: ranks that differ fail as with any other disagreement.
     """
 
-    def __init__(self, place: Place, members: Members, timeout: timedelta, store: Any) -> None:
-        super().__init__(place, members, timeout)
+    def __init__(self, place: Place, members: Members, timeout: timedelta | None, store: Any) -> None:
+        super().__init__(place, members, timeout, store)
         self._store = dist.PrefixStore("ahbm fallback", store)
         self._twin: Any = None
 

@@ -205,9 +205,9 @@ class Group(dist.ProcessGroup, metaclass=_AnyGroup):
     interpreter's lock, which a thread of the backend may wait for.
     """
 
-    def __init__(self, *args: Any) -> None:
-        self._beyond: Any = dist.ProcessGroup(*args)
-        super().__init__(self._beyond.rank(), self._beyond.size())
+    def __init__(self, *args: Any, beyond: Any = None) -> None:
+        super().__init__(*args)
+        self._beyond: Any = beyond or dist.ProcessGroup(*args)
         self._observe()
 
     def _observe(self) -> None:
@@ -225,10 +225,25 @@ class Group(dist.ProcessGroup, metaclass=_AnyGroup):
         return self._handle(self._beyond._end_coalescing(*device), events or [])
 
     def split_group(self, *args: Any, **kw: Any) -> Any:
-        """torch's own, but not under a recorder, which would not see the new group."""
+        """torch's own, observed as well."""
+        own = self._beyond.split_group(*args, **kw)
+        if own is None:
+            return None
+        group = Group(own.get_group_store(), own.rank(), own.size(), beyond=own)
+        alone: Any = super(Group, group)  # `own` knows all of this
+        for device in own._device_types:
+            one = own._get_backend(device)
+            alone._register_backend(device, _kind(one.name()), one)
+        alone._set_default_backend(_kind(own.name()))
+        alone._set_group_name(own.group_name)
+        alone._set_group_desc(own.group_desc)
+        return group
+
+    def merge_remote_group(self, *args: Any, **kw: Any) -> Any:
+        """torch's own, but not under a recorder: torch does not know the new group's global ranks."""
         if self.recorder is not None:
-            raise UnsupportedError("AHBM-U154", "split_group under a recorder", hint="new_group makes the same group")
-        return self._beyond.split_group(*args, **kw)
+            raise UnsupportedError("AHBM-U154", "merge_remote_group under a recorder")
+        return self._beyond.merge_remote_group(*args, **kw)
 
     def _handle(self, work: Any, events: list[Event]) -> Any:
         """`work`, watched; a call without a handle has waited."""
@@ -240,6 +255,11 @@ class Group(dist.ProcessGroup, metaclass=_AnyGroup):
             with self.recorder.waiting(events):
                 pass
         return work and Handle(work, self.recorder, events, dist.get_process_group_ranks(self))
+
+
+def _kind(backend_name: str) -> Any:
+    """torch's number for a backend."""
+    return dist.Backend.backend_type_map.get(backend_name, dist.ProcessGroup.BackendType.CUSTOM)
 
 
 def _observed(name: str) -> Any:
@@ -271,7 +291,9 @@ for _name in sketch.METHODS:
 class Emulated(Group, backend.ProcessGroup):
     """Backend "ahbm", observed."""
 
-    def __init__(self, place: Place, members: Members, timeout: timedelta) -> None:
+    def __init__(self, place: Place, members: Members, timeout: timedelta | None, store: Any) -> None:
         self._beyond = super(Group, self)
-        backend.ProcessGroup.__init__(self, place, members, timeout)
+        backend.ProcessGroup.__init__(self, place, members, timeout, store)
         self._observe()
+
+    split_group = backend.ProcessGroup.split_group
