@@ -5,12 +5,15 @@
 //! only when the thread that ran has come to wait itself and has let go of the lock.
 
 use pyo3::prelude::*;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a thread looks at its gate before it sleeps, and how long at one that opened while another thread runs.
 const PATIENCE: Duration = Duration::from_micros(400);
+/// How many waits at most go by without looking after looks that were in vain.
+const MOST_SKIPPED: u32 = 255;
 const NOBODY: u32 = u32::MAX;
 
 /// What the gates of one world share.
@@ -20,6 +23,10 @@ struct Shared {
     running: AtomicU32,
     /// Whether every rank's thread has a processor, so that those who look keep none from those who run.
     roomy: bool,
+    /// Waits to go without looking, and how many the next look in vain will cost: looks are in vain where ranks compute
+    /// for long, and where other work keeps the processors, so that who looks keeps off whom it looks for.
+    skip: AtomicU32,
+    penalty: AtomicU32,
 }
 
 /// The gates of one world's ranks.
@@ -33,7 +40,8 @@ impl Gates {
     #[new]
     fn new(ranks: usize) -> Self {
         let roomy = std::thread::available_parallelism().is_ok_and(|processors| ranks <= processors.get());
-        Self { inner: Arc::new(Shared { running: AtomicU32::new(NOBODY), roomy }) }
+        let (running, skip, penalty) = (AtomicU32::new(NOBODY), AtomicU32::new(0), AtomicU32::new(0));
+        Self { inner: Arc::new(Shared { running, roomy, skip, penalty }) }
     }
 
     /// A closed gate for one wait of `rank`'s thread.
@@ -92,16 +100,28 @@ impl Shared {
 
     /// Looks until `done`, not for long; returns whether it is.
     fn look(&self, mut done: impl FnMut() -> bool) -> bool {
+        if done() {
+            return true;
+        }
+        let skip = self.skip.load(Relaxed);
+        if !self.roomy || skip > 0 {
+            self.skip.store(skip.saturating_sub(1), Relaxed);
+            return false;
+        }
         let began = Instant::now();
-        while self.roomy && began.elapsed() < PATIENCE {
+        while began.elapsed() < PATIENCE {
             for _ in 0..16 {
                 if done() {
+                    self.penalty.store(self.penalty.load(Relaxed).saturating_sub(1), Relaxed);
                     return true;
                 }
                 std::hint::spin_loop();
             }
         }
-        done()
+        let penalty = (2 * self.penalty.load(Relaxed) + 1).min(MOST_SKIPPED);
+        self.penalty.store(penalty, Relaxed);
+        self.skip.store(penalty, Relaxed);
+        false
     }
 }
 
