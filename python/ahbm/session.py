@@ -244,7 +244,7 @@ class Session:
     def records(self, rank: int, times: Times) -> list[tuple[Performed, CallRecord]]:
         """The performed calls of `rank` that are remembered, in the order of its program, at their times."""
         made = sorted(self.performed[rank])
-        return [(call, call.record.at(*times.calls[rank][call.call][1:])) for call in made]
+        return [(call, call.record.at(*times.calls[rank][call.call, 1:].tolist())) for call in made]
 
     def _answer(self, operation: Operation) -> int:
         """Only the earliest of those that ask is told: it may yet do something that overlaps what the others did."""

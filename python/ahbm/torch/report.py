@@ -75,13 +75,13 @@ def stretches(session: Session) -> list[Stretch]:
     width = len(str(session.world.size - 1))
     for rank in range(session.world.size):
         name = f"rank {rank:0{width}}"
-        out += [([name, "compute"], "compute", "", start, end, None) for start, end in times.computed[rank]]
+        out += [([name, "compute"], "compute", "", start, end, None) for start, end in times.computed[rank].tolist()]
         for made, call in session.records(rank, times):
             row = [name, call.group if call.collective != "send_recv" else f"{call.group}, point to point"]
             message = None
             if call.collective == "send_recv":
                 message = (numbers.setdefault(made.number, len(numbers)), made.sends)
             what = " ".join(filter(None, (call.collective, call.op, call.dtype, f"{call.bytes} B by", call.algorithm)))
-            _, start_ps, end_ps = times.calls[rank][made.call]
+            _, start_ps, end_ps = times.calls[rank][made.call].tolist()
             out.append((row, what, made.origin, start_ps, end_ps, message))
     return out
