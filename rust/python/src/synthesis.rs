@@ -214,12 +214,10 @@ impl Schedule {
                 request.share_bytes = schedule.chunk_bytes.iter().sum();
                 bound = request.bound(&self.graph)?;
             }
-            let times = schedule.times(&self.graph, false);
-            let inner = Synthesis { schedule, time_ps: times.total_ps, rounds: times.rounds };
             Ok(Self {
                 graph: self.graph.clone(),
                 bound,
-                inner,
+                inner: Synthesis::of(&self.graph, schedule),
                 request,
                 machine: Arc::clone(&self.machine),
                 bound_ms: self.bound_ms,

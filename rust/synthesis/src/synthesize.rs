@@ -65,6 +65,14 @@ pub struct Synthesis {
     pub rounds: u64,
 }
 
+impl Synthesis {
+    /// A schedule and what it costs on `graph`.
+    pub fn of(graph: &Graph, schedule: Schedule) -> Self {
+        let times = schedule.times(graph, false);
+        Self { schedule, time_ps: times.total_ps, rounds: times.rounds }
+    }
+}
+
 impl Request {
     /// Checks the request and bounds it.
     ///
@@ -140,22 +148,18 @@ pub(crate) fn refuse(method: &str, collective: Collective, why: &str) -> Diagnos
 /// `AHBM-U406` for a method that does not exist or does not do this collective on this network, and what the methods
 /// report.
 pub fn synthesize(graph: &Graph, request: &Request, limit: &Bound) -> Result<Synthesis, Diagnostic> {
-    let timed = |schedule: Schedule| {
-        let times = schedule.times(graph, false);
-        Synthesis { schedule, time_ps: times.total_ps, rounds: times.rounds }
-    };
     if request.method != "auto" {
         let Some(method) = METHODS.into_iter().find(|m| *m == request.method) else {
             let text = format!("no method {:?} for {}", request.method, request.collective.name());
             return Err(Diagnostic::new("AHBM-U406", text).hint(format!("auto, {}", METHODS.join(", "))));
         };
-        return candidate(graph, request, limit, method, Ps::MAX).map(timed);
+        return candidate(graph, request, limit, method, Ps::MAX);
     }
     let large = graph.nodes() > AUTO;
     let mut best = Err(refuse("auto", request.collective, "no method does"));
     for method in METHODS.into_iter().filter(|m| !large || !FORMS.contains(m)) {
         let rival = best.as_ref().map_or(Ps::MAX, |found: &Synthesis| found.time_ps);
-        match candidate(graph, request, limit, method, rival).map(timed) {
+        match candidate(graph, request, limit, method, rival) {
             Ok(found) if found.time_ps < rival => best = Ok(found),
             Err(refused) if best.is_err() => best = Err(refused),
             _ => {}
@@ -171,21 +175,27 @@ fn candidate(
     limit: &Bound,
     method: &'static str,
     rival: Ps,
-) -> Result<Schedule, Diagnostic> {
+) -> Result<Synthesis, Diagnostic> {
     use Collective::{AllGather, AllReduce, AllToAll, Broadcast, Gather, Reduce, ReduceScatter, Scatter};
     if FORMS.contains(&method) {
-        return form(graph, request, method, rival);
+        return form(graph, request, method, rival).map(|found| Synthesis::of(graph, found));
     }
     let collective = request.collective;
     let n = graph.nodes();
     let one = || request.base(graph, method, split(request.share_bytes, request.chunks, request.unit));
     let rounds = limit.rounds(request.chunks.into()).filter(|_| rounded(graph, request));
     let found = match (method, collective) {
-        ("greedy", AllGather | Broadcast) => spread(graph, one(), rounds, request.seed),
+        ("greedy", AllGather | Broadcast) => {
+            let found = spread(graph, one(), rounds, request.seed);
+            if graph.switch().is_none() {
+                return Ok(found);
+            }
+            found.schedule
+        }
         ("greedy", ReduceScatter | Reduce) => {
             let towards = if collective == Reduce { Broadcast } else { AllGather };
             let base = Schedule { collective: towards, ..one() };
-            spread(&graph.reversed(), base, rounds, request.seed).reversed(collective, true)
+            spread(&graph.reversed(), base, rounds, request.seed).schedule.reversed(collective, true)
         }
         ("greedy", AllReduce) => {
             if request.share_bytes / request.unit < request.group(graph).len() as u64 {
@@ -221,7 +231,8 @@ fn candidate(
         _ => return Err(refuse(method, collective, "its chunks have more than one destination; see greedy")),
     };
     // Turned round in time, what shared a port on its way into a switch shares one on its way out.
-    Ok(if graph.switch().is_some() { arrange(graph, found) } else { found })
+    let found = if graph.switch().is_some() { arrange(graph, found) } else { found };
+    Ok(Synthesis::of(graph, found))
 }
 
 /// The search goes by rounds: among all NPUs, or where ports, not ways, are what is scarce.
@@ -245,7 +256,7 @@ fn composed(graph: &Graph, request: &Request) -> Schedule {
         let limit = || bound(graph, Collective::AllGather, share, 1, 0).rounds(pieces.into());
         rounded(graph, request).then(limit).flatten()
     };
-    let forward = spread(graph, base(Collective::AllGather), rounds(graph), request.seed);
+    let forward = spread(graph, base(Collective::AllGather), rounds(graph), request.seed).schedule;
     // Where every link has an equal one the other way, the sums can take the all-gather's ways back.
     let mirrored = graph.partners().filter(|partner| {
         let alike = |(l, &p): (usize, &u32)| {
@@ -261,7 +272,7 @@ fn composed(graph: &Graph, request: &Request) -> Schedule {
         }
         None => {
             let back = graph.reversed();
-            spread(&back, base(Collective::AllGather), rounds(&back), request.seed)
+            spread(&back, base(Collective::AllGather), rounds(&back), request.seed).schedule
         }
     };
     let mut schedule = backward.reversed(Collective::AllReduce, true);
