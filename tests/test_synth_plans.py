@@ -170,8 +170,9 @@ def test_what_a_file_cannot_say(tmp_path: Path) -> None:
             refused(tmp_path / "plan.txt")
     with pytest.raises(UnsupportedError, match="AHBM-U293"):
         found("all_gather", "npu_mesh_4x4", "greedy", chunk_bytes=8).even(tmp_path / "plan.json")
-    with pytest.raises(UnsupportedError, match="AHBM-U292"):
-        found("all_reduce", "npu_mesh_4x4", "ring", op="max").save(tmp_path / "plan.json")
+    for op in ("max", "avg"):
+        with pytest.raises(UnsupportedError, match=f"AHBM-U292.*no {op}"):
+            found("all_reduce", "npu_mesh_4x4", "ring", op=op).save(tmp_path / "plan.json")
     assert not list(tmp_path.iterdir())
 
 
@@ -184,7 +185,9 @@ def test_command_line(tmp_path: Path) -> None:
     assert result["files"] == [str(path)] and 0 < result["bytes"] <= 1000000
 
 
-@pytest.mark.parametrize(("kind", "op"), [("xml", "max"), ("json", "sum"), ("et", "min")])
+@pytest.mark.parametrize(
+    ("kind", "op"), [("xml", "max"), ("xml", "avg"), ("json", "sum"), ("et", "min"), ("et", "avg")]
+)
 @pytest.mark.parametrize("network", ["npu_mesh_4x4", "npu_switch_8"])
 def test_the_command_that_is_told_takes_the_time_that_is_told(network: str, kind: str, op: str, tmp_path: Path) -> None:
     command = ["synth", "all_reduce", "-t", network, "--size", "1000000", "-d", "f32", "--op", op]

@@ -139,6 +139,20 @@ def test_some_of_the_npus(collective: str, tmp_path: Path) -> None:
         synthesize(collective, size=1 << 12, **(arguments | {"members": (1, 1)}))
 
 
+@pytest.mark.parametrize("members", [(), (5, 0, 3)])
+@pytest.mark.parametrize("dtype", ["f16", "f32", "i8", "u16"])
+@pytest.mark.parametrize("collective", ["all_reduce", "reduce_scatter", "reduce"])
+@pytest.mark.parametrize("network", ["npu_mesh_4x4", "npu_switch_8"])
+def test_an_average_takes_the_time_of_a_sum(
+    network: str, collective: str, dtype: str, members: tuple[int, ...]
+) -> None:
+    arguments: dict[str, Any] = {"overrides": {"cube.pe_layout.pe_per_corner": 8}, "dtype": dtype, "members": members}
+    found = synthesize(collective, topology=network, size=48 << 8, root=1, op="avg", **arguments)
+    ran = found.run()
+    # Dividing takes no time where memory and math take none.
+    assert (ran.time_ps, ran.wrong) == (found.schedule.time_ps, 0)
+
+
 def test_help_lists_the_methods() -> None:
     text = " ".join(CliRunner().invoke(app, ["synth", "--help"], terminal_width=200).stdout.split())
     assert " ".join(METHODS) in text
@@ -160,7 +174,9 @@ def test_what_cannot_be_synthesized() -> None:
     with pytest.raises(ConfigError, match="AHBM-C125"):
         synthesize("all_gather", topology="npu_ring_8", size=17)
     with pytest.raises(ConfigError, match="AHBM-C123"):
-        synthesize("all_reduce", topology="npu_ring_8", size=16, op="avg")
+        synthesize("all_reduce", topology="npu_ring_8", size=16, op="band")
+    with pytest.raises(UnsupportedError, match="AHBM-U203"):
+        synthesize("all_gather", topology="npu_ring_8", size=16, op="avg")
     with pytest.raises(ConfigError, match="AHBM-C205"):
         synthesize("gossip", topology="npu_ring_8", size=16)
 

@@ -22,8 +22,8 @@ from ahbm.topology import load_machine
 if TYPE_CHECKING:
     from ahbm.config import Settings
 
-REDUCTIONS = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
-"""Operators of synthesized reductions."""
+REDUCTIONS = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum, "avg": np.add}
+"""Operators of synthesized reductions, and what combines two elements; an average is divided afterwards."""
 
 WHOLE_BUFFER = ("all_reduce", "broadcast", "reduce")
 """Collectives whose buffer is one share; the others have one share per NPU."""
@@ -234,7 +234,10 @@ class Synthesis:
             case "all_to_all":
                 return everything, np.concatenate([values[own] for values in inputs])
         kind = element(self.dtype)
-        combined = kind.encode(REDUCTIONS[self.op].reduce([kind.decode(values) for values in inputs]))
+        numbers = REDUCTIONS[self.op].reduce([kind.decode(values) for values in inputs])
+        if self.op == "avg":
+            numbers = numbers / len(inputs) if kind.is_float else numbers // len(inputs)
+        combined = kind.encode(numbers)
         where = {"all_reduce": everything, "reduce": at_root, "reduce_scatter": own}[self.collective]
         return where, combined[where]
 
@@ -264,7 +267,8 @@ def synthesize(
 
     Raises UnsupportedError (AHBM-U402 to U408) for networks and requests that cannot be synthesized, ConfigError
     (AHBM-C150) unless exactly one of `size` and `chunk_bytes` is given and is positive, C125 for a size that is no
-    whole number of elements per share, C123 for an operator other than sum, prod, min and max.
+    whole number of elements per share, C123 for an operator that is not in `REDUCTIONS`, UnsupportedError (AHBM-U203)
+    for an average of what is no reduction.
     """
     machine = load_machine(topology, overrides)
     ranks = tuple(members) or tuple(range(machine.sips))
@@ -273,6 +277,10 @@ def synthesize(
         raise ConfigError("AHBM-C150", "give a positive size of the buffer, or of a chunk", hint="--size 64M")
     if op not in REDUCTIONS:
         raise ConfigError("AHBM-C123", f"no reduction {op!r} is synthesized", hint=f"one of {', '.join(REDUCTIONS)}")
+    if op == "avg" and collective in COLLECTIVES and not COLLECTIVES[collective].reduces:
+        raise UnsupportedError(
+            "AHBM-U203", f"{collective} has no average", hint="avg is for all_reduce, reduce_scatter and reduce"
+        )
     if size is not None:
         shares = 1 if collective in WHOLE_BUFFER or collective not in COLLECTIVES else len(ranks)
         share = size // shares

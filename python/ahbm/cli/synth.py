@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from ahbm.cli.app import app
-from ahbm.cli.options import Dtype, Json, NoData, Root, Settings, Topology, parse_overrides
+from ahbm.cli.options import Dtype, Json, LongOp, NoData, Root, Settings, Topology, parse_overrides
 
 
 @app.command()
@@ -38,7 +38,7 @@ def synth(
         typer.Option("-o", "--output", help="Write the plan, of equal chunks: .xml, .json or .et."),
     ] = None,
     dtype: Dtype = "f16",
-    op: Annotated[str, typer.Option("--op", help="sum prod min max.")] = "sum",
+    op: LongOp = "sum",
     root: Root = 0,
     no_data: NoData = False,
     topology: Topology = None,

@@ -30,7 +30,7 @@
 //! | `AHBM-B101` | more `tl` calls or operations than the budget |
 //! | `AHBM-B102` | tile with too many elements |
 //! | `AHBM-B103` | too many views |
-//! | `AHBM-C201` … `C206` | builder used up; unknown tier; unknown space; ids of another builder; unknown collective or operator of a schedule |
+//! | `AHBM-C201` … `C205` | builder used up; unknown tier; unknown space; ids of another builder; unknown collective of a schedule |
 //! | `AHBM-C210`, `C211` | unknown protocol; unknown limit |
 //! | `AHBM-T201` … `T204` | place not on the machine; coordinate outside the group; SIPs do not fill the network; unknown network |
 //! | `AHBM-V120` … `V125` | timeline or memory of another program, or without detail or times; bytes outside a buffer; array that is not plain memory; job of unknown steps or launches |

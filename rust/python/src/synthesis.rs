@@ -6,9 +6,9 @@ use crate::machine::Machine;
 use crate::operand;
 use crate::program::Program;
 use ahbm_formats::plan::{Transfer, Transfers};
-use ahbm_formats::{Format, mscclpp};
+use ahbm_formats::{Format, Reduction, mscclpp};
 use ahbm_machine::Diagnostic;
-use ahbm_program::{BinaryFn, Dtype};
+use ahbm_program::Dtype;
 use ahbm_synthesis::{
     Bound, Collective, Elements, Graph, Link, Lowered, METHODS, Request, Synthesis, ends, engines, lower, synthesize,
 };
@@ -178,7 +178,7 @@ impl Schedule {
     }
 
     /// The schedule as a program: (program, buffer of each NPU, buffer of each NPU's result). The result is in place
-    /// except for all_to_all. `op` is sum, prod, min or max. Raises `ConfigError`, `LintError`.
+    /// except for all_to_all. `op` is sum, prod, min, max or avg. Raises `ConfigError`, `UnsupportedError` (AHBM-U203 for another op), `LintError`.
     fn program(&self, py: Python<'_>, dtype: &str, op: &str) -> PyResult<(Program, Vec<u32>, Vec<u32>)> {
         let lowered =
             py.detach(|| errors::guard(|| self.lowered(dtype, op))).map_err(|findings| errors::raise(py, &findings))?;
@@ -255,18 +255,13 @@ impl Schedule {
             let names = Dtype::ALL.map(Dtype::name);
             vec![*operand::unknown("AHBM-K207", "dtype", dtype, &names)]
         })?;
-        let op = match op {
-            "sum" => BinaryFn::Add,
-            "prod" => BinaryFn::Mul,
-            "min" => BinaryFn::Min,
-            "max" => BinaryFn::Max,
-            _ => return Err(vec![*operand::unknown("AHBM-C206", "operator", op, &["sum", "prod", "min", "max"])]),
-        };
+        let reduction = Reduction::parse(op).map_err(|finding| vec![finding])?;
         if self.inner.schedule.chunk_bytes.iter().any(|bytes| !bytes.is_multiple_of(dtype.bytes())) {
             let text = format!("chunks of the schedule are no whole numbers of {} elements", dtype.name());
             return Err(vec![Diagnostic::new("AHBM-U407", text).hint("pass element_bytes when synthesizing")]);
         }
-        lower(&self.inner.schedule, &self.graph, &self.machine, Elements { dtype, op })
+        let elements = Elements { dtype, op: reduction.function(), average: reduction == Reduction::Avg };
+        lower(&self.inner.schedule, &self.graph, &self.machine, elements)
     }
 
     /// Chunks of the plan are the greatest common measure of those of the schedule.

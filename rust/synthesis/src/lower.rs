@@ -9,7 +9,7 @@ use crate::{Collective, Graph, Schedule};
 use ahbm_machine::{Coord, Diagnostic, Direction, Machine, Node, PeId, Ps};
 use ahbm_program::{
     BinaryFn, BodyBuilder, BufferId, ChannelSettings, Dtype, Locus, Mem, OpKind, Origin, OriginId, Program,
-    ProgramBuilder, Tile, ValueId,
+    ProgramBuilder, Scalar, Tile, ValueId,
 };
 use std::collections::BTreeMap;
 
@@ -31,6 +31,8 @@ pub struct Elements {
     pub dtype: Dtype,
     /// How elements of two NPUs are combined.
     pub op: BinaryFn,
+    /// The result is divided by the number of NPUs that take part.
+    pub average: bool,
 }
 
 /// PEs an NPU needs so that each of its ports has a DMA engine: one per port out, one for what arrives.
@@ -375,15 +377,58 @@ impl Lowering<'_> {
         agent
     }
 
+    /// Lets the collectors divide what their NPUs end with, once all has arrived and nothing is left to be sent.
+    fn average(&mut self, graph: &Graph, collectors: &mut [Agent]) {
+        let links = graph.links().len() as u32;
+        let mut messages = vec![0; links as usize];
+        self.schedule.transfers.iter().for_each(|t| messages[t.link as usize] += 1);
+        let sent = |node: u32| links + graph.nodes() + node;
+        let mut busy = vec![0; graph.nodes() as usize];
+        let mut seen = vec![false; graph.ports() as usize];
+        for (index, link) in (0..).zip(graph.links()) {
+            let port = graph.port(index) as usize;
+            if !std::mem::replace(&mut seen[port], true) && !self.senders[port].body.is_empty() {
+                self.senders[port].push(OpKind::Signal { counter: sent(link.from), add: 1, posted: false });
+                busy[link.from as usize] += 1;
+            }
+        }
+        let mut results = vec![Vec::new(); graph.nodes() as usize];
+        for chunk in 0..self.schedule.chunks() {
+            self.schedule.takers(chunk).into_iter().for_each(|node| results[node as usize].push(chunk));
+        }
+        for ((node, chunks), agent) in (0..).zip(results).zip(collectors) {
+            if chunks.is_empty() {
+                continue;
+            }
+            for &link in graph.incoming(node) {
+                agent.wait(link, messages[link as usize]);
+            }
+            agent.wait(sent(node), busy[node as usize]);
+            let scalar = agent.body.scalar(Scalar::Int(self.ranks.into()));
+            for chunk in chunks {
+                let (place, tile) = (self.place(node, chunk), agent.body.tile(self.tile(chunk)));
+                let (sum, dst) = (agent.load(place, tile), agent.body.value());
+                agent.push(OpKind::BinaryScalar { f: BinaryFn::Div, swapped: false, dst, a: sum, scalar, tile });
+                agent.store(dst, place, tile);
+                agent.body.release(sum);
+                agent.body.release(dst);
+            }
+        }
+    }
+
     fn finish(mut self, graph: &Graph, machine: &Machine) -> Result<Lowered, Vec<Diagnostic>> {
         let links = graph.links().len() as u32;
         let slots = slots(self.schedule, graph);
         let n = graph.nodes();
-        let collectors: Vec<Agent> = (0..n).map(|node| self.collector(node, links)).collect();
+        let mut collectors: Vec<Agent> = (0..n).map(|node| self.collector(node, links)).collect();
+        if self.elements.average {
+            self.average(graph, &mut collectors);
+        }
         let mut builder =
             ProgramBuilder::new(format!("{} by {}", self.schedule.collective.name(), self.schedule.method));
         builder.origins.intern(Origin { file: "synthesized".into(), locus: Locus::Whole });
-        for _ in 0..links + n {
+        // Messages that have arrived, per link; sums that are formed and ports that are done sending, per NPU.
+        for _ in 0..links + 2 * n {
             builder.counter();
         }
         let pes = machine.sfr().pes;

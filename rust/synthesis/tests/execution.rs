@@ -109,7 +109,7 @@ fn the_emulator_agrees_to_the_picosecond_and_the_data_are_right() {
                         continue;
                     }
                 };
-                let elements = Elements { dtype: Dtype::I32, op: BinaryFn::Add };
+                let elements = Elements { dtype: Dtype::I32, op: BinaryFn::Add, average: false };
                 let lowered = lower(&found.schedule, &graph, &machine, elements).unwrap();
                 assert_eq!(lint(&lowered.program, &machine), []);
                 let timeline = simulate(&lowered.program, &machine, &Options::default()).unwrap();
@@ -142,7 +142,7 @@ fn at_a_switch_ports_are_shared_as_in_the_emulator() {
                     };
                     found.schedule.check(&graph).unwrap();
                     assert!(found.time_ps >= limit.ps, "{sips} {collective:?} {method}");
-                    let elements = Elements { dtype: Dtype::I32, op: BinaryFn::Add };
+                    let elements = Elements { dtype: Dtype::I32, op: BinaryFn::Add, average: false };
                     let lowered = lower(&found.schedule, &graph, &machine, elements).unwrap();
                     let timeline = simulate(&lowered.program, &machine, &Options::default()).unwrap();
                     assert_eq!(timeline.latency, found.time_ps, "{sips} {collective:?} {method} {share_bytes}");
