@@ -288,3 +288,19 @@ def test_a_job_never_takes_less_than_its_parts(tmp_path_factory: pytest.TempPath
         assert call.latency_ns >= least[group, call.bytes]
     serial = sum(least[group, 4 * elements] + pause for group, elements, pause, _ in calls)
     assert report.latency_ns <= serial + 2
+
+
+def test_a_timeline_shows_hosts_on_tracks_of_their_own(tmp_path: Path) -> None:
+    ranks = [Rank(), Rank()]
+    for number, rank in enumerate(ranks):
+        work = rank.collective("all_reduce", 4096, (0, 1), wait=False)
+        rank.compute(5 + number)
+        rank.wait(work)
+    path = tmp_path / "out.json"
+    replayed(tmp_path, ranks).write_timeline(path)
+    events = json.loads(path.read_text())["traceEvents"]
+    tracks = {event["tid"]: event["args"]["name"] for event in events if event.get("name") == "thread_name"}
+    where = {event["name"]: tracks[event["tid"]].split(" / ")[0] for event in events if event["ph"] in "BX"}
+    assert where["delay 5000000 ps"] == "SIP 0 host" and where["delay 6000000 ps"] == "SIP 1 host"
+    kernels = [name for name in tracks.values() if "PE 0 / agent" in name]
+    assert len(kernels) == 2

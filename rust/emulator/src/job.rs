@@ -106,8 +106,9 @@ fn together(
             not_before: before.latest[launch as usize].saturating_sub(origin),
         })
         .collect();
-    let mut hosts: Vec<Vec<Step>> = (before.hosts.iter().zip(&before.at))
-        .map(|(steps, at)| {
+    let mut hosts: Vec<(u32, Vec<Step>)> = (0..)
+        .zip(before.hosts.iter().zip(&before.at))
+        .map(|(host, (steps, at))| {
             let mut taken = vec![Step::Advance(at.clock.saturating_sub(origin))];
             let mut last = 0;
             for step in &steps[at.step as usize..] {
@@ -129,10 +130,10 @@ fn together(
             }
             // What follows the last arrival moves nothing but the host's own clock.
             taken.truncate(last);
-            taken
+            (host, taken)
         })
         .collect();
-    hosts.retain(|steps| !steps.is_empty());
+    hosts.retain(|(_, steps)| !steps.is_empty());
     let composition = job::compose("job", &hosts, &launches);
     let timeline = simulate(&composition.program, machine, &Options { record: false, detail: 0, ..*options })?;
     let times = composition.launches.iter().map(|agents| {

@@ -21,7 +21,7 @@ use crate::detail::PieceId;
 use agent::Pause;
 use ahbm_engine::{Engine, Fifos, Limits, Resource, Stop, Tasks, Time, Waiter};
 use ahbm_machine::{Costs, Diagnostic, Machine};
-use ahbm_program::{AgentId, ChannelId, Program};
+use ahbm_program::{AgentId, ChannelId, Duty, Program};
 use recorder::{Recorder, State};
 use std::cell::{Cell, RefCell};
 
@@ -272,8 +272,8 @@ fn agents(program: &Program, machine: &Machine, record: bool) -> Vec<RefCell<age
 
 /// How late an agent starts at random. What a job adds to its launches runs on no PE and is never late.
 fn skew(program: &Program, machine: &Machine, agent: usize) -> Time {
-    match program.gates.get(agent) {
-        Some(None) => 0,
+    match program.duties.get(agent) {
+        Some(Duty::Host(_) | Duty::Starter) => 0,
         _ => machine.costs().jitter.skew(program.agents[agent].place),
     }
 }

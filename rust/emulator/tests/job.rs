@@ -132,7 +132,7 @@ proptest! {
         prop_assert_eq!(&cut, &schedule(&slices(&hosts), &launches, &machine, &Options::default()).unwrap());
         let all: Vec<job::Launch<'_>> =
             programs.iter().map(|p| job::Launch { program: Some(p), after: None, not_before: 0 }).collect();
-        let whole = job::compose("whole", &hosts, &all);
+        let whole = job::compose("whole", &(0..).zip(hosts).collect::<Vec<_>>(), &all);
         prop_assert!(structure(&whole.program).is_empty());
         let timeline = simulate(&whole.program, &machine, &Options { detail: 1 << 20, ..Options::default() }).unwrap();
         for (agents, span) in whole.launches.iter().zip(&cut.launches) {

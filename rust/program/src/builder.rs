@@ -188,7 +188,7 @@ impl ProgramBuilder {
             buffer_table: self.buffer_table,
             counters: self.counters,
             barriers: self.barriers,
-            gates: Vec::new(),
+            duties: Vec::new(),
             origins: self.origins,
         })
     }

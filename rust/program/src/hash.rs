@@ -1,6 +1,6 @@
 //! A structural hash of programs, stable across runs, platforms and compilers.
 
-use crate::{BinaryFn, Body, Dtype, OpKind, Program, ReduceFn, Scalar, UnaryFn, ValueId, WireFactor};
+use crate::{BinaryFn, Body, Dtype, Duty, OpKind, Program, ReduceFn, Scalar, UnaryFn, ValueId, WireFactor};
 use ahbm_machine::{Coord, Direction, Heading, Node};
 
 /// Folded multiplication over 64-bit words with fixed constants; not cryptographic.
@@ -59,8 +59,12 @@ impl Program {
         h.list(&self.buffer_table, |h, b| h.word(b.0.into()));
         h.word(self.counters.into());
         h.list(&self.barriers, |h, &n| h.word(n.into()));
-        for gate in &self.gates {
-            h.words(gate.map_or([u64::MAX; 2], |gate| [gate.start, gate.end].map(u64::from)));
+        for duty in &self.duties {
+            h.words(match *duty {
+                Duty::Host(sip) => [u64::MAX, sip.into()],
+                Duty::Starter => [u64::MAX; 2],
+                Duty::Launched(gate) => [gate.start, gate.end].map(u64::from),
+            });
         }
         h.0
     }

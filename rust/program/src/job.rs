@@ -4,7 +4,9 @@
 //! start at that common time. It ends with its last agent. Engines and links are shared between launches, channels,
 //! buffers, counters and barriers are each launch's own.
 
-use crate::{Agent, AgentId, Body, BufferId, Channel, ChannelId, Gate, Locus, Op, OpKind, Origin, OriginId, Program};
+use crate::{
+    Agent, AgentId, Body, BufferId, Channel, ChannelId, Duty, Gate, Locus, Op, OpKind, Origin, OriginId, Program,
+};
 use ahbm_machine::{Coord, PeId};
 use std::ops::Range;
 use std::sync::Arc;
@@ -43,27 +45,27 @@ pub struct Composition {
 /// What every agent counts once it is there.
 const ONE: u32 = 1;
 
-/// Composes a job of `hosts`, each a list of steps, from `launches`.
-pub fn compose(name: &str, hosts: &[Vec<Step>], launches: &[Launch<'_>]) -> Composition {
+/// Composes a job of `hosts`, each a SIP and a list of steps, from `launches`.
+pub fn compose(name: &str, hosts: &[(u32, Vec<Step>)], launches: &[Launch<'_>]) -> Composition {
     let mut writer = Writer { program: Program { name: name.into(), ..Program::default() }, imported: Vec::new() };
     let nowhere = writer.program.origins.intern(Origin { file: name.into(), locus: Locus::Whole });
     // Per launch three counters: hosts that have arrived, whether it has started, agents that have ended.
     writer.program.counters = 3 * launches.len() as u32;
     let mut arrivals = vec![0; launches.len()];
-    for step in hosts.iter().flatten() {
+    for step in hosts.iter().flat_map(|(_, steps)| steps) {
         if let Step::Arrive(launch) = step {
             arrivals[*launch as usize] += 1;
         }
     }
     let ends = |launch: u32| launches[launch as usize].program.map_or(ONE, |program| program.agents.len() as u32);
     let ended = |launch: u32| OpKind::WaitCounter { counter: 3 * launch + 2, at_least: ends(launch) };
-    for host in hosts {
-        let ops = host.iter().map(|step| match *step {
+    for (sip, steps) in hosts {
+        let ops = steps.iter().map(|step| match *step {
             Step::Advance(ps) => OpKind::Delay { ps },
             Step::Arrive(launch) => OpKind::Signal { counter: 3 * launch, add: ONE, posted: false },
             Step::Wait(launch) => ended(launch),
         });
-        writer.control(ops, nowhere);
+        writer.control(Duty::Host(*sip), ops, nowhere);
     }
     let mut agents = Vec::with_capacity(launches.len());
     for (index, (launch, &hosts)) in (0..).zip(launches.iter().zip(&arrivals)) {
@@ -75,7 +77,7 @@ pub fn compose(name: &str, hosts: &[Vec<Step>], launches: &[Launch<'_>]) -> Comp
             Some(OpKind::Signal { counter: 3 * index + 1, add: ONE, posted: false }),
             launch.program.is_none().then_some(OpKind::Signal { counter: 3 * index + 2, add: ONE, posted: false }),
         ];
-        writer.control(ready.into_iter().flatten(), nowhere);
+        writer.control(Duty::Starter, ready.into_iter().flatten(), nowhere);
         if let Some(program) = launch.program {
             writer.launch(program, Gate { start: 3 * index + 1, end: 3 * index + 2 });
         }
@@ -92,7 +94,7 @@ struct Writer<'a> {
 
 impl<'a> Writer<'a> {
     /// Adds an agent of the job itself. It needs no engine of its PE, so any place does.
-    fn control(&mut self, kinds: impl Iterator<Item = OpKind>, origin: OriginId) {
+    fn control(&mut self, duty: Duty, kinds: impl Iterator<Item = OpKind>, origin: OriginId) {
         let ops: Box<[Op]> = kinds.map(|kind| Op { kind, calls: 0 }).collect();
         let origins = vec![origin; ops.len()].into();
         self.program.bodies.push(Arc::new(Body { ops, origins, ..Body::default() }));
@@ -104,7 +106,7 @@ impl<'a> Writer<'a> {
             buffers: self.program.buffer_table.len() as u32,
             rank: 0,
         });
-        self.program.gates.push(None);
+        self.program.duties.push(duty);
     }
 
     fn launch(&mut self, program: &'a Program, gate: Gate) {
@@ -120,7 +122,7 @@ impl<'a> Writer<'a> {
             buffers: a.buffers + buffers,
             ..*a
         }));
-        to.gates.extend(program.agents.iter().map(|_| Some(gate)));
+        to.duties.extend(program.agents.iter().map(|_| Duty::Launched(gate)));
         to.channels.extend(program.channels.iter().map(|c| Channel {
             sender: AgentId(c.sender.0 + agent),
             receiver: AgentId(c.receiver.0 + agent),

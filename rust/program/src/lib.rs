@@ -22,7 +22,7 @@ pub use builder::{ChannelSettings, ProgramBuilder};
 pub use lint::{Operands, lint, structure};
 pub use op::{BinaryFn, Op, OpKind, ReduceFn, UnaryFn, ValueId};
 pub use origin::{Locus, Origin, OriginId, Origins};
-pub use program::{Agent, AgentId, Buffer, BufferId, Channel, ChannelId, Gate, Program, WireFactor};
+pub use program::{Agent, AgentId, Buffer, BufferId, Channel, ChannelId, Duty, Gate, Program, WireFactor};
 pub use tile::{Dtype, Tile};
 
 /// Insertion-ordered tables with a quick, unseeded hash: their order never depends on it.

@@ -121,6 +121,17 @@ pub struct Gate {
     pub end: u32,
 }
 
+/// What an agent of a job is there for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Duty {
+    /// It is a host of this SIP.
+    Host(u32),
+    /// It starts a launch.
+    Starter,
+    /// It runs in a launch.
+    Launched(Gate),
+}
+
 /// What runs: the waist between sources and views.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Program {
@@ -142,8 +153,8 @@ pub struct Program {
     pub counters: u32,
     /// Participants of each barrier.
     pub barriers: Vec<u32>,
-    /// Per agent, what its start waits for; empty where all agents start at once. See [`mod@crate::job`].
-    pub gates: Vec<Option<Gate>>,
+    /// Per agent of a job; empty where all agents start at once. See [`mod@crate::job`].
+    pub duties: Vec<Duty>,
     /// Distinct origins.
     pub origins: Origins,
 }
@@ -175,7 +186,10 @@ impl Program {
     /// What an agent's start waits for.
     #[inline]
     pub fn gate(&self, agent: AgentId) -> Option<Gate> {
-        self.gates.get(agent.0 as usize).copied().flatten()
+        match self.duties.get(agent.0 as usize) {
+            Some(&Duty::Launched(gate)) => Some(gate),
+            _ => None,
+        }
     }
 
     /// Total number of operations over all agents.

@@ -109,8 +109,7 @@ impl Job {
             .zip(&self.after)
             .map(|(program, &after)| program::Launch { program, after, not_before: 0 })
             .collect();
-        let hosts: Vec<_> = self.hosts.iter().map(|(_, steps)| steps.clone()).collect();
-        let composition = program::compose("job", &hosts, &launches);
+        let composition = program::compose("job", &self.hosts, &launches);
         Ok(Program { inner: composition.program.into(), machine: machine.inner.clone(), calls: 0, later: Vec::new() })
     }
 

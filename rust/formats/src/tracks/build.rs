@@ -4,7 +4,7 @@ use super::messages::Messages;
 use super::{Counter, Flow, Slice, Tracks, Tree, Unit, counters};
 use ahbm_emulator::{Category, Detail, Kind, Piece, PieceId, Timeline};
 use ahbm_machine::{Coord, Machine, PeId, Ps};
-use ahbm_program::{AgentId, OpKind, Program};
+use ahbm_program::{AgentId, Duty, OpKind, Program};
 use indexmap::IndexMap;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -113,10 +113,22 @@ impl<'a> Builder<'a> {
 
     fn places(&mut self) -> Places {
         let mut pes: BTreeMap<PeId, Vec<u32>> = self.detail.engines.iter().map(|&pe| (pe, Vec::new())).collect();
-        for (index, agent) in (0..).zip(&self.program.agents) {
-            pes.entry(agent.place).or_default().push(index);
-        }
         let mut agents = vec![0; self.program.agents.len()];
+        for (index, agent) in (0..).zip(&self.program.agents) {
+            // Hosts and what starts launches run on no PE.
+            let parent = match self.program.duties.get(index as usize) {
+                Some(Duty::Host(sip)) => {
+                    let parent = self.sip(*sip);
+                    self.tree.track(Some(parent), format!("SIP {sip} host"))
+                }
+                Some(Duty::Starter) => self.tree.track(None, "launches"),
+                _ => {
+                    pes.entry(agent.place).or_default().push(index);
+                    continue;
+                }
+            };
+            agents[index as usize] = self.tree.track(Some(parent), format!("agent {index}"));
+        }
         let mut of_pe = BTreeMap::new();
         for (pe, here) in pes {
             let parent = Some(self.pe(self.machine.coord(pe)));

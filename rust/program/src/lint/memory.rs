@@ -67,7 +67,7 @@ fn report(program: &Program, node: Node, load: &Load, need: u64, capacity: u64, 
         };
     }
     found.hint(if load.queue_bytes > load.buffer_bytes {
-        "lower n_slots or slot_size, or keep the slots in a larger memory with buffer_kind"
+        "lower n_slots or slot_size, or keep the slots in a larger memory (buffer_kind: hbm)"
     } else {
         "spread the tensor over more PEs or use fewer bytes per PE"
     })
