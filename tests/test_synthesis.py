@@ -171,6 +171,10 @@ def test_what_cannot_be_synthesized() -> None:
         synthesize("all_gather", topology="npu_ring_8", size=1 << 30, chunks=1 << 26)
     with pytest.raises(ConfigError, match="AHBM-C150"):
         synthesize("all_gather", topology="npu_ring_8")
+    wrong: list[dict[str, Any]] = [{"seed": -1}, {"chunks": 0}, {"chunks": 1 << 32}, {"root": -1}, {"members": (0, -1)}]
+    for number in [*wrong, {"size": 1 << 52}]:
+        with pytest.raises(ConfigError, match=r"AHBM-C150.* is not in"):
+            synthesize("all_gather", topology="npu_ring_8", **({"size": 1 << 20} | number))
     with pytest.raises(ConfigError, match="AHBM-C125"):
         synthesize("all_gather", topology="npu_ring_8", size=17)
     with pytest.raises(ConfigError, match="AHBM-C123"):

@@ -266,14 +266,14 @@ def synthesize(
     part. The same arguments give the same schedule.
 
     Raises UnsupportedError (AHBM-U402 to U408) for networks and requests that cannot be synthesized, ConfigError
-    (AHBM-C150) unless exactly one of `size` and `chunk_bytes` is given and is positive, C125 for a size that is no
-    whole number of elements per share, C123 for an operator that is not in `REDUCTIONS`, UnsupportedError (AHBM-U203)
-    for an average of what is no reduction.
+    (AHBM-C150) unless exactly one of `size` and `chunk_bytes` is given and is positive, and for numbers out of their
+    ranges, C125 for a size that is no whole number of elements per share, C123 for an operator that is not in
+    `REDUCTIONS`, UnsupportedError (AHBM-U203) for an average of what is no reduction.
     """
     machine = load_machine(topology, overrides)
     ranks = tuple(members) or tuple(range(machine.sips))
     itemsize = element(dtype).storage.itemsize
-    if (size is None) == (chunk_bytes is None) or (size or chunk_bytes or 0) <= 0 or chunks < 1:
+    if (size is None) == (chunk_bytes is None) or (size or chunk_bytes or 0) <= 0:
         raise ConfigError("AHBM-C150", "give a positive size of the buffer, or of a chunk", hint="--size 64M")
     if op not in REDUCTIONS:
         raise ConfigError("AHBM-C123", f"no reduction {op!r} is synthesized", hint=f"one of {', '.join(REDUCTIONS)}")
@@ -287,6 +287,10 @@ def synthesize(
     else:
         assert chunk_bytes is not None
         shares, share = 1, chunk_bytes * chunks
+    numbers = [("chunks", chunks, 1, 32), ("seed", seed, 0, 64), ("root", root, 0, 32), ("share", share, 0, 48)]
+    for name, value, least, bits in [*numbers, *(("member", npu, 0, 32) for npu in members)]:
+        if not least <= value < 1 << bits:
+            raise ConfigError("AHBM-C150", f"{name} {value} is not in {least} ... 2^{bits} - 1")
     if share % itemsize or (size is not None and size % shares) or share == 0:
         raise ConfigError(
             "AHBM-C125",
