@@ -58,8 +58,25 @@ def test_whoever_waits_goes_on_when_the_gate_opens(make: Callable[[], Gate], lat
     assert opened == [True]
 
 
+@pytest.mark.parametrize("make", kinds())
+def test_an_announced_gate_is_as_closed_as_before(make: Callable[[], Gate]) -> None:
+    gate, opened = make(), []
+    gate.announce()
+    assert not gate.wait(LATE_S)
+    thread = threading.Thread(target=lambda: opened.append(gate.wait()), daemon=True)
+    thread.start()
+    for _ in range(5):
+        time.sleep(LATE_S / 5)
+        gate.announce()
+        assert not opened
+    gate.open()
+    thread.join(HUNG_S)
+    assert opened == [True]
+
+
+@pytest.mark.parametrize("announced", [False, True])
 @pytest.mark.parametrize("ranks", [2, 8])
-def test_ranks_that_hand_over_a_turn_run_one_after_the_other(ranks: int) -> None:
+def test_ranks_that_hand_over_a_turn_run_one_after_the_other(ranks: int, announced: bool) -> None:
     gates = Gates(ranks)
     doors = [gates.gate(rank) for rank in range(ranks)]
     order: list[int] = []
@@ -70,6 +87,8 @@ def test_ranks_that_hand_over_a_turn_run_one_after_the_other(ranks: int) -> None
             doors[rank] = gates.gate(rank)
             order.append(rank)
             doors[(rank + 1) % ranks].open()
+            if announced:
+                doors[(rank + 2) % ranks].announce()
         gates.leave(rank)
 
     threads = [threading.Thread(target=run, args=(rank,), daemon=True) for rank in range(ranks)]

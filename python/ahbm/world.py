@@ -345,13 +345,20 @@ class World:
         """Nobody runs: the next rank in order that can, once nothing is left that could free another one."""
         if self._jobs or self._performing:
             return
-        for step in range(1, self.size + 1):
-            state = self.ranks[(self._last_turn + step) % self.size]
+        for state in self._after_last_turn():
             if state.ready is not None and state.waiting is None:
                 self._turn = self._last_turn = state.rank
                 state.ready.open()
                 state.ready = None
+                break
+        for state in self._after_last_turn():
+            if state.ready is not None:
+                state.ready.announce()
                 return
+
+    def _after_last_turn(self) -> Iterator[RankState]:
+        for step in range(1, self.size + 1):
+            yield self.ranks[(self._last_turn + step) % self.size]
 
     def _wildcards(self) -> list[tuple[Mailbox, tuple[Letter, Letter]]]:
         return [(box, pair) for box in self._mail.values() if (pair := box.wildcard()) is not None]

@@ -2,9 +2,11 @@
 //!
 //! To wake a thread that sleeps takes tens of microseconds, and it then often sleeps once more: for the interpreter's
 //! lock, which whoever woke it still holds. So a thread looks at its gate for a while before it sleeps, and sets off
-//! only when the thread that ran has come to wait itself and has let go of the lock.
+//! only when the thread that ran has come to wait itself and has let go of the lock. Where there are more ranks than
+//! processors, only whoever is told to be next looks: one runs, and one is awake to follow.
 
 use pyo3::prelude::*;
+use std::num::NonZero;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -21,7 +23,8 @@ const NOBODY: u32 = u32::MAX;
 struct Shared {
     /// The rank whose thread left its gate last, until it waits again. Only a hint: others may run too.
     running: AtomicU32,
-    /// Whether every rank's thread has a processor, so that those who look keep none from those who run.
+    /// Whether there are several processors, and one for every rank's thread: those who look keep none from who runs.
+    parallel: bool,
     roomy: bool,
     /// Waits to go without looking, and how many the next look in vain will cost: looks are in vain where ranks compute
     /// for long, and where other work keeps the processors, so that who looks keeps off whom it looks for.
@@ -39,9 +42,10 @@ pub struct Gates {
 impl Gates {
     #[new]
     fn new(ranks: usize) -> Self {
-        let roomy = std::thread::available_parallelism().is_ok_and(|processors| ranks <= processors.get());
+        let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let (parallel, roomy) = (processors > 1, ranks <= processors);
         let (running, skip, penalty) = (AtomicU32::new(NOBODY), AtomicU32::new(0), AtomicU32::new(0));
-        Self { inner: Arc::new(Shared { running, roomy, skip, penalty }) }
+        Self { inner: Arc::new(Shared { running, parallel, roomy, skip, penalty }) }
     }
 
     /// A closed gate for one wait of `rank`'s thread.
@@ -61,6 +65,8 @@ pub struct Gate {
     /// Of a rank's thread.
     world: Option<(Arc<Shared>, u32)>,
     open: AtomicBool,
+    /// Announced since it was last looked at.
+    next: AtomicBool,
     asleep: Mutex<bool>,
     bell: Condvar,
 }
@@ -70,14 +76,21 @@ impl Gate {
     /// A closed gate for one wait of a thread that is no rank's: it sleeps at once.
     #[new]
     fn new() -> Self {
-        Self { world: None, open: AtomicBool::new(false), asleep: Mutex::new(false), bell: Condvar::new() }
+        let (open, next) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { world: None, open, next, asleep: Mutex::new(false), bell: Condvar::new() }
     }
 
     /// Lets the waiting thread go on, or whoever comes to wait.
     fn open(&self) {
         self.open.store(true, SeqCst);
-        if *self.asleep.lock().unwrap_or_else(PoisonError::into_inner) {
-            self.bell.notify_one();
+        self.ring();
+    }
+
+    /// Tells the waiting thread that this gate is likely to be the next that opens.
+    fn announce(&self) {
+        if self.world.as_ref().is_some_and(|(world, _)| world.parallel) {
+            self.next.store(true, SeqCst);
+            self.ring();
         }
     }
 
@@ -85,7 +98,8 @@ impl Gate {
     #[pyo3(signature = (seconds=None))]
     fn wait(&self, py: Python<'_>, seconds: Option<f64>) -> bool {
         let limit = seconds.map(|seconds| Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX));
-        let opened = py.detach(|| self.block(limit));
+        let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+        let opened = py.detach(|| self.block(deadline));
         if let Some((world, rank)) = &self.world {
             world.running.store(*rank, SeqCst);
         }
@@ -104,8 +118,8 @@ impl Shared {
             return true;
         }
         let skip = self.skip.load(Relaxed);
-        if !self.roomy || skip > 0 {
-            self.skip.store(skip.saturating_sub(1), Relaxed);
+        if skip > 0 {
+            self.skip.store(skip - 1, Relaxed);
             return false;
         }
         let began = Instant::now();
@@ -117,6 +131,8 @@ impl Shared {
                 }
                 std::hint::spin_loop();
             }
+            // Whom it looks for may be on this very processor.
+            std::thread::yield_now();
         }
         let penalty = (2 * self.penalty.load(Relaxed) + 1).min(MOST_SKIPPED);
         self.penalty.store(penalty, Relaxed);
@@ -126,23 +142,39 @@ impl Shared {
 }
 
 impl Gate {
-    fn block(&self, limit: Option<Duration>) -> bool {
-        let Some((world, rank)) = &self.world else {
-            return self.sleep(limit);
-        };
-        world.yield_by(*rank);
-        let began = Instant::now();
-        let open = || self.open.load(SeqCst);
-        let opened = world.look(open) || self.sleep(limit.map(|limit| limit.saturating_sub(began.elapsed())));
-        world.look(|| world.running.compare_exchange(NOBODY, *rank, SeqCst, SeqCst).is_ok());
-        opened
+    fn is_open(&self) -> bool {
+        self.open.load(SeqCst)
     }
 
-    fn sleep(&self, limit: Option<Duration>) -> bool {
+    fn ring(&self) {
+        if *self.asleep.lock().unwrap_or_else(PoisonError::into_inner) {
+            self.bell.notify_one();
+        }
+    }
+
+    fn block(&self, deadline: Option<Instant>) -> bool {
+        let Some((world, rank)) = &self.world else {
+            return self.sleep(deadline);
+        };
+        world.yield_by(*rank);
+        let mut looks = world.roomy;
+        while !(self.is_open() || looks && world.look(|| self.is_open())) {
+            if !self.sleep(deadline) {
+                return false;
+            }
+            looks = self.next.swap(false, SeqCst) || world.roomy;
+        }
+        if looks {
+            world.look(|| world.running.compare_exchange(NOBODY, *rank, SeqCst, SeqCst).is_ok());
+        }
+        true
+    }
+
+    /// Until the gate is open or announced; false when it is neither at the deadline.
+    fn sleep(&self, deadline: Option<Instant>) -> bool {
         let mut asleep = self.asleep.lock().unwrap_or_else(PoisonError::into_inner);
         *asleep = true;
-        let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
-        while !self.open.load(SeqCst) {
+        while !self.is_open() && !self.next.load(SeqCst) {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             asleep = match left {
                 Some(Duration::ZERO) => return false,
@@ -152,6 +184,7 @@ impl Gate {
                 None => self.bell.wait(asleep).unwrap_or_else(PoisonError::into_inner),
             };
         }
+        *asleep = false;
         true
     }
 }
