@@ -342,7 +342,8 @@ class World:
             self._give_turn()
 
     def _give_turn(self) -> None:
-        """Nobody runs: the next rank in order that can, once nothing is left that could free another one."""
+        """Nobody runs: the next rank in order that can, once nothing is left that could free another one. Announces the
+        one behind it."""
         if self._jobs or self._performing:
             return
         for state in self._after_last_turn():
