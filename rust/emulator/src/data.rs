@@ -4,8 +4,8 @@
 //! arrives. Where that order cannot matter, because agents share no memory, end times are not looked at and an agent
 //! runs until it has to wait; the result is the same to the last bit.
 //!
-//! Arithmetic is that of the operation's dtype: `f16` and `bf16` are computed in `f32` and rounded once per operation to
-//! nearest even, integers wrap, NaN propagates through `max` and `min`. The bits *inside* a NaN are not specified;
+//! Arithmetic is that of the operation's dtype: `f16` and `bf16` are computed in `f32` and rounded once per operation
+//! to nearest even, integers wrap, NaN propagates through `max` and `min`. The bits *inside* a NaN are not specified;
 //! everything else is equal on every machine.
 //!
 //! | code | finding |

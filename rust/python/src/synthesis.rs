@@ -178,7 +178,8 @@ impl Schedule {
     }
 
     /// The schedule as a program: (program, buffer of each NPU, buffer of each NPU's result). The result is in place
-    /// except for all_to_all. `op` is sum, prod, min, max or avg. Raises `ConfigError`, `UnsupportedError` (AHBM-U203 for another op), `LintError`.
+    /// except for all_to_all. `op` is sum, prod, min, max or avg. Raises `ConfigError`, `UnsupportedError` (AHBM-U203
+    /// for another op), `LintError`.
     fn program(&self, py: Python<'_>, dtype: &str, op: &str) -> PyResult<(Program, Vec<u32>, Vec<u32>)> {
         let lowered =
             py.detach(|| errors::guard(|| self.lowered(dtype, op))).map_err(|findings| errors::raise(py, &findings))?;
