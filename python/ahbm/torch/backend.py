@@ -26,6 +26,11 @@ and none is called."""
 stand_in = getattr(FakeProcessGroup, "_create_internal", FakeProcessGroup)
 
 
+def birth(store: Any, rank: int, size: int) -> tuple[Any, ...]:
+    """What torch's ProcessGroup is made with as the base of a Python class: before 2.14 it takes no store there."""
+    return (store, rank, size) if PLAIN_FORM else (rank, size)
+
+
 class Form(Collectives):
     """What torch asks a backend beside calls."""
 
@@ -93,7 +98,8 @@ class ProcessGroup(Form, dist.ProcessGroup):
     """A process group that is its own backend."""
 
     def __init__(self, place: Place, members: Members, timeout: timedelta | None, store: Any) -> None:
-        dist.ProcessGroup.__init__(self, store, members.rank_of(place.rank), members.size())
+        dist.ProcessGroup.__init__(self, *birth(store, members.rank_of(place.rank), members.size()))
+        self._founding = store
         state = State()
         self.bind(place, members, timeout, state)
         self._inner = Backend(place, members, timeout, state) if PLAIN_FORM else stand_in(self.rank(), self.size())
@@ -115,7 +121,7 @@ class ProcessGroup(Form, dist.ProcessGroup):
         members = self._part(name, ranks)
         if members is None:
             return None
-        store = dist.PrefixStore(f"{name}/", self.get_group_store())
+        store = dist.PrefixStore(f"{name}/", self._founding)
         group = type(self)(self._place, members, timeout or self._timeout, store)
         group._set_group_name(name)
         group._set_group_desc(group_desc or name)

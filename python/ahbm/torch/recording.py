@@ -206,7 +206,7 @@ class Group(dist.ProcessGroup, metaclass=_AnyGroup):
     """
 
     def __init__(self, *args: Any, beyond: Any = None) -> None:
-        super().__init__(*args)
+        super().__init__(*backend.birth(*args[:3]))
         self._beyond: Any = beyond or dist.ProcessGroup(*args)
         self._observe()
 
