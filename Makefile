@@ -1,36 +1,50 @@
-# Two commands: `make demo` sets up and runs the main job, `make test` passes the tests.
+# Two commands: `make demo` sets up and runs the main job, `make test` passes the tests. CONTRIBUTING.md has the others.
 
 PYTHON ?= python3
 VENV ?= .venv
-BIN := $(VENV)/bin
-
-.PHONY: demo test torch lint bench fuzz clean
-
-demo: $(VENV)/.installed
-	$(BIN)/ahbm bench all_reduce -b 256 -e 1M -f 4 -a lrab_hierarchical_allreduce --device
-
-test: $(VENV)/.installed
-	cargo test --workspace --exclude ahbm-python
-	$(BIN)/python -m pytest -q -n auto
-
-# The real torch.distributed, in an environment of its own: the wheel brings 2.8 GB with it.
+# The real torch.distributed has an environment of its own: its wheel brings 2.8 GB with it.
 TORCH := .venv-torch
-torch:
-	test -x $(TORCH)/bin/python || $(PYTHON) -m venv $(TORCH)
-	$(TORCH)/bin/pip install --quiet --disable-pip-version-check ".[test,torch]" expecttest
-	$(TORCH)/bin/python -m pytest -q -n 2 tests/torch_backend tests/test_docs.py -k "torch"
-	$(TORCH)/bin/python tests/torch_acceptance/run.py --quick
+BIN := $(VENV)/bin
+WHEELS := target/wheels
+PIP := install --quiet --disable-pip-version-check
+PYTEST := -m pytest -q --durations=15 --dist worksteal
+STEP := @scripts/step
 
-lint: $(VENV)/.installed
-	cargo fmt --all --check
-	cargo clippy --workspace --all-targets -- -D warnings
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
-	$(BIN)/mypy
-	$(BIN)/python scripts/check_stubs.py
+.PHONY: demo test quick torch style lint bench fuzz clean
 
-bench: $(VENV)/.installed
-	$(BIN)/pip install --quiet --disable-pip-version-check ".[bench]"
+demo: $(VENV)/.running
+	$(STEP) "all-reduce of 256 B to 1 MiB over 2 SIPs with 256 PEs" \
+		$(BIN)/ahbm bench all_reduce -b 256 -e 1M -f 4 -a lrab_hierarchical_allreduce --device
+
+test: $(VENV)/.testing
+	$(STEP) "compile the Rust tests" cargo test --workspace --exclude ahbm-python --no-run
+	$(STEP) "Rust tests" cargo test --workspace --exclude ahbm-python
+	$(STEP) "Python tests, documentation included" $(BIN)/python $(PYTEST) -n auto
+
+# The inner loop: less than 90 s, without the slow tests (`pytest.mark.slow`) and the crates that nobody touched.
+quick: style $(VENV)/.testing
+	$(STEP) "mypy" $(BIN)/mypy
+	@crates="$$($(PYTHON) scripts/changed_crates.py)"; \
+		[ -z "$$crates" ] || scripts/step "Rust tests of what changed: $$crates" cargo test -q $$crates
+	$(STEP) "Python tests but the slow ones" $(BIN)/python $(PYTEST) -n auto -m "not slow"
+
+torch: $(TORCH)/.testing
+	$(STEP) "torch tests" $(TORCH)/bin/python $(PYTEST) -n 2 tests/torch_backend tests/test_docs.py -k "torch"
+	$(STEP) "a part of torch's own suite" $(TORCH)/bin/python tests/torch_acceptance/run.py --quick
+
+# The lints that need nothing built.
+style: $(VENV)/.linting
+	$(STEP) "cargo fmt" cargo fmt --all --check
+	$(STEP) "ruff format" $(BIN)/ruff format --check .
+	$(STEP) "ruff check" $(BIN)/ruff check .
+
+lint: style $(VENV)/.testing
+	$(STEP) "clippy" cargo clippy --workspace --all-targets -- -D warnings
+	$(STEP) "mypy" $(BIN)/mypy
+	$(STEP) "stubs of the native module" $(BIN)/python scripts/check_stubs.py
+
+bench: $(VENV)/.running
+	$(BIN)/pip $(PIP) $$($(PYTHON) scripts/needs.py bench)
 	cargo bench -p ahbm-engine --bench queue
 	cargo bench -p ahbm-emulator --bench data
 	cargo bench -p ahbm-emulator --bench job
@@ -39,7 +53,7 @@ bench: $(VENV)/.installed
 	$(BIN)/python benches/synthesis.py
 	$(BIN)/python benches/run.py
 
-# Every fuzz target for SECONDS; needs a nightly toolchain and `cargo install cargo-fuzz`. docs/fuzzing.md.
+# Every fuzz target for SECONDS; needs a nightly toolchain and `cargo install cargo-fuzz`. docs/records/fuzzing.md.
 SECONDS ?= 120
 FUZZ := cargo +nightly fuzz
 fuzz:
@@ -49,14 +63,46 @@ fuzz:
 			-max_total_time=$(SECONDS) -max_len=16384 -timeout=10 -rss_limit_mb=1024 -print_final_stats=1; \
 	done
 
-# Rebuilt whenever something that goes into the wheel has changed.
-SOURCES := $(shell find rust python algorithms topologies -name '*.rs' -o -name '*.py' -o -name '*.pyi' -o -name '*.toml' -o -name '*.yaml' 2>/dev/null | grep -v '/target/') \
-	Cargo.toml Cargo.lock pyproject.toml topology.yaml ccl.yaml
+# One wheel, built once and installed in both environments; built again when something that goes into it has changed.
+SOURCES := $(shell find rust python \( -name tests -o -name benches -o -name __pycache__ \) -prune -o \
+	\( -name '*.rs' -o -name '*.py' -o -name '*.pyi' -o -name '*.toml' -o -name '*.yaml' -o -name '*.j2' \) -print \
+	2>/dev/null) Cargo.toml Cargo.lock pyproject.toml README.md
 
-$(VENV)/.installed: $(SOURCES)
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check ".[test]"
-	touch $@
+$(WHEELS)/.built: $(SOURCES) | $(BIN)/python
+	@test -x $(BIN)/maturin || \
+		scripts/step "install the build tool" $(BIN)/pip $(PIP) $$($(PYTHON) scripts/needs.py build)
+	@rm -f $(WHEELS)/ahbm-*.whl
+	$(STEP) "build the wheel (a release build: minutes the first time, seconds later)" \
+		$(BIN)/maturin build --release --locked --compatibility linux --interpreter $(BIN)/python --out $(WHEELS)
+	@touch $@
+
+$(BIN)/python:
+	$(STEP) "environment in $(VENV)" $(PYTHON) -m venv $(VENV)
+
+$(TORCH)/bin/python:
+	$(STEP) "environment in $(TORCH)" $(PYTHON) -m venv $(TORCH)
+
+# The same version may be other code: hence --force-reinstall, without fetching what the wheel depends on again.
+$(VENV)/.running: $(WHEELS)/.built
+	@scripts/step "install the wheel and what it needs to run" sh -c \
+		'set -e; wheel=$$(ls $(WHEELS)/ahbm-*.whl); \
+		$(BIN)/pip $(PIP) --force-reinstall --no-deps $$wheel; $(BIN)/pip $(PIP) $$wheel'
+	@touch $@
+
+$(VENV)/.testing: $(VENV)/.running pyproject.toml
+	@scripts/step "install what the tests need" $(BIN)/pip $(PIP) "$$(ls $(WHEELS)/ahbm-*.whl)[test]"
+	@touch $@
+
+$(VENV)/.linting: pyproject.toml | $(BIN)/python
+	@scripts/step "install the linters" $(BIN)/pip $(PIP) $$($(PYTHON) scripts/needs.py lint)
+	@touch $@
+
+$(TORCH)/.testing: $(WHEELS)/.built pyproject.toml | $(TORCH)/bin/python
+	@scripts/step "install the wheel, torch and what the tests need" sh -c \
+		'set -e; wheel=$$(ls $(WHEELS)/ahbm-*.whl); \
+		$(TORCH)/bin/pip $(PIP) --force-reinstall --no-deps $$wheel; \
+		$(TORCH)/bin/pip $(PIP) "$$wheel[test,torch]" expecttest'
+	@touch $@
 
 clean:
 	rm -rf $(VENV) $(TORCH) target dist

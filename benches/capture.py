@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 from ahbm._core import Machine, ProgramBuilder
-from ahbm.topology import load_machine
+from ahbm.config.topology import load_machine
 
 
 def ring(t_ptr: int, n_elem: int, steps: int, tl: Any) -> None:

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from functools import partial
 
 import ahbm
-from ahbm.bench import parse_size
-from ahbm.emulator import Emulator
+from ahbm.core.emulator import Emulator
+from ahbm.runs.bench import parse_size
 
 CASES = [
     ("ring_allreduce", 8, "1M"),
@@ -45,9 +45,7 @@ def measured(algorithm: str, ranks: int, size: str) -> tuple[int, float, float, 
 
     def run(check: bool | str) -> ahbm.Report:
         # The timeline is forgotten: a run simulates.
-        emulator._known.clear()
-        for compiled in emulator._cache.values():
-            compiled.timelines.clear()
+        emulator.forget_timelines()
         return ahbm.run(collective, algorithm, bytes_per_rank=parse_size(size), emulator=emulator, check=check)
 
     ops = run(False).ops

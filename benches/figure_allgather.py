@@ -18,9 +18,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ahbm import plans
-from ahbm.config import WHOLE
-from ahbm.synthesis import synthesize
+from ahbm.config.ccl import WHOLE
+from ahbm.runs import plans
+from ahbm.source.synthesis import synthesize
 
 GIBPS = 53.687_091_2
 NETWORKS = {

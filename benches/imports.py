@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ahbm._core import convert_plan, read_plan
-from ahbm.topology import load_machine
+from ahbm.config.topology import load_machine
 
 T = TypeVar("T")
 

@@ -21,7 +21,8 @@ import numpy as np
 import ahbm
 import ahbm.distributed as dist
 from ahbm import DPPolicy
-from ahbm.emulator import Emulator, Invocation
+from ahbm.core.buffers import requested
+from ahbm.core.emulator import Emulator
 
 ROOT = Path(__file__).resolve().parent.parent
 LRAB = "lrab_hierarchical_allreduce"
@@ -84,7 +85,7 @@ def repeated_call() -> None:
     emulator = Emulator.load("ring_1d", overrides={"system.sips.count": 4})
     for nbytes in (1 << 10, 1 << 26):
         arrays = [np.ones(nbytes // 4, np.float32) for _ in range(4)]
-        call = partial(emulator.collective, Invocation("all_reduce"), arrays)
+        call = partial(emulator.perform, requested("all_reduce", arrays), arrays)
         first, again = best(call, 1), best(call)
         row(f"all_reduce of {nbytes:,} B on 4 ranks, repeated, wall", again, "s", first, "the first call")
 

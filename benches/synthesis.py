@@ -17,7 +17,7 @@ from time import process_time
 from typing import Any, TypedDict, Unpack
 
 from ahbm.errors import UnsupportedError
-from ahbm.synthesis import METHODS, Synthesis, synthesize
+from ahbm.source.synthesis import METHODS, Synthesis, synthesize
 
 Case = tuple[str, str, tuple[int, ...]]
 

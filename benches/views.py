@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from ahbm.measure import prepare
+from ahbm.runs.measure import prepare
 
 LARGE = ("-a", "ring_allreduce", "-t", "npu_ring_8", "--set", "system.sips.count=386")
 """1.04 M operations."""
@@ -24,7 +24,7 @@ def timelines(folder: Path) -> None:
     """Prints one line per format."""
     overrides = {"system.sips.count": 34}
     case = prepare("all_reduce", "ring_allreduce", "ring_1d", bytes_per_rank=1 << 20, overrides=overrides)
-    outcome = case.timed()
+    outcome = case.compiled()
     assert outcome.program is not None
     timeline = outcome.program.simulate(record=False, detail=True)
     for name in ("out.pftrace", "out.json"):

@@ -230,13 +230,13 @@ def json_traces(rank: int) -> dict[str, bytes]:
 
 def topologies() -> dict[str, bytes]:
     root = CORPUS.parent.parent
-    found = {path.stem: path.read_bytes() for path in sorted((root / "topologies").glob("*.yaml"))}
+    found = {path.stem: path.read_bytes() for path in sorted((root / "python/ahbm/data/topologies").glob("*.yaml"))}
     edges = "edges: [{from: 0, to: 1, latency_ns: 5, bandwidth_gbs: .inf, bidirectional: true}]"
     custom = f"system: {{sips: {{count: 2, topology: custom, {edges}}}}}\n"
     anchors = "a: &a {latency_ns: 1}\nsystem: {sips: {count: 4, topology: torus_2d, w: 2, h: 2, link: *a}}\n"
     return {
         **found,
-        "default": (root / "topology.yaml").read_bytes(),
+        "default": (root / "python/ahbm/data/topology.yaml").read_bytes(),
         "custom": custom.encode(),
         "anchors": anchors.encode(),
     }

@@ -1,6 +1,6 @@
-"""Runs every code block of README.md and docs/*.md.
+"""Runs every code block of README.md and docs/.
 
-The blocks of a page run in order in one empty directory:
+The blocks of a page run in order, in an empty directory:
 
 * ```python / ```yaml whose first line is `# some/file.ext` are written to that file;
 * other ```python blocks run as scripts of their own;
@@ -9,17 +9,18 @@ The blocks of a page run in order in one empty directory:
   trailing `# exits N`); the lines below it, if any, are its expected output, where `...` matches anything.
 
 ```sh and ```text blocks are for the reader (cloning, building) and are not run.
+
+A page is several tests, one for each chain of blocks that have files in common (`chains`), so that no page holds up
+the others. A chain has a directory of its own.
 """
 
 from __future__ import annotations
 
 import doctest
 import json
-import os
 import re
 import shlex
-import subprocess
-import sys
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,18 +29,19 @@ from typing import Any
 import pytest
 import yaml
 
-from ahbm.config import CclConfig, split_overrides
-from ahbm.topology import load_machine
+from ahbm.base import packaged
+from ahbm.config.ccl import CclConfig, split_overrides
+from ahbm.config.topology import load_machine
+from support.commands import PROGRAMS, run
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 FILE = re.compile(r"# ([\w./-]+\.\w+)\n")
-PROGRAMS = {
-    "ahbm": [sys.executable, "-c", "from ahbm.cli import main; main()"],
-    "python": [sys.executable],
-    "pytest": [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"],
-}
+MENTIONED = re.compile(r"[\w./-]*\w\.(?:py|yaml|json|xml|et|html|svg|pftrace)\b|(?<=-[oO] )\w+\b|(?<=--et )\w+\b")
+"""Names of files in a block, and of the folders that a command writes."""
+READ_UNASKED = re.compile(r"(?:^|[ /])(ccl\.yaml|topology\.yaml)$|\bahbm new\b", re.MULTILINE)
+"""A block that writes what every later block of its page reads without saying so."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,16 @@ class Block:
     text: str
     line: int
 
+    @property
+    def runs(self) -> bool:
+        return self.language not in ("sh", "text")
+
+    def files(self) -> set[str]:
+        return {name.rpartition("/")[2] for name in MENTIONED.findall(self.text)}
+
+    def configures(self) -> bool:
+        return bool(READ_UNASKED.search(self.text))
+
 
 def blocks(page: Path) -> Iterator[Block]:
     text = page.read_text(encoding="utf-8")
@@ -57,12 +69,16 @@ def blocks(page: Path) -> Iterator[Block]:
         yield Block(match[1], match[2], text.count("\n", 0, match.start()) + 1)
 
 
-def run(command: list[str], expected_exit: int, cwd: Path) -> str:
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("AHBM_", "PYTEST_"))}
-    environment |= {"NO_COLOR": "1", "COLUMNS": "120", "TERM": "dumb"}
-    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == expected_exit, f"exit {done.returncode}\n{done.stdout}{done.stderr}"
-    return done.stdout + done.stderr
+def chains(found: list[Block]) -> list[list[Block]]:
+    """The blocks in groups that can run apart, each in the order of the page."""
+    groups: list[list[Block]] = []
+    for block in found:
+        joined = [
+            group for group in groups if any(other.configures() or block.files() & other.files() for other in group)
+        ]
+        groups = [group for group in groups if group not in joined]
+        groups.append(sorted([*(other for group in joined for other in group), block], key=lambda other: other.line))
+    return sorted(groups, key=lambda group: group[0].line)
 
 
 def run_console(text: str, cwd: Path) -> None:
@@ -73,7 +89,9 @@ def run_console(text: str, cwd: Path) -> None:
         target = None
         if ">" in arguments:
             arguments, (_, target) = arguments[:-2], arguments[-2:]
-        got = run(PROGRAMS[program] + arguments, int(note or 0), cwd)
+        code, out, err = run(program, arguments, cwd)
+        got = out + err
+        assert code == int(note or 0), f"$ {command}\nexit {code}\n{got}"
         if target is not None:
             (cwd / target).write_text(got, encoding="utf-8")
         if expected.strip():
@@ -106,7 +124,8 @@ def run_block(block: Block, cwd: Path) -> None:
     elif block.language == "python":
         script = cwd / f"line_{block.line}.py"
         script.write_text(block.text, encoding="utf-8")
-        run([sys.executable, str(script)], 0, cwd)
+        code, out, err = run("python", [script.name], cwd)
+        assert code == 0, out + err
     elif block.language == "yaml":
         apply_fragment(block.text)
     elif block.language == "console":
@@ -115,24 +134,75 @@ def run_block(block: Block, cwd: Path) -> None:
         assert block.language in ("sh", "text"), f"unknown block language {block.language!r}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def chain_tests() -> Iterator[Any]:
+    for page in PAGES:
+        name = page.relative_to(ROOT).with_suffix("").as_posix().removeprefix("docs/")
+        for chain in chains([block for block in blocks(page) if block.runs]):
+            yield pytest.param(page, chain, id=f"{name}:{chain[0].line}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("page", "chain"), list(chain_tests()))
+def test_page(page: Path, chain: list[Block], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if page.stem == "torch":
         pytest.importorskip("torch", reason="torch is not installed: pip install .[torch]")
     monkeypatch.chdir(tmp_path)
-    for block in blocks(page):
+    for block in chain:
         try:
             run_block(block, tmp_path)
         except Exception as failure:
             raise AssertionError(f"{page.name}:{block.line}: {failure}") from failure
 
 
-def test_every_error_code_is_documented() -> None:
-    """docs/errors.md and the sources name the same codes."""
-    sources = [*(ROOT / "rust").glob("*/src/**/*.rs"), *(ROOT / "python/ahbm").rglob("*.py")]
-    raised = {code for path in sources for code in re.findall(r'"(AHBM-[A-Z]\d{3})"', path.read_text(encoding="utf-8"))}
-    documented = set(re.findall(r"AHBM-[A-Z]\d{3}", (ROOT / "docs/errors.md").read_text(encoding="utf-8")))
-    assert documented == raised
+def test_blocks_that_share_files_stay_together_and_in_order() -> None:
+    def group(*texts: str) -> list[list[int]]:
+        return [
+            [block.line for block in chain] for chain in chains([Block("console", t, n) for n, t in enumerate(texts)])
+        ]
+
+    assert group("$ ahbm list\n", "$ ahbm probe\n") == [[0], [1]]
+    assert group("# a.py\nopen('b.xml')\n", "$ ahbm list\n", "$ ahbm check b.xml\n") == [[0, 2], [1]]
+    assert group("# a.py\n", "# b.py\n", "$ python a.py\n$ python b.py\n") == [[0, 1, 2]]
+    assert group("$ ahbm list\n", "# ccl.yaml\n", "$ ahbm list\n", "$ ahbm probe\n") == [[0], [1, 2, 3]]
+    assert group("$ ahbm synth -o out\n", "import out\n", "$ ahbm check -o out\n") == [[0, 2], [1]]
+
+
+def test_every_page_is_in_a_chain() -> None:
+    """No fence is overlooked: an unknown language is an error of `run_block`, an unclosed fence one here."""
+    for page in PAGES:
+        fences = [line for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("```")]
+        assert len(fences) == 2 * len(list(blocks(page))), page.name
+
+
+def test_files_that_pages_name_exist() -> None:
+    """A page that walks through the sources goes out of date as soon as one of them moves."""
+    gone = {
+        f"{page.name}: {name}"
+        for page in [*PAGES, ROOT / "CONTRIBUTING.md"]
+        for name in re.findall(
+            r"`((?:rust|python|tests|benches|scripts|docs)/[\w./-]+)`", page.read_text(encoding="utf-8")
+        )
+        if not (ROOT / name).exists()
+    }
+    assert gone == set()
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[\w-]*)?\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_every_dependency_has_its_reason() -> None:
+    """docs/architecture.md says of each dependency of the crates and of the package why it is there."""
+    text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8").partition("## Dependencies")[2]
+    manifests = [tomllib.loads(path.read_text(encoding="utf-8")) for path in (ROOT / "rust").glob("*/Cargo.toml")]
+    names = {
+        name for manifest in manifests for name in manifest.get("dependencies", {}) if not name.startswith("ahbm-")
+    }
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    names |= {re.split(r"[<>=]", need)[0] for need in project["dependencies"]}
+    assert {name for name in names if not re.search(rf"\b{name}\b", text)} == set()
 
 
 def topology_keys(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
@@ -154,7 +224,19 @@ def test_every_parameter_is_documented_with_its_default() -> None:
     rows = dict(re.findall(r"^\| `([^`]+)` \| (.*?) \|", text, re.MULTILINE))
     keys = dict(topology_keys(json.loads((ROOT / "schemas/topology.schema.json").read_text(encoding="utf-8"))))
     wanted = {key: value.get("default", []) for key, value in keys.items()}
-    defaults = yaml.safe_load((ROOT / "ccl.yaml").read_text(encoding="utf-8"))["defaults"]
+    defaults = yaml.safe_load(packaged.CCL.read_text(encoding="utf-8"))["defaults"]
     wanted |= {f"defaults.{key}": value for key, value in defaults.items()}
     shown = {key: "" if value == [] else f"`{json.dumps(value).strip(chr(34))}`" for key, value in wanted.items()}
     assert {key: rows.get(key) for key in shown} == shown
+
+
+def test_no_page_writes_a_file_of_the_package() -> None:
+    """A reader who follows a page inside the clone leaves the packaged files, and so every later run, as they are."""
+    for page in PAGES:
+        for block in blocks(page):
+            named = FILE.match(block.text)
+            assert not (named and (ROOT / named[1]).exists()), (
+                f"{page.name}:{block.line} writes {named[1]} of the clone"
+            )
+    for path in packaged.ROOT.rglob("*"):
+        assert not path.is_symlink(), f"{path} can be changed by whoever works in the clone"

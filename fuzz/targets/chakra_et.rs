@@ -3,7 +3,7 @@
 #![no_main]
 
 use ahbm_formats::chakra::{Groups, ReadOptions, parse};
-use ahbm_formats::{Budget, Limit};
+use ahbm_plan::{Budget, Limit};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -1,8 +1,9 @@
 //! MSCCL++ execution plans, with and without quirks: any bytes are a plan or a typed finding.
 #![no_main]
 
-use ahbm_formats::mscclpp::{Launch, ReadOptions, read};
-use ahbm_formats::{Budget, Limit};
+use ahbm_formats::mscclpp::{ReadOptions, read};
+use ahbm_plan::execution::Launch;
+use ahbm_plan::{Budget, Limit};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

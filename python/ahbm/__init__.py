@@ -12,33 +12,35 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ahbm import errors as errors
     from ahbm._core import Machine as Machine
-    from ahbm.device import tensor as tensor
-    from ahbm.emulator import Emulator as Emulator
+    from ahbm.base.placement import DeviceTensor as DeviceTensor
+    from ahbm.base.placement import DPPolicy as DPPolicy
+    from ahbm.core.emulator import Emulator as Emulator
     from ahbm.errors import AhbmError as AhbmError
-    from ahbm.explanation import Explanation as Explanation
-    from ahbm.launch import spawn as spawn
-    from ahbm.measure import run as run
-    from ahbm.placement import DeviceTensor as DeviceTensor
-    from ahbm.placement import DPPolicy as DPPolicy
-    from ahbm.plans import convert as convert
-    from ahbm.report import Report as Report
-    from ahbm.synthesis import synthesize as synthesize
+    from ahbm.front.device import tensor as tensor
+    from ahbm.job.door import open_ as open
+    from ahbm.ranks.launch import spawn as spawn
+    from ahbm.runs.explanation import Explanation as Explanation
+    from ahbm.runs.measure import run as run
+    from ahbm.runs.plans import convert as convert
+    from ahbm.runs.report import Report as Report
+    from ahbm.source.synthesis import synthesize as synthesize
 
     __version__: str
 
 _HOMES = {
     "AhbmError": "errors",
-    "DPPolicy": "placement",
-    "DeviceTensor": "placement",
-    "Emulator": "emulator",
-    "Explanation": "explanation",
+    "DPPolicy": "base.placement",
+    "DeviceTensor": "base.placement",
+    "Emulator": "core.emulator",
+    "Explanation": "runs.explanation",
     "Machine": "_core",
-    "Report": "report",
-    "convert": "plans",
-    "run": "measure",
-    "spawn": "launch",
-    "synthesize": "synthesis",
-    "tensor": "device",
+    "Report": "runs.report",
+    "convert": "runs.plans",
+    "open": "job.door",
+    "run": "runs.measure",
+    "spawn": "ranks.launch",
+    "synthesize": "source.synthesis",
+    "tensor": "front.device",
 }
 
 __all__ = [
@@ -52,6 +54,7 @@ __all__ = [
     "__version__",
     "convert",
     "errors",
+    "open",
     "run",
     "spawn",
     "synthesize",
@@ -65,7 +68,7 @@ def __getattr__(name: str) -> Any:
 
         value: Any = version("ahbm")
     elif name in _HOMES:
-        value = getattr(import_module(f"ahbm.{_HOMES[name]}"), name)
+        value = getattr(import_module(f"ahbm.{_HOMES[name]}"), "open_" if name == "open" else name)
     else:
         raise AttributeError(f"module 'ahbm' has no attribute {name!r}")
     globals()[name] = value

@@ -20,6 +20,7 @@ __all__ = [
     "Memory",
     "MemoryRef",
     "Plan",
+    "PlanBuilder",
     "Program",
     "ProgramBuilder",
     "RecvFuture",
@@ -28,8 +29,13 @@ __all__ = [
     "Tl",
     "categories",
     "check_timeline_name",
+    "codes",
+    "collectives",
     "convert_plan",
+    "expected",
+    "held",
     "plan_files",
+    "plan_formats",
     "plan_limits",
     "read_plan",
     "write_job_timeline",
@@ -37,6 +43,7 @@ __all__ = [
 ]
 
 _Shape: TypeAlias = int | Sequence[int]
+_Run: TypeAlias = tuple[int, int, int, list[tuple[int, int]]]
 _Place: TypeAlias = tuple[int, int, int]
 _Number: TypeAlias = float | SupportsIndex
 
@@ -142,6 +149,11 @@ class Machine:
     def sip_d(self) -> int: ...
     @property
     def tiers(self) -> list[str]: ...
+    @property
+    def origin(self) -> str: ...
+    @property
+    def overrides(self) -> list[tuple[str, str]]: ...
+    def __reduce__(self) -> tuple[object, tuple[str, str, list[tuple[str, str]]]]: ...
     @property
     def hash(self) -> int: ...
     def describe(self) -> str: ...
@@ -270,6 +282,8 @@ class Schedule:
     ) -> Schedule: ...
     @staticmethod
     def methods() -> list[str]: ...
+    @staticmethod
+    def method_table() -> list[tuple[str, str, bool]]: ...
     @property
     def method(self) -> str: ...
     @property
@@ -465,6 +479,57 @@ class Plan:
         max_bytes: int | None = None,
     ) -> list[Path]: ...
 
+@final
+class PlanBuilder:
+    def __new__(
+        cls,
+        name: str,
+        collective: str,
+        *,
+        ranks: int,
+        chunks: int,
+        root: int = 0,
+        shift: int = 1,
+        in_place: bool = False,
+        protocol: str = "Simple",
+        input: int = 0,
+        output: int = 0,
+        scratch: int = 0,
+        limits: Sequence[tuple[str, int]] = (),
+        place: tuple[str, int] | None = None,
+    ) -> PlanBuilder: ...
+    def thread_block(
+        self,
+        rank: int,
+        *,
+        send: int | None = None,
+        recv: int | None = None,
+        channel: int = 0,
+        place: tuple[str, int] | None = None,
+    ) -> int: ...
+    def step(
+        self,
+        thread_block: int,
+        action: str,
+        src: tuple[str, int] | None = None,
+        dst: tuple[str, int] | None = None,
+        *,
+        count: int = 1,
+        after: Sequence[int] = (),
+        place: tuple[str, int] | None = None,
+    ) -> int: ...
+    def copy(
+        self,
+        rank: int,
+        input: int,
+        output: int,
+        count: int = 1,
+        *,
+        after: bool = False,
+        place: tuple[str, int] | None = None,
+    ) -> None: ...
+    def finish(self) -> Plan: ...
+
 def read_plan(
     path: str, *, quirks: bool = False, lenient: bool = False, limits: Sequence[tuple[str, int]] = ()
 ) -> Plan: ...
@@ -492,4 +557,27 @@ def write_job_timeline(
     stretches: Sequence[tuple[Sequence[str], str, str, int, int, tuple[int, bool] | None]],
 ) -> None: ...
 def categories() -> list[str]: ...
+def collectives() -> list[tuple[str, bool, bool, bool, bool]]: ...
+def held(
+    collective: str,
+    ranks: int,
+    count: int,
+    root: int = 0,
+    src: int = 0,
+    dst: int = 1,
+    *,
+    rank: int | None = None,
+) -> list[_Run]: ...
+def expected(
+    collective: str,
+    ranks: int,
+    count: int,
+    root: int = 0,
+    src: int = 0,
+    dst: int = 1,
+    *,
+    rank: int | None = None,
+) -> list[_Run]: ...
+def codes() -> list[tuple[str, str]]: ...
+def plan_formats() -> list[tuple[str, str]]: ...
 def plan_limits() -> list[tuple[str, int]]: ...

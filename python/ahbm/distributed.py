@@ -20,33 +20,19 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from ahbm.arrays import HostTensor, host_tensor
-from ahbm.blame import call_origin
-from ahbm.calls import CallRecord
+from ahbm.base.placement import DeviceTensor
 from ahbm.errors import DistributedError
-from ahbm.exchange import Exchange
-from ahbm.groups import NON_GROUP_MEMBER, ProcessGroup, ReduceOp
-from ahbm.marshal import (
-    back,
-    check_root,
-    chunks_like,
-    deal,
-    expect,
-    fill,
-    host_list,
-    only_root,
-    own,
-    splits,
-    terms_of,
-)
-from ahbm.operation import Operation
-from ahbm.placement import DeviceTensor
-from ahbm.rank import bind, collective, current, issue, joined, member
-from ahbm.session import BACKEND, TIMEOUT_S, Call, Context, Lobby, Setup
-from ahbm.work import Work
-from ahbm.world import World
+from ahbm.front.arguments import each, expect, given, only_root, own, root_of, splits
+from ahbm.front.marshal import Member
+from ahbm.ranks.blame import call_origin
+from ahbm.ranks.calls import CallRecord
+from ahbm.ranks.groups import NON_GROUP_MEMBER, ProcessGroup, ReduceOp
+from ahbm.ranks.lobby import BACKEND, TIMEOUT_S, Context, Lobby
+from ahbm.ranks.rank import bind, current, issue, joined, member
+from ahbm.ranks.seat import Call
+from ahbm.ranks.setup import Setup
+from ahbm.ranks.work import Work
+from ahbm.ranks.world import World
 
 if TYPE_CHECKING:
     from ahbm._core import Machine
@@ -113,12 +99,15 @@ def init_process_group(
     overrides: Mapping[str, object] | None = None,
     algorithm: str | None = None,
     timeout: float | timedelta | None = None,
+    check: str | None = None,
 ) -> None:
     """Joins this rank to the default process group.
 
     `topology` (name, path or Machine), `ccl` (path), `overrides` (dotted keys of both files) and `algorithm` (name or
     path, for all_reduce) default to what `ahbm.spawn` or the command line was given, then to the environment and the
-    files of the current directory. `timeout`: wall seconds without progress on any rank, default 600.
+    files of the current directory. `timeout`: wall seconds without progress on any rank, default 600. `check`: what is
+    checked of every call that is the first of its shape, as `check` of `ahbm.run`, or "none"; default AHBM_CHECK, else
+    "result": a contribution that is lost or doubled raises DataError (AHBM-V401).
 
     Raises BackendError (a ValueError, AHBM-X101), DistributedError AHBM-X103 when already initialised, AHBM-X104 when
     the world has another size, AHBM-X110 when ranks disagree; TopologyError and ConfigError for bad files.
@@ -134,7 +123,7 @@ def init_process_group(
     if seconds is not None and not seconds > 0:
         raise DistributedError("AHBM-X131", f"timeout must be positive, not {seconds}")
     context.session = context.lobby.session(
-        context, Setup(topology, ccl, overrides, algorithm, seconds), backend, call_origin()
+        context, Setup(topology, ccl, overrides, algorithm, seconds, check=check), backend, call_origin()
     )
     context.world.be_patient(context.session.setup.timeout_s or TIMEOUT_S)
     context.world.ranks[context.rank].clock_ps = 0
@@ -191,7 +180,7 @@ def new_group(ranks: Sequence[int] | None = None) -> ProcessGroup:
     if not members or len(set(members)) != len(members) or not set(members) <= set(world.ranks):
         raise DistributedError("AHBM-X131", f"new_group: {list(members)} are not distinct ranks below {world.size()}")
     made: list[ProcessGroup] = []
-    issue(context, Call("new_group", world, {"collective": "new_group", "ranks": members}, made, lambda _: None)).wait()
+    issue(context, Member(world, context.rank).new_group(members, made)).wait()
     return made[0] if context.rank in members else NON_GROUP_MEMBER
 
 
@@ -211,12 +200,12 @@ def simulated_time() -> float:
 
 
 def stats() -> list[CallRecord]:
-    """What this rank has taken part in so far, in the order of its calls; operations under way are left out.
+    """The calls that this rank has taken part in so far, in their order; operations under way are left out.
 
     Remembers the last 65,536 calls since `init_process_group`. Blocks as `simulated_time` does.
     """
     context, session = joined()
-    return [record for _, record in session.records(context.rank, session.times_for(context.rank))]
+    return [record for _, record in session.ledger.records(context.rank, session.times_for(context.rank))]
 
 
 # Collectives
@@ -229,57 +218,42 @@ def all_reduce(
 
     A DeviceTensor follows the algorithm contract instead: every cube's tile is one contribution.
     """
-    parsed = ReduceOp.parse(op).value
+    parsed, side = ReduceOp.parse(op).value, _side(group)
     if isinstance(tensor, DeviceTensor):
-        tiles = own(tensor.tiles, "tensor")
-        terms = terms_of(tiles, op=parsed, placement=tensor.dp)
-        return collective("all_reduce", group, terms, tiles.array, lambda _: tensor, async_op)
-    x = own(tensor, "tensor")
-    flat = x.flat()
-    return collective("all_reduce", group, terms_of(x, op=parsed), flat, back(tensor, x, flat), async_op)
+        return _start(side.all_reduce_tiles(tensor, parsed), async_op)
+    return _start(side.all_reduce(own(tensor, "tensor"), parsed), async_op)
 
 
 def broadcast(tensor: Any, src: int, group: ProcessGroup | None = None, async_op: bool = False) -> Work | None:
     """Every rank's `tensor` becomes that of (global) rank `src`."""
-    x = own(tensor, "tensor")
-    flat = x.flat()
-    terms = terms_of(x, root=check_root(group, src, "src"))
-    return collective("broadcast", group, terms, flat, back(tensor, x, flat), async_op)
+    side, x = _side(group), own(tensor, "tensor")
+    return _start(side.broadcast(x, root_of(side.group, src, "src")), async_op)
 
 
 def reduce(
     tensor: Any, dst: int, op: object = ReduceOp.SUM, group: ProcessGroup | None = None, async_op: bool = False
 ) -> Work | None:
     """`tensor` of (global) rank `dst` becomes the reduction over all ranks; the others keep theirs."""
-    context, _, _ = member(group)
-    x = own(tensor, "tensor")
-    flat = x.flat() if context.rank == dst else x.flat().copy()
-    terms = terms_of(x, op=ReduceOp.parse(op).value, root=check_root(group, dst, "dst"))
-    finish = back(tensor, x, flat) if context.rank == dst else lambda _: tensor
-    return collective("reduce", group, terms, flat, finish, async_op)
+    side, x = _side(group), own(tensor, "tensor")
+    return _start(side.reduce(x, ReduceOp.parse(op).value, root_of(side.group, dst, "dst")), async_op)
 
 
 def all_gather(
     tensor_list: Sequence[Any], tensor: Any, group: ProcessGroup | None = None, async_op: bool = False
 ) -> Work | None:
     """`tensor_list[r]` becomes rank r's `tensor`."""
-    x = host_tensor(tensor, writable=False, what="tensor")
-    outs = host_list(group, "tensor_list", tensor_list, x, writable=True)
-    flat, mine = chunks_like(group, x)
-    mine[:] = x.flat()
-    return collective("all_gather", group, terms_of(x), flat, deal(tensor_list, outs, flat), async_op)
+    side, x = _side(group), given(tensor, "tensor")
+    outs = each(side.group, "tensor_list", tensor_list, x, writable=True)
+    return _start(side.all_gather(outs, x), async_op)
 
 
 def all_gather_into_tensor(
     output_tensor: Any, input_tensor: Any, group: ProcessGroup | None = None, async_op: bool = False
 ) -> Work | None:
     """`output_tensor` becomes all ranks' `input_tensor`, one after the other in C order."""
-    x = host_tensor(input_tensor, writable=False, what="input_tensor")
-    out = own(output_tensor, "output_tensor")
-    expect(out, x, get_world_size(group), "output_tensor", "input_tensor")
-    flat, mine = chunks_like(group, x)
-    mine[:] = x.flat()
-    return collective("all_gather", group, terms_of(x), flat, back(output_tensor, out, flat), async_op)
+    side, x, out = _side(group), given(input_tensor, "input_tensor"), own(output_tensor, "output_tensor")
+    expect(out, x, side.group.size(), "output_tensor", "input_tensor")
+    return _start(side.all_gather_single(out, x), async_op)
 
 
 def reduce_scatter(
@@ -290,12 +264,9 @@ def reduce_scatter(
     async_op: bool = False,
 ) -> Work | None:
     """`output` of rank r becomes the reduction over all ranks of `input_list[r]`."""
-    out = own(output, "output")
-    ins = host_list(group, "input_list", input_list, out, writable=False)
-    flat, mine = chunks_like(group, out)
-    fill(flat, ins)
-    terms = terms_of(out, op=ReduceOp.parse(op).value)
-    return collective("reduce_scatter", group, terms, flat, back(output, out, mine), async_op)
+    side, out = _side(group), own(output, "output")
+    ins = each(side.group, "input_list", input_list, out, writable=False)
+    return _start(side.reduce_scatter(out, ins, ReduceOp.parse(op).value), async_op)
 
 
 def reduce_scatter_tensor(
@@ -306,12 +277,9 @@ def reduce_scatter_tensor(
     async_op: bool = False,
 ) -> Work | None:
     """`output` of rank r becomes the reduction over all ranks of the r-th of `input`'s equal chunks."""
-    out, whole = own(output, "output"), host_tensor(input, writable=False, what="input")
-    expect(whole, out, get_world_size(group), "input", "output")
-    flat, mine = chunks_like(group, out)
-    flat[:] = whole.flat()
-    terms = terms_of(out, op=ReduceOp.parse(op).value)
-    return collective("reduce_scatter", group, terms, flat, back(output, out, mine), async_op)
+    side, out, whole = _side(group), own(output, "output"), given(input, "input")
+    expect(whole, out, side.group.size(), "input", "output")
+    return _start(side.reduce_scatter_single(out, whole, ReduceOp.parse(op).value), async_op)
 
 
 def gather(
@@ -322,14 +290,11 @@ def gather(
     async_op: bool = False,
 ) -> Work | None:
     """`gather_list[r]` of (global) rank `dst` becomes rank r's `tensor`; only `dst` passes a list."""
-    context, _, _ = member(group)
-    x = host_tensor(tensor, writable=False, what="tensor")
-    terms = terms_of(x, root=check_root(group, dst, "dst"))
-    lists = only_root(context.rank == dst, "gather_list", gather_list)
-    outs = host_list(group, "gather_list", lists, x, writable=True) if context.rank == dst else []
-    flat, mine = chunks_like(group, x)
-    mine[:] = x.flat()
-    return collective("gather", group, terms, flat, deal(lists, outs, flat), async_op)
+    side, x = _side(group), given(tensor, "tensor")
+    root = root_of(side.group, dst, "dst")
+    lists = only_root(side.me == root, "gather_list", gather_list)
+    outs = each(side.group, "gather_list", lists, x, writable=True) if lists else []
+    return _start(side.gather(outs, x, root), async_op)
 
 
 def scatter(
@@ -340,14 +305,11 @@ def scatter(
     async_op: bool = False,
 ) -> Work | None:
     """Rank r's `tensor` becomes `scatter_list[r]` of (global) rank `src`; only `src` passes a list."""
-    context, _, _ = member(group)
-    x = own(tensor, "tensor")
-    terms = terms_of(x, root=check_root(group, src, "src"))
-    lists = only_root(context.rank == src, "scatter_list", scatter_list)
-    flat, mine = chunks_like(group, x)
-    if context.rank == src:
-        fill(flat, host_list(group, "scatter_list", lists, x, writable=False))
-    return collective("scatter", group, terms, flat, back(tensor, x, mine), async_op)
+    side, x = _side(group), own(tensor, "tensor")
+    root = root_of(side.group, src, "src")
+    lists = only_root(side.me == root, "scatter_list", scatter_list)
+    ins = each(side.group, "scatter_list", lists, x, writable=False) if lists else []
+    return _start(side.scatter(x, ins, root), async_op)
 
 
 def all_to_all(
@@ -359,15 +321,10 @@ def all_to_all(
     """`output_tensor_list[j]` becomes what rank j has in `input_tensor_list[<this rank>]`; all of one size."""
     if not input_tensor_list:
         raise DistributedError("AHBM-X131", "all_to_all: input_tensor_list is empty")
-    first = host_tensor(input_tensor_list[0], writable=False, what="input_tensor_list[0]")
-    ins = host_list(group, "input_tensor_list", input_tensor_list, first, writable=False)
-    outs = host_list(group, "output_tensor_list", output_tensor_list, first, writable=True)
-    (flat, _), (source, _) = chunks_like(group, first), chunks_like(group, first)
-    fill(source, ins)
-    sizes = (first.size,) * len(ins)
-    exchange = Exchange(source, flat, sizes, sizes)
-    finish = deal(output_tensor_list, outs, flat)
-    return collective("all_to_all", group, {"dtype": first.dtype}, exchange, finish, async_op, "exchange")
+    side, first = _side(group), given(input_tensor_list[0], "input_tensor_list[0]")
+    ins = each(side.group, "input_tensor_list", input_tensor_list, first, writable=False)
+    outs = each(side.group, "output_tensor_list", output_tensor_list, first, writable=True)
+    return _start(side.all_to_all(outs, ins), async_op)
 
 
 def all_to_all_single(
@@ -386,21 +343,17 @@ def all_to_all_single(
 
     Raises DistributedError AHBM-X130 for sizes that do not add up, AHBM-X110 when the ranks disagree on them.
     """
-    ranks = get_world_size(group)
-    x, out = host_tensor(input, writable=False, what="input"), own(output, "output")
+    side, x, out = _side(group), given(input, "input"), own(output, "output")
     if x.dtype != out.dtype:
         raise DistributedError("AHBM-X130", f"all_to_all_single: input has {x.dtype}, output {out.dtype}")
-    flat = np.zeros(out.size, out.array.dtype)
-    exchange = Exchange(
-        x.flat(), flat, splits(x, input_split_sizes, ranks, "input"), splits(out, output_split_sizes, ranks, "output")
-    )
-    return collective("all_to_all", group, {"dtype": x.dtype}, exchange, back(output, out, flat), async_op, "exchange")
+    ranks = side.group.size()
+    sends, receives = splits(x, input_split_sizes, ranks, "input"), splits(out, output_split_sizes, ranks, "output")
+    return _start(side.all_to_all_single(out, x, receives, sends), async_op)
 
 
 def barrier(group: ProcessGroup | None = None, async_op: bool = False) -> Work | None:
     """No rank returns before all have called; costs the simulated time of the barrier algorithm."""
-    terms: dict[str, object] = {"dtype": "f16"}
-    return collective("barrier", group, terms, np.zeros(1, np.float16), lambda _: None, async_op)
+    return _start(_side(group).barrier(), async_op)
 
 
 # Point to point
@@ -424,33 +377,39 @@ def recv(tensor: Any, src: int | None = None, group: ProcessGroup | None = None,
 
 def isend(tensor: Any, dst: int, group: ProcessGroup | None = None, tag: int = 0) -> Work:
     """Starts to send `tensor` to (global) rank `dst`."""
-    x = host_tensor(tensor, writable=False, what="tensor")
-    return _post(group, x, dst, tag, sends=True)
+    side, x = _side(group), given(tensor, "tensor")
+    return _begin(side.send(x, _another(side, dst, "dst"), tag))
 
 
 def irecv(tensor: Any, src: int | None = None, group: ProcessGroup | None = None, tag: int = 0) -> Work:
     """Starts to receive into `tensor` from (global) rank `src`, or from any."""
-    return _post(group, own(tensor, "tensor"), src, tag, sends=False)
+    side, x = _side(group), own(tensor, "tensor")
+    return _begin(side.recv(x, None if src is None else _another(side, src, "src"), tag))
 
 
-def _post(group: ProcessGroup | None, x: HostTensor, peer: int | None, tag: int, *, sends: bool) -> Work:
+def _side(group: ProcessGroup | None) -> Member:
+    """The calling rank as a member of `group`."""
     context, _, members = member(group)
-    name = "dst" if sends else "src"
-    if peer is not None and (check_root(group, peer, name) == context.rank):
+    return Member(members, members.rank_of(context.rank))
+
+
+def _another(side: Member, peer: int, name: str) -> int:
+    """`peer` if it is another rank of the group. Raises DistributedError (AHBM-X131)."""
+    if root_of(side.group, peer, name) == side.me:
         raise DistributedError("AHBM-X131", f"{name}={peer} is this rank itself", hint="copy the tensor instead")
-    flat = x.flat()
+    return peer
 
-    def finish(operation: Operation) -> object:
-        if not sends:
-            x.assign(flat)
-        return operation.members[0]
 
-    terms: dict[str, object] = {
-        "collective": "send_recv",
-        "group": members,
-        "tag": tag,
-        "dtype": x.dtype,
-        "elements": x.size,
-    }
-    call = Call("send" if sends else "recv", members, terms, flat, finish, peer, tag)
+def _begin(call: Call) -> Work:
+    context = current()
+    assert context is not None
     return issue(context, call)
+
+
+def _start(call: Call, async_op: bool) -> Work | None:
+    """Issues a collective of the calling rank; waits for it unless `async_op`."""
+    work = _begin(call)
+    if async_op:
+        return work
+    work.wait()
+    return None

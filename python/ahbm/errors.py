@@ -1,25 +1,8 @@
 """Everything that can go wrong, as one family of exceptions.
 
-A stable code (``AHBM-D101``) is what scripts match on; its letter decides the class, the class decides the
-exit code of the command line:
-
-======  =====================  =========
-letter  class                  exit code
-======  =====================  =========
-C       ``ConfigError``        3
-T       ``TopologyError``      4
-K       ``KernelError``        5
-L       ``LintError``          6
-D       ``DeadlockError``      7
-V       ``DataError``          8
-B       ``BudgetError``        9
-U       ``UnsupportedError``   10
-X       ``DistributedError``   11
-I       ``InterruptedRun``     12
-F       ``FormatError``        13
-R       ``RegressionError``    14
-other   ``AhbmError``          2
-======  =====================  =========
+A stable code (``AHBM-D101``) is what scripts match on. Its letter decides the class (``FAMILIES``), the class decides
+the exit code of the command line. ``docs/errors.md`` lists all codes; ``rust/machine/src/codes.rs`` is where they are
+registered.
 """
 
 from __future__ import annotations
@@ -82,7 +65,7 @@ class AhbmError(Exception):
     @classmethod
     def of(cls, findings: Sequence[Finding]) -> AhbmError:
         """The exception that carries all ``findings`` (at least one), of the class of the first one's code."""
-        kind = _FAMILIES.get(findings[0].code.removeprefix("AHBM-")[:1], AhbmError)
+        kind = FAMILIES.get(findings[0].code.removeprefix("AHBM-")[:1], AhbmError)
         error = kind.__new__(kind)
         error._set(tuple(findings))
         return error
@@ -98,17 +81,17 @@ class AhbmError(Exception):
 
     @property
     def message(self) -> str:
-        """What happened, one sentence."""
+        """One sentence that says which mistake was made."""
         return self.findings[0].message
 
     @property
     def sites(self) -> tuple[Site, ...]:
-        """Where: every side that took part."""
+        """The places of the error: every side that took part."""
         return self.findings[0].sites
 
     @property
     def hint(self) -> str | None:
-        """What to do about it."""
+        """The advice on the error; None: there is none."""
         return self.findings[0].hint
 
     def to_json(self) -> dict[str, Any]:
@@ -163,7 +146,7 @@ class BudgetError(AhbmError):
 
 
 class UnsupportedError(AhbmError, NotImplementedError):
-    """What was asked for does not exist here; the message names it."""
+    """The message names something that does not exist here."""
 
     exit_code = 10
 
@@ -196,20 +179,21 @@ class RegressionError(AhbmError):
     exit_code = 14
 
 
-_FAMILIES: dict[str, type[AhbmError]] = {
-    "B": BudgetError,
+FAMILIES: dict[str, type[AhbmError]] = {
     "C": ConfigError,
-    "D": DeadlockError,
-    "F": FormatError,
-    "I": InterruptedRun,
+    "T": TopologyError,
     "K": KernelError,
     "L": LintError,
-    "R": RegressionError,
-    "T": TopologyError,
-    "U": UnsupportedError,
+    "D": DeadlockError,
     "V": DataError,
+    "B": BudgetError,
+    "U": UnsupportedError,
     "X": DistributedError,
+    "I": InterruptedRun,
+    "F": FormatError,
+    "R": RegressionError,
 }
+"""Letter of a code -> class of the exception, by exit code. Any other letter is a plain AhbmError."""
 
 
 def raise_findings(findings: Sequence[Mapping[str, Any]]) -> NoReturn:

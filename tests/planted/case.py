@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ahbm.check import Checked
+from ahbm.runs.verdict import Checked
 
 
 @dataclass(frozen=True)

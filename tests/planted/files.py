@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ahbm.check import Checked, Settings, check_file
+from ahbm.runs.verdict import Checked, CheckOptions, check_file
 
 from .case import Case
 
@@ -73,9 +73,9 @@ def change(steps: list[Step], index: int, **new: Any) -> list[Step]:
     return [{**step, **new} if at == index else step for at, step in enumerate(steps)]
 
 
-def xml_cases() -> Iterator[tuple[str, str | None, str, Settings]]:
+def xml_cases() -> Iterator[tuple[str, str | None, str, CheckOptions]]:
     """Name, class of the bug, text and settings."""
-    plain = Settings()
+    plain = CheckOptions()
     for n in (2, 3, 4, 5, 6, 8):
         yield f"ring of {n}", None, xml(n, lambda rank, n=n: [ring_steps(n, rank)]), plain
         if n > 2:
@@ -141,8 +141,8 @@ def xml_cases() -> Iterator[tuple[str, str | None, str, Settings]]:
         ]
         text = xml(n, lambda _, b=burst: [b], "custom").replace(f'i_chunks="{n}"', f'i_chunks="{slots + 1}"')
         text = text.replace(f'o_chunks="{n}"', f'o_chunks="{slots + 1}"')
-        yield f"burst of {slots + 1} among {n}", "credit exhaustion", text, Settings(slots=slots)
-        yield f"burst of {slots + 1} among {n}, deeper", None, text, Settings(slots=slots + 1)
+        yield f"burst of {slots + 1} among {n}", "credit exhaustion", text, CheckOptions(slots=slots)
+        yield f"burst of {slots + 1} among {n}, deeper", None, text, CheckOptions(slots=slots + 1)
 
 
 def direct(n: int, *, hello: bool = True, goodbye: bool = False) -> dict[str, Any]:
@@ -207,11 +207,11 @@ def _output() -> dict[str, Any]:
     return {"type": "o", "index": 0, "size": 1}
 
 
-def plan_cases() -> Iterator[tuple[str, str | None, str, Settings]]:
+def plan_cases() -> Iterator[tuple[str, str | None, str, CheckOptions]]:
     """Name, class of the bug, text and settings."""
-    twice = Settings(calls=2)
+    twice = CheckOptions(calls=2)
     for n in (2, 3, 4, 5):
-        for calls in (Settings(), twice):
+        for calls in (CheckOptions(), twice):
             for goodbye in (False, True):
                 told = f"direct {n}{', goodbye' if goodbye else ''}, {calls.calls} calls"
                 yield told, None, json.dumps(direct(n, hello=not goodbye or n % 2 == 0, goodbye=goodbye)), calls
@@ -278,7 +278,7 @@ def cases(folder: Path) -> Iterator[Case]:
             path = folder / f"{source}_{index}.{suffix}"
             path.write_text(text, encoding="utf-8")
 
-            def check(path: Path = path, settings: Settings = settings) -> Checked:
+            def check(path: Path = path, settings: CheckOptions = settings) -> Checked:
                 return check_file(path, settings)
 
             yield Case(name, source, bug, check)

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ahbm import DPPolicy
-from ahbm.check import Checked, check_kernel
+from ahbm.runs.verdict import Checked, check_kernel
 
 from .case import Case
 
-ALGORITHMS = Path(__file__).resolve().parents[2] / "algorithms"
+ALGORITHMS = Path(__file__).resolve().parents[2] / "python/ahbm/data/algorithms"
 MACHINE: dict[str, object] = {"system.sips.count": 4, "sip.cube_mesh.w": 2, "sip.cube_mesh.h": 1}
 NUMBERLESS = "race,uninit,leftover,deadlock,result"
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ahbm.check import Settings, check_file
+from ahbm.runs.verdict import CheckOptions, check_file
 
 WAITS = ("wait", "rlxwait", "sem_acquire")
 CALLS = 2
@@ -63,18 +63,18 @@ def count(document: dict[str, Any], folder: Path, most: int | None = None) -> tu
     path = folder / "plan.json"
     total, missed = Count(), []
     path.write_text(json.dumps(document), encoding="utf-8")
-    if check_file(path, Settings(calls=CALLS)).verdict != "correct":
+    if check_file(path, CheckOptions(calls=CALLS)).verdict != "correct":
         return total, missed
     mutants = list(without_a_wait(document))
     step = 1 if most is None else max(1, len(mutants) // most)
     for place, mutant in mutants[::step]:
         path.write_text(json.dumps(mutant), encoding="utf-8")
-        found = check_file(path, Settings(calls=CALLS))
+        found = check_file(path, CheckOptions(calls=CALLS))
         total.deleted += 1
         if found.verdict in REPORTED:
             total.matter += 1
             total.reported += 1
-        elif check_file(path, Settings(calls=CALLS, orders=MANY_ORDERS, seed=1)).verdict in REPORTED:
+        elif check_file(path, CheckOptions(calls=CALLS, orders=MANY_ORDERS, seed=1)).verdict in REPORTED:
             total.matter += 1
             missed.append(place)
         else:

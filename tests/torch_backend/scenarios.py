@@ -110,6 +110,88 @@ def tensors_of_any_strides() -> None:
 
 
 @scenario
+def tensors_are_resized_afterwards() -> None:
+    rank, n = everyone()
+    for dtype in DTYPES:
+        x = data(rank, 4, dtype)
+        dist.all_reduce(x)
+        x.resize_(8)
+    x, out = data(rank, 4), torch.zeros(n * 4)
+    dist.all_gather_into_tensor(out, x)
+    out.untyped_storage().resize_(0)
+    torch.cat([data(1, 4), data(2, 4)], out=x.resize_(0))
+    assert torch.equal(x, torch.cat([data(1, 4), data(2, 4)]))
+    try:
+        dist.all_reduce(out)
+    except RuntimeError as error:
+        assert "AHBM-X130 a tensor of" in str(error), error
+    else:
+        raise AssertionError("no error")
+
+
+@scenario
+def memory_that_only_the_operation_keeps() -> None:
+    """A tensor gets other memory, or is forgotten, while an operation works on what it had."""
+    rank, n = everyone()
+    right, left = (rank + 1) % n, (rank - 1) % n
+    for forget in (True, False):
+        x, got = data(rank, 1 << 16), torch.zeros(1 << 16)
+        sending = dist.isend(x, right)
+        if forget:
+            del x
+        else:
+            x.data = torch.zeros(1)
+        litter = [torch.full((1 << 16,), -1.0) for _ in range(4)]
+        dist.recv(got, left)
+        sending.wait()
+        assert torch.equal(got, data(left, 1 << 16)) and len(litter) == 4
+
+
+@scenario
+def roots_and_peers_outside_of_the_group() -> None:
+    rank, n = everyone()
+    for ranks in (range(n), [n - 1, 0]):
+        group = dist.new_group(list(ranks))
+        if rank not in ranks:
+            continue
+        size, x = len(ranks), data(rank)
+        for bad in (-1, size, size + 5):
+            gather, scatter = dist.GatherOptions(), dist.ScatterOptions()
+            gather.rootRank = scatter.rootRank = bad
+            calls: list[Callable[[], object]] = [
+                lambda bad=bad, x=x, group=group: dist.broadcast(x, group=group, group_src=bad),
+                lambda bad=bad, x=x, group=group: dist.reduce(x, group=group, group_dst=bad),
+                lambda bad=bad, x=x, group=group: dist.gather(x, None, group=group, group_dst=bad),
+                lambda bad=bad, x=x, group=group: dist.scatter(x, None, group=group, group_src=bad),
+                lambda x=x, group=group, gather=gather: group.gather([[]], [x], gather),
+                lambda x=x, group=group, scatter=scatter: group.scatter([x], [[]], scatter),
+                lambda bad=bad, x=x, group=group: dist.isend(x, group=group, group_dst=bad),
+                lambda bad=bad, x=x, group=group: dist.irecv(x, group=group, group_src=bad),
+                lambda bad=bad, x=x, group=group: group.send([x], bad, 0),
+                lambda bad=bad, x=x, group=group: group.recv([x], bad, 0),
+            ]
+            for call in calls:
+                try:
+                    call()
+                except RuntimeError as error:
+                    assert "AHBM-X131" in str(error) and f"={bad} is no rank of group" in str(error), error
+                    assert f"are 0 to {size - 1}" in str(error), error
+                else:
+                    raise AssertionError("no error")
+        if rank == 0:
+            try:
+                dist.broadcast(x, n, group=dist.group.WORLD)
+            except RuntimeError as error:
+                assert "AHBM-X131" in str(error), error
+            else:
+                raise AssertionError("no error")
+    # The errors have left nothing behind.
+    x = data(rank)
+    dist.all_reduce(x)
+    assert torch.equal(x, sum(data(r) for r in range(n)))
+
+
+@scenario
 def broadcast_and_reduce_from_every_root() -> None:
     rank, n = everyone()
     for root in range(n):
@@ -242,6 +324,7 @@ def handles() -> None:
     future = dist.all_reduce(y, async_op=True).get_future()
     doubled = future.then(lambda f: f.value()[0] * 2)
     assert torch.equal(doubled.wait(), 2 * x) and torch.equal(future.value()[0], x)
+    assert isinstance(future.value(), list)
     # A callback may hold a collective of its own.
     z = data(rank)
 

@@ -43,9 +43,18 @@ def test_uniform_ranks(rank: int) -> None:
             dist.send(x, (rank + 1) % 64)
         with pytest.raises(DistributedError, match="would send it 1 elements each"):
             dist.all_to_all_single(torch.zeros(65), torch.zeros(64), [2] + 63 * [1], 64 * [1])
-        net = DistributedDataParallel(torch.nn.Linear(3, 3))
-        net(torch.ones(1, 3)).sum().backward()
-        assert torch.equal(net.module.bias.grad, torch.ones(3))
+        for bad in (-1, 64):
+            with pytest.raises(DistributedError, match=f"AHBM-X131 broadcast: root={bad} is no rank of group WORLD"):
+                dist.broadcast(x, group_src=bad)
+            with pytest.raises(DistributedError, match=f"AHBM-X131 dst={bad} is no rank of group WORLD"):
+                dist.send(x, group_dst=bad)
+        x.resize_(8)
+        for hook in (None, dist.BuiltinCommHookType.FP16_COMPRESS):
+            net = DistributedDataParallel(torch.nn.Linear(3, 3))
+            if hook is not None:
+                net._register_builtin_comm_hook(hook)
+            net(torch.ones(1, 3)).sum().backward()
+            assert torch.equal(net.module.bias.grad, torch.ones(3))
     finally:
         dist.destroy_process_group()
 
@@ -88,7 +97,7 @@ def test_tensors_without_data() -> None:
                 assert x.shape == (16,) and out.shape == (8, 16)
             world = dist.group.WORLD
             assert world is not None
-            return [end for _, _, end in world._place.seat.times().calls[0]]
+            return [end for _, _, end in world._place.seat.ledger.times().calls[0]]
         finally:
             dist.destroy_process_group()
 
@@ -120,7 +129,7 @@ def test_fsdp2_without_data() -> None:
             net = torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.Linear(256, 256))
             fully_shard(net, mesh=mesh)
             net(torch.ones(2, 256)).sum().backward()
-        names = [made.record.collective for made in dist.group.WORLD._place.seat.performed[0]]
+        names = [made.record.collective for made in dist.group.WORLD._place.seat.ledger.performed[0]]
         assert {"all_gather", "reduce_scatter"} <= set(names)
     finally:
         dist.destroy_process_group()

@@ -15,6 +15,8 @@ import torch.distributed as dist
 from jobs import torchrun
 from scenarios import SCENARIOS, data
 
+import ahbm
+import ahbm.distributed
 import ahbm.torch
 from ahbm.errors import DistributedError, RankError, UnsupportedError
 
@@ -148,6 +150,28 @@ def test_turns_give_each_rank_its_own_random_numbers() -> None:
     for rank, drawn in enumerate(got):
         torch.manual_seed(rank)
         assert torch.equal(drawn, torch.cat([torch.rand(2) for _ in range(3)]))
+
+
+def test_tensors_in_the_other_front_are_resized_afterwards() -> None:
+    def worker() -> None:
+        ahbm.distributed.init_process_group()
+        for dtype in (torch.float32, torch.bfloat16, torch.uint16):
+            x = torch.ones(4, dtype=dtype)
+            ahbm.distributed.all_reduce(x)
+            assert torch.equal(x, torch.full((4,), 2, dtype=dtype))
+            x.resize_(8)
+        y = torch.ones(4, 6, requires_grad=True)
+        ahbm.distributed.all_reduce(y.t()[::2])
+        assert torch.equal(y[:, ::2], torch.full((4, 3), 2.0)) and torch.equal(y[:, 1::2], torch.ones(4, 3))
+        refused = torch.ones(4, dtype=torch.bool)
+        with pytest.raises(UnsupportedError, match="AHBM-U130"):
+            ahbm.distributed.all_reduce(refused)
+        refused.resize_(8)
+        y.untyped_storage().resize_(0)
+        with pytest.raises(DistributedError, match="AHBM-X130 a tensor of 24 elements has no memory"):
+            ahbm.distributed.all_reduce(y)
+
+    ahbm.spawn(worker, nprocs=2, overrides=SMALL)
 
 
 def test_accumulation_in_f32() -> None:

@@ -107,7 +107,7 @@ def test_computing_beside_an_operation_takes_no_more_time(monkeypatch: pytest.Mo
         assert work is not None and dist.group.WORLD is not None
         seat, rank = dist.group.WORLD._place.seat, dist.get_rank()
         work.wait()
-        return work.parts[0].operation.end_ps, seat.world.ranks[rank].clock_ps
+        return work.tickets[0].end_ps, seat.world.ranks[rank].clock_ps
 
     for end_ps, clock_ps in ahbm.torch.spawn(worker, world_size=2, overrides=SMALL):
         assert clock_ps == end_ps > 5_000_000

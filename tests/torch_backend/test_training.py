@@ -12,6 +12,7 @@ pytest.importorskip("torch", reason="torch is not installed: pip install .[torch
 
 import torch.distributed as dist
 from jobs import torchrun
+from training import KINDS
 
 import ahbm.torch
 
@@ -30,15 +31,14 @@ def losses(backend: str, ranks: int) -> dict[str, list[float]]:
 def test_processes(ranks: int) -> None:
     ours, theirs = losses("ahbm", ranks), losses("gloo", ranks)
     for kind, expected in theirs.items():
-        assert ours[kind] == pytest.approx(expected, rel=1e-4), kind
+        # The sum of two numbers does not depend on their order.
+        assert ours[kind] == (expected if ranks == 2 else pytest.approx(expected, rel=1e-4)), kind
         assert len(expected) == 5 and len(set(expected)) == 5
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
-@pytest.mark.parametrize("kind", ["ddp", "fsdp2", "tensor_parallel", "pipeline"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_threads(kind: str, ranks: int) -> None:
-    from training import KINDS
-
     def worker() -> list[float]:
         dist.init_process_group("ahbm")
         return KINDS[kind]()

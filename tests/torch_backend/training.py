@@ -5,6 +5,7 @@ As a script, `torchrun training.py BACKEND KIND...`, it is what gloo's losses co
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -14,7 +15,10 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed._composable.fsdp import fully_shard
+from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FullyShardedDataParallel, ShardingStrategy
+from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.parallel import DistributedDataParallel
@@ -74,6 +78,33 @@ def ddp() -> list[float]:
     return train(DistributedDataParallel(model(), bucket_cap_mb=0.01), dist.get_rank())
 
 
+def ddp_builtin(hook: dist.BuiltinCommHookType) -> list[float]:
+    """With a communication hook of torch's that is C++."""
+    net = DistributedDataParallel(model(), bucket_cap_mb=0.01)
+    net._register_builtin_comm_hook(hook)
+    return train(net, dist.get_rank())
+
+
+def ddp_power(hook: Any) -> list[float]:
+    """With a communication hook whose callbacks communicate; it starts in the third step. One bucket, for gloo hangs
+    with several.
+    """
+    net = DistributedDataParallel(model())
+    state = powerSGD_hook.PowerSGDState(None, start_powerSGD_iter=2, min_compression_rate=0.5)
+    net.register_comm_hook(state, hook)
+    return train(net, dist.get_rank())
+
+
+def fsdp1(strategy: ShardingStrategy) -> list[float]:
+    net = FullyShardedDataParallel(
+        model(),
+        sharding_strategy=strategy,
+        auto_wrap_policy=ModuleWrapPolicy({Block}),
+        device_id=torch.device("cpu"),
+    )
+    return train(net, dist.get_rank())
+
+
 def fsdp2() -> list[float]:
     net: Any = model()
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
@@ -118,6 +149,11 @@ def pipeline() -> list[float]:
 
 KINDS: dict[str, Callable[[], list[float]]] = {
     "ddp": ddp,
+    "ddp_allreduce": functools.partial(ddp_builtin, dist.BuiltinCommHookType.ALLREDUCE),
+    "ddp_fp16": functools.partial(ddp_builtin, dist.BuiltinCommHookType.FP16_COMPRESS),
+    "ddp_power": functools.partial(ddp_power, powerSGD_hook.powerSGD_hook),
+    "fsdp1": functools.partial(fsdp1, ShardingStrategy.FULL_SHARD),
+    "fsdp1_grad_op": functools.partial(fsdp1, ShardingStrategy.SHARD_GRAD_OP),
     "fsdp2": fsdp2,
     "tensor_parallel": tensor_parallel,
     "pipeline": pipeline,

@@ -1,4 +1,7 @@
-"""The `ahbm` command. What only one command needs is imported inside it: `ahbm --help` stays quick."""
+"""The `ahbm` command. A module that only one command needs is imported inside that command: `ahbm --help` stays quick.
+
+May import every package. Holds no decisions: each command is a call of the package that it names.
+"""
 
 from __future__ import annotations
 
@@ -29,15 +32,33 @@ from ahbm.errors import AhbmError
 
 __all__ = ["app", "main"]
 
+VERBOSE = ("-v", "-vv", "--verbose")
+
 
 def main() -> None:
     """Runs the command line; an AhbmError becomes text (or JSON with --json) on stderr and its exit code."""
     as_json = "--json" in sys.argv[1:]
     try:
-        app(prog_name="ahbm")
+        app(hoisted(sys.argv[1:]), prog_name="ahbm")
     except AhbmError as error:
         print(json.dumps(error.to_json(), indent=2) if as_json else _told(error), file=sys.stderr)
         sys.exit(error.exit_code)
+
+
+def hoisted(args: list[str]) -> list[str]:
+    """`args` with -v, -vv and --verbose first, wherever they stand; those behind a script are the script's."""
+    end = next((at for at, arg in enumerate(args) if arg.endswith(".py")), len(args))
+    wanted = [arg for arg in args[:end] if arg in VERBOSE]
+    return [*wanted, *(arg for arg in args[:end] if arg not in VERBOSE), *args[end:]]
+
+
+def _verbose(count: int) -> None:
+    if count:
+        import logging
+
+        level = logging.DEBUG if count > 1 else logging.INFO
+        logging.basicConfig(level=logging.WARNING, format="%(name)s: %(message)s", stream=sys.stderr)
+        logging.getLogger("ahbm").setLevel(level)
 
 
 def _told(error: AhbmError) -> str:
@@ -61,5 +82,11 @@ def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
+    verbose: Annotated[
+        int,
+        typer.Option(
+            "-v", "--verbose", count=True, callback=_verbose, help="Say what is chosen; -vv: also what the core does."
+        ),
+    ] = 0,
 ) -> None:
     """Collective algorithms on an emulated multi-chip accelerator: the right bytes, the time, and the reasons."""

@@ -37,8 +37,8 @@ def bench(
     as_json: Json = False,
 ) -> None:
     """Sweep a collective over sizes; nccl-tests' columns, simulated times."""
-    from ahbm import bench as b
-    from ahbm import compare as c
+    from ahbm.runs import bench as b
+    from ahbm.runs import compare as c
 
     expected = c.load(baseline) if baseline is not None else None
     sweep = swept.sweep(collective, step=step, device=device, check=check)

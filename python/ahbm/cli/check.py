@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ahbm.base.codes import CHECKS
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
 from ahbm.cli.options import Files, Json, Terms
@@ -15,7 +16,7 @@ from ahbm.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ahbm.check import Checked
+    from ahbm.runs.verdict import Checked
 
 
 @app.command()
@@ -29,9 +30,7 @@ def check(
         list[str] | None, typer.Option("-a", "--algorithm", help="A kernel by name or path, instead; repeatable.")
     ] = None,
     collective: Annotated[str | None, typer.Option("--collective", help="Kernels: what to compute.")] = None,
-    checks: Annotated[
-        str, typer.Option("--check", help="Kernels: all, or some of race,uninit,leftover,deadlock,result,divergence.")
-    ] = "all",
+    checks: Annotated[str, typer.Option("--check", help=f"Kernels: all, or some of {','.join(CHECKS)}.")] = "all",
     size: Annotated[str, typer.Option("-b", "--size", help="Kernels: size of one rank's array.")] = "4K",
     *,
     terms: Terms,
@@ -44,7 +43,7 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Check algorithms: correct, wrong, deadlock, race, ...; the exit code tells which."""
-    from ahbm import check as c
+    from ahbm.runs import verdict as c
 
     if bool(files) == bool(algorithms):
         raise ConfigError(
@@ -53,13 +52,9 @@ def check(
 
     def answers() -> Iterable[Checked]:
         if files:
-            reading = how.reading
-            yield from c.check_files(
-                files,
-                c.Settings(how.depth, orders, reading.quirks, reading.limits, seed, reading.lenient, calls),
-            )
+            yield from c.check_files(files, c.CheckOptions(how.depth, orders, seed, calls, how.reading))
             return
-        from ahbm.bench import parse_dtype, parse_size
+        from ahbm.runs.bench import parse_dtype, parse_size
 
         for algorithm in algorithms or ():
             yield c.check_kernel(

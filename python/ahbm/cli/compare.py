@@ -20,7 +20,7 @@ def compare(
     as_json: Json = False,
 ) -> None:
     """Compare two runs, picosecond by picosecond: simulated times have no noise."""
-    from ahbm import compare as c
+    from ahbm.runs import compare as c
 
     before_why, after_why = c.explanation(before), c.explanation(after)
     if before_why is not None and after_why is not None:

@@ -31,10 +31,10 @@ def convert(
     as_json: Json = False,
 ) -> None:
     """Convert an algorithm between MSCCL-IR (.xml), MSCCL++ execution plans (.json) and Chakra traces (.et)."""
-    from ahbm import plans
-    from ahbm.bench import parse_size
-    from ahbm.config import SLOTS
-    from ahbm.reading import parse_limits
+    from ahbm.config.reading import parse_limits
+    from ahbm.runs import plans
+    from ahbm.runs.bench import parse_size
+    from ahbm.source.plan import SLOTS
 
     paths = plans.convert(
         source,

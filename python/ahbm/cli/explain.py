@@ -22,7 +22,7 @@ def explain(
     as_json: Json = False,
 ) -> None:
     """Say what the latency of a collective or plan consists of: its critical path, by category and source line."""
-    explanation = asked.run(target, data=False).explain()
+    explanation = asked.open(target).explain()
     if as_json:
         typer.echo(json.dumps(explanation.to_json(full), indent=2))
         return

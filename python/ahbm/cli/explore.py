@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ahbm.base.codes import CHECKS
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
 from ahbm.cli.options import AskedSmall, CollectiveOrPlan, Json
 
 if TYPE_CHECKING:
-    from ahbm.verify import Case
+    from ahbm.check.case import Case
 
 
 @app.command()
@@ -27,22 +28,21 @@ def explore(
     check: Annotated[
         str,
         typer.Option("--check", help="Checks of the program under every seed: all, or some as in `ahbm run`."),
-    ] = "race,uninit,leftover,deadlock,result",
+    ] = ",".join(name for name in CHECKS if name != "divergence"),
     as_json: Json = False,
 ) -> None:
     """Vary start times, delays and orders; replay and shrink what fails."""
-    from ahbm.checks import parse
-    from ahbm.collectives import COLLECTIVES
+    from ahbm.check.checks import parse
+    from ahbm.check.exploration import explore as tried
     from ahbm.errors import AhbmError, DataError
-    from ahbm.exploration import explore as tried
 
-    case, checks = asked.case(target), parse(check)
+    case, checks = asked.open(target).case, parse(check)
 
     def shrunk(ranks: int, count: int) -> Case | None:
-        nbytes = count * COLLECTIVES[case.task.collective].chunks(ranks) * case.task.element.storage.itemsize
+        nbytes = replace(case.request, ranks=range(ranks), count=count).nbytes
         settings = [*(asked.settings or ()), f"system.sips.count={ranks}"]
         try:
-            return replace(asked, size=str(nbytes), settings=settings).case(target)
+            return replace(asked, size=str(nbytes), settings=settings).open(target).case
         except AhbmError:
             return None
 

@@ -20,11 +20,11 @@ from ahbm.errors import ConfigError
 @grouped
 def probe(*, machine: Machine, as_json: Json = False) -> None:
     """Latency and bandwidth of reference traffic patterns, each alone on the machine."""
-    from ahbm import probe as p
-    from ahbm.emulator import Emulator
+    from ahbm.core.emulator import Emulator
+    from ahbm.runs import probe as p
 
     emulator = Emulator.load(machine.topology, machine.ccl, machine.overrides)
-    samples = list(p.measure(emulator.machine, emulator.settings()))
+    samples = list(p.measure(emulator.machine, emulator.settings().queues))
     if as_json:
         typer.echo(json.dumps([sample.to_json() for sample in samples], indent=2))
         return
@@ -35,7 +35,7 @@ def probe(*, machine: Machine, as_json: Json = False) -> None:
             sample.pattern,
             str(sample.bytes),
             f"{sample.latency_ns:.2f}",
-            f"{sample.bandwidth_gbs:.2f}",
+            "-" if sample.bandwidth_gbs is None else f"{sample.bandwidth_gbs:.2f}",
             end_section=sample.bytes == p.SIZES[-1],
         )
     show(rows)
@@ -43,37 +43,56 @@ def probe(*, machine: Machine, as_json: Json = False) -> None:
 
 @app.command("list")
 def list_(
-    what: Annotated[str | None, typer.Argument(help="algorithms, topologies or collectives; all without it.")] = None,
+    what: Annotated[
+        str | None,
+        typer.Argument(help="algorithms, topologies, collectives or methods (of synthesis); all without it."),
+    ] = None,
     ccl: Ccl = None,
     as_json: Json = False,
 ) -> None:
     """List what there is to run."""
-    from ahbm import topology
-    from ahbm.algorithm import AlgorithmLoader, available
-    from ahbm.collectives import COLLECTIVES
-    from ahbm.config import CclConfig
+    from ahbm.base.collectives import COLLECTIVES
+    from ahbm.config import topology
+    from ahbm.config.ccl import CclConfig
+    from ahbm.errors import AhbmError
+    from ahbm.source.algorithm import listed
+    from ahbm.source.module import available
 
     def algorithms() -> list[dict[str, str]]:
-        config, loader = CclConfig.load(ccl), AlgorithmLoader()
+        config = CclConfig.load(ccl)
         found = []
         for name in sorted({*config.algorithms, *available()}):
-            loaded = loader.load(config.settings(name))
-            found.append({"algorithm": name, "collective": ", ".join(loaded.collectives), "source": loaded.source})
+            try:
+                names, source = listed(config.settings(name))
+            except AhbmError as error:
+                names, source = ("-",), f"{error.code} {error.message}"
+            found.append({"algorithm": name, "collective": ", ".join(names), "source": source})
         return found
 
     def collectives() -> list[dict[str, str]]:
         config = CclConfig.load(ccl)
-        return [{"collective": name, "algorithm": config.choose(name, 1 << 20)} for name in COLLECTIVES]
+        return [
+            {"collective": name, "algorithm": ", else ".join(config.candidates(name, 1 << 20))} for name in COLLECTIVES
+        ]
 
     def topologies() -> list[dict[str, str]]:
         return [{"topology": name, "kind": "file"} for name in topology.names()] + [
             {"topology": name, "kind": "SIP network"} for name in topology.NETWORKS
         ]
 
+    def methods() -> list[dict[str, str]]:
+        from ahbm._core import Schedule
+
+        return [
+            {"method": name, "kind": "closed form" if closed else "search", "about": about}
+            for name, about, closed in Schedule.method_table()
+        ]
+
     kinds: dict[str, Callable[[], list[dict[str, str]]]] = {
         "algorithms": algorithms,
         "topologies": topologies,
         "collectives": collectives,
+        "methods": methods,
     }
     if what is not None and what not in kinds:
         raise ConfigError("AHBM-C145", f"cannot list {what!r}", hint=f"one of {', '.join(kinds)}")
@@ -97,12 +116,13 @@ def topology_(
     settings: Settings = None,
 ) -> None:
     """Describe a machine, and draw it."""
-    from ahbm.topology import load_machine
+    from ahbm.base.store import store
+    from ahbm.config.topology import load_machine
 
     machine = load_machine(name, parse_overrides(settings))
     if svg is not None:
         try:
-            svg.write_text(machine.svg(), encoding="utf-8")
+            store({svg: machine.svg().encode()})
         except OSError as error:
             raise ConfigError("AHBM-C141", f"cannot write {svg}: {error.strerror}") from error
     typer.echo(machine.describe())

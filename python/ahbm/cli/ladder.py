@@ -41,7 +41,7 @@ def ladder(
     as_json: Json = False,
 ) -> None:
     """Simulate all candidates over sizes and keep the quickest for each range of sizes."""
-    from ahbm.ladder import climb
+    from ahbm.runs.ladder import climb
 
     found = climb(swept.sweep(collective), tuple(synth or ()), chunks=chunks, seed=seed)
     written = found.save(output) if output is not None else []

@@ -23,7 +23,7 @@ def numerics(
     as_json: Json = False,
 ) -> None:
     """Say how exact a reduction is, in which order it adds, and whether its bits depend on rank, run or size."""
-    from ahbm.numerics import numerics as measure
+    from ahbm.check.numerics import numerics as measure
 
-    found = measure(asked.case(target, device=device), seeds)
+    found = measure(asked.open(target, device=device).case, seeds)
     typer.echo(json.dumps(found.to_json(), indent=2) if as_json else str(found))

@@ -9,17 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ahbm.base.codes import CHECKS
 from ahbm.errors import ConfigError
 
 if TYPE_CHECKING:
-    from ahbm._core import Plan
-    from ahbm.bench import Sweep
-    from ahbm.plans import Options
-    from ahbm.reading import Reading
-    from ahbm.replay import JobReport
-    from ahbm.report import Report
-    from ahbm.timed import TimeReport
-    from ahbm.verify import Case
+    from ahbm.config.reading import Reading
+    from ahbm.job.door import Opened
+    from ahbm.job.door import Terms as RunTerms
+    from ahbm.runs.bench import Sweep
 
 Settings = Annotated[
     list[str] | None,
@@ -51,7 +48,7 @@ Algorithms = Annotated[
 ]
 Check = Annotated[
     str | None,
-    typer.Option("--check", help="all, or some of race,uninit,leftover,deadlock,result,divergence."),
+    typer.Option("--check", help=f"all, or some of {','.join(CHECKS)}."),
 ]
 Device = Annotated[
     bool, typer.Option("--device", help="Device tensors: one tile of the size on every cube (all_reduce).")
@@ -81,7 +78,7 @@ class Machine:
 
 @dataclass(frozen=True, kw_only=True)
 class Terms(Machine):
-    """What is computed, and on what."""
+    """The computation, and the machine it runs on."""
 
     dtype: Dtype = "f16"
     op: Op = "sum"
@@ -90,7 +87,7 @@ class Terms(Machine):
 
 @dataclass(frozen=True, kw_only=True)
 class Files:
-    """How the files of plans are read."""
+    """The options of reading the files of plans."""
 
     slots: Annotated[
         str | None, typer.Option("--slots", help="Plans: messages a queue holds, a number or inf; 2 by default.")
@@ -102,12 +99,10 @@ class Files:
     limits: Limits = None
 
     @property
-    def depth(self) -> int | None:
-        """Depth of a plan's queues; None is no bound. Raises ConfigError (AHBM-C146)."""
-        from ahbm.config import SLOTS
-
+    def given_slots(self) -> int | None:
+        """Depth of a plan's queues, -1 for no bound; None where none is given. Raises ConfigError (AHBM-C146)."""
         if self.slots is None or self.slots == "inf":
-            return SLOTS if self.slots is None else None
+            return None if self.slots is None else -1
         if not self.slots.isascii() or not self.slots.isdigit() or not 1 <= int(self.slots) < 2**32 - 1:
             raise ConfigError(
                 "AHBM-C146", f"--slots {self.slots}: no depth of a queue", hint="--slots 2 or --slots inf"
@@ -115,9 +110,17 @@ class Files:
         return int(self.slots)
 
     @property
+    def depth(self) -> int | None:
+        """Depth of a plan's queues; None is no bound. Raises ConfigError (AHBM-C146)."""
+        from ahbm.source.plan import SLOTS
+
+        given = self.given_slots
+        return SLOTS if given is None else None if given < 0 else given
+
+    @property
     def reading(self) -> Reading:
         """Raises ConfigError (AHBM-C147) for unknown limits."""
-        from ahbm.reading import Reading, parse_limits
+        from ahbm.config.reading import Reading, parse_limits
 
         return Reading(self.quirks, self.lenient, parse_limits(self.limits or ()))
 
@@ -138,112 +141,36 @@ class Asked(Files, Terms):
         typer.Option("--groups", metavar="FILE", help="Jobs: ranks of the process groups by name, as JSON."),
     ] = None
 
-    @property
-    def nbytes(self) -> int | None:
-        """Size of one rank's array."""
-        from ahbm.bench import parse_size
-
-        return parse_size(self.size) if self.size is not None else None
-
-    def case(self, target: str, *, device: bool = False) -> Case:
-        """`target`, a collective or the file of a plan, as something to run; with `device`, on device tensors.
-
-        Raises ConfigError (AHBM-C146) for options that do not go with it, and as `ahbm.run`.
-        """
-        from ahbm import DPPolicy, plans
-        from ahbm.bench import parse_dtype
-        from ahbm.measure import Arguments, prepare
-
-        arguments = Arguments(
-            dtype=parse_dtype(self.dtype), op=self.op, root=self.root, overrides=self.overrides, ccl=self.ccl
-        )
-        if device:
-            arguments |= Arguments(bytes_per_pe=self.nbytes, placement=DPPolicy(cube="row_wise"))
-        else:
-            arguments |= Arguments(bytes_per_rank=self.nbytes)
-        if is_plan(target):
-            if self.algorithm is not None or self.root != 0 or device:
-                raise ConfigError("AHBM-C146", f"{target} is a plan: it takes no --algorithm, --root or --device")
-            return plans.prepare(target, self.topology, self._options(self.depth), **arguments)
-        self.refuse_plan_options()
-        return prepare(target, self.algorithm, self.topology, **arguments)
-
-    def run(self, target: str, *, data: bool = True, check: str | None = None) -> Report | TimeReport | JobReport:
-        """Runs `target`; a job, or a plan without a known result, for its time only. Raises as `case`."""
-        from ahbm import plans, timed
-        from ahbm.bench import parse_dtype
-        from ahbm.lowering import has_known_result
-        from ahbm.measure import measure
-
-        if not is_plan(target):
-            return measure(self.case(target), data=data, check=check or False)
-        needs_size = ConfigError("AHBM-C146", f"{target} runs at some size", hint="--size 1M")
-        if self.size is None and target.endswith(".xml"):
-            raise needs_size
-        plan = self.reading.read(target)
-        job = self._replay(plan, target)
-        if job is not None:
-            if check is not None:
-                raise ConfigError("AHBM-C146", f"{target} is a job, which runs for its time only: no --check")
-            return job
-        if not plan.buffers and (self.protocol, self.instances, self.slice_bytes) != (None,) * 3:
-            raise ConfigError("AHBM-C146", f"{target} names no buffers: it has no protocol, slices or instances")
-        if self.slots is not None and not plan.queues:
-            raise ConfigError("AHBM-C146", f"{target} has no queues: it runs without --slots")
-        if plan.buffers and self.size is None:
-            raise needs_size
-        if plan.buffers and has_known_result(plan):
-            return measure(self.case(target), data=data, check=check or False)
-        if check is not None:
-            raise ConfigError(
-                "AHBM-C146",
-                f"{target} runs for its time only: --check is for plans with a known result",
-                hint="ahbm check FILE looks at its chunks, messages and orders",
-            )
-        return timed.run(
-            plan,
-            plans.label(target),
-            self.topology,
-            self._options(self.depth if plan.buffers or self.slots is not None else None),
-            nbytes=self.nbytes,
-            dtype=parse_dtype(self.dtype) if plan.buffers else "u8",
-            op=self.op,
-            overrides=self.overrides,
-            ccl=self.ccl,
-        )
-
-    def _replay(self, plan: Plan, target: str) -> JobReport | None:
-        from ahbm import plans, replay
-        from ahbm.bench import parse_dtype
-        from ahbm.session import Setup
-
-        setup = Setup(self.topology, self.ccl, self.overrides or None, self.algorithm)
-        job = replay.replay(
-            plan, plans.label(target), setup, groups=self.groups, dtype=parse_dtype(self.dtype), op=self.op
-        )
-        own = (self.size, self.slots, self.protocol, self.slice_bytes, self.instances)
-        if job is not None and own != (None,) * 5:
-            options = "--size, --slots, --protocol, --slice or --instances"
-            raise ConfigError("AHBM-C146", f"{target} is a job: it takes no {options}")
-        if job is None and self.groups is not None:
-            raise ConfigError("AHBM-C146", f"{target} is no job: it takes no --groups")
-        return job
-
-    def refuse_plan_options(self) -> None:
-        """Raises ConfigError (AHBM-C146) for what only plans have."""
-        if (self.slots, self.protocol, self.instances, self.slice_bytes, self.limits, self.groups) != (None,) * 6 or (
-            self.lenient or self.quirks
-        ):
-            options = "--slots, --protocol, --slice, --instances, --groups, --limit, --lenient and --quirks"
-            raise ConfigError("AHBM-C146", f"{options} are for plans")
-
-    def _options(self, depth: int | None) -> Options:
-        from ahbm.bench import parse_size
-        from ahbm.config import WHOLE
-        from ahbm.plans import Options
+    def terms(self, *, device: bool = False) -> RunTerms:
+        """The options as `ahbm.open` takes them. Raises ConfigError for values that are none."""
+        from ahbm.job.door import Terms
+        from ahbm.runs.bench import parse_dtype, parse_size
+        from ahbm.source.synth import WHOLE
 
         largest = WHOLE if self.slice_bytes == "inf" else parse_size(self.slice_bytes) if self.slice_bytes else None
-        return Options(depth, self.protocol, self.instances or 1, largest, self.reading)
+        return Terms(
+            topology=self.topology,
+            ccl=self.ccl,
+            overrides=self.overrides,
+            algorithm=self.algorithm,
+            bytes_per_rank=parse_size(self.size) if self.size is not None else None,
+            dtype=parse_dtype(self.dtype),
+            op=self.op,
+            root=self.root,
+            device=device,
+            slots=self.given_slots,
+            protocol=self.protocol,
+            slice_bytes=largest,
+            instances=self.instances,
+            reading=self.reading,
+            groups=self.groups,
+        )
+
+    def open(self, target: str, *, device: bool = False) -> Opened:
+        """`target`, a collective or a file, with these options."""
+        from ahbm.job.door import Opened
+
+        return Opened(target, self.terms(device=device))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -265,7 +192,7 @@ class Swept(Terms):
 
     def sweep(self, collective: str, *, step: str = "0", device: bool = False, check: str | None = None) -> Sweep:
         """Raises ConfigError for what is no sweep."""
-        from ahbm.bench import Sweep, parse_dtype, parse_size
+        from ahbm.runs.bench import Sweep, parse_dtype, parse_size
 
         return Sweep(
             collective,
@@ -295,17 +222,3 @@ def parse_overrides(settings: Sequence[str] | None) -> dict[str, object]:
             raise ConfigError("AHBM-C142", f"--set {setting}: no KEY=VALUE", hint="--set system.sips.count=4")
         found[key] = value
     return found
-
-
-def is_case(target: str) -> bool:
-    """Whether this is a collective or the file of a plan, by its name."""
-    from ahbm.collectives import COLLECTIVES
-
-    return target in COLLECTIVES or is_plan(target)
-
-
-def is_plan(target: str) -> bool:
-    """Whether this is the file of a plan, by its name, or the prefix of a trace."""
-    from ahbm.reading import SUFFIXES
-
-    return target.endswith(SUFFIXES) or Path(f"{target}.0.et").is_file()

@@ -1,4 +1,4 @@
-"""What commands print, and the exit code of wrong results."""
+"""The output of commands, and the exit code of wrong results."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
-    from ahbm.report import Report
+    from ahbm.runs.report import Report
 
 
 def fail_if_wrong(reports: list[Report]) -> None:

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from os.path import isfile
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,15 +15,17 @@ import typer.core
 
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
-from ahbm.cli.options import Asked, Check, Json, NoData, is_case
+from ahbm.cli.options import Asked, Check, Json, NoData
 from ahbm.cli.output import fail_if_wrong
 from ahbm.errors import ConfigError
 
 
 class _Run(typer.core.TyperCommand):
-    """What follows a script belongs to the script; what follows anything else belongs to `ahbm run`."""
+    """The arguments after a script belong to the script; those after any other target belong to `ahbm run`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        from ahbm.job.door import is_case
+
         named = [arg for arg in args if arg.endswith(".py") or is_case(arg)]
         ctx.allow_interspersed_args = bool(named) and is_case(named[0])
         return super().parse_args(ctx, args)
@@ -59,7 +62,8 @@ def run(
 ) -> None:
     """Run one collective, a plan or a script on the emulated machine."""
     from ahbm._core import check_timeline_name
-    from ahbm.report import Report
+    from ahbm.job.door import is_case, refuse_terms_of_plans
+    from ahbm.runs.report import Report
 
     if not is_case(target):
         if (check, et, trace) != (None, None, None):
@@ -68,14 +72,14 @@ def run(
                 "--check, --et and --trace are for one collective or plan; a script runs as many as it likes",
                 hint="ahbm.run(..., check=...) in a script",
             )
-        asked.refuse_plan_options()
+        refuse_terms_of_plans(asked.terms())
         _script(Path(target), context.args, asked)
         return
     if context.args:
         raise ConfigError("AHBM-C146", f"{' '.join(context.args)}: only scripts take arguments")
     if trace is not None:
         check_timeline_name(trace)
-    report = asked.run(target, data=not no_data, check=check)
+    report = asked.open(target).run(data=not no_data, check=check)
     if et is not None:
         report.write_trace(et)
     if trace is not None:
@@ -85,11 +89,19 @@ def run(
 
 
 def _script(script: Path, args: list[str], asked: Asked) -> None:
-    from ahbm.session import Setup, using
+    from ahbm.ranks.setup import Setup, using
 
     setup = Setup(asked.topology, asked.ccl, asked.overrides or None, asked.algorithm)
     with using(setup), _as_main(script, args) as execute:
         execute()
+
+
+def _is_python(script: Path) -> bool:
+    try:
+        compile(script.read_bytes(), str(script), "exec", dont_inherit=True)
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
 
 
 @contextmanager
@@ -97,12 +109,16 @@ def _as_main(script: Path, args: list[str]) -> Iterator[Callable[[], object]]:
     """Lets `script` run as `python script args` would."""
     import runpy
 
-    from ahbm.collectives import COLLECTIVES
-    from ahbm.yaml_source import did_you_mean
+    from ahbm.base.collectives import COLLECTIVES
+    from ahbm.base.yaml_source import did_you_mean
 
-    if not script.is_file():
+    if not isfile(script):
         known = did_you_mean(str(script), COLLECTIVES)
         raise ConfigError("AHBM-C144", f"{script} is no collective, no plan, and there is no such script", hint=known)
+    if script.suffix != ".py" and not _is_python(script):
+        raise ConfigError(
+            "AHBM-C144", f"{script} is no collective, no plan and no Python script", hint="a script's name ends in .py"
+        )
     argv, path = sys.argv, list(sys.path)
     sys.argv = [str(script), *args]
     sys.path.insert(0, str(script.resolve().parent))

@@ -24,8 +24,7 @@ def synth(
         str,
         typer.Option(
             "--method",
-            help="auto greedy trees arborescences routed ring one_way_ring dimensions halving_doubling swing direct "
-            "binomial double_binary.",
+            help="auto, or a name of `ahbm list methods`.",
         ),
     ] = "auto",
     members: Annotated[
@@ -46,9 +45,10 @@ def synth(
     as_json: Json = False,
 ) -> None:
     """Synthesize a schedule for a network of NPUs, and say how close to the limit it is."""
-    from ahbm.bench import parse_dtype, parse_size
+    from ahbm.config.reading import MSCCLPP
     from ahbm.errors import ConfigError
-    from ahbm.synthesis import synthesize
+    from ahbm.runs.bench import parse_dtype, parse_size
+    from ahbm.source.synthesis import synthesize
 
     if members is not None and not re.fullmatch(r"[0-9]{1,9}(,[0-9]{1,9})*", members):
         raise ConfigError("AHBM-C152", f"--members {members}: no list of NPUs", hint="--members 0,2,5")
@@ -93,7 +93,7 @@ def synth(
             options = {"-t": topology, "--size": found.nbytes, "-d": dtype, "--op": op}
             command = ["ahbm", "run", str(output)]
             command += [text for key, value in options.items() if value is not None for text in (key, str(value))]
-            if output.suffix != ".json":
+            if output.suffix != MSCCLPP:
                 command += ["--slots", "inf", "--slice", "inf"]
             pes = [] if found.plan_matches else [f"cube.pe_layout.pe_per_corner={found.schedule.ends}"]
             command += [text for setting in [*(settings or ()), *pes] for text in ("--set", setting)]

@@ -1,6 +1,9 @@
 """The emulator behind the real torch.distributed: `dist.init_process_group("ahbm")`.
 
-Importing this module registers the backend; torch 2.14 and later find it without the import.
+Importing this module registers the backend; torch 2.14 and later find it without the import. The only package that
+imports torch.
+
+May import `ranks`, `job`, `front` and below.
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ahbm.session import Setup as Options
+    from ahbm.ranks.setup import Setup as Options
     from ahbm.torch.alone import init_alone as init_alone
     from ahbm.torch.recording import record as record
     from ahbm.torch.threads import spawn as spawn
@@ -26,7 +29,7 @@ def register() -> None:
 
 
 def create(opts: Any, pg_options: object) -> Any:
-    """What torch calls for every group of the backend.
+    """The function that torch calls for every group of the backend.
 
     AHBM_TORCH_CLASS=backend gives the plain Backend form: visible to hooks and dispatch modes.
     """
@@ -34,7 +37,7 @@ def create(opts: Any, pg_options: object) -> Any:
 
     from ahbm.errors import ConfigError
     from ahbm.torch import backend, fallback, recording
-    from ahbm.torch.place import find
+    from ahbm.torch.places import find
 
     form = os.environ.get("AHBM_TORCH_CLASS", "group")
     if form not in ("group", "backend"):
@@ -57,12 +60,12 @@ def create(opts: Any, pg_options: object) -> Any:
 
 
 _LAZY = {
-    "Options": ("ahbm.session", "Setup"),
+    "Options": ("ahbm.ranks.setup", "Setup"),
     "init_alone": ("ahbm.torch.alone", "init_alone"),
     "record": ("ahbm.torch.recording", "record"),
     "spawn": ("ahbm.torch.threads", "spawn"),
 }
-"""Where the public names are, which are imported when they are asked for."""
+"""The places of the public names, which are imported at their first use."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,8 +1,8 @@
 """`python -m ahbm.torch [--record PREFIX] script.py [arguments]`: a script for another backend, on the emulator.
 
-`init_process_group` and `new_group` with "nccl", "gloo" or no backend get "ahbm", and a notice says so once. What the
-emulator cannot do raises, unless AHBM_FALLBACK=gloo: then a backend that is not known is left alone, and a call that
-is not done is made on gloo.
+`init_process_group` and `new_group` with "nccl", "gloo" or no backend get "ahbm", and a notice says so once. A call
+that the emulator cannot do raises, unless AHBM_FALLBACK=gloo: then a backend that is not known is left alone, and a
+call that is not done is made on gloo.
 `torchrun ... -m ahbm.torch script.py` does the same for every rank. With `--record`, the script keeps its backend, and
 what it does is written as a trace (see `ahbm.torch.record`).
 """

@@ -1,7 +1,7 @@
 """One rank of a large world, played by one process: simulated time, and results as if all ranks were like this one.
 
 The contract of uniform ranks: every rank makes the same calls with the same values as this one. So a sum is this rank's
-value times the number of ranks, a gathered list holds this rank's value everywhere. What cannot be known that way
+value times the number of ranks, a gathered list holds this rank's value everywhere. A value that cannot be known so
 (sends and receives, another rank's scatter list) is an error, as are sizes that differ from rank to rank. Meta and fake
 tensors take part with their sizes alone.
 """
@@ -14,59 +14,91 @@ import numpy as np
 import torch.distributed as dist
 from numpy.typing import NDArray
 
-from ahbm.blame import call_origin
-from ahbm.elements import element
+from ahbm.base.arrays import Hollow
+from ahbm.base.request import Request
 from ahbm.errors import DistributedError, UnsupportedError
-from ahbm.exchange import Exchange
-from ahbm.operation import Operation, Part
-from ahbm.session import Call, Session, Setup, check_world_size
+from ahbm.ranks.blame import call_origin
+from ahbm.ranks.exchange import Exchange
+from ahbm.ranks.firsts import first_checks
+from ahbm.ranks.groups import Groups, ProcessGroup
+from ahbm.ranks.ledger import Ledger
+from ahbm.ranks.lobby import check_world_size
+from ahbm.ranks.operation import Part
+from ahbm.ranks.seat import Call
+from ahbm.ranks.session import price
+from ahbm.ranks.setup import Setup
+from ahbm.ranks.terms import counted
+from ahbm.ranks.ticket import Notify, Ticket
 from ahbm.torch import report
-from ahbm.torch.place import Place, be_rank, options
-from ahbm.torch.tensors import hollow, is_hollow
-from ahbm.world import World
+from ahbm.torch.place import Place
+from ahbm.torch.places import be_rank, options
 
 
-class Alone(Session):
-    """A session whose only rank is `rank`."""
+class Alone:
+    """The seat of `rank`, the only one of a world of `size` that is played; operations end as they are issued."""
 
     def __init__(self, setup: Setup, rank: int, size: int) -> None:
-        emulator = setup.emulator()
-        check_world_size(size, emulator.world_size, "this world")
-        super().__init__(setup, emulator, World(size))
-        self._rank = rank
+        self._setup = setup
+        self._emulator = setup.emulator()
+        check_world_size(size, self._emulator.world_size, "this world")
+        self.ledger = Ledger(self._emulator, size)
+        self._verify = first_checks(self._emulator, setup)
+        self._groups = Groups()
+        self._clock_ps = 0
 
-    def submit(self, rank: int, call: Call) -> Part:
-        """See `Seat`; the operation has ended when this returns."""
-        clock_ps = self.world.ranks[rank].clock_ps
-        part = Part(rank, call.terms, call.buffer, call.finish, clock_ps, call_origin())
-        name = str(call.terms["collective"])
-        if call.kind not in ("collective", "exchange") or (name == "scatter" and call.terms["root"] != rank):
+    def advance(self, rank: int, ps: int) -> None:
+        """See `Seat`."""
+        self.ledger.history.advance(rank, ps)
+        self._clock_ps += ps
+
+    def submit(self, rank: int, call: Call) -> Ticket:
+        """See `Seat`."""
+        name, request = call.collective, call.terms.request
+        if call.kind not in ("collective", "exchange") or (name == "scatter" and request.ranks[request.root] != rank):
             raise UnsupportedError(
                 "AHBM-U152",
                 f"{call.kind if call.kind != 'collective' else name} by one rank alone: "
                 "what the other rank has is not known",
                 hint="run all ranks: ahbm.torch.spawn or torchrun",
             )
-        operation = Operation(name, (rank,), self._performers["collective"])
-        operation.add(part)
-        part.call = self.history.arrive(rank)
-        operation.end_ps = self._play(operation, call)
-        part.settle()
-        operation.done = True
-        return part
-
-    def _play(self, operation: Operation, call: Call) -> int:
-        part, group = operation.parts[self._rank], call.group
-        me, n = group.rank_of(self._rank), group.size()
+        ticket = Ticket(rank, self.ledger.history.arrive(rank), members=(rank,))
+        part = Part(ticket, call.group, call.terms, call.buffer, call.finish, self._clock_ps, call_origin())
         if isinstance(call.buffer, Exchange):
-            part.buffer = _exchanged(call.buffer, me)
-        elif not is_hollow(call.buffer):
-            _uniform(call, me, n)
-        return self._run(operation, (), self._collective([part])[0], [part.buffer] * n, data=False)
+            _exchange(call.buffer, call.group.rank_of(rank))
+            request = counted(request, Exchange.longest([call.buffer]))
+        elif not isinstance(call.buffer, Hollow):
+            _uniform(request, call.buffer, call.group.rank_of(rank))
+        compiled = self._emulator.compile(request, self._setup.algorithm_for(request))
+        if self._verify is not None:
+            compiled.verify_once(self._verify)
+        end_ps = self.ledger.note([part], call.group, (), compiled)
+        part.settle()
+        ticket.end(None, end_ps)
+        return ticket
+
+    def group(self, name: str, ranks: tuple[int, ...]) -> ProcessGroup:
+        """See `Seat`."""
+        return self._groups.named(name, ranks)
+
+    def estimate(self, call: Call) -> int:
+        """See `Seat`."""
+        return price(call, self._emulator, self._setup).latency_ps
+
+    def wait(self, ticket: Ticket, timeout_s: float | None = None) -> None:
+        """See `Seat`."""
+        self._clock_ps = max(self._clock_ps, ticket.end_ps)
+        self.ledger.history.wait(ticket.rank, ticket.call)
+
+    def settle(self, ticket: Ticket) -> None:
+        """See `Seat`."""
+
+    def notify(self, ticket: Ticket, told: Notify) -> bool:
+        """See `Seat`."""
+        return False
 
 
-def _exchanged(exchange: Exchange, me: int) -> NDArray[Any]:
-    """Does a uniform exchange; returns an array as long as the padded one."""
+def _exchange(exchange: Exchange, me: int) -> None:
+    """Does a uniform exchange."""
     mine = exchange.sends[me]
     if set(exchange.receives) != {mine}:
         raise DistributedError(
@@ -75,20 +107,22 @@ def _exchanged(exchange: Exchange, me: int) -> NDArray[Any]:
             f"but it receives {list(exchange.receives)}",
             hint="one rank alone stands for uniform ranks",
         )
-    if not is_hollow(exchange.target):
+    if not isinstance(exchange.target, Hollow):
         start = sum(exchange.sends[:me])
         exchange.target[:] = np.tile(exchange.source[start : start + mine], len(exchange.receives))
-    return hollow(Exchange.padded_size([exchange]) * len(exchange.sends), exchange.source.dtype)
 
 
-def _uniform(call: Call, me: int, n: int) -> None:
-    """The result of a collective between `n` ranks like this one."""
-    name, op, buffer = call.terms["collective"], str(call.terms.get("op") or ""), call.buffer
-    if name in ("all_gather", "gather"):
-        chunks = buffer.reshape(n, -1)
-        chunks[:] = chunks[me].copy()
-    elif op:
-        stored = element(str(call.terms["dtype"]))
+def _uniform(request: Request, buffer: NDArray[Any], me: int) -> None:
+    """The result of a collective between ranks like this one."""
+    n, op = request.world_size, request.op
+    if not request.reduces:
+        # Contributions are alike, wherever in its array a rank holds its own.
+        mine, given = request.held(me), buffer.copy()
+        for start, stop, ((whose, at),) in request.expected(me) if mine else ():
+            first = mine[0][0] + at - request.held(whose)[0][0]
+            buffer[start:stop] = given[first : first + stop - start]
+    else:
+        stored = request.element
         if op == "bxor" and n % 2 == 0:
             buffer[:] = 0
         elif op in ("sum", "prod") and stored.is_float:
@@ -122,4 +156,4 @@ class _AlonePlace(Place):
         """See `Place`."""
         assert isinstance(self.seat, Alone)
         be_rank(None)
-        report.add(self.seat)
+        report.add(self.seat.ledger)

@@ -16,7 +16,7 @@ from torch._C._distributed_c10d import Backend as TorchBackend
 from torch._C._distributed_c10d import FakeProcessGroup
 
 from ahbm.errors import UnsupportedError
-from ahbm.groups import ProcessGroup as Members
+from ahbm.ranks.groups import ProcessGroup as Members
 from ahbm.torch.calls import NAME, Collectives, State
 from ahbm.torch.place import Place
 
@@ -27,12 +27,12 @@ stand_in = getattr(FakeProcessGroup, "_create_internal", FakeProcessGroup)
 
 
 def birth(store: Any, rank: int, size: int) -> tuple[Any, ...]:
-    """What torch's ProcessGroup is made with as the base of a Python class: before 2.14 it takes no store there."""
+    """The arguments of torch's ProcessGroup as the base of a Python class: before 2.14 it takes no store there."""
     return (store, rank, size) if PLAIN_FORM else (rank, size)
 
 
 class Form(Collectives):
-    """What torch asks a backend beside calls."""
+    """The methods of a backend that torch uses beside calls."""
 
     def name(self) -> str:
         """`"ahbm"`."""
@@ -68,7 +68,7 @@ class Form(Collectives):
         return self._place.group(name, [self.members.ranks[rank] for rank in ranks])
 
     def set_timeout(self, timeout: timedelta) -> None:
-        """How long a wait lasts at most."""
+        """Sets the longest time that a wait lasts."""
         self._timeout = timeout
 
     _set_default_timeout = set_timeout

@@ -5,39 +5,31 @@ Method names and arguments are those that torch calls, old spellings beside new 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-import numpy as np
 import torch.distributed as dist
-from numpy.typing import NDArray
 from torch import Tensor
 from torch._C._distributed_c10d import Backend as TorchBackend
 
+from ahbm.base.arrays import Flat
 from ahbm.errors import DistributedError, UnsupportedError
-from ahbm.exchange import Exchange
-from ahbm.groups import ProcessGroup as Members
-from ahbm.operation import Operation
-from ahbm.session import Call
+from ahbm.front.marshal import Member
+from ahbm.ranks.groups import ProcessGroup as Members
+from ahbm.ranks.seat import Call
 from ahbm.torch.place import Place
 from ahbm.torch.profile import recorded
-from ahbm.torch.tensors import Flat, flat, join, reduction, same, scaled, sized
+from ahbm.torch.tensors import flat, reduction, same, scaled, sized
 from ahbm.torch.work import Work
 
 NAME = "ahbm"
-NOTHING = slice(0, 0)
-Finish = Callable[[Operation], object]
-
-
-def _kept(_: Operation) -> None:
-    """Leaves the user's tensors as they are."""
 
 
 @dataclass
 class State:
-    """What the forms of one group have in common."""
+    """The state that the forms of one group have in common."""
 
     sequence: int = 0
     """Operations issued so far."""
@@ -55,50 +47,26 @@ class Collectives:
     _timeout: timedelta | None
     _options: Any
     _state: State
+    _calls: Member
 
     def bind(self, place: Place, members: Members, timeout: timedelta | None, state: State) -> None:
         """Says whose calls these are: `place`'s, on `members`."""
         self._place, self.members, self._timeout, self._state = place, members, timeout, state
+        self._calls = Member(members, members.rank_of(place.rank))
         self._options = TorchBackend.Options(NAME, timeout or timedelta(minutes=30))
 
     # Issuing
 
-    def _issue(
-        self,
-        work: Work,
-        name: str,
-        dtype: str,
-        buffer: Any,
-        finish: Finish,
-        *,
-        kind: str = "collective",
-        op: str = "",
-        root: int | None = None,
-        give: slice | None = None,
-        take: slice | None = None,
-        peer: int | None = None,
-        tag: int = 0,
-        agreed: str = "",
-    ) -> None:
-        """Adds one operation to `work`. `root` and `peer` are group ranks."""
+    def _issue(self, work: Work, call: Call) -> None:
+        """Adds one operation to `work`."""
+        request = call.terms.request
+        if request.kind.rooted:
+            self._in_group(request.root, f"{request.collective}: root")
         self._state.sequence += 1
-        terms: dict[str, object] = {"collective": name, "group": self.members, "dtype": dtype}
-        if op:
-            terms["op"] = op
-        if root is not None:
-            terms["root"] = self.members.ranks[root]
-        if kind in ("send", "recv"):
-            terms["tag"] = tag
-        if kind != "exchange":
-            terms["elements"] = int(buffer.size)
-        if agreed:
-            terms["agreed"] = agreed
-        other = None if peer is None else self.members.ranks[peer]
-        call = Call(kind, self.members, terms, buffer, finish, other, tag, give, take)
         if self._state.estimate is not None:
             self._state.estimate.append(self._place.estimate(call))
-            return
-        work.parts.append(self._place.submit(call))
+        else:
+            work.tickets.append(self._place.submit(call))
 
     def _work(self, tensors: Sequence[Tensor]) -> Work:
         batch = self._state.batch
@@ -108,12 +76,17 @@ class Collectives:
         return batch
 
     def _me(self) -> int:
-        return self.members.rank_of(self._place.rank)
+        return self._calls.me
 
-    def _chunks(self, one: int, like: Flat) -> tuple[NDArray[Any], slice]:
-        """Room for a chunk of `one` elements per rank, and which of them are this rank's."""
-        me = self._me()
-        return like.room(one * self.members.size()), slice(me * one, (me + 1) * one)
+    def _in_group(self, rank: int, what: str) -> None:
+        """Raises DistributedError (AHBM-X131) unless `rank` is a group rank."""
+        size = self.members.size()
+        if rank not in range(size):
+            raise DistributedError(
+                "AHBM-X131",
+                f"{what}={rank} is no rank of group {self.members.name}",
+                hint=f"the ranks of a group of {size} are 0 to {size - 1}",
+            )
 
     # Reductions
 
@@ -126,8 +99,7 @@ class Collectives:
             if tensor.is_sparse:
                 raise UnsupportedError("AHBM-U150", "all_reduce of a sparse tensor", hint="call to_dense() first")
             (op, factor), x = reduction(opts.reduceOp, tensor), flat(tensor)
-            buffer = x.array if factor is None else scaled(x, factor)
-            self._issue(work, "all_reduce", x.dtype, buffer, _back(x, buffer), op=op)
+            self._issue(work, self._calls.all_reduce(scaled(x, factor), op, None if factor is None else x))
         return work
 
     @recorded
@@ -139,13 +111,10 @@ class Collectives:
     def reduce(self, tensors: Sequence[Tensor], opts: Any = None) -> Work:
         """The root's tensor becomes the reduction over all ranks."""
         opts = opts or dist.ReduceOptions()
-        work, mine = self._work(tensors), self._me() == opts.rootRank
+        work, root = self._work(tensors), opts.rootRank
         for tensor in tensors:
             (op, factor), x = reduction(opts.reduceOp, tensor), flat(tensor)
-            buffer = x.copy() if factor is None else scaled(x, factor)
-            finish: Finish = _back(x, buffer) if mine else _kept
-            take = None if mine else NOTHING
-            self._issue(work, "reduce", x.dtype, buffer, finish, op=op, root=opts.rootRank, take=take)
+            self._issue(work, self._calls.reduce(scaled(x, factor), op, root, None if factor is None else x))
         return work
 
     @recorded
@@ -183,21 +152,14 @@ class Collectives:
         opts = opts or dist.ReduceScatterOptions()
         (op, factor), out, n = reduction(opts.reduceOp, output), flat(output), self.members.size()
         same([out, *ins], "reduce_scatter")
-        if len(ins) == 1 and n >= 1 and ins[0].array.size == out.array.size * n:
-            longest = out.array.size
-            buffer = ins[0].copy() if factor is None else scaled(ins[0], factor)
-            mine = slice(self._me() * longest, (self._me() + 1) * longest)
-        else:
-            if len(ins) != n:
-                raise DistributedError("AHBM-X131", f"reduce_scatter: {len(ins)} input tensors for {n} ranks")
-            sized(ins[self._me()], out.array.size, "reduce_scatter: the input of this rank's position")
-            longest = max(x.array.size for x in ins)
-            buffer, mine = self._chunks(longest, out)
-            for at, x in enumerate(ins):
-                (x if factor is None else replace(x, array=scaled(x, factor))).into(buffer, at * longest)
-        result = buffer[mine][: out.array.size]
-        finish = _assign([out], lambda: [result])
-        self._issue(work, "reduce_scatter", out.dtype, buffer, finish, op=op, take=mine)
+        ins = [scaled(x, factor) for x in ins]
+        if len(ins) == 1 and n >= 1 and ins[0].size == out.size * n:
+            self._issue(work, self._calls.reduce_scatter_single(out, ins[0], op))
+            return
+        if len(ins) != n:
+            raise DistributedError("AHBM-X131", f"reduce_scatter: {len(ins)} input tensors for {n} ranks")
+        sized(ins[self._me()], out.size, "reduce_scatter: the input of this rank's position")
+        self._issue(work, self._calls.reduce_scatter(out, ins, op))
 
     # Movements
 
@@ -205,12 +167,9 @@ class Collectives:
     def broadcast(self, tensors: Sequence[Tensor], opts: Any = None) -> Work:
         """Every tensor becomes the root's."""
         opts = opts or dist.BroadcastOptions()
-        work, mine = self._work(tensors), self._me() == opts.rootRank
+        work = self._work(tensors)
         for tensor in tensors:
-            x = flat(tensor)
-            give, take = (None, NOTHING) if mine else (NOTHING, None)
-            finish: Finish = _kept if mine else _back(x, x.array)
-            self._issue(work, "broadcast", x.dtype, x.array, finish, root=opts.rootRank, give=give, take=take)
+            self._issue(work, self._calls.broadcast(flat(tensor), opts.rootRank))
         return work
 
     @recorded
@@ -220,7 +179,7 @@ class Collectives:
         """`output_tensors[i][r]` becomes rank r's `input_tensors[i]`, of whatever size."""
         work = self._work([t for outs in output_tensors for t in outs])
         for outs, tensor in zip(output_tensors, input_tensors, strict=True):
-            self._gather(work, "all_gather", [flat(t) for t in outs], flat(tensor))
+            self._gather(work, [flat(t) for t in outs], flat(tensor))
         return work
 
     @recorded
@@ -230,7 +189,7 @@ class Collectives:
         """`output_lists[r][i]` becomes rank r's `input_list[i]`."""
         work = self._work([t for outs in output_lists for t in outs])
         for at, tensor in enumerate(input_list):
-            self._gather(work, "all_gather", [flat(outs[at]) for outs in output_lists], flat(tensor))
+            self._gather(work, [flat(outs[at]) for outs in output_lists], flat(tensor))
         return work
 
     @recorded
@@ -257,27 +216,19 @@ class Collectives:
     def _all_gather_single(self, work: Work, output: Tensor, input: Tensor) -> None:
         out, x = flat(output), flat(input)
         same([out, x], "all_gather")
-        sized(out, x.array.size * self.members.size(), "all_gather: the output")
-        mine = slice(self._me() * x.array.size, (self._me() + 1) * x.array.size)
-        x.into(out.array, mine.start)
-        self._issue(work, "all_gather", x.dtype, out.array, _back(out, out.array), give=mine)
+        sized(out, x.size * self.members.size(), "all_gather: the output")
+        self._issue(work, self._calls.all_gather_single(out, x))
 
-    def _gather(self, work: Work, name: str, outs: list[Flat], x: Flat, root: int | None = None) -> None:
-        n = self.members.size()
+    def _gather(self, work: Work, outs: list[Flat], x: Flat, root: int | None = None) -> None:
+        """`all_gather`, or `gather` where there is a root."""
+        n, name = self.members.size(), "all_gather" if root is None else "gather"
         if len(outs) not in (0, n):
             raise DistributedError("AHBM-X131", f"{name}: {len(outs)} output tensors for {n} ranks")
         same([x, *outs], name)
         if outs:
-            sized(outs[self._me()], x.array.size, f"{name}: the output of this rank's position")
-        longest = max([x.array.size, *(out.array.size for out in outs)])
-        buffer, mine = self._chunks(longest, x)
-        x.into(buffer, mine.start)
-
-        def chunks() -> list[NDArray[Any]]:
-            return [buffer[at * longest : at * longest + out.array.size] for at, out in enumerate(outs)]
-
-        finish = _assign(outs, chunks)
-        self._issue(work, name, x.dtype, buffer, finish, root=root, give=mine, take=None if outs else NOTHING)
+            sized(outs[self._me()], x.size, f"{name}: the output of this rank's position")
+        calls = self._calls
+        self._issue(work, calls.all_gather(outs, x) if root is None else calls.gather(outs, x, root))
 
     @recorded
     def gather(
@@ -288,7 +239,7 @@ class Collectives:
         mine = self._me() == opts.rootRank
         outs = list(output_tensors[0]) if mine and output_tensors else []
         work = self._work(outs)
-        self._gather(work, "gather", [flat(t) for t in outs], flat(input_tensors[0]), opts.rootRank)
+        self._gather(work, [flat(t) for t in outs], flat(input_tensors[0]), opts.rootRank)
         return work
 
     @recorded
@@ -297,15 +248,10 @@ class Collectives:
         opts = opts or dist.GatherOptions()
         mine = self._me() == opts.rootRank
         work, x = self._work([output] if mine else []), flat(input)
-        buffer, given = self._chunks(x.array.size, x)
-        x.into(buffer, given.start)
-        finish: Finish = _kept
-        if mine:
-            out = flat(output)
-            sized(out, buffer.size, "gather: the output")
-            finish = _back(out, buffer)
-        take = None if mine else NOTHING
-        self._issue(work, "gather", x.dtype, buffer, finish, root=opts.rootRank, give=given, take=take)
+        out = flat(output) if mine else None
+        if out is not None:
+            sized(out, x.size * self.members.size(), "gather: the output")
+        self._issue(work, self._calls.gather_single(out, x, opts.rootRank))
         return work
 
     gather_into_tensor = gather_single
@@ -316,20 +262,16 @@ class Collectives:
     ) -> Work:
         """Rank r's `output_tensors[0]` becomes the root's `input_tensors[0][r]`."""
         opts = opts or dist.ScatterOptions()
-        root, n, out = self._me() == opts.rootRank, self.members.size(), flat(output_tensors[0])
-        work, size = self._work(output_tensors), out.array.size
-        buffer, mine = self._chunks(size, out)
-        if root:
+        n, out, ins = self.members.size(), flat(output_tensors[0]), list[Flat]()
+        work = self._work(output_tensors)
+        if self._me() == opts.rootRank:
             ins = [flat(t) for t in input_tensors[0]]
             same([out, *ins], "scatter")
             if len(ins) != n:
                 raise DistributedError("AHBM-X131", f"scatter: {len(ins)} input tensors for {n} ranks")
             for at, x in enumerate(ins):
-                sized(x, size, f"scatter: input {at}")
-                x.into(buffer, at * size)
-        give = None if root else NOTHING
-        finish = _assign([out], lambda: [buffer[mine]])
-        self._issue(work, "scatter", out.dtype, buffer, finish, root=opts.rootRank, give=give, take=mine)
+                sized(x, out.size, f"scatter: input {at}")
+        self._issue(work, self._calls.scatter(out, ins, opts.rootRank))
         return work
 
     @recorded
@@ -338,16 +280,7 @@ class Collectives:
         work = self._work(output_tensors)
         outs, ins = [flat(t) for t in output_tensors], [flat(t) for t in input_tensors]
         same([*outs, *ins], "all_to_all")
-        source = join(ins)
-        sends, receives = tuple(x.array.size for x in ins), tuple(x.array.size for x in outs)
-        target = outs[0].room(sum(receives))
-        ends = np.cumsum(receives)
-
-        def chunks() -> list[NDArray[Any]]:
-            return np.split(target, ends[:-1])
-
-        exchange = Exchange(source, target, sends, receives)
-        self._issue(work, "all_to_all", ins[0].dtype, exchange, _assign(outs, chunks), kind="exchange")
+        self._issue(work, self._calls.all_to_all(outs, ins))
         return work
 
     @recorded
@@ -363,16 +296,14 @@ class Collectives:
         work, out, x = self._work([output]), flat(output), flat(input)
         same([out, x], "all_to_all")
         sends, receives = self._splits(x, input_split_sizes), self._splits(out, output_split_sizes)
-        target = out.room(out.array.size)
-        exchange = Exchange(x.copy(), target, sends, receives)
-        self._issue(work, "all_to_all", x.dtype, exchange, _back(out, target), kind="exchange")
+        self._issue(work, self._calls.all_to_all_single(out, x, receives, sends))
         return work
 
     alltoall_base = all_to_all_single
 
     def _splits(self, x: Flat, sizes: Sequence[int]) -> tuple[int, ...]:
         n, rows = self.members.size(), x.tensor.shape[0] if x.tensor.dim() else 1
-        row = x.array.size // rows if rows else 0
+        row = x.size // rows if rows else 0
         chosen = tuple(sizes) or ((rows // n,) * n if rows % n == 0 else ())
         if len(chosen) != n or sum(chosen) != rows or min(chosen) < 0:
             told = f"all_to_all_single: {rows} rows do not split into {list(sizes) or f'{n} equal chunks'}"
@@ -384,15 +315,15 @@ class Collectives:
     @recorded
     def send(self, tensors: Sequence[Tensor], dst: int, tag: int = 0) -> Work:
         """Sends to group rank `dst`."""
-        self._not_me(dst, "dst")
+        self._another(dst, "dst")
         work, x = self._work(tensors), flat(tensors[0])
-        self._issue(work, "send_recv", x.dtype, x.array, _kept, kind="send", peer=dst, tag=tag, take=NOTHING)
+        self._issue(work, self._calls.send(x, self.members.ranks[dst], tag))
         return work
 
     @recorded
     def recv(self, tensors: Sequence[Tensor], src: int, tag: int = 0) -> Work:
         """Receives from group rank `src`."""
-        self._not_me(src, "src")
+        self._another(src, "src")
         return self._recv(tensors, src, tag)
 
     @recorded
@@ -402,11 +333,11 @@ class Collectives:
 
     def _recv(self, tensors: Sequence[Tensor], src: int | None, tag: int) -> Work:
         work, x = self._work(tensors), flat(tensors[0])
-        finish = _back(x, x.array)
-        self._issue(work, "send_recv", x.dtype, x.array, finish, kind="recv", peer=src, tag=tag, give=NOTHING)
+        self._issue(work, self._calls.recv(x, None if src is None else self.members.ranks[src], tag))
         return work
 
-    def _not_me(self, peer: int, what: str) -> None:
+    def _another(self, peer: int, what: str) -> None:
+        self._in_group(peer, what)
         if peer == self._me():
             raise DistributedError("AHBM-X131", f"{what}={peer} is this rank itself", hint="copy the tensor instead")
 
@@ -414,13 +345,13 @@ class Collectives:
     def barrier(self, opts: Any = None) -> Work:
         """Ends when all ranks have called."""
         work = self._work([])
-        self._issue(work, "barrier", "f16", np.zeros(1, np.float16), _kept, give=NOTHING, take=NOTHING)
+        self._issue(work, self._calls.barrier())
         return work
 
     def agree(self, what: str) -> None:
         """A barrier that fails on all ranks (AHBM-X110) unless all agree on `what` at this point."""
         work = self._work([])
-        self._issue(work, "barrier", "f16", np.zeros(1, np.float16), _kept, give=NOTHING, take=NOTHING, agreed=what)
+        self._issue(work, self._calls.barrier(what))
         work.wait()
 
     def monitored_barrier(self, opts: Any = None, wait_all_ranks: bool = False) -> None:
@@ -453,18 +384,3 @@ class Collectives:
         """Microseconds."""
         estimate, self._state.estimate = self._state.estimate or [], None
         return sum(estimate)
-
-
-def _back(x: Flat, buffer: NDArray[Any]) -> Finish:
-    def finish(_: Operation) -> None:
-        x.assign(buffer)
-
-    return finish
-
-
-def _assign(outs: Sequence[Flat], chunks: Callable[[], list[NDArray[Any]]]) -> Finish:
-    def finish(_: Operation) -> None:
-        for out, chunk in zip(outs, chunks(), strict=True) if outs else ():
-            out.assign(chunk)
-
-    return finish

@@ -1,4 +1,4 @@
-"""What a rank computes between its calls, in time."""
+"""The time that a rank computes between its calls."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch.distributed as dist
 
 from ahbm.errors import ConfigError, UnsupportedError
-from ahbm.groups import ProcessGroup as Members
+from ahbm.ranks.groups import ProcessGroup as Members
 from ahbm.torch import backend, sketch
 from ahbm.torch.place import Place
 

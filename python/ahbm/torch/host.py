@@ -10,16 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from ahbm.blame import clone
-from ahbm.elements import element
 from ahbm.errors import AhbmError, DistributedError, FormatError
-from ahbm.exchange import Exchange
-from ahbm.groups import ProcessGroup
-from ahbm.operation import Operation, Part
-from ahbm.session import Call, Session, Setup, check_world_size
+from ahbm.ranks.blame import clone
+from ahbm.ranks.exchange import Exchange
+from ahbm.ranks.groups import ProcessGroup
+from ahbm.ranks.lobby import check_world_size
+from ahbm.ranks.seat import Call
+from ahbm.ranks.session import Session
+from ahbm.ranks.setup import Setup
+from ahbm.ranks.terms import terms
+from ahbm.ranks.ticket import Ticket
+from ahbm.ranks.world import World
 from ahbm.torch import frames
 from ahbm.torch.frames import Connection, Gone
-from ahbm.world import World
 
 LOOPBACK = "127.0.0.1"
 RUNNER = "ahbm runner"
@@ -114,7 +117,7 @@ class Host:
         return rank if known and fits else None
 
     def _serve(self, rank: int, connection: Connection) -> None:
-        tickets: dict[int, Part] = {}
+        tickets: dict[int, Ticket] = {}
         error: BaseException | None = None
         try:
             while True:
@@ -122,9 +125,9 @@ class Host:
                 if kind == frames.SUBMIT:
                     self._submit(rank, connection, tickets, facts, length)
                 elif kind == frames.WAIT:
-                    part = tickets.get(facts["ticket"])
-                    if part is not None:
-                        self.world.park(part, None, own=True)
+                    ticket = tickets.get(facts["ticket"])
+                    if ticket is not None:
+                        self.world.park(ticket, None, own=True)
                 elif kind == frames.ESTIMATE:
                     self._estimate(connection, facts)
                 elif kind == frames.ABORT:
@@ -144,8 +147,17 @@ class Host:
         if not ranks or not all(0 <= rank < self.world.size for rank in ranks):
             raise FormatError("AHBM-F170", f"a message between ranks names the ranks {list(ranks)}")
         group = self.session.group(str(facts["group"]), ranks)
-        terms = {**facts["terms"], "group": group}
-        storage, size = element(str(terms["dtype"])).storage, int(facts["size"])
+        agreed = terms(
+            group,
+            str(facts["collective"]),
+            int(facts["count"]),
+            str(facts["dtype"]),
+            str(facts["op"]),
+            int(facts["root"]),
+            tag=int(facts["tag"]),
+            note=str(facts["note"]),
+        )
+        storage, size = agreed.request.element.storage, int(facts["size"])
         if not 0 <= size * storage.itemsize <= frames.PAYLOAD_LIMIT:
             raise FormatError("AHBM-F170", f"a message between ranks asks for {size} elements")
         buffer: Any = np.zeros(size, storage)
@@ -156,39 +168,33 @@ class Host:
             sends = tuple(int(n) for n in facts["sends"])
             buffer = Exchange(buffer, np.zeros(sum(receives), storage), sends, receives)
         give, take = slice(*facts["give"]), slice(*facts["take"])
-        return Call(str(facts["kind"]), group, terms, buffer, _kept, facts["peer"], int(facts["tag"]), give, take)
+        return Call(str(facts["kind"]), group, agreed, buffer, _kept, facts["peer"], give, take)
 
     def _submit(
-        self, rank: int, connection: Connection, tickets: dict[int, Part], facts: dict[str, Any], length: int
+        self, rank: int, connection: Connection, tickets: dict[int, Ticket], facts: dict[str, Any], length: int
     ) -> None:
-        call, ticket = self._call(facts), int(facts["ticket"])
-        source, target = (
-            (call.buffer.source, call.buffer.target)
-            if isinstance(call.buffer, Exchange)
-            else (call.buffer, call.buffer)
-        )
-        operand = source[call.give]
+        call, number = self._call(facts), int(facts["ticket"])
+        operand = call.source[call.give]
         if operand.nbytes != length:
             raise FormatError("AHBM-F170", f"a message between ranks has {length} bytes for {operand.nbytes}")
         connection.fill(operand)
 
         def notify(error: BaseException | None) -> None:
-            tickets.pop(ticket, None)
+            tickets.pop(number, None)
             try:
                 if error is not None:
-                    connection.send(frames.ERROR, {"ticket": ticket, "error": _told(error)})
+                    connection.send(frames.ERROR, {"ticket": number, "error": _told(error)})
                 else:
-                    done = part.operation
-                    facts = {"ticket": ticket, "end_ps": done.end_ps, "members": list(done.members)}
-                    connection.send(frames.RESULT, facts, target[call.take])
+                    facts = {"ticket": number, "end_ps": ticket.end_ps, "members": list(ticket.members)}
+                    connection.send(frames.RESULT, facts, call.target[call.take])
             except Gone:
                 pass  # its own thread sees that, too
 
-        part = Part(rank, call.terms, call.buffer, call.finish, int(facts["clock_ps"]), str(facts["origin"]), notify)
-        tickets[ticket] = part
-        self.session.history.extend(rank, facts["steps"])
+        tickets[number] = ticket = Ticket(rank, notify=notify)
+        clock_ps, origin = int(facts["clock_ps"]), str(facts["origin"])
+        self.session.ledger.history.extend(rank, facts["steps"])
         try:
-            self.session.enter(part, call)
+            self.session.enter(ticket, call, clock_ps, origin)
         except AhbmError as error:
             notify(clone(error))
 
@@ -204,7 +210,7 @@ class Host:
         return self.session.group(name, ranks)
 
 
-def _kept(_: Operation) -> None:
+def _kept(_: Ticket) -> None:
     pass
 
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ahbm._core import write_recording
-from ahbm.collectives import COLLECTIVES
+from ahbm.base.collectives import COLLECTIVES
 from ahbm.errors import DistributedError
-from ahbm.exchange import Exchange
-from ahbm.session import Call
+from ahbm.ranks.exchange import Exchange
+from ahbm.ranks.seat import Call
 from ahbm.torch.compute import Stopwatch
 
 Fact = int | str | Sequence[int]
@@ -64,13 +64,13 @@ class Journal:
         """Adds a communication node for `call` of rank `me`."""
         with self._lock:
             kind = f"COMM_{call.kind.upper()}_NODE" if call.kind in ("send", "recv") else "COMM_COLL_NODE"
-            name = str(call.terms["collective"]) if kind == "COMM_COLL_NODE" else call.kind
+            name = call.collective if kind == "COMM_COLL_NODE" else call.kind
             event = self._add(kind, name)
-            event.facts = {"pg_name": call.group.name, "dtype": str(call.terms["dtype"]), **_facts(call, me)}
+            event.facts = {"pg_name": call.group.name, "dtype": call.terms.request.dtype, **_facts(call, me)}
             return event
 
     def join(self, events: Iterable[Event]) -> None:
-        """What follows waits for `events`."""
+        """Later events wait for `events`."""
         with self._lock:
             self._chain += [event.number for event in events if event.number not in self._chain]
 
@@ -95,21 +95,18 @@ class Journal:
 
 def _facts(call: Call, me: int) -> dict[str, Fact]:
     """The attributes of a call of rank `me`; ranks are global."""
-    collective, ranks = COLLECTIVES[str(call.terms["collective"])], call.group.ranks
-    exchange = isinstance(call.buffer, Exchange)
-    nbytes: int = call.buffer.source.nbytes if exchange else call.buffer.nbytes
+    collective, ranks = COLLECTIVES[call.collective], call.group.ranks
+    nbytes: int = call.source.nbytes
     if collective.paired:
         ends = (me, call.peer) if call.kind == "send" else (call.peer, me)
         known = {end: rank for end, rank in zip(("comm_src", "comm_dst"), ends, strict=True) if rank is not None}
-        return {"comm_size": nbytes, "comm_tag": call.tag, **known}
+        return {"comm_size": nbytes, "comm_tag": call.terms.tag, **known}
     size = {"all_gather": nbytes // len(ranks), "gather": nbytes // len(ranks), "barrier": 0}
     facts: dict[str, Fact] = {"comm_size": size.get(collective.name, nbytes), "ranks": ranks}
     if collective.reduces:
-        facts["op"] = str(call.terms["op"])
+        facts["op"] = call.terms.request.op
     if collective.rooted:
-        root = call.terms["root"]
-        assert isinstance(root, int)
-        facts["root"] = root
-    if exchange:
+        facts["root"] = ranks[call.terms.request.root]
+    if isinstance(call.buffer, Exchange):
         facts |= {"in_splits": call.buffer.sends, "out_splits": call.buffer.receives}
     return facts

@@ -1,21 +1,19 @@
-"""A rank's place in a world, and which place the calling thread's groups belong to."""
+"""A rank's place in a world."""
 
 from __future__ import annotations
 
-import os
-import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from typing import Any
 
-from ahbm.errors import ConfigError, UnsupportedError
-from ahbm.exchange import Exchange
-from ahbm.groups import ProcessGroup as Members
-from ahbm.operation import Part
-from ahbm.session import Call, Context, Seat, Session, Setup
+from ahbm.base.arrays import Hollow
+from ahbm.errors import DistributedError, UnsupportedError
+from ahbm.ranks.groups import ProcessGroup as Members
+from ahbm.ranks.lobby import Context
+from ahbm.ranks.seat import Call, Seat
+from ahbm.ranks.session import Session
+from ahbm.ranks.ticket import Ticket
 from ahbm.torch.compute import Stopwatch
-from ahbm.torch.tensors import is_hollow
 
 
 class Place:
@@ -35,31 +33,40 @@ class Place:
         self._moves_data = moves_data
         self._computing = Stopwatch("none")
 
-    def submit(self, call: Call) -> Part:
+    def submit(self, call: Call) -> Ticket:
         """Issues `call` for this rank; what it has computed since its last call takes time if AHBM_COMPUTE says so.
 
         Raises UnsupportedError (AHBM-U153) for tensors without data, where data are moved.
         """
-        if self._moves_data and is_hollow(call.buffer.source if isinstance(call.buffer, Exchange) else call.buffer):
+        if self._moves_data and isinstance(call.source, Hollow):
             raise UnsupportedError(
                 "AHBM-U153",
-                f"{call.terms['collective']} of a tensor without data (meta, fake) among ranks that move data",
+                f"{call.collective} of a tensor without data (meta, fake) among ranks that move data",
                 hint="ahbm.torch.init_alone plays one rank of many, for its time; the time estimator works everywhere",
             )
         if self._computing.off:
             return self.seat.submit(self.rank, call)
         self._compute()
-        part = self.seat.submit(self.rank, call)
+        ticket = self.seat.submit(self.rank, call)
         self._computing.start()
-        return part
+        return ticket
 
-    def wait(self, part: Part, timeout_s: float | None) -> None:
+    def wait(self, ticket: Ticket, timeout_s: float | None) -> None:
         """See `Seat`; what the rank has computed meanwhile overlaps with the operation."""
         if self._computing.off:
-            self.seat.wait(part, timeout_s)
+            self.seat.wait(ticket, timeout_s)
             return
         self._compute()
-        self.seat.wait(part, timeout_s)
+        self.seat.wait(ticket, timeout_s)
+        self._computing.start()
+
+    def settle(self, ticket: Ticket) -> None:
+        """See `Seat`; the rank computes nothing meanwhile, and its simulated clock stands still."""
+        if self._computing.off:
+            self.seat.settle(ticket)
+            return
+        self._compute()
+        self.seat.settle(ticket)
         self._computing.start()
 
     def _compute(self) -> None:
@@ -113,68 +120,5 @@ class ThreadPlace(Place):
 
     def abort(self) -> None:
         """See `Place`."""
-        from ahbm.errors import DistributedError
-
         super().abort()
         self._context.world.interrupt(DistributedError("AHBM-X124", f"rank {self.rank} aborted its process group"))
-
-
-class Places(threading.local):
-    """The open places of a thread-rank, or (`shared`) of the process."""
-
-    def __init__(self) -> None:
-        self.own: list[Place] | None = None
-        """None where the thread is no rank of its own."""
-        self.make: Any = None
-        """How the thread opens a place."""
-
-
-_threads = Places()
-_process: list[Place] = []
-
-
-def places() -> list[Place]:
-    """The open places of the calling rank, oldest first."""
-    found = _process if _threads.own is None else _threads.own
-    found[:] = [place for place in found if not place.closed]
-    return found
-
-
-def be_rank(own: list[Place] | None, make: Any = None) -> None:
-    """Makes the calling thread a rank with places of its own (or, with None, no rank)."""
-    _threads.own, _threads.make = own, make
-
-
-def find(opts: Any, pg_options: object) -> Place:
-    """The place for a group that torch asks for with `opts`; opened where there is none yet."""
-    ranks = list(opts.global_ranks_in_group)
-    for known in places() if ranks else ():
-        if all(rank in known.index for rank in ranks):
-            return known
-    ranks = ranks or list(range(opts.group_size))
-    if _threads.make is not None:
-        place: Place = _threads.make(options(pg_options))
-    else:
-        from ahbm.torch.processes import open_place
-
-        place = open_place(options(pg_options).sized(len(ranks)), opts, ranks)
-    places().append(place)
-    return place
-
-
-def options(pg_options: object) -> Setup:
-    """What a rank asks for: `pg_options` (a Setup or a mapping of its fields), then the environment.
-
-    Raises ConfigError (AHBM-C127).
-    """
-    if isinstance(pg_options, Mapping):
-        unknown = sorted(set(pg_options) - set(Setup.__dataclass_fields__))
-        if unknown:
-            known = ", ".join(Setup.__dataclass_fields__)
-            raise ConfigError("AHBM-C127", f"unknown option {unknown[0]!r} of backend ahbm", hint=f"one of {known}")
-        pg_options = Setup(**pg_options)
-    setup = pg_options if isinstance(pg_options, Setup) else Setup()
-    accumulate = setup.accumulate or os.environ.get("AHBM_ACCUMULATE") or None
-    if accumulate not in (None, "f32"):
-        raise ConfigError("AHBM-C127", f"accumulate={accumulate!r} is unknown", hint="f32, or nothing")
-    return replace(setup, accumulate=accumulate)

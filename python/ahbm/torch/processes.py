@@ -9,14 +9,14 @@ from multiprocessing import util
 from typing import Any
 
 from ahbm.errors import DistributedError
-from ahbm.session import Setup
+from ahbm.ranks.setup import Setup
 from ahbm.torch import report
 from ahbm.torch.host import LOOPBACK, Host
 from ahbm.torch.place import Place
 from ahbm.torch.remote import Remote
 
 KEY = "ahbm"
-"""Where the store of the group has the port and the secret."""
+"""The key under which the store of the group has the port and the secret."""
 
 
 class ProcessPlace(Place):
@@ -35,7 +35,7 @@ class ProcessPlace(Place):
             self.closed = True
             end.leave()
             if isinstance(end, Host):
-                report.add(end.session)
+                report.add(end.session.ledger)
 
     def abort(self) -> None:
         """See `Place`."""

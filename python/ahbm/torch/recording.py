@@ -20,7 +20,7 @@ import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
 from ahbm.errors import DistributedError, UnsupportedError
-from ahbm.groups import ProcessGroup as Members
+from ahbm.ranks.groups import ProcessGroup as Members
 from ahbm.torch import backend, sketch
 from ahbm.torch.compute import Stopwatch
 from ahbm.torch.journal import Event, Journal
@@ -98,7 +98,7 @@ class Recorder:
         self._left_to_backward += events
 
     def _backward_ends(self) -> None:
-        """What waits for the events are callbacks that were queued later: time stands still until they are through."""
+        """Callbacks that were queued later wait for the events: time stands still until those callbacks are through."""
         self.journal.compute()
         torch.autograd.Variable._execution_engine.queue_callback(self._backward_ended)
 
@@ -192,7 +192,7 @@ _BINDING: Any = type(dist.ProcessGroup)
 
 
 class _AnyGroup(_BINDING):
-    """What torch asks of its class is true of the one in its place, too: any group is an instance."""
+    """Instance checks against torch's class hold for the one in its place, too: any group is an instance."""
 
     def __instancecheck__(cls, thing: object) -> bool:
         return isinstance(thing, dist.ProcessGroup)

@@ -5,26 +5,18 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Callable
 from typing import Any
 
 from ahbm._core import Gate
-from ahbm.blame import call_origin, clone
 from ahbm.errors import AhbmError, DistributedError, FormatError, raise_findings
-from ahbm.exchange import Exchange
-from ahbm.groups import ProcessGroup
-from ahbm.history import ADVANCE, WAIT
-from ahbm.operation import Operation, Part, Performer
-from ahbm.session import Call
+from ahbm.ranks.blame import call_origin, clone
+from ahbm.ranks.exchange import Exchange
+from ahbm.ranks.groups import Groups, ProcessGroup
+from ahbm.ranks.history import ADVANCE, WAIT
+from ahbm.ranks.seat import Call
+from ahbm.ranks.ticket import Notify, Ticket
 from ahbm.torch import frames
 from ahbm.torch.frames import Connection, Gone
-
-
-def _elsewhere(_: Operation) -> Any:
-    raise AssertionError("performed in rank 0's process")
-
-
-_PERFORMER = Performer(_elsewhere, _elsewhere)
 
 
 class Remote:
@@ -38,14 +30,16 @@ class Remote:
         self._connection.send(frames.HELLO, {"rank": rank}, secret)
         self._main = threading.get_ident()
         self._lock = threading.Lock()
-        self._open: dict[int, tuple[Part, Call]] = {}
+        self._open: dict[int, tuple[Ticket, Call]] = {}
+        """By the index of the call."""
         self._estimates: dict[int, tuple[Gate, list[int]]] = {}
-        self._groups: dict[tuple[str, tuple[int, ...]], ProcessGroup] = {}
-        self._tickets = 0
+        self._groups = Groups()
+        self._asked = 0
+        """Estimates so far; their numbers on the wire are below those of calls: -1, -2, ..."""
         self._clock_ps = 0
         self._calls = 0
         self._steps: list[int] = []
-        """What this rank has computed and waited for since its latest call."""
+        """The steps of this rank, computing and waiting, since its latest call."""
         self._failure: BaseException | None = None
         self._leaving = False
         self._reader = threading.Thread(target=self._read, name="ahbm reader", daemon=True)
@@ -57,71 +51,67 @@ class Remote:
             self._steps.append(ps << 2 | ADVANCE)
         self._clock_ps += ps
 
-    def submit(self, rank: int, call: Call) -> Part:
+    def submit(self, rank: int, call: Call) -> Ticket:
         """See `Seat`."""
-        part = Part(rank, {}, call.buffer, call.finish, self._clock_ps, call_origin())
-        name = str(call.terms["collective"])
-        Operation(f"{name} ({call.group.name})", (rank,), _PERFORMER).add(part)
-        source = call.buffer.source if isinstance(call.buffer, Exchange) else call.buffer
         with self._lock:
             if self._failure is not None:
                 raise clone(self._failure)
-            ticket = self._tickets
-            self._tickets += 1
-            self._open[ticket] = (part, call)
-        part.ticket, part.call = ticket, self._calls
-        self._calls += 1
-        facts = {"ticket": ticket, **self._facts(call, part), "steps": self._steps}
-        self._steps = []
-        self._send(frames.SUBMIT, facts, source[call.give or slice(None)])
-        return part
+            ticket = Ticket(rank, self._calls)
+            self._calls += 1
+            self._open[ticket.call] = (ticket, call)
+        steps, self._steps = self._steps, []
+        facts = {"ticket": ticket.call, **self._facts(call), "steps": steps}
+        facts |= {"clock_ps": self._clock_ps, "origin": call_origin()}
+        self._send(frames.SUBMIT, facts, call.source[call.give or slice(None)])
+        return ticket
 
     def estimate(self, call: Call) -> int:
         """See `Seat`."""
         gate, answer = Gate(), list[int]()
         with self._lock:
-            ticket = self._tickets
-            self._tickets += 1
-            self._estimates[ticket] = (gate, answer)
-        part = Part(self.rank, {}, None, call.finish, 0, "")
-        self._send(frames.ESTIMATE, {"ticket": ticket, **self._facts(call, part)})
+            self._asked += 1
+            number = -self._asked
+            self._estimates[number] = (gate, answer)
+        self._send(frames.ESTIMATE, {"ticket": number, **self._facts(call)})
         gate.wait()
         if not answer:
             raise clone(self._failure) if self._failure else DistributedError("AHBM-X125", "no estimate")
         return answer[0]
 
-    def wait(self, part: Part, timeout_s: float | None = None) -> None:
+    def wait(self, ticket: Ticket, timeout_s: float | None = None) -> None:
         """See `Seat`."""
-        self.settle(part, timeout_s)
-        if part.operation.error is not None:
-            raise clone(part.operation.error)
-        self._steps.append(part.call << 2 | WAIT)
-        self._clock_ps = max(self._clock_ps, part.operation.end_ps)
+        self.settle(ticket, timeout_s)
+        if ticket.error is not None:
+            raise clone(ticket.error)
+        self._steps.append(ticket.call << 2 | WAIT)
+        self._clock_ps = max(self._clock_ps, ticket.end_ps)
 
-    def settle(self, part: Part, timeout_s: float | None = None) -> None:
+    def settle(self, ticket: Ticket, timeout_s: float | None = None) -> None:
         """See `Seat`."""
-        if part.operation.done:
+        if ticket.done:
             return
         gate = Gate()
         with self._lock:
-            if part.operation.done:
+            if ticket.done:
                 return
-            part.gates.append(gate)
+            ticket.gates.append(gate)
+            _, call = self._open[ticket.call]
         if threading.get_ident() == self._main:
-            self._send(frames.WAIT, {"ticket": part.ticket})
-        if not gate.wait(timeout_s) and not part.operation.done:
-            raise DistributedError("AHBM-X122", f"{part.operation.label}: not done after {timeout_s:g} s")
+            self._send(frames.WAIT, {"ticket": ticket.call})
+        if not gate.wait(timeout_s) and not ticket.done:
+            label = f"{call.collective} ({call.group.name})"
+            raise DistributedError("AHBM-X122", f"{label}: not done after {timeout_s:g} s")
 
-    def notify(self, part: Part, told: Callable[[BaseException | None], None]) -> bool:
+    def notify(self, ticket: Ticket, told: Notify) -> bool:
         """See `Seat`."""
         with self._lock:
-            if not part.operation.done:
-                part.notify = told
-            return not part.operation.done
+            if not ticket.done:
+                ticket.notify = told
+            return not ticket.done
 
     def group(self, name: str, ranks: tuple[int, ...]) -> ProcessGroup:
         """See `Seat`."""
-        return self._groups.setdefault((name, ranks), ProcessGroup(name, ranks))
+        return self._groups.named(name, ranks)
 
     def leave(self) -> None:
         """Says goodbye and ends the thread."""
@@ -149,61 +139,61 @@ class Remote:
             assert self._failure is not None
             raise clone(self._failure) from error
 
-    def _facts(self, call: Call, part: Part) -> dict[str, Any]:
-        exchange = isinstance(call.buffer, Exchange)
-        source, target = (call.buffer.source, call.buffer.target) if exchange else (call.buffer, call.buffer)
+    def _facts(self, call: Call) -> dict[str, Any]:
+        exchange, request = isinstance(call.buffer, Exchange), call.terms.request
         return {
             "kind": call.kind,
             "group": call.group.name,
             "ranks": call.group.ranks,
-            "terms": {key: value for key, value in call.terms.items() if key != "group"},
+            "collective": request.collective,
+            "count": request.count,
+            "dtype": request.dtype,
+            "op": request.op,
+            "root": request.root,
+            "tag": call.terms.tag,
+            "note": call.terms.note,
             "peer": call.peer,
-            "tag": call.tag,
-            "size": source.size,
+            "size": call.source.size,
             "sends": call.buffer.sends if exchange else (),
             "receives": call.buffer.receives if exchange else (),
-            "give": (call.give or slice(None)).indices(source.size)[:2],
-            "take": (call.take or slice(None)).indices(target.size)[:2],
-            "clock_ps": part.clock_ps,
-            "origin": part.origin,
+            "give": (call.give or slice(None)).indices(call.source.size)[:2],
+            "take": (call.take or slice(None)).indices(call.target.size)[:2],
         }
 
     def _read(self) -> None:
         try:
             while True:
                 kind, facts, length = self._connection.receive()
-                ticket = int(facts["ticket"])
-                if ticket in self._estimates:
-                    gate, answer = self._estimates.pop(ticket)
+                number, error, end_ps = int(facts["ticket"]), None, 0
+                if number in self._estimates:
+                    gate, answer = self._estimates.pop(number)
                     if kind == frames.ESTIMATE:
                         answer.append(int(facts["ps"]))
                     gate.open()
                     continue
-                part, call = self._open[ticket]
+                ticket, call = self._open[number]
                 if kind == frames.RESULT:
-                    target = call.buffer.target if isinstance(call.buffer, Exchange) else call.buffer
-                    result = target[call.take or slice(None)]
+                    result = call.target[call.take or slice(None)]
                     if result.nbytes != length:
                         raise FormatError("AHBM-F170", f"a result of {length} bytes for {result.nbytes}")
                     self._connection.fill(result)
-                    part.operation.members = tuple(facts["members"])
-                    part.operation.end_ps = int(facts["end_ps"])
-                    part.settle()
-                self._done(ticket, None if kind == frames.RESULT else _error(facts["error"]))
+                    ticket.members, end_ps = tuple(facts["members"]), int(facts["end_ps"])
+                    ticket.result = call.finish(ticket)
+                else:
+                    error = _error(facts["error"])
+                self._done(number, error, end_ps)
         except Gone as error:
             self._fail(_lost(error))
         except Exception as error:
             self._fail(error)
 
-    def _done(self, ticket: int, error: BaseException | None) -> None:
+    def _done(self, number: int, error: BaseException | None, end_ps: int = 0) -> None:
         with self._lock:
-            part, _ = self._open.pop(ticket)
-            part.operation.error, part.operation.done = error, True
-            for gate in part.gates:
-                gate.open()
-            part.gates.clear()
-        if part.notify is not None:
-            part.notify(error)
+            ticket, _ = self._open.pop(number)
+            ticket.end(error, end_ps)
+            ticket.open_gates()
+        if ticket.notify is not None:
+            ticket.notify(error)
 
     def _fail(self, error: BaseException) -> None:
         with self._lock:
@@ -212,8 +202,8 @@ class Remote:
             for gate, _ in self._estimates.values():
                 gate.open()
             self._estimates.clear()
-        for ticket in left:
-            self._done(ticket, error)
+        for number in left:
+            self._done(number, error)
 
 
 def _lost(error: BaseException) -> DistributedError:

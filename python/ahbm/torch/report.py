@@ -1,4 +1,4 @@
-"""What a job's collectives took: a table at exit, and files where AHBM_REPORT says so.
+"""The cost of a job's collectives: a table at exit, and files where AHBM_REPORT says so.
 
 AHBM_REPORT is `-` for the table alone, or a folder for `report.txt` (the table), `calls.json` (every call) and
 `trace.pftrace` (all ranks on one timeline, which Perfetto opens). All times are simulated.
@@ -13,24 +13,25 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ahbm._core import write_job_timeline
-from ahbm.calls import CallRecord, table
-from ahbm.session import Session
+from ahbm.base.store import store
+from ahbm.ranks.calls import CallRecord, table
+from ahbm.ranks.ledger import Ledger
 
 ENV = "AHBM_REPORT"
 
 
-def add(session: Session) -> None:
+def add(ledger: Ledger) -> None:
     """Reports on a session that has ended, if AHBM_REPORT asks for it."""
     target = os.environ.get(ENV)
-    if not target or not any(session.performed):
+    if not target or not any(ledger.performed):
         return
-    table = text(session)
+    table = text(ledger)
     print(table, file=sys.stderr)
     if target != "-":
         folder = _folder(Path(target))
-        (folder / "report.txt").write_text(table + "\n", encoding="utf-8")
-        (folder / "calls.json").write_text(json.dumps([asdict(call) for call in calls(session)]), encoding="utf-8")
-        write_job_timeline(folder / "trace.pftrace", "torch.distributed", stretches(session))
+        records = json.dumps([asdict(call) for call in calls(ledger)])
+        store({folder / "report.txt": f"{table}\n".encode(), folder / "calls.json": records.encode()})
+        write_job_timeline(folder / "trace.pftrace", "torch.distributed", stretches(ledger))
 
 
 def _folder(asked: Path) -> Path:
@@ -43,40 +44,38 @@ def _folder(asked: Path) -> Path:
     return folder
 
 
-def calls(session: Session) -> list[CallRecord]:
+def calls(ledger: Ledger) -> list[CallRecord]:
     """Every performed operation once, by start, then group, then kind."""
-    times = session.times()
-    found = {made.number: record for rank in range(session.world.size) for made, record in session.records(rank, times)}
+    times = ledger.times()
+    found = {made.number: record for rank in range(ledger.size) for made, record in ledger.records(rank, times)}
     return sorted(found.values(), key=lambda call: (call.start_ns, call.group, call.collective, call.bytes))
 
 
-def text(session: Session) -> str:
+def text(ledger: Ledger) -> str:
     """The table."""
-    machine = session.emulator.machine
-    performed = calls(session)
+    machine = ledger.emulator.machine
+    performed = calls(ledger)
     end_us = max((call.start_ns + call.latency_ns for call in performed), default=0.0) / 1000
-    title = (
-        f"ahbm: {session.world.size} ranks on {machine.sips} SIPs in a {machine.topology}, {end_us:.2f} us simulated"
-    )
-    return "\n".join([title, *table(performed, session.emulator.limits)])
+    title = f"ahbm: {ledger.size} ranks on {machine.sips} SIPs in a {machine.topology}, {end_us:.2f} us simulated"
+    return "\n".join([title, *table(performed, ledger.emulator.limits)])
 
 
 Stretch = tuple[list[str], str, str, int, int, tuple[int, bool] | None]
 
 
-def stretches(session: Session) -> list[Stretch]:
-    """What the ranks did, for `write_job_timeline`: per rank a row for computing (AHBM_COMPUTE) and one per group.
+def stretches(ledger: Ledger) -> list[Stretch]:
+    """Activity of the ranks, for `write_job_timeline`: per rank a row for computing (AHBM_COMPUTE) and one per group.
 
     A send and its receive are a message; the other operations have none.
     """
-    times = session.times()
+    times = ledger.times()
     out: list[Stretch] = []
     numbers: dict[int, int] = {}
-    width = len(str(session.world.size - 1))
-    for rank in range(session.world.size):
+    width = len(str(ledger.size - 1))
+    for rank in range(ledger.size):
         name = f"rank {rank:0{width}}"
         out += [([name, "compute"], "compute", "", start, end, None) for start, end in times.computed[rank].tolist()]
-        for made, call in session.records(rank, times):
+        for made, call in ledger.records(rank, times):
             row = [name, call.group if call.collective != "send_recv" else f"{call.group}, point to point"]
             message = None
             if call.collective == "send_recv":

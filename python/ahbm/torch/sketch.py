@@ -1,16 +1,15 @@
-"""What a call comes to, without making it."""
+"""The operations that a call comes to, without making the call."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from ahbm.groups import ProcessGroup as Members
-from ahbm.operation import Part
-from ahbm.session import Call
+from ahbm.ranks.groups import ProcessGroup as Members
+from ahbm.ranks.seat import Call
+from ahbm.ranks.ticket import Notify, Ticket
 from ahbm.torch.calls import Collectives, State
 from ahbm.torch.place import Place
 
@@ -24,10 +23,10 @@ class _Paper:
     def advance(self, rank: int, ps: int) -> None:
         """See `Seat`."""
 
-    def submit(self, rank: int, call: Call) -> Part:
+    def submit(self, rank: int, call: Call) -> Ticket:
         """See `Seat`."""
         self.calls.append(call)
-        return Part(rank, call.terms, None, call.finish, 0, "")
+        return Ticket(rank)
 
     def group(self, name: str, ranks: tuple[int, ...]) -> Members:
         """See `Seat`."""
@@ -37,13 +36,13 @@ class _Paper:
         """See `Seat`."""
         return 0
 
-    def wait(self, part: Part, timeout_s: float | None = None) -> None:
+    def wait(self, ticket: Ticket, timeout_s: float | None = None) -> None:
         """See `Seat`."""
 
-    def settle(self, part: Part) -> None:
+    def settle(self, ticket: Ticket) -> None:
         """See `Seat`."""
 
-    def notify(self, part: Part, told: Callable[[BaseException | None], None]) -> bool:
+    def notify(self, ticket: Ticket, told: Notify) -> bool:
         """See `Seat`."""
         return False
 
@@ -56,7 +55,7 @@ METHODS = {
 
 
 def calls(group: Any, name: str, args: tuple[Any, ...], kw: dict[str, Any]) -> list[Call]:
-    """What backend "ahbm" would issue for the call `name` of torch's `group`, in global ranks.
+    """The calls that backend "ahbm" would issue for the call `name` of torch's `group`, in global ranks.
 
     Raises UnsupportedError (AHBM-U150, U151) for what it does not do.
     """

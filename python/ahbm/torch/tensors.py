@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -13,8 +12,9 @@ from numpy.typing import NDArray
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.distributed import ReduceOp
 
-from ahbm.collectives import BITWISE
-from ahbm.elements import element
+from ahbm.base.arrays import Flat, Hollow, memory_of
+from ahbm.base.collectives import BITWISE
+from ahbm.base.elements import element
 from ahbm.errors import DistributedError, UnsupportedError
 
 NAMES: dict[torch.dtype, str] = {
@@ -36,6 +36,8 @@ NAMES: dict[torch.dtype, str] = {
 }
 """Element types the emulator computes with; bool as bytes of 0 and 1, complex numbers as pairs."""
 
+_STORED = {dtype: (name, element(name).storage) for dtype, name in NAMES.items()}
+_BYTES = ("u8", np.dtype(np.uint8))
 _KINDS: Any = ReduceOp.RedOpType
 _OPS = {
     _KINDS.SUM: "sum",
@@ -52,71 +54,18 @@ _OPS = {
 _BOOL_OPS = {"sum": "max", "max": "max", "bor": "max", "prod": "min", "min": "min", "band": "min", "bxor": "bxor"}
 
 
-@dataclass(eq=False, slots=True)
-class Flat:
-    """A tensor as a flat array of elements, in C order."""
-
-    tensor: torch.Tensor
-    array: NDArray[Any]
-    """Shares the tensor's memory where that is contiguous; bf16 appears as uint16."""
-    dtype: str
-    shared: bool
-
-    def copy(self) -> NDArray[Any]:
-        """The elements in memory of their own."""
-        return self.array if is_hollow(self.array) else self.array.copy()
-
-    def room(self, size: int) -> NDArray[Any]:
-        """`size` zeros of the same type; hollow if the elements are."""
-        kind = hollow if is_hollow(self.array) else np.zeros
-        return kind(size, self.array.dtype)
-
-    def into(self, buffer: NDArray[Any], start: int) -> None:
-        """Writes the elements to `buffer[start:]`."""
-        if not is_hollow(buffer):
-            buffer[start : start + self.array.size] = self.array
-
-    def assign(self, values: NDArray[Any]) -> None:
-        """Writes `values`, as many elements, into the tensor; nothing to do where they are its memory already."""
-        if is_hollow(values):
-            return
-        if values is not self.array:
-            self.array[...] = values
-        if not self.shared:
-            plain = self.tensor.detach()
-            plain.copy_(_typed(self.array, plain))
-
-
-def hollow(size: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """An array that has a size and a type but no memory: what stands for the elements of meta and fake tensors."""
-    return np.broadcast_to(np.zeros((), dtype), (size,))
-
-
-def is_hollow(array: NDArray[Any]) -> bool:
-    """Whether `array` was made by `hollow`; such arrays are the only ones here that cannot be written to."""
-    return not array.flags.writeable
-
-
-def join(flats: Sequence[Flat]) -> NDArray[Any]:
-    """A copy of all elements, one tensor's after the other's."""
-    if any(is_hollow(x.array) for x in flats):
-        return hollow(sum(x.array.size for x in flats), flats[0].array.dtype)
-    return np.concatenate([x.array for x in flats])
-
-
 def flat(tensor: torch.Tensor) -> Flat:
     """`tensor` flat. Types that no kernel computes with become bytes, which can be moved but not reduced.
 
-    A meta or fake tensor gets an array that is `hollow`. Raises UnsupportedError (AHBM-U150) for any other whose
-    elements are not plain memory of this process.
+    The elements of a meta or fake tensor are `Hollow`. Raises UnsupportedError (AHBM-U150) for any other whose
+    elements are not plain memory of this process, DistributedError (AHBM-X130) for one whose memory was freed.
     """
     x = tensor.detach() if tensor.requires_grad or type(tensor) is not torch.Tensor else tensor
     plain = x.layout is torch.strided
     if not (plain and x.is_cpu and type(x) is torch.Tensor):
         if plain and (x.is_meta or isinstance(x, FakeTensor)):
-            stored = NAMES.get(x.dtype, "u8")
-            storage = element(stored).storage
-            return Flat(tensor, hollow(x.numel() * x.element_size() // storage.itemsize, storage), stored, True)
+            name, storage = _STORED.get(x.dtype, _BYTES)
+            return Flat(tensor, Hollow(x.numel() * x.element_size() // storage.itemsize, storage), name)
         kind = f"{type(tensor).__name__} on {x.device} with layout {x.layout}"
         raise UnsupportedError(
             "AHBM-U150",
@@ -126,17 +75,14 @@ def flat(tensor: torch.Tensor) -> Flat:
     shared = x.is_contiguous() and not x.is_conj() and not x.is_neg()
     if not shared:
         x = x.clone(memory_format=torch.contiguous_format).resolve_conj().resolve_neg()
-    dtype = x.dtype
-    name = NAMES.get(dtype)
-    if dtype is torch.bfloat16:
-        array: NDArray[Any] = x.view(torch.int16).numpy().view(np.uint16)
-    elif dtype.is_complex:
-        array = torch.view_as_real(x).numpy()
-    elif dtype is torch.bool or name is None:
-        array = x.reshape(-1).view(torch.uint8).numpy()
-    else:
-        array = x.numpy()
-    return Flat(tensor, array.reshape(-1), name or "u8", shared)
+    name, storage = _STORED.get(x.dtype, _BYTES)
+    array = memory_of(x, x.numel() * x.element_size() // storage.itemsize, storage)
+    return Flat(tensor, array, name, None if shared else partial(_restore, tensor))
+
+
+def _restore(tensor: torch.Tensor, elements: NDArray[Any]) -> None:
+    plain = tensor.detach()
+    plain.copy_(_typed(elements, plain))
 
 
 def _typed(array: NDArray[Any], like: torch.Tensor) -> torch.Tensor:
@@ -179,12 +125,12 @@ def _operator(kind: Any, dtype: torch.dtype) -> str:
     return name
 
 
-def scaled(x: Flat, factor: Any) -> NDArray[Any]:
-    """A copy of `x`'s elements, times `factor` in the tensor's dtype."""
-    if is_hollow(x.array):
-        return x.array
+def scaled(x: Flat, factor: Any) -> Flat:
+    """A copy of `x`, times `factor` in the tensor's dtype; `x` itself where there is no factor, or nothing to scale."""
+    if factor is None or isinstance(x.array, Hollow):
+        return x
     plain = x.tensor.detach()
-    return flat((plain * factor).to(plain.dtype).contiguous()).array
+    return flat((plain * factor).to(plain.dtype).contiguous())
 
 
 def same(flats: Sequence[Flat], what: str) -> None:
@@ -197,5 +143,5 @@ def same(flats: Sequence[Flat], what: str) -> None:
 
 def sized(x: Flat, size: int, what: str) -> None:
     """Raises DistributedError (AHBM-X130) unless `x` has `size` elements."""
-    if x.array.size != size:
-        raise DistributedError("AHBM-X130", f"{what} has {x.array.size} elements, not {size}")
+    if x.size != size:
+        raise DistributedError("AHBM-X130", f"{what} has {x.size} elements, not {size}")

@@ -17,12 +17,14 @@ import torch.distributed.nn.functional  # its defaults are groups, bound when it
 from torch.distributed.rendezvous import _rendezvous_handlers
 
 from ahbm.errors import DistributedError
-from ahbm.launch import caller, run_ranks
-from ahbm.rank import current
-from ahbm.session import BACKEND, Lobby, Setup, ambient
+from ahbm.ranks.launch import caller, run_ranks
+from ahbm.ranks.lobby import BACKEND, Lobby
+from ahbm.ranks.rank import current
+from ahbm.ranks.setup import Setup, ambient
+from ahbm.ranks.world import World
 from ahbm.torch import report
-from ahbm.torch.place import Place, ThreadPlace, be_rank, options
-from ahbm.world import World
+from ahbm.torch.place import Place, ThreadPlace
+from ahbm.torch.places import be_rank, options
 
 if TYPE_CHECKING:
     from ahbm._core import Machine
@@ -66,11 +68,11 @@ def spawn(
             return run_ranks(world, lobby, run)
         finally:
             for session in lobby.sessions():
-                report.add(session)
+                report.add(session.ledger)
 
 
 class _Shared:
-    """What the threads of one `spawn` have in common."""
+    """The state that the threads of one `spawn` have in common."""
 
     def __init__(self, size: int, turns: bool) -> None:
         self.size = size
@@ -203,9 +205,9 @@ class _Generators:
         self._states = [self._shared.get_state()] * size
 
     def pause(self, rank: int) -> None:
-        """See `Turns`."""
+        """See `Pause`."""
         self._states[rank] = self._shared.get_state()
 
     def resume(self, rank: int) -> None:
-        """See `Turns`."""
+        """See `Pause`."""
         self._shared.set_state(self._states[rank])

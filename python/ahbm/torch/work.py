@@ -10,8 +10,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from ahbm.groups import ProcessGroup as Members
-from ahbm.operation import Part
+from ahbm.ranks.groups import ProcessGroup as Members
+from ahbm.ranks.ticket import Ticket
 from ahbm.torch.place import Place
 
 
@@ -19,8 +19,11 @@ class Work(dist.Work):
     """One rank's side of one or more operations; done when all of them are.
 
     Waiting looks at the operations, never at the future: callbacks of a future may issue operations of their own. The
-    future's value is the list of output tensors; it is completed in a thread of its own. Only `wait` moves the rank's
-    simulated clock, so that it does not depend on when a future happens to be completed.
+    future's value is the list of output tensors. A future of what has not ended is completed in a thread of its own,
+    and then its value is an object of Python's. The built-in hooks of DistributedDataParallel, which are C++, want a
+    list of tensors instead, and only a future that is made complete can hold one. So inside of a backward pass, where
+    hooks run, the rank waits before it makes the future. Only `wait` moves the rank's simulated clock, so that it does
+    not depend on when a future happens to be completed.
     """
 
     def __init__(
@@ -30,30 +33,30 @@ class Work(dist.Work):
         self._place = place
         self._members = members
         self.tensors = list(tensors)
-        """What the operations write to."""
+        """The tensors that the operations write to."""
         self._timeout = timeout
-        self.parts: list[Part] = []
-        """The tickets; whoever makes the handle adds them."""
+        self.tickets: list[Ticket] = []
+        """The maker of the handle adds them."""
         self._future: torch.futures.Future[Any] | None = None
 
     def wait(self, timeout: timedelta | None = None) -> bool:
         """Blocks until all has ended; returns True. Raises what an operation raised, AHBM-X122 after the timeout."""
         limit = timeout if timeout else self._timeout
-        for part in self.parts:
-            self._place.wait(part, limit.total_seconds() if limit else None)
+        for ticket in self.tickets:
+            self._place.wait(ticket, limit.total_seconds() if limit else None)
         return True
 
     def is_completed(self) -> bool:
         """Whether all has ended, well or not."""
-        return all(part.operation.done for part in self.parts)
+        return all(ticket.done for ticket in self.tickets)
 
     def is_success(self) -> bool:
         """Whether all has ended well."""
         return self.is_completed() and self.exception() is None
 
     def exception(self) -> BaseException | None:
-        """What an operation raised."""
-        return next((part.operation.error for part in self.parts if part.operation.error is not None), None)
+        """The error that an operation raised."""
+        return next((ticket.error for ticket in self.tickets if ticket.error is not None), None)
 
     def result(self) -> list[torch.Tensor]:
         """The output tensors; waits for them."""
@@ -62,7 +65,7 @@ class Work(dist.Work):
 
     def source_rank(self) -> int:
         """Group rank of the sender of an ended receive."""
-        return self._members.rank_of(self.parts[0].operation.members[0])
+        return self._members.rank_of(self.tickets[0].members[0])
 
     def _source_rank(self) -> int:
         return self.source_rank()
@@ -78,11 +81,14 @@ class Work(dist.Work):
     def get_future(self) -> torch.futures.Future[Any]:
         """A future whose value is the list of output tensors."""
         if self._future is None:
-            self._future = torch.futures.Future()
-            if self._place.eager_futures:
-                for part in self.parts:
-                    self._place.seat.settle(part)
-            self._resolve(self._future)
+            if self._place.eager_futures or torch._C._current_graph_task_id() >= 0:
+                for ticket in self.tickets:
+                    self._place.settle(ticket)
+            if self.tensors and self.is_success():
+                self._future = torch._C.fork(lambda: self.tensors)
+            else:
+                self._future = torch.futures.Future()
+                self._resolve(self._future)
         return self._future
 
     def _resolve(self, future: torch.futures.Future[Any], ended: int = 0) -> None:
@@ -91,8 +97,8 @@ class Work(dist.Work):
         def told(_: BaseException | None) -> None:
             threading.Thread(target=self._resume, args=(future, at + 1), name="ahbm future").start()
 
-        for at in range(ended, len(self.parts)):
-            if self._place.seat.notify(self.parts[at], told):
+        for at in range(ended, len(self.tickets)):
+            if self._place.seat.notify(self.tickets[at], told):
                 return
         if (error := self.exception()) is not None:
             future.set_exception(error)

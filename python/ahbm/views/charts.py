@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import altair as alt
 
-from ahbm.report import Report
+from ahbm.runs.report import Report
 
 WIDTH, HEIGHT = 440, 280
 
@@ -24,7 +24,7 @@ def sizes(field: str = "bytes", title: str = "size of one rank's array (B)") -> 
 
 
 def tooltip(*fields: str) -> list[alt.Tooltip]:
-    """What is shown under the pointer, in order. Plain strings in a list cost altair a table of all its schemas."""
+    """The fields of the tooltip, in order. Plain strings in a list cost altair a table of all its schemas."""
     return [alt.Tooltip(field) for field in fields]
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import altair as alt
 
-from ahbm.explanation import Link
+from ahbm.runs.explanation import Link
 from ahbm.views.charts import WIDTH, Chart, tooltip
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ STEPS = {"N": (0, -1), "E": (1, 0), "S": (0, 1), "W": (-1, 0)}
 
 
 def positions(machine: Machine) -> dict[str, Point]:
-    """Where each SIP is drawn: grids as grids (planes beside each other), others on a circle."""
+    """The position of each SIP in the drawing: grids as grids (planes beside each other), others on a circle."""
     count, w, h = machine.sips, machine.sip_w, machine.sip_h
     if machine.topology.endswith("1d") or not w:
         if machine.topology == "hypercube":

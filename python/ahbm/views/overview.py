@@ -6,24 +6,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from ahbm import bench
-from ahbm.collectives import COLLECTIVES
-from ahbm.topology import resized
+from ahbm.base.collectives import COLLECTIVES
+from ahbm.config.topology import resized
+from ahbm.runs import bench
 from ahbm.views.page import Page, Section, bundle
 
 if TYPE_CHECKING:
     import altair as alt
 
     from ahbm._core import Machine
-    from ahbm.emulator import Emulator
-    from ahbm.explanation import Explanation
-    from ahbm.numerics import Numerics
-    from ahbm.report import Report
+    from ahbm.check.numerics import Numerics
+    from ahbm.core.emulator import Emulator
+    from ahbm.runs.explanation import Explanation
+    from ahbm.runs.report import Report
 
 
 @dataclass(frozen=True)
 class Contents:
-    """What a page is made of."""
+    """The parts of a page."""
 
     sweep: bench.Sweep
     reports: Sequence[Report]
@@ -52,7 +52,7 @@ def gather(sweep: bench.Sweep, ranks: Sequence[int] = (), numerics: bool = False
         worlds += bench.measure(replace(sweep, overrides=overrides, data=False))
     found: list[Numerics] = []
     if numerics and COLLECTIVES[sweep.collective].reduces:
-        from ahbm.numerics import numerics as measure
+        from ahbm.check.numerics import numerics as measure
 
         algorithms = sweep.algorithms or (None,)
         found = [measure(sweep.case(algorithm, reports[0].bytes, emulator)) for algorithm in algorithms]
@@ -64,7 +64,7 @@ def gather(sweep: bench.Sweep, ranks: Sequence[int] = (), numerics: bool = False
 
 def _peak(emulator: Emulator, sweep: bench.Sweep, reports: Sequence[Report]) -> float | None:
     """busbw of an array so large that no latency counts."""
-    from ahbm.report import bandwidths
+    from ahbm.runs.report import bandwidths
 
     ranks, huge = emulator.world_size, 1 << 40
     tiles = emulator.machine.cubes if sweep.device else None
@@ -135,7 +135,7 @@ def _row(report: Report) -> list[str]:
 
 
 def _limits(reports: Iterable[Report]) -> str:
-    """What limits the largest size, in words."""
+    """The limit of the largest size, in words."""
     report = max(reports, key=lambda report: report.bytes)
     if report.bound_ns is None:
         return f"No bound is drawn: {report.limited_by}."
@@ -146,7 +146,7 @@ def _limits(reports: Iterable[Report]) -> str:
 
 
 def _why(contents: Contents, charts: dict[str, alt.TopLevelMixin]) -> list[Section]:
-    """Where the time went: by category for every algorithm, over the PEs and links for the fastest."""
+    """The time, taken apart: by category for every algorithm, over the PEs and links for the fastest."""
     from ahbm.views import links, why
 
     explanations = contents.explanations

@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ahbm.base.store import store
 from ahbm.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ class Page:
 def _write(path: Path, content: bytes) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
+        store({path: content})
     except OSError as error:
         raise ConfigError("AHBM-C161", f"cannot write {path}: {error.strerror}") from error
 

@@ -1,4 +1,4 @@
-"""Where the time of runs went: the critical path by category, over the PEs, and by line of the algorithm."""
+"""The time of runs, taken apart: the critical path by category, over the PEs, and by line of the algorithm."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ahbm._core import categories
 from ahbm.views.charts import WIDTH, Chart, palette, tooltip
 
 if TYPE_CHECKING:
-    from ahbm.explanation import Explanation
+    from ahbm.runs.explanation import Explanation
 
 MOST_STRETCHES = 2000
 """Stretches of a path that are drawn; a longer path is shown by its beginning."""
@@ -105,7 +105,7 @@ def _some(count: int) -> list[int]:
 
 
 def gantt(explanation: Explanation, title: str) -> Chart:
-    """What each PE did when: one bar per operation, by its kind."""
+    """The operations of each PE over time: one bar per operation, by its kind."""
     places = explanation.places
     chosen = _some(len(places))
     rows: list[dict[str, Any]] = []
@@ -120,7 +120,7 @@ def gantt(explanation: Explanation, title: str) -> Chart:
 
 
 def agents(explanation: Explanation, title: str) -> alt.Chart:
-    """What each PE spent its time on, waits included; a bar is as long as the PE was at work."""
+    """The time of each PE by category, waits included; a bar is as long as the PE was at work."""
     places, names = explanation.places, categories()
     chosen = _some(len(places))
     times = explanation.time_of_agents

@@ -1,7 +1,7 @@
 //! Throughput of the data pass, in result bytes: `acc = acc + b` in every dtype, and a ring of
 //! small messages, where the cost per operation shows.
 
-#[path = "../tests/support/data.rs"]
+#[path = "../tests/it/support/data.rs"]
 mod support;
 
 use ahbm_emulator::{Memory, Timeline, replay};

@@ -2,10 +2,10 @@
 //!
 //! `cargo bench -p ahbm-emulator --bench job`; one line of JSON per case, the best of three runs.
 
-#[path = "../tests/support/ring.rs"]
+#[path = "../tests/it/support/ring.rs"]
 #[allow(dead_code)]
 mod ring;
-#[path = "../tests/support/transfer.rs"]
+#[path = "../tests/it/support/transfer.rs"]
 mod transfer;
 
 use ahbm_emulator::job::{Launch, schedule};

@@ -3,7 +3,7 @@
 //! `cargo bench -p ahbm-emulator --bench ring`; one line of JSON per case. Credits, slot accounting and
 //! link reservations are on. Each case runs a few times; the best run counts (the machine is shared).
 
-#[path = "../tests/support/ring.rs"]
+#[path = "../tests/it/support/ring.rs"]
 mod support;
 
 use ahbm_emulator::{Options, simulate};

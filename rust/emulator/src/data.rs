@@ -1,12 +1,24 @@
 //! Pass 2: the data of a run, replayed in the order pass 1 found.
 //!
 //! Effects happen in the order of (end time, agent, operation); what is posted is read then, and written when it
-//! arrives. Where that order cannot matter, because agents share no memory, end times are not looked at and an agent
+//! arrives. That order cannot matter when agents share no memory: end times are then not looked at, and an agent
 //! runs until it has to wait; the result is the same to the last bit.
 //!
 //! Arithmetic is that of the operation's dtype: `f16` and `bf16` are computed in `f32` and rounded once per operation
 //! to nearest even, integers wrap, NaN propagates through `max` and `min`. The bits *inside* a NaN are not specified;
 //! everything else is equal on every machine.
+//!
+//! The kernels are written by hand because `ndarray` is not quicker where bits have to stay. Measured side by side on
+//! two busy cores, arrays of 512 x 512 (`cargo bench -p ahbm-emulator --bench kernels`, GiB/s, best of three runs):
+//!
+//! | | here | `ndarray`, in order of the indices |
+//! |---|---|---|
+//! | sum of two arrays, f32, f16 | 21.3, 1.7 | 21.7, 0.3 |
+//! | sum along the first axis, f32, f16 | 23.3, 4.2 | 23.5, 0.7 |
+//! | sum along the last axis, f32, f16 | 4.3, 1.8 | 1.7, 0.6 |
+//!
+//! Its `sum_axis` is quicker along the last axis (26.7), for it adds eight partial sums: another rounding than that of
+//! the hardware's order.
 //!
 //! | code | finding |
 //! |---|---|
@@ -25,9 +37,9 @@ mod create;
 mod element;
 mod elementwise;
 mod error;
+mod liveness;
 mod matrix;
 mod memory;
-mod plan;
 mod pool;
 mod queue;
 mod reduce;

@@ -1,4 +1,4 @@
-//! Where the time of a run went: every picosecond with the one before it.
+//! The time of a run: every picosecond with the one before it.
 //!
 //! A [`Piece`] is something that took time: a dispatch, a flit on a link, a slot being read. It starts at the
 //! later end of two others: what its own operation did before (`own`), and what it had to wait for (`other`: who
@@ -19,7 +19,7 @@ impl PieceId {
     pub const LAUNCH: PieceId = PieceId(0);
 }
 
-/// What a piece is. Links and engines are indices into [`Detail::links`] and [`Detail::engines`].
+/// The kind of a piece. Links and engines are indices into [`Detail::links`] and [`Detail::engines`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Issue of an operation; every operation has exactly one.
@@ -62,7 +62,7 @@ pub enum Kind {
     Barrier(u32),
 }
 
-/// What time is spent on.
+/// A use of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(missing_docs)]
 pub enum Category {
@@ -121,7 +121,7 @@ impl Category {
 }
 
 impl Kind {
-    /// What the piece itself is spent on.
+    /// The use of the piece itself.
     pub fn category(self) -> Category {
         match self {
             Self::Dispatch => Category::Dispatch,
@@ -138,7 +138,7 @@ impl Kind {
         }
     }
 
-    /// What the wait before the piece is spent on.
+    /// The use of the wait before the piece.
     pub fn wait(self) -> Category {
         match self {
             Self::Head(_) | Self::Link(_) => Category::LinkContention,
@@ -161,19 +161,19 @@ impl Kind {
 pub struct Piece {
     /// When it was over.
     pub end: Ps,
-    /// What its operation did before.
+    /// The piece of its operation's own work before it.
     pub own: PieceId,
-    /// What it waited for; [`PieceId::LAUNCH`] when nothing.
+    /// The piece it waited for; [`PieceId::LAUNCH`] when nothing.
     pub other: PieceId,
     /// Whose it is.
     pub agent: AgentId,
     /// The operation it belongs to.
     pub op: u32,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
 }
 
-/// Where the time of a run went.
+/// The time of a run, piece by piece.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Detail {
     /// In order of discovery, which is not order of time; each comes after its `own` and `other`.

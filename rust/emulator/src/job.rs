@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 /// A launch of a job.
 #[derive(Debug, Clone, Copy)]
 pub struct Launch<'a> {
-    /// What runs, and its latency alone; `None` is over as soon as it starts.
+    /// The program that runs, and its latency alone; `None` is over as soon as it starts.
     pub program: Option<(&'a Program, Ps)>,
     /// The launch that must have ended before: an earlier one.
     pub after: Option<u32>,
@@ -128,7 +128,7 @@ fn together(
                     },
                 }
             }
-            // What follows the last arrival moves nothing but the host's own clock.
+            // The steps after the last arrival move nothing but the host's own clock.
             taken.truncate(last);
             (host, taken)
         })
@@ -143,14 +143,14 @@ fn together(
     Ok(spans.iter().map(|(launch, _)| *launch).zip(times).collect())
 }
 
-/// Where a host is.
+/// The position of a host.
 #[derive(Debug, Clone, Copy, Default)]
 struct At {
     step: u32,
     clock: Ps,
 }
 
-/// What has changed in a [`State`], as it was before.
+/// A change in a [`State`]: the part that changed, as it was before.
 enum Change {
     At(u32, At),
     /// Somebody is there for the launch; its `latest`.
@@ -180,7 +180,7 @@ struct State<'a> {
     waiting: FxHashMap<u32, Vec<u32>>,
     /// Launches that nothing keeps from starting, with their starts.
     ready: BTreeSet<(Ps, u32)>,
-    /// What has changed since it was last cleared.
+    /// The changes since it was last cleared.
     journal: Vec<Change>,
 }
 
@@ -215,7 +215,7 @@ impl<'a> State<'a> {
         state
     }
 
-    /// What a launch takes alone.
+    /// The time a launch takes alone.
     fn alone(&self, launch: u32) -> Ps {
         self.launches[launch as usize].program.map_or(0, |program| program.1)
     }

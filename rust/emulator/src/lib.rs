@@ -1,9 +1,13 @@
 //! Program × Machine → Timeline → data.
 //!
-//! Pass 1 ([`simulate`]) says when, pass 2 ([`replay`]) says what. [`mod@check`] says whether it is right, whatever the
-//! order. [`mod@job`] says when of many programs that share a machine.
+//! Pass 1 ([`simulate`]) says when, pass 2 ([`replay`]) says what. [`mod@job`] says when of many programs that share a
+//! machine.
+//!
+//! Reading order: `timing` (a process per agent), `timing/agent` (what each operation costs and waits for),
+//! `timing/wiring` (routes, worked out before) and `timing/network` (who crosses which link when); [`mod@data`] and
+//! `data/replay`; [`Timeline`], [`Detail`] and `why` (what is known afterwards); [`mod@job`]. The rules of waiting are
+//! those of [`ahbm_program::op`].
 
-pub mod check;
 pub mod data;
 mod detail;
 pub mod job;
@@ -11,7 +15,6 @@ mod timeline;
 mod timing;
 mod why;
 
-pub use check::{CheckOptions, Expectation, Outcome, Proof, Verdict, check};
 pub use data::{Memory, Prepared, replay};
 pub use detail::{Category, Detail, Kind, Piece, PieceId};
 pub use timeline::{Span, Timeline};

@@ -1,4 +1,4 @@
-//! What pass 1 leaves behind.
+//! The results of pass 1.
 
 use crate::Detail;
 use ahbm_machine::Ps;

@@ -12,9 +12,9 @@ mod agent;
 mod background;
 mod diagnose;
 mod network;
-mod plan;
 mod posted;
 mod recorder;
+mod wiring;
 
 use crate::Timeline;
 use crate::detail::PieceId;
@@ -22,8 +22,14 @@ use agent::Pause;
 use ahbm_engine::{Engine, Fifos, Limits, Resource, Stop, Tasks, Time, Waiter};
 use ahbm_machine::{Costs, Diagnostic, Machine};
 use ahbm_program::{AgentId, ChannelId, Duty, Program};
+use log::{Level, debug, log_enabled};
 use recorder::{Recorder, State};
 use std::cell::{Cell, RefCell};
+use std::time::Instant;
+use wiring::Wiring;
+
+/// The target the pass logs to.
+const LOG: &str = "ahbm::engine";
 
 /// How to run pass 1.
 #[derive(Clone, Copy)]
@@ -51,24 +57,39 @@ impl Default for Options<'_> {
 /// `AHBM-D101` deadlock (with the wait-for cycle), `AHBM-B120` event budget exceeded, `AHBM-B121` budget of
 /// pieces exceeded, `AHBM-I101` interrupted, and whatever the machine reports about a route that does not exist.
 pub fn simulate(program: &Program, machine: &Machine, options: &Options<'_>) -> Result<Timeline, Diagnostic> {
-    run(program, machine, &plan::Plan::new(program, machine)?, options)
+    // The host's clock goes into the log alone.
+    let begin = log_enabled!(target: LOG, Level::Debug).then(Instant::now);
+    let outcome = Wiring::new(program, machine).and_then(|wiring| run(program, machine, &wiring, options));
+    if let Some(begin) = begin {
+        let (name, agents, ms) = (&program.name, program.agents.len(), begin.elapsed().as_secs_f64() * 1e3);
+        match &outcome {
+            Ok(Timeline { latency, messages, events, .. }) => debug!(
+                target: LOG,
+                "{name}: {agents} agents, {latency} ps, {messages} messages, {events} events; simulated in {ms:.3} ms"
+            ),
+            Err(finding) => debug!(target: LOG, "{name}: {agents} agents, {} after {ms:.3} ms", finding.code),
+        }
+    }
+    outcome
 }
 
-fn run(program: &Program, machine: &Machine, plan: &plan::Plan, options: &Options<'_>) -> Result<Timeline, Diagnostic> {
+fn run(program: &Program, machine: &Machine, wiring: &Wiring, options: &Options<'_>) -> Result<Timeline, Diagnostic> {
     match options.detail {
-        0 => drive(Sim::new(program, machine, plan, options, recorder::Off), options),
-        limit => drive(Sim::new(program, machine, plan, options, State::new(program, machine, plan, limit)), options),
+        0 => drive(Sim::new(program, machine, wiring, options, recorder::Off), options),
+        limit => {
+            drive(Sim::new(program, machine, wiring, options, State::new(program, machine, wiring, limit)), options)
+        }
     }
 }
 
 fn drive(sim: Sim<'_, impl Recorder>, options: &Options<'_>) -> Result<Timeline, Diagnostic> {
-    let (program, plan) = (sim.program, sim.plan);
+    let (program, wiring) = (sim.program, sim.wiring);
     let roles = (0..program.agents.len() as u32)
         .map(|a| Role::Agent(AgentId(a)))
-        .chain((0..plan.backgrounds.len() as u32).map(Role::Background));
+        .chain((0..wiring.backgrounds.len() as u32).map(Role::Background));
     let mut tasks = Tasks::new(roles.map(|role| process(&sim, role)));
     let limits = Limits { max_events: options.max_events, interrupt: options.interrupt, ..Limits::default() };
-    let links = plan.links.len() as u32;
+    let links = wiring.links.len() as u32;
     let outcome = sim.engine.run(&mut tasks, &limits, |signal| match signal.checked_sub(links) {
         None => sim.network.resume(&sim, signal),
         Some(poster) => sim.land(poster),
@@ -100,8 +121,8 @@ enum Role {
     Background(u32),
 }
 
-/// One concrete future type for both roles, so that the executor needs no dynamic dispatch. What few agents do is
-/// boxed, and the loop stands here: a larger state would be paid by every agent.
+/// One concrete future type for both roles, so that the executor needs no dynamic dispatch. Rare operations are
+/// boxed, and the loop stays in this function: every agent would pay for a larger state.
 async fn process(sim: &Sim<'_, impl Recorder>, role: Role) {
     let agent = match role {
         Role::Agent(agent) => agent,
@@ -149,7 +170,7 @@ struct Sim<'a, R> {
     program: &'a Program,
     machine: &'a Machine,
     costs: &'a Costs,
-    plan: &'a plan::Plan,
+    wiring: &'a Wiring,
     record: bool,
     recorder: R,
     engine: Engine,
@@ -173,13 +194,7 @@ struct Sim<'a, R> {
 }
 
 impl<'a, R: Recorder> Sim<'a, R> {
-    fn new(
-        program: &'a Program,
-        machine: &'a Machine,
-        plan: &'a plan::Plan,
-        options: &Options<'_>,
-        recorder: R,
-    ) -> Self {
+    fn new(program: &'a Program, machine: &'a Machine, wiring: &'a Wiring, options: &Options<'_>, recorder: R) -> Self {
         let slots = program.channels.iter().map(|c| c.slots as usize).sum();
         let mut fifos = Fifos::with_capacity(program.channels.len(), slots);
         for channel in &program.channels {
@@ -190,21 +205,21 @@ impl<'a, R: Recorder> Sim<'a, R> {
             program,
             machine,
             costs: machine.costs(),
-            plan,
+            wiring,
             record: options.record,
             recorder,
             engine: Engine::new(),
             fifos,
-            network: network::Network::new(plan, machine.costs()),
+            network: network::Network::new(wiring, machine.costs()),
             slot_write: default_vec(program.channels.len()),
-            engines: default_vec(plan.engines.len()),
+            engines: default_vec(wiring.engines.len()),
             agents: agents(program, machine, options.record),
             parked: default_vec(count),
             done: default_vec(count),
             counters: default_vec(program.counters as usize),
             barriers: default_vec(program.barriers.len()),
-            backgrounds: default_vec(plan.backgrounds.len()),
-            posted: default_vec(plan.posters.len()),
+            backgrounds: default_vec(wiring.backgrounds.len()),
+            posted: default_vec(wiring.posters.len()),
             messages: Cell::new(0),
             bytes: Cell::new(0),
         }
@@ -214,7 +229,7 @@ impl<'a, R: Recorder> Sim<'a, R> {
     /// becomes visible once written.
     fn deliver(&self, channel: ChannelId, bytes: u64, tail: Time, piece: PieceId) {
         let index = channel.0 as usize;
-        let write = self.plan.tiers[self.plan.channels[index].tier as usize].access_ps(bytes);
+        let write = self.wiring.tiers[self.wiring.channels[index].tier as usize].access_ps(bytes);
         let visible = self.slot_write[index].reserve(tail, write) + write;
         self.messages.set(self.messages.get() + 1);
         self.recorder.deliver(channel, piece, write);
@@ -236,10 +251,10 @@ impl<'a, R: Recorder> Sim<'a, R> {
             hash: 0xcbf2_9ce4_8422_2325,
             ..Timeline::default()
         };
-        timeline.detail = self.recorder.finish(self.plan).map(Box::new);
+        timeline.detail = self.recorder.finish(self.wiring).map(Box::new);
         if self.record && !self.posted.is_empty() {
             timeline.arrivals = vec![Vec::new(); self.agents.len()];
-            for (agent, posted) in self.plan.posters.iter().zip(self.posted) {
+            for (agent, posted) in self.wiring.posters.iter().zip(self.posted) {
                 timeline.arrivals[agent.0 as usize] = posted.into_inner().times;
             }
         }
@@ -252,7 +267,7 @@ impl<'a, R: Recorder> Sim<'a, R> {
             if self.record {
                 timeline.spans.push(extra.spans);
             }
-            if !self.plan.inbound.is_empty() {
+            if !self.wiring.inbound.is_empty() {
                 timeline.choices.push(extra.choices);
             }
         }
@@ -270,7 +285,7 @@ fn agents(program: &Program, machine: &Machine, record: bool) -> Vec<RefCell<age
     program.agents.iter().enumerate().map(start).collect()
 }
 
-/// How late an agent starts at random. What a job adds to its launches runs on no PE and is never late.
+/// The random delay of an agent's start. The agents a job adds to its launches run on no PE and are never late.
 fn skew(program: &Program, machine: &Machine, agent: usize) -> Time {
     match program.duties.get(agent) {
         Some(Duty::Host(_) | Duty::Starter) => 0,
@@ -283,7 +298,7 @@ fn default_vec<T: Default>(len: usize) -> Vec<T> {
 }
 
 #[cfg(test)]
-#[path = "../tests/support/ring.rs"]
+#[path = "../tests/it/support/ring.rs"]
 mod support;
 
 #[cfg(test)]
@@ -303,11 +318,11 @@ mod tests {
             let model = if flit { "flit" } else { "cut_through" };
             let machine = support::npu_network("ring_1d", sips, 500.0, 50.0, model);
             let program = support::ring(&machine, rounds, bytes, slots);
-            let ahead = plan::Plan::new(&program, &machine).unwrap();
+            let ahead = Wiring::new(&program, &machine).unwrap();
             prop_assert!(ahead.hops.iter().all(|h| h.exclusive));
-            let mut strict = plan::Plan::new(&program, &machine).unwrap();
+            let mut strict = Wiring::new(&program, &machine).unwrap();
             strict.hops.iter_mut().for_each(|h| h.exclusive = false);
-            let timeline = |plan| Timeline { events: 0, ..run(&program, &machine, plan, &Options::default()).unwrap() };
+            let timeline = |wiring| Timeline { events: 0, ..run(&program, &machine, wiring, &Options::default()).unwrap() };
             prop_assert_eq!(timeline(&ahead), timeline(&strict));
         }
     }
@@ -358,12 +373,12 @@ mod tests {
                 builder.agent(group, coord, machine.pe(coord).unwrap(), body, &[]).unwrap();
             }
             let program = builder.finish(support::settings(2)).unwrap();
-            let ahead = plan::Plan::new(&program, &machine).unwrap();
+            let ahead = Wiring::new(&program, &machine).unwrap();
             shared += ahead.hops.iter().filter(|h| !h.exclusive).count();
-            let mut strict = plan::Plan::new(&program, &machine).unwrap();
+            let mut strict = Wiring::new(&program, &machine).unwrap();
             strict.hops.iter_mut().for_each(|h| h.exclusive = false);
             let timeline =
-                |plan| run(&program, &machine, plan, &Options::default()).map(|t| Timeline { events: 0, ..t });
+                |wiring| run(&program, &machine, wiring, &Options::default()).map(|t| Timeline { events: 0, ..t });
             let expected = timeline(&strict);
             completed += usize::from(expected.is_ok());
             assert_eq!(timeline(&ahead), expected, "case {case}");

@@ -11,7 +11,7 @@ pub struct Segment {
     pub agent: AgentId,
     /// Index of the operation.
     pub op: u32,
-    /// What it was spent on.
+    /// The use of its time.
     pub category: Category,
     /// The link that was busy, or that was waited for while this operation had it.
     pub link: Option<LinkId>,
@@ -37,9 +37,9 @@ pub struct LinkUse {
 }
 
 impl Detail {
-    /// What the run's latency consists of: abutting segments from 0 to the end of the agent that ends last.
+    /// The parts of the run's latency: abutting segments from 0 to the end of the agent that ends last.
     ///
-    /// Where something waited, the path goes on with what it waited for: a receive's with the message's links and
+    /// After a wait, the path goes on with the awaited thing: a receive's with the message's links and
     /// its send, a claimed slot's with the credit and the receive that emitted it, a link's with the operation that
     /// had it. The time of the holder during which the link was wanted counts as contention.
     pub fn critical_path(&self) -> Vec<Segment> {

@@ -34,15 +34,19 @@ impl Default for Limits<'_> {
 }
 
 /// Why a run ended before every process had finished.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Stop {
     /// Nothing is pending and these processes wait.
+    #[error("nothing is pending and {} processes wait", .0.len())]
     Deadlock(Vec<TaskId>),
     /// `max_events` reached.
+    #[error("the limit of events is reached")]
     EventLimit,
     /// The next event lies beyond `max_time`.
+    #[error("the next event lies beyond the limit of time")]
     TimeLimit,
     /// The interrupt asked for it.
+    #[error("the run was interrupted")]
     Cancelled,
 }
 

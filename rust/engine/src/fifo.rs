@@ -119,12 +119,12 @@ impl Fifos {
         fifo.sender.notify(engine);
     }
 
-    /// Where the sender waits for a credit.
+    /// The sender waits here for a credit.
     pub fn sender(&self, id: FifoId) -> &Waiter {
         &self.queues[id.0 as usize].sender
     }
 
-    /// Where the receiver waits for a message.
+    /// The receiver waits here for a message.
     pub fn receiver(&self, id: FifoId) -> &Waiter {
         &self.queues[id.0 as usize].receiver
     }

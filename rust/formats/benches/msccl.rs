@@ -1,10 +1,11 @@
 //! A 128-rank ring all-reduce: read, lower and lint; and written as an execution plan.
 
-#[path = "../tests/support/ring.rs"]
+#[path = "../tests/it/support/ring.rs"]
 mod ring;
 
-use ahbm_formats::{Budget, LowerOptions, msccl_xml, mscclpp};
+use ahbm_formats::{msccl_xml, mscclpp};
 use ahbm_machine::Machine;
+use ahbm_plan::{Budget, LowerOptions};
 use ahbm_program::{Dtype, lint};
 use criterion::{Criterion, criterion_group, criterion_main};
 use std::hint::black_box;

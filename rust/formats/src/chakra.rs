@@ -5,7 +5,7 @@
 //! *algorithm* and runs ([`Trace::lower`]); one with collectives is the trace of a job, which is replayed
 //! ([`Trace::workload`]). Memory nodes are read and counted ([`Trace::summary`]) only.
 //!
-//! An algorithm whose nodes also say which chunks they move, and where, is a [`crate::Plan`]: one that was written
+//! An algorithm whose nodes also say which chunks they move, and where, is a [`ahbm_plan::Plan`]: one that was written
 //! from a plan ([`Trace::from_plan`], [`Trace::to_plan`]) or by the public converter ([`Trace::symbolic_plan`]).
 //!
 //! | code | finding |
@@ -29,14 +29,12 @@
 mod algorithm;
 mod chains;
 mod decode;
-mod executed;
 mod files;
 mod from_plan;
 mod graph;
 mod json;
 mod pairs;
 mod recorded;
-mod schema;
 mod summary;
 mod symbolic;
 mod to_plan;
@@ -46,12 +44,12 @@ pub use files::{find, is_json_trace, is_trace, read, render};
 pub use from_plan::PlanOptions;
 pub use graph::Graph;
 pub use recorded::{Event, Fact, recorded};
-pub use schema::{Arm, Attribute, Metadata, Node, NodeKind, Value};
 pub use summary::Summary;
 pub use workload::{Call, Groups, Workload};
 
-use crate::{Budget, Limit};
 use ahbm_machine::Diagnostic;
+use ahbm_plan::{Budget, Limit};
+use ahbm_wire::chakra::{Metadata, Node, Value, encode};
 use std::sync::Arc;
 
 /// How to read a trace.
@@ -67,7 +65,7 @@ pub struct ReadOptions {
 /// Attributes a node may have.
 const MAX_ATTRIBUTES: usize = 256;
 
-/// What has been taken of the budget so far.
+/// The part of the budget that has been taken so far.
 #[derive(Debug, Default)]
 struct Usage {
     file_bytes: u64,
@@ -121,7 +119,7 @@ pub fn parse(name: &str, files: &[(&str, &[u8])], options: &ReadOptions) -> Resu
 impl Trace {
     /// The bytes of every rank's file, in rank order.
     pub fn to_bytes(&self) -> Vec<Vec<u8>> {
-        self.graphs.iter().map(|g| decode::encode(&g.metadata, &g.nodes)).collect()
+        self.graphs.iter().map(|g| encode(&g.metadata, &g.nodes)).collect()
     }
 
     /// A trace from nodes, for producers.

@@ -1,12 +1,13 @@
 //! From any format to any other, where the meaning survives: every way leads through a [`Plan`].
 //!
-//! A format has a way in ([`Document::to_plan`]) and a way out ([`render`]). What either cannot express is
-//! `AHBM-U292`, which names it and where it was written; nothing is dropped.
+//! A format has a way in ([`Document::to_plan`]) and a way out ([`render`]). Anything that one of them cannot express
+//! is `AHBM-U292`, which names it and where it was written; nothing is dropped.
 
 use crate::chakra::{self, PlanOptions, Trace};
-use crate::store::{Output, store};
-use crate::{Collective, Document, Format, Plan, Reading, msccl_xml, mscclpp};
+use crate::{Document, Format, Reading, msccl_xml, mscclpp};
 use ahbm_machine::Diagnostic;
+use ahbm_plan::{Goal, Plan};
+use ahbm_wire::store::{Output, store};
 use std::path::{Path, PathBuf};
 
 /// The files that hold `plan` in the format that `to` names: one, or one per rank.
@@ -46,18 +47,18 @@ pub fn render(
 
 /// MSCCL-IR roots collectives at rank 0 and sends to the next rank.
 fn expressible(plan: &Plan) -> Result<(), Vec<Diagnostic>> {
-    if plan.collective == Collective::parse(plan.collective.name()) {
+    if plan.goal == Goal::parse(plan.goal.name()) {
         return Ok(());
     }
-    let what = format!("{:?}: its {} is fixed", plan.collective, plan.collective.name());
+    let what = format!("{}: its {} is fixed", plan.goal, plan.goal.name());
     Err(vec![Format::Msccl.cannot_express(what).site("plan", plan.whole().to_string())])
 }
 
 /// Reads `from` and writes it as what the name of `to` says. Returns the files that were written.
 ///
 /// # Errors
-/// What reading `from` finds, what [`Document::to_plan`] and [`render`] cannot express, and `AHBM-F102`. Then
-/// nothing was written.
+/// The errors of reading `from`, those of [`Document::to_plan`] and [`render`] for anything that they cannot express,
+/// and `AHBM-F102`. In each case nothing was written.
 pub fn convert(
     from: &Path,
     to: &Path,

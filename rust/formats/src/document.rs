@@ -1,13 +1,19 @@
-//! Any file: which format it is, what it says, and whether it is right.
+//! Any plan: which format it has, what it says, and whether it is right.
 
-use crate::mscclpp::Launch;
-use crate::{Budget, Collective, Limit, LowerOptions, Lowered, Plan, chakra, msccl_xml, mscclpp};
-use ahbm_emulator::{CheckOptions, Outcome, Verdict};
-use ahbm_machine::{Diagnostic, Machine};
+use crate::{Format, chakra, msccl_xml, mscclpp};
+use ahbm_check::{CheckOptions, Outcome, Verdict};
+use ahbm_machine::{Diagnostic, Machine, codes};
+use ahbm_plan::execution::{ExecutionPlan, Launch};
+use ahbm_plan::{Budget, Goal, Limit, LowerOptions, Lowered, Plan};
+use log::{Level, debug, log_enabled};
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// The target to which readers log.
+const LOG: &str = "ahbm::formats";
 
 /// How files are read and checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,18 +49,20 @@ impl Default for Reading {
     }
 }
 
-/// A file that was read.
+/// A file that was read, or a plan that was made.
 #[derive(Debug, Clone)]
 pub enum Document {
+    /// A plan that was made in memory, by a synthesizer or an author; no file holds it.
+    Made(Plan),
     /// MSCCL-IR.
     Msccl(Plan),
     /// An MSCCL++ execution plan.
-    Mscclpp(mscclpp::Plan),
+    Mscclpp(ExecutionPlan),
     /// A Chakra execution trace.
     Chakra {
         /// The trace.
         trace: chakra::Trace,
-        /// What it says about memory, where it does.
+        /// The trace's statements about memory, if it makes any.
         plan: Option<Plan>,
         /// Why it is not followed as a plan.
         warnings: Vec<Diagnostic>,
@@ -68,6 +76,16 @@ impl Document {
     /// `AHBM-F101` a file that cannot be read, `AHBM-U291` an unknown format, and what the reader of the format
     /// finds.
     pub fn read(path: &Path, reading: &Reading) -> Result<Self, Vec<Diagnostic>> {
+        let begin = log_enabled!(target: LOG, Level::Debug).then(Instant::now);
+        let read = Self::read_as_named(path, reading);
+        if let (Some(begin), Ok(document)) = (begin, &read) {
+            let ms = begin.elapsed().as_secs_f64() * 1e3;
+            debug!(target: LOG, "{} is {}; read in {ms:.3} ms", path.display(), document.format());
+        }
+        read
+    }
+
+    fn read_as_named(path: &Path, reading: &Reading) -> Result<Self, Vec<Diagnostic>> {
         let name = path.to_string_lossy();
         let budget = reading.budget;
         let one = |finding| vec![finding];
@@ -75,9 +93,11 @@ impl Document {
             let options = chakra::ReadOptions { budget, lenient: reading.lenient };
             return chakra::read(path, &options).and_then(|trace| Self::of_trace(trace, &budget));
         }
-        match path.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase).as_deref() {
-            Some("xml") => msccl_xml::read(&bytes(path, &budget).map_err(one)?, &name, &budget).map(Self::Msccl),
-            Some("json") => {
+        match Format::named(path) {
+            Some(Format::Msccl) => {
+                msccl_xml::read(&bytes(path, &budget).map_err(one)?, &name, &budget).map(Self::Msccl)
+            }
+            Some(Format::Mscclpp) => {
                 let options = mscclpp::ReadOptions { budget, quirks: reading.quirks };
                 mscclpp::read(&bytes(path, &budget).map_err(one)?, &name, &options).map(Self::Mscclpp).map_err(one)
             }
@@ -102,7 +122,7 @@ impl Document {
     /// its chunks may be no plan.
     ///
     /// # Errors
-    /// What [`chakra::Trace::to_plan`] finds in a trace that lists thread blocks.
+    /// The errors of [`chakra::Trace::to_plan`] for a trace that lists thread blocks.
     pub fn of_trace(trace: chakra::Trace, budget: &Budget) -> Result<Self, Vec<Diagnostic>> {
         if trace.is_plan() {
             let plan = trace.to_plan(budget)?;
@@ -127,29 +147,30 @@ impl Document {
         Ok(Self::Chakra { trace, plan, warnings })
     }
 
-    /// Name of the format.
+    /// Name of the format; `"plan"` where no file holds it.
     pub const fn format(&self) -> &'static str {
         match self {
+            Self::Made(_) => "plan",
             Self::Msccl(_) => "msccl_xml",
             Self::Mscclpp(_) => "mscclpp_json",
             Self::Chakra { .. } => "chakra",
         }
     }
 
-    /// What it computes.
-    pub fn collective(&self) -> Collective {
+    /// The computation that the document describes.
+    pub fn goal(&self) -> Goal {
         match self {
-            Self::Msccl(plan) => plan.collective,
-            Self::Mscclpp(plan) => plan.collective,
-            Self::Chakra { plan: Some(plan), .. } => plan.collective,
-            Self::Chakra { trace, .. } => trace.collective(),
+            Self::Made(plan) | Self::Msccl(plan) => plan.goal,
+            Self::Mscclpp(plan) => plan.goal,
+            Self::Chakra { plan: Some(plan), .. } => plan.goal,
+            Self::Chakra { trace, .. } => trace.goal(),
         }
     }
 
     /// Number of ranks.
     pub fn ranks(&self) -> u64 {
         match self {
-            Self::Msccl(plan) => plan.ranks.len() as u64,
+            Self::Made(plan) | Self::Msccl(plan) => plan.ranks.len() as u64,
             Self::Mscclpp(plan) => plan.ranks.len() as u64,
             Self::Chakra { trace, .. } => trace.graphs.len() as u64,
         }
@@ -158,7 +179,7 @@ impl Document {
     /// Steps of all ranks, as the file counts them.
     pub fn steps(&self) -> u64 {
         match self {
-            Self::Msccl(plan) => plan.steps(),
+            Self::Made(plan) | Self::Msccl(plan) => plan.steps(),
             Self::Mscclpp(plan) => plan.ops(),
             Self::Chakra { trace, .. } => trace.nodes(),
         }
@@ -167,7 +188,7 @@ impl Document {
     /// Whether queues of a fixed depth connect its thread blocks.
     pub const fn has_queues(&self) -> bool {
         match self {
-            Self::Msccl(_) | Self::Chakra { .. } => true,
+            Self::Made(_) | Self::Msccl(_) | Self::Chakra { .. } => true,
             Self::Mscclpp(_) => false,
         }
     }
@@ -175,7 +196,7 @@ impl Document {
     /// Whether it runs with input and output in one memory.
     pub const fn in_place(&self) -> bool {
         match self {
-            Self::Msccl(plan) => plan.in_place,
+            Self::Made(plan) | Self::Msccl(plan) => plan.in_place,
             Self::Mscclpp(plan) => plan.in_place,
             Self::Chakra { plan, .. } => matches!(plan, Some(plan) if plan.in_place),
         }
@@ -192,7 +213,7 @@ impl Document {
     /// Why a real runtime would not load it or would misread it.
     pub fn warnings(&self) -> &[Diagnostic] {
         match self {
-            Self::Msccl(plan) => &plan.warnings,
+            Self::Made(plan) | Self::Msccl(plan) => &plan.warnings,
             Self::Mscclpp(plan) => &plan.warnings,
             Self::Chakra { warnings, .. } => warnings,
         }
@@ -204,10 +225,10 @@ impl Document {
     /// `AHBM-U292` for what thread blocks and queues cannot express.
     pub fn to_plan(&self, reading: &Reading) -> Result<Cow<'_, Plan>, Vec<Diagnostic>> {
         match self {
-            Self::Msccl(plan) => Ok(Cow::Borrowed(plan)),
+            Self::Made(plan) | Self::Msccl(plan) => Ok(Cow::Borrowed(plan)),
             Self::Mscclpp(plan) => {
                 self.ordered(plan, reading)?;
-                plan.to_plan(&reading.budget).map(Cow::Owned)
+                mscclpp::to_plan(plan, &reading.budget).map(Cow::Owned)
             }
             Self::Chakra { plan: Some(plan), .. } => Ok(Cow::Borrowed(plan)),
             Self::Chakra { trace, .. } => Err(vec![trace.without_buffers()]),
@@ -220,9 +241,9 @@ impl Document {
     }
 
     /// Whether an execution plan computes the same in every order: only then one order says it all.
-    fn ordered(&self, plan: &mscclpp::Plan, reading: &Reading) -> Result<(), Vec<Diagnostic>> {
+    fn ordered(&self, plan: &ExecutionPlan, reading: &Reading) -> Result<(), Vec<Diagnostic>> {
         let verdict = self.check(reading);
-        let raced = |finding: &&Diagnostic| matches!(finding.code, "AHBM-V403" | "AHBM-V404");
+        let raced = |finding: &&Diagnostic| matches!(finding.code, codes::RACE | codes::ORDER_DEPENDENT);
         let what = match (verdict.outcome, verdict.findings.iter().find(raced)) {
             (Outcome::Unsupported | Outcome::Malformed, _) => return Err(verdict.findings),
             (Outcome::Deadlock, _) => "a plan that gets stuck".to_owned(),
@@ -239,10 +260,10 @@ impl Document {
     /// As a program on a machine. One without buffers has messages of zeros, no operands and no results.
     ///
     /// # Errors
-    /// What lowering the format finds.
+    /// The errors of lowering the format.
     pub fn lower(&self, machine: &Machine, options: &LowerOptions) -> Result<Lowered, Vec<Diagnostic>> {
         match self {
-            Self::Msccl(plan) => plan.lower(machine, options),
+            Self::Made(plan) | Self::Msccl(plan) => plan.lower(machine, options),
             Self::Mscclpp(plan) => launches(plan, Launch::ODD, |launch| plan.lower(machine, options, launch)),
             Self::Chakra { plan: Some(plan), .. } => plan.lower(machine, options),
             Self::Chakra { trace, .. } => {
@@ -258,9 +279,9 @@ impl Document {
     /// verdict counts.
     pub fn check(&self, reading: &Reading) -> Verdict {
         match self {
-            Self::Msccl(plan) | Self::Chakra { plan: Some(plan), .. } => {
+            Self::Made(plan) | Self::Msccl(plan) | Self::Chakra { plan: Some(plan), .. } => {
                 let lowered = plan.lower_for_check(reading.slots, &reading.budget);
-                verdict(lowered, plan.collective, plan.chunks, reading)
+                verdict(lowered, plan.goal, plan.chunks, reading)
             }
             Self::Chakra { trace, .. } => {
                 let program = trace.lower_for_check(reading.slots, &reading.budget);
@@ -271,11 +292,11 @@ impl Document {
                     later: Vec::new(),
                 });
                 // A trace says how many bytes travel, not which: nothing to expect of memory.
-                verdict(lowered, Collective::Custom, 1, reading)
+                verdict(lowered, Goal::Custom, 1, reading)
             }
             Self::Mscclpp(plan) => {
                 let lower = |launch| plan.lower_for_check(LOOP_ITERATIONS, launch, &reading.budget);
-                let launch = |launch| verdict(launches(plan, launch, lower), plan.collective, plan.chunks, reading);
+                let launch = |launch| verdict(launches(plan, launch, lower), plan.goal, plan.chunks, reading);
                 let first = launch(Launch::ODD);
                 match plan.double_scratch.then(|| launch(Launch::EVEN)) {
                     Some(second) if second.outcome > first.outcome => second,
@@ -288,7 +309,7 @@ impl Document {
 
 /// A launch of an execution plan, and what follows it.
 fn launches(
-    plan: &mscclpp::Plan,
+    plan: &ExecutionPlan,
     launch: Launch,
     lower: impl Fn(Launch) -> Result<Lowered, Vec<Diagnostic>>,
 ) -> Result<Lowered, Vec<Diagnostic>> {
@@ -298,18 +319,13 @@ fn launches(
 }
 
 /// The verdict on a program made for a check.
-fn verdict(
-    lowered: Result<Lowered, Vec<Diagnostic>>,
-    collective: Collective,
-    chunks: u32,
-    reading: &Reading,
-) -> Verdict {
+fn verdict(lowered: Result<Lowered, Vec<Diagnostic>>, goal: Goal, chunks: u32, reading: &Reading) -> Verdict {
     let expected = lowered.and_then(|lowered| {
         let one = |finding| vec![finding];
         let cells = lowered.program.buffers.iter().fold(0u64, |n, buffer| n.saturating_add(buffer.bytes / ELEMENT));
         reading.budget.check(Limit::Cells, cells).map_err(one)?;
         let whole = u64::from(chunks).saturating_mul(lowered.chunk_bytes / ELEMENT);
-        let expectation = collective.expectation(&lowered.ranks, whole, ELEMENT, &reading.budget).map_err(one)?;
+        let expectation = goal.expectation(&lowered.ranks, whole, ELEMENT, &reading.budget).map_err(one)?;
         Ok((lowered, expectation))
     });
     match expected {
@@ -323,7 +339,7 @@ fn verdict(
                 max_steps: reading.budget.get(Limit::CheckSteps),
                 ..CheckOptions::default()
             };
-            let verdict = ahbm_emulator::check(&program, &expectation, &options);
+            let verdict = ahbm_check::check(&program, &expectation, &options);
             let sips = program.agents.iter().map(|agent| agent.coord.sip + 1).max().unwrap_or(0);
             verdict.proven(&program, &expectation, || plain_machine(sips))
         }
@@ -348,7 +364,7 @@ const LOOP_ITERATIONS: u32 = 3;
 
 /// The verdict on a file that could not be read or lowered: unsupported when all that is wrong is support.
 pub fn outcome_of(findings: &[Diagnostic]) -> Outcome {
-    let unsupported = |finding: &Diagnostic| finding.code.starts_with("AHBM-U") || finding.code.starts_with("AHBM-B");
+    let unsupported = |finding: &Diagnostic| matches!(finding.family(), codes::UNSUPPORTED | codes::BUDGET);
     if findings.iter().all(unsupported) { Outcome::Unsupported } else { Outcome::Malformed }
 }
 

@@ -15,21 +15,34 @@ pub enum Format {
 }
 
 impl Format {
+    /// Every format.
+    pub const ALL: [Self; 3] = [Self::Msccl, Self::Mscclpp, Self::Chakra];
+
+    /// The ending of its files' names, without the dot.
+    pub const fn suffix(self) -> &'static str {
+        match self {
+            Self::Msccl => "xml",
+            Self::Mscclpp => "json",
+            Self::Chakra => "et",
+        }
+    }
+
+    /// The format of a file's name, whatever the case of its suffix; None for a suffix of no format.
+    pub fn named(path: &Path) -> Option<Self> {
+        let suffix = path.extension()?.to_str()?;
+        Self::ALL.into_iter().find(|format| suffix.eq_ignore_ascii_case(format.suffix()))
+    }
+
     /// The format of a file's name.
     ///
     /// # Errors
     /// `AHBM-U291` for an extension of no format.
     pub fn of(path: &Path) -> Result<Self, Diagnostic> {
-        match path.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase).as_deref() {
-            Some("xml") => Ok(Self::Msccl),
-            Some("json") => Ok(Self::Mscclpp),
-            Some("et") => Ok(Self::Chakra),
-            _ => {
-                let name = path.display();
-                Err(Diagnostic::new("AHBM-U291", format!("{name} is of no format that is known"))
-                    .hint("MSCCL-IR is .xml, MSCCL++ execution plans are .json, Chakra traces are .et"))
-            }
-        }
+        Self::named(path).ok_or_else(|| {
+            let name = path.display();
+            Diagnostic::new("AHBM-U291", format!("{name} is of no format that is known"))
+                .hint("MSCCL-IR is .xml, MSCCL++ execution plans are .json, Chakra traces are .et")
+        })
     }
 
     /// The name for people.

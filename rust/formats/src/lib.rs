@@ -1,35 +1,44 @@
 //! Bring your own algorithm: files the field already writes, to and from the waist.
 //!
-//! A reader turns bytes into a plan that knows no machine; lowering a plan onto a machine gives an
-//! [`ahbm_program::Program`]. What every reader promises, whatever the bytes:
+//! A reader turns bytes into a plan of [`ahbm_plan`], which knows no machine, or into a workload of calls. Every reader
+//! promises, whatever the bytes:
 //!
-//! 1. It is bounded by a [`Budget`] before it allocates: over it is `AHBM-B2xx`, with the option that raises it.
+//! 1. It is bounded by a [`ahbm_plan::Budget`] before it allocates: over it is `AHBM-B2xx`, with the option that
+//!    raises it.
 //! 2. Malformed input is `AHBM-F1xx` with a line, a JSON pointer or a byte offset; an operation that exists
 //!    but is not supported is `AHBM-U2xx` and names it. Nothing is dropped in silence.
 //! 3. Every operation of the program knows where it was written.
 //!
-//! Reading order: [`budget`], [`collective`] (what a correct answer is), then one module per format;
-//! [`document`] is all of them behind one door, [`convert`] the way from one to another. The other way round, runs
-//! become files: [`chakra`] traces, and timelines to look at ([`tracks`], written by [`perfetto`] and [`chrome`]).
+//! ```
+//! use ahbm_check::Outcome;
+//! use ahbm_formats::{Document, Reading, msccl_xml};
+//!
+//! let text = r#"<algo name="pair" nchunksperloop="1" ngpus="2" coll="broadcast" inplace="1" outofplace="0">
+//!   <gpu id="0" i_chunks="1" o_chunks="1" s_chunks="0">
+//!     <tb id="0" send="1" recv="-1" chan="0"><step s="0" type="s" srcbuf="i" srcoff="0" dstbuf="i" dstoff="0"/></tb>
+//!   </gpu>
+//!   <gpu id="1" i_chunks="1" o_chunks="1" s_chunks="0">
+//!     <tb id="0" send="-1" recv="0" chan="0"><step s="0" type="r" srcbuf="i" srcoff="0" dstbuf="i" dstoff="0"/></tb>
+//!   </gpu>
+//! </algo>"#;
+//! let reading = Reading::default();
+//! let plan = msccl_xml::read(text.as_bytes(), "pair.xml", &reading.budget).expect("a plan");
+//! assert_eq!(Document::Msccl(plan).check(&reading).outcome, Outcome::Correct);
+//!
+//! let findings = msccl_xml::read(b"<algo/>", "empty.xml", &reading.budget).unwrap_err();
+//! assert_eq!((findings[0].code, &*findings[0].sites[0].origin), ("AHBM-F114", "empty.xml:1"));
+//! ```
+//!
+//! Reading order: one module per format ([`msccl_xml`], [`mscclpp`], [`chakra`]); [`document`] is all of them behind
+//! one door, [`convert`] the way from one to another.
 
-pub mod budget;
 pub mod chakra;
-pub mod chrome;
-pub mod collective;
 pub mod convert;
 pub mod document;
 pub mod format;
 pub mod msccl_xml;
 pub mod mscclpp;
-pub mod perfetto;
-pub mod plan;
 mod scan;
-pub mod store;
-pub mod tracks;
-mod wire;
 
-pub use budget::{Budget, Limit};
-pub use collective::Collective;
 pub use document::{Document, Reading};
 pub use format::Format;
-pub use plan::{LowerOptions, Lowered, Plan, Protocol, RankBuffers, Reduction, Region};

@@ -9,7 +9,7 @@
 //! | `step` | `s type srcbuf srcoff dstbuf dstoff cnt depid deps hasdep` |
 //! | `op` | `step type buf off cnt depid deps hasdep`: one location for source and destination |
 //!
-//! Steps count by position, as the runtimes count them. [`read`] also says why a runtime would not load or
+//! Steps count by position, as the runtimes count them. [`read()`] also says why a runtime would not load or
 //! would misread the file; such warnings stop nothing here.
 //!
 //! | code | finding |
@@ -27,9 +27,23 @@
 //! | `AHBM-U201` | step type that exists nowhere or is not supported |
 
 mod attributes;
+mod facts;
 mod limits;
 mod read;
 mod write;
 
-pub use read::read;
 pub use write::write;
+
+use ahbm_machine::Diagnostic;
+use ahbm_plan::{Budget, Plan};
+
+/// Reads an MSCCL-IR file. `file` names it in findings and origins.
+///
+/// # Errors
+/// `AHBM-B2xx` over the budget, `AHBM-F110` to `AHBM-F119` malformed, `AHBM-U201` an unsupported step; at most
+/// one finding per thread block or rank.
+pub fn read(bytes: &[u8], file: &str, budget: &Budget) -> Result<Plan, Vec<Diagnostic>> {
+    let (mut plan, facts, lines) = read::read(bytes, file, budget)?;
+    plan.warnings = limits::warnings(&plan, &facts, &lines);
+    Ok(plan)
+}

@@ -1,7 +1,7 @@
 //! One pass over the bytes before anything is allocated for them.
 
-use crate::{Budget, Limit};
 use ahbm_machine::Diagnostic;
+use ahbm_plan::{Budget, Limit};
 
 /// Bounds size, values, nesting and strings of a JSON text. Malformed text passes: its parser says what is wrong.
 pub(crate) fn scan(bytes: &[u8], budget: &Budget) -> Result<(), Diagnostic> {

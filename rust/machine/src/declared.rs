@@ -1,4 +1,4 @@
-//! What `topology.yaml` declares: every key with its type, default and meaning, written once.
+//! The declarations of `topology.yaml`: every key with its type, default and meaning, written once.
 //!
 //! The one table below is the source of the reader, the defaults, the JSON schema, the suggestions for
 //! misspelt keys and the canonical form that is hashed. Bounds of single values live in `value`, rules

@@ -1,20 +1,19 @@
 //! One shape for everything that can go wrong: a stable code, both sides with their origins, a hint.
 
+use crate::codes;
 use std::fmt;
 
-/// A typed finding. `code` is stable across releases and is what scripts and tests match on.
-///
-/// Families: `C` configuration, `T` topology, `K` kernel capture, `L` lint, `D` deadlock, `V` wrong
-/// data, `B` budget, `U` unsupported, `X` distributed front end, `I` interrupted.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A typed finding. `code` is stable across releases and is what scripts and tests match on; [`codes`]
+/// lists them all.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct Diagnostic {
     /// Stable code, e.g. `AHBM-D101`.
     pub code: &'static str,
-    /// What happened, one sentence.
+    /// The finding, in one sentence.
     pub message: String,
-    /// Where: every side that took part, in a fixed order.
+    /// Every side that took part, in a fixed order.
     pub sites: Vec<Site>,
-    /// What to do about it.
+    /// A remedy.
     pub hint: Option<String>,
 }
 
@@ -23,14 +22,20 @@ pub struct Diagnostic {
 pub struct Site {
     /// Who and what, e.g. `sip 0 cube 3 pe 0 waits recv(dir="W")`.
     pub label: String,
-    /// Where it was written, e.g. `ring.py:41`; empty when the side has no source text.
+    /// The place in the source, e.g. `ring.py:41`; empty when the side has no source text.
     pub origin: String,
 }
 
 impl Diagnostic {
-    /// A finding without sites or hint.
+    /// A finding without sites or hint. Debug builds refuse a code that [`codes::CODES`] does not list.
     pub fn new(code: &'static str, message: impl Into<String>) -> Self {
+        debug_assert!(codes::meaning(code).is_some(), "{code} is not in codes.rs");
         Self { code, message: message.into(), sites: Vec::new(), hint: None }
+    }
+
+    /// The letter of the code, which decides the class of the exception and the exit code.
+    pub fn family(&self) -> char {
+        codes::family(self.code)
     }
 
     /// Adds one side.
@@ -63,5 +68,3 @@ impl fmt::Display for Diagnostic {
         Ok(())
     }
 }
-
-impl std::error::Error for Diagnostic {}

@@ -38,7 +38,7 @@ impl Jitter {
     }
 }
 
-/// What is wrong with a link.
+/// The fault of a link.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LinkFault {
     /// Its bandwidth.

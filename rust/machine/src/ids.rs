@@ -10,7 +10,7 @@ pub struct PeId(pub u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkId(pub u32);
 
-/// Where a PE sits, as a kernel sees it: SIP (rank), cube and PE within the cube.
+/// The place of a PE, as a kernel sees it: SIP (rank), cube and PE within the cube.
 ///
 /// Also used for *virtual* coordinates, where a launch renumbers the PEs it runs on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,4 +1,4 @@
-//! Rules between values: grid sizes, custom edges, budgets. What passes here can be resolved without errors.
+//! Rules between values: grid sizes, custom edges, budgets. Values that pass here can be resolved without errors.
 
 use crate::cube_links::CubeLinks;
 use crate::custom::{Custom, CustomEdge};

@@ -12,7 +12,7 @@ use std::fmt;
 pub(crate) const MAX_BYTES: usize = 1 << 20;
 const MAX_DEPTH: usize = 32;
 
-/// Where a node was written.
+/// The place where a node was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum At {
     /// A line of the file; 0 when unknown.
@@ -28,7 +28,7 @@ pub(crate) struct Tree {
     pub(crate) value: Value,
 }
 
-/// What YAML can say, reduced to what a topology needs.
+/// The values of YAML, reduced to those a topology needs.
 #[derive(Debug, Clone)]
 pub(crate) enum Value {
     Null,

@@ -12,7 +12,7 @@ pub struct Mem {
     pub offset: u64,
 }
 
-/// What an agent does, in order. Directions, buffers and tiles are named by index, so agents that
+/// The operations of an agent, in order. Directions, buffers and tiles are named by index, so agents that
 /// differ only in place share one body.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Body {

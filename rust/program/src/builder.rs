@@ -242,7 +242,7 @@ enum Missing {
     Kernel(Coord),
 }
 
-/// What a body moves in one direction, one way.
+/// The traffic of a body in one direction, one way.
 #[derive(Clone, Copy)]
 struct Traffic {
     messages: u32,

@@ -11,7 +11,7 @@ use ahbm_machine::{Coord, PeId};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What a host does next.
+/// The next act of a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Step {
     /// Computes for so many picoseconds.
@@ -25,7 +25,7 @@ pub enum Step {
 /// A launch of a job.
 #[derive(Debug, Clone, Copy)]
 pub struct Launch<'a> {
-    /// What runs; `None` is over as soon as it starts.
+    /// The program that runs; `None` is over as soon as it starts.
     pub program: Option<&'a Program>,
     /// The launch that must have ended before.
     pub after: Option<u32>,
@@ -42,7 +42,7 @@ pub struct Composition {
     pub launches: Vec<Range<usize>>,
 }
 
-/// What every agent counts once it is there.
+/// Every agent counts this once it is there.
 const ONE: u32 = 1;
 
 /// Composes a job of `hosts`, each a SIP and a list of steps, from `launches`.
@@ -135,7 +135,7 @@ impl<'a> Writer<'a> {
         to.barriers.extend(&program.barriers);
     }
 
-    /// Where the bodies of `program` begin. Launches share them unless they name counters or barriers.
+    /// The index at which the bodies of `program` begin. Launches share them unless they name counters or barriers.
     fn bodies(&mut self, program: &'a Program) -> u32 {
         let own = program.counters > 0 || !program.barriers.is_empty();
         if !own && let Some((_, first)) = self.imported.iter().find(|(known, _)| std::ptr::eq(*known, program)) {

@@ -1,4 +1,55 @@
 //! Operations: the small closed set that every source is expressed in.
+//!
+//! # Who waits for whom
+//!
+//! Three interpreters run the operations: the timing pass of the emulator says when, its data pass says what, and the
+//! check runs them in any order, without time. They agree on these rules, and a property test of the check holds all
+//! three to them on random programs.
+//!
+//! Operations of one agent take effect one after the other. Agents affect each other by the operations below alone, and
+//! by the memory they share.
+//!
+//! | operation | waits until | then |
+//! |---|---|---|
+//! | [`Send`](OpKind::Send) | the channel has a free slot | occupies the slot; does not wait for delivery |
+//! | [`AwaitSlot`](OpKind::AwaitSlot) | the channel has a free slot | nothing |
+//! | [`Recv`](OpKind::Recv) | the channel's next message is there | takes it and frees its slot |
+//! | [`RecvAny`](OpKind::RecvAny) | a channel that leads to the agent has a message | takes it from the first such channel, beginning behind the one it took from last, in order of direction |
+//! | [`PostRecv`](OpKind::PostRecv) | never | claims the channel's next message; its slot is freed once the message is there |
+//! | [`Await`](OpKind::Await) | the message of the posted receive is there | takes it; a receive that is complete may be awaited again |
+//! | [`Signal`](OpKind::Signal) | never | adds to the counter; `posted`, once everything that the agent posted before has arrived |
+//! | [`WaitCounter`](OpKind::WaitCounter) | the counter has reached the value | nothing |
+//! | [`Acquire`](OpKind::Acquire) | the counter has reached the amount | subtracts the amount |
+//! | [`Fence`](OpKind::Fence) | everything that the agent posted has arrived | nothing |
+//! | [`Barrier`](OpKind::Barrier) | as many agents as it has participants are at it | lets all of them go on; it can be used again |
+//! | all others | never | |
+//!
+//! A channel is a queue, first in, first out: the n-th message sent is the n-th received or claimed, in the order of the
+//! sender's and the receiver's operations. A program *stops* where no agent can go on and some have operations left.
+//!
+//! The interpreters differ in what they leave out. The check and the data pass know no transfers under way: a posted
+//! signal adds at once, and a fence never waits. The data pass has no slots either: it follows a timing pass that ended.
+//! Which message a `RecvAny` takes, and which of several agents acquires first, depends on time; the timing pass records
+//! its choices of messages and the data pass repeats them.
+//!
+//! # Adding an operation
+//!
+//! The compiler names these places, whose matches have no arm for the rest:
+//!
+//! - here [`Op::describe`], and [`OpKind::operands`] in `lint/operands`
+//! - the `hash` of a program: append a number
+//! - the emulator's `timing/wiring` (the routes it needs), `timing/agent` (`math_ps`) and `data/replay` (`compute`)
+//! - the check's `schedule` (`effect`)
+//!
+//! These have an arm for the rest, which may have to change:
+//!
+//! - here [`Op::defines`] and [`OpKind::direction`]; `lint/shape`, `lint/values` and `lint/traffic`; `builder` for what
+//!   moves messages; `text` for operands that it should print
+//! - the emulator's `timing/agent` (`advance`) for all but math, `data/replay` (`step`) for all but math, and
+//!   `data/liveness` for results whose tile is not the operation's
+//! - the check's `values` (what the result is made of) and `clocks` (what it orders)
+//! - the views' `tracks` for what deserves a look of its own
+//! - the sources that issue it: `tl` in the border crate, `plan`, `synthesis`
 
 /// A value slot of a body. Values are immutable; a slot is reused once its value is dead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -7,7 +58,7 @@ pub struct ValueId(pub u32);
 /// One operation of an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Op {
-    /// What is done.
+    /// The operation's kind.
     pub kind: OpKind,
     /// Kernel calls since the previous operation, this one included; each costs one dispatch.
     pub calls: u16,
@@ -60,7 +111,7 @@ pub enum ReduceFn {
     Min,
 }
 
-/// What an operation does. `tile` indexes [`crate::Body::tiles`], `mem` [`crate::Body::mems`], `dir`
+/// The effect of an operation. `tile` indexes [`crate::Body::tiles`], `mem` [`crate::Body::mems`], `dir`
 /// [`crate::Body::directions`] and `scalar` [`crate::Body::scalars`] of the body the operation stands in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]

@@ -1,4 +1,4 @@
-//! Where an operation was written.
+//! The place where an operation was written.
 
 use crate::Set;
 use std::fmt;

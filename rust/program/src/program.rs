@@ -67,7 +67,7 @@ pub struct Channel {
     pub tier: u32,
     /// Size of a credit message.
     pub credit_bytes: u64,
-    /// What a message costs on the wire and in its slot.
+    /// The cost of a message on the wire and in its slot.
     pub wire: WireFactor,
 }
 
@@ -106,7 +106,7 @@ impl WireFactor {
 /// A piece of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Buffer {
-    /// Where it lives.
+    /// Its place.
     pub node: Node,
     /// Size.
     pub bytes: u64,
@@ -121,7 +121,7 @@ pub struct Gate {
     pub end: u32,
 }
 
-/// What an agent of a job is there for.
+/// The purpose of an agent of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Duty {
     /// It is a host of this SIP.
@@ -132,7 +132,7 @@ pub enum Duty {
     Launched(Gate),
 }
 
-/// What runs: the waist between sources and views.
+/// The program: the waist between sources and views.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Program {
     /// Name for people.
@@ -183,7 +183,7 @@ impl Program {
         self.buffer_table[self.agents[agent.0 as usize].buffers as usize + index as usize]
     }
 
-    /// What an agent's start waits for.
+    /// The condition an agent's start waits for.
     #[inline]
     pub fn gate(&self, agent: AgentId) -> Option<Gate> {
         match self.duties.get(agent.0 as usize) {

@@ -3,12 +3,14 @@
 use crate::capture::{Capture, Launch, View};
 use crate::errors;
 use crate::kernel;
+use crate::logs::{self, Part};
 use crate::machine::Machine;
 use crate::network;
 use crate::operand;
 use crate::program::Program;
 use ahbm_machine::{Coord, Diagnostic, Node, Sfr};
 use ahbm_program::{Body, BufferId, ChannelSettings, OriginId, Origins};
+use log::debug;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -243,7 +245,15 @@ impl ProgramBuilder {
         let program = py
             .detach(|| errors::guard(|| builder.finish(settings)))
             .map_err(|findings| errors::raise(py, &findings))?;
-        Program::checked(py, program, self.machine.get(), state.calls)
+        let program = Program::checked(py, program, self.machine.get(), state.calls)?;
+        logs::refresh(py, &[Part::Capture]);
+        let ahbm_program::Program { name, agents, bodies, .. } = &*program.inner;
+        let (agents, bodies, ops) = (agents.len(), bodies.len(), program.inner.ops());
+        debug!(
+            target: "ahbm::capture",
+            "{name}: {} tl calls of {bodies} bodies recorded, {ops} operations of {agents} agents", state.calls
+        );
+        Ok(program)
     }
 }
 

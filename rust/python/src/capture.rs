@@ -18,7 +18,7 @@ pub(crate) struct View {
     pub(crate) bytes: u64,
 }
 
-/// What a kernel is called with, besides its arguments.
+/// The inputs of a kernel's call besides its arguments.
 pub(crate) struct Launch {
     /// Kernel name for people.
     pub(crate) kernel: String,

@@ -1,15 +1,16 @@
 //! Checks of captured programs.
 
-use ahbm_emulator::{CheckOptions, Expectation, Verdict};
+use ahbm_check::{CheckOptions, Verdict};
+use ahbm_plan::Expectation;
 use ahbm_program::{BufferId, Program};
 
-/// Where an array is: its rank, the buffer, the first byte in the buffer, the bytes, and the first byte in the array.
+/// The place of an array: its rank, the buffer, the first byte in the buffer, the bytes, the first byte in the array.
 pub(crate) type Piece = (u32, u32, u64, u64, u64);
-/// What some bytes must hold: the rank that reads them, the buffer, the first byte, the bytes, and which of the sets
-/// the first element must hold.
+/// The content that some bytes must have: the rank that reads them, the buffer, the first byte, the bytes, and which of
+/// the sets the first element must hold.
 pub(crate) type Wanted = (u32, u32, u64, u64, u32);
 
-/// What a program is checked for.
+/// The conditions for which a program is checked.
 pub(crate) struct Subject {
     pub(crate) itemsize: u64,
     pub(crate) operands: Vec<Piece>,
@@ -42,6 +43,6 @@ impl Subject {
                 expectation.expect(rank, BufferId(buffer), elements(first, bytes), set);
             }
         }
-        ahbm_emulator::check(program, &expectation, options)
+        ahbm_check::check(program, &expectation, options)
     }
 }

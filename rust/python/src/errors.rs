@@ -8,6 +8,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const MODULE: &str = "ahbm.errors";
 
+/// Every error code and its meaning, by code.
+#[pyfunction]
+pub(crate) fn codes() -> &'static [(&'static str, &'static str)] {
+    ahbm_machine::codes::CODES
+}
+
 /// The exception for `findings`; the first one's code decides its class.
 pub(crate) fn raise(py: Python<'_>, findings: &[Diagnostic]) -> PyErr {
     let call = || -> PyResult<()> {

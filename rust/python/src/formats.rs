@@ -2,13 +2,15 @@
 
 use crate::errors;
 use crate::job::{Job, JobCall};
+use crate::logs::{self, Part};
 use crate::machine::Machine;
 use crate::program::Program;
 use ahbm_formats::chakra::PlanOptions;
-use ahbm_formats::store::store;
-use ahbm_formats::{Budget, Document, Limit, LowerOptions, Protocol, Reading, Reduction, convert};
+use ahbm_formats::{Document, Format, Reading, convert};
 use ahbm_machine::Diagnostic;
+use ahbm_plan::{Budget, Limit, LowerOptions, Plan, Protocol, Reduction, Region};
 use ahbm_program::Dtype;
+use ahbm_wire::store::store;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 use std::collections::HashMap;
@@ -20,9 +22,9 @@ type Checked<'py> = (&'static str, Option<u32>, Bound<'py, PyList>, Option<(u64,
 /// Buffer, first byte and size of a rank's operand, result and scratch.
 type Regions = [(u32, u64, u64); 3];
 
-/// An algorithm that was read from a file. Immutable; knows no machine.
-#[pyclass(frozen, module = "ahbm._core")]
-pub struct Plan {
+/// An algorithm that was read from a file, or made in memory. Immutable; knows no machine.
+#[pyclass(frozen, name = "Plan", module = "ahbm._core")]
+pub struct PyDocument {
     inner: Document,
     reading: Reading,
 }
@@ -42,11 +44,12 @@ pub(crate) fn read_plan(
     quirks: bool,
     lenient: bool,
     limits: Vec<(String, u64)>,
-) -> PyResult<Plan> {
+) -> PyResult<PyDocument> {
     let budget = budget(&limits).map_err(|finding| errors::raise_one(py, finding))?;
     let reading = Reading { budget, quirks, lenient, ..Reading::default() };
+    logs::refresh(py, &[Part::Formats]);
     py.detach(|| errors::guard(|| Document::read(Path::new(path), &reading)))
-        .map(|inner| Plan { inner, reading })
+        .map(|inner| PyDocument { inner, reading })
         .map_err(|findings| errors::raise(py, &findings))
 }
 
@@ -86,6 +89,12 @@ pub(crate) fn plan_files(py: Python<'_>, path: PathBuf) -> PyResult<Vec<PathBuf>
     Document::files(&path, &Budget::default()).map_err(|finding| errors::raise_one(py, finding))
 }
 
+/// Every format of plans: suffix of its files with the dot, name for people.
+#[pyfunction]
+pub(crate) fn plan_formats() -> Vec<(String, &'static str)> {
+    Format::ALL.map(|format| (format!(".{}", format.suffix()), format.title())).to_vec()
+}
+
 /// Every limit of `read_plan` with its default.
 #[pyfunction]
 pub(crate) fn plan_limits() -> Vec<(&'static str, u64)> {
@@ -93,16 +102,21 @@ pub(crate) fn plan_limits() -> Vec<(&'static str, u64)> {
     Limit::ALL.into_iter().map(|limit| (limit.name(), budget.get(limit))).collect()
 }
 
-impl Plan {
+impl PyDocument {
     /// A plan that no file holds yet. Its times are those of queues that hold every message.
-    pub(crate) fn computed(plan: ahbm_formats::Plan) -> Self {
-        Self { inner: Document::Msccl(plan), reading: Reading { slots: u32::MAX, ..Reading::default() } }
+    pub(crate) fn made(plan: Plan) -> Self {
+        Self { inner: Document::Made(plan), reading: Reading { slots: u32::MAX, ..Reading::default() } }
+    }
+
+    /// A plan that an author wrote, treated as one that was read.
+    pub(crate) fn authored(plan: Plan, budget: Budget) -> Self {
+        Self { inner: Document::Made(plan), reading: Reading { budget, ..Reading::default() } }
     }
 }
 
 #[pymethods]
-impl Plan {
-    /// Name of the file format, e.g. `"msccl_xml"`.
+impl PyDocument {
+    /// Name of the file format, e.g. `"msccl_xml"`; `"plan"` for one that was made in memory.
     #[getter]
     fn format(&self) -> &'static str {
         self.inner.format()
@@ -111,13 +125,13 @@ impl Plan {
     /// Name of what it computes, `"custom"` when no post-condition is known.
     #[getter]
     fn collective(&self) -> &'static str {
-        self.inner.collective().name()
+        self.inner.goal().name()
     }
 
     /// The rank that a rooted collective is rooted at; None for others.
     #[getter]
     fn root(&self) -> Option<u32> {
-        self.inner.collective().parameter().and_then(|(name, root)| (name == "root").then_some(root))
+        self.inner.goal().parameter().and_then(|(name, root)| (name == "root").then_some(root))
     }
 
     /// The job in the trace of one: itself, its calls, which are its first launches, and how many computations state no
@@ -187,6 +201,7 @@ impl Plan {
         calls: u32,
     ) -> PyResult<Checked<'py>> {
         let reading = Reading { slots: slots.unwrap_or(u32::MAX), orders, seed, calls, ..self.reading };
+        logs::refresh(py, &[Part::Check]);
         let verdict = py
             .detach(|| errors::guard(|| Ok(self.inner.check(&reading))))
             .map_err(|findings| errors::raise(py, &findings))?;
@@ -281,7 +296,7 @@ impl Plan {
         let lowered = py
             .detach(|| errors::guard(|| self.inner.lower(&machine.inner, &options)))
             .map_err(|findings| errors::raise(py, &findings))?;
-        let region = |r: ahbm_formats::Region| (r.buffer.0, r.offset, r.bytes);
+        let region = |r: Region| (r.buffer.0, r.offset, r.bytes);
         let ranks = lowered.ranks.iter().map(|r| [region(r.input), region(r.output), region(r.scratch)]).collect();
         let program = Program { later: lowered.later, ..Program::checked(py, lowered.program, machine, 0)? };
         Ok((program, ranks, lowered.chunk_bytes))
@@ -292,7 +307,7 @@ impl Plan {
     }
 }
 
-fn budget(limits: &[(String, u64)]) -> Result<Budget, Diagnostic> {
+pub(crate) fn budget(limits: &[(String, u64)]) -> Result<Budget, Diagnostic> {
     limits.iter().try_fold(Budget::default(), |budget, (name, value)| {
         let limit = Limit::ALL.into_iter().find(|limit| limit.name() == name).ok_or_else(|| {
             Diagnostic::new("AHBM-C211", format!("there is no limit {name:?}"))

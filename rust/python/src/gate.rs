@@ -1,9 +1,9 @@
-//! Where the threads of a world wait for one another.
+//! The place at which the threads of a world wait for one another.
 //!
 //! To wake a thread that sleeps takes tens of microseconds, and it then often sleeps once more: for the interpreter's
 //! lock, which whoever woke it still holds. So a thread looks at its gate for a while before it sleeps, and sets off
-//! only when the thread that ran has come to wait itself and has let go of the lock. Where there are more ranks than
-//! processors, only whoever is told to be next looks: one runs, and one is awake to follow.
+//! only when the thread that ran has come to wait itself and has let go of the lock. If there are more ranks than
+//! processors, only the thread that is told to be next looks: one runs, and one is awake to follow.
 
 use pyo3::prelude::*;
 use std::num::NonZero;
@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_micros(400);
 const MOST_SKIPPED: u32 = 255;
 const NOBODY: u32 = u32::MAX;
 
-/// What the gates of one world share.
+/// The state that the gates of one world share.
 #[derive(Debug)]
 struct Shared {
     /// The rank whose thread left its gate last, until it waits again. Only a hint: others may run too.

@@ -1,4 +1,4 @@
-//! What a kernel holds: values, memory references, pending receives. None of them has data.
+//! The objects that a kernel holds: values, memory references, pending receives. None of them has data.
 
 use crate::capture::{Capture, Recorder};
 use crate::operand::{self, Fault, Number, fault};
@@ -9,7 +9,7 @@ use pyo3::types::PyTuple;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Where a value came from.
+/// The origin of a value.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Space {
     /// Read from the tensor.
@@ -151,7 +151,7 @@ impl Handle {
         self.capture.tile(self.tile).bytes()
     }
 
-    /// Where the value came from: `"hbm"` (loaded), `"tcm"` (computed) or `"slot"` (received).
+    /// The origin of the value: `"hbm"` (loaded), `"tcm"` (computed) or `"slot"` (received).
     #[getter]
     fn space(&self) -> &'static str {
         self.space.name()

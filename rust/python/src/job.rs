@@ -1,6 +1,7 @@
 //! Jobs: what the ranks of a program compute and call, and when all of it happens.
 
 use crate::errors;
+use crate::logs::{self, Part};
 use crate::machine::Machine;
 use crate::program::{Program, interruptible};
 use ahbm_emulator::Options;
@@ -30,7 +31,7 @@ pub struct JobCall {
     op: Option<String>,
     /// Global rank of the root, where the trace has one.
     root: Option<u32>,
-    /// Where it was written.
+    /// The place at which it was written.
     origin: String,
 }
 
@@ -51,7 +52,7 @@ pub struct JobTimes {
     together: usize,
 }
 
-/// What hosts compute, which launches they enter and which they wait for. Immutable.
+/// The computations of hosts, the launches they enter and those they wait for. Immutable.
 #[pyclass(frozen, module = "ahbm._core")]
 pub struct Job {
     hosts: Vec<(u32, Vec<Step>)>,
@@ -128,6 +129,7 @@ impl Job {
         max_events: u64,
     ) -> PyResult<JobTimes> {
         self.check_count(py, programs.len())?;
+        logs::refresh(py, &[Part::Engine]);
         let programs: Vec<_> = programs.iter().map(|p| p.as_ref().map(|(p, ps)| (p.inner.clone(), *ps))).collect();
         let times = interruptible(py, |interrupt| {
             let programs = programs.iter().map(|entry| entry.as_ref().map(|(program, ps)| (&**program, *ps)));

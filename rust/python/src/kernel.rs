@@ -5,7 +5,7 @@ use crate::errors;
 use crate::origin;
 use crate::tl::Tl;
 use ahbm_machine::Diagnostic;
-use pyo3::exceptions::{PyException, PyRecursionError, PyTypeError};
+use pyo3::exceptions::{PyKeyboardInterrupt, PyRecursionError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use pyo3::{ffi, intern};
@@ -59,10 +59,10 @@ pub(crate) fn run(
     }
 }
 
-/// What the kernel raised, as a `KernelError` that says where; what is typed already, and what is no error
-/// of the kernel (KeyboardInterrupt, SystemExit), as it is.
+/// The error that the kernel raised, as a `KernelError` that says where. Typed errors and Ctrl-C stay as they are.
+/// SystemExit becomes a `KernelError` too: else it would end the program in silence, with the exit code of a success.
 fn explain(py: Python<'_>, launch: &Launch, kernel: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
-    if !error.is_instance_of::<PyException>(py) || errors::is_typed(py, &error) {
+    if error.is_instance_of::<PyKeyboardInterrupt>(py) || errors::is_typed(py, &error) {
         return error;
     }
     let kind = error.get_type(py).name().map(|name| name.to_string()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What no run can beat.
+//! The bounds that no run can beat.
 
 use crate::errors;
 use crate::machine::Machine;

@@ -6,10 +6,22 @@ use pyo3::prelude::*;
 use std::sync::Arc;
 
 /// A resolved machine, immutable.
+#[derive(Clone)]
 #[pyclass(frozen, module = "ahbm._core")]
 pub struct Machine {
     pub(crate) inner: Arc<ahbm_machine::Machine>,
+    source: Arc<Source>,
 }
+
+/// The input from which a machine was made: enough to make it again.
+struct Source {
+    text: String,
+    origin: String,
+    overrides: Vec<(String, String)>,
+}
+
+/// Text, origin and overrides, as `from_yaml` takes them.
+type Arguments = (String, String, Vec<(String, String)>);
 
 impl Machine {
     /// The flat index of a physical place.
@@ -33,7 +45,10 @@ impl Machine {
     #[pyo3(signature = (text, origin, overrides=Vec::new()), text_signature = "(text, origin, overrides=())")]
     fn from_yaml(py: Python<'_>, text: &str, origin: &str, overrides: Vec<(String, String)>) -> PyResult<Self> {
         errors::guard(|| ahbm_machine::Machine::from_yaml(text, origin, &overrides))
-            .map(|machine| Self { inner: Arc::new(machine) })
+            .map(|machine| Self {
+                inner: Arc::new(machine),
+                source: Arc::new(Source { text: text.to_owned(), origin: origin.to_owned(), overrides }),
+            })
             .map_err(|findings| errors::raise(py, &findings))
     }
 
@@ -95,6 +110,25 @@ impl Machine {
     #[getter]
     fn tiers(&self) -> Vec<String> {
         self.inner.costs().tiers.keys().cloned().collect()
+    }
+
+    /// The reference that names the topology: a path, or `packaged NAME.yaml`.
+    #[getter]
+    fn origin(&self) -> &str {
+        &self.source.origin
+    }
+
+    /// The overrides that it was made with: pairs of dotted path and YAML scalar.
+    #[getter]
+    fn overrides(&self) -> Vec<(String, String)> {
+        self.source.overrides.clone()
+    }
+
+    /// Pickles and copies are made anew from the same text.
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Arguments)> {
+        let make = py.get_type::<Self>().getattr("from_yaml")?;
+        let Source { text, origin, overrides } = &*self.source;
+        Ok((make, (text.clone(), origin.clone(), overrides.clone())))
     }
 
     /// Stable 64-bit hash of everything that influences timing.

@@ -7,12 +7,17 @@ use crate::timeline::Timeline;
 use ahbm_emulator::Prepared;
 use ahbm_machine::Diagnostic;
 use ahbm_program::BufferId;
+use log::{Level, debug, log_enabled};
 use numpy::npyffi::flags::NPY_ARRAY_WRITEABLE;
 use numpy::{PyArrayDescrMethods, PyReadonlyArray2, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Instant;
+
+/// The target to which the data pass logs.
+const LOG: &str = "ahbm::data";
 
 /// One memory image of a program: all buffers, zero at first, allocated when first touched.
 #[pyclass(frozen, module = "ahbm._core")]
@@ -226,12 +231,18 @@ impl Memory {
             size += array.len() * array.dtype().itemsize();
             self.scatter(&mut self.lock_attached(py), array, pieces).map_err(raise)?;
         }
+        let begin = log_enabled!(target: LOG, Level::Debug).then(Instant::now);
         let quick = self.program.ops() <= QUICK.0 && size <= QUICK.1;
         let replay = |inner: &mut ahbm_emulator::Memory| {
             errors::guard(|| self.perform(timeline, inner).map_err(|finding| vec![finding]))
         };
         let done = if quick { replay(&mut self.lock_attached(py)) } else { py.detach(|| replay(&mut self.lock())) };
         done.map_err(|findings| errors::raise(py, &findings))?;
+        // Here, not in the replay: Python code may run, and no lock is held.
+        if let Some(begin) = begin {
+            let (name, ms) = (&self.program.name, begin.elapsed().as_secs_f64() * 1e3);
+            debug!(target: LOG, "{name}: {size} bytes; replayed in {ms:.3} ms");
+        }
         for (array, pieces) in arrays.iter().zip(&results) {
             self.gather(&self.lock_attached(py), array, pieces).map_err(raise)?;
         }

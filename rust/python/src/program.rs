@@ -1,13 +1,14 @@
 //! Programs and their timelines.
 
+use crate::logs::{self, Part};
 use crate::machine::Machine;
 use crate::timeline::Timeline;
 use crate::{check, errors};
-use ahbm_emulator::{CheckOptions, Options};
-use ahbm_formats::chakra::{self, Trace};
-use ahbm_formats::store::store;
+use ahbm_check::CheckOptions;
+use ahbm_emulator::Options;
 use ahbm_machine::Diagnostic;
 use ahbm_program::AgentId;
+use ahbm_wire::store::store;
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -18,13 +19,13 @@ use std::sync::Arc;
 /// Pieces of detail that a run may keep, 32 bytes each.
 const PIECES: u32 = 1 << 26;
 
-/// What runs: agents, their operations, queues and buffers. Immutable; made by `ProgramBuilder.finish`.
+/// A program to run: agents, their operations, queues and buffers. Immutable; made by `ProgramBuilder.finish`.
 #[pyclass(frozen, module = "ahbm._core")]
 pub struct Program {
     pub(crate) inner: Arc<ahbm_program::Program>,
     pub(crate) machine: Arc<ahbm_machine::Machine>,
     pub(crate) calls: u64,
-    /// What further launches run, in turn, where that is not the same.
+    /// The programs that further launches run, in turn, if those differ from `inner`.
     pub(crate) later: Vec<ahbm_program::Program>,
 }
 
@@ -72,6 +73,7 @@ impl Program {
     /// hold, and KeyboardInterrupt.
     #[pyo3(signature = (*, record=true, detail=false, max_events=Options::default().max_events))]
     fn simulate(&self, py: Python<'_>, record: bool, detail: bool, max_events: u64) -> PyResult<Timeline> {
+        logs::refresh(py, &[Part::Engine, Part::Data]);
         let outcome = interruptible(py, |interrupt| {
             let detail = if detail { PIECES } else { 0 };
             let options = Options { record, detail, max_events, interrupt: Some(interrupt) };
@@ -100,7 +102,7 @@ impl Program {
     /// timeline that was not recorded or belongs to another program.
     fn write_trace(&self, py: Python<'_>, timeline: &Timeline, prefix: PathBuf) -> PyResult<Vec<PathBuf>> {
         let write = || {
-            let files = chakra::render(&Trace::executed(&self.inner, &timeline.inner)?, &prefix);
+            let files = ahbm_views::executed::render(&self.inner, &timeline.inner, &prefix);
             files.and_then(|files| store(&files).map(|()| files)).map_err(|finding| vec![finding])
         };
         py.detach(|| errors::guard(write))
@@ -160,6 +162,7 @@ impl Program {
             ..CheckOptions::default()
         };
         let subject = check::Subject { itemsize, operands, results, sets, names, repeats };
+        logs::refresh(py, &[Part::Check]);
         let verdict = py
             .detach(|| errors::guard(|| Ok(subject.check(&self.inner, &options))))
             .map_err(|findings| errors::raise(py, &findings))?;

@@ -1,13 +1,14 @@
 //! Jobs that were recorded under torch.distributed.
 
 use crate::errors;
-use ahbm_formats::chakra::{self, NodeKind};
-use ahbm_formats::store::store;
+use ahbm_formats::chakra;
 use ahbm_machine::Diagnostic;
+use ahbm_wire::chakra::NodeKind;
+use ahbm_wire::store::store;
 use pyo3::prelude::*;
 use std::path::PathBuf;
 
-/// What an attribute says: a number, text, or numbers.
+/// The value of an attribute: a number, text, or numbers.
 #[derive(FromPyObject)]
 pub(crate) enum Fact {
     Number(i64),

@@ -1,27 +1,26 @@
 //! Synthesized schedules.
 
 use crate::errors;
-use crate::formats::Plan;
+use crate::formats::PyDocument;
+use crate::logs::{self, Part};
 use crate::machine::Machine;
 use crate::operand;
 use crate::program::Program;
-use ahbm_formats::plan::{Transfer, Transfers};
-use ahbm_formats::{Format, Reduction, mscclpp};
+use ahbm_formats::{Format, mscclpp};
 use ahbm_machine::Diagnostic;
+use ahbm_plan::Reduction;
 use ahbm_program::Dtype;
 use ahbm_synthesis::{
-    Bound, Collective, Elements, Graph, Link, Lowered, METHODS, Request, Synthesis, ends, engines, lower, synthesize,
+    Bound, Collective, Elements, Graph, Lowered, METHODS, Request, Synthesis, ends, engines, lower, synthesize,
 };
 use pyo3::prelude::*;
-use rustc_hash::FxHashMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Instant;
 
 /// A schedule for a machine, and the bound it is measured against. Immutable.
 #[pyclass(frozen, module = "ahbm._core")]
 pub struct Schedule {
-    machine: Arc<ahbm_machine::Machine>,
+    machine: Machine,
     graph: Graph,
     bound: Bound,
     inner: Synthesis,
@@ -60,6 +59,7 @@ impl Schedule {
         seed: u64,
         members: Vec<u32>,
     ) -> PyResult<Self> {
+        logs::refresh(py, &[Part::Synthesis]);
         let work = || -> Result<Self, Diagnostic> {
             let Some(collective) = Collective::parse(collective) else {
                 let names = Collective::ALL.map(|c| c.0);
@@ -74,7 +74,7 @@ impl Schedule {
             let inner = synthesize(&graph, &request, &bound)?;
             let milliseconds = |from: Instant, to: Instant| (to - from).as_secs_f64() * 1e3;
             Ok(Self {
-                machine: Arc::clone(&machine.inner),
+                machine: machine.clone(),
                 graph,
                 bound,
                 inner,
@@ -90,7 +90,13 @@ impl Schedule {
     /// Names of the methods besides `"auto"`.
     #[staticmethod]
     fn methods() -> Vec<&'static str> {
-        METHODS.to_vec()
+        METHODS.iter().map(|method| method.name()).collect()
+    }
+
+    /// The same methods as rows: (name, the idea in one sentence, True for closed forms).
+    #[staticmethod]
+    fn method_table() -> Vec<(&'static str, &'static str, bool)> {
+        METHODS.iter().map(|method| (method.name(), method.about(), method.is_closed_form())).collect()
     }
 
     /// The method that found it.
@@ -184,8 +190,7 @@ impl Schedule {
         let lowered =
             py.detach(|| errors::guard(|| self.lowered(dtype, op))).map_err(|findings| errors::raise(py, &findings))?;
         let [buffers, results] = [&lowered.buffers, &lowered.results].map(|list| list.iter().map(|b| b.0).collect());
-        let machine = Machine { inner: Arc::clone(&self.machine) };
-        Ok((Program::checked(py, lowered.program, &machine, 0)?, buffers, results))
+        Ok((Program::checked(py, lowered.program, &self.machine, 0)?, buffers, results))
     }
 
     /// The schedule for the greatest size, up to its own, whose chunks are all equal: what a plan for many sizes is
@@ -199,28 +204,13 @@ impl Schedule {
                 Some(Format::Mscclpp) => mscclpp::ALIGNMENT,
                 _ => 1,
             };
-            let mut schedule = self.inner.schedule.clone();
-            let (least, most) = schedule.chunk_bytes.iter().fold((u64::MAX, 0), |(a, b), &c| (a.min(c), b.max(c)));
-            let (mut bound, mut request) = (self.bound.clone(), self.request.clone());
-            if least < step {
-                let text = format!("chunks of {least} B are less than the {step} B of the format");
-                return Err(Diagnostic::new("AHBM-U293", text).hint("choose a larger size, or fewer chunks"));
-            }
-            let alike = most - least <= request.unit;
-            for bytes in &mut schedule.chunk_bytes {
-                *bytes = if alike { least } else { *bytes } / step * step;
-            }
-            if schedule.chunk_bytes != self.inner.schedule.chunk_bytes {
-                request.chunks = schedule.chunk_bytes.len() as u32;
-                request.share_bytes = schedule.chunk_bytes.iter().sum();
-                bound = request.bound(&self.graph)?;
-            }
+            let (inner, request, bound) = self.inner.even(&self.graph, &self.request, &self.bound, step)?;
             Ok(Self {
                 graph: self.graph.clone(),
                 bound,
-                inner: Synthesis::of(&self.graph, schedule),
+                inner,
                 request,
-                machine: Arc::clone(&self.machine),
+                machine: self.machine.clone(),
                 bound_ms: self.bound_ms,
                 synthesis_ms: self.synthesis_ms,
             })
@@ -231,16 +221,15 @@ impl Schedule {
 
     /// The NPUs by rank of the plan: those that take part, then those that only relay.
     fn places(&self) -> Vec<u32> {
-        let members = &self.inner.schedule.members;
-        let relays = (0..self.graph.nodes()).filter(|npu| !members.contains(npu));
-        members.iter().copied().chain(relays).collect()
+        self.inner.schedule.places(&self.graph)
     }
 
     /// The schedule as a plan, in place except for all_to_all. Raises `UnsupportedError` (AHBM-U293) for sizes that a
     /// plan has no numbers for.
-    fn plan(&self, py: Python<'_>) -> PyResult<Plan> {
-        let made = py.detach(|| errors::guard(|| self.to_plan().map_err(|finding| vec![finding])));
-        made.map(Plan::computed).map_err(|findings| errors::raise(py, &findings))
+    fn plan(&self, py: Python<'_>) -> PyResult<PyDocument> {
+        let made =
+            py.detach(|| errors::guard(|| self.inner.schedule.to_plan(&self.graph).map_err(|finding| vec![finding])));
+        made.map(PyDocument::made).map_err(|findings| errors::raise(py, &findings))
     }
 
     fn __repr__(&self) -> String {
@@ -262,74 +251,6 @@ impl Schedule {
             return Err(vec![Diagnostic::new("AHBM-U407", text).hint("pass element_bytes when synthesizing")]);
         }
         let elements = Elements { dtype, op: reduction.function(), average: reduction == Reduction::Avg };
-        lower(&self.inner.schedule, &self.graph, &self.machine, elements)
+        lower(&self.inner.schedule, &self.graph, &self.machine.inner, elements)
     }
-
-    /// Chunks of the plan are the greatest common measure of those of the schedule.
-    fn to_plan(&self) -> Result<ahbm_formats::Plan, Diagnostic> {
-        let schedule = &self.inner.schedule;
-        let mut rank = vec![0; self.graph.nodes() as usize];
-        (0..).zip(self.places()).for_each(|(number, npu)| rank[npu as usize] = number);
-        let measure = schedule.chunk_bytes.iter().fold(0, |a, &b| gcd(a, b)).max(1);
-        let Some(pieces) =
-            schedule.chunk_bytes.iter().map(|c| u32::try_from(c / measure).ok()).collect::<Option<Vec<u32>>>()
-        else {
-            let text = format!("chunks of {measure} bytes are too many for a plan");
-            return Err(Diagnostic::new("AHBM-U293", text).hint("choose a size that splits into equal chunks"));
-        };
-        let (channels, chunks) = (self.channels(), schedule.chunks());
-        let parcels: Vec<u32> = schedule.parcels.iter().map(|p| p.chunk).collect();
-        let arrivals = schedule.times(&self.graph, true).arrivals;
-        let list: Vec<Transfer> = schedule
-            .transfers
-            .iter()
-            .zip(&arrivals)
-            .map(|(t, &at)| {
-                let link = self.graph.link(t.link);
-                let channel = channels[t.link as usize];
-                let source = schedule.meaning(link.from, t.chunk());
-                let target = schedule.meaning(link.to, t.chunk());
-                // What passes is added where it gets to.
-                let adds = t.adds() && target < chunks;
-                let [from, to] = [link.from, link.to].map(|npu| rank[npu as usize]);
-                Transfer { from, to, channel, source, target, adds, at }
-            })
-            .collect();
-        let root = schedule.root;
-        let collective = match schedule.collective {
-            Collective::AllGather => ahbm_formats::Collective::AllGather,
-            Collective::ReduceScatter => ahbm_formats::Collective::ReduceScatter,
-            Collective::AllReduce => ahbm_formats::Collective::AllReduce,
-            Collective::AllToAll => ahbm_formats::Collective::AllToAll,
-            Collective::Broadcast => ahbm_formats::Collective::Broadcast { root },
-            Collective::Reduce => ahbm_formats::Collective::Reduce { root },
-            Collective::Gather => ahbm_formats::Collective::Gather { root },
-            Collective::Scatter => ahbm_formats::Collective::Scatter { root },
-        };
-        ahbm_formats::Plan::from_transfers(&Transfers {
-            name: format!("{} by {}", schedule.collective.name(), schedule.method),
-            collective,
-            ranks: schedule.members.len() as u32,
-            relays: self.graph.nodes() - schedule.members.len() as u32,
-            one_port: self.graph.switch().is_some(),
-            pieces: &pieces,
-            parcels: &parcels,
-            list: &list,
-        })
-    }
-
-    /// Per link, how many links before it join the same NPUs.
-    fn channels(&self) -> Vec<u32> {
-        let mut seen: FxHashMap<(u32, u32), u32> = FxHashMap::default();
-        let number = |link: &Link| {
-            let next = seen.entry((link.from, link.to)).or_default();
-            *next += 1;
-            *next - 1
-        };
-        self.graph.links().iter().map(number).collect()
-    }
-}
-
-fn gcd(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { gcd(b, a % b) }
 }

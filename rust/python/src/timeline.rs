@@ -2,9 +2,10 @@
 
 use crate::errors;
 use ahbm_emulator::{Category, Detail, LinkUse, Segment, Span};
-use ahbm_formats::store::{Output, store};
-use ahbm_formats::tracks::{self, Flow, Format, Tracks};
 use ahbm_machine::Diagnostic;
+use ahbm_views::timeline_file::Format;
+use ahbm_views::tracks::{self, Flow, Tracks};
+use ahbm_wire::store::{Output, store};
 use numpy::{Element, PyArray1};
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;

@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 /// The recording context of one kernel call.
 ///
-/// Pointers are ints (bytes), shapes an int or a tuple of ints, dtypes one of f16 bf16 f32 f64 i8 i16 i32 i64
-/// u8 u16 u32 u64. What cannot be recorded raises `ahbm.errors.KernelError` with the kernel's file and line.
+/// Pointers are ints (bytes), shapes an int or a tuple of ints, dtypes one of f16 bf16 f32 f64 i8 i16 i32 i64 u8 u16
+/// u32 u64. A call that cannot be recorded raises `ahbm.errors.KernelError` with the kernel's file and line.
 #[pyclass(frozen, module = "ahbm._core")]
 pub struct Tl {
     pub(crate) capture: Arc<Capture>,

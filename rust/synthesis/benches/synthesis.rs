@@ -7,7 +7,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use std::time::Duration;
 
 fn network(topology: &str, sips: u32) -> Graph {
-    let text = include_str!("../../../topologies/npu_ring_8.yaml");
+    let text = include_str!("../../../python/ahbm/data/topologies/npu_ring_8.yaml");
     let set = |k: &str, v: String| (k.to_string(), v);
     let overrides = [set("system.sips.topology", topology.into()), set("system.sips.count", sips.to_string())];
     Graph::of(&Machine::from_yaml(text, "npu_ring_8.yaml", &overrides).expect("a machine")).expect("a graph")

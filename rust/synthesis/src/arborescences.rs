@@ -8,8 +8,9 @@ use crate::bound::bound;
 use crate::flow::Flow;
 use crate::graph::gcd;
 use crate::list::arrange;
+use crate::method::{Method, Task};
+use crate::request::{Request, Synthesis, refuse};
 use crate::schedule::{Schedule, Transfer, split};
-use crate::synthesize::{Request, refuse};
 use crate::{Collective, Cut, Graph};
 use ahbm_machine::Diagnostic;
 
@@ -21,6 +22,41 @@ const AUTO: u64 = 1 << 18;
 const TREES: u64 = 64;
 const TRANSFERS: u64 = 200_000;
 const PIECES: u64 = 512;
+
+/// The method.
+pub(crate) struct Arborescences;
+
+impl Method for Arborescences {
+    fn name(&self) -> &'static str {
+        "arborescences"
+    }
+
+    fn about(&self) -> &'static str {
+        "Directed trees from every root are packed so that no link carries more than the tight cut demands, in pieces."
+    }
+
+    fn applies(&self, request: &Request, graph: &Graph) -> Result<(), Diagnostic> {
+        use Collective::{AllGather, Broadcast, Reduce, ReduceScatter};
+        let no = |why| Err(refuse(self.name(), request.collective, why));
+        if !matches!(request.collective, AllGather | Broadcast | Reduce | ReduceScatter) {
+            return no("they carry one NPU's chunks to all");
+        }
+        let n = u64::from(graph.nodes());
+        let work = n * n * graph.links().len() as u64;
+        if (request.group(graph).len() as u64) < n || work > WORK {
+            return no("the exact packing is for whole networks of about 128 NPUs, 64 at a switch");
+        }
+        if request.method == "auto" && work > AUTO {
+            return no("on so large a network the packing takes long: it is worth it only when asked for");
+        }
+        Ok(())
+    }
+
+    fn find(&self, task: &Task<'_>) -> Result<Synthesis, Diagnostic> {
+        let pack = |graph: &Graph, base| arborescences(graph, task.request, base, &task.limit.cut);
+        Ok(task.found(task.outwards(self, pack)?))
+    }
+}
 
 /// Equal trees in the making, or made.
 #[derive(Debug, Clone)]
@@ -49,7 +85,7 @@ fn pack(graph: &Graph, roots: &[u32], count: u64, mut room: Vec<u64>) -> Option<
     let mut pending: Vec<Batch> = roots.iter().rev().map(begun).collect();
     let mut done = Vec::new();
     while let Some(mut batch) = pending.pop() {
-        // What does not fit now never will: room only shrinks.
+        // A link that is too full now stays too full: room only shrinks.
         let mut full = vec![false; graph.links().len()];
         let mut at = 0;
         while batch.nodes.len() < n {
@@ -101,23 +137,10 @@ fn slack(graph: &Graph, room: &[u64], others: &[Batch], link: u32, most: u64) ->
 
 /// The schedule of `base`, an all-gather or a broadcast whose certificate is `cut`; pieces of the trees follow each
 /// other without a pause.
-pub(crate) fn arborescences(
-    graph: &Graph,
-    request: &Request,
-    base: Schedule,
-    cut: &Cut,
-) -> Result<Schedule, Diagnostic> {
-    let (n, ports) = (graph.nodes(), graph);
-    let no = |why| refuse("arborescences", request.collective, why);
-    let work = u64::from(n) * u64::from(n) * graph.links().len() as u64;
-    if base.members.len() < n as usize || work > WORK {
-        return Err(no("the exact packing is for whole networks of about 128 NPUs, 64 at a switch"));
-    }
-    if request.method == "auto" && work > AUTO {
-        return Err(no("on so large a network the packing takes long: it is worth it only when asked for"));
-    }
-    // Packed are direct links; what goes over them takes its turn at the ports.
-    let direct = graph.split();
+fn arborescences(ports: &Graph, request: &Request, base: Schedule, cut: &Cut) -> Result<Schedule, Diagnostic> {
+    let no = |why| refuse(base.method, request.collective, why);
+    // Packed are direct links; the transfers over them take turns at the ports.
+    let direct = ports.split();
     let graph = direct.as_ref();
     let of_direct;
     let mut cut = cut;
@@ -138,32 +161,39 @@ pub(crate) fn arborescences(
     let room = links.map(|l| p * graph.capacity(l) / common).collect();
     let batches = pack(graph, &roots, count, room).ok_or_else(|| no("the trees of the certificate do not fit"))?;
 
-    let edges = roots.len() as u64 * count * u64::from(n - 1);
+    let edges = roots.len() as u64 * count * u64::from(graph.nodes() - 1);
     let latency = graph.links().iter().map(|l| l.latency_ps).max().unwrap_or(0).max(1);
     let busy = graph.links().iter().map(|l| l.rate.ps(request.share_bytes / count)).max().unwrap_or(0);
     // Pieces far shorter than the latency gain nothing.
     let pieces = (4 * busy / latency).clamp(1, PIECES).min((TRANSFERS / edges).max(1)).min(units / count) as u32;
-    // (links below, chunk of the first piece, link): ways that are longest come first.
-    let mut jobs: Vec<(u32, u32, u32)> = Vec::new();
-    let mut trees = vec![0; n as usize];
-    for batch in &batches {
-        let mut below = vec![0u32; n as usize];
-        for &link in batch.links.iter().rev() {
-            let ends = graph.link(link);
-            below[ends.from as usize] = below[ends.from as usize].max(below[ends.to as usize] + 1);
-        }
-        let share = if roots.len() == 1 { 0 } else { batch.root };
-        for _ in 0..batch.count {
-            let chunk = (share * count as u32 + trees[batch.root as usize]) * pieces;
-            trees[batch.root as usize] += 1;
-            jobs.extend(batch.links.iter().map(|&l| (below[graph.link(l).to as usize], chunk, l)));
-        }
-    }
-    jobs.sort_by_key(|&(below, ..)| std::cmp::Reverse(below));
+    let jobs = jobs(graph, &batches, (roots.len() > 1).then_some(count as u32), pieces);
     let chunk_bytes = split(request.share_bytes, count as u32 * pieces, request.unit);
     let piece = |piece| jobs.iter().map(move |&(_, chunk, link)| Transfer::copy(link, chunk + piece));
     let transfers = (0..pieces).flat_map(piece).collect();
     Ok(arrange(ports, Schedule { chunk_bytes, transfers, ..base }))
+}
+
+/// Every edge of every tree as (links below, chunk of the first piece, link): longest ways come first. `trees` is how
+/// many of them each root has, where every root has a share.
+fn jobs(graph: &Graph, batches: &[Batch], trees: Option<u32>, pieces: u32) -> Vec<(u32, u32, u32)> {
+    let n = graph.nodes() as usize;
+    let mut jobs = Vec::new();
+    let mut made = vec![0; n];
+    for batch in batches {
+        let mut below = vec![0u32; n];
+        for &link in batch.links.iter().rev() {
+            let ends = graph.link(link);
+            below[ends.from as usize] = below[ends.from as usize].max(below[ends.to as usize] + 1);
+        }
+        let first = trees.map_or(0, |trees| batch.root * trees);
+        for _ in 0..batch.count {
+            let chunk = (first + made[batch.root as usize]) * pieces;
+            made[batch.root as usize] += 1;
+            jobs.extend(batch.links.iter().map(|&l| (below[graph.link(l).to as usize], chunk, l)));
+        }
+    }
+    jobs.sort_by_key(|&(below, ..)| std::cmp::Reverse(below));
+    jobs
 }
 
 #[cfg(test)]

@@ -4,21 +4,18 @@
 //! all-reduce is the sum followed by the spreading. Ranks that are not neighbours reach each other over shortest ways
 //! ([`ledger`]); at a switch every pair is neighbours.
 
-mod exchange;
+pub(crate) mod exchange;
 mod ledger;
-mod rings;
-mod trees;
+pub(crate) mod rings;
+pub(crate) mod trees;
 
 use crate::list::arrange;
-use crate::schedule::{Schedule, split};
-use crate::synthesize::{Request, refuse};
+use crate::method::{Method, Task};
+use crate::request::{Request, Synthesis, refuse};
+use crate::schedule::split;
 use crate::{Collective, Graph};
 use ahbm_machine::{Diagnostic, Ps};
 use ledger::Ledger;
-
-/// Their names.
-pub(crate) const FORMS: [&str; 8] =
-    ["ring", "one_way_ring", "dimensions", "halving_doubling", "swing", "direct", "binomial", "double_binary"];
 
 /// Most transfers between ranks.
 const TRANSFERS: u64 = 40_000_000;
@@ -27,7 +24,7 @@ const PIPELINED: u64 = 400_000;
 const PIECES: u64 = 512;
 
 /// Most ranks among which `auto` tries a form with relays.
-const RELAYED: u32 = 64;
+const RELAYED: usize = 64;
 
 /// A block from one rank to another.
 #[derive(Debug, Clone, Copy)]
@@ -62,104 +59,125 @@ enum Form {
     Pairs,
 }
 
-/// The schedule of a closed form.
-///
-/// # Errors
-/// `AHBM-U406` where it does not apply, or where its busiest port alone takes as long as a `rival`, `AHBM-U407` for a
-/// buffer too small to be cut as it must be, `AHBM-B401` for too many transfers.
-pub(crate) fn form(graph: &Graph, request: &Request, name: &'static str, rival: Ps) -> Result<Schedule, Diagnostic> {
-    use Collective::{AllGather, AllReduce, AllToAll, Broadcast, Gather as ToRoot, Reduce, ReduceScatter, Scatter};
-    let collective = request.collective;
-    let members = request.group(graph);
-    let p = members.len() as u32;
-    let rooted = matches!(collective, Broadcast | Reduce);
-    let form = match (name, collective) {
-        ("direct", AllToAll | Scatter | ToRoot) => Form::Pairs,
-        (_, AllToAll | Scatter | ToRoot) => return Err(refuse(name, collective, "it sends everybody the same")),
-        ("direct", Broadcast | Reduce) => Form::Trees(trees::star(p, request.root)),
-        ("ring" | "one_way_ring", _) => {
-            let cycle = rings::cycle(graph, &members);
-            let ways = if name == "ring" && p > 2 && graph.switch().is_none() { 2 } else { 1 };
-            if rooted {
-                Form::Trees(trees::chains(&cycle, request.root, ways))
-            } else {
-                Form::Gather(rings::around(&cycle, ways))
-            }
+/// A method whose schedule follows from the numbers of the ranks.
+pub(crate) struct ClosedForm {
+    name: &'static str,
+    about: &'static str,
+    /// Why it does not do a request, if it does not.
+    applies: fn(&Request, &Graph) -> Result<(), &'static str>,
+    form: fn(&Request, &Graph) -> Result<Form, &'static str>,
+}
+
+/// Refuses collectives in which every chunk has one destination.
+fn to_everybody(collective: Collective) -> Result<(), &'static str> {
+    use Collective::{AllToAll, Gather, Scatter};
+    if matches!(collective, AllToAll | Gather | Scatter) { Err("it sends everybody the same") } else { Ok(()) }
+}
+
+/// Refuses collectives in which not all ranks are alike, too.
+fn among_equals(collective: Collective) -> Result<(), &'static str> {
+    to_everybody(collective)?;
+    if matches!(collective, Collective::Broadcast | Collective::Reduce) { Err("it has no root") } else { Ok(()) }
+}
+
+impl Method for ClosedForm {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn about(&self) -> &'static str {
+        self.about
+    }
+
+    fn is_closed_form(&self) -> bool {
+        true
+    }
+
+    fn applies(&self, request: &Request, graph: &Graph) -> Result<(), Diagnostic> {
+        (self.applies)(request, graph).map_err(|why| refuse(self.name, request.collective, why))
+    }
+
+    /// Need not be finished where the busiest port alone takes as long as the rival.
+    fn find(&self, task: &Task<'_>) -> Result<Synthesis, Diagnostic> {
+        let (graph, request, collective) = (task.graph, task.request, task.request.collective);
+        let no = |why| refuse(self.name, collective, why);
+        let form = (self.form)(request, graph).map_err(no)?;
+        let members = request.group(graph);
+        if request.method == "auto" && members.len() > RELAYED && form.relays(graph, &members) {
+            return Err(no("so many ranks that are not neighbours are worth it only when asked for"));
         }
-        ("binomial", Broadcast | Reduce | AllReduce) => Form::Trees(trees::binomial(p, request.root)),
-        ("double_binary", Broadcast | Reduce) => Form::Trees(trees::double_binary_from(p, request.root)),
-        ("double_binary", AllReduce) => Form::Trees(trees::double_binary(p)),
-        (_, Broadcast | Reduce) => return Err(refuse(name, collective, "it has no root")),
-        ("direct", _) => Form::Gather(rings::rotations(p)),
-        ("dimensions" | "swing", _) => {
-            let Some(grid) = graph.grid().filter(|_| p == graph.nodes()) else {
-                return Err(refuse(name, collective, "it is for whole grids, tori and hypercubes"));
-            };
-            if name == "dimensions" {
-                Form::Gather(rings::dimensions(grid))
-            } else {
-                let found = exchange::swing(grid);
-                Form::Gather(found.ok_or_else(|| refuse(name, collective, "extents of a torus must be powers of two"))?)
-            }
+        let (blocks, lanes) = form.parts(collective);
+        let pieces = self.pieces(&form, blocks * lanes, graph, request)?;
+        let chunk_bytes = split(request.share_bytes, blocks * lanes * pieces, request.unit);
+        let mut ledger = Ledger::new(graph, request.base(graph, self.name, chunk_bytes));
+        form.write(&mut ledger, request, pieces);
+        let schedule = ledger.finish();
+        if task.rival < Ps::MAX && schedule.busiest_ps(graph) >= task.rival {
+            return Err(no("another method takes less time than its busiest port"));
         }
-        ("halving_doubling", _) => {
-            if !p.is_power_of_two() && collective != AllReduce {
-                return Err(refuse(name, collective, "the number of ranks must be a power of two"));
-            }
-            Form::Gather(exchange::halving_doubling(p))
+        let contended = graph.switch().is_some()
+            || !schedule.parcels.is_empty()
+            || matches!(collective, Collective::Broadcast | Collective::Reduce)
+            || lanes == blocks;
+        Ok(Synthesis::of(graph, if contended { arrange(graph, schedule) } else { schedule }))
+    }
+}
+
+impl ClosedForm {
+    /// Chunks of each of the `parts` of a share.
+    ///
+    /// # Errors
+    /// `AHBM-U407` for a buffer too small to be cut as it must be, `AHBM-B401` for too many transfers.
+    fn pieces(&self, form: &Form, parts: u32, graph: &Graph, request: &Request) -> Result<u32, Diagnostic> {
+        let (name, p) = (self.name, request.group(graph).len() as u64);
+        let units = request.share_bytes / request.unit;
+        let most = units / u64::from(parts);
+        if most == 0 {
+            let text = format!("{name} cuts a share into {parts} parts, and it has {units} elements");
+            return Err(Diagnostic::new("AHBM-U407", text).hint("ask for more bytes"));
         }
-        (_, AllGather | ReduceScatter | AllReduce) => {
-            return Err(refuse(name, collective, "trees carry one buffer to all"));
+        let pieces = match form {
+            Form::Trees(trees) => trees.pieces(graph, request),
+            Form::Gather(_) | Form::Pairs => u64::from(request.chunks),
+        };
+        let pieces = pieces.min(most) as u32;
+        let count = form.moves(p) * u64::from(pieces);
+        if count > TRANSFERS {
+            let text = format!("{name} among {p} ranks makes {count} transfers, more than {TRANSFERS}");
+            return Err(Diagnostic::new("AHBM-B401", text).hint("ask for fewer chunks, or use the method greedy"));
         }
-    };
-    if request.method == "auto" && p > RELAYED && form.relays(graph, &members) {
-        return Err(refuse(name, collective, "so many ranks that are not neighbours are worth it only when asked for"));
+        Ok(pieces)
     }
-    let (blocks, lanes) = match &form {
-        Form::Gather(gather) => (if collective == AllReduce { gather.owners.len() as u32 } else { 1 }, gather.lanes),
-        Form::Trees(trees) => (1, trees.lanes.len() as u32),
-        Form::Pairs => (1, 1),
-    };
-    let units = request.share_bytes / request.unit;
-    let most = units / u64::from(blocks * lanes);
-    if most == 0 {
-        let text = format!("{name} cuts a share into {} parts, and it has {units} elements", blocks * lanes);
-        return Err(Diagnostic::new("AHBM-U407", text).hint("ask for more bytes"));
-    }
-    let pieces = match &form {
-        Form::Trees(trees) => trees.pieces(graph, request),
-        _ => u64::from(request.chunks),
-    };
-    let pieces = pieces.min(most) as u32;
-    let count = match &form {
-        Form::Gather(gather) => gather.moves.len() as u64,
-        Form::Trees(trees) => trees.lanes.iter().map(|l| l.len() as u64).sum(),
-        Form::Pairs => u64::from(p) * u64::from(p),
-    };
-    if count * u64::from(pieces) > TRANSFERS {
-        let text =
-            format!("{name} among {p} ranks makes {} transfers, more than {TRANSFERS}", count * u64::from(pieces));
-        return Err(Diagnostic::new("AHBM-B401", text).hint("ask for fewer chunks, or use the method greedy"));
-    }
-    let chunk_bytes = split(request.share_bytes, blocks * lanes * pieces, request.unit);
-    let mut ledger = Ledger::new(graph, request.base(graph, name, chunk_bytes));
-    match form {
-        Form::Gather(gather) => gather.write(&mut ledger, collective, pieces),
-        Form::Trees(trees) => trees.write(&mut ledger, collective, pieces),
-        Form::Pairs => pairs(&mut ledger, request, p, pieces),
-    }
-    let schedule = ledger.finish();
-    if rival < Ps::MAX && schedule.busiest_ps(graph) >= rival {
-        return Err(refuse(name, collective, "another method takes less time than its busiest port"));
-    }
-    let contended = graph.switch().is_some()
-        || !schedule.parcels.is_empty()
-        || matches!(collective, Broadcast | Reduce)
-        || lanes == blocks;
-    Ok(if contended { arrange(graph, schedule) } else { schedule })
 }
 
 impl Form {
+    /// Parts that a share is cut into before it is cut into pieces: blocks, and lanes of a block.
+    fn parts(&self, collective: Collective) -> (u32, u32) {
+        match self {
+            Self::Gather(gather) if collective == Collective::AllReduce => (gather.owners.len() as u32, gather.lanes),
+            Self::Gather(gather) => (1, gather.lanes),
+            Self::Trees(trees) => (1, trees.lanes.len() as u32),
+            Self::Pairs => (1, 1),
+        }
+    }
+
+    /// Messages between `p` ranks for every piece.
+    fn moves(&self, p: u64) -> u64 {
+        match self {
+            Self::Gather(gather) => gather.moves.len() as u64,
+            Self::Trees(trees) => trees.lanes.iter().map(|l| l.len() as u64).sum(),
+            Self::Pairs => p * p,
+        }
+    }
+
+    fn write(&self, ledger: &mut Ledger<'_>, request: &Request, pieces: u32) {
+        match self {
+            Self::Gather(gather) => gather.write(ledger, request.collective, pieces),
+            Self::Trees(trees) => trees.write(ledger, request.collective, pieces),
+            Self::Pairs => pairs(ledger, request, pieces),
+        }
+    }
+
     /// True where messages go between ranks that are not neighbours.
     fn relays(&self, graph: &Graph, members: &[u32]) -> bool {
         let apart = |from: u32, to: u32| graph.between(members[from as usize], members[to as usize]).is_none();
@@ -226,7 +244,8 @@ impl Trees {
 }
 
 /// Scatter, gather and all-to-all: in turn `k` every rank sends to the `k`-th after it.
-fn pairs(ledger: &mut Ledger<'_>, request: &Request, p: u32, pieces: u32) {
+fn pairs(ledger: &mut Ledger<'_>, request: &Request, pieces: u32) {
+    let p = ledger.ranks();
     for turn in 1..p {
         for rank in 0..p {
             let to = (rank + turn) % p;

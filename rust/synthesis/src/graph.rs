@@ -26,7 +26,7 @@ impl Link {
 /// Most NPUs at a switch.
 const SWITCHED: u32 = 1024;
 
-/// Where the NPUs are, when they form a grid: number = (z * h + y) * w + x.
+/// The places of the NPUs, when they form a grid: number = (z * h + y) * w + x.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grid {
     /// Extent of every dimension, all greater than 1.
@@ -40,7 +40,7 @@ pub struct Grid {
 pub struct Switch {
     /// From the first byte's departure to its arrival at the port that leads out of the switch.
     pub enter_ps: Ps,
-    /// What is forwarded as soon as it is complete.
+    /// The bytes that are forwarded as soon as they are complete.
     pub flit_bytes: u64,
 }
 
@@ -196,9 +196,9 @@ impl Graph {
         }
     }
 
-    /// The same network without a switch: the capacity of a port, split evenly among the links that share it. What fits
-    /// into these links fits into the ports, and no cut between NPUs is narrower than before. (ForestColl, 2024, splits
-    /// edges off a switch in this way.)
+    /// The same network without a switch: the capacity of a port, split evenly among the links that share it. A flow
+    /// that fits into these links fits into the ports, and no cut between NPUs is narrower than before. (ForestColl,
+    /// 2024, splits edges off a switch in this way.)
     pub(crate) fn split(&self) -> Cow<'_, Self> {
         if self.switch.is_none() {
             return Cow::Borrowed(self);
@@ -233,7 +233,7 @@ impl Graph {
         self.switch.as_ref()
     }
 
-    /// What a transfer over `link` occupies first: the link itself, or its sender's port to the switch.
+    /// The port that a transfer over `link` occupies first: the link itself, or its sender's port to the switch.
     pub fn port(&self, link: u32) -> u32 {
         if self.switch.is_some() { self.link(link).from } else { link }
     }

@@ -1,4 +1,4 @@
-//! What no run can beat, whatever its algorithm: the bounds of [`mod@crate::bound`] for any amount of data.
+//! The bounds that no run can beat, whatever its algorithm: those of [`mod@crate::bound`] for any amount of data.
 //!
 //! Runs pass messages on flit by flit and choose their own chunks, so only pure latency counts besides the tight cut.
 

@@ -23,7 +23,7 @@ pub(crate) struct Job {
     pub(crate) waits: u32,
 }
 
-/// What happens at one instant: arrivals, then heads at a switch by the ports they come from, then departures by port.
+/// The events of one instant: arrivals, then heads at a switch by the ports they come from, then departures by port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     /// Of a job.
@@ -34,90 +34,117 @@ enum Event {
     Departure(u32),
 }
 
+/// Jobs on their way, and the ports they wait for.
+struct Ports<'a, B> {
+    graph: &'a Graph,
+    jobs: Vec<Job>,
+    bytes: B,
+    /// Per port, jobs that have nothing to wait for but the port: (priority, job).
+    ready: Vec<BinaryHeap<Reverse<(u64, u32)>>>,
+    clock: Clock<'a>,
+    /// Per NPU at a switch, until when the port that leads to it will be busy with what is under way.
+    promised: Vec<Ps>,
+    events: BinaryHeap<Reverse<(Ps, Event)>>,
+    /// Transfers in the order that is made.
+    order: Vec<Transfer>,
+}
+
 /// Puts the jobs in order of departure, at a switch in the order in which they reach the ports that lead out of it.
 /// `then` calls its second argument with every job that waits for the first.
 pub(crate) fn dispatch(
     graph: &Graph,
-    mut jobs: Vec<Job>,
+    jobs: Vec<Job>,
     bytes: impl Fn(u32) -> u64,
     then: impl Fn(u32, &mut dyn FnMut(u32)),
 ) -> Vec<Transfer> {
-    let mut ready: Vec<BinaryHeap<Reverse<(u64, u32)>>> = vec![BinaryHeap::new(); graph.ports() as usize];
-    let mut clock = Clock::new(graph);
-    // Per NPU at a switch, until when the port that leads to it will be busy with what is under way.
-    let mut promised = vec![0; graph.nodes() as usize];
-    let mut events: BinaryHeap<Reverse<(Ps, Event)>> = BinaryHeap::new();
-    for (index, job) in jobs.iter().enumerate() {
-        if job.waits == 0 {
+    let mut ports = Ports::new(graph, jobs, bytes);
+    while let Some(Reverse((now, event))) = ports.events.pop() {
+        match event {
+            Event::Arrival(job) => then(job, &mut |next| ports.release(next, now)),
+            Event::Head(_, job, left) => ports.pass(job, left),
+            Event::Departure(port) => ports.depart(port, now),
+        }
+    }
+    ports.order
+}
+
+impl<'a, B: Fn(u32) -> u64> Ports<'a, B> {
+    fn new(graph: &'a Graph, jobs: Vec<Job>, bytes: B) -> Self {
+        let mut ready: Vec<BinaryHeap<_>> = vec![BinaryHeap::new(); graph.ports() as usize];
+        for (index, job) in jobs.iter().enumerate().filter(|j| j.1.waits == 0) {
             ready[graph.port(job.transfer.link) as usize].push(Reverse((job.priority, index as u32)));
         }
+        let busy = (0..).zip(&ready).filter(|(_, ready)| !ready.is_empty());
+        let events = busy.map(|(port, _)| Reverse((0, Event::Departure(port)))).collect();
+        let order = Vec::with_capacity(jobs.len());
+        let (clock, promised) = (Clock::new(graph), vec![0; graph.nodes() as usize]);
+        Self { graph, jobs, bytes, ready, clock, promised, events, order }
     }
-    for (port, ready) in ready.iter().enumerate() {
-        if !ready.is_empty() {
-            events.push(Reverse((0, Event::Departure(port as u32))));
+
+    /// One of the jobs that `job` waits for has arrived.
+    fn release(&mut self, job: u32, now: Ps) {
+        let waiting = &mut self.jobs[job as usize];
+        waiting.waits -= 1;
+        if waiting.waits == 0 {
+            let link = waiting.transfer.link;
+            self.ready[self.graph.port(link) as usize].push(Reverse((waiting.priority, job)));
+            if self.clock.free(link) <= now {
+                self.events.push(Reverse((now, Event::Departure(self.graph.port(link)))));
+            }
         }
     }
-    let mut order = Vec::with_capacity(jobs.len());
-    while let Some(Reverse((now, event))) = events.pop() {
-        let arrived = match event {
-            Event::Arrival(job) => job,
-            Event::Head(_, job, left) => {
-                let transfer = jobs[job as usize].transfer;
-                order.push(transfer);
-                let arrival = clock.arrive(transfer.link, left, bytes(transfer.chunk()));
-                events.push(Reverse((arrival, Event::Arrival(job))));
-                continue;
-            }
-            Event::Departure(port) => {
-                let ready = &mut ready[port as usize];
-                let Some(&Reverse((_, job))) = ready.peek() else { continue };
-                if clock.free(jobs[job as usize].transfer.link) > now {
-                    continue;
-                }
-                let passes = |&Reverse((_, job)): &Reverse<(u64, u32)>| {
-                    let Transfer { link, .. } = jobs[job as usize].transfer;
-                    let size = bytes(jobs[job as usize].transfer.chunk());
-                    let left = now + graph.link(link).rate.ps(size);
-                    let head = clock.head(link, left, size);
-                    head.is_none_or(|head| promised[graph.link(link).to as usize] <= head)
-                };
-                let mut first: Vec<_> = Vec::new();
-                while first.len() < PASSING && !first.last().is_some_and(passes) {
-                    let Some(next) = ready.pop() else { break };
-                    first.push(next);
-                }
-                let chosen = first.iter().position(passes).unwrap_or(0);
-                let Reverse((_, job)) = first.swap_remove(chosen);
-                ready.extend(first);
-                let transfer = jobs[job as usize].transfer;
-                let size = bytes(transfer.chunk());
-                let left = clock.leave(transfer.link, now, size);
-                events.push(Reverse((left, Event::Departure(port))));
-                if let Some(head) = clock.head(transfer.link, left, size) {
-                    let promised = &mut promised[graph.link(transfer.link).to as usize];
-                    *promised = head.max(*promised) + (left - now);
-                    events.push(Reverse((head, Event::Head(port, job, left))));
-                } else {
-                    order.push(transfer);
-                    let arrival = clock.arrive(transfer.link, left, size);
-                    events.push(Reverse((arrival, Event::Arrival(job))));
-                }
-                continue;
-            }
-        };
-        then(arrived, &mut |next| {
-            let job = &mut jobs[next as usize];
-            job.waits -= 1;
-            if job.waits == 0 {
-                let link = job.transfer.link;
-                ready[graph.port(link) as usize].push(Reverse((job.priority, next)));
-                if clock.free(link) <= now {
-                    events.push(Reverse((now, Event::Departure(graph.port(link)))));
-                }
-            }
-        });
+
+    /// The port sends the job that is its turn, unless it is busy or nothing is ready.
+    fn depart(&mut self, port: u32, now: Ps) {
+        let Some(&Reverse((_, first))) = self.ready[port as usize].peek() else { return };
+        if self.clock.free(self.jobs[first as usize].transfer.link) > now {
+            return;
+        }
+        let Some(job) = self.choose(port, now) else { return };
+        let transfer = self.jobs[job as usize].transfer;
+        let size = (self.bytes)(transfer.chunk());
+        let left = self.clock.leave(transfer.link, now, size);
+        self.events.push(Reverse((left, Event::Departure(port))));
+        if let Some(head) = self.clock.head(transfer.link, left, size) {
+            let promised = &mut self.promised[self.graph.link(transfer.link).to as usize];
+            *promised = head.max(*promised) + (left - now);
+            self.events.push(Reverse((head, Event::Head(port, job, left))));
+        } else {
+            self.pass(job, left);
+        }
     }
-    order
+
+    /// Takes the first of the ready jobs that need not wait inside a switch, else the first.
+    fn choose(&mut self, port: u32, now: Ps) -> Option<u32> {
+        let ready = &mut self.ready[port as usize];
+        let passes = |&Reverse((_, job)): &Reverse<(u64, u32)>| {
+            let transfer = self.jobs[job as usize].transfer;
+            let (link, size) = (transfer.link, (self.bytes)(transfer.chunk()));
+            let left = now + self.graph.link(link).rate.ps(size);
+            let head = self.clock.head(link, left, size);
+            head.is_none_or(|head| self.promised[self.graph.link(link).to as usize] <= head)
+        };
+        let mut first: Vec<_> = Vec::new();
+        while first.len() < PASSING && !first.last().is_some_and(passes) {
+            let Some(next) = ready.pop() else { break };
+            first.push(next);
+        }
+        let chosen = first.iter().position(passes).unwrap_or(0);
+        if first.is_empty() {
+            return None;
+        }
+        let Reverse((_, job)) = first.swap_remove(chosen);
+        ready.extend(first);
+        Some(job)
+    }
+
+    /// The job, whose last byte has `left` its port, is on its last way.
+    fn pass(&mut self, job: u32, left: Ps) {
+        let transfer = self.jobs[job as usize].transfer;
+        self.order.push(transfer);
+        let arrival = self.clock.arrive(transfer.link, left, (self.bytes)(transfer.chunk()));
+        self.events.push(Reverse((arrival, Event::Arrival(job))));
+    }
 }
 
 /// The same where all jobs take equally long, without events: in each round every port serves one job, which has

@@ -1,16 +1,45 @@
 //! Collectives whose chunks have one destination each: scatter, gather and all-to-all, over shortest ways whose load
 //! is balanced, longest remaining way first.
 
-use crate::Graph;
 use crate::list::{Job, dispatch};
+use crate::method::{Method, Task};
 use crate::random::Random;
+use crate::request::{Request, Synthesis, refuse};
 use crate::schedule::{Schedule, Transfer};
+use crate::{Collective, Graph};
+use ahbm_machine::Diagnostic;
 
 /// Times every way is taken back and chosen anew under the load of the others.
 const PASSES: u32 = 4;
 
+/// The method.
+pub(crate) struct Routed;
+
+impl Method for Routed {
+    fn name(&self) -> &'static str {
+        "routed"
+    }
+
+    fn about(&self) -> &'static str {
+        "Every chunk takes a shortest way, the load of the links is balanced, and the longest remaining way goes first."
+    }
+
+    fn applies(&self, request: &Request, _: &Graph) -> Result<(), Diagnostic> {
+        use Collective::{AllToAll, Gather, Scatter};
+        match request.collective {
+            AllToAll | Gather | Scatter => Ok(()),
+            other => Err(refuse(self.name(), other, "its chunks have more than one destination; see greedy")),
+        }
+    }
+
+    fn find(&self, task: &Task<'_>) -> Result<Synthesis, Diagnostic> {
+        let seed = task.request.seed;
+        Ok(task.found(task.outwards(self, |graph, base| Ok(route(graph, base, seed)))?))
+    }
+}
+
 /// Fills in the transfers of `base`, whose chunks have one holder and one taker each.
-pub(crate) fn route(graph: &Graph, mut base: Schedule, seed: u64) -> Schedule {
+fn route(graph: &Graph, mut base: Schedule, seed: u64) -> Schedule {
     let n = graph.nodes();
     let back = graph.reversed();
     // Per destination, links to it from every node.

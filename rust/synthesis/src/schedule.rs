@@ -3,6 +3,7 @@
 use crate::graph::Clock;
 use crate::{Collective, Graph};
 use ahbm_machine::Ps;
+use ahbm_plan::collective::Relation;
 
 /// One chunk over one link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +59,7 @@ pub struct Parcel {
 /// consequence of data dependences.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Schedule {
-    /// What it does.
+    /// The collective that it performs.
     pub collective: Collective,
     /// How it was found.
     pub method: &'static str,
@@ -70,7 +71,7 @@ pub struct Schedule {
     pub shares: u32,
     /// Bytes of each chunk of a share.
     pub chunk_bytes: Vec<u64>,
-    /// What goes to NPUs that are not neighbours.
+    /// The parcels for NPUs that are not neighbours.
     pub parcels: Vec<Parcel>,
     /// All transfers in an order that respects every dependence.
     pub transfers: Vec<Transfer>,
@@ -102,7 +103,7 @@ impl Schedule {
         self.parcels.get(chunk.checked_sub(self.chunks())? as usize)
     }
 
-    /// What a number means at an NPU: a parcel that passes, or a chunk.
+    /// The meaning of a number at an NPU: a parcel that passes, or a chunk.
     pub fn meaning(&self, node: u32, chunk: u32) -> u32 {
         match self.parcel(chunk) {
             Some(parcel) if node == parcel.from || node == parcel.to => parcel.chunk,
@@ -116,7 +117,7 @@ impl Schedule {
         self.chunk_bytes[chunk as usize % self.chunk_bytes.len()]
     }
 
-    /// What the busiest port has to carry: no order of the transfers takes less.
+    /// The time that the busiest port needs for its load: no order of the transfers takes less.
     pub(crate) fn busiest_ps(&self, graph: &Graph) -> Ps {
         let mut busy = vec![0; graph.ports() as usize];
         for transfer in &self.transfers {
@@ -221,24 +222,19 @@ impl Schedule {
 
     /// NPUs whose data the chunk is made of.
     pub(crate) fn holders(&self, chunk: u32) -> Vec<u32> {
-        let share = chunk as usize / self.chunk_bytes.len();
-        match self.collective {
-            Collective::AllGather | Collective::Gather => vec![self.members[share]],
-            Collective::AllToAll => vec![self.members[share / self.members.len()]],
-            Collective::Broadcast | Collective::Scatter => vec![self.members[self.root as usize]],
-            Collective::AllReduce | Collective::ReduceScatter | Collective::Reduce => self.members.clone(),
-        }
+        self.among(chunk, Relation::sources)
     }
 
     /// NPUs that need the result.
     pub(crate) fn takers(&self, chunk: u32) -> Vec<u32> {
-        let share = chunk as usize / self.chunk_bytes.len();
-        match self.collective {
-            Collective::AllGather | Collective::AllReduce | Collective::Broadcast => self.members.clone(),
-            Collective::ReduceScatter | Collective::Scatter => vec![self.members[share]],
-            Collective::AllToAll => vec![self.members[share % self.members.len()]],
-            Collective::Reduce | Collective::Gather => vec![self.members[self.root as usize]],
-        }
+        self.among(chunk, Relation::destinations)
+    }
+
+    fn among(&self, chunk: u32, ranks: fn(&Relation, u32, u32) -> Vec<u32>) -> Vec<u32> {
+        let block = chunk / self.chunk_bytes.len() as u32;
+        let mut found = ranks(&self.collective.relation(self.root), block, self.members.len() as u32);
+        found.iter_mut().for_each(|rank| *rank = self.members[*rank as usize]);
+        found
     }
 
     /// The schedule turned round in time, on the reversed graph: copies away from a chunk's owner become sums into it.

@@ -1,6 +1,6 @@
 //! Networks for tests.
 
-use crate::{Graph, Link};
+use crate::{Collective, Graph, Link, Schedule};
 use ahbm_machine::Rate;
 
 fn graph(nodes: u32, pairs: impl IntoIterator<Item = (u32, u32)>) -> Graph {
@@ -34,4 +34,18 @@ pub(crate) fn grid(extents: &[u32], wrap: bool) -> Graph {
 pub(crate) fn hypercube(dims: u32) -> Graph {
     let pairs = (0..1u32 << dims).flat_map(|v| (0..dims).map(move |d| (v, v ^ (1 << d)))).filter(|(a, b)| a < b);
     graph(1 << dims, pairs)
+}
+
+/// An all-gather of a megabyte each.
+pub(crate) fn gather(n: u32) -> Schedule {
+    Schedule {
+        collective: Collective::AllGather,
+        method: "greedy",
+        members: (0..n).collect(),
+        root: 0,
+        shares: n,
+        chunk_bytes: vec![1_000_000],
+        parcels: Vec::new(),
+        transfers: Vec::new(),
+    }
 }

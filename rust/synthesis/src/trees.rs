@@ -2,7 +2,9 @@
 //! result back, so that every link of the tree is used once in each direction.
 
 use crate::list::{Job, dispatch, dispatch_in_rounds};
+use crate::method::{Method, Task};
 use crate::random::Random;
+use crate::request::{Request, Synthesis, refuse};
 use crate::schedule::{Schedule, Transfer, split};
 use crate::{Collective, Graph};
 use ahbm_machine::Diagnostic;
@@ -19,6 +21,36 @@ const TRANSFERS_PER_NPU: u64 = 4_000;
 const PIECES: u64 = 512;
 /// Most rounds that latency is taken for.
 const LAG: usize = 1_000;
+
+/// The method.
+pub(crate) struct Trees;
+
+impl Method for Trees {
+    fn name(&self) -> &'static str {
+        "trees"
+    }
+
+    fn about(&self) -> &'static str {
+        "Spanning trees that load all links equally each carry a part of the buffer to their root and the sum back, in \
+         pieces."
+    }
+
+    fn applies(&self, request: &Request, _: &Graph) -> Result<(), Diagnostic> {
+        let no = |why| Err(refuse(self.name(), request.collective, why));
+        match request.collective {
+            Collective::AllReduce if request.members.is_empty() => Ok(()),
+            Collective::AllReduce => no("spanning trees take all NPUs in"),
+            _ => no("spanning trees reduce and broadcast one buffer"),
+        }
+    }
+
+    fn find(&self, task: &Task<'_>) -> Result<Synthesis, Diagnostic> {
+        let (graph, request, cut) = (task.graph, task.request, &task.limit.cut);
+        let fluid = 1000.0 * cut.demand as f64 / (cut.capacity as f64 * graph.unit_gbs());
+        let packing = Packing::new(graph, fluid, request.seed)?;
+        Ok(task.found(packing.schedule(graph, request.share_bytes, request.unit)))
+    }
+}
 
 /// A rooted spanning tree.
 #[derive(Debug, Clone)]
@@ -147,9 +179,48 @@ impl Packing {
 
     /// All pieces of all trees, earlier pieces and longer ways first.
     fn pipelined(&self, graph: &Graph, trees: &[Tree], chunk_bytes: Vec<u64>, pieces: u32) -> Schedule {
+        let pipeline = Pipeline::new(graph, &self.partner, trees, pieces);
+        let jobs = pipeline.jobs();
+        let then = |job: u32, wake: &mut dyn FnMut(u32)| pipeline.then(job, wake);
+        let transfers = if graph.uniform() && graph.switch().is_none() {
+            let (link, bytes) = (graph.link(0), chunk_bytes[0]);
+            let lag = link.latency_ps.div_ceil(link.rate.ps(bytes).max(1));
+            dispatch_in_rounds(graph, jobs, (lag as usize).min(LAG), then)
+        } else {
+            dispatch(graph, jobs, |chunk| chunk_bytes[chunk as usize], then)
+        };
+        Schedule {
+            collective: Collective::AllReduce,
+            method: Trees.name(),
+            members: (0..graph.nodes()).collect(),
+            root: 0,
+            shares: 1,
+            chunk_bytes,
+            parcels: Vec::new(),
+            transfers,
+        }
+    }
+}
+
+/// The jobs of pieces that go up trees and come down again.
+///
+/// A job is numbered by (tree, piece, way, node): jobs up, then jobs down, by the node at the outer end; roots have
+/// none.
+struct Pipeline<'a> {
+    graph: &'a Graph,
+    partner: &'a [u32],
+    trees: &'a [Tree],
+    pieces: u32,
+    /// Edges of a tree.
+    edges: u32,
+    /// Per tree and node, its place among the jobs of one way.
+    place: Vec<Vec<u32>>,
+    children: Vec<Vec<Vec<u32>>>,
+}
+
+impl<'a> Pipeline<'a> {
+    fn new(graph: &'a Graph, partner: &'a [u32], trees: &'a [Tree], pieces: u32) -> Self {
         let n = graph.nodes();
-        let edges = n - 1;
-        // Job of (tree, piece, node, way): up jobs, then down jobs, by the node at the outer end; roots have none.
         let mut place = Vec::with_capacity(trees.len());
         let mut children: Vec<Vec<Vec<u32>>> = Vec::with_capacity(trees.len());
         for tree in trees {
@@ -162,64 +233,54 @@ impl Packing {
             place.push(at);
             children.push(below);
         }
-        let mut jobs = Vec::with_capacity(chunk_bytes.len() * 2 * edges as usize);
-        for (t, tree) in trees.iter().enumerate() {
-            let (depth, below) = tree.depths(graph);
-            for piece in 0..pieces {
-                let chunk = t as u32 * pieces + piece;
+        Self { graph, partner, trees, pieces, edges: n - 1, place, children }
+    }
+
+    fn jobs(&self) -> Vec<Job> {
+        let all = self.trees.len() * self.pieces as usize * 2 * self.edges as usize;
+        let mut jobs = Vec::with_capacity(all);
+        for (t, tree) in self.trees.iter().enumerate() {
+            let (depth, below) = tree.depths(self.graph);
+            for piece in 0..self.pieces {
+                let chunk = t as u32 * self.pieces + piece;
                 let rank = |left: u32| (u64::from(piece) << 32) | u64::from(u32::MAX - left);
-                for &node in &tree.order[1..] {
-                    jobs.push(Job {
-                        transfer: Transfer::add(tree.up[node as usize], chunk),
-                        priority: rank(depth[node as usize] + tree.height),
-                        waits: children[t][node as usize].len() as u32,
-                    });
-                }
-                for &node in &tree.order[1..] {
-                    let parent = graph.link(tree.up[node as usize]).to;
+                jobs.extend(tree.order[1..].iter().map(|&node| Job {
+                    transfer: Transfer::add(tree.up[node as usize], chunk),
+                    priority: rank(depth[node as usize] + tree.height),
+                    waits: self.children[t][node as usize].len() as u32,
+                }));
+                jobs.extend(tree.order[1..].iter().map(|&node| {
+                    let up = tree.up[node as usize];
+                    let parent = self.graph.link(up).to;
                     let at_root = parent == tree.order[0];
-                    jobs.push(Job {
-                        transfer: Transfer::copy(self.partner[tree.up[node as usize] as usize], chunk),
+                    Job {
+                        transfer: Transfer::copy(self.partner[up as usize], chunk),
                         priority: rank(below[node as usize] + 1),
-                        waits: if at_root { children[t][parent as usize].len() as u32 } else { 1 },
-                    });
-                }
+                        waits: if at_root { self.children[t][parent as usize].len() as u32 } else { 1 },
+                    }
+                }));
             }
         }
-        let then = |job: u32, wake: &mut dyn FnMut(u32)| {
-            let (chunk, way) = (job / (2 * edges), job % (2 * edges));
-            let t = (chunk / pieces) as usize;
-            let base = chunk * 2 * edges;
-            let tree = &trees[t];
-            let node = tree.order[1 + (way % edges) as usize];
-            let down = |from: u32, wake: &mut dyn FnMut(u32)| {
-                for &child in &children[t][from as usize] {
-                    wake(base + edges + place[t][child as usize]);
-                }
-            };
-            if way < edges {
-                let parent = graph.link(tree.up[node as usize]).to;
-                if parent == tree.order[0] { down(parent, wake) } else { wake(base + place[t][parent as usize]) }
-            } else {
-                down(node, wake);
+        jobs
+    }
+
+    /// Wakes the jobs that wait for `job`: the parent's, up the tree; from the root on the children's, down.
+    fn then(&self, job: u32, wake: &mut dyn FnMut(u32)) {
+        let (chunk, way) = (job / (2 * self.edges), job % (2 * self.edges));
+        let t = (chunk / self.pieces) as usize;
+        let base = chunk * 2 * self.edges;
+        let tree = &self.trees[t];
+        let node = tree.order[1 + (way % self.edges) as usize];
+        let down = |from: u32, wake: &mut dyn FnMut(u32)| {
+            for &child in &self.children[t][from as usize] {
+                wake(base + self.edges + self.place[t][child as usize]);
             }
         };
-        let transfers = if graph.uniform() && graph.switch().is_none() {
-            let (link, bytes) = (graph.link(0), chunk_bytes[0]);
-            let lag = link.latency_ps.div_ceil(link.rate.ps(bytes).max(1));
-            dispatch_in_rounds(graph, jobs, (lag as usize).min(LAG), then)
+        if way < self.edges {
+            let parent = self.graph.link(tree.up[node as usize]).to;
+            if parent == tree.order[0] { down(parent, wake) } else { wake(base + self.place[t][parent as usize]) }
         } else {
-            dispatch(graph, jobs, |chunk| chunk_bytes[chunk as usize], then)
-        };
-        Schedule {
-            collective: Collective::AllReduce,
-            method: "trees",
-            members: (0..n).collect(),
-            root: 0,
-            shares: 1,
-            chunk_bytes,
-            parcels: Vec::new(),
-            transfers,
+            down(node, wake);
         }
     }
 }

@@ -30,9 +30,19 @@ pub(super) trait Element: bytemuck::Pod + PartialEq {
     fn map2(acc: &mut [Self], b: &[Self], f: impl Fn(Self::Wide, Self::Wide) -> Self::Wide) {
         acc.iter_mut().zip(b).for_each(|(x, &y)| *x = Self::narrow(f(x.widen(), y.widen())));
     }
+
+    /// `acc[i] = f(acc[i], a[i])`.
+    fn fold_rows(acc: &mut [Self::Wide], a: &[Self], f: impl Fn(Self::Wide, Self::Wide) -> Self::Wide) {
+        acc.iter_mut().zip(a).for_each(|(acc, x)| *acc = f(*acc, x.widen()));
+    }
+
+    /// `acc = f(acc, a[i])` in the order of the indices.
+    fn fold(acc: Self::Wide, a: &[Self], f: impl Fn(Self::Wide, Self::Wide) -> Self::Wide) -> Self::Wide {
+        a.iter().fold(acc, |acc, x| f(acc, x.widen()))
+    }
 }
 
-/// What a type must offer to be computed in.
+/// The operations a type must offer to be computed in.
 pub(super) trait Number: Copy + PartialOrd + 'static {
     const ZERO: Self;
     const ONE: Self;
@@ -234,6 +244,24 @@ impl Element for f16 {
             x.iter_mut().zip(y.iter()).for_each(|(x, &y)| *x = f(*x, y));
             acc.convert_from_f32_slice(x);
         }
+    }
+
+    fn fold_rows(acc: &mut [f32], a: &[f16], f: impl Fn(f32, f32) -> f32) {
+        let mut x = [0f32; BLOCK];
+        for (acc, a) in acc.chunks_mut(BLOCK).zip(a.chunks(BLOCK)) {
+            let x = &mut x[..a.len()];
+            a.convert_to_f32_slice(x);
+            acc.iter_mut().zip(x.iter()).for_each(|(acc, &x)| *acc = f(*acc, x));
+        }
+    }
+
+    fn fold(acc: f32, a: &[f16], f: impl Fn(f32, f32) -> f32) -> f32 {
+        let mut x = [0f32; BLOCK];
+        a.chunks(BLOCK).fold(acc, |acc, a| {
+            let x = &mut x[..a.len()];
+            a.convert_to_f32_slice(x);
+            x.iter().fold(acc, |acc, &x| f(acc, x))
+        })
     }
 }
 

@@ -14,24 +14,32 @@ pub(super) fn site(program: &Program, found: Diagnostic, agent: AgentId, op: usi
     found.site(format!("{coord}: {}", program.describe(agent, op)), program.origin_text(agent, op))
 }
 
+/// Code and hint of what the host cannot hold.
+const TOO_LARGE: (&str, &str) = ("AHBM-B301", "run the timing alone, or use smaller tensors for the data pass");
+
 /// `AHBM-B301`.
 pub(super) fn too_large(what: &str, bytes: u64) -> Diagnostic {
-    Diagnostic::new("AHBM-B301", format!("{what} of {bytes} bytes does not fit this computer's memory"))
-        .hint("run the timing alone, or use smaller tensors for the data pass")
+    let (code, hint) = TOO_LARGE;
+    Diagnostic::new(code, format!("{what} of {bytes} bytes does not fit this computer's memory")).hint(hint)
 }
 
 /// Why an operation cannot be computed; the place is added by the caller.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(super) enum Fault {
     /// The operand does not have the dtype or size the operation expects.
+    #[error("an operand is {found}, the operation expects {expected}")]
     Operand { found: Tile, expected: Tile },
     /// Shapes that do not broadcast to the result's.
+    #[error("an operand of shape {found} does not broadcast to {expected}")]
     Broadcast { found: Tile, expected: Tile },
     /// Integer division by zero at this element.
+    #[error("integer division by zero at element {element}")]
     DivideByZero { element: usize },
     /// The function has no meaning on these operands.
+    #[error("{0}")]
     Undefined(String),
     /// The host cannot hold the result.
+    #[error("a value of {0} bytes does not fit this computer's memory")]
     TooLarge(u64),
 }
 
@@ -42,23 +50,27 @@ impl From<u64> for Fault {
 }
 
 impl Fault {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Operand { .. } => "AHBM-V303",
+            Self::Broadcast { .. } => "AHBM-V305",
+            Self::DivideByZero { .. } => "AHBM-V310",
+            Self::Undefined(_) => "AHBM-V311",
+            Self::TooLarge(_) => TOO_LARGE.0,
+        }
+    }
+
+    fn hint(&self) -> &'static str {
+        match self {
+            Self::Operand { .. } => "cast or reshape the operand first",
+            Self::Broadcast { .. } => "extents must be equal or 1, aligned at the last axis, as in NumPy",
+            Self::DivideByZero { .. } => "mask zero divisors with tl.where or divide in a floating-point dtype",
+            Self::Undefined(_) => "cast to a floating-point dtype first",
+            Self::TooLarge(_) => TOO_LARGE.1,
+        }
+    }
+
     pub(super) fn at(self, program: &Program, agent: AgentId, op: usize) -> Diagnostic {
-        let found = match self {
-            Self::Operand { found, expected } => {
-                Diagnostic::new("AHBM-V303", format!("an operand is {found}, the operation expects {expected}"))
-                    .hint("cast or reshape the operand first")
-            }
-            Self::Broadcast { found, expected } => {
-                Diagnostic::new("AHBM-V305", format!("an operand of shape {found} does not broadcast to {expected}"))
-                    .hint("extents must be equal or 1, aligned at the last axis, as in NumPy")
-            }
-            Self::DivideByZero { element } => {
-                Diagnostic::new("AHBM-V310", format!("integer division by zero at element {element}"))
-                    .hint("mask zero divisors with tl.where or divide in a floating-point dtype")
-            }
-            Self::Undefined(why) => Diagnostic::new("AHBM-V311", why).hint("cast to a floating-point dtype first"),
-            Self::TooLarge(bytes) => too_large("a value", bytes),
-        };
-        site(program, found, agent, op)
+        site(program, Diagnostic::new(self.code(), self.to_string()).hint(self.hint()), agent, op)
     }
 }

@@ -58,12 +58,17 @@ fn along<T: Element>(
     if n == 0 || inner == 0 {
         return;
     }
+    if inner == 1 {
+        let fold = |line: &[T]| T::fold(line[0].widen(), &line[1..], &f);
+        out.iter_mut().zip(a.chunks_exact(n)).for_each(|(y, line)| *y = T::narrow(fold(line)));
+        return;
+    }
     let mut acc = vec![T::Wide::ZERO; inner];
     for o in 0..outer {
         let block = &a[o * n * inner..][..n * inner];
         acc.iter_mut().zip(block).for_each(|(acc, x)| *acc = x.widen());
         for row in block[inner..].chunks_exact(inner) {
-            acc.iter_mut().zip(row).for_each(|(acc, x)| *acc = f(*acc, x.widen()));
+            T::fold_rows(&mut acc, row, &f);
         }
         out[o * inner..][..inner].iter_mut().zip(&acc).for_each(|(y, &acc)| *y = T::narrow(acc));
     }

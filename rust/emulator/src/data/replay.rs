@@ -1,8 +1,8 @@
 //! Replaying effects: who goes next, who waits for whom, what each operation does.
 
 use super::error::{self, Fault};
+use super::liveness::{Liveness, shares_memory};
 use super::memory::Memory;
-use super::plan::{Plan, shares_memory};
 use super::pool;
 use super::queue::{Message, Queue};
 use super::value::Value;
@@ -14,10 +14,10 @@ use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// What is worked out once for all replays of one program.
+/// Facts worked out once for all replays of one program.
 #[derive(Debug)]
 pub struct Prepared {
-    plans: Vec<Plan>,
+    liveness: Vec<Liveness>,
     ordered: bool,
 }
 
@@ -28,7 +28,7 @@ impl Prepared {
         match ahbm_program::structure(program).into_iter().next() {
             Some(first) => Err(first),
             None => Ok(Self {
-                plans: program.bodies.iter().map(|b| Plan::of(b)).collect(),
+                liveness: program.bodies.iter().map(|b| Liveness::of(b)).collect(),
                 ordered: shares_memory(program),
             }),
         }
@@ -84,7 +84,7 @@ struct State<'p> {
     waits: Option<Wait>,
 }
 
-/// What a parked agent waits for.
+/// The event a parked agent waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wait {
     Message(ChannelId),
@@ -98,7 +98,7 @@ enum Step {
     Wait(Wait),
 }
 
-/// What comes next; at one time, what arrives goes before what agents do.
+/// The next event; at one time, arrivals go before the operations of agents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Turn {
     /// Something posted lands.
@@ -118,7 +118,7 @@ struct Replay<'p, 'm> {
     at_counter: Vec<Vec<AgentId>>,
     at_barrier: Vec<Vec<AgentId>>,
     ready: BinaryHeap<Reverse<(Ps, Turn)>>,
-    /// What is on its way by number, and how much ever was: where to, and the bytes.
+    /// Transfers on their way by number: the destination and the bytes. `departed` counts all there ever were.
     flights: FxHashMap<u32, ((BufferId, u64), Value<'p>)>,
     departed: u32,
 }
@@ -324,7 +324,7 @@ impl<'p, 'm> Replay<'p, 'm> {
         let body = program.body(agent);
         let kind = body.ops[op].kind;
         let operands = kind.operands();
-        let plan = &self.prepared.plans[program.agents[agent.0 as usize].body as usize];
+        let live = &self.prepared.liveness[program.agents[agent.0 as usize].body as usize];
         let mut values = [const { None }; 3];
         for (i, value) in operands.reads.into_iter().enumerate() {
             if let Some(value) = value {
@@ -333,7 +333,7 @@ impl<'p, 'm> Replay<'p, 'm> {
         }
         let (Some(t), Some(dst)) = (operands.tile, body.ops[op].defines()) else { return Ok(()) };
         let tile = &body.tiles[t as usize];
-        let result_tile = plan.results.get(&(op as u32)).unwrap_or(tile);
+        let result_tile = live.results.get(&(op as u32)).unwrap_or(tile);
         let scalar = |s: u32| body.scalars[s as usize];
         let result = match (kind, values) {
             (OpKind::Fill { scalar: s, .. }, _) => create::fill(scalar(s), tile),
@@ -351,8 +351,40 @@ impl<'p, 'm> Replay<'p, 'm> {
             (OpKind::Dot { .. }, [Some(a), Some(b), _]) => matrix::dot(a, b, tile, result_tile),
             (OpKind::Transpose { .. }, [Some(a), ..]) => matrix::transpose(a, tile),
             (OpKind::Cast { .. }, [Some(a), ..]) => create::cast(a, tile),
-            // Effects are handled where they happen.
-            _ => return Ok(()),
+            // `Operands` names as many values as the arms above take.
+            (
+                OpKind::Unary { .. }
+                | OpKind::Binary { .. }
+                | OpKind::BinaryScalar { .. }
+                | OpKind::Fma { .. }
+                | OpKind::Clamp { .. }
+                | OpKind::Where { .. }
+                | OpKind::Reduce { .. }
+                | OpKind::Softmax { .. }
+                | OpKind::Dot { .. }
+                | OpKind::Transpose { .. }
+                | OpKind::Cast { .. },
+                _,
+            ) => return Ok(()),
+            // `Replay::step` does these.
+            (
+                OpKind::Load { .. }
+                | OpKind::Store { .. }
+                | OpKind::Copy { .. }
+                | OpKind::Send { .. }
+                | OpKind::AwaitSlot { .. }
+                | OpKind::Recv { .. }
+                | OpKind::RecvAny { .. }
+                | OpKind::PostRecv { .. }
+                | OpKind::Await { .. }
+                | OpKind::Signal { .. }
+                | OpKind::Fence
+                | OpKind::WaitCounter { .. }
+                | OpKind::Acquire { .. }
+                | OpKind::Barrier { .. }
+                | OpKind::Delay { .. },
+                _,
+            ) => return Ok(()),
         };
         let value = result.map_err(|fault| fault.at(program, agent, op))?;
         self.define(agent, dst, Slot::Value(value));
@@ -366,7 +398,7 @@ impl<'p, 'm> Replay<'p, 'm> {
     /// Operand `i` of an operation: handed over at its last use, shared before.
     fn operand(&mut self, agent: AgentId, op: usize, i: usize, value: ValueId) -> Result<Value<'p>, Diagnostic> {
         let program = self.program;
-        let last = self.prepared.plans[program.agents[agent.0 as usize].body as usize].last_use[op] >> i & 1 == 1;
+        let last = self.prepared.liveness[program.agents[agent.0 as usize].body as usize].last_use[op] >> i & 1 == 1;
         let slot = &mut self.agents[agent.0 as usize].slots[value.0 as usize];
         match slot {
             Slot::Value(found) if !last => return Ok(found.clone()),

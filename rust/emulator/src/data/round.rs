@@ -1,6 +1,6 @@
 //! Rounding to nearest even in one step, the same bits on every machine.
 //!
-//! A conversion that passes through an intermediate format would round twice. Where one is needed it is
+//! A conversion that passes through an intermediate format would round twice. A needed intermediate value is
 //! rounded *to odd* first: a result that is not exact gets an odd last bit, which keeps the final
 //! rounding correct as long as the intermediate format has at least two more bits.
 

@@ -1,20 +1,19 @@
 //! An agent: interprets its body against its own clock.
 //!
-//! [`run`] is the process; all it does is alternate between [`Agent::advance`], which executes operations
-//! until one must wait, and the wait itself. An operation that waits is entered again afterwards; `phase`
-//! says how far it had come.
+//! The process, [`super::process`], alternates between [`Agent::advance`], which executes operations until one must
+//! wait, and the wait itself. An operation that waits is entered again afterwards; `phase` says how far it had come.
 
 use super::Sim;
 use super::network::Arrival;
-use super::plan::OneSided;
 use super::recorder::Recorder;
+use super::wiring::OneSided;
 use crate::Span;
 use crate::detail::{Kind, PieceId};
 use ahbm_engine::{FifoId, Time};
 use ahbm_machine::Node;
 use ahbm_program::{AgentId, Body, ChannelId, OpKind, ValueId};
 
-/// What an agent waits for.
+/// The event an agent waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Wait {
     #[default]
@@ -35,7 +34,7 @@ pub(super) struct Agent {
     pub(super) pc: u32,
     /// When the operation before it ended.
     pub(super) clock: Time,
-    /// What it waits for; read by diagnoses.
+    /// The event it waits for; read by diagnoses.
     pub(super) wait: Wait,
     pub(super) hash: u64,
     /// How far the operation at `pc` has come, and the time it was heading for.
@@ -59,7 +58,7 @@ pub(super) struct Extra {
 pub(super) enum Pause {
     /// The agent has entered a waiter.
     Park,
-    /// What comes next needs the engine to have reached this time.
+    /// The next step needs the engine to have reached this time.
     Until(Time),
     Finished,
 }
@@ -87,7 +86,10 @@ pub(super) async fn open(sim: &Sim<'_, impl Recorder>, me: AgentId, start: u32) 
 /// Adds one to the counter that an agent's end belongs to.
 pub(super) async fn close(sim: &Sim<'_, impl Recorder>, me: AgentId, end: u32) {
     let clock = sim.agents[me.0 as usize].borrow().clock;
-    sim.engine.sleep_until(clock).await;
+    // A receive from any direction may have left a wake-up behind that ends the sleep too early.
+    while sim.engine.now() < clock {
+        sim.engine.sleep_until(clock).await;
+    }
     sim.recorder.signal(end, sim.recorder.last(me));
     sim.signal(end, 1);
 }
@@ -102,9 +104,9 @@ impl Agent {
     pub(super) fn advance(&mut self, sim: &Sim<'_, impl Recorder>, me: AgentId) -> Pause {
         let index = sim.program.agents[me.0 as usize].body;
         let body: &Body = &sim.program.bodies[index as usize];
-        let tiles = &sim.plan.tile_bytes[index as usize][..];
-        let plan = &sim.plan.agents[me.0 as usize];
-        let dispatch = plan.paced(sim.costs.dispatch_ps);
+        let tiles = &sim.wiring.tile_bytes[index as usize][..];
+        let wiring = &sim.wiring.agents[me.0 as usize];
+        let dispatch = wiring.paced(sim.costs.dispatch_ps);
         while let Some(op) = body.ops.get(self.pc as usize) {
             let start = self.clock + dispatch * Time::from(op.calls);
             let end = match op.kind {
@@ -113,7 +115,7 @@ impl Agent {
                 OpKind::Recv { dir, tile, .. } => self.receive(sim, me, dir, tiles[tile as usize], start),
                 OpKind::RecvAny { tile, .. } => self.receive_any(sim, me, tiles[tile as usize], start),
                 OpKind::PostRecv { dir, dst, tile } => {
-                    let background = sim.plan.channels[sim.program.rx(me, dir).0 as usize].background;
+                    let background = sim.wiring.channels[sim.program.rx(me, dir).0 as usize].background;
                     let issued = self.issue(sim, me, start);
                     let position = sim.backgrounds[background as usize].post(sim, start, tiles[tile as usize], issued);
                     self.extra.get_or_insert_default().posted.push((dst, background, position));
@@ -154,13 +156,13 @@ impl Agent {
                     Ok(start + ps)
                 }
                 _ => {
-                    let duration = plan.paced(math_ps(sim, body, tiles, &op.kind));
+                    let duration = wiring.paced(math_ps(sim, body, tiles, &op.kind));
                     let record = |agent: &Self| {
                         let issued = agent.issue(sim, me, start);
-                        sim.recorder.end(me, sim.recorder.math(plan.engines, plan.shares, issued, duration));
+                        sim.recorder.end(me, sim.recorder.math(wiring.engines, wiring.shares, issued, duration));
                     };
-                    if plan.shares {
-                        let math = &sim.engines[plan.engines as usize].math;
+                    if wiring.shares {
+                        let math = &sim.engines[wiring.engines as usize].math;
                         self.at_engine_time(sim, start, |agent| {
                             record(agent);
                             math.reserve(start, duration) + duration
@@ -231,17 +233,17 @@ impl Agent {
             self.at = (start + sim.costs.ipcq_send_ps).max(credit);
             self.phase = 1;
         }
-        if sim.plan.agents[me.0 as usize].shares && self.at > sim.engine.now() {
+        if sim.wiring.agents[me.0 as usize].shares && self.at > sim.engine.now() {
             return Err(Pause::Until(self.at));
         }
-        let plan = &sim.plan.channels[channel.0 as usize];
+        let wiring = &sim.wiring.channels[channel.0 as usize];
         sim.bytes.set(sim.bytes.get() + bytes);
         let issued = self.issue(sim, me, start);
         let ready = sim.recorder.plain(Kind::Control, issued, sim.costs.ipcq_send_ps);
         let claimed = sim.claim(ready, channel, 1);
         sim.recorder.end(me, claimed);
-        let flow = OneSided { flow: plan.flow, request: 0, read: false };
-        sim.dma(me, flow, plan.wire.bytes(bytes), self.at, Arrival::Message(channel), claimed);
+        let flow = OneSided { flow: wiring.flow, request: 0, read: false };
+        sim.dma(me, flow, wiring.wire.bytes(bytes), self.at, Arrival::Message(channel), claimed);
         Ok(self.at)
     }
 
@@ -271,7 +273,7 @@ impl Agent {
         start: Time,
     ) -> Result<Time, Pause> {
         let channel = sim.program.rx(me, dir);
-        let background = sim.plan.channels[channel.0 as usize].background;
+        let background = sim.wiring.channels[channel.0 as usize].background;
         if background != u32::MAX {
             let state = &sim.backgrounds[background as usize];
             if self.phase == 0 {
@@ -326,12 +328,12 @@ impl Agent {
             Some((done, piece)) => Ok((start.max(done), piece)),
             None => {
                 state.agent.enter(&sim.engine);
-                self.park(Wait::Message(sim.plan.backgrounds[background as usize].channel))
+                self.park(Wait::Message(sim.wiring.backgrounds[background as usize].channel))
             }
         }
     }
 
-    /// Takes the first message, in turn, that is there. What arrives up to a time is known only once the
+    /// Takes the first message, in turn, that is there. The arrivals up to a time are known only once the
     /// engine has reached that time, hence the pauses.
     fn receive_any(
         &mut self,
@@ -340,7 +342,7 @@ impl Agent {
         bytes: u64,
         start: Time,
     ) -> Result<Time, Pause> {
-        let inbound = sim.plan.inbound.get(&me).map_or(&[][..], Vec::as_slice);
+        let inbound = sim.wiring.inbound.get(&me).map_or(&[][..], Vec::as_slice);
         if self.phase == 0 {
             self.at = start;
             self.phase = 1;
@@ -384,10 +386,10 @@ impl Agent {
     ) -> Result<Time, Pause> {
         let done = &sim.done[me.0 as usize];
         if self.phase == 0 {
-            if sim.plan.agents[me.0 as usize].shares && start > sim.engine.now() {
+            if sim.wiring.agents[me.0 as usize].shares && start > sim.engine.now() {
                 return Err(Pause::Until(start));
             }
-            let flow = sim.plan.one_sided(sim.program.agents[me.0 as usize].place, from, to);
+            let flow = sim.wiring.one_sided(sim.program.agents[me.0 as usize].place, from, to);
             let issued = self.issue(sim, me, start);
             if posted {
                 let (left, piece) = sim.dma(me, flow, bytes, start, sim.post(me), issued);
@@ -442,10 +444,15 @@ impl Agent {
     }
 
     fn barrier(&mut self, sim: &Sim<'_, impl Recorder>, me: AgentId, id: u32, start: Time) -> Result<Time, Pause> {
-        let state = &sim.barriers[id as usize];
+        let (state, done) = (&sim.barriers[id as usize], &sim.done[me.0 as usize]);
         if self.phase == 1 {
+            // Two messages at one instant wake a receive from any direction twice, the second time in here.
+            if done.get() == Time::MAX {
+                sim.parked[me.0 as usize].enter(&sim.engine);
+                return self.park(Wait::Barrier(id));
+            }
             sim.recorder.end(me, sim.recorder.join(Kind::Barrier(id), sim.recorder.last(me), sim.recorder.done(me)));
-            return Ok(sim.done[me.0 as usize].get());
+            return Ok(done.get());
         }
         let issued = self.issue(sim, me, start);
         let latest = sim.recorder.arrive(id, state.arrived.get() == 0, issued);
@@ -454,6 +461,7 @@ impl Agent {
         if state.arrived.get() < sim.program.barriers[id as usize] {
             state.waiters.borrow_mut().push(me);
             sim.parked[me.0 as usize].enter(&sim.engine);
+            done.set(Time::MAX);
             self.phase = 1;
             return self.park(Wait::Barrier(id));
         }
@@ -486,7 +494,22 @@ fn math_ps(sim: &Sim<'_, impl Recorder>, body: &Body, tiles: &[u64], kind: &OpKi
         // Maximum, exponential of the difference, sum, division: four passes over the tile.
         OpKind::Softmax { tile, .. } => 4 * ns(tiles[tile as usize], rate),
         OpKind::Dot { tile, .. } => ns(body.tiles[tile as usize].elements(), sim.costs.gemm_macs_per_ns),
-        _ => 0,
+        // `Agent::advance` times these itself.
+        OpKind::Load { .. }
+        | OpKind::Store { .. }
+        | OpKind::Copy { .. }
+        | OpKind::Send { .. }
+        | OpKind::AwaitSlot { .. }
+        | OpKind::Recv { .. }
+        | OpKind::RecvAny { .. }
+        | OpKind::PostRecv { .. }
+        | OpKind::Await { .. }
+        | OpKind::Signal { .. }
+        | OpKind::Fence
+        | OpKind::WaitCounter { .. }
+        | OpKind::Acquire { .. }
+        | OpKind::Barrier { .. }
+        | OpKind::Delay { .. } => 0,
     }
 }
 
@@ -507,12 +530,12 @@ impl<R: Recorder> Sim<'_, R> {
         arrival: Time,
         own: PieceId,
     ) -> (Time, PieceId) {
-        let plan = &self.plan.channels[channel.0 as usize];
-        let access = self.plan.tiers[plan.tier as usize].access_ps(plan.wire.bytes(bytes));
+        let wiring = &self.wiring.channels[channel.0 as usize];
+        let access = self.wiring.tiers[wiring.tier as usize].access_ps(wiring.wire.bytes(bytes));
         let read = (start + self.costs.ipcq_recv_ps).max(arrival) + access;
-        let credited = read + plan.credit;
+        let credited = read + wiring.credit;
         let index = self.fifos.progress(FifoId(channel.0)).1.wrapping_sub(1);
-        let costs = (self.costs.ipcq_recv_ps, access, plan.credit);
+        let costs = (self.costs.ipcq_recv_ps, access, wiring.credit);
         let pieces = self.recorder.consume(channel, index, own, costs);
         self.fifos.release(FifoId(channel.0), credited, &self.engine);
         if self.costs.credit_blocks_receiver { (credited, pieces.1) } else { (read, pieces.0) }
@@ -537,8 +560,8 @@ impl<R: Recorder> Sim<'_, R> {
         arrival: Arrival,
         own: PieceId,
     ) -> (Time, PieceId) {
-        let index = self.plan.agents[agent.0 as usize].engines;
-        let (setup, entry) = (self.costs.dma_setup_ps, self.plan.flows[flow as usize].entry.ps(bytes));
+        let index = self.wiring.agents[agent.0 as usize].engines;
+        let (setup, entry) = (self.costs.dma_setup_ps, self.wiring.flows[flow as usize].entry.ps(bytes));
         let engines = &self.engines[index as usize];
         let channel = if read { &engines.dma_read } else { &engines.dma_write };
         let first = channel.reserve(ready, setup + entry) + setup + request;

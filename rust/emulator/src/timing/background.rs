@@ -11,9 +11,9 @@ use std::cell::{Cell, RefCell};
 pub(super) struct State {
     posts: RefCell<Vec<(Time, u64, PieceId)>>,
     completed: RefCell<Vec<(Time, PieceId)>>,
-    /// Where the background process waits for a post.
+    /// The background process waits here for a post.
     worker: Waiter,
-    /// Where the agent waits for a completion.
+    /// The agent waits here for a completion.
     pub(super) agent: Waiter,
     next: Cell<u32>,
 }
@@ -33,11 +33,11 @@ impl State {
 }
 
 pub(super) async fn run(sim: &Sim<'_, impl Recorder>, index: u32) {
-    let plan = sim.plan.backgrounds[index as usize];
+    let wiring = sim.wiring.backgrounds[index as usize];
     let state = &sim.backgrounds[index as usize];
-    let fifo = FifoId(plan.channel.0);
+    let fifo = FifoId(wiring.channel.0);
     let (mut clock, mut before): (Time, PieceId) = (0, PieceId::LAUNCH);
-    while state.next.get() < plan.posts {
+    while state.next.get() < wiring.posts {
         let k = state.next.get();
         let (posted, bytes, issued) = loop {
             let post = state.posts.borrow().get(k as usize).copied();
@@ -55,7 +55,7 @@ pub(super) async fn run(sim: &Sim<'_, impl Recorder>, index: u32) {
             sim.engine.park().await;
         };
         let own = sim.recorder.join(Kind::Queued, issued, before);
-        (clock, before) = sim.consume(plan.channel, bytes, clock.max(posted), arrival, own);
+        (clock, before) = sim.consume(wiring.channel, bytes, clock.max(posted), arrival, own);
         state.completed.borrow_mut().push((clock, before));
         state.next.set(k + 1);
         state.agent.notify(&sim.engine);

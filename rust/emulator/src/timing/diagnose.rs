@@ -82,7 +82,7 @@ fn waits_for(sim: &Sim<'_, impl Recorder>, agent: AgentId) -> Option<AgentId> {
         Wait::Credit(channel) => Some(sim.program.channels[channel.0 as usize].receiver),
         Wait::Message(channel) => Some(sim.program.channels[channel.0 as usize].sender),
         Wait::AnyMessage => {
-            let inbound = sim.plan.inbound.get(&agent)?;
+            let inbound = sim.wiring.inbound.get(&agent)?;
             let unfinished = |c: &&ChannelId| {
                 let sender = sim.program.channels[c.0 as usize].sender;
                 wait(sim, sender) != Wait::Finished

@@ -1,8 +1,8 @@
 //! Transfers over links, under the three network models.
 
 use super::Sim;
-use super::plan::Plan;
 use super::recorder::Recorder;
+use super::wiring::Wiring;
 use crate::detail::{Kind, PieceId};
 use ahbm_engine::{Resource, Time};
 use ahbm_machine::{Costs, NetworkModel, Rate};
@@ -33,13 +33,13 @@ struct Transfer {
     /// Flit model: bytes still to be sent after this flit, and the message's size.
     rest: u64,
     total: u64,
-    /// What ends at `head`, and what ended when the tail left the last link.
+    /// The piece that ends at `head`, and the piece that ended when the tail left the last link.
     head_piece: PieceId,
     tail_piece: PieceId,
 }
 
 pub(super) struct Network<'a> {
-    plan: &'a Plan,
+    wiring: &'a Wiring,
     model: NetworkModel,
     flit: u64,
     links: Vec<Resource>,
@@ -60,15 +60,15 @@ struct Arena {
 }
 
 impl<'a> Network<'a> {
-    pub(super) fn new(plan: &'a Plan, costs: &Costs) -> Self {
-        let shares = plan.hops.iter().any(|hop| !hop.exclusive);
+    pub(super) fn new(wiring: &'a Wiring, costs: &Costs) -> Self {
+        let shares = wiring.hops.iter().any(|hop| !hop.exclusive);
         Self {
-            plan,
+            wiring,
             model: costs.network,
             flit: costs.flit_bytes,
-            links: super::default_vec(plan.links.len()),
+            links: super::default_vec(wiring.links.len()),
             waiting: RefCell::default(),
-            turns: super::default_vec(if shares { plan.links.len() } else { 0 }),
+            turns: super::default_vec(if shares { wiring.links.len() } else { 0 }),
         }
     }
 
@@ -82,9 +82,9 @@ impl<'a> Network<'a> {
         arrival: Arrival,
         own: PieceId,
     ) {
-        let route = &self.plan.flows[flow as usize];
+        let route = &self.wiring.flows[flow as usize];
         if self.model == NetworkModel::Analytic {
-            let hops = &self.plan.hops[route.first as usize..route.last as usize];
+            let hops = &self.wiring.hops[route.first as usize..route.last as usize];
             let latency = route.head + hops.iter().map(|h| h.after).sum::<Time>();
             let slowest = hops.iter().fold(Rate::UNLIMITED, |rate, h| rate.slower(h.rate));
             let wire = sim.recorder.plain(Kind::Wire, own, latency);
@@ -141,7 +141,7 @@ impl<'a> Network<'a> {
                 arena.entries.len() as u32 - 1
             }
         };
-        let link = self.plan.hops[transfer.hop as usize].link;
+        let link = self.wiring.hops[transfer.hop as usize].link;
         self.turns[link as usize].borrow_mut().push(Reverse((transfer.head, transfer.hop, index)));
         sim.engine.signal_at(transfer.head, link);
     }
@@ -153,7 +153,7 @@ impl<'a> Network<'a> {
         let bytes = transfer.bytes;
         let first = bytes.min(self.flit);
         while transfer.hop < transfer.last {
-            let hop = &self.plan.hops[transfer.hop as usize];
+            let hop = &self.wiring.hops[transfer.hop as usize];
             if !hop.exclusive && transfer.head > sim.engine.now() {
                 return self.wait(sim, transfer);
             }
@@ -173,7 +173,7 @@ impl<'a> Network<'a> {
                 if transfer.tail + last > end {
                     end = transfer.tail + last;
                     link.hold_until(end);
-                    let before = self.plan.hops[transfer.hop as usize - 1].after;
+                    let before = self.wiring.hops[transfer.hop as usize - 1].after;
                     left = sim.recorder.tail(hop.link, transfer.tail_piece, before, last);
                 }
             }
@@ -190,7 +190,7 @@ impl<'a> Network<'a> {
         let mut pending = Some(transfer);
         while let Some(mut flit) = pending.take() {
             while flit.hop < flit.last {
-                let hop = &self.plan.hops[flit.hop as usize];
+                let hop = &self.wiring.hops[flit.hop as usize];
                 if !hop.exclusive && flit.head > sim.engine.now() {
                     self.wait(sim, flit);
                     break;

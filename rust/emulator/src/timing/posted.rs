@@ -1,4 +1,4 @@
-//! What agents have posted: transfers that they do not wait for, and the signals that travel behind them.
+//! The posts of agents: transfers that they do not wait for, and the signals that travel behind them.
 
 use super::Sim;
 use super::network::Arrival;
@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 /// A time and the piece that ends then.
 type Event = (Time, PieceId);
 
-/// What one agent has posted.
+/// The posts of one agent.
 #[derive(Default)]
 pub(super) struct Posted {
     /// Arrivals of the transfers from the first on that has not arrived.
@@ -83,7 +83,7 @@ impl<R: Recorder> Sim<'_, R> {
             posted.behind.pop_front();
             let (latest, before) = posted.latest;
             posted.due.push_back((self.recorder.join(Kind::Await, own, before), counter, add));
-            self.engine.signal_at(at.max(latest), (self.plan.links.len() + index) as u32);
+            self.engine.signal_at(at.max(latest), (self.wiring.links.len() + index) as u32);
         }
     }
 
@@ -97,6 +97,6 @@ impl<R: Recorder> Sim<'_, R> {
     }
 
     fn poster(&self, agent: AgentId) -> usize {
-        self.plan.posters.get_index_of(&agent).expect("the plan has seen what the agent posts")
+        self.wiring.posters.get_index_of(&agent).expect("the wiring has seen what the agent posts")
     }
 }

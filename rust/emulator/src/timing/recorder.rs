@@ -1,6 +1,6 @@
 //! Keeps the pieces of a run as they happen.
 
-use super::plan::Plan;
+use super::wiring::Wiring;
 use crate::detail::{Detail, Kind, Piece, PieceId};
 use ahbm_engine::Time;
 use ahbm_machine::Machine;
@@ -10,12 +10,12 @@ use std::cell::{Cell, RefCell};
 /// A resource that remembers the piece it was last busy with.
 type Holder = Cell<PieceId>;
 
-/// What a run tells of itself. All of it is compiled away in a run that does not record ([`Off`]).
+/// The account a run gives of itself. All of it is compiled away in a run that does not record ([`Off`]).
 pub(super) trait Recorder {
     fn state(&self) -> Option<&State>;
 
     /// The pieces, at the end of a run.
-    fn finish(self, plan: &Plan) -> Option<Detail>;
+    fn finish(self, wiring: &Wiring) -> Option<Detail>;
 
     /// Runs `action` when recording; [`PieceId::LAUNCH`] stands for every piece otherwise.
     #[inline]
@@ -160,7 +160,7 @@ pub(super) trait Recorder {
         ends
     }
 
-    /// What an agent waits for is complete.
+    /// The event an agent waits for is complete.
     #[inline]
     fn complete(&self, agent: AgentId, piece: PieceId) {
         self.on(|s| s.done[agent.0 as usize].replace(piece));
@@ -215,7 +215,7 @@ impl Recorder for Off {
         None
     }
 
-    fn finish(self, _: &Plan) -> Option<Detail> {
+    fn finish(self, _: &Wiring) -> Option<Detail> {
         None
     }
 }
@@ -225,12 +225,12 @@ impl Recorder for State {
         Some(self)
     }
 
-    fn finish(self, plan: &Plan) -> Option<Detail> {
+    fn finish(self, wiring: &Wiring) -> Option<Detail> {
         Some(Detail {
             pieces: self.pieces.into_inner(),
             last: self.last.into_iter().map(Cell::into_inner).collect(),
-            links: plan.links.clone(),
-            engines: plan.engines.clone(),
+            links: wiring.links.clone(),
+            engines: wiring.engines.clone(),
         })
     }
 }
@@ -262,7 +262,7 @@ struct Channel {
 }
 
 impl State {
-    pub(super) fn new(program: &Program, machine: &Machine, plan: &Plan, limit: u32) -> Self {
+    pub(super) fn new(program: &Program, machine: &Machine, wiring: &Wiring, limit: u32) -> Self {
         let launch =
             Piece { end: 0, own: PieceId::LAUNCH, other: PieceId::LAUNCH, agent: AgentId(0), op: 0, kind: Kind::Delay };
         let agents = program.agents.len();
@@ -271,9 +271,9 @@ impl State {
             limit: limit as usize,
             last: super::default_vec(agents),
             done: super::default_vec(agents),
-            links: super::default_vec(plan.links.len()),
-            dma: super::default_vec(2 * plan.engines.len()),
-            math: super::default_vec(plan.engines.len()),
+            links: super::default_vec(wiring.links.len()),
+            dma: super::default_vec(2 * wiring.engines.len()),
+            math: super::default_vec(wiring.engines.len()),
             counters: super::default_vec(program.counters as usize),
             barriers: super::default_vec(program.barriers.len()),
             channels: super::default_vec(program.channels.len()),

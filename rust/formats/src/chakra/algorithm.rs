@@ -1,21 +1,21 @@
 //! Algorithm graphs as programs: dataflow, an agent per chain, a queue per pair of chains and tag.
 //!
 //! Every node is issued as soon as its dependencies have finished; a send has finished when it is posted.
-//! Messages carry zeros: a trace says how many bytes travel, not which. What touches memory is in the
-//! durations of COMP nodes, so messages cost their travel only.
+//! Messages carry zeros: a trace says how many bytes travel, not which. The durations of COMP nodes include all
+//! accesses to memory, so messages cost their travel only.
 
 use super::chains::{Chains, Link};
 use super::pairs::{Pair, Size, pairs, size, wrong};
-use super::{Graph, NodeKind, Trace, one};
-use crate::plan::Site;
-use crate::{Budget, Limit, LowerOptions};
+use super::{Graph, Trace, one};
 use ahbm_machine::{Diagnostic, Direction, Machine};
+use ahbm_plan::{Budget, Limit, LowerOptions, Site};
 use ahbm_program::{
     AgentId, Body, BodyBuilder, ChannelSettings, Dtype, Locus, OpKind, Origin, Program, ProgramBuilder, Scalar, Tile,
 };
+use ahbm_wire::chakra::NodeKind;
 use rustc_hash::FxHashMap;
 
-/// What a message of the trace is in the program.
+/// The size of a message of the trace in the program.
 #[derive(Clone, Copy)]
 enum Sizing {
     /// Its own bytes, or its share of a size where that is not zero.

@@ -14,7 +14,7 @@ pub(super) struct Link {
 pub(super) struct Chains {
     /// Node positions per chain, in order.
     pub(super) chains: Vec<Vec<u32>>,
-    /// Where each node stands.
+    /// The place of each node.
     pub(super) links: Vec<Link>,
     /// Per node, the links of other chains it waits for.
     pub(super) waits: Vec<Vec<Link>>,

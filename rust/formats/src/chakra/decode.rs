@@ -1,11 +1,11 @@
-//! Bytes to a [`Graph`]: inflation, framing, metadata or not, and back.
+//! Bytes to a [`Graph`]: inflation, framing, metadata or not.
 
 use super::graph::Graph;
-use super::schema::{Metadata, Names, Node};
 use super::{ReadOptions, Usage, one};
-use crate::Limit;
-use crate::wire::{Malformed, Payload, Reader, Writer};
 use ahbm_machine::Diagnostic;
+use ahbm_plan::Limit;
+use ahbm_wire::chakra::{Metadata, Names, Node};
+use ahbm_wire::protobuf::{Malformed, Payload, Reader};
 use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 use std::io::Read;
@@ -100,12 +100,4 @@ fn is_metadata(mut message: Reader<'_>) -> Result<bool, Malformed> {
         }
     }
     Ok(true)
-}
-
-/// The bytes of one rank's file.
-pub(super) fn encode(metadata: &Metadata, nodes: &[Node]) -> Vec<u8> {
-    let mut out = Writer::default();
-    out.delimited(&metadata.encode());
-    nodes.iter().for_each(|node| out.delimited(&node.encode()));
-    out.bytes
 }

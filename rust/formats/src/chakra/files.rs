@@ -1,9 +1,10 @@
 //! Which files a path means: a prefix, one of its files, or a folder that holds one prefix.
 
-use super::{Graph, ReadOptions, Trace, Usage, decode, graph_of, json, one};
-use crate::Limit;
-use crate::store::Output;
+use super::{Graph, ReadOptions, Trace, Usage, graph_of, json, one};
 use ahbm_machine::Diagnostic;
+use ahbm_plan::Limit;
+use ahbm_wire::chakra::{encode, of_rank, prefix, refuse_foreign, split};
+use ahbm_wire::store::Output;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
@@ -80,22 +81,9 @@ pub fn is_json_trace(path: &Path) -> bool {
 /// Bytes of a JSON file that tell what it is.
 const LOOKED_AT: u64 = 64 << 10;
 
-/// What the files of the trace that a path names end in.
+/// The ending of the file names of the trace that a path names.
 fn ending(path: &Path) -> &'static str {
     if path.extension().is_some_and(|e| e == "json") { ".json" } else { ".et" }
-}
-
-/// The prefix that a path ends in: `ring` for `ring`, `ring.et` and `ring.3.et`.
-fn prefix<'a>(path: &'a Path, kind: &str) -> &'a str {
-    let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
-    split(name, kind).map_or(name.strip_suffix(kind).unwrap_or(name), |(prefix, _)| prefix)
-}
-
-/// `ring.3.et` is rank 3 of `ring`; ranks have no padding.
-fn split<'a>(name: &'a str, kind: &str) -> Option<(&'a str, u32)> {
-    let (prefix, rank) = name.strip_suffix(kind)?.rsplit_once('.')?;
-    let number: u32 = rank.parse().ok()?;
-    (number.to_string() == rank).then_some((prefix, number))
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> Diagnostic {
@@ -129,22 +117,7 @@ pub fn read(path: &Path, options: &ReadOptions) -> Result<Trace, Vec<Diagnostic>
 /// `AHBM-F139` a file of a rank that the trace does not have is there: both together would be read as one trace.
 pub fn render(trace: &Trace, path: &Path) -> Result<Vec<Output>, Diagnostic> {
     refuse_foreign(path, trace.graphs.len())?;
-    let bytes = |graph: &Graph| decode::encode(&graph.metadata, &graph.nodes);
+    let bytes = |graph: &Graph| encode(&graph.metadata, &graph.nodes);
     let output = |(rank, graph)| Output { path: of_rank(path, rank), bytes: bytes(graph) };
     Ok(trace.graphs.iter().enumerate().map(output).collect())
-}
-
-/// The file of a rank.
-pub(super) fn of_rank(path: &Path, rank: usize) -> PathBuf {
-    path.with_file_name(format!("{}.{rank}.et", prefix(path, ".et")))
-}
-
-/// A trace of `ranks` ranks has no file of a further one.
-pub(super) fn refuse_foreign(path: &Path, ranks: usize) -> Result<(), Diagnostic> {
-    let foreign = of_rank(path, ranks);
-    if foreign.exists() {
-        return Err(Diagnostic::new("AHBM-F139", format!("{} belongs to another trace", foreign.display()))
-            .hint("delete that trace, or write to another prefix"));
-    }
-    Ok(())
 }

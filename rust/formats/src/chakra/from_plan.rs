@@ -18,12 +18,13 @@
 //! one entry per thread block: `tb_send`, `tb_recv` (-1 is no peer) and `tb_chan`. Copies outside thread blocks are
 //! nodes of type `precopy` and `postcopy`. A COMP_NODE has no duration: how long memory takes is for a machine to say.
 
+use super::Trace;
 use super::pairs::pairs;
-use super::schema::Names;
-use super::{Arm, Attribute, Metadata, Node, NodeKind, Trace, Value};
 use crate::Format;
-use crate::plan::{Action, Block, Dep, Plan, Precopy, Rank, Step};
 use ahbm_machine::Diagnostic;
+use ahbm_plan::Plan;
+use ahbm_plan::blocks::{Action, Block, Dep, Precopy, Rank, Step};
+use ahbm_wire::chakra::{Arm, Attribute, Metadata, Names, Node, NodeKind, Value};
 use rustc_hash::FxHashMap;
 
 /// How a plan is written as a trace.
@@ -169,14 +170,14 @@ impl Writer<'_> {
         let mut attributes = vec![
             self.text("schema", "1.0.2-chakra.0.0.4"),
             self.text("name", &plan.name),
-            self.text("collective", plan.collective.name()),
+            self.text("collective", plan.goal.name()),
             self.text("proto", plan.protocol.name()),
             self.integer("nchannels", Arm::Int64, plan.channels),
             self.integer("nchunksperloop", Arm::Int64, plan.chunks),
             self.integer("inplace", Arm::Bool, plan.in_place),
             self.integer("outofplace", Arm::Bool, plan.out_of_place),
         ];
-        if let Some((name, n)) = plan.collective.parameter() {
+        if let Some((name, n)) = plan.goal.parameter() {
             attributes.push(self.integer(name, Arm::Int64, n));
         }
         for (name, bytes) in [("minBytes", plan.min_bytes), ("maxBytes", plan.max_bytes)] {
@@ -287,7 +288,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// What reading the step again needs, on its first node.
+    /// Adds to the first node of a step the attributes that reading the step again needs.
     fn meaning(&mut self, node: &mut Node, step: &Step) {
         node.attributes.push(self.text("type", step.action.name()));
         for (names, slot) in [(["srcbuf", "srcoff"], step.src), (["dstbuf", "dstoff"], step.dst)] {

@@ -1,8 +1,8 @@
 //! One rank's nodes as a graph: dependencies resolved, duplicates, dangling ends and cycles found.
 
 use super::pairs::wrong;
-use super::schema::{Metadata, Node, NodeKind};
 use ahbm_machine::Diagnostic;
+use ahbm_wire::chakra::{Metadata, Node, NodeKind};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -15,7 +15,7 @@ pub struct Graph {
     pub rank: u32,
     /// File name for origins.
     pub file: Arc<str>,
-    /// What stands before the nodes.
+    /// The metadata that stands before the nodes.
     pub metadata: Metadata,
     /// Nodes in file order.
     pub nodes: Vec<Node>,

@@ -10,10 +10,11 @@
 //! object is kept as its JSON text.
 
 use super::graph::Graph;
-use super::schema::{Attribute, COLLECTIVES, Metadata, Names, Node, NodeKind, Value};
-use super::{Arm, ReadOptions, Usage, one};
-use crate::{Limit, scan};
+use super::{ReadOptions, Usage, one};
+use crate::scan;
 use ahbm_machine::Diagnostic;
+use ahbm_plan::Limit;
+use ahbm_wire::chakra::{Arm, Attribute, COLLECTIVES, Metadata, Names, Node, NodeKind, Value};
 use rustc_hash::FxHashSet;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 use serde_json::Value as Json;
@@ -283,7 +284,7 @@ fn tensors(value: Json) -> Result<Box<[u8]>, serde_json::Error> {
             _ => return Err(Error::custom(format!("tensors with {name:?}"))),
         }
     }
-    Ok(super::schema::tensors(&texts))
+    Ok(ahbm_wire::chakra::tensors(&texts))
 }
 
 fn kind(value: &Json) -> Result<NodeKind, serde_json::Error> {

@@ -1,15 +1,17 @@
 //! A job's rank as it was recorded: computation, collectives, sends and receives in the order of the program.
 
-use super::schema::{COLLECTIVES, Names};
-use super::{Arm, Attribute, Graph, Metadata, Node, NodeKind, Value, decode, files, one};
-use crate::store::Output;
+use super::{Graph, one};
 use ahbm_machine::{Diagnostic, Ps};
+use ahbm_wire::chakra::{
+    Arm, Attribute, COLLECTIVES, Metadata, Names, Node, NodeKind, Value, encode, of_rank, refuse_foreign,
+};
+use ahbm_wire::store::Output;
 use std::path::Path;
 
 /// Something a rank did.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
-    /// What it is.
+    /// The kind of the event.
     pub kind: NodeKind,
     /// For people; the collective of a collective node, such as `all_reduce`.
     pub name: String,
@@ -23,7 +25,7 @@ pub struct Event {
     pub facts: Vec<(String, Fact)>,
 }
 
-/// What an attribute says.
+/// The value of an attribute.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Fact {
     /// A number.
@@ -49,10 +51,10 @@ pub fn recorded(prefix: &Path, rank: u32, ranks: u32, events: Vec<Event>) -> Res
     let mut attributes = vec![number("rank", rank), number("world_size", ranks)];
     attributes.insert(0, Attribute::text(&names.intern("schema"), "1.0.2-chakra.0.0.4"));
     let metadata = Metadata { version: "0.0.4".into(), attributes };
-    let path = files::of_rank(prefix, rank as usize);
-    files::refuse_foreign(prefix, ranks as usize).map_err(one)?;
+    let path = of_rank(prefix, rank as usize);
+    refuse_foreign(prefix, ranks as usize).map_err(one)?;
     let graph = Graph::new(rank, path.to_string_lossy().into(), metadata, nodes.map_err(one)?, false)?;
-    Ok(Output { bytes: decode::encode(&graph.metadata, &graph.nodes), path })
+    Ok(Output { bytes: encode(&graph.metadata, &graph.nodes), path })
 }
 
 fn node(id: u64, event: Event, names: &mut Names) -> Result<Node, Diagnostic> {

@@ -1,9 +1,9 @@
-//! What a trace holds, in numbers.
+//! The contents of a trace, in numbers.
 
-use super::schema::COLLECTIVES;
-use super::{NodeKind, Trace};
-use crate::Collective;
+use super::Trace;
 use ahbm_machine::Diagnostic;
+use ahbm_plan::Goal;
+use ahbm_wire::chakra::{COLLECTIVES, NodeKind};
 use std::collections::BTreeMap;
 
 /// Counts over all ranks.
@@ -32,9 +32,9 @@ impl Trace {
     }
 
     /// The collective that the trace says it computes.
-    pub fn collective(&self) -> Collective {
+    pub fn goal(&self) -> Goal {
         let name = self.graphs.first().and_then(|g| g.metadata.text("collective"));
-        name.map_or(Collective::Custom, Collective::parse)
+        name.map_or(Goal::Custom, Goal::parse)
     }
 
     /// Nodes of all ranks.

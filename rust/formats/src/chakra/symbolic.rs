@@ -1,19 +1,21 @@
 //! Traces whose nodes carry the chunk, thread block and step of a plan, but not its buffers: the public converter's.
 //!
-//! There one offset serves source and destination, so all that moves is in one memory: the larger of input and
-//! output of a plan that runs in place. What is a step of its own in the plan and no node here (`nop`) is a gap in
-//! the numbers of the steps; its dependency is one more of the next node.
+//! There one offset serves source and destination, so all that moves is in one memory: the larger of input and output
+//! of a plan that runs in place. A step of its own in the plan that is no node here (`nop`) is a gap in the numbers of
+//! the steps; its dependency is one more of the next node.
 
 use super::pairs::{number, wrong};
-use super::{Graph, NodeKind, Trace, one};
-use crate::plan::{Action, Block, Dep, Places, Plan, Protocol, Rank, Slot, Space, Step};
-use crate::{Budget, Collective};
+use super::{Graph, Trace, one};
 use ahbm_machine::Diagnostic;
+use ahbm_plan::blocks::{Action, Block, Dep, Places, Rank, Slot, Step};
+use ahbm_plan::collective::Extent;
+use ahbm_plan::{Budget, Plan, Protocol, Space};
+use ahbm_wire::chakra::NodeKind;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What every message of such a trace has.
+/// The attributes that every message of such a trace has.
 const ATTRIBUTES: [&str; 5] = ["tb_id", "local_time_step", "msg_chunk_idx", "msg_chunk_cnt", "total_chunk_cnt"];
 
 impl Trace {
@@ -29,11 +31,9 @@ impl Trace {
     /// # Errors
     /// Why it cannot: `AHBM-F136` attributes out of range or contradicting each other, and what [`Plan::verify`] finds.
     pub fn symbolic_plan(&self, budget: &Budget) -> Result<Plan, Vec<Diagnostic>> {
-        let collective = self.collective();
-        let space = match collective {
-            Collective::ReduceScatter | Collective::Scatter { .. } => Space::Input,
-            _ => Space::Output,
-        };
+        let goal = self.goal();
+        let scattered = goal.relation().is_some_and(|relation| relation.result == Extent::Own);
+        let space = if scattered { Space::Input } else { Space::Output };
         let mut total = None;
         let ranks =
             self.graphs.iter().map(|g| rank(g, space, &mut total)).collect::<Result<Vec<_>, _>>().map_err(one)?;
@@ -42,7 +42,7 @@ impl Trace {
             name: self.name.clone(),
             file: Arc::from(&*self.name),
             places: Places::Nodes(self.graphs.iter().map(|g| Arc::clone(&g.file)).collect()),
-            collective,
+            goal,
             in_place: true,
             out_of_place: false,
             protocol: Protocol::Simple,

@@ -2,10 +2,11 @@
 
 use super::from_plan::{PlanOptions, same_value};
 use super::pairs::{number, wrong};
-use super::{Graph, Node, NodeKind, Trace, Value, one};
-use crate::plan::{Action, Block, Dep, Places, Plan, Precopy, Protocol, Rank, Slot, Space, Step};
-use crate::{Budget, Collective};
+use super::{Graph, Trace, one};
 use ahbm_machine::Diagnostic;
+use ahbm_plan::blocks::{Action, Block, Dep, Places, Precopy, Rank, Slot, Step};
+use ahbm_plan::{Budget, Goal, Plan, Protocol, Space};
+use ahbm_wire::chakra::{Node, NodeKind, Value};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -71,10 +72,10 @@ impl Trace {
     }
 }
 
-/// What all ranks say about the plan as a whole.
+/// The facts about the plan as a whole that all ranks state.
 struct Header {
     name: String,
-    collective: Collective,
+    goal: Goal,
     protocol: Protocol,
     channels: u32,
     chunks: u32,
@@ -95,9 +96,9 @@ impl Header {
         };
         let integer = |name: &str, most: u64| optional(name, most)?.ok_or_else(|| missing(name));
         let proto = text("proto")?;
-        let mut collective = Collective::parse(text("collective")?);
-        if let Some((name, _)) = collective.parameter() {
-            collective = collective.with_parameter(integer(name, u32::MAX.into())? as u32);
+        let mut goal = Goal::parse(text("collective")?);
+        if let Some((name, _)) = goal.parameter() {
+            goal = goal.with_parameter(integer(name, u32::MAX.into())? as u32);
         }
         let chunks = integer("nchunksperloop", u32::MAX.into())? as u32;
         if chunks == 0 {
@@ -105,7 +106,7 @@ impl Header {
         }
         Ok(Self {
             name: text("name")?.to_owned(),
-            collective,
+            goal,
             protocol: Protocol::parse(proto).ok_or_else(|| unusable(graph, "proto", "is no protocol"))?,
             channels: integer("nchannels", u32::MAX.into())? as u32,
             chunks,
@@ -120,7 +121,7 @@ impl Header {
             name: self.name,
             file: Arc::from(&*trace.name),
             places: Places::Nodes(trace.graphs.iter().map(|g| Arc::clone(&g.file)).collect()),
-            collective: self.collective,
+            goal: self.goal,
             in_place: self.places[0],
             out_of_place: self.places[1],
             protocol: self.protocol,
@@ -253,7 +254,7 @@ fn unusable(graph: &Graph, name: &str, how: &str) -> Diagnostic {
     Diagnostic::new("AHBM-F136", format!("attribute {name} {how}")).site("metadata", &*graph.file)
 }
 
-/// What identifies a node in a plan: thread block (none for copies outside), step, kind, and which copies.
+/// The identity of a node in a plan: thread block (none for copies outside), step, kind, and which copies.
 type Key = (Option<i128>, Option<i128>, NodeKind, bool);
 
 fn key(node: &Node) -> Key {

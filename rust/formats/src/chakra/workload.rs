@@ -7,10 +7,10 @@
 
 use super::chains::Chains;
 use super::pairs::{At, number, pairs, wrong};
-use super::schema::COLLECTIVES;
-use super::{Graph, NodeKind, Trace, one};
+use super::{Graph, Trace, one};
 use ahbm_machine::Diagnostic;
 use ahbm_program::job::Step;
+use ahbm_wire::chakra::{COLLECTIVES, NodeKind};
 use indexmap::IndexMap;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
@@ -37,7 +37,7 @@ pub struct Call {
     pub root: Option<u32>,
     /// The call that must have ended before.
     pub after: Option<u32>,
-    /// Where it was written: the first rank's node.
+    /// The place at which it was written: the first rank's node.
     pub origin: String,
 }
 
@@ -46,7 +46,7 @@ pub struct Call {
 pub struct Workload {
     /// Rank and steps of every host. Steps name calls; numbers beyond them are launches of nothing.
     pub hosts: Vec<(u32, Vec<Step>)>,
-    /// What is called, each call after the one it follows.
+    /// The calls, each after the one it follows.
     pub calls: Vec<Call>,
     /// Launches of nothing.
     pub events: u32,
@@ -54,10 +54,10 @@ pub struct Workload {
     pub untimed: u64,
 }
 
-/// What a rank may compute in all, eleven days: far below the end of simulated time.
+/// The most that a rank may compute in all, eleven days: far below the end of simulated time.
 const LONGEST_PS: u64 = 1_000_000_000_000_000_000;
 
-/// What a collective is, for whoever has it wrong.
+/// The definition of a collective, for whoever has it wrong.
 const ONE_CALL: &str = "the n-th collective node of a group is one call on all of its ranks";
 
 /// Name and ranks of a process group.

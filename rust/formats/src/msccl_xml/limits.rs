@@ -1,10 +1,11 @@
 //! Why a runtime would not load, or would misread, a plan that means something.
 
 use super::attributes::Lines;
-use super::read::Facts;
-use crate::Collective;
-use crate::plan::{Action, Plan, Rank};
+use super::facts::Facts;
 use ahbm_machine::Diagnostic;
+use ahbm_plan::blocks::{Action, Rank};
+use ahbm_plan::collective::Extent;
+use ahbm_plan::{Goal, Plan};
 use rustc_hash::FxHashMap;
 
 /// Steps of a thread block, as the current executor is built.
@@ -17,7 +18,7 @@ const PEERS: u32 = 32;
 const NODES: usize = 4096;
 /// Chunks of a step, exclusive.
 const COUNT: u32 = 72;
-/// What the executor calls the collectives.
+/// The executor's names of the collectives.
 const NAMES: [&str; 11] = [
     "reduce",
     "broadcast",
@@ -83,7 +84,7 @@ fn header(plan: &Plan, facts: &Facts, found: &mut Found<'_>) {
             (format!("{} channels, a communicator has {CHANNELS}", plan.channels), "use fewer channels or instances")
         });
     }
-    if !facts.coll.is_empty() && plan.collective != Collective::Custom && !NAMES.contains(&facts.coll.as_str()) {
+    if !facts.coll.is_empty() && plan.goal != Goal::Custom && !NAMES.contains(&facts.coll.as_str()) {
         found.add("AHBM-F162", facts.line, || {
             (
                 format!("the executor does not know coll={:?}", facts.coll),
@@ -145,16 +146,11 @@ fn blocks(plan: &Plan, id: u32, rank: &Rank, found: &mut Found<'_>) {
         });
     }
     let ranks = plan.ranks.len() as u64;
-    let (input, output) = match plan.collective {
-        Collective::AllGather | Collective::Gather { .. } => (ranks, 1),
-        Collective::ReduceScatter | Collective::Scatter { .. } => (1, ranks),
-        _ => (1, 1),
-    };
+    let factor = |extent: Extent| extent.of(1, ranks);
+    let (input, output) =
+        plan.goal.relation().map_or((1, 1), |relation| (factor(relation.operand), factor(relation.result)));
     for (name, declared, factor) in [("i_chunks", rank.declared[0], input), ("o_chunks", rank.declared[1], output)] {
-        if declared > 0
-            && u64::from(declared) * factor != u64::from(plan.chunks)
-            && plan.collective != Collective::Custom
-        {
+        if declared > 0 && u64::from(declared) * factor != u64::from(plan.chunks) && plan.goal != Goal::Custom {
             found.add("AHBM-F161", rank.blocks.first().map_or(0, |b| b.line), || {
                 (
                     format!(

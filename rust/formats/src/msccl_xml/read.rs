@@ -1,22 +1,18 @@
 //! The reader.
 
 use super::attributes::Lines;
-use super::limits;
-use crate::plan::{Action, Block, Dep, Places, Precopy, Protocol, Rank, Slot, Space, Step};
-use crate::{Budget, Collective, Limit, Plan};
+use super::facts::Facts;
 use ahbm_machine::Diagnostic;
+use ahbm_plan::blocks::{Action, Block, Dep, Places, Precopy, Rank, Slot, Step};
+use ahbm_plan::{Budget, Goal, Limit, Plan, Protocol, Space};
 use roxmltree::{Document, Node, ParsingOptions};
 use std::sync::Arc;
 
 /// Channel numbers are below this.
 const MAX_CHANNELS: u64 = 1 << 16;
 
-/// Reads an MSCCL-IR file. `file` names it in findings and origins.
-///
-/// # Errors
-/// `AHBM-B2xx` over the budget, `AHBM-F110` to `AHBM-F119` malformed, `AHBM-U201` an unsupported step; at most
-/// one finding per thread block or rank.
-pub fn read(bytes: &[u8], file: &str, budget: &Budget) -> Result<Plan, Vec<Diagnostic>> {
+/// The plan in a file, what the file says besides, and its lines.
+pub(super) fn read(bytes: &[u8], file: &str, budget: &Budget) -> Result<(Plan, Facts, Lines), Vec<Diagnostic>> {
     let one = |error: Diagnostic| vec![error];
     let text = admit(bytes, file, budget).map_err(one)?;
     let options = ParsingOptions { allow_dtd: false, nodes_limit: u32::MAX, ..ParsingOptions::default() };
@@ -59,34 +55,8 @@ struct Reader<'a> {
     facts: Facts,
 }
 
-/// What the warnings need besides the plan.
-#[derive(Default)]
-pub(super) struct Facts {
-    /// Line of the algorithm.
-    pub(super) line: u32,
-    /// Attributes of the algorithm that a runtime requires and the file lacks.
-    pub(super) missing: Vec<&'static str>,
-    /// The collective as the file spells it.
-    pub(super) coll: String,
-    /// Unknown attributes as `element attribute`, and the first line of each.
-    pub(super) unknown: Vec<(String, u32)>,
-    /// First step whose number is not its position.
-    pub(super) numbering: Option<u32>,
-}
-
-impl Facts {
-    fn unknown(&mut self, node: Node<'_, '_>, name: &str, line: impl Fn() -> u32) {
-        let element = node.tag_name().name();
-        let known = self.unknown.iter().any(|(seen, _)| seen.split_once(' ') == Some((element, name)));
-        // A file may invent a name per step.
-        if !known && self.unknown.len() < 16 {
-            self.unknown.push((format!("{element} {name}"), line()));
-        }
-    }
-}
-
 impl Reader<'_> {
-    fn algo(mut self, node: Node<'_, '_>, file: &str) -> Result<Plan, Vec<Diagnostic>> {
+    fn algo(mut self, node: Node<'_, '_>, file: &str) -> Result<(Plan, Facts, Lines), Vec<Diagnostic>> {
         let one = |error: Diagnostic| vec![error];
         let header = self.header(node).map_err(one)?;
         let mut ranks: Vec<Option<Rank>> = Vec::new();
@@ -117,11 +87,11 @@ impl Reader<'_> {
         let ranks: Vec<Rank> = ranks.into_iter().flatten().collect();
         let declared = ranks.iter().map(|r| r.declared[0].max(r.declared[1])).max().unwrap_or(0);
         let used = ranks.iter().flat_map(|r| &r.blocks).map(|b| b.channel + 1).max().unwrap_or(1);
-        let mut plan = Plan {
+        let plan = Plan {
             name: header.name,
             file: Arc::from(file),
             places: Places::Lines(self.facts.line),
-            collective: header.collective,
+            goal: header.goal,
             in_place: header.in_place,
             out_of_place: header.out_of_place,
             protocol: header.protocol,
@@ -134,8 +104,7 @@ impl Reader<'_> {
             warnings: Vec::new(),
         };
         plan.verify(self.budget)?;
-        plan.warnings = limits::warnings(&plan, &self.facts, &self.lines);
-        Ok(plan)
+        Ok((plan, self.facts, self.lines))
     }
 
     fn header(&mut self, node: Node<'_, '_>) -> Result<Header, Diagnostic> {
@@ -182,7 +151,7 @@ impl Reader<'_> {
         header.channels = channels.unwrap_or(1);
         header.in_place = in_place.unwrap_or(false);
         header.out_of_place = out_of_place.unwrap_or(!header.in_place);
-        header.collective = Collective::parse(coll.unwrap_or("custom"));
+        header.goal = Goal::parse(coll.unwrap_or("custom"));
         self.facts.coll = coll.unwrap_or_default().into();
         self.facts.missing = [
             ("coll", coll.is_none()),
@@ -374,7 +343,7 @@ impl Reader<'_> {
 
 struct Header {
     name: String,
-    collective: Collective,
+    goal: Goal,
     in_place: bool,
     out_of_place: bool,
     protocol: Protocol,
@@ -389,7 +358,7 @@ impl Default for Header {
     fn default() -> Self {
         Self {
             name: String::new(),
-            collective: Collective::Custom,
+            goal: Goal::Custom,
             in_place: false,
             out_of_place: true,
             protocol: Protocol::Simple,

@@ -1,7 +1,7 @@
 //! The writer: files that the current executor loads.
 
-use crate::Collective;
-use crate::plan::{Plan, Precopy, Step};
+use ahbm_plan::blocks::{Precopy, Step};
+use ahbm_plan::{Goal, Plan};
 use std::fmt::Write;
 
 /// A plan as MSCCL-IR XML with every attribute that the executor wants: without limits of its own the plan is
@@ -23,7 +23,7 @@ fn document(out: &mut String, plan: &Plan) -> std::fmt::Result {
         plan.channels,
         plan.chunks,
         plan.ranks.len(),
-        spelling(plan.collective),
+        spelling(plan.goal),
         u8::from(plan.in_place),
         u8::from(plan.out_of_place),
         plan.min_bytes.unwrap_or(0),
@@ -71,9 +71,9 @@ fn write_step(out: &mut String, s: usize, step: &Step) -> std::fmt::Result {
 }
 
 /// The executor's name of a collective.
-fn spelling(collective: Collective) -> String {
-    match collective {
-        Collective::Custom => "custom".into(),
+fn spelling(goal: Goal) -> String {
+    match goal {
+        Goal::Custom => "custom".into(),
         other => other.name().replace('_', ""),
     }
 }

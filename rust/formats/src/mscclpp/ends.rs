@@ -1,7 +1,7 @@
 //! Which end of a channel a signal arrives at.
 
-use super::model::End;
 use super::schema::{Gpu, Kind};
+use ahbm_plan::execution::End;
 use rustc_hash::FxHashMap;
 
 /// Ends of all memory and port channels, numbered over all ranks.

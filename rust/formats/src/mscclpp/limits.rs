@@ -1,10 +1,10 @@
-//! What a real executor would reject, overrun or misread.
+//! Parts of a plan that a real executor would reject, overrun or misread.
 
-use super::model::{Action, Form, Operand, Plan};
 use super::resolve::{At, Block};
 use super::schema::{self, Kind, ReduceOp, ThreadBlock};
-use crate::plan::{Protocol, Space};
 use ahbm_machine::Diagnostic;
+use ahbm_plan::execution::{Action, ExecutionPlan, Form};
+use ahbm_plan::{Protocol, Space};
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 
@@ -126,13 +126,13 @@ impl Warnings {
         }
     }
 
-    pub(super) fn plan(&mut self, at: &At, plan: &Plan, empty_side: bool) {
+    pub(super) fn plan(&mut self, at: &At, plan: &ExecutionPlan, empty_side: bool) {
         if empty_side {
             self.push(REFUSED, at, "input or output without chunks: the executor divides by their number".to_owned());
         }
         let (mut packets, mut plain_remote) = (false, false);
         plan.walk(|rank, op| {
-            each_operand(&op.action, |operand, written| {
+            op.action.each_operand(|operand, written| {
                 packets |= operand.form == Form::Packets;
                 plain_remote |=
                     operand.form == Form::Plain && operand.space == Space::Scratch && (written && operand.rank != rank);
@@ -144,20 +144,5 @@ impl Warnings {
         if plain_remote && plan.double_scratch {
             self.deviates(at, "every second launch writes plain data to the wrong half of a peer's scratch");
         }
-    }
-}
-
-/// Visits operands; the flag is true for those written.
-pub(super) fn each_operand(action: &Action, mut visit: impl FnMut(&Operand, bool)) {
-    match action {
-        Action::Move { pairs, .. } => pairs.iter().for_each(|(src, dst)| {
-            visit(src, false);
-            visit(dst, true);
-        }),
-        Action::Reduce { operands, results, .. } => {
-            operands.iter().for_each(|operand| visit(operand, false));
-            results.iter().for_each(|operand| visit(operand, true));
-        }
-        _ => {}
     }
 }

@@ -1,14 +1,14 @@
-//! Bytes to [`Plan`].
+//! Bytes to [`ExecutionPlan`].
 
 use super::ends::Ends;
 use super::limits::Warnings;
-use super::model::{Action, Op, Plan, Rank};
 use super::resolve::{At, Block};
 use super::schema;
 use super::schema::{Document, Gpu, Protocol};
-use crate::plan;
-use crate::{Budget, Collective, Limit, scan};
+use crate::scan;
 use ahbm_machine::Diagnostic;
+use ahbm_plan::execution::{Action, ExecutionPlan, Op, Rank};
+use ahbm_plan::{Budget, Goal, Limit};
 use std::sync::Arc;
 
 /// How a file is read.
@@ -22,14 +22,14 @@ pub struct ReadOptions {
 
 /// Reads an execution plan. `file` names it in findings.
 ///
-/// Operations that no executor runs are collected in [`Plan::unsupported`], what a real executor would choke on
-/// in [`Plan::warnings`].
+/// Operations that no executor runs are collected in [`ExecutionPlan::unsupported`], what a real executor would choke on
+/// in [`ExecutionPlan::warnings`].
 ///
 /// # Errors
 /// `AHBM-B2xx` over the budget; `AHBM-F141` no such document (with the line), `F142` ranks out of order,
 /// `F143` a value that means nothing, `F144` a reference to something that is not declared, `F145` operands that
 /// do not fit each other or the operation, `F146` chunks outside a buffer, each with a JSON pointer.
-pub fn read(bytes: &[u8], file: &str, options: &ReadOptions) -> Result<Plan, Diagnostic> {
+pub fn read(bytes: &[u8], file: &str, options: &ReadOptions) -> Result<ExecutionPlan, Diagnostic> {
     scan::scan(bytes, &options.budget).map_err(|error| error.site("plan", file))?;
     let document: Document<'_> = serde_json::from_slice(bytes).map_err(|error| {
         Diagnostic::new("AHBM-F141", format!("no execution plan: {error}"))
@@ -48,19 +48,19 @@ struct Reader {
 }
 
 impl Reader {
-    fn document(&mut self, document: &Document<'_>) -> Result<Plan, Diagnostic> {
+    fn document(&mut self, document: &Document<'_>) -> Result<ExecutionPlan, Diagnostic> {
         self.declarations(document)?;
         let ends = Ends::of(&document.gpus);
         let widest = |gpu: &Gpu<'_>| gpu.input_chunks.max(gpu.output_chunks);
         let chunks = document.gpus.iter().map(widest).max().unwrap_or(0);
-        let mut plan = Plan {
+        let mut plan = ExecutionPlan {
             name: document.name.to_string(),
             file: Arc::from(self.at.file()),
-            collective: collective(document),
+            goal: goal(document),
             in_place: document.inplace,
             protocol: match document.protocol {
-                Protocol::Simple => plan::Protocol::Simple,
-                Protocol::Ll => plan::Protocol::Ll,
+                Protocol::Simple => ahbm_plan::Protocol::Simple,
+                Protocol::Ll => ahbm_plan::Protocol::Ll,
             },
             reuse_resources: document.reuse_resources,
             double_scratch: document.use_double_scratch_buffer,
@@ -207,11 +207,11 @@ fn rank_of(gpu: &Gpu<'_>) -> Rank {
 }
 
 /// A send/receive goes as far as the file says that rank 0 reaches.
-fn collective(document: &Document<'_>) -> Collective {
-    match Collective::parse(&document.collective) {
-        Collective::SendRecv { shift } => {
+fn goal(document: &Document<'_>) -> Goal {
+    match Goal::parse(&document.collective) {
+        Goal::SendRecv { shift } => {
             let reached = document.gpus.first().and_then(|gpu| gpu.remote_buffers.first());
-            Collective::SendRecv { shift: reached.map_or(shift, |buffer| buffer.rank) }
+            Goal::SendRecv { shift: reached.map_or(shift, |buffer| buffer.rank) }
         }
         other => other,
     }

@@ -1,10 +1,10 @@
 //! Operations as written to operations on ranks, buffers and channel ends.
 
 use super::ends::Ends;
-use super::model::{Action, Form, Operand, Share, Words};
 use super::schema::{self, Gpu, Kind, Ref, ThreadBlock};
-use crate::plan::{Extents, Space};
 use ahbm_machine::Diagnostic;
+use ahbm_plan::execution::{Action, Form, Operand, Share, Words};
+use ahbm_plan::{Extents, Space};
 use ahbm_program::BinaryFn;
 
 /// Every operation that some executor runs.

@@ -1,7 +1,7 @@
 //! The file as it is written: names and types, nothing resolved.
 
-pub(super) use super::model::Kind;
-use crate::plan::Space;
+use ahbm_plan::Space;
+pub(super) use ahbm_plan::execution::Kind;
 use ahbm_program::BinaryFn;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;

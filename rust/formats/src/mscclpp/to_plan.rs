@@ -10,13 +10,11 @@
 
 mod steps;
 
-use super::Launch;
-use super::layout::Layout;
-use super::model::Plan;
-use crate::plan::{self, Extents, Places, Slot, Space};
-use crate::{Budget, Collective, Limit, Lowered};
-use ahbm_emulator::check::sequence;
+use ahbm_check::sequence;
 use ahbm_machine::Diagnostic;
+use ahbm_plan::blocks::{Places, Slot};
+use ahbm_plan::execution::{ExecutionPlan, Launch};
+use ahbm_plan::{Budget, Goal, Limit, Lowered, Plan, Space};
 use ahbm_program::{AgentId, BinaryFn, Body, OpKind, Origin, OriginId, Program, ValueId};
 use indexmap::IndexSet;
 use rustc_hash::{FxBuildHasher, FxHashMap};
@@ -25,79 +23,77 @@ use steps::{Run, Steps};
 /// Consecutive cells that one step may move: a runtime allows fewer than 72.
 const MOST: u32 = 71;
 
-impl Plan {
-    /// The thread-block plan that moves and adds the same bytes.
-    ///
-    /// It means the same only where every conflicting pair of accesses is ordered: check the plan first.
-    ///
-    /// # Errors
-    /// `AHBM-U292` reductions other than sums, a custom collective in place and a plan that gets stuck, with the
-    /// place; otherwise as [`Plan::lower_for_check`] and [`plan::Plan::verify`].
-    pub fn to_plan(&self, budget: &Budget) -> Result<plan::Plan, Vec<Diagnostic>> {
-        let whole = |what: &str| vec![cannot_express(what).site("plan", &*self.file)];
-        if self.in_place && self.collective == Collective::Custom {
-            return Err(whole("a custom collective in place"));
-        }
-        let lowered = self.lower_for_check(1, Launch::ODD, budget)?;
-        let cells = (lowered.chunk_bytes / CELL) as u32;
-        let told = |error: Diagnostic| vec![error.site("plan", &*self.file)];
-        let layout = Layout::of_cells(self, 1, false).map_err(told)?;
-        let order = sequence(&lowered.program).ok_or_else(|| whole("a plan that gets stuck"))?;
-        let areas: Vec<u64> = (0..self.ranks.len() as u32).map(|rank| layout.scratch(rank) / CELL).collect();
-        let extents = self.extents().iter().map(|rank| rank.times(cells)).collect::<Option<Vec<_>>>();
-        let mut extents = extents.ok_or_else(|| whole("more than 4,294,967,295 chunks"))?;
-        for (extents, (buffers, area)) in extents.iter_mut().zip(lowered.ranks.iter().zip(&areas)) {
-            // Packets have memory of their own behind the plain scratch; flags have none.
-            let packets = buffers.scratch.bytes / CELL > *area;
-            let chunks = area.saturating_mul(1 + u64::from(packets));
-            extents.chunks[2] = u32::try_from(chunks).map_err(|_| whole("more than 4,294,967,295 chunks"))?;
-        }
-        let chunks = self.chunks.max(1).checked_mul(cells).ok_or_else(|| whole("more than 4,294,967,295 chunks"))?;
-        let mut translation = Translation {
-            lowered: &lowered,
-            homes: homes(&lowered),
-            areas,
-            steps: Steps::new(&lowered.program, extents),
-            values: FxHashMap::default(),
-            places: IndexSet::default(),
-        };
-        for (agent, op) in order {
-            translation.op(agent, op as usize).map_err(|error| vec![error])?;
-        }
-        let places = translation.places.into_iter().filter_map(|id| lowered.program.origins.get(id).cloned());
-        let places: Vec<Origin> = places.collect();
-        let (ranks, channels) = translation.steps.finish();
-        let plan = plan::Plan {
-            name: self.name.clone(),
-            file: self.file.clone(),
-            places: Places::Listed(places),
-            collective: self.collective,
-            in_place: self.in_place,
-            out_of_place: !self.in_place,
-            protocol: self.protocol,
-            channels,
-            chunks,
-            min_bytes: Some(self.min_bytes),
-            max_bytes: Some(if self.max_bytes == u64::MAX { 0 } else { self.max_bytes }),
-            ranks,
-            relays: 0,
-            warnings: Vec::new(),
-        };
-        budget.check(Limit::Steps, plan.steps()).map_err(told)?;
-        plan.verify(budget)?;
-        Ok(plan)
+/// The thread-block plan that moves and adds the same bytes.
+///
+/// It means the same only where every conflicting pair of accesses is ordered: check the plan first.
+///
+/// # Errors
+/// `AHBM-U292` reductions other than sums, a custom collective in place and a plan that gets stuck, with the
+/// place; otherwise as [`ExecutionPlan::lower_for_check`] and [`Plan::verify`].
+pub fn to_plan(plan: &ExecutionPlan, budget: &Budget) -> Result<Plan, Vec<Diagnostic>> {
+    let whole = |what: &str| vec![cannot_express(what).site("plan", &*plan.file)];
+    if plan.in_place && plan.goal == Goal::Custom {
+        return Err(whole("a custom collective in place"));
     }
+    let lowered = plan.lower_for_check(1, Launch::ODD, budget)?;
+    let cells = (lowered.chunk_bytes / CELL) as u32;
+    let told = |error: Diagnostic| vec![error.site("plan", &*plan.file)];
+    let order = sequence(&lowered.program).ok_or_else(|| whole("a plan that gets stuck"))?;
+    let areas = plan.scratch_for_check(1).map_err(told)?;
+    let areas: Vec<u64> = areas.into_iter().map(|bytes| bytes / CELL).collect();
+    let extents = plan.extents().iter().map(|rank| rank.times(cells)).collect::<Option<Vec<_>>>();
+    let mut extents = extents.ok_or_else(|| whole("more than 4,294,967,295 chunks"))?;
+    for (extents, (buffers, area)) in extents.iter_mut().zip(lowered.ranks.iter().zip(&areas)) {
+        // Packets have memory of their own behind the plain scratch; flags have none.
+        let packets = buffers.scratch.bytes / CELL > *area;
+        let chunks = area.saturating_mul(1 + u64::from(packets));
+        extents.chunks[2] = u32::try_from(chunks).map_err(|_| whole("more than 4,294,967,295 chunks"))?;
+    }
+    let chunks = plan.chunks.max(1).checked_mul(cells).ok_or_else(|| whole("more than 4,294,967,295 chunks"))?;
+    let mut translation = Translation {
+        lowered: &lowered,
+        homes: homes(&lowered),
+        areas,
+        steps: Steps::new(&lowered.program, extents),
+        values: FxHashMap::default(),
+        places: IndexSet::default(),
+    };
+    for (agent, op) in order {
+        translation.op(agent, op as usize).map_err(|error| vec![error])?;
+    }
+    let places = translation.places.into_iter().filter_map(|id| lowered.program.origins.get(id).cloned());
+    let places: Vec<Origin> = places.collect();
+    let (ranks, channels) = translation.steps.finish();
+    let made = Plan {
+        name: plan.name.clone(),
+        file: plan.file.clone(),
+        places: Places::Listed(places),
+        goal: plan.goal,
+        in_place: plan.in_place,
+        out_of_place: !plan.in_place,
+        protocol: plan.protocol,
+        channels,
+        chunks,
+        min_bytes: Some(plan.min_bytes),
+        max_bytes: Some(if plan.max_bytes == u64::MAX { 0 } else { plan.max_bytes }),
+        ranks,
+        relays: 0,
+        warnings: Vec::new(),
+    };
+    budget.check(Limit::Steps, made.steps()).map_err(told)?;
+    made.verify(budget)?;
+    Ok(made)
 }
 
 /// Bytes of a cell.
 const CELL: u64 = 8;
 
-/// What a value is.
+/// The content of a value.
 #[derive(Clone)]
 enum Value {
     /// The sum of what is in memory.
     Sum(Vec<Run>),
-    /// What has been stored.
+    /// The run that holds the value.
     Stored(Run),
 }
 
@@ -235,7 +231,7 @@ impl Translation<'_> {
         self.transfer(agent, stored, dst);
     }
 
-    /// Where among the places that a value is stored to, from an operation on, the rank keeps it.
+    /// The place where the rank keeps a value, among the places to which the value is stored from an operation on.
     fn kept(&self, agent: AgentId, index: usize, value: ValueId, rank: u32) -> Option<Run> {
         let body = self.lowered.program.body(agent);
         let stores = body.ops[index..].iter().map_while(|op| match op.kind {
@@ -270,14 +266,5 @@ impl Translation<'_> {
             }
         }
         self.transfer(agent, to, dst);
-    }
-}
-
-impl Extents {
-    /// Chunks of `cells` cells each as cells; `None` beyond 32 bits.
-    fn times(&self, cells: u32) -> Option<Self> {
-        let [input, output, scratch] = self.chunks.map(|chunks| chunks.checked_mul(cells));
-        let [first, second] = self.base.map(|chunk| chunk.checked_mul(cells));
-        Some(Self { chunks: [input?, output?, scratch?], base: [first?, second?], shared: self.shared })
     }
 }

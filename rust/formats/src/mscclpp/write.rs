@@ -1,11 +1,10 @@
 //! The writer: a plan as the file that says it, one operation per line.
 
-use super::model::{Action, Kind, Op, Operand, Plan, Rank};
 use super::schema::{self, BufferType, Document, Gpu, Protocol, ReduceOp, Ref};
-use crate::Collective;
 use crate::Format;
-use crate::plan::{self, Space};
 use ahbm_machine::Diagnostic;
+use ahbm_plan::execution::{Action, ExecutionPlan, Kind, Op, Operand, Rank};
+use ahbm_plan::{Goal, Space};
 use indexmap::{IndexMap, IndexSet};
 use rustc_hash::FxBuildHasher;
 use serde::Serialize;
@@ -19,7 +18,7 @@ type Set<T> = IndexSet<T, FxBuildHasher>;
 ///
 /// # Errors
 /// `AHBM-U211` operations that no executor runs, `AHBM-U292` what the schema has no word for.
-pub fn write(plan: &Plan) -> Result<Vec<u8>, Vec<Diagnostic>> {
+pub fn write(plan: &ExecutionPlan) -> Result<Vec<u8>, Vec<Diagnostic>> {
     if !plan.unsupported.is_empty() {
         return Err(plan.unsupported.clone());
     }
@@ -32,16 +31,16 @@ pub fn write(plan: &Plan) -> Result<Vec<u8>, Vec<Diagnostic>> {
     Ok(bytes)
 }
 
-fn document(plan: &Plan) -> Result<Document<'_>, String> {
+fn document(plan: &ExecutionPlan) -> Result<Document<'_>, String> {
     let protocol = match plan.protocol {
-        plan::Protocol::Simple => Protocol::Simple,
-        plan::Protocol::Ll => Protocol::Ll,
-        plan::Protocol::Ll128 => return Err("protocol LL128".to_owned()),
+        ahbm_plan::Protocol::Simple => Protocol::Simple,
+        ahbm_plan::Protocol::Ll => Protocol::Ll,
+        ahbm_plan::Protocol::Ll128 => return Err("protocol LL128".to_owned()),
     };
-    match plan.collective {
-        Collective::SendRecv { .. } => {}
-        other if other == Collective::parse(other.name()) => {}
-        other => return Err(format!("{other:?}: rooted collectives start at rank 0")),
+    match plan.goal {
+        Goal::SendRecv { .. } => {}
+        other if other == Goal::parse(other.name()) => {}
+        other => return Err(format!("{other}: rooted collectives start at rank 0")),
     }
     let mut positions = Vec::with_capacity(plan.ends.len());
     let mut counts: IndexMap<(u32, Kind), u32, FxBuildHasher> = IndexMap::default();
@@ -61,7 +60,7 @@ fn document(plan: &Plan) -> Result<Document<'_>, String> {
     }
     Ok(Document {
         name: Cow::Borrowed(&plan.name),
-        collective: Cow::Owned(plan.collective.name().replace('_', "")),
+        collective: Cow::Owned(plan.goal.name().replace('_', "")),
         protocol,
         inplace: plan.in_place,
         reuse_resources: plan.reuse_resources,
@@ -75,7 +74,7 @@ fn document(plan: &Plan) -> Result<Document<'_>, String> {
 
 /// Writes a rank, collecting what it declares.
 struct Writer<'p> {
-    plan: &'p Plan,
+    plan: &'p ExecutionPlan,
     rank: u32,
     /// Position of every channel end among those of its rank and kind.
     positions: &'p [u32],
@@ -84,7 +83,7 @@ struct Writer<'p> {
     switches: Set<(Space, Vec<u32>)>,
 }
 
-/// What a thread block refers to, memory before port.
+/// The channels, buffers and switches to which a thread block refers, memory before port.
 #[derive(Default)]
 struct Lists {
     channels: [Set<u32>; 2],
@@ -94,7 +93,7 @@ struct Lists {
 
 impl Writer<'_> {
     fn gpu(&mut self, work: &Rank, ends: std::ops::Range<usize>) -> Result<Gpu<'static>, String> {
-        if let (Collective::SendRecv { shift }, 0) = (self.plan.collective, self.rank) {
+        if let (Goal::SendRecv { shift }, 0) = (self.plan.goal, self.rank) {
             // Readers take the distance from the first remote buffer.
             self.remote.entry((shift, self.first_space_of(shift, work))).or_default();
         }
@@ -135,7 +134,7 @@ impl Writer<'_> {
     fn first_space_of(&self, peer: u32, work: &Rank) -> Space {
         let mut found = None;
         for op in work.blocks.iter().flatten() {
-            super::limits::each_operand(&op.action, |operand, _| {
+            op.action.each_operand(|operand, _| {
                 found = found.or((operand.rank == peer).then_some(operand.space));
             });
         }

@@ -100,7 +100,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Where a path was written; the nearest enclosing section where it was not.
+    /// The place where a path was written; the nearest enclosing section if it was not.
     fn place_of(&self, path: &str) -> String {
         let mut path = path;
         loop {

@@ -1,4 +1,4 @@
-//! What an operation refers to.
+//! The things an operation refers to.
 
 use crate::{OpKind, ValueId};
 
@@ -18,7 +18,7 @@ pub struct Operands {
 }
 
 impl OpKind {
-    /// What the operation refers to.
+    /// The things the operation refers to.
     pub fn operands(&self) -> Operands {
         let none = Operands::default();
         let reads = |a: ValueId, tile: u32| Operands { reads: [Some(a), None, None], tile: Some(tile), ..none };

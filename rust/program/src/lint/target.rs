@@ -1,4 +1,4 @@
-//! What the checks need to know of a machine.
+//! The facts about a machine that the checks need.
 
 use ahbm_machine::{Coord, Machine, Node, PeId};
 
@@ -37,7 +37,7 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// Where the slots of a receiver live; `None` for tiers that stand for no memory of the machine.
+    /// The memory of a receiver's slots; `None` for tiers that stand for no memory of the machine.
     pub(super) fn slots(&self, tier: u32, place: PeId) -> Option<Node> {
         match (self.tier)(tier)? {
             "tcm" => Some(Node::Pe(place)),

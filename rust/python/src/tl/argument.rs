@@ -46,7 +46,7 @@ pub(super) enum Operand<'a> {
     Number(Number),
 }
 
-/// What belongs to another capture never gets past these: its indices would mean nothing here.
+/// A value of another capture never gets past these functions: its indices would mean nothing here.
 impl Tl {
     pub(super) fn source<'a>(&self, py: Python<'_>, value: &'a Bound<'_, PyAny>) -> PyResult<Source<'a>> {
         match value.cast::<MemoryRef>() {
@@ -85,7 +85,7 @@ impl Tl {
     }
 }
 
-/// Where `recv` also stores its message.
+/// The place at which `recv` also stores its message.
 pub(super) fn copy_target(mode: &str, dst: Option<&Bound<'_, PyAny>>) -> Result<Option<u64>, Fault> {
     match (mode, dst) {
         ("return_slot", None) => Ok(None),

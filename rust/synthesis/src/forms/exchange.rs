@@ -1,8 +1,33 @@
 //! All-gathers in which ranks exchange all they have with one partner after the other.
 
-use super::rings::interleaved;
-use super::{Gather, Move};
+use super::rings::{interleaved, whole_grid};
+use super::{ClosedForm, Form, Gather, Move, among_equals};
+use crate::Collective;
 use crate::graph::Grid;
+
+pub(crate) static HALVING_DOUBLING: ClosedForm = ClosedForm {
+    name: "halving_doubling",
+    about: "Ranks exchange all they hold with partners whose numbers differ in one bit, one bit after the other.",
+    applies: |request, graph| {
+        among_equals(request.collective)?;
+        let even = request.group(graph).len().is_power_of_two();
+        let whole = even || request.collective == Collective::AllReduce;
+        if whole { Ok(()) } else { Err("the number of ranks must be a power of two") }
+    },
+    form: |request, graph| Ok(Form::Gather(halving_doubling(request.group(graph).len() as u32))),
+};
+
+pub(crate) static SWING: ClosedForm = ClosedForm {
+    name: "swing",
+    about: "Ranks of a torus exchange all they hold with partners 1, 1, 3, 5, 11, ... apart, to alternate sides.",
+    applies: |request, graph| {
+        among_equals(request.collective)?;
+        let grid = whole_grid(request, graph)?;
+        let whole = grid.extents.iter().all(|e| e.is_power_of_two() && (grid.wrap || *e == 2));
+        if whole { Ok(()) } else { Err("extents of a torus must be powers of two") }
+    },
+    form: |request, graph| Ok(Form::Gather(swing(whole_grid(request, graph)?))),
+};
 
 /// The all-gather of one lane: in reverse order of `steps`, rank `r` gives `peer(r, step)` what it has come to hold.
 /// The partners must make up a hypercube, in whatever numbering.
@@ -20,7 +45,7 @@ fn exchange(p: u32, steps: u32, peer: impl Fn(u32, u32) -> u32, lane: u32, lanes
 /// Recursive halving and doubling (Thakur, Rabenseifner, Gropp, IJHPCA 2005): partners differ in one bit of their
 /// ranks, the most significant first in the halving. Beyond the greatest power of two in `p`, the first ranks work in
 /// pairs, of which the first stands in for both.
-pub(super) fn halving_doubling(p: u32) -> Gather {
+fn halving_doubling(p: u32) -> Gather {
     let steps = p.ilog2();
     let core = 1 << steps;
     let extra = p - core;
@@ -36,12 +61,11 @@ pub(super) fn halving_doubling(p: u32) -> Gather {
 /// Swing (De Sensi et al., NSDI 2024) on a torus whose extents are powers of two: in step `s` of a dimension an even
 /// position meets the one `rho(s) = (1 - (-2)^(s+1)) / 3` further on, an odd one the one as far back. There is a lane
 /// for every dimension to begin with, and a mirrored one.
-pub(super) fn swing(grid: &Grid) -> Option<Gather> {
-    let whole = grid.extents.iter().all(|e| e.is_power_of_two() && (grid.wrap || *e == 2));
+fn swing(grid: &Grid) -> Gather {
     let (p, count) = (grid.extents.iter().product::<u32>(), grid.extents.len());
     let lanes = 2 * count as u32;
     let mut moves = Vec::new();
-    for lane in (0..lanes).filter(|_| whole) {
+    for lane in 0..lanes {
         let (first, mirrored) = ((lane / 2) as usize, lane % 2 == 1);
         // (dimension, step within it): the dimensions in turn while they last.
         let longest = grid.extents.iter().map(|e| e.ilog2()).max().unwrap_or(0);
@@ -58,5 +82,5 @@ pub(super) fn swing(grid: &Grid) -> Option<Gather> {
         };
         exchange(p, steps.len() as u32, peer, lane, lanes, &mut moves);
     }
-    whole.then(|| Gather { owners: (0..p).collect(), lanes, moves: interleaved(&moves, lanes), folded: Vec::new() })
+    Gather { owners: (0..p).collect(), lanes, moves: interleaved(&moves, lanes), folded: Vec::new() }
 }

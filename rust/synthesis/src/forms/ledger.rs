@@ -1,4 +1,4 @@
-//! Where transfers between ranks are written down as transfers over links.
+//! The ledger in which transfers between ranks are written down as transfers over links.
 
 use crate::Graph;
 use crate::schedule::{Parcel, Schedule, Transfer};
@@ -25,6 +25,11 @@ impl<'a> Ledger<'a> {
             away: vec![None; graph.nodes() as usize],
             load: vec![0; graph.links().len()],
         }
+    }
+
+    /// Number of ranks.
+    pub(super) fn ranks(&self) -> u32 {
+        self.schedule.members.len() as u32
     }
 
     /// Sends a chunk from one rank to another, over a link or over the least used of the shortest ways.

@@ -1,18 +1,76 @@
 //! All-gathers around cycles: of all ranks, of the lines of a grid, and by rotations.
 
-use super::{Gather, Move};
-use crate::Graph;
+use super::{ClosedForm, Form, Gather, Move, among_equals, to_everybody, trees};
 use crate::graph::Grid;
+use crate::request::Request;
+use crate::{Collective, Graph};
+
+pub(crate) static RING: ClosedForm = ClosedForm {
+    name: "ring",
+    about: "The shares go around a cycle of the ranks, half of each share either way.",
+    applies: |request, _| to_everybody(request.collective),
+    // Two ranks, and the two ports of an NPU at a switch, have one way round.
+    form: |request, graph| {
+        let both = request.group(graph).len() > 2 && graph.switch().is_none();
+        Ok(cyclic(request, graph, if both { 2 } else { 1 }))
+    },
+};
+
+pub(crate) static ONE_WAY_RING: ClosedForm = ClosedForm {
+    name: "one_way_ring",
+    about: "The shares go around a cycle of the ranks, all of them the same way.",
+    applies: |request, _| to_everybody(request.collective),
+    form: |request, graph| Ok(cyclic(request, graph, 1)),
+};
+
+pub(crate) static DIMENSIONS: ClosedForm = ClosedForm {
+    name: "dimensions",
+    about: "Rings along the lines of a grid follow each other dimension by dimension; every lane begins with another one.",
+    applies: |request, graph| {
+        among_equals(request.collective)?;
+        whole_grid(request, graph).map(drop)
+    },
+    form: |request, graph| Ok(Form::Gather(dimensions(whole_grid(request, graph)?))),
+};
+
+pub(crate) static DIRECT: ClosedForm = ClosedForm {
+    name: "direct",
+    about: "Every rank sends to every other, in turn.",
+    applies: |_, _| Ok(()),
+    form: |request, graph| {
+        use Collective::{AllToAll, Broadcast, Gather as ToRoot, Reduce, Scatter};
+        let p = request.group(graph).len() as u32;
+        Ok(match request.collective {
+            AllToAll | Scatter | ToRoot => Form::Pairs,
+            Broadcast | Reduce => Form::Trees(trees::star(p, request.root)),
+            _ => Form::Gather(rotations(p)),
+        })
+    },
+};
+
+fn cyclic(request: &Request, graph: &Graph, ways: u32) -> Form {
+    let cycle = cycle(graph, &request.group(graph));
+    match request.collective {
+        Collective::Broadcast | Collective::Reduce => Form::Trees(trees::chains(&cycle, request.root, ways)),
+        _ => Form::Gather(around(&cycle, ways)),
+    }
+}
+
+/// The grid that the ranks are the whole of.
+pub(super) fn whole_grid<'a>(request: &Request, graph: &'a Graph) -> Result<&'a Grid, &'static str> {
+    let whole = request.group(graph).len() == graph.nodes() as usize;
+    graph.grid().filter(|_| whole).ok_or("it is for whole grids, tori and hypercubes")
+}
 
 /// Around one cycle, each of the `ways` (forward, then backward) with its part of every block.
-pub(super) fn around(cycle: &[u32], ways: u32) -> Gather {
+fn around(cycle: &[u32], ways: u32) -> Gather {
     let p = cycle.len() as u32;
     let mut moves = Vec::with_capacity((p * (p - 1) * ways) as usize);
     for round in 0..p - 1 {
         for lane in 0..ways {
             let at = |i: u32| cycle[(if lane == 0 { i % p } else { p - 1 - i % p }) as usize];
             moves.extend((0..p).map(|i| {
-                // What was at `i` in round 0 has moved on by one in each round.
+                // The block that was at `i` in round 0 has moved on by one in each round.
                 Move { from: at(i), to: at(i + 1), block: at(i + p - round) * ways + lane }
             }));
         }
@@ -21,7 +79,7 @@ pub(super) fn around(cycle: &[u32], ways: u32) -> Gather {
 }
 
 /// Every rank sends its own block to everybody, in turn `k` to the `k`-th after it.
-pub(super) fn rotations(p: u32) -> Gather {
+fn rotations(p: u32) -> Gather {
     let moves = (1..p).flat_map(|k| (0..p).map(move |r| Move { from: r, to: (r + k) % p, block: r })).collect();
     Gather { owners: (0..p).collect(), lanes: 1, moves, folded: Vec::new() }
 }
@@ -30,7 +88,7 @@ pub(super) fn rotations(p: u32) -> Gather {
 /// round, so that all links are busy (BlueConnect, MLSys 2019; the "multi-ring" of 2-D and 3-D tori).
 ///
 /// A line that does not wrap is folded into a ring (0, 2, 4, .., 5, 3, 1), whose neighbours are two links apart.
-pub(super) fn dimensions(grid: &Grid) -> Gather {
+fn dimensions(grid: &Grid) -> Gather {
     let p: u32 = grid.extents.iter().product();
     let count = grid.extents.len();
     let ways: u32 = if grid.extents.iter().all(|&e| e == 2) { 1 } else { 2 };
@@ -81,7 +139,7 @@ pub(super) fn interleaved(moves: &[Move], lanes: u32) -> Vec<Move> {
 ///
 /// Tried are the order of the ranks, the Gray code, and on row-major grids the boustrophedon, also the one that
 /// returns along a side.
-pub(super) fn cycle(graph: &Graph, members: &[u32]) -> Vec<u32> {
+fn cycle(graph: &Graph, members: &[u32]) -> Vec<u32> {
     let p = members.len() as u32;
     let natural: Vec<u32> = (0..p).collect();
     let gray = p.is_power_of_two().then(|| (0..p).map(|i| i ^ (i >> 1)).collect());

@@ -1,6 +1,34 @@
 //! Trees for broadcast; reduce turns them round, all-reduce goes in and out.
 
-use super::Trees;
+use super::{ClosedForm, Form, Trees, to_everybody};
+use crate::Collective;
+
+pub(crate) static BINOMIAL: ClosedForm = ClosedForm {
+    name: "binomial",
+    about: "A tree of doubling distances carries the buffer, in pieces.",
+    applies: |request, _| one_buffer(request.collective),
+    form: |request, graph| Ok(Form::Trees(binomial(request.group(graph).len() as u32, request.root))),
+};
+
+pub(crate) static DOUBLE_BINARY: ClosedForm = ClosedForm {
+    name: "double_binary",
+    about: "Two binary trees carry half of the buffer each, in pieces; the leaves of one are inner nodes of the other.",
+    applies: |request, _| one_buffer(request.collective),
+    form: |request, graph| {
+        let p = request.group(graph).len() as u32;
+        Ok(Form::Trees(match request.collective {
+            Collective::AllReduce => double_binary(p),
+            _ => double_binary_from(p, request.root),
+        }))
+    },
+};
+
+/// Refuses collectives whose buffer is not one share.
+fn one_buffer(collective: Collective) -> Result<(), &'static str> {
+    to_everybody(collective)?;
+    let many = matches!(collective, Collective::AllGather | Collective::ReduceScatter);
+    if many { Err("trees carry one buffer to all") } else { Ok(()) }
+}
 
 /// The root sends to everybody.
 pub(super) fn star(p: u32, root: u32) -> Trees {
@@ -16,8 +44,8 @@ pub(super) fn chains(cycle: &[u32], root: u32, ways: u32) -> Trees {
     Trees { lanes: (0..ways).map(lane).collect(), height: p as u32 - 1 }
 }
 
-/// The binomial tree: whoever has the buffer passes it on over the greatest distance left. Neighbours on a hypercube.
-pub(super) fn binomial(p: u32, root: u32) -> Trees {
+/// The binomial tree: a rank that has the buffer passes it on over the greatest distance left. Neighbours on a hypercube.
+fn binomial(p: u32, root: u32) -> Trees {
     let rank = |v: u32| if p.is_power_of_two() { v ^ root } else { (v + root) % p };
     let steps = p.next_power_of_two().ilog2();
     let distances = (0..steps).rev().map(|k| 1 << k);
@@ -47,7 +75,7 @@ fn in_order(m: u32) -> Vec<(u32, u32)> {
 
 /// Two binary trees, each for half the buffer, the leaves of one being inner nodes of the other (Sanders, Speck,
 /// Träff, Parallel Computing 2009; built as NCCL builds them).
-pub(super) fn double_binary(p: u32) -> Trees {
+fn double_binary(p: u32) -> Trees {
     let first = in_order(p);
     let twin = |r: u32| if p.is_multiple_of(2) { p - 1 - r } else { (r + p - 1) % p };
     let second = first.iter().map(|&(a, b)| (twin(a), twin(b))).collect();
@@ -55,7 +83,7 @@ pub(super) fn double_binary(p: u32) -> Trees {
 }
 
 /// The same over all ranks but the root, which feeds both.
-pub(super) fn double_binary_from(p: u32, root: u32) -> Trees {
+fn double_binary_from(p: u32, root: u32) -> Trees {
     let rest = double_binary(p - 1);
     let rank = |r: u32| (r + 1 + root) % p;
     let heads = [0, p - 2];

@@ -3,10 +3,10 @@
 use super::cannot_express;
 use super::order::Order;
 use super::queues::{Queue, Queues};
-use crate::mscclpp::limits::each_operand;
-use crate::mscclpp::model::{Action, Form, Kind, Op, Operand, Words};
-use crate::plan::{self, Action as Step, Block, Extents, Plan, Precopy, Protocol, Slot, Space};
 use ahbm_machine::Diagnostic;
+use ahbm_plan::blocks::{Action as Step, Block, Precopy, Slot};
+use ahbm_plan::execution::{Action, Form, Kind, Op, Operand, Words};
+use ahbm_plan::{Extents, Plan, Protocol, Space, blocks};
 use ahbm_program::BinaryFn;
 
 /// Semaphores that one operation may name.
@@ -21,7 +21,7 @@ pub(super) struct Writer<'a> {
     /// Scratch for the sums that the block only sends, which it uses in turn.
     sums: u32,
     ops: Vec<Op>,
-    /// What has been read and written (true) since the threads of the block last met.
+    /// The operands that have been read and written (true) since the threads of the block last met.
     touched: Vec<(Operand, bool)>,
     /// One thread has waited since, the others do not know yet.
     waited: bool,
@@ -99,7 +99,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn step(&mut self, step: &plan::Step, from: Option<Operand>, to: Option<Operand>) -> Result<(), Diagnostic> {
+    fn step(&mut self, step: &blocks::Step, from: Option<Operand>, to: Option<Operand>) -> Result<(), Diagnostic> {
         let packets = self.plan.protocol == Protocol::Ll;
         let name = |plain, packed| if packets { packed } else { plain };
         let src = if step.action.reads() { Some(self.own(step.src, step.count, step.line)?) } else { None };
@@ -152,7 +152,7 @@ impl<'a> Writer<'a> {
     /// An operation on data: the threads meet first where it touches what an earlier one has touched.
     fn data(&mut self, action: Action, words: Words) {
         let mut own = Vec::new();
-        each_operand(&action, |operand, written| {
+        action.each_operand(|operand, written| {
             if operand.rank == self.rank && operand.form == Form::Plain {
                 own.push((*operand, written));
             }
@@ -220,6 +220,6 @@ impl<'a> Writer<'a> {
 
 /// Chunks of the largest sum that a block only sends and has no slot for.
 pub(super) fn sums(protocol: Protocol, block: &Block) -> u32 {
-    let only_sent = |step: &&plan::Step| protocol == Protocol::Ll && step.action == Step::RecvReduceSend;
+    let only_sent = |step: &&blocks::Step| protocol == Protocol::Ll && step.action == Step::RecvReduceSend;
     block.steps.iter().filter(only_sent).map(|step| step.count).max().unwrap_or(0)
 }

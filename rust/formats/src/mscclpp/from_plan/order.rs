@@ -1,6 +1,6 @@
 //! Dependencies as semaphores.
 
-use crate::plan::Rank;
+use ahbm_plan::blocks::Rank;
 use indexmap::IndexMap;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
@@ -52,12 +52,12 @@ impl Order {
         self.ids.len()
     }
 
-    /// What a step takes before it runs.
+    /// The semaphore that a step takes before it runs.
     pub(super) fn acquire(&self, block: u32, step: u32) -> Option<u32> {
         self.acquire.get(&(block, step)).copied()
     }
 
-    /// What a step gives once it has run.
+    /// The semaphores that a step gives once it has run.
     pub(super) fn release(&self, block: u32, step: u32) -> &[u32] {
         self.release.get(&(block, step)).map_or(&[], Vec::as_slice)
     }

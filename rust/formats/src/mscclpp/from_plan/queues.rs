@@ -1,9 +1,9 @@
 //! Queues as channel ends and slots.
 
 use super::{cannot_express, too_large};
-use crate::mscclpp::model::{End, Kind};
-use crate::plan::{Plan, Protocol};
 use ahbm_machine::Diagnostic;
+use ahbm_plan::execution::{End, Kind};
+use ahbm_plan::{Plan, Protocol};
 use std::collections::BTreeMap;
 
 /// A queue that messages go through.
@@ -51,7 +51,7 @@ impl Queues {
         for (rank, block) in
             (0u32..).zip(&plan.ranks).flat_map(|(rank, work)| work.blocks.iter().map(move |b| (rank, b)))
         {
-            let counts = |moves: fn(crate::plan::Action) -> bool| -> Vec<u32> {
+            let counts = |moves: fn(ahbm_plan::blocks::Action) -> bool| -> Vec<u32> {
                 block.steps.iter().filter(|step| moves(step.action)).map(|step| step.count).collect()
             };
             let (sent, taken) = (counts(|action| action.sends()), counts(|action| action.receives()));

@@ -1,7 +1,8 @@
 //! Transfers and sums as steps of thread blocks, and what must run before what.
 
 use super::MOST;
-use crate::plan::{Action, Block, Dep, Extents, Rank, Slot, Space, Step};
+use ahbm_plan::blocks::{Action, Block, Dep, Rank, Slot, Step};
+use ahbm_plan::{Extents, Space};
 use ahbm_program::{AgentId, Program};
 use rustc_hash::FxHashMap;
 
@@ -34,7 +35,7 @@ pub(super) struct Steps {
     line: u32,
 }
 
-/// What has become of a rank so far.
+/// The state of a rank so far.
 struct Work {
     extents: Extents,
     /// Thread blocks of the execution plan first, then those for queues that find no place there.

@@ -1,0 +1,221 @@
+"""The user's tensors as flat memory that a collective can work on.
+
+NumPy arrays are taken as they are. Torch CPU tensors, and anything else that shows its memory through `numpy()` or
+`__array__`, are viewed, never imported: this package does not depend on torch. bf16 has no NumPy dtype of its own, so
+it travels as `uint16` bits beside the name `"bf16"`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ahbm.errors import DistributedError, UnsupportedError
+
+DTYPE_NAMES: dict[str, str] = {
+    "float16": "f16",
+    "bfloat16": "bf16",
+    "float32": "f32",
+    "float64": "f64",
+    "int8": "i8",
+    "int16": "i16",
+    "int32": "i32",
+    "int64": "i64",
+    "uint8": "u8",
+    "uint16": "u16",
+    "uint32": "u32",
+    "uint64": "u64",
+}
+"""NumPy's name of a dtype -> the kernels' name of it."""
+
+
+@lru_cache(maxsize=256)
+def kernel_dtype(dtype: np.dtype[Any]) -> str | None:
+    """The kernels' name of a dtype in this computer's byte order, None for others; NumPy spells `dtype.name` anew each
+    time."""
+    return DTYPE_NAMES.get(dtype.name) if dtype.isnative else None
+
+
+_MEMORY: Any = ctypes.c_char * sys.maxsize
+"""All memory from an address on: NumPy takes as much of it as an array asks for."""
+
+
+def memory_of(tensor: Any, shape: int | tuple[int, ...], dtype: np.dtype[Any], strides: Any = None) -> NDArray[Any]:
+    """An array over the memory of a dense torch CPU tensor, which must have `shape` elements of `dtype`.
+
+    `Tensor.numpy()` would forbid for good that the tensor is resized. This array allows it: while it is in use, nobody
+    may resize the tensor; afterwards it does not matter. The array keeps the tensor's storage, not the tensor, for a
+    tensor may get another storage (`x.data = y`).
+
+    Raises DistributedError (AHBM-X130) for a tensor whose storage was freed by `resize_(0)`.
+    """
+    address = tensor.data_ptr()
+    if not address and tensor.numel():
+        raise DistributedError(
+            "AHBM-X130",
+            f"a tensor of {tensor.numel()} elements has no memory",
+            hint="its storage was resized to 0: give it memory first",
+        )
+    memory = _MEMORY.from_address(address)
+    memory.owner = tensor.untyped_storage()
+    return np.ndarray(shape, dtype, memory, strides=strides)
+
+
+@dataclass(frozen=True)
+class Hollow:
+    """Stands for a flat array where there are no data: what the elements of a tensor without memory are."""
+
+    size: int
+    dtype: np.dtype[Any]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the elements would take."""
+        return self.size * self.dtype.itemsize
+
+    def __getitem__(self, part: slice) -> Hollow:
+        return Hollow(len(range(*part.indices(self.size))), self.dtype)
+
+
+@dataclass(eq=False, slots=True)
+class Flat:
+    """A user's tensor as a flat array of elements, in C order, that can be assigned back."""
+
+    tensor: Any
+    array: NDArray[Any] | Hollow
+    """Shares the tensor's memory where that is contiguous; bf16 appears as uint16."""
+    dtype: str
+    """The kernels' name of the element type, e.g. `"f16"`."""
+    restore: Callable[[NDArray[Any]], object] | None = None
+    """Takes the elements to the tensor; None where they are its memory."""
+    shape: tuple[int, ...] | None = None
+    """The tensor's, where ranks must agree on it; None: on its number of elements alone."""
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self.array.size
+
+    def copy(self) -> NDArray[Any] | Hollow:
+        """The elements in memory of their own."""
+        return self.array if isinstance(self.array, Hollow) else self.array.copy()
+
+    def room(self, size: int) -> NDArray[Any] | Hollow:
+        """`size` zeros of the same type; hollow if the elements are."""
+        return (Hollow if isinstance(self.array, Hollow) else np.zeros)(size, self.array.dtype)
+
+    def into(self, buffer: NDArray[Any] | Hollow, start: int) -> None:
+        """Writes the elements to `buffer[start:]`."""
+        if not isinstance(buffer, Hollow):
+            buffer[start : start + self.array.size] = self.array
+
+    def assign(self, values: NDArray[Any] | Hollow) -> None:
+        """Writes `values`, as many elements, into the tensor; nothing to do where they are its memory already."""
+        if isinstance(values, Hollow) or isinstance(self.array, Hollow):
+            return
+        if self.restore is not None:
+            self.restore(values)
+        elif values is not self.array:
+            self.array[...] = values
+
+
+def flat_host(tensor: object, *, writable: bool, what: str = "tensor") -> Flat:
+    """A NumPy array, a torch CPU tensor or what else shows its memory, flat.
+
+    Raises DistributedError (AHBM-X130) when its memory cannot be shared or, with `writable`, not be written, and
+    UnsupportedError (AHBM-U130) for an element type no kernel computes with.
+    """
+    array = _numpy_view(tensor, what)
+    if writable and not array.flags.writeable:
+        raise DistributedError(
+            "AHBM-X130",
+            f"{what} is read-only, and a collective writes its result into it",
+            hint="pass a copy: x = x.copy()",
+        )
+    name = kernel_dtype(array.dtype)
+    if name is None:
+        supported = ", ".join(DTYPE_NAMES.values())
+        raise UnsupportedError(
+            "AHBM-U130",
+            f"{what} has dtype {array.dtype}, which no kernel computes with",
+            hint=f"convert it to one of {supported}",
+        )
+    if name == "bf16":
+        array = array.view(np.uint16)
+    elif name == "u16" and _is_bfloat16(tensor):
+        name = "bf16"
+    restore = None if array.flags.c_contiguous else partial(_write, array)
+    return Flat(tensor, np.ascontiguousarray(array).reshape(-1), name, restore, array.shape)
+
+
+def _write(array: NDArray[Any], elements: NDArray[Any]) -> None:
+    array[...] = elements.reshape(array.shape)
+
+
+def _is_bfloat16(tensor: object) -> bool:
+    return str(getattr(tensor, "dtype", "")).endswith("bfloat16")
+
+
+def _numpy_view(tensor: object, what: str) -> NDArray[Any]:
+    if isinstance(tensor, np.ndarray):
+        return tensor
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(tensor, torch.Tensor):
+        view = _torch_view(tensor, torch)
+        if view is not None:
+            return view
+    view, again = _foreign_view(tensor, what), _foreign_view(tensor, what)
+    if view.size and not np.shares_memory(view, again):
+        raise DistributedError(
+            "AHBM-X130",
+            f"{what} of type {type(tensor).__name__} gives out copies of its memory",
+            hint="pass a NumPy array or a torch CPU tensor",
+        )
+    return view
+
+
+def _torch_view(tensor: Any, torch: Any) -> NDArray[Any] | None:
+    """None for a tensor that is not plain memory of this process."""
+    plain = tensor.detach()
+    dense = type(plain) is torch.Tensor and plain.is_cpu and plain.layout is torch.strided
+    if not dense or plain.is_conj() or plain.is_neg():
+        return None
+    name = str(plain.dtype).removeprefix("torch.")
+    try:
+        dtype = np.dtype("uint16" if name == "bfloat16" else name)
+    except TypeError:
+        return None
+    strides = tuple(stride * dtype.itemsize for stride in plain.stride())
+    return memory_of(plain, tuple(plain.shape), dtype, strides)
+
+
+def _foreign_view(tensor: Any, what: str) -> NDArray[Any]:
+    kind = f"{type(tensor).__module__}.{type(tensor).__qualname__}"
+    try:
+        if hasattr(tensor, "detach"):
+            tensor = tensor.detach()
+        if hasattr(tensor, "numpy"):
+            if _is_bfloat16(tensor):
+                module = sys.modules[type(tensor).__module__.partition(".")[0]]
+                return np.asarray(tensor.view(module.int16).numpy()).view(np.uint16)
+            return np.asarray(tensor.numpy())
+        if hasattr(tensor, "__array__") and getattr(tensor, "shape", None) is not None and not np.isscalar(tensor):
+            return np.asarray(tensor)
+    except (TypeError, RuntimeError, BufferError) as error:
+        raise DistributedError(
+            "AHBM-X130",
+            f"{what} of type {kind} does not show its memory: {error}",
+            hint="move it to the host first, e.g. x = x.cpu()",
+        ) from error
+    raise DistributedError(
+        "AHBM-X130",
+        f"{what} is of type {kind}, not an array",
+        hint="pass a NumPy array or a torch CPU tensor; scalars have no memory to write to",
+    )

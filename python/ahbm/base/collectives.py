@@ -1,0 +1,46 @@
+"""The collectives: what their arguments mean, their in-place layouts, and how their bandwidth is counted.
+
+`n` is the number of elements of a chunk, `w` the number of ranks. A collective *with chunks* works on w * n elements
+per rank, chunk j at [j * n, (j + 1) * n); the others on n.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ahbm._core import collectives
+
+OPS = ("sum", "prod", "min", "max", "avg", "band", "bor", "bxor")
+"""Reduction operators."""
+
+BITWISE = ("band", "bor", "bxor")
+"""Those that only integers have."""
+
+
+@dataclass(frozen=True)
+class Collective:
+    """Facts about one collective."""
+
+    name: str
+    chunked: bool = False
+    """One chunk per rank."""
+    reduces: bool = False
+    """Takes a reduction operator."""
+    rooted: bool = False
+    """Takes a root rank."""
+    paired: bool = False
+    """Takes a source and a destination rank."""
+
+    def chunks(self, ranks: int) -> int:
+        """Chunks in one rank's buffer."""
+        return ranks if self.chunked else 1
+
+    def bus_factor(self, ranks: int) -> float:
+        """busbw / algbw, as nccl-tests counts it: the share of the traffic that each link of a ring would carry."""
+        if self.name == "all_reduce":
+            return 2 * (ranks - 1) / ranks
+        return (ranks - 1) / ranks if self.chunked else 1.0
+
+
+COLLECTIVES: dict[str, Collective] = {facts[0]: Collective(*facts) for facts in collectives()}
+"""Every collective by name."""

@@ -1,0 +1,91 @@
+"""Element types: the kernels' dtypes as NumPy arrays, and the numbers in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ahbm.base.yaml_source import did_you_mean
+from ahbm.errors import UnsupportedError
+
+
+@dataclass(frozen=True)
+class Element:
+    """One element type. bf16 is stored as its bits in uint16, for NumPy has no such type."""
+
+    name: str
+    storage: np.dtype[Any]
+    exact: int
+    """Integers up to this magnitude, and their sums up to it, are exact."""
+    epsilon: float
+    """Spacing of the numbers just above 1; 0 for integers."""
+
+    @property
+    def is_float(self) -> bool:
+        """True for floating point."""
+        return self.epsilon > 0
+
+    @property
+    def signed(self) -> bool:
+        """True where negative numbers exist."""
+        return self.is_float or self.storage.kind == "i"
+
+    def encode(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Numbers as stored elements, rounded to nearest even."""
+        if self.name != "bf16":
+            return values.astype(self.storage)
+        bits = values.astype(np.float32).view(np.uint32)
+        return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
+
+    def decode(self, stored: NDArray[Any]) -> NDArray[Any]:
+        """Stored elements as numbers: float64, or the integer type itself."""
+        if self.name == "bf16":
+            return (stored.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+        return stored.astype(np.float64) if self.is_float else stored
+
+
+COMBINE: dict[str, np.ufunc] = {
+    "sum": np.add,
+    "avg": np.add,
+    "prod": np.multiply,
+    "min": np.minimum,
+    "max": np.maximum,
+    "band": np.bitwise_and,
+    "bor": np.bitwise_or,
+    "bxor": np.bitwise_xor,
+}
+"""By reduction operator, what combines two numbers; an average is divided afterwards."""
+
+
+def _float(name: str, storage: str, mantissa: int) -> Element:
+    return Element(name, np.dtype(storage), 1 << min(mantissa + 1, 24), 2.0**-mantissa)
+
+
+def _integer(name: str) -> Element:
+    storage = np.dtype(name[0] + str(int(name[1:]) // 8))
+    return Element(name, storage, min(int(np.iinfo(storage).max), 1 << 24), 0.0)
+
+
+ELEMENTS: dict[str, Element] = {
+    element.name: element
+    for element in (
+        _float("f16", "f2", 10),
+        _float("bf16", "u2", 7),
+        _float("f32", "f4", 23),
+        _float("f64", "f8", 52),
+        *(_integer(f"{sign}{bits}") for sign in "iu" for bits in (8, 16, 32, 64)),
+    )
+}
+"""Every element type by name."""
+
+
+def element(dtype: str) -> Element:
+    """The element type called `dtype`. Raises UnsupportedError (AHBM-U130)."""
+    if dtype not in ELEMENTS:
+        raise UnsupportedError(
+            "AHBM-U130", f"no kernel computes with dtype {dtype!r}", hint=did_you_mean(dtype, ELEMENTS)
+        )
+    return ELEMENTS[dtype]

@@ -1,0 +1,17 @@
+"""The messages of the package to `logging.getLogger("ahbm")`; the native core logs to the same tree."""
+
+from __future__ import annotations
+
+import sys
+
+INFO, DEBUG = 20, 10
+
+
+def log(part: str, level: int, message: str, *values: object) -> None:
+    """Logs `message % values` to the logger `ahbm.<part>`.
+
+    While `logging` has not been imported, nobody can have asked for records, and it is not imported for them.
+    """
+    logging = sys.modules.get("logging")
+    if logging is not None:
+        logging.getLogger(f"ahbm.{part}").log(level, message, *values)

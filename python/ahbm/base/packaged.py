@@ -1,0 +1,17 @@
+"""The files that come with the package: algorithms, topologies, the default topology.yaml and ccl.yaml."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent / "data"
+"""Holds `algorithms/*.py`, `topologies/*.yaml`, `topology.yaml` and `ccl.yaml`."""
+ALGORITHMS = ROOT / "algorithms"
+TOPOLOGIES = ROOT / "topologies"
+TOPOLOGY = ROOT / "topology.yaml"
+CCL = ROOT / "ccl.yaml"
+
+
+def names(folder: Path, suffix: str) -> list[str]:
+    """Sorted stems of the files in `folder` that end in `suffix`; empty when there is no such folder."""
+    return sorted(path.stem for path in folder.glob(f"*{suffix}") if not path.name.startswith("_"))

@@ -1,0 +1,172 @@
+"""YAML text with the line of every key, so that a finding can say where it was written."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from ahbm.errors import ConfigError, Site
+
+MAX_BYTES = 1 << 20
+"""A configuration file is written by hand; anything longer is not one."""
+
+MAX_DEPTH = 16
+"""Levels of a configuration; what is nested deeper is not read, so that nobody's stack ends."""
+MAX_VALUES = 20_000
+"""Values of a configuration, those that aliases repeat counted every time."""
+
+KeyPath = tuple[str | int, ...]
+
+
+@dataclass
+class Source:
+    """A parsed YAML document: plain values, and where each of them stands."""
+
+    origin: str
+    """Name of the text in findings, usually the file's path."""
+    values: dict[str, Any] = field(default_factory=dict)
+    places: dict[KeyPath, str] = field(default_factory=dict)
+    """Path of a key -> `file:line`, or the override that set it."""
+    count: int = 0
+    """Values read so far."""
+
+    def place(self, path: KeyPath) -> str:
+        """The place of the value at `path`, or else of the nearest enclosing key."""
+        while path:
+            if path in self.places:
+                return self.places[path]
+            path = path[:-1]
+        return self.origin
+
+    def put(self, path: tuple[str, ...], value: Any, place: str) -> None:
+        """Sets the value at `path`, creating the mappings on the way, as if it stood at `place`.
+
+        Raises ConfigError (AHBM-C103) when a key on the way holds something else than a mapping.
+        """
+        here = self.values
+        for depth, key in enumerate(path[:-1], start=1):
+            here = here.setdefault(key, {})
+            if not isinstance(here, dict):
+                dotted = ".".join(path[:depth])
+                raise ConfigError(
+                    "AHBM-C103",
+                    f"{'.'.join(path)}: {dotted} is no mapping",
+                    sites=(Site(f"{dotted} = {here!r}", self.place(path[:depth])), Site("set by", place)),
+                )
+        here[path[-1]] = value
+        self.places[path] = place
+
+
+def parse(text: str, origin: str) -> Source:
+    """Parses a YAML mapping with string keys.
+
+    Raises ConfigError: AHBM-C102 for a syntax error, a duplicate key, a key that is no string, a number that Python
+    does not read, a document that is no mapping, too long, too deep, or inflated by aliases; each names file and line.
+    """
+    if len(text) > MAX_BYTES:
+        raise ConfigError("AHBM-C102", f"{origin} has {len(text)} bytes; a configuration has at most {MAX_BYTES}")
+    source = Source(origin)
+    loader = None
+    try:
+        loader = _Loader(text)
+        root = loader.get_single_node()
+        if root is not None:
+            if not isinstance(root, yaml.MappingNode):
+                raise ConfigError(
+                    "AHBM-C102", "the document is no mapping", sites=(Site("found here", _at(origin, root)),)
+                )
+            source.values = _value(loader, root, (), source)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = f"{origin}:{mark.line + 1}" if mark else origin
+        raise ConfigError(
+            "AHBM-C102", f"no valid YAML: {error.problem or error.context}", sites=(Site("found here", line),)
+        ) from error
+    except yaml.YAMLError as error:
+        raise ConfigError("AHBM-C102", f"no valid YAML: {error}", sites=(Site("found here", origin),)) from error
+    finally:
+        if loader is not None:
+            loader.dispose()
+    return source
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses deep nesting where it begins: the composer recurses."""
+
+    depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        self.depth += 1
+        if self.depth > 2 * MAX_DEPTH:
+            mark = parent.start_mark if parent is not None else None
+            raise yaml.composer.ComposerError(None, None, "nested too deeply", mark)
+        node: yaml.Node | None = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
+
+
+def scalar(text: str) -> Any:
+    """An override's text as a YAML scalar or flow collection; what is not valid YAML stays text."""
+    try:
+        return yaml.load(text, _Loader)
+    except (yaml.YAMLError, ValueError):
+        return text
+
+
+def scalar_text(value: Any) -> str:
+    """An override's value as YAML text; the inverse of `scalar` for numbers, booleans, lists and mappings."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A hint for a misspelt word: the nearest known ones, else all of them."""
+    names = sorted(known)
+    near = difflib.get_close_matches(word, names, n=3, cutoff=0.6)
+    return f"did you mean {' or '.join(near)}?" if near else f"one of {', '.join(names)}"
+
+
+def _at(origin: str, node: yaml.Node) -> str:
+    return f"{origin}:{node.start_mark.line + 1}"
+
+
+def _value(loader: yaml.SafeLoader, node: yaml.Node, path: KeyPath, source: Source) -> Any:
+    site = Site("found here", _at(source.origin, node))
+    if len(path) > MAX_DEPTH:
+        raise ConfigError("AHBM-C102", "nested too deeply", sites=(site,))
+    source.count += 1
+    if source.count > MAX_VALUES:
+        raise ConfigError("AHBM-C102", f"more than {MAX_VALUES} values, aliases written out", sites=(site,))
+    if isinstance(node, yaml.SequenceNode):
+        for index, item in enumerate(node.value):
+            source.places[*path, index] = _at(source.origin, item)
+        return [_value(loader, item, (*path, index), source) for index, item in enumerate(node.value)]
+    if isinstance(node, yaml.MappingNode):
+        out: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            key, place = _constructed(loader, key_node, source), _at(source.origin, key_node)
+            if not isinstance(key, str):
+                raise ConfigError("AHBM-C102", f"key {key!r} is no text", sites=(Site("found here", place),))
+            if key in out:
+                raise ConfigError(
+                    "AHBM-C102",
+                    f"{key} is given twice",
+                    sites=(Site("first", source.place((*path, key))), Site("again", place)),
+                )
+            source.places[*path, key] = place
+            out[key] = _value(loader, value_node, (*path, key), source)
+        return out
+    return _constructed(loader, node, source)
+
+
+def _constructed(loader: yaml.SafeLoader, node: yaml.Node, source: Source) -> Any:
+    try:
+        return loader.construct_object(node)
+    except (ValueError, OverflowError) as error:
+        # Among them: an integer of more digits than Python reads, a date that is none.
+        site = Site("found here", _at(source.origin, node))
+        raise ConfigError("AHBM-C102", f"no value: {error}", sites=(site,)) from error

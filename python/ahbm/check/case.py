@@ -1,0 +1,159 @@
+"""Is the result right, and if not: whose contributions are missing or doubled, and where?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ahbm.base.request import Request
+from ahbm.check.reference import Reference
+from ahbm.core.compiled import Compiled
+from ahbm.core.emulator import Emulator
+from ahbm.core.spec import Spec
+from ahbm.errors import DataError, Site
+
+SHOWN = 8
+"""Places of a wrong result that an error lists."""
+DIFF_PARTIES = 512
+"""Contributions up to which a wrong result is explained: each costs one more data pass."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A request on an emulator: the same program however often it runs, whatever the data."""
+
+    emulator: Emulator
+    request: Request
+    algorithm: str | None = None
+    """None: the one that ccl.yaml chooses."""
+
+    @staticmethod
+    def of(spec: Spec) -> Case:
+        """The case that `spec` runs. Raises ConfigError (AHBM-C163) when the algorithm is not what it was."""
+        return Case(spec.emulator(), spec.request, spec.algorithm)
+
+    def spec(self) -> Spec:
+        """The case as a value."""
+        return Spec.of(self.emulator, self.request, self.compiled().algorithm)
+
+    def execute(self, inputs: Sequence[NDArray[Any]]) -> tuple[Compiled, list[NDArray[Any]]]:
+        """Performs the request on copies of the parties' arrays; returns what it ran and the arrays afterwards."""
+        request = self.request
+        if request.placement is None:
+            buffers = [array.copy() for array in inputs]
+        else:
+            tiles = request.tiles
+            buffers = [np.stack(inputs[rank * tiles : (rank + 1) * tiles]) for rank in range(request.world_size)]
+        compiled = self.emulator.perform(request, buffers, self.algorithm)
+        parties = buffers if request.placement is None else [tile for buffer in buffers for tile in buffer]
+        return compiled, parties
+
+    def compiled(self) -> Compiled:
+        """The program of the request."""
+        return self.emulator.compile(self.request, self.algorithm)
+
+    def name(self, party: int) -> str:
+        """A party in words."""
+        ranks, tiles = self.request.ranks, self.request.tiles
+        if self.request.placement is None:
+            return f"rank {ranks[party]}"
+        return f"rank {ranks[party // tiles]} cube {party % tiles}"
+
+
+def explain_wrong(
+    case: Case, inputs: Sequence[NDArray[Any]], results: Sequence[NDArray[Any]], reference: Reference
+) -> DataError:
+    """The error (AHBM-V301) for wrong `results`: which contributions are missing, doubled or strangers, and where.
+
+    Found by replaying the same program once per contribution with inputs that single it out.
+    """
+    request = case.request
+    wrong = [reference.wrong(party, results[party]) for party in range(request.parties)]
+    suspects = [party for party in range(request.parties) if len(wrong[party])]
+    total = sum(len(indices) for indices in wrong)
+    explained = request.parties <= DIFF_PARTIES
+    sites = _differing(case, suspects) if explained else []
+    more = f" and {len(sites) - SHOWN} more places" if len(sites) > SHOWN else ""
+    if not sites:
+        first, index = suspects[0], int(wrong[suspects[0]][0])
+        part = case.request.part(first)
+        got = request.element.decode(results[first][part])[index]
+        want = reference.expected(first)[index]
+        why = "every contribution is there once, so their values, order or rounding differ"
+        if not explained:
+            why = f"with {request.parties} contributions (more than {DIFF_PARTIES}) it is not said whose are missing"
+        sites = [Site(f"{case.name(first)}, element {part.start + index}: got {got}, expected {want}; {why}")]
+    return DataError(
+        "AHBM-V301",
+        f"wrong result: {total} elements on {len(suspects)} of {request.parties} "
+        f"{'ranks' if case.request.placement is None else 'tiles'}; {sites[0].label}{more}",
+        sites=sites[:SHOWN],
+        hint="follow the named contribution through the kernel: which send or combine leaves it out or repeats it?",
+    )
+
+
+def _differing(case: Case, suspects: Sequence[int]) -> list[Site]:
+    """Runs of elements of the suspects in which the set of contributions is not what it must be."""
+    request = case.request
+    background, mark = _probe(request)
+    found: dict[int, list[tuple[int, NDArray[np.int64], NDArray[np.int64]]]] = {party: [] for party in suspects}
+    # A term that a kernel adds or drops in every run is no contribution: count from a run without contributions.
+    plain = [request.element.encode(np.full(request.size, background)) for _ in range(request.parties)]
+    nobody = Reference(request, plain, exact=True)
+    _, empty = case.execute(plain)
+    for contributor in range(request.parties):
+        marked = request.element.encode(np.full(request.size, mark))
+        probe = [marked if party == contributor else plain[party] for party in range(request.parties)]
+        ideal = Reference(request, probe, exact=True)
+        _, results = case.execute(probe)
+        for party in suspects:
+            part = request.part(party)
+            want = _times(request, ideal.expected(party)) - _times(request, nobody.expected(party))
+            got, zero = (request.element.decode(arrays[party][part]) for arrays in (results, empty))
+            times = _times(request, got) - _times(request, zero)
+            if not np.array_equal(want, times):
+                found[party].append((contributor, want, times))
+    sites = []
+    for party, differences in found.items():
+        if not differences:
+            continue
+        start = request.part(party).start
+        table = np.stack([column for _, want, got in differences for column in (want, got)])
+        edges = [0, *(np.flatnonzero((table[:, 1:] != table[:, :-1]).any(axis=0)) + 1).tolist(), table.shape[1]]
+        for low, high in pairwise(edges):
+            told = [text for who, want, got in differences if (text := _told(case.name(who), want[low], got[low]))]
+            if told:
+                sites.append(Site(f"{case.name(party)}, elements [{start + low},{start + high}): {', '.join(told)}"))
+    return sites
+
+
+def _told(who: str, want: int, got: int) -> str:
+    if want == got:
+        return ""
+    if got == 0:
+        return f"{who} missing"
+    return f"{who} {'by mistake' if want == 0 else 'twice' if got == 2 else f'{got} times'}"
+
+
+def _probe(request: Request) -> tuple[float, float]:
+    """The value of all contributions but one, and of that one, such that results show how often it took part."""
+    if not request.reduces:
+        return 0, 1
+    inverted, counted = (1, 0), (0, 1)
+    probes = {"avg": (0, request.parties), "prod": (1, 2), "min": inverted, "band": inverted}
+    return probes.get(request.op, counted)
+
+
+def _times(request: Request, values: NDArray[Any]) -> NDArray[np.int64]:
+    """Number of times that the singled-out contribution took part, per element of a result."""
+    numbers = np.nan_to_num(values.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)
+    if request.reduces and request.op == "prod":
+        numbers = np.log2(np.maximum(np.abs(numbers), 1))
+    elif request.reduces and request.op in ("min", "band"):
+        numbers = 1 - numbers
+    return np.rint(numbers).astype(np.int64)

@@ -1,0 +1,158 @@
+"""Checks of what a run executed: races, uninitialised reads, leftovers, deadlocks, wrong and diverging results.
+
+They run on the captured program, without time, in several orders and for calls that follow each other; `docs/check.md`
+says what each of them decides.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ahbm.base import codes
+from ahbm.base.codes import CHECKS
+from ahbm.base.yaml_source import did_you_mean
+from ahbm.check.reference import inputs
+from ahbm.errors import AhbmError, ConfigError, Finding, Site
+
+if TYPE_CHECKING:
+    from ahbm._core import Program
+    from ahbm.check.case import Case
+    from ahbm.core.compiled import Compiled
+
+UNDECIDED = (codes.ORDER_UNDECIDED, codes.RESULT_UNDECIDED)
+"""Codes of what a check could not decide: it is reported, and is no failure."""
+
+CALLS = 2
+"""Calls in a row that a program is checked for."""
+
+IDEMPOTENT = ("min", "max", "band", "bor")
+"""Operators that do not mind a contribution that takes part twice."""
+
+
+def parse(checks: str | Iterable[str]) -> frozenset[str]:
+    """`"all"`, or names of CHECKS, in a list or separated by commas. Raises ConfigError AHBM-C170."""
+    names = [name.strip() for name in checks.split(",")] if isinstance(checks, str) else list(checks)
+    for name in names:
+        if name not in (*CHECKS, "all"):
+            raise ConfigError("AHBM-C170", f"there is no check {name!r}", hint=did_you_mean(name, ("all", *CHECKS)))
+    return frozenset(CHECKS if "all" in names else names)
+
+
+def examine(
+    case: Case, compiled: Compiled, checks: frozenset[str], *, calls: int = CALLS, orders: int = 4, seed: int = 0
+) -> tuple[Finding, ...]:
+    """Findings of the `checks` in the program of `compiled`.
+
+    calls: how often it is issued in a row without a pause. orders: orders of the agents that are tried where they could
+    matter. seed: chooses the random ones, and the data of the check for divergence.
+    """
+    found: list[Finding] = []
+    if compiled.program is not None and checks - {"divergence"}:
+        found += _program(case, compiled, compiled.program, calls, orders, seed)
+    if "divergence" in checks:
+        found += _diverging(case, seed)
+    wanted = {code for check in checks for code in CHECKS[check]}
+    return tuple(finding for finding in found if finding.code in wanted or finding.code == codes.CHECK_BUDGET)
+
+
+def demand(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Raises what `findings` say is wrong (the class follows from the first code); returns what was not decided."""
+    failures = [finding for finding in findings if finding.code not in UNDECIDED]
+    if failures:
+        raise AhbmError.of([*failures, *(finding for finding in findings if finding.code in UNDECIDED)])
+    return tuple(findings)
+
+
+def _program(case: Case, compiled: Compiled, program: Program, calls: int, orders: int, seed: int) -> list[Finding]:
+    request = case.request
+    item, tiles = request.element.storage.itemsize, request.tiles
+    operands, results = [], []
+    members = request.ranks if request.placement is None else None
+
+    def number(party: int) -> int:
+        """The name of a party in findings."""
+        return party if members is None else members[party]
+
+    sets: dict[tuple[tuple[int, int], ...], int] = {}
+    names: dict[int, str] = {}
+    for rank in range(request.world_size):
+        # A rank's array holds those of its parties, one after the other.
+        held = [
+            (t * request.size + low, t * request.size + high, rank * tiles + t)
+            for t in range(tiles)
+            for low, high in request.held(rank * tiles + t)
+        ]
+        for buffer, first, to, size in compiled.operands[rank].tolist():
+            for low, high, party in held:
+                start, end = max(first, low * item), min(first + size, high * item)
+                if start < end:
+                    index = start - (party % tiles) * request.size * item
+                    operands.append((number(party), buffer, to + start - first, end - start, index))
+        wanted = [
+            (tile * request.size + low, tile * request.size + high, contributions)
+            for tile in range(tiles)
+            for low, high, contributions in request.expected(rank * tiles + tile)
+        ]
+        starts = [low for low, _, _ in wanted]
+        rows = compiled.results[rank].tolist()
+        for part, (buffer, first, at, size) in enumerate(rows):
+            whose = case.name(rank * tiles + first // item // request.size) if request.size else f"rank {rank}"
+            several = len({row[0] for row in rows}) > tiles
+            names.setdefault(buffer, f"part {part} of {whose}'s array" if several else f"{whose}'s array")
+            for low, high, contributions in wanted[max(bisect_right(starts, first // item) - 1, 0) :]:
+                if low * item >= first + size:
+                    break
+                start, end = max(first, low * item), min(first + size, high * item)
+                if start < end:
+                    shift = start // item - low
+                    key = tuple((number(party), index + shift) for party, index in contributions)
+                    set_ = sets.setdefault(key, len(sets))
+                    results.append((number(rank), buffer, at + start - first, end - start, set_))
+    _, found = program.check(
+        itemsize=item,
+        operands=operands,
+        results=results,
+        sets=[list(key) for key in sets],
+        names=list(names.items()),
+        repeats=request.reduces and request.op in IDEMPOTENT,
+        calls=calls,
+        orders=orders,
+        seed=seed,
+    )
+    return [Finding.from_json(finding) for finding in found]
+
+
+def _diverging(case: Case, seed: int) -> list[Finding]:
+    """Parties whose results should be the same and differ in their bits, for numbers that need rounding."""
+    request = case.request
+    if request.collective != "all_reduce" or not request.element.is_float or not request.size:
+        return []
+    _, results = case.execute(inputs(request, "random", seed))
+    raw = [_bits(result) for result in results]
+    differing = [party for party in range(1, request.parties) if not np.array_equal(raw[0], raw[party])]
+    if not differing:
+        return []
+    first = differing[0]
+    where = np.flatnonzero(raw[0] != raw[first])
+    at = int(where[0])
+    sites = tuple(
+        Site(f"{case.name(party)}, element {at}: {request.element.decode(results[party][at : at + 1])[0]}")
+        for party in (0, first)
+    )
+    message = (
+        f"ranks end with different bits: {len(differing)} of {request.parties} differ from {case.name(0)}, "
+        f"{case.name(first)} in {len(where)} of {request.size} elements"
+    )
+    hint = (
+        "reduce every element in one order and pass the result on, instead of reducing it everywhere in another order"
+    )
+    return [Finding("AHBM-V412", message, sites, hint)]
+
+
+def _bits(array: NDArray[Any]) -> NDArray[Any]:
+    return np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}")

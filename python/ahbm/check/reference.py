@@ -1,0 +1,139 @@
+"""The right result of a collective, computed with NumPy.
+
+A *party* is what contributes one array: a rank of a collective on host arrays, a cube of a rank on device tensors.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ahbm.base.collectives import BITWISE
+from ahbm.base.elements import COMBINE
+from ahbm.base.request import Request
+from ahbm.errors import BudgetError, ConfigError
+
+
+class Reference:
+    """The right answer to a request for given inputs."""
+
+    def __init__(self, request: Request, inputs: Sequence[NDArray[Any]], exact: bool) -> None:
+        """`inputs[i]`: party i's stored elements, shape (request.size,). With `exact`, sums are known to be exact."""
+        self._request = request
+        self._exact = exact or not request.element.is_float
+        self._inputs = inputs
+        self._total: NDArray[Any]
+        self._magnitude: NDArray[Any]
+        if request.reduces:
+            self._total, self._magnitude = self._combine()
+
+    def expected(self, party: int) -> NDArray[Any]:
+        """The numbers (decoded) that must stand in `request.part(party)`."""
+        return self._wanted(party, self._request.part(party))
+
+    def _wanted(self, party: int, part: slice) -> NDArray[Any]:
+        if self._request.reduces:
+            return self._total[part]
+        parts = [
+            self._decoded(whose)[at : at + stop - start]
+            for start, stop, ((whose, at),) in self._request.expected(party)
+        ]
+        return np.concatenate(parts) if parts else self._decoded(party)[:0]
+
+    def wrong(self, party: int, result: NDArray[Any]) -> NDArray[np.intp]:
+        """Indices in `request.part(party)` where `result`, the party's stored elements afterwards, is not right.
+
+        Exact where sums are exact; averages may be off by two units in the last place; otherwise the error of a
+        reduction of m numbers is bounded by m * epsilon * the sum of their magnitudes, whatever their order.
+        """
+        request, part = self._request, self._request.part(party)
+        want, got = self._wanted(party, part), request.element.decode(result[part])
+        inexact = request.reduces and request.element.is_float and request.op in ("sum", "prod", "avg")
+        if not inexact or (self._exact and request.op != "avg"):
+            return np.flatnonzero(~(got == want))
+        terms, scale = (2, np.abs(want)) if self._exact else (request.parties + 1, self._magnitude[part])
+        bound = terms * request.element.epsilon * scale + np.finfo(np.float16).tiny * request.element.epsilon
+        return np.flatnonzero(~(np.abs(got - want) <= bound))
+
+    def _decoded(self, party: int) -> NDArray[Any]:
+        return self._request.element.decode(self._inputs[party])
+
+    def _combine(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The reduction of all inputs, and the scale of its rounding errors."""
+        request = self._request
+        total = self._decoded(0).copy()
+        magnitude = np.abs(total)
+        combine = COMBINE[request.op]
+        with np.errstate(over="ignore"):
+            for party in range(1, request.parties):
+                value = self._decoded(party)
+                combine(total, value, out=total)
+                if not self._exact:
+                    combine(magnitude, np.abs(value), out=magnitude)
+            if request.op == "avg":
+                total = (
+                    total / request.parties if request.element.is_float else total.astype(np.int64) // request.parties
+                )
+                magnitude = magnitude / request.parties
+        return total, magnitude
+
+
+def _check_memory(request: Request) -> None:
+    """Raises BudgetError (AHBM-B301) where inputs, their copies and the machine's memory exceed this computer's."""
+    asked = 3 * request.parties * request.size * request.element.storage.itemsize
+    if asked > (most := os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")):
+        raise BudgetError(
+            "AHBM-B301",
+            f"the data of {request.parties} x {request.size} elements take at least {asked} bytes, "
+            f"this computer has {most}",
+            hint="--no-data (data=False) runs them for their time",
+        )
+
+
+def inputs(request: Request, mode: str, seed: int) -> list[NDArray[Any]]:
+    """Contributions for every party, the same for the same arguments.
+
+    `"integers"`: small integers chosen so that every partial result of the collective is exact in its dtype, in any
+    order. `"random"`: uniformly distributed numbers. Raises ConfigError (AHBM-C124) for another mode,
+    BudgetError (AHBM-B301) for data that this computer cannot hold.
+    """
+    _check_memory(request)
+    if mode not in ("integers", "random"):
+        raise ConfigError("AHBM-C124", f"unknown mode {mode!r} of test data", hint="one of integers, random")
+    make = _random if mode == "random" and request.element.is_float else _integers
+    return [
+        request.element.encode(make(request, party, np.random.default_rng([seed, party]), seed))
+        for party in range(request.parties)
+    ]
+
+
+def _random(request: Request, party: int, rng: np.random.Generator, seed: int) -> NDArray[Any]:
+    # Products stay near 1, so that many factors neither overflow nor vanish.
+    low, high = (0.875, 1.125) if request.op == "prod" else (-1.0, 1.0)
+    return rng.uniform(low, high, request.size)
+
+
+def _integers(request: Request, party: int, rng: np.random.Generator, seed: int) -> NDArray[Any]:
+    element, m = request.element, request.parties
+    positions = np.arange(request.size) + party
+    if not request.reduces or request.op in ("min", "max", *BITWISE):
+        return rng.integers(-element.exact if element.signed else 0, element.exact, request.size, endpoint=True)
+    if request.op == "prod":
+        # At most three parties put a factor 2 at a position.
+        sign = rng.choice([-1, 1], request.size) if element.signed else np.ones(request.size, np.int64)
+        return np.where(positions % m < 3, 2 * sign, sign)
+    share = min(element.exact // m, 8)
+    if request.op == "avg" and not element.is_float:
+        # One base value for all, and pairs of +1 and -1: the sum is a multiple of m.
+        base = np.random.default_rng([seed]).integers(1, max(share, 1), request.size, endpoint=True)
+        step = (1, -1)[party % 2] if party ^ 1 < m else 0
+        return (base + step) * int(share > 1)
+    if share:
+        return rng.integers(-share if element.signed else 0, share, request.size, endpoint=True)
+    # More parties than exact units: they take turns, so that each position adds up to what fits.
+    turns = -(-m // element.exact)
+    return np.where(positions % turns == 0, 1, 0)

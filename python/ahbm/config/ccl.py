@@ -1,0 +1,338 @@
+"""ccl.yaml: which algorithm runs a collective, and how its queues are set up.
+
+Declared (YAML text, line by line) -> checked (`CclConfig`) -> resolved (`Settings` of one algorithm). The packaged
+ccl.yaml is the base of every configuration and the only place where defaults stand; a user's file is laid over it key
+by key, overrides over both.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ahbm.base import packaged
+from ahbm.base.collectives import COLLECTIVES
+from ahbm.base.yaml_source import KeyPath, Source, did_you_mean, parse, scalar, scalar_text
+from ahbm.config.checks import AUTO, Check, backpressure, integer, size, text, texts
+from ahbm.config.kinds import KINDS, keys, kind
+from ahbm.config.settings import Queues, Settings
+from ahbm.errors import ConfigError, Site, UnsupportedError
+
+ENV = "AHBM_CCL"
+"""Environment variable that names the ccl.yaml to use."""
+
+
+_DEFAULTS: dict[str, Check] = {
+    "algorithm": texts,
+    "n_elem": integer(1),
+    "buffer_kind": text,
+    "n_slots": integer(1, 2**32 - 1),
+    "slot_size": size,
+    "backpressure": backpressure,
+    "ipcq_credit_size_bytes": integer(1),
+    "world_size": integer(1, 2**32 - 1),
+    "op_budget": integer(1),
+    "event_budget": integer(1),
+}
+_COMMON = {key: check for key, check in _DEFAULTS.items() if key != "algorithm"}
+"""Keys of every entry."""
+_RANGE: dict[str, Check] = {"max_bytes": integer(0), "algorithm": text}
+_ROOTS = ("defaults", "algorithms", "collectives")
+
+
+class CclConfig:
+    """A checked configuration."""
+
+    def __init__(self, layers: list[tuple[Source, Path]]) -> None:
+        """Lays `layers` (source, folder its relative paths start from) over each other, the last one on top.
+
+        Raises ConfigError with all findings' file and line (AHBM-C103, C104, C108, C109).
+        """
+        self._defaults: dict[str, Any] = {}
+        self._algorithms: dict[str, dict[str, Any]] = {}
+        self._collectives: dict[str, Any] = {}
+        self._folders: dict[str, Path] = {}
+        self._places: dict[KeyPath, str] = {}
+        self._resolved: dict[str, Settings] = {}
+        self.origin = layers[-1][0].origin
+        for source, folder in layers:
+            self._add(source, folder)
+        for name, choice in self._collectives.items():
+            self._check_choice(name, choice)
+        if "algorithm" not in self._defaults:
+            raise ConfigError("AHBM-C104", f"{self.origin}: defaults.algorithm is missing")
+
+    @staticmethod
+    def load(ccl: str | Path | None = None, overrides: Mapping[str, object] | None = None) -> CclConfig:
+        """Reads `ccl`, else the file that AHBM_CCL names, else ./ccl.yaml, else only the packaged one.
+
+        `overrides`: dotted path -> value (`{"defaults.n_slots": 8}`; a key of `defaults` alone will do).
+        Raises ConfigError AHBM-C101 when the file cannot be read, C102 for bad YAML, C103, C104, C108 and C109 for
+        bad content.
+        """
+        layers = [(_read(packaged.CCL), Path())]
+        path = Path(ccl or os.environ.get(ENV) or "ccl.yaml")
+        if ccl or os.environ.get(ENV) or path.exists():
+            layers.append((_read(path), path.parent))
+        if overrides:
+            source = Source("overrides")
+            for key, value in overrides.items():
+                parts = tuple(key.split("."))
+                path_in_file = ("defaults", *parts) if len(parts) == 1 and key in _DEFAULTS else parts
+                source.put(path_in_file, scalar(scalar_text(value)), f"override {key}={scalar_text(value)}")
+            layers.append((source, Path()))
+        return CclConfig(layers)
+
+    @property
+    def algorithms(self) -> list[str]:
+        """Names of the configured algorithms, sorted."""
+        return sorted(self._algorithms)
+
+    def candidates(self, collective: str, nbytes: int) -> tuple[str, ...]:
+        """The algorithms for `nbytes` bytes of one rank's tensor; the first that knows the network is meant.
+
+        Raises ConfigError AHBM-C105 for an unknown collective, C106 when none is configured for it or for its size.
+        """
+        if collective not in COLLECTIVES:
+            raise ConfigError(
+                "AHBM-C105", f"unknown collective {collective!r}", hint=did_you_mean(collective, COLLECTIVES)
+            )
+        choice = self._collectives.get(collective)
+        if choice is None and collective == "all_reduce":
+            return self.defaults
+        if isinstance(choice, str):
+            return (choice,)
+        for entry in choice or ():
+            if "max_bytes" not in entry or nbytes <= entry["max_bytes"]:
+                return (str(entry["algorithm"]),)
+        raise ConfigError(
+            "AHBM-C106",
+            f"no algorithm is configured for {collective} of {nbytes} bytes",
+            sites=(Site(f"collectives.{collective}", self._place(("collectives", collective))),),
+            hint=f"name one under collectives.{collective} in ccl.yaml",
+        )
+
+    def settings(self, algorithm: str) -> Settings:
+        """Settings of `algorithm`: the name of an entry, else a module (path, dotted or bare name) with defaults."""
+        if algorithm not in self._resolved:
+            self._resolved[algorithm] = self._resolve(algorithm)
+        return self._resolved[algorithm]
+
+    def _resolve(self, algorithm: str) -> Settings:
+        entry = self._algorithms.get(algorithm, {"module": algorithm})
+        key = next(key for key in KINDS if key in entry)
+        merged = {**self._defaults, **kind(key).defaults, **entry}
+        if merged["backpressure"] == "poll":
+            path = ("algorithms", algorithm) if "backpressure" in entry else ("defaults",)
+            raise UnsupportedError(
+                "AHBM-U102",
+                "backpressure: poll is not modelled; senders sleep until a credit comes",
+                sites=(Site("asked for by", self._place((*path, "backpressure"))),),
+                hint="use backpressure: sleep",
+            )
+        return Settings(
+            algorithm=algorithm,
+            kind=key,
+            options=kind(key).options(merged),
+            folder=self._folders.get(algorithm, Path()),
+            n_elem=merged["n_elem"],
+            queues=Queues(
+                buffer_kind=merged["buffer_kind"],
+                n_slots=merged["n_slots"],
+                slot_size=None if merged["slot_size"] == AUTO else merged["slot_size"],
+                ipcq_credit_size_bytes=merged["ipcq_credit_size_bytes"],
+            ),
+            world_size=merged.get("world_size"),
+            op_budget=merged["op_budget"],
+            event_budget=merged["event_budget"],
+        )
+
+    def entry(self, algorithm: str) -> dict[str, Any]:
+        """The entry that a ccl.yaml in any folder needs under `algorithms` for `algorithm`."""
+        entry = dict(self._algorithms.get(algorithm, {"module": algorithm}))
+        folder = self._folders.get(algorithm, Path())
+        for key in KINDS:
+            if key in entry and kind(key).is_path(entry[key]):
+                entry[key] = str((folder / entry[key]).resolve())
+        return entry
+
+    @property
+    def defaults(self) -> tuple[str, ...]:
+        """`defaults.algorithm`: the algorithms of all_reduce, in order of preference."""
+        names = self._defaults["algorithm"]
+        return (names,) if isinstance(names, str) else tuple(names)
+
+    @property
+    def default_algorithm(self) -> str:
+        """The first of `defaults`; its entry sets the size of the world."""
+        return self.defaults[0]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Text that is equal for equal configurations, of files in the same folders."""
+        folders = {name: str(folder.resolve()) for name, folder in self._folders.items()}
+        return json.dumps([self._defaults, self._algorithms, self._collectives, folders], sort_keys=True)
+
+    def __getstate__(self) -> dict[str, object]:
+        # Elsewhere the working folder is another.
+        return {**vars(self), "_folders": {name: folder.resolve() for name, folder in self._folders.items()}}
+
+    def _place(self, path: KeyPath) -> str:
+        return self._places.get(path, self.origin)
+
+    def _add(self, source: Source, folder: Path) -> None:
+        self._places.update(source.places)
+        for root, content in source.values.items():
+            if root not in _ROOTS:
+                _unknown(source, (root,), _ROOTS)
+            if content is None:
+                continue
+            _expect(isinstance(content, dict), source, (root,), content, "a mapping")
+            if root == "defaults":
+                _check_keys(source, (root,), content, _DEFAULTS)
+                self._defaults.update(content)
+            elif root == "algorithms":
+                for name, entry in content.items():
+                    self._add_algorithm(source, folder, name, entry)
+            else:
+                for name in content:
+                    if name not in COLLECTIVES:
+                        _unknown(source, (root, name), COLLECTIVES)
+                    self._check_shape(source, name, content[name])
+                self._collectives.update(content)
+
+    def _add_algorithm(self, source: Source, folder: Path, name: str, entry: Any) -> None:
+        path = ("algorithms", name)
+        _expect(isinstance(entry, dict), source, path, entry, "a mapping with the key module")
+        known = {**_COMMON, **keys()}
+        _check_keys(source, path, entry, known)
+        merged = {**self._algorithms.get(name, {}), **entry}
+        found = [key for key in KINDS if key in merged]
+        if len(found) != 1:
+            told = " and ".join(f"a {key}" for key in found) or f"no {', '.join(KINDS)}"
+            raise ConfigError(
+                "AHBM-C104" if not found else "AHBM-C103",
+                f"algorithms.{name} has {told}",
+                sites=(Site("written", source.place(path)),),
+                hint=f"add {', or '.join(kind(key).example for key in KINDS)}".replace("NAME", name),
+            )
+        if odd := merged.keys() - _COMMON.keys() - kind(found[0]).keys.keys() - {found[0]}:
+            theirs = next(key for key in KINDS if odd & {key, *kind(key).keys})
+            raise ConfigError(
+                "AHBM-C103",
+                f"algorithms.{name}: {' and '.join(sorted(odd))} are for {theirs}s",
+                sites=(Site("written", source.place(path)),),
+            )
+        self._algorithms[name] = merged
+        if found[0] in entry:
+            self._folders[name] = folder
+
+    def _check_shape(self, source: Source, name: str, choice: Any) -> None:
+        path = ("collectives", name)
+        if isinstance(choice, str):
+            return
+        _expect(
+            isinstance(choice, list) and bool(choice), source, path, choice, "an algorithm or a list of size ranges"
+        )
+        last = -1
+        for index, entry in enumerate(choice):
+            here: KeyPath = (*path, index)
+            _expect(isinstance(entry, dict) and "algorithm" in entry, source, here, entry, "{max_bytes, algorithm}")
+            _check_keys(source, here, entry, _RANGE)
+            bound = entry.get("max_bytes")
+            _expect(
+                bound is not None or index == len(choice) - 1,
+                source,
+                here,
+                entry,
+                "a range with max_bytes (only the last range may be open)",
+            )
+            _expect(bound is None or bound > last, source, here, entry, "a max_bytes above the previous range's")
+            last = bound if bound is not None else last
+
+    def _check_choice(self, name: str, choice: Any) -> None:
+        for entry in [{"algorithm": choice}] if isinstance(choice, str) else choice:
+            algorithm = entry["algorithm"]
+            if algorithm not in self._algorithms and not algorithm.endswith(".py"):
+                raise ConfigError(
+                    "AHBM-C109",
+                    f"collectives.{name} names an unknown algorithm {algorithm!r}",
+                    sites=(Site("written", self._place(("collectives", name))),),
+                    hint=did_you_mean(algorithm, self._algorithms),
+                )
+
+
+def split_overrides(overrides: Mapping[str, object] | None) -> tuple[dict[str, object], dict[str, object]]:
+    """Splits dotted keys by their root: those of the topology, those of ccl.yaml.
+
+    Raises ConfigError (AHBM-C107) for a root that neither knows.
+    """
+    topology: dict[str, object] = {}
+    ccl: dict[str, object] = {}
+    topology_roots = _topology_roots() if overrides else frozenset()
+    for key, value in (overrides or {}).items():
+        root = key.split(".", 1)[0]
+        if root in topology_roots:
+            topology[key] = value
+        elif root in _ROOTS or key in _DEFAULTS:
+            ccl[key] = value
+        else:
+            raise ConfigError(
+                "AHBM-C107",
+                f"override {key}: neither the topology nor ccl.yaml has a key {root!r}",
+                hint=did_you_mean(root, {*topology_roots, *_ROOTS, *_DEFAULTS}),
+            )
+    return topology, ccl
+
+
+def _topology_roots() -> frozenset[str]:
+    """Top-level keys of a topology; the packaged one has them all."""
+    node = yaml.compose(packaged.TOPOLOGY.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+    assert isinstance(node, yaml.MappingNode)
+    return frozenset(key.value for key, _ in node.value)
+
+
+def _read(path: Path) -> Source:
+    try:
+        content = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            "AHBM-C101", f"cannot read {path}: {error}", hint=f"give the path of a ccl.yaml, or unset {ENV}"
+        ) from error
+    return parse(content, str(path) if not path.is_relative_to(packaged.ROOT) else f"packaged {path.name}")
+
+
+def _check_keys(source: Source, path: KeyPath, content: dict[str, Any], known: Mapping[str, Check]) -> None:
+    for key, value in content.items():
+        if key not in known:
+            _unknown(source, (*path, key), known)
+        wanted = known[key](value)
+        _expect(wanted is None, source, (*path, key), value, wanted or "")
+
+
+def _expect(good: bool, source: Source, path: KeyPath, value: Any, wanted: str) -> None:
+    if not good:
+        raise ConfigError(
+            "AHBM-C103",
+            f"{_dotted(path)} must be {wanted}, not {value!r}",
+            sites=(Site("written", source.place(path)),),
+        )
+
+
+def _unknown(source: Source, path: KeyPath, known: Mapping[str, Any] | tuple[str, ...]) -> None:
+    raise ConfigError(
+        "AHBM-C108",
+        f"unknown key {_dotted(path)}",
+        sites=(Site("written", source.place(path)),),
+        hint=did_you_mean(str(path[-1]), known),
+    )
+
+
+def _dotted(path: KeyPath) -> str:
+    return ".".join(str(part) for part in path)

@@ -1,0 +1,62 @@
+"""Checks of values in ccl.yaml: each says what a value must be, or None where it is that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Check = Callable[[Any], str | None]
+
+AUTO = "auto"
+"""Leaves a choice to the program."""
+
+
+MOST = 2**63 - 1
+"""The largest number that the native core takes."""
+
+
+def integer(least: int, most: int = MOST) -> Check:
+    """An integer from `least` to `most`."""
+
+    def check(value: Any) -> str | None:
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            return f"an integer of at least {least}"
+        return None if value <= most else f"an integer of at most {most}"
+
+    return check
+
+
+def text(value: Any) -> str | None:
+    """A text that is not empty."""
+    return None if isinstance(value, str) and value else "a name"
+
+
+def texts(value: Any) -> str | None:
+    """A text, or a list of texts."""
+    found = value if isinstance(value, list) else [value]
+    return None if found and all(text(name) is None for name in found) else "a name, or a list of names"
+
+
+def switch(value: Any) -> str | None:
+    """True or false."""
+    return None if isinstance(value, bool) else "true or false"
+
+
+def size(value: Any) -> str | None:
+    """A number of bytes, or `AUTO`."""
+    return None if value == AUTO or integer(1)(value) is None else "a number of bytes or auto"
+
+
+def backpressure(value: Any) -> str | None:
+    """The ways in which a sender waits for a free slot."""
+    return None if value in ("sleep", "poll") else "sleep or poll"
+
+
+def mapping(keys: Mapping[str, Check], told: str) -> Check:
+    """A mapping with some of the `keys`; `told` says so."""
+
+    def check(value: Any) -> str | None:
+        good = isinstance(value, dict) and all(key in keys and keys[key](v) is None for key, v in value.items())
+        return None if good else told
+
+    return check

@@ -1,0 +1,61 @@
+"""The kinds of algorithms: what an entry of ccl.yaml may name, and which module knows it.
+
+A kind is one module with a `KIND`, and one line of `KINDS`. Modules are looked up by name, for the configuration reads
+what they declare and knows none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from ahbm.config.checks import Check
+
+if TYPE_CHECKING:
+    from ahbm.config.settings import Settings
+
+KINDS = {
+    "module": "ahbm.source.module",
+    "plan": "ahbm.source.plan",
+    "synth": "ahbm.source.synth",
+}
+"""By the key of the entry, the module whose `KIND` declares it."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """The parts of an entry of one kind, and the way from the entry to an algorithm."""
+
+    check: Check
+    """Of the key's value."""
+    example: str
+    """The key as people write it."""
+    options: Callable[[Mapping[str, Any]], Hashable]
+    """The keys that only this kind has, as one value."""
+    load: Callable[[Settings], Any]
+    """The entry as an `ahbm.source.algorithm.Algorithm`. Raises what is wrong with the entry's file."""
+    listed: Callable[[Settings], tuple[tuple[str, ...], str]]
+    """Its collectives and its source, for people, without executing code. Raises as `load`."""
+    keys: Mapping[str, Check] = field(default_factory=dict)
+    """Keys that an entry of this kind may have besides those of `defaults`."""
+    defaults: Mapping[str, object] = field(default_factory=dict)
+    """Values that replace those of `defaults` if the entry does not give them."""
+    is_path: Callable[[str], bool] = lambda value: False
+    """Whether a value of the key is a path, relative to the folder of its file."""
+
+
+def kind(key: str) -> Kind:
+    """The kind of entries with `key`."""
+    found = import_module(KINDS[key]).KIND
+    assert isinstance(found, Kind)
+    return found
+
+
+def keys() -> dict[str, Check]:
+    """Every key that some kind of entry has."""
+    found: dict[str, Check] = {}
+    for key in KINDS:
+        found |= {key: kind(key).check, **kind(key).keys}
+    return found

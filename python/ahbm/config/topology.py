@@ -1,0 +1,98 @@
+"""Finding a topology and making a machine of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from ahbm._core import Machine
+from ahbm.base import packaged
+from ahbm.base.yaml_source import did_you_mean, scalar_text
+from ahbm.errors import TopologyError
+
+ENV = "AHBM_TOPOLOGY"
+"""Environment variable that names the topology to use."""
+
+NETWORKS = (
+    "ring_1d",
+    "torus_2d",
+    "mesh_2d_no_wrap",
+    "mesh_3d",
+    "torus_3d",
+    "hypercube",
+    "fully_connected",
+    "switch",
+    "custom",
+)
+"""Networks between SIPs; the name of one stands for the default machine with that network."""
+
+
+def load_machine(
+    topology: str | Path | Machine | None = None, overrides: Mapping[str, object] | None = None
+) -> Machine:
+    """The machine that `topology` describes, with `overrides` (dotted path -> value) applied before it is checked.
+
+    `topology`: a packaged name (`names()`), a path, a name of `NETWORKS` (the default machine with
+    `system.sips.topology` set), a Machine (taken as it is), or None: what AHBM_TOPOLOGY names, else ./topology.yaml,
+    else the packaged default.
+
+    Raises TopologyError: AHBM-T101 for an unknown name, T102 for a file that cannot be read, T103 for overrides of a
+    Machine, and whatever is wrong inside (all findings).
+    """
+    overrides = dict(overrides or {})
+    if isinstance(topology, Machine):
+        if overrides:
+            raise TopologyError(
+                "AHBM-T103",
+                f"a finished machine takes no overrides ({', '.join(overrides)})",
+                hint="pass the topology's name or path instead",
+            )
+        return topology
+    if topology in NETWORKS:
+        overrides = {"system.sips.topology": topology, **overrides}
+        topology = None
+    path = _find(topology)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise TopologyError("AHBM-T102", f"cannot read topology {path}: {error}") from error
+    origin = f"packaged {path.name}" if path.is_relative_to(packaged.ROOT) else str(path)
+    return Machine.from_yaml(text, origin, [(key, scalar_text(value)) for key, value in overrides.items()])
+
+
+def resized(machine: Machine, sips: int) -> dict[str, object]:
+    """Overrides that give the machine's kind of network `sips` SIPs; grids as near to squares or cubes as it divides.
+
+    Raises nothing: a network that cannot have that many refuses them when it is loaded.
+    """
+    overrides: dict[str, object] = {"system.sips.count": sips}
+    axes = {"torus_2d": "wh", "mesh_2d_no_wrap": "wh", "torus_3d": "whd", "mesh_3d": "whd"}.get(machine.topology, "")
+    left = sips
+    for used, axis in enumerate(axes):
+        root = round(left ** (1 / (len(axes) - used)), 9)
+        extent = min(size for size in range(1, left + 1) if left % size == 0 and size >= root)
+        overrides[f"system.sips.{axis}"] = extent
+        left //= extent
+    return overrides
+
+
+def names() -> list[str]:
+    """Names of the packaged topologies."""
+    return packaged.names(packaged.TOPOLOGIES, ".yaml")
+
+
+def _find(topology: str | Path | None) -> Path:
+    asked = topology or os.environ.get(ENV)
+    if not asked:
+        return Path("topology.yaml") if Path("topology.yaml").exists() else packaged.TOPOLOGY
+    text = str(asked)
+    if text in names():
+        return packaged.TOPOLOGIES / f"{text}.yaml"
+    if isinstance(asked, Path) or text.endswith((".yaml", ".yml")) or "/" in text or os.sep in text:
+        return Path(text)
+    raise TopologyError(
+        "AHBM-T101",
+        f"unknown topology {text!r}: neither a path nor one of {', '.join(names())}",
+        hint=did_you_mean(text, [*names(), *NETWORKS]),
+    )

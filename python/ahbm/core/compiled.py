@@ -1,0 +1,177 @@
+"""A request that was compiled, and what it costs."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ahbm._core import Memory, Program, Timeline
+from ahbm.base.request import Request
+from ahbm.errors import AhbmError, Finding
+
+SPARE_BYTES = 1 << 30
+"""Memory of programs that an emulator keeps for their next run."""
+
+
+@dataclass(eq=False)
+class Compiled:
+    """The program of a request, where every rank's array goes, and its timeline once it has been simulated."""
+
+    request: Request
+    algorithm: str
+    """Name of the algorithm."""
+    program: Program | None = None
+    """None where there is nothing to do: 0 elements."""
+    operands: Sequence[NDArray[np.int64]] = ()
+    """Per group rank, which bytes of its host array go into which buffer: see `Memory.run`."""
+    results: Sequence[NDArray[np.int64]] = ()
+    """Per group rank, which bytes of its host array come out of which buffer."""
+    event_budget: int = 0
+    covered: bool = False
+    """Whether the operands fill all buffers, so that nothing of an earlier run remains."""
+    notes: tuple[str, ...] = ()
+    """The options that were chosen where the configuration leaves a choice and its first option does not do."""
+    _timelines: dict[bool, Timeline] = field(default_factory=dict, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _verified: bool = False
+
+    @property
+    def ops(self) -> int:
+        """Operations of all agents."""
+        return self.program.ops if self.program is not None else 0
+
+    @cached_property
+    def operand_bytes(self) -> int:
+        """Bytes of all operands."""
+        return sum(int(rows[:, 3].sum()) for rows in self.operands)
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether only data is left to move."""
+        return self.program is None or True in self._timelines
+
+    def timeline(self, *, record: bool) -> Timeline | None:
+        """The timeline, simulated when it is first asked for; with `record`, one that can be replayed. None where there
+        is nothing to do.
+
+        Raises DeadlockError, BudgetError.
+        """
+        if self.program is None:
+            return None
+        with self._lock:
+            for recorded in (True, record):
+                if recorded in self._timelines:
+                    return self._timelines[recorded]
+            self._timelines[record] = self.program.simulate(record=record, max_events=self.event_budget)
+            return self._timelines[record]
+
+    def forget(self) -> None:
+        """Lets the timelines go: the next use simulates again."""
+        with self._lock:
+            self._timelines.clear()
+
+    def verify_once(self, verify: Callable[[Compiled], object]) -> None:
+        """Calls `verify` unless a call of it has succeeded before."""
+        if not self._verified:
+            verify(self)
+            self._verified = True
+
+    @property
+    def latency_ps(self) -> int:
+        """Simulated time in ps."""
+        timeline = self.timeline(record=False)
+        return 0 if timeline is None else timeline.latency_ps
+
+    @property
+    def messages(self) -> int:
+        """Number of messages."""
+        timeline = self.timeline(record=False)
+        return 0 if timeline is None else timeline.messages
+
+    @property
+    def bytes(self) -> int:
+        """Payload bytes of all messages."""
+        timeline = self.timeline(record=False)
+        return 0 if timeline is None else timeline.bytes
+
+    @property
+    def timeline_hash(self) -> int:
+        """Equal hashes are equal timelines."""
+        timeline = self.timeline(record=False)
+        return 0 if timeline is None else timeline.hash
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The cost of a request, without its data. Times in ps."""
+
+    algorithm: str
+    ps: int
+    messages: int
+    bytes: int
+    """Payload of all messages."""
+    bound_ps: int | None
+    """The least time that any algorithm could take; None where none is known."""
+    reason: str
+    """The tight cut or the longest way behind the bound, or why no bound is known."""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a request cannot be performed: the findings of an error, as a value."""
+
+    findings: tuple[Finding, ...]
+
+    @property
+    def code(self) -> str:
+        """Of the first finding."""
+        return self.findings[0].code
+
+    @property
+    def message(self) -> str:
+        """Of the first finding."""
+        return self.findings[0].message
+
+    def error(self) -> AhbmError:
+        """The error that stands for it."""
+        return AhbmError.of(self.findings)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.findings))
+
+
+class Spares:
+    """Memory images of programs that have run, for their next run: pages that were touched once are fast."""
+
+    def __init__(self) -> None:
+        self._held: OrderedDict[int, tuple[Compiled, Memory]] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def take(self, compiled: Compiled, program: Program) -> Memory:
+        """An image that the operands of `compiled` will fill."""
+        with self._lock:
+            found = self._held.pop(id(compiled), None)
+            if found is None:
+                return Memory(program)
+            self._bytes -= compiled.operand_bytes
+            return found[1]
+
+    def put(self, compiled: Compiled, memory: Memory) -> None:
+        """Keeps an image if the next operands will overwrite all of it; the oldest make room."""
+        size = compiled.operand_bytes
+        if not compiled.covered or size > SPARE_BYTES:
+            return
+        with self._lock:
+            if id(compiled) not in self._held:
+                self._held[id(compiled)] = (compiled, memory)
+                self._bytes += size
+            while self._bytes > SPARE_BYTES:
+                self._bytes -= self._held.popitem(last=False)[1][0].operand_bytes

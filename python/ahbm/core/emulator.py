@@ -1,0 +1,284 @@
+"""From requests to results and time: capture once, simulate once, replay the data of every call."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from numpy.typing import NDArray
+
+from ahbm._core import Machine
+from ahbm.base import codes
+from ahbm.base import layout as layouts
+from ahbm.base.collectives import BITWISE, COLLECTIVES, OPS
+from ahbm.base.layout import Layout
+from ahbm.base.logs import DEBUG, INFO, log
+from ahbm.base.request import Request
+from ahbm.base.yaml_source import did_you_mean
+from ahbm.config.ccl import CclConfig, split_overrides
+from ahbm.config.settings import Settings
+from ahbm.config.topology import load_machine
+from ahbm.core.buffers import check_buffers
+from ahbm.core.compiled import Compiled, Cost, Refusal, Spares
+from ahbm.core.limits import Bound, Limits
+from ahbm.errors import AhbmError, ConfigError, DataError, LintError, UnsupportedError
+from ahbm.source.algorithm import Algorithm, AlgorithmLoader
+
+CACHED_OPS = 50_000_000
+"""Operations in the programs that an emulator keeps; the least recently used ones go first."""
+CACHED_CALLS = 4096
+"""Requests whose program an emulator finds at once."""
+TOO_SMALL = (codes.TOO_SMALL, codes.LEFT_OUT)
+"""Codes of a program that does not fit its memories (L100 counts what is not listed)."""
+
+_Built = TypeVar("_Built")
+
+
+class Emulator:
+    """A machine and a configuration, ready to run collectives. Thread-safe; keeps what it has compiled."""
+
+    def __init__(self, machine: Machine, ccl: CclConfig) -> None:
+        self.machine = machine
+        self.ccl = ccl
+        self._loader = AlgorithmLoader()
+        self._lock = threading.RLock()
+        self._compiled: OrderedDict[tuple[Request, Settings], Compiled] = OrderedDict()
+        self._known: dict[tuple[Request, str | None], Compiled] = {}
+        self._spares = Spares()
+        self.limits = Limits(machine)
+
+    @staticmethod
+    def load(
+        topology: str | Path | Machine | None = None,
+        ccl: str | Path | None = None,
+        overrides: Mapping[str, object] | None = None,
+    ) -> Emulator:
+        """Finds topology and ccl.yaml (see `load_machine`, `CclConfig.load`) and applies dotted overrides to both.
+
+        Raises TopologyError, ConfigError, UnsupportedError.
+        """
+        for_topology, for_ccl = split_overrides(overrides)
+        return Emulator(load_machine(topology, for_topology), CclConfig.load(ccl, for_ccl))
+
+    @property
+    def world_size(self) -> int:
+        """Number of ranks: `world_size` of the default algorithm's entry, else of the defaults, else all SIPs."""
+        return self.settings().world_size or self.machine.sips
+
+    def settings(self, algorithm: str | None = None) -> Settings:
+        """The settings that `algorithm` (default: the configured one) runs with."""
+        return self.ccl.settings(algorithm or self.ccl.default_algorithm)
+
+    def algorithm(self, name: str) -> Algorithm:
+        """The algorithm `name`. Raises what loading an entry of its kind raises."""
+        return self._loader.load(self.ccl.settings(name))
+
+    def choice(self, collective: str, nbytes: int) -> str:
+        """The algorithm that runs `nbytes` bytes of one rank's tensor among all ranks.
+
+        Raises ConfigError as `CclConfig.candidates` and as loading an algorithm.
+        """
+        return self._choose(self.ccl.candidates(collective, nbytes), self.machine.topology)[0].algorithm
+
+    def compile(self, request: Request, algorithm: str | None = None) -> Compiled:
+        """The program of a request, by `algorithm` (default: the one that ccl.yaml chooses); needs no arrays.
+
+        Raises ConfigError, DataError (AHBM-V101) for tiles that do not fit the placement, UnsupportedError,
+        KernelError, LintError, BudgetError.
+        """
+        key = (request, algorithm)
+        known = self._known.get(key)
+        if known is None:
+            known = self._compile(request, algorithm)
+            if len(self._known) >= CACHED_CALLS:
+                self._known.clear()
+            self._known[key] = known
+        return known
+
+    def cost(self, request: Request, algorithm: str | None = None) -> Cost | Refusal:
+        """The cost of a request, or the reason why it cannot be performed; needs no arrays and raises no AhbmError."""
+        try:
+            compiled = self.compile(request, algorithm)
+            bound = self.bound(request)
+            return Cost(
+                compiled.algorithm,
+                compiled.latency_ps,
+                compiled.messages,
+                compiled.bytes,
+                bound.ps,
+                bound.reason,
+                compiled.notes,
+            )
+        except AhbmError as error:
+            return Refusal(error.findings)
+
+    def bound(self, request: Request) -> Bound:
+        """The least time that any algorithm could take for a request."""
+        kind = request.kind
+        return self.limits.bound(
+            request.collective,
+            request.world_size,
+            request.count * request.element.storage.itemsize if kind.name != "barrier" else 0,
+            root=request.src if kind.paired else request.root if kind.rooted else 0,
+            dst=request.dst if kind.paired else 0,
+            tiles=None if request.placement is None else request.tiles,
+        )
+
+    def perform(
+        self,
+        request: Request,
+        buffers: Sequence[NDArray[Any]],
+        algorithm: str | None = None,
+        *,
+        verify: Callable[[Compiled], object] | None = None,
+    ) -> Compiled:
+        """Performs a request in place on `buffers` and returns what it ran.
+
+        `buffers[i]` belongs to group rank i: contiguous, writable, of `request.shape`, in the collective's in-place
+        layout (`ahbm.base.collectives`). `verify` is called before the first data of a program move; its errors are
+        raised, and the program stays unverified.
+
+        Raises as `compile`, DeadlockError, and DataError (AHBM-V101) for unfit buffers.
+        """
+        compiled = self.compile(request, algorithm)
+        check_buffers(request, buffers)
+        if verify is not None:
+            compiled.verify_once(verify)
+        timeline = compiled.timeline(record=True)
+        if timeline is not None and compiled.program is not None:
+            memory = self._spares.take(compiled, compiled.program)
+            memory.run(timeline, buffers, compiled.operands, compiled.results)
+            self._spares.put(compiled, memory)
+        return compiled
+
+    def is_known(self, request: Request, algorithm: str | None = None) -> bool:
+        """Whether `perform` has only data to move."""
+        known = self._known.get((request, algorithm))
+        return known is not None and known.is_recorded
+
+    def forget_timelines(self) -> None:
+        """Lets all timelines go: the next run of every program simulates it again."""
+        for compiled in self._compiled.values():
+            compiled.forget()
+
+    def _compile(self, request: Request, algorithm: str | None) -> Compiled:
+        name = request.collective
+        if name not in COLLECTIVES:
+            raise ConfigError("AHBM-C105", f"unknown collective {name!r}", hint=did_you_mean(name, COLLECTIVES))
+        nbytes = request.tiles * request.nbytes
+        candidates = (algorithm,) if algorithm else self.ccl.candidates(name, nbytes)
+        settings = self.ccl.settings(candidates[0])
+        world = settings.world_size or self.world_size
+        layouts.check_ranks(self.machine, request.ranks, world)
+        _check_request(request)
+        layout = self._layout(request, world)
+        settings, notes = self._choose(candidates, layout.network.topology)
+        found = self._loader.load(settings)
+        found.check(request)
+        if not layout.count:
+            return Compiled(request, settings.algorithm, notes=notes)
+        key = (request, settings)
+        with self._lock:
+            if key not in self._compiled:
+                log("emulator", INFO, "%s of %d B runs by %s", name, nbytes, settings.algorithm)
+                self._compiled[key] = self._lower(request, found, settings, layout, notes)
+                for note in self._compiled[key].notes:
+                    log("emulator", INFO, "%s", note)
+            else:
+                log("emulator", DEBUG, "%s of %d B by %s is compiled already", name, nbytes, settings.algorithm)
+            self._compiled.move_to_end(key)
+            while len(self._compiled) > 1 and sum(entry.ops for entry in self._compiled.values()) > CACHED_OPS:
+                self._compiled.popitem(last=False)
+                self._known.clear()
+            return self._compiled[key]
+
+    def _lower(
+        self, request: Request, algorithm: Algorithm, settings: Settings, layout: Layout, notes: tuple[str, ...]
+    ) -> Compiled:
+        lowered, note = fitting(
+            self.machine, settings, lambda chosen: algorithm.lower(self.machine, request, layout, chosen)
+        )
+        return Compiled(
+            request,
+            settings.algorithm,
+            lowered.program,
+            lowered.operands,
+            lowered.results,
+            settings.event_budget,
+            lowered.covered,
+            (*notes, note) if note else notes,
+        )
+
+    def _choose(self, candidates: Sequence[str], network: str) -> tuple[Settings, tuple[str, ...]]:
+        """The settings of the first of the `candidates` that knows the network, the first where none does; a note where
+        it is another than the first."""
+        for name in candidates if len(candidates) > 1 else ():
+            settings = self.ccl.settings(name)
+            if self._loader.load(settings).supports(network):
+                passed = candidates[: candidates.index(name)]
+                know = "does not know" if len(passed) == 1 else "do not know"
+                note = f"{name} runs: {' and '.join(passed)} {know} the network {network}"
+                return settings, (note,) if passed else ()
+        return self.ccl.settings(candidates[0]), ()
+
+    def _layout(self, request: Request, world: int) -> Layout:
+        legacy = world > self.machine.sips
+        if request.placement is not None:
+            if legacy or request.collective != "all_reduce":
+                what = "the legacy mode" if legacy else request.collective
+                raise UnsupportedError(
+                    "AHBM-U111",
+                    f"{what} does not work on device tensors",
+                    hint="pass host arrays, or use all_reduce with a rank per SIP",
+                )
+            cubes = request.placement.cubes(self.machine.cubes)
+            if request.tiles != cubes:
+                raise DataError(
+                    "AHBM-V101", f"a tensor of {request.tiles} tiles does not fit {request.placement}: it has {cubes}"
+                )
+            return layouts.tiles(self.machine, request.ranks, cubes, request.count)
+        arrange = layouts.flat if legacy else layouts.lanes
+        return arrange(self.machine, request.ranks, request.chunks, request.count)
+
+
+def fitting(machine: Machine, settings: Settings, build: Callable[[Settings], _Built]) -> tuple[_Built, str]:
+    """The result of `build` with the first memory tier of the settings that holds the queue slots; a note where that
+    tier is not the first.
+
+    Raises what `build` raises, LintError (AHBM-L108) where no tier does, ConfigError (AHBM-C122) for a tier that the
+    machine does not have.
+    """
+    tiers = settings.queues.tiers(machine.tiers)
+    for tier in tiers:
+        if tier not in machine.tiers:
+            raise ConfigError(
+                "AHBM-C122",
+                f"buffer_kind {tier!r} is no slot tier of the machine",
+                hint=did_you_mean(tier, machine.tiers),
+            )
+    for tier in tiers[:-1]:
+        try:
+            return build(settings.in_tier(tier)), ""
+        except LintError as error:
+            if any(finding.code not in TOO_SMALL for finding in error.findings):
+                raise
+    note = f"queue slots are in {tiers[-1]}: they do not fit {' or '.join(tiers[:-1])}" if len(tiers) > 1 else ""
+    return build(settings.in_tier(tiers[-1])), note
+
+
+def _check_request(request: Request) -> None:
+    if request.op not in OPS:
+        raise ConfigError("AHBM-C123", f"unknown reduction operator {request.op!r}", hint=did_you_mean(request.op, OPS))
+    kind = request.kind
+    if kind.reduces and request.op in BITWISE and request.element.is_float:
+        raise UnsupportedError(
+            "AHBM-U115", f"{request.op} is not defined on {request.dtype}", hint="use an integer dtype"
+        )
+    wanted = [("root", request.root)] if kind.rooted else []
+    wanted += [("src", request.src), ("dst", request.dst)] if kind.paired else []
+    for what, rank in wanted:
+        if not 0 <= rank < request.world_size:
+            raise ConfigError("AHBM-C120", f"{what} {rank} is not in a group of {request.world_size}")

@@ -1,0 +1,105 @@
+"""A run as a value: enough to run it again, anywhere, to the same hash."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from weakref import WeakValueDictionary
+
+from ahbm._core import Machine
+from ahbm.base.request import Request
+from ahbm.config.ccl import CclConfig
+from ahbm.core.emulator import Emulator
+from ahbm.errors import ConfigError
+
+_alive: WeakValueDictionary[tuple[int, str], Emulator] = WeakValueDictionary()
+_latest: list[Emulator] = []
+"""The emulator that was remembered last: what is asked about the latest run compiles nothing anew."""
+
+
+@dataclass(frozen=True, eq=False)
+class Spec:
+    """A run: machine, configuration, request, algorithm, checks, seed. Picklable; equal where its digest is."""
+
+    machine: Machine
+    config: CclConfig
+    request: Request
+    algorithm: str
+    """The entry that runs, or the module's text."""
+    content: str
+    """Digest of what the algorithm is: its file's content."""
+    checks: tuple[str, ...] = ()
+    data: bool = True
+    """Whether data moves and is compared."""
+    mode: str = "integers"
+    """Kind of the data."""
+    seed: int = 0
+
+    @staticmethod
+    def of(emulator: Emulator, request: Request, algorithm: str) -> Spec:
+        """A run of `request` by `algorithm` on `emulator`, without data and checks."""
+        _alive[_key(emulator.machine, emulator.ccl)] = emulator
+        _latest[:] = [emulator]
+        return Spec(emulator.machine, emulator.ccl, request, algorithm, _content(emulator, algorithm), data=False)
+
+    @property
+    def digest(self) -> str:
+        """64 hex digits: equal digests are equal runs, in every process and on every computer."""
+        settings = self.config.settings(self.algorithm)
+        request = {
+            **{name: getattr(self.request, name) for name in Request.__dataclass_fields__},
+            "ranks": list(self.request.ranks),
+            "placement": repr(self.request.placement),
+        }
+        facts = [
+            f"{self.machine.hash:016x}",
+            [settings.kind, repr(settings.queues), settings.world_size, settings.op_budget, settings.event_budget],
+            self.content,
+            request,
+            [sorted(self.checks), self.data, self.mode, self.seed],
+        ]
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+    def emulator(self) -> Emulator:
+        """An emulator of this machine and configuration: the one that ran it while that is alive, else a new one.
+
+        Raises ConfigError (AHBM-C163) when the algorithm is not what it was.
+        """
+        key = _key(self.machine, self.config)
+        emulator = _alive.get(key)
+        if emulator is None:
+            emulator = _alive[key] = Emulator(self.machine, self.config)
+            _latest[:] = [emulator]
+        if _content(emulator, self.algorithm) != self.content:
+            raise ConfigError(
+                "AHBM-C163", f"the algorithm {self.algorithm} is not what it was when it ran", hint="run it again"
+            )
+        return emulator
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Spec) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return int(self.digest[:15], 16)
+
+
+def machine_name(machine: Machine) -> str:
+    """A machine in words: its topology, and the overrides that changed it."""
+    name = machine.origin.removeprefix("packaged ").removesuffix(".yaml")
+    name = "default" if name == "topology" and machine.origin.startswith("packaged ") else name
+    return ", ".join([name, *(f"{key}={value}" for key, value in machine.overrides)])
+
+
+def _key(machine: Machine, config: CclConfig) -> tuple[int, str]:
+    return machine.hash, config.fingerprint
+
+
+def _content(emulator: Emulator, algorithm: str) -> str:
+    return _digest(repr(emulator.algorithm(algorithm).identity))
+
+
+@lru_cache(64)
+def _digest(identity: str) -> str:
+    return hashlib.sha256(identity.encode()).hexdigest()

@@ -1,0 +1,40 @@
+"""`ahbm.tensor`: places data on the SIP of the calling rank."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+import ahbm.distributed as dist
+from ahbm.base.placement import DeviceTensor, DPPolicy
+from ahbm.config.topology import load_machine
+from ahbm.errors import DataError
+
+
+def tensor(data: ArrayLike, dp: DPPolicy, *, cubes: int | None = None, sip: int | None = None) -> DeviceTensor:
+    """Places a copy of `data` on one SIP.
+
+    `cubes` is the number of cubes of a SIP and `sip` the rank; by default both are those of the calling rank's process
+    group, or of the default machine and SIP 0 outside of one. The first axis must be a multiple of the cubes used.
+
+    Raises DataError (AHBM-V110) for a shape that cannot be cut, UnsupportedError (AHBM-U121).
+    """
+    array = np.array(data, order="C")
+    if cubes is None or sip is None:
+        here = _here()
+        cubes, sip = cubes if cubes is not None else here[0], sip if sip is not None else here[1]
+    used = dp.cubes(cubes)
+    if array.ndim == 0 or array.shape[0] % used:
+        raise DataError(
+            "AHBM-V110",
+            f"a tensor of shape {array.shape} cannot be cut row-wise into {used} equal parts",
+            hint=f"make its first axis a multiple of {used}, or place it on one cube with num_cubes=1",
+        )
+    return DeviceTensor(array.reshape(used, array.size // used), array.shape, dp, sip)
+
+
+def _here() -> tuple[int, int]:
+    """Cubes per SIP and rank of the calling thread."""
+    if dist.is_initialized():
+        return dist.cubes_per_rank(), dist.get_rank()
+    return load_machine().cubes, 0

@@ -1,0 +1,4 @@
+"""Recorded training jobs, replayed on the machine.
+
+May import `ranks` and below.
+"""

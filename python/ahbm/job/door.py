@@ -1,0 +1,230 @@
+"""One door for whatever can be run: a collective, the file of a plan, a recorded job, a report or its spec.
+
+Which of three runs a target gets is decided here and nowhere else: it is *measured* (data moves and is compared),
+*timed* (no result is known to compare with), or *replayed* as a job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from os.path import isfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ahbm._core import Machine, Plan
+from ahbm.base.collectives import COLLECTIVES
+from ahbm.base.placement import DPPolicy
+from ahbm.check.case import Case
+from ahbm.config.reading import MSCCL, PLAIN, SUFFIXES, Reading
+from ahbm.core.spec import Spec
+from ahbm.errors import ConfigError
+from ahbm.job.replay import JobReport, replay
+from ahbm.ranks.setup import Setup
+from ahbm.runs import plans, timed
+from ahbm.runs.measure import Arguments, measure, prepare
+from ahbm.runs.report import Report
+from ahbm.runs.timed import TimeReport
+from ahbm.source.plan import SLOTS, has_known_result
+
+if TYPE_CHECKING:
+    from ahbm.runs.explanation import Explanation
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """The terms on which a target is run. None leaves a choice to the target, or means that it has none."""
+
+    topology: str | Path | Machine | None = None
+    ccl: str | Path | None = None
+    overrides: Mapping[str, object] | None = None
+    algorithm: str | None = None
+    """Of a collective; of a job, for its all_reduces."""
+    bytes_per_rank: int | None = None
+    """Size of one rank's array."""
+    dtype: str = "f16"
+    op: str = "sum"
+    root: int = 0
+    device: bool = False
+    """Device tensors: one tile of the size on every cube."""
+    slots: int | None = None
+    """Plans: messages a queue holds; `UNLIMITED` for no bound."""
+    protocol: str | None = None
+    """Plans: Simple, LL or LL128."""
+    slice_bytes: int | None = None
+    """Plans: size of the largest message instead of the protocol's."""
+    instances: int | None = None
+    """Plans: parallel copies."""
+    reading: Reading = PLAIN
+    """Plans: how the file is read."""
+    groups: str | Path | None = None
+    """Jobs: a JSON file with the ranks of the process groups by name."""
+
+    @property
+    def of_plans(self) -> tuple[object, ...]:
+        """The terms that only plans have."""
+        return self.slots, self.protocol, self.slice_bytes, self.instances
+
+
+UNLIMITED = -1
+"""Depth of a queue that holds every message."""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A target and how it is run."""
+
+    target: str
+    terms: Terms = Terms()
+
+    @property
+    def case(self) -> Case:
+        """The target as something to measure.
+
+        Raises ConfigError (AHBM-C146) for terms that do not go with it, and as `ahbm.run`.
+        """
+        terms = self.terms
+        arguments = Arguments(dtype=terms.dtype, op=terms.op, root=terms.root, overrides=terms.overrides, ccl=terms.ccl)
+        if terms.device:
+            arguments |= Arguments(bytes_per_pe=terms.bytes_per_rank, placement=DPPolicy(cube="row_wise"))
+        else:
+            arguments |= Arguments(bytes_per_rank=terms.bytes_per_rank)
+        if is_plan(self.target):
+            if terms.algorithm is not None or terms.root != 0 or terms.device:
+                raise ConfigError("AHBM-C146", f"{self.target} is a plan: it takes no --algorithm, --root or --device")
+            return plans.prepare(self.target, terms.topology, _options(terms, SLOTS), **arguments)
+        refuse_terms_of_plans(terms)
+        return prepare(self.target, terms.algorithm, terms.topology, **arguments)
+
+    def run(
+        self, *, data: bool = True, check: bool | str | None = None, seed: int = 0
+    ) -> Report | TimeReport | JobReport:
+        """Runs the target: a job, or a plan without a known result, for its time only. Raises as `case`."""
+        target, terms = self.target, self.terms
+        if not is_plan(target):
+            return measure(self.case, data=data, check=check or False, seed=seed)
+        needs_size = ConfigError("AHBM-C146", f"{target} runs at some size", hint="--size 1M")
+        if terms.bytes_per_rank is None and target.endswith(MSCCL):
+            raise needs_size
+        plan = terms.reading.read(target)
+        job = self._replayed(plan)
+        if job is not None:
+            if check is not None:
+                raise ConfigError("AHBM-C146", f"{target} is a job, which runs for its time only: no --check")
+            return job
+        if not plan.buffers and (terms.protocol, terms.instances, terms.slice_bytes) != (None,) * 3:
+            raise ConfigError("AHBM-C146", f"{target} names no buffers: it has no protocol, slices or instances")
+        if terms.slots is not None and not plan.queues:
+            raise ConfigError("AHBM-C146", f"{target} has no queues: it runs without --slots")
+        if plan.buffers and terms.bytes_per_rank is None:
+            raise needs_size
+        if plan.buffers and has_known_result(plan):
+            return measure(self.case, data=data, check=check or False, seed=seed)
+        if check is not None:
+            raise ConfigError(
+                "AHBM-C146",
+                f"{target} runs for its time only: --check is for plans with a known result",
+                hint="ahbm check FILE looks at its chunks, messages and orders",
+            )
+        bounded = plan.buffers or terms.slots is not None
+        return timed.run(
+            plan,
+            plans.label(target),
+            terms.topology,
+            _options(terms, SLOTS if bounded else None),
+            nbytes=terms.bytes_per_rank,
+            dtype=terms.dtype if plan.buffers else "u8",
+            op=terms.op,
+            overrides=terms.overrides,
+            ccl=terms.ccl,
+        )
+
+    def explain(self) -> Explanation:
+        """Why the target takes as long as it does; runs it for its time."""
+        return self.run(data=False).explain()
+
+    def _replayed(self, plan: Plan) -> JobReport | None:
+        target, terms = self.target, self.terms
+        setup = Setup(terms.topology, terms.ccl, dict(terms.overrides or {}) or None, terms.algorithm)
+        job = replay(plan, plans.label(target), setup, groups=terms.groups, dtype=terms.dtype, op=terms.op)
+        if job is not None and (terms.bytes_per_rank, *terms.of_plans) != (None,) * 5:
+            options = "--size, --slots, --protocol, --slice or --instances"
+            raise ConfigError("AHBM-C146", f"{target} is a job: it takes no {options}")
+        if job is None and terms.groups is not None:
+            raise ConfigError("AHBM-C146", f"{target} is no job: it takes no --groups")
+        return job
+
+
+@dataclass(frozen=True)
+class Reopened:
+    """A run that was made before: the same program, the same times."""
+
+    spec: Spec
+
+    @property
+    def case(self) -> Case:
+        """The case that was run. Raises ConfigError (AHBM-C163) when the algorithm is not what it was."""
+        return Case.of(self.spec)
+
+    def run(self, *, data: bool | None = None, check: bool | str | None = None, seed: int | None = None) -> Report:
+        """Runs it again, as it was run where nothing else is said."""
+        spec = self.spec
+        return measure(
+            self.case,
+            data=spec.data if data is None else data,
+            seed=spec.seed if seed is None else seed,
+            mode=spec.mode,
+            check=spec.checks or False if check is None else check,
+        )
+
+    def explain(self) -> Explanation:
+        """Why the run takes as long as it does."""
+        return self.run(data=False, check=False).explain()
+
+
+def open_(target: str | Path | Report | Spec, **terms: Any) -> Opened | Reopened:
+    """Opens what can be run: a collective's name, the file of a plan or of a job, a report, or a spec.
+
+    `terms`: fields of `Terms`, for names and files. `open(...).run()` runs the target, `.explain()` says why it takes
+    as long as it does, `.case` is what is measured.
+
+    Raises ConfigError: AHBM-C144 for a target that is none of these, C148 for a report without a spec, C146 for terms
+    that a report or a spec does not take, or that do not exist.
+    """
+    if isinstance(target, Report | Spec):
+        if terms:
+            raise ConfigError("AHBM-C146", f"a run that was made is opened as it is, without {', '.join(terms)}")
+        spec = target.spec if isinstance(target, Report) else target
+        if spec is None:
+            raise ConfigError("AHBM-C148", "a report that was read from JSON has no program", hint="run it again")
+        return Reopened(spec)
+    unknown = [name for name in terms if name not in Terms.__dataclass_fields__]
+    if unknown:
+        known = ", ".join(Terms.__dataclass_fields__)
+        raise ConfigError("AHBM-C146", f"open: there is no term {unknown[0]!r}", hint=f"one of {known}")
+    name = str(target)
+    if not is_case(name):
+        raise ConfigError("AHBM-C144", f"{name} is no collective, no plan and no job", hint=", ".join(COLLECTIVES))
+    return Opened(name, Terms(**terms))
+
+
+def is_case(target: str) -> bool:
+    """Whether this is a collective or the file of a plan, by its name."""
+    return target in COLLECTIVES or is_plan(target)
+
+
+def is_plan(target: str) -> bool:
+    """Whether this is the file of a plan, by its name, or the prefix of a trace."""
+    return target.removesuffix(".gz").endswith(SUFFIXES) or isfile(f"{target}.0.et")
+
+
+def refuse_terms_of_plans(terms: Terms) -> None:
+    """Raises ConfigError (AHBM-C146) for what only plans have."""
+    if (*terms.of_plans, terms.groups) != (None,) * 5 or terms.reading != PLAIN:
+        options = "--slots, --protocol, --slice, --instances, --groups, --limit, --lenient and --quirks"
+        raise ConfigError("AHBM-C146", f"{options} are for plans")
+
+
+def _options(terms: Terms, depth: int | None) -> plans.Options:
+    slots = depth if terms.slots is None else None if terms.slots == UNLIMITED else terms.slots
+    return plans.Options(terms.protocol, terms.instances or 1, terms.slice_bytes, terms.reading, slots=slots)

@@ -1,0 +1,108 @@
+"""The cost of the calls of a job, call by call and as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from ahbm.base.collectives import COLLECTIVES
+from ahbm.core.limits import Limits
+from ahbm.runs.report import bandwidths
+
+
+@dataclass(frozen=True)
+class CallRecord:
+    """One performed collective or send/receive."""
+
+    collective: str
+    group: str
+    ranks: int
+    bytes: int
+    """Size in the sense of nccl-tests: one rank's tensor, or all ranks' chunks where the collective has chunks."""
+    dtype: str
+    op: str
+    algorithm: str
+    timeline_hash: int
+    """Of the program, run alone."""
+    root: int = 0
+    """Group rank; 0 where there is none."""
+    start_ns: float = 0.0
+    latency_ns: float = 0.0
+    """Of the call among all others, which may have shared its links."""
+    algbw_gbs: float = 0.0
+    busbw_gbs: float = 0.0
+
+    def at(self, start_ps: int, end_ps: int) -> CallRecord:
+        """The call at its time."""
+        algbw, busbw = bandwidths(self.collective, self.ranks, self.bytes, end_ps - start_ps)
+        return replace(
+            self, start_ns=start_ps / 1000, latency_ns=(end_ps - start_ps) / 1000, algbw_gbs=algbw, busbw_gbs=busbw
+        )
+
+
+@dataclass
+class Row:
+    """All calls of one collective on groups of one size."""
+
+    collective: str
+    ranks: int
+    calls: int = 0
+    bytes: int = 0
+    time_ns: float = 0.0
+    bound_ns: float | None = 0.0
+    algorithms: set[str] = field(default_factory=set)
+
+    @property
+    def busbw_gbs(self) -> float:
+        """Of all calls together, as nccl-tests counts it."""
+        factor = COLLECTIVES[self.collective].bus_factor(self.ranks)
+        return self.bytes * factor / self.time_ns if self.time_ns else 0.0
+
+
+def rows(calls: Iterable[CallRecord], limits: Limits) -> list[Row]:
+    """The table's rows, by collective and number of ranks."""
+    found: dict[tuple[str, int], Row] = {}
+    for call in calls:
+        row = found.setdefault((call.collective, call.ranks), Row(call.collective, call.ranks))
+        row.calls += 1
+        row.bytes += call.bytes
+        row.time_ns += call.latency_ns
+        row.algorithms.add(call.algorithm)
+        kind = COLLECTIVES[call.collective]
+        bound = limits.bound(
+            call.collective, call.ranks, call.bytes // kind.chunks(call.ranks), root=call.root, dst=int(kind.paired)
+        ).ps
+        row.bound_ns = None if bound is None or row.bound_ns is None else row.bound_ns + bound / 1000
+    return [found[key] for key in sorted(found)]
+
+
+def table(calls: Iterable[CallRecord], limits: Limits) -> list[str]:
+    """The rows as lines of text, the head first."""
+    head = ("collective", "ranks", "calls", "bytes", "time (us)", "busbw (GB/s)", "% of bound", "algorithm")
+    lines = [
+        (
+            row.collective,
+            str(row.ranks),
+            str(row.calls),
+            str(row.bytes),
+            f"{row.time_ns / 1000:.2f}",
+            f"{row.busbw_gbs:.2f}",
+            "-" if row.bound_ns is None or not row.time_ns else f"{100 * row.bound_ns / row.time_ns:.1f}",
+            ", ".join(sorted(row.algorithms)),
+        )
+        for row in rows(calls, limits)
+    ]
+    return aligned([head, *lines])
+
+
+def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
+    """Cells as lines: the first and the last column to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    out = []
+    for line in lines:
+        cells = [
+            cell.ljust(width) if at in (0, len(line) - 1) else cell.rjust(width)
+            for at, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ]
+        out.append("  ".join(cells).rstrip())
+    return out

@@ -1,0 +1,39 @@
+"""Checks of calls that are the first of their shape."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ahbm.base import codes
+from ahbm.ranks.setup import Setup
+
+if TYPE_CHECKING:
+    from ahbm.core.compiled import Compiled
+    from ahbm.core.emulator import Emulator
+
+CHECK_ENV = "AHBM_CHECK"
+"""Environment variable that names the checks."""
+
+
+def first_checks(emulator: Emulator, setup: Setup) -> Callable[[Compiled], None] | None:
+    """The function that checks a program before its first run, and raises what it finds; None: no check is made.
+
+    Raises ConfigError (AHBM-C170) for unknown checks.
+    """
+    names = setup.check or os.environ.get(CHECK_ENV) or "result"
+    if names == "none":
+        return None
+    from ahbm.check.case import Case
+    from ahbm.check.checks import demand, examine, parse
+
+    checks = parse(names)
+
+    def verify(compiled: Compiled) -> None:
+        case = Case(emulator, compiled.request, setup.algorithm_for(compiled.request))
+        found = examine(case, compiled, checks, calls=1, orders=1)
+        # A program too large to be followed is not known to be wrong.
+        demand([finding for finding in found if finding.code != codes.CHECK_BUDGET])
+
+    return verify

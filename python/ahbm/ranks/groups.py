@@ -1,0 +1,94 @@
+"""Process groups and reduction operators: the nouns of `ahbm.distributed`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from ahbm.errors import DistributedError
+
+
+class ReduceOp(Enum):
+    """The reduction operator of a collective; names and meaning of torch.distributed."""
+
+    SUM = "sum"
+    PRODUCT = "prod"
+    MIN = "min"
+    MAX = "max"
+    AVG = "avg"
+    BAND = "band"
+    BOR = "bor"
+    BXOR = "bxor"
+
+    @classmethod
+    def parse(cls, op: object) -> ReduceOp:
+        """`op` as a ReduceOp: one of ours, a name ("sum", "PRODUCT", "prod"), or another library's enum member.
+
+        Raises DistributedError (AHBM-X131) for anything else.
+        """
+        if isinstance(op, cls):
+            return op
+        name = op if isinstance(op, str) else getattr(op, "name", None)
+        if isinstance(name, str):
+            for member in cls:
+                if name.lower() in (member.name.lower(), member.value):
+                    return member
+        known = ", ".join(member.name for member in cls)
+        raise DistributedError("AHBM-X131", f"unknown reduction operator {op!r}", hint=f"one of {known}")
+
+
+@dataclass(eq=False)
+class ProcessGroup:
+    """Ranks that hold collectives together, in ascending order of their global rank."""
+
+    name: str
+    """`"WORLD"` or `"group <k>"`, k counting the calls of `new_group`."""
+    ranks: tuple[int, ...]
+    """Global ranks; the position in this tuple is the group rank."""
+    latest: dict[tuple[object, ...], tuple[int, int]] = field(default_factory=dict)
+    """Per sequence of operations, collectives under () and messages under (sender, receiver, tag): end of the latest
+    operation in ps, had it run alone, and its number in the session's history."""
+    terms: dict[tuple[object, ...], Any] = field(default_factory=dict)
+    """The `Terms` of its calls, each made once."""
+
+    def __post_init__(self) -> None:
+        self._positions = {rank: position for position, rank in enumerate(self.ranks)}
+
+    def size(self) -> int:
+        """Number of ranks."""
+        return len(self.ranks)
+
+    def rank_of(self, global_rank: int) -> int:
+        """Group rank of `global_rank`, -1 when it is no member."""
+        return self._positions.get(global_rank, -1)
+
+    def __repr__(self) -> str:
+        return f"<ProcessGroup {self.name} ranks={list(self.ranks)}>"
+
+
+class Groups:
+    """The groups that were asked for by name. Thread-safe."""
+
+    def __init__(self, *known: ProcessGroup) -> None:
+        self._groups = {(group.name, group.ranks): group for group in known}
+
+    def named(self, name: str, ranks: tuple[int, ...]) -> ProcessGroup:
+        """The group called `name` of these ranks; the first that asks for it creates it."""
+        return self._groups.setdefault((name, ranks), ProcessGroup(name, ranks))
+
+
+NON_GROUP_MEMBER = ProcessGroup("NON_GROUP_MEMBER", ())
+"""The value that `new_group` returns to the ranks it leaves out."""
+
+
+def span(ranks: list[int]) -> str:
+    """Ascending ranks in few words: `rank 3`, `ranks 0-2, 5`."""
+    runs: list[list[int]] = []
+    for rank in ranks:
+        if runs and runs[-1][-1] == rank - 1:
+            runs[-1].append(rank)
+        else:
+            runs.append([rank])
+    text = ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+    return f"rank {text}" if len(ranks) == 1 else f"ranks {text}"

@@ -1,0 +1,72 @@
+"""A rank's place among the others: calls go in, tickets come out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ahbm.ranks.exchange import Exchange
+from ahbm.ranks.groups import ProcessGroup
+from ahbm.ranks.operation import Finish
+from ahbm.ranks.terms import Terms
+from ahbm.ranks.ticket import Notify, Ticket
+
+
+@dataclass(eq=False, slots=True)
+class Call:
+    """One rank's side of an operation, as it is issued."""
+
+    kind: str
+    """"collective", "exchange" (all_to_all, its buffer an Exchange), "send", "recv" or "new_group"."""
+    group: ProcessGroup
+    terms: Terms
+    buffer: Any
+    """The data that the operation works on: a flat array in the collective's in-place layout."""
+    finish: Finish
+    peer: int | None = None
+    """The other side of a send or receive; None receives from any."""
+    give: slice | None = None
+    """The elements of the buffer that hold this rank's operand; None: all."""
+    take: slice | None = None
+    """The elements of the buffer that will hold this rank's result; None: all."""
+
+    @property
+    def collective(self) -> str:
+        """Name of the collective."""
+        return self.terms.request.collective
+
+    @property
+    def source(self) -> Any:
+        """The holder of its operand: a flat array, or `Hollow`."""
+        return self.buffer.source if isinstance(self.buffer, Exchange) else self.buffer
+
+    @property
+    def target(self) -> Any:
+        """The holder of its result: a flat array, or `Hollow`."""
+        return self.buffer.target if isinstance(self.buffer, Exchange) else self.buffer
+
+
+class Seat(Protocol):
+    """The place from which a rank takes part in operations: issue with `submit`, finish with `wait`."""
+
+    def advance(self, rank: int, ps: int) -> None:
+        """Moves the rank's simulated clock by what it has computed."""
+
+    def submit(self, rank: int, call: Call) -> Ticket:
+        """Issues `call` for `rank`. Raises what stopped the world."""
+
+    def group(self, name: str, ranks: tuple[int, ...]) -> ProcessGroup:
+        """The group called `name` of these ranks; the first that asks for it creates it."""
+
+    def estimate(self, call: Call) -> int:
+        """Simulated ps that `call` would take alone, were it performed with the like of its group; moves no data."""
+
+    def wait(self, ticket: Ticket, timeout_s: float | None = None) -> None:
+        """Blocks until the operation has ended and moves its rank's clock there; raises its error."""
+
+    def settle(self, ticket: Ticket) -> None:
+        """Blocks until the operation has ended, well or not; the rank's clock stays."""
+
+    def notify(self, ticket: Ticket, told: Notify) -> bool:
+        """Has `told` called once, from any thread, with the operation's error when that ends; False when it has ended
+        already."""

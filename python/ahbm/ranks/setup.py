@@ -1,0 +1,80 @@
+"""The choices of a run, and the defaults for the choices that it leaves open."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ahbm.base.request import Request
+
+if TYPE_CHECKING:
+    from ahbm._core import Machine
+    from ahbm.core.emulator import Emulator
+
+
+@dataclass(frozen=True)
+class Setup:
+    """The choices of a run; None leaves the choice to the next in line: spawn, command line, environment."""
+
+    topology: str | Path | Machine | None = None
+    ccl: str | Path | None = None
+    overrides: Mapping[str, object] | None = None
+    algorithm: str | None = None
+    timeout_s: float | None = None
+    accumulate: str | None = None
+    """"f32": f16 and bf16 are reduced in f32 and rounded once at the end; their time stays that of the schedule."""
+    check: str | None = None
+    """Checks of every call that is the first of its shape: names as for `ahbm.run`, or "none"; None: AHBM_CHECK, else
+    "result"."""
+
+    def over(self, other: Setup) -> Setup:
+        """This setup where it says something, `other` where it does not."""
+        return Setup(
+            *(getattr(other, f.name) if getattr(self, f.name) is None else getattr(self, f.name) for f in fields(Setup))
+        )
+
+    def sized(self, ranks: int) -> Setup:
+        """This setup with at least as many SIPs as ranks, unless an argument or AHBM_TOPOLOGY names the topology."""
+        from ahbm.config import ccl as config
+        from ahbm.config import topology
+
+        count, overrides = "system.sips.count", dict(self.overrides or {})
+        if self.topology is None and not os.environ.get(topology.ENV) and count not in overrides:
+            for_topology, _ = config.split_overrides(overrides)
+            if topology.load_machine(None, for_topology).sips < ranks:
+                return replace(self, overrides={**overrides, count: ranks})
+        return self
+
+    def algorithm_for(self, request: Request) -> str | None:
+        """The algorithm to perform `request` by; None leaves the choice to ccl.yaml."""
+        return self.algorithm if request.collective == "all_reduce" else None
+
+    def emulator(self) -> Emulator:
+        """The emulator this setup asks for. Raises TopologyError or ConfigError."""
+        from ahbm.core.emulator import Emulator
+
+        return Emulator.load(self.topology, self.ccl, self.overrides)
+
+
+_NOTHING = Setup()
+_ambient: ContextVar[Setup] = ContextVar("ahbm_setup", default=_NOTHING)
+
+
+def ambient() -> Setup:
+    """The setup that holds where `spawn` and `init_process_group` say nothing."""
+    return _ambient.get()
+
+
+@contextmanager
+def using(setup: Setup) -> Iterator[None]:
+    """Makes `setup` the ambient one inside the `with` block."""
+    token = _ambient.set(setup.over(ambient()))
+    try:
+        yield
+    finally:
+        _ambient.reset(token)

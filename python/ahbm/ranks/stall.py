@@ -1,0 +1,92 @@
+"""The words for ranks that cannot go on, or have not for too long: they say which rank waits for which.
+
+Functions of what the world knows, without a world: states of ranks and parts of operations go in, an error comes out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ahbm.errors import DistributedError, Site
+from ahbm.ranks.groups import span
+from ahbm.ranks.operation import Part
+
+NAMED = 8
+"""Waiting ranks that a message names; its sites name all."""
+NAMED_ABSENT = 4
+
+
+@dataclass(eq=False)
+class RankState:
+    """The state of one rank, as the world knows it."""
+
+    rank: int
+    thread: int = 0
+    clock_ps: int = 0
+    waiting: Part | None = None
+    finished: bool = False
+    error: BaseException | None = None
+    value: object = None
+
+
+def stalled(ranks: Sequence[RankState]) -> DistributedError:
+    """AHBM-X121: every rank waits or has returned, and no operation is complete."""
+    sites = [waits_in(state.waiting, ranks) for state in ranks if state.waiting is not None]
+    more = f"; and {len(sites) - NAMED} more" if len(sites) > NAMED else ""
+    return DistributedError(
+        "AHBM-X121",
+        f"no rank can go on: {'; '.join(site.label for site in sites[:NAMED])}{more}",
+        sites=sites,
+        hint="every rank of a group must make the same calls in the same order",
+    )
+
+
+def silent(ranks: Sequence[RankState], waits: Sequence[Part], patience_s: float) -> DistributedError:
+    """AHBM-X122: some ranks compute on while others have waited for `patience_s` wall seconds."""
+    running = [state.rank for state in ranks if state.waiting is None and not state.finished]
+    return DistributedError(
+        "AHBM-X122",
+        f"nothing happened for {patience_s:g} s while {span(running)} computed outside of any "
+        f"call and {span([part.rank for part in waits])} waited",
+        sites=[waits_in(part, ranks) for part in waits],
+        hint="pass a longer timeout to init_process_group, or look for an endless loop in the worker",
+    )
+
+
+def late(part: Part, ranks: Sequence[RankState], timeout_s: float) -> DistributedError:
+    """AHBM-X122: one wait has lasted `timeout_s` wall seconds."""
+    return DistributedError(
+        "AHBM-X122", f"{part.operation.label}: not done after {timeout_s:g} s", sites=[waits_in(part, ranks)]
+    )
+
+
+def left_over(parts: Iterable[Part], ranks: Sequence[RankState]) -> DistributedError:
+    """AHBM-X123: `parts`, one or more, wait for sides that have returned without a call."""
+    sites = [waits_in(part, ranks) for part in sorted(parts, key=lambda part: part.rank)]
+    return DistributedError(
+        "AHBM-X123",
+        f"all ranks have returned, but {sites[0].label}",
+        sites=sites,
+        hint="call wait() on every Work, and make the same calls on every rank",
+    )
+
+
+def waits_in(part: Part, ranks: Sequence[RankState]) -> Site:
+    """The place where the rank of `part` waits, and the ranks it waits for."""
+    label = f"rank {part.rank} waits in {part.operation.label}"
+    absent = part.operation.absent()
+    if absent:
+        reasons = [f"rank {rank}, {_whereabouts(ranks[rank])}" for rank in absent[:NAMED_ABSENT]]
+        if len(absent) > NAMED_ABSENT:
+            reasons.append(f"{len(absent) - NAMED_ABSENT} more")
+        label += f" for {' and '.join(reasons)}"
+    return Site(label, part.origin)
+
+
+def _whereabouts(state: RankState) -> str:
+    if state.finished:
+        return "which has returned"
+    if state.waiting is not None:
+        return f"which waits in {state.waiting.operation.label}"
+    return "which has not called it"

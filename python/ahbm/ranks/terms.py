@@ -1,0 +1,92 @@
+"""The terms that all sides of an operation must agree on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from ahbm.base.placement import DPPolicy
+from ahbm.base.request import Request
+from ahbm.ranks.groups import ProcessGroup
+
+NEW_GROUP = "new_group"
+"""Stands where the name of a collective does; its ranks are those of the group to be made."""
+KNOWN_TERMS = 1 << 12
+"""Different calls whose terms are shared between all that are equal: agreement is then identity."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """One rank's idea of an operation, which has to be everybody's."""
+
+    request: Request
+    """Of a send and receive, its ranks are the group's until both sides are known; of an all-to-all, whose chunks may
+    differ, its count is 0 until those of all ranks are."""
+    shape: tuple[int, ...] | None = None
+    """Of the tensor, where more than its number of elements has to agree."""
+    tag: int = 0
+    """Of a send and receive."""
+    note: str = ""
+    """Anything else that has to be the same."""
+
+    def told(self) -> dict[str, object]:
+        """In the order in which a disagreement is reported; ranks are global."""
+        request, name = self.request, self.request.collective
+        if name == NEW_GROUP:
+            return {"collective": name, "ranks": tuple(request.ranks)}
+        kind, told = request.kind, dict[str, object](collective=name)
+        if kind.reduces:
+            told["op"] = request.op
+        if kind.rooted:
+            told["root"] = request.ranks[request.root]
+        if request.placement is not None:
+            told["placement"] = request.placement
+        if kind.paired:
+            told["tag"] = self.tag
+        told["dtype"] = request.dtype
+        if self.shape is None:
+            told["elements"] = request.size
+        else:
+            told["shape"] = self.shape
+        if self.note:
+            told["agreed"] = self.note
+        return told
+
+
+def terms(
+    group: ProcessGroup,
+    collective: str,
+    count: int,
+    dtype: str,
+    op: str = "sum",
+    root: int = 0,
+    shape: tuple[int, ...] | None = None,
+    *,
+    tag: int = 0,
+    note: str = "",
+    placement: DPPolicy | None = None,
+    tiles: int = 1,
+) -> Terms:
+    """The terms of a call of `group`; see `Request` and `Terms`."""
+    key = (collective, count, dtype, op, root, shape, tag, note, placement, tiles)
+    found: Terms | None = group.terms.get(key)
+    if found is None:
+        request = Request(collective, group.ranks, count, dtype, op, root, placement=placement, tiles=tiles)
+        if len(group.terms) >= KNOWN_TERMS:
+            group.terms.clear()
+        # One object for all ranks, whichever of their threads comes first.
+        found = group.terms.setdefault(key, Terms(request, shape, tag, note))
+    return found
+
+
+@lru_cache(KNOWN_TERMS)
+def between(request: Request, src: int, dst: int) -> Request:
+    """A send and receive, once its global ranks are known."""
+    ranks = tuple(sorted((src, dst)))
+    return replace(request, ranks=ranks, src=ranks.index(src), dst=ranks.index(dst))
+
+
+@lru_cache(KNOWN_TERMS)
+def counted(request: Request, count: int) -> Request:
+    """An all-to-all, once its longest chunk is known."""
+    return replace(request, count=count)

@@ -1,0 +1,44 @@
+"""A rank's claim on an operation that it has issued: how the operation ended, wherever it is performed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ahbm._core import Gate
+
+Notify = Callable[[BaseException | None], None]
+"""Gets the error of an operation that has ended; None of one that ended well."""
+
+
+@dataclass(eq=False, slots=True)
+class Ticket:
+    """One rank's claim on one operation. The performer of the operation writes to it; `done` comes last."""
+
+    rank: int
+    """Global rank."""
+    call: int = -1
+    """Index of the call among the rank's own."""
+    members: tuple[int, ...] = ()
+    """Global ranks of the operation; the sender first where it is a send and receive that have met."""
+    result: object = None
+    """The value that `Work.result` gives."""
+    end_ps: int = 0
+    """End in simulated ps, had the operation run alone."""
+    error: BaseException | None = None
+    done: bool = False
+    """Whether the operation has ended, well or not."""
+    notify: Notify | None = None
+    """Called once, from any thread, when the operation has ended."""
+    gates: list[Gate] = field(default_factory=list)
+    """The gates that waiting threads are blocked on."""
+
+    def end(self, error: BaseException | None, end_ps: int = 0) -> None:
+        """The operation has ended."""
+        self.error, self.end_ps, self.done = error, end_ps, True
+
+    def open_gates(self) -> None:
+        """Lets the waiting threads go on."""
+        for gate in self.gates:
+            gate.open()
+        self.gates.clear()

@@ -1,0 +1,474 @@
+"""Meeting point of ranks: threads deposit their part of an operation, the world's runner performs it and wakes them.
+
+Operations are performed one at a time, in the order in which they fill up: a quick one by the rank that arrives last,
+any other by the runner: the thread that called `ahbm.spawn`, or the only rank's own thread. So kernels are captured and
+simulations polled where Python delivers Ctrl-C, and results do not depend on how threads interleave. The runner also
+sees when no rank can go on: every rank either waits or has returned, and nothing is left to perform. In that state, and
+in no other, the simulated time goes to the ranks that asked, and receives from any source choose their sender; if there
+is neither, it is a stall and every waiting rank gets one error that says who waits for whom.
+
+With `turns`, one rank's thread runs at a time: a rank hands the turn over where it waits or ends, to the next one in
+rank order that can go on.
+
+Invariants: a rank counts as running from the moment its operation completes, not from when its thread wakes up; a rank
+counts as waiting only while its own thread waits, not for helper threads that wait on its behalf.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+
+from ahbm._core import Gate, Gates
+from ahbm.errors import InterruptedRun, RankError
+from ahbm.ranks import stall
+from ahbm.ranks.blame import clone, original, rank_error
+from ahbm.ranks.groups import ProcessGroup
+from ahbm.ranks.mail import Letter, Mailbox
+from ahbm.ranks.operation import Operation, Part, Performer
+from ahbm.ranks.stall import RankState
+from ahbm.ranks.ticket import Notify, Ticket
+from ahbm.ranks.turns import Pause, TurnTable
+
+GRACE_S = 1.0
+"""Wall seconds an aborted world gives to ranks that compute outside of any call; then it leaves them behind."""
+
+
+class World:
+    """The ranks of one `spawn` (or the single rank of a plain script) and everything under way between them."""
+
+    def __init__(self, size: int, turns: Pause | None = None) -> None:
+        """`turns`: one rank runs at a time, and this is done as it stops and goes on; None: all run freely."""
+        self.size = size
+        self.lock = threading.Lock()
+        self.ranks = [RankState(rank) for rank in range(size)]
+        self.runner = threading.get_ident()
+        self.patience_s = float("inf")
+        self.failure: BaseException | None = None
+        self.hurry_s: float | None = None
+        """After so many wall seconds without progress a receive from any source takes a sender that is there, though
+        other ranks run on: they may wait for something else than this world. None: it waits for them."""
+        self._gates = Gates(size)
+        self._turns = None if turns is None else TurnTable(size, turns)
+        self._stir = threading.Condition(self.lock)
+        self._jobs: deque[Operation] = deque()
+        self._performing = False
+        self._running = size
+        self._ticks = 0
+        self._open: dict[Ticket, Part] = {}
+        """The parts of operations that have not ended."""
+        self._untold: list[Ticket] = []
+        self._blocked: dict[Part, None] = {}
+        self._slots: dict[tuple[ProcessGroup, int], Operation] = {}
+        self._counts: dict[tuple[ProcessGroup, int], int] = {}
+        self._mail: dict[ProcessGroup, Mailbox] = {}
+        self._asking: list[Part] = []
+
+    # Methods that ranks call
+
+    def meet(self, group: ProcessGroup, part: Part, name: str, performer: Performer) -> None:
+        """Deposits `part` into the group's next collective; the last arrival performs it or hands it to the runner."""
+        with self.lock:
+            self._locked_raise_failure()
+            index = self._counts.get((group, part.rank), 0)
+            self._counts[group, part.rank] = index + 1
+            operation = self._slots.get((group, index))
+            if operation is None:
+                operation = Operation(f"{name} (call {index + 1} of {group.name})", group.ranks, performer)
+                self._slots[group, index] = operation
+            operation.add(part)
+            if operation.done:
+                part.ticket.end(operation.error)
+            else:
+                self._open[part.ticket] = part
+            if len(operation.parts) == len(operation.members):
+                del self._slots[group, index]
+                if not operation.done:
+                    self._jobs.append(operation)
+            self._ticks += 1
+            idle = not self._jobs
+        if not idle:
+            self._work_off()
+
+    def post(self, group: ProcessGroup, letter: Letter, *, sends: bool, performer: Performer) -> None:
+        """Posts one side of a send and receive; sides meet in order per (sender, receiver, tag)."""
+        with self.lock:
+            self._locked_raise_failure()
+            box = self._mail.setdefault(group, Mailbox(performer, group.name))
+            me, peer = letter.part.rank, letter.dst if sends else letter.src
+            label = f"{'send to' if sends else 'recv from'} {'any rank' if peer is None else f'rank {peer}'}"
+            Operation(f"{label} ({group.name})", (me,) if peer is None else (me, peer), performer).add(letter.part)
+            self._open[letter.part.ticket] = letter.part
+            (box.sends if sends else box.receives).append(letter)
+            for send, receive in box.pair():
+                self._locked_join(box, send, receive)
+            if self.hurry_s is not None:
+                self._stir.notify()
+        self._work_off()
+
+    def ask(self, part: Part, performer: Performer) -> None:
+        """Blocks until no rank can go on; then all ranks that ask are one operation."""
+        with self.lock:
+            self._locked_raise_failure()
+            Operation("the simulated time", (part.rank,), performer).add(part)
+            self._open[part.ticket] = part
+            self._asking.append(part)
+        self.settle(part.ticket)
+
+    def wait(self, ticket: Ticket, timeout_s: float | None = None) -> None:
+        """Blocks until the operation ends and moves the rank's clock there; raises the operation's error."""
+        self.settle(ticket, timeout_s)
+        if ticket.error is not None:
+            raise clone(ticket.error)
+        state = self.ranks[ticket.rank]
+        state.clock_ps = max(state.clock_ps, ticket.end_ps)
+
+    def settle(self, ticket: Ticket, timeout_s: float | None = None) -> None:
+        """Blocks until the operation ends, well or not; the clock stays. Raises what stopped the world."""
+        if not ticket.done:
+            if threading.get_ident() == self.runner:
+                self._drive_until(ticket)
+            else:
+                self._block(ticket, timeout_s)
+
+    def notify(self, ticket: Ticket, told: Notify) -> bool:
+        """Has `told` called, from any thread, with the operation's error when that ends; False when it has ended."""
+        with self.lock:
+            if not ticket.done:
+                ticket.notify = told
+            return not ticket.done
+
+    def park(self, ticket: Ticket, gate: Gate | None, *, own: bool) -> Part | None:
+        """Notes that somebody waits for the operation, `own`: its rank itself. Returns what is waited for, None when
+        there is nothing to wait for.
+
+        `gate`, if any, is opened when the operation ends or the world is aborted.
+        """
+        with self.lock:
+            if ticket.done:
+                return None
+            self._locked_raise_failure()
+            if gate is not None:
+                ticket.gates.append(gate)
+            part = self._open[ticket]
+            self._blocked[part] = None
+            if own:
+                self.ranks[ticket.rank].waiting = part
+                self._running -= 1
+                self._locked_end_turn(ticket.rank)
+                if not self._running:
+                    self._stir.notify()
+            return part
+
+    def enter(self, rank: int) -> None:
+        """Marks the calling thread as `rank`; with turns, blocks until it is the rank's."""
+        self.ranks[rank].thread = threading.get_ident()
+        if self._turns is not None:
+            self._await_turn(rank, self._turns)
+
+    def be_patient(self, seconds: float) -> None:
+        """After `seconds` of wall time without any progress waiting ranks fail."""
+        with self.lock:
+            self.patience_s = seconds
+            self._stir.notify()
+
+    def leave(self, rank: int, value: object, error: BaseException | None) -> None:
+        """The rank's worker has ended; an error aborts the siblings."""
+        with self.lock:
+            state = self.ranks[rank]
+            if state.finished:
+                return
+            self._running -= state.waiting is None
+            self._gates.leave(rank)
+            state.value, state.error, state.finished, state.waiting = value, error, True, None
+            self._locked_end_turn(rank)
+            if error is not None:
+                self._locked_abort(original(error) or rank_error(rank, error))
+            self._stir.notify()
+        self._tell()
+
+    # Methods that the runner calls
+
+    def drive(self, done: Callable[[], bool]) -> None:
+        """Performs operations as they fill up until `done()`; returns early when an aborted world leaves ranks behind.
+
+        KeyboardInterrupt passes through; the operation it hit has failed.
+        """
+        while (operation := self._next(done)) is not None:
+            self._perform(operation)
+        self._tell()
+
+    def interrupt(self, error: BaseException) -> None:
+        """Aborts every rank with `error`."""
+        with self.lock:
+            self._locked_abort(error)
+            self.patience_s = GRACE_S
+            self._stir.notify()
+        self._tell()
+
+    def first_error(self) -> BaseException | None:
+        """The error to raise for the whole world: the own error of the lowest rank that has one."""
+        with self.lock:
+            for state in self.ranks:
+                error = state.error
+                if error is not None and not isinstance(original(error), RankError):
+                    return original(error) or rank_error(state.rank, error)
+            return self.failure
+
+    def check_leftovers(self) -> None:
+        """Raises DistributedError (AHBM-X123) when ranks returned with work under way that nobody will finish."""
+        with self.lock:
+            parts = list(self._locked_pending())
+        if parts:
+            raise stall.left_over(parts, self.ranks)
+
+    # Under the lock
+
+    def _locked_pending(self) -> Iterator[Part]:
+        """The parts of operations that not all sides have arrived for."""
+        for operation in self._slots.values():
+            if not operation.done:
+                yield from operation.parts.values()
+        for box in self._mail.values():
+            yield from (letter.part for letter in (*box.sends, *box.receives))
+        yield from self._asking
+
+    def _locked_join(self, box: Mailbox, send: Letter, receive: Letter) -> None:
+        members = (send.part.rank, receive.dst)
+        operation = Operation(f"send from rank {members[0]} to rank {members[1]} ({box.name})", members, box.performer)
+        operation.add(send.part)
+        operation.add(receive.part)
+        self._jobs.append(operation)
+
+    def _locked_collect_asked(self) -> bool:
+        parts = sorted(self._asking, key=lambda part: part.rank)
+        self._asking.clear()
+        if parts:
+            operation = Operation(
+                parts[0].operation.label, tuple(part.rank for part in parts), parts[0].operation.performer
+            )
+            for part in parts:
+                operation.add(part)
+            self._jobs.append(operation)
+        return bool(parts)
+
+    def _locked_raise_failure(self) -> None:
+        if self.failure is not None:
+            raise clone(self.failure)
+
+    def _locked_abort(self, error: BaseException) -> None:
+        if self.failure is None:
+            self.failure = error
+        for operation in [*(part.operation for part in self._locked_pending()), *self._jobs]:
+            if not operation.done:
+                self._locked_complete(operation, self.failure)
+        self._jobs.clear()
+        for part in list(self._blocked):
+            self._locked_release(part)
+        self._locked_give_turn()
+
+    def _locked_release(self, part: Part) -> None:
+        self._blocked.pop(part, None)
+        state = self.ranks[part.rank]
+        if state.waiting is part:
+            state.waiting = None
+            self._running += 1
+        part.ticket.open_gates()
+
+    def _locked_complete(self, operation: Operation, error: BaseException | None) -> None:
+        operation.error, operation.done = error, True
+        self._ticks += 1
+        for part in operation.parts.values():
+            ticket = part.ticket
+            ticket.end(error, operation.end_ps)
+            self._open.pop(ticket, None)
+            if ticket.notify is not None:
+                self._untold.append(ticket)
+            if part in self._blocked:
+                self._locked_release(part)
+        operation.let_go()
+
+    def _locked_unblock(self) -> None:
+        """No rank runs and nothing is left to perform: time is told, or a sender chosen, or it is a stall."""
+        if self._locked_collect_asked() or self._locked_choose_sender():
+            return
+        error = stall.stalled(self.ranks)
+        for state in self.ranks:
+            if state.waiting is not None and not state.waiting.operation.done:
+                self._locked_complete(state.waiting.operation, error)
+        self._locked_give_turn()
+
+    def _locked_await_stir(self) -> bool:
+        """Lets go of the lock until something happens or patience ends; False when the world has failed by then."""
+        ticks = self._ticks
+        if self.hurry_s is not None and self._locked_wildcards():
+            if not self._stir.wait(self.hurry_s) and self._ticks == ticks:
+                self._locked_choose_sender()
+        elif not self._stir.wait(None if self.patience_s == float("inf") else self.patience_s):
+            if self.failure is not None:
+                return False
+            if self._ticks == ticks and self._blocked:
+                self._locked_abort(stall.silent(self.ranks, list(self._blocked), self.patience_s))
+                self.patience_s = GRACE_S
+        return True
+
+    def _locked_end_turn(self, rank: int) -> None:
+        if self._turns is not None and self._turns.end(rank):
+            self._locked_give_turn()
+
+    def _locked_give_turn(self) -> None:
+        """Hands out the turn if nobody has it, once nothing is left to perform that could free another rank."""
+        turns = self._turns
+        if turns is not None and turns.turn is None and not self._jobs and not self._performing:
+            turns.give(self._is_free)
+
+    def _is_free(self, rank: int) -> bool:
+        return self.ranks[rank].waiting is None
+
+    def _locked_wildcards(self) -> list[tuple[Mailbox, tuple[Letter, Letter]]]:
+        return [(box, pair) for box in self._mail.values() if (pair := box.wildcard()) is not None]
+
+    def _locked_choose_sender(self) -> bool:
+        found = self._locked_wildcards()
+        if not found:
+            return False
+        box, (send, receive) = min(found, key=lambda entry: (entry[1][1].part.clock_ps, entry[1][1].dst))
+        self._locked_join(box, *box.take(send, receive))
+        for pair in box.pair():
+            self._locked_join(box, *pair)
+        return True
+
+    # Without the lock
+
+    def _work_off(self) -> None:
+        """Performs what is quick; leaves the rest to the runner, or to whoever performs right now."""
+        while True:
+            with self.lock:
+                self._ticks += 1
+                if not self._jobs or self._performing:
+                    return
+                if not self._jobs[0].ready().quick:
+                    self._stir.notify()
+                    return
+                self._performing = True
+                operation = self._jobs.popleft()
+            self._perform(operation)
+
+    def _next(self, done: Callable[[], bool]) -> Operation | None:
+        """The next operation to perform, once there is one; None when `done()`, or when an aborted world ends."""
+        while True:
+            with self.lock:
+                while not self._jobs or self._performing:
+                    if done() or (self.failure is not None and self.size == 1):
+                        return None
+                    if not self._running and not self._performing:
+                        self._locked_unblock()
+                    elif self._untold:
+                        break
+                    elif not self._locked_await_stir():
+                        return None
+                else:
+                    self._performing = True
+                    return self._jobs.popleft()
+            self._tell()
+
+    def _perform(self, operation: Operation) -> None:
+        error: BaseException | None = None
+        try:
+            operation.end_ps = operation.ready().perform()
+            for part in operation.ordered():
+                part.settle()
+        except Exception as raised:
+            error = raised
+            if isinstance(raised, InterruptedRun):
+                raise
+        except BaseException as raised:
+            error = InterruptedRun("AHBM-I101", f"{operation.label}: interrupted")
+            raise raised from None
+        finally:
+            with self.lock:
+                self._performing = False
+                self._locked_complete(operation, error)
+                self._locked_give_turn()
+                if threading.get_ident() != self.runner and (self._jobs or not self._running):
+                    self._stir.notify()
+            self._tell()
+
+    def _tell(self) -> None:
+        """Notifies whoever asked to be told of an operation's end."""
+        while self._untold:
+            with self.lock:
+                told, self._untold = self._untold, []
+            for ticket in told:
+                if ticket.notify is not None:
+                    notify, ticket.notify = ticket.notify, None
+                    notify(ticket.error)
+
+    def _block(self, ticket: Ticket, timeout_s: float | None) -> None:
+        rank = ticket.rank
+        own = threading.get_ident() == self.ranks[rank].thread
+        turns = self._turns if own else None
+        gate = self._gates.gate(rank) if own else Gate()
+        if turns is not None:
+            turns.hooks.pause(rank)
+            turns.wish(rank, gate)
+        # With turns, the gate opens not when the operation ends, but when the rank has its turn after that.
+        if self.park(ticket, gate if turns is None else None, own=own):
+            try:
+                opened = gate.wait(timeout_s)
+            except BaseException:
+                self._unpark(ticket, gate, own=own)
+                raise
+            if not opened and (part := self._unpark(ticket, gate, own=own)) is not None:
+                assert timeout_s is not None
+                raise stall.late(part, self.ranks, timeout_s)
+            if not opened and turns is not None:
+                gate.wait()
+        elif turns is not None:
+            turns.withdraw(rank)
+        if turns is not None:
+            turns.hooks.resume(rank)
+        if not ticket.done:
+            with self.lock:
+                self._locked_raise_failure()
+
+    def _unpark(self, ticket: Ticket, gate: Gate, *, own: bool) -> Part | None:
+        """Takes back a `park`; None when the operation has ended meanwhile."""
+        with self.lock:
+            state, part = self.ranks[ticket.rank], self._open.get(ticket)
+            waits = own and part is not None and state.waiting is part
+            if part is None or (gate not in ticket.gates and not waits):
+                return None
+            if gate in ticket.gates:
+                ticket.gates.remove(gate)
+            if not ticket.gates:
+                self._blocked.pop(part, None)
+            if waits:
+                state.waiting = None
+                self._running += 1
+            return part
+
+    def _await_turn(self, rank: int, turns: TurnTable) -> None:
+        """Blocks until all ranks have come and it is `rank`'s turn."""
+        gate = self._gates.gate(rank)
+        with self.lock:
+            turns.wish(rank, gate)
+            if all(turns.wishes(state.rank) or state.finished for state in self.ranks):
+                self._locked_give_turn()
+        gate.wait()
+        turns.hooks.resume(rank)
+
+    def _drive_until(self, ticket: Ticket) -> None:
+        """The only rank of a world performs its own operations."""
+        part = self.park(ticket, None, own=True)
+        if part is None:
+            return
+        try:
+            self.drive(lambda: ticket.done)
+        finally:
+            with self.lock:
+                self._locked_release(part)
+        if not ticket.done:
+            with self.lock:
+                self._locked_raise_failure()

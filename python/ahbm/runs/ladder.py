@@ -1,0 +1,217 @@
+"""The selection ladder: every candidate simulated at every size, the quickest kept for each range of sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from math import isqrt
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ahbm.base.collectives import COLLECTIVES
+from ahbm.base.elements import element
+from ahbm.base.request import Request
+from ahbm.base.store import store
+from ahbm.config.reading import SUFFIXES
+from ahbm.core.emulator import Emulator
+from ahbm.errors import AhbmError, ConfigError, FormatError
+from ahbm.runs.bench import Sweep
+from ahbm.runs.measure import measure
+from ahbm.runs.plans import label
+from ahbm.runs.report import Report
+from ahbm.source.synth import Synth
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One size."""
+
+    nbytes: int
+    """Bytes of one rank's tensor."""
+    reports: Mapping[str, Report]
+    """By candidate, those that ran and were right."""
+    refused: Mapping[str, str]
+    """By candidate, why it did not run, or that it was wrong."""
+
+    @property
+    def winner(self) -> str:
+        """The quickest; the first in order of candidates among equals."""
+        return min(self.reports, key=lambda name: self.reports[name].latency_ns)
+
+
+@dataclass(frozen=True)
+class Range:
+    """Neighbouring sizes with one winner."""
+
+    algorithm: str
+    min_bytes: int
+    max_bytes: int
+    """0 for the last range: unlimited."""
+    largest: int
+    """The largest size of the range that was simulated."""
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """The result of `climb`."""
+
+    collective: str
+    emulator: Emulator = field(repr=False)
+    dtype: str
+    op: str
+    root: int
+    candidates: tuple[str, ...]
+    rungs: tuple[Rung, ...]
+
+    def ranges(self) -> list[Range]:
+        """Ranges of sizes in ascending order. Between two sizes with different winners, the border is their geometric
+        mean, rounded down."""
+        runs = [(winner, list(rungs)) for winner, rungs in groupby(self.rungs, key=lambda rung: rung.winner)]
+        found, least = [], 0
+        for index, (winner, rungs) in enumerate(runs):
+            largest = rungs[-1].nbytes
+            most = isqrt(largest * runs[index + 1][1][0].nbytes) if index + 1 < len(runs) else 0
+            found.append(Range(winner, least, most, largest))
+            least = most + 1
+        return found
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """Winners that are neither plans nor synthesized: they have no MSCCL file."""
+        names = dict.fromkeys(entry.algorithm for entry in self.ranges())
+        return tuple(name for name in names if not self.emulator.algorithm(name).is_plan)
+
+    def ccl(self) -> str:
+        """A ccl.yaml that runs the winners: an entry for each, and the ranges."""
+        ranges = self.ranges()
+        names = list(dict.fromkeys(entry.algorithm for entry in ranges))
+        choice = [
+            ({"max_bytes": entry.max_bytes} if entry.max_bytes else {}) | {"algorithm": entry.algorithm}
+            for entry in ranges
+        ]
+        entries = {name: self.emulator.ccl.entry(name) for name in names}
+        document = {"algorithms": entries, "collectives": {self.collective: choice}}
+        machine = self.emulator.machine
+        title = f"# The quickest of {len(self.candidates)} algorithms for {self.collective} of {self.dtype}"
+        return f"{title} on {machine.topology}, {machine.sips} SIPs.\n" + yaml.safe_dump(document, sort_keys=False)
+
+    def save(self, path: str | Path) -> list[Path]:
+        """Writes the ccl.yaml at `path`; into a folder (no .yaml or .yml), also an MSCCL file per range, with its
+        minBytes and maxBytes, for the winners that are plans or synthesized. Returns the files.
+
+        Raises FormatError (AHBM-F102) for what cannot be written, UnsupportedError (AHBM-U292) for what MSCCL-IR cannot
+        express.
+        """
+        path = Path(path)
+        try:
+            if path.suffix in (".yaml", ".yml"):
+                store({path: self.ccl().encode()})
+                return [path]
+            path.mkdir(parents=True, exist_ok=True)
+            files = [path / "ccl.yaml"]
+            store({files[0]: self.ccl().encode()})
+        except OSError as error:
+            raise FormatError("AHBM-F102", f"{path} cannot be written: {error}") from error
+        for index, entry in enumerate(self.ranges()):
+            algorithm = self.emulator.algorithm(entry.algorithm)
+            if not algorithm.is_plan:
+                continue
+            plan = algorithm.plan(self.emulator.machine, self._request(entry.largest))
+            file = path / f"{self.collective}_{index}_{entry.algorithm}.xml"
+            files += plan.save(file, min_bytes=entry.min_bytes, max_bytes=entry.max_bytes)
+        return files
+
+    def _request(self, nbytes: int) -> Request:
+        sips = self.emulator.machine.sips
+        count = nbytes // element(self.dtype).storage.itemsize // COLLECTIVES[self.collective].chunks(sips)
+        return Request(self.collective, range(sips), count, self.dtype, self.op, self.root)
+
+    def table(self) -> Iterator[str]:
+        """Per size, the time of every candidate in us, the winner and its share of what the network allows."""
+        width = max(10, *(len(name) for name in self.candidates))
+        names = "  ".join(f"{name:>{width}}" for name in self.candidates)
+        yield f"# {self.collective} on {self.emulator.machine.topology}, simulated us; - did not run"
+        yield f"#{'bytes':>11}  {names}  {'% of bound':>10}  winner"
+        for rung in self.rungs:
+            times = (rung.reports.get(name) for name in self.candidates)
+            cells = "  ".join(f"{'-' if t is None else f'{t.latency_ns / 1000:.3f}':>{width}}" for t in times)
+            percent = rung.reports[rung.winner].percent_of_bound
+            yield f"{rung.nbytes:>12}  {cells}  {'-' if percent is None else f'{percent:.1f}':>10}  {rung.winner}"
+        for name in self.candidates:
+            reasons = [(rung.nbytes, rung.refused[name]) for rung in self.rungs if name in rung.refused]
+            if reasons:
+                yield f"# {name}, from {reasons[0][0]} B ({len(reasons)} sizes): {reasons[0][1]}"
+
+    def to_json(self) -> dict[str, Any]:
+        """The ladder as JSON-serialisable data."""
+        return {
+            "collective": self.collective,
+            "topology": self.emulator.machine.topology,
+            "dtype": self.dtype,
+            "rungs": [
+                {
+                    "bytes": rung.nbytes,
+                    "winner": rung.winner,
+                    "percent_of_bound": rung.reports[rung.winner].percent_of_bound,
+                    "times_us": {name: report.latency_ns / 1000 for name, report in rung.reports.items()},
+                    "refused": dict(rung.refused),
+                }
+                for rung in self.rungs
+            ],
+            "ranges": [
+                {"algorithm": entry.algorithm, "min_bytes": entry.min_bytes, "max_bytes": entry.max_bytes}
+                for entry in self.ranges()
+            ],
+        }
+
+
+def climb(sweep: Sweep, methods: Sequence[str] = (), *, chunks: int = 1, seed: int = 0) -> Ladder:
+    """Simulates the candidates over the sizes of `sweep`: its algorithms (names, paths of modules, plans; without any,
+    all that are configured for the collective) and a synthesized schedule for each of `methods`.
+
+    A candidate that does not run at a size, or is wrong there (`sweep.data`), does not stand for it.
+    Raises ConfigError (AHBM-C151) where no candidate is left, and what loading topology and ccl.yaml raises.
+    """
+    added: dict[str, object] = {}
+    names = []
+    for algorithm in sweep.algorithms:
+        name = label(algorithm) if algorithm.endswith(SUFFIXES) else algorithm
+        if name != algorithm:
+            added[f"algorithms.{name}.plan"] = str(Path(algorithm).absolute())
+        names.append(name)
+    synthesized = {f"synth_{method}": Synth(method, chunks, seed) for method in methods}
+    for name, synth in synthesized.items():
+        for key, value in vars(synth).items():
+            added[f"algorithms.{name}.synth.{key}"] = value
+    emulator = replace(sweep, overrides={**sweep.overrides, **added}).emulator()
+    if not sweep.algorithms:
+        configured = (name for name in emulator.ccl.algorithms if name not in synthesized)
+        names = [name for name in configured if sweep.collective in emulator.algorithm(name).collectives]
+    names += synthesized
+    kind, itemsize = COLLECTIVES[sweep.collective], element(sweep.dtype).storage.itemsize
+    rungs = [_rung(sweep, emulator, names, size) for size in sweep.sizes(itemsize * kind.chunks(emulator.machine.sips))]
+    return Ladder(sweep.collective, emulator, sweep.dtype, sweep.op, sweep.root, tuple(names), tuple(rungs))
+
+
+def _rung(sweep: Sweep, emulator: Emulator, names: Sequence[str], size: int) -> Rung:
+    reports: dict[str, Report] = {}
+    refused: dict[str, str] = {}
+    for name in names:
+        try:
+            report = measure(sweep.case(name, size, emulator), data=sweep.data)
+        except AhbmError as error:
+            refused[name] = f"{error.code} {error.message}"
+            continue
+        if report.wrong:
+            refused[name] = f"{report.wrong} wrong elements"
+        else:
+            reports[name] = report
+    if not reports:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in refused.items())
+        raise ConfigError(
+            "AHBM-C151", f"no algorithm runs {sweep.collective} of {size} bytes: {reasons or 'none given'}"
+        )
+    return Rung(size, reports, refused)

@@ -1,0 +1,240 @@
+"""`ahbm.run`: one collective on one machine, measured and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict, Unpack
+
+import ahbm
+from ahbm.base.arguments import instance, path, refused, text, whole
+from ahbm.base.arguments import overrides as overrides_of
+from ahbm.base.collectives import COLLECTIVES, Collective
+from ahbm.base.elements import element
+from ahbm.base.placement import DPPolicy
+from ahbm.base.request import Request
+from ahbm.base.yaml_source import did_you_mean
+from ahbm.check.case import Case, explain_wrong
+from ahbm.check.checks import demand, examine, parse
+from ahbm.check.reference import Reference, inputs
+from ahbm.config.settings import Settings
+from ahbm.core.compiled import Compiled
+from ahbm.core.emulator import Emulator
+from ahbm.core.spec import Spec, machine_name
+from ahbm.errors import ConfigError, Finding
+from ahbm.runs.report import Report, bandwidths
+
+if TYPE_CHECKING:
+    from ahbm._core import Machine
+
+
+RANKS = -(2**31), 2**31 - 1
+"""Numbers that may be meant as ranks; whether there is such a rank is asked later."""
+
+
+class Arguments(TypedDict, total=False):
+    """Keywords of `run` and of all functions that prepare a run, besides collective, algorithm and topology.
+
+    A keyword that is left out has the default that is named first."""
+
+    bytes_per_rank: int | str | None
+    """Size of one rank's array in the sense of nccl-tests, all chunks included: bytes, or a text such as "64K". A rest
+    that does not divide into equal chunks is left out, as nccl-tests does. Without it and `bytes_per_pe`, `n_elem` of
+    ccl.yaml elements per PE."""
+    bytes_per_pe: int | str | None
+    """The same for each PE that takes part."""
+    dtype: str
+    """f16; the kernels' name of an element type."""
+    op: str
+    """sum; the reduction operator."""
+    root: int
+    """Rank 0; of rooted collectives."""
+    src: int
+    """Rank 0; of send_recv."""
+    dst: int
+    """Rank 1; of send_recv."""
+    placement: DPPolicy | None
+    """None for host arrays; a policy for device tensors, one tile per cube."""
+    overrides: Mapping[str, object] | None
+    """Dotted path -> value for the keys of the topology and of ccl.yaml."""
+    ccl: str | Path | None
+    """Path of a ccl.yaml; None looks for one."""
+    emulator: Emulator | None
+    """Use this one (and what it has captured) instead of making one from topology, ccl and overrides."""
+
+
+def run(
+    collective: str = "all_reduce",
+    algorithm: str | Path | None = None,
+    topology: str | Path | Machine | None = None,
+    *,
+    data: bool = True,
+    seed: int = 0,
+    mode: str = "integers",
+    check: bool | str | Iterable[str] = False,
+    **arguments: Unpack[Arguments],
+) -> Report:
+    """Runs a collective among all ranks once and reports its simulated time; `prepare`, then `measure`.
+
+    Raises what these raise.
+    """
+    case = prepare(collective, algorithm, topology, **arguments)
+    return measure(case, data=data, seed=seed, mode=mode, check=check)
+
+
+def measure(
+    case: Case,
+    *,
+    data: bool = True,
+    seed: int = 0,
+    mode: str = "integers",
+    check: bool | str | Iterable[str] = False,
+) -> Report:
+    """Runs a case once and reports its simulated time.
+
+    data: also move the data and compare with NumPy (`Report.wrong`); `mode` and `seed` choose it (`reference.inputs`).
+    check: True raises DataError (AHBM-V301) with a diff of contributions when the result is wrong. Names of
+    `ahbm.check.checks.CHECKS` (a list, or one text with commas) or "all" also check the program: races, uninitialised
+    reads, leftovers, deadlocks, results in every order, diverging bits, all of them across calls that follow each
+    other; what fails is raised, what cannot be decided is in `Report.findings`.
+
+    Raises ConfigError, UnsupportedError, KernelError, LintError, DeadlockError, BudgetError, DataError.
+    """
+    request, wrong = case.request, None
+    seed = whole("seed", seed, 0, 2**64 - 1)
+    if not isinstance(check, bool | Iterable) or isinstance(check, bytes):
+        raise refused("check", "True, False, or names of checks", check)
+    checks = frozenset() if isinstance(check, bool) else parse(check)
+    if data:
+        given = inputs(request, mode, seed)
+        compiled, results = case.execute(given)
+        reference = Reference(request, given, exact=mode == "integers")
+        wrong = sum(len(reference.wrong(party, results[party])) for party in range(request.parties))
+        if wrong and (check is True or "result" in checks):
+            raise explain_wrong(case, given, results, reference)
+    else:
+        compiled = case.compiled()
+    findings = demand(examine(case, compiled, checks, seed=seed))
+    spec = replace(case.spec(), checks=tuple(sorted(checks)), data=data, mode=mode, seed=seed)
+    return _report(case, compiled, wrong, spec, findings)
+
+
+def prepare(
+    collective: str = "all_reduce",
+    algorithm: str | Path | None = None,
+    topology: str | Path | Machine | None = None,
+    **arguments: Unpack[Arguments],
+) -> Case:
+    """The case that `run` would run, to measure, explain or execute with data of one's own.
+
+    algorithm: a name in ccl.yaml, a module's name or path; None takes what ccl.yaml chooses.
+    topology: a packaged name, a path, a SIP network's name or a Machine; None looks for one (`load_machine`).
+
+    Raises ConfigError (AHBM-C125: a size that is no whole number of elements, or absurd), TopologyError,
+    UnsupportedError.
+    """
+    if text("collective", collective) not in COLLECTIVES:
+        raise ConfigError("AHBM-C105", f"unknown collective {collective!r}", hint=did_you_mean(collective, COLLECTIVES))
+    emulator = instance("emulator", arguments.get("emulator"), Emulator, "an ahbm.Emulator")
+    ccl, overrides = path("ccl", arguments.get("ccl")), overrides_of(arguments.get("overrides"))
+    if emulator is None:
+        emulator = Emulator.load(topology, ccl, overrides)
+    elif topology is not None or ccl is not None or overrides:
+        raise ConfigError(
+            "AHBM-C126",
+            "an emulator already has its topology, ccl.yaml and overrides",
+            hint="pass either the emulator or these",
+        )
+    kind, stored, placement = (
+        COLLECTIVES[collective],
+        element(text("dtype", arguments.get("dtype", "f16"))),
+        instance("placement", arguments.get("placement"), DPPolicy, "an ahbm.DPPolicy"),
+    )
+    name = str(algorithm) if algorithm is not None else None
+    settings = emulator.settings(
+        name or emulator.choice(collective, _size("bytes_per_rank", arguments.get("bytes_per_rank")) or 0)
+    )
+    ranks = settings.world_size or emulator.world_size
+    tiles = 1 if placement is None else placement.cubes(emulator.machine.cubes)
+    pes = tiles if placement is not None else 1 if ranks > emulator.machine.sips else emulator.machine.cubes
+    elements = _elements(kind, stored.storage.itemsize, settings, pes, arguments)
+    request = Request(
+        collective,
+        range(ranks),
+        elements // (1 if kind.name == "barrier" else pes if placement is not None else kind.chunks(ranks)),
+        stored.name,
+        text("op", arguments.get("op", "sum")),
+        root=whole("root", arguments.get("root", 0), *RANKS),
+        src=whole("src", arguments.get("src", 0), *RANKS),
+        dst=whole("dst", arguments.get("dst", 1), *RANKS),
+        placement=placement,
+        tiles=tiles,
+    )
+    return Case(emulator, request, name)
+
+
+def _size(name: str, value: object) -> int | None:
+    """Bytes: a number, or a text such as "64K"."""
+    from ahbm.runs.bench import parse_size
+
+    if value is None or not isinstance(value, str):
+        return None if value is None else whole(name, value, -(2**63), 2**64)
+    return parse_size(value)
+
+
+def _elements(kind: Collective, item: int, settings: Settings, pes: int, arguments: Arguments) -> int:
+    """Elements of one rank's array, which is spread over `pes` PEs."""
+    per_rank, per_pe = (_size(name, arguments.get(name)) for name in ("bytes_per_rank", "bytes_per_pe"))
+    if per_rank is not None and per_pe is not None:
+        raise ConfigError("AHBM-C128", "bytes_per_rank and bytes_per_pe are both given", hint="give one of them")
+    if kind.name == "barrier":
+        return 1
+    given = per_rank if per_pe is None else per_pe
+    if given is None:
+        return settings.n_elem * pes
+    if given < 0 or given % item:
+        raise ConfigError(
+            "AHBM-C125",
+            f"{given} bytes are no whole number of elements of {item} bytes",
+            hint=f"give a multiple of {item}",
+        )
+    if given * pes >= 1 << 62:
+        raise ConfigError("AHBM-C125", f"{given} bytes are more than any machine has")
+    return given // item * (1 if per_pe is None else pes)
+
+
+def _report(case: Case, compiled: Compiled, wrong: int | None, spec: Spec, findings: tuple[Finding, ...]) -> Report:
+    request, kind, machine = case.request, case.request.kind, case.emulator.machine
+    bound = case.emulator.bound(request)
+    latency_ps = compiled.latency_ps
+    algbw, busbw = bandwidths(request.collective, request.parties, request.nbytes, latency_ps)
+    return Report(
+        collective=request.collective,
+        algorithm=compiled.algorithm,
+        topology=machine.topology,
+        ranks=request.parties,
+        bytes=request.nbytes,
+        count=request.count,
+        dtype=request.dtype,
+        op=request.op if kind.reduces else "none",
+        root=request.root if kind.rooted else -1,
+        latency_ns=latency_ps / 1000,
+        messages=compiled.messages,
+        algbw_gbs=algbw,
+        busbw_gbs=busbw,
+        bound_ns=None if bound.ps is None else bound.ps / 1000,
+        percent_of_bound=None if bound.ps is None or not latency_ps else 100 * bound.ps / latency_ps,
+        limited_by=bound.reason,
+        wrong=wrong,
+        timeline_hash=f"{compiled.timeline_hash:016x}",
+        machine_hash=f"{machine.hash:016x}",
+        program_hash=f"{compiled.program.hash:016x}" if compiled.program else "",
+        version=ahbm.__version__,
+        ops=compiled.ops,
+        checks=spec.checks,
+        findings=findings,
+        notes=compiled.notes,
+        machine=machine_name(machine),
+        spec=spec,
+    )

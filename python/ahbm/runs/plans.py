@@ -1,0 +1,111 @@
+"""Plans: algorithms that are files of other projects instead of kernels (`algorithms.<name>.plan` in ccl.yaml,
+`ahbm run FILE`).
+
+A plan works on whole arrays: rank r's operand and result stand in the memory of SIP r, and are one memory where the
+plan runs in place. `docs/imports.md` tells what is supported.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Unpack
+
+from ahbm._core import Machine, convert_plan
+from ahbm.errors import ConfigError
+from ahbm.runs import measure
+from ahbm.source.plan import SLOTS, PlanOptions, runnable
+from ahbm.source.synth import UNBOUNDED
+
+if TYPE_CHECKING:
+    from ahbm.check.case import Case
+    from ahbm.config.settings import Queues
+    from ahbm.runs.measure import Arguments
+    from ahbm.runs.report import Report
+
+
+@dataclass(frozen=True)
+class Options(PlanOptions):
+    """Options of running the plan in a file; in ccl.yaml, keys beside `plan:`."""
+
+    slots: int | None = SLOTS
+    """Messages a queue holds; None for no bound."""
+
+    def queues(self, queues: Queues) -> Queues:
+        """`queues` of this depth."""
+        return replace(queues, n_slots=UNBOUNDED if self.slots is None else self.slots)
+
+    def entry(self) -> dict[str, object]:
+        """The keys of an entry of ccl.yaml."""
+        found: dict[str, object] = {
+            "n_slots": UNBOUNDED if self.slots is None else self.slots,
+            "instances": self.instances,
+            "protocol": self.protocol,
+            "slice_bytes": self.slice_bytes,
+        }
+        return {key: value for key, value in found.items() if value is not None} | self.reading.entry()
+
+
+def prepare(
+    file: str | Path,
+    topology: str | Path | Machine | None = None,
+    options: Options = Options(),
+    **arguments: Unpack[Arguments],
+) -> Case:
+    """The plan in `file` on the SIPs of its ranks, as a case to measure, like `ahbm.runs.measure.prepare`.
+
+    Its root is the plan's. Raises ConfigError (AHBM-C146) without a size, UnsupportedError: AHBM-U233 for a trace
+    without buffers, AHBM-U113 for a plan whose collective has no known result (both run for their time with
+    `ahbm.runs.timed.run`); and as `ahbm.runs.measure.prepare`.
+    """
+    plan = runnable(file, options.reading)
+    if arguments.get("bytes_per_rank") is None:
+        raise ConfigError("AHBM-C146", f"{file} runs at some size", hint="--size 1M")
+    name = label(file)
+    entry = {"plan": str(Path(file).absolute()), "world_size": plan.ranks} | options.entry()
+    settings = {f"algorithms.{name}.{key}": value for key, value in entry.items()}
+    arguments["overrides"] = {**(arguments.get("overrides") or {}), **settings}
+    arguments["root"] = plan.root or 0
+    return measure.prepare(plan.collective, name, topology, **arguments)
+
+
+def run(
+    file: str | Path,
+    topology: str | Path | Machine | None = None,
+    options: Options = Options(),
+    *,
+    data: bool = True,
+    check: bool | str = False,
+    **arguments: Unpack[Arguments],
+) -> Report:
+    """Runs the plan in `file` once and reports it: `prepare`, then `measure.measure`. Raises what these raise."""
+    return measure.measure(prepare(file, topology, options, **arguments), data=data, check=check)
+
+
+def convert(
+    source: str | Path,
+    target: str | Path,
+    *,
+    nbytes: int | None = None,
+    link_order: bool = False,
+    slots: int = SLOTS,
+    quirks: bool = False,
+    limits: Sequence[tuple[str, int]] = (),
+) -> list[Path]:
+    """Writes the algorithm in `source` as what the name of `target` says: .xml, .json, or the prefix of a trace, .et.
+
+    nbytes: the size, of the larger of operand and result, by which a trace states its `comm_size`; about 1 MiB.
+    link_order: orders the sends of every link of a trace by control dependencies. slots: messages that the queues of an
+    execution plan hold. quirks, limits: as in `ahbm.config.reading.Reading`. Returns the files that were written; after
+    an error there are none.
+
+    Raises FormatError, BudgetError, and UnsupportedError (AHBM-U292) for what the format of `target` cannot express.
+    """
+    return convert_plan(source, target, nbytes=nbytes, link_order=link_order, slots=slots, quirks=quirks, limits=limits)
+
+
+def label(file: str | Path) -> str:
+    """Name of what is in a file: of `ring.xml`, `ring.et`, `ring.3.et` and `ring.3.json` it is `ring`."""
+    return re.sub(r"((\.\d+)?\.(et|json)|\.xml)$", "", Path(file).name).replace(".", "_")

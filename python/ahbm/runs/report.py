@@ -1,0 +1,125 @@
+"""The result of a run, as an object, text and JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from ahbm.base.collectives import COLLECTIVES
+from ahbm.check.case import Case
+from ahbm.core.spec import Spec
+from ahbm.errors import ConfigError, Finding
+from ahbm.runs.traces import Run
+
+if TYPE_CHECKING:
+    from ahbm._core import Program
+    from ahbm.check.numerics import Numerics
+
+
+@dataclass(frozen=True)
+class Report(Run):
+    """One simulated collective. Bandwidths are in GB/s = 1e9 bytes per second; times are simulated."""
+
+    collective: str
+    algorithm: str
+    topology: str
+    """Network between the SIPs."""
+    ranks: int
+    """Contributions: ranks, or tiles when the tensors are placed on cubes."""
+    bytes: int
+    """Size in the sense of nccl-tests: one rank's (or tile's) array, all chunks included."""
+    count: int
+    """Elements of a chunk."""
+    dtype: str
+    op: str
+    """Reduction operator; "none" for collectives that do not reduce."""
+    root: int
+    """-1 for collectives without a root."""
+    latency_ns: float
+    messages: int
+    algbw_gbs: float
+    """bytes / latency."""
+    busbw_gbs: float
+    """algbw times the collective's factor in nccl-tests."""
+    bound_ns: float | None
+    """The least time any algorithm could take; None where none is known."""
+    percent_of_bound: float | None
+    """bound / latency; 100 cannot be beaten."""
+    limited_by: str
+    """The tight cut or the longest way behind the bound, or why no bound is known."""
+    wrong: int | None
+    """Elements that differ from NumPy's answer; None when no data was run."""
+    timeline_hash: str
+    """16 hex digits; equal hashes are equal timelines."""
+    machine_hash: str
+    program_hash: str
+    """Empty when there was nothing to run."""
+    version: str
+    """Of this package."""
+    ops: int = 0
+    """Operations of all agents."""
+    checks: tuple[str, ...] = ()
+    """Checks of the program that were made, and passed but for what `findings` say."""
+    findings: tuple[Finding, ...] = ()
+    """Findings of checks that could not decide."""
+    notes: tuple[str, ...] = ()
+    """Choices that the configuration left open and that were not its first option."""
+    machine: str = ""
+    """The machine in words: its topology, and the overrides that changed it."""
+    spec: Spec | None = field(default=None, repr=False, compare=False)
+    """The run as a value; None in a report that was read from JSON."""
+
+    def program(self) -> Program | None:
+        """The program that ran; None when there was nothing to run. Raises ConfigError: AHBM-C148 without a
+        spec, C163 when the algorithm is not what it was."""
+        return self._case().compiled().program
+
+    def numerics(self, seeds: int = 4) -> Numerics:
+        """The exactness of the reduction; raises as `ahbm.check.numerics.numerics`, and as `program`."""
+        from ahbm.check.numerics import numerics
+
+        return numerics(self._case(), seeds)
+
+    def _case(self) -> Case:
+        if self.spec is None:
+            raise ConfigError("AHBM-C148", "a report that was read from JSON has no program", hint="run it again")
+        return Case.of(self.spec)
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields but `spec` as JSON-serialisable data."""
+        data = asdict(replace(self, spec=None))
+        del data["spec"]
+        return data
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any] | str) -> Report:
+        """The inverse of `to_json`; takes its JSON text too."""
+        known = dict(json.loads(data) if isinstance(data, str) else data)
+        known["checks"] = tuple(known.get("checks", ()))
+        known["notes"] = tuple(known.get("notes", ()))
+        known["findings"] = tuple(map(Finding.from_json, known.get("findings", ())))
+        return Report(**known)
+
+    def __str__(self) -> str:
+        checked = "not checked" if self.wrong is None else f"{self.wrong} wrong"
+        bound = (
+            self.limited_by
+            if self.bound_ns is None or self.percent_of_bound is None
+            else f"{self.percent_of_bound:.1f} % of the bound of {self.bound_ns:,.2f} ns ({self.limited_by})"
+        )
+        return (
+            f"{self.collective} by {self.algorithm} on {self.topology}: {self.ranks} x {self.bytes} B {self.dtype} in "
+            f"{self.latency_ns:,.2f} ns (simulated), algbw {self.algbw_gbs:.2f} GB/s, busbw {self.busbw_gbs:.2f} GB/s, "
+            f"{bound}, {self.messages} messages, {checked}"
+            + (f", checked for {', '.join(self.checks)}" if self.checks else "")
+            + "".join(f"\nnote: {note}" for note in self.notes)
+            + "".join(f"\n{finding}" for finding in self.findings)
+        )
+
+
+def bandwidths(collective: str, ranks: int, nbytes: int, latency_ps: int) -> tuple[float, float]:
+    """(algbw, busbw) in GB/s as nccl-tests counts them; 0 for no time at all."""
+    algbw = nbytes * 1000 / latency_ps if latency_ps else 0.0
+    return algbw, algbw * COLLECTIVES[collective].bus_factor(ranks)

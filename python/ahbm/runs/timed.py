@@ -1,0 +1,125 @@
+"""Plans that run for their time only (`ahbm run FILE`): no result is known to compare with.
+
+Chakra traces without buffers say how many bytes travel, not which: a node is issued as soon as what it waits for has
+ended, messages carry zeros. Plans of custom collectives run like all others (`ahbm.runs.plans`), without data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ahbm._core import Machine, Plan, Program
+from ahbm.config.ccl import CclConfig, split_overrides
+from ahbm.config.topology import load_machine
+from ahbm.core.emulator import fitting
+from ahbm.errors import Finding
+from ahbm.runs.plans import Options
+from ahbm.runs.traces import Run
+from ahbm.source.plan import as_program
+
+UNBOUNDED_QUEUES = Options(slots=None)
+"""A trace's queues hold what is sent."""
+
+
+@dataclass(frozen=True)
+class TimeReport(Run):
+    """One simulated plan. Times are simulated; no data were moved, so nothing was compared."""
+
+    plan: str
+    collective: str
+    """The collective that the file names; "custom" if it names none."""
+    topology: str
+    """Network between the SIPs."""
+    ranks: int
+    steps: int
+    """As the file counts them."""
+    messages: int
+    bytes: int
+    """Payload of all messages."""
+    latency_ns: float
+    timeline_hash: str
+    """16 hex digits; equal hashes are equal timelines."""
+    machine_hash: str
+    program_hash: str
+    version: str
+    """Of this package."""
+    warnings: tuple[Finding, ...] = ()
+    """Warnings: parts that were left out in reading, and parts that a real runtime would reject."""
+    reason: str = ""
+    """The reason that only the time is known."""
+    notes: tuple[str, ...] = ()
+    """Choices that the configuration left open and that were not its first option."""
+    ran: Program | None = field(default=None, repr=False, compare=False)
+    """The program that ran."""
+
+    def program(self) -> Program | None:
+        """The program that ran."""
+        return self.ran
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields but `ran` as JSON-serialisable data."""
+        data = asdict(replace(self, ran=None))
+        del data["ran"]
+        return data
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.plan} on {self.topology}: {self.ranks} ranks, {self.steps} steps, {self.messages} messages of "
+            f"{self.bytes} B in {self.latency_ns:,.2f} ns (simulated), time only: {self.reason}"
+        ]
+        lines += [f"  note: {note}" for note in self.notes]
+        lines += [f"  {line}" for finding in self.warnings for line in str(finding).splitlines()]
+        return "\n".join(lines)
+
+
+def run(
+    plan: Plan,
+    name: str,
+    topology: str | Path | Machine | None = None,
+    options: Options = UNBOUNDED_QUEUES,
+    *,
+    nbytes: int | None = None,
+    dtype: str = "u8",
+    op: str = "sum",
+    overrides: Mapping[str, object] | None = None,
+    ccl: str | Path | None = None,
+) -> TimeReport:
+    """Runs a plan once, rank r on SIP r.
+
+    nbytes: size of the larger of operand and result; None takes the sizes that a trace without buffers states.
+
+    Raises UnsupportedError (AHBM-U231 for nodes of a workload, AHBM-U232 for a size that is missing or that the trace
+    cannot take), FormatError, ConfigError, TopologyError, LintError, DeadlockError, BudgetError.
+    """
+    from ahbm import __version__
+
+    for_topology, for_ccl = split_overrides(overrides)
+    machine = load_machine(topology, for_topology)
+    config = CclConfig.load(ccl, for_ccl)
+    settings = config.settings(config.default_algorithm)
+    settings = replace(settings, queues=options.queues(settings.queues))
+    (program, _), note = fitting(
+        machine, settings, lambda chosen: as_program(plan, machine, chosen.queues, options, nbytes or 0, dtype, op)
+    )
+    timeline = program.simulate(record=False, max_events=settings.event_budget)
+    return TimeReport(
+        name,
+        plan.collective,
+        machine.topology,
+        plan.ranks,
+        plan.ops,
+        timeline.messages,
+        timeline.bytes,
+        timeline.latency_ps / 1000,
+        f"{timeline.hash:016x}",
+        f"{machine.hash:016x}",
+        f"{program.hash:016x}",
+        __version__,
+        tuple(Finding.from_json(warning) for warning in plan.warnings),
+        f"what a {plan.collective} plan computes is not compared" if plan.buffers else "the trace names no buffers",
+        (note,) if note else (),
+        program,
+    )

@@ -1,0 +1,208 @@
+"""``ahbm check``: is an algorithm right, read from a file or captured from a kernel, and if not, why."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+from ahbm.base import codes
+from ahbm.config.reading import PLAIN, Reading
+from ahbm.errors import (
+    AhbmError,
+    BudgetError,
+    DataError,
+    DeadlockError,
+    Finding,
+    FormatError,
+    KernelError,
+    LintError,
+    UnsupportedError,
+)
+from ahbm.source.plan import SLOTS
+
+if TYPE_CHECKING:
+    from ahbm._core import Machine
+    from ahbm.runs.measure import Arguments
+
+EXIT_CODES = {
+    "correct": 0,
+    "no_expectation": 15,
+    "race": 14,
+    "wrong": DataError.exit_code,
+    "deadlock": DeadlockError.exit_code,
+    "unsupported": UnsupportedError.exit_code,
+    "malformed": FormatError.exit_code,
+}
+"""Exit code of each verdict, in order of gravity: several files exit with the gravest one's."""
+
+
+@dataclass(frozen=True)
+class CheckOptions:
+    """The options of checking files."""
+
+    slots: int | None = SLOTS
+    """Messages a queue holds; None for no bound."""
+    orders: int = 4
+    """Orders of the thread blocks that are tried."""
+    seed: int = 0
+    """Chooses the random ones among them."""
+    calls: int = 1
+    """Times that a plan is issued in a row."""
+    reading: Reading = PLAIN
+    """The options of reading the file."""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The answer for one file or kernel. A file that could not be read has no format, collective, ranks or ops."""
+
+    file: str
+    """Path, or name of the algorithm."""
+    format: str | None
+    collective: str | None
+    ranks: int | None
+    ops: int | None
+    slots: int | str | None
+    """Depth of queues, ``"inf"`` unbounded; None where the format has no queues."""
+    verdict: str
+    """A key of :data:`EXIT_CODES`."""
+    min_slots: int | None
+    """Least depth at which the program completes; None without queues or when none does."""
+    findings: tuple[Finding, ...]
+    proof: tuple[int, int] | None = None
+    """Elements compared and picoseconds of the run with numbers that confirmed ``correct``; None without one."""
+
+    @property
+    def exit_code(self) -> int:
+        """Exit code of the verdict."""
+        return EXIT_CODES[self.verdict]
+
+    def to_json(self) -> dict[str, Any]:
+        """The answer as JSON-serialisable data."""
+        findings = [
+            {
+                "code": finding.code,
+                "message": finding.message,
+                "origins": [site.origin for site in finding.sites if site.origin],
+                "hint": finding.hint,
+            }
+            for finding in self.findings
+        ]
+        return {
+            "file": self.file,
+            "format": self.format,
+            "collective": self.collective,
+            "ranks": self.ranks,
+            "ops": self.ops,
+            "slots": self.slots,
+            "verdict": self.verdict,
+            "min_slots": self.min_slots,
+            "findings": findings,
+            "proof": self.proof and {"elements": self.proof[0], "time_ps": self.proof[1]},
+        }
+
+    def __str__(self) -> str:
+        facts = []
+        if self.format is not None:
+            facts = [self.format, str(self.collective), f"{self.ranks} ranks", f"{self.ops} ops"]
+        if self.slots is not None:
+            facts.append(f"{self.slots} slots")
+        if self.min_slots is not None:
+            facts.append(f"needs {self.min_slots}")
+        if self.proof is not None:
+            facts.append(f"{self.proof[0]} elements proven")
+        lines = [f"{self.file}: {self.verdict}" + (f" ({', '.join(facts)})" if facts else "")]
+        lines += [f"  {line}" for finding in self.findings for line in str(finding).splitlines()]
+        return "\n".join(lines)
+
+
+def check_file(path: str | Path, options: CheckOptions = CheckOptions()) -> Checked:
+    """Reads and checks one file; what is wrong with it is in the answer. Raises ConfigError for unknown limits."""
+    try:
+        plan = options.reading.read(path)
+    except (BudgetError, UnsupportedError) as error:
+        return _unread(path, "unsupported", error)
+    except FormatError as error:
+        return _unread(path, "malformed", error)
+    verdict, min_slots, findings, proof = plan.check(
+        slots=options.slots, orders=options.orders, seed=options.seed, calls=options.calls
+    )
+    slots = ("inf" if options.slots is None else options.slots) if plan.queues else None
+    return Checked(
+        str(path),
+        plan.format,
+        plan.collective,
+        plan.ranks,
+        plan.ops,
+        slots,
+        verdict,
+        min_slots,
+        tuple(map(Finding.from_json, [*findings, *plan.warnings])),
+        proof,
+    )
+
+
+def check_files(paths: Iterable[str | Path], options: CheckOptions = CheckOptions()) -> Iterator[Checked]:
+    """Checks files side by side; yields the answers in the order of ``paths``, each as soon as it is its turn."""
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        yield from pool.map(lambda path: check_file(path, options), paths)
+
+
+def check_kernel(
+    algorithm: str,
+    collective: str | None = None,
+    topology: str | Path | Machine | None = None,
+    *,
+    checks: str = "all",
+    seed: int = 0,
+    data: bool = True,
+    **arguments: Unpack[Arguments],
+) -> Checked:
+    """Captures an algorithm, runs it once, and checks it; what is wrong with it is in the answer.
+
+    ``collective``: the one that the algorithm implements, by default. Raises ConfigError and TopologyError for what is
+    wrong with the question.
+    """
+    import ahbm
+    from ahbm.core.emulator import Emulator
+
+    emulator = Emulator.load(topology, arguments.pop("ccl", None), arguments.pop("overrides", None))
+    arguments["emulator"] = emulator
+    loaded = emulator.algorithm(algorithm)
+    named = collective or loaded.collectives[0]
+    settings = emulator.settings(algorithm)
+    ranks: int = settings.world_size or emulator.world_size
+    ops: int | None = None
+    findings: tuple[Finding, ...]
+    try:
+        report = ahbm.run(named, algorithm, data=data, seed=seed, check=checks, **arguments)
+        ranks, ops, findings = report.ranks, report.ops, report.findings
+        verdict = "unsupported" if findings else "correct"
+    except tuple(_CLASSES) as error:
+        findings, verdict = error.findings, _VERDICTS.get(error.code, _CLASSES[type(error)])
+    return Checked(algorithm, "kernel", named, ranks, ops, settings.queues.n_slots, verdict, None, findings)
+
+
+_VERDICTS = {codes.RACE: "race", codes.ORDER_DEPENDENT: "race"}
+_CLASSES: dict[type[AhbmError], str] = {
+    BudgetError: "unsupported",
+    DataError: "wrong",
+    DeadlockError: "deadlock",
+    KernelError: "malformed",
+    LintError: "malformed",
+    UnsupportedError: "unsupported",
+}
+
+
+def exit_code(verdicts: Iterable[str]) -> int:
+    """The exit code of the gravest verdict; 0 without any."""
+    gravity = list(EXIT_CODES)
+    return EXIT_CODES[max(verdicts, key=gravity.index, default="correct")]
+
+
+def _unread(path: str | Path, verdict: str, error: AhbmError) -> Checked:
+    return Checked(str(path), None, None, None, None, None, verdict, None, error.findings)

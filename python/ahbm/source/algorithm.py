@@ -1,0 +1,100 @@
+"""The protocol that every kind of algorithm keeps, and the loader that makes an algorithm of an entry."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ahbm._core import Machine, Plan, Program
+from ahbm.base.layout import Layout
+from ahbm.base.request import Request
+from ahbm.config.kinds import kind
+
+if TYPE_CHECKING:
+    from ahbm.config.settings import Settings
+
+Piece = tuple[int, int, int, int]
+"""Buffer, first byte in the array, first byte in the buffer, bytes: a row of what `Memory.run` takes."""
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """An algorithm as a program for one request, and where every rank's array goes."""
+
+    program: Program
+    operands: list[NDArray[np.int64]]
+    """Per group rank, the pieces that are copied from its array before the run."""
+    results: list[NDArray[np.int64]]
+    """Per group rank, the pieces that are copied into its array after the run."""
+    covered: bool = False
+    """Whether the operands fill all of its buffers, so that nothing of an earlier run remains."""
+
+
+def rows(pieces: Sequence[Sequence[Piece]]) -> list[NDArray[np.int64]]:
+    """Lists of pieces as arrays of shape (pieces, 4)."""
+    return [np.array(list_, np.int64).reshape(-1, 4) for list_ in pieces]
+
+
+class Algorithm(Protocol):
+    """An algorithm that ccl.yaml names. A new kind is one module with such a class, and one line of `KINDS`."""
+
+    @property
+    def name(self) -> str:
+        """The entry's name."""
+
+    @property
+    def collectives(self) -> tuple[str, ...]:
+        """The collectives that it computes."""
+
+    @property
+    def source(self) -> str:
+        """The origin of the algorithm, for people."""
+
+    @property
+    def identity(self) -> Hashable:
+        """The value that tells it from another of the same name: equal identities lower to equal programs."""
+
+    def supports(self, network: str) -> bool:
+        """Whether it knows a network between SIPs."""
+
+    def check(self, request: Request) -> None:
+        """Raises ConfigError or UnsupportedError for a request that it cannot serve."""
+
+    def lower(self, machine: Machine, request: Request, layout: Layout, settings: Settings) -> Lowered:
+        """The program for `request`, whose tensors lie as `layout` says. Raises what is wrong with it."""
+
+    @property
+    def is_plan(self) -> bool:
+        """Whether a file of another project can hold it."""
+
+    def plan(self, machine: Machine, request: Request) -> Plan:
+        """The plan that such a file holds, for `request`. Raises UnsupportedError (AHBM-U294) for a kernel."""
+
+
+def listed(settings: Settings) -> tuple[tuple[str, ...], str]:
+    """Collectives and source of an entry, for a list: no code is executed for it.
+
+    Raises what reading the entry's file raises.
+    """
+    return kind(settings.kind).listed(settings)
+
+
+class AlgorithmLoader:
+    """Loads the algorithms of one ccl.yaml, each once, whatever becomes of its file later. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._loaded: dict[str, Any] = {}
+
+    def load(self, settings: Settings) -> Algorithm:
+        """The algorithm of `settings`. Raises what its kind raises."""
+        with self._lock:
+            if settings.algorithm not in self._loaded:
+                self._loaded[settings.algorithm] = kind(settings.kind).load(settings)
+            found: Algorithm = self._loaded[settings.algorithm]
+            return found

@@ -1,0 +1,404 @@
+"""Algorithm modules (`module:` in ccl.yaml): finding them, loading them, checking what they promise, capturing kernels.
+
+Modules are code and run with the user's rights, like a conftest.py.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from os.path import isfile
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from ahbm._core import Machine, Plan, ProgramBuilder
+from ahbm.base import packaged
+from ahbm.base.collectives import COLLECTIVES
+from ahbm.base.layout import Layout
+from ahbm.base.request import Request
+from ahbm.base.yaml_source import did_you_mean
+from ahbm.config.checks import text
+from ahbm.config.kinds import Kind
+from ahbm.config.settings import Settings
+from ahbm.errors import AhbmError, ConfigError, KernelError, Site, UnsupportedError
+from ahbm.source.algorithm import Lowered, Piece, rows
+from ahbm.source.files import no_file
+
+BASE = 1 << 32
+"""Virtual address of the tensor on every SIP."""
+SIP_ARGUMENTS = ("sip_rank", "sip_topo_kind", "sip_topo_w", "sip_topo_h")
+"""The arguments that every kernel takes last."""
+
+
+@dataclass(frozen=True, eq=False)
+class ModuleAlgorithm:
+    """A loaded module that keeps the contract."""
+
+    name: str
+    path: Path
+    digest: str
+    """Hash of the file's content: the module's identity."""
+    collectives: tuple[str, ...]
+    kernel: Callable[..., None]
+    kernel_args: Callable[..., tuple[object, ...]]
+    keywords: frozenset[str]
+    """Keywords that `kernel_args` accepts besides cube_w and cube_h."""
+    kinds: dict[str, int] | None
+    """TOPO_NAME_TO_KIND, None where the module has none."""
+
+    @property
+    def source(self) -> str:
+        """The origin of the algorithm, for people."""
+        return str(self.path)
+
+    @property
+    def identity(self) -> tuple[str, str]:
+        """Kind and content hash."""
+        return ("module", self.digest)
+
+    def check(self, request: Request) -> None:
+        """Raises ConfigError (AHBM-C115) for another collective than the module's, UnsupportedError (AHBM-U110) for an
+        operator, a dtype or a root that `kernel_args` has no keyword for."""
+        collective = COLLECTIVES[request.collective]
+        if request.collective not in self.collectives:
+            raise ConfigError(
+                "AHBM-C115",
+                f"{self.name} implements {', '.join(self.collectives)}, not {request.collective}",
+                sites=(self._site(),),
+                hint="choose another algorithm, or set COLLECTIVE in the module",
+            )
+        needs = [
+            ("dtype", request.dtype, "f16", True),
+            ("op", request.op, "sum", collective.reduces),
+            ("root", request.root, 0, collective.rooted),
+            ("src", request.src, 0, collective.paired),
+            ("dst", request.dst, 1, collective.paired),
+        ]
+        for keyword, value, default, applies in needs:
+            if applies and value != default and keyword not in self.keywords:
+                raise UnsupportedError(
+                    "AHBM-U110",
+                    f"{self.name} supports {keyword} {default} only, not {value}",
+                    sites=(self._site(),),
+                    hint=f"add the keyword {keyword}={default!r} to its kernel_args and heed it",
+                )
+
+    def arguments(self, request: Request, n_elem: int, cube_w: int, cube_h: int) -> tuple[object, ...]:
+        """The kernel's arguments between `t_ptr` and `sip_rank`.
+
+        Raises KernelError: AHBM-K110 when `kernel_args` raises or returns no tuple, K111 when the kernel does not take
+        that many positional arguments.
+        """
+        offered = {
+            "op": request.op,
+            "dtype": request.dtype,
+            "root": request.root,
+            "collective": request.collective,
+            "src": request.src,
+            "dst": request.dst,
+        }
+        keywords = {key: value for key, value in offered.items() if key in self.keywords}
+        try:
+            args = self.kernel_args(request.world_size, n_elem, cube_w=cube_w, cube_h=cube_h, **keywords)
+        except (AhbmError, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            raise KernelError(
+                "AHBM-K110",
+                f"kernel_args of {self.name} raised {type(error).__name__}: {error}",
+                sites=(self._site(self.kernel_args),),
+            ) from error
+        if not isinstance(args, tuple):
+            raise KernelError(
+                "AHBM-K110",
+                f"kernel_args of {self.name} must return a tuple, not {type(args).__name__}",
+                sites=(self._site(self.kernel_args),),
+            )
+        self._check_arity(args)
+        return args
+
+    def supports(self, network: str) -> bool:
+        """Whether it knows a network between SIPs."""
+        return self.kinds is None or network in self.kinds
+
+    def topology_kind(self, network: str) -> int:
+        """The module's number for a network between SIPs; 0 when it does not distinguish them.
+
+        Raises ConfigError (AHBM-C116) for a network that is not in its TOPO_NAME_TO_KIND.
+        """
+        if self.kinds is None:
+            return 0
+        if not self.supports(network):
+            raise ConfigError(
+                "AHBM-C116",
+                f"{self.name} does not support the topology {network!r}",
+                sites=(self._site(),),
+                hint=f"its TOPO_NAME_TO_KIND has {', '.join(self.kinds)}",
+            )
+        return self.kinds[network]
+
+    def _check_arity(self, args: tuple[object, ...]) -> None:
+        signature = inspect.signature(self.kernel)
+        given = 1 + len(args) + len(SIP_ARGUMENTS)
+        try:
+            signature.bind(*range(given), tl=None)
+        except TypeError as error:
+            positional = [
+                p
+                for p in signature.parameters.values()
+                if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.name != "tl"
+            ]
+            taken = ", ".join(p.name for p in positional)
+            raise KernelError(
+                "AHBM-K111",
+                f"the kernel of {self.name} takes {len(positional)} positional arguments, but gets {given}: "
+                f"t_ptr, {len(args)} from kernel_args, {', '.join(SIP_ARGUMENTS)} ({error})",
+                sites=(
+                    Site(f"kernel({taken}, tl)", self._origin(self.kernel)),
+                    Site(f"kernel_args returns {len(args)} values", self._origin(self.kernel_args)),
+                ),
+                hint="the tuple of kernel_args must match the kernel's parameters between t_ptr and sip_rank; "
+                "tl comes as a keyword",
+            ) from error
+
+    def _site(self, what: Callable[..., object] | None = None) -> Site:
+        return Site(self.name, self._origin(what) if what else _shown(self.path))
+
+    def _origin(self, what: Callable[..., object]) -> str:
+        code = getattr(inspect.unwrap(what), "__code__", None)
+        return f"{_shown(self.path)}:{code.co_firstlineno}" if code else _shown(self.path)
+
+    def lower(self, machine: Machine, request: Request, layout: Layout, settings: Settings) -> Lowered:
+        """Calls the kernel once per place, recording.
+
+        Raises ConfigError (AHBM-C116), KernelError, LintError, BudgetError.
+        """
+        queues, net = settings.queues, layout.network
+        builder = ProgramBuilder(
+            machine,
+            f"{request.collective} by {self.name}",
+            n_slots=queues.n_slots,
+            slot_bytes=queues.slot_size,
+            tier=queues.buffer_kind,
+            credit_bytes=queues.ipcq_credit_size_bytes,
+            op_budget=settings.op_budget,
+        )
+        sip_args = (self.topology_kind(net.topology), net.w, net.h)
+        bodies: dict[tuple[int, int, int], int] = {}
+        pieces: list[list[Piece]] = [[] for _ in layout.places]
+        itemsize = request.element.storage.itemsize
+        for lane in layout.lanes:
+            args = self.arguments(request, lane.n_elem, lane.cube_w, lane.cube_h)
+            group = builder.group(
+                topology=net.topology,
+                sips=net.sips,
+                w=net.w,
+                h=net.h,
+                d=net.d,
+                cube_w=lane.cube_w,
+                cube_h=lane.cube_h,
+                pes=1,
+            )
+            nbytes = layout.chunks * lane.n_elem * itemsize
+            views = [(BASE + cube * nbytes, nbytes) for cube in range(len(lane.cubes))]
+            for rank in range(len(layout.places)):
+                places = [layout.place(rank, cube) for cube in lane.cubes]
+                ids = [builder.buffer(place, nbytes) for place in places]
+                pieces[rank] += layout.pieces(lane, ids, itemsize)
+                for cube, place in enumerate(places):
+                    coord, key = (rank, cube, 0), (rank, cube, lane.n_elem)
+                    if key not in bodies:
+                        bodies[key] = builder.capture(
+                            self.kernel, (BASE, *args, rank, *sip_args), coord, (1, len(places)), views, request.dtype
+                        )
+                    builder.agent(group, coord, place, bodies[key], ids)
+        program = builder.finish()
+        found = rows(pieces)
+        return Lowered(program, found, found, covered=True)
+
+    @property
+    def is_plan(self) -> bool:
+        """False: a kernel is code."""
+        return False
+
+    def plan(self, machine: Machine, request: Request) -> Plan:
+        """Raises UnsupportedError (AHBM-U294)."""
+        raise UnsupportedError("AHBM-U294", f"{self.name} is a kernel: no file of another project holds it")
+
+
+def load(settings: Settings) -> ModuleAlgorithm:
+    """The module of `settings`.
+
+    Raises ConfigError: AHBM-C110 when there is no such file, C111 when it fails to load, C112 when its `kernel` or
+    `kernel_args` is missing, C113 when one of its symbols has a wrong type.
+    """
+    path, package = _locate(settings)
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ConfigError("AHBM-C110", f"cannot read algorithm {settings.algorithm}: {error}") from error
+    module = _execute(settings.algorithm, path, package, content)
+    return _describe(settings.algorithm, path, hashlib.sha256(content).hexdigest(), module)
+
+
+def available() -> dict[str, Path]:
+    """Modules that a bare name finds: those in ./algorithms, then the packaged ones."""
+    return {
+        name: folder / f"{name}.py"
+        for folder in (packaged.ALGORITHMS, Path("algorithms"))
+        for name in packaged.names(folder, ".py")
+    }
+
+
+def _is_path(module: str) -> bool:
+    return module.endswith(".py") or "/" in module
+
+
+def _locate(settings: Settings) -> tuple[Path, str]:
+    """The module's file and the package it belongs to."""
+    module = str(settings.options)
+    if _is_path(module):
+        path = settings.folder / module
+        if not isfile(path):
+            raise no_file(settings.algorithm, path)
+        return path.resolve(), ""
+    if "." not in module:
+        for folder in (settings.folder / "algorithms", Path("algorithms"), packaged.ALGORITHMS):
+            if isfile(folder / f"{module}.py"):
+                return (folder / f"{module}.py").resolve(), ""
+    try:
+        with _importing_from(settings.folder, Path()):
+            spec = importlib.util.find_spec(module)
+    except (ImportError, ValueError, AttributeError):
+        spec = None
+    if spec is None or not spec.origin or not spec.origin.endswith(".py"):
+        raise ConfigError(
+            "AHBM-C110",
+            f"there is no algorithm {settings.algorithm!r}"
+            + (f" (module {module})" if module != settings.algorithm else ""),
+            hint=did_you_mean(module, available()) + "; a path must end in .py",
+        )
+    return Path(spec.origin).resolve(), spec.parent or ""
+
+
+def _execute(name: str, path: Path, package: str, content: bytes) -> ModuleType:
+    # Every loading of a file is a module of its own, so it never changes code that another emulator still refers to.
+    title = f"ahbm_algorithm_{path.stem}"
+    module = ModuleType(title)
+    module.__file__, module.__package__ = str(path), package
+    previous = sys.modules.get(title)
+    sys.modules[title] = module  # dataclasses and typing look their module up while it is executed
+    try:
+        with _importing_from(path.parent, Path()):
+            exec(compile(content, str(path), "exec", dont_inherit=True), module.__dict__)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise ConfigError(
+            "AHBM-C111",
+            f"algorithm {name} cannot be loaded: {type(error).__name__}: {error}",
+            sites=(Site(name, _failing_line(error, path)),),
+        ) from error
+    finally:
+        if previous is None:
+            del sys.modules[title]
+        else:
+            sys.modules[title] = previous
+    return module
+
+
+def _describe(name: str, path: Path, digest: str, module: ModuleType) -> ModuleAlgorithm:
+    def bad(code: str, message: str, hint: str | None = None) -> ConfigError:
+        return ConfigError(code, f"algorithm {name}: {message}", sites=(Site(name, _shown(path)),), hint=hint)
+
+    for symbol, hint in (
+        ("kernel", "publish the kernel function as kernel = my_function"),
+        ("kernel_args", "def kernel_args(world_size, n_elem, *, cube_w=4, cube_h=4) -> tuple"),
+    ):
+        if not hasattr(module, symbol):
+            raise bad("AHBM-C112", f"the module has no symbol {symbol}", hint)
+        if not callable(getattr(module, symbol)):
+            raise bad("AHBM-C113", f"{symbol} is not callable")
+    declared = getattr(module, "COLLECTIVE", "all_reduce")
+    collectives = (declared,) if isinstance(declared, str) else tuple(declared)
+    for collective in collectives:
+        if collective not in COLLECTIVES:
+            raise bad("AHBM-C113", f"COLLECTIVE {collective!r} is unknown", did_you_mean(str(collective), COLLECTIVES))
+    kinds: Any = getattr(module, "TOPO_NAME_TO_KIND", None)
+    if kinds is not None and not (isinstance(kinds, dict) and all(isinstance(k, str) for k in kinds)):
+        raise bad("AHBM-C113", "TOPO_NAME_TO_KIND must be a dict of topology names")
+    parameters = inspect.signature(module.kernel_args).parameters.values()
+    offered = frozenset(("op", "dtype", "root", "collective", "src", "dst"))
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        keywords = offered
+    else:
+        keywords = offered & {p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)}
+    return ModuleAlgorithm(name, path, digest, collectives, module.kernel, module.kernel_args, keywords, kinds)
+
+
+@contextmanager
+def _importing_from(*folders: Path) -> Iterator[None]:
+    before = list(sys.path)
+    sys.path[:0] = [str(folder.resolve()) for folder in folders]
+    try:
+        yield
+    finally:
+        sys.path[:] = before
+
+
+def _failing_line(error: BaseException, path: Path) -> str:
+    line = getattr(error, "lineno", None) if isinstance(error, SyntaxError) else None
+    frame = error.__traceback__
+    while frame is not None:
+        if frame.tb_frame.f_code.co_filename == str(path):
+            line = frame.tb_lineno
+        frame = frame.tb_next
+    return f"{_shown(path)}:{line}" if line else _shown(path)
+
+
+def _shown(path: Path) -> str:
+    """The path as the user knows it: relative to the working folder, else the file's name."""
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else path.name
+
+
+def listed(settings: Settings) -> tuple[tuple[str, ...], str]:
+    """The collectives that the module of `settings` declares, and its path; reads its text and does not execute it.
+
+    Raises ConfigError: AHBM-C110 when there is no such file, C111 for text that is no Python, C113 for a COLLECTIVE
+    that is neither a text nor several.
+    """
+    path, _ = _locate(settings)
+    try:
+        body = ast.parse(path.read_bytes(), str(path)).body
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ConfigError("AHBM-C111", f"algorithm {settings.algorithm} cannot be read: {error}") from error
+    declared: object = "all_reduce"
+    for statement in body:
+        targets = statement.targets if isinstance(statement, ast.Assign) else ()
+        if any(isinstance(target, ast.Name) and target.id == "COLLECTIVE" for target in targets):
+            assert isinstance(statement, ast.Assign)
+            try:
+                declared = ast.literal_eval(statement.value)
+            except (ValueError, TypeError):
+                declared = "(computed)"
+    names = (declared,) if isinstance(declared, str) else declared
+    if not (isinstance(names, tuple | list) and all(isinstance(name, str) for name in names)):
+        raise ConfigError("AHBM-C113", f"algorithm {settings.algorithm}: COLLECTIVE {declared!r} is no name")
+    return tuple(map(str, names)), str(path)
+
+
+KIND = Kind(
+    check=text,
+    example="module: ./algorithms/NAME.py",
+    options=lambda entry: str(entry["module"]),
+    load=load,
+    listed=listed,
+    is_path=_is_path,
+)

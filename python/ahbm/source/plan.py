@@ -1,0 +1,251 @@
+"""Plans of other projects as algorithms (`plan:` in ccl.yaml), and the programs they are lowered to."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from os.path import isfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ahbm._core import Machine, Plan, Program, plan_files, plan_limits
+from ahbm.base.collectives import COLLECTIVES
+from ahbm.base.layout import Layout
+from ahbm.base.request import Request
+from ahbm.config.checks import Check, integer, switch, text
+from ahbm.config.kinds import Kind
+from ahbm.config.reading import PLAIN, Reading
+from ahbm.errors import ConfigError, Site, UnsupportedError
+from ahbm.source.algorithm import Lowered, Piece, rows
+from ahbm.source.files import no_file
+
+if TYPE_CHECKING:
+    from ahbm.config.settings import Queues, Settings
+
+Region = tuple[int, int, int]
+"""Buffer, first byte, bytes."""
+
+SLOTS = 2
+"""Messages a plan's queue holds where its entry does not say: what the runtime of such plans has."""
+
+
+@dataclass(frozen=True)
+class PlanOptions:
+    """The options of reading and lowering a plan; in ccl.yaml, keys beside `plan:`."""
+
+    protocol: str | None = None
+    """"Simple", "LL" or "LL128" instead of the plan's own."""
+    instances: int = 1
+    """Parallel copies of the plan, each on its share of every chunk."""
+    slice_bytes: int | None = None
+    """Size of the largest message instead of the protocol's."""
+    reading: Reading = PLAIN
+
+    @staticmethod
+    def of(entry: Mapping[str, Any]) -> PlanOptions:
+        """Those of an entry of ccl.yaml."""
+        return PlanOptions(
+            entry.get("protocol"), entry.get("instances", 1), entry.get("slice_bytes"), Reading.of(entry)
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class PlanAlgorithm:
+    """A plan that was read, as an algorithm of the emulator."""
+
+    name: str
+    path: Path
+    digest: str
+    """Hash of the file's content."""
+    read: Plan
+    how: PlanOptions
+
+    @property
+    def collectives(self) -> tuple[str, ...]:
+        """The one collective that it computes."""
+        return (self.read.collective,)
+
+    @property
+    def source(self) -> str:
+        """The origin of the algorithm, for people."""
+        return str(self.path)
+
+    @property
+    def identity(self) -> tuple[str, str, PlanOptions]:
+        """Kind, content hash, and how it is read and lowered."""
+        return ("plan", self.digest, self.how)
+
+    def supports(self, network: str) -> bool:
+        """True: a plan names its peers itself."""
+        return True
+
+    def check(self, request: Request) -> None:
+        """Raises ConfigError AHBM-C115 for another collective than the plan's, C117 for another number of ranks,
+        UnsupportedError AHBM-U112 for another root than the plan's."""
+        if request.collective not in self.collectives:
+            raise ConfigError(
+                "AHBM-C115",
+                f"{self.name} implements {self.read.collective}, not {request.collective}",
+                sites=(self._site(),),
+                hint="choose another algorithm",
+            )
+        if request.world_size != self.read.ranks:
+            raise ConfigError(
+                "AHBM-C117",
+                f"{self.name} is a plan for {self.read.ranks} ranks, not {request.world_size}",
+                sites=(self._site(),),
+                hint=f"set system.sips.count={self.read.ranks}, or world_size: {self.read.ranks} for this algorithm",
+            )
+        if COLLECTIVES[request.collective].rooted and request.root != self.read.root:
+            raise UnsupportedError(
+                "AHBM-U112",
+                f"{self.name} is rooted at rank {self.read.root}, not {request.root}",
+                sites=(self._site(),),
+            )
+        if request.placement is not None:
+            raise UnsupportedError(
+                "AHBM-U111", f"the plan {self.name} does not work on device tensors", hint="pass host arrays"
+            )
+
+    def lower(self, machine: Machine, request: Request, layout: Layout, settings: Settings) -> Lowered:
+        """Rank i is on the SIP of its place.
+
+        Raises FormatError (AHBM-F127) when the size does not split into the plan's chunks, UnsupportedError,
+        BudgetError, LintError.
+        """
+        return lower(self.read, machine, request, settings.queues, self.how, [sip for sip, _, _ in layout.places])
+
+    @property
+    def is_plan(self) -> bool:
+        """True."""
+        return True
+
+    def plan(self, machine: Machine, request: Request) -> Plan:
+        """The plan that was read."""
+        return self.read
+
+    def _site(self) -> Site:
+        return Site(self.name, str(self.path))
+
+
+def as_program(
+    plan: Plan,
+    machine: Machine,
+    queues: Queues,
+    how: PlanOptions,
+    nbytes: int,
+    dtype: str,
+    op: str,
+    sips: Sequence[int] = (),
+) -> tuple[Program, list[list[Region]]]:
+    """`plan` as a program for `nbytes` bytes, and per rank where its operand, result and scratch are.
+
+    Rank i is on SIP `sips[i]`; without any, on SIP i.
+    """
+    program, ranks, _ = plan.lower(
+        machine,
+        nbytes=nbytes,
+        dtype=dtype,
+        op=op,
+        slots=queues.n_slots,
+        protocol=how.protocol,
+        instances=how.instances,
+        tier=queues.buffer_kind,
+        credit_bytes=queues.ipcq_credit_size_bytes,
+        slice_bytes=how.slice_bytes,
+        sips=list(sips),
+    )
+    return program, ranks
+
+
+def lower(
+    plan: Plan, machine: Machine, request: Request, queues: Queues, how: PlanOptions, sips: Sequence[int]
+) -> Lowered:
+    """`plan` as a program for `request`; `sips` and errors as of `as_program` and `PlanAlgorithm.lower`."""
+    program, ranks = as_program(plan, machine, queues, how, request.nbytes, request.dtype, request.op, sips)
+    item = request.element.storage.itemsize
+    operands: list[list[Piece]] = []
+    results: list[list[Piece]] = []
+    for rank, ((source, at, _), (target, to, _), _) in enumerate(ranks):
+        part, held = request.part(rank), request.held(rank)
+        operands.append([(source, start * item, at, (stop - start) * item) for start, stop in held])
+        size = (part.stop - part.start) * item
+        results.append([(target, part.start * item, to, size)] if size else [])
+    return Lowered(program, rows(operands), rows(results))
+
+
+def options_of(settings: Settings) -> tuple[str, PlanOptions]:
+    """The path of a plan's entry, and how it is read and lowered."""
+    assert isinstance(settings.options, tuple)
+    path, how = settings.options
+    assert isinstance(path, str) and isinstance(how, PlanOptions)
+    return path, how
+
+
+def load(settings: Settings) -> PlanAlgorithm:
+    """The plan of `settings`.
+
+    Raises ConfigError (AHBM-C110) when there is no such file, FormatError, UnsupportedError (AHBM-U233 for a trace
+    without buffers, AHBM-U113), BudgetError.
+    """
+    name, how = options_of(settings)
+    path = settings.folder / name
+    files = plan_files(path)
+    if not isfile(path) and files == [path]:
+        raise no_file(settings.algorithm, path)
+    try:
+        content = b"".join(file.read_bytes() for file in files)
+    except OSError as error:
+        raise ConfigError("AHBM-C110", f"cannot read algorithm {settings.algorithm}: {error}") from error
+    path = path.resolve()
+    return PlanAlgorithm(
+        settings.algorithm, path, hashlib.sha256(content).hexdigest(), runnable(path, how.reading), how
+    )
+
+
+def has_known_result(plan: Plan) -> bool:
+    """Whether it computes what `ahbm.base.collectives` describes; in a send_recv plan every rank sends, not one."""
+    kind = COLLECTIVES.get(plan.collective)
+    return kind is not None and not kind.paired
+
+
+def runnable(file: str | Path, reading: Reading) -> Plan:
+    """The plan in `file`; raises UnsupportedError for one whose result cannot be computed."""
+    plan = reading.read(file)
+    if not plan.buffers:
+        raise UnsupportedError(
+            "AHBM-U233",
+            f"the trace {file} names no buffers, so there is no data to run it on",
+            hint="ahbm run FILE.et runs it for its time, ahbm check follows its messages",
+        )
+    if not has_known_result(plan):
+        raise UnsupportedError(
+            "AHBM-U113",
+            f"{file}: what a {plan.collective} plan should compute is not known",
+            hint="ahbm run FILE runs it for its time, ahbm check follows its chunks",
+        )
+    return plan
+
+
+def _limits(value: Any) -> str | None:
+    known = dict(plan_limits())
+    named = isinstance(value, dict) and value.keys() <= known.keys()
+    if named and all(integer(0, 2**64 - 1)(number) is None for number in value.values()):
+        return None
+    return f"numbers for some of {', '.join(known)}"
+
+
+LOWERING: dict[str, Check] = {"protocol": text, "instances": integer(1), "slice_bytes": integer(1)}
+"""Keys that say how a plan is lowered."""
+
+KIND = Kind(
+    check=text,
+    example="plan: with the path of a plan",
+    options=lambda entry: (str(entry["plan"]), PlanOptions.of(entry)),
+    load=load,
+    listed=lambda settings: ((found := load(settings)).collectives, found.source),
+    keys={**LOWERING, "quirks": switch, "lenient": switch, "limits": _limits},
+    defaults={"n_slots": SLOTS},
+    is_path=lambda value: True,
+)

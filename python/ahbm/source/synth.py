@@ -1,0 +1,132 @@
+"""Synthesized schedules as algorithms (`synth:` in ccl.yaml)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ahbm._core import Machine, Plan
+from ahbm.base.layout import Layout
+from ahbm.base.request import Request
+from ahbm.config.checks import integer, mapping, text
+from ahbm.config.kinds import Kind
+from ahbm.errors import ConfigError, Site, UnsupportedError
+from ahbm.source.algorithm import Lowered
+from ahbm.source.plan import LOWERING, PlanOptions, lower
+from ahbm.source.synthesis import SYNTHESIZED, Synthesis, synthesize
+
+if TYPE_CHECKING:
+    from ahbm.config.settings import Settings
+
+UNBOUNDED = 2**32 - 1
+"""Queue depth that holds every message: what synthesized schedules count on."""
+WHOLE = 2**63 - 1
+"""Size of a slice that no message exceeds: synthesized schedules have cut their messages themselves."""
+
+
+@dataclass(frozen=True)
+class Synth:
+    """The options of finding the schedule: arguments of `ahbm.synthesize`."""
+
+    method: str = "auto"
+    chunks: int = 1
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class SynthAlgorithm:
+    """A schedule that is synthesized for the machine and the size when it is first used."""
+
+    name: str
+    synth: Synth
+    how: PlanOptions
+
+    @property
+    def collectives(self) -> tuple[str, ...]:
+        """The collectives that can be synthesized."""
+        return SYNTHESIZED
+
+    @property
+    def source(self) -> str:
+        """The origin of the algorithm, for people."""
+        return f"synthesized by {self.synth.method}"
+
+    @property
+    def identity(self) -> tuple[str, Synth, PlanOptions]:
+        """The values that the schedule depends on besides the machine and the request."""
+        return ("synth", self.synth, self.how)
+
+    def supports(self, network: str) -> bool:
+        """True: a method that does not apply says so itself."""
+        return True
+
+    def check(self, request: Request) -> None:
+        """Raises ConfigError (AHBM-C115) for a collective that is not synthesized, UnsupportedError (AHBM-U111) for
+        device tensors."""
+        if request.collective not in SYNTHESIZED:
+            raise ConfigError(
+                "AHBM-C115",
+                f"{self.name}: {request.collective} is not synthesized",
+                sites=(Site(self.name, "ccl.yaml"),),
+                hint=f"one of {', '.join(SYNTHESIZED)}",
+            )
+        if request.placement is not None:
+            raise UnsupportedError(
+                "AHBM-U111", f"the plan {self.name} does not work on device tensors", hint="pass host arrays"
+            )
+
+    def lower(self, machine: Machine, request: Request, layout: Layout, settings: Settings) -> Lowered:
+        """Synthesizes between the SIPs of the ranks' places, and lowers the plan; other SIPs relay.
+
+        Raises as `synthesize` and `ahbm.source.plan.lower`.
+        """
+        found = self.synthesize(machine, request, [sip for sip, _, _ in layout.places])
+        return lower(found.plan, machine, request, settings.queues, self.how, found.schedule.places())
+
+    @property
+    def is_plan(self) -> bool:
+        """True."""
+        return True
+
+    def plan(self, machine: Machine, request: Request) -> Plan:
+        """The schedule for the greatest size up to the request's whose chunks are equal, between all SIPs."""
+        return self.synthesize(machine, request).even().plan
+
+    def synthesize(self, machine: Machine, request: Request, sips: Sequence[int] = ()) -> Synthesis:
+        """The schedule for `request`, between all SIPs without `sips`; raises as `synthesize`."""
+        return synthesize(
+            request.collective,
+            topology=machine,
+            size=request.nbytes,
+            chunks=self.synth.chunks,
+            dtype=request.dtype,
+            root=request.root,
+            method=self.synth.method,
+            seed=self.synth.seed,
+            members=() if list(sips) == list(range(machine.sips)) else sips,
+        )
+
+
+def _options(entry: Mapping[str, Any]) -> tuple[Synth, PlanOptions]:
+    return Synth(**entry["synth"]), PlanOptions.of(entry)
+
+
+def load(settings: Settings) -> SynthAlgorithm:
+    """The algorithm of `settings`; nothing is synthesized yet."""
+    assert isinstance(settings.options, tuple)
+    return SynthAlgorithm(settings.algorithm, *settings.options)
+
+
+KIND = Kind(
+    check=mapping(
+        {"method": text, "chunks": integer(1), "seed": integer(0)},
+        "a mapping with method, chunks (1 or more) and seed",
+    ),
+    example="synth:",
+    options=_options,
+    load=load,
+    listed=lambda settings: ((found := load(settings)).collectives, found.source),
+    keys=LOWERING,
+    defaults={"n_slots": UNBOUNDED, "buffer_kind": "hbm", "slice_bytes": WHOLE},
+)

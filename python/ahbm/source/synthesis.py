@@ -1,0 +1,301 @@
+"""Schedules computed from a machine, measured against what no schedule can beat, and run on the emulator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ahbm._core import Machine, Memory, Plan, Program, Schedule, expected
+from ahbm.base.collectives import COLLECTIVES
+from ahbm.base.elements import COMBINE, element
+from ahbm.config.reading import MSCCLPP
+from ahbm.config.topology import load_machine
+from ahbm.errors import ConfigError, UnsupportedError
+
+REDUCTIONS = ("sum", "prod", "min", "max", "avg")
+"""Operators of synthesized reductions."""
+
+METHODS = ("auto", *Schedule.methods())
+"""Ways to find a schedule; `auto` takes the quickest schedule of them all."""
+
+SYNTHESIZED = (
+    "all_reduce",
+    "broadcast",
+    "reduce",
+    "all_gather",
+    "reduce_scatter",
+    "gather",
+    "scatter",
+    "all_to_all",
+)
+"""Collectives that can be synthesized."""
+
+
+@dataclass(frozen=True)
+class Executed:
+    """A synthesized schedule, run on the emulator."""
+
+    time_ps: int
+    """Simulated time."""
+    messages: int
+    wrong: int | None
+    """Elements that differ from NumPy's answer; None when no data was run."""
+
+
+@dataclass(frozen=True)
+class Synthesis:
+    """A schedule, its bound and its costs.
+
+    GB/s is 1e9 B/s. Times are those of the emulator's model: a link is busy for a chunk's bytes, and the chunk arrives
+    one latency later.
+    """
+
+    collective: str
+    machine: Machine
+    schedule: Schedule
+    dtype: str
+    op: str
+    root: int
+    share_bytes: int
+    ranks: tuple[int, ...]
+    """The NPUs that take part, by rank; the others relay."""
+
+    @property
+    def time_us(self) -> float:
+        """Completion time."""
+        return self.schedule.time_ps / 1e6
+
+    @property
+    def bound_us(self) -> float:
+        """Time no schedule can beat."""
+        return self.schedule.bound_ps / 1e6
+
+    @property
+    def percent_of_bound(self) -> float:
+        """100 for a schedule that cannot be improved."""
+        return 100 * self.schedule.bound_ps / self.schedule.time_ps
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as JSON-serialisable data; `tight_cut` says what makes the bound."""
+        parts, gbs, links, shares = self.schedule.cut
+        return {
+            "collective": self.collective,
+            "topology": self.machine.topology,
+            "npus": self.machine.sips,
+            "ranks": list(self.ranks),
+            "method": self.schedule.method,
+            "bytes": self.nbytes,
+            "share_bytes": self.share_bytes,
+            "chunks": len(self.schedule.chunk_bytes),
+            "transfers": len(self.schedule),
+            "rounds": self.schedule.rounds,
+            "rounds_bound": self.schedule.rounds_bound,
+            "time_us": self.time_us,
+            "bound_us": self.bound_us,
+            "percent_of_bound": self.percent_of_bound,
+            "synthesis_ms": self.schedule.synthesis_ms,
+            "bound_ms": self.schedule.bound_ms,
+            "tight_cut": {"parts": parts, "bandwidth_gbs": gbs, "links": links, "shares": shares},
+        }
+
+    def __str__(self) -> str:
+        found = self.schedule
+        rounds = "" if found.rounds_bound is None else f" (bound {found.rounds_bound})"
+        parts, gbs, links, shares = found.cut
+        if len(parts) == 1:
+            cut = f"{len(parts[0])} of {self.machine.sips} NPUs against the others"
+        else:
+            cut = f"partition into {len(parts)} parts"
+        npus = str(self.machine.sips)
+        if len(self.ranks) < self.machine.sips:
+            npus = f"{len(self.ranks)} of {npus}"
+        return "\n".join(
+            [
+                f"{self.collective} by {found.method} on {self.machine.topology}, {npus} NPUs",
+                f"  rounds      {found.rounds}{rounds}, {len(found.chunk_bytes)} chunks of a share of "
+                f"{self.share_bytes} B, {len(found)} transfers",
+                f"  time        {self.time_us:,.3f} us",
+                f"  bound       {self.bound_us:,.3f} us, {self.percent_of_bound:.2f} % reached",
+                f"  tight cut   {cut}: {shares} shares over {links} links, {gbs:g} GB/s",
+                f"  synthesis   {found.synthesis_ms:.2f} ms, bound {found.bound_ms:.2f} ms",
+            ]
+        )
+
+    @property
+    def nbytes(self) -> int:
+        """Size of an NPU's whole buffer."""
+        return self.share_bytes * COLLECTIVES[self.collective].chunks(len(self.ranks))
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The schedule as a plan: a thread block per end of a link, which keeps the order of sending.
+
+        Ranks of the plan are the NPUs that take part, then those that relay (`Schedule.places`). Raises
+        UnsupportedError (AHBM-U293) where a plan has no numbers for the sizes of the chunks.
+        """
+        return self.schedule.plan()
+
+    def even(self, path: str | Path | None = None) -> Synthesis:
+        """The same schedule for the greatest size, up to this one, whose chunks are all equal.
+
+        The file at `path` should hold the result: its plan has no more chunks than the schedule, and is good for every
+        multiple. Chunks of an execution plan (.json) are multiples of 16 B. Raises UnsupportedError (AHBM-U291 for a
+        path of no format, U293 for chunks of less).
+        """
+        schedule = self.schedule.even(path)
+        return replace(self, schedule=schedule, share_bytes=sum(schedule.chunk_bytes))
+
+    def save(self, path: str | Path) -> list[Path]:
+        """Writes the plan as MSCCL-IR (.xml), an MSCCL++ execution plan (.json) or Chakra traces (.et).
+
+        Returns the files. Raises UnsupportedError (AHBM-U291, U292) for what the format cannot express, U293 for a plan
+        with NPUs that only relay, FormatError (AHBM-F102) for a file that cannot be written.
+        """
+        if COLLECTIVES[self.collective].reduces and self.op != "sum" and Path(path).suffix == MSCCLPP:
+            raise UnsupportedError(
+                "AHBM-U292",
+                f"an execution plan adds, it has no {self.op}",
+                hint="as .xml or .et a plan leaves the operator to the run",
+            )
+        return self.plan.save(path, nbytes=self.nbytes)
+
+    @cached_property
+    def _lowered(self) -> tuple[Program, list[int], list[int]]:
+        return self.schedule.program(self.dtype, self.op)
+
+    @property
+    def program(self) -> Program:
+        """The schedule as a program, one agent per port and per end of a link, which keeps the order of sending."""
+        return self._lowered[0]
+
+    @property
+    def matches(self) -> bool:
+        """True when an NPU has a PE for each link out and one more: only then can `run` keep all links busy."""
+        return self.schedule.engines <= self.machine.pes
+
+    @property
+    def plan_matches(self) -> bool:
+        """True when the plan takes the schedule's time: a PE for each end of a link, at a switch a single one."""
+        exactly = self.machine.topology == "switch"
+        return self.machine.pes == self.schedule.ends if exactly else self.machine.pes >= self.schedule.ends
+
+    def run(self, *, data: bool = True, seed: int = 0) -> Executed:
+        """Runs the schedule on the emulator, with `data` on random integers and compared with NumPy.
+
+        Raises BudgetError and InterruptedRun like every simulation.
+        """
+        program, buffers, outputs = self._lowered
+        timeline = program.simulate(record=data)
+        wrong = None
+        if data:
+            inputs = self._inputs(seed)
+            memory = Memory(program)
+            for npu, values in zip(self.ranks, inputs, strict=True):
+                memory.write(buffers[npu], values)
+            memory.replay(timeline)
+            wrong = 0
+            for rank, npu in enumerate(self.ranks):
+                found = np.empty_like(inputs[rank])
+                memory.read(outputs[npu], found)
+                where, wanted = self._expected(inputs, rank)
+                wrong += int(np.count_nonzero(found[where] != wanted))
+        return Executed(timeline.latency_ps, timeline.messages, wrong)
+
+    def _inputs(self, seed: int) -> list[NDArray[Any]]:
+        random = np.random.default_rng(seed)
+        kind = element(self.dtype)
+        count = self.nbytes // kind.storage.itemsize
+        # Sums and products of so few small integers are exact in every dtype, whatever the order.
+        high = 2 if self.op == "prod" else max(2, min(8, 64 // len(self.ranks)))
+        return [kind.encode(random.integers(0, high, count)) for _ in self.ranks]
+
+    def _expected(self, inputs: list[NDArray[Any]], rank: int) -> tuple[slice, NDArray[Any]]:
+        """The part of rank `rank`'s array that has a specified result, and the result."""
+        share = self.share_bytes // inputs[0].itemsize
+        runs = expected(self.collective, len(inputs), share, self.root, rank=rank)
+        if not runs:
+            return slice(0), inputs[rank][:0]
+        where = slice(runs[0][1], runs[-1][2])
+        if not COLLECTIVES[self.collective].reduces:
+            parts = [inputs[whose][at : at + stop - start] for _, start, stop, ((whose, at),) in runs]
+            return where, np.concatenate(parts)
+        kind = element(self.dtype)
+        numbers = COMBINE[self.op].reduce([kind.decode(values)[where] for values in inputs])
+        if self.op == "avg":
+            numbers = numbers / len(inputs) if kind.is_float else numbers // len(inputs)
+        return where, kind.encode(numbers)
+
+
+def synthesize(
+    collective: str,
+    *,
+    topology: str | Path | Machine | None = None,
+    overrides: Mapping[str, object] | None = None,
+    size: int | None = None,
+    chunk_bytes: int | None = None,
+    chunks: int = 1,
+    dtype: str = "f16",
+    op: str = "sum",
+    root: int = 0,
+    method: str = "auto",
+    seed: int = 0,
+    members: Sequence[int] = (),
+) -> Synthesis:
+    """A schedule of `collective` for the network between a machine's SIPs, each taken as one NPU.
+
+    Give `size` (bytes of an NPU's whole buffer, all shares) or `chunk_bytes` (a share is `chunks` of them). A share is
+    the whole buffer of all_reduce, broadcast and reduce and one NPU's part of it otherwise; it is cut into `chunks`,
+    except by trees, which choose for themselves. `method` is one of `METHODS`. `members`
+    are the NPUs that take part, by rank (`root` is a rank among them), and the others relay; without any, all take
+    part. The same arguments give the same schedule.
+
+    Raises UnsupportedError (AHBM-U402 to U408) for networks and requests that cannot be synthesized, ConfigError
+    (AHBM-C150) unless exactly one of `size` and `chunk_bytes` is given and is positive, and for numbers out of their
+    ranges, C125 for a size that is no whole number of elements per share, C123 for an operator that is not in
+    `REDUCTIONS`, UnsupportedError (AHBM-U203) for an average of what is no reduction.
+    """
+    machine = load_machine(topology, overrides)
+    ranks = tuple(members) or tuple(range(machine.sips))
+    itemsize = element(dtype).storage.itemsize
+    if (size is None) == (chunk_bytes is None) or (size or chunk_bytes or 0) <= 0:
+        raise ConfigError("AHBM-C150", "give a positive size of the buffer, or of a chunk", hint="--size 64M")
+    if op not in REDUCTIONS:
+        raise ConfigError("AHBM-C123", f"no reduction {op!r} is synthesized", hint=f"one of {', '.join(REDUCTIONS)}")
+    if op == "avg" and collective in COLLECTIVES and not COLLECTIVES[collective].reduces:
+        raise UnsupportedError(
+            "AHBM-U203", f"{collective} has no average", hint="avg is for all_reduce, reduce_scatter and reduce"
+        )
+    if size is not None:
+        shares = COLLECTIVES[collective].chunks(len(ranks)) if collective in COLLECTIVES else 1
+        share = size // shares
+    else:
+        assert chunk_bytes is not None
+        shares, share = 1, chunk_bytes * chunks
+    numbers = [("chunks", chunks, 1, 32), ("seed", seed, 0, 64), ("root", root, 0, 32), ("share", share, 0, 48)]
+    for name, value, least, bits in [*numbers, *(("member", npu, 0, 32) for npu in members)]:
+        if not least <= value < 1 << bits:
+            raise ConfigError("AHBM-C150", f"{name} {value} is not in {least} ... 2^{bits} - 1")
+    if share % itemsize or (size is not None and size % shares) or share == 0:
+        raise ConfigError(
+            "AHBM-C125",
+            f"{size or chunk_bytes} bytes are no whole number of {dtype} elements in each of {shares} shares",
+            hint=f"a multiple of {shares * itemsize}",
+        )
+    schedule = Schedule(
+        machine,
+        collective,
+        share_bytes=share,
+        chunks=chunks,
+        element_bytes=itemsize,
+        root=root,
+        method=method,
+        seed=seed,
+        members=list(members),
+    )
+    return Synthesis(collective, machine, schedule, dtype, op, root, share, ranks)

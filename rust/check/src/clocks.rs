@@ -1,0 +1,418 @@
+//! Races: vector clocks over what orders agents, checked wherever several of them touch memory.
+//!
+//! Memory that several agents touch is cut where any access begins or ends, so that an access is a run of whole
+//! *spots*. Only agents that touch a *contended* spot (two agents, one of them writing) have a component of their
+//! own, so a program whose agents meet in messages alone is free of clocks. An agent's own component grows when it
+//! next touches a contended spot after it has let others know its clock.
+
+use crate::schedule::{self, Counters};
+use crate::support::{Step, Subject, touches};
+use ahbm_machine::Diagnostic;
+use ahbm_plan::Expectation;
+use ahbm_program::{AgentId, BufferId, OpKind, Program};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::rc::Rc;
+
+/// Clock entries handled in one run before the analysis is given up.
+const WORK: u64 = 1 << 27;
+/// Races listed.
+const LISTED: usize = 8;
+const NONE: u32 = u32::MAX;
+
+type Clock = Rc<[u32]>;
+
+/// An access to a spot.
+#[derive(Debug, Clone, Copy)]
+struct Access {
+    step: Step,
+    /// The agent's own component at that time.
+    time: u32,
+}
+
+#[derive(Debug, Clone, Default)]
+struct History {
+    write: Option<Access>,
+    /// The latest read of each agent since the last write.
+    reads: Vec<Access>,
+}
+
+/// The clock that waits on a counter see: the one at the signal that made its value reach the awaited value.
+#[derive(Debug, Default)]
+struct Counter {
+    value: u64,
+    /// Everything signalled so far.
+    known: Option<Clock>,
+    /// By value waited for: waits to come, and the clock once it is reached.
+    reached: BTreeMap<u64, (u32, Option<Clock>)>,
+    /// Semaphores: every signal's value and clock, and how much was taken.
+    signals: Vec<(u64, Clock)>,
+    acquired: u64,
+}
+
+pub(crate) struct Clocks<'p> {
+    subject: Subject<'p>,
+    slots: Option<u32>,
+    spots: Spots,
+    /// Component of each agent, `NONE` without one.
+    component: Vec<u32>,
+    histories: Vec<History>,
+    clocks: Vec<Clock>,
+    /// Agents whose clock others know since it last grew.
+    told: Vec<bool>,
+    /// By channel and number of a message: what its sender knew, and what its receiver knew when it took it.
+    messages: Vec<Vec<Clock>>,
+    credits: Vec<Vec<Clock>>,
+    indices: Counters,
+    counters: Vec<Counter>,
+    races: Vec<(u32, Access, Access)>,
+    known: FxHashSet<(u32, u32, u32, u32)>,
+    work: u64,
+}
+
+impl<'p> Clocks<'p> {
+    /// `None` when nothing can race.
+    ///
+    /// # Errors
+    /// `AHBM-V406` when clocks would be too many.
+    pub(crate) fn new(subject: Subject<'p>, slots: Option<u32>) -> Result<Option<Self>, Diagnostic> {
+        let program = subject.program;
+        let spots = Spots::contended(subject);
+        if spots.history.iter().all(|&h| h == NONE) {
+            return Ok(None);
+        }
+        let mut component = vec![NONE; program.agents.len()];
+        let mut components = 0;
+        let mut meetings = 0u64;
+        for (index, component) in component.iter_mut().enumerate() {
+            let agent = AgentId(index as u32);
+            let contends = |program: &Program| {
+                program.body(agent).ops.iter().any(|op| {
+                    touches(program, agent, op.kind)
+                        .any(|(buffer, range, _)| spots.of(buffer, &range).any(|s| spots.history[s] != NONE))
+                })
+            };
+            if subject.programs().any(contends) {
+                *component = components;
+                components += 1;
+            }
+            let ops = &program.body(agent).ops;
+            meetings +=
+                ops.iter().filter(|op| op.kind.operands().tile.is_none() || op.kind.direction().is_some()).count()
+                    as u64;
+        }
+        let work =
+            (meetings + program.agents.len() as u64).saturating_mul(u64::from(components) * u64::from(subject.calls));
+        if work > WORK {
+            return Err(Diagnostic::new(
+                "AHBM-V406",
+                format!("{components} thread blocks share memory; whether their accesses are ordered was not analysed"),
+            )
+            .hint("the orders that were tried are the only evidence against a race"));
+        }
+        let histories = spots.history.iter().filter(|&&h| h != NONE).count();
+        let start: Clock = vec![0; components as usize].into();
+        let indices = Counters::new(subject);
+        let mut counters: Vec<Counter> = (0..indices.len()).map(|_| Counter::default()).collect();
+        for op in program.agents.iter().flat_map(|agent| &program.bodies[agent.body as usize].ops) {
+            if let OpKind::WaitCounter { counter, at_least } = op.kind {
+                for call in 0..subject.calls {
+                    counters[indices.index(counter, call)].reached.entry(at_least.into()).or_default().0 += 1;
+                }
+            }
+        }
+        Ok(Some(Self {
+            subject,
+            slots,
+            spots,
+            component,
+            histories: vec![History::default(); histories],
+            clocks: vec![start; program.agents.len()],
+            told: vec![true; program.agents.len()],
+            messages: vec![Vec::new(); program.channels.len()],
+            credits: vec![Vec::new(); program.channels.len()],
+            indices,
+            counters,
+            races: Vec::new(),
+            known: FxHashSet::default(),
+            work,
+        }))
+    }
+
+    /// The effect of an operation on what is ordered.
+    pub(crate) fn done(&mut self, step: &Step) {
+        let program = self.subject.launch(step.call);
+        let agent = step.agent;
+        let kind = program.body(agent).ops[step.op as usize].kind;
+        match (kind, step.message) {
+            (OpKind::AwaitSlot { dir }, _) => {
+                let channel = program.tx(agent, dir);
+                self.credited(agent, channel, self.messages[channel.0 as usize].len() as u64);
+            }
+            (OpKind::Send { .. }, Some((channel, number))) => {
+                self.credited(agent, channel, number);
+                let clock = self.tell(agent);
+                self.messages[channel.0 as usize].push(clock);
+            }
+            (OpKind::Recv { .. } | OpKind::RecvAny { .. }, Some((channel, number))) => {
+                self.received(agent, channel, number);
+                self.credit(agent, channel);
+            }
+            // The slot is emptied when the message comes, whatever the agent does meanwhile.
+            (OpKind::PostRecv { .. }, Some((channel, _))) => self.credit(agent, channel),
+            (OpKind::Await { .. }, Some((channel, number))) => self.received(agent, channel, number),
+            (OpKind::Signal { counter, add, .. }, _) => {
+                let clock = self.tell(agent);
+                self.counters[self.indices.index(counter, step.call)].signal(clock, add);
+            }
+            (OpKind::WaitCounter { counter, at_least }, _) => {
+                if let Some(clock) = self.counters[self.indices.index(counter, step.call)].waited(at_least.into()) {
+                    self.learn(agent, &clock);
+                }
+            }
+            (OpKind::Acquire { counter, amount }, _) => {
+                if let Some(clock) = self.counters[self.indices.index(counter, step.call)].acquired(amount.into()) {
+                    self.learn(agent, &clock);
+                }
+            }
+            _ => {
+                for (buffer, range, writes) in touches(program, agent, kind) {
+                    for spot in self.spots.of(buffer, &range) {
+                        self.access(step, spot, writes);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The participants of a barrier met: everybody knows what everybody knew.
+    pub(crate) fn meet(&mut self, participants: &[AgentId]) {
+        let Some((&first, rest)) = participants.split_first() else { return };
+        let mut all = self.tell(first);
+        for &agent in rest {
+            let clock = self.tell(agent);
+            all = join(&all, &clock);
+        }
+        for &agent in participants {
+            self.clocks[agent.0 as usize] = Rc::clone(&all);
+        }
+    }
+
+    fn credited(&mut self, agent: AgentId, channel: ahbm_program::ChannelId, number: u64) {
+        let depth = schedule::depth(self.subject.program, self.slots, channel);
+        if let Some(before) = number.checked_sub(depth)
+            && let Some(credit) = self.credits[channel.0 as usize].get(before as usize).cloned()
+        {
+            self.learn(agent, &credit);
+        }
+    }
+
+    fn credit(&mut self, agent: AgentId, channel: ahbm_program::ChannelId) {
+        let clock = self.tell(agent);
+        self.credits[channel.0 as usize].push(clock);
+    }
+
+    fn received(&mut self, agent: AgentId, channel: ahbm_program::ChannelId, number: u64) {
+        if let Some(clock) = self.messages[channel.0 as usize].get(number as usize).cloned() {
+            self.learn(agent, &clock);
+        }
+    }
+
+    fn tell(&mut self, agent: AgentId) -> Clock {
+        self.told[agent.0 as usize] = true;
+        Rc::clone(&self.clocks[agent.0 as usize])
+    }
+
+    fn learn(&mut self, agent: AgentId, news: &Clock) {
+        let clock = &mut self.clocks[agent.0 as usize];
+        *clock = join(clock, news);
+    }
+
+    fn access(&mut self, step: &Step, spot: usize, writes: bool) {
+        let history = self.spots.history[spot];
+        if history == NONE || self.work > 2 * WORK {
+            return;
+        }
+        let a = step.agent.0 as usize;
+        let own = self.component[a] as usize;
+        if std::mem::take(&mut self.told[a]) {
+            let mut grown = self.clocks[a].to_vec();
+            grown[own] += 1;
+            self.clocks[a] = grown.into();
+        }
+        let clock = &self.clocks[a];
+        let access = Access { step: *step, time: clock[own] };
+        let history = &mut self.histories[history as usize];
+        self.work += history.reads.len() as u64;
+        let before = |other: &Access| clock[self.component[other.step.agent.0 as usize] as usize] >= other.time;
+        let mut clash = history.write.filter(|w| !before(w));
+        if writes {
+            let unordered = |r: &&Access| r.step.agent != step.agent && !before(r);
+            clash = clash.or_else(|| history.reads.iter().find(unordered).copied());
+            history.reads.clear();
+            history.write = Some(access);
+        } else {
+            history.reads.retain(|r| !before(r));
+            history.reads.push(access);
+        }
+        if let Some(other) = clash
+            && self.known.len() < 1 << 16
+            && self.known.insert((other.step.agent.0, other.step.op, step.agent.0, step.op))
+        {
+            self.races.push((spot as u32, other, access));
+        }
+    }
+
+    /// The races found: one finding per pair of thread blocks, the first few of them.
+    pub(crate) fn findings(self, expectation: &Expectation) -> Vec<Diagnostic> {
+        let mut pairs: FxHashMap<(u32, u32), usize> = FxHashMap::default();
+        let mut first: Vec<(u32, Access, Access)> = Vec::new();
+        for &(spot, a, b) in &self.races {
+            let (one, other) = (a.step.agent.0, b.step.agent.0);
+            if *pairs.entry((one.min(other), one.max(other))).and_modify(|n| *n += 1).or_insert(1) == 1 {
+                first.push((spot, a, b));
+            }
+        }
+        let mut findings: Vec<Diagnostic> = first.iter().take(LISTED).map(|r| self.report(r, expectation)).collect();
+        if let Some(finding) = findings.first_mut() {
+            finding.message +=
+                &format!(" ({} such accesses in {} pairs of thread blocks)", self.races.len(), pairs.len());
+        }
+        findings
+    }
+
+    fn report(&self, (spot, a, b): &(u32, Access, Access), expectation: &Expectation) -> Diagnostic {
+        let (buffer, range) = self.spots.place(*spot as usize);
+        let (one, other) = (self.subject.name(a.step.agent), self.subject.name(b.step.agent));
+        let place = expectation.place(buffer, range);
+        let what = format!("{one} and {other} access {place} in no fixed order, and one writes");
+        let finding = self.subject.site(Diagnostic::new("AHBM-V403", what), &a.step);
+        self.subject.site(finding, &b.step).hint("make one wait for the other: a dependency, a signal or a barrier")
+    }
+}
+
+impl Counter {
+    fn signal(&mut self, clock: Clock, add: u32) {
+        let known = match self.known.take() {
+            Some(known) => join(&known, &clock),
+            None => clock,
+        };
+        let before = self.value;
+        self.value = self.value.saturating_add(add.into());
+        if before < self.value {
+            for (_, (_, reached)) in self.reached.range_mut(before + 1..=self.value) {
+                *reached = Some(Rc::clone(&known));
+            }
+        }
+        self.signals.push((self.value, Rc::clone(&known)));
+        self.known = Some(known);
+    }
+
+    fn waited(&mut self, at_least: u64) -> Option<Clock> {
+        let (waits, clock) = self.reached.get_mut(&at_least)?;
+        *waits -= 1;
+        if *waits == 0 { clock.take() } else { clock.clone() }
+    }
+
+    /// The clock a taker knows: of the signals it needed, not of those that happened to have come as well.
+    fn acquired(&mut self, amount: u64) -> Option<Clock> {
+        self.acquired = self.acquired.saturating_add(amount);
+        let at = self.signals.partition_point(|&(value, _)| value < self.acquired);
+        self.signals.get(at).map(|(_, clock)| Rc::clone(clock))
+    }
+}
+
+fn join(a: &Clock, b: &Clock) -> Clock {
+    if Rc::ptr_eq(a, b) || b.iter().zip(a.iter()).all(|(b, a)| b <= a) {
+        Rc::clone(a)
+    } else if a.iter().zip(b.iter()).all(|(a, b)| a <= b) {
+        Rc::clone(b)
+    } else {
+        a.iter().zip(b.iter()).map(|(&a, &b)| a.max(b)).collect()
+    }
+}
+
+/// Shared memory, cut where any access begins or ends.
+#[derive(Debug, Default)]
+struct Spots {
+    /// Per buffer: its first spot; none of its own where nobody shares it.
+    base: Vec<usize>,
+    /// Per spot: first byte, and where it ends.
+    starts: Vec<u64>,
+    ends: Vec<u64>,
+    /// Per spot: the index of its history, `NONE` where nothing can race.
+    history: Vec<u32>,
+}
+
+impl Spots {
+    /// The spots of every buffer that two agents touch and one writes; those contended have a history.
+    fn contended(subject: Subject<'_>) -> Self {
+        const SHARED: u32 = u32::MAX - 1;
+        let program = subject.program;
+        let owned = |owner: u32, agent: u32| if owner == NONE || owner == agent { agent } else { SHARED };
+        let mut owners = vec![(NONE, false); program.buffers.len()];
+        let each = |f: &mut dyn FnMut(u32, BufferId, Range<u64>, bool)| {
+            for program in subject.programs() {
+                for agent in 0..program.agents.len() as u32 {
+                    for op in &program.body(AgentId(agent)).ops {
+                        for (buffer, range, writes) in touches(program, AgentId(agent), op.kind) {
+                            f(agent, buffer, range, writes);
+                        }
+                    }
+                }
+            }
+        };
+        each(&mut |agent, buffer, _, writes| {
+            let (owner, written) = &mut owners[buffer.0 as usize];
+            *owner = owned(*owner, agent);
+            *written |= writes;
+        });
+        let shared = |buffer: BufferId| matches!(owners[buffer.0 as usize], (SHARED, true));
+        let mut edges: Vec<Vec<u64>> = vec![Vec::new(); program.buffers.len()];
+        if owners.contains(&(SHARED, true)) {
+            each(&mut |_, buffer, range, _| {
+                if shared(buffer) && !range.is_empty() {
+                    edges[buffer.0 as usize].extend([range.start, range.end]);
+                }
+            });
+        }
+        let mut spots = Self { base: vec![0], ..Self::default() };
+        for list in &mut edges {
+            list.sort_unstable();
+            list.dedup();
+            for pair in list.windows(2) {
+                spots.starts.push(pair[0]);
+                spots.ends.push(pair[1]);
+            }
+            spots.base.push(spots.starts.len());
+        }
+        let mut owner = vec![(NONE, false); spots.starts.len()];
+        if !owner.is_empty() {
+            each(&mut |agent, buffer, range, writes| {
+                for spot in spots.of(buffer, &range) {
+                    owner[spot] = (owned(owner[spot].0, agent), owner[spot].1 || writes);
+                }
+            });
+        }
+        let mut histories = 0;
+        for &seen in &owner {
+            spots.history.push(if seen == (SHARED, true) { histories } else { NONE });
+            histories += u32::from(seen == (SHARED, true));
+        }
+        spots
+    }
+
+    /// The spots of some bytes, which are those of an access; none where nobody shares the buffer.
+    fn of(&self, buffer: BufferId, range: &Range<u64>) -> Range<usize> {
+        let (first, last) = (self.base[buffer.0 as usize], self.base[buffer.0 as usize + 1]);
+        let at = |byte: u64| first + self.starts[first..last].partition_point(|&start| start < byte);
+        if first == last { 0..0 } else { at(range.start)..at(range.end) }
+    }
+
+    /// Buffer and bytes of a spot.
+    fn place(&self, spot: usize) -> (BufferId, Range<u64>) {
+        let buffer = self.base.partition_point(|&first| first <= spot) - 1;
+        (BufferId(buffer as u32), self.starts[spot]..self.ends[spot])
+    }
+}

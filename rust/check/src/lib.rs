@@ -1,0 +1,401 @@
+//! Is a program right, whatever the order? Execution on contributions instead of numbers.
+//!
+//! Every element of memory holds the multiset of contributions `(rank, index)` that went into it; a reduction is the
+//! union of multisets, any other function something of its own. Runs of elements are handled as one, so that the cost
+//! follows the number of operations and not the size of what they move. The program runs without time in several
+//! orders, agents taking turns as their channels, counters and barriers allow, and
+//!
+//! 1. each run that ends must give every expected element exactly its contributions ([`Expectation`]),
+//! 2. a run that stops early is a deadlock, which names who waits for whom,
+//! 3. two accesses to an element, one of them a write, that nothing orders are a race even where every run
+//!    happened to be right: vector clocks follow channels, queue slots, counters and barriers,
+//! 4. a program that is issued again while other ranks still work on its last call must compute what it computes
+//!    when everybody waits for everybody between the calls ([`CheckOptions::calls`]).
+//!
+//! ```
+//! use ahbm_check::{CheckOptions, Outcome, check};
+//! use ahbm_plan::blocks::{Action, Slot};
+//! use ahbm_plan::{Budget, Collective, PlanBuilder, Space, StepSpec};
+//! use ahbm_program::{Locus, Origin};
+//!
+//! // Both ranks send what they have, and keep what they get instead of adding it.
+//! let at = |line| Origin { file: "pair.py".into(), locus: Locus::Line(line) };
+//! let mut plan = PlanBuilder::new("pair", Collective::AllReduce.into(), 2, 1, Budget::default(), at(1))?;
+//! for rank in 0..2 {
+//!     let block = plan.block(rank, Some(1 - rank), Some(1 - rank), 0, at(2))?;
+//!     let [input, output] = [Space::Input, Space::Output].map(|space| Slot { space, chunk: 0 });
+//!     plan.step(block, &StepSpec::new(Action::Send, input, input), at(3))?;
+//!     plan.step(block, &StepSpec::new(Action::Recv, output, output), at(4))?;
+//! }
+//! let plan = plan.finish().expect("a plan");
+//! let lowered = plan.lower_for_check(2, &Budget::default()).expect("a program");
+//! let expected = plan.goal.expectation(&lowered.ranks, 1, 8, &Budget::default())?;
+//!
+//! let verdict = check(&lowered.program, &expected, &CheckOptions::default());
+//! assert_eq!(verdict.outcome, Outcome::Wrong);
+//! assert!(verdict.findings[0].message.starts_with("rank 0, elements [0, 1) of the output of rank 0: rank 0 missing"));
+//! # Ok::<(), ahbm_machine::Diagnostic>(())
+//! ```
+//!
+//! | code | finding |
+//! |---|---|
+//! | `AHBM-B210` | more steps than the budget; refused before the first one |
+//! | `AHBM-D201` | deadlock |
+//! | `AHBM-U290` | not decided: a result depends on an operation that contributions cannot follow |
+//! | `AHBM-V401` | contributions missing, doubled or foreign |
+//! | `AHBM-V402` | memory read before anything was written (a warning) |
+//! | `AHBM-V403` | two accesses that nothing orders |
+//! | `AHBM-V404` | the result depends on the order |
+//! | `AHBM-V405` | messages that nobody receives (a warning) |
+//! | `AHBM-V406` | ordering not analysed: too many agents share memory (a warning) |
+//! | `AHBM-V407` | a message of another size than its receive |
+//! | `AHBM-V408` | a run with numbers does not confirm the verdict |
+//! | `AHBM-V409` | no run with numbers was possible (a warning) |
+//! | `AHBM-V410` | signals that nobody waits for (a warning) |
+//! | `AHBM-V411` | calls that follow each other at once compute something else than calls with a pause between |
+//!
+//! Reading order: [`Expectation`], `schedule` (who goes next), `print` and `values` (what it does), `clocks` (what
+//! orders it), `deadlock` and `compare` (what to say), `proof` (the same with numbers).
+
+#[cfg(test)]
+mod agreement;
+mod clocks;
+mod compare;
+mod deadlock;
+mod print;
+mod proof;
+mod schedule;
+mod support;
+mod values;
+
+use ahbm_plan::Expectation;
+pub use proof::Proof;
+pub use schedule::sequence;
+
+use ahbm_machine::{Diagnostic, Machine};
+use ahbm_program::{OpKind, Program};
+use clocks::Clocks;
+use log::{Level, debug, log_enabled};
+use schedule::{Ended, Fence, Order, Schedule};
+use std::time::Instant;
+use support::{Step, Subject};
+use values::Values;
+
+/// The target the check logs to.
+const LOG: &str = "ahbm::check";
+
+/// Orders in which accesses are also followed by vector clocks.
+const CLOCKED: u32 = 2;
+
+/// How a check runs.
+#[derive(Debug, Clone, Copy)]
+pub struct CheckOptions<'p> {
+    /// Messages a queue holds, for every channel; `None` keeps the program's own, `u32::MAX` is unbounded.
+    pub slots: Option<u32>,
+    /// Orders tried, at least one.
+    pub orders: u32,
+    /// Chooses the random ones among them.
+    pub seed: u64,
+    /// Times the program is issued in a row, at least one. A rank starts its next call when it has ended this one,
+    /// whatever the others do.
+    pub calls: u32,
+    /// The programs that the calls after the first launch, in turn, if they differ: each has the same agents, buffers,
+    /// queues and counters as the first. Empty when every call is the same.
+    pub later: &'p [Program],
+    /// Names agents by their place on it.
+    pub machine: Option<&'p Machine>,
+    /// Most operations and operands handled, over all orders and calls.
+    pub max_steps: u64,
+    /// Whether to search for the least depth that completes.
+    pub min_slots: bool,
+}
+
+impl Default for CheckOptions<'_> {
+    fn default() -> Self {
+        Self {
+            slots: None,
+            orders: 4,
+            seed: 0,
+            calls: 1,
+            later: &[],
+            machine: None,
+            max_steps: 1 << 28,
+            min_slots: true,
+        }
+    }
+}
+
+/// The results of a check, by gravity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Outcome {
+    /// Every order gives the expected result and nothing races.
+    Correct,
+    /// It runs to the end in every order; what it should compute is not known. Races are among the findings.
+    NoExpectation,
+    /// Every order that was tried is right, but nothing orders some accesses.
+    Race,
+    /// Some order gives a wrong result.
+    Wrong,
+    /// Some order stops before the end.
+    Deadlock,
+    /// It uses what cannot be checked, or costs too much.
+    Unsupported,
+    /// It is no sound program.
+    Malformed,
+}
+
+impl Outcome {
+    /// Its name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Correct => "correct",
+            Self::Wrong => "wrong",
+            Self::Deadlock => "deadlock",
+            Self::Race => "race",
+            Self::NoExpectation => "no_expectation",
+            Self::Unsupported => "unsupported",
+            Self::Malformed => "malformed",
+        }
+    }
+}
+
+/// The answer of [`check`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verdict {
+    /// The outcome.
+    pub outcome: Outcome,
+    /// Least depth at which every queue lets the program complete; `None` without queues, or when no depth does.
+    pub min_slots: Option<u32>,
+    /// Why, and warnings.
+    pub findings: Vec<Diagnostic>,
+    /// The result of a run with numbers, if one was asked for ([`Verdict::proven`]).
+    pub proof: Option<Proof>,
+}
+
+impl Verdict {
+    /// An outcome and why, nothing else being known.
+    pub const fn new(outcome: Outcome, findings: Vec<Diagnostic>) -> Self {
+        Self { outcome, min_slots: None, findings, proof: None }
+    }
+}
+
+/// Checks a program against what it should compute. Deterministic.
+pub fn check(program: &Program, expectation: &Expectation, options: &CheckOptions<'_>) -> Verdict {
+    let subject = Subject { program, later: options.later, machine: options.machine, calls: options.calls.max(1) };
+    let mut unsound: Vec<Diagnostic> = subject.programs().flat_map(ahbm_program::structure).collect();
+    if subject.programs().any(|launch| shape(launch) != shape(program)) {
+        unsound.push(Diagnostic::new("AHBM-D191", "a later call launches another program's agents"));
+    }
+    if !unsound.is_empty() {
+        return Verdict::new(Outcome::Malformed, unsound);
+    }
+    if let Err(finding) = subject.affordable(options) {
+        return Verdict::new(Outcome::Unsupported, vec![finding]);
+    }
+    let begin = log_enabled!(target: LOG, Level::Debug).then(Instant::now);
+    let mut verdict = explore(subject, expectation, options);
+    if options.min_slots && !matches!(verdict.outcome, Outcome::Malformed | Outcome::Unsupported) {
+        verdict.min_slots = schedule::min_slots(subject);
+    }
+    if let Some(begin) = begin {
+        let (name, outcome, ms) = (&program.name, verdict.outcome.name(), begin.elapsed().as_secs_f64() * 1e3);
+        debug!(target: LOG, "{name}: {outcome}; checked in {ms:.3} ms");
+    }
+    verdict
+}
+
+/// The properties that programs launched after each other have in common.
+fn shape(program: &Program) -> [usize; 5] {
+    let Program { agents, buffers, channels, counters, barriers, .. } = program;
+    [agents.len(), buffers.len(), channels.len(), *counters as usize, barriers.len()]
+}
+
+fn explore(subject: Subject<'_>, expectation: &Expectation, options: &CheckOptions<'_>) -> Verdict {
+    let once = Subject { calls: 1, ..subject };
+    let mut outcome = explore_calls(once, expectation, options);
+    if subject.calls > 1 && !matches!(outcome.outcome, Outcome::Malformed | Outcome::Deadlock) {
+        let again = reuse(subject, expectation, options);
+        outcome.outcome = outcome.outcome.max(again.outcome);
+        // A fault within one call is told once.
+        let new = |finding: &Diagnostic| !outcome.findings.iter().any(|known| known.code == finding.code);
+        let more: Vec<Diagnostic> = again.findings.into_iter().filter(new).collect();
+        outcome.findings.splice(0..0, more);
+    }
+    outcome
+}
+
+/// One run in one order, and what came of it.
+fn run<'p>(
+    subject: Subject<'p>,
+    expectation: &Expectation,
+    options: &CheckOptions<'_>,
+    order: u32,
+    fence: Fence,
+) -> Result<(Effects<'p>, Schedule<'p>, Option<Diagnostic>), Verdict> {
+    let clocks = if order < CLOCKED && fence == Fence::Rank { Clocks::new(subject, options.slots) } else { Ok(None) };
+    let (clocks, skipped) = match clocks {
+        Ok(clocks) => (clocks, None),
+        Err(finding) => (None, Some(finding)),
+    };
+    let mut effects = Effects { values: Values::new(subject, expectation), clocks };
+    let mut schedule =
+        Schedule::new(subject, options.slots, Order::of(order, subject.program.agents.len(), options.seed), fence);
+    match schedule.run(&mut effects) {
+        Err(finding) => Err(Verdict::new(Outcome::Malformed, vec![finding])),
+        Ok(Ended::Stuck) => Err(Verdict::new(Outcome::Deadlock, vec![deadlock::report(&schedule)])),
+        Ok(Ended::Complete) => Ok((effects, schedule, skipped)),
+    }
+}
+
+/// Several calls in a row: races between them, and results that differ from those of calls with a pause between.
+fn reuse(subject: Subject<'_>, expectation: &Expectation, options: &CheckOptions<'_>) -> Verdict {
+    let mut races = Vec::new();
+    let mut results = Vec::new();
+    let calm = match run(subject, expectation, options, 0, Fence::World) {
+        Err(verdict) => return verdict,
+        Ok((effects, ..)) => compare::prints(subject, &effects.values, expectation),
+    };
+    for order in 0..orders(subject.program, options) {
+        match run(subject, expectation, options, order, Fence::Rank) {
+            Err(verdict) => return verdict,
+            Ok((effects, ..)) => {
+                results.push(compare::prints(subject, &effects.values, expectation) == calm);
+                if let Some(clocks) = effects.clocks
+                    && races.is_empty()
+                {
+                    races = clocks.findings(expectation);
+                }
+            }
+        }
+    }
+    let stale = results.iter().filter(|same| !**same).count();
+    let mut findings = Vec::new();
+    if stale > 0 {
+        let message = format!(
+            "{} calls in a row compute something else than with a pause between them, in {stale} of {} orders",
+            subject.calls,
+            results.len()
+        );
+        findings.push(Diagnostic::new("AHBM-V411", message).hint(
+            "a rank that is ahead reuses memory that another still reads: end with a signal or a barrier, or \
+             alternate between two buffers",
+        ));
+    }
+    findings.append(&mut races);
+    let outcome = match (stale, findings.is_empty()) {
+        (1.., _) => Outcome::Wrong,
+        (0, false) => Outcome::Race,
+        (0, true) => Outcome::Correct,
+    };
+    Verdict::new(outcome, findings)
+}
+
+/// Orders that are worth trying: one, when none can differ from another.
+///
+/// Agents that meet in messages, in counters and in barriers alone, each message and each semaphore having one
+/// taker, compute the same and stop in the same place in every order.
+fn orders(program: &Program, options: &CheckOptions<'_>) -> u32 {
+    let mut takers = vec![None; program.counters as usize];
+    let mut alone = true;
+    for (index, agent) in program.agents.iter().enumerate() {
+        for op in &program.bodies[agent.body as usize].ops {
+            match op.kind {
+                OpKind::RecvAny { .. } => alone = false,
+                OpKind::Acquire { counter, .. } => {
+                    alone &= *takers[counter as usize].get_or_insert(index) == index;
+                }
+                _ => {}
+            }
+        }
+    }
+    let shared = !matches!(Clocks::new(Subject::once(program), options.slots), Ok(None));
+    if alone && !shared { 1 } else { options.orders.max(1) }
+}
+
+fn explore_calls(subject: Subject<'_>, expectation: &Expectation, options: &CheckOptions<'_>) -> Verdict {
+    let mut warnings = Vec::new();
+    let mut races = Vec::new();
+    let mut results: Vec<compare::RunResult> = Vec::new();
+    for order in 0..orders(subject.program, options) {
+        let (effects, schedule, skipped) = match run(subject, expectation, options, order, Fence::Rank) {
+            Err(verdict) => return verdict,
+            Ok(ended) => ended,
+        };
+        if let Some(clocks) = effects.clocks
+            && races.is_empty()
+        {
+            races = clocks.findings(expectation);
+        }
+        if order == 0 {
+            warnings.extend(skipped);
+            warnings.extend(effects.values.undefined_reads(expectation));
+            warnings.extend(schedule.unreceived());
+            warnings.extend(schedule.untaken());
+        }
+        let result = compare::compare(subject, &effects.values, expectation);
+        if results.iter().all(|known| known.prints != result.prints) {
+            results.push(result);
+        }
+    }
+    let wrong = results.iter().any(|r| !r.wrong.is_empty());
+    let undecided = results.iter().find_map(|r| undecided(subject, &r.undecided));
+    let mut findings: Vec<Diagnostic> = Vec::new();
+    if results.len() > 1 {
+        findings.push(
+            Diagnostic::new("AHBM-V404", format!("{} orders of the agents give different results", results.len()))
+                .hint("order the accesses that AHBM-V403 names with a dependency, a counter or a barrier"),
+        );
+    }
+    if let Some(first) = results.iter_mut().find(|r| !r.wrong.is_empty()) {
+        findings.append(&mut first.wrong);
+    }
+    let raced = results.len() > 1 || !races.is_empty();
+    findings.append(&mut races);
+    let outcome = if wrong {
+        Outcome::Wrong
+    } else if undecided.is_some() {
+        Outcome::Unsupported
+    } else if !expectation.is_known() {
+        Outcome::NoExpectation
+    } else if raced {
+        Outcome::Race
+    } else {
+        Outcome::Correct
+    };
+    findings.extend(undecided);
+    findings.append(&mut warnings);
+    Verdict::new(outcome, findings)
+}
+
+/// Says which operations keep a result from being decided.
+fn undecided(subject: Subject<'_>, steps: &[Step]) -> Option<Diagnostic> {
+    let first = steps.first()?;
+    let what = subject.launch(first.call).describe(first.agent, first.op as usize);
+    let finding = Diagnostic::new(
+        "AHBM-U290",
+        format!("not decided whether the result is right: contributions cannot follow `{what}`"),
+    )
+    .hint("only copies, messages and reductions have a meaning for contributions; races and deadlocks were looked for");
+    Some(steps.iter().fold(finding, |finding, step| subject.site(finding, step)))
+}
+
+/// The effects of an operation.
+struct Effects<'p> {
+    values: Values<'p>,
+    clocks: Option<Clocks<'p>>,
+}
+
+impl schedule::Watch for Effects<'_> {
+    fn done(&mut self, step: &Step) -> Result<(), Diagnostic> {
+        if let Some(clocks) = &mut self.clocks {
+            clocks.done(step);
+        }
+        self.values.done(step)
+    }
+
+    fn released(&mut self, participants: &[ahbm_program::AgentId]) {
+        if let Some(clocks) = &mut self.clocks {
+            clocks.meet(participants);
+        }
+    }
+}

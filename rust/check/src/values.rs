@@ -1,0 +1,540 @@
+//! The effects of operations: memory, values and messages made of contributions.
+//!
+//! Memory and values are runs of elements. The contents of a run is a *node* and an index: node `n` at index `i`
+//! stands for `n` shifted by `i, i + 1, …`, so that an input of any length is one run. A node is nothing, the input
+//! of a rank, memory nobody wrote, the union of two nodes, or a function of nodes that is no union: what such a
+//! function computes is told apart from everything else, but not understood. Every node has a [`Print`]; the graph
+//! of nodes is walked only to explain a result that is wrong.
+
+use crate::print::Print;
+use crate::support::{Step, Subject, bytes};
+use ahbm_machine::Diagnostic;
+use ahbm_plan::{Contribution, Expectation};
+use ahbm_program::{AgentId, BinaryFn, Body, BufferId, OpKind, Scalar, ValueId};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::rc::Rc;
+
+/// Index of a node of the graph.
+type Node = u32;
+
+/// The empty multiset.
+const EMPTY: Node = 0;
+/// Reads of undefined memory that are listed.
+const LISTED: usize = 8;
+
+#[derive(Debug, Clone, Copy)]
+enum Made {
+    Nothing,
+    Input(u32),
+    Undefined,
+    /// By an operation whose meaning is not known.
+    Function,
+    /// Of two nodes, the second so many indices further on.
+    Union(Node, Node, i64),
+}
+
+/// A node and what is in it.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    print: Print,
+    made: Made,
+    /// Every element is the same.
+    flat: bool,
+    /// Memory that nobody wrote went into it.
+    undefined: bool,
+    /// The first operation on the way that is no union.
+    function: Option<Step>,
+}
+
+/// A run of elements of a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Piece {
+    elements: u64,
+    node: Node,
+    index: i64,
+}
+
+type Value = Rc<[Piece]>;
+
+/// A run of elements in memory.
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    end: u64,
+    /// Bytes of an element.
+    unit: u64,
+    node: Node,
+    index: i64,
+    writer: Option<Step>,
+}
+
+/// A run of elements after a run of the program.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Found {
+    /// First and last byte.
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) unit: u64,
+    /// Print of the first element.
+    pub(crate) print: Print,
+    /// Every element is the same.
+    pub(crate) flat: bool,
+    pub(crate) writer: Option<Step>,
+    /// The first operation on the way that contributions cannot follow.
+    pub(crate) function: Option<Step>,
+    node: Node,
+    index: i64,
+}
+
+/// The contributions to an element, and how often each went in.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Contents {
+    pub(crate) counts: FxHashMap<Contribution, u64>,
+    /// Memory that nobody wrote went into it.
+    pub(crate) undefined: bool,
+}
+
+pub(crate) struct Values<'p> {
+    subject: Subject<'p>,
+    nodes: Vec<Known>,
+    /// Functions by print: the same function of the same values is the same.
+    functions: FxHashMap<Print, Node>,
+    memory: Vec<BTreeMap<u64, Held>>,
+    slots: Vec<Vec<Value>>,
+    /// By channel and number: the value, and who sent it.
+    messages: Vec<Vec<(Value, Step)>>,
+    /// Operations that read undefined memory: the first few with their first bytes, and how many there are.
+    undefined: Vec<(Step, BufferId, Range<u64>)>,
+    undefined_count: u64,
+}
+
+impl<'p> Values<'p> {
+    pub(crate) fn new(subject: Subject<'p>, expectation: &Expectation) -> Self {
+        let program = subject.program;
+        let nothing: Value = Rc::from([]);
+        let slots = |agent: u32| {
+            let values = subject.programs().map(|program| program.body(AgentId(agent)).values).max();
+            vec![Rc::clone(&nothing); values.unwrap_or(0) as usize]
+        };
+        let empty =
+            Known { print: Print::default(), made: Made::Nothing, flat: true, undefined: false, function: None };
+        let mut values = Self {
+            subject,
+            nodes: vec![empty],
+            functions: FxHashMap::default(),
+            memory: Vec::with_capacity(program.buffers.len()),
+            slots: (0..program.agents.len() as u32).map(slots).collect(),
+            messages: vec![Vec::new(); program.channels.len()],
+            undefined: Vec::new(),
+            undefined_count: 0,
+        };
+        let unit = expectation.element();
+        for (index, buffer) in program.buffers.iter().enumerate() {
+            let print = Print::of(1 << 63 | index as u64);
+            let node = values.add(Known { print, made: Made::Undefined, undefined: true, flat: false, ..empty });
+            let held = Held { end: buffer.bytes, unit, node, index: 0, writer: None };
+            values.memory.push(if buffer.bytes == 0 { BTreeMap::new() } else { BTreeMap::from([(0, held)]) });
+        }
+        let mut inputs: FxHashMap<u32, Node> = FxHashMap::default();
+        for held in expectation.initial() {
+            let (rank, first) = held.first;
+            let node = *inputs.entry(rank).or_insert_with(|| {
+                values.add(Known { print: input(rank), made: Made::Input(rank), flat: false, ..empty })
+            });
+            let buffer = &program.buffers[held.buffer.0 as usize];
+            let range = held.elements.start.saturating_mul(unit)..held.elements.end.saturating_mul(unit);
+            let range = range.start.min(buffer.bytes)..range.end.min(buffer.bytes);
+            values.overwrite(held.buffer, range, |start, end| {
+                vec![(start, Held { end, unit, node, index: first as i64, writer: None })]
+            });
+        }
+        values
+    }
+
+    /// The runs of elements in some bytes of a buffer, in order.
+    pub(crate) fn found(&self, buffer: BufferId, range: Range<u64>) -> impl Iterator<Item = Found> + '_ {
+        self.read(buffer, range).map(|(start, held)| Found {
+            start,
+            end: held.end,
+            unit: held.unit,
+            print: self.print(held.node, held.index),
+            flat: self.nodes[held.node as usize].flat,
+            writer: held.writer,
+            function: self.nodes[held.node as usize].function,
+            node: held.node,
+            index: held.index,
+        })
+    }
+
+    /// The contributions that make up the first element of a run.
+    pub(crate) fn contents(&self, found: &Found) -> Contents {
+        let mut contents = Contents::default();
+        // Nodes are made of earlier ones, so every node is complete when its turn comes.
+        let mut due = BTreeMap::from([((found.node, found.index), 1u64)]);
+        while let Some(((node, index), times)) = due.pop_last() {
+            match self.nodes[node as usize].made {
+                Made::Nothing | Made::Function => {}
+                Made::Undefined => contents.undefined = true,
+                Made::Input(rank) => {
+                    let count = contents.counts.entry((rank, index as u64)).or_default();
+                    *count = count.saturating_add(times);
+                }
+                Made::Union(a, b, apart) => {
+                    for part in [(a, index), (b, index + apart)] {
+                        let count = due.entry(part).or_default();
+                        *count = count.saturating_add(times);
+                    }
+                }
+            }
+        }
+        contents
+    }
+
+    /// A warning that names reads of memory that nobody wrote.
+    pub(crate) fn undefined_reads(&self, expectation: &Expectation) -> Option<Diagnostic> {
+        let (_, buffer, range) = self.undefined.first()?;
+        let place = expectation.place(*buffer, range.clone());
+        let count = self.undefined_count;
+        let what = format!("{count} operations read memory that nothing was written to, first {place}");
+        let finding = Diagnostic::new("AHBM-V402", what);
+        Some(self.undefined.iter().fold(finding, |f, (step, ..)| self.subject.site(f, step)))
+    }
+
+    /// The effect of an operation on data.
+    pub(crate) fn done(&mut self, step: &Step) -> Result<(), Diagnostic> {
+        let agent = step.agent;
+        let body: &'p Body = self.subject.body(agent, step.call);
+        let kind = body.ops[step.op as usize].kind;
+        let count = |tile: u32| body.tiles[tile as usize].elements();
+        match kind {
+            OpKind::Load { dst, mem, tile } => {
+                let value = self.load(step, mem, tile);
+                self.define(agent, dst, value);
+            }
+            OpKind::Store { src, mem, tile, .. } => {
+                let value = self.sized(step, src, count(tile))?;
+                self.store(step, mem, tile, &value);
+            }
+            OpKind::Copy { src, dst, tile, .. } => {
+                let value = self.load(step, src, tile);
+                self.store(step, dst, tile, &value);
+            }
+            OpKind::Fill { dst, tile, scalar } => {
+                let node = match body.scalars[scalar as usize] {
+                    s if s == Scalar::Int(0) || s.as_f64() == 0.0 => EMPTY,
+                    Scalar::Float(bits) => self.function(step, [2, bits], [], true),
+                    Scalar::Int(n) => self.function(step, [3, n as u64], [], true),
+                };
+                self.define(agent, dst, Rc::from([Piece { elements: count(tile), node, index: 0 }]));
+            }
+            // A scaled contribution is still that contribution.
+            OpKind::BinaryScalar { f: BinaryFn::Mul, dst, a, .. }
+            | OpKind::BinaryScalar { f: BinaryFn::Div, swapped: false, dst, a, .. }
+            | OpKind::Cast { dst, a, .. } => {
+                let value = Rc::clone(&self.slots[agent.0 as usize][a.0 as usize]);
+                self.define(agent, dst, value);
+            }
+            OpKind::Binary { f, dst, a, b, tile } if unites(f) => {
+                let (one, other) = (self.value(agent, a), self.value(agent, b));
+                let value = if length(&one) == count(tile) && length(&other) == count(tile) {
+                    self.join(&one, &other)
+                } else {
+                    self.opaque(step, &[one, other], count(tile))
+                };
+                self.define(agent, dst, value);
+            }
+            OpKind::Send { src, tile, .. } => {
+                let value = self.sized(step, src, count(tile))?;
+                if let Some((channel, _)) = step.message {
+                    self.messages[channel.0 as usize].push((value, *step));
+                }
+            }
+            OpKind::Recv { dst, tile, .. } | OpKind::RecvAny { dst, tile, .. } => {
+                let sender = self.take(step, dst);
+                self.sized(step, dst, count(tile)).map_err(|f| match sender {
+                    Some(sender) => self.subject.site(f, &sender),
+                    None => f,
+                })?;
+            }
+            OpKind::Await { value } => {
+                self.take(step, value);
+            }
+            OpKind::PostRecv { .. }
+            | OpKind::AwaitSlot { .. }
+            | OpKind::Signal { .. }
+            | OpKind::Fence
+            | OpKind::WaitCounter { .. }
+            | OpKind::Acquire { .. }
+            | OpKind::Barrier { .. }
+            | OpKind::Delay { .. } => {}
+            _ => {
+                let operands = kind.operands();
+                let read: Vec<Value> = operands.reads.iter().flatten().map(|&v| self.value(agent, v)).collect();
+                let elements = self.elements_of(agent, kind, &read);
+                let value = self.opaque(step, &read, elements);
+                if let Some(dst) = body.ops[step.op as usize].defines() {
+                    self.define(agent, dst, value);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, known: Known) -> Node {
+        self.nodes.push(known);
+        self.nodes.len() as Node - 1
+    }
+
+    fn print(&self, node: Node, index: i64) -> Print {
+        let known = &self.nodes[node as usize];
+        if known.flat { known.print } else { known.print.shifted(index) }
+    }
+
+    fn further(&self, node: Node, index: i64, by: u64) -> i64 {
+        if self.nodes[node as usize].flat { index } else { index + by as i64 }
+    }
+
+    fn value(&self, agent: AgentId, value: ValueId) -> Value {
+        Rc::clone(&self.slots[agent.0 as usize][value.0 as usize])
+    }
+
+    fn define(&mut self, agent: AgentId, dst: ValueId, value: Value) {
+        self.slots[agent.0 as usize][dst.0 as usize] = value;
+    }
+
+    /// Moves a message into a value; who sent it.
+    fn take(&mut self, step: &Step, dst: ValueId) -> Option<Step> {
+        let message = step.message.and_then(|(channel, number)| {
+            let (value, sender) = self.messages[channel.0 as usize].get_mut(number as usize)?;
+            Some((std::mem::replace(value, Rc::from([])), *sender))
+        });
+        let (value, sender) = message.unzip();
+        self.define(step.agent, dst, value.unwrap_or_else(|| Rc::from([])));
+        sender
+    }
+
+    fn sized(&self, step: &Step, value: ValueId, elements: u64) -> Result<Value, Diagnostic> {
+        let value = self.value(step.agent, value);
+        if length(&value) == elements {
+            return Ok(value);
+        }
+        let message = format!("a value of {} elements where {elements} are asked for", length(&value));
+        Err(self
+            .subject
+            .site(Diagnostic::new("AHBM-V407", message), step)
+            .hint("the k-th send and the k-th receive of a queue move the same number of elements"))
+    }
+
+    /// The runs in some bytes, cut to them.
+    fn read(&self, buffer: BufferId, range: Range<u64>) -> impl Iterator<Item = (u64, Held)> + '_ {
+        let map = &self.memory[buffer.0 as usize];
+        let from = map.range(..=range.start).next_back().map_or(range.start, |(&start, _)| start);
+        map.range(from..range.end).filter(move |(_, held)| held.end > range.start).map(move |(&at, &held)| {
+            let start = at.max(range.start);
+            let index = self.further(held.node, held.index, (start - at) / held.unit);
+            (start, Held { end: held.end.min(range.end), index, ..held })
+        })
+    }
+
+    /// Replaces the runs in some bytes.
+    fn overwrite(&mut self, buffer: BufferId, range: Range<u64>, with: impl FnOnce(u64, u64) -> Vec<(u64, Held)>) {
+        if range.is_empty() {
+            return;
+        }
+        let kept: Vec<(u64, Held)> = {
+            let map = &self.memory[buffer.0 as usize];
+            let first = map.range(..range.start).next_back().filter(|(_, held)| held.end > range.start);
+            let last = map.range(..range.end).next_back().filter(|(_, held)| held.end > range.end);
+            let before = first.map(|(&at, &held)| (at, Held { end: range.start, ..held }));
+            let after = last.map(|(&at, &held)| {
+                let index = self.further(held.node, held.index, (range.end - at) / held.unit);
+                (range.end, Held { index, ..held })
+            });
+            before.into_iter().chain(after).collect()
+        };
+        let map = &mut self.memory[buffer.0 as usize];
+        let gone: Vec<u64> = map.range(range.clone()).map(|(&at, _)| at).collect();
+        for at in gone {
+            map.remove(&at);
+        }
+        map.extend(kept);
+        map.extend(with(range.start, range.end));
+    }
+
+    fn load(&mut self, step: &Step, mem: u32, tile: u32) -> Value {
+        let program = self.subject.launch(step.call);
+        let unit = program.body(step.agent).tiles[tile as usize].dtype.bytes();
+        let (buffer, range) = bytes(program, step.agent, mem, tile);
+        let runs: Vec<(u64, Held)> = self.read(buffer, range.clone()).collect();
+        if let Some((start, held)) = runs.iter().find(|(_, held)| self.nodes[held.node as usize].undefined) {
+            self.undefined_count += 1;
+            if self.undefined.len() < LISTED {
+                self.undefined.push((*step, buffer, *start..held.end));
+            }
+        }
+        let whole = |(start, held): &(u64, Held)| {
+            self.nodes[held.node as usize].flat && (held.end - start).is_multiple_of(unit)
+                || held.unit == unit
+                    && (start - range.start).is_multiple_of(unit)
+                    && (held.end - start).is_multiple_of(unit)
+        };
+        let pieces = |unit: &dyn Fn(&Held) -> u64| -> Value {
+            let piece =
+                |(at, h): &(u64, Held)| Piece { elements: (h.end - at) / unit(h), node: h.node, index: h.index };
+            merged(runs.iter().map(piece), |node| self.nodes[node as usize].flat)
+        };
+        if runs.iter().all(whole) {
+            return pieces(&|_| unit);
+        }
+        // Elements of another size, or halves of elements: something made of those bytes.
+        let bytewise = pieces(&|_| 1);
+        self.opaque(step, &[bytewise], (range.end - range.start) / unit)
+    }
+
+    fn store(&mut self, step: &Step, mem: u32, tile: u32, value: &Value) {
+        let program = self.subject.launch(step.call);
+        let unit = program.body(step.agent).tiles[tile as usize].dtype.bytes();
+        let (buffer, range) = bytes(program, step.agent, mem, tile);
+        self.overwrite(buffer, range, |mut start, _| {
+            let run = |piece: &Piece| {
+                let end = start + piece.elements * unit;
+                let held = Held { end, unit, node: piece.node, index: piece.index, writer: Some(*step) };
+                (std::mem::replace(&mut start, end), held)
+            };
+            value.iter().map(run).collect()
+        });
+    }
+
+    /// The union of two values of one length.
+    fn join(&mut self, one: &Value, other: &Value) -> Value {
+        let mut pieces = Vec::with_capacity(one.len().max(other.len()));
+        let (mut a, mut b) = (one.iter().copied(), other.iter().copied());
+        let (mut left, mut right) = (a.next(), b.next());
+        while let (Some(x), Some(y)) = (left, right) {
+            let elements = x.elements.min(y.elements);
+            let (node, index) = self.unite((x.node, x.index), (y.node, y.index));
+            pieces.push(Piece { elements, node, index });
+            let rest = |p: Piece, further: i64| Piece { elements: p.elements - elements, index: further, ..p };
+            left =
+                if x.elements > elements { Some(rest(x, self.further(x.node, x.index, elements))) } else { a.next() };
+            right =
+                if y.elements > elements { Some(rest(y, self.further(y.node, y.index, elements))) } else { b.next() };
+        }
+        merged(pieces.into_iter(), |node| self.nodes[node as usize].flat)
+    }
+
+    fn unite(&mut self, (a, at): (Node, i64), (b, bt): (Node, i64)) -> (Node, i64) {
+        match (a, b) {
+            (EMPTY, _) => return (b, bt),
+            (_, EMPTY) => return (a, at),
+            _ => {}
+        }
+        let (one, other) = (self.nodes[a as usize], self.nodes[b as usize]);
+        // Something flat has no index of its own and takes the other's.
+        let (at, apart) = match (one.flat, other.flat) {
+            (true, false) => (bt, 0),
+            (false, true) => (at, 0),
+            _ => (at, bt - at),
+        };
+        let node = self.add(Known {
+            print: one.print.plus(other.print.shifted(apart)),
+            made: Made::Union(a, b, apart),
+            flat: one.flat && other.flat,
+            undefined: one.undefined || other.undefined,
+            function: one.function.or(other.function),
+        });
+        (node, at)
+    }
+
+    /// The result of an operation that is no union of values: known by the operation and its operands alone.
+    fn opaque(&mut self, step: &Step, operands: &[Value], elements: u64) -> Value {
+        let body = self.subject.body(step.agent, step.call);
+        let op = &body.ops[step.op as usize];
+        // The function by its words, and its scalars.
+        let scalars = op.kind.operands().scalars.into_iter().flatten().map(|s| match body.scalars[s as usize] {
+            Scalar::Float(bits) => bits,
+            Scalar::Int(n) => n as u64,
+        });
+        let mut identity: Vec<u64> = op.describe(body).bytes().map(u64::from).chain(scalars).collect();
+        for piece in operands.iter().flat_map(|value| value.iter()) {
+            identity.push(piece.elements);
+            identity.extend(self.print(piece.node, piece.index).words());
+        }
+        let made_of = operands.iter().flat_map(|value| value.iter()).map(|piece| piece.node);
+        let node = self.function(step, identity, made_of, false);
+        Rc::from([Piece { elements, node, index: 0 }])
+    }
+
+    fn function(
+        &mut self,
+        step: &Step,
+        identity: impl IntoIterator<Item = u64>,
+        made_of: impl IntoIterator<Item = Node>,
+        flat: bool,
+    ) -> Node {
+        let print = Print::list(identity);
+        if let Some(&node) = self.functions.get(&print) {
+            return node;
+        }
+        let undefined = made_of.into_iter().any(|node| self.nodes[node as usize].undefined);
+        let node = self.add(Known { print, made: Made::Function, flat, undefined, function: Some(*step) });
+        self.functions.insert(print, node);
+        node
+    }
+
+    /// Elements of the result of an operation that is no union.
+    fn elements_of(&self, agent: AgentId, kind: OpKind, operands: &[Value]) -> u64 {
+        let body = self.subject.program.body(agent);
+        let shape = |tile: u32| body.tiles[tile as usize].shape.iter().map(|&n| u64::from(n));
+        match kind {
+            OpKind::Reduce { axis, tile, .. } if axis >= 0 => {
+                let kept = shape(tile).enumerate().filter(|&(i, _)| i != axis as usize);
+                kept.fold(1, |n, (_, d)| n.saturating_mul(d))
+            }
+            OpKind::Reduce { .. } => 1,
+            OpKind::Dot { tile, .. } => shape(tile).enumerate().filter(|&(i, _)| i != 1).map(|(_, d)| d).product(),
+            _ => match kind.operands().tile {
+                Some(tile) => body.tiles[tile as usize].elements(),
+                None => operands.first().map_or(0, length),
+            },
+        }
+    }
+}
+
+/// Whether a function of two values is a reduction: both take part in the result.
+fn unites(f: BinaryFn) -> bool {
+    use BinaryFn::{Add, And, Max, Min, Mul, Or, Xor};
+    matches!(f, Add | Mul | Max | Min | And | Or | Xor)
+}
+
+fn length(value: &Value) -> u64 {
+    value.iter().map(|piece| piece.elements).sum()
+}
+
+/// Neighbours that continue each other as one piece.
+fn merged(pieces: impl Iterator<Item = Piece>, flat: impl Fn(Node) -> bool) -> Value {
+    let mut list: Vec<Piece> = Vec::new();
+    for piece in pieces {
+        match list.last_mut() {
+            Some(last)
+                if last.node == piece.node
+                    && (flat(piece.node) || last.index + last.elements as i64 == piece.index) =>
+            {
+                last.elements += piece.elements;
+            }
+            _ => list.push(piece),
+        }
+    }
+    list.into()
+}
+
+/// The print of the input of a rank.
+fn input(rank: u32) -> Print {
+    Print::of(rank.into())
+}
+
+/// The print of a contribution.
+pub(crate) fn print((rank, index): Contribution) -> Print {
+    input(rank).shifted(index as i64)
+}

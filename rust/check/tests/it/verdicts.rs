@@ -1,0 +1,345 @@
+//! Verdicts on small programs: each kind, and what is said about it.
+
+use ahbm_check::{CheckOptions, Outcome, Verdict, check};
+use ahbm_machine::{Coord, Diagnostic, Direction, Machine, Node, PeId};
+use ahbm_plan::Expectation;
+use ahbm_program::{
+    BinaryFn, BodyBuilder, BufferId, ChannelSettings, Dtype, Locus, Mem, OpKind, Origin, Program, ProgramBuilder, Tile,
+};
+
+/// Writes one thread block whose elements are `i64`.
+struct Block<'b> {
+    builder: &'b mut ProgramBuilder,
+    body: BodyBuilder,
+    rank: u32,
+}
+
+impl<'b> Block<'b> {
+    fn new(builder: &'b mut ProgramBuilder, rank: u32) -> Self {
+        Self { builder, body: BodyBuilder::new(), rank }
+    }
+
+    fn op(mut self, make: impl FnOnce(&mut BodyBuilder, u32) -> OpKind) -> Self {
+        let line = self.body.len() as u32 + 1;
+        let file = format!("rank{}.xml", self.rank).into();
+        let origin = self.builder.origins.intern(Origin { file, locus: Locus::Line(line) });
+        let tile = self.body.tile(Tile::new(Dtype::I64, &[1]));
+        let kind = make(&mut self.body, tile);
+        self.body.push(kind, 1, origin);
+        self
+    }
+
+    fn load(self, dst: u32, buffer: u16, element: u64) -> Self {
+        self.op(|body, tile| {
+            let mem = body.mem(Mem { buffer, offset: 8 * element });
+            OpKind::Load { dst: ahbm_program::ValueId(dst), mem, tile }
+        })
+    }
+
+    fn store(self, src: u32, buffer: u16, element: u64) -> Self {
+        self.op(|body, tile| {
+            let mem = body.mem(Mem { buffer, offset: 8 * element });
+            OpKind::Store { src: ahbm_program::ValueId(src), mem, tile, posted: false }
+        })
+    }
+
+    fn add(self, dst: u32, a: u32, b: u32) -> Self {
+        let v = ahbm_program::ValueId;
+        self.op(|_, tile| OpKind::Binary { f: BinaryFn::Add, dst: v(dst), a: v(a), b: v(b), tile })
+    }
+
+    fn send(self, to: u32, src: u32) -> Self {
+        self.op(|body, tile| {
+            let dir = body.direction(Direction::Tag { rank: to, channel: 0 });
+            OpKind::Send { dir, src: ahbm_program::ValueId(src), tile }
+        })
+    }
+
+    fn recv(self, from: u32, dst: u32) -> Self {
+        self.op(|body, tile| {
+            let dir = body.direction(Direction::Tag { rank: from, channel: 0 });
+            OpKind::Recv { dir, dst: ahbm_program::ValueId(dst), tile }
+        })
+    }
+
+    fn plain(self, kind: OpKind) -> Self {
+        self.op(|_, _| kind)
+    }
+
+    fn stand(mut self, buffers: &[BufferId]) -> ahbm_program::AgentId {
+        for _ in 0..4 {
+            self.body.value();
+        }
+        let coord = Coord { sip: self.rank, cube: 0, pe: 0 };
+        let body = self.builder.body(self.body.finish());
+        self.builder.thread_block(self.rank, coord, PeId(self.rank), body, buffers)
+    }
+}
+
+fn buffers(builder: &mut ProgramBuilder, ranks: u32, elements: u64) -> Vec<BufferId> {
+    (0..ranks).map(|r| builder.buffer(Node::Hbm(PeId(r)), 8 * elements)).collect()
+}
+
+fn finish(builder: ProgramBuilder, slots: u32) -> Program {
+    builder.finish(ChannelSettings { slots, slot_bytes: None, tier: 0, credit_bytes: 16 }).expect("a sound program")
+}
+
+/// Both ranks hold one element and end with the sum.
+fn sum_of_two(memory: &[BufferId]) -> Expectation {
+    let mut expectation = Expectation::new(8);
+    for rank in 0..2 {
+        expectation.hold(memory[rank as usize], 0..1, rank, 0);
+        expectation.name(memory[rank as usize], format!("the input of rank {rank}"));
+    }
+    let both = expectation.set([(0, 0), (1, 0)]);
+    for rank in 0..2 {
+        expectation.expect(rank, memory[rank as usize], 0..1, both);
+    }
+    expectation
+}
+
+fn run(program: &Program, expectation: &Expectation) -> Verdict {
+    check(program, expectation, &CheckOptions::default())
+}
+
+/// Two ranks exchange their element and add; `receive_first` makes them wait for each other.
+fn exchange(receive_first: bool, times: u32, slots: u32) -> (Program, Expectation) {
+    let mut builder = ProgramBuilder::new("exchange");
+    let memory = buffers(&mut builder, 2, 1);
+    let mut agents = Vec::new();
+    for rank in 0..2 {
+        let mut block = Block::new(&mut builder, rank).load(0, 0, 0);
+        block = if receive_first {
+            block.recv(1 - rank, 1).send(1 - rank, 0)
+        } else {
+            block.send(1 - rank, 0).recv(1 - rank, 1)
+        };
+        for _ in 0..times {
+            block = block.add(0, 0, 1);
+        }
+        agents.push(block.store(0, 0, 0).stand(&[memory[rank as usize]]));
+    }
+    for (a, b) in [(0, 1), (1, 0)] {
+        builder.connect(
+            (agents[a], Direction::Tag { rank: b as u32, channel: 0 }),
+            (agents[b], Direction::Tag { rank: a as u32, channel: 0 }),
+        );
+    }
+    (finish(builder, slots), sum_of_two(&memory))
+}
+
+#[test]
+fn an_exchange_is_correct() {
+    let (program, expectation) = exchange(false, 1, 2);
+    let verdict = run(&program, &expectation);
+    assert_eq!((verdict.outcome, verdict.min_slots), (Outcome::Correct, Some(1)), "{:?}", verdict.findings);
+    assert!(verdict.findings.is_empty());
+}
+
+#[test]
+fn a_doubled_contribution_is_named() {
+    let (program, expectation) = exchange(false, 2, 2);
+    let verdict = run(&program, &expectation);
+    assert_eq!(verdict.outcome, Outcome::Wrong);
+    let first = &verdict.findings[0];
+    assert_eq!(first.code, "AHBM-V401");
+    assert!(first.message.starts_with("rank 0, elements [0, 1) of the input of rank 0: rank 1 twice"), "{first}");
+    assert_eq!(first.sites[0].origin, "rank0.xml:6");
+}
+
+#[test]
+fn a_missing_contribution_is_named() {
+    let (program, expectation) = exchange(false, 0, 2);
+    let verdict = run(&program, &expectation);
+    assert_eq!(verdict.outcome, Outcome::Wrong);
+    assert!(verdict.findings[0].message.contains("rank 1 missing"), "{}", verdict.findings[0]);
+}
+
+#[test]
+fn a_deadlock_names_its_cycle() {
+    let (program, expectation) = exchange(true, 1, u32::MAX);
+    let verdict = run(&program, &expectation);
+    assert_eq!((verdict.outcome, verdict.min_slots), (Outcome::Deadlock, None));
+    let finding = &verdict.findings[0];
+    assert_eq!(finding.code, "AHBM-D201");
+    assert!(finding.message.ends_with("cycle: rank 0 block 0 -> rank 1 block 0 -> rank 0 block 0"), "{finding}");
+    let origins: Vec<&str> = finding.sites.iter().map(|s| s.origin.as_str()).collect();
+    assert_eq!(origins, ["rank0.xml:2", "rank1.xml:2"]);
+}
+
+#[test]
+fn the_least_depth_is_found() {
+    let mut builder = ProgramBuilder::new("burst");
+    let memory = buffers(&mut builder, 2, 1);
+    let mut agents = Vec::new();
+    for rank in 0..2 {
+        let mut block = Block::new(&mut builder, rank).load(0, 0, 0);
+        for _ in 0..5 {
+            block = block.send(1 - rank, 0);
+        }
+        for _ in 0..5 {
+            block = block.recv(1 - rank, 1);
+        }
+        agents.push(block.stand(&[memory[rank as usize]]));
+    }
+    for (a, b) in [(0usize, 1usize), (1, 0)] {
+        let tag = |rank: usize| Direction::Tag { rank: rank as u32, channel: 0 };
+        builder.connect((agents[a], tag(b)), (agents[b], tag(a)));
+    }
+    let program = finish(builder, 2);
+    let verdict = run(&program, &Expectation::new(8));
+    assert_eq!((verdict.outcome, verdict.min_slots), (Outcome::Deadlock, Some(5)));
+    assert!(verdict.findings[0].hint.as_deref().unwrap_or_default().contains("slots"));
+    let deep = check(&program, &Expectation::new(8), &CheckOptions { slots: Some(5), ..CheckOptions::default() });
+    assert_eq!(deep.outcome, Outcome::NoExpectation);
+}
+
+/// Rank 0's two thread blocks: one writes element 1, the other reads it; a counter may order them.
+fn producer_and_consumer(signal: bool, wait: bool) -> Verdict {
+    let mut builder = ProgramBuilder::new("pair");
+    let memory = builder.buffer(Node::Hbm(PeId(0)), 24);
+    let counter = builder.counter();
+    let mut block = Block::new(&mut builder, 0).load(0, 0, 0).store(0, 0, 1);
+    if signal {
+        block = block.plain(OpKind::Signal { counter, add: 1, posted: false });
+    }
+    block.stand(&[memory]);
+    let mut block = Block::new(&mut builder, 0);
+    if wait {
+        block = block.plain(OpKind::WaitCounter { counter, at_least: 1 });
+    }
+    block.load(0, 0, 1).store(0, 0, 2).stand(&[memory]);
+    let mut expectation = Expectation::new(8);
+    expectation.hold(memory, 0..1, 0, 0);
+    let set = expectation.set([(0, 0)]);
+    expectation.expect(0, memory, 2..3, set);
+    run(&finish(builder, 1), &expectation)
+}
+
+#[test]
+fn a_counter_orders_accesses() {
+    let verdict = producer_and_consumer(true, true);
+    assert_eq!(verdict.outcome, Outcome::Correct, "{:?}", verdict.findings);
+}
+
+#[test]
+fn accesses_without_order_are_found_whatever_the_orders_tried() {
+    let verdict = producer_and_consumer(true, false);
+    assert_eq!(verdict.outcome, Outcome::Wrong);
+    let race = verdict.findings.iter().find(|f| f.code == "AHBM-V403").expect("the race is named");
+    let origins: Vec<&str> = race.sites.iter().map(|s| s.origin.as_str()).collect();
+    assert_eq!(origins, ["rank0.xml:2", "rank0.xml:1"]);
+    assert!(verdict.findings.iter().any(|f| f.code == "AHBM-V404"));
+}
+
+#[test]
+fn a_race_that_no_order_exposed_is_a_race() {
+    // Both write the same contribution, so every order is right.
+    let mut builder = ProgramBuilder::new("twins");
+    let memory = builder.buffer(Node::Hbm(PeId(0)), 16);
+    for _ in 0..2 {
+        Block::new(&mut builder, 0).load(0, 0, 0).store(0, 0, 1).stand(&[memory]);
+    }
+    let mut expectation = Expectation::new(8);
+    expectation.hold(memory, 0..1, 0, 0);
+    let set = expectation.set([(0, 0)]);
+    expectation.expect(0, memory, 1..2, set);
+    let verdict = run(&finish(builder, 1), &expectation);
+    assert_eq!(verdict.outcome, Outcome::Race);
+    assert_eq!(verdict.findings[0].code, "AHBM-V403");
+}
+
+#[test]
+fn barriers_and_semaphores_order_accesses() {
+    let mut builder = ProgramBuilder::new("meet");
+    let memory = builder.buffer(Node::Hbm(PeId(0)), 16);
+    let (barrier, permit) = (builder.barrier(2), builder.counter());
+    let meet = OpKind::Barrier { id: barrier };
+    Block::new(&mut builder, 0)
+        .load(0, 0, 0)
+        .store(0, 0, 1)
+        .plain(meet)
+        .plain(OpKind::Acquire { counter: permit, amount: 1 })
+        .store(0, 0, 1)
+        .stand(&[memory]);
+    Block::new(&mut builder, 0)
+        .plain(meet)
+        .load(0, 0, 1)
+        .plain(OpKind::Signal { counter: permit, add: 1, posted: false })
+        .stand(&[memory]);
+    let mut expectation = Expectation::new(8);
+    expectation.hold(memory, 0..1, 0, 0);
+    let set = expectation.set([(0, 0)]);
+    expectation.expect(0, memory, 1..2, set);
+    let verdict = run(&finish(builder, 1), &expectation);
+    assert_eq!(verdict.outcome, Outcome::Correct, "{:?}", verdict.findings);
+}
+
+#[test]
+fn reading_what_nobody_wrote_is_a_warning() {
+    let mut builder = ProgramBuilder::new("early");
+    let memory = builder.buffer(Node::Hbm(PeId(0)), 16);
+    Block::new(&mut builder, 0).load(0, 0, 1).stand(&[memory]);
+    let verdict = run(&finish(builder, 1), &Expectation::new(8));
+    assert_eq!(verdict.outcome, Outcome::NoExpectation);
+    assert_eq!(verdict.findings[0].code, "AHBM-V402");
+    assert_eq!(verdict.findings[0].sites[0].origin, "rank0.xml:1");
+}
+
+#[test]
+fn what_contributions_cannot_follow_is_named() {
+    let mut builder = ProgramBuilder::new("difference");
+    let memory = builder.buffer(Node::Hbm(PeId(0)), 8);
+    let v = ahbm_program::ValueId;
+    Block::new(&mut builder, 0)
+        .load(0, 0, 0)
+        .op(|_, tile| OpKind::Binary { f: BinaryFn::Sub, dst: v(1), a: v(0), b: v(0), tile })
+        .store(1, 0, 0)
+        .stand(&[memory]);
+    let mut expectation = Expectation::new(8);
+    expectation.hold(memory, 0..1, 0, 0);
+    let set = expectation.set([(0, 0)]);
+    expectation.expect(0, memory, 0..1, set);
+    let verdict = run(&finish(builder, 1), &expectation);
+    assert_eq!(verdict.findings[0].sites[0].origin, "rank0.xml:2");
+    assert_eq!((verdict.outcome, verdict.findings[0].code), (Outcome::Unsupported, "AHBM-U290"));
+}
+
+#[test]
+fn a_check_over_budget_is_refused_before_it_runs() {
+    let (program, expectation) = exchange(false, 1, 2);
+    let verdict = check(&program, &expectation, &CheckOptions { max_steps: 10, ..CheckOptions::default() });
+    assert_eq!((verdict.outcome, verdict.findings[0].code), (Outcome::Unsupported, "AHBM-B210"));
+    assert!(verdict.findings[0].hint.as_deref().unwrap_or_default().contains("--limit check_steps="));
+}
+
+/// Two SIPs of one PE.
+fn pair() -> Result<Machine, Vec<Diagnostic>> {
+    let text = "sip: {cube_mesh: {w: 1, h: 1}}\ncube: {pe_layout: {corners: 1, pe_per_corner: 1}}";
+    Machine::from_yaml(text, "pair", &[])
+}
+
+#[test]
+fn numbers_confirm_what_contributions_say() {
+    let (program, expectation) = exchange(false, 1, 2);
+    let verdict = run(&program, &expectation).proven(&program, &expectation, pair);
+    let proof = verdict.proof.expect("a correct program is proven");
+    assert_eq!((verdict.outcome, proof.elements, verdict.findings.len()), (Outcome::Correct, 2, 0));
+    assert!(proof.time_ps > 67_240, "a message crosses a link of 67.24 ns: {proof:?}");
+    let (program, expectation) = exchange(false, 2, 2);
+    let wrong = run(&program, &expectation);
+    assert_eq!(wrong.clone().proven(&program, &expectation, || panic!("nothing to prove")), wrong);
+}
+
+#[test]
+fn numbers_that_disagree_are_told_loudly() {
+    let mistaken = || Verdict::new(Outcome::Correct, Vec::new());
+    for (program, expectation) in [exchange(false, 2, 2), exchange(true, 1, 2)] {
+        let verdict = mistaken().proven(&program, &expectation, pair);
+        assert_eq!((verdict.outcome, verdict.proof, verdict.findings[0].code), (Outcome::Wrong, None, "AHBM-V408"));
+    }
+    let (program, expectation) = exchange(false, 1, 2);
+    let nowhere = || Err(vec![Diagnostic::new("AHBM-T009", "no such machine")]);
+    let verdict = mistaken().proven(&program, &expectation, nowhere);
+    assert_eq!((verdict.outcome, verdict.proof, verdict.findings[0].code), (Outcome::Correct, None, "AHBM-V409"));
+}

@@ -1,0 +1,321 @@
+//! The facts a run needs about its program and machine, resolved once.
+
+use ahbm_machine::{Diagnostic, FULL_PACE, LinkId, Machine, Node, PeId, Rate, Tier};
+use ahbm_program::{AgentId, Body, ChannelId, OpKind, Program, WireFactor};
+use indexmap::{IndexMap, IndexSet};
+use rustc_hash::FxBuildHasher;
+
+type Map<K, V> = IndexMap<K, V, FxBuildHasher>;
+
+/// One contended link of a flow.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Hop {
+    pub(super) link: u32,
+    /// Only one DMA stream ever crosses the link, always after the same links: its reservations come in
+    /// order of time however far an agent runs ahead.
+    pub(super) exclusive: bool,
+    pub(super) rate: Rate,
+    pub(super) after: u64,
+}
+
+/// A route in use.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Flow {
+    pub(super) first: u32,
+    pub(super) last: u32,
+    /// Latency before the first link.
+    pub(super) head: u64,
+    /// The first link's rate, at which the DMA engine hands its bytes over.
+    pub(super) entry: Rate,
+}
+
+/// Per channel.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ChannelWiring {
+    pub(super) flow: u32,
+    /// The receiver's background process on this channel, `u32::MAX` when it has none.
+    pub(super) background: u32,
+    pub(super) tier: u32,
+    pub(super) wire: WireFactor,
+    pub(super) credit: u64,
+}
+
+/// Per agent.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct AgentWiring {
+    /// Its PE's engines.
+    pub(super) engines: u32,
+    /// Another agent runs on the same PE.
+    pub(super) shares: bool,
+    /// Thousandths of the declared time that its dispatch and math take.
+    pub(super) pace: u32,
+}
+
+impl AgentWiring {
+    /// The time that work of `ps` takes at the agent's pace.
+    #[inline]
+    pub(super) fn paced(&self, ps: u64) -> u64 {
+        if self.pace == FULL_PACE { ps } else { ps * u64::from(self.pace) / u64::from(FULL_PACE) }
+    }
+}
+
+/// A receiver that works through posted receives of one channel.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct BackgroundWiring {
+    pub(super) channel: ChannelId,
+    /// Receives the agent will post.
+    pub(super) posts: u32,
+}
+
+/// A load, store or copy.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct OneSided {
+    pub(super) flow: u32,
+    /// Latency of the request that precedes a remote read.
+    pub(super) request: u64,
+    /// Uses the DMA read channel rather than the write channel.
+    pub(super) read: bool,
+}
+
+/// Which way a DMA stream moves data, as seen from its PE.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Way {
+    Read,
+    Write,
+}
+
+#[derive(Debug)]
+pub(super) struct Wiring {
+    pub(super) flows: Vec<Flow>,
+    pub(super) hops: Vec<Hop>,
+    /// The machine's link behind each index of a hop.
+    pub(super) links: Vec<LinkId>,
+    pub(super) channels: Vec<ChannelWiring>,
+    pub(super) agents: Vec<AgentWiring>,
+    /// The PEs in use.
+    pub(super) engines: Vec<PeId>,
+    pub(super) backgrounds: Vec<BackgroundWiring>,
+    /// Slot tiers by index.
+    pub(super) tiers: Vec<Tier>,
+    /// Per body: bytes of every tile.
+    pub(super) tile_bytes: Vec<Box<[u64]>>,
+    /// Every one-sided transfer, by the PE that issues it and its ends.
+    transfers: Map<(PeId, Node, Node), OneSided>,
+    /// Agents that post transfers or signals.
+    pub(super) posters: IndexSet<AgentId, FxBuildHasher>,
+    /// Inbound channels of agents that receive from any direction, in order of direction.
+    pub(super) inbound: Map<AgentId, Vec<ChannelId>>,
+}
+
+impl Wiring {
+    pub(super) fn new(program: &Program, machine: &Machine) -> Result<Self, Diagnostic> {
+        let mut routes = Routes {
+            machine,
+            list: Vec::with_capacity(program.channels.len()),
+            hops: Vec::with_capacity(program.channels.len()),
+            links: Map::with_capacity_and_hasher(program.channels.len(), FxBuildHasher),
+        };
+        let mut pes: Map<PeId, u32> = Map::with_capacity_and_hasher(program.agents.len(), FxBuildHasher);
+        for agent in &program.agents {
+            *pes.entry(agent.place).or_default() += 1;
+        }
+        let agents = program
+            .agents
+            .iter()
+            .map(|a| {
+                let (engines, _, &count) = pes.get_full(&a.place).expect("every place was entered above");
+                AgentWiring { engines: engines as u32, shares: count > 1, pace: machine.pace(a.place) }
+            })
+            .collect();
+        let mut wiring = Self {
+            flows: Vec::new(),
+            hops: Vec::new(),
+            links: Vec::new(),
+            channels: Vec::with_capacity(program.channels.len()),
+            tiers: machine.costs().tiers.values().copied().collect(),
+            agents,
+            engines: pes.into_keys().collect(),
+            backgrounds: Vec::new(),
+            tile_bytes: program.bodies.iter().map(|b| b.tiles.iter().map(|t| t.bytes()).collect()).collect(),
+            transfers: Map::default(),
+            posters: IndexSet::default(),
+            inbound: Map::default(),
+        };
+        let costs = machine.costs();
+        for channel in &program.channels {
+            let from = program.agents[channel.sender.0 as usize].place;
+            let to = program.agents[channel.receiver.0 as usize].place;
+            let back = machine.route(Node::Pe(to), Node::Pe(from))?;
+            let slowest = back.hops.iter().fold(Rate::UNLIMITED, |r, h| r.slower(machine.link_rate(h.link)));
+            if channel.tier as usize >= wiring.tiers.len() {
+                return Err(Diagnostic::new("AHBM-L112", format!("slot tier {} does not exist", channel.tier)));
+            }
+            wiring.channels.push(ChannelWiring {
+                flow: routes.open((from, Way::Write), Node::Pe(from), Node::Pe(to))?,
+                background: u32::MAX,
+                credit: costs.credit_overhead_ps + back.latency_ps() + slowest.ps(channel.credit_bytes),
+                tier: channel.tier,
+                wire: channel.wire,
+            });
+        }
+        wiring.scan(program, machine, &mut routes)?;
+        wiring.flows = routes.list;
+        wiring.hops = routes.hops;
+        for hop in &mut wiring.hops {
+            hop.exclusive = routes.links[hop.link as usize].exclusive;
+        }
+        wiring.links = routes.links.into_keys().collect();
+        Ok(wiring)
+    }
+
+    /// Collects what only some operations need: one-sided transfers, posted receives, inbound lists.
+    fn scan(&mut self, program: &Program, machine: &Machine, routes: &mut Routes<'_>) -> Result<(), Diagnostic> {
+        for (index, agent) in program.agents.iter().enumerate() {
+            let id = AgentId(index as u32);
+            let body = &program.bodies[agent.body as usize];
+            let node = |mem: u32| program.buffers[program.buffer(id, body.mems[mem as usize].buffer).0 as usize].node;
+            let pe = agent.place;
+            for op in &body.ops {
+                match op.kind {
+                    OpKind::Load { mem, .. } => self.transfer(routes, machine, pe, node(mem), Node::Pe(pe))?,
+                    OpKind::Store { mem, posted, .. } => {
+                        self.transfer(routes, machine, pe, Node::Pe(pe), node(mem))?;
+                        self.note_poster(id, posted);
+                    }
+                    OpKind::Copy { src, dst, posted, .. } => {
+                        self.transfer(routes, machine, pe, node(src), node(dst))?;
+                        self.note_poster(id, posted);
+                    }
+                    OpKind::Signal { posted, .. } => self.note_poster(id, posted),
+                    // A fence asks what was posted, even where that is nothing.
+                    OpKind::Fence => self.note_poster(id, true),
+                    OpKind::PostRecv { dir, .. } => self.note_background(program.rx(id, dir), body, dir),
+                    OpKind::RecvAny { .. } => {
+                        self.inbound.entry(id).or_default();
+                    }
+                    // Channels are wired already, and everything else stays inside its PE.
+                    OpKind::Send { .. }
+                    | OpKind::AwaitSlot { .. }
+                    | OpKind::Recv { .. }
+                    | OpKind::Await { .. }
+                    | OpKind::WaitCounter { .. }
+                    | OpKind::Acquire { .. }
+                    | OpKind::Barrier { .. }
+                    | OpKind::Delay { .. }
+                    | OpKind::Fill { .. }
+                    | OpKind::Arange { .. }
+                    | OpKind::Unary { .. }
+                    | OpKind::Binary { .. }
+                    | OpKind::BinaryScalar { .. }
+                    | OpKind::Fma { .. }
+                    | OpKind::Clamp { .. }
+                    | OpKind::Where { .. }
+                    | OpKind::Reduce { .. }
+                    | OpKind::Softmax { .. }
+                    | OpKind::Dot { .. }
+                    | OpKind::Transpose { .. }
+                    | OpKind::Cast { .. } => {}
+                }
+            }
+        }
+        self.list_inbound(program);
+        Ok(())
+    }
+
+    fn note_poster(&mut self, agent: AgentId, posts: bool) {
+        if posts {
+            self.posters.insert(agent);
+        }
+    }
+
+    /// The receiver's background process works through all receives of a channel that has a posted one.
+    fn note_background(&mut self, channel: ChannelId, body: &Body, dir: u16) {
+        let index = &mut self.channels[channel.0 as usize].background;
+        if *index == u32::MAX {
+            *index = self.backgrounds.len() as u32;
+            let posts = body.ops.iter().filter(
+                |o| matches!(o.kind, OpKind::PostRecv { dir: d, .. } | OpKind::Recv { dir: d, .. } if d == dir),
+            );
+            self.backgrounds.push(BackgroundWiring { channel, posts: posts.count() as u32 });
+        }
+    }
+
+    /// The channels that lead to agents which receive from any direction.
+    fn list_inbound(&mut self, program: &Program) {
+        if self.inbound.is_empty() {
+            return;
+        }
+        for (index, channel) in program.channels.iter().enumerate() {
+            if let Some(list) = self.inbound.get_mut(&channel.receiver) {
+                list.push(ChannelId(index as u32));
+            }
+        }
+        for list in self.inbound.values_mut() {
+            list.sort_by_key(|c| program.channels[c.0 as usize].receiver_direction);
+        }
+    }
+
+    fn transfer(
+        &mut self,
+        routes: &mut Routes<'_>,
+        machine: &Machine,
+        pe: PeId,
+        from: Node,
+        to: Node,
+    ) -> Result<(), Diagnostic> {
+        let key = (pe, from, to);
+        if self.transfers.contains_key(&key) {
+            return Ok(());
+        }
+        let way = if from == Node::Pe(pe) { Way::Write } else { Way::Read };
+        // The host pushes what it writes to memory; everything else that is not local is asked for first.
+        let pushed = matches!(from, Node::Io(_)) && to != Node::Pe(pe) || from == Node::Pe(pe) || from == Node::Hbm(pe);
+        let request = if pushed { 0 } else { machine.route(Node::Pe(pe), from)?.latency_ps() };
+        let flow = routes.open((pe, way), from, to)?;
+        self.transfers.insert(key, OneSided { flow, request, read: way == Way::Read });
+        Ok(())
+    }
+
+    /// A one-sided transfer that [`Wiring::new`] has seen.
+    pub(super) fn one_sided(&self, pe: PeId, from: Node, to: Node) -> OneSided {
+        self.transfers[&(pe, from, to)]
+    }
+}
+
+/// The facts about a link in use.
+#[derive(Debug)]
+struct LinkUse {
+    stream: (PeId, Way),
+    /// The links crossed before it, as a hash.
+    prefix: u64,
+    exclusive: bool,
+}
+
+struct Routes<'a> {
+    machine: &'a Machine,
+    list: Vec<Flow>,
+    hops: Vec<Hop>,
+    links: Map<LinkId, LinkUse>,
+}
+
+impl Routes<'_> {
+    /// Adds the flow of a stream between two nodes.
+    fn open(&mut self, stream: (PeId, Way), from: Node, to: Node) -> Result<u32, Diagnostic> {
+        let route = self.machine.route(from, to)?;
+        let first = self.hops.len() as u32;
+        let mut prefix = 0u64;
+        for hop in &route.hops {
+            let rate = self.machine.link_rate(hop.link);
+            let entry = self.links.entry(hop.link);
+            let link = entry.index() as u32;
+            let seen = entry.or_insert(LinkUse { stream, prefix, exclusive: true });
+            seen.exclusive &= seen.stream == stream && seen.prefix == prefix;
+            prefix = (prefix ^ (u64::from(hop.link.0) + 1)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+            self.hops.push(Hop { link, exclusive: false, rate, after: hop.after_ps });
+        }
+        let entry = route.hops.first().map_or(Rate::UNLIMITED, |h| self.machine.link_rate(h.link));
+        let flow = self.list.len() as u32;
+        self.list.push(Flow { first, last: self.hops.len() as u32, head: route.head_ps, entry });
+        Ok(flow)
+    }
+}

@@ -1,0 +1,9 @@
+//! The integration tests of this crate, in one binary.
+
+mod data_ops;
+mod data_schedule;
+mod job;
+mod reference;
+mod support;
+mod timing;
+mod why;

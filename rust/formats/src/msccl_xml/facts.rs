@@ -1,0 +1,30 @@
+//! The facts that a file states besides its plan.
+
+use roxmltree::Node;
+
+/// The facts that the warnings need besides the plan.
+#[derive(Default)]
+pub(super) struct Facts {
+    /// Line of the algorithm.
+    pub(super) line: u32,
+    /// Attributes of the algorithm that a runtime requires and the file lacks.
+    pub(super) missing: Vec<&'static str>,
+    /// The collective as the file spells it.
+    pub(super) coll: String,
+    /// Unknown attributes as `element attribute`, and the first line of each.
+    pub(super) unknown: Vec<(String, u32)>,
+    /// First step whose number is not its position.
+    pub(super) numbering: Option<u32>,
+}
+
+impl Facts {
+    /// Notes an attribute that no reader knows.
+    pub(super) fn unknown(&mut self, node: Node<'_, '_>, name: &str, line: impl Fn() -> u32) {
+        let element = node.tag_name().name();
+        let known = self.unknown.iter().any(|(seen, _)| seen.split_once(' ') == Some((element, name)));
+        // A file may invent a name per step.
+        if !known && self.unknown.len() < 16 {
+            self.unknown.push((format!("{element} {name}"), line()));
+        }
+    }
+}

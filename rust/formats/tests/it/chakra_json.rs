@@ -1,0 +1,156 @@
+//! Traces as JSON: every form is the trace that the binary form is.
+
+use crate::support::ring::ring_xml;
+use ahbm_check::Outcome;
+use ahbm_formats::chakra::{Graph, PlanOptions, Trace};
+use ahbm_formats::{Document, Reading, msccl_xml};
+use ahbm_plan::{Budget, Limit};
+use ahbm_wire::chakra::{Arm, Node, NodeKind, Value};
+use std::fmt::Write;
+use std::path::PathBuf;
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("ahbm-json-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn read(&self, files: &[(&str, &str)], budget: Budget) -> Result<Document, Vec<&'static str>> {
+        for (name, text) in files {
+            std::fs::write(self.0.join(name), text).unwrap();
+        }
+        let reading = Reading { budget, ..Reading::default() };
+        Document::read(&self.0.join(files[0].0), &reading).map_err(|f| f.into_iter().map(|f| f.code).collect())
+    }
+
+    fn nodes(&self, text: &str) -> Vec<Node> {
+        match self.read(&[("t.json", text)], Budget::default()).unwrap() {
+            Document::Chakra { trace, .. } => trace.graphs.into_iter().next().unwrap().nodes,
+            other => panic!("{}", other.format()),
+        }
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Protobuf's mapping: camel case, 64-bit numbers as strings, defaults left out, objects without separators.
+fn jsonized(graph: &Graph) -> String {
+    let value = |value: &Value| match value {
+        Value::Integer(Arm::Int64, n) => format!("\"int64Val\": \"{n}\""),
+        Value::Integer(Arm::Uint64, n) => format!("\"uint64Val\": \"{n}\""),
+        Value::Integer(Arm::Bool, n) => format!("\"boolVal\": {}", *n != 0),
+        Value::Integer(Arm::Int32, n) => format!("\"int32Val\": {n}"),
+        Value::Text(text) => format!("\"stringVal\": {text:?}"),
+        Value::Raw(10, _) => "\"int64List\": {\"values\": LIST}".into(),
+        other => panic!("{other:?}"),
+    };
+    let metadata = graph.metadata.attributes.iter().map(|a| {
+        let list = graph.metadata.integers(&a.name).unwrap_or_default();
+        let list: Vec<String> = list.iter().map(|n| format!("\"{n}\"")).collect();
+        format!("{{\"name\": {:?}, {}}}", a.name, value(&a.value).replace("LIST", &format!("[{}]", list.join(", "))))
+    });
+    let mut out = format!("{{\n \"version\": \"0.0.4\", \"attr\": [{}]}}", metadata.collect::<Vec<_>>().join(", "));
+    for node in &graph.nodes {
+        let deps = |deps: &[u64]| deps.iter().map(|d| format!("\"{d}\"")).collect::<Vec<_>>().join(", ");
+        let attributes = node.attributes.iter().map(|a| format!("{{\"name\": {:?}, {}}}", a.name, value(&a.value)));
+        let id = if node.id > 0 { format!("\"id\": \"{}\", ", node.id) } else { String::new() };
+        write!(
+            out,
+            "{{{id}\"name\": {:?}, \"type\": {:?}, \"ctrlDeps\": [{}], \"dataDeps\": [{}], \"attr\": [{}]}}",
+            node.name,
+            node.kind.name(),
+            deps(&node.ctrl_deps),
+            deps(&node.data_deps),
+            attributes.collect::<Vec<_>>().join(", ")
+        )
+        .unwrap();
+    }
+    out
+}
+
+#[test]
+fn protobufs_mapping_of_a_plan_is_the_plan() {
+    let plan = msccl_xml::read(ring_xml(3).as_bytes(), "ring.xml", &Budget::default()).unwrap();
+    let trace = Trace::from_plan("ring", &plan, &PlanOptions::default()).unwrap();
+    let texts: Vec<String> = trace.graphs.iter().map(jsonized).collect();
+    let names = ["ring.0.json", "ring.1.json", "ring.2.json"];
+    let files: Vec<_> = names.iter().copied().zip(texts.iter().map(String::as_str)).collect();
+    let folder = Folder::new("mapped");
+    let document = folder.read(&files, Budget::default()).unwrap();
+    assert_eq!((document.format(), document.ranks()), ("chakra", 3));
+    assert_eq!(document.check(&Reading::default()).outcome, Outcome::Correct);
+    let Document::Chakra { trace: again, .. } = document else { unreachable!() };
+    assert_eq!(again.to_bytes(), trace.to_bytes());
+}
+
+#[test]
+fn attributes_beside_the_fields() {
+    let folder = Folder::new("flat");
+    let generated = folder.nodes(
+        r#"{"nodes": [
+            {"id": 4, "name": "c", "node_type": "coll_comm_node", "data_deps": [7], "ctrl_deps": [], "comm_size": 64,
+             "comm_type": "ALL_GATHER", "comm_group": null, "involved_dim": [true, false]},
+            {"id": 7, "name": "x", "node_type": "comp_node", "num_ops": 1.5, "op_type": "GEMM", "data_deps": []}]}"#,
+    );
+    assert_eq!(generated[0].kind, NodeKind::Collective);
+    assert_eq!((generated[0].integer("comm_size"), generated[0].integer("comm_type")), (Some(64), Some(2)));
+    assert_eq!(generated[0].data_deps, [7]);
+    assert_eq!(generated[0].text("involved_dim"), Some("[true,false]"));
+    assert_eq!((generated[1].kind, generated[1].text("op_type")), (NodeKind::Comp, Some("GEMM")));
+    let fed = folder.nodes(
+        r#"{"workload_graph": [{"Id": 3, "Name": "s", "NodeType": 5, "ctrlDeps": [], "data_deps": [2], "runtime": 12,
+            "is_cpu_op": false, "comm_dst": 1, "comm_tag": 9},
+            {"Id": 2, "Name": "l", "NodeType": 2, "data_deps": []}], "workload_name": "w", "ngpus": 1}"#,
+    );
+    assert_eq!((fed[0].id, fed[0].kind, fed[0].duration_micros), (3, NodeKind::Send, 12));
+    assert_eq!((fed[0].integer("comm_tag"), &fed[0].data_deps[..]), (Some(9), &[2][..]));
+    assert_eq!(fed[1].kind, NodeKind::MemLoad);
+}
+
+#[test]
+fn what_is_no_trace_says_so() {
+    let folder = Folder::new("refused");
+    let codes = |text: &str| folder.read(&[("t.json", text)], Budget::default()).map(|d| d.format()).unwrap_err();
+    for text in [
+        r#"{"nodes": [{"id": -1}]}"#,
+        r#"{"nodes": [{"id": "x"}]}"#,
+        r#"{"nodes": [7]}"#,
+        r#"{"nodes": [{"id": 1, "data_deps": 3}]}"#,
+        r#"{"version": "1", "attr": [{"int64Val": "3"}]}"#,
+        r#"{"version": "1", "attr": [{"name": "a", "int65Val": "3"}]}"#,
+        r#"{"version": "1"}{"id": "1", "kind": "x"}"#,
+        r#"{"version": "1"}{"id": "1""#,
+        r#"{"nodes": [{"id": 1, "node_type": "no_node"}]}"#,
+    ] {
+        assert_eq!(codes(text), ["AHBM-F131"], "{text}");
+    }
+    assert_eq!(codes(r#"{"nodes": [{"id": 1}, {"id": 1}]}"#), ["AHBM-F133"]);
+    assert_eq!(codes(r#"{"nodes": [{"id": 1, "data_deps": [2]}]}"#), ["AHBM-F134"]);
+    // An execution plan is read as one, whatever is wrong with it.
+    assert_eq!(codes(r#"{"name": "p", "collective": "allreduce", "nodes": []}"#), ["AHBM-F141"]);
+    let tight = Budget::default().with(Limit::Nesting, 2);
+    assert_eq!(folder.read(&[("t.json", r#"{"nodes": [{"id": 1}]}"#)], tight).unwrap_err(), ["AHBM-B208"]);
+    assert_eq!(
+        folder.read(&[("p.1.json", r#"{"nodes": []}"#)], Budget::default()).unwrap_err(),
+        ["AHBM-F139"],
+        "rank 0 is missing"
+    );
+}
+
+#[test]
+fn cut_anywhere_it_is_an_answer() {
+    let text = r#"{"version":"1","attr":[{"name":"a","boolList":{"values":[true]}}]}{"id":"1","name":"n\"","type":"COMP_NODE",
+        "inputs":{"values":"[]","shapes":"[]","types":"[]"},"attr":[{"name":"f","doubleVal":"NaN"}]}"#;
+    let folder = Folder::new("cut");
+    for end in 0..text.len() {
+        let _ = folder.read(&[("t.json", &text[..end])], Budget::default()).map(|d| d.check(&Reading::default()));
+    }
+    assert_eq!(folder.nodes(text).len(), 1);
+}

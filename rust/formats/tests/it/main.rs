@@ -1,0 +1,14 @@
+//! The integration tests of this crate, in one binary.
+
+mod chakra_corpus;
+mod chakra_json;
+mod chakra_read;
+mod closed_forms;
+mod convert;
+mod msccl_corpus;
+mod msccl_lower;
+mod msccl_read;
+mod mscclpp_convert;
+mod mscclpp_corpus;
+mod mscclpp_plans;
+mod support;

@@ -1,0 +1,6 @@
+//! What several tests build their programs and files from.
+
+pub(crate) mod execution;
+pub(crate) mod msccl;
+pub(crate) mod plans;
+pub(crate) mod ring;

@@ -1,0 +1,158 @@
+//! The content of memory at the start, and the content that it must have at the end.
+
+use ahbm_program::BufferId;
+use rustc_hash::FxHashMap;
+use std::ops::Range;
+
+/// A set of contributions of an [`Expectation`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SetId(u32);
+
+impl SetId {
+    /// Its position among [`Expectation::sets`].
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A contribution: element `index` of the input of `rank`.
+pub type Contribution = (u32, u64);
+
+/// A run of elements that holds a run of contributions at the start.
+#[derive(Debug, Clone)]
+pub struct Held {
+    /// The buffer that contains it.
+    pub buffer: BufferId,
+    /// Which elements of the buffer.
+    pub elements: Range<u64>,
+    /// The contribution in the first element; the next element holds the next index.
+    pub first: Contribution,
+}
+
+/// A run of elements that is looked at after a run.
+#[derive(Debug, Clone)]
+pub struct Observed {
+    /// The rank that reads it.
+    pub rank: u32,
+    /// The buffer that contains it.
+    pub buffer: BufferId,
+    /// Which elements of the buffer.
+    pub elements: Range<u64>,
+    /// The content that the first element must have, if it is known; the next element holds the next indices.
+    pub set: Option<SetId>,
+}
+
+/// The content of memory at the start, and the content that it must have at the end. Elements that are not mentioned
+/// hold nothing and may end with anything.
+#[derive(Debug, Clone)]
+pub struct Expectation {
+    /// Bytes of an element.
+    element: u64,
+    initial: Vec<Held>,
+    observed: Vec<Observed>,
+    /// Contributions may repeat.
+    idempotent: bool,
+    sets: Vec<Box<[Contribution]>>,
+    names: FxHashMap<BufferId, String>,
+}
+
+impl Expectation {
+    /// Nothing held, nothing expected, of elements of `bytes` bytes (at least one).
+    pub fn new(bytes: u64) -> Self {
+        Self {
+            element: bytes.max(1),
+            initial: Vec::new(),
+            observed: Vec::new(),
+            idempotent: false,
+            sets: Vec::new(),
+            names: FxHashMap::default(),
+        }
+    }
+
+    /// The reduction does not mind a contribution that takes part twice (a maximum, a minimum).
+    pub fn repeats_do_not_matter(&mut self) {
+        self.idempotent = true;
+    }
+
+    /// Names a buffer in findings, e.g. `input of rank 3`.
+    pub fn name(&mut self, buffer: BufferId, name: impl Into<String>) {
+        self.names.entry(buffer).or_insert_with(|| name.into());
+    }
+
+    /// At the start, `elements` of `buffer` are the contributions of `rank` from `index` on.
+    pub fn hold(&mut self, buffer: BufferId, elements: Range<u64>, rank: u32, index: u64) {
+        if !elements.is_empty() {
+            self.initial.push(Held { buffer, elements, first: (rank, index) });
+        }
+    }
+
+    /// A multiset of contributions `(rank, index)`, shared by the elements that must hold it.
+    pub fn set(&mut self, contributions: impl Into<Box<[(u32, u64)]>>) -> SetId {
+        self.sets.push(contributions.into());
+        SetId(self.sets.len() as u32 - 1)
+    }
+
+    /// At the end, the first of `elements` of `buffer`, which `rank` reads, must hold exactly `set`, and every
+    /// further one the same ranks' next indices.
+    pub fn expect(&mut self, rank: u32, buffer: BufferId, elements: Range<u64>, set: SetId) {
+        if !elements.is_empty() {
+            self.observed.push(Observed { rank, buffer, elements, set: Some(set) });
+        }
+    }
+
+    /// At the end, `elements` of `buffer` must be the same in every order.
+    pub fn observe(&mut self, rank: u32, buffer: BufferId, elements: Range<u64>) {
+        if !elements.is_empty() {
+            self.observed.push(Observed { rank, buffer, elements, set: None });
+        }
+    }
+
+    /// True when some element's result is known.
+    pub fn is_known(&self) -> bool {
+        self.observed.iter().any(|o| o.set.is_some())
+    }
+
+    /// Bytes of an element.
+    pub fn element(&self) -> u64 {
+        self.element
+    }
+
+    /// The content of memory at the start.
+    pub fn initial(&self) -> &[Held] {
+        &self.initial
+    }
+
+    /// The elements that are looked at in the end.
+    pub fn observed(&self) -> &[Observed] {
+        &self.observed
+    }
+
+    /// True when contributions may repeat.
+    pub fn is_idempotent(&self) -> bool {
+        self.idempotent
+    }
+
+    /// The contributions of a set.
+    pub fn contributions(&self, set: SetId) -> &[Contribution] {
+        &self.sets[set.index()]
+    }
+
+    /// Every set, by [`SetId::index`].
+    pub fn sets(&self) -> impl Iterator<Item = &[Contribution]> {
+        self.sets.iter().map(|s| &**s)
+    }
+
+    /// The name of a buffer, or its number.
+    pub fn buffer_name(&self, buffer: BufferId) -> String {
+        self.names.get(&buffer).cloned().unwrap_or_else(|| format!("buffer {}", buffer.0))
+    }
+
+    /// `elements [4, 8) of the input of rank 3`, or bytes where they are no whole elements.
+    pub fn place(&self, buffer: BufferId, bytes: Range<u64>) -> String {
+        let name = self.buffer_name(buffer);
+        if bytes.start.is_multiple_of(self.element) && bytes.end.is_multiple_of(self.element) {
+            return format!("elements [{}, {}) of {name}", bytes.start / self.element, bytes.end / self.element);
+        }
+        format!("bytes [{}, {}) of {name}", bytes.start, bytes.end)
+    }
+}

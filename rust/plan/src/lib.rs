@@ -1,0 +1,31 @@
+//! The second waist: what an algorithm does, before it is known on which machine and for how many bytes.
+//!
+//! Readers, the synthesizer and authors end in a plan; a plan is lowered to an [`ahbm_program::Program`]. Two models
+//! cover the field: thread blocks that send and receive ([`Plan`]), and one-sided operations with semaphores
+//! ([`execution::ExecutionPlan`]).
+//!
+//! Reading order: [`collective`] (what a correct answer is), [`Goal`] (what a plan says it computes) and [`expectation`]
+//! (the same about the memory of a program), [`buffers`] (whose memory is where), [`blocks`] and [`execution`] (the two models, each with its way to a
+//! program), [`PlanBuilder`] (a
+//! plan from an author), [`options`] (what a plan leaves open), [`budget`] (what data from strangers may ask for).
+
+pub mod blocks;
+pub mod budget;
+pub mod buffers;
+mod builder;
+pub mod collective;
+pub mod execution;
+pub mod expectation;
+mod goal;
+mod lowered;
+pub mod options;
+
+pub use blocks::{Plan, Transfer, Transfers};
+pub use budget::{Budget, Limit};
+pub use buffers::{Extents, RankBuffers, Region, Space};
+pub use builder::{BlockId, PlanBuilder, StepId, StepSpec};
+pub use collective::Collective;
+pub use expectation::{Contribution, Expectation, Held, Observed, SetId};
+pub use goal::Goal;
+pub use lowered::Lowered;
+pub use options::{LowerOptions, Protocol, Reduction, Site};

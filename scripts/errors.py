@@ -1,0 +1,75 @@
+"""Writes the tables of docs/errors.md from the registry of codes; `--check` only compares, and exits with 1.
+
+    python scripts/errors.py [--check]
+
+The registry is `rust/machine/src/codes.rs`, as the installed `ahbm` has it; classes and exit codes are those of
+`ahbm.errors`.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+from ahbm._core import codes
+from ahbm.errors import FAMILIES, AhbmError, RankError
+
+PAGE = Path(__file__).resolve().parent.parent / "docs/errors.md"
+SUBJECTS = {
+    "C": "configuration",
+    "T": "topology",
+    "K": "kernels",
+    "L": "lints",
+    "D": "deadlocks",
+    "V": "data",
+    "B": "budgets",
+    "U": "unsupported",
+    "X": "ranks",
+    "I": "interruptions",
+    "F": "files",
+    "R": "regressions",
+    "Z": "defects of AHBM",
+}
+"""Headings of the families, in the order of the page."""
+GENERATED = re.compile(r"(<!-- (\w+): written by scripts/errors\.py -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def families() -> str:
+    lines = ["| letter | class | exit code | what is wrong |", "|---|---|---|---|"]
+    for letter, kind in [*FAMILIES.items(), ("other", AhbmError)]:
+        names = " or ".join(f"`{each.__name__}`" for each in ([kind, RankError] if letter == "X" else [kind]))
+        about = (kind.__doc__ or "").partition("\n")[0] if kind is not AhbmError else "A defect of AHBM."
+        lines.append(f"| {letter} | {names} | {kind.exit_code} | {about.replace('``', '`')} |")
+    return "\n".join(lines) + "\n"
+
+
+def tables() -> str:
+    known = codes()
+    assert {code[5] for code, _ in known} == set(SUBJECTS), "a family without a heading"
+    parts = []
+    for letter, subject in SUBJECTS.items():
+        rows = [f"| `{code}` | {meaning} |" for code, meaning in known if code[5] == letter]
+        parts.append("\n".join([f"## {letter}: {subject}", "", "| code | meaning |", "|---|---|", *rows, ""]))
+    return "\n" + "\n".join(parts) + "\n"
+
+
+def render(page: str) -> str:
+    """The page with its generated parts as they should be."""
+    made = {"families": families, "codes": tables}
+    return GENERATED.sub(lambda match: match[1] + made[match[2]]() + match[3], page)
+
+
+def main(*arguments: str) -> int:
+    old = PAGE.read_text(encoding="utf-8")
+    new = render(old)
+    if "--check" in arguments:
+        if old != new:
+            print("docs/errors.md is not what the registry says: run python scripts/errors.py", file=sys.stderr)
+        return int(old != new)
+    PAGE.write_text(new, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

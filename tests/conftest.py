@@ -1,0 +1,34 @@
+"""Every test starts in an empty folder, with nothing of AHBM in the environment."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+KEPT = ("AHBM_CORPUS", "AHBM_UPDATE_GOLDEN")
+"""Variables that are meant for the tests."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The clone may be somebody's working folder: its ccl.yaml, topology.yaml and algorithms/ are not the tests'."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("AHBM_") and name not in KEPT]:
+            patch.delenv(name)
+        patch.chdir(tmp_path_factory.mktemp("elsewhere"))
+        if threading.current_thread() is threading.main_thread():
+            # A shell ignores SIGINT for what it starts in the background, and the tests of Ctrl-C would wait for ever.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        yield
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working folder: an empty one of the test's own."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path

@@ -1,0 +1,47 @@
+"""`ahbm.open`: one door for collectives, plans, jobs, reports and specs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import ahbm
+from ahbm.errors import ConfigError
+from ahbm.runs.report import Report
+from ahbm.runs.timed import TimeReport
+from support.plans import FOUR, TOPOLOGY, ring
+
+
+def test_a_collective_is_measured() -> None:
+    opened = ahbm.open("all_reduce", topology=TOPOLOGY, overrides=FOUR, bytes_per_rank=4096, algorithm="ring_allreduce")
+    report = opened.run(check="all")
+    assert isinstance(report, Report) and report.wrong == 0
+    assert report == ahbm.run(
+        "all_reduce", "ring_allreduce", TOPOLOGY, overrides=FOUR, bytes_per_rank=4096, check="all"
+    )
+    assert opened.explain().latency_ps == report.latency_ns * 1000
+
+
+def test_a_plan_is_measured_and_a_plan_of_unknown_meaning_timed(tmp_path: Path) -> None:
+    path = tmp_path / "ring.xml"
+    path.write_text(ring(4), encoding="utf-8")
+    report = ahbm.open(path, topology=TOPOLOGY, overrides=FOUR, bytes_per_rank=4096).run()
+    assert isinstance(report, Report) and report.wrong == 0 and report.algorithm == "ring"
+    path.write_text(ring(4).replace("allreduce", "mystery"), encoding="utf-8")
+    timed = ahbm.open(path, topology=TOPOLOGY, overrides=FOUR, bytes_per_rank=4096).run()
+    assert isinstance(timed, TimeReport) and timed.latency_ns == report.latency_ns
+
+
+def test_what_cannot_be_opened(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="AHBM-C144"):
+        ahbm.open("allreduce")
+    with pytest.raises(ConfigError, match="no term 'nbytes'"):
+        ahbm.open("all_reduce", nbytes=4)
+    report = ahbm.run(bytes_per_rank=64)
+    with pytest.raises(ConfigError, match="AHBM-C146"):
+        ahbm.open(report, topology=TOPOLOGY)
+    with pytest.raises(ConfigError, match="AHBM-C148"):
+        ahbm.open(Report.from_json(report.to_json()))
+    with pytest.raises(ConfigError, match="are for plans"):
+        ahbm.open("all_reduce", slots=2).run()

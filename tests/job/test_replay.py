@@ -1,0 +1,306 @@
+"""Recorded jobs: collectives overlap, contend and hide behind computing as the trace says."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from ahbm.cli import app
+from ahbm.config.reading import PLAIN
+from ahbm.core.buffers import requested
+from ahbm.core.emulator import Emulator
+from ahbm.errors import AhbmError, ConfigError
+from ahbm.job.replay import JobReport, replay
+from ahbm.ranks.setup import Setup
+
+RING = "npu_ring_8"
+COMM = {"all_reduce": 0, "all_gather": 2, "broadcast": 5, "all_to_all": 6, "reduce_scatter": 7, "barrier": 9}
+
+
+class Rank:
+    """Writes what one rank does, as a recorder would."""
+
+    def __init__(self) -> None:
+        self.nodes: list[dict[str, Any]] = []
+        self.chain: list[int] = []
+
+    def _node(self, kind: str, name: str, attributes: dict[str, Any]) -> int:
+        arms = {int: "int64Val", str: "stringVal", float: "doubleVal"}
+        attr = [
+            {"name": key, "int64List": {"values": value}}
+            if isinstance(value, list)
+            else {"name": key, arms[type(value)]: value}
+            for key, value in attributes.items()
+        ]
+        self.nodes.append({"id": len(self.nodes), "name": name, "type": kind, "ctrlDeps": [*self.chain], "attr": attr})
+        return len(self.nodes) - 1
+
+    def compute(self, us: float) -> None:
+        self.chain = [self._node("COMP_NODE", "compute", {"duration_ns": us * 1000})]
+
+    def collective(self, name: str, nbytes: int, ranks: Sequence[int], wait: bool = True, **more: Any) -> int:
+        facts = {"comm_type": COMM[name], "comm_size": nbytes, "ranks": [*ranks], "dtype": "f32"}
+        node = self._node("COMM_COLL_NODE", name, {**facts, "pg_name": "-".join(map(str, ranks)), **more})
+        if wait:
+            self.chain.append(node)
+        return node
+
+    def message(self, kind: str, peer: int, nbytes: int, tag: int = 0) -> None:
+        side = "comm_dst" if kind == "SEND" else "comm_src"
+        self.chain.append(self._node(f"COMM_{kind}_NODE", kind, {side: peer, "comm_size": nbytes, "comm_tag": tag}))
+
+    def wait(self, node: int) -> None:
+        self.chain.append(node)
+
+
+def written(folder: Path, ranks: Sequence[Rank]) -> Path:
+    for number, rank in enumerate(ranks):
+        head = {"version": "0.0.4", "attr": [{"name": "world_size", "int32Val": len(ranks)}]}
+        lines = [json.dumps(document) for document in (head, *rank.nodes)]
+        (folder / f"job.{number}.json").write_text("\n".join(lines))
+    return folder / "job.0.json"
+
+
+def replayed(folder: Path, ranks: Sequence[Rank], topology: str = RING, **more: Any) -> JobReport:
+    report = replay(PLAIN.read(written(folder, ranks)), "job", Setup(topology), **more)
+    assert report is not None
+    return report
+
+
+def alone(group: Sequence[int], nbytes: int) -> float:
+    buffers = [np.zeros(nbytes // 4, np.float32) for _ in group]
+    return Emulator.load(RING).compile(requested("all_reduce", buffers, ranks=group)).latency_ps / 1000
+
+
+def of_groups(*groups: Sequence[int], nbytes: int = 1 << 20) -> list[Rank]:
+    ranks = [Rank() for _ in range(8)]
+    for group in groups:
+        for rank in group:
+            ranks[rank].collective("all_reduce", nbytes, group)
+    return ranks
+
+
+def test_a_job_takes_what_its_parts_take(tmp_path: Path) -> None:
+    ranks = [Rank() for _ in range(8)]
+    for number, rank in enumerate(ranks):
+        rank.compute(5 + number)
+        rank.collective("all_reduce", 4096, range(8))
+        rank.compute(3)
+    report = replayed(tmp_path, ranks)
+    took = alone(range(8), 4096)
+    assert report.latency_ns == pytest.approx(12_000 + took + 3_000)
+    assert [(rank.compute_ns, rank.total_ns) for rank in report.ranks] == [
+        (8_000 + 1_000 * number, report.latency_ns) for number in range(8)
+    ]
+    assert report.together == 0
+    assert [(call.start_ns, call.latency_ns, call.bytes) for call in report.calls] == [(12_000, took, 4096)]
+
+
+def test_groups_on_other_links_take_their_time_alone(tmp_path: Path) -> None:
+    report = replayed(tmp_path, of_groups((0, 1), (4, 5)))
+    assert [call.latency_ns for call in report.calls] == [alone((0, 1), 1 << 20)] * 2
+    assert report.together == 2
+
+
+def test_groups_on_one_link_contend(tmp_path: Path) -> None:
+    ranks = of_groups((0, 2), (1, 3))
+    report = replayed(tmp_path, ranks)
+    single = alone((0, 2), 1 << 20)
+    assert all(single * 1.3 < call.latency_ns < single * 2.1 for call in report.calls)
+    assert report == replayed(tmp_path, ranks)
+    program = report.program()
+    assert program is not None
+    assert program.simulate(record=False).latency_ps / 1000 == report.latency_ns
+
+
+def test_computing_hides_communication(tmp_path: Path) -> None:
+    took = alone(range(8), 1 << 20)
+
+    def exposed(wait_first: bool) -> float:
+        ranks = [Rank() for _ in range(8)]
+        for rank in ranks:
+            node = rank.collective("all_reduce", 1 << 20, range(8), wait=wait_first)
+            rank.compute(took / 2000)
+            if not wait_first:
+                rank.wait(node)
+            rank.compute(1)
+        return replayed(tmp_path, ranks).ranks[0].exposed_ns
+
+    assert exposed(True) == pytest.approx(took)
+    assert exposed(False) == pytest.approx(took / 2)
+
+
+def test_messages_of_one_tag_keep_their_order(tmp_path: Path) -> None:
+    ranks = [Rank(), Rank()]
+    for nbytes in (4096, 512, 2048):
+        ranks[0].message("SEND", 1, nbytes)
+        ranks[1].message("RECV", 0, nbytes)
+    report = replayed(tmp_path, ranks)
+    assert [(call.collective, call.bytes) for call in report.calls] == [
+        ("send_recv", nbytes) for nbytes in (4096, 512, 2048)
+    ]
+    ends = [call.start_ns + call.latency_ns for call in report.calls]
+    assert ends[:2] == pytest.approx([call.start_ns for call in report.calls[1:]])
+
+
+def test_sizes_mean_what_the_recorder_says(tmp_path: Path) -> None:
+    ranks = [Rank(), Rank(), Rank()]
+    for number, rank in enumerate(ranks):
+        rank.collective("all_gather", 40, range(3))
+        rank.collective("reduce_scatter", 120, range(3), op="sum")
+        rank.collective("all_to_all", 24 + 4 * number, range(3), in_splits=[1, 2, 3 + number], out_splits=[1, 1, 1])
+        rank.collective("broadcast", 40, range(3), root=2)
+        rank.collective("barrier", 0, range(3))
+    found = [(call.collective, call.bytes, call.root) for call in replayed(tmp_path, ranks).calls]
+    # The longest chunk of the all_to_all is of 5 elements.
+    assert found == [
+        ("all_gather", 120, 0),
+        ("reduce_scatter", 120, 0),
+        ("all_to_all", 60, 0),
+        ("broadcast", 40, 2),
+        ("barrier", 2, 0),
+    ]
+
+
+def test_a_message_without_bytes_takes_no_time(tmp_path: Path) -> None:
+    ranks = [Rank() for _ in range(2)]
+    ranks[0].compute(3)
+    ranks[0].message("SEND", 1, 0)
+    ranks[1].message("RECV", 0, 0)
+    report = replayed(tmp_path, ranks)
+    assert [rank.total_ns for rank in report.ranks] == [3000, 3000]
+
+
+def _spoil(ranks: list[Rank], what: str) -> None:
+    node = ranks[1].nodes[0]
+    attributes = {attribute["name"]: attribute for attribute in node["attr"]}
+    if what == "absent":
+        ranks[1].nodes.clear()
+    elif what == "size":
+        attributes["comm_size"]["int64Val"] = 8
+    elif what == "kind":
+        attributes["comm_type"]["int64Val"] = 10
+    elif what == "memory":
+        node["type"] = "MEM_LOAD_NODE"
+    else:
+        node["attr"].remove(attributes[what])
+
+
+@pytest.mark.parametrize(
+    ("what", "code"),
+    [
+        ("absent", "AHBM-F149"),
+        ("size", "AHBM-F149"),
+        ("kind", "AHBM-F136"),
+        ("comm_type", "AHBM-F136"),
+        ("comm_size", "AHBM-F136"),
+        ("ranks", "AHBM-U234"),
+        ("memory", "AHBM-F149"),
+    ],
+)
+def test_what_a_trace_lacks_is_named(tmp_path: Path, what: str, code: str) -> None:
+    ranks = of_groups((0, 1))[:2]
+    _spoil(ranks, what)
+    with pytest.raises(AhbmError) as caught:
+        replayed(tmp_path, ranks)
+    assert caught.value.code == code
+    assert any("job." in site.origin for site in caught.value.sites)
+
+
+def test_memory_nodes_are_refused(tmp_path: Path) -> None:
+    ranks = of_groups((0, 1))[:2]
+    ranks[0]._node("MEM_LOAD_NODE", "load", {"tensor_size": 8})
+    with pytest.raises(AhbmError) as caught:
+        replayed(tmp_path, ranks)
+    assert caught.value.code == "AHBM-U231"
+
+
+def test_ranks_that_wait_for_each_other(tmp_path: Path) -> None:
+    ranks = [Rank(), Rank()]
+    for number, rank in enumerate(ranks):
+        for tag in (number, 1 - number):
+            rank.message("SEND" if tag == number else "RECV", 1 - number, 8, tag=tag)
+    with pytest.raises(AhbmError) as caught:
+        replayed(tmp_path, ranks)
+    assert caught.value.code == "AHBM-D102"
+
+
+def test_groups_come_from_a_file(tmp_path: Path) -> None:
+    ranks = of_groups((0, 2), (1, 3))
+    expected = replayed(tmp_path, ranks)
+    for rank in ranks:
+        for node in rank.nodes:
+            node["attr"] = [attribute for attribute in node["attr"] if attribute["name"] != "ranks"]
+    file = tmp_path / "groups"
+    file.write_text(json.dumps({"0-2": [0, 2], "1-3": [1, 3]}))
+    assert replayed(tmp_path, ranks, groups=file) == expected
+    file.write_text('{"0-2": [0.5]}')
+    with pytest.raises(ConfigError) as caught:
+        replayed(tmp_path, ranks, groups=file)
+    assert caught.value.code == "AHBM-C153"
+
+
+def test_the_command_line_replays(tmp_path: Path) -> None:
+    path = written(tmp_path, of_groups((0, 2), (1, 3)))
+    shown = CliRunner().invoke(app, ["run", str(path), "-t", RING])
+    assert shown.exit_code == 0, shown.output
+    assert "job: 8 ranks" in shown.stdout
+    assert "ranks 0-3" in shown.stdout
+    found = json.loads(CliRunner().invoke(app, ["run", str(path), "-t", RING, "--json"]).stdout)
+    assert found["together"] == 2
+    assert found["ranks"][0]["exposed_ns"] == found["latency_ns"]
+    timeline = tmp_path / "timeline.json"
+    assert CliRunner().invoke(app, ["run", str(path), "-t", RING, "--trace", str(timeline)]).exit_code == 0
+    assert json.loads(timeline.read_text())["traceEvents"]
+    for extra in (["--size", "4K"], ["--check", "all"], ["--et", str(tmp_path / "x")]):
+        refused = CliRunner().invoke(app, ["run", str(path), "-t", RING, *extra])
+        assert isinstance(refused.exception, ConfigError), extra
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    calls=st.lists(st.tuples(st.sampled_from([(0, 2), (1, 3), (0, 1, 2, 3), (2, 5), (4, 6)]), st.integers(1, 5000),
+                             st.integers(0, 9000), st.booleans()), min_size=1, max_size=7)
+)  # fmt: skip
+def test_a_job_never_takes_less_than_its_parts(tmp_path_factory: pytest.TempPathFactory, calls: list[Any]) -> None:
+    """No call is quicker than alone, and all together take no longer than one after the other."""
+    ranks = [Rank() for _ in range(8)]
+    waits: list[list[int]] = [[] for _ in range(8)]
+    for group, elements, pause, wait in calls:
+        for rank in group:
+            ranks[rank].compute(pause / 1000)
+            node = ranks[rank].collective("all_reduce", 4 * elements, group, wait=wait)
+            waits[rank] += [] if wait else [node]
+    for rank, nodes in zip(ranks, waits, strict=True):
+        for node in nodes:
+            rank.wait(node)
+        rank.compute(0.001)
+    report = replayed(tmp_path_factory.mktemp("job"), ranks)
+    least = {(group, 4 * elements): alone(group, 4 * elements) for group, elements, _, _ in calls}
+    for call in report.calls:
+        group = tuple(int(rank) for rank in call.group.split("-"))
+        assert call.latency_ns >= least[group, call.bytes]
+    serial = sum(least[group, 4 * elements] + pause for group, elements, pause, _ in calls)
+    assert report.latency_ns <= serial + 2
+
+
+def test_a_timeline_shows_hosts_on_tracks_of_their_own(tmp_path: Path) -> None:
+    ranks = [Rank(), Rank()]
+    for number, rank in enumerate(ranks):
+        work = rank.collective("all_reduce", 4096, (0, 1), wait=False)
+        rank.compute(5 + number)
+        rank.wait(work)
+    path = tmp_path / "out.json"
+    replayed(tmp_path, ranks).write_timeline(path)
+    events = json.loads(path.read_text())["traceEvents"]
+    tracks = {event["tid"]: event["args"]["name"] for event in events if event.get("name") == "thread_name"}
+    where = {event["name"]: tracks[event["tid"]].split(" / ")[0] for event in events if event["ph"] in "BX"}
+    assert where["delay 5000000 ps"] == "SIP 0 host" and where["delay 6000000 ps"] == "SIP 1 host"
+    kernels = [name for name in tracks.values() if "PE 0 / agent" in name]
+    assert len(kernels) == 2

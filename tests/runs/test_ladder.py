@@ -1,0 +1,81 @@
+"""The selection ladder: the quickest wins, and what is written picks it again."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import ahbm
+from ahbm._core import read_plan
+from ahbm.cli import app
+from ahbm.config.ccl import CclConfig
+from ahbm.core.emulator import Emulator
+from ahbm.errors import ConfigError
+from ahbm.runs.bench import Sweep
+from ahbm.runs.ladder import Ladder, climb
+from ahbm.runs.verdict import CheckOptions, check_file
+
+MACHINE = {"cube.pe_layout.pe_per_corner": 8}
+KERNELS = ("recursive_doubling_allreduce", "ring_allreduce")
+
+
+def climbed() -> Ladder:
+    sweep = Sweep("all_reduce", 64, 1 << 20, 16, algorithms=KERNELS, topology="npu_mesh_4x4", overrides=MACHINE)
+    return climb(sweep, ("trees",))
+
+
+def test_the_winner_is_the_quickest_and_the_files_pick_it(tmp_path: Path) -> None:
+    found = climbed()
+    names = (*KERNELS, "synth_trees")
+    assert found.candidates == names
+    files = found.save(tmp_path / "out")
+    ccl = CclConfig.load(files[0])
+    loaded = Emulator.load("npu_mesh_4x4", files[0], MACHINE)
+    winners = set()
+    for rung in found.rungs:
+        times = {name: report.latency_ns for name, report in rung.reports.items()}
+        assert times[rung.winner] == min(times.values())
+        assert ccl.candidates("all_reduce", rung.nbytes) == (rung.winner,)
+        report = ahbm.run("all_reduce", bytes_per_rank=rung.nbytes, emulator=loaded)
+        assert (report.algorithm, report.latency_ns) == (rung.winner, times[rung.winner])
+        winners.add(rung.winner)
+    assert len(winners) > 1, "one candidate wins everywhere: the test shows nothing"
+    assert found.kernels and set(found.kernels) <= set(KERNELS)
+    assert climbed().ccl() == files[0].read_text()
+    assert len(files) == 1 + sum(entry.algorithm == "synth_trees" for entry in found.ranges()) > 1
+    for path in files[1:]:
+        assert check_file(path, CheckOptions(slots=None)).verdict == "correct"
+        assert read_plan(str(path)).collective == "all_reduce"
+
+
+def test_ranges_meet_and_cover_every_size() -> None:
+    ranges = climbed().ranges()
+    assert ranges[0].min_bytes == 0 and ranges[-1].max_bytes == 0
+    for lower, upper in itertools.pairwise(ranges):
+        assert lower.largest <= lower.max_bytes == upper.min_bytes - 1 < upper.largest
+        assert lower.algorithm != upper.algorithm
+
+
+def test_a_candidate_that_does_not_run_is_told_and_passed_over(tmp_path: Path) -> None:
+    sweep = Sweep("all_reduce", 64, 64, algorithms=("ring_all_gather", "ring_allreduce"), topology="npu_ring_8")
+    found = climb(sweep, ("magic",))
+    assert found.rungs[0].winner == "ring_allreduce"
+    assert found.rungs[0].refused["ring_all_gather"].startswith("AHBM-C115")
+    assert any("AHBM-U406" in line for line in found.table())
+    with pytest.raises(ConfigError, match=r"AHBM-C151.*ring_all_gather: AHBM-C115"):
+        climb(Sweep("all_reduce", 64, 64, algorithms=("ring_all_gather",), topology="npu_ring_8"))
+
+
+def test_command_line(tmp_path: Path) -> None:
+    path = tmp_path / "ccl.yaml"
+    command = ["ladder", "all_gather", "-t", "npu_ring_8", "-b", "1K", "-e", "4K", "--synth", "ring", "-o", str(path)]
+    done = CliRunner().invoke(app, [*command, "--json"])
+    assert done.exit_code == 0, done.output
+    result = json.loads(done.stdout)
+    assert result["files"] == [str(path)]
+    assert {"ring_all_gather", "synth_ring"} == set(result["rungs"][0]["times_us"])
+    assert CclConfig.load(path).candidates("all_gather", 1024) == (result["rungs"][0]["winner"],)

@@ -1,0 +1,170 @@
+"""Algorithm modules: where they are found, and what is said when they break the contract."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from ahbm.base.request import Request
+from ahbm.cli import app
+from ahbm.config.ccl import CclConfig
+from ahbm.errors import ConfigError, KernelError, UnsupportedError
+from ahbm.source.algorithm import AlgorithmLoader
+from ahbm.source.module import ModuleAlgorithm
+
+GOOD = """
+def kernel_args(world_size, n_elem, *, cube_w=4, cube_h=4):
+    return (n_elem, world_size)
+
+def kernel(t_ptr, n_elem, n_sips, sip_rank, sip_topo_kind, sip_topo_w, sip_topo_h, *, tl):
+    pass
+"""
+
+
+@pytest.fixture(autouse=True)
+def with_algorithms(here: Path) -> Path:
+    (here / "algorithms").mkdir()
+    return here
+
+
+def write(text: str, name: str = "algorithms/mine.py") -> None:
+    Path(name).parent.mkdir(exist_ok=True)
+    Path(name).write_text(text)
+
+
+def load(module: str, loader: AlgorithmLoader | None = None) -> ModuleAlgorithm:
+    return (loader or AlgorithmLoader()).load(CclConfig.load().settings(module))
+
+
+@pytest.mark.parametrize("name", ["mine", "algorithms.mine", "algorithms/mine.py", "./algorithms/mine.py"])
+def test_found_by_bare_dotted_and_path(name: str) -> None:
+    write(GOOD)
+    before = list(sys.path), set(sys.modules)
+    assert load(name).path == Path("algorithms/mine.py").resolve()
+    assert sys.path == before[0]
+    assert {module for module in set(sys.modules) - before[1] if "mine" in module} == set()
+
+
+def test_packaged_and_local_precedence() -> None:
+    packaged = load("ring_allreduce")
+    assert packaged.collectives == ("all_reduce",)
+    write(GOOD, "algorithms/ring_allreduce.py")
+    assert load("ring_allreduce").digest != packaged.digest
+
+
+def test_path_is_relative_to_the_file_that_names_it() -> None:
+    write(GOOD, "sub/mine.py")
+    write("algorithms:\n  mine: {module: ./mine.py}\n", "sub/ccl.yaml")
+    loaded = AlgorithmLoader().load(CclConfig.load("sub/ccl.yaml").settings("mine"))
+    assert loaded.path == Path("sub/mine.py").resolve()
+
+
+def test_relative_imports_and_siblings() -> None:
+    write("N = 3", "pack/helper.py")
+    write("", "pack/__init__.py")
+    write("from .helper import N\nimport sibling\n" + GOOD, "pack/mine.py")
+    write("", "pack/sibling.py")
+    assert load("pack.mine").kernel.__globals__["N"] == 3
+
+
+def test_a_loader_goes_on_with_what_it_has_loaded() -> None:
+    loader = AlgorithmLoader()
+    write(GOOD)
+    first = load("mine", loader)
+    write(GOOD + "COLLECTIVE = 'broadcast'\n")
+    assert load("mine", loader) is first
+    assert load("mine").collectives == ("broadcast",)
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "words"),
+    [
+        (GOOD.replace("def kernel(", "def kernal("), "AHBM-C112", ["no symbol kernel", "kernel = my_function"]),
+        (GOOD.replace("kernel_args", "kernel_arg"), "AHBM-C112", ["no symbol kernel_args"]),
+        (GOOD + "kernel = 3\n", "AHBM-C113", ["not callable"]),
+        (GOOD + "COLLECTIVE = 'allreduce'\n", "AHBM-C113", ["did you mean all_reduce"]),
+        (GOOD + "TOPO_NAME_TO_KIND = 3\n", "AHBM-C113", ["must be a dict"]),
+        ("import nothing_like_it\n", "AHBM-C111", ["algorithms/mine.py:1", "ModuleNotFoundError"]),
+        ("x = 1\ndef (:\n", "AHBM-C111", ["algorithms/mine.py:2", "SyntaxError"]),
+        ("\n\n1 / 0\n", "AHBM-C111", ["algorithms/mine.py:3", "ZeroDivisionError"]),
+    ],
+)
+def test_broken_modules(text: str, code: str, words: list[str]) -> None:
+    write(text)
+    with pytest.raises(ConfigError) as caught:
+        load("mine")
+    assert caught.value.code == code
+    for word in words:
+        assert word in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["absent", "absent.module", "absent.py", "mine.absent"])
+def test_absent_modules(name: str) -> None:
+    with pytest.raises(ConfigError, match="AHBM-C110"):
+        load(name)
+
+
+def test_arity_names_both_sides() -> None:
+    write(GOOD.replace("return (n_elem, world_size)", "return (n_elem, cube_w, cube_h, world_size)"))
+    with pytest.raises(KernelError) as caught:
+        load("mine").arguments(Request("all_reduce", range(2), 8), 8, 1, 1)
+    assert caught.value.code == "AHBM-K111"
+    assert "takes 7 positional arguments, but gets 9" in caught.value.message
+    assert {site.origin for site in caught.value.sites} == {"algorithms/mine.py:2", "algorithms/mine.py:5"}
+
+
+def test_kernel_args_must_give_a_tuple_and_not_raise() -> None:
+    write(GOOD.replace("return (n_elem, world_size)", "return [n_elem]"))
+    with pytest.raises(KernelError, match="not list"):
+        load("mine").arguments(Request("all_reduce", range(2), 8), 8, 1, 1)
+    write(GOOD.replace("return (n_elem, world_size)", "return 1 / 0"))
+    with pytest.raises(KernelError, match="ZeroDivisionError"):
+        load("mine").arguments(Request("all_reduce", range(2), 8), 8, 1, 1)
+
+
+def test_keywords_are_passed_only_where_they_are_accepted() -> None:
+    write(GOOD)
+    algorithm = load("mine")
+    assert algorithm.arguments(Request("all_reduce", range(2), 8), 8, 1, 1) == (8, 2)
+    for request in (Request("all_reduce", range(2), 8, op="max"), Request("all_reduce", range(2), 8, dtype="f32")):
+        with pytest.raises(UnsupportedError, match="add the keyword"):
+            algorithm.check(request)
+    with pytest.raises(ConfigError, match="AHBM-C115"):
+        algorithm.check(Request("broadcast", range(2), 8))
+    write(GOOD.replace("cube_h=4", "cube_h=4, op='sum', dtype='f16'").replace("(n_elem, world_size)", "(op, dtype)"))
+    algorithm = load("mine")
+    algorithm.check(Request("all_reduce", range(2), 8, "f32", "max"))
+    assert algorithm.arguments(Request("all_reduce", range(2), 8, "f32", "max"), 8, 1, 1) == ("max", "f32")
+
+
+def test_topology_kinds() -> None:
+    write(GOOD)
+    assert load("mine").topology_kind("hypercube") == 0
+    write(GOOD + "TOPO_NAME_TO_KIND = {'ring_1d': 0, 'torus_2d': 1}\n")
+    assert load("mine").topology_kind("torus_2d") == 1
+    with pytest.raises(ConfigError, match="ring_1d, torus_2d"):
+        load("mine").topology_kind("hypercube")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code"),
+    [
+        ("def kernel_args", "raise SystemExit(0)\n\n\ndef kernel_args", "AHBM-C111"),
+        ("return (n_elem, world_size)", "raise SystemExit(0)", "AHBM-K110"),
+        (
+            "def kernel(t_ptr",
+            "def kernel(*all_of_them, tl):\n    raise SystemExit(0)\n\n\ndef unused(t_ptr",
+            "AHBM-K210",
+        ),
+    ],
+)
+def test_leaving_the_program_is_an_error_like_any_other(old: str, new: str, code: str) -> None:
+    """A check that ended in silence would be taken for a success."""
+    assert old in GOOD
+    write(GOOD.replace(old, new))
+    result = CliRunner().invoke(app, ["check", "-a", "mine"])
+    told = result.stdout + str(result.exception)
+    assert code in told and result.exit_code != 0

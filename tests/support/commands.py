@@ -1,0 +1,61 @@
+"""Command lines, run as a reader runs them; `ahbm` without a process of its own, except for scripts."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+from unittest import mock
+
+from ahbm.cli import main
+
+PROGRAMS = {
+    "ahbm": [sys.executable, "-m", "ahbm"],
+    "python": [sys.executable],
+    "pytest": [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"],
+}
+
+
+def environment() -> dict[str, str]:
+    """A reader's: nothing of AHBM or pytest, and a terminal without colours, 120 columns wide."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("AHBM_", "PYTEST_"))}
+    return kept | {"NO_COLOR": "1", "COLUMNS": "120", "TERM": "dumb"}
+
+
+def run(program: str, arguments: list[str], cwd: Path) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error."""
+    if program == "ahbm" and not any(argument.endswith(".py") for argument in arguments):
+        return _in_process(arguments, cwd)
+    done = subprocess.run(
+        PROGRAMS[program] + arguments,
+        cwd=cwd,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def _in_process(arguments: list[str], cwd: Path) -> tuple[int, str, str]:
+    """`ahbm` in this process: starting an interpreter takes longer than most commands. A script is not run this way,
+    since it may leave anything behind."""
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        contextlib.chdir(cwd),
+        mock.patch.dict(os.environ, environment(), clear=True),
+        mock.patch.object(sys, "argv", ["ahbm", *arguments]),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        try:
+            main()
+        except SystemExit as left:
+            code = left.code if isinstance(left.code, int) else int(left.code is not None)
+        else:
+            code = 0
+    return code, out.getvalue(), err.getvalue()

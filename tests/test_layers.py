@@ -1,0 +1,119 @@
+"""The floor plan: which package may import which, in Python and in Rust."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "python/ahbm"
+LAYERS = (
+    ("base",),
+    ("config",),
+    ("source",),
+    ("core",),
+    ("check",),
+    ("runs",),
+    ("ranks",),
+    ("job", "front", "torch"),
+    ("views",),
+    ("cli",),
+)
+"""From the bottom: a package may import itself, its own floor and every floor below."""
+PUBLIC = {"errors": "base", "distributed": "front", "__main__": "cli"}
+"""Modules at the root of the package, and the package each belongs to."""
+CRATES = [
+    "engine",
+    "machine",
+    "program",
+    "wire",
+    "plan",
+    "emulator",
+    "check",
+    "formats",
+    "synthesis",
+    "views",
+    "python",
+]
+"""From the bottom; Cargo refuses circles, this order refuses shortcuts upwards."""
+
+
+def floor(package: str) -> int:
+    return next(number for number, layer in enumerate(LAYERS) if package in layer)
+
+
+def imports(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and name of every module of this package that `path` imports, inside functions too."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names if alias.name.startswith("ahbm."))
+        elif isinstance(node, ast.ImportFrom) and node.module == "ahbm":
+            yield from ((node.lineno, f"ahbm.{alias.name}") for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("ahbm."):
+            yield node.lineno, str(node.module)
+
+
+def upward(package: str, path: Path) -> list[str]:
+    """The imports of `path`, a module of `package`, that go up."""
+    found = []
+    for line, name in imports(path):
+        target = name.split(".")[1]
+        target = PUBLIC.get(target, target)
+        if any(target in layer for layer in LAYERS) and floor(target) > floor(package):
+            found.append(f"{path.name}:{line}: {package} imports {target}")
+    return found
+
+
+def modules() -> Iterator[tuple[str, Path]]:
+    for path in sorted(PACKAGE.rglob("*.py")):
+        top = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+        if top != "__init__":
+            yield PUBLIC.get(top, top), path
+
+
+def test_no_package_imports_a_higher_one() -> None:
+    assert [told for package, path in modules() for told in upward(package, path)] == []
+
+
+def test_an_upward_import_is_found(tmp_path: Path) -> None:
+    planted = tmp_path / "planted.py"
+    planted.write_text("def f():\n    from ahbm.runs.measure import run\n", encoding="utf-8")
+    assert upward("check", planted) == ["planted.py:2: check imports runs"]
+    assert upward("runs", planted) == []
+
+
+@pytest.mark.parametrize("package", [name for layer in LAYERS for name in layer])
+def test_a_package_says_what_it_is_for_and_what_it_may_import(package: str) -> None:
+    told = ast.get_docstring(ast.parse((PACKAGE / package / "__init__.py").read_text(encoding="utf-8"))) or ""
+    assert "May import " in told and len(told.split("\n\n")[0]) > 40
+
+
+def test_no_module_is_longer_than_600_lines() -> None:
+    files = [*PACKAGE.rglob("*.py"), *(ROOT / "rust").glob("*/src/**/*.rs")]
+    long = {str(path.relative_to(ROOT)) for path in files if len(path.read_text(encoding="utf-8").splitlines()) > 600}
+    assert long == set()
+
+
+def test_crates_depend_on_lower_ones_only() -> None:
+    assert sorted(path.parent.name for path in (ROOT / "rust").glob("*/Cargo.toml")) == sorted(CRATES)
+    for number, crate in enumerate(CRATES):
+        manifest = tomllib.loads((ROOT / f"rust/{crate}/Cargo.toml").read_text(encoding="utf-8"))
+        needs = [name.removeprefix("ahbm-") for name in manifest.get("dependencies", {}) if name.startswith("ahbm-")]
+        assert set(needs) <= set(CRATES[:number]), f"{crate} needs {needs}"
+
+
+def test_no_declared_dependency_is_unused() -> None:
+    for crate in CRATES:
+        manifest = tomllib.loads((ROOT / f"rust/{crate}/Cargo.toml").read_text(encoding="utf-8"))
+        text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / f"rust/{crate}/src").rglob("*.rs"))
+        for name in manifest.get("dependencies", {}):
+            assert re.search(rf"\b{name.replace('-', '_')}\b", text), f"{crate} declares {name} and does not use it"
+    workspace = tomllib.loads((ROOT / "Cargo.toml").read_text(encoding="utf-8"))["workspace"]["dependencies"]
+    manifests = [(ROOT / f"rust/{crate}/Cargo.toml").read_text(encoding="utf-8") for crate in CRATES]
+    for name in workspace:
+        assert any(re.search(rf"^{name}\b", text, re.MULTILINE) for text in manifests), f"no crate uses {name}"

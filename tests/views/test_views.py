@@ -1,0 +1,183 @@
+"""Pages and charts: self-contained, the same every time, drawn without errors in a browser."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from ahbm.cli import app
+from ahbm.errors import ConfigError
+from ahbm.runs.bench import Sweep
+from ahbm.views import charts, links, overview
+from ahbm.views.page import Page, Section
+
+ALGORITHMS = ("ring_allreduce", "tree_allreduce")
+SWEEP = Sweep("all_reduce", 1024, 16384, 4, algorithms=ALGORITHMS, topology="npu_ring_8")
+CHROMIUM = shutil.which("chromium")
+
+
+@pytest.fixture(scope="module")
+def contents() -> overview.Contents:
+    return overview.gather(SWEEP, ranks=(2, 4), numerics=True)
+
+
+def test_a_page_needs_no_network_and_is_the_same_every_time(contents: overview.Contents) -> None:
+    html = overview.page(contents).html()
+    assert html == overview.page(contents).html()
+    assert "<script src" not in html
+    outside = re.sub(r"<script.*?</script>", "", html, flags=re.DOTALL)
+    assert not re.search(r"<(link|img|iframe)|url\(|https?:", outside)
+    for name in ("bandwidth", "latency", "selection"):
+        assert f'id="chart-{name}"' in html
+    for report in contents.reports:
+        assert f"{report.latency_ns / 1000:,.3f}" in html
+
+
+def test_every_series_is_drawn(contents: overview.Contents) -> None:
+    rows = charts.series(contents.reports, contents.peak_gbs)
+    assert {row["series"] for row in rows} == {*ALGORITHMS, "bound", "peak"}
+    assert len(rows) == 3 * len(ALGORITHMS) + 3 + 3
+    best = {row["bytes"]: row["busbw"] for row in rows if row["series"] == "bound"}
+    assert all(row["busbw"] <= best[row["bytes"]] for row in rows if row["series"] in ALGORITHMS)
+    # Of an endless array, a ring of 8 moves 50 GB/s over two links per NPU.
+    assert contents.peak_gbs == pytest.approx(100, rel=1e-3)
+    assert max(best.values()) < contents.peak_gbs
+
+
+def test_the_winner_is_the_fastest(contents: overview.Contents) -> None:
+    spec = charts.selection(contents.worlds, "who").to_dict()
+    (cells,) = (
+        [data for data in spec["datasets"].values()] if "datasets" in spec else [spec["layer"][0]["data"]["values"]]
+    )
+    assert len(cells) == 2 * 3
+    for cell in cells:
+        rivals = [r for r in contents.worlds if (r.ranks, r.bytes) == (cell["ranks"], cell["bytes"])]
+        assert cell["algorithm"] == min(rivals, key=lambda r: r.latency_ns).algorithm
+        assert len(rivals) == len(ALGORITHMS)
+
+
+def test_reasons_are_drawn(contents: overview.Contents) -> None:
+    page = overview.page(contents)
+    assert list(page.charts) == [
+        *("bandwidth", "latency", "selection", "breakdown", "path", "agents", "gantt", "sip-links"),
+    ]
+    for chart in page.charts.values():
+        chart.to_dict()  # Against the schema of charts, which pages leave out.
+    for name, explanation in contents.explanations.items():
+        assert sum(explanation.by_category.values()) == explanation.latency_ps
+        report = next(r for r in reversed(contents.reports) if r.algorithm == name)
+        assert explanation.latency_ps == pytest.approx(report.latency_ns * 1000)
+
+
+@pytest.mark.parametrize("topology", ["npu_mesh_4x4", "npu_torus_4x4x4", "npu_hypercube_16", "npu_switch_8"])
+def test_every_link_has_a_place(topology: str) -> None:
+    found = overview.gather(Sweep("all_gather", 4096, 4096, topology=topology))
+    (explanation,) = found.explanations.values()
+    assert found.machine is not None
+    chart = links.sip_links(found.machine, explanation.links, explanation.latency_ps)
+    assert chart is not None
+    spec = json.dumps(chart.to_dict())
+    between = {link.name for link in explanation.links if "->" in link.name}
+    assert between and between <= set(found.machine.links_between_sips())
+    assert all(f'"{name}"' in spec for name in found.machine.links_between_sips())
+
+
+def test_idle_and_dead_links_are_told_apart() -> None:
+    dead = {"faults.links": [{"sip": 0, "from": 5, "to": 6, "dead": True}]}
+    found = overview.gather(Sweep("all_reduce", 1024, 1024, device=True, overrides=dead))
+    (explanation,) = found.explanations.values()
+    assert found.machine is not None
+    live = found.machine.links_between_cubes(0)
+    assert len(live) == 48 - 2 and "sip0.cube5.ucie_E0" not in live
+    assert not found.machine.links_between_cubes(found.machine.sips)
+    chart = links.cube_links(found.machine, explanation.links, explanation.latency_ps)
+    assert chart is not None
+    spec = chart.to_dict()
+    rows = spec["datasets"][spec["layer"][0]["data"]["name"]]
+    assert sorted(row["link"].rstrip("0123456789") for row in rows) == sorted(name.rstrip("0") for name in live)
+    used = [bool(row["messages"]) for row in rows]
+    assert used == sorted(used) and len(set(used)) == 2
+
+
+def test_links_between_cubes(tmp_path: Path) -> None:
+    found = overview.gather(Sweep("all_reduce", 1024, 1024, device=True))
+    page = overview.page(found)
+    assert "cube-links" in page.charts
+    page.write_charts(tmp_path)
+    assert "cube5" in (tmp_path / "cube-links.svg").read_text()
+
+
+def test_hostile_names_stay_text(contents: overview.Contents) -> None:
+    evil = "</script><script>alert(1)</script>"
+    reports = [replace(report, algorithm=evil) for report in contents.reports]
+    html = overview.page(replace(contents, reports=reports)).html()
+    assert "<script>alert" not in html
+
+
+def test_charts_as_files(contents: overview.Contents, tmp_path: Path) -> None:
+    page = overview.page(contents)
+    (svg, *_) = page.write_charts(tmp_path / "svg")
+    assert svg.read_text().startswith("<svg")
+    pngs = page.write_charts(tmp_path / "png", "png")
+    assert [path.stem for path in pngs] == list(page.charts) and pngs[0].read_bytes().startswith(b"\x89PNG")
+    for kind, folder in (("gif", tmp_path), ("svg", tmp_path / "svg" / "bandwidth.svg")):
+        with pytest.raises(ConfigError) as caught:
+            page.write_charts(folder, kind)
+        assert caught.value.code == "AHBM-C161"
+
+
+def test_command_line(tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    done = CliRunner().invoke(app, ["report", "all_gather", "-t", "npu_ring_8", "-e", "4K", "-O", str(page)])
+    assert done.exit_code == 0 and "<!doctype html>" in page.read_text()
+    bad = CliRunner().invoke(app, ["report", "all_gather", "--ranks", "2,x", "-O", str(page)])
+    assert isinstance(bad.exception, ConfigError) and bad.exception.code == "AHBM-C162"
+
+
+def browse(page: Path, theme: str, *options: str) -> tuple[str, str]:
+    """The document after drawing, and what the console said."""
+    assert CHROMIUM is not None
+    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--window-size=1280,2000"]
+    # Two browsers cannot share a profile, and tests run beside each other.
+    command += [f"--user-data-dir={page.with_suffix('.profile')}", "--no-first-run", "--disable-background-networking"]
+    command += ["--virtual-time-budget=30000", "--enable-logging=stderr", "--v=0", *options]
+    done = subprocess.run([*command, f"{page.as_uri()}?theme={theme}"], capture_output=True, text=True, timeout=180)
+    return done.stdout, "\n".join(line for line in done.stderr.splitlines() if "CONSOLE" in line)
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_in_a_browser(contents: overview.Contents, theme: str, tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    page = overview.page(contents)
+    page.write(path)
+    dom, console = browse(path, theme, "--dump-dom")
+    assert console == ""
+    assert f'data-drawn="{len(page.charts)}"' in dom and "data-failed" not in dom
+    assert f'data-theme="{theme}"' in dom
+    widths = [float(width) for width in re.findall(r'<svg[^>]*class="marks"[^>]*width="([\d.]+)"', dom)]
+    assert len(widths) == len(page.charts)
+    # Two beside each other in a window of 1280 pixels, none of them tiny.
+    assert all(400 < width < 560 for width in widths)
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
+def test_a_broken_page_is_seen(tmp_path: Path) -> None:
+    class Broken:
+        def to_dict(self, validate: bool = True) -> dict[str, object]:
+            return {"mark": "no such mark", "data": {"values": json.loads("[]")}, "encoding": {}}
+
+    path = tmp_path / "broken.html"
+    broken: Any = Broken()
+    page = Page("broken", "", [Section("a", "a", charts=["x"])], {"x": broken})
+    page.write(path)
+    dom, console = browse(path, "light", "--dump-dom")
+    assert "data-failed" in dom or console
