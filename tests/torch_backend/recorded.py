@@ -4,6 +4,7 @@ import sys
 
 import torch
 import torch.distributed as dist
+from jobs import end
 from torch.distributed import _functional_collectives as functional
 from torch.nn.parallel import DistributedDataParallel
 
@@ -57,3 +58,5 @@ with recorder:
     dist.gather(got, [torch.zeros(2) for _ in range(n)] if rank == 0 else None, dst=0)
 dist.all_reduce(torch.ones(5))  # nor is what comes after
 dist.destroy_process_group()
+if backend == "gloo":
+    end()

@@ -168,7 +168,8 @@ def test_a_script_keeps_its_backend(tmp_path: Path) -> None:
     script.write_text(
         "import sys, torch, torch.distributed as dist\n"
         "dist.init_process_group('gloo')\n"
-        "dist.all_reduce(torch.ones(4))\n"
+        "kept = torch.ones(4)\n"  # see jobs.end
+        "dist.all_reduce(kept)\n"
         "sys.stdout.write(f'{dist.get_backend()} {sys.argv[1:]}\\n')\n"
         "dist.destroy_process_group()\n"
         "sys.exit(0)\n"

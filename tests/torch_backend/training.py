@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from jobs import end
 from torch import nn
 from torch.distributed._composable.fsdp import fully_shard
 from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
@@ -166,6 +167,8 @@ def main() -> None:
     if dist.get_rank() == 0:
         print(json.dumps(losses))
     dist.destroy_process_group()
+    if sys.argv[1] == "gloo":
+        end()
 
 
 if __name__ == "__main__":
