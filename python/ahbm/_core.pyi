@@ -196,6 +196,16 @@ class ProgramBuilder:
         views: Sequence[tuple[int, int]],
         dtype: str,
     ) -> int: ...
+    def recapture(
+        self,
+        kernel: Callable[..., None],
+        args: tuple[object, ...],
+        coord: _Place,
+        num_programs: tuple[int, int],
+        views: Sequence[tuple[int, int]],
+        dtype: str,
+        body: int,
+    ) -> None: ...
     def agent(self, group: int, coord: _Place, place: _Place, body: int, buffers: Sequence[int]) -> None: ...
     def finish(self) -> Program: ...
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 import json
 import re
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 from ahbm._core import Machine, ProgramBuilder
 from ahbm.config.topology import load_machine
 from ahbm.errors import BudgetError, ConfigError, KernelError
-from support.core import BASE, Kernel, capture, error, line_of, make_builder, operations
+from support.core import BASE, Kernel, capture, error, line_of, make_builder
 
 
 @pytest.fixture(scope="module")
@@ -194,19 +195,100 @@ def test_arity_is_checked_before_the_call(machine: Machine) -> None:
     assert error(machine, no_tl).code == "AHBM-K212"
 
 
-def test_generators_and_coroutines_are_no_kernels(machine: Machine) -> None:
+def test_a_kernel_returns_nothing(machine: Machine) -> None:
     def generator(t_ptr: int, tl: Any) -> Any:
         yield tl.zeros(4)
 
     async def coroutine(t_ptr: int, tl: Any) -> None:
         await asyncio.sleep(0)
 
-    assert error(machine, generator).code == "AHBM-K213"
-    assert "coroutine" in error(machine, coroutine).message
+    async def both(t_ptr: int, tl: Any) -> Any:
+        yield tl.zeros(4)
+
+    def number(t_ptr: int, tl: Any) -> Any:
+        return 0
+
+    def handle(t_ptr: int, tl: Any) -> Any:
+        return tl.load(t_ptr, 8)
+
+    kernels = {"generator": generator, "coroutine": coroutine, "async_generator": both, "int": number, "Handle": handle}
+    for kind, kernel in kernels.items():
+        found = error(machine, kernel)
+        assert found.code == "AHBM-K213" and kind in found.message
+        assert found.sites[0].origin == line_of(kernel, 0)
 
 
-def test_what_a_kernel_returns_is_its_own_business(machine: Machine) -> None:
-    assert operations(machine, lambda t_ptr, tl: tl.load(t_ptr, 8))
+class Unprintable(BaseException):
+    def __str__(self) -> str:
+        raise ValueError
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("thrown", [GeneratorExit, SystemExit, StopIteration, asyncio.CancelledError, Unprintable])
+def test_whatever_a_kernel_raises_is_typed(machine: Machine, thrown: type[BaseException]) -> None:
+    def kernel(t_ptr: int, tl: Any) -> None:
+        raise thrown
+
+    found = error(machine, kernel)
+    assert found.code == "AHBM-K210" and thrown.__name__ in found.message
+    assert isinstance(found.__cause__, thrown)
+
+
+def twice(machine: Machine, kernel: Kernel) -> KernelError:
+    builder = make_builder(machine)
+    call = kernel, (BASE,), (0, 0, 0), (1, 1), [(BASE, 1024)], "f16"
+    body = builder.capture(*call)
+    with pytest.raises(KernelError) as caught:
+        builder.recapture(*call, body)
+    return caught.value
+
+
+def test_a_second_call_does_the_same(machine: Machine) -> None:
+    turns = itertools.count()
+
+    def other_line(t_ptr: int, tl: Any) -> None:
+        if next(turns) % 2:
+            tl.load(t_ptr, 8)
+        tl.zeros(8)
+
+    def other_operand(t_ptr: int, tl: Any) -> None:
+        tl.load(t_ptr + 16 * (next(turns) % 2), 8)
+
+    def shorter(t_ptr: int, tl: Any) -> None:
+        tl.load(t_ptr, 8)
+        if next(turns) % 2 == 0:
+            tl.zeros(8)
+
+    def other_calls(t_ptr: int, tl: Any) -> None:
+        if next(turns) % 2:
+            tl.program_id(0)
+        tl.zeros(8)
+
+    for kernel, lines in ((other_line, (3, 2)), (other_operand, (1, 1)), (shorter, (3, 0)), (other_calls, (3, 2))):
+        turns = itertools.count()
+        found = twice(machine, kernel)
+        assert found.code == "AHBM-K216"
+        # A line stands for the calls since the operation before it; the last one records.
+        assert found.sites[0].origin == line_of(kernel, lines[0])
+        assert kernel is other_calls or found.sites[1].origin == line_of(kernel, lines[1])
+        assert found.sites[0].label != found.sites[1].label
+
+
+def test_a_second_call_that_does_the_same_changes_nothing(machine: Machine) -> None:
+    def kernel(t_ptr: int, tl: Any) -> None:
+        tl.store(t_ptr, tl.load(t_ptr, 8) + 1)
+
+    hashes = []
+    for again in (False, True):
+        builder = make_builder(machine)
+        call = kernel, (BASE,), (0, 0, 0), (1, 1), [(BASE, 1024)], "f16"
+        body = builder.capture(*call)
+        if again:
+            builder.recapture(*call, body)
+        builder.agent(builder.group(), (0, 0, 0), (0, 0, 0), body, [builder.buffer((0, 0, 0), 1024)])
+        program = builder.finish()
+        hashes.append((program.hash, program.calls, program.text()))
+    assert hashes[0] == hashes[1]
 
 
 def test_tl_and_handles_end_with_their_kernel(machine: Machine) -> None:

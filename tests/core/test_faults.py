@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 import ahbm
@@ -61,6 +63,33 @@ def test_seeds_differ_and_repeat() -> None:
     assert len(set(hashes)) == 3 and hashes[0] == hashes[3]
     bounds = [run().latency_ns, run("jitter: {seed: 9, skew_ns: 100}").latency_ns]
     assert bounds[0] < bounds[1] <= bounds[0] + 100
+
+
+BETTER = [
+    {"system.sips.link.bandwidth_gbs": 256},
+    {"system.sips.link.latency_ns": 20},
+    {"sip.io.bandwidth_gbs": 256, "cube.ucie.bandwidth_gbs": 256},
+    {"ipcq.send_ns": 1, "pe.dma.setup_ns": 5},
+    {"faults.jitter.latency_ns": 50},
+    {"faults.jitter.skew_ns": 200},
+]
+
+
+@pytest.mark.parametrize("model", ["cut_through", "flit", "analytic"])
+@pytest.mark.parametrize(
+    ("collective", "algorithm"),
+    [("all_reduce", "ring_allreduce"), ("all_gather", "ring_all_gather"), ("reduce_scatter", "ring_reduce_scatter")],
+)
+def test_with_one_seed_a_better_machine_is_never_slower(collective: str, algorithm: str, model: str) -> None:
+    """In these programs nobody shares a link, so no order can change."""
+    for seed, size in itertools.product(range(4), (1 << 10, 64 << 10)):
+        jitter = {"faults.jitter.latency_ns": 100, "faults.jitter.skew_ns": 500, "faults.jitter.seed": seed}
+        machine = MACHINE | jitter | {"system.sips.count": 8, "system.network_model": model}
+        times = [
+            ahbm.run(collective, algorithm, "ring_1d", bytes_per_rank=size, data=False, overrides=machine | better)
+            for better in ({}, *BETTER)
+        ]
+        assert max(times, key=lambda report: report.latency_ns) is times[0]
 
 
 def test_a_straggler_costs_its_own_work() -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import ahbm
+from ahbm import distributed
 from ahbm.base.request import Request
 from ahbm.cli import app
 from ahbm.config.ccl import CclConfig
@@ -138,6 +142,92 @@ def test_keywords_are_passed_only_where_they_are_accepted() -> None:
     algorithm = load("mine")
     algorithm.check(Request("all_reduce", range(2), 8, "f32", "max"))
     assert algorithm.arguments(Request("all_reduce", range(2), 8, "f32", "max"), 8, 1, 1) == ("max", "f32")
+
+
+MOODY = """
+import itertools, random, time
+COLLECTIVE = "all_gather"
+turns = itertools.count()
+
+def kernel_args(world_size, n_elem, *, cube_w=4, cube_h=4):
+    return (ARGUMENT,)
+
+def kernel(t_ptr, number, sip_rank, sip_topo_kind, sip_topo_w, sip_topo_h, *, tl):
+    tl.store(t_ptr, tl.load(t_ptr, 8) * (VALUE))
+"""
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [
+        ("0", "random.random()"),
+        ("0", "time.perf_counter_ns()"),
+        ("0", "next(turns)"),
+        ("0", "next(turns) % 2"),
+        ("0", "id(object()) + next(turns)"),
+        ("next(turns)", "number"),
+        ("random.random()", "number"),
+    ],
+)
+@pytest.mark.parametrize("ranks", [2, 8, 30])
+def test_a_kernel_that_does_something_else_every_time(argument: str, value: str, ranks: int) -> None:
+    write(MOODY.replace("ARGUMENT", argument).replace("VALUE", value))
+    with pytest.raises(KernelError, match="AHBM-K216") as caught:
+        ahbm.run(
+            "all_gather",
+            "mine",
+            "npu_ring_8",
+            data=False,
+            bytes_per_rank=16 * ranks,
+            overrides={"system.sips.count": ranks},
+        )
+    assert [site.origin for site in caught.value.sites] == ["mine.py:10"] * 2
+
+
+def test_every_door_asks_twice() -> None:
+    write(MOODY.replace("ARGUMENT", "0").replace("VALUE", "next(turns)"))
+    write("collectives: {all_gather: algorithms/mine.py}\n", "./ccl.yaml")
+
+    def worker(rank: int) -> None:
+        distributed.init_process_group()
+        distributed.all_gather_into_tensor(np.zeros(2 * 8, "f2"), np.zeros(8, "f2"))
+
+    doors: list[Callable[[], object]] = [
+        lambda: ahbm.run("all_gather", topology="npu_ring_8", bytes_per_rank=256),
+        lambda: ahbm.open("all_gather", topology="npu_ring_8", bytes_per_rank=256).explain(),
+        lambda: ahbm.spawn(worker, nprocs=2, topology="npu_ring_8"),
+    ]
+    for door in doors:
+        with pytest.raises(KernelError, match="AHBM-K216"):
+            door()
+    told = CliRunner().invoke(app, ["bench", "all_gather", "-t", "npu_ring_8", "-b", "1K", "-e", "1K", "--no-data"])
+    assert "AHBM-K216" in told.output + str(told.exception)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "COLLECTIVE = 5",
+        "COLLECTIVE = [['all_reduce']]",
+        "kernel = max",
+        "kernel_args = max",
+        "def __getattr__(name):\n    raise SystemExit(0)",
+        "class Odd:\n    def __getattr__(self, name):\n        raise SystemExit(0)\n"
+        "    def __call__(self):\n        pass\nkernel = Odd()",
+    ],
+)
+def test_symbols_that_are_not_what_they_should_be(text: str) -> None:
+    write(GOOD + text)
+    with pytest.raises(ConfigError, match="AHBM-C113"):
+        load("mine")
+
+
+@pytest.mark.parametrize("returned", ["[n_elem]", "None", "(n for n in ())", "{}", "3", "'ab'"])
+def test_kernel_args_return_a_tuple(returned: str) -> None:
+    for declared in ("def kernel_args", "async def kernel_args"):
+        write(GOOD.replace("(n_elem, world_size)", returned).replace("def kernel_args", declared))
+        with pytest.raises(KernelError, match="AHBM-K110"):
+            load("mine").arguments(Request("all_reduce", range(2), 8), 8, 1, 1)
 
 
 def test_topology_kinds() -> None:

@@ -7,9 +7,9 @@ collective must end under every such set, with the bytes it ends with undisturbe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from random import Random
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -64,23 +64,6 @@ class Failure:
         return f"seed {self.seed}: fails with {self.ranks} ranks and {self.count} elements a chunk{held}{told}"
 
 
-def explore(
-    case: Case,
-    seeds: Sequence[int],
-    shrunk: Callable[[int, int], Case | None] | None = None,
-    checks: frozenset[str] = frozenset(),
-) -> Iterator[tuple[int, Failure | None]]:
-    """Tries each seed; yields it with what went wrong, if anything.
-
-    shrunk: makes the case with fewer ranks or elements of a chunk, None where it does not exist; a failure is looked
-    for there, too, and its pauses are cut down to those that it needs. checks: made of the program before it is run at
-    other times.
-    """
-    for seed in seeds:
-        failure = attempt(case, seed, checks=checks)
-        yield seed, failure if failure is None or shrunk is None else shrink(failure, case, shrunk, checks)
-
-
 def attempt(
     case: Case, seed: int, pauses: Sequence[Pause] | None = None, checks: frozenset[str] = frozenset()
 ) -> Failure | None:
@@ -122,15 +105,17 @@ def attempt(
 
 
 def perturbation(program: Program, seed: int) -> list[Pause]:
-    """The pauses of a seed: every rank starts late, and some operations are held up."""
-    random = Random(seed)
-    ranks, lengths = program.ranks, program.lengths
-    skew = {rank: random.randrange(SKEW_PS) for rank in sorted(set(ranks))}
+    """The pauses of a seed: every rank starts late, and some operations are held up.
+
+    Each depends on the seed, its agent and its operation alone: what a smaller program still has is held up as before.
+    """
     pauses = []
-    for agent, (rank, length) in enumerate(zip(ranks, lengths, strict=True)):
+    for agent, (rank, length) in enumerate(zip(program.ranks, program.lengths, strict=True)):
         if length:
-            pauses.append((agent, 0, skew[rank]))
-        pauses += [(agent, op, 1 + random.randrange(DELAY_PS)) for op in range(length) if random.random() < SHARE]
+            pauses.append((agent, 0, int(np.random.default_rng([seed, 0, rank]).integers(SKEW_PS))))
+        chances, delays = np.random.default_rng([seed, 1, agent]).random((length, 2)).T
+        held = np.flatnonzero(chances < SHARE).tolist()
+        pauses += [(agent, op, 1 + int(delays[op] * DELAY_PS)) for op in held]
     return pauses
 
 
@@ -140,11 +125,18 @@ def shrink(
     shrunk: Callable[[int, int], Case | None],
     checks: frozenset[str] = frozenset(),
 ) -> Failure:
-    """A failure of the same code with the fewest ranks, then elements, then pauses that could be found."""
+    """A failure of the same code with the fewest ranks, then elements, then pauses that could be found.
+
+    shrunk: makes the case with fewer ranks or elements of a chunk, None where it does not exist.
+    A smaller case that cannot be run is none; whatever it raises, `failure` is told.
+    """
     code = failure.findings[0].code
 
     def fails(smaller: Case | None, pauses: Sequence[Pause] | None = None) -> Failure | None:
-        found = None if smaller is None else attempt(smaller, failure.seed, pauses, checks)
+        try:
+            found = None if smaller is None else attempt(smaller, failure.seed, pauses, checks)
+        except Exception:
+            return None
         return found if found is not None and found.findings[0].code == code else None
 
     best, where = failure, case
@@ -153,13 +145,11 @@ def shrink(
         if (found := fails(smaller)) is not None and smaller is not None:
             best, where = found, smaller
             break
-    count = 1
-    while count < best.count:
+    for count in _counts(best.count):
         smaller = shrunk(best.ranks, count)
         if (found := fails(smaller)) is not None and smaller is not None:
             best, where = found, smaller
             break
-        count *= 2
     # Delta debugging: leave out halves, then quarters, ... as long as it goes on failing.
     pauses, size = list(best.pauses), len(best.pauses)
     while size >= 1:
@@ -172,6 +162,13 @@ def shrink(
                 at += size
         size //= 2
     return replace(best, pauses=tuple(pauses))
+
+
+def _counts(count: int) -> list[int]:
+    """Smaller numbers of elements to try: powers of two, and parts of `count`, which split as it does into chunks."""
+    powers = {1 << k for k in range(count.bit_length())}
+    parts = {part for d in range(1, min(math.isqrt(count), 1 << 16) + 1) if count % d == 0 for part in (d, count // d)}
+    return sorted(n for n in powers | parts if n < count)
 
 
 def _perturbed(case: Case, compiled: Compiled, program: Program, given: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:

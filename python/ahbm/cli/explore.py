@@ -15,6 +15,7 @@ from ahbm.cli.options import AskedSmall, CollectiveOrPlan, Json
 
 if TYPE_CHECKING:
     from ahbm.check.case import Case
+    from ahbm.check.exploration import Failure
 
 
 @app.command()
@@ -33,26 +34,47 @@ def explore(
 ) -> None:
     """Vary start times, delays and orders; replay and shrink what fails."""
     from ahbm.check.checks import parse
-    from ahbm.check.exploration import explore as tried
+    from ahbm.check.exploration import attempt, shrink
     from ahbm.errors import AhbmError, DataError
 
     case, checks = asked.open(target).case, parse(check)
+    whole = case.request
 
     def shrunk(ranks: int, count: int) -> Case | None:
-        nbytes = replace(case.request, ranks=range(ranks), count=count).nbytes
-        settings = [*(asked.settings or ()), f"system.sips.count={ranks}"]
+        same = ranks == whole.world_size
+        machine = [] if same else [f"system.sips.count={ranks}"]
+        nbytes = replace(whole, ranks=range(ranks), count=count).nbytes
+        settings = [*(asked.settings or ()), *machine]
         try:
-            return replace(asked, size=str(nbytes), settings=settings).open(target).case
+            smaller = replace(asked, size=str(nbytes), settings=settings).open(target).case
         except AhbmError:
             return None
+        request = smaller.request
+        # A plan keeps its ranks, whatever the machine.
+        return smaller if (request.world_size, request.count) == (ranks, count) else None
 
-    failures = [f for _, f in tried(case, range(seeds) if seed is None else [seed], shrunk, checks) if f is not None]
-    count = seeds if seed is None else 1
-    if as_json:
-        typer.echo(json.dumps({"seeds": count, "failures": [failure.to_json() for failure in failures]}, indent=2))
-    else:
-        for failure in failures:
-            typer.echo(str(failure))
-        typer.echo(f"{len(failures)} of {count} seeds fail")
+    failures: list[Failure] = []
+
+    def tell(tried: int) -> None:
+        if as_json:
+            typer.echo(json.dumps({"seeds": tried, "failures": [failure.to_json() for failure in failures]}, indent=2))
+        else:
+            for failure in failures:
+                typer.echo(str(failure))
+            typer.echo(f"{len(failures)} of {tried} seeds fail")
+
+    numbers = range(seeds) if seed is None else [seed]
+    for tried, number in enumerate(numbers, 1):
+        try:
+            failure = attempt(case, number, checks=checks)
+            if failure is not None:
+                failures.append(failure)
+                failures[-1] = shrink(failure, case, shrunk, checks)
+        except BaseException:
+            # Whatever ends the search, Ctrl-C too: what was found is told.
+            if failures:
+                tell(tried)
+            raise
+    tell(len(numbers))
     if failures:
         raise typer.Exit(DataError.exit_code)

@@ -21,7 +21,7 @@ from typing import Any
 from ahbm._core import Machine, Plan, ProgramBuilder
 from ahbm.base import packaged
 from ahbm.base.collectives import COLLECTIVES
-from ahbm.base.layout import Layout
+from ahbm.base.layout import Lane, Layout, Place
 from ahbm.base.request import Request
 from ahbm.base.yaml_source import did_you_mean
 from ahbm.config.checks import text
@@ -31,8 +31,12 @@ from ahbm.errors import AhbmError, ConfigError, KernelError, Site, UnsupportedEr
 from ahbm.source.algorithm import Lowered, Piece, rows
 from ahbm.source.files import no_file
 
+Views = list[tuple[int, int]]
+"""Virtual address and bytes of each buffer that a kernel may touch."""
 BASE = 1 << 32
 """Virtual address of the tensor on every SIP."""
+REPEATED = 8
+"""Places at which a kernel is called twice, to see that it does the same; the first and the last are among them."""
 SIP_ARGUMENTS = ("sip_rank", "sip_topo_kind", "sip_topo_w", "sip_topo_h")
 """The arguments that every kernel takes last."""
 
@@ -112,10 +116,12 @@ class ModuleAlgorithm:
         except BaseException as error:
             raise KernelError(
                 "AHBM-K110",
-                f"kernel_args of {self.name} raised {type(error).__name__}: {error}",
+                f"kernel_args of {self.name} raised {_told(error)}",
                 sites=(self._site(self.kernel_args),),
             ) from error
         if not isinstance(args, tuple):
+            if inspect.iscoroutine(args):
+                args.close()  # nobody awaits it, which Python would warn of
             raise KernelError(
                 "AHBM-K110",
                 f"kernel_args of {self.name} must return a tuple, not {type(args).__name__}",
@@ -176,9 +182,10 @@ class ModuleAlgorithm:
         return f"{_shown(self.path)}:{code.co_firstlineno}" if code else _shown(self.path)
 
     def lower(self, machine: Machine, request: Request, layout: Layout, settings: Settings) -> Lowered:
-        """Calls the kernel once per place, recording.
+        """Calls the kernel once per place, recording, and once more at up to `REPEATED` of the places.
 
-        Raises ConfigError (AHBM-C116), KernelError, LintError, BudgetError.
+        Raises ConfigError (AHBM-C116), KernelError (AHBM-K216: it did something else the second time), LintError,
+        BudgetError.
         """
         queues, net = settings.queues, layout.network
         builder = ProgramBuilder(
@@ -192,6 +199,7 @@ class ModuleAlgorithm:
         )
         sip_args = (self.topology_kind(net.topology), net.w, net.h)
         bodies: dict[tuple[int, int, int], int] = {}
+        captured: list[tuple[Lane, Place, Views, int]] = []
         pieces: list[list[Piece]] = [[] for _ in layout.places]
         itemsize = request.element.storage.itemsize
         for lane in layout.lanes:
@@ -215,10 +223,19 @@ class ModuleAlgorithm:
                 for cube, place in enumerate(places):
                     coord, key = (rank, cube, 0), (rank, cube, lane.n_elem)
                     if key not in bodies:
-                        bodies[key] = builder.capture(
+                        body = bodies[key] = builder.capture(
                             self.kernel, (BASE, *args, rank, *sip_args), coord, (1, len(places)), views, request.dtype
                         )
+                        captured.append((lane, coord, views, body))
                     builder.agent(group, coord, place, bodies[key], ids)
+        # Backwards, so that a kernel that counts its calls meets another count everywhere.
+        again: dict[Lane, tuple[object, ...]] = {}
+        for index in reversed(_sample(len(captured))):
+            lane, coord, views, body = captured[index]
+            if lane not in again:
+                again[lane] = self.arguments(request, lane.n_elem, lane.cube_w, lane.cube_h)
+            args = (BASE, *again[lane], coord[0], *sip_args)
+            builder.recapture(self.kernel, args, coord, (1, len(lane.cubes)), views, request.dtype, body)
         program = builder.finish()
         found = rows(pieces)
         return Lowered(program, found, found, covered=True)
@@ -233,6 +250,12 @@ class ModuleAlgorithm:
         raise UnsupportedError("AHBM-U294", f"{self.name} is a kernel: no file of another project holds it")
 
 
+def _sample(count: int) -> list[int]:
+    """At most `REPEATED` of `count` indices, evenly spread from the first to the last."""
+    most = min(count, REPEATED)
+    return [at * (count - 1) // max(most - 1, 1) for at in range(most)]
+
+
 def load(settings: Settings) -> ModuleAlgorithm:
     """The module of `settings`.
 
@@ -245,7 +268,17 @@ def load(settings: Settings) -> ModuleAlgorithm:
     except OSError as error:
         raise ConfigError("AHBM-C110", f"cannot read algorithm {settings.algorithm}: {error}") from error
     module = _execute(settings.algorithm, path, package, content)
-    return _describe(settings.algorithm, path, hashlib.sha256(content).hexdigest(), module)
+    try:
+        return _describe(settings.algorithm, path, hashlib.sha256(content).hexdigest(), module)
+    except (AhbmError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        raise ConfigError(
+            "AHBM-C113",
+            f"algorithm {settings.algorithm}: its symbols cannot be read: {_told(error)}",
+            sites=(Site(settings.algorithm, _failing_line(error, path)),),
+            hint="kernel and kernel_args are plain functions",
+        ) from error
 
 
 def available() -> dict[str, Path]:
@@ -303,7 +336,7 @@ def _execute(name: str, path: Path, package: str, content: bytes) -> ModuleType:
     except BaseException as error:
         raise ConfigError(
             "AHBM-C111",
-            f"algorithm {name} cannot be loaded: {type(error).__name__}: {error}",
+            f"algorithm {name} cannot be loaded: {_told(error)}",
             sites=(Site(name, _failing_line(error, path)),),
         ) from error
     finally:
@@ -327,13 +360,16 @@ def _describe(name: str, path: Path, digest: str, module: ModuleType) -> ModuleA
         if not callable(getattr(module, symbol)):
             raise bad("AHBM-C113", f"{symbol} is not callable")
     declared = getattr(module, "COLLECTIVE", "all_reduce")
+    if not isinstance(declared, str | tuple | list):
+        raise bad("AHBM-C113", f"COLLECTIVE {declared!r} is no name", 'COLLECTIVE = "all_gather", or several names')
     collectives = (declared,) if isinstance(declared, str) else tuple(declared)
     for collective in collectives:
-        if collective not in COLLECTIVES:
+        if not isinstance(collective, str) or collective not in COLLECTIVES:
             raise bad("AHBM-C113", f"COLLECTIVE {collective!r} is unknown", did_you_mean(str(collective), COLLECTIVES))
     kinds: Any = getattr(module, "TOPO_NAME_TO_KIND", None)
     if kinds is not None and not (isinstance(kinds, dict) and all(isinstance(k, str) for k in kinds)):
         raise bad("AHBM-C113", "TOPO_NAME_TO_KIND must be a dict of topology names")
+    inspect.signature(module.kernel)
     parameters = inspect.signature(module.kernel_args).parameters.values()
     offered = frozenset(("op", "dtype", "root", "collective", "src", "dst"))
     if any(p.kind is p.VAR_KEYWORD for p in parameters):
@@ -351,6 +387,14 @@ def _importing_from(*folders: Path) -> Iterator[None]:
         yield
     finally:
         sys.path[:] = before
+
+
+def _told(error: BaseException) -> str:
+    """An exception of the user's code in words; turning it into text is the user's code, too."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:
+        return type(error).__name__
 
 
 def _failing_line(error: BaseException, path: Path) -> str:

@@ -178,6 +178,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("AHBM-K213", "the kernel is a generator or a coroutine, or returned something"),
     ("AHBM-K214", "a wrong `op`, `mode`, `axis` or `dst` of a `tl` call"),
     ("AHBM-K215", "a posted receive was waited for twice"),
+    ("AHBM-K216", "the kernel does something else when it is called again with equal arguments"),
 
     ("AHBM-L100", "how many findings of each code were left out"),
     ("AHBM-L101", "nobody is in this direction"),

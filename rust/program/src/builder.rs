@@ -103,6 +103,11 @@ impl ProgramBuilder {
         self.bodies.insert_full(Arc::new(body)).0 as u32
     }
 
+    /// The body behind an id that [`ProgramBuilder::body`] gave.
+    pub fn body_at(&self, id: u32) -> Option<&Body> {
+        self.bodies.get_index(id as usize).map(|body| &**body)
+    }
+
     /// Adds an agent. `buffers` is what the body's memory operands index.
     ///
     /// # Errors

@@ -70,17 +70,38 @@ impl Program {
     }
 
     fn write_op(&self, out: &mut String, body: &Body, index: usize) -> fmt::Result {
-        let op = &body.ops[index];
-        let operands = op.kind.operands();
         let start = out.len();
         write!(out, "{index:5}  ")?;
+        body.write_op(out, index)?;
+        let origin = body.origins.get(index).map(|&o| self.origins.text(o)).unwrap_or_default();
+        if !origin.is_empty() {
+            let width = out.len() - start;
+            write!(out, "{:pad$}  {origin}", "", pad = 48usize.saturating_sub(width))?;
+        }
+        out.push('\n');
+        Ok(())
+    }
+}
+
+impl Body {
+    /// An operation with its operands, in words.
+    pub fn words(&self, index: usize) -> String {
+        let mut text = String::new();
+        // Writing to a String cannot fail.
+        let _ = self.write_op(&mut text, index);
+        text
+    }
+
+    fn write_op(&self, out: &mut String, index: usize) -> fmt::Result {
+        let op = &self.ops[index];
+        let operands = op.kind.operands();
         if let Some(dst) = op.defines() {
             write!(out, "%{} = ", dst.0)?;
         }
-        let sound = operands.tile.is_none_or(|t| (t as usize) < body.tiles.len())
-            && op.kind.direction().is_none_or(|d| usize::from(d) < body.directions.len());
+        let sound = operands.tile.is_none_or(|t| (t as usize) < self.tiles.len())
+            && op.kind.direction().is_none_or(|d| usize::from(d) < self.directions.len());
         if sound {
-            out.push_str(&op.describe(body))
+            out.push_str(&op.describe(self))
         } else {
             write!(out, "? {:?}", op.kind)?
         }
@@ -91,7 +112,7 @@ impl Program {
             write!(out, " %{}", value.0)?;
         }
         for scalar in operands.scalars.into_iter().flatten() {
-            match body.scalars.get(scalar as usize) {
+            match self.scalars.get(scalar as usize) {
                 Some(Scalar::Float(bits)) => write!(out, " {:?}", f64::from_bits(*bits))?,
                 Some(Scalar::Int(n)) => write!(out, " {n}")?,
                 None => out.push_str(" ?"),
@@ -104,17 +125,11 @@ impl Program {
         }
         for (way, mem) in [("from", operands.mem_read), ("to", operands.mem_written)] {
             let Some(mem) = mem else { continue };
-            match body.mems.get(mem as usize) {
+            match self.mems.get(mem as usize) {
                 Some(Mem { buffer, offset }) => write!(out, " {way} buffer {buffer} + {offset}")?,
                 None => write!(out, " {way} ?")?,
             }
         }
-        let origin = body.origins.get(index).map(|&o| self.origins.text(o)).unwrap_or_default();
-        if !origin.is_empty() {
-            let width = out.len() - start;
-            write!(out, "{:pad$}  {origin}", "", pad = 48usize.saturating_sub(width))?;
-        }
-        out.push('\n');
         Ok(())
     }
 }

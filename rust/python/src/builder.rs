@@ -164,25 +164,7 @@ impl ProgramBuilder {
         views: Vec<(u64, u64)>,
         dtype: &str,
     ) -> PyResult<u32> {
-        let dtype = operand::dtype(dtype).map_err(|fault| errors::raise_one(py, *fault))?;
-        if views.len() > usize::from(u16::MAX) {
-            let what = format!("{} views, at most {}", views.len(), u16::MAX);
-            return Err(errors::raise_one(py, Diagnostic::new("AHBM-B103", what)));
-        }
-        let capture = Arc::new(Capture::new(Launch {
-            kernel: kernel::name_of(kernel),
-            coord: self::coord(coord),
-            num_programs: [num_programs.0, num_programs.1],
-            views: views.into_iter().map(|(address, bytes)| View { address, bytes }).collect(),
-            dtype,
-            budget: self.op_budget,
-            sfr: self.machine.get().inner.sfr().clone(),
-        }));
-        self.check_signature(py, &capture.launch, kernel, args)?;
-        let outcome = kernel::run(py, kernel, args, &capture);
-        let recorded = capture.finish();
-        outcome?;
-        let Some((body, origins, calls)) = recorded else { unreachable!("a capture is finished once") };
+        let (_, body, origins, calls) = self.record(py, kernel, args, coord, num_programs, views, dtype)?;
         self.with(py, |state| {
             state.calls += calls;
             let views = body.mems.iter().map(|mem| u32::from(mem.buffer) + 1).max().unwrap_or(0);
@@ -192,6 +174,35 @@ impl ProgramBuilder {
                 state.bodies.push(views);
             }
             Ok(id)
+        })
+    }
+
+    /// Calls a kernel again, as `capture` did when it returned `body`, and compares; the program stays as it is.
+    ///
+    /// Raises `KernelError` (AHBM-K216) with both lines when the kernel does something else this time, and as `capture`.
+    #[allow(clippy::too_many_arguments)]
+    fn recapture(
+        &self,
+        py: Python<'_>,
+        kernel: &Bound<'_, PyAny>,
+        args: &Bound<'_, PyTuple>,
+        coord: Place,
+        num_programs: (u32, u32),
+        views: Vec<(u64, u64)>,
+        dtype: &str,
+        body: u32,
+    ) -> PyResult<()> {
+        let end = kernel::origin_of(kernel);
+        let (capture, again, origins, _) = self.record(py, kernel, args, coord, num_programs, views, dtype)?;
+        self.with(py, |state| {
+            let again = with_origins(again, &origins, &mut state.builder.origins);
+            let Some(first) = state.builder.body_at(body) else {
+                return Err(Diagnostic::new("AHBM-C204", format!("body {body} of {}", state.bodies.len())));
+            };
+            if *first == again {
+                return Ok(());
+            }
+            Err(kernel::unlike(&capture.launch, &end, [first, &again], &state.builder.origins))
         })
     }
 
@@ -258,6 +269,40 @@ impl ProgramBuilder {
 }
 
 impl ProgramBuilder {
+    /// Calls a kernel once; returns its body, whose origins index the table beside it, and the number of `tl` calls.
+    #[allow(clippy::too_many_arguments)] // Those of `capture`.
+    fn record(
+        &self,
+        py: Python<'_>,
+        kernel: &Bound<'_, PyAny>,
+        args: &Bound<'_, PyTuple>,
+        coord: Place,
+        num_programs: (u32, u32),
+        views: Vec<(u64, u64)>,
+        dtype: &str,
+    ) -> PyResult<(Arc<Capture>, Body, Origins, u64)> {
+        let dtype = operand::dtype(dtype).map_err(|fault| errors::raise_one(py, *fault))?;
+        if views.len() > usize::from(u16::MAX) {
+            let what = format!("{} views, at most {}", views.len(), u16::MAX);
+            return Err(errors::raise_one(py, Diagnostic::new("AHBM-B103", what)));
+        }
+        let capture = Arc::new(Capture::new(Launch {
+            kernel: kernel::name_of(kernel),
+            coord: self::coord(coord),
+            num_programs: [num_programs.0, num_programs.1],
+            views: views.into_iter().map(|(address, bytes)| View { address, bytes }).collect(),
+            dtype,
+            budget: self.op_budget,
+            sfr: self.machine.get().inner.sfr().clone(),
+        }));
+        self.check_signature(py, &capture.launch, kernel, args)?;
+        let outcome = kernel::run(py, kernel, args, &capture);
+        let recorded = capture.finish();
+        outcome?;
+        let Some((body, origins, calls)) = recorded else { unreachable!("a capture is finished once") };
+        Ok((capture, body, origins, calls))
+    }
+
     /// Checks the kernel's parameters once per kernel and number of arguments.
     fn check_signature(
         &self,

@@ -5,6 +5,7 @@ use crate::errors;
 use crate::origin;
 use crate::tl::Tl;
 use ahbm_machine::Diagnostic;
+use ahbm_program::{Body, Origins};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyRecursionError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -54,7 +55,7 @@ pub(crate) fn run(
     }
     match outcome {
         Ok(returned) if returned.is_none() => Ok(()),
-        Ok(returned) => check_returned(py, &capture.launch, kernel, &returned),
+        Ok(returned) => Err(refuse(py, &capture.launch, kernel, &returned)),
         Err(error) => Err(explain(py, &capture.launch, kernel, error)),
     }
 }
@@ -79,25 +80,44 @@ fn explain(py: Python<'_>, launch: &Launch, kernel: &Bound<'_, PyAny>, error: Py
     typed
 }
 
-/// Generators and coroutines have not run at all; any other result is the kernel's own business.
-fn check_returned(
-    py: Python<'_>,
-    launch: &Launch,
-    kernel: &Bound<'_, PyAny>,
-    returned: &Bound<'_, PyAny>,
-) -> PyResult<()> {
-    if !(returned.hasattr(intern!(py, "throw"))? || returned.hasattr(intern!(py, "athrow"))?) {
-        return Ok(());
+/// The error for a kernel that returned something. Nobody takes a result, and a generator or a coroutine has not run.
+fn refuse(py: Python<'_>, launch: &Launch, kernel: &Bound<'_, PyAny>, returned: &Bound<'_, PyAny>) -> PyErr {
+    let kind = returned.get_type();
+    let name = kind.name().map(|name| name.to_string()).unwrap_or_default();
+    let runs_later = matches!(&*name, "generator" | "coroutine" | "async_generator");
+    let (what, hint) = if runs_later {
+        if let Ok(close) = returned.getattr(intern!(py, "close")) {
+            // Spares the user a warning about a coroutine nobody awaited; nothing of it has run that could object.
+            let _ = close.call0();
+        }
+        let hint = "a kernel is a plain function: no yield, no async; tl calls never block while they are recorded";
+        (format!("the kernel is a {name}, of which nothing ran"), hint)
+    } else {
+        (format!("the kernel returned a value of type {name}"), "a kernel returns nothing: tl.store keeps its results")
+    };
+    errors::raise_one(py, Diagnostic::new("AHBM-K213", what).site(launch.label(), origin_of(kernel)).hint(hint))
+}
+
+/// The finding for a kernel whose two calls with equal arguments recorded two bodies: where they part. `end` is the
+/// kernel's own line.
+pub(crate) fn unlike(launch: &Launch, end: &str, bodies: [&Body; 2], origins: &Origins) -> Diagnostic {
+    let told = |body: &Body, at: usize| match body.ops.get(at) {
+        Some(op) => (body.words(at), op.calls, origins.text(body.origins[at])),
+        None => ("the end of the kernel".to_owned(), 0, end.to_owned()),
+    };
+    let longest = bodies[0].ops.len().max(bodies[1].ops.len());
+    let at = (0..longest).find(|&at| told(bodies[0], at) != told(bodies[1], at)).unwrap_or(longest);
+    let message = format!("called twice with equal arguments, {} differs in operation {at}", launch.label());
+    let mut finding = Diagnostic::new("AHBM-K216", message);
+    for (which, body) in ["first", "then"].into_iter().zip(bodies) {
+        let (words, calls, origin) = told(body, at);
+        let calls = if calls > 1 { format!(", {calls} tl calls") } else { String::new() };
+        finding = finding.site(format!("{which}: {words}{calls}"), origin);
     }
-    let kind = returned.get_type().name()?.to_string();
-    if let Ok(close) = returned.getattr(intern!(py, "close")) {
-        // Spares the user a warning about a coroutine nobody awaited.
-        close.call0()?;
-    }
-    let finding = Diagnostic::new("AHBM-K213", format!("the kernel is a {kind}, of which nothing ran"))
-        .site(launch.label(), origin_of(kernel))
-        .hint("a kernel is a plain function: no yield, no async; tl calls never block while they are recorded");
-    Err(errors::raise_one(py, finding))
+    finding.hint(
+        "a kernel and its kernel_args see nothing but their arguments: no random numbers, no clock, no global that a \
+         call changes, no order of a set",
+    )
 }
 
 /// The kernel's name for people.
@@ -107,6 +127,6 @@ pub(crate) fn name_of(kernel: &Bound<'_, PyAny>) -> String {
 }
 
 /// `file:line` of a kernel's definition, empty when it has none.
-fn origin_of(kernel: &Bound<'_, PyAny>) -> String {
+pub(crate) fn origin_of(kernel: &Bound<'_, PyAny>) -> String {
     kernel.getattr("__code__").map_or_else(|_| String::new(), |code| origin::of_code(&code))
 }

@@ -243,7 +243,7 @@ impl Agent {
         let claimed = sim.claim(ready, channel, 1);
         sim.recorder.end(me, claimed);
         let flow = OneSided { flow: wiring.flow, request: 0, read: false };
-        sim.dma(me, flow, wiring.wire.bytes(bytes), self.at, Arrival::Message(channel), claimed);
+        sim.dma(me, flow, wiring.wire.bytes(bytes), self.at, Arrival::Message(channel, self.pc), claimed);
         Ok(self.at)
     }
 
@@ -398,7 +398,7 @@ impl Agent {
             }
             done.set(Time::MAX);
             self.phase = 1;
-            sim.dma(me, flow, bytes, start, Arrival::Transfer(me), issued);
+            sim.dma(me, flow, bytes, start, Arrival::Transfer(me, self.pc), issued);
         }
         if done.get() == Time::MAX {
             sim.parked[me.0 as usize].enter(&sim.engine);

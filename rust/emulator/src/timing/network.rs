@@ -11,12 +11,12 @@ use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Who is told when the last byte has arrived.
+/// Who is told when the last byte has arrived, and a number that the transfer has among those of one channel or agent,
+/// whatever the times: that of its operation, or of posted ones their count. Jitter depends on it.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Arrival {
-    Message(ChannelId),
-    Transfer(AgentId),
-    /// The agent's posted transfer of this number.
+    Message(ChannelId, u32),
+    Transfer(AgentId, u32),
     Posted(AgentId, u32),
 }
 
@@ -217,15 +217,17 @@ impl<'a> Network<'a> {
 }
 
 fn arrive(sim: &Sim<'_, impl Recorder>, arrival: Arrival, bytes: u64, at: Time, piece: PieceId) {
-    let stream = match arrival {
-        Arrival::Message(channel) => channel.0 << 1,
-        Arrival::Transfer(agent) | Arrival::Posted(agent, _) => agent.0 << 1 | 1,
+    let (stream, number) = match arrival {
+        Arrival::Message(channel, number) => (channel.0 << 1, number),
+        // The two kinds of numbers of one agent do not meet: operations count from the other end.
+        Arrival::Transfer(agent, number) => (agent.0 << 1 | 1, !number),
+        Arrival::Posted(agent, number) => (agent.0 << 1 | 1, number),
     };
-    let late = sim.costs.jitter.latency(stream, at);
+    let late = sim.costs.jitter.latency(stream, number);
     let (at, piece) = (at + late, sim.recorder.plain(Kind::Wire, piece, late));
     match arrival {
-        Arrival::Message(channel) => sim.deliver(channel, bytes, at, piece),
-        Arrival::Transfer(agent) => sim.complete(agent, at, piece),
+        Arrival::Message(channel, _) => sim.deliver(channel, bytes, at, piece),
+        Arrival::Transfer(agent, _) => sim.complete(agent, at, piece),
         Arrival::Posted(agent, number) => sim.arrived(agent, number, (at, piece)),
     }
 }

@@ -1,6 +1,6 @@
 //! Faults: what they change, what they leave, and what they cut off.
 
-use ahbm_machine::{Coord, FULL_PACE, Machine, Node};
+use ahbm_machine::{Coord, FULL_PACE, Jitter, Machine, Node, PeId};
 use proptest::prelude::*;
 
 fn machine(text: &str) -> Machine {
@@ -102,12 +102,24 @@ fn nonsense_is_refused_with_its_place() {
 #[test]
 fn only_the_straggler_is_slow() {
     let m = machine("faults: {stragglers: [{sip: 1, cube: 3, pe: 2, slowdown: 1.5}]}");
-    let slow: Vec<u32> = (0..m.pes()).map(|pe| m.pace(ahbm_machine::PeId(pe))).filter(|&p| p != FULL_PACE).collect();
+    let slow: Vec<u32> = (0..m.pes()).map(|pe| m.pace(PeId(pe))).filter(|&p| p != FULL_PACE).collect();
     assert_eq!(slow, [1500]);
     assert_eq!(m.pace(m.pe(Coord { sip: 1, cube: 3, pe: 2 }).unwrap()), 1500);
 }
 
 proptest! {
+    /// Delays are at most their limit, grow with it, and differ among messages and streams.
+    #[test]
+    fn delays_grow_with_their_limit(seed in any::<u64>(), stream in any::<u32>(), number in any::<u32>(), limit in any::<u64>()) {
+        let at = |latency_ps| Jitter { seed, latency_ps, skew_ps: latency_ps };
+        prop_assert!(at(limit).latency(stream, number) <= limit && at(limit).skew(PeId(number)) <= limit);
+        prop_assert!(at(limit / 2).latency(stream, number) <= at(limit).latency(stream, number));
+        prop_assert_eq!(at(0).latency(stream, number), 0);
+        let wide = at(u64::MAX);
+        prop_assert!(wide.latency(stream, number) != wide.latency(stream, number ^ 1));
+        prop_assert!(wide.latency(stream, number) != wide.latency(stream ^ 1, number));
+    }
+
     /// A detour is a way: it starts and ends where it should, over links that are alive, and exists whenever any does.
     #[test]
     fn detours_are_ways(seed in any::<u64>(), wrap in any::<bool>()) {
