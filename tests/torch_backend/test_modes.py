@@ -21,8 +21,6 @@ import ahbm.torch
 from ahbm.errors import DistributedError, RankError, UnsupportedError
 
 HERE = Path(__file__).parent
-HIDDEN = ("sends_and_receives", "receives_from_anyone", "handles", "splits_that_leave_a_rank_out")
-"""Scenarios of what torch does not pass on from the plain form: completion, the sender, that there is no group."""
 SMALL = {"sip.cube_mesh.w": 2, "sip.cube_mesh.h": 1}
 
 
@@ -37,35 +35,9 @@ def test_threads(name: str, turns: bool) -> None:
     ahbm.torch.spawn(worker, world_size=3, turns=turns, overrides=SMALL)
 
 
-@pytest.mark.parametrize("form", ["group", "backend"])
-def test_processes(form: str) -> None:
-    hidden = HIDDEN if form == "backend" else ()
-    done = torchrun(HERE / "job.py", 3, *hidden, AHBM_TORCH_CLASS=form)
+def test_processes() -> None:
+    done = torchrun(HERE / "job.py", 3)
     assert done.returncode == 0, done.stderr
-
-
-def test_plain_backend_under_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AHBM_TORCH_CLASS", "backend")
-
-    def worker() -> None:
-        dist.init_process_group("ahbm")
-        for name, function in SCENARIOS.items():
-            if name not in HIDDEN:
-                function()
-        dist.destroy_process_group()
-
-    ahbm.torch.spawn(worker, world_size=3, overrides=SMALL)
-
-
-def test_a_plain_backend_cannot_leave_a_rank_out_of_a_split(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AHBM_TORCH_CLASS", "backend")
-
-    def worker() -> None:
-        dist.init_process_group("ahbm")
-        dist.split_group(split_ranks=[[0]])
-
-    with pytest.raises((UnsupportedError, RankError), match=r"AHBM-U155.* without rank 1"):
-        ahbm.torch.spawn(worker, overrides=SMALL)
 
 
 def test_a_failing_rank_stops_the_others_by_name() -> None:

@@ -384,3 +384,7 @@ class Collectives:
         """Microseconds."""
         estimate, self._state.estimate = self._state.estimate or [], None
         return sum(estimate)
+
+
+CALLS = tuple(name for name, method in vars(Collectives).items() if hasattr(method, "__wrapped__"))
+"""The names of the methods that make operations, old spellings too."""

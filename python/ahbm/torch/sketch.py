@@ -10,7 +10,7 @@ import torch.distributed as dist
 from ahbm.ranks.groups import ProcessGroup as Members
 from ahbm.ranks.seat import Call
 from ahbm.ranks.ticket import Notify, Ticket
-from ahbm.torch.calls import Collectives, State
+from ahbm.torch.calls import CALLS, Collectives, State
 from ahbm.torch.place import Place
 
 
@@ -47,10 +47,7 @@ class _Paper:
         return False
 
 
-METHODS = {
-    "monitored_barrier": Collectives.monitored_barrier,
-    **{name: method for name, method in vars(Collectives).items() if hasattr(method, "__wrapped__")},
-}
+METHODS = {name: getattr(Collectives, name) for name in ("monitored_barrier", *CALLS)}
 """The calls that make operations, by name."""
 
 
