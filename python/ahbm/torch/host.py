@@ -159,10 +159,16 @@ class Host:
                     self._submit(rank, connection, tickets, facts, length)
                 elif kind == frames.WAIT:
                     ticket = tickets.get(facts["ticket"])
-                    if ticket is not None:
+                    if ticket is not None and facts["waits"]:
                         self.world.park(ticket, None, own=True)
+                    elif ticket is not None:
+                        self.world.unpark(ticket, None, own=True)
                 elif kind == frames.ESTIMATE:
                     self._estimate(connection, facts)
+                elif kind == frames.ABSENT:
+                    asked = tickets.get(facts["of"])
+                    ranks = () if asked is None else self.world.absent(asked)
+                    connection.send(frames.ABSENT, {"ticket": int(facts["ticket"]), "answer": ranks})
                 elif kind == frames.ABORT:
                     raise DistributedError("AHBM-X124", f"rank {rank} aborted its process group")
                 elif kind == frames.BYE:
@@ -234,7 +240,7 @@ class Host:
     def _estimate(self, connection: Connection, facts: dict[str, Any]) -> None:
         ticket = int(facts["ticket"])
         try:
-            connection.send(frames.ESTIMATE, {"ticket": ticket, "ps": self.session.estimate(self._call(facts))})
+            connection.send(frames.ESTIMATE, {"ticket": ticket, "answer": self.session.estimate(self._call(facts))})
         except AhbmError as error:
             connection.send(frames.ERROR, {"ticket": ticket, "error": _told(error)})
 
