@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import pickle
+import re
 import sys
 import time
+from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -21,8 +26,6 @@ import ahbm.torch
 from ahbm.errors import DistributedError, RankError, UnsupportedError
 
 HERE = Path(__file__).parent
-HIDDEN = ("sends_and_receives", "receives_from_anyone", "handles", "splits_that_leave_a_rank_out")
-"""Scenarios of what torch does not pass on from the plain form: completion, the sender, that there is no group."""
 SMALL = {"sip.cube_mesh.w": 2, "sip.cube_mesh.h": 1}
 
 
@@ -37,35 +40,9 @@ def test_threads(name: str, turns: bool) -> None:
     ahbm.torch.spawn(worker, world_size=3, turns=turns, overrides=SMALL)
 
 
-@pytest.mark.parametrize("form", ["group", "backend"])
-def test_processes(form: str) -> None:
-    hidden = HIDDEN if form == "backend" else ()
-    done = torchrun(HERE / "job.py", 3, *hidden, AHBM_TORCH_CLASS=form)
+def test_processes() -> None:
+    done = torchrun(HERE / "job.py", 3)
     assert done.returncode == 0, done.stderr
-
-
-def test_plain_backend_under_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AHBM_TORCH_CLASS", "backend")
-
-    def worker() -> None:
-        dist.init_process_group("ahbm")
-        for name, function in SCENARIOS.items():
-            if name not in HIDDEN:
-                function()
-        dist.destroy_process_group()
-
-    ahbm.torch.spawn(worker, world_size=3, overrides=SMALL)
-
-
-def test_a_plain_backend_cannot_leave_a_rank_out_of_a_split(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AHBM_TORCH_CLASS", "backend")
-
-    def worker() -> None:
-        dist.init_process_group("ahbm")
-        dist.split_group(split_ranks=[[0]])
-
-    with pytest.raises((UnsupportedError, RankError), match=r"AHBM-U155.* without rank 1"):
-        ahbm.torch.spawn(worker, overrides=SMALL)
 
 
 def test_a_failing_rank_stops_the_others_by_name() -> None:
@@ -185,3 +162,78 @@ def test_accumulation_in_f32() -> None:
     wide = ahbm.torch.spawn(worker, world_size=8, overrides=SMALL, accumulate="f32")
     exact = (1.0 + 7 * torch.tensor(0.003).to(torch.bfloat16).float()).to(torch.bfloat16)
     assert wide[0][0] == exact and plain[0][0] != exact
+
+
+def late_barriers(rank: int, told: list[str]) -> None:
+    """Notes what a rank is told when others come too late: rank 1 of 4 calls nothing, rank 3 only the first barrier."""
+    dist.init_process_group("ahbm")
+    store = dist.distributed_c10d._get_default_store()
+    dist.monitored_barrier(timeout=timedelta(seconds=60))
+    calls: list[Callable[[], object]] = [
+        lambda: dist.monitored_barrier(timeout=timedelta(seconds=1)),
+        lambda: dist.monitored_barrier(timeout=timedelta(seconds=1), wait_all_ranks=True),
+        lambda: dist.monitored_barrier(timeout=timedelta(0)),
+        lambda: dist.barrier(async_op=True).wait(timedelta(seconds=0.1)),
+    ]
+    for number, call in enumerate(calls):
+        if rank == 1 or (rank == 3 and number == 1):
+            break
+        try:
+            call()
+        except dist.DistBackendError as error:
+            assert isinstance(error, DistributedError) and error.code == "AHBM-X122"
+            assert pickle.loads(pickle.dumps(error)).message == error.message
+            told.append(error.message)
+    store.set(f"told {rank}", "")
+    store.wait([f"told {other}" for other in range(4)])
+
+
+RECEIVED = "Rank {} successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank 0."
+
+
+def check_late_barriers(told: list[list[str]]) -> None:
+    first, all_of_them, zero, barrier = told[0]
+    assert first == "Rank 1 failed to pass monitoredBarrier in 1000 ms"
+    assert all_of_them == "Ranks 1, 3 failed to pass monitoredBarrier in 1000 ms"
+    assert zero == "Rank 0 timed out in monitoredBarrier after 0 ms"
+    assert re.search(" Timed out waiting 100ms ", barrier)
+    assert told[1] == []
+    for rank in (2, 3):
+        assert told[rank][0].startswith(RECEIVED.format(rank))
+    assert re.search(" Timed out waiting 100ms ", told[2][-1])
+
+
+def test_late_ranks_are_told_of_in_torchs_words() -> None:
+    told: list[list[str]] = [[] for _ in range(4)]
+    with pytest.raises(DistributedError, match="AHBM-X123 all ranks have returned"):
+        ahbm.torch.spawn(lambda rank: late_barriers(rank, told[rank]), world_size=4, turns=False, overrides=SMALL)
+    check_late_barriers(told)
+
+
+def test_late_processes_are_told_of_in_torchs_words(tmp_path: Path) -> None:
+    script = tmp_path / "job.py"
+    script.write_text(
+        f"import json, os, sys, torch.distributed as dist\n"
+        f"sys.path.insert(0, {str(HERE)!r})\n"
+        "from test_modes import late_barriers\n"
+        "rank, told = int(os.environ['RANK']), []\n"
+        "late_barriers(rank, told)\n"
+        f"json.dump(told, open(os.path.join({str(tmp_path)!r}, str(rank)), 'w'))\n"
+        "dist.destroy_process_group()\n"
+    )
+    done = torchrun(script, 4)
+    assert done.returncode == 0, done.stderr
+    check_late_barriers([json.loads((tmp_path / str(rank)).read_text()) for rank in range(4)])
+
+
+def test_errors_of_operations_are_torchs_too() -> None:
+    def worker(rank: int) -> None:
+        dist.init_process_group("ahbm")
+        with pytest.raises(dist.DistBackendError, match="AHBM-X110") as caught:
+            dist.all_reduce(data(rank, 4 + rank))
+        assert isinstance(caught.value, DistributedError)
+        future = dist.all_reduce(data(rank, 4 + rank), async_op=True).get_future()
+        with pytest.raises(RuntimeError, match="AHBM-X110"):
+            future.wait()
+
+    ahbm.torch.spawn(worker, overrides=SMALL)

@@ -67,6 +67,9 @@ class Seat(Protocol):
     def settle(self, ticket: Ticket) -> None:
         """Blocks until the operation has ended, well or not; the rank's clock stays."""
 
+    def absent(self, ticket: Ticket) -> tuple[int, ...]:
+        """The ranks that have not come to the operation yet."""
+
     def notify(self, ticket: Ticket, told: Notify) -> bool:
         """Has `told` called once, from any thread, with the operation's error when that ends; False when it has ended
         already."""

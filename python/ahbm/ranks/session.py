@@ -115,6 +115,10 @@ class Session:
         """See `Seat`."""
         self.world.settle(ticket)
 
+    def absent(self, ticket: Ticket) -> tuple[int, ...]:
+        """See `Seat`."""
+        return self.world.absent(ticket)
+
     def notify(self, ticket: Ticket, told: Notify) -> bool:
         """See `Seat`."""
         return self.world.notify(ticket, told)

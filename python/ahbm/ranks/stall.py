@@ -56,8 +56,13 @@ def silent(ranks: Sequence[RankState], waits: Sequence[Part], patience_s: float)
 
 def late(part: Part, ranks: Sequence[RankState], timeout_s: float) -> DistributedError:
     """AHBM-X122: one wait has lasted `timeout_s` wall seconds."""
+    return timed_out(part.operation.label, timeout_s, waits_in(part, ranks))
+
+
+def timed_out(label: str, timeout_s: float, *sites: Site) -> DistributedError:
+    """AHBM-X122, in the words by which launchers know a timeout."""
     return DistributedError(
-        "AHBM-X122", f"{part.operation.label}: not done after {timeout_s:g} s", sites=[waits_in(part, ranks)]
+        "AHBM-X122", f"{label}: Timed out waiting {timeout_s * 1000:g}ms for it to be done", sites=sites
     )
 
 

@@ -132,6 +132,12 @@ class World:
             else:
                 self._block(ticket, timeout_s)
 
+    def absent(self, ticket: Ticket) -> tuple[int, ...]:
+        """The ranks that the operation still waits for."""
+        with self.lock:
+            part = self._open.get(ticket)
+            return () if part is None else tuple(part.operation.absent())
+
     def notify(self, ticket: Ticket, told: Notify) -> bool:
         """Has `told` called, from any thread, with the operation's error when that ends; False when it has ended."""
         with self.lock:
@@ -159,6 +165,22 @@ class World:
                 self._locked_end_turn(ticket.rank)
                 if not self._running:
                     self._stir.notify()
+            return part
+
+    def unpark(self, ticket: Ticket, gate: Gate | None, *, own: bool) -> Part | None:
+        """Takes back a `park`; None when the operation has ended meanwhile."""
+        with self.lock:
+            state, part = self.ranks[ticket.rank], self._open.get(ticket)
+            waits = own and part is not None and state.waiting is part
+            if part is None or (gate not in ticket.gates and not waits):
+                return None
+            if gate in ticket.gates:
+                ticket.gates.remove(gate)
+            if not ticket.gates:
+                self._blocked.pop(part, None)
+            if waits:
+                state.waiting = None
+                self._running += 1
             return part
 
     def enter(self, rank: int) -> None:
@@ -418,9 +440,9 @@ class World:
             try:
                 opened = gate.wait(timeout_s)
             except BaseException:
-                self._unpark(ticket, gate, own=own)
+                self.unpark(ticket, gate, own=own)
                 raise
-            if not opened and (part := self._unpark(ticket, gate, own=own)) is not None:
+            if not opened and (part := self.unpark(ticket, gate, own=own)) is not None:
                 assert timeout_s is not None
                 raise stall.late(part, self.ranks, timeout_s)
             if not opened and turns is not None:
@@ -432,22 +454,6 @@ class World:
         if not ticket.done:
             with self.lock:
                 self._locked_raise_failure()
-
-    def _unpark(self, ticket: Ticket, gate: Gate, *, own: bool) -> Part | None:
-        """Takes back a `park`; None when the operation has ended meanwhile."""
-        with self.lock:
-            state, part = self.ranks[ticket.rank], self._open.get(ticket)
-            waits = own and part is not None and state.waiting is part
-            if part is None or (gate not in ticket.gates and not waits):
-                return None
-            if gate in ticket.gates:
-                ticket.gates.remove(gate)
-            if not ticket.gates:
-                self._blocked.pop(part, None)
-            if waits:
-                state.waiting = None
-                self._running += 1
-            return part
 
     def _await_turn(self, rank: int, turns: TurnTable) -> None:
         """Blocks until all ranks have come and it is `rank`'s turn."""

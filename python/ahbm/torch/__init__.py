@@ -29,28 +29,15 @@ def register() -> None:
 
 
 def create(opts: Any, pg_options: object) -> Any:
-    """The function that torch calls for every group of the backend.
-
-    AHBM_TORCH_CLASS=backend gives the plain Backend form: visible to hooks and dispatch modes.
-    """
-    import os
-
-    from ahbm.errors import ConfigError
+    """The function that torch calls for every group of the backend."""
     from ahbm.torch import backend, fallback, recording
     from ahbm.torch.places import find
 
-    form = os.environ.get("AHBM_TORCH_CLASS", "group")
-    if form not in ("group", "backend"):
-        raise ConfigError("AHBM-C127", f"AHBM_TORCH_CLASS={form!r} is unknown", hint="group or backend")
     place = find(opts, pg_options)
     ranks = [place.index[rank] for rank in opts.global_ranks_in_group] or list(range(len(place.index)))
     name = "WORLD" if len(ranks) == len(place.index) and not opts.global_ranks_in_group else str(opts.group_id)
     members = place.group(name, ranks)
     place.root = place.root or members
-    if form == "backend" and not backend.PLAIN_FORM:
-        raise ConfigError("AHBM-C127", "AHBM_TORCH_CLASS=backend asks for torch 2.14 or later", hint="group")
-    if form == "backend":
-        return backend.Backend(place, members, opts.timeout)
     made = backend.ProcessGroup
     if recording.current() is not None:
         made = recording.Emulated

@@ -92,6 +92,10 @@ class Alone:
     def settle(self, ticket: Ticket) -> None:
         """See `Seat`."""
 
+    def absent(self, ticket: Ticket) -> tuple[int, ...]:
+        """See `Seat`."""
+        return ()
+
     def notify(self, ticket: Ticket, told: Notify) -> bool:
         """See `Seat`."""
         return False

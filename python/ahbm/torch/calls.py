@@ -15,10 +15,12 @@ from torch import Tensor
 from torch._C._distributed_c10d import Backend as TorchBackend
 
 from ahbm.base.arrays import Flat
-from ahbm.errors import DistributedError, UnsupportedError
+from ahbm.errors import DistributedError, Site, UnsupportedError
 from ahbm.front.marshal import Member
 from ahbm.ranks.groups import ProcessGroup as Members
 from ahbm.ranks.seat import Call
+from ahbm.ranks.ticket import Ticket
+from ahbm.torch.failures import as_torchs
 from ahbm.torch.place import Place
 from ahbm.torch.profile import recorded
 from ahbm.torch.tensors import flat, reduction, same, scaled, sized
@@ -354,10 +356,36 @@ class Collectives:
         self._issue(work, self._calls.barrier(what))
         work.wait()
 
-    def monitored_barrier(self, opts: Any = None, wait_all_ranks: bool = False) -> None:
-        """A barrier that names the missing ranks when the timeout passes."""
-        timeout = getattr(opts, "timeout", None) or self._timeout
-        self.barrier().wait(timeout)
+    def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
+        """A barrier after whose timeout (a timedelta, seconds, or None: the group's) rank 0 names the missing ranks, in
+        torch's words: all with `wait_all_ranks`, otherwise the first. Raises AHBM-X122 on every rank that has come."""
+        limit = self._timeout if timeout is None else timeout
+        seconds = limit.total_seconds() if isinstance(limit, timedelta) else limit
+        work = self._work([])
+        self._issue(work, self._calls.barrier())
+        for ticket in work.tickets:
+            try:
+                self._place.wait(ticket, seconds)
+            except DistributedError as error:
+                if error.code != "AHBM-X122" or seconds is None:
+                    raise
+                raise as_torchs(self._missing(ticket, seconds, wait_all_ranks, error.sites)) from None
+
+    def _missing(self, ticket: Ticket, seconds: float, all_of_them: bool, sites: tuple[Site, ...]) -> DistributedError:
+        me, took = self._me(), f"{seconds * 1000:g} ms"
+        absent = [] if me else [self.members.rank_of(rank) for rank in self._place.seat.absent(ticket)]
+        if me:
+            told = (
+                f"Rank {me} successfully reached monitoredBarrier, but received errors while waiting for send/recv "
+                "from rank 0. Please check rank 0 logs for faulty rank."
+            )
+        elif not seconds or not absent:
+            told = f"Rank 0 timed out in monitoredBarrier after {took}"
+        elif all_of_them:
+            told = f"Ranks {', '.join(map(str, absent))} failed to pass monitoredBarrier in {took}"
+        else:
+            told = f"Rank {absent[0]} failed to pass monitoredBarrier in {took}"
+        return DistributedError("AHBM-X122", told, sites=sites)
 
     def start_coalescing(self, device: Any = None) -> None:
         """Calls up to `end_coalescing` end together."""
@@ -384,3 +412,7 @@ class Collectives:
         """Microseconds."""
         estimate, self._state.estimate = self._state.estimate or [], None
         return sum(estimate)
+
+
+CALLS = tuple(name for name, method in vars(Collectives).items() if hasattr(method, "__wrapped__"))
+"""The names of the methods that make operations, old spellings too."""

@@ -69,5 +69,5 @@ def _looked_at(name: str) -> Any:
     return method
 
 
-for _name in sketch.METHODS:
+for _name in sketch.METHODS.keys() - backend.RENAMED:
     setattr(ProcessGroup, _name, _looked_at(_name))

@@ -11,6 +11,7 @@ import json
 import socket
 import struct
 import threading
+import time
 from typing import Any
 
 from ahbm.errors import FormatError
@@ -20,7 +21,7 @@ MAGIC = b"AHBM"
 FACTS_LIMIT = 1 << 22
 PAYLOAD_LIMIT = 1 << 38
 
-HELLO, SUBMIT, WAIT, ESTIMATE, BYE, ABORT, RESULT, ERROR = range(8)
+HELLO, SUBMIT, WAIT, ESTIMATE, ABSENT, BYE, ABORT, RESULT, ERROR = range(9)
 
 
 class Gone(ConnectionError):
@@ -34,6 +35,12 @@ class Connection:
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._link = link
         self._sending = threading.Lock()
+        self._until: float | None = None
+
+    def expire(self, seconds: float | None) -> None:
+        """All that is received from now on must have come `seconds` from now; None: whenever it comes."""
+        self._until = None if seconds is None else time.monotonic() + seconds
+        self._link.settimeout(seconds)
 
     def send(self, kind: int, facts: dict[str, Any], payload: Any = b"") -> None:
         """Sends one frame; `payload` is any contiguous buffer. Raises Gone."""
@@ -50,15 +57,15 @@ class Connection:
         except OSError as error:
             raise Gone(str(error)) from error
 
-    def receive(self) -> tuple[int, dict[str, Any], int]:
-        """The next frame's kind, facts and payload length; `fill` reads the payload.
+    def receive(self, limit: int = FACTS_LIMIT) -> tuple[int, dict[str, Any], int]:
+        """The next frame's kind, facts of at most `limit` bytes and payload length; `fill` reads the payload.
 
         Raises Gone, and FormatError (AHBM-F170) for bytes that are no frame.
         """
         head = bytearray(HEADER.size)
         self.fill(head)
         magic, kind, length, payload = HEADER.unpack(head)
-        if magic != MAGIC or kind > ERROR or length > FACTS_LIMIT or payload > PAYLOAD_LIMIT:
+        if magic != MAGIC or kind > ERROR or length > limit or payload > PAYLOAD_LIMIT:
             raise FormatError("AHBM-F170", f"a message between ranks starts with {bytes(head[:8])!r}: no frame")
         told = bytearray(length)
         self.fill(told)
@@ -76,6 +83,8 @@ class Connection:
         view = view.cast("B") if len(view) else memoryview(bytearray())
         while len(view):
             try:
+                if self._until is not None:
+                    self._link.settimeout(max(self._until - time.monotonic(), 1e-3))
                 got = self._link.recv_into(view)
             except OSError as error:
                 raise Gone(str(error)) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import secrets
 import socket
@@ -29,6 +30,13 @@ RUNNER = "ahbm runner"
 HURRY_S = 0.05
 """See `World.hurry_s`: processes also wait for each other by other means, such as torch's store."""
 
+GREETING_S = 10.0
+"""The time that a caller has to say who it is: a rank does so as soon as it is connected."""
+CALLERS = 64
+"""Callers that have not said yet who they are; for one more, the oldest has to go."""
+HELLO_LIMIT = 64
+"""Bytes of the facts of a greeting."""
+
 
 class Host:
     """The world of a job, in rank 0's process, for all of its ranks."""
@@ -40,10 +48,14 @@ class Host:
         self.session = Session(setup, emulator, self.world)
         self.timeout_s = timeout_s
         self.secret = secrets.token_bytes(32)
-        self._server = socket.create_server((LOOPBACK, 0), backlog=size)
+        self._server = socket.create_server((LOOPBACK, 0), backlog=size + CALLERS)
         self.port: int = self._server.getsockname()[1]
         self._stopped = False
         self._connections: dict[int, Connection] = {}
+        self._callers: dict[Connection, None] = {}
+        """Whoever has not said who it is, the oldest first."""
+        self._door = threading.Lock()
+        """Held for both."""
         self._threads: list[threading.Thread] = []
         self.world.hurry_s = HURRY_S
         self.world.enter(0)
@@ -54,7 +66,7 @@ class Host:
     def leave(self) -> None:
         """Rank 0 is done: serves the others until they are, too, at most for the timeout."""
         self.world.leave(0, None, None)
-        for thread in self._threads:  # the door's appends those of the ranks that it still lets in
+        for thread in self._threads:  # those of ranks are appended before the door's has ended
             if thread.name != RUNNER:
                 thread.join(self.timeout_s)
         self.close()
@@ -66,8 +78,10 @@ class Host:
     def close(self) -> None:
         """Ends all threads."""
         self._stopped = True
-        self._server.close()
-        for connection in list(self._connections.values()):
+        self._shut()
+        with self._door:
+            connections = [*self._connections.values(), *self._callers]
+        for connection in connections:
             connection.close()
         self.world.be_patient(self.world.patience_s)
         for thread in self._threads:
@@ -88,33 +102,52 @@ class Host:
                 continue  # the ranks that wait for the operation have got it
 
     def _accept(self) -> None:
-        while len(self._connections) < self.world.size - 1 and not self._stopped:
+        while True:
             try:
                 link, _ = self._server.accept()
             except OSError:
                 return
-            link.settimeout(self.timeout_s)
-            connection = Connection(link)
-            rank = self._greet(connection)
-            if rank is None:
-                connection.close()
-                continue
-            link.settimeout(None)
-            self._connections[rank] = connection
-            self._start(self._serve, f"ahbm rank {rank}", rank, connection)
+            caller = Connection(link)
+            caller.expire(min(GREETING_S, self.timeout_s))
+            with self._door:
+                self._callers[caller] = None
+                oldest = next(iter(self._callers)) if len(self._callers) > CALLERS else None
+            if oldest is not None:
+                oldest.close()
+            threading.Thread(target=self._greet, args=(caller,), name="ahbm caller", daemon=True).start()
 
-    def _greet(self, connection: Connection) -> int | None:
+    def _shut(self) -> None:
+        """Nobody comes in any more; ends `_accept`."""
+        with contextlib.suppress(OSError):
+            self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+
+    def _greet(self, caller: Connection) -> None:
+        rank = self._rank_of(caller)
+        with self._door:
+            self._callers.pop(caller, None)
+            welcome = rank is not None and rank not in self._connections and not self._stopped
+            if rank is not None and welcome:
+                self._connections[rank] = caller
+                self._start(self._serve, f"ahbm rank {rank}", rank, caller)
+            all_here = len(self._connections) == self.world.size - 1
+        if not welcome:
+            caller.close()
+        if all_here:
+            self._shut()
+
+    def _rank_of(self, caller: Connection) -> int | None:
         """The rank of a caller that knows the secret."""
         try:
-            kind, facts, length = connection.receive()
+            kind, facts, length = caller.receive(HELLO_LIMIT)
             given = bytearray(min(length, len(self.secret)))
-            connection.fill(given)
-        except (Gone, FormatError):
+            caller.fill(given)
+            caller.expire(None)
+        except (Gone, FormatError, OSError):
             return None
         rank = facts.get("rank")
         known = hmac.compare_digest(bytes(given), self.secret) and kind == frames.HELLO
-        fits = isinstance(rank, int) and 0 < rank < self.world.size and rank not in self._connections
-        return rank if known and fits else None
+        return rank if known and isinstance(rank, int) and 0 < rank < self.world.size else None
 
     def _serve(self, rank: int, connection: Connection) -> None:
         tickets: dict[int, Ticket] = {}
@@ -126,10 +159,16 @@ class Host:
                     self._submit(rank, connection, tickets, facts, length)
                 elif kind == frames.WAIT:
                     ticket = tickets.get(facts["ticket"])
-                    if ticket is not None:
+                    if ticket is not None and facts["waits"]:
                         self.world.park(ticket, None, own=True)
+                    elif ticket is not None:
+                        self.world.unpark(ticket, None, own=True)
                 elif kind == frames.ESTIMATE:
                     self._estimate(connection, facts)
+                elif kind == frames.ABSENT:
+                    asked = tickets.get(facts["of"])
+                    ranks = () if asked is None else self.world.absent(asked)
+                    connection.send(frames.ABSENT, {"ticket": int(facts["ticket"]), "answer": ranks})
                 elif kind == frames.ABORT:
                     raise DistributedError("AHBM-X124", f"rank {rank} aborted its process group")
                 elif kind == frames.BYE:
@@ -201,7 +240,7 @@ class Host:
     def _estimate(self, connection: Connection, facts: dict[str, Any]) -> None:
         ticket = int(facts["ticket"])
         try:
-            connection.send(frames.ESTIMATE, {"ticket": ticket, "ps": self.session.estimate(self._call(facts))})
+            connection.send(frames.ESTIMATE, {"ticket": ticket, "answer": self.session.estimate(self._call(facts))})
         except AhbmError as error:
             connection.send(frames.ERROR, {"ticket": ticket, "error": _told(error)})
 

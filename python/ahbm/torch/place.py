@@ -14,6 +14,7 @@ from ahbm.ranks.seat import Call, Seat
 from ahbm.ranks.session import Session
 from ahbm.ranks.ticket import Ticket
 from ahbm.torch.compute import Stopwatch
+from ahbm.torch.failures import as_torchs
 
 
 class Place:
@@ -36,7 +37,8 @@ class Place:
     def submit(self, call: Call) -> Ticket:
         """Issues `call` for this rank; what it has computed since its last call takes time if AHBM_COMPUTE says so.
 
-        Raises UnsupportedError (AHBM-U153) for tensors without data, where data are moved.
+        Raises torch's DistBackendError, which is a DistributedError as well, for what stopped the world;
+        UnsupportedError (AHBM-U153) for tensors without data, where data are moved.
         """
         if self._moves_data and isinstance(call.source, Hollow):
             raise UnsupportedError(
@@ -44,21 +46,26 @@ class Place:
                 f"{call.collective} of a tensor without data (meta, fake) among ranks that move data",
                 hint="ahbm.torch.init_alone plays one rank of many, for its time; the time estimator works everywhere",
             )
-        if self._computing.off:
+        if not self._computing.off:
+            self._compute()
+        try:
             return self.seat.submit(self.rank, call)
-        self._compute()
-        ticket = self.seat.submit(self.rank, call)
-        self._computing.start()
-        return ticket
+        except DistributedError as error:
+            raise as_torchs(error) from error.__cause__
+        finally:
+            self._computing.start()
 
     def wait(self, ticket: Ticket, timeout_s: float | None) -> None:
-        """See `Seat`; what the rank has computed meanwhile overlaps with the operation."""
-        if self._computing.off:
+        """See `Seat`; what the rank has computed meanwhile overlaps with the operation. Raises torch's
+        DistBackendError for a DistributedError."""
+        if not self._computing.off:
+            self._compute()
+        try:
             self.seat.wait(ticket, timeout_s)
-            return
-        self._compute()
-        self.seat.wait(ticket, timeout_s)
-        self._computing.start()
+        except DistributedError as error:
+            raise as_torchs(error) from error.__cause__
+        finally:
+            self._computing.start()
 
     def settle(self, ticket: Ticket) -> None:
         """See `Seat`; the rank computes nothing meanwhile, and its simulated clock stands still."""

@@ -297,3 +297,7 @@ class Emulated(Group, backend.ProcessGroup):
         self._observe()
 
     split_group = backend.ProcessGroup.split_group
+
+
+for _name, _property in backend.RENAMED.items():
+    setattr(Emulated, _name, _property)

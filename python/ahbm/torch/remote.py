@@ -14,6 +14,7 @@ from ahbm.ranks.exchange import Exchange
 from ahbm.ranks.groups import Groups, ProcessGroup
 from ahbm.ranks.history import ADVANCE, WAIT
 from ahbm.ranks.seat import Call
+from ahbm.ranks.stall import timed_out
 from ahbm.ranks.ticket import Notify, Ticket
 from ahbm.torch import frames
 from ahbm.torch.frames import Connection, Gone
@@ -32,10 +33,10 @@ class Remote:
         self._lock = threading.Lock()
         self._open: dict[int, tuple[Ticket, Call]] = {}
         """By the index of the call."""
-        self._estimates: dict[int, tuple[Gate, list[int]]] = {}
+        self._questions: dict[int, tuple[Gate, list[Any]]] = {}
         self._groups = Groups()
         self._asked = 0
-        """Estimates so far; their numbers on the wire are below those of calls: -1, -2, ..."""
+        """Questions so far; their numbers on the wire are below those of calls: -1, -2, ..."""
         self._clock_ps = 0
         self._calls = 0
         self._steps: list[int] = []
@@ -67,15 +68,22 @@ class Remote:
 
     def estimate(self, call: Call) -> int:
         """See `Seat`."""
-        gate, answer = Gate(), list[int]()
+        return int(self._ask(frames.ESTIMATE, self._facts(call)))
+
+    def absent(self, ticket: Ticket) -> tuple[int, ...]:
+        """See `Seat`."""
+        return tuple(self._ask(frames.ABSENT, {"of": ticket.call}))
+
+    def _ask(self, kind: int, facts: dict[str, Any]) -> Any:
+        gate, answer = Gate(), list[Any]()
         with self._lock:
             self._asked += 1
             number = -self._asked
-            self._estimates[number] = (gate, answer)
-        self._send(frames.ESTIMATE, {"ticket": number, **self._facts(call)})
+            self._questions[number] = (gate, answer)
+        self._send(kind, {"ticket": number, **facts})
         gate.wait()
         if not answer:
-            raise clone(self._failure) if self._failure else DistributedError("AHBM-X125", "no estimate")
+            raise clone(self._failure) if self._failure else DistributedError("AHBM-X125", "no answer")
         return answer[0]
 
     def wait(self, ticket: Ticket, timeout_s: float | None = None) -> None:
@@ -96,11 +104,14 @@ class Remote:
                 return
             ticket.gates.append(gate)
             _, call = self._open[ticket.call]
-        if threading.get_ident() == self._main:
-            self._send(frames.WAIT, {"ticket": ticket.call})
+        own = threading.get_ident() == self._main
+        if own:
+            self._send(frames.WAIT, {"ticket": ticket.call, "waits": True})
         if not gate.wait(timeout_s) and not ticket.done:
-            label = f"{call.collective} ({call.group.name})"
-            raise DistributedError("AHBM-X122", f"{label}: not done after {timeout_s:g} s")
+            if own:
+                self._send(frames.WAIT, {"ticket": ticket.call, "waits": False})
+            assert timeout_s is not None
+            raise timed_out(f"{call.collective} ({call.group.name})", timeout_s)
 
     def notify(self, ticket: Ticket, told: Notify) -> bool:
         """See `Seat`."""
@@ -165,10 +176,10 @@ class Remote:
             while True:
                 kind, facts, length = self._connection.receive()
                 number, error, end_ps = int(facts["ticket"]), None, 0
-                if number in self._estimates:
-                    gate, answer = self._estimates.pop(number)
-                    if kind == frames.ESTIMATE:
-                        answer.append(int(facts["ps"]))
+                if number in self._questions:
+                    gate, answer = self._questions.pop(number)
+                    if kind != frames.ERROR:
+                        answer.append(facts["answer"])
                     gate.open()
                     continue
                 ticket, call = self._open[number]
@@ -199,9 +210,9 @@ class Remote:
         with self._lock:
             self._failure = self._failure or error
             left = list(self._open)
-            for gate, _ in self._estimates.values():
+            for gate, _ in self._questions.values():
                 gate.open()
-            self._estimates.clear()
+            self._questions.clear()
         for number in left:
             self._done(number, error)
 

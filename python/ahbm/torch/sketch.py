@@ -10,7 +10,7 @@ import torch.distributed as dist
 from ahbm.ranks.groups import ProcessGroup as Members
 from ahbm.ranks.seat import Call
 from ahbm.ranks.ticket import Notify, Ticket
-from ahbm.torch.calls import Collectives, State
+from ahbm.torch.calls import CALLS, Collectives, State
 from ahbm.torch.place import Place
 
 
@@ -42,15 +42,16 @@ class _Paper:
     def settle(self, ticket: Ticket) -> None:
         """See `Seat`."""
 
+    def absent(self, ticket: Ticket) -> tuple[int, ...]:
+        """See `Seat`."""
+        return ()
+
     def notify(self, ticket: Ticket, told: Notify) -> bool:
         """See `Seat`."""
         return False
 
 
-METHODS = {
-    "monitored_barrier": Collectives.monitored_barrier,
-    **{name: method for name, method in vars(Collectives).items() if hasattr(method, "__wrapped__")},
-}
+METHODS = {name: getattr(Collectives, name) for name in ("monitored_barrier", *CALLS)}
 """The calls that make operations, by name."""
 
 

@@ -61,12 +61,12 @@ def flat(tensor: torch.Tensor) -> Flat:
     elements are not plain memory of this process, DistributedError (AHBM-X130) for one whose memory was freed.
     """
     x = tensor.detach() if tensor.requires_grad or type(tensor) is not torch.Tensor else tensor
-    plain = x.layout is torch.strided
+    plain = x.layout is torch.strided and not x.is_nested
     if not (plain and x.is_cpu and type(x) is torch.Tensor):
-        if plain and (x.is_meta or isinstance(x, FakeTensor)):
+        if plain and _has_no_data(x):
             name, storage = _STORED.get(x.dtype, _BYTES)
             return Flat(tensor, Hollow(x.numel() * x.element_size() // storage.itemsize, storage), name)
-        kind = f"{type(tensor).__name__} on {x.device} with layout {x.layout}"
+        kind = f"{type(tensor).__name__} on {x.device} with layout {'nested' if x.is_nested else x.layout}"
         raise UnsupportedError(
             "AHBM-U150",
             f"{kind}: the emulator takes dense CPU tensors",
@@ -78,6 +78,17 @@ def flat(tensor: torch.Tensor) -> Flat:
     name, storage = _STORED.get(x.dtype, _BYTES)
     array = memory_of(x, x.numel() * x.element_size() // storage.itemsize, storage)
     return Flat(tensor, array, name, None if shared else partial(_restore, tensor))
+
+
+def _has_no_data(x: torch.Tensor) -> bool:
+    return x.is_meta or isinstance(x, FakeTensor)
+
+
+def hollow(arg: Any) -> bool:
+    """Whether a tensor without data is among the arguments of a call."""
+    if isinstance(arg, torch.Tensor):
+        return _has_no_data(arg)
+    return isinstance(arg, (list, tuple)) and any(map(hollow, arg))
 
 
 def _restore(tensor: torch.Tensor, elements: NDArray[Any]) -> None:

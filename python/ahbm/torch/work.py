@@ -10,8 +10,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from ahbm.errors import DistributedError
 from ahbm.ranks.groups import ProcessGroup as Members
 from ahbm.ranks.ticket import Ticket
+from ahbm.torch.failures import as_torchs
 from ahbm.torch.place import Place
 
 
@@ -56,7 +58,8 @@ class Work(dist.Work):
 
     def exception(self) -> BaseException | None:
         """The error that an operation raised."""
-        return next((ticket.error for ticket in self.tickets if ticket.error is not None), None)
+        error = next((ticket.error for ticket in self.tickets if ticket.error is not None), None)
+        return as_torchs(error) if isinstance(error, DistributedError) else error
 
     def result(self) -> list[torch.Tensor]:
         """The output tensors; waits for them."""

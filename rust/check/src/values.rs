@@ -412,6 +412,15 @@ impl<'p> Values<'p> {
         let program = self.subject.launch(step.call);
         let unit = program.body(step.agent).tiles[tile as usize].dtype.bytes();
         let (buffer, range) = bytes(program, step.agent, mem, tile);
+        // A run that takes exactly the place of another, as nearly all do, needs no cuts.
+        if let [piece] = value[..]
+            && let Some(held) = self.memory[buffer.0 as usize].get_mut(&range.start)
+            && held.end == range.end
+            && range.start + piece.elements * unit == range.end
+        {
+            *held = Stored { end: range.end, unit, node: piece.node, index: piece.index, writer: Some(*step) };
+            return;
+        }
         self.overwrite(buffer, range, |mut start, _| {
             let run = |piece: &Piece| {
                 let end = start + piece.elements * unit;

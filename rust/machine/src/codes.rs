@@ -241,7 +241,6 @@ pub const CODES: &[(&str, &str)] = &[
     ("AHBM-U152", "an operation that one rank alone cannot know the result of"),
     ("AHBM-U153", "a torch tensor without data, among ranks that are to move it"),
     ("AHBM-U154", "a process group of a kind that a recorder cannot observe"),
-    ("AHBM-U155", "a split of a process group that leaves this rank out, by the plain Backend form"),
     ("AHBM-U201", "a step type of a plan"),
     ("AHBM-U203", "a reduction operator that plans do not have, or an average of what is no reduction"),
     ("AHBM-U204", "a plan with more ranks than the machine has SIPs"),
