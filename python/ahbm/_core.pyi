@@ -27,6 +27,7 @@ __all__ = [
     "Schedule",
     "Timeline",
     "Tl",
+    "Watch",
     "categories",
     "check_timeline_name",
     "codes",
@@ -542,8 +543,13 @@ class PlanBuilder:
     ) -> None: ...
     def finish(self) -> Plan: ...
 
+@final
+class Watch:
+    def __new__(cls, fd: int, grace_s: float, unheard: Callable[[], bool]) -> Watch: ...
+    def stop(self) -> None: ...
+
 def read_plan(
-    path: str, *, quirks: bool = False, lenient: bool = False, limits: Sequence[tuple[str, int]] = ()
+    path: str | Path, *, quirks: bool = False, lenient: bool = False, limits: Sequence[tuple[str, int]] = ()
 ) -> Plan: ...
 def convert_plan(
     source: str | Path,

@@ -164,7 +164,7 @@ class RankError(DistributedError):
 class InterruptedRun(AhbmError):
     """A run was stopped from outside."""
 
-    exit_code = 12
+    exit_code = 130
 
 
 class FormatError(AhbmError, ValueError):

@@ -96,12 +96,17 @@ def parse(text: str, origin: str) -> Source:
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses deep nesting where it begins: the composer recurses."""
+    """Refuses deep nesting where it begins, for the composer recurses, and too many nodes before they are composed."""
 
     depth = 0
+    nodes = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         self.depth += 1
+        self.nodes += 1
+        if self.nodes > 2 * MAX_VALUES:
+            mark = parent.start_mark if parent is not None else None
+            raise yaml.composer.ComposerError(None, None, f"more than {MAX_VALUES} keys and values", mark)
         if self.depth > 2 * MAX_DEPTH:
             mark = parent.start_mark if parent is not None else None
             raise yaml.composer.ComposerError(None, None, "nested too deeply", mark)

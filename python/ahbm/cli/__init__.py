@@ -5,6 +5,7 @@ May import every package. Holds no decisions: each command is a call of the pack
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from typing import Annotated
@@ -28,20 +29,28 @@ from ahbm.cli import (  # noqa: F401
     synth,
 )
 from ahbm.cli.app import app
-from ahbm.errors import AhbmError
+from ahbm.cli.stdout import written
+from ahbm.errors import AhbmError, InterruptedRun
 
 __all__ = ["app", "main"]
 
+INTERRUPTED = InterruptedRun.exit_code
 VERBOSE = ("-v", "-vv", "--verbose")
 
 
 def main() -> None:
-    """Runs the command line; an AhbmError becomes text (or JSON with --json) on stderr and its exit code."""
-    as_json = "--json" in sys.argv[1:]
+    """Runs the command line; an AhbmError becomes text (or JSON with --json) on stderr and its exit code.
+
+    So does standard output that cannot be written (AHBM-C141); one that nobody reads any more ends it in silence.
+    """
     try:
-        app(hoisted(sys.argv[1:]), prog_name="ahbm")
+        with written():
+            app(hoisted(sys.argv[1:]), prog_name="ahbm")
     except AhbmError as error:
-        print(json.dumps(error.to_json(), indent=2) if as_json else _told(error), file=sys.stderr)
+        as_json = "--json" in sys.argv[1:]
+        text = json.dumps(error.to_json(), indent=2) if as_json else _told(error)
+        with contextlib.suppress(OSError):
+            print(text, file=sys.stderr, flush=True)
         sys.exit(error.exit_code)
 
 
@@ -62,6 +71,8 @@ def _verbose(count: int) -> None:
 
 
 def _told(error: AhbmError) -> str:
+    if isinstance(error, InterruptedRun):
+        return f"{error.code} {error.message}"
     text = f"{type(error).__name__}: {error}"
     cause = error.__cause__
     if cause is not None and not isinstance(cause, KeyboardInterrupt):

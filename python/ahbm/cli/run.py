@@ -13,8 +13,10 @@ from typing import Annotated, Any
 import typer
 import typer.core
 
+from ahbm.base.load import load_bytes
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
+from ahbm.cli.interrupts import leave_to_script
 from ahbm.cli.options import Asked, Check, Json, NoData
 from ahbm.cli.output import fail_if_wrong
 from ahbm.errors import ConfigError
@@ -93,12 +95,13 @@ def _script(script: Path, args: list[str], asked: Asked) -> None:
 
     setup = Setup(asked.topology, asked.ccl, asked.overrides or None, asked.algorithm)
     with using(setup), _as_main(script, args) as execute:
+        leave_to_script()
         execute()
 
 
 def _is_python(script: Path) -> bool:
     try:
-        compile(script.read_bytes(), str(script), "exec", dont_inherit=True)
+        compile(load_bytes(script), str(script), "exec", dont_inherit=True)
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     return True

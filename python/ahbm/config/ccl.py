@@ -18,6 +18,7 @@ import yaml
 
 from ahbm.base import packaged
 from ahbm.base.collectives import COLLECTIVES
+from ahbm.base.load import load_text
 from ahbm.base.yaml_source import KeyPath, Source, did_you_mean, parse, scalar, scalar_text
 from ahbm.config.checks import AUTO, Check, backpressure, integer, size, text, texts
 from ahbm.config.kinds import KINDS, keys, kind
@@ -300,8 +301,8 @@ def _topology_roots() -> frozenset[str]:
 
 def _read(path: Path) -> Source:
     try:
-        content = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        content = load_text(path)
+    except OSError as error:
         raise ConfigError(
             "AHBM-C101", f"cannot read {path}: {error}", hint=f"give the path of a ccl.yaml, or unset {ENV}"
         ) from error

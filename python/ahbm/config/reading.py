@@ -28,7 +28,7 @@ class Reading:
 
     def read(self, path: str | Path) -> Plan:
         """The plan at `path`. Raises FormatError, BudgetError, UnsupportedError."""
-        return read_plan(str(path), quirks=self.quirks, lenient=self.lenient, limits=self.limits)
+        return read_plan(path, quirks=self.quirks, lenient=self.lenient, limits=self.limits)
 
     @staticmethod
     def of(entry: Mapping[str, Any]) -> Reading:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import keyword
 from pathlib import Path
 
+from ahbm.base.load import load_text
 from ahbm.base.store import store
 from ahbm.base.yaml_source import parse
 from ahbm.config.ccl import CclConfig
@@ -82,8 +83,9 @@ def _with_entry(name: str, ccl: Path) -> str:
     entry = _ENTRY.replace("NAME", name)
     if not ccl.exists():
         return f"algorithms:\n{entry}"
-    text = ccl.read_text(encoding="utf-8")
-    if name in CclConfig.load(ccl).algorithms:
+    known = CclConfig.load(ccl)
+    text = load_text(ccl)
+    if name in known.algorithms:
         raise ConfigError("AHBM-C131", f"{ccl} has an algorithm {name} already", hint="choose another name")
     source = parse(text, str(ccl))
     algorithms = source.values.get("algorithms")

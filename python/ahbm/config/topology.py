@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ahbm._core import Machine
 from ahbm.base import packaged
+from ahbm.base.load import load_text
 from ahbm.base.yaml_source import did_you_mean, scalar_text
 from ahbm.errors import TopologyError
 
@@ -54,8 +55,8 @@ def load_machine(
         topology = None
     path = _find(topology)
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = load_text(path)
+    except OSError as error:
         raise TopologyError("AHBM-T102", f"cannot read topology {path}: {error}") from error
     origin = f"packaged {path.name}" if path.is_relative_to(packaged.ROOT) else str(path)
     return Machine.from_yaml(text, origin, [(key, scalar_text(value)) for key, value in overrides.items()])

@@ -18,6 +18,7 @@ import numpy as np
 from ahbm._core import Job, JobCall, JobTimes, Plan, Program
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.elements import element
+from ahbm.base.load import load_text
 from ahbm.base.request import Request
 from ahbm.errors import AhbmError, ConfigError, Finding, Site
 from ahbm.ranks.calls import CallRecord, aligned, table
@@ -238,8 +239,8 @@ def _hash(times: JobTimes) -> str:
 def _groups(path: str | Path) -> Mapping[str, list[int]]:
     """The process groups in a JSON file. Raises ConfigError (AHBM-C153)."""
     try:
-        found = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        found = json.loads(load_text(path))
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError("AHBM-C153", f"{path}: {error}") from None
     right = isinstance(found, dict) and all(
         isinstance(ranks, list) and all(type(rank) is int and 0 <= rank < 2**32 for rank in ranks)

@@ -12,6 +12,7 @@ from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from ahbm.base.load import load_text
 from ahbm.errors import AhbmError, ConfigError, Finding
 from ahbm.runs.report import Report
 
@@ -158,7 +159,7 @@ def _refused(path: str | Path, why: str) -> ConfigError:
 
 def _read(path: str | Path) -> object:
     try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
+        return json.loads(load_text(path))
     except OSError as error:
         raise _refused(path, error.strerror or "cannot be read") from error
     except (ValueError, RecursionError) as error:

@@ -22,6 +22,7 @@ from ahbm._core import Machine, Plan, ProgramBuilder
 from ahbm.base import packaged
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.layout import Lane, Layout, Place
+from ahbm.base.load import load_bytes
 from ahbm.base.request import Request
 from ahbm.base.yaml_source import did_you_mean
 from ahbm.config.checks import text
@@ -264,7 +265,7 @@ def load(settings: Settings) -> ModuleAlgorithm:
     """
     path, package = _locate(settings)
     try:
-        content = path.read_bytes()
+        content = load_bytes(path)
     except OSError as error:
         raise ConfigError("AHBM-C110", f"cannot read algorithm {settings.algorithm}: {error}") from error
     module = _execute(settings.algorithm, path, package, content)
@@ -420,7 +421,7 @@ def listed(settings: Settings) -> tuple[tuple[str, ...], str]:
     """
     path, _ = _locate(settings)
     try:
-        body = ast.parse(path.read_bytes(), str(path)).body
+        body = ast.parse(load_bytes(path), str(path)).body
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ConfigError("AHBM-C111", f"algorithm {settings.algorithm} cannot be read: {error}") from error
     declared: object = "all_reduce"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ahbm._core import Machine, Plan, Program, plan_files, plan_limits
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.layout import Layout
+from ahbm.base.load import load_bytes
 from ahbm.base.request import Request
 from ahbm.config.checks import Check, integer, switch, text
 from ahbm.config.kinds import Kind
@@ -195,7 +196,7 @@ def load(settings: Settings) -> PlanAlgorithm:
     if not isfile(path) and files == [path]:
         raise no_file(settings.algorithm, path)
     try:
-        content = b"".join(file.read_bytes() for file in files)
+        content = b"".join(load_bytes(file) for file in files)
     except OSError as error:
         raise ConfigError("AHBM-C110", f"cannot read algorithm {settings.algorithm}: {error}") from error
     path = path.resolve()

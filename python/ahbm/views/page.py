@@ -94,9 +94,17 @@ def _write(path: Path, content: bytes) -> None:
 
 
 BUNDLING = """
-import sys, vl_convert
-sys.stdout.buffer.write(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;").encode())
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+import vl_convert
+script = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;").encode()
+try:
+    sys.stdout.buffer.write(script)
+    sys.stdout.flush()
+except BrokenPipeError:
+    os._exit(0)
 """
+"""Ctrl-C is for who waits for the bundle, and goes without it."""
 
 
 @cache

@@ -466,12 +466,19 @@ impl Counter {
 }
 
 fn join(a: &Clock, b: &Clock) -> Clock {
-    if Rc::ptr_eq(a, b) || b.iter().zip(a.iter()).all(|(b, a)| b <= a) {
-        Rc::clone(a)
-    } else if a.iter().zip(b.iter()).all(|(a, b)| a <= b) {
-        Rc::clone(b)
-    } else {
-        a.iter().zip(b.iter()).map(|(&a, &b)| a.max(b)).collect()
+    if Rc::ptr_eq(a, b) {
+        return Rc::clone(a);
+    }
+    // Without an early end, so that the compiler compares several components at once.
+    let (mut a_behind, mut b_behind) = (false, false);
+    for (x, y) in a.iter().zip(b.iter()) {
+        a_behind |= x < y;
+        b_behind |= y < x;
+    }
+    match (a_behind, b_behind) {
+        (false, _) => Rc::clone(a),
+        (true, false) => Rc::clone(b),
+        (true, true) => a.iter().zip(b.iter()).map(|(&a, &b)| a.max(b)).collect(),
     }
 }
 

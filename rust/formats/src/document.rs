@@ -5,10 +5,10 @@ use ahbm_check::{CheckOptions, Outcome, Verdict};
 use ahbm_machine::{Diagnostic, Machine, codes};
 use ahbm_plan::execution::{ExecutionPlan, Launch};
 use ahbm_plan::{Budget, Goal, Limit, LowerOptions, Lowered, Plan};
+use ahbm_wire::load::load;
 use log::{Level, debug, log_enabled};
 use std::borrow::Cow;
-use std::fs::File;
-use std::io::Read;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -376,13 +376,11 @@ fn is_trace(path: &Path) -> bool {
 
 /// A file's bytes, never more than the budget allows.
 fn bytes(path: &Path, budget: &Budget) -> Result<Vec<u8>, Diagnostic> {
-    let failed =
-        |error: std::io::Error| Diagnostic::new("AHBM-F101", format!("cannot read {}: {error}", path.display()));
-    let file = File::open(path).map_err(failed)?;
-    budget.check(Limit::FileBytes, file.metadata().map_err(failed)?.len())?;
-    let mut bytes = Vec::new();
-    // A pipe or a growing file has no length of its own.
-    file.take(budget.get(Limit::FileBytes).saturating_add(1)).read_to_end(&mut bytes).map_err(failed)?;
+    let failed = |error| Diagnostic::new("AHBM-F101", format!("cannot read {}: {error}", path.display()));
+    let size = fs::metadata(path).map_err(failed)?.len();
+    budget.check(Limit::FileBytes, size)?;
+    let bytes = load(path, budget.get(Limit::FileBytes)).map_err(failed)?;
+    // A growing file.
     budget.check(Limit::FileBytes, bytes.len() as u64)?;
     Ok(bytes)
 }

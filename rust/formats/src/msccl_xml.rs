@@ -26,6 +26,7 @@
 //! | `AHBM-F119` | chunks that do not split into one block per rank |
 //! | `AHBM-U201` | step type that exists nowhere or is not supported |
 
+mod admit;
 mod attributes;
 mod facts;
 mod limits;

@@ -40,6 +40,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("AHBM-B209", "a plan that lowers to more than `ops` operations"),
     ("AHBM-B210", "a check that takes more than `check_steps` steps"),
     ("AHBM-B211", "a check of buffers with more than `cells` elements"),
+    ("AHBM-B212", "an XML element with more than `attributes` attributes, or a document with more namespaces"),
     ("AHBM-B301", "the data do not fit this computer's memory"),
     ("AHBM-B401", "synthesis: more chunks or transfers than the schedule can keep track of"),
     ("AHBM-B402", "synthesis: too many NPUs at one switch"),

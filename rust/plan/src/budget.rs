@@ -21,6 +21,8 @@ pub enum Limit {
     StringBytes,
     /// Depth of nested elements.
     Nesting,
+    /// Attributes of one element.
+    Attributes,
     /// Operations of the program that a plan lowers to.
     Ops,
     /// Elements of all buffers that a check follows.
@@ -31,7 +33,7 @@ pub enum Limit {
 
 impl Limit {
     /// Every limit, in the order of [`Budget`].
-    pub const ALL: [Limit; 11] = [
+    pub const ALL: [Limit; 12] = [
         Self::FileBytes,
         Self::InflatedBytes,
         Self::InflationRatio,
@@ -40,6 +42,7 @@ impl Limit {
         Self::Ranks,
         Self::StringBytes,
         Self::Nesting,
+        Self::Attributes,
         Self::Ops,
         Self::Cells,
         Self::CheckSteps,
@@ -56,6 +59,7 @@ impl Limit {
             Self::Ranks => "ranks",
             Self::StringBytes => "string_bytes",
             Self::Nesting => "nesting",
+            Self::Attributes => "attributes",
             Self::Ops => "ops",
             Self::Cells => "cells",
             Self::CheckSteps => "check_steps",
@@ -72,6 +76,7 @@ impl Limit {
             Self::Ranks => "AHBM-B206",
             Self::StringBytes => "AHBM-B207",
             Self::Nesting => "AHBM-B208",
+            Self::Attributes => "AHBM-B212",
             Self::Ops => "AHBM-B209",
             Self::Cells => "AHBM-B211",
             Self::CheckSteps => "AHBM-B210",
@@ -85,7 +90,7 @@ pub struct Budget([u64; Limit::ALL.len()]);
 
 impl Default for Budget {
     fn default() -> Self {
-        Self([1 << 28, 1 << 30, 1000, 1 << 23, 1 << 24, 1 << 16, 4096, 64, 1 << 25, 1 << 20, 1 << 28])
+        Self([1 << 28, 1 << 30, 1000, 1 << 23, 1 << 24, 1 << 16, 4096, 64, 64, 1 << 25, 1 << 20, 1 << 28])
     }
 }
 
@@ -105,7 +110,7 @@ impl Budget {
     /// Accepts `asked` or names the limit it is over.
     ///
     /// # Errors
-    /// `AHBM-B201` to `AHBM-B211`, one per limit.
+    /// `AHBM-B201` to `AHBM-B212`, one per limit.
     pub fn check(&self, limit: Limit, asked: u64) -> Result<(), Diagnostic> {
         if asked <= self.get(limit) {
             return Ok(());

@@ -104,9 +104,13 @@ impl Expectation {
         }
     }
 
-    /// A multiset of contributions `(rank, index)`, shared by the elements that must hold it.
+    /// A multiset of contributions `(rank, index)`, shared by the elements that must hold it: one that is the last
+    /// one again is kept once.
     pub fn set(&mut self, contributions: impl Into<Box<[(u32, u64)]>>) -> SetId {
-        self.sets.push(contributions.into());
+        let set = contributions.into();
+        if self.sets.last() != Some(&set) {
+            self.sets.push(set);
+        }
         SetId(self.sets.len() as u32 - 1)
     }
 

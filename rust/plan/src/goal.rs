@@ -5,6 +5,9 @@ use crate::{Budget, Collective, Expectation, Limit, RankBuffers};
 use ahbm_machine::Diagnostic;
 use std::fmt;
 
+/// Orders in which a check looks for every contribution, about.
+const ORDERS: u64 = 4;
+
 /// The computation that a plan states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Goal {
@@ -134,7 +137,8 @@ impl Goal {
     /// [`Goal::Custom`] results are only observed.
     ///
     /// # Errors
-    /// `AHBM-B211` when there are more elements than the budget has cells.
+    /// `AHBM-B211` when there are more elements than the budget has cells, `AHBM-B210` for more contributions to results
+    /// than a check takes steps.
     pub fn expectation(
         self,
         ranks: &[RankBuffers],
@@ -160,6 +164,7 @@ impl Goal {
             let start = fits(at.input.offset);
             expectation.hold(at.input.buffer, start..start + held.min(has), rank, 0);
         }
+        let mut terms = 0u64;
         for (rank, at) in (0u32..).zip(ranks) {
             let start = fits(at.output.offset);
             let Some(relation) = relation else {
@@ -167,6 +172,8 @@ impl Goal {
                 continue;
             };
             for run in relation.expected(rank, n as u32, whole) {
+                terms = terms.saturating_add(run.made_of.len() as u64);
+                budget.check(Limit::CheckSteps, terms.saturating_mul(ORDERS))?;
                 let set = expectation.set(run.made_of);
                 let elements = start + run.elements.start..start + run.elements.end;
                 expectation.expect(rank, at.output.buffer, elements, set);

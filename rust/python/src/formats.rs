@@ -14,7 +14,7 @@ use ahbm_wire::store::store;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Verdict, least depth, findings, and elements and picoseconds of the run with numbers.
 type Checked<'py> = (&'static str, Option<u32>, Bound<'py, PyList>, Option<(u64, u64)>);
@@ -40,7 +40,7 @@ pub struct PyDocument {
        text_signature = "(path, *, quirks=False, lenient=False, limits=())")]
 pub(crate) fn read_plan(
     py: Python<'_>,
-    path: &str,
+    path: PathBuf,
     quirks: bool,
     lenient: bool,
     limits: Vec<(String, u64)>,
@@ -48,7 +48,7 @@ pub(crate) fn read_plan(
     let budget = budget(&limits).map_err(|finding| errors::raise_one(py, finding))?;
     let reading = Reading { budget, quirks, lenient, ..Reading::default() };
     logs::refresh(py, &[Part::Formats]);
-    py.detach(|| errors::guard(|| Document::read(Path::new(path), &reading)))
+    py.detach(|| errors::guard(|| Document::read(&path, &reading)))
         .map(|inner| PyDocument { inner, reading })
         .map_err(|findings| errors::raise(py, &findings))
 }

@@ -4,12 +4,12 @@
 //!   log goes to `logging`.
 //! - [`machine`], [`program`], [`timeline`], [`memory`]: thin classes over the crates of the same names.
 //! - [`synthesis`]: schedules computed from a machine. [`job`]: many programs that share one.
-//! - [`gate`]: where the threads of ranks wait for one another.
+//! - [`gate`]: where the threads of ranks wait for one another. [`interrupt`]: Ctrl-C while native code runs.
 //! - [`builder`]: writes a program; [`kernel`] runs a kernel once per body to record it; [`network`] knows the
 //!   SIP networks by name.
 //! - [`formats`]: plans of other projects, read, checked and lowered. [`check`]: captured programs, checked.
 //! - [`tl`], [`handle`]: what a kernel sees. [`capture`] is the recording behind them, [`operand`] the
-//!   checks on arguments, [`origin`] finds the kernel's line behind a call.
+//!   checks on their arguments ([`given`]: those of the other classes), [`origin`] finds the kernel's line behind a call.
 //!
 //! [`ahbm_machine::codes`] lists the codes of its findings.
 //!
@@ -23,7 +23,9 @@ mod collectives;
 mod errors;
 mod formats;
 mod gate;
+mod given;
 mod handle;
+mod interrupt;
 mod job;
 mod kernel;
 mod limit;
@@ -57,6 +59,8 @@ mod _core {
     use super::gate::{Gate, Gates};
     #[pymodule_export]
     use super::handle::{Handle, MemoryRef, RecvFuture};
+    #[pymodule_export]
+    use super::interrupt::Watch;
     #[pymodule_export]
     use super::job::{Job, JobCall, JobTimes};
     #[pymodule_export]

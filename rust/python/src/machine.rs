@@ -1,6 +1,7 @@
 //! The machine a program runs on.
 
 use crate::errors;
+use crate::given::Given;
 use ahbm_machine::{Coord, Diagnostic, PeId};
 use pyo3::prelude::*;
 use std::sync::Arc;
@@ -40,15 +41,19 @@ impl Machine {
     /// Parses, validates and resolves a topology.
     ///
     /// `origin` names the text in errors; `overrides` are pairs of dotted path and YAML scalar, applied before
-    /// validation. Raises `TopologyError` with every finding.
+    /// validation. The interpreter lock is released meanwhile. Raises `TopologyError` with every finding, `ConfigError`
+    /// (AHBM-C129).
     #[staticmethod]
-    #[pyo3(signature = (text, origin, overrides=Vec::new()), text_signature = "(text, origin, overrides=())")]
-    fn from_yaml(py: Python<'_>, text: &str, origin: &str, overrides: Vec<(String, String)>) -> PyResult<Self> {
-        errors::guard(|| ahbm_machine::Machine::from_yaml(text, origin, &overrides))
-            .map(|machine| Self {
-                inner: Arc::new(machine),
-                source: Arc::new(Source { text: text.to_owned(), origin: origin.to_owned(), overrides }),
-            })
+    #[pyo3(signature = (text, origin, overrides=Given(Vec::new())), text_signature = "(text, origin, overrides=())")]
+    fn from_yaml(
+        py: Python<'_>,
+        text: Given<String>,
+        origin: Given<String>,
+        overrides: Given<Vec<(String, String)>>,
+    ) -> PyResult<Self> {
+        let (Given(text), Given(origin), Given(overrides)) = (text, origin, overrides);
+        py.detach(|| errors::guard(|| ahbm_machine::Machine::from_yaml(&text, &origin, &overrides)))
+            .map(|machine| Self { inner: Arc::new(machine), source: Arc::new(Source { text, origin, overrides }) })
             .map_err(|findings| errors::raise(py, &findings))
     }
 
@@ -149,7 +154,8 @@ impl Machine {
 
     /// Names of the links between cubes of a SIP that are not dead, the first connection of each port, e.g.
     /// `"sip0.cube3.ucie_E0"`; none for a SIP that is not there.
-    fn links_between_cubes(&self, sip: u32) -> Vec<String> {
+    fn links_between_cubes(&self, sip: Given<u32>) -> Vec<String> {
+        let Given(sip) = sip;
         if sip >= self.inner.sfr().sips {
             return Vec::new();
         }

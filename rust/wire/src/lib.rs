@@ -17,8 +17,10 @@
 //! assert_eq!(again, node);
 //! ```
 //!
-//! Reading order: [`protobuf`], [`chakra`] (the messages of a trace, and the names of its files), [`store`].
+//! Reading order: [`protobuf`], [`chakra`] (the messages of a trace, and the names of its files), [`load`],
+//! [`store`].
 
 pub mod chakra;
+pub mod load;
 pub mod protobuf;
 pub mod store;

@@ -1,7 +1,8 @@
 //! Files that are written whole or not at all.
 
 use ahbm_machine::Diagnostic;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// A file to be written.
@@ -14,31 +15,47 @@ pub struct Output {
 }
 
 /// Writes every file beside its place and then moves all of them there, so that a failure while writing leaves what
-/// was there before. Folders must exist.
+/// was there before. Folders must exist. A link stays a link; a path that is no regular file (a pipe, a device) is
+/// written to as it is.
 ///
 /// # Errors
 /// `AHBM-F102` what the file system reports.
 pub fn store(files: &[Output]) -> Result<(), Diagnostic> {
-    let failed = |path: &Path, error: std::io::Error| {
+    let failed = |path: &Path, error: io::Error| {
         Diagnostic::new("AHBM-F102", format!("{} cannot be written: {error}", path.display()))
     };
-    let mut beside = Vec::with_capacity(files.len());
+    let mut beside: Vec<(PathBuf, PathBuf)> = Vec::with_capacity(files.len());
     let written = files.iter().try_for_each(|file| {
+        let target = fs::canonicalize(&file.path).unwrap_or_else(|_| file.path.clone());
+        if target.exists() && !target.is_file() {
+            return fs::write(&target, &file.bytes).map_err(|error| failed(&file.path, error));
+        }
         let mut name = std::ffi::OsString::from(".");
-        name.push(file.path.file_name().unwrap_or_default());
+        name.push(target.file_name().unwrap_or_default());
         name.push(format!(".{}.part", std::process::id()));
-        beside.push(file.path.with_file_name(name));
-        fs::write(&beside[beside.len() - 1], &file.bytes).map_err(|error| failed(&file.path, error))
+        let part = target.with_file_name(name);
+        beside.push((part.clone(), target.clone()));
+        whole(&part, &target, &file.bytes).map_err(|error| failed(&file.path, error))
     });
     let moved = written.and_then(|()| {
-        let mut pairs = files.iter().zip(&beside);
-        pairs.try_for_each(|(file, part)| fs::rename(part, &file.path).map_err(|error| failed(&file.path, error)))
+        beside.iter().try_for_each(|(part, target)| fs::rename(part, target).map_err(|error| failed(target, error)))
     });
     if moved.is_err() {
         // Those that were moved are gone already; the error that matters is the first one.
-        beside.iter().for_each(|part| drop(fs::remove_file(part)));
+        beside.iter().for_each(|(part, _)| drop(fs::remove_file(part)));
     }
     moved
+}
+
+/// Writes `part` to the disk, with the permissions of the `target` that it is to replace.
+fn whole(part: &Path, target: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = File::create(part)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    match fs::metadata(target) {
+        Ok(replaced) => file.set_permissions(replaced.permissions()),
+        Err(_) => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -57,6 +74,22 @@ mod tests {
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
         store(&[output("a", "new")]).unwrap();
         assert_eq!(fs::read_to_string(folder.join("a")).unwrap(), "new");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_link_stays_a_link_and_a_device_a_device() {
+        let folder = std::env::temp_dir().join(format!("ahbm-store-links-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let [real, link] = ["real", "link"].map(|name| folder.join(name));
+        fs::write(&real, "old").unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        store(&[Output { path: link.clone(), bytes: b"new".into() }]).unwrap();
+        assert!(link.is_symlink());
+        assert_eq!(fs::read_to_string(&real).unwrap(), "new");
+        store(&[Output { path: "/dev/null".into(), bytes: b"nothing".into() }]).unwrap();
+        assert!(!Path::new("/dev/null").is_file());
         fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -4,10 +4,10 @@ use super::{Graph, ReadOptions, Trace, Usage, graph_of, json, one};
 use ahbm_machine::Diagnostic;
 use ahbm_plan::Limit;
 use ahbm_wire::chakra::{encode, of_rank, prefix, refuse_foreign, split};
+use ahbm_wire::load::load;
 use ahbm_wire::store::Output;
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -73,9 +73,7 @@ pub fn is_trace(path: &Path) -> bool {
 
 /// Whether a `.json` file is a trace, by what stands at its beginning.
 pub fn is_json_trace(path: &Path) -> bool {
-    let mut start = Vec::new();
-    let read = fs::File::open(path).and_then(|file| file.take(LOOKED_AT).read_to_end(&mut start));
-    read.is_ok() && json::is_trace(&start)
+    load(path, LOOKED_AT).is_ok_and(|start| json::is_trace(&start))
 }
 
 /// Bytes of a JSON file that tell what it is.
@@ -100,7 +98,8 @@ pub fn read(path: &Path, options: &ReadOptions) -> Result<Trace, Vec<Diagnostic>
     for (rank, path) in (0..).zip(find(path, options).map_err(one)?) {
         let size = fs::metadata(&path).map_err(|e| one(unreadable(&path, &e)))?.len();
         options.budget.check(Limit::FileBytes, usage.file_bytes.saturating_add(size)).map_err(one)?;
-        let bytes = fs::read(&path).map_err(|e| one(unreadable(&path, &e)))?;
+        let bytes = load(&path, options.budget.get(Limit::FileBytes)).map_err(|e| one(unreadable(&path, &e)))?;
+        options.budget.check(Limit::FileBytes, bytes.len() as u64).map_err(one)?;
         let file: Arc<str> = path.to_string_lossy().into();
         graphs.push(graph_of(rank, &file, &bytes, options, &mut usage)?);
     }

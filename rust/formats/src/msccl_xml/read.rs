@@ -1,5 +1,6 @@
 //! The reader.
 
+use super::admit::admit;
 use super::attributes::Lines;
 use super::facts::Facts;
 use ahbm_machine::Diagnostic;
@@ -8,6 +9,8 @@ use ahbm_plan::{Budget, Goal, Limit, Plan, Protocol, Space};
 use roxmltree::{Document, Node, ParsingOptions};
 use std::sync::Arc;
 
+/// Findings after which nothing more is read.
+const MAX_FINDINGS: usize = 50;
 /// Channel numbers are below this.
 const MAX_CHANNELS: u64 = 1 << 16;
 
@@ -22,31 +25,6 @@ pub(super) fn read(bytes: &[u8], file: &str, budget: &Budget) -> Result<(Plan, F
     })?;
     let reader = Reader { lines: Lines::new(text, file), budget, facts: Facts::default() };
     reader.algo(document.root_element(), file)
-}
-
-/// Bounds size, number of elements and depth by a scan that allocates nothing.
-fn admit<'a>(bytes: &'a [u8], file: &str, budget: &Budget) -> Result<&'a str, Diagnostic> {
-    budget.check(Limit::FileBytes, bytes.len() as u64)?;
-    let text = std::str::from_utf8(bytes).map_err(|error| {
-        let at = error.valid_up_to();
-        Diagnostic::new("AHBM-F110", format!("not UTF-8 text at byte {at}")).site("plan", format!("{file} byte {at}"))
-    })?;
-    let (mut elements, mut depth, mut deepest) = (0u64, 0u64, 0u64);
-    for pair in bytes.windows(2) {
-        match pair {
-            b"</" | b"/>" => depth = depth.saturating_sub(1),
-            b"<!" | b"<?" => {}
-            [b'<', _] => {
-                elements += 1;
-                depth += 1;
-                deepest = deepest.max(depth);
-            }
-            _ => {}
-        }
-    }
-    budget.check(Limit::Steps, elements)?;
-    budget.check(Limit::Nesting, deepest)?;
-    Ok(text)
 }
 
 struct Reader<'a> {
@@ -73,6 +51,9 @@ impl Reader<'_> {
                     )),
                 },
                 Err(error) => findings.push(error),
+            }
+            if findings.len() >= MAX_FINDINGS {
+                break;
             }
         }
         if findings.is_empty()

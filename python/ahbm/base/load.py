@@ -1,0 +1,46 @@
+"""Files that a user names, read whole and never more than a bound."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+MAX_BYTES = 1 << 28
+"""A file that is longer is nothing that this project reads."""
+
+
+def load_bytes(path: str | Path, most: int = MAX_BYTES) -> bytes:
+    """The bytes of a file or a pipe.
+
+    Raises OSError for whatever else a path may name (a folder, a device, a socket, no path at all) and for more than
+    `most` bytes. A pipe that nobody writes to is empty.
+    """
+    try:
+        # Without O_NONBLOCK, to open a pipe waits for who writes to it.
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK), buffering=0) as file:
+            mode = os.fstat(file.fileno()).st_mode
+            if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
+                raise OSError(errno.EINVAL, "it is no regular file", str(path))
+            os.set_blocking(file.fileno(), True)
+            content = bytearray()
+            while len(content) <= most and (part := file.read(min(1 << 20, most + 1 - len(content)))):
+                content += part
+    except ValueError as error:  # a path with a zero byte, or with text that no file system takes
+        raise OSError(errno.EINVAL, str(error), ascii(path)) from error
+    if len(content) > most:
+        raise OSError(errno.EFBIG, f"it has more than {most} bytes", str(path))
+    return bytes(content)
+
+
+def load_text(path: str | Path, most: int = MAX_BYTES) -> str:
+    """The text of a UTF-8 file, with one kind of line end.
+
+    Raises OSError as `load_bytes`, and for bytes that are no text.
+    """
+    try:
+        text = load_bytes(path, most).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise OSError(errno.EILSEQ, f"it is no UTF-8 text at byte {error.start}", str(path)) from error
+    return text.replace("\r\n", "\n").replace("\r", "\n")

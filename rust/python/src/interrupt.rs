@@ -1,0 +1,83 @@
+//! Ctrl-C while native code runs that looks at no signals.
+#![allow(unsafe_code)] // The process ends without the interpreter, whose lock somebody may hold.
+
+use pyo3::prelude::*;
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{FromRawFd, RawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+/// Number of the signal of Ctrl-C.
+const SIGINT: u8 = 2;
+/// Exit code of a process that was interrupted: 128 and the signal's number.
+const INTERRUPTED: i32 = 130;
+/// Time that the interpreter's lock is waited for.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+unsafe extern "C" {
+    fn _exit(code: i32) -> !;
+}
+
+/// Waits for the bytes of signals and ends the process where Ctrl-C goes unheard.
+#[pyclass(frozen, module = "ahbm._core")]
+pub struct Watch {
+    over: Arc<AtomicBool>,
+}
+
+#[pymethods]
+impl Watch {
+    /// Reads the numbers of signals from the file `fd` (`signal.set_wakeup_fd` writes them) in a thread of its own,
+    /// which owns the file. `grace_s` seconds after Ctrl-C it calls `unheard`; when that returns True, or cannot be
+    /// called because native code keeps the interpreter's lock, the process ends at once with exit code 130.
+    #[new]
+    fn new(fd: RawFd, grace_s: f64, unheard: Py<PyAny>) -> Self {
+        let over = Arc::new(AtomicBool::new(false));
+        let ended = Arc::clone(&over);
+        // SAFETY: the caller gives the file away.
+        let signals = unsafe { File::from_raw_fd(fd) };
+        let unheard = Arc::new(unheard);
+        thread::spawn(move || watch(signals, Duration::from_secs_f64(grace_s), &ended, &unheard));
+        Self { over }
+    }
+
+    /// Nothing ends the process any more.
+    fn stop(&self) {
+        self.over.store(true, Ordering::SeqCst);
+    }
+}
+
+fn watch(mut signals: File, grace: Duration, over: &Arc<AtomicBool>, unheard: &Arc<Py<PyAny>>) {
+    let mut number = [0];
+    while signals.read_exact(&mut number).is_ok() {
+        if number[0] != SIGINT {
+            continue;
+        }
+        thread::sleep(grace);
+        if over.load(Ordering::SeqCst) {
+            break;
+        }
+        let (answer, answered) = mpsc::channel();
+        let (ask, ended) = (Arc::clone(unheard), Arc::clone(over));
+        thread::spawn(move || {
+            // An interpreter that ends lets no thread in.
+            if !ended.load(Ordering::SeqCst) {
+                let told = Python::attach(|py| ask.call0(py)?.is_truthy(py)).unwrap_or(true);
+                let _ = answer.send(told);
+            }
+        });
+        let end = answered.recv_timeout(PATIENCE).unwrap_or_else(|_| {
+            if !over.load(Ordering::SeqCst) {
+                eprintln!("AHBM-I101 interrupted: in native code");
+            }
+            true
+        });
+        if end && !over.load(Ordering::SeqCst) {
+            // SAFETY: `_exit` takes any number and does not return.
+            unsafe { _exit(INTERRUPTED) }
+        }
+    }
+}

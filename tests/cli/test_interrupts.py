@@ -1,0 +1,93 @@
+"""Ctrl-C ends every command within half a second, wherever it is, with one line that says where."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tests.support.commands import environment
+
+GIVEN_S = 0.5
+SLACK_S = 1.0
+"""For machines that are busy with other tests."""
+RANKS = 6000
+
+KERNEL = """
+def kernel_args(*places, **facts):
+    open("begun", "w").close()
+    {}
+def kernel(t_ptr, *, tl):
+    pass
+"""
+
+
+def interrupted(arguments: list[str], folder: Path, begun: float | None = None) -> tuple[int, str, float]:
+    """Exit code, standard error, and seconds to the end of a command after Ctrl-C: sent when the file `begun` is there,
+    or after so many seconds."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ahbm", *arguments],
+        cwd=folder,
+        env=environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    end = time.monotonic() + (30 if begun is None else begun)
+    while process.poll() is None and time.monotonic() < end and not (folder / "begun").exists():
+        time.sleep(0.01)
+    assert process.poll() is None, process.communicate()
+    sent = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    try:
+        process.wait(60)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+    took = time.monotonic() - sent
+    return process.returncode, process.communicate()[1], took
+
+
+@pytest.mark.parametrize(
+    ("kernel", "place"),
+    [
+        ("while True: pass", "kernel_args ("),
+        ("__import__('time').sleep(60)", "kernel_args ("),
+        # Native code that keeps the interpreter's lock.
+        ("sum(range(10**12))", "in native code"),
+        ("exec('try:\\n  while True: pass\\nexcept KeyboardInterrupt:\\n  __import__(\"time\").sleep(60)')", "("),
+    ],
+)
+def test_in_a_kernel(kernel: str, place: str, tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(KERNEL.format(kernel))
+    code, told, took = interrupted(["run", "all_reduce", "-a", "slow.py", "--size", "64"], tmp_path)
+    assert code == 130 and took < GIVEN_S + SLACK_S
+    assert told.startswith("AHBM-I101 interrupted: ") and place in told and told.count("\n") == 1, told
+
+
+def test_in_native_code_that_hears_no_signals(tmp_path: Path) -> None:
+    gpus = "".join(f'<gpu id="{rank}" i_chunks="1" o_chunks="1" s_chunks="0"/>' for rank in range(RANKS))
+    head = (
+        f'<algo name="a" proto="Simple" nchannels="1" nchunksperloop="1" ngpus="{RANKS}" coll="allreduce" inplace="1">'
+    )
+    (tmp_path / "large.xml").write_text(f"{head}{gpus}</algo>")
+    code, told, took = interrupted(["check", "large.xml"], tmp_path, begun=1.5)
+    assert code == 130 and took < GIVEN_S + SLACK_S
+    assert told.startswith("AHBM-I101 interrupted: ahbm check large.xml") and told.count("\n") == 1, told
+
+
+def test_a_script_may_answer_as_it_likes(tmp_path: Path) -> None:
+    body = "import time\nopen('begun', 'w').close()\n"
+    (tmp_path / "plain.py").write_text(f"{body}time.sleep(60)\n")
+    code, told, _ = interrupted(["run", "plain.py"], tmp_path)
+    assert code == 130 and told == "AHBM-I101 interrupted: ahbm run plain.py in <module> (plain.py:3)\n"
+    (tmp_path / "begun").unlink()
+    (tmp_path / "own.py").write_text(
+        f"{body}try:\n  time.sleep(60)\nexcept KeyboardInterrupt:\n  time.sleep(1)\n  open('saved', 'w').close()\n"
+    )
+    code, told, _ = interrupted(["run", "own.py"], tmp_path)
+    assert (code, told) == (0, "") and (tmp_path / "saved").exists()

@@ -1,0 +1,87 @@
+"""Standard output on a full disk is an error with a code, for every command; a closed pipe is silence."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from unittest import mock
+
+import pytest
+import typer.main
+from tests.support.commands import environment
+
+import ahbm
+from ahbm.cli import app, main
+
+COMMANDS = {
+    "bench": ["all_reduce", "-e", "1K"],
+    "check": ["-a", "ring_allreduce"],
+    "compare": ["run.json", "run.json"],
+    "convert": ["plan.xml", "other.json"],
+    "explain": ["all_reduce", "--size", "64"],
+    "explore": ["all_reduce", "--seeds", "1", "--size", "64"],
+    "ladder": ["all_reduce", "-b", "1K", "-e", "1K"],
+    "list": [],
+    "new": ["fresh"],
+    "numerics": ["--seeds", "1", "--size", "64"],
+    "probe": [],
+    "report": ["all_reduce", "-b", "1K", "-e", "1K", "--no-explain"],
+    "run": ["all_reduce", "--size", "64"],
+    "synth": ["all_reduce", "-b", "1K"],
+    "topology": [],
+}
+
+
+def failing(arguments: list[str], unbuffered: bool = False) -> tuple[int, str]:
+    """Exit code and standard error of a command that writes to a full disk."""
+    err = io.StringIO()
+    with (
+        (
+            io.TextIOWrapper(open("/dev/full", "wb", buffering=0), write_through=True)
+            if unbuffered
+            else open("/dev/full", "w")
+        ) as full,
+        mock.patch.object(sys, "argv", ["ahbm", *arguments]),
+        mock.patch.object(sys, "stdout", full),
+        mock.patch.object(sys, "stderr", err),
+        pytest.raises(SystemExit) as left,
+    ):
+        main()
+    return int(left.value.code or 0), err.getvalue()
+
+
+def test_every_command_is_listed_here() -> None:
+    assert set(typer.main.get_command(app).commands) == set(COMMANDS)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "--help", "--version"])
+def test_a_full_disk(command: str, here: Path) -> None:
+    if command == "compare":
+        Path("run.json").write_text(json.dumps(ahbm.run(bytes_per_rank=64).to_json()))
+    if command == "convert":
+        ahbm.synthesize("all_gather", topology="ring_1d", size=1 << 12).save("plan.xml")
+    for unbuffered in (False, True):
+        code, told = failing([command, *COMMANDS.get(command, [])], unbuffered)
+        assert code == 3 and "AHBM-C141 cannot write standard output: No space left" in told, told
+        if command == "new":
+            break
+
+
+def test_a_pipe_that_is_closed(here: Path) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [sys.executable, "-m", "ahbm", "list"],
+        env=environment(),
+        stdout=write,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    os.close(write)
+    assert (done.returncode, done.stderr) == (1, "")
