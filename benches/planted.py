@@ -51,14 +51,17 @@ def random_ones(count: int, seed: int, folder: Path, keep: Path | None) -> None:
             continue
         kind = "undecided" if case.undecided else "missed" if case.judged else "false alarm"
         codes = ",".join(sorted({finding.code for finding in case.checked.findings}))
-        print(f"{kind}: {case.source} {case.name}, {case.bug}: judged {case.judged}, {case.checked.verdict} {codes}")
+        program = case.program
+        told = f"judged {case.judged}, {case.checked.verdict} {codes}"
+        print(f"{kind}: {program.source} {program.name}, {program.bug}: {told}")
         if keep is not None:
             keep.mkdir(parents=True, exist_ok=True)
-            suffix = {"kernel": "py", "xml": "xml", "plan": "json"}[case.source]
-            name = f"{kind} {case.source} {case.bug} {case.name}".replace(" ", "_").replace("/", "_")
-            (keep / f"{name}.{suffix}").write_text(case.text, encoding="utf-8")
+            name = f"{kind} {program.source} {program.bug} {program.name}".replace(" ", "_").replace("/", "_")
+            path = keep / f"{name}.{generated.SUFFIXES[program.source]}"
+            path.write_text(program.text, encoding="utf-8")
     print(generated.table(found))
-    print("judged:", ", ".join(f"{kind or 'right'} {number}" for kind, number in Counter(c.judged for c in found).items()))
+    kinds = Counter(case.judged or "right" for case in found)
+    print("judged:", ", ".join(f"{kind} {number}" for kind, number in kinds.most_common()))
     print(f"{time.process_time() - began:.0f} s of processor time")
 
 

@@ -10,44 +10,84 @@ from random import Random
 
 import numpy as np
 
+from ahbm.base import codes
 from ahbm.base.codes import CHECKS
 from ahbm.runs.verdict import Checked, CheckOptions, check_file, check_kernel
 from planted.judge.blocks import Blocks
 from planted.judge.calls import NUMBERS, Kernel
 from planted.judge.onesided import OneSided
-from planted.judge.world import CALLS, InvalidError, judge
+from planted.judge.world import CALLS, InvalidError, Subject, judge
 
-from . import kernels, onesided, queued
-from .mutations import BUGS, NONE, PLANT, InapplicableError
+from . import kernels, mutations, onesided, queued
+from .mutations import BUGS, NONE, InapplicableError
 from .recorded import module
 
 SOURCES = tuple(BUGS)
+SUFFIXES = {"xml": "xml", "plan": "json", "kernel": "py"}
 RANKS = (2, 2, 2, 3, 3, 3, 4, 4, 4, 5, 6, 8)
 CHECKED = ",".join(check for check in CHECKS if check != "divergence")
 """All but the check for differing bits: no result of the cases needs rounding."""
-LEFTOVER = "AHBM-V410"
+LEFTOVER = (codes.UNRECEIVED, codes.UNAWAITED)
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program, and the bug that was planted in it."""
+
+    name: str
+    """Chooses everything about it."""
+    source: str
+    bug: str
+    """Class of the planted bug, or `none`."""
+    text: str
+    """A file, or the module of a kernel."""
+    slots: int | None
+    """Of a plan of thread blocks."""
+    subject: Subject
+
+    def judged(self) -> str | None:
+        """What the judge sees: `result`, `deadlock`, `race`, `leftover`, `refused`; None for nothing wrong.
+
+        Raises InvalidError for what is no program at all.
+        """
+        return judge(self.subject, self.name)
+
+    def checked(self, folder: Path) -> Checked:
+        """What the check says; the text is written into `folder`."""
+        path = folder / f"case.{SUFFIXES[self.source]}"
+        path.write_text(self.text, encoding="utf-8")
+        if not isinstance(self.subject, Kernel):
+            return check_file(path, CheckOptions(slots=self.slots, calls=CALLS - 1))
+        kernel = self.subject
+        overrides = {"system.sips.count": kernel.ranks, "sip.cube_mesh.w": 1, "sip.cube_mesh.h": 1}
+        return check_kernel(
+            str(path),
+            None,
+            checks=CHECKED,
+            dtype=kernel.dtype,
+            op=kernel.op,
+            root=kernel.root,
+            bytes_per_rank=np.dtype(NUMBERS[kernel.dtype]).itemsize * kernel.elements,
+            overrides={**overrides, "defaults.n_slots": kernel.slots},
+        )
 
 
 @dataclass(frozen=True)
 class Case:
-    """A program, its bug, and two opinions of it."""
+    """A program and two opinions of it."""
 
-    name: str
-    source: str
-    bug: str
-    """Class of the planted bug, or `none`."""
+    program: Program
     judged: str | None
-    """What the judge saw: `result`, `deadlock`, `race`, `leftover`; None for nothing wrong."""
     checked: Checked
-    text: str
-    """The program: a file, or the module of a kernel."""
 
     @property
     def reported(self) -> bool:
         """Whether the check says that something is wrong."""
         if self.checked.verdict in ("race", "wrong", "deadlock", "malformed"):
             return True
-        return any(finding.code == LEFTOVER for finding in self.checked.findings)
+        # A warning of leftovers is enough where nothing else is wrong, and too much where nothing is.
+        warned = any(finding.code in LEFTOVER for finding in self.checked.findings)
+        return warned and self.judged in (None, "leftover")
 
     @property
     def undecided(self) -> bool:
@@ -70,49 +110,29 @@ def case(name: str, source: str, folder: Path, bug: str | None = None) -> Case:
     """The case of a name; of a bug of a certain class, where one is given."""
     chance = Random(name)
     while True:
-        ranks, slots = chance.choice(RANKS), chance.choice([1, 2, None])
         wanted = bug or (NONE if chance.random() < 0.1 else chance.choice(BUGS[source]))
         try:
-            return _case(name, source, wanted, ranks, slots, chance, folder)
+            program = planted(name, source, wanted, chance, folder)
+            return Case(program, program.judged(), program.checked(folder))
         except (InapplicableError, InvalidError):
             continue
 
 
-def _case(name: str, source: str, bug: str, ranks: int, slots: int | None, chance: Random, folder: Path) -> Case:
+def planted(name: str, source: str, bug: str, chance: Random, folder: Path) -> Program:
+    """A random program with a bug. Raises InapplicableError where it has no place for one, InvalidError where nothing
+    is left that could run."""
+    ranks, slots = chance.choice(RANKS), chance.choice([1, 2, None])
     if source == "kernel":
         kernel = kernels.source(chance, ranks)
-        if bug != NONE:
-            kernel = PLANT[source](kernel, bug, chance)
-        text = module(kernel)
-        return Case(name, source, bug, judge(kernel, name), check(kernel, text, folder), text)
+        kernel = kernel if bug == NONE else mutations.kernel(kernel, bug, chance)
+        return Program(name, source, bug, module(kernel), None, kernel)
     if source == "xml":
         plan = queued.source(chance, ranks)
-        text = (plan if bug == NONE else PLANT[source](plan, bug, chance)).text()
-        judged = judge(Blocks(text, slots), name)
-    else:
-        document = onesided.source(chance, ranks, folder)
-        text = json.dumps(document if bug == NONE else PLANT[source](document, bug, chance))
-        judged = judge(OneSided(text), name)
-    path = folder / f"case.{'xml' if source == 'xml' else 'json'}"
-    path.write_text(text, encoding="utf-8")
-    return Case(name, source, bug, judged, check_file(path, CheckOptions(slots=slots, calls=CALLS - 1)), text)
-
-
-def check(kernel: Kernel, text: str, folder: Path) -> Checked:
-    """What `ahbm check` says of a kernel."""
-    path = folder / "case.py"
-    path.write_text(text, encoding="utf-8")
-    overrides = {"system.sips.count": kernel.ranks, "sip.cube_mesh.w": 1, "sip.cube_mesh.h": 1}
-    return check_kernel(
-        str(path),
-        None,
-        checks=CHECKED,
-        dtype=kernel.dtype,
-        op=kernel.op,
-        root=kernel.root,
-        bytes_per_rank=np.dtype(NUMBERS[kernel.dtype]).itemsize * kernel.elements,
-        overrides={**overrides, "defaults.n_slots": kernel.slots},
-    )
+        text = (plan if bug == NONE else mutations.queued(plan, bug, chance)).text()
+        return Program(name, source, bug, text, slots, Blocks(text, slots))
+    document = onesided.source(chance, ranks, folder)
+    text = json.dumps(document if bug == NONE else mutations.onesided(document, bug, chance))
+    return Program(name, source, bug, text, None, OneSided(text))
 
 
 def table(found: Sequence[Case]) -> str:
@@ -122,7 +142,7 @@ def table(found: Sequence[Case]) -> str:
     def row(name: str, chosen: Sequence[Case], last: bool = True) -> str:
         cells = []
         for source in SOURCES:
-            here = [case.reported for case in chosen if case.source == source]
+            here = [case.reported for case in chosen if case.program.source == source]
             cells.append(f"{sum(here)}/{len(here)}" if here else "")
         reported = sum(case.reported for case in chosen)
         missed = str(len(chosen) - reported) if last else ""
@@ -130,9 +150,11 @@ def table(found: Sequence[Case]) -> str:
 
     wrong = [case for case in found if case.judged]
     names = dict.fromkeys(bug for source in SOURCES for bug in (*BUGS[source], NONE))
-    lines += [row(bug, [case for case in wrong if case.bug == bug]) for bug in sorted(names, key=lambda b: b == NONE)]
+    lines += [
+        row(bug, [case for case in wrong if case.program.bug == bug]) for bug in sorted(names, key=lambda b: b == NONE)
+    ]
     lines.append(row("all that are wrong", wrong))
     clean = [case for case in found if not case.judged]
-    lines.append(row("right, with a change", [case for case in clean if case.bug != NONE], last=False))
-    lines.append(row("right, as they were", [case for case in clean if case.bug == NONE], last=False))
+    lines.append(row("right, with a change", [case for case in clean if case.program.bug != NONE], last=False))
+    lines.append(row("right, as they were", [case for case in clean if case.program.bug == NONE], last=False))
     return "\n".join(lines)

@@ -110,5 +110,3 @@ def source(chance: Random, n: int) -> Kernel:
     root = chance.randrange(n) if name.startswith("binomial") else 0
     count = 1 if "barrier" in name else count
     return packaged(name, n, count, dtype, slots, root, chance.choice(["sum", "sum", "max", "min"]))
-
-

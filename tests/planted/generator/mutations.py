@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from random import Random
 from typing import Any
+
+import numpy as np
 
 from planted.judge.calls import NUMBERS, WHOLE, Call, Kernel
 
@@ -267,7 +268,7 @@ def kernel(made: Kernel, bug: str, chance: Random) -> Kernel:
 
 
 def _calls(made: Kernel, calls: list[Call], rank: int, bug: str, chance: Random) -> None:
-    item = int(NUMBERS[made.dtype]().itemsize)
+    item = np.dtype(NUMBERS[made.dtype]).itemsize
 
     def of(*names: str) -> int:
         return int(_some(chance, [at for at, call in enumerate(calls) if call[0] in names]))
@@ -305,8 +306,6 @@ def _calls(made: Kernel, calls: list[Call], rank: int, bug: str, chance: Random)
         change(at, 2, _some(chance, [v for v in earlier if v != calls[at][2]]))
     elif bug == "store dropped":
         del calls[of("store")]
-    elif bug == "store moved":
-        _moved(chance, calls, of("store", "load"))
     elif bug == "contribution lost":
         at = of("combine")
         lost = calls[at][chance.choice([2, 3])]
@@ -349,11 +348,8 @@ BUGS: dict[str, tuple[str, ...]] = {
         "semaphore doubled", "semaphore moved",
     ),
     "kernel": (
-        *MESSAGES, *VALUES, "wrong operator", "wrong root", "stale value", "store dropped", "store moved",
+        *MESSAGES, *VALUES, "wrong operator", "wrong root", "stale value", "store dropped",
         "narrow cast", "wide cast", "wrong dtype", "kernel empty",
     ),
 }  # fmt: skip
 """Classes of bugs by the kind of program."""
-
-Plant = Callable[[Any, str, Random], Any]
-PLANT: dict[str, Plant] = {"xml": queued, "plan": onesided, "kernel": kernel}

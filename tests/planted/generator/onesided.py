@@ -106,21 +106,22 @@ def packets(n: int, chance: Random) -> Json:
 def handing(n: int, chance: Random) -> Json:
     """All-reduce: a thread block per peer puts and waits, then hands over to the one that adds."""
     ops, barrier = [], chance.random() < 0.5
+    meet: Json = {"name": "barrier", "barrier_id": 0, "num_threadblocks": n}
     for rank in range(n):
         peers = [peer for peer in range(n) if peer != rank]
         blocks = []
         for k in range(n - 1):
             put = move("put", [local("i")], [remote(k, rank)])
-            ready = {"name": "sem_release", "semaphore_ids": [k]}
-            freed = {"name": "sem_acquire", "semaphore_ids": [n + k]}
+            ready: Json = {"name": "sem_release", "semaphore_ids": [k]}
+            freed: Json = {"name": "sem_acquire", "semaphore_ids": [n + k]}
             if barrier:
-                ready = freed = {"name": "barrier", "barrier_id": 0, "num_threadblocks": n}
+                ready = freed = meet
             blocks.append([put, flag("signal", k), flag("wait", k), ready, freed, flag("signal", k), flag("wait", k)])
         add = move("re", [local("i"), *(local("s", peer) for peer in peers)], [local("o")], reduce_op="sum")
-        before = [{"name": "sem_acquire", "semaphore_ids": [k]} for k in range(n - 1)]
-        behind = [{"name": "sem_release", "semaphore_ids": [n + k]} for k in range(n - 1)]
+        before: list[Json] = [{"name": "sem_acquire", "semaphore_ids": [k]} for k in range(n - 1)]
+        behind: list[Json] = [{"name": "sem_release", "semaphore_ids": [n + k]} for k in range(n - 1)]
         if barrier:
-            before = behind = [{"name": "barrier", "barrier_id": 0, "num_threadblocks": n}]
+            before = behind = [meet]
         ops.append([*blocks, [*before, add, *behind]])
     return plan("allreduce", (1, 1, n), "s", ops)
 

@@ -127,7 +127,9 @@ def tree(n: int, chance: Random, collective: str = "") -> Queued:
             if rank:
                 source = "o" if collective == "reduce" and children else "i"
                 block = Block(send=parent[rank])
-                block.steps = [_then(last[chunk], Step("s", (source, chunk), (source, chunk))) for chunk in range(chunks)]
+                block.steps = [
+                    _then(last[chunk], Step("s", (source, chunk), (source, chunk))) for chunk in range(chunks)
+                ]
                 ranks[rank].append(block)
         if collective in ("broadcast", "allreduce"):
             if rank:
@@ -143,7 +145,9 @@ def tree(n: int, chance: Random, collective: str = "") -> Queued:
             for child in children:
                 source = spaces[1] if rank else "i"
                 block = Block(send=child, chan=1)
-                block.steps = [_then(last[chunk], Step("s", (source, chunk), (source, chunk))) for chunk in range(chunks)]
+                block.steps = [
+                    _then(last[chunk], Step("s", (source, chunk), (source, chunk))) for chunk in range(chunks)
+                ]
                 ranks[rank].append(block)
     return Queued(collective, collective == "allreduce", (chunks, chunks, 0), ranks)
 
@@ -157,7 +161,9 @@ def _then(before: Step | None, step: Step) -> Step:
 
 def direct(n: int, chance: Random, collective: str = "") -> Queued:
     """Everybody exchanges with everybody, or with the root; reductions pass through scratch."""
-    collective = collective or chance.choice(["allgather", "alltoall", "reducescatter", "allreduce", "gather", "scatter"])
+    collective = collective or chance.choice(
+        ["allgather", "alltoall", "reducescatter", "allreduce", "gather", "scatter"]
+    )
     spread = collective in ("alltoall", "reducescatter", "scatter")
     collects = collective in ("allgather", "alltoall", "gather")
     ranks: list[list[Block]] = []

@@ -55,7 +55,10 @@ class Blocks:
         buffers = self.buffers
         for step in self.steps[rank][block]:
             kind, count = step.get("type", ""), _int(step, "cnt", 1)
-            source, target = (step.get("srcbuf", ""), _int(step, "srcoff")), (step.get("dstbuf", ""), _int(step, "dstoff"))
+            source, target = (
+                (step.get("srcbuf", ""), _int(step, "srcoff")),
+                (step.get("dstbuf", ""), _int(step, "dstoff")),
+            )
             on, least = _int(step, "depid", -1), _int(step, "deps", -1)
             if on >= 0:
                 reports = self.reports[call, rank, on]

@@ -23,6 +23,7 @@ class Buffers:
     in_place: bool
     chunks: list[dict[str, int]]
     """By rank and letter."""
+    op: str = "sum"
 
     def enter(self, world: World) -> None:
         """New memory."""
@@ -55,7 +56,7 @@ class Buffers:
         if told := early(self.collective, ranks, rank, 0, lambda other: (other, call) in self.inputs):
             return told
         given = [self.inputs.get((other, call), self.inputs[rank, call]) for other in range(ranks)]
-        want = expected(self.collective, given, rank, 0, "sum")
+        want = expected(self.collective, given, rank, 0, self.op)
         if want is None:
             return None
         got = self.read(rank, "o", 0, len(want))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .world import Agent, Array, InvalidError, Queue, World, early, expected
+from .world import Agent, Array, InvalidError, Queue, World, WrongError, early, expected
 
 Call = tuple[Any, ...]
 """Name and arguments of a `tl` call; values are numbered. `load v at n dtype`, `store at v`, `zeros v n dtype`,
@@ -21,6 +21,8 @@ NUMBERS = {
 }  # fmt: skip
 WIDEST = {"f16": 7, "f32": 20, "f64": 49}
 """Bits of floating-point inputs: all sums of a few of them are exact."""
+SCALES = (0.25, 1.0, 16.0)
+"""What floating-point inputs are multiplied by, call by call: not all of them are whole, not all of them small."""
 WHOLE = ("all_gather", "gather", "all_to_all", "reduce_scatter", "scatter")
 """Collectives whose array has one part per rank."""
 COMBINE = {"sum": np.add, "max": np.maximum, "min": np.minimum, "prod": np.multiply}
@@ -61,16 +63,16 @@ class Kernel:
 
     def fill(self, world: World, rank: int, call: int) -> None:
         self.started[rank, call] = int(world.clock[world.me])
-        values = self._numbers(world)
+        values = self._numbers(world, SCALES[call % len(SCALES)])
         self.memory[rank][:] = values.view(np.uint8)
         own = slice(rank * self.n, (rank + 1) * self.n)
         self.inputs[rank, call] = values[own] if self.collective in ("all_gather", "gather") else values
 
-    def _numbers(self, world: World) -> Array:
+    def _numbers(self, world: World, scale: float) -> Array:
         kind = np.dtype(NUMBERS[self.dtype])
         raw = np.frombuffer(world.chance.randbytes(8 * self.elements), np.int64)
         if self.dtype in WIDEST:
-            return (raw >> (63 - WIDEST[self.dtype])).astype(kind)
+            return ((raw >> (63 - WIDEST[self.dtype])) * scale).astype(kind)
         return (raw >> 8).astype(kind)
 
     def compare(self, world: World, rank: int, call: int) -> str | None:
@@ -94,6 +96,8 @@ class Kernel:
         memory = self.memory[rank]
 
         def part(at: int, n: int, dtype: str) -> Array:
+            if dtype != self.dtype:
+                raise WrongError("refused", f"an access as {dtype} to an array of {self.dtype}")
             size = n * np.dtype(NUMBERS[dtype]).itemsize
             if not 0 <= at <= at + size <= len(memory):
                 raise InvalidError("outside the array")
@@ -125,7 +129,7 @@ class Kernel:
                 peer, key = self._peer(rank, rest[0])
                 queue = self.queues[peer, key]
                 yield queue.room
-                message = part(*rest[1:]) if name == "sendref" else _value(values, rest[1]).view(np.uint8)
+                message = part(*rest[1:]).view(NUMBERS[rest[3]]) if name == "sendref" else _value(values, rest[1])
                 queue.put(world, message.copy())
             elif name in ("recv", "recvto"):
                 v, way, n, dtype = rest[:4] if name == "recv" else (None, *rest[:3])
@@ -141,12 +145,12 @@ class Kernel:
                 yield lambda queue=queue: bool(queue.messages)  # type: ignore[misc]
                 data = queue.take(world)
                 queue.free(world)
-                if len(data) != n * np.dtype(NUMBERS[dtype]).itemsize:
-                    raise InvalidError("a message of another size")
+                if len(data) != n or data.dtype != np.dtype(NUMBERS[dtype]):
+                    raise WrongError("refused", "a message of another size or type")
                 if name == "recv":
-                    values[v] = data.view(NUMBERS[dtype])
+                    values[v] = data
                 else:
-                    part(rest[3], n, dtype)[:] = data
+                    part(rest[3], n, dtype)[:] = data.view(np.uint8)
             else:
                 raise InvalidError(name)
             yield None

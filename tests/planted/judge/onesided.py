@@ -32,7 +32,11 @@ class OneSided:
         sizes = [{letter: gpu[key] for letter, key in letters.items()} for gpu in self.gpus]
         for size in sizes:
             size["p"] = size["s"] = size["s"] * (2 if self.double else 1)
-        self.buffers = Buffers(NAMES[plan["collective"].replace("_", "")], plan["inplace"], sizes)
+        # The operator is the plan's own, if it has one.
+        blocks = [block for gpu in self.gpus for block in gpu["threadblocks"]]
+        named = {op["reduce_op"] for block in blocks for op in block["ops"] if "reduce_op" in op}
+        op = named.pop() if len(named) == 1 else "sum"
+        self.buffers = Buffers(NAMES[plan["collective"].replace("_", "")], plan["inplace"], sizes, op)
 
     def blocks(self, rank: int) -> int:
         return len(self.gpus[rank]["threadblocks"])
@@ -64,8 +68,8 @@ class OneSided:
                 self._signal(world, place, op)
             elif name in ("wait", "rlxwait"):
                 for index in op["channel_ids"]:
-                    kind, _, me, nth = self._end(place, op, index)
-                    counter = self.ends[kind, rank, me, nth]
+                    kind, peer, nth = self._end(place, op, index)
+                    counter = self.ends[kind, rank, peer, nth]
                     yield counter.ready
                     counter.wait(world)
             elif name == "sem_release":
@@ -140,7 +144,7 @@ class OneSided:
 
     def _signal(self, world: World, place: tuple[int, int], op: Op) -> None:
         for index in op["channel_ids"]:
-            kind, peer, me, nth = self._end(place, op, index)
+            kind, peer, nth = self._end(place, op, index)
             counter = self.ends[kind, peer, place[0], nth]
             world.post(place, lambda counter=counter: counter.signal(world), signal=True)  # type: ignore[misc]
 
@@ -153,7 +157,7 @@ class OneSided:
         for clock in arrived[turn * needed : (turn + 1) * needed]:
             world.hear(clock)
 
-    def _end(self, place: tuple[int, int], op: Op, index: int) -> tuple[str, int, int, int]:
+    def _end(self, place: tuple[int, int], op: Op, index: int) -> tuple[str, int, int]:
         """Kind and peer of a channel, and which of the channels to that peer it is."""
         rank, block = place
         kind = op["channel_type"]
@@ -163,7 +167,7 @@ class OneSided:
         if index >= len(mine) or mine[index] >= len(peers):
             raise InvalidError("a channel that does not exist")
         at = mine[index]
-        return kind, peers[at], peers[at], peers[:at].count(peers[at])
+        return kind, peers[at], peers[:at].count(peers[at])
 
     def _semaphore(self, rank: int, index: int) -> Counter:
         if (rank, index) not in self.semaphores:

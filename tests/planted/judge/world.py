@@ -16,7 +16,7 @@ Turn = Callable[[], bool] | None
 Agent = Generator[Turn, None, None]
 
 CALLS = 3
-ORDERS = 12
+ORDERS = 20
 MOST_STEPS = 200_000
 
 
@@ -35,7 +35,9 @@ class InvalidError(Exception):
 class Subject(Protocol):
     """What a judge can run."""
 
-    ranks: int
+    @property
+    def ranks(self) -> int:
+        """Number of ranks."""
 
     def blocks(self, rank: int) -> int:
         """Agents of a rank."""
@@ -269,7 +271,8 @@ class Counter:
 
 
 def judge(subject: Subject, seed: str, orders: int = ORDERS) -> str | None:
-    """What is wrong with a program: `result`, `deadlock`, `race` or `leftover`; None where no order shows anything.
+    """What is wrong with a program: `result`, `deadlock`, `race`, `leftover`, or `refused` before any run; None where
+    no order shows anything.
 
     Raises InvalidError for no program at all. The graver of a leftover and something else is told.
     """
