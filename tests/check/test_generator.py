@@ -10,13 +10,14 @@ from planted.generator.cases import SOURCES, Case, case, cases, table
 from planted.generator.mutations import BUGS, NONE
 
 pytestmark = pytest.mark.slow
-HOLES = frozenset(
-    {
-        ("kernel", "narrow cast"), ("kernel", "messages swapped"), ("plan", "message doubled"),
-        ("plan", "message moved"), ("plan", "messages swapped"), ("plan", "signal doubled"), ("plan", "signal moved"),
-        ("plan", "wait dropped"), ("plan", "wrong operator"), ("xml", "message doubled"),
-    }
-)  # fmt: skip
+HOLES = {
+    "xml": {"message doubled"},
+    "plan": {
+        "flush dropped", "message doubled", "message moved", "messages swapped", "semaphore moved", "signal doubled",
+        "signal moved", "wait dropped", "wait moved", "wrong operator",
+    },
+    "kernel": {"message moved", "messages swapped", "narrow cast", "wrong operator"},
+}  # fmt: skip
 """Classes of which a check misses some: `benches/planted.py --cases` prints which."""
 
 
@@ -28,8 +29,8 @@ def test_one_case_of_every_class(tmp_path: Path) -> None:
     wrong = [one for one in found if one.judged is not None]
     assert len(found) >= 50 and len(wrong) >= 30
     assert [one.program.name for one in found if one.judged is None and not one.agreed] == []
-    missed = {(one.program.source, one.program.bug) for one in wrong if not one.agreed}
-    assert missed <= HOLES
+    missed = [one.program for one in wrong if not one.agreed]
+    assert [(program.source, program.bug) for program in missed if program.bug not in HOLES[program.source]] == []
 
 
 def test_cases_are_the_same_every_time(tmp_path: Path) -> None:

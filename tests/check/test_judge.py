@@ -41,7 +41,14 @@ def right() -> Iterator[tuple[str, Subject]]:
             yield f"direct {collective} on {n}", Blocks(queued.direct(n, chance, collective).text(), 1)
         for make in (queued.ring, queued.gathering_ring):
             yield f"{make.__name__} on {n}", Blocks(make(n, chance).text(), 2)
-        for maker in (onesided.putting, onesided.getting, onesided.reading, onesided.packets, onesided.handing):
+        for maker in (
+            onesided.putting,
+            onesided.getting,
+            onesided.reading,
+            onesided.packets,
+            onesided.handing,
+            onesided.relaying,
+        ):
             yield f"{maker.__name__} on {n}", OneSided(json.dumps(maker(n, chance)))
         yield f"direct plan on {n}", OneSided(json.dumps(direct(n)))
 

@@ -159,7 +159,7 @@ def _relabelled(plan: Queued, chance: Random) -> Queued:
 
 # Execution plans.
 
-MEETS = {"wait": ("wait", "rlxwait"), "signal": ("signal", "rsignal"), "barrier": ("barrier",),
+MEETS = {"wait": ("wait", "rlxwait"), "signal": ("signal", "rsignal"), "barrier": ("barrier",), "flush": ("flush",),
          "semaphore": ("sem_acquire", "sem_release")}  # fmt: skip
 DATA = ("put", "get", "copy", "re", "res", "rre", "ppkt", "repkt", "upkt", "cpkt")
 
@@ -344,8 +344,8 @@ BUGS: dict[str, tuple[str, ...]] = {
     "xml": (*MESSAGES, *VALUES, "wrong buffer", "wait dropped", "wait moved", "signal dropped", "wrong root"),
     "plan": (
         *MESSAGES, *VALUES, "wrong buffer", "wrong operator", "wait dropped", "wait doubled", "wait moved",
-        "signal dropped", "signal doubled", "signal moved", "barrier dropped", "barrier moved", "semaphore dropped",
-        "semaphore doubled", "semaphore moved",
+        "signal dropped", "signal doubled", "signal moved", "barrier dropped", "barrier moved", "flush dropped",
+        "semaphore dropped", "semaphore doubled", "semaphore moved",
     ),
     "kernel": (
         *MESSAGES, *VALUES, "wrong operator", "wrong root", "stale value", "store dropped",

@@ -126,6 +126,18 @@ def handing(n: int, chance: Random) -> Json:
     return plan("allreduce", (1, 1, n), "s", ops)
 
 
+def relaying(n: int, chance: Random) -> Json:
+    """All-gather in place: one thread block puts and makes sure that the bytes have arrived, another one tells."""
+    ops, ids = [], list(range(n - 1))
+    for rank in range(n):
+        first = [*(flag("signal", k) for k in ids), *(flag("wait", k) for k in ids)]
+        first += [move("put", [local("o", rank)], [remote(k, rank)]) for k in chance.sample(ids, n - 1)]
+        first += [flag("flush", *ids), {"name": "sem_release", "semaphore_ids": [0]}]
+        told = [*(flag("signal", k) for k in ids), *(flag("wait", k) for k in ids)]
+        ops.append([first, [{"name": "sem_acquire", "semaphore_ids": [0]}, *told]])
+    return plan("allgather", (1, n, 0), "o", ops, inplace=True)
+
+
 def source(chance: Random, n: int, folder: Path) -> Json:
     """A random right plan among `n` ranks; conversions pass through files in `folder`."""
     if chance.random() < 0.35:
@@ -134,7 +146,7 @@ def source(chance: Random, n: int, folder: Path) -> Json:
         ahbm.convert(text, made)
         found: Json = json.loads(made.read_text(encoding="utf-8"))
         return found
-    makers = [putting, getting, reading, packets, handing]
+    makers = [putting, getting, reading, packets, handing, relaying]
     if chance.random() < 0.2:
         hello = chance.random() < 0.5
         return direct(n, hello=hello, goodbye=not hello or chance.random() < 0.5)
