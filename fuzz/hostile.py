@@ -24,7 +24,9 @@ SHOWN = 20
 
 def main() -> None:
     seconds, targets = float(sys.argv[1]), sys.argv[2:] or list(TARGETS)
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    limit = MEMORY if most == resource.RLIM_INFINITY else min(MEMORY, most)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, most))
     with tempfile.TemporaryDirectory() as folder:
         for target in targets:
             run(target, seconds, Path(folder))

@@ -159,7 +159,7 @@ def _relabelled(plan: Queued, chance: Random) -> Queued:
 
 # Execution plans.
 
-MEETS = {"wait": ("wait", "rlxwait"), "signal": ("signal", "rsignal"), "barrier": ("barrier",), "flush": ("flush",),
+MEETS = {"wait": ("wait", "rlxwait"), "signal": ("signal", "rlxsignal"), "barrier": ("barrier",), "flush": ("flush",),
          "semaphore": ("sem_acquire", "sem_release")}  # fmt: skip
 DATA = ("put", "get", "copy", "re", "res", "rre", "ppkt", "repkt", "upkt", "cpkt")
 

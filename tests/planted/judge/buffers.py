@@ -33,7 +33,10 @@ class Buffers:
         for rank, sizes in enumerate(self.chunks):
             for letter, size in sizes.items():
                 self.memory[rank, letter] = Memory(world, f"rank {rank} {letter}", size, WIDTH)
-            if self.in_place:
+            if self.in_place and self.collective in ("all_reduce", "broadcast", "all_to_all"):
+                sizes["i"] = sizes["o"] = max(sizes["i"], sizes["o"])
+                self.memory[rank, "i"] = self.memory[rank, "o"] = Memory(world, f"rank {rank} io", sizes["i"], WIDTH)
+            elif self.in_place:
                 # The smaller of input and output is the rank's own block of the larger.
                 small, large = sorted("io", key=lambda letter: sizes[letter])
                 self.memory[rank, small] = self.memory[rank, large]

@@ -15,10 +15,10 @@ Op = dict[str, Any]
 Place = tuple[int, str, int, int]
 """Rank, letter, first chunk, chunks."""
 REDUCE = {"sum": np.add, "min": np.minimum, "max": np.maximum}
-MOVES = ("put", "pws", "pwsf", "get", "copy", "ppkt", "cpkt", "upkt")
+MOVES = ("put", "pws", "pwsf", "get", "copy", "ppkt", "rppkt", "cpkt", "upkt")
 REDUCES = ("re", "res", "rre", "rres", "repkt", "respkt")
-READS_PACKETS = ("upkt", "repkt", "respkt")
-WRITES_PACKETS = ("ppkt", "cpkt")
+READS_PACKETS = ("upkt", "rppkt", "repkt", "respkt")
+WRITES_PACKETS = ("ppkt", "rppkt", "cpkt")
 
 
 class OneSided:
@@ -64,7 +64,7 @@ class OneSided:
         place = (rank, block)
         for op in self.gpus[rank]["threadblocks"][block]["ops"]:
             name = op["name"]
-            if name in ("signal", "rsignal"):
+            if name in ("signal", "rlxsignal"):
                 self._signal(world, place, op)
             elif name in ("wait", "rlxwait"):
                 for index in op["channel_ids"]:
@@ -93,9 +93,11 @@ class OneSided:
     def _move(self, world: World, place: tuple[int, int], op: Op, call: int) -> Agent:
         """Reads the sources, then writes the results: at once in the rank's own memory, later in another's."""
         name = op["name"]
+        if "tbg_info" in op:
+            raise InvalidError("a group of thread blocks")
         sources = [self._operand(place, op, ref) for ref in op["src_buff"]]
         targets = [self._operand(place, op, ref) for ref in op["dst_buff"]]
-        packets = [name in READS_PACKETS and (name == "upkt" or at > 0) for at in range(len(sources))]
+        packets = [name in READS_PACKETS and (name in ("upkt", "rppkt") or at > 0) for at in range(len(sources))]
         read = []
         for source, packed in zip(sources, packets, strict=True):
             rank, letter, first, count = source = self._half(source, call)
