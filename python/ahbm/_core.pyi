@@ -229,7 +229,9 @@ class Program:
         results: Sequence[tuple[int, int, int, int, int]],
         sets: Sequence[Sequence[tuple[int, int]]],
         names: Sequence[tuple[int, str]],
+        owners: Sequence[tuple[int, int]],
         repeats: bool = False,
+        synchronises: bool = False,
         calls: int = 1,
         orders: int = 4,
         seed: int = 0,
@@ -453,7 +455,7 @@ class Plan:
     def warnings(self) -> list[dict[str, Any]]: ...
     def job(self, groups: Mapping[str, Sequence[int]]) -> tuple[Job, list[JobCall], int] | None: ...
     def check(
-        self, *, slots: int | None = 2, orders: int = 4, seed: int = 0, calls: int = 1
+        self, *, slots: int | None = 2, orders: int = 4, seed: int = 0, calls: int = 2
     ) -> tuple[str, int | None, list[dict[str, Any]], tuple[int, int] | None]: ...
     def lower(
         self,

@@ -127,7 +127,7 @@ def test_what_cannot_be_followed_is_said(tmp_path: Path) -> None:
     done = CliRunner().invoke(
         app, ["check", "-a", str(tmp_path / "mine.py"), "--set", "system.sips.count=3", "--check", "result"]
     )
-    assert done.exit_code == 10 and ": unsupported (kernel, all_reduce, 3 ranks, " in done.stdout
+    assert done.exit_code == 10 and ": undecided (kernel, all_reduce, 3 ranks, " in done.stdout
 
 
 def test_a_doubled_contribution_is_found_without_numbers(tmp_path: Path) -> None:

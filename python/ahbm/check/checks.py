@@ -80,6 +80,7 @@ def _program(case: Case, compiled: Compiled, program: Program, calls: int, order
 
     sets: dict[tuple[tuple[int, int], ...], int] = {}
     names: dict[int, str] = {}
+    owners: dict[int, int] = {}
     for rank in range(request.world_size):
         # A rank's array holds those of its parties, one after the other.
         held = [
@@ -88,6 +89,7 @@ def _program(case: Case, compiled: Compiled, program: Program, calls: int, order
             for low, high in request.held(rank * tiles + t)
         ]
         for buffer, first, to, size in compiled.operands[rank].tolist():
+            owners[buffer] = rank
             for low, high, party in held:
                 start, end = max(first, low * item), min(first + size, high * item)
                 if start < end:
@@ -103,6 +105,7 @@ def _program(case: Case, compiled: Compiled, program: Program, calls: int, order
         for part, (buffer, first, at, size) in enumerate(rows):
             whose = case.name(rank * tiles + first // item // request.size) if request.size else f"rank {rank}"
             several = len({row[0] for row in rows}) > tiles
+            owners[buffer] = rank
             names.setdefault(buffer, f"part {part} of {whose}'s array" if several else f"{whose}'s array")
             for low, high, contributions in wanted[max(bisect_right(starts, first // item) - 1, 0) :]:
                 if low * item >= first + size:
@@ -119,7 +122,9 @@ def _program(case: Case, compiled: Compiled, program: Program, calls: int, order
         results=results,
         sets=[list(key) for key in sets],
         names=list(names.items()),
+        owners=list(owners.items()),
         repeats=request.reduces and request.op in IDEMPOTENT,
+        synchronises=request.collective == "barrier",
         calls=calls,
         orders=orders,
         seed=seed,

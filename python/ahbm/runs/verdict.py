@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 EXIT_CODES = {
     "correct": 0,
     "no_expectation": 15,
+    "undecided": UnsupportedError.exit_code,
     "race": 14,
     "wrong": DataError.exit_code,
     "deadlock": DeadlockError.exit_code,
@@ -50,7 +51,7 @@ class CheckOptions:
     """Orders of the thread blocks that are tried."""
     seed: int = 0
     """Chooses the random ones among them."""
-    calls: int = 1
+    calls: int = 2
     """Times that a plan is issued in a row."""
     reading: Reading = PLAIN
     """The options of reading the file."""
@@ -181,13 +182,18 @@ def check_kernel(
     try:
         report = ahbm.run(named, algorithm, data=data, seed=seed, check=checks, **arguments)
         ranks, ops, findings = report.ranks, report.ops, report.findings
-        verdict = "unsupported" if findings else "correct"
+        verdict = "undecided" if findings else "correct"
     except tuple(_CLASSES) as error:
         findings, verdict = error.findings, _VERDICTS.get(error.code, _CLASSES[type(error)])
     return Checked(algorithm, "kernel", named, ranks, ops, settings.queues.n_slots, verdict, None, findings)
 
 
-_VERDICTS = {codes.RACE: "race", codes.ORDER_DEPENDENT: "race"}
+_VERDICTS = {
+    codes.RACE: "race",
+    codes.ORDER_DEPENDENT: "race",
+    codes.OUTSIDE_CALL: "race",
+    codes.CHECK_BUDGET: "undecided",
+}
 _CLASSES: dict[type[AhbmError], str] = {
     BudgetError: "unsupported",
     DataError: "wrong",

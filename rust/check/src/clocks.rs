@@ -4,31 +4,59 @@
 //! *spots*. Only agents that touch a *contended* spot (two agents, one of them writing) have a component of their
 //! own, so a program whose agents meet in messages alone is free of clocks. An agent's own component grows when it
 //! next touches a contended spot after it has let others know its clock.
+//!
+//! The owner of a rank's operands and results touches them between calls: it takes the result of a call that has ended,
+//! and has new operands before the next one starts. That counts as a write of the *launch* of that rank, which has a
+//! component, too, where agents of other ranks touch that memory. By the components of all launches a barrier is
+//! judged: whoever leaves it must know of every rank that it has started.
 
+use crate::compare::Terms;
 use crate::schedule::{self, Counters};
 use crate::support::{Step, Subject, touches};
 use ahbm_machine::Diagnostic;
 use ahbm_plan::Expectation;
 use ahbm_program::{AgentId, BufferId, OpKind, Program};
 use rustc_hash::{FxHashMap, FxHashSet};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::rc::Rc;
 
 /// Clock entries handled in one run before the analysis is given up.
-const WORK: u64 = 1 << 27;
-/// Races listed.
+const WORK: u64 = 1 << 28;
+/// Races, and ranks that a barrier does not hold, listed.
 const LISTED: usize = 8;
 const NONE: u32 = u32::MAX;
 
 type Clock = Rc<[u32]>;
 
+/// The place in a body of a launch's access, which is no operation.
+const LAUNCH: u32 = u32::MAX;
+
 /// An access to a spot.
 #[derive(Debug, Clone, Copy)]
 struct Access {
+    /// That of a launch stands for the end of a call, by any agent of the rank, and has the operation [`LAUNCH`].
     step: Step,
-    /// The agent's own component at that time.
+    /// Whose.
+    component: u32,
+    /// That component at that time.
     time: u32,
+}
+
+impl Access {
+    const fn is_launch(&self) -> bool {
+        self.step.op == LAUNCH
+    }
+}
+
+/// The memory of a rank that others touch.
+#[derive(Debug, Clone)]
+struct Launch {
+    component: u32,
+    /// An agent of the rank.
+    agent: AgentId,
+    /// Histories of that memory.
+    histories: Vec<(usize, u32)>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -54,10 +82,15 @@ struct Counter {
 pub(crate) struct Clocks<'p> {
     subject: Subject<'p>,
     slots: Option<u32>,
-    spots: Spots,
+    spots: &'p Spots,
     /// Component of each agent, `NONE` without one.
     component: Vec<u32>,
     histories: Vec<History>,
+    /// By rank.
+    launches: BTreeMap<u32, Launch>,
+    synchronises: bool,
+    /// Pairs of ranks, and the call that the first ended before it knew that the second had started it.
+    unheld: Vec<(u32, u32, u32)>,
     clocks: Vec<Clock>,
     /// Agents whose clock others know since it last grew.
     told: Vec<bool>,
@@ -76,15 +109,21 @@ impl<'p> Clocks<'p> {
     ///
     /// # Errors
     /// `AHBM-V406` when clocks would be too many.
-    pub(crate) fn new(subject: Subject<'p>, slots: Option<u32>) -> Result<Option<Self>, Diagnostic> {
+    pub(crate) fn new(
+        subject: Subject<'p>,
+        slots: Option<u32>,
+        spots: &'p Spots,
+        terms: &Terms<'_>,
+    ) -> Result<Option<Self>, Diagnostic> {
         let program = subject.program;
-        let spots = Spots::contended(subject);
-        if spots.history.iter().all(|&h| h == NONE) {
+        let synchronises = terms.expectation.synchronises();
+        if spots.history.iter().all(|&h| h == NONE) && !synchronises {
             return Ok(None);
         }
         let mut component = vec![NONE; program.agents.len()];
         let mut components = 0;
         let mut meetings = 0u64;
+        let mut launches: BTreeMap<u32, Launch> = BTreeMap::new();
         for (index, component) in component.iter_mut().enumerate() {
             let agent = AgentId(index as u32);
             let contends = |program: &Program| {
@@ -97,6 +136,15 @@ impl<'p> Clocks<'p> {
                 *component = components;
                 components += 1;
             }
+            let rank = program.agents[index].rank;
+            if synchronises || spots.foreign.contains_key(&rank) {
+                launches.entry(rank).or_insert_with(|| {
+                    let spots_of = spots.foreign.get(&rank).into_iter().flatten();
+                    let histories = spots_of.map(|&spot| (spot, spots.history[spot])).collect();
+                    components += 1;
+                    Launch { component: components - 1, agent, histories }
+                });
+            }
             let ops = &program.body(agent).ops;
             meetings +=
                 ops.iter().filter(|op| op.kind.operands().tile.is_none() || op.kind.direction().is_some()).count()
@@ -105,11 +153,14 @@ impl<'p> Clocks<'p> {
         let work =
             (meetings + program.agents.len() as u64).saturating_mul(u64::from(components) * u64::from(subject.calls));
         if work > WORK {
-            return Err(Diagnostic::new(
-                "AHBM-V406",
-                format!("{components} thread blocks share memory; whether their accesses are ordered was not analysed"),
-            )
-            .hint("the orders that were tried are the only evidence against a race"));
+            let what = match synchronises {
+                true => format!("{components} ranks meet; whether each waits for all others was not analysed"),
+                false => format!(
+                    "{components} thread blocks share memory; whether their accesses are ordered was not analysed"
+                ),
+            };
+            return Err(Diagnostic::new("AHBM-V406", what)
+                .hint("the orders that were tried are the only evidence; fewer ranks can be analysed"));
         }
         let histories = spots.history.iter().filter(|&&h| h != NONE).count();
         let start: Clock = vec![0; components as usize].into();
@@ -122,13 +173,31 @@ impl<'p> Clocks<'p> {
                 }
             }
         }
+        let mut clocks = vec![start; program.agents.len()];
+        let mut histories = vec![History::default(); histories];
+        for launch in launches.values() {
+            let step = Step { agent: launch.agent, op: LAUNCH, call: 0, message: None };
+            for &(_, history) in &launch.histories {
+                histories[history as usize].write = Some(Access { step, component: launch.component, time: 1 });
+            }
+        }
+        for (agent, clock) in program.agents.iter().zip(&mut clocks) {
+            if let Some(launch) = launches.get(&agent.rank) {
+                let mut started = clock.to_vec();
+                started[launch.component as usize] = 1;
+                *clock = started.into();
+            }
+        }
         Ok(Some(Self {
             subject,
             slots,
             spots,
             component,
-            histories: vec![History::default(); histories],
-            clocks: vec![start; program.agents.len()],
+            histories,
+            launches,
+            synchronises,
+            unheld: Vec::new(),
+            clocks,
             told: vec![true; program.agents.len()],
             messages: vec![Vec::new(); program.channels.len()],
             credits: vec![Vec::new(); program.channels.len()],
@@ -199,6 +268,42 @@ impl<'p> Clocks<'p> {
         }
     }
 
+    /// The agents of a rank ended a call: its launch knows what they know, and touches its memory.
+    pub(crate) fn ended(&mut self, participants: &[AgentId], call: u32) {
+        self.meet(participants);
+        let Some(&agent) = participants.first() else { return };
+        let rank = self.subject.program.agents[agent.0 as usize].rank;
+        let Some(launch) = self.launches.get(&rank) else { return };
+        let mut clock = self.clocks[agent.0 as usize].to_vec();
+        if self.synchronises && self.unheld.len() < 1 << 10 {
+            let started = |launch: &Launch| clock[launch.component as usize] > call;
+            self.unheld
+                .extend(self.launches.iter().filter(|(_, one)| !started(one)).map(|(&one, _)| (rank, one, call)));
+        }
+        let component = launch.component;
+        clock[component as usize] += 1;
+        let step = Step { agent: launch.agent, op: LAUNCH, call: call + 1, message: None };
+        let access = Access { step, component, time: clock[component as usize] };
+        for &(spot, history) in &launch.histories {
+            let history = &mut self.histories[history as usize];
+            let before = |other: &Access| clock[other.component as usize] >= other.time;
+            let late = history.write.iter().chain(&history.reads).filter(|other| !before(other)).copied();
+            for other in late {
+                if self.known.len() < 1 << 16
+                    && self.known.insert((other.step.agent.0, other.step.op, launch.agent.0, LAUNCH))
+                {
+                    self.races.push((spot as u32, other, access));
+                }
+            }
+            history.reads.clear();
+            history.write = Some(access);
+        }
+        let clock: Clock = clock.into();
+        for &agent in participants {
+            self.clocks[agent.0 as usize] = Rc::clone(&clock);
+        }
+    }
+
     fn credited(&mut self, agent: AgentId, channel: ahbm_program::ChannelId, number: u64) {
         let depth = schedule::depth(self.subject.program, self.slots, channel);
         if let Some(before) = number.checked_sub(depth)
@@ -242,13 +347,13 @@ impl<'p> Clocks<'p> {
             self.clocks[a] = grown.into();
         }
         let clock = &self.clocks[a];
-        let access = Access { step: *step, time: clock[own] };
+        let access = Access { step: *step, component: own as u32, time: clock[own] };
         let history = &mut self.histories[history as usize];
         self.work += history.reads.len() as u64;
-        let before = |other: &Access| clock[self.component[other.step.agent.0 as usize] as usize] >= other.time;
+        let before = |other: &Access| clock[other.component as usize] >= other.time;
         let mut clash = history.write.filter(|w| !before(w));
         if writes {
-            let unordered = |r: &&Access| r.step.agent != step.agent && !before(r);
+            let unordered = |r: &&Access| r.component != own as u32 && !before(r);
             clash = clash.or_else(|| history.reads.iter().find(unordered).copied());
             history.reads.clear();
             history.write = Some(access);
@@ -269,11 +374,13 @@ impl<'p> Clocks<'p> {
         let mut pairs: FxHashMap<(u32, u32), usize> = FxHashMap::default();
         let mut first: Vec<(u32, Access, Access)> = Vec::new();
         for &(spot, a, b) in &self.races {
-            let (one, other) = (a.step.agent.0, b.step.agent.0);
+            let (one, other) = (a.component, b.component);
             if *pairs.entry((one.min(other), one.max(other))).and_modify(|n| *n += 1).or_insert(1) == 1 {
                 first.push((spot, a, b));
             }
         }
+        // What the owner of the memory sees of it comes last: an access that nothing orders at all says more.
+        first.sort_by_key(|(_, a, b)| a.is_launch() || b.is_launch());
         let mut findings: Vec<Diagnostic> = first.iter().take(LISTED).map(|r| self.report(r, expectation)).collect();
         if let Some(finding) = findings.first_mut() {
             finding.message +=
@@ -282,13 +389,48 @@ impl<'p> Clocks<'p> {
         findings
     }
 
+    /// The ranks that a barrier does not hold.
+    pub(crate) fn gaps(&self) -> Option<Diagnostic> {
+        let &(rank, other, call) = self.unheld.first()?;
+        let of_rank = self.unheld.iter().filter(|&&(one, _, when)| (one, when) == (rank, call)).count();
+        let more = if of_rank > 1 { format!(" and {} more ranks", of_rank - 1) } else { String::new() };
+        let ranks: BTreeSet<u32> = self.unheld.iter().map(|&(rank, ..)| rank).collect();
+        let all = if ranks.len() > 1 { format!(" ({} ranks are not held)", ranks.len()) } else { String::new() };
+        let when = if call > 0 { format!(" of call {}", call + 1) } else { String::new() };
+        let what =
+            format!("rank {rank} leaves the barrier{when} though rank {other}{more} may not have entered it{all}");
+        Some(Diagnostic::new("AHBM-V415", what).hint(
+            "every rank must wait for a message or a signal that follows the start of every other rank, directly or \
+             through ranks between them",
+        ))
+    }
+
     fn report(&self, (spot, a, b): &(u32, Access, Access), expectation: &Expectation) -> Diagnostic {
         let (buffer, range) = self.spots.place(*spot as usize);
-        let (one, other) = (self.subject.name(a.step.agent), self.subject.name(b.step.agent));
         let place = expectation.place(buffer, range);
+        let launch = [a, b].into_iter().find(|access| access.is_launch());
+        let step = if a.is_launch() { b.step } else { a.step };
+        let one = self.subject.name(step.agent);
+        if let Some(launch) = launch {
+            let owner = format!("rank {}", self.subject.program.agents[launch.step.agent.0 as usize].rank);
+            // The launch of call n stands between the calls n - 1 and n.
+            let (what, hint) = if step.call < launch.step.call {
+                (
+                    format!("{owner} ends without waiting for {one}, which accesses {place}"),
+                    "let that rank wait, before it ends, for a signal that follows this access",
+                )
+            } else {
+                (
+                    format!("{one} accesses {place}, which {owner} may not have started to offer"),
+                    "wait for a signal of that rank before the first access to its memory",
+                )
+            };
+            return self.subject.site(Diagnostic::new("AHBM-V414", what), &step).hint(hint);
+        }
+        let other = self.subject.name(b.step.agent);
         let what = format!("{one} and {other} access {place} in no fixed order, and one writes");
-        let finding = self.subject.site(Diagnostic::new("AHBM-V403", what), &a.step);
-        self.subject.site(finding, &b.step).hint("make one wait for the other: a dependency, a signal or a barrier")
+        let finding = self.subject.sites(Diagnostic::new("AHBM-V403", what), &a.step, &b.step);
+        finding.hint("make one wait for the other: a dependency, a signal or a barrier")
     }
 }
 
@@ -335,7 +477,9 @@ fn join(a: &Clock, b: &Clock) -> Clock {
 
 /// Shared memory, cut where any access begins or ends.
 #[derive(Debug, Default)]
-struct Spots {
+pub(crate) struct Spots {
+    /// Whether two agents touch the same memory, and one writes.
+    pub(crate) shared: bool,
     /// Per buffer: its first spot; none of its own where nobody shares it.
     base: Vec<usize>,
     /// Per spot: first byte, and where it ends.
@@ -343,15 +487,19 @@ struct Spots {
     ends: Vec<u64>,
     /// Per spot: the index of its history, `NONE` where nothing can race.
     history: Vec<u32>,
+    /// By rank: spots of its operands and results that agents of other ranks touch.
+    foreign: BTreeMap<u32, Vec<usize>>,
 }
 
 impl Spots {
-    /// The spots of every buffer that two agents touch and one writes; those contended have a history.
-    fn contended(subject: Subject<'_>) -> Self {
+    /// The spots of every buffer that two agents touch and one writes, or that is some rank's `memory` and touched by
+    /// agents of another; those contended have a history.
+    pub(crate) fn contended(subject: Subject<'_>, memory: impl Iterator<Item = (u32, BufferId, Range<u64>)>) -> Self {
         const SHARED: u32 = u32::MAX - 1;
         let program = subject.program;
         let owned = |owner: u32, agent: u32| if owner == NONE || owner == agent { agent } else { SHARED };
         let mut owners = vec![(NONE, false); program.buffers.len()];
+        let mut ranks = vec![NONE; program.buffers.len()];
         let each = |f: &mut dyn FnMut(u32, BufferId, Range<u64>, bool)| {
             for program in subject.programs() {
                 for agent in 0..program.agents.len() as u32 {
@@ -363,16 +511,24 @@ impl Spots {
                 }
             }
         };
+        let rank = |agent: u32| program.agents[agent as usize].rank;
         each(&mut |agent, buffer, _, writes| {
             let (owner, written) = &mut owners[buffer.0 as usize];
             *owner = owned(*owner, agent);
             *written |= writes;
+            ranks[buffer.0 as usize] = owned(ranks[buffer.0 as usize], rank(agent));
         });
-        let shared = |buffer: BufferId| matches!(owners[buffer.0 as usize], (SHARED, true));
+        let memory: Vec<_> =
+            memory.filter(|(rank, buffer, _)| ![NONE, *rank].contains(&ranks[buffer.0 as usize])).collect();
         let mut edges: Vec<Vec<u64>> = vec![Vec::new(); program.buffers.len()];
-        if owners.contains(&(SHARED, true)) {
+        let mut open: Vec<bool> = owners.iter().map(|&owner| owner == (SHARED, true)).collect();
+        for (_, buffer, range) in &memory {
+            open[buffer.0 as usize] = true;
+            edges[buffer.0 as usize].extend([range.start, range.end]);
+        }
+        if open.contains(&true) {
             each(&mut |_, buffer, range, _| {
-                if shared(buffer) && !range.is_empty() {
+                if open[buffer.0 as usize] && !range.is_empty() {
                     edges[buffer.0 as usize].extend([range.start, range.end]);
                 }
             });
@@ -387,18 +543,34 @@ impl Spots {
             }
             spots.base.push(spots.starts.len());
         }
-        let mut owner = vec![(NONE, false); spots.starts.len()];
-        if !owner.is_empty() {
+        let mut touched = vec![(NONE, NONE, false); spots.starts.len()];
+        if !touched.is_empty() {
             each(&mut |agent, buffer, range, writes| {
                 for spot in spots.of(buffer, &range) {
-                    owner[spot] = (owned(owner[spot].0, agent), owner[spot].1 || writes);
+                    let (owner, of, written) = &mut touched[spot];
+                    (*owner, *of) = (owned(*owner, agent), owned(*of, rank(agent)));
+                    *written |= writes;
                 }
             });
         }
+        let mut contended: Vec<bool> = touched.iter().map(|&(owner, _, written)| owner == SHARED && written).collect();
+        spots.shared = contended.contains(&true);
+        for (rank, buffer, range) in memory {
+            for spot in spots.of(buffer, &range) {
+                if ![NONE, rank].contains(&touched[spot].1) {
+                    contended[spot] = true;
+                    spots.foreign.entry(rank).or_default().push(spot);
+                }
+            }
+        }
+        for list in spots.foreign.values_mut() {
+            list.sort_unstable();
+            list.dedup();
+        }
         let mut histories = 0;
-        for &seen in &owner {
-            spots.history.push(if seen == (SHARED, true) { histories } else { NONE });
-            histories += u32::from(seen == (SHARED, true));
+        for &contended in &contended {
+            spots.history.push(if contended { histories } else { NONE });
+            histories += u32::from(contended);
         }
         spots
     }

@@ -4,8 +4,9 @@ use crate::print::Print;
 use crate::support::{Step, Subject};
 use crate::values::{self, Contents, Values};
 use ahbm_machine::Diagnostic;
-use ahbm_plan::{Contribution, Expectation, Observed};
-use std::collections::BTreeMap;
+use ahbm_plan::{Contribution, Expectation, Held, Observed};
+use ahbm_program::BufferId;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::ops::Range;
 
@@ -16,38 +17,88 @@ const LISTED: usize = 8;
 /// Ranks named in a list before it only counts the rest.
 const NAMED: usize = 6;
 
-/// How a run came out.
+/// What every rank has before a call and must have after it.
+pub(crate) struct Terms<'e> {
+    pub(crate) expectation: &'e Expectation,
+    /// Prints of the sets, of the first call's contributions.
+    sets: Vec<Print>,
+    /// By the rank that owns the memory: its operands, and what is looked at when its call ends.
+    operands: BTreeMap<u32, Vec<&'e Held>>,
+    results: BTreeMap<u32, Vec<&'e Observed>>,
+    /// Elements looked at after a call, of all ranks.
+    total: u64,
+}
+
+impl<'e> Terms<'e> {
+    pub(crate) fn new(expectation: &'e Expectation) -> Self {
+        let print = |set: &[Contribution]| {
+            set.iter().fold(Print::default(), |sum, &contribution| sum.plus(values::print(contribution)))
+        };
+        let mut terms = Self {
+            expectation,
+            sets: expectation.sets().map(print).collect(),
+            operands: BTreeMap::new(),
+            results: BTreeMap::new(),
+            total: expectation.observed().iter().map(|o| o.elements.end - o.elements.start).sum(),
+        };
+        for held in expectation.initial() {
+            let owner = expectation.owner(held.buffer).unwrap_or(held.first.0);
+            terms.operands.entry(owner).or_default().push(held);
+        }
+        for observed in expectation.observed() {
+            let owner = expectation.owner(observed.buffer).unwrap_or(observed.rank);
+            terms.results.entry(owner).or_default().push(observed);
+        }
+        terms
+    }
+
+    /// The operands of a rank.
+    pub(crate) fn operands(&self, rank: u32) -> impl Iterator<Item = &'e Held> + '_ {
+        self.operands.get(&rank).into_iter().flatten().copied()
+    }
+
+    fn results(&self, rank: u32) -> impl Iterator<Item = &'e Observed> + '_ {
+        self.results.get(&rank).into_iter().flatten().copied()
+    }
+
+    /// Every rank that has memory of its own.
+    pub(crate) fn ranks(&self) -> BTreeSet<u32> {
+        self.operands.keys().chain(self.results.keys()).copied().collect()
+    }
+
+    /// Per rank and buffer, the bytes that are its operands and results.
+    pub(crate) fn memory(&self) -> impl Iterator<Item = (u32, BufferId, Range<u64>)> + '_ {
+        let operands =
+            self.operands.iter().flat_map(|(&rank, list)| list.iter().map(move |h| (rank, h.buffer, &h.elements)));
+        let results =
+            self.results.iter().flat_map(|(&rank, list)| list.iter().map(move |o| (rank, o.buffer, &o.elements)));
+        let unit = self.expectation.element();
+        operands.chain(results).map(move |(rank, buffer, elements)| {
+            (rank, buffer, elements.start.saturating_mul(unit)..elements.end.saturating_mul(unit))
+        })
+    }
+}
+
+/// How a run came out: the results that ranks found when their calls ended.
+#[derive(Default)]
 pub(crate) struct RunResult {
-    /// The observed prints, each with its place. Equal results are equal lists.
-    pub(crate) prints: Vec<(u64, Print)>,
-    /// The faults of the result.
-    pub(crate) wrong: Vec<Diagnostic>,
+    /// By call and rank, the observed prints, each with its place. Equal results are equal lists.
+    pub(crate) prints: BTreeMap<(u32, u32), Vec<(u64, Print)>>,
     /// Operations that contributions cannot follow and that elements depend on whose contents is expected.
     pub(crate) undecided: Vec<Step>,
+    groups: Vec<Group>,
+    /// Wrong elements by call.
+    wrong: BTreeMap<u32, u64>,
+    runs: usize,
+    mixes_calls: bool,
 }
 
 /// A run of neighbouring elements that are wrong in the same way.
 struct Group {
+    call: u32,
     first: Observed,
     why: String,
     writer: Option<Step>,
-}
-
-/// The prints in the observed memory, each with its place, right or wrong.
-pub(crate) fn prints(subject: Subject<'_>, values: &Values<'_>, expectation: &Expectation) -> Vec<(u64, Print)> {
-    let mut prints = Vec::new();
-    for observed in expectation.observed() {
-        let mut last: Option<Print> = None;
-        for found in values.found(observed.buffer, bytes(subject, expectation, observed)) {
-            // The cuts between runs depend on their writers; the contents must not.
-            if last != Some(found.print) {
-                prints.push((found.start, found.print));
-            }
-            let elements = found.end.div_ceil(expectation.element()) - found.start / expectation.element();
-            last = Some(found.print.shifted(if found.flat { 0 } else { elements as i64 }));
-        }
-    }
-    prints
 }
 
 /// The bytes of an observation that its buffer has.
@@ -57,72 +108,102 @@ fn bytes(subject: Subject<'_>, expectation: &Expectation, observed: &Observed) -
     at(observed.elements.start)..at(observed.elements.end)
 }
 
-pub(crate) fn compare(subject: Subject<'_>, values: &Values<'_>, expectation: &Expectation) -> RunResult {
-    let sets: Vec<Print> = expectation
-        .sets()
-        .map(|set| set.iter().fold(Print::default(), |sum, &contribution| sum.plus(values::print(contribution))))
-        .collect();
-    let prints = prints(subject, values, expectation);
-    let mut result = RunResult { prints, wrong: Vec::new(), undecided: Vec::new() };
-    let mut groups: Vec<Group> = Vec::new();
-    let (mut wrong, mut runs, mut total) = (0, 0, 0);
-    for observed in expectation.observed() {
+impl RunResult {
+    /// The first call that some rank ended with a wrong result.
+    pub(crate) fn first_wrong(&self) -> Option<u32> {
+        self.wrong.keys().next().copied()
+    }
+
+    /// True when contributions of another call went into a wrong element.
+    pub(crate) fn mixes_calls(&self) -> bool {
+        self.mixes_calls
+    }
+
+    /// The prints of one call.
+    pub(crate) fn of_call(&self, call: u32) -> impl Iterator<Item = (&(u32, u32), &Vec<(u64, Print)>)> {
+        self.prints.range((call, 0)..=(call, u32::MAX))
+    }
+
+    /// Looks at the results of `rank`, whose `call` ends.
+    pub(crate) fn look(&mut self, subject: Subject<'_>, values: &Values<'_>, terms: &Terms<'_>, rank: u32, call: u32) {
+        let expectation = terms.expectation;
         let unit = expectation.element();
-        let size = subject.program.buffers[observed.buffer.0 as usize].bytes;
-        total += observed.elements.end - observed.elements.start;
-        let Some(set) = observed.set else { continue };
-        let mut note = |elements: Range<u64>, why: String, writer| {
-            wrong += elements.end - elements.start;
-            runs += 1;
-            let here = Observed { elements, ..observed.clone() };
-            match groups.last_mut() {
-                Some(group) if group.extends_to(&here, &why) => group.first.elements.end = here.elements.end,
-                _ if runs <= EXPLAINED => groups.push(Group { first: here, why, writer }),
-                _ => {}
-            }
-        };
-        for found in values.found(observed.buffer, bytes(subject, expectation, observed)) {
-            let elements = found.start / unit..found.end.div_ceil(unit);
-            let further = elements.start - observed.elements.start;
-            let right = found.unit == unit && found.print == sets[set.index()].shifted(further as i64);
-            if right {
-                continue;
-            }
-            if let Some(step) = found.function {
-                if !result.undecided.contains(&step) && result.undecided.len() < LISTED {
-                    result.undecided.push(step);
+        let mut prints = Vec::new();
+        for observed in terms.results(rank) {
+            let size = subject.program.buffers[observed.buffer.0 as usize].bytes;
+            let mut last: Option<Print> = None;
+            for found in values.found(observed.buffer, bytes(subject, expectation, observed)) {
+                let elements = found.start / unit..found.end.div_ceil(unit);
+                // The cuts between runs depend on their writers; the contents must not.
+                if last != Some(found.print) {
+                    prints.push((found.start, found.print));
                 }
-                continue;
+                let count = elements.end - elements.start;
+                last = Some(found.print.shifted(if found.flat { 0 } else { count as i64 }));
+                let Some(set) = observed.set else { continue };
+                let further = elements.start - observed.elements.start;
+                let wanted = terms.sets[set.index()].of_call(call).shifted(further as i64);
+                if found.unit == unit && found.print == wanted {
+                    continue;
+                }
+                if let Some(step) = found.function {
+                    if !self.undecided.contains(&step) && self.undecided.len() < LISTED {
+                        self.undecided.push(step);
+                    }
+                    continue;
+                }
+                let (contents, wanted) = (values.contents(&found), expectation.contributions(set));
+                self.mixes_calls |= contents.counts.keys().any(|&(of, _)| of != call);
+                if let Some(why) = explain(&contents, wanted, call, further, expectation.is_idempotent()) {
+                    self.note(observed, elements, call, why, found.writer);
+                }
             }
-            let wanted = expectation.contributions(set);
-            if let Some(why) = explain(&values.contents(&found), wanted, further, expectation.is_idempotent()) {
-                note(elements, why, found.writer);
+            if observed.set.is_some() && observed.elements.end.saturating_mul(unit) > size {
+                let start = observed.elements.start.max(size / unit);
+                self.note(observed, start..observed.elements.end, call, "the buffer ends before it".into(), None);
             }
         }
-        if observed.elements.end.saturating_mul(unit) > size {
-            let start = observed.elements.start.max(size / unit);
-            note(start..observed.elements.end, "the buffer ends before it".into(), None);
+        self.prints.insert((call, rank), prints);
+    }
+
+    fn note(&mut self, observed: &Observed, elements: Range<u64>, call: u32, why: String, writer: Option<Step>) {
+        *self.wrong.entry(call).or_default() += elements.end - elements.start;
+        self.runs += 1;
+        let first = Observed { elements, ..observed.clone() };
+        let here = Group { call, first, why, writer };
+        match self.groups.last_mut() {
+            Some(group) if group.extends_to(&here) => group.first.elements.end = here.first.elements.end,
+            _ if self.runs <= EXPLAINED => self.groups.push(here),
+            _ => {}
         }
     }
-    let report = |g: &Group| report(subject, expectation, g);
-    result.wrong = groups.iter().take(LISTED).map(report).collect();
-    if let Some(first) = result.wrong.first_mut() {
-        let _ = write!(first.message, " ({wrong} of {total} elements are wrong)");
+
+    /// The faults of the first call that has any.
+    pub(crate) fn report(&self, subject: Subject<'_>, terms: &Terms<'_>) -> Vec<Diagnostic> {
+        let Some(call) = self.first_wrong() else { return Vec::new() };
+        let mut groups: Vec<&Group> = self.groups.iter().filter(|group| group.call == call).collect();
+        groups.sort_by_key(|group| group.first.rank);
+        let mut found: Vec<Diagnostic> =
+            groups.iter().take(LISTED).map(|group| report(subject, terms.expectation, group)).collect();
+        if let Some(first) = found.first_mut() {
+            let _ = write!(first.message, " ({} of {} elements are wrong)", self.wrong[&call], terms.total);
+        }
+        found
     }
-    result
 }
 
 impl Group {
-    fn extends_to(&self, next: &Observed, why: &str) -> bool {
-        let follows = self.first.elements.end == next.elements.start;
-        follows && self.first.rank == next.rank && self.first.buffer == next.buffer && self.why == why
+    fn extends_to(&self, next: &Self) -> bool {
+        let follows = self.call == next.call && self.first.elements.end == next.first.elements.start;
+        follows && self.first.rank == next.first.rank && self.first.buffer == next.first.buffer && self.why == next.why
     }
 }
 
 fn report(subject: Subject<'_>, expectation: &Expectation, group: &Group) -> Diagnostic {
     let Observed { rank, buffer, elements, .. } = &group.first;
     let buffer = expectation.buffer_name(*buffer);
-    let what = format!("rank {rank}, elements [{}, {}) of {buffer}: {}", elements.start, elements.end, group.why);
+    let when = if group.call > 0 { format!("call {}: ", group.call + 1) } else { String::new() };
+    let what = format!("{when}rank {rank}, elements [{}, {}) of {buffer}: {}", elements.start, elements.end, group.why);
     let finding = Diagnostic::new("AHBM-V401", what);
     match &group.writer {
         Some(step) => finding.site(
@@ -135,17 +216,22 @@ fn report(subject: Subject<'_>, expectation: &Expectation, group: &Group) -> Dia
 
 /// `rank 6 missing; rank 1 twice`, nothing when all is well. Contributions are named by rank alone unless their
 /// index is a foreign one.
-fn explain(found: &Contents, expected: &[Contribution], further: u64, idempotent: bool) -> Option<String> {
+fn explain(found: &Contents, expected: &[Contribution], call: u32, further: u64, idempotent: bool) -> Option<String> {
     let mut balance: BTreeMap<Contribution, (u64, u64)> = BTreeMap::new();
     for &(rank, index) in expected {
         balance.entry((rank, index.wrapping_add(further))).or_default().0 += 1;
     }
-    for (&contribution, &times) in &found.counts {
-        balance.entry(contribution).or_default().1 = times;
-    }
     let mut missing = Vec::new();
     let mut often: BTreeMap<u64, Vec<String>> = BTreeMap::new();
     let mut foreign = Vec::new();
+    let mut stale: BTreeSet<(u32, u32)> = BTreeSet::new();
+    for (&(of, contribution), &times) in &found.counts {
+        if of == call {
+            balance.entry(contribution).or_default().1 = times;
+        } else {
+            stale.insert((of, contribution.0));
+        }
+    }
     for (&(rank, index), &(wanted, there)) in &balance {
         if wanted == 0 {
             foreign.push(format!("element {index} of rank {rank}"));
@@ -162,6 +248,10 @@ fn explain(found: &Contents, expected: &[Contribution], further: u64, idempotent
     for (times, ranks) in &often {
         let times = if *times == 2 { "twice".into() } else { format!("{times} times") };
         parts.push(format!("{} {times}", list(ranks)));
+    }
+    let stale: Vec<String> = stale.into_iter().map(|(of, rank)| format!("rank {rank}'s of call {}", of + 1)).collect();
+    if !stale.is_empty() {
+        parts.push(format!("{} instead", list(&stale)));
     }
     if !foreign.is_empty() {
         parts.push(format!("{} foreign", list(&foreign)));

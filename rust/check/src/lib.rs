@@ -5,12 +5,14 @@
 //! follows the number of operations and not the size of what they move. The program runs without time in several
 //! orders, agents taking turns as their channels, counters and barriers allow, and
 //!
-//! 1. each run that ends must give every expected element exactly its contributions ([`Expectation`]),
+//! 1. when a rank's agents have ended, every expected element of that rank must have exactly its contributions
+//!    ([`Expectation`]),
 //! 2. a run that stops early is a deadlock, which names who waits for whom,
 //! 3. two accesses to an element, one of them a write, that nothing orders are a race even where every run
-//!    happened to be right: vector clocks follow channels, queue slots, counters and barriers,
-//! 4. a program that is issued again while other ranks still work on its last call must compute what it computes
-//!    when everybody waits for everybody between the calls ([`CheckOptions::calls`]).
+//!    happened to be right: vector clocks follow channels, queue slots, counters and barriers. The rank that owns an
+//!    operand or a result touches it, too: it writes before its call starts and after its call has ended,
+//! 4. the same holds for calls that follow each other at once ([`CheckOptions::calls`]). A rank that has ended a call
+//!    gets other operands and starts the next one, whatever the other ranks do.
 //!
 //! ```
 //! use ahbm_check::{CheckOptions, Outcome, check};
@@ -53,6 +55,8 @@
 //! | `AHBM-V409` | no run with numbers was possible (a warning) |
 //! | `AHBM-V410` | signals that nobody waits for (a warning) |
 //! | `AHBM-V411` | calls that follow each other at once compute something else than calls with a pause between |
+//! | `AHBM-V414` | a rank's operand or result is touched before its call starts or after it has ended |
+//! | `AHBM-V415` | a rank leaves a barrier that another may not have entered |
 //!
 //! Reading order: [`Expectation`], `schedule` (who goes next), `print` and `values` (what it does), `clocks` (what
 //! orders it), `deadlock` and `compare` (what to say), `proof` (the same with numbers).
@@ -73,10 +77,12 @@ pub use proof::Proof;
 pub use schedule::sequence;
 
 use ahbm_machine::{Diagnostic, Machine};
-use ahbm_program::{OpKind, Program};
-use clocks::Clocks;
+use ahbm_program::{AgentId, OpKind, Program};
+use clocks::{Clocks, Spots};
+use compare::{RunResult, Terms};
 use log::{Level, debug, log_enabled};
-use schedule::{Ended, Fence, Order, Schedule};
+use schedule::{Ended, Fence, Nobody, Order, Schedule};
+use std::collections::BTreeSet;
 use std::time::Instant;
 use support::{Step, Subject};
 use values::Values;
@@ -132,6 +138,8 @@ pub enum Outcome {
     Correct,
     /// It runs to the end in every order; what it should compute is not known. Races are among the findings.
     NoExpectation,
+    /// Nothing wrong was found, but not everything could be looked at.
+    Undecided,
     /// Every order that was tried is right, but nothing orders some accesses.
     Race,
     /// Some order gives a wrong result.
@@ -153,6 +161,7 @@ impl Outcome {
             Self::Deadlock => "deadlock",
             Self::Race => "race",
             Self::NoExpectation => "no_expectation",
+            Self::Undecided => "undecided",
             Self::Unsupported => "unsupported",
             Self::Malformed => "malformed",
         }
@@ -190,12 +199,12 @@ pub fn check(program: &Program, expectation: &Expectation, options: &CheckOption
         return Verdict::new(Outcome::Malformed, unsound);
     }
     if let Err(finding) = subject.affordable(options) {
-        return Verdict::new(Outcome::Unsupported, vec![finding]);
+        return Verdict::new(Outcome::Undecided, vec![finding]);
     }
     let begin = log_enabled!(target: LOG, Level::Debug).then(Instant::now);
     let mut verdict = explore(subject, expectation, options);
     if options.min_slots && !matches!(verdict.outcome, Outcome::Malformed | Outcome::Unsupported) {
-        verdict.min_slots = schedule::min_slots(subject);
+        verdict.min_slots = schedule::min_slots(Subject { calls: 1, ..subject });
     }
     if let Some(begin) = begin {
         let (name, outcome, ms) = (&program.name, verdict.outcome.name(), begin.elapsed().as_secs_f64() * 1e3);
@@ -211,90 +220,146 @@ fn shape(program: &Program) -> [usize; 5] {
 }
 
 fn explore(subject: Subject<'_>, expectation: &Expectation, options: &CheckOptions<'_>) -> Verdict {
-    let once = Subject { calls: 1, ..subject };
-    let mut outcome = explore_calls(once, expectation, options);
-    if subject.calls > 1 && !matches!(outcome.outcome, Outcome::Malformed | Outcome::Deadlock) {
-        let again = reuse(subject, expectation, options);
-        outcome.outcome = outcome.outcome.max(again.outcome);
-        // A fault within one call is told once.
-        let new = |finding: &Diagnostic| !outcome.findings.iter().any(|known| known.code == finding.code);
-        let more: Vec<Diagnostic> = again.findings.into_iter().filter(new).collect();
-        outcome.findings.splice(0..0, more);
+    let terms = Terms::new(expectation);
+    let ranks: BTreeSet<u32> = subject.program.agents.iter().map(|agent| agent.rank).collect();
+    // The memory of a rank without agents has no call whose end it could be renewed at.
+    let idle: Vec<u32> = terms.ranks().difference(&ranks).copied().collect();
+    let subject = if idle.is_empty() { subject } else { Subject { calls: 1, ..subject } };
+    let mut warnings = Vec::new();
+    let mut races = Vec::new();
+    let mut gaps = Vec::new();
+    let mut results: Vec<RunResult> = Vec::new();
+    let mut unordered = false;
+    let spots = Spots::contended(subject, terms.memory());
+    for order in 0..orders(subject.program, spots.shared, options) {
+        let (mut effects, schedule, skipped) = match run(subject, &terms, &spots, options, order, Fence::Rank) {
+            Err(verdict) => return verdict,
+            Ok(ended) => ended,
+        };
+        for &rank in &idle {
+            effects.result.look(subject, &effects.values, &terms, rank, 0);
+        }
+        if let Some(clocks) = effects.clocks {
+            if gaps.is_empty() {
+                gaps.extend(clocks.gaps());
+            }
+            if races.is_empty() {
+                races = clocks.findings(expectation);
+            }
+        }
+        if order == 0 {
+            unordered = skipped.is_some();
+            warnings.extend(skipped);
+            warnings.extend(effects.values.undefined_reads(expectation));
+            warnings.extend(schedule.unreceived());
+            warnings.extend(schedule.untaken());
+        }
+        if results.iter().all(|known| known.prints != effects.result.prints) {
+            results.push(effects.result);
+        }
     }
-    outcome
+    let mut findings: Vec<Diagnostic> = Vec::new();
+    let wrong = results.iter().filter_map(RunResult::first_wrong).min();
+    let interfere = wrong.is_some_and(|call| call > 0) || results.iter().any(RunResult::mixes_calls);
+    let first = wrong.and_then(|call| results.iter().find(|result| result.first_wrong() == Some(call)));
+    let mut told = first.map(|result| result.report(subject, &terms)).unwrap_or_default();
+    findings.extend(interfere.then(|| interfering(subject, races.first().or(told.first()))));
+    // What differs in a later call only, the call before it has caused.
+    let firsts: BTreeSet<_> = results.iter().map(|result| result.of_call(0).collect::<Vec<_>>()).collect();
+    if firsts.len() > 1 && !interfere {
+        findings.push(
+            Diagnostic::new("AHBM-V404", format!("{} orders of the agents give different results", firsts.len()))
+                .hint("order the accesses that AHBM-V403 names with a dependency, a counter or a barrier"),
+        );
+    }
+    let undecided = results.iter().find_map(|result| undecided(subject, &result.undecided));
+    findings.append(&mut told);
+    let mut failed = wrong.is_some() || !gaps.is_empty();
+    if !failed && subject.calls > 1 && (undecided.is_some() || !expectation.is_known()) {
+        // What a later call should give is known from calls with a pause between them.
+        let calm = match run(subject, &terms, &spots, options, 0, Fence::World) {
+            Err(verdict) => return verdict,
+            Ok((effects, ..)) => effects.result,
+        };
+        let alike = |result: &RunResult, call: u32| result.of_call(call).eq(calm.of_call(call));
+        if results.iter().any(|result| alike(result, 0) && result.prints != calm.prints) {
+            findings.push(interfering(subject, races.first()));
+            failed = true;
+        }
+    }
+    let raced = firsts.len() > 1 || !races.is_empty();
+    findings.append(&mut gaps);
+    findings.append(&mut races);
+    let outcome = if failed {
+        Outcome::Wrong
+    } else if !expectation.is_known() && !expectation.synchronises() {
+        Outcome::NoExpectation
+    } else if raced {
+        Outcome::Race
+    } else if undecided.is_some() || unordered {
+        Outcome::Undecided
+    } else {
+        Outcome::Correct
+    };
+    findings.extend(undecided);
+    findings.append(&mut warnings);
+    Verdict::new(outcome, findings)
+}
+
+/// Says that a call is wrong because of the one before it, where `evidence` says.
+fn interfering(subject: Subject<'_>, evidence: Option<&Diagnostic>) -> Diagnostic {
+    let message = format!("{} calls in a row compute something else than with a pause between them", subject.calls);
+    let finding = Diagnostic::new("AHBM-V411", message);
+    let sites = evidence.into_iter().flat_map(|evidence| &evidence.sites);
+    sites.fold(finding, |finding, site| finding.site(site.label.clone(), site.origin.clone())).hint(
+        "a rank that is ahead reuses memory or a queue that another still reads, or leaves a signal or a message over: \
+         end with a signal or a barrier, or alternate between two buffers",
+    )
 }
 
 /// One run in one order, and what came of it.
-fn run<'p>(
+fn run<'p, 't>(
     subject: Subject<'p>,
-    expectation: &Expectation,
+    terms: &'t Terms<'t>,
+    spots: &'p Spots,
     options: &CheckOptions<'_>,
     order: u32,
     fence: Fence,
-) -> Result<(Effects<'p>, Schedule<'p>, Option<Diagnostic>), Verdict> {
-    let clocks = if order < CLOCKED && fence == Fence::Rank { Clocks::new(subject, options.slots) } else { Ok(None) };
+) -> Result<(Effects<'p, 't>, Schedule<'p>, Option<Diagnostic>), Verdict> {
+    let follow = order < CLOCKED && fence == Fence::Rank;
+    let clocks = if follow { Clocks::new(subject, options.slots, spots, terms) } else { Ok(None) };
     let (clocks, skipped) = match clocks {
         Ok(clocks) => (clocks, None),
         Err(finding) => (None, Some(finding)),
     };
-    let mut effects = Effects { values: Values::new(subject, expectation), clocks };
-    let mut schedule =
-        Schedule::new(subject, options.slots, Order::of(order, subject.program.agents.len(), options.seed), fence);
+    let mut effects = Effects {
+        subject,
+        terms,
+        values: Values::new(subject, terms.expectation),
+        clocks,
+        result: RunResult::default(),
+    };
+    let agents = subject.program.agents.len();
+    let mut schedule = Schedule::new(subject, options.slots, Order::of(order, agents, options.seed), fence);
     match schedule.run(&mut effects) {
         Err(finding) => Err(Verdict::new(Outcome::Malformed, vec![finding])),
-        Ok(Ended::Stuck) => Err(Verdict::new(Outcome::Deadlock, vec![deadlock::report(&schedule)])),
+        Ok(Ended::Stuck) => {
+            // Ranks that the first call does not hold wait for those that it does: these say more.
+            let once = Subject { calls: 1, ..subject };
+            let mut first = Schedule::new(once, options.slots, Order::of(order, agents, options.seed), fence);
+            let stuck = if first.run(&mut Nobody) == Ok(Ended::Stuck) { &first } else { &schedule };
+            Err(Verdict::new(Outcome::Deadlock, vec![deadlock::report(stuck)]))
+        }
         Ok(Ended::Complete) => Ok((effects, schedule, skipped)),
     }
-}
-
-/// Several calls in a row: races between them, and results that differ from those of calls with a pause between.
-fn reuse(subject: Subject<'_>, expectation: &Expectation, options: &CheckOptions<'_>) -> Verdict {
-    let mut races = Vec::new();
-    let mut results = Vec::new();
-    let calm = match run(subject, expectation, options, 0, Fence::World) {
-        Err(verdict) => return verdict,
-        Ok((effects, ..)) => compare::prints(subject, &effects.values, expectation),
-    };
-    for order in 0..orders(subject.program, options) {
-        match run(subject, expectation, options, order, Fence::Rank) {
-            Err(verdict) => return verdict,
-            Ok((effects, ..)) => {
-                results.push(compare::prints(subject, &effects.values, expectation) == calm);
-                if let Some(clocks) = effects.clocks
-                    && races.is_empty()
-                {
-                    races = clocks.findings(expectation);
-                }
-            }
-        }
-    }
-    let stale = results.iter().filter(|same| !**same).count();
-    let mut findings = Vec::new();
-    if stale > 0 {
-        let message = format!(
-            "{} calls in a row compute something else than with a pause between them, in {stale} of {} orders",
-            subject.calls,
-            results.len()
-        );
-        findings.push(Diagnostic::new("AHBM-V411", message).hint(
-            "a rank that is ahead reuses memory that another still reads: end with a signal or a barrier, or \
-             alternate between two buffers",
-        ));
-    }
-    findings.append(&mut races);
-    let outcome = match (stale, findings.is_empty()) {
-        (1.., _) => Outcome::Wrong,
-        (0, false) => Outcome::Race,
-        (0, true) => Outcome::Correct,
-    };
-    Verdict::new(outcome, findings)
 }
 
 /// Orders that are worth trying: one, when none can differ from another.
 ///
 /// Agents that meet in messages, in counters and in barriers alone, each message and each semaphore having one
-/// taker, compute the same and stop in the same place in every order.
-fn orders(program: &Program, options: &CheckOptions<'_>) -> u32 {
+/// taker, compute the same and stop in the same place in every order. A rank that looks at its results too early does
+/// not: [`Clocks`] sees that in any order.
+fn orders(program: &Program, shared: bool, options: &CheckOptions<'_>) -> u32 {
     let mut takers = vec![None; program.counters as usize];
     let mut alone = true;
     for (index, agent) in program.agents.iter().enumerate() {
@@ -308,63 +373,7 @@ fn orders(program: &Program, options: &CheckOptions<'_>) -> u32 {
             }
         }
     }
-    let shared = !matches!(Clocks::new(Subject::once(program), options.slots), Ok(None));
     if alone && !shared { 1 } else { options.orders.max(1) }
-}
-
-fn explore_calls(subject: Subject<'_>, expectation: &Expectation, options: &CheckOptions<'_>) -> Verdict {
-    let mut warnings = Vec::new();
-    let mut races = Vec::new();
-    let mut results: Vec<compare::RunResult> = Vec::new();
-    for order in 0..orders(subject.program, options) {
-        let (effects, schedule, skipped) = match run(subject, expectation, options, order, Fence::Rank) {
-            Err(verdict) => return verdict,
-            Ok(ended) => ended,
-        };
-        if let Some(clocks) = effects.clocks
-            && races.is_empty()
-        {
-            races = clocks.findings(expectation);
-        }
-        if order == 0 {
-            warnings.extend(skipped);
-            warnings.extend(effects.values.undefined_reads(expectation));
-            warnings.extend(schedule.unreceived());
-            warnings.extend(schedule.untaken());
-        }
-        let result = compare::compare(subject, &effects.values, expectation);
-        if results.iter().all(|known| known.prints != result.prints) {
-            results.push(result);
-        }
-    }
-    let wrong = results.iter().any(|r| !r.wrong.is_empty());
-    let undecided = results.iter().find_map(|r| undecided(subject, &r.undecided));
-    let mut findings: Vec<Diagnostic> = Vec::new();
-    if results.len() > 1 {
-        findings.push(
-            Diagnostic::new("AHBM-V404", format!("{} orders of the agents give different results", results.len()))
-                .hint("order the accesses that AHBM-V403 names with a dependency, a counter or a barrier"),
-        );
-    }
-    if let Some(first) = results.iter_mut().find(|r| !r.wrong.is_empty()) {
-        findings.append(&mut first.wrong);
-    }
-    let raced = results.len() > 1 || !races.is_empty();
-    findings.append(&mut races);
-    let outcome = if wrong {
-        Outcome::Wrong
-    } else if undecided.is_some() {
-        Outcome::Unsupported
-    } else if !expectation.is_known() {
-        Outcome::NoExpectation
-    } else if raced {
-        Outcome::Race
-    } else {
-        Outcome::Correct
-    };
-    findings.extend(undecided);
-    findings.append(&mut warnings);
-    Verdict::new(outcome, findings)
 }
 
 /// Says which operations keep a result from being decided.
@@ -379,13 +388,16 @@ fn undecided(subject: Subject<'_>, steps: &[Step]) -> Option<Diagnostic> {
     Some(steps.iter().fold(finding, |finding, step| subject.site(finding, step)))
 }
 
-/// The effects of an operation.
-struct Effects<'p> {
+/// The effects of operations, and of the ends of calls.
+struct Effects<'p, 't> {
+    subject: Subject<'p>,
+    terms: &'t Terms<'t>,
     values: Values<'p>,
     clocks: Option<Clocks<'p>>,
+    result: RunResult,
 }
 
-impl schedule::Watch for Effects<'_> {
+impl schedule::Watch for Effects<'_, '_> {
     fn done(&mut self, step: &Step) -> Result<(), Diagnostic> {
         if let Some(clocks) = &mut self.clocks {
             clocks.done(step);
@@ -393,9 +405,26 @@ impl schedule::Watch for Effects<'_> {
         self.values.done(step)
     }
 
-    fn released(&mut self, participants: &[ahbm_program::AgentId]) {
+    fn released(&mut self, participants: &[AgentId]) {
         if let Some(clocks) = &mut self.clocks {
             clocks.meet(participants);
+        }
+    }
+
+    /// A rank whose call has ended takes its result, and has other operands for the next call.
+    fn ended(&mut self, participants: &[AgentId], call: u32) {
+        if let Some(clocks) = &mut self.clocks {
+            clocks.ended(participants, call);
+        }
+        let agents = &self.subject.program.agents;
+        let ranks: BTreeSet<u32> = participants.iter().map(|agent| agents[agent.0 as usize].rank).collect();
+        for rank in ranks {
+            self.result.look(self.subject, &self.values, self.terms, rank, call);
+            if call + 1 < self.subject.calls {
+                for held in self.terms.operands(rank) {
+                    self.values.give(held, self.terms.expectation.element(), call + 1);
+                }
+            }
         }
     }
 }

@@ -10,7 +10,7 @@ const P: u64 = (1 << 61) - 1;
 const G: [u64; 2] = [0x0A5F_3C91_7D2B_46E3, 0x1337_9B0D_5C6E_81A7];
 
 /// The print of a multiset.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(crate) struct Print([u64; 2]);
 
 impl Print {
@@ -32,6 +32,15 @@ impl Print {
     /// The print of the union.
     pub(crate) fn plus(self, other: Self) -> Self {
         Self(std::array::from_fn(|i| reduce(self.0[i] + other.0[i])))
+    }
+
+    /// The print of the same multiset of another call's contributions.
+    pub(crate) fn of_call(self, call: u32) -> Self {
+        if call == 0 {
+            return self;
+        }
+        let factor = Self::of(u64::MAX - u64::from(call));
+        Self(std::array::from_fn(|i| times(self.0[i], factor.0[i])))
     }
 
     /// The print `by` elements further on.
@@ -82,15 +91,19 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Union is a commutative group, and shifts distribute over it and undo each other.
+        /// Union is a commutative group, shifts distribute over it and undo each other, and calls are told apart.
         #[test]
-        fn prints_add_up_and_shift(a: u64, b: u64, c: u64, d in -1_000_000i64..1_000_000, e in -1_000_000i64..1_000_000) {
+        fn prints_add_up_and_shift(
+            a: u64, b: u64, c: u64, d in -1_000_000i64..1_000_000, e in -1_000_000i64..1_000_000, call in 1..16u32
+        ) {
             let (a, b, c) = (Print::of(a), Print::of(b), Print::of(c));
             prop_assert_eq!(a.plus(b), b.plus(a));
             prop_assert_eq!(a.plus(b).plus(c), a.plus(b.plus(c)));
             prop_assert_eq!(a.plus(b).shifted(d), a.shifted(d).plus(b.shifted(d)));
             prop_assert_eq!(a.shifted(d).shifted(e), a.shifted(d + e));
             prop_assert_eq!(a.shifted(d).shifted(-d), a);
+            prop_assert_eq!(a.plus(b.shifted(d)).of_call(call), a.of_call(call).plus(b.of_call(call).shifted(d)));
+            prop_assert_ne!(a.of_call(call), a);
         }
     }
 }

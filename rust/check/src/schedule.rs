@@ -10,11 +10,14 @@ use std::collections::{BTreeMap, BinaryHeap};
 pub(crate) trait Watch {
     /// An operation took effect. Barriers are told by [`Watch::released`] alone.
     fn done(&mut self, step: &Step) -> Result<(), Diagnostic>;
-    /// The participants of a barrier met, or the thread blocks of a launch ended.
+    /// The participants of a barrier met.
     fn released(&mut self, participants: &[AgentId]);
+    /// All agents that a fence holds together ended a call.
+    fn ended(&mut self, _participants: &[AgentId], _call: u32) {}
 }
 
-struct Nobody;
+/// Watches nothing.
+pub(crate) struct Nobody;
 
 impl Watch for Nobody {
     fn done(&mut self, _: &Step) -> Result<(), Diagnostic> {
@@ -183,6 +186,11 @@ impl Counters {
     pub(crate) fn len(&self) -> usize {
         self.values.len()
     }
+
+    /// The signals of a counter that no semaphore is, in all calls.
+    fn total(&self, counter: usize) -> u64 {
+        self.values.iter().skip(counter).step_by(self.semaphore.len().max(1)).sum()
+    }
 }
 
 impl<'p> Schedule<'p> {
@@ -269,10 +277,6 @@ impl<'p> Schedule<'p> {
         loop {
             let body = self.subject.body(agent, self.call[a]);
             let Some(what) = body.ops.get(self.next[a] as usize) else {
-                if self.call[a] + 1 == self.subject.calls {
-                    self.waits[a] = Wait::Finished;
-                    return Ok(());
-                }
                 if !self.end_of_call(agent, watch) {
                     return Ok(());
                 }
@@ -437,14 +441,22 @@ impl<'p> Schedule<'p> {
     /// Ends a call; true when the next may begin.
     fn end_of_call(&mut self, agent: AgentId, watch: &mut impl Watch) -> bool {
         let group = self.fence.group(self.subject.program.agents[agent.0 as usize].rank);
+        let call = self.call[agent.0 as usize];
+        let last = call + 1 == self.subject.calls;
         let Some((members, waiting)) = self.launches.get_mut(&group) else { return false };
         waiting.push(agent);
-        if (waiting.len() as u64) < u64::from(*members) {
-            self.waits[agent.0 as usize] = Wait::Launch;
+        let complete = (waiting.len() as u64) == u64::from(*members);
+        if last || !complete {
+            self.waits[agent.0 as usize] = if last { Wait::Finished } else { Wait::Launch };
+        }
+        if !complete {
             return false;
         }
         let participants = std::mem::take(waiting);
-        watch.released(&participants);
+        watch.ended(&participants, call);
+        if last {
+            return false;
+        }
         for &participant in &participants {
             self.next[participant.0 as usize] = 0;
             self.call[participant.0 as usize] += 1;
@@ -466,7 +478,8 @@ impl<'p> Schedule<'p> {
         let program = self.subject.program;
         let left = |c: &usize| self.sent[*c] > self.received[*c];
         let first = (0..self.sent.len()).find(left)?;
-        let messages: u64 = (0..self.sent.len()).filter(left).map(|c| self.sent[c] - self.received[c]).sum();
+        let all: u64 = (0..self.sent.len()).filter(left).map(|c| self.sent[c] - self.received[c]).sum();
+        let messages = all.div_ceil(self.subject.calls.into());
         let channel = &program.channels[first];
         let call = self.subject.calls - 1;
         let body = self.subject.body(channel.sender, call);
@@ -485,29 +498,49 @@ impl<'p> Schedule<'p> {
         Some(self.subject.site(finding, &Step { agent: channel.sender, op, call, message: None }))
     }
 
-    /// Signals that no semaphore's owner has taken after a complete run.
+    /// Signals that nobody has waited for after a complete run: more than its takers took, or of a counter that nobody
+    /// looks at.
     pub(crate) fn untaken(&self) -> Option<Diagnostic> {
-        let semaphores = 0..self.counters.semaphore.len();
-        let left = |c: usize| self.counters.values[c].saturating_sub(self.counters.initial[c]);
-        let is_left = |c: &usize| self.counters.semaphore[*c] && left(*c) > 0;
-        let first = semaphores.clone().find(is_left)? as u32;
-        let signals: u64 = semaphores.filter(is_left).map(left).sum();
         let call = self.subject.calls - 1;
-        let (agent, op) = (0..self.next.len() as u32).map(AgentId).find_map(|agent| {
-            let last = self
-                .subject
-                .body(agent, call)
-                .ops
-                .iter()
-                .rposition(|op| matches!(op.kind, OpKind::Signal { counter, .. } if counter == first))?;
-            Some((agent, last as u32))
-        })?;
-        let finding = Diagnostic::new(
-            "AHBM-V410",
-            format!("{signals} signals are never waited for, the first of counter {first}"),
-        )
-        .hint("the next call's first wait would pass at once");
-        Some(self.subject.site(finding, &Step { agent, op, call, message: None }))
+        let ops = |call: u32| {
+            let agents = (0..self.next.len() as u32).map(AgentId);
+            agents.flat_map(move |agent| {
+                (0u32..).zip(&self.subject.body(agent, call).ops).map(move |(op, what)| (agent, op, what.kind))
+            })
+        };
+        let mut watched = self.counters.semaphore.clone();
+        for (_, _, kind) in ops(call) {
+            if let OpKind::WaitCounter { counter, .. } = kind {
+                watched[counter as usize] = true;
+            }
+        }
+        let left = |c: usize| match (self.counters.semaphore[c], watched[c]) {
+            (true, _) => self.counters.values[c].saturating_sub(self.counters.initial[c]),
+            (false, true) => 0,
+            (false, false) if self.subject.program.flags.contains(&(c as u32)) => 0,
+            (false, false) => self.counters.total(c),
+        };
+        let all: u64 = (0..watched.len()).map(left).sum();
+        let first = (0..watched.len()).find(|&c| left(c) > 0)?;
+        let signals = |kind: OpKind| matches!(kind, OpKind::Signal { counter, .. } if counter as usize == first);
+        let takes = |kind: OpKind| matches!(kind, OpKind::Acquire { counter, .. } if counter as usize == first);
+        let step = |(agent, op, _)| Step { agent, op, call, message: None };
+        let signal = step(ops(call).filter(|&(.., kind)| signals(kind)).last()?);
+        let taken = ops(call).filter(|&(.., kind)| takes(kind)).count();
+        let name = self.subject.name(signal.agent);
+        let count = all.div_ceil(self.subject.calls.into());
+        let what = match taken {
+            0 => format!("{count} signals are never waited for: nobody waits at all where {name} signals"),
+            1 => format!("{count} signals are never waited for: there is 1 wait for the signals of {name}"),
+            n => format!("{count} signals are never waited for: there are {n} waits for the signals of {name}"),
+        };
+        let finding = self.subject.site(Diagnostic::new("AHBM-V410", what), &signal);
+        let last = ops(call).filter(|&(.., kind)| takes(kind)).last();
+        let finding = last.into_iter().fold(finding, |finding, taker| self.subject.site(finding, &step(taker)));
+        Some(finding.hint(
+            "what such a signal announces is not waited for; in the next call, a wait passes too early. Add the wait, or \
+             leave the signal out",
+        ))
     }
 }
 

@@ -66,16 +66,27 @@ impl<'p> Subject<'p> {
         format!("rank {} block {block}", own.rank)
     }
 
-    /// `sip 3 cube 0 pe 1: store f16[8]`, and the call where there are several.
+    /// `sip 3 cube 0 pe 1: store f16[8]`, and the call unless it is the first.
     pub(crate) fn describe(&self, step: &Step) -> String {
         let what = self.launch(step.call).describe(step.agent, step.op as usize);
-        let call = if self.calls > 1 { format!(" in call {}", step.call + 1) } else { String::new() };
+        let call = if step.call > 0 { format!(" in call {}", step.call + 1) } else { String::new() };
         format!("{}: {what}{call}", self.name(step.agent))
     }
 
     /// Adds an operation as a side of a finding.
     pub(crate) fn site(&self, finding: Diagnostic, step: &Step) -> Diagnostic {
         finding.site(self.describe(step), self.launch(step.call).origin_text(step.agent, step.op as usize))
+    }
+
+    /// Adds two operations, which may be of different calls, as the sides of a finding.
+    pub(crate) fn sites(&self, finding: Diagnostic, one: &Step, other: &Step) -> Diagnostic {
+        let mut finding = self.site(self.site(finding, one), other);
+        if one.call != other.call {
+            for (site, step) in finding.sites.iter_mut().zip([one, other]).filter(|(_, step)| step.call == 0) {
+                site.label += &format!(" in call {}", step.call + 1);
+            }
+        }
+        finding
     }
 
     /// Refuses what takes more steps than the budget.

@@ -9,7 +9,7 @@
 use crate::print::Print;
 use crate::support::{Step, Subject, bytes};
 use ahbm_machine::Diagnostic;
-use ahbm_plan::{Contribution, Expectation};
+use ahbm_plan::{Contribution, Expectation, Held};
 use ahbm_program::{AgentId, BinaryFn, Body, BufferId, OpKind, Scalar, ValueId};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
@@ -27,7 +27,8 @@ const LISTED: usize = 8;
 #[derive(Debug, Clone, Copy)]
 enum Made {
     Nothing,
-    Input(u32),
+    /// Of a rank in a call.
+    Input(u32, u32),
     Undefined,
     /// By an operation whose meaning is not known.
     Function,
@@ -60,7 +61,7 @@ type Value = Rc<[Piece]>;
 
 /// A run of elements in memory.
 #[derive(Debug, Clone, Copy)]
-struct Held {
+struct Stored {
     end: u64,
     /// Bytes of an element.
     unit: u64,
@@ -87,10 +88,10 @@ pub(crate) struct Found {
     index: i64,
 }
 
-/// The contributions to an element, and how often each went in.
+/// The contributions to an element, each with the call that it was the input of, and how often each went in.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Contents {
-    pub(crate) counts: FxHashMap<Contribution, u64>,
+    pub(crate) counts: FxHashMap<(u32, Contribution), u64>,
     /// Memory that nobody wrote went into it.
     pub(crate) undefined: bool,
 }
@@ -100,7 +101,9 @@ pub(crate) struct Values<'p> {
     nodes: Vec<Known>,
     /// Functions by print: the same function of the same values is the same.
     functions: FxHashMap<Print, Node>,
-    memory: Vec<BTreeMap<u64, Held>>,
+    /// By rank and call.
+    inputs: FxHashMap<(u32, u32), Node>,
+    memory: Vec<BTreeMap<u64, Stored>>,
     slots: Vec<Vec<Value>>,
     /// By channel and number: the value, and who sent it.
     messages: Vec<Vec<(Value, Step)>>,
@@ -123,6 +126,7 @@ impl<'p> Values<'p> {
             subject,
             nodes: vec![empty],
             functions: FxHashMap::default(),
+            inputs: FxHashMap::default(),
             memory: Vec::with_capacity(program.buffers.len()),
             slots: (0..program.agents.len() as u32).map(slots).collect(),
             messages: vec![Vec::new(); program.channels.len()],
@@ -133,23 +137,32 @@ impl<'p> Values<'p> {
         for (index, buffer) in program.buffers.iter().enumerate() {
             let print = Print::of(1 << 63 | index as u64);
             let node = values.add(Known { print, made: Made::Undefined, undefined: true, flat: false, ..empty });
-            let held = Held { end: buffer.bytes, unit, node, index: 0, writer: None };
+            let held = Stored { end: buffer.bytes, unit, node, index: 0, writer: None };
             values.memory.push(if buffer.bytes == 0 { BTreeMap::new() } else { BTreeMap::from([(0, held)]) });
         }
-        let mut inputs: FxHashMap<u32, Node> = FxHashMap::default();
         for held in expectation.initial() {
-            let (rank, first) = held.first;
-            let node = *inputs.entry(rank).or_insert_with(|| {
-                values.add(Known { print: input(rank), made: Made::Input(rank), flat: false, ..empty })
-            });
-            let buffer = &program.buffers[held.buffer.0 as usize];
-            let range = held.elements.start.saturating_mul(unit)..held.elements.end.saturating_mul(unit);
-            let range = range.start.min(buffer.bytes)..range.end.min(buffer.bytes);
-            values.overwrite(held.buffer, range, |start, end| {
-                vec![(start, Held { end, unit, node, index: first as i64, writer: None })]
-            });
+            values.give(held, unit, 0);
         }
         values
+    }
+
+    /// Puts a rank's input of a call where it belongs.
+    pub(crate) fn give(&mut self, held: &Held, unit: u64, call: u32) {
+        let (rank, first) = held.first;
+        let node = match self.inputs.get(&(rank, call)) {
+            Some(&node) => node,
+            None => {
+                let (print, made) = (input(rank).of_call(call), Made::Input(rank, call));
+                let node = self.add(Known { print, made, flat: false, undefined: false, function: None });
+                self.inputs.insert((rank, call), node);
+                node
+            }
+        };
+        let size = self.subject.program.buffers[held.buffer.0 as usize].bytes;
+        let range = held.elements.start.saturating_mul(unit)..held.elements.end.saturating_mul(unit);
+        self.overwrite(held.buffer, range.start.min(size)..range.end.min(size), |start, end| {
+            vec![(start, Stored { end, unit, node, index: first as i64, writer: None })]
+        });
     }
 
     /// The runs of elements in some bytes of a buffer, in order.
@@ -176,8 +189,8 @@ impl<'p> Values<'p> {
             match self.nodes[node as usize].made {
                 Made::Nothing | Made::Function => {}
                 Made::Undefined => contents.undefined = true,
-                Made::Input(rank) => {
-                    let count = contents.counts.entry((rank, index as u64)).or_default();
+                Made::Input(rank, call) => {
+                    let count = contents.counts.entry((call, (rank, index as u64))).or_default();
                     *count = count.saturating_add(times);
                 }
                 Made::Union(a, b, apart) => {
@@ -327,29 +340,29 @@ impl<'p> Values<'p> {
     }
 
     /// The runs in some bytes, cut to them.
-    fn read(&self, buffer: BufferId, range: Range<u64>) -> impl Iterator<Item = (u64, Held)> + '_ {
+    fn read(&self, buffer: BufferId, range: Range<u64>) -> impl Iterator<Item = (u64, Stored)> + '_ {
         let map = &self.memory[buffer.0 as usize];
         let from = map.range(..=range.start).next_back().map_or(range.start, |(&start, _)| start);
         map.range(from..range.end).filter(move |(_, held)| held.end > range.start).map(move |(&at, &held)| {
             let start = at.max(range.start);
             let index = self.further(held.node, held.index, (start - at) / held.unit);
-            (start, Held { end: held.end.min(range.end), index, ..held })
+            (start, Stored { end: held.end.min(range.end), index, ..held })
         })
     }
 
     /// Replaces the runs in some bytes.
-    fn overwrite(&mut self, buffer: BufferId, range: Range<u64>, with: impl FnOnce(u64, u64) -> Vec<(u64, Held)>) {
+    fn overwrite(&mut self, buffer: BufferId, range: Range<u64>, with: impl FnOnce(u64, u64) -> Vec<(u64, Stored)>) {
         if range.is_empty() {
             return;
         }
-        let kept: Vec<(u64, Held)> = {
+        let kept: Vec<(u64, Stored)> = {
             let map = &self.memory[buffer.0 as usize];
             let first = map.range(..range.start).next_back().filter(|(_, held)| held.end > range.start);
             let last = map.range(..range.end).next_back().filter(|(_, held)| held.end > range.end);
-            let before = first.map(|(&at, &held)| (at, Held { end: range.start, ..held }));
+            let before = first.map(|(&at, &held)| (at, Stored { end: range.start, ..held }));
             let after = last.map(|(&at, &held)| {
                 let index = self.further(held.node, held.index, (range.end - at) / held.unit);
-                (range.end, Held { index, ..held })
+                (range.end, Stored { index, ..held })
             });
             before.into_iter().chain(after).collect()
         };
@@ -366,22 +379,25 @@ impl<'p> Values<'p> {
         let program = self.subject.launch(step.call);
         let unit = program.body(step.agent).tiles[tile as usize].dtype.bytes();
         let (buffer, range) = bytes(program, step.agent, mem, tile);
-        let runs: Vec<(u64, Held)> = self.read(buffer, range.clone()).collect();
+        let runs: Vec<(u64, Stored)> = self.read(buffer, range.clone()).collect();
         if let Some((start, held)) = runs.iter().find(|(_, held)| self.nodes[held.node as usize].undefined) {
-            self.undefined_count += 1;
-            if self.undefined.len() < LISTED {
-                self.undefined.push((*step, buffer, *start..held.end));
+            // Each call repeats what the first does: only the first call that has any counts.
+            if self.undefined.first().is_none_or(|(first, ..)| first.call == step.call) {
+                self.undefined_count += 1;
+                if self.undefined.len() < LISTED {
+                    self.undefined.push((*step, buffer, *start..held.end));
+                }
             }
         }
-        let whole = |(start, held): &(u64, Held)| {
+        let whole = |(start, held): &(u64, Stored)| {
             self.nodes[held.node as usize].flat && (held.end - start).is_multiple_of(unit)
                 || held.unit == unit
                     && (start - range.start).is_multiple_of(unit)
                     && (held.end - start).is_multiple_of(unit)
         };
-        let pieces = |unit: &dyn Fn(&Held) -> u64| -> Value {
+        let pieces = |unit: &dyn Fn(&Stored) -> u64| -> Value {
             let piece =
-                |(at, h): &(u64, Held)| Piece { elements: (h.end - at) / unit(h), node: h.node, index: h.index };
+                |(at, h): &(u64, Stored)| Piece { elements: (h.end - at) / unit(h), node: h.node, index: h.index };
             merged(runs.iter().map(piece), |node| self.nodes[node as usize].flat)
         };
         if runs.iter().all(whole) {
@@ -399,7 +415,7 @@ impl<'p> Values<'p> {
         self.overwrite(buffer, range, |mut start, _| {
             let run = |piece: &Piece| {
                 let end = start + piece.elements * unit;
-                let held = Held { end, unit, node: piece.node, index: piece.index, writer: Some(*step) };
+                let held = Stored { end, unit, node: piece.node, index: piece.index, writer: Some(*step) };
                 (std::mem::replace(&mut start, end), held)
             };
             value.iter().map(run).collect()

@@ -14,6 +14,8 @@ pub const UNSUPPORTED: char = 'U';
 pub const RACE: &str = "AHBM-V403";
 /// Another order of the agents gives another result.
 pub const ORDER_DEPENDENT: &str = "AHBM-V404";
+/// Whether accesses are ordered was not analysed.
+pub const ORDER_UNDECIDED: &str = "AHBM-V406";
 /// Contributions and the run with numbers disagree.
 pub const CHECKS_DISAGREE: &str = "AHBM-V408";
 
@@ -285,14 +287,16 @@ pub const CODES: &[(&str, &str)] = &[
     (RACE, "two accesses to an element that nothing orders, one of them a write"),
     (ORDER_DEPENDENT, "the result depends on the order of the thread blocks"),
     ("AHBM-V405", "warning: messages that nobody receives"),
-    ("AHBM-V406", "warning: whether accesses are ordered was not analysed, too many thread blocks share memory"),
+    (ORDER_UNDECIDED, "whether accesses, or the ends of a barrier, are ordered was not analysed: too many take part"),
     ("AHBM-V407", "a message of another size than its receive"),
     (CHECKS_DISAGREE, "`ahbm check`: contributions and the run with numbers disagree; a defect of this project"),
     ("AHBM-V409", "`ahbm check`: no run with numbers was possible (a warning)"),
-    ("AHBM-V410", "warning: signals that nobody waits for"),
+    ("AHBM-V410", "warning: signals that nobody waits for, fewer waits than signals or none at all"),
     ("AHBM-V411", "calls that follow each other at once compute something else than calls with a pause between"),
     ("AHBM-V412", "ranks whose results should be equal end with different bits"),
     ("AHBM-V413", "`ahbm explore`: other times give another result"),
+    ("AHBM-V414", "a rank's operand or result is touched before its call starts or after it has ended"),
+    ("AHBM-V415", "a rank leaves a barrier that another rank may not have entered"),
 
     ("AHBM-X101", "unknown backend"),
     ("AHBM-X102", "the process group is not initialised"),

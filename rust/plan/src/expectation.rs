@@ -54,6 +54,9 @@ pub struct Expectation {
     idempotent: bool,
     sets: Vec<Box<[Contribution]>>,
     names: FxHashMap<BufferId, String>,
+    owners: FxHashMap<BufferId, u32>,
+    /// No rank ends before every rank has started.
+    synchronises: bool,
 }
 
 impl Expectation {
@@ -66,7 +69,21 @@ impl Expectation {
             idempotent: false,
             sets: Vec::new(),
             names: FxHashMap::default(),
+            owners: FxHashMap::default(),
+            synchronises: false,
         }
+    }
+
+    /// No rank may end before every rank has started, as a barrier promises.
+    pub fn synchronise(&mut self) {
+        self.synchronises = true;
+    }
+
+    /// `buffer` holds operands or results of the agents of `rank` ([`ahbm_program::Agent::rank`]): nobody else may touch
+    /// those before that rank has started or after it has ended. Without a word, the rank that first holds or expects
+    /// something there is meant.
+    pub fn own(&mut self, buffer: BufferId, rank: u32) {
+        self.owners.entry(buffer).or_insert(rank);
     }
 
     /// The reduction does not mind a contribution that takes part twice (a maximum, a minimum).
@@ -82,6 +99,7 @@ impl Expectation {
     /// At the start, `elements` of `buffer` are the contributions of `rank` from `index` on.
     pub fn hold(&mut self, buffer: BufferId, elements: Range<u64>, rank: u32, index: u64) {
         if !elements.is_empty() {
+            self.own(buffer, rank);
             self.initial.push(Held { buffer, elements, first: (rank, index) });
         }
     }
@@ -96,6 +114,7 @@ impl Expectation {
     /// further one the same ranks' next indices.
     pub fn expect(&mut self, rank: u32, buffer: BufferId, elements: Range<u64>, set: SetId) {
         if !elements.is_empty() {
+            self.own(buffer, rank);
             self.observed.push(Observed { rank, buffer, elements, set: Some(set) });
         }
     }
@@ -103,6 +122,7 @@ impl Expectation {
     /// At the end, `elements` of `buffer` must be the same in every order.
     pub fn observe(&mut self, rank: u32, buffer: BufferId, elements: Range<u64>) {
         if !elements.is_empty() {
+            self.own(buffer, rank);
             self.observed.push(Observed { rank, buffer, elements, set: None });
         }
     }
@@ -125,6 +145,16 @@ impl Expectation {
     /// The elements that are looked at in the end.
     pub fn observed(&self) -> &[Observed] {
         &self.observed
+    }
+
+    /// Whose operands or results a buffer holds.
+    pub fn owner(&self, buffer: BufferId) -> Option<u32> {
+        self.owners.get(&buffer).copied()
+    }
+
+    /// True when no rank may end before every rank has started.
+    pub fn synchronises(&self) -> bool {
+        self.synchronises
     }
 
     /// True when contributions may repeat.

@@ -4,6 +4,7 @@ use crate::{
     Agent, AgentId, Body, Buffer, BufferId, Channel, ChannelId, Map, OpKind, Origins, Program, Set, WireFactor,
 };
 use ahbm_machine::{Coord, Diagnostic, Direction, Node, PeId, Sfr};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// How the queues of a launch are laid out.
@@ -37,6 +38,7 @@ pub struct ProgramBuilder {
     sends_to: Map<(AgentId, Direction), (AgentId, Direction)>,
     receives_from: Map<(AgentId, Direction), (AgentId, Direction)>,
     counters: u32,
+    flags: BTreeSet<u32>,
     barriers: Vec<u32>,
     wire: Option<WireFactor>,
     /// Origins, to be filled while bodies are written.
@@ -76,6 +78,13 @@ impl ProgramBuilder {
     pub fn counter(&mut self) -> u32 {
         self.counters += 1;
         self.counters - 1
+    }
+
+    /// A counter that says that data are there, and that nobody need wait for: see [`Program::flags`].
+    pub fn flag(&mut self) -> u32 {
+        let counter = self.counter();
+        self.flags.insert(counter);
+        counter
     }
 
     /// A barrier of `participants` agents.
@@ -187,6 +196,7 @@ impl ProgramBuilder {
             buffers: self.buffers,
             buffer_table: self.buffer_table,
             counters: self.counters,
+            flags: self.flags,
             barriers: self.barriers,
             duties: Vec::new(),
             origins: self.origins,

@@ -2,6 +2,7 @@
 
 use crate::{Body, Op, Origins};
 use ahbm_machine::{Coord, Direction, Machine, Node, PeId};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Index into [`Program::agents`].
@@ -151,6 +152,9 @@ pub struct Program {
     pub buffer_table: Vec<BufferId>,
     /// Number of counters.
     pub counters: u32,
+    /// The counters that are flags of data, and no signals of the author's: that nobody waits for one is no fault. They
+    /// influence no run.
+    pub flags: BTreeSet<u32>,
     /// Participants of each barrier.
     pub barriers: Vec<u32>,
     /// Per agent of a job; empty where all agents start at once. See [`mod@crate::job`].

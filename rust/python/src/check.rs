@@ -18,7 +18,10 @@ pub(crate) struct Subject {
     /// Sets of contributions, each a rank and the index of its element.
     pub(crate) sets: Vec<Vec<(u32, u64)>>,
     pub(crate) names: Vec<(u32, String)>,
+    /// The rank whose operands or results a buffer holds.
+    pub(crate) owners: Vec<(u32, u32)>,
     pub(crate) repeats: bool,
+    pub(crate) synchronises: bool,
 }
 
 impl Subject {
@@ -30,6 +33,12 @@ impl Subject {
         let mut expectation = Expectation::new(size);
         if self.repeats {
             expectation.repeats_do_not_matter();
+        }
+        if self.synchronises {
+            expectation.synchronise();
+        }
+        for (buffer, rank) in self.owners {
+            expectation.own(BufferId(buffer), rank);
         }
         for (buffer, name) in self.names {
             expectation.name(BufferId(buffer), name);

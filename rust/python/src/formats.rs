@@ -191,7 +191,7 @@ impl PyDocument {
     /// (`"correct"`, `"wrong"`, `"deadlock"`, `"race"`, `"no_expectation"`, `"unsupported"`, `"malformed"`), the least
     /// depth that completes, findings as in `warnings`, and for a correct plan what a run with numbers has confirmed:
     /// elements compared, and the time of that run in picoseconds. The interpreter lock is released meanwhile.
-    #[pyo3(signature = (*, slots=2, orders=4, seed=0, calls=1), text_signature = "($self, *, slots=2, orders=4, seed=0, calls=1)")]
+    #[pyo3(signature = (*, slots=2, orders=4, seed=0, calls=2), text_signature = "($self, *, slots=2, orders=4, seed=0, calls=2)")]
     fn check<'py>(
         &self,
         py: Python<'py>,

@@ -134,10 +134,13 @@ impl Program {
     ///
     /// `operands`: `(rank, buffer, first byte in the buffer, bytes, first byte in the rank's array)`. `results`:
     /// `(rank, buffer, first byte, bytes, set)`. A set lists the contributions, ranks and indices of their elements,
-    /// that go into the first element; the next element takes the next ones. `names` names buffers. With `repeats`, a
-    /// contribution may take part more than once. Returns the verdict and findings as `Plan.check` does; the
-    /// interpreter lock is released meanwhile.
-    #[pyo3(signature = (*, itemsize, operands, results, sets, names, repeats=false, calls=1, orders=4, seed=0))]
+    /// that go into the first element; the next element takes the next ones. `names` names buffers; `owners` gives, per
+    /// buffer of operands or results, the rank of the agents that they belong to. With `repeats`, a contribution may take
+    /// part more than once; with `synchronises`, no rank may end before every rank has started. Returns the verdict and
+    /// findings as `Plan.check` does; the interpreter lock is released meanwhile.
+    #[pyo3(signature = (
+        *, itemsize, operands, results, sets, names, owners, repeats=false, synchronises=false, calls=1, orders=4, seed=0
+    ))]
     #[allow(clippy::too_many_arguments)]
     fn check<'py>(
         &self,
@@ -147,7 +150,9 @@ impl Program {
         results: Vec<check::Wanted>,
         sets: Vec<Vec<(u32, u64)>>,
         names: Vec<(u32, String)>,
+        owners: Vec<(u32, u32)>,
         repeats: bool,
+        synchronises: bool,
         calls: u32,
         orders: u32,
         seed: u64,
@@ -161,7 +166,7 @@ impl Program {
             min_slots: false,
             ..CheckOptions::default()
         };
-        let subject = check::Subject { itemsize, operands, results, sets, names, repeats };
+        let subject = check::Subject { itemsize, operands, results, sets, names, owners, repeats, synchronises };
         logs::refresh(py, &[Part::Check]);
         let verdict = py
             .detach(|| errors::guard(|| Ok(subject.check(&self.inner, &options))))

@@ -46,8 +46,11 @@ impl<'p> Context<'p> {
             }
         }
         let packets = Packets::of(plan, &layout, counters);
-        (0..counters + packets.len()).for_each(|_| {
+        (0..counters).for_each(|_| {
             builder.counter();
+        });
+        (0..packets.len()).for_each(|_| {
+            builder.flag();
         });
         let mut context = Self {
             plan,
