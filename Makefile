@@ -55,13 +55,14 @@ bench: $(VENV)/.running
 
 # Every fuzz target for SECONDS; needs a nightly toolchain and `cargo install cargo-fuzz`. docs/records/fuzzing.md.
 SECONDS ?= 120
-FUZZ := cargo +nightly fuzz
+FUZZ ?= cargo +nightly fuzz
 fuzz:
 	$(PYTHON) fuzz/seeds.py
 	set -e; cd fuzz; for target in $$($(FUZZ) list --fuzz-dir .); do \
 		$(FUZZ) run --fuzz-dir . -O $$target -- \
 			-max_total_time=$(SECONDS) -max_len=16384 -timeout=10 -rss_limit_mb=1024 -print_final_stats=1; \
 	done
+	$(BIN)/python fuzz/hostile.py $(SECONDS)
 
 # One wheel, built once and installed in both environments; built again when something that goes into it has changed.
 SOURCES := $(shell find rust python \( -name tests -o -name benches -o -name __pycache__ \) -prune -o \

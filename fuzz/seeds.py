@@ -242,6 +242,18 @@ def topologies() -> dict[str, bytes]:
     }
 
 
+def values() -> dict[str, bytes]:
+    """Overrides of the default topology, and names."""
+    overrides = (
+        "system.sips.count=4\nsystem.sips.topology=torus_2d\nsystem.sips.w=2\nsystem.sips.h=2",
+        "sip.cube_mesh.w=1\nsip.cube_mesh.h=1\nsystem.sips.link.latency_ns=1.5e3",
+        "system.sips.topology=custom\nsystem.sips.count=2\nsystem.sips.edges=[{from: 0, to: 1}]",
+        "system.sips={count: 3, topology: switch}",
+    )
+    names = "global_E\nglobal_dim3\nsip3.cube5.pe0\nLL128\nall_reduce\nbf16\nW\npe1"
+    return {"names": names.encode(), **{f"overrides_{at}": text.encode() for at, text in enumerate(overrides)}}
+
+
 def pieces(files: Iterable[bytes]) -> bytes:
     """Each after its length in two bytes."""
     return b"".join(len(data).to_bytes(2, "little") + data for data in files)
@@ -262,6 +274,7 @@ def main() -> None:
         "mscclpp_json": plans(),
         "chakra_et": traces,
         "topology": topologies(),
+        "values": values(),
         "check": checked,
         "convert": checked,
     }

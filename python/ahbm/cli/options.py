@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,7 +104,7 @@ class Files:
         """Depth of a plan's queues, -1 for no bound; None where none is given. Raises ConfigError (AHBM-C146)."""
         if self.slots is None or self.slots == "inf":
             return None if self.slots is None else -1
-        if not self.slots.isascii() or not self.slots.isdigit() or not 1 <= int(self.slots) < 2**32 - 1:
+        if not re.fullmatch("[0-9]{1,10}", self.slots) or not 1 <= int(self.slots) < 2**32 - 1:
             raise ConfigError(
                 "AHBM-C146", f"--slots {self.slots}: no depth of a queue", hint="--slots 2 or --slots inf"
             )
@@ -222,3 +223,11 @@ def parse_overrides(settings: Sequence[str] | None) -> dict[str, object]:
             raise ConfigError("AHBM-C142", f"--set {setting}: no KEY=VALUE", hint="--set system.sips.count=4")
         found[key] = value
     return found
+
+
+def parse_ranks(text: str | None) -> list[int]:
+    """The numbers of ranks in `2,4,8`; none for no text. Raises ConfigError (AHBM-C162)."""
+    counts = [count.strip() for count in text.split(",")] if text else []
+    if any(not re.fullmatch("0*[1-9][0-9]{0,9}", count) for count in counts):
+        raise ConfigError("AHBM-C162", f"--ranks {text}: no list of numbers", hint="--ranks 2,4,8")
+    return [int(count) for count in counts]

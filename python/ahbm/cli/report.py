@@ -9,9 +9,8 @@ import typer
 
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
-from ahbm.cli.options import Collective, Device, Swept
+from ahbm.cli.options import Collective, Device, Swept, parse_ranks
 from ahbm.cli.output import fail_if_wrong
-from ahbm.errors import ConfigError
 
 
 @app.command()
@@ -36,10 +35,7 @@ def report(
     require_extra()
     from ahbm.views import overview
 
-    counts = [int(count) for count in ranks.split(",") if count.strip().isdigit()] if ranks else []
-    if ranks and (len(counts) != len(ranks.split(",")) or min(counts) < 1):
-        raise ConfigError("AHBM-C162", f"--ranks {ranks}: no list of numbers", hint="--ranks 2,4,8")
-    contents = overview.gather(swept.sweep(collective, device=device), counts, numerics, explain)
+    contents = overview.gather(swept.sweep(collective, device=device), parse_ranks(ranks), numerics, explain)
     page = overview.page(contents)
     page.write(output)
     typer.echo(f"wrote {output}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -51,7 +52,7 @@ def parse_limits(settings: Sequence[str]) -> tuple[tuple[str, int], ...]:
     pairs = []
     for setting in settings:
         name, _, value = setting.partition("=")
-        if name not in known or not (value.isascii() and value.isdecimal() and int(value) < 2**64):
+        if name not in known or not (re.fullmatch("[0-9]{1,20}", value) and int(value) < 2**64):
             hint = ", ".join(f"{name}={default}" for name, default in known.items())
             raise ConfigError("AHBM-C147", f"--limit {setting}: no NAME=N of a known limit", hint=hint)
         pairs.append((name, int(value)))

@@ -125,7 +125,7 @@ class Sweep:
 
 def parse_size(text: str) -> int:
     """Bytes of `256`, `4K`, `1M`, `2G` (powers of 1024). Raises ConfigError (AHBM-C147)."""
-    found = re.fullmatch(r"(\d+)([KMG]?)B?", text.strip().upper())
+    found = re.fullmatch(r"([0-9]{1,20})([KMG]?)B?", text.strip().upper())
     if found is None:
         raise ConfigError("AHBM-C147", f"{text!r} is no size", hint="bytes, or a number with K, M or G: 256, 64K, 1M")
     return int(found[1]) * _UNITS[found[2]]

@@ -206,6 +206,9 @@ fn flat(fields: Vec<(String, Json)>, names: &mut Names) -> Result<Node, serde_js
 
 /// An attribute that stands beside the fields; none for null.
 fn beside(name: &str, value: Json, names: &mut Names) -> Result<Option<Attribute>, serde_json::Error> {
+    if name.is_empty() {
+        return Err(Error::custom("an attribute without a name"));
+    }
     let value = match value {
         Json::Null => return Ok(None),
         Json::Bool(flag) => Value::Integer(Arm::Bool, flag.into()),

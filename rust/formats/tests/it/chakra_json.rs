@@ -128,6 +128,8 @@ fn what_is_no_trace_says_so() {
         r#"{"version": "1"}{"id": "1", "kind": "x"}"#,
         r#"{"version": "1"}{"id": "1""#,
         r#"{"nodes": [{"id": 1, "node_type": "no_node"}]}"#,
+        r#"{"nodes": [{"id": 1, "": 2}]}"#,
+        r#"{"nodes": [], "": null}"#,
     ] {
         assert_eq!(codes(text), ["AHBM-F131"], "{text}");
     }

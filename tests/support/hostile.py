@@ -1,0 +1,248 @@
+"""Random input for what is parsed in Python, and random kernels. A try ends in a result or in an error of AHBM's."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import ahbm
+from ahbm.base import packaged
+from ahbm.check.checks import parse as parse_checks
+from ahbm.cli.options import Files, parse_overrides, parse_ranks
+from ahbm.config.ccl import CclConfig
+from ahbm.config.reading import parse_limits
+from ahbm.core.emulator import Emulator
+from ahbm.errors import AhbmError
+from ahbm.runs.bench import parse_dtype, parse_size
+
+SECONDS = 10
+"""A try that takes longer hangs."""
+WORDS = (
+    "", " ", "0", "-1", "1", "2", "3.5", "1e9", "-0.0", "nan", ".inf", "0x10", "1_000", "18446744073709551616", "true",
+    "null", "~", "auto", "all", "inf", "[]", "{}", "[1, [2, [3]]]", "{a: {b: 1}}", "&a", "*a", "<<: *a", "!!int x",
+    "!!python/object:os.system", "? :", ": :", "- -", "\t", "\x07", "\u0663", "\u00b2", "é", "%s", "..", "a.b.c",
+    "../x",
+    "K", "64K", "1M", "4KB", "--", "=", "a=b", "race", "race,,uninit", "result,bogus", "f16", "f8", "global_E", "sip1",
+    "ring_allreduce", "module", "plan", "synth", "defaults", "algorithms", "collectives", "n_slots", "slot_size",
+    "'", '"', "|", ">", "#", "---", "...", "\r\n", "\u2028", "[" * 40, "{a: " * 40,
+    "[" * 100_000, "9" * 30, "9" * 5000, "x" * 3000,
+)  # fmt: skip
+KEYS = (
+    "system.sips.count", "system.sips.topology", "system.sips.w", "system.sips.h", "system.sips", "sip.cube_mesh.w",
+    "sip.cube_mesh", "system.sips.link.latency_ns", "system.sips.link.bandwidth_gbs", "defaults.n_slots", "n_slots",
+    "defaults.algorithm", "defaults.world_size", "defaults.slot_size", "algorithms.x.module", "algorithms.x",
+    "collectives.all_reduce", "system", "cube", "network.model", "jitter", "faults", "", ".", "a..b", "x" * 500,
+)  # fmt: skip
+DOCUMENTS = (
+    "defaults: {algorithm: ring_allreduce, n_slots: 4}\n",
+    "algorithms:\n  mine:\n    module: ./mine.py\n    n_slots: 8\n    slot_size: auto\n",
+    "algorithms:\n  p: {plan: p.xml, n_slots: 2, instances: 2, limits: {ranks: 8}}\ndefaults:\n  algorithm: [p]\n",
+    "collectives:\n  all_gather:\n    - {max_bytes: 1024, algorithm: ring_all_gather}\n    - {algorithm: s}\n",
+    "x: &x {n_slots: 3}\nalgorithms:\n  a: {module: a, <<: *x}\n",
+)
+
+
+def ccl(chance: Random, folder: Path) -> None:
+    """A ccl.yaml that was right once."""
+    text = chance.choice([*DOCUMENTS, packaged.CCL.read_text(encoding="utf-8")])
+    for _ in range(chance.randrange(1, 8)):
+        text = _changed(text, chance)
+    path = folder / "ccl.yaml"
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    config = CclConfig.load(path)
+    for name in config.algorithms[:4]:
+        config.settings(name)
+    config.candidates("all_gather", chance.choice([0, 1024, 2**63]))
+
+
+def _changed(text: str, chance: Random) -> str:
+    lines = text.splitlines(keepends=True) or ["\n"]
+    at = chance.randrange(len(lines))
+    kind = chance.randrange(6)
+    if kind == 0:
+        del lines[at]
+    elif kind == 1:
+        lines.insert(chance.randrange(len(lines)), lines[at])
+    elif kind == 2:
+        lines[at] = " " * chance.randrange(9) + lines[at].lstrip()
+    elif kind == 3:
+        words = lines[at].split(" ")
+        words[chance.randrange(len(words))] = chance.choice(WORDS)
+        lines[at] = " ".join(words)
+    elif kind == 4:
+        cut = chance.randrange(len(lines[at]) + 1)
+        lines[at] = lines[at][:cut] + chance.choice(WORDS) + lines[at][cut:]
+    else:
+        lines[at] = f"{chance.choice(KEYS)}: {chance.choice(WORDS)}\n"
+    return "".join(lines)
+
+
+def values(chance: Random, folder: Path) -> None:
+    """Values of the command line: sizes, names, limits, checks, overrides."""
+    word = chance.choice(
+        [*WORDS, "".join(chance.choices("0123456789KMGB.,-=:[]{}xinf \u0660", k=chance.randrange(12)))]
+    )
+    parsers: tuple[Callable[[], object], ...] = (
+        lambda: parse_size(word),
+        lambda: parse_dtype(word),
+        lambda: parse_checks(word),
+        lambda: parse_ranks(f"{word},2"),
+        lambda: parse_limits([word, f"ranks={word}"]),
+        lambda: Files(slots=word).depth,
+        lambda: Files(limits=[f"{word}=1"]).reading,
+    )
+    settings = [f"{chance.choice(KEYS)}={chance.choice(WORDS)}" for _ in range(chance.randrange(1, 4))]
+    for ask in parsers:
+        with contextlib.suppress(AhbmError):
+            ask()
+    Emulator.load(None, None, parse_overrides(settings)).algorithm("ring_allreduce")
+
+
+# Kernels.
+
+Call = tuple[str, tuple[Any, ...], dict[str, Any]]
+"""A call by name, positional and named arguments."""
+DTYPES = ("f16", "f16", "bf16", "f32", "f64", "i8", "i32", "u8", "u64", "f8", "")
+SHAPES = ((1,), (4,), (8,), (2, 4), (4, 2), (), (0,), (-1,), (3, 1), (2**31,), (2**40,), (1.5,), ("x",))
+WAYS = ("global_E", "global_W", "sip0", "sip1", "sip9", "E", "W", "cube1", "pe1", "sip1.cube0.pe0", "up", "", None, 7)
+NUMBERS = (0, 1, -1, 2, 0.5, 1e30, float("inf"), float("nan"), 2**63, -(2**70), True, None, "1")
+
+KERNEL = '''"""Makes the calls of a list; a reference to a result is a tuple `("$", number)`."""
+import operator
+
+inf, nan = float("inf"), float("nan")
+CALLS = {calls}
+
+
+def kernel_args(world_size, n_elem, *, cube_w=4, cube_h=4, dtype="f16", op="sum"):
+    return ()
+
+
+def kernel(t_ptr, sip_rank, sip_topo_kind, sip_topo_w, sip_topo_h, *, tl):
+    found = []
+
+    def real(x):
+        if isinstance(x, tuple) and len(x) == 2 and x[0] == "$":
+            return found[x[1] % len(found)] if found else None
+        if isinstance(x, tuple) and len(x) == 2 and x[0] == "@":
+            return t_ptr + x[1]
+        return x
+
+    for name, args, named in CALLS:
+        call = getattr(operator, name[1:]) if name.startswith("+") else getattr(tl, name)
+        found.append(call(*map(real, args), **{{key: real(x) for key, x in named.items()}}))
+'''
+
+
+def kernels(chance: Random, folder: Path) -> None:
+    """A kernel of random calls, most of them nearly right, captured, run and checked."""
+    calls: list[Call] = []
+    handles: list[int] = []
+    dtype, shape = chance.choice(DTYPES[:5]), chance.choice(SHAPES[:4])
+    for _ in range(chance.randrange(1, 14)):
+        made, regular = _calls(chance, dtype, shape, handles, len(calls))
+        calls += made
+        if regular:
+            handles.append(len(calls) - 1)
+    path = folder / "random_kernel.py"
+    path.write_text(KERNEL.format(calls=repr(calls)), encoding="utf-8")
+    overrides = {"system.sips.count": chance.choice([2, 3]), "sip.cube_mesh.w": 1, "sip.cube_mesh.h": 1}
+    ahbm.run(
+        "all_reduce", path, bytes_per_rank=64, dtype=dtype, overrides=overrides, check=chance.choice(["all", False])
+    )
+
+
+def _calls(
+    chance: Random, dtype: str, shape: tuple[int, ...], handles: list[int], made: int
+) -> tuple[list[Call], bool]:
+    """The next calls, and whether the last one returns a value of the usual shape and dtype."""
+
+    def odd(usual: Any, others: tuple[Any, ...]) -> Any:
+        return chance.choice(others) if chance.random() < 0.03 else usual
+
+    def value() -> Any:
+        usual = ("$", chance.choice(handles)) if handles else None
+        return odd(usual, (None, 1.5, ("$", 0), ("$", max(made - 1, 0))))
+
+    def either() -> Any:
+        return value() if chance.random() < 0.7 else chance.choice(NUMBERS[:4])
+
+    def call(name: str, *args: Any, **named: Any) -> Call:
+        return name, args, named
+
+    kind, form = odd(dtype, DTYPES), odd(shape, SHAPES)
+    at = ("@", odd(0, (8, -2, 1, 64, 2**62)))
+    typed = {"shape": form, "dtype": kind}
+    east, west = odd("global_E", WAYS), odd("global_W", WAYS)
+    if not handles and chance.random() < 0.9:
+        return [call("load", at, **typed)], True
+    unary = chance.choice(["exp", "log", "sqrt", "+neg"])
+    binary = chance.choice(["maximum", "minimum", "+add", "+sub", "+mul", "+truediv", "+lt", "+eq"])
+    makers: tuple[tuple[bool, list[Call]], ...] = (
+        (True, [call("load", at, **typed)]),
+        (False, [call("store", at, value())]),
+        (False, [call("store", at, value())]),
+        (True, [call("zeros", form, kind)]),
+        (True, [call("full", form, chance.choice(NUMBERS), kind)]),
+        (False, [call("arange", odd(0, NUMBERS), odd(8, NUMBERS), kind)]),
+        (False, [call("cast", value(), chance.choice(DTYPES[:-2]))]),
+        (False, [call(chance.choice(["trans", "+abs"]), value())]),
+        (True, [call(unary, value())]),
+        (True, [call(binary, value(), either())]),
+        (True, [call(chance.choice(["fma", "where"]), value(), value(), value())]),
+        (True, [call("clamp", value(), chance.choice(NUMBERS), chance.choice(NUMBERS))]),
+        (False, [call(chance.choice(["sum", "max", "min", "softmax"]), value(), axis=odd(0, (1, -1, 7, None)))]),
+        (True, [call("combine", value(), value(), odd("sum", ("max", "prod", "avg", "bxor", "x")))]),
+        (False, [call("dot", value(), value())]),
+        (False, [call("composite", op=odd("gemm", ("conv",)), a=value(), b=value(), out_ptr=at)]),
+        (False, [call("send", dir=east, src=call("ref", at, **typed) if chance.random() < 0.01 else value())]),
+        (True, [call("send", dir=east, src=value()), call("recv", dir=west, **typed)]),
+        (True, [call("send", dir=east, src=value()), call("recv", dir=west, **typed)]),
+        (
+            False,
+            [
+                call("send", dir=west, src=value()),
+                call("recv", dir=east, mode=odd("copy_to_dst", ("x",)), dst=at, **typed),
+            ],
+        ),
+        (True, [call("recv_async", west, form, kind), call("send", dir=east, src=value()), call("wait", ("$", made))]),
+        (False, [call(chance.choice(["program_id", "num_programs"]), odd(0, (1, 2, -1, None)))]),
+        (False, [call("itemsize", kind), call("cdiv", odd(7, NUMBERS), odd(2, NUMBERS))]),
+    )
+    regular, calls = chance.choice(makers)
+    return calls, regular
+
+
+Target = Callable[[Random, Path], None]
+TARGETS: dict[str, Target] = {"ccl": ccl, "values": values, "kernels": kernels}
+
+
+def attempt(target: str, name: str, folder: Path) -> str:
+    """One try, chosen by its name: `accepted`, or the code of the error. Raises what is no error of AHBM's."""
+    with limited(f"{target} {name}"):
+        try:
+            TARGETS[target](Random(name), folder)
+        except AhbmError as error:
+            str(error)
+            return error.code
+    return "accepted"
+
+
+@contextlib.contextmanager
+def limited(what: str) -> Iterator[None]:
+    """Ends what takes too long."""
+
+    def late(*_: object) -> None:
+        raise TimeoutError(f"{what} takes more than {SECONDS} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(SECONDS)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
