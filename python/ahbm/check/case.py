@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ahbm.base.request import Request
-from ahbm.check.reference import Reference, inputs
+from ahbm.check.reference import Reference, inputs, takes_turns
 from ahbm.core.compiled import Compiled
 from ahbm.core.emulator import Emulator
 from ahbm.core.spec import Spec
@@ -70,11 +70,13 @@ class Case:
 def narrowed(case: Case, seed: int) -> DataError | None:
     """The error (AHBM-V301) where the result is wrong for numbers that need the whole width of their type.
 
-    Takes one data pass, and up to `ROUNDS` where pieces of the arrays have fewer elements than there are parties.
+    Takes one data pass, and up to `ROUNDS` where parties take turns and pieces of the arrays have fewer elements than
+    there are parties.
     """
     request = case.request
-    least = max(request.size // request.parties, 1)
-    for number in range(min(-(-request.parties // least), ROUNDS)):
+    piece = max(request.size // request.parties, 1)
+    rounds = min(-(-request.parties // piece), ROUNDS) if takes_turns(request) else 1
+    for number in range(rounds):
         given = inputs(request, "wide", seed + number)
         _, results = case.execute(given)
         reference = Reference(request, given, exact=True)

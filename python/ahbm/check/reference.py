@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ahbm.base.elements import COMBINE
+from ahbm.base.collectives import BITWISE
+from ahbm.base.elements import COMBINE, Element
 from ahbm.base.request import Request
 from ahbm.errors import BudgetError, ConfigError
 
@@ -97,11 +98,12 @@ def _check_memory(request: Request) -> None:
 def inputs(request: Request, mode: str, seed: int) -> list[NDArray[Any]]:
     """Contributions for every party, the same for the same arguments.
 
-    `"integers"`: integers as wide as every partial result of the collective stays exact in its dtype, in any order;
-    sums of integers may wrap around. `"wide"`: numbers that no narrower type holds, exact as well: where they are
-    added, at each element only one party has one, and the others have the operator's neutral element; each party in
-    turn, which another seed begins elsewhere. `"random"`: uniformly distributed numbers, rounded by every addition.
-    Raises ConfigError (AHBM-C124) for another mode, BudgetError (AHBM-B301) for data that this computer cannot hold.
+    `"integers"`: numbers as wide as every partial result of the collective stays exact in its dtype, in any order:
+    integers where floats are added; where integers are, sums may wrap around. `"wide"`: numbers that no narrower type
+    holds, exact as well: where needed (`takes_turns`), at each element only one party has one, and the others have the
+    operator's neutral element; each party in turn, which another seed begins elsewhere. `"random"`: uniformly
+    distributed numbers, rounded by every addition. Raises ConfigError (AHBM-C124) for another mode, BudgetError
+    (AHBM-B301) for data that this computer cannot hold.
     """
     _check_memory(request)
     makers = {"integers": _integers, "random": _random if request.element.is_float else _integers, "wide": _wide}
@@ -123,10 +125,8 @@ def _random(request: Request, party: int, rng: np.random.Generator, seed: int) -
 def _integers(request: Request, party: int, rng: np.random.Generator, seed: int) -> NDArray[Any]:
     element, m = request.element, request.parties
     positions = np.arange(request.size) + party
-    if not element.is_float and not (request.reduces and request.op in ("prod", "avg")):
-        return _all_bits(request, rng)
-    if not request.reduces or request.op in ("min", "max"):
-        return rng.integers(-element.exact if element.signed else 0, element.exact, request.size, endpoint=True)
+    if not takes_turns(request) or request.op in BITWISE:
+        return _all_bits(element, request.size, rng)
     if request.op == "prod":
         # At most three parties put a factor 2 at a position.
         sign = rng.choice([-1, 1], request.size) if element.signed else np.ones(request.size, np.int64)
@@ -151,25 +151,31 @@ NEUTRAL = {"sum": 0, "avg": 0, "prod": 1, "band": -1, "bor": 0, "bxor": 0}
 """What changes nothing; the extreme operators need none, for every party's number is exact."""
 
 
+def takes_turns(request: Request) -> bool:
+    """Whether wide numbers stay exact only if one party at a time has one."""
+    return request.reduces and request.op not in ("min", "max") and (request.element.is_float or request.op != "sum")
+
+
 def _wide(request: Request, party: int, rng: np.random.Generator, seed: int) -> NDArray[Any]:
-    values = _all_bits(request, rng)
     op, element, m = request.op, request.element, request.parties
-    if not request.reduces or op in ("min", "max") or (op == "sum" and not element.is_float):
-        return values
+    if not takes_turns(request):
+        return _all_bits(element, request.size, rng)
     if op == "prod" and not element.is_float:
-        return values | 1  # factors of two would end as zeros
+        return _all_bits(element, request.size, rng) | 1  # factors of two would end as zeros
+    turn = int(np.random.default_rng([seed]).integers(m))
+    first = (party - turn) % m
+    values = _all_bits(element, len(range(first, request.size, m)), rng)
     if op == "avg" and not element.is_float:
         share = m if m <= np.iinfo(element.storage).max else 0
         values = values // 2 // share * share if share else np.zeros_like(values)
-    turn = int(np.random.default_rng([seed]).integers(m))
-    alone = (np.arange(request.size) + turn) % m == party
-    return np.where(alone, values, np.array(NEUTRAL[op]).astype(values.dtype))
+    numbers = np.full(request.size, np.array(NEUTRAL[op]).astype(values.dtype))
+    numbers[first::m] = values
+    return numbers
 
 
-def _all_bits(request: Request, rng: np.random.Generator) -> NDArray[Any]:
+def _all_bits(element: Element, size: int, rng: np.random.Generator) -> NDArray[Any]:
     """Integers over the whole range of the type, or numbers over its exponents and with significands that lie at least
     a quarter of a unit from those of every narrower type."""
-    element, size = request.element, request.size
     if not element.is_float:
         info = np.iinfo(element.storage)
         return rng.integers(info.min, info.max, size, element.storage, endpoint=True)
