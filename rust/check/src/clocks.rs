@@ -11,7 +11,8 @@
 //! judged: whoever leaves it must know of every rank that it has started.
 
 use crate::compare::Terms;
-use crate::schedule::{self, Counters};
+use crate::counters::Counters;
+use crate::schedule;
 use crate::support::{Step, Subject, touches};
 use ahbm_machine::{Diagnostic, codes};
 use ahbm_plan::Expectation;

@@ -65,6 +65,7 @@
 mod agreement;
 mod clocks;
 mod compare;
+mod counters;
 mod deadlock;
 mod print;
 mod proof;
