@@ -20,6 +20,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ahbm.base.arguments import checked
 from ahbm.base.placement import DeviceTensor
 from ahbm.errors import DistributedError
 from ahbm.front.arguments import each, expect, given, only_root, own, root_of, splits
@@ -91,6 +92,7 @@ group = GroupMember()
 # Life of a process group
 
 
+@checked
 def init_process_group(
     backend: str = BACKEND,
     *,
@@ -150,24 +152,28 @@ def is_initialized() -> bool:
     return context is not None and context.session is not None
 
 
+@checked
 def get_backend(group: ProcessGroup | None = None) -> str:
     """`"ahbm"`."""
     member(group, need=False)
     return BACKEND
 
 
+@checked
 def get_rank(group: ProcessGroup | None = None) -> int:
     """This rank's number in `group` (default: all ranks); -1 when it is no member."""
     context, _, members = member(group, need=False)
     return members.rank_of(context.rank)
 
 
+@checked
 def get_world_size(group: ProcessGroup | None = None) -> int:
     """Number of ranks in `group` (default: all ranks); -1 when this rank is no member."""
     context, _, members = member(group, need=False)
     return members.size() if members.rank_of(context.rank) >= 0 else -1
 
 
+@checked
 def new_group(ranks: Sequence[int] | None = None) -> ProcessGroup:
     """A group of `ranks` (default: all), in ascending order. Every rank of the world must call it.
 
@@ -211,6 +217,7 @@ def stats() -> list[CallRecord]:
 # Collectives
 
 
+@checked
 def all_reduce(
     tensor: Any, op: object = ReduceOp.SUM, group: ProcessGroup | None = None, async_op: bool = False
 ) -> Work | None:
@@ -224,12 +231,14 @@ def all_reduce(
     return _start(side.all_reduce(own(tensor, "tensor"), parsed), async_op)
 
 
+@checked
 def broadcast(tensor: Any, src: int, group: ProcessGroup | None = None, async_op: bool = False) -> Work | None:
     """Every rank's `tensor` becomes that of (global) rank `src`."""
     side, x = _side(group), own(tensor, "tensor")
     return _start(side.broadcast(x, root_of(side.group, src, "src")), async_op)
 
 
+@checked
 def reduce(
     tensor: Any, dst: int, op: object = ReduceOp.SUM, group: ProcessGroup | None = None, async_op: bool = False
 ) -> Work | None:
@@ -238,6 +247,7 @@ def reduce(
     return _start(side.reduce(x, ReduceOp.parse(op).value, root_of(side.group, dst, "dst")), async_op)
 
 
+@checked
 def all_gather(
     tensor_list: Sequence[Any], tensor: Any, group: ProcessGroup | None = None, async_op: bool = False
 ) -> Work | None:
@@ -247,6 +257,7 @@ def all_gather(
     return _start(side.all_gather(outs, x), async_op)
 
 
+@checked
 def all_gather_into_tensor(
     output_tensor: Any, input_tensor: Any, group: ProcessGroup | None = None, async_op: bool = False
 ) -> Work | None:
@@ -256,6 +267,7 @@ def all_gather_into_tensor(
     return _start(side.all_gather_single(out, x), async_op)
 
 
+@checked
 def reduce_scatter(
     output: Any,
     input_list: Sequence[Any],
@@ -269,6 +281,7 @@ def reduce_scatter(
     return _start(side.reduce_scatter(out, ins, ReduceOp.parse(op).value), async_op)
 
 
+@checked
 def reduce_scatter_tensor(
     output: Any,
     input: Any,
@@ -282,6 +295,7 @@ def reduce_scatter_tensor(
     return _start(side.reduce_scatter_single(out, whole, ReduceOp.parse(op).value), async_op)
 
 
+@checked
 def gather(
     tensor: Any,
     gather_list: Sequence[Any] | None = None,
@@ -297,6 +311,7 @@ def gather(
     return _start(side.gather(outs, x, root), async_op)
 
 
+@checked
 def scatter(
     tensor: Any,
     scatter_list: Sequence[Any] | None = None,
@@ -312,6 +327,7 @@ def scatter(
     return _start(side.scatter(x, ins, root), async_op)
 
 
+@checked
 def all_to_all(
     output_tensor_list: Sequence[Any],
     input_tensor_list: Sequence[Any],
@@ -327,6 +343,7 @@ def all_to_all(
     return _start(side.all_to_all(outs, ins), async_op)
 
 
+@checked
 def all_to_all_single(
     output: Any,
     input: Any,
@@ -351,6 +368,7 @@ def all_to_all_single(
     return _start(side.all_to_all_single(out, x, receives, sends), async_op)
 
 
+@checked
 def barrier(group: ProcessGroup | None = None, async_op: bool = False) -> Work | None:
     """No rank returns before all have called; costs the simulated time of the barrier algorithm."""
     return _start(_side(group).barrier(), async_op)
@@ -359,11 +377,13 @@ def barrier(group: ProcessGroup | None = None, async_op: bool = False) -> Work |
 # Point to point
 
 
+@checked
 def send(tensor: Any, dst: int, group: ProcessGroup | None = None, tag: int = 0) -> None:
     """Sends `tensor` to (global) rank `dst`; returns when it has been received."""
     isend(tensor, dst, group, tag).wait()
 
 
+@checked
 def recv(tensor: Any, src: int | None = None, group: ProcessGroup | None = None, tag: int = 0) -> int:
     """Receives into `tensor` from (global) rank `src`, or from any; returns the sender's rank.
 
@@ -375,12 +395,14 @@ def recv(tensor: Any, src: int | None = None, group: ProcessGroup | None = None,
     return sender
 
 
+@checked
 def isend(tensor: Any, dst: int, group: ProcessGroup | None = None, tag: int = 0) -> Work:
     """Starts to send `tensor` to (global) rank `dst`."""
     side, x = _side(group), given(tensor, "tensor")
     return _begin(side.send(x, _another(side, dst, "dst"), tag))
 
 
+@checked
 def irecv(tensor: Any, src: int | None = None, group: ProcessGroup | None = None, tag: int = 0) -> Work:
     """Starts to receive into `tensor` from (global) rank `src`, or from any."""
     side, x = _side(group), own(tensor, "tensor")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ahbm.base.arguments import checked, fits, refused
 from ahbm.errors import UnsupportedError
 
 
@@ -16,7 +17,8 @@ class DPPolicy:
     """The spread of a tensor inside a SIP.
 
     `cube="row_wise"` cuts the first axis into equal parts, one per cube; with `num_cubes=1` the tensor lives on cube 0.
-    Of a cube's PEs, the first holds the part. Raises UnsupportedError (AHBM-U120) for every other combination.
+    Of a cube's PEs, the first holds the part. Raises UnsupportedError (AHBM-U120) for every other combination,
+    ConfigError (AHBM-C129) for values of other types.
     """
 
     cube: str = "row_wise"
@@ -27,6 +29,9 @@ class DPPolicy:
     """PEs per cube that take part; None is one."""
 
     def __post_init__(self) -> None:
+        for name, annotation in type(self).__annotations__.items():
+            if not fits(getattr(self, name), annotation):
+                raise refused(name, "a text" if annotation == "str" else "an integer or None", getattr(self, name))
         wrong = [
             f"{name}={value!r}"
             for name, value, good in (
@@ -44,6 +49,7 @@ class DPPolicy:
                 hint='use DPPolicy(cube="row_wise"), on all cubes or with num_cubes=1',
             )
 
+    @checked
     def cubes(self, available: int) -> int:
         """Cubes that hold a part on a SIP of `available` cubes.
 

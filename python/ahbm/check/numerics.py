@@ -69,14 +69,15 @@ def numerics(case: Case, seeds: int = 4) -> Numerics:
 
     seeds: how many sets of random numbers.
 
-    Raises UnsupportedError (AHBM-U140) for a collective that does not reduce, an integer dtype, or more than 256
-    contributions; DataError (AHBM-V320) for results that are no sums of every contribution; and as `ahbm.run`.
+    Raises UnsupportedError (AHBM-U140) for a collective that does not reduce, no elements, an integer dtype, or more
+    than 256 contributions; DataError (AHBM-V320) for results that are no sums of every contribution; and as `ahbm.run`.
     """
     request = case.request
-    if not request.reduces or not request.element.is_float or request.parties > MOST_PARTIES:
+    empty = not request.count
+    if empty or not request.reduces or not request.element.is_float or request.parties > MOST_PARTIES:
         raise UnsupportedError(
             "AHBM-U140",
-            f"no rounding to measure: {request.collective} of {request.parties} x {request.element.name}",
+            f"no rounding to measure: {request.collective} of {request.parties} x {request.size} {request.dtype}",
             hint=f"all_reduce, reduce_scatter or reduce of up to {MOST_PARTIES} x f16, bf16, f32 or f64",
         )
     worst, total, samples = 0.0, 0.0, 0

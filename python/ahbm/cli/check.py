@@ -35,7 +35,9 @@ def check(
     *,
     terms: Terms,
     how: Files,
-    orders: Annotated[int, typer.Option("--orders", min=1, help="Files: orders of the thread blocks to try.")] = 4,
+    orders: Annotated[
+        int, typer.Option("--orders", min=1, max=2**32 - 1, help="Files: orders of the thread blocks to try.")
+    ] = 4,
     calls: Annotated[int, typer.Option("--calls", min=1, max=16, help="Files: how often it is issued in a row.")] = 2,
     seed: Annotated[
         int, typer.Option("--seed", min=0, max=2**64 - 1, help="Chooses the random ones among the orders.")

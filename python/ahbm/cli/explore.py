@@ -24,8 +24,10 @@ def explore(
     target: CollectiveOrPlan,
     *,
     asked: AskedSmall,
-    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Seeds 0, 1, ... to try.")] = 16,
-    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Try this seed alone: replays its failure.")] = None,
+    seeds: Annotated[int, typer.Option("--seeds", min=1, max=2**32, help="Seeds 0, 1, ... to try.")] = 16,
+    seed: Annotated[
+        int | None, typer.Option("--seed", min=0, max=2**64 - 1, help="Try this seed alone: replays its failure.")
+    ] = None,
     check: Annotated[
         str,
         typer.Option("--check", help="Checks of the program under every seed: all, or some as in `ahbm run`."),

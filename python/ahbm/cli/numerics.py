@@ -18,7 +18,7 @@ def numerics(
     target: CollectiveOrPlan = "all_reduce",
     *,
     asked: AskedSmall,
-    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Sets of random numbers.")] = 4,
+    seeds: Annotated[int, typer.Option("--seeds", min=1, max=2**32, help="Sets of random numbers.")] = 4,
     device: Device = False,
     as_json: Json = False,
 ) -> None:

@@ -57,8 +57,10 @@ def new_algorithm(name: str, folder: Path) -> list[Path]:
     Returns the three paths. Raises ConfigError: AHBM-C130 for a name that is no Python identifier, C131 when a file or
     the entry exists already, C141 for a folder that cannot be written; then nothing has been written.
     """
-    if not name.isidentifier() or keyword.iskeyword(name):
-        raise ConfigError("AHBM-C130", f"{name!r} is no Python identifier", hint="use letters, digits and underscores")
+    if not name.isidentifier() or keyword.iskeyword(name) or len(name) > 100:
+        raise ConfigError(
+            "AHBM-C130", f"{name!r} is no Python identifier", hint="use at most 100 letters, digits and underscores"
+        )
     module, ccl, test = (
         folder / "algorithms" / f"{name}.py",
         folder / "ccl.yaml",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ahbm._core import Machine
-from ahbm.base import packaged
+from ahbm.base import arguments, packaged
 from ahbm.base.load import load_text
 from ahbm.base.yaml_source import did_you_mean, scalar_text
 from ahbm.errors import TopologyError
@@ -41,7 +41,7 @@ def load_machine(
     Raises TopologyError: AHBM-T101 for an unknown name, T102 for a file that cannot be read, T103 for overrides of a
     Machine, and whatever is wrong inside (all findings).
     """
-    overrides = dict(overrides or {})
+    overrides = dict(arguments.overrides(overrides) or {})
     if isinstance(topology, Machine):
         if overrides:
             raise TopologyError(

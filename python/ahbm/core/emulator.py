@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ahbm._core import Machine
 from ahbm.base import codes
 from ahbm.base import layout as layouts
+from ahbm.base.arguments import checked
 from ahbm.base.collectives import BITWISE, COLLECTIVES, OPS
 from ahbm.base.layout import Layout
 from ahbm.base.logs import DEBUG, INFO, log
@@ -51,6 +52,7 @@ class Emulator:
         self.limits = Limits(machine)
 
     @staticmethod
+    @checked
     def load(
         topology: str | Path | Machine | None = None,
         ccl: str | Path | None = None,
@@ -68,14 +70,17 @@ class Emulator:
         """Number of ranks: `world_size` of the default algorithm's entry, else of the defaults, else all SIPs."""
         return self.settings().world_size or self.machine.sips
 
+    @checked
     def settings(self, algorithm: str | None = None) -> Settings:
         """The settings that `algorithm` (default: the configured one) runs with."""
         return self.ccl.settings(algorithm or self.ccl.default_algorithm)
 
+    @checked
     def algorithm(self, name: str) -> Algorithm:
         """The algorithm `name`. Raises what loading an entry of its kind raises."""
         return self._loader.load(self.ccl.settings(name))
 
+    @checked
     def choice(self, collective: str, nbytes: int) -> str:
         """The algorithm that runs `nbytes` bytes of one rank's tensor among all ranks.
 
@@ -83,6 +88,7 @@ class Emulator:
         """
         return self._choose(self.ccl.candidates(collective, nbytes), self.machine.topology)[0].algorithm
 
+    @checked
     def compile(self, request: Request, algorithm: str | None = None) -> Compiled:
         """The program of a request, by `algorithm` (default: the one that ccl.yaml chooses); needs no arrays.
 
@@ -98,6 +104,7 @@ class Emulator:
             self._known[key] = known
         return known
 
+    @checked
     def cost(self, request: Request, algorithm: str | None = None) -> Cost | Refusal:
         """The cost of a request, or the reason why it cannot be performed; needs no arrays and raises no AhbmError."""
         try:
@@ -115,6 +122,7 @@ class Emulator:
         except AhbmError as error:
             return Refusal(error.findings)
 
+    @checked
     def bound(self, request: Request) -> Bound:
         """The least time that any algorithm could take for a request."""
         kind = request.kind
@@ -127,6 +135,7 @@ class Emulator:
             tiles=None if request.placement is None else request.tiles,
         )
 
+    @checked
     def perform(
         self,
         request: Request,
@@ -154,6 +163,7 @@ class Emulator:
             self._spares.put(compiled, memory)
         return compiled
 
+    @checked
     def is_known(self, request: Request, algorithm: str | None = None) -> bool:
         """Whether `perform` has only data to move."""
         known = self._known.get((request, algorithm))

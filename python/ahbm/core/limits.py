@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ahbm._core import Limit, Machine
-from ahbm.errors import BudgetError, UnsupportedError
+from ahbm.errors import BudgetError, ConfigError, UnsupportedError
 
 Cut = tuple[list[list[int]], float, int, int]
 """Parts, GB/s across, links across, shares that must cross: see `Limit.cut`."""
@@ -39,8 +39,12 @@ class Limits:
         """Bounds a collective of `nbytes` bytes per chunk of one rank (the whole array where it has no chunks).
 
         Ranks are the first SIPs; with `tiles`, every SIP holds so many tiles of `nbytes`, each a contribution.
+        Raises ConfigError (AHBM-C120).
         """
         sips, cubes = self._machine.sips, self._machine.cubes
+        for rank in (root, dst):
+            if not 0 <= rank < max(ranks, 1):
+                raise ConfigError("AHBM-C120", f"rank {rank} is not in a group of {ranks}")
         if ranks == 1 and tiles in (None, 1):
             return Bound(0, "a single rank")
         if ranks > sips:

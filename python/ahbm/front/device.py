@@ -6,11 +6,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 import ahbm.distributed as dist
+from ahbm.base.arguments import checked, whole
 from ahbm.base.placement import DeviceTensor, DPPolicy
 from ahbm.config.topology import load_machine
 from ahbm.errors import DataError
 
 
+@checked
 def tensor(data: ArrayLike, dp: DPPolicy, *, cubes: int | None = None, sip: int | None = None) -> DeviceTensor:
     """Places a copy of `data` on one SIP.
 
@@ -23,7 +25,7 @@ def tensor(data: ArrayLike, dp: DPPolicy, *, cubes: int | None = None, sip: int 
     if cubes is None or sip is None:
         here = _here()
         cubes, sip = cubes if cubes is not None else here[0], sip if sip is not None else here[1]
-    used = dp.cubes(cubes)
+    used = dp.cubes(whole("cubes", cubes, 1, 2**32 - 1))
     if array.ndim == 0 or array.shape[0] % used:
         raise DataError(
             "AHBM-V110",

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ahbm._core import Machine, Plan
+from ahbm.base.arguments import checked
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.placement import DPPolicy
 from ahbm.check.case import Case
@@ -182,6 +183,7 @@ class Reopened:
         return self.run(data=False, check=False).explain()
 
 
+@checked
 def open_(target: str | Path | Report | Spec, **terms: Any) -> Opened | Reopened:
     """Opens what can be run: a collective's name, the file of a plan or of a job, a report, or a spec.
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from ahbm.base.arguments import checked, refused, shown
 from ahbm.errors import DistributedError
 
 
@@ -35,7 +36,7 @@ class ReduceOp(Enum):
                 if name.lower() in (member.name.lower(), member.value):
                     return member
         known = ", ".join(member.name for member in cls)
-        raise DistributedError("AHBM-X131", f"unknown reduction operator {op!r}", hint=f"one of {known}")
+        raise DistributedError("AHBM-X131", f"unknown reduction operator {shown(op)}", hint=f"one of {known}")
 
 
 @dataclass(eq=False)
@@ -53,12 +54,16 @@ class ProcessGroup:
     """The `Terms` of its calls, each made once."""
 
     def __post_init__(self) -> None:
-        self._positions = {rank: position for position, rank in enumerate(self.ranks)}
+        try:
+            self._positions = {rank: position for position, rank in enumerate(self.ranks)}
+        except Exception as error:  # whatever a stranger's object raises
+            raise refused("ranks", "a list of ranks", self.ranks) from error
 
     def size(self) -> int:
         """Number of ranks."""
         return len(self.ranks)
 
+    @checked
     def rank_of(self, global_rank: int) -> int:
         """Group rank of `global_rank`, -1 when it is no member."""
         return self._positions.get(global_rank, -1)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ahbm.base.arguments import checked
 from ahbm.errors import DistributedError, InterruptedRun
 from ahbm.ranks.lobby import Context, Lobby, check_world_size
 from ahbm.ranks.rank import bind
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from ahbm._core import Machine
 
 
+@checked
 def spawn(
     worker: Callable[..., object],
     args: Sequence[object] = (),
@@ -92,7 +94,10 @@ def caller(worker: Callable[..., object], args: Sequence[object]) -> Callable[[i
 
     Raises DistributedError (AHBM-X107) when it takes neither.
     """
-    signature = inspect.signature(worker)
+    try:
+        signature = inspect.signature(worker)
+    except ValueError as error:
+        raise DistributedError("AHBM-X107", f"worker {worker}: nobody knows its parameters") from error
     for with_rank in (True, False):
         try:
             signature.bind(*((0, *args) if with_rank else args))

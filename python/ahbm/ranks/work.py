@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from datetime import timedelta
 
+from ahbm.base.arguments import checked
 from ahbm.errors import DistributedError
 from ahbm.ranks.lobby import Context
 from ahbm.ranks.ticket import Ticket
@@ -18,6 +19,7 @@ class Work:
     simulated time and contend for links and engines; those of one group run one after the other.
     """
 
+    @checked
     def __init__(self, context: Context, ticket: Ticket) -> None:
         assert context.session is not None
         self._session = context.session

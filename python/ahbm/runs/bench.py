@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import ahbm
+from ahbm.base.arguments import shown
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.elements import element
 from ahbm.errors import ConfigError
@@ -125,9 +126,12 @@ class Sweep:
 
 def parse_size(text: str) -> int:
     """Bytes of `256`, `4K`, `1M`, `2G` (powers of 1024). Raises ConfigError (AHBM-C147)."""
-    found = re.fullmatch(r"([0-9]{1,20})([KMG]?)B?", text.strip().upper())
-    if found is None:
-        raise ConfigError("AHBM-C147", f"{text!r} is no size", hint="bytes, or a number with K, M or G: 256, 64K, 1M")
+    # More digits are no size of anything, and Python reads only so many.
+    found = re.fullmatch(r"([0-9]{1,18})([KMG]?)B?", text.strip().upper())
+    if found is None or int(found[1]) * _UNITS[found[2]] >= 1 << 60:
+        raise ConfigError(
+            "AHBM-C147", f"{shown(text)} is no size", hint="bytes, or a number with K, M or G: 256, 64K, 1M"
+        )
     return int(found[1]) * _UNITS[found[2]]
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ahbm._core import categories
+from ahbm.base.arguments import checked
 
 if TYPE_CHECKING:
     from ahbm._core import Program, Timeline
@@ -66,6 +67,7 @@ class Stretch:
 class Explanation:
     """The reasons of a run's latency; times in ps. Costly parts are computed when they are asked for."""
 
+    @checked
     def __init__(self, program: Program, timeline: Timeline) -> None:
         """Of a program and a timeline of it with detail. Raises DataError (AHBM-V123) without."""
         self._program = program
@@ -145,6 +147,7 @@ class Explanation:
         """ps per agent (rows) and category (columns, as `categories()`): from launch to the agent's end."""
         return self._timeline.agent_time().reshape(-1, len(categories())).astype(np.int64)
 
+    @checked
     def to_json(self, full: bool = False) -> dict[str, Any]:
         """As JSON-serialisable data; `full` with every stretch of the path."""
         data: dict[str, Any] = {

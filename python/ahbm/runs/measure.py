@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import ahbm
-from ahbm.base.arguments import instance, path, refused, text, whole
+from ahbm.base.arguments import checked, instance, path, refused, text, whole
 from ahbm.base.arguments import overrides as overrides_of
 from ahbm.base.collectives import COLLECTIVES, Collective
 from ahbm.base.elements import element
@@ -64,6 +64,7 @@ class Arguments(TypedDict, total=False):
     """Use this one (and what it has captured) instead of making one from topology, ccl and overrides."""
 
 
+@checked
 def run(
     collective: str = "all_reduce",
     algorithm: str | Path | None = None,
@@ -83,6 +84,7 @@ def run(
     return measure(case, data=data, seed=seed, mode=mode, check=check)
 
 
+@checked
 def measure(
     case: Case,
     *,
@@ -125,6 +127,7 @@ def measure(
     return _report(case, compiled, wrong, spec, findings)
 
 
+@checked
 def prepare(
     collective: str = "all_reduce",
     algorithm: str | Path | None = None,

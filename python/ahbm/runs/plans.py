@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from ahbm._core import Machine, convert_plan
+from ahbm.base.arguments import checked, whole
 from ahbm.errors import ConfigError
 from ahbm.runs import measure
 from ahbm.source.plan import SLOTS, PlanOptions, runnable
@@ -48,6 +49,7 @@ class Options(PlanOptions):
         return {key: value for key, value in found.items() if value is not None} | self.reading.entry()
 
 
+@checked
 def prepare(
     file: str | Path,
     topology: str | Path | Machine | None = None,
@@ -71,6 +73,7 @@ def prepare(
     return measure.prepare(plan.collective, name, topology, **arguments)
 
 
+@checked
 def run(
     file: str | Path,
     topology: str | Path | Machine | None = None,
@@ -84,6 +87,7 @@ def run(
     return measure.measure(prepare(file, topology, options, **arguments), data=data, check=check)
 
 
+@checked
 def convert(
     source: str | Path,
     target: str | Path,
@@ -103,7 +107,15 @@ def convert(
 
     Raises FormatError, BudgetError, and UnsupportedError (AHBM-U292) for what the format of `target` cannot express.
     """
-    return convert_plan(source, target, nbytes=nbytes, link_order=link_order, slots=slots, quirks=quirks, limits=limits)
+    return convert_plan(
+        source,
+        target,
+        nbytes=None if nbytes is None else whole("nbytes", nbytes, 1, 2**63 - 1),
+        link_order=link_order,
+        slots=whole("slots", slots, 1, 2**32 - 1),
+        quirks=quirks,
+        limits=limits,
+    )
 
 
 def label(file: str | Path) -> str:

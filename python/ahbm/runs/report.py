@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from ahbm.base.arguments import checked, whole
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.check.case import Case
 from ahbm.core.spec import Spec
@@ -80,7 +81,7 @@ class Report(Run):
         """The exactness of the reduction; raises as `ahbm.check.numerics.numerics`, and as `program`."""
         from ahbm.check.numerics import numerics
 
-        return numerics(self._case(), seeds)
+        return numerics(self._case(), whole("seeds", seeds, 1, 2**32 - 1))
 
     def _case(self) -> Case:
         if self.spec is None:
@@ -94,13 +95,17 @@ class Report(Run):
         return data
 
     @staticmethod
+    @checked
     def from_json(data: Mapping[str, Any] | str) -> Report:
-        """The inverse of `to_json`; takes its JSON text too."""
-        known = dict(json.loads(data) if isinstance(data, str) else data)
-        known["checks"] = tuple(known.get("checks", ()))
-        known["notes"] = tuple(known.get("notes", ()))
-        known["findings"] = tuple(map(Finding.from_json, known.get("findings", ())))
-        return Report(**known)
+        """The inverse of `to_json`; takes its JSON text too. Raises ConfigError (AHBM-C129, C160)."""
+        try:
+            known = dict(json.loads(data) if isinstance(data, str) else data)
+            known["checks"] = tuple(known.get("checks", ()))
+            known["notes"] = tuple(known.get("notes", ()))
+            known["findings"] = tuple(map(Finding.from_json, known.get("findings", ())))
+            return Report(**known)
+        except (TypeError, ValueError, KeyError, AttributeError, RecursionError) as error:
+            raise ConfigError("AHBM-C160", f"no report: {error}", hint="give what Report.to_json has made") from error
 
     def __str__(self) -> str:
         checked = "not checked" if self.wrong is None else f"{self.wrong} wrong"

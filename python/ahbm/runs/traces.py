@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ahbm._core import check_timeline_name
+from ahbm.base.arguments import checked
 from ahbm.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class Run(ABC):
         program = self._program()
         return Explanation(program, program.simulate(detail=True))
 
+    @checked
     def write_timeline(self, path: str | Path) -> int:
         """Writes a timeline, `.pftrace` for Perfetto or `.json` for Chrome, and returns how many slices it has.
         `docs/timeline.md` tells what it shows.
@@ -42,6 +44,7 @@ class Run(ABC):
         check_timeline_name(path)
         return self._program().simulate(record=False, detail=True).write(path)
 
+    @checked
     def write_trace(self, prefix: str | Path) -> list[Path]:
         """Writes a Chakra trace, `PREFIX.<rank>.et`, with the time that every operation took; returns its files.
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ahbm._core import Machine, Memory, Plan, Program, Schedule, expected
+from ahbm.base.arguments import checked
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.elements import COMBINE, element
 from ahbm.config.reading import MSCCLPP
@@ -232,6 +233,7 @@ class Synthesis:
         return where, kind.encode(numbers)
 
 
+@checked
 def synthesize(
     collective: str,
     *,

@@ -1,0 +1,122 @@
+"""Whatever an option or an argument of a command is given: it works, or an error names what is wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+import typer.main
+from tests.support.commands import environment
+
+import ahbm
+from ahbm.cli import app, main
+
+HOSTILE = [
+    "",
+    " ",
+    "x",
+    "-1",
+    "0",
+    "9" * 30,
+    "1.5",
+    "nan",
+    "inf",
+    "=",
+    "x=",
+    ",",
+    "k" * 10_000,
+    "\udcff\udcfe",
+    "é\u2028",
+    ".",
+]
+KEYS = [
+    f"{key}={value}"
+    for key in ("system.sips.count", "defaults.n_elem", "algorithms.x.module", "k" * 10_000)
+    for value in ("", "-1", "9" * 30, "[", "{x", "nan", "\udcff")
+]
+BASE: dict[str, list[str]] = {
+    "bench": ["all_reduce", "-b", "64", "-e", "64"],
+    "check": ["plan.xml"],
+    "compare": ["run.json", "run.json"],
+    "convert": ["plan.xml", "other.json"],
+    "explain": ["all_reduce", "--size", "64"],
+    "explore": ["all_reduce", "--seeds", "1", "--size", "64"],
+    "ladder": ["all_reduce", "-b", "64", "-e", "64", "-a", "ring_allreduce"],
+    "list": [],
+    "new": ["fresh"],
+    "numerics": ["--seeds", "1", "--size", "64"],
+    "probe": [],
+    "report": ["all_reduce", "-b", "64", "-e", "64", "--no-explain"],
+    "run": ["all_reduce", "--size", "64"],
+    "synth": ["all_gather", "-b", "1K", "-t", "ring_1d"],
+    "topology": [],
+}
+COMMAND = typer.main.get_command(app)
+
+
+def parameters() -> Iterator[tuple[str, Any]]:
+    commands = COMMAND.commands  # type: ignore[attr-defined]
+    for name in sorted(commands):
+        for parameter in commands[name].params:
+            yield name, parameter
+
+
+def spelled(command: str, parameter: Any, value: str) -> list[str] | None:
+    """The command line with `value` for a parameter; None where the parameter takes none."""
+    base = BASE[command]
+    if parameter.param_type_name == "argument":
+        return [command, value, *base[1:]]
+    if parameter.is_flag or getattr(parameter, "count", False):
+        return None
+    return [command, *base, parameter.opts[-1], value]
+
+
+def called(arguments: list[str]) -> tuple[object, str]:
+    """Exit code, or the exception that came back, and standard error."""
+    err = io.StringIO()
+    with (
+        mock.patch.dict(os.environ, environment(), clear=True),
+        mock.patch.object(sys, "argv", ["ahbm", *arguments]),
+        # Made once: to make it takes longer than most commands.
+        mock.patch("ahbm.cli.app", COMMAND),
+        # Seconds for every page.
+        mock.patch("ahbm.views.page.Page.html", lambda page: ""),
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(err),
+    ):
+        try:
+            main()
+        except SystemExit as left:
+            return left.code or 0, err.getvalue()
+        except BaseException as error:
+            return error, err.getvalue()
+    return 0, err.getvalue()
+
+
+@pytest.mark.parametrize("command", BASE)
+def test_every_option(command: str, here: Path) -> None:
+    if command in ("check", "convert"):
+        ahbm.synthesize("all_gather", topology="ring_1d", size=1 << 10).save("plan.xml")
+    wrong = []
+    for name, parameter in parameters():
+        if name != command:
+            continue
+        for value in [*HOSTILE, *(KEYS if "--set" in parameter.opts else [])]:
+            arguments = spelled(command, parameter, value)
+            if arguments is None:
+                break
+            code, told = called(arguments)
+            if not isinstance(code, int) or code == 1 or "Traceback" in told:
+                wrong.append(f"{command} {parameter.opts[-1]} {value[:30]!r}: {code!r} {told}"[:300])
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_command_is_listed_here() -> None:
+    assert {name for name, _ in parameters()} == set(BASE)
