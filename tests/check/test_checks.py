@@ -195,3 +195,42 @@ def test_launches_that_alternate_between_halves_are_checked_in_a_row(tmp_path: P
             with pytest.raises(DataError, match=r"AHBM-V4(03|11)") as raced:
                 plans.run(path, "npu_ring_8", bytes_per_rank=4096, overrides=machine, check="all")
             assert any("sip 1 cube 0 pe 0" in site.label and "in call 1" in site.label for site in raced.value.sites)
+
+
+GATHER_FIRST = """
+    token = tl.zeros((1,), dtype="f16")
+    if sip_rank:
+        tl.send(dir="sip0", src=token)
+        tl.recv(dir="sip0", shape=(1,), dtype="f16")
+        return
+    for others in ORDER:
+        for rank in range(1, world):
+            peer = f"sip{rank}"
+            if others == "collect":
+                tl.recv(dir=peer, shape=(1,), dtype="f16")
+            else:
+                tl.send(dir=peer, src=token)
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "held"),
+    [
+        (GATHER_FIRST.replace("ORDER", '("collect", "release")'), True),
+        (GATHER_FIRST.replace("ORDER", '("release", "collect")'), False),
+        ("    return", False),
+    ],
+    ids=["collects", "releases first", "empty"],
+)
+def test_a_barrier_holds_every_rank(tmp_path: Path, body: str, held: bool) -> None:
+    algorithm = module(tmp_path, body, "barrier")
+    machine = {**MACHINE, "sip.cube_mesh.w": 1}
+
+    def run() -> Report:
+        return ahbm.run("barrier", algorithm, overrides=machine, check="result")
+
+    if held:
+        assert run().findings == ()
+    else:
+        with pytest.raises(DataError, match=r"AHBM-V415 rank \d leaves the barrier though rank \d"):
+            run()

@@ -502,6 +502,17 @@ def test_a_lost_contribution_is_an_error_at_the_first_call(tmp_path: Path) -> No
     assert "rank 2 missing" in caught.value.message and "rank 1" not in caught.value.message
 
 
+def test_a_barrier_that_holds_nobody_is_an_error_at_the_first_call(tmp_path: Path) -> None:
+    (tmp_path / "loses.py").write_text('COLLECTIVE = "barrier"\n' + LOSES, encoding="utf-8")
+
+    def worker() -> None:
+        dist.init_process_group(backend="ahbm")
+        dist.barrier()
+
+    with pytest.raises(DataError, match="AHBM-V415"):
+        spawn(worker, overrides={**SMALL, "collectives.barrier": str(tmp_path / "loses.py")})
+
+
 def test_the_check_of_first_calls_can_be_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert lossy(tmp_path, "none") == [[1.0, 2.0]] * 3
     monkeypatch.setenv("AHBM_CHECK", "race")

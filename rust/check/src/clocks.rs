@@ -13,7 +13,7 @@
 use crate::compare::Terms;
 use crate::schedule::{self, Counters};
 use crate::support::{Step, Subject, touches};
-use ahbm_machine::Diagnostic;
+use ahbm_machine::{Diagnostic, codes};
 use ahbm_plan::Expectation;
 use ahbm_program::{AgentId, BufferId, OpKind, Program};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -108,7 +108,7 @@ impl<'p> Clocks<'p> {
     /// `None` when nothing can race.
     ///
     /// # Errors
-    /// `AHBM-V406` when clocks would be too many.
+    /// `AHBM-V406` when clocks would be too many, `AHBM-U290` where that leaves a barrier undecided.
     pub(crate) fn new(
         subject: Subject<'p>,
         slots: Option<u32>,
@@ -153,13 +153,16 @@ impl<'p> Clocks<'p> {
         let work =
             (meetings + program.agents.len() as u64).saturating_mul(u64::from(components) * u64::from(subject.calls));
         if work > WORK {
-            let what = match synchronises {
-                true => format!("{components} ranks meet; whether each waits for all others was not analysed"),
-                false => format!(
-                    "{components} thread blocks share memory; whether their accesses are ordered was not analysed"
+            let (code, what) = match synchronises {
+                true => ("AHBM-U290", format!("not decided whether each of {components} ranks waits for all others")),
+                false => (
+                    codes::ORDER_UNDECIDED,
+                    format!(
+                        "{components} thread blocks share memory; whether their accesses are ordered was not analysed"
+                    ),
                 ),
             };
-            return Err(Diagnostic::new("AHBM-V406", what)
+            return Err(Diagnostic::new(code, what)
                 .hint("the orders that were tried are the only evidence; fewer ranks can be analysed"));
         }
         let histories = spots.history.iter().filter(|&&h| h != NONE).count();
