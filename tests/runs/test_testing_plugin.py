@@ -83,3 +83,23 @@ def test_a_wrong_algorithm_is_explained(pytester: pytest.Pytester) -> None:
     )
     result.assert_outcomes(failed=1)
     result.stdout.re_match_lines([r".*AHBM-V301 wrong result.*rank \d missing.*"])
+
+
+def test_modules_of_the_package_are_imported_as_python_does(pytester: pytest.Pytester) -> None:
+    """pytest marks them for rewriting where the package is installed, as `marking` does here."""
+    pytester.makepyfile(
+        marking="""
+        def pytest_addoption(pluginmanager):
+            pluginmanager.rewrite_hook.mark_rewrite("ahbm")
+        """,
+        test_mine="""
+        import ahbm.ranks.session as one
+
+        def test_loader():
+            assert type(one.__loader__).__name__ == "SourceFileLoader"
+        """,
+    )
+    plugins = ["-p", "marking", *PLUGIN]
+    pytester.syspathinsert()
+    result = pytester.runpytest_subprocess("-q", "-p", "no:cacheprovider", "-p", "no:xdist", *plugins)
+    result.assert_outcomes(passed=1)

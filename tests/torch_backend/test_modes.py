@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import pickle
 import re
+import socket
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -237,3 +239,27 @@ def test_errors_of_operations_are_torchs_too() -> None:
             future.wait()
 
     ahbm.torch.spawn(worker, overrides=SMALL)
+
+
+def started(tmp_path: Path, body: str, ranks: str) -> list[str]:
+    """What ranks that find each other through rank 0's store, as without torchrun, print to standard error."""
+    script = tmp_path / "job.py"
+    script.write_text(
+        "import os, sys, torch.distributed as dist\n"
+        "rank = int(sys.argv[1])\n"
+        "os.environ.update(MASTER_ADDR='127.0.0.1', MASTER_PORT=sys.argv[2], RANK=sys.argv[1], WORLD_SIZE='2')\n"
+        f"{body}\n"
+    )
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    jobs = [
+        subprocess.Popen([sys.executable, str(script), rank, port], stderr=subprocess.PIPE, text=True) for rank in ranks
+    ]
+    return [job.communicate(timeout=120)[1] for job in jobs]
+
+
+def test_rank_0_that_leaves_right_after_init_is_one_sentence(tmp_path: Path) -> None:
+    body = "dist.init_process_group('ahbm')\nif rank == 0: os._exit(0)\ndist.barrier()"
+    _, told = started(tmp_path, body, "01")
+    assert "frame #" not in told, told
+    assert re.search("AHBM-X126 rank 0, whose process holds the emulator, is gone: .*\n", told), told

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
+import socket
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -181,3 +185,40 @@ def test_calls_are_events_of_the_profiler() -> None:
         return [event.key for event in profile.key_averages()]
 
     assert all({"ahbm:allreduce", "ahbm:barrier"} <= set(keys) for keys in ahbm.torch.spawn(profiled, world_size=1))
+
+
+SEARCHES = {
+    "counts": "if torch.cuda.device_count() < 2: sys.exit('needs 2 gpus')",
+    "asks the accelerator": "if not torch.accelerator.is_available(): sys.exit(0)",
+    "moves a tensor": "torch.ones(1).cuda()",
+    "sets the device": "torch.cuda.set_device(0)",
+    "moves a tensor after init": "dist.init_process_group('nccl')\ntorch.ones(1).to('cuda')",
+}
+
+
+@pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)
+def test_a_script_that_ends_for_want_of_a_gpu_is_told_what_to_do(tmp_path: Path, search: str) -> None:
+    script = tmp_path / "job.py"
+    script.write_text(f"import sys, torch, torch.distributed as dist\n{search}\n")
+    done = run_alone(script)
+    assert "ended after it looked for a GPU (torch." in done.stderr and "give the script its CPU path" in done.stderr
+
+
+@pytest.mark.parametrize("end", ["", "raise SystemExit(3)", "1 / 0"])
+def test_a_script_that_has_a_cpu_path_is_told_nothing(tmp_path: Path, end: str) -> None:
+    script = tmp_path / "job.py"
+    script.write_text(
+        "import torch, torch.distributed as dist\n"
+        "dist.init_process_group('nccl' if torch.cuda.is_available() else 'gloo')\n"
+        f"dist.all_reduce(torch.ones(1))\ndist.destroy_process_group()\n{end}\n"
+    )
+    assert "GPU" not in run_alone(script).stderr
+
+
+def run_alone(script: Path) -> subprocess.CompletedProcess[str]:
+    """Runs a script by `-m ahbm.torch`, as the only rank."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    rank = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "RANK": "0", "WORLD_SIZE": "1"}
+    command = [sys.executable, "-m", "ahbm.torch", str(script)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, **rank})

@@ -22,6 +22,8 @@ class Element:
     """Integers up to this magnitude, and their sums up to it, are exact."""
     epsilon: float
     """Spacing of the numbers just above 1; 0 for integers."""
+    exponents: tuple[int, int] = (0, 0)
+    """Powers of two between which numbers of the type are far from its limits, and beyond those of narrower types."""
 
     @property
     def is_float(self) -> bool:
@@ -60,8 +62,8 @@ COMBINE: dict[str, np.ufunc] = {
 """By reduction operator, what combines two numbers; an average is divided afterwards."""
 
 
-def _float(name: str, storage: str, mantissa: int) -> Element:
-    return Element(name, np.dtype(storage), 1 << min(mantissa + 1, 24), 2.0**-mantissa)
+def _float(name: str, storage: str, mantissa: int, exponents: tuple[int, int]) -> Element:
+    return Element(name, np.dtype(storage), 1 << (mantissa + 1), 2.0**-mantissa, exponents)
 
 
 def _integer(name: str) -> Element:
@@ -72,10 +74,10 @@ def _integer(name: str) -> Element:
 ELEMENTS: dict[str, Element] = {
     element.name: element
     for element in (
-        _float("f16", "f2", 10),
-        _float("bf16", "u2", 7),
-        _float("f32", "f4", 23),
-        _float("f64", "f8", 52),
+        _float("f16", "f2", 10, (-4, 14)),
+        _float("bf16", "u2", 7, (-100, 100)),
+        _float("f32", "f4", 23, (-100, 100)),
+        _float("f64", "f8", 52, (-900, 900)),
         *(_integer(f"{sign}{bits}") for sign in "iu" for bits in (8, 16, 32, 64)),
     )
 }

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ahbm.base.request import Request
-from ahbm.check.reference import Reference
+from ahbm.check.reference import Reference, inputs, takes_turns
 from ahbm.core.compiled import Compiled
 from ahbm.core.emulator import Emulator
 from ahbm.core.spec import Spec
@@ -19,6 +19,8 @@ from ahbm.errors import DataError, Site
 
 SHOWN = 8
 """Places of a wrong result that an error lists."""
+ROUNDS = 4
+"""Most data passes with wide numbers."""
 DIFF_PARTIES = 512
 """Contributions up to which a wrong result is explained: each costs one more data pass."""
 
@@ -65,6 +67,24 @@ class Case:
         return f"rank {ranks[party // tiles]} cube {party % tiles}"
 
 
+def narrowed(case: Case, seed: int) -> DataError | None:
+    """The error (AHBM-V301) where the result is wrong for numbers that need the whole width of their type.
+
+    Takes one data pass, and up to `ROUNDS` where parties take turns and pieces of the arrays have fewer elements than
+    there are parties.
+    """
+    request = case.request
+    piece = max(request.size // request.parties, 1)
+    rounds = min(-(-request.parties // piece), ROUNDS) if takes_turns(request) else 1
+    for number in range(rounds):
+        given = inputs(request, "wide", seed + number)
+        _, results = case.execute(given)
+        reference = Reference(request, given, exact=True)
+        if any(len(reference.wrong(party, results[party])) for party in range(request.parties)):
+            return explain_wrong(case, given, results, reference)
+    return None
+
+
 def explain_wrong(
     case: Case, inputs: Sequence[NDArray[Any]], results: Sequence[NDArray[Any]], reference: Reference
 ) -> DataError:
@@ -78,6 +98,7 @@ def explain_wrong(
     total = sum(len(indices) for indices in wrong)
     explained = request.parties <= DIFF_PARTIES
     sites = _differing(case, suspects) if explained else []
+    hint = "follow the named contribution through the kernel: which send or combine leaves it out or repeats it?"
     more = f" and {len(sites) - SHOWN} more places" if len(sites) > SHOWN else ""
     if not sites:
         first, index = suspects[0], int(wrong[suspects[0]][0])
@@ -85,6 +106,7 @@ def explain_wrong(
         got = request.element.decode(results[first][part])[index]
         want = reference.expected(first)[index]
         why = "every contribution is there once, so their values, order or rounding differ"
+        hint = f"is something cast to a type narrower than {request.dtype} on its way, or computed in one?"
         if not explained:
             why = f"with {request.parties} contributions (more than {DIFF_PARTIES}) it is not said whose are missing"
         sites = [Site(f"{case.name(first)}, element {part.start + index}: got {got}, expected {want}; {why}")]
@@ -93,7 +115,7 @@ def explain_wrong(
         f"wrong result: {total} elements on {len(suspects)} of {request.parties} "
         f"{'ranks' if case.request.placement is None else 'tiles'}; {sites[0].label}{more}",
         sites=sites[:SHOWN],
-        hint="follow the named contribution through the kernel: which send or combine leaves it out or repeats it?",
+        hint=hint,
     )
 
 

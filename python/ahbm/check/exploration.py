@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ahbm._core import Memory
+from ahbm.check.case import Case, narrowed
 from ahbm.check.checks import CALLS, UNDECIDED, examine
 from ahbm.check.reference import inputs
 from ahbm.errors import DataError, DeadlockError, Finding, KernelError, LintError
 
 if TYPE_CHECKING:
     from ahbm._core import Program
-    from ahbm.check.case import Case
     from ahbm.core.compiled import Compiled
 
 Pause = tuple[int, int, int]
@@ -86,6 +86,8 @@ def attempt(
         wrong = [finding for finding in found if finding.code not in UNDECIDED]
         if wrong:
             return failed(wrong, ())
+        if "result" in checks and (error := narrowed(case, seed)) is not None:
+            return failed(error.findings, ())
         held = list(perturbation(program, seed) if pauses is None else pauses)
         disturbed = _perturbed(case, compiled, program.delayed(held), given)
     except (DataError, DeadlockError, KernelError, LintError) as error:

@@ -5,6 +5,7 @@ A *party* is what contributes one array: a rank of a collective on host arrays, 
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ahbm.base.collectives import BITWISE
-from ahbm.base.elements import COMBINE
+from ahbm.base.elements import COMBINE, Element
 from ahbm.base.request import Request
 from ahbm.errors import BudgetError, ConfigError
 
@@ -97,14 +98,18 @@ def _check_memory(request: Request) -> None:
 def inputs(request: Request, mode: str, seed: int) -> list[NDArray[Any]]:
     """Contributions for every party, the same for the same arguments.
 
-    `"integers"`: small integers chosen so that every partial result of the collective is exact in its dtype, in any
-    order. `"random"`: uniformly distributed numbers. Raises ConfigError (AHBM-C124) for another mode,
-    BudgetError (AHBM-B301) for data that this computer cannot hold.
+    `"integers"`: numbers as wide as every partial result of the collective stays exact in its dtype, in any order:
+    integers where floats are added; where integers are, sums may wrap around. `"wide"`: numbers that no narrower type
+    holds, exact as well: where needed (`takes_turns`), at each element only one party has one, and the others have the
+    operator's neutral element; each party in turn, which another seed begins elsewhere. `"random"`: uniformly
+    distributed numbers, rounded by every addition. Raises ConfigError (AHBM-C124) for another mode, BudgetError
+    (AHBM-B301) for data that this computer cannot hold.
     """
     _check_memory(request)
-    if mode not in ("integers", "random"):
-        raise ConfigError("AHBM-C124", f"unknown mode {mode!r} of test data", hint="one of integers, random")
-    make = _random if mode == "random" and request.element.is_float else _integers
+    makers = {"integers": _integers, "random": _random if request.element.is_float else _integers, "wide": _wide}
+    if mode not in tuple(makers):
+        raise ConfigError("AHBM-C124", f"unknown mode {mode!r} of test data", hint=f"one of {', '.join(makers)}")
+    make = makers[mode]
     return [
         request.element.encode(make(request, party, np.random.default_rng([seed, party]), seed))
         for party in range(request.parties)
@@ -120,14 +125,15 @@ def _random(request: Request, party: int, rng: np.random.Generator, seed: int) -
 def _integers(request: Request, party: int, rng: np.random.Generator, seed: int) -> NDArray[Any]:
     element, m = request.element, request.parties
     positions = np.arange(request.size) + party
-    if not request.reduces or request.op in ("min", "max", *BITWISE):
-        return rng.integers(-element.exact if element.signed else 0, element.exact, request.size, endpoint=True)
+    if not takes_turns(request) or request.op in BITWISE:
+        return _all_bits(element, request.size, rng)
     if request.op == "prod":
         # At most three parties put a factor 2 at a position.
         sign = rng.choice([-1, 1], request.size) if element.signed else np.ones(request.size, np.int64)
         return np.where(positions % m < 3, 2 * sign, sign)
-    share = min(element.exact // m, 8)
+    share = element.exact // m
     if request.op == "avg" and not element.is_float:
+        share = min(share, 8)
         # One base value for all, and pairs of +1 and -1: the sum is a multiple of m.
         base = np.random.default_rng([seed]).integers(1, max(share, 1), request.size, endpoint=True)
         step = (1, -1)[party % 2] if party ^ 1 < m else 0
@@ -137,3 +143,48 @@ def _integers(request: Request, party: int, rng: np.random.Generator, seed: int)
     # More parties than exact units: they take turns, so that each position adds up to what fits.
     turns = -(-m // element.exact)
     return np.where(positions % turns == 0, 1, 0)
+
+
+NARROWER = (8, 11, 24)
+"""Bits of the significands of bf16, f16 and f32."""
+NEUTRAL = {"sum": 0, "avg": 0, "prod": 1, "band": -1, "bor": 0, "bxor": 0}
+"""What changes nothing; the extreme operators need none, for every party's number is exact."""
+
+
+def takes_turns(request: Request) -> bool:
+    """Whether wide numbers stay exact only if one party at a time has one."""
+    return request.reduces and request.op not in ("min", "max") and (request.element.is_float or request.op != "sum")
+
+
+def _wide(request: Request, party: int, rng: np.random.Generator, seed: int) -> NDArray[Any]:
+    op, element, m = request.op, request.element, request.parties
+    if not takes_turns(request):
+        return _all_bits(element, request.size, rng)
+    if op == "prod" and not element.is_float:
+        return _all_bits(element, request.size, rng) | 1  # factors of two would end as zeros
+    turn = int(np.random.default_rng([seed]).integers(m))
+    first = (party - turn) % m
+    values = _all_bits(element, len(range(first, request.size, m)), rng)
+    if op == "avg" and not element.is_float:
+        share = m if m <= np.iinfo(element.storage).max else 0
+        values = values // 2 // share * share if share else np.zeros_like(values)
+    numbers = np.full(request.size, np.array(NEUTRAL[op]).astype(values.dtype))
+    numbers[first::m] = values
+    return numbers
+
+
+def _all_bits(element: Element, size: int, rng: np.random.Generator) -> NDArray[Any]:
+    """Integers over the whole range of the type, or numbers over its exponents and with significands that lie at least
+    a quarter of a unit from those of every narrower type."""
+    if not element.is_float:
+        info = np.iinfo(element.storage)
+        return rng.integers(info.min, info.max, size, element.storage, endpoint=True)
+    bits = 1 - math.frexp(element.epsilon)[1] + 1
+    significand = rng.integers(1 << (bits - 1), 1 << bits, size) | 1
+    for narrower in NARROWER:
+        if (rest := bits - narrower) > 1:
+            half = rng.integers(1, 2, size, endpoint=True) << (rest - 2)
+            significand = significand & ~(3 << (rest - 2)) | half | 1
+    exponent = rng.integers(*element.exponents, size, endpoint=True) - (bits - 1)
+    numbers: NDArray[Any] = np.ldexp(rng.choice([-1.0, 1.0], size) * significand, exponent)
+    return numbers

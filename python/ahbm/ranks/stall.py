@@ -61,9 +61,7 @@ def late(part: Part, ranks: Sequence[RankState], timeout_s: float) -> Distribute
 
 def timed_out(label: str, timeout_s: float, *sites: Site) -> DistributedError:
     """AHBM-X122, in the words by which launchers know a timeout."""
-    return DistributedError(
-        "AHBM-X122", f"{label}: Timed out waiting {timeout_s * 1000:g}ms for it to be done", sites=sites
-    )
+    return DistributedError("AHBM-X122", f"{label}: Timed out waiting {timeout_s * 1000:g}ms for it", sites=sites)
 
 
 def left_over(parts: Iterable[Part], ranks: Sequence[RankState]) -> DistributedError:

@@ -15,9 +15,9 @@ from ahbm.base.elements import element
 from ahbm.base.placement import DPPolicy
 from ahbm.base.request import Request
 from ahbm.base.yaml_source import did_you_mean
-from ahbm.check.case import Case, explain_wrong
+from ahbm.check.case import Case, explain_wrong, narrowed
 from ahbm.check.checks import demand, examine, parse
-from ahbm.check.reference import Reference, inputs
+from ahbm.check.reference import Reference, inputs, takes_turns
 from ahbm.config.settings import Settings
 from ahbm.core.compiled import Compiled
 from ahbm.core.emulator import Emulator
@@ -94,6 +94,7 @@ def measure(
     """Runs a case once and reports its simulated time.
 
     data: also move the data and compare with NumPy (`Report.wrong`); `mode` and `seed` choose it (`reference.inputs`).
+    The check `result` then also compares numbers of the whole width of their type.
     check: True raises DataError (AHBM-V301) with a diff of contributions when the result is wrong. Names of
     `ahbm.check.checks.CHECKS` (a list, or one text with commas) or "all" also check the program: races, uninitialised
     reads, leftovers, deadlocks, results in every order, diverging bits, all of them across calls that follow each
@@ -109,10 +110,14 @@ def measure(
     if data:
         given = inputs(request, mode, seed)
         compiled, results = case.execute(given)
-        reference = Reference(request, given, exact=mode == "integers")
+        reference = Reference(request, given, exact=mode != "random")
         wrong = sum(len(reference.wrong(party, results[party])) for party in range(request.parties))
         if wrong and (check is True or "result" in checks):
             raise explain_wrong(case, given, results, reference)
+        # Where nobody takes turns, the integers are as wide.
+        compared = mode == "wide" or (mode == "integers" and not takes_turns(request))
+        if "result" in checks and not compared and (error := narrowed(case, seed)) is not None:
+            raise error
     else:
         compiled = case.compiled()
     findings = demand(examine(case, compiled, checks, seed=seed))

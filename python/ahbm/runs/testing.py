@@ -22,6 +22,17 @@ if TYPE_CHECKING:
 _AXES = ("topologies", "dtypes", "sizes")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Leaves the package's modules as they are.
+
+    pytest rewrites the assertions of all modules of a distribution that has a plugin, without Python's bytecode cache.
+    """
+    hook = early_config.pluginmanager.rewrite_hook
+    getattr(hook, "_must_rewrite", set()).discard("ahbm")
+    getattr(hook, "_marked_for_rewrite_cache", {}).clear()
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Registers the markers."""
     config.addinivalue_line(

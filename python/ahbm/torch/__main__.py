@@ -17,6 +17,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import torch
 import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
@@ -73,6 +74,47 @@ def redirected(asked: Any, caller: str, leaves_alone: bool) -> Any:
     return "ahbm"
 
 
+class Search:
+    """Notes whether a script looks for a GPU, and whether it makes a process group."""
+
+    def __init__(self) -> None:
+        self.asked: str | None = None
+        """The first function by which it looked."""
+        self.used = False
+        """Whether it tried to use one."""
+        self.grouped = False
+        """Whether it made a process group."""
+        self._watch(torch.cuda, "is_available", "device_count", "current_device", "set_device", "_lazy_init")
+        self._watch(getattr(torch, "accelerator", None), "is_available", "device_count", "current_accelerator")
+        self._watch(dist, "init_process_group")
+
+    def _watch(self, module: Any, *names: str) -> None:
+        for name in names:
+            if hasattr(module, name):
+                setattr(module, name, self._noting(getattr(module, name), f"{module.__name__}.{name}"))
+
+    def _noting(self, function: Callable[..., Any], name: str) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def wrapper(*args: Any, **kw: Any) -> Any:
+            using = name.endswith("_lazy_init")
+            self.used = self.used or using
+            if name.endswith("init_process_group"):
+                self.grouped = True
+            elif using or not sys._getframe(1).f_globals.get("__name__", "").startswith("torch."):
+                self.asked = self.asked or name
+            return function(*args, **kw)
+
+        return wrapper
+
+    def tell(self, *, failed: bool) -> None:
+        """A notice for a script that has ended, if it ended for want of a GPU."""
+        if self.asked and not torch.cuda.is_available() and (not self.grouped or (failed and self.used)):
+            notice(
+                f"the script has ended after it looked for a GPU ({self.asked}); the emulator takes CPU tensors: give "
+                "the script its CPU path, without set_device, device_ids and .cuda()"
+            )
+
+
 def main() -> None:
     """Runs the script that the command line names."""
     parser = argparse.ArgumentParser(prog="python -m ahbm.torch", description="Runs a script on the emulator.")
@@ -85,7 +127,13 @@ def main() -> None:
     sys.path.insert(0, os.path.dirname(os.path.abspath(asked.script)))
     if asked.record is None:
         interpose()
-        runpy.run_path(asked.script, run_name="__main__")
+        search = Search()
+        try:
+            runpy.run_path(asked.script, run_name="__main__")
+        except BaseException:
+            search.tell(failed=True)
+            raise
+        search.tell(failed=False)
         return
     with ahbm.torch.record(asked.record):
         try:

@@ -14,11 +14,12 @@ import numpy as np
 from ahbm.errors import AhbmError, DistributedError, FormatError
 from ahbm.ranks.blame import clone
 from ahbm.ranks.exchange import Exchange
-from ahbm.ranks.groups import ProcessGroup
+from ahbm.ranks.groups import ProcessGroup, span
 from ahbm.ranks.lobby import check_world_size
 from ahbm.ranks.seat import Call
 from ahbm.ranks.session import Session
 from ahbm.ranks.setup import Setup
+from ahbm.ranks.stall import timed_out
 from ahbm.ranks.terms import terms
 from ahbm.ranks.ticket import Ticket
 from ahbm.ranks.world import World
@@ -56,12 +57,23 @@ class Host:
         """Whoever has not said who it is, the oldest first."""
         self._door = threading.Lock()
         """Held for both."""
+        self._all_here = threading.Event()
         self._threads: list[threading.Thread] = []
         self.world.hurry_s = HURRY_S
         self.world.enter(0)
         self._start(self._run, RUNNER)
         if size > 1:
             self._start(self._accept, "ahbm door")
+
+    def meet(self) -> None:
+        """Blocks until all ranks have come, so that none of them finds rank 0 gone from torch's store, too.
+
+        Raises DistributedError (AHBM-X122) after the timeout.
+        """
+        if self.world.size > 1 and not self._all_here.wait(self.timeout_s):
+            absent = sorted(set(range(1, self.world.size)) - set(self._connections))
+            self.close()
+            raise timed_out(f"init_process_group: {span(absent)} did not come", self.timeout_s)
 
     def leave(self) -> None:
         """Rank 0 is done: serves the others until they are, too, at most for the timeout."""
@@ -134,6 +146,7 @@ class Host:
         if not welcome:
             caller.close()
         if all_here:
+            self._all_here.set()
             self._shut()
 
     def _rank_of(self, caller: Connection) -> int | None:

@@ -8,12 +8,15 @@ from collections.abc import Sequence
 from multiprocessing import util
 from typing import Any
 
+import torch.distributed as dist
+
 from ahbm.errors import DistributedError
 from ahbm.ranks.setup import Setup
 from ahbm.torch import report
+from ahbm.torch.failures import BackendError, as_torchs
 from ahbm.torch.host import LOOPBACK, Host
 from ahbm.torch.place import Place
-from ahbm.torch.remote import Remote
+from ahbm.torch.remote import Remote, lost
 
 KEY = "ahbm"
 """The key under which the store of the group has the port and the secret."""
@@ -44,8 +47,16 @@ class ProcessPlace(Place):
             self._end.abort(DistributedError("AHBM-X124", f"rank {self.rank} aborted its process group"))
 
 
+def _sentence(error: BaseException) -> str:
+    return str(error).splitlines()[0]
+
+
 def open_place(setup: Setup, opts: Any, ranks: Sequence[int]) -> Place:
-    """The calling process's place in a world of `ranks`; they find each other through torch's store."""
+    """The calling process's place in a world of `ranks`; they find each other through torch's store.
+
+    Raises DistributedError, which is torch's DistBackendError as well: AHBM-X120 and X126 when rank 0 has failed or is
+    gone, AHBM-X122 when a rank does not come within the timeout.
+    """
     timeout_s = opts.timeout.total_seconds()
     if opts.group_rank == 0:
         try:
@@ -54,9 +65,18 @@ def open_place(setup: Setup, opts: Any, ranks: Sequence[int]) -> Place:
             opts.store.set(KEY, json.dumps({"error": f"{error}"}))
             raise
         opts.store.set(KEY, json.dumps({"port": host.port, "secret": host.secret.hex()}))
+        try:
+            host.meet()
+        except DistributedError as error:
+            raise as_torchs(error) from None
         return ProcessPlace(host, 0, ranks)
-    found = json.loads(opts.store.get(KEY))
-    if "error" in found:
-        raise DistributedError("AHBM-X120", f"rank 0 failed: {found['error']}")
-    remote = Remote(opts.group_rank, (LOOPBACK, int(found["port"])), bytes.fromhex(found["secret"]), timeout_s)
+    try:
+        found = json.loads(opts.store.get(KEY))
+        if "error" in found:
+            raise BackendError("AHBM-X120", f"rank 0 failed: {found['error']}")
+        remote = Remote(opts.group_rank, (LOOPBACK, int(found["port"])), bytes.fromhex(found["secret"]), timeout_s)
+    except dist.DistStoreError as error:  # whose text goes on with frames of C++, as the next one's does
+        raise BackendError("AHBM-X122", f"rank 0 has not come: {_sentence(error)}") from None
+    except (dist.DistNetworkError, OSError) as error:
+        raise as_torchs(lost(_sentence(error))) from None
     return ProcessPlace(remote, opts.group_rank, ranks)

@@ -146,7 +146,7 @@ class Remote:
         try:
             self._connection.send(kind, facts, payload)
         except Gone as error:
-            self._fail(_lost(error))
+            self._fail(lost(f"{error}"))
             assert self._failure is not None
             raise clone(self._failure) from error
 
@@ -194,7 +194,7 @@ class Remote:
                     error = _error(facts["error"])
                 self._done(number, error, end_ps)
         except Gone as error:
-            self._fail(_lost(error))
+            self._fail(lost(f"{error}"))
         except Exception as error:
             self._fail(error)
 
@@ -217,10 +217,11 @@ class Remote:
             self._done(number, error)
 
 
-def _lost(error: BaseException) -> DistributedError:
+def lost(why: str) -> DistributedError:
+    """AHBM-X126."""
     return DistributedError(
         "AHBM-X126",
-        f"rank 0, whose process holds the emulator, is gone: {error}",
+        f"rank 0, whose process holds the emulator, is gone: {why}",
         hint="look at what rank 0 printed last; ranks that end must all end",
     )
 

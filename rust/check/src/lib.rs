@@ -58,17 +58,19 @@
 //! | `AHBM-V414` | a rank's operand or result is touched before its call starts or after it has ended |
 //! | `AHBM-V415` | a rank leaves a barrier that another may not have entered |
 //!
-//! Reading order: [`Expectation`], `schedule` (who goes next), `print` and `values` (what it does), `clocks` (what
-//! orders it), `deadlock` and `compare` (what to say), `proof` (the same with numbers).
+//! Reading order: [`Expectation`], `schedule` (who goes next), `print` and `values` (what it does), `spots` and `clocks`
+//! (what orders it), `deadlock` and `compare` (what to say), `proof` (the same with numbers).
 
 #[cfg(test)]
 mod agreement;
 mod clocks;
 mod compare;
+mod counters;
 mod deadlock;
 mod print;
 mod proof;
 mod schedule;
+mod spots;
 mod support;
 mod values;
 
@@ -78,10 +80,11 @@ pub use schedule::sequence;
 
 use ahbm_machine::{Diagnostic, Machine};
 use ahbm_program::{AgentId, OpKind, Program};
-use clocks::{Clocks, Spots};
+use clocks::Clocks;
 use compare::{RunResult, Terms};
 use log::{Level, debug, log_enabled};
 use schedule::{Ended, Fence, Nobody, Order, Schedule};
+use spots::Spots;
 use std::collections::BTreeSet;
 use std::time::Instant;
 use support::{Step, Subject};

@@ -1,5 +1,6 @@
 //! Who goes next: runs a program's synchronisation in one order, without time and without data.
 
+use crate::counters::Counters;
 use crate::support::{Step, Subject};
 use ahbm_machine::Diagnostic;
 use ahbm_program::{AgentId, ChannelId, OpKind, Program, ValueId};
@@ -142,55 +143,6 @@ pub(crate) struct Schedule<'p> {
     posted: FxHashMap<(AgentId, ValueId), (ChannelId, u64)>,
     /// Most messages that any queue held.
     fullest: u64,
-}
-
-/// Counters by call: one that agents only wait on starts anew with every call, a semaphore keeps its value.
-#[derive(Debug, Clone)]
-pub(crate) struct Counters {
-    values: Vec<u64>,
-    /// Taken from, rather than waited on.
-    semaphore: Vec<bool>,
-    /// The first launch's surplus of signals over a later launch's: each counter starts and ends with it.
-    initial: Vec<u64>,
-}
-
-impl Counters {
-    pub(crate) fn new(subject: Subject<'_>) -> Self {
-        let program = subject.program;
-        let mut semaphore = vec![false; program.counters as usize];
-        for op in subject.programs().flat_map(|program| &program.bodies).flat_map(|body| &body.ops) {
-            if let OpKind::Acquire { counter, .. } = op.kind {
-                semaphore[counter as usize] = true;
-            }
-        }
-        let mut initial = vec![0; semaphore.len()];
-        if let Some(last) = subject.later.last() {
-            for (launch, is_first) in [(program, true), (last, false)] {
-                for op in launch.agents.iter().flat_map(|agent| &launch.bodies[agent.body as usize].ops) {
-                    if let OpKind::Signal { counter, add, .. } = op.kind {
-                        let sum = &mut initial[counter as usize];
-                        *sum = if is_first { *sum + u64::from(add) } else { sum.saturating_sub(add.into()) };
-                    }
-                }
-            }
-        }
-        Self { values: vec![0; semaphore.len() * subject.calls as usize], semaphore, initial }
-    }
-
-    /// The counter that an operation of a call means.
-    pub(crate) fn index(&self, counter: u32, call: u32) -> usize {
-        let first = counter as usize;
-        if self.semaphore[first] { first } else { first + call as usize * self.semaphore.len() }
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.values.len()
-    }
-
-    /// The signals of a counter that no semaphore is, in all calls.
-    fn total(&self, counter: usize) -> u64 {
-        self.values.iter().skip(counter).step_by(self.semaphore.len().max(1)).sum()
-    }
 }
 
 impl<'p> Schedule<'p> {

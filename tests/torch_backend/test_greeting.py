@@ -12,6 +12,7 @@ import pytest
 
 pytest.importorskip("torch", reason="torch is not installed: pip install .[torch]")
 
+from ahbm.errors import DistributedError
 from ahbm.ranks.setup import Setup
 from ahbm.torch import frames, host
 from ahbm.torch.host import LOOPBACK, Host
@@ -113,3 +114,9 @@ def test_a_rank_comes_once() -> None:
     join = Remote(2, (LOOPBACK, door.port), door.secret, TIMEOUT_S)
     join.leave()
     door.leave()
+
+
+def test_rank_0_waits_for_the_others_at_most_for_the_timeout() -> None:
+    door = Host(SMALL, 2, 0.5)
+    with pytest.raises(DistributedError, match="AHBM-X122 init_process_group: rank 1 did not come: Timed out"):
+        door.meet()

@@ -1,0 +1,164 @@
+"""Libraries on top of torch.distributed, on backend "ahbm" and on gloo, by what they compute.
+
+    python tests/torch_acceptance/libraries.py [NAME...]
+
+Two processes per job. Prints one row per job, and fails where the backends differ in a bit; what is not installed is
+listed as such. Every rank ends without finalising its interpreter, which gloo's threads may abort.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+RANKS = 2
+Job = Callable[[str], list[float]]
+
+
+def dtensor(_: str) -> list[float]:
+    from torch.distributed.tensor import Partial, Replicate, Shard, distribute_tensor, init_device_mesh
+
+    mesh = init_device_mesh("cpu", (RANKS,))
+    x = distribute_tensor(torch.arange(24.0).reshape(4, 6), mesh, [Shard(0)])
+    whole = (x @ x.redistribute(mesh, [Shard(1)]).t()).redistribute(mesh, [Replicate()]).to_local()
+    scattered = x.redistribute(mesh, [Shard(1)]).to_local()
+    summed = x.sum(dim=0)
+    assert isinstance(summed.placements[0], Partial)
+    return [*whole.flatten().tolist(), *scattered.flatten().tolist(), *summed.full_tensor().tolist()]
+
+
+def checkpoint(_: str) -> list[float]:
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.fsdp import fully_shard
+
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(8, 16), nn.Linear(16, 4))
+    fully_shard(net)
+    folder = [tempfile.mkdtemp() if dist.get_rank() == 0 else ""]
+    dist.broadcast_object_list(folder)
+    dcp.save({"net": net.state_dict()}, checkpoint_id=folder[0])
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.zero_()
+    state = {"net": net.state_dict()}
+    dcp.load(state, checkpoint_id=folder[0])
+    net.load_state_dict(state["net"])
+    return [p.full_tensor().sum().item() for p in net.parameters()]  # type: ignore[attr-defined]
+
+
+def lightning(backend: str) -> list[float]:
+    import lightning as pl
+    from lightning.pytorch.strategies import DDPStrategy
+
+    losses: list[float] = []
+
+    class Model(pl.LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = nn.Linear(8, 1)
+
+        def training_step(self, batch: torch.Tensor) -> torch.Tensor:
+            loss: torch.Tensor = (self.net(batch) ** 2).mean()
+            losses.append(self.all_gather(loss.detach()).mean().item())
+            return loss
+
+        def configure_optimizers(self) -> torch.optim.Optimizer:
+            return torch.optim.SGD(self.parameters(), 0.1)
+
+    pl.seed_everything(0, verbose=False)
+    quiet = {
+        "logger": False,
+        "enable_checkpointing": False,
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+    }
+    data = torch.utils.data.DataLoader(torch.randn(64, 8), batch_size=8)
+    strategy = DDPStrategy(process_group_backend=backend)
+    trainer = pl.Trainer(accelerator="cpu", devices=RANKS, strategy=strategy, max_epochs=2, **quiet)
+    trainer.fit(Model(), data)
+    return losses
+
+
+def accelerate(backend: str) -> list[float]:
+    from accelerate import Accelerator
+
+    if backend == "ahbm":
+        from ahbm.torch.__main__ import interpose
+
+        interpose()  # as `-m ahbm.torch` does: accelerate refuses other backends than gloo on the CPU
+    accelerator = Accelerator(cpu=True)
+    torch.manual_seed(0)
+    net = nn.Linear(8, 1)
+    step = torch.optim.SGD(net.parameters(), 0.1)
+    data = torch.utils.data.DataLoader(torch.randn(64, 8), batch_size=8)
+    net, step, data = accelerator.prepare(net, step, data)
+    losses: list[float] = []
+    for batch in data:
+        loss = (net(batch) ** 2).mean()
+        accelerator.backward(loss)
+        accelerator.clip_grad_norm_(net.parameters(), 1.0)
+        step.step()
+        step.zero_grad()
+        losses.append(accelerator.gather_for_metrics(loss.detach()[None]).mean().item())
+    assert dist.get_backend() == backend
+    return losses
+
+
+JOBS: dict[str, Job] = {job.__name__: job for job in (dtensor, checkpoint, lightning, accelerate)}
+BRING_THEIR_OWN_GROUP = (lightning, accelerate)
+
+
+def run(name: str, backend: str) -> str:
+    """The job's numbers on that backend, as text; the last line of the error where it failed."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={RANKS}", __file__]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [*command, "--job", name, backend], capture_output=True, text=True, timeout=300, env=environment
+    )
+    found = [line for line in done.stdout.splitlines() if line.startswith("[")]
+    return found[0] if found else "failed: " + "\n".join(done.stderr.splitlines()[-40:])
+
+
+def rank(name: str, backend: str) -> None:
+    """One rank of a job."""
+    job = JOBS[name]
+    if job not in BRING_THEIR_OWN_GROUP:
+        dist.init_process_group(backend)
+    numbers = job(backend)
+    if dist.get_rank() == 0:
+        print(json.dumps(numbers), flush=True)
+    dist.barrier()
+    if backend == "ahbm":
+        dist.destroy_process_group()
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def main() -> int:
+    asked, worst = sys.argv[1:] or list(JOBS), 0
+    for name in asked:
+        if JOBS[name] in BRING_THEIR_OWN_GROUP and importlib.util.find_spec(name) is None:
+            print(f"| {name} | not installed | not installed |")
+            continue
+        theirs, ours = run(name, "gloo"), run(name, "ahbm")
+        same = theirs == ours and not ours.startswith("failed")
+        worst |= not same
+        print(f"| {name} | {theirs if not same else 'ran'} | {ours if not same else 'equal'} |", flush=True)
+    return worst
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--job"]:
+        sys.path.insert(0, str(Path(__file__).parent))
+        rank(*sys.argv[2:])
+    sys.exit(main())
