@@ -11,29 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.harmful import HOSTILE, escaped
 
 import ahbm
 import ahbm.distributed as dist
-from ahbm.errors import AhbmError
 from ahbm.job.door import Terms
 from ahbm.runs.measure import Arguments
 
-
-class Stranger:
-    """Raises whatever it is asked."""
-
-    def _refuse(self, *_: object) -> Any:
-        raise RuntimeError("hostile")
-
-    __repr__ = __str__ = __len__ = __index__ = __int__ = __float__ = __iter__ = __getitem__ = __bool__ = _refuse
-
-
-HOSTILE = [
-    *(None, True, -1, 0, 2**80, 1.5, float("nan"), float("inf"), np.int64(4), np.float32(2)),
-    *("", "x", "1K", "01", "9" * 30, "x" * 10_000, "\x00", "\ud800", "\udcff", b"x"),
-    *([], [[1], [2]], (1, "x"), {}, {"x": object()}, {1: 2}, {"x.y": np.int64(3)}),
-    *(object(), Stranger(), int, lambda: None, Path("nowhere"), Path("."), Path("/dev/zero"), np.zeros(3)),
-]
 SMALL = "system:\n  sips: {count: 1}\n"
 
 
@@ -120,13 +104,7 @@ def tried(name: str, call: Any) -> list[str]:
                 given["bytes_per_rank"] = 64
             given[parameter] = value
             positional = [given.pop(p.name) for p in parameters if p.kind is p.POSITIONAL_ONLY and p.name in given]
-            try:
-                call(*positional, **given)
-            except AhbmError as error:
-                assert error.code
-            except Exception as error:
-                shown = "a stranger" if isinstance(value, Stranger) else repr(value)[:40]
-                wrong.append(f"{name}({parameter}={shown}): {type(error).__name__}: {error}"[:200])
+            wrong += escaped(f"{name}({parameter})", partial(call, *positional, **given), value)
     return wrong
 
 

@@ -85,6 +85,14 @@ def checked(function: Callable[_Given, _Answer]) -> Callable[_Given, _Answer]:
     return called
 
 
+def fields_fit(kind: type, given: Mapping[str, object]) -> None:
+    """Raises AHBM-C129 for a value that is not what the annotation of the field of its name says; others pass."""
+    for name, value in given.items():
+        wanted = str(kind.__annotations__.get(name, "Any"))
+        if not fits(value, wanted):
+            raise refused(name, _told(wanted), value)
+
+
 def _first_wrong(
     function: Callable[..., object], args: Sequence[object], given: Mapping[str, object]
 ) -> ConfigError | None:

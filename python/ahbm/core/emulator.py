@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ahbm._core import Machine
 from ahbm.base import codes
 from ahbm.base import layout as layouts
-from ahbm.base.arguments import checked
+from ahbm.base.arguments import checked, refused
 from ahbm.base.collectives import BITWISE, COLLECTIVES, OPS
 from ahbm.base.layout import Layout
 from ahbm.base.logs import DEBUG, INFO, log
@@ -88,7 +88,6 @@ class Emulator:
         """
         return self._choose(self.ccl.candidates(collective, nbytes), self.machine.topology)[0].algorithm
 
-    @checked
     def compile(self, request: Request, algorithm: str | None = None) -> Compiled:
         """The program of a request, by `algorithm` (default: the one that ccl.yaml chooses); needs no arrays.
 
@@ -96,7 +95,10 @@ class Emulator:
         KernelError, LintError, BudgetError.
         """
         key = (request, algorithm)
-        known = self._known.get(key)
+        try:
+            known = self._known.get(key)
+        except TypeError as error:
+            raise refused("request", "a Request", request) from error
         if known is None:
             known = self._compile(request, algorithm)
             if len(self._known) >= CACHED_CALLS:
@@ -163,10 +165,12 @@ class Emulator:
             self._spares.put(compiled, memory)
         return compiled
 
-    @checked
     def is_known(self, request: Request, algorithm: str | None = None) -> bool:
         """Whether `perform` has only data to move."""
-        known = self._known.get((request, algorithm))
+        try:
+            known = self._known.get((request, algorithm))
+        except TypeError as error:
+            raise refused("request", "a Request", request) from error
         return known is not None and known.is_recorded
 
     def forget_timelines(self) -> None:
@@ -174,6 +178,7 @@ class Emulator:
         for compiled in self._compiled.values():
             compiled.forget()
 
+    @checked
     def _compile(self, request: Request, algorithm: str | None) -> Compiled:
         name = request.collective
         if name not in COLLECTIVES:

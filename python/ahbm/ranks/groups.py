@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from ahbm.base.arguments import checked, refused, shown
+from ahbm.base.arguments import refused, shown
 from ahbm.errors import DistributedError
 
 
@@ -63,10 +63,12 @@ class ProcessGroup:
         """Number of ranks."""
         return len(self.ranks)
 
-    @checked
     def rank_of(self, global_rank: int) -> int:
         """Group rank of `global_rank`, -1 when it is no member."""
-        return self._positions.get(global_rank, -1)
+        try:
+            return self._positions.get(global_rank, -1)
+        except TypeError as error:
+            raise refused("global_rank", "a rank", global_rank) from error
 
     def __repr__(self) -> str:
         return f"<ProcessGroup {self.name} ranks={list(self.ranks)}>"

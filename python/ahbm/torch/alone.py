@@ -14,6 +14,7 @@ import numpy as np
 import torch.distributed as dist
 from numpy.typing import NDArray
 
+from ahbm.base.arguments import checked, fields_fit, whole
 from ahbm.base.arrays import Hollow
 from ahbm.base.request import Request
 from ahbm.errors import DistributedError, UnsupportedError
@@ -137,11 +138,14 @@ def _uniform(request: Request, buffer: NDArray[Any], me: int) -> None:
             buffer[:] = buffer * factor if op == "sum" else buffer ** np.array(n, buffer.dtype)
 
 
+@checked
 def init_alone(rank: int, world_size: int, **asked: Any) -> None:
     """Makes this process rank `rank` of `world_size` ranks, all like it: `dist.init_process_group` for one.
 
-    `asked`: fields of `Options`. Raises what `dist.init_process_group` raises, ConfigError (AHBM-C127).
+    `asked`: fields of `Options`. Raises what `dist.init_process_group` raises, ConfigError (AHBM-C127, C129).
     """
+    fields_fit(Setup, asked)
+    rank, world_size = whole("rank", rank, 0, 2**31 - 1), whole("world_size", world_size, 1, 2**31 - 1)
 
     def make(_: Setup) -> Place:
         session = Alone(options(asked).sized(world_size), rank, world_size)

@@ -19,6 +19,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
+from ahbm.base.arguments import checked
 from ahbm.errors import DistributedError, UnsupportedError
 from ahbm.ranks.groups import ProcessGroup as Members
 from ahbm.torch import backend, sketch
@@ -130,6 +131,7 @@ def current() -> Recorder | None:
     return _current.recorder
 
 
+@checked
 def record(prefix: str | Path, *, compute: str = "wall") -> Recorder:
     """A recorder of this rank's collectives, sends and receives, and of the time between them.
 

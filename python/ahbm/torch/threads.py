@@ -16,6 +16,7 @@ import torch.distributed.distributed_c10d as c10d
 import torch.distributed.nn.functional  # its defaults are groups, bound when it is imported: before any rank has one
 from torch.distributed.rendezvous import _rendezvous_handlers
 
+from ahbm.base.arguments import checked, whole
 from ahbm.errors import DistributedError
 from ahbm.ranks.launch import caller, run_ranks
 from ahbm.ranks.lobby import BACKEND, Lobby
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 _RECORDER = "TORCH_FR_BUFFER_SIZE"
 
 
+@checked
 def spawn(
     worker: Callable[..., object],
     args: Sequence[object] = (),
@@ -53,6 +55,7 @@ def spawn(
 
     Raises what `ahbm.spawn` raises.
     """
+    world_size = whole("world_size", world_size, 1, 2**31 - 1)
     setup = options(Setup(topology, ccl, overrides, accumulate=accumulate)).over(ambient()).sized(world_size)
     body = caller(worker, args)
     shared = _Shared(world_size, turns)
