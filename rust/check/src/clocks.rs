@@ -85,6 +85,9 @@ pub(crate) struct Clocks<'p> {
     spots: &'p Spots,
     /// Component of each agent, `NONE` without one.
     component: Vec<u32>,
+    /// Component of what each agent has posted, `NONE` without any, and how much that is. Others know of it by posted
+    /// signals and behind a fence, and not by what else the agent tells.
+    posts: Vec<(u32, u32)>,
     histories: Vec<History>,
     /// By rank.
     launches: BTreeMap<u32, Launch>,
@@ -122,6 +125,7 @@ impl<'p> Clocks<'p> {
         }
         let mut component = vec![NONE; program.agents.len()];
         let mut components = 0;
+        let mut posts = vec![(NONE, 0); program.agents.len()];
         let mut meetings = 0u64;
         let mut launches: BTreeMap<u32, Launch> = BTreeMap::new();
         for (index, component) in component.iter_mut().enumerate() {
@@ -135,6 +139,10 @@ impl<'p> Clocks<'p> {
             if subject.programs().any(contends) {
                 *component = components;
                 components += 1;
+                if subject.programs().any(|program| program.body(agent).ops.iter().any(|op| posted(op.kind))) {
+                    posts[index].0 = components;
+                    components += 1;
+                }
             }
             let rank = program.agents[index].rank;
             if synchronises || spots.foreign.contains_key(&rank) {
@@ -196,6 +204,7 @@ impl<'p> Clocks<'p> {
             slots,
             spots,
             component,
+            posts,
             histories,
             launches,
             synchronises,
@@ -234,8 +243,13 @@ impl<'p> Clocks<'p> {
             // The slot is emptied when the message comes, whatever the agent does meanwhile.
             (OpKind::PostRecv { .. }, Some((channel, _))) => self.credit(agent, channel),
             (OpKind::Await { .. }, Some((channel, number))) => self.received(agent, channel, number),
-            (OpKind::Signal { counter, add, .. }, _) => {
+            (OpKind::Fence, _) => {
+                let clock = self.behind_posts(agent);
+                self.clocks[agent.0 as usize] = clock;
+            }
+            (OpKind::Signal { counter, add, posted }, _) => {
                 let clock = self.tell(agent);
+                let clock = if posted { self.behind_posts(agent) } else { clock };
                 self.counters[self.indices.index(counter, step.call)].signal(clock, add);
             }
             (OpKind::WaitCounter { counter, at_least }, _) => {
@@ -251,7 +265,7 @@ impl<'p> Clocks<'p> {
             _ => {
                 for (buffer, range, writes) in touches(program, agent, kind) {
                     for spot in self.spots.of(buffer, &range) {
-                        self.access(step, spot, writes);
+                        self.access(step, spot, writes, writes && posted(kind));
                     }
                 }
             }
@@ -332,12 +346,24 @@ impl<'p> Clocks<'p> {
         Rc::clone(&self.clocks[agent.0 as usize])
     }
 
+    /// An agent's clock, and all that it has posted.
+    fn behind_posts(&self, agent: AgentId) -> Clock {
+        let clock = &self.clocks[agent.0 as usize];
+        let (component, time) = self.posts[agent.0 as usize];
+        if component == NONE || clock[component as usize] == time {
+            return Rc::clone(clock);
+        }
+        let mut grown = clock.to_vec();
+        grown[component as usize] = time;
+        grown.into()
+    }
+
     fn learn(&mut self, agent: AgentId, news: &Clock) {
         let clock = &mut self.clocks[agent.0 as usize];
         *clock = join(clock, news);
     }
 
-    fn access(&mut self, step: &Step, spot: usize, writes: bool) {
+    fn access(&mut self, step: &Step, spot: usize, writes: bool, posted: bool) {
         let history = self.spots.history[spot];
         if history == NONE || self.work > 2 * WORK {
             return;
@@ -350,13 +376,22 @@ impl<'p> Clocks<'p> {
             self.clocks[a] = grown.into();
         }
         let clock = &self.clocks[a];
-        let access = Access { step: *step, component: own as u32, time: clock[own] };
+        let (component, time) = if posted {
+            let (component, time) = &mut self.posts[a];
+            *time += 1;
+            (*component, *time)
+        } else {
+            (own as u32, clock[own])
+        };
+        let access = Access { step: *step, component, time };
         let history = &mut self.histories[history as usize];
         self.work += history.reads.len() as u64;
-        let before = |other: &Access| clock[other.component as usize] >= other.time;
+        // What an agent posts arrives in the order in which it posts.
+        let own_post = |other: &Access| other.step.agent == step.agent && !other.is_launch();
+        let before = |other: &Access| clock[other.component as usize] >= other.time || own_post(other);
         let mut clash = history.write.filter(|w| !before(w));
         if writes {
-            let unordered = |r: &&Access| r.component != own as u32 && !before(r);
+            let unordered = |r: &&Access| !before(r);
             clash = clash.or_else(|| history.reads.iter().find(unordered).copied());
             history.reads.clear();
             history.write = Some(access);
@@ -435,6 +470,11 @@ impl<'p> Clocks<'p> {
         let finding = self.subject.sites(Diagnostic::new("AHBM-V403", what), &a.step, &b.step);
         finding.hint("make one wait for the other: a dependency, a signal or a barrier")
     }
+}
+
+/// Whether an operation writes memory at some time after the agent has gone on.
+const fn posted(kind: OpKind) -> bool {
+    matches!(kind, OpKind::Store { posted: true, .. } | OpKind::Copy { posted: true, .. })
 }
 
 impl Counter {

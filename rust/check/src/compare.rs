@@ -2,10 +2,10 @@
 
 use crate::print::Print;
 use crate::support::{Step, Subject};
-use crate::values::{self, Contents, Values};
+use crate::values::{self, By, Contents, Values};
 use ahbm_machine::Diagnostic;
 use ahbm_plan::{Contribution, Expectation, Held, Observed};
-use ahbm_program::BufferId;
+use ahbm_program::{BinaryFn, BufferId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -91,6 +91,8 @@ pub(crate) struct RunResult {
     wrong: BTreeMap<u32, u64>,
     runs: usize,
     mixes_calls: bool,
+    /// The function that the first expected element was reduced with.
+    by: Option<BinaryFn>,
 }
 
 /// A run of neighbouring elements that are wrong in the same way.
@@ -144,6 +146,9 @@ impl RunResult {
                 let further = elements.start - observed.elements.start;
                 let wanted = terms.sets[set.index()].of_call(call).shifted(further as i64);
                 if found.unit == unit && found.print == wanted {
+                    if let Some(why) = self.mixed(found.by) {
+                        self.note(observed, elements, call, why, found.writer);
+                    }
                     continue;
                 }
                 if let Some(step) = found.function {
@@ -164,6 +169,19 @@ impl RunResult {
             }
         }
         self.prints.insert((call, rank), prints);
+    }
+
+    /// Why right contributions were reduced wrongly: everybody reduces with one function.
+    fn mixed(&mut self, by: By) -> Option<String> {
+        match by {
+            By::Nothing => None,
+            By::Several => Some("reduced with more than one function".into()),
+            By::One(f) => {
+                let first = *self.by.get_or_insert(f);
+                let name = |f: BinaryFn| format!("{f:?}").to_lowercase();
+                (first != f).then(|| format!("reduced with {}, other elements with {}", name(f), name(first)))
+            }
+        }
     }
 
     fn note(&mut self, observed: &Observed, elements: Range<u64>, call: u32, why: String, writer: Option<Step>) {

@@ -2,7 +2,7 @@
 
 use crate::counters::Counters;
 use crate::support::{Step, Subject};
-use ahbm_machine::Diagnostic;
+use ahbm_machine::{Diagnostic, codes};
 use ahbm_program::{AgentId, ChannelId, OpKind, Program, ValueId};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -486,7 +486,7 @@ impl<'p> Schedule<'p> {
             1 => format!("{count} signals are never waited for: there is 1 wait for the signals of {name}"),
             n => format!("{count} signals are never waited for: there are {n} waits for the signals of {name}"),
         };
-        let finding = self.subject.site(Diagnostic::new("AHBM-V410", what), &signal);
+        let finding = self.subject.site(Diagnostic::new(codes::UNAWAITED, what), &signal);
         let last = ops(call).filter(|&(.., kind)| takes(kind)).last();
         let finding = last.into_iter().fold(finding, |finding, taker| self.subject.site(finding, &step(taker)));
         Some(finding.hint(

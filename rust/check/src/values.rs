@@ -47,6 +47,26 @@ struct Known {
     undefined: bool,
     /// The first operation on the way that is no union.
     function: Option<Step>,
+    by: By,
+}
+
+/// The functions that united contributions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum By {
+    #[default]
+    Nothing,
+    One(BinaryFn),
+    Several,
+}
+
+impl By {
+    fn then(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Nothing, by) | (by, Self::Nothing) => by,
+            (one, other) if one == other => one,
+            _ => Self::Several,
+        }
+    }
 }
 
 /// A run of elements of a value.
@@ -84,6 +104,8 @@ pub(crate) struct Found {
     pub(crate) writer: Option<Step>,
     /// The first operation on the way that contributions cannot follow.
     pub(crate) function: Option<Step>,
+    /// The functions that united its contributions.
+    pub(crate) by: By,
     node: Node,
     index: i64,
 }
@@ -120,8 +142,14 @@ impl<'p> Values<'p> {
             let values = subject.programs().map(|program| program.body(AgentId(agent)).values).max();
             vec![Rc::clone(&nothing); values.unwrap_or(0) as usize]
         };
-        let empty =
-            Known { print: Print::default(), made: Made::Nothing, flat: true, undefined: false, function: None };
+        let empty = Known {
+            print: Print::default(),
+            made: Made::Nothing,
+            flat: true,
+            undefined: false,
+            function: None,
+            by: By::Nothing,
+        };
         let mut values = Self {
             subject,
             nodes: vec![empty],
@@ -153,7 +181,8 @@ impl<'p> Values<'p> {
             Some(&node) => node,
             None => {
                 let (print, made) = (input(rank).of_call(call), Made::Input(rank, call));
-                let node = self.add(Known { print, made, flat: false, undefined: false, function: None });
+                let node =
+                    self.add(Known { print, made, flat: false, undefined: false, function: None, by: By::Nothing });
                 self.inputs.insert((rank, call), node);
                 node
             }
@@ -175,6 +204,7 @@ impl<'p> Values<'p> {
             flat: self.nodes[held.node as usize].flat,
             writer: held.writer,
             function: self.nodes[held.node as usize].function,
+            by: self.nodes[held.node as usize].by,
             node: held.node,
             index: held.index,
         })
@@ -251,7 +281,7 @@ impl<'p> Values<'p> {
             OpKind::Binary { f, dst, a, b, tile } if unites(f) => {
                 let (one, other) = (self.value(agent, a), self.value(agent, b));
                 let value = if length(&one) == count(tile) && length(&other) == count(tile) {
-                    self.join(&one, &other)
+                    self.join(f, &one, &other)
                 } else {
                     self.opaque(step, &[one, other], count(tile))
                 };
@@ -432,13 +462,13 @@ impl<'p> Values<'p> {
     }
 
     /// The union of two values of one length.
-    fn join(&mut self, one: &Value, other: &Value) -> Value {
+    fn join(&mut self, f: BinaryFn, one: &Value, other: &Value) -> Value {
         let mut pieces = Vec::with_capacity(one.len().max(other.len()));
         let (mut a, mut b) = (one.iter().copied(), other.iter().copied());
         let (mut left, mut right) = (a.next(), b.next());
         while let (Some(x), Some(y)) = (left, right) {
             let elements = x.elements.min(y.elements);
-            let (node, index) = self.unite((x.node, x.index), (y.node, y.index));
+            let (node, index) = self.unite(f, (x.node, x.index), (y.node, y.index));
             pieces.push(Piece { elements, node, index });
             let rest = |p: Piece, further: i64| Piece { elements: p.elements - elements, index: further, ..p };
             left =
@@ -449,7 +479,7 @@ impl<'p> Values<'p> {
         merged(pieces.into_iter(), |node| self.nodes[node as usize].flat)
     }
 
-    fn unite(&mut self, (a, at): (Node, i64), (b, bt): (Node, i64)) -> (Node, i64) {
+    fn unite(&mut self, f: BinaryFn, (a, at): (Node, i64), (b, bt): (Node, i64)) -> (Node, i64) {
         match (a, b) {
             (EMPTY, _) => return (b, bt),
             (_, EMPTY) => return (a, at),
@@ -468,6 +498,7 @@ impl<'p> Values<'p> {
             flat: one.flat && other.flat,
             undefined: one.undefined || other.undefined,
             function: one.function.or(other.function),
+            by: one.by.then(other.by).then(By::One(f)),
         });
         (node, at)
     }
@@ -503,7 +534,8 @@ impl<'p> Values<'p> {
             return node;
         }
         let undefined = made_of.into_iter().any(|node| self.nodes[node as usize].undefined);
-        let node = self.add(Known { print, made: Made::Function, flat, undefined, function: Some(*step) });
+        let node =
+            self.add(Known { print, made: Made::Function, flat, undefined, function: Some(*step), by: By::Nothing });
         self.functions.insert(print, node);
         node
     }

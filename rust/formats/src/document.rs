@@ -241,7 +241,7 @@ impl Document {
 
     /// Whether an execution plan computes the same in every order: only then one order says it all.
     fn ordered(&self, plan: &ExecutionPlan, reading: &Reading) -> Result<(), Vec<Diagnostic>> {
-        let verdict = self.check(reading);
+        let verdict = self.check(&Reading { calls: 1, ..*reading });
         let unordered = |finding: &Diagnostic| finding.code == codes::ORDER_UNDECIDED;
         let raced = |finding: &&Diagnostic| matches!(finding.code, codes::RACE | codes::ORDER_DEPENDENT);
         let what = match (verdict.outcome, verdict.findings.iter().find(raced)) {

@@ -16,6 +16,8 @@ pub const RACE: &str = "AHBM-V403";
 pub const ORDER_DEPENDENT: &str = "AHBM-V404";
 /// Whether accesses are ordered was not analysed.
 pub const ORDER_UNDECIDED: &str = "AHBM-V406";
+/// Signals that nobody waits for.
+pub const UNAWAITED: &str = "AHBM-V410";
 /// Contributions and the run with numbers disagree.
 pub const CHECKS_DISAGREE: &str = "AHBM-V408";
 
@@ -292,7 +294,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("AHBM-V407", "a message of another size than its receive"),
     (CHECKS_DISAGREE, "`ahbm check`: contributions and the run with numbers disagree; a defect of this project"),
     ("AHBM-V409", "`ahbm check`: no run with numbers was possible (a warning)"),
-    ("AHBM-V410", "warning: signals that nobody waits for, fewer waits than signals or none at all"),
+    (UNAWAITED, "warning: signals that nobody waits for, fewer waits than signals or none at all"),
     ("AHBM-V411", "calls that follow each other at once compute something else than calls with a pause between"),
     ("AHBM-V412", "ranks whose results should be equal end with different bits"),
     ("AHBM-V413", "`ahbm explore`: other times give another result"),

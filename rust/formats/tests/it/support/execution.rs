@@ -106,6 +106,9 @@ pub(crate) fn read_and_reduced() -> Value {
 pub(crate) fn got() -> Value {
     document("sendrecv", [2, 2, 0], |_| {
         let (src, dst) = (json!([remote(0, 0), remote(0, 1)]), json!([local("o", 0), local("o", 1)]));
-        vec![json!([{"name": "get", "src_buff": src, "dst_buff": dst, "channel_ids": [0], "channel_type": "memory"}])]
+        let get =
+            json!({"name": "get", "src_buff": src, "dst_buff": dst, "channel_ids": [0], "channel_type": "memory"});
+        let meet = |name: &str| json!({"name": name, "channel_ids": [0], "channel_type": "memory"});
+        vec![json!([meet("signal"), meet("wait"), get, meet("signal"), meet("wait")])]
     })
 }
