@@ -178,4 +178,4 @@ def _times(request: Request, values: NDArray[Any]) -> NDArray[np.int64]:
         numbers = np.log2(np.maximum(np.abs(numbers), 1))
     elif request.reduces and request.op in ("min", "band"):
         numbers = 1 - numbers
-    return np.rint(numbers).astype(np.int64)
+    return np.rint(np.clip(numbers, -(2.0**62), 2.0**62)).astype(np.int64)

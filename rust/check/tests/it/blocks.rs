@@ -44,9 +44,21 @@ impl<'b> Block<'b> {
         })
     }
 
+    /// Writes without waiting for the end.
+    pub(crate) fn post(self, src: u32, buffer: u16, element: u64) -> Self {
+        self.op(|body, tile| {
+            let mem = body.mem(Mem { buffer, offset: 8 * element });
+            OpKind::Store { src: ahbm_program::ValueId(src), mem, tile, posted: true }
+        })
+    }
+
     pub(crate) fn add(self, dst: u32, a: u32, b: u32) -> Self {
+        self.unite(BinaryFn::Add, dst, a, b)
+    }
+
+    pub(crate) fn unite(self, f: BinaryFn, dst: u32, a: u32, b: u32) -> Self {
         let v = ahbm_program::ValueId;
-        self.op(|_, tile| OpKind::Binary { f: BinaryFn::Add, dst: v(dst), a: v(a), b: v(b), tile })
+        self.op(|_, tile| OpKind::Binary { f, dst: v(dst), a: v(a), b: v(b), tile })
     }
 
     pub(crate) fn send(self, to: u32, src: u32) -> Self {

@@ -3,7 +3,7 @@
 use crate::blocks::{Block, buffers, finish, run, tags};
 use ahbm_check::{CheckOptions, Outcome, Verdict, check};
 use ahbm_plan::Expectation;
-use ahbm_program::{OpKind, ProgramBuilder};
+use ahbm_program::{BinaryFn, OpKind, ProgramBuilder};
 
 const TWICE: CheckOptions<'_> = CheckOptions {
     slots: None,
@@ -186,4 +186,65 @@ fn a_barrier_holds_everybody() {
     assert_eq!((found.outcome, found.findings[0].code), (Outcome::Wrong, "AHBM-V415"));
     let what = "rank 0 leaves the barrier though rank 1 may not have entered it (2 ranks are not held)";
     assert_eq!(found.findings[0].message, what);
+}
+
+/// Block 0 of rank 0 puts an element into the memory of rank 1 and lets block 1 say so: after a fence, or at once.
+fn relay(fence: bool) -> Verdict {
+    let mut builder = ProgramBuilder::new("relay");
+    let memory = buffers(&mut builder, 2, 1);
+    let (started, passed, arrived) = (builder.counter(), builder.counter(), builder.counter());
+    let signal = |counter, posted| OpKind::Signal { counter, add: 1, posted };
+    let take = |counter| OpKind::Acquire { counter, amount: 1 };
+    let mut put = Block::new(&mut builder, 0).plain(take(started)).load(0, 0, 0).post(0, 1, 0);
+    if fence {
+        put = put.plain(OpKind::Fence);
+    }
+    put.plain(signal(passed, false)).plain(OpKind::Fence).stand(&[memory[0], memory[1]]);
+    Block::new(&mut builder, 0).plain(take(passed)).plain(signal(arrived, true)).stand(&[memory[0]]);
+    Block::new(&mut builder, 1).plain(signal(started, false)).plain(take(arrived)).stand(&[memory[1]]);
+    let mut expectation = Expectation::new(8);
+    for rank in 0..2u32 {
+        expectation.hold(memory[rank as usize], 0..1, rank, 0);
+    }
+    let sent = expectation.set([(0, 0)]);
+    expectation.expect(1, memory[1], 0..1, sent);
+    check(&finish(builder, 1), &expectation, &TWICE)
+}
+
+#[test]
+fn what_is_posted_arrives_behind_a_fence_or_a_posted_signal_of_its_agent() {
+    let right = relay(true);
+    assert_eq!((right.outcome, codes(&right)), (Outcome::Correct, vec![]), "{:?}", right.findings);
+    let found = relay(false);
+    assert_eq!((found.outcome, found.findings[0].code), (Outcome::Race, "AHBM-V414"), "{:?}", found.findings);
+}
+
+/// Two ranks exchange their element; rank 1 unites the two by another function than rank 0.
+#[test]
+fn everybody_reduces_with_one_function() {
+    let mut outcomes = Vec::new();
+    for f in [BinaryFn::Add, BinaryFn::Max] {
+        let mut builder = ProgramBuilder::new("functions");
+        let memory = buffers(&mut builder, 2, 1);
+        let mut agents = Vec::new();
+        for rank in 0..2u32 {
+            let own = if rank == 0 { BinaryFn::Add } else { f };
+            let block = Block::new(&mut builder, rank).load(0, 0, 0).send(1 - rank, 0).recv(1 - rank, 1);
+            agents.push(block.unite(own, 0, 0, 1).store(0, 0, 0).stand(&[memory[rank as usize]]));
+        }
+        tags(&mut builder, &agents, 0, 1);
+        tags(&mut builder, &agents, 1, 0);
+        let mut expectation = Expectation::new(8);
+        for rank in 0..2u32 {
+            expectation.hold(memory[rank as usize], 0..1, rank, 0);
+            let both = expectation.set([(0, 0), (1, 0)]);
+            expectation.expect(rank, memory[rank as usize], 0..1, both);
+        }
+        let verdict = run(&finish(builder, 1), &expectation);
+        outcomes.push((verdict.outcome, verdict.findings.first().map(|finding| finding.message.clone())));
+    }
+    assert_eq!(outcomes[0], (Outcome::Correct, None));
+    let (outcome, message) = &outcomes[1];
+    let message = message.as_deref().unwrap_or_default();
+    assert!(*outcome == Outcome::Wrong && message.contains("reduced with max, other elements with add"), "{message}");
 }
