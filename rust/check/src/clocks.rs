@@ -29,6 +29,8 @@ const LISTED: usize = 8;
 
 type Clock = Rc<[u32]>;
 
+const ONLY_ORDERS: &str = "the orders that were tried are the only evidence; fewer ranks can be analysed";
+
 /// The place in a body of a launch's access, which is no operation.
 const LAUNCH: u32 = u32::MAX;
 
@@ -120,7 +122,7 @@ impl<'p> Clocks<'p> {
     ) -> Result<Option<Self>, Diagnostic> {
         let program = subject.program;
         let synchronises = terms.expectation.synchronises();
-        if spots.history.iter().all(|&h| h == NONE) && !synchronises {
+        if spots.is_empty() && !synchronises {
             return Ok(None);
         }
         let mut component = vec![NONE; program.agents.len()];
@@ -170,8 +172,7 @@ impl<'p> Clocks<'p> {
                     ),
                 ),
             };
-            return Err(Diagnostic::new(code, what)
-                .hint("the orders that were tried are the only evidence; fewer ranks can be analysed"));
+            return Err(Diagnostic::new(code, what).hint(ONLY_ORDERS));
         }
         let histories = spots.history.iter().filter(|&&h| h != NONE).count();
         let start: Clock = vec![0; components as usize].into();
@@ -365,7 +366,7 @@ impl<'p> Clocks<'p> {
 
     fn access(&mut self, step: &Step, spot: usize, writes: bool, posted: bool) {
         let history = self.spots.history[spot];
-        if history == NONE || self.work > 2 * WORK {
+        if history == NONE || self.is_over() {
             return;
         }
         let a = step.agent.0 as usize;
@@ -425,6 +426,16 @@ impl<'p> Clocks<'p> {
                 &format!(" ({} such accesses in {} pairs of thread blocks)", self.races.len(), pairs.len());
         }
         findings
+    }
+
+    /// Says that some accesses were left out because there were too many.
+    pub(crate) fn gave_up(&self) -> Option<Diagnostic> {
+        let what = "too many accesses to shared memory; whether the last of them are ordered was not analysed";
+        self.is_over().then(|| Diagnostic::new(codes::ORDER_UNDECIDED, what).hint(ONLY_ORDERS))
+    }
+
+    const fn is_over(&self) -> bool {
+        self.work > 2 * WORK
     }
 
     /// The ranks that a barrier does not hold.

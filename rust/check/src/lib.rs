@@ -242,7 +242,8 @@ fn explore(subject: Subject<'_>, expectation: &Expectation, options: &CheckOptio
     let mut results: Vec<RunResult> = Vec::new();
     let mut unordered = false;
     let spots = Spots::contended(subject, terms.memory());
-    for order in 0..orders(subject.program, spots.shared, options) {
+    let determinate = subject.programs().all(|program| determinate(program, !spots.is_empty()));
+    for order in 0..options.orders.max(1) {
         let (mut effects, schedule, skipped) = match run(subject, &terms, &spots, options, order, Fence::Rank) {
             Err(verdict) => return verdict,
             Ok(ended) => ended,
@@ -254,12 +255,16 @@ fn explore(subject: Subject<'_>, expectation: &Expectation, options: &CheckOptio
             if gaps.is_empty() {
                 gaps.extend(clocks.gaps());
             }
+            if !unordered && let Some(finding) = clocks.gave_up() {
+                unordered = true;
+                warnings.push(finding);
+            }
             if races.is_empty() {
                 races = clocks.findings(expectation);
             }
         }
         if order == 0 {
-            unordered = skipped.is_some();
+            unordered |= skipped.is_some();
             warnings.extend(skipped);
             warnings.extend(effects.values.undefined_reads(expectation));
             warnings.extend(schedule.unreceived());
@@ -267,6 +272,9 @@ fn explore(subject: Subject<'_>, expectation: &Expectation, options: &CheckOptio
         }
         if results.iter().all(|known| known.prints != effects.result.prints) {
             results.push(effects.result);
+        }
+        if determinate && races.is_empty() && !unordered {
+            break;
         }
     }
     let mut findings: Vec<Diagnostic> = Vec::new();
@@ -365,26 +373,20 @@ fn run<'p, 't>(
     }
 }
 
-/// Orders that are worth trying: one, when none can differ from another.
-///
-/// Agents that meet in messages, in counters and in barriers alone, each message and each semaphore having one
-/// taker, compute the same and stop in the same place in every order. A rank that looks at its results too early does
-/// not: [`Clocks`] sees that in any order.
-fn orders(program: &Program, shared: bool, options: &CheckOptions<'_>) -> u32 {
+/// Whether what orders the agents is the same in every order of execution: each message and each semaphore has one
+/// taker and, where agents share memory, each counter one giver. Such a program without a race computes the same, stops
+/// in the same place and ends its calls in the same state in every order: one says it all.
+fn determinate(program: &Program, shares: bool) -> bool {
     let mut takers = vec![None; program.counters as usize];
-    let mut alone = true;
-    for (index, agent) in program.agents.iter().enumerate() {
-        for op in &program.bodies[agent.body as usize].ops {
-            match op.kind {
-                OpKind::RecvAny { .. } => alone = false,
-                OpKind::Acquire { counter, .. } => {
-                    alone &= *takers[counter as usize].get_or_insert(index) == index;
-                }
-                _ => {}
-            }
-        }
-    }
-    if alone && !shared { 1 } else { options.orders.max(1) }
+    let mut givers = takers.clone();
+    program.agents.iter().enumerate().all(|(index, agent)| {
+        program.bodies[agent.body as usize].ops.iter().all(|op| match op.kind {
+            OpKind::RecvAny { .. } => false,
+            OpKind::Acquire { counter, .. } => *takers[counter as usize].get_or_insert(index) == index,
+            OpKind::Signal { counter, .. } => !shares || *givers[counter as usize].get_or_insert(index) == index,
+            _ => true,
+        })
+    })
 }
 
 /// Says which operations keep a result from being decided.

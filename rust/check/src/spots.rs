@@ -11,8 +11,6 @@ pub(crate) const NONE: u32 = u32::MAX;
 /// Shared memory, cut where any access begins or ends.
 #[derive(Debug, Default)]
 pub(crate) struct Spots {
-    /// Whether two agents touch the same memory, and one writes.
-    pub(crate) shared: bool,
     /// Per buffer: its first spot; none of its own where nobody shares it.
     pub(crate) base: Vec<usize>,
     /// Per spot: first byte, and where it ends.
@@ -87,7 +85,6 @@ impl Spots {
             });
         }
         let mut contended: Vec<bool> = touched.iter().map(|&(owner, _, written)| owner == SHARED && written).collect();
-        spots.shared = contended.contains(&true);
         for (rank, buffer, range) in memory {
             for spot in spots.of(buffer, &range) {
                 if ![NONE, rank].contains(&touched[spot].1) {
@@ -106,6 +103,11 @@ impl Spots {
             histories += u32::from(contended);
         }
         spots
+    }
+
+    /// Whether nothing is contended.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.history.iter().all(|&history| history == NONE)
     }
 
     /// The spots of some bytes, which are those of an access; none where nobody shares the buffer.
