@@ -15,7 +15,7 @@ PACKAGE = ROOT / "python/ahbm"
 LAYERS = (
     ("base",),
     ("config",),
-    ("source",),
+    ("source", "dsl"),
     ("core",),
     ("check",),
     ("runs",),
@@ -36,6 +36,7 @@ CRATES = [
     "emulator",
     "check",
     "formats",
+    "dsl",
     "synthesis",
     "views",
     "python",
