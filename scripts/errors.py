@@ -20,6 +20,7 @@ SUBJECTS = {
     "C": "configuration",
     "T": "topology",
     "K": "kernels",
+    "A": "programs of the languages",
     "L": "lints",
     "D": "deadlocks",
     "V": "data",

@@ -490,6 +490,8 @@ class Plan:
         nbytes: int | None = None,
         min_bytes: int | None = None,
         max_bytes: int | None = None,
+        link_order: bool = True,
+        slots: int | None = None,
     ) -> list[Path]: ...
 
 @final

@@ -34,5 +34,5 @@ def test_its_keys_and_defaults_are_its_own() -> None:
         CclConfig.load(overrides={"algorithms.other.module": "ring_allreduce", "algorithms.other.turns": 2})
     with pytest.raises(ConfigError, match="a module and a toy"):
         CclConfig.load(overrides={**MINE, "algorithms.mine.module": "ring_allreduce"})
-    with pytest.raises(ConfigError, match="no module, plan, synth, toy"):
+    with pytest.raises(ConfigError, match="no module, plan, dsl, synth, toy"):
         CclConfig.load(overrides={"algorithms.nothing.n_slots": 2})

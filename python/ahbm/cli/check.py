@@ -11,6 +11,7 @@ from ahbm.base.codes import CHECKS
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
 from ahbm.cli.options import Files, Json, Terms
+from ahbm.cli.targets import Targeted, arguments_of
 from ahbm.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -19,12 +20,15 @@ if TYPE_CHECKING:
     from ahbm.runs.verdict import Checked
 
 
-@app.command()
+@app.command(cls=Targeted)
 @grouped
 def check(
+    context: typer.Context,
     files: Annotated[
         list[str] | None,
-        typer.Argument(help="MSCCL-IR (.xml), MSCCL++ plans (.json), Chakra traces (PREFIX.et, or a folder)."),
+        typer.Argument(
+            help="MSCCL-IR (.xml), MSCCL++ plans (.json), Chakra traces (PREFIX.et, or a folder), or a script."
+        ),
     ] = None,
     algorithms: Annotated[
         list[str] | None, typer.Option("-a", "--algorithm", help="A kernel by name or path, instead; repeatable.")
@@ -45,6 +49,7 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Check algorithms: correct, wrong, deadlock, race, ...; the exit code tells which."""
+    from ahbm.dsl.script import Script, imports_language
     from ahbm.runs import verdict as c
 
     if bool(files) == bool(algorithms):
@@ -54,7 +59,12 @@ def check(
 
     def answers() -> Iterable[Checked]:
         if files:
-            yield from c.check_files(files, c.CheckOptions(how.depth, orders, seed, calls, how.reading))
+            options = c.CheckOptions(how.depth, orders, seed, calls, how.reading)
+            if imports_language(files[0]):
+                script = Script(files[0], arguments_of(context), how.program, how.frontend)
+                yield from c.check_script(script, options)
+            else:
+                yield from c.check_files(files, options)
             return
         from ahbm.runs.bench import parse_dtype, parse_size
 

@@ -9,13 +9,22 @@ from typing import Annotated
 import typer
 
 from ahbm.cli.app import app
-from ahbm.cli.options import Json, Limits, Quirks
+from ahbm.cli.options import Frontend, Json, Limits, Program, Quirks
+from ahbm.cli.targets import Targeted, arguments_of
+from ahbm.errors import ConfigError
 
 
-@app.command()
+@app.command(cls=Targeted)
 def convert(
-    source: Annotated[Path, typer.Argument(help="An algorithm: .xml, .json, or a Chakra trace by its prefix.")],
-    target: Annotated[Path, typer.Argument(help="What to write: .xml, .json, or PREFIX.et for PREFIX.<rank>.et.")],
+    context: typer.Context,
+    source: Annotated[
+        Path,
+        typer.Argument(help="An algorithm: .xml, .json, a Chakra trace by its prefix, or a script and its arguments."),
+    ],
+    target: Annotated[
+        Path | None, typer.Argument(help="What to write: .xml, .json, or PREFIX.et for PREFIX.<rank>.et.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="What to write, behind a script.")] = None,
     size: Annotated[
         str | None, typer.Option("-b", "--bytes", "--size", help="Traces: the size that comm_size states; about 1M.")
     ] = None,
@@ -28,17 +37,23 @@ def convert(
     ] = None,
     quirks: Quirks = False,
     limits: Limits = None,
+    program: Program = None,
+    frontend: Frontend = None,
     as_json: Json = False,
 ) -> None:
     """Convert an algorithm between MSCCL-IR (.xml), MSCCL++ execution plans (.json) and Chakra traces (.et)."""
     from ahbm.config.reading import parse_limits
+    from ahbm.dsl.script import Script, imports_language
     from ahbm.runs import plans
     from ahbm.runs.bench import parse_size
     from ahbm.source.plan import SLOTS
 
+    wanted = target or output
+    if wanted is None or (target and output):
+        raise ConfigError("AHBM-C146", "convert writes one file", hint=f"ahbm convert {source} -o plan.json")
     paths = plans.convert(
-        source,
-        target,
+        Script(str(source), arguments_of(context), program, frontend) if imports_language(source) else source,
+        wanted,
         nbytes=parse_size(size) if size else None,
         link_order=link_order,
         slots=slots or SLOTS,

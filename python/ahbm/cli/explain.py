@@ -10,11 +10,13 @@ import typer
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
 from ahbm.cli.options import Asked, CollectiveOrPlan, Json
+from ahbm.cli.targets import Targeted, arguments_of
 
 
-@app.command()
+@app.command(cls=Targeted)
 @grouped
 def explain(
+    context: typer.Context,
     target: CollectiveOrPlan,
     *,
     asked: Asked,
@@ -22,7 +24,7 @@ def explain(
     as_json: Json = False,
 ) -> None:
     """Say what the latency of a collective or plan consists of: its critical path, by category and source line."""
-    explanation = asked.open(target).explain()
+    explanation = asked.open(target, args=arguments_of(context)).explain()
     if as_json:
         typer.echo(json.dumps(explanation.to_json(full), indent=2))
         return

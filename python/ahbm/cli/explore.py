@@ -12,15 +12,17 @@ from ahbm.base.codes import CHECKS
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
 from ahbm.cli.options import AskedSmall, CollectiveOrPlan, Json
+from ahbm.cli.targets import Targeted, arguments_of
 
 if TYPE_CHECKING:
     from ahbm.check.case import Case
     from ahbm.check.exploration import Failure
 
 
-@app.command()
+@app.command(cls=Targeted)
 @grouped
 def explore(
+    context: typer.Context,
     target: CollectiveOrPlan,
     *,
     asked: AskedSmall,
@@ -39,7 +41,8 @@ def explore(
     from ahbm.check.exploration import attempt, shrink
     from ahbm.errors import AhbmError, DataError
 
-    case, checks = asked.open(target).case, parse(check)
+    args = arguments_of(context)
+    case, checks = asked.open(target, args=args).case, parse(check)
     whole = case.request
 
     def shrunk(ranks: int, count: int) -> Case | None:
@@ -48,7 +51,7 @@ def explore(
         nbytes = replace(whole, ranks=range(ranks), count=count).nbytes
         settings = [*(asked.settings or ()), *machine]
         try:
-            smaller = replace(asked, size=str(nbytes), settings=settings).open(target).case
+            smaller = replace(asked, size=str(nbytes), settings=settings).open(target, args=args).case
         except AhbmError:
             return None
         request = smaller.request

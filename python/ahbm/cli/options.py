@@ -42,7 +42,11 @@ Collective = Annotated[
     str, typer.Argument(help="all_reduce, all_gather, ...; see `ahbm list collectives`.", show_default=False)
 ]
 CollectiveOrPlan = Annotated[
-    str, typer.Argument(help="all_reduce, all_gather, ...; or a plan (.xml, .json, .et).", show_default=False)
+    str,
+    typer.Argument(
+        help="all_reduce, all_gather, ...; a plan (.xml, .json, .et); or a script that lowers one, with its arguments.",
+        show_default=False,
+    ),
 ]
 Algorithms = Annotated[
     list[str] | None, typer.Option("-a", "--algorithm", help="Name, or path of a module; repeatable.")
@@ -60,6 +64,14 @@ Size = Annotated[str | None, typer.Option("-b", "--bytes", "--size", help="Size 
 Quirks = Annotated[bool, typer.Option("--quirks", help="Plans: follow the known defects of a format's runtime.")]
 Limits = Annotated[
     list[str] | None, typer.Option("--limit", metavar="NAME=N", help="Plans: raise a limit; repeatable.")
+]
+
+Program = Annotated[
+    str | None, typer.Option("--program", help="Scripts: which program, by name or position; else the last.")
+]
+Frontend = Annotated[
+    str | None,
+    typer.Option("--frontend", metavar="upstream", help="Scripts: lower with the installed package of the language."),
 ]
 
 
@@ -98,6 +110,8 @@ class Files:
         bool, typer.Option("--lenient", help="Traces: leave out dependencies on nodes that do not exist.")
     ] = False
     limits: Limits = None
+    program: Program = None
+    frontend: Frontend = None
 
     @property
     def given_slots(self) -> int | None:
@@ -142,7 +156,7 @@ class Asked(Files, Terms):
         typer.Option("--groups", metavar="FILE", help="Jobs: ranks of the process groups by name, as JSON."),
     ] = None
 
-    def terms(self, *, device: bool = False) -> RunTerms:
+    def terms(self, *, device: bool = False, args: Sequence[str] = ()) -> RunTerms:
         """The options as `ahbm.open` takes them. Raises ConfigError for values that are none."""
         from ahbm.job.door import Terms
         from ahbm.runs.bench import parse_dtype, parse_size
@@ -165,13 +179,16 @@ class Asked(Files, Terms):
             instances=self.instances,
             reading=self.reading,
             groups=self.groups,
+            args=args,
+            program=self.program,
+            frontend=self.frontend,
         )
 
-    def open(self, target: str, *, device: bool = False) -> Opened:
-        """`target`, a collective or a file, with these options."""
+    def open(self, target: str, *, device: bool = False, args: Sequence[str] = ()) -> Opened:
+        """`target`, a collective, a file, or a script with `args`, with these options."""
         from ahbm.job.door import Opened
 
-        return Opened(target, self.terms(device=device))
+        return Opened(target, self.terms(device=device, args=args))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from os.path import isfile
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-import typer.core
 
 from ahbm.base.load import load_bytes
 from ahbm.cli.app import app
@@ -19,21 +18,15 @@ from ahbm.cli.groups import grouped
 from ahbm.cli.interrupts import leave_to_script
 from ahbm.cli.options import Asked, Check, Json, NoData
 from ahbm.cli.output import fail_if_wrong
+from ahbm.cli.targets import Targeted, arguments_of, refuse_arguments
 from ahbm.errors import ConfigError
 
-
-class _Run(typer.core.TyperCommand):
-    """The arguments after a script belong to the script; those after any other target belong to `ahbm run`."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        from ahbm.job.door import is_case
-
-        named = [arg for arg in args if arg.endswith(".py") or is_case(arg)]
-        ctx.allow_interspersed_args = bool(named) and is_case(named[0])
-        return super().parse_args(ctx, args)
+if TYPE_CHECKING:
+    from ahbm.job.door import Opened
+    from ahbm.ranks.setup import Setup
 
 
-@app.command(cls=_Run, context_settings={"allow_extra_args": True, "allow_interspersed_args": False})
+@app.command(cls=Targeted, context_settings={"allow_extra_args": True})
 @grouped
 def run(
     context: typer.Context,
@@ -67,6 +60,7 @@ def run(
     from ahbm.job.door import is_case, refuse_terms_of_plans
     from ahbm.runs.report import Report
 
+    args = arguments_of(context)
     if not is_case(target):
         if (check, et, trace) != (None, None, None):
             raise ConfigError(
@@ -75,13 +69,14 @@ def run(
                 hint="ahbm.run(..., check=...) in a script",
             )
         refuse_terms_of_plans(asked.terms())
-        _script(Path(target), context.args, asked)
+        _script(Path(target), args, asked)
         return
-    if context.args:
-        raise ConfigError("AHBM-C146", f"{' '.join(context.args)}: only scripts take arguments")
+    refuse_arguments(context, target)
+    if target.endswith(".py") and not _lowers(asked.open(target, args=args), asked):
+        return
     if trace is not None:
         check_timeline_name(trace)
-    report = asked.open(target).run(data=not no_data, check=check)
+    report = asked.open(target, args=args).run(data=not no_data, check=check)
     if et is not None:
         report.write_trace(et)
     if trace is not None:
@@ -90,11 +85,30 @@ def run(
     fail_if_wrong([report] if isinstance(report, Report) else [])
 
 
-def _script(script: Path, args: list[str], asked: Asked) -> None:
-    from ahbm.ranks.setup import Setup, using
+def _setup(asked: Asked) -> Setup:
+    from ahbm.ranks.setup import Setup
 
-    setup = Setup(asked.topology, asked.ccl, asked.overrides or None, asked.algorithm)
-    with using(setup), _as_main(script, args) as execute:
+    return Setup(asked.topology, asked.ccl, asked.overrides or None, asked.algorithm)
+
+
+def _lowers(opened: Opened, asked: Asked) -> bool:
+    """Whether a script that imports a language lowers a program; what one that does not has printed is printed."""
+    from ahbm.dsl.script import Script
+    from ahbm.ranks.setup import using
+
+    script = opened.source
+    assert isinstance(script, Script)
+    with using(_setup(asked)):
+        outcome = script.outcome(quirks=opened.terms.reading.quirks)
+    if not outcome.programs:
+        typer.echo(outcome.printed, nl=False)
+    return bool(outcome.programs)
+
+
+def _script(script: Path, args: Sequence[str], asked: Asked) -> None:
+    from ahbm.ranks.setup import using
+
+    with using(_setup(asked)), _as_main(script, args) as execute:
         leave_to_script()
         execute()
 
@@ -108,7 +122,7 @@ def _is_python(script: Path) -> bool:
 
 
 @contextmanager
-def _as_main(script: Path, args: list[str]) -> Iterator[Callable[[], object]]:
+def _as_main(script: Path, args: Sequence[str]) -> Iterator[Callable[[], object]]:
     """Lets `script` run as `python script args` would."""
     import runpy
 

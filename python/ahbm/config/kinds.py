@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 KINDS = {
     "module": "ahbm.source.module",
     "plan": "ahbm.source.plan",
+    "dsl": "ahbm.source.dsl",
     "synth": "ahbm.source.synth",
 }
 """By the key of the entry, the module whose `KIND` declares it."""

@@ -97,3 +97,15 @@ def _find(topology: str | Path | None) -> Path:
         f"unknown topology {text!r}: neither a path nor one of {', '.join(names())}",
         hint=did_you_mean(text, [*names(), *NETWORKS]),
     )
+
+
+def sized(ranks: int, topology: object, overrides: Mapping[str, object] | None) -> dict[str, object]:
+    """`overrides`, with at least as many SIPs as ranks where nobody names a topology or a number of SIPs."""
+    from ahbm.config.ccl import split_overrides
+
+    count, found = "system.sips.count", dict(overrides or {})
+    if topology is None and not os.environ.get(ENV) and count not in found:
+        for_topology, _ = split_overrides(found)
+        if load_machine(None, for_topology).sips < ranks:
+            found[count] = ranks
+    return found

@@ -42,7 +42,8 @@ class Lowering:
             self.written.append(program)
 
 
-_LOWERING: ContextVar[Lowering] = ContextVar("ahbm_dsl_lowering", default=Lowering())
+_PLAIN = Lowering()
+_LOWERING: ContextVar[Lowering] = ContextVar("ahbm_dsl_lowering", default=_PLAIN)
 
 
 def lowering() -> Lowering:

@@ -1,4 +1,4 @@
-"""One door for whatever can be run: a collective, the file of a plan, a recorded job, a report or its spec.
+"""One door for whatever can be run: a collective, a plan, a script that lowers one, a job, a report or its spec.
 
 Which of three runs a target gets is decided here and nowhere else: it is *measured* (data moves and is compared),
 *timed* (no result is known to compare with), or *replayed* as a job.
@@ -6,7 +6,7 @@ Which of three runs a target gets is decided here and nowhere else: it is *measu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os.path import isfile
 from pathlib import Path
@@ -19,6 +19,7 @@ from ahbm.base.placement import DPPolicy
 from ahbm.check.case import Case
 from ahbm.config.reading import MSCCL, PLAIN, SUFFIXES, Reading
 from ahbm.core.spec import Spec
+from ahbm.dsl.script import Script, imports_language
 from ahbm.errors import ConfigError
 from ahbm.job.replay import JobReport, replay
 from ahbm.ranks.setup import Setup
@@ -26,7 +27,7 @@ from ahbm.runs import plans, timed
 from ahbm.runs.measure import Arguments, measure, prepare
 from ahbm.runs.report import Report
 from ahbm.runs.timed import TimeReport
-from ahbm.source.plan import SLOTS, has_known_result
+from ahbm.source.plan import SLOTS, has_known_result, read
 
 if TYPE_CHECKING:
     from ahbm.runs.explanation import Explanation
@@ -60,6 +61,12 @@ class Terms:
     """Plans: how the file is read."""
     groups: str | Path | None = None
     """Jobs: a JSON file with the ranks of the process groups by name."""
+    args: Sequence[str] = ()
+    """Scripts: the arguments that follow the script's name."""
+    program: str | None = None
+    """Scripts: which of several programs is meant, by name or position; else the last."""
+    frontend: str | None = None
+    """Scripts: "upstream" leaves lowering to the installed package of the language."""
 
     @property
     def of_plans(self) -> tuple[object, ...]:
@@ -79,6 +86,16 @@ class Opened:
     terms: Terms = Terms()
 
     @property
+    def source(self) -> str | Script:
+        """The file of a plan, or the script that lowers one. Raises ConfigError (AHBM-C146) for terms of scripts."""
+        terms = self.terms
+        if self.target.endswith(".py"):
+            return Script(self.target, tuple(map(str, terms.args)), terms.program, terms.frontend)
+        if (tuple(terms.args), terms.program, terms.frontend) != ((), None, None):
+            raise ConfigError("AHBM-C146", f"{self.target} is no script: it takes no arguments, program or frontend")
+        return self.target
+
+    @property
     def case(self) -> Case:
         """The target as something to measure.
 
@@ -93,7 +110,7 @@ class Opened:
         if is_plan(self.target):
             if terms.algorithm is not None or terms.root != 0 or terms.device:
                 raise ConfigError("AHBM-C146", f"{self.target} is a plan: it takes no --algorithm, --root or --device")
-            return plans.prepare(self.target, terms.topology, _options(terms, SLOTS), **arguments)
+            return plans.prepare(self.source, terms.topology, _options(terms, SLOTS), **arguments)
         refuse_terms_of_plans(terms)
         return prepare(self.target, terms.algorithm, terms.topology, **arguments)
 
@@ -105,9 +122,9 @@ class Opened:
         if not is_plan(target):
             return measure(self.case, data=data, check=check or False, seed=seed)
         needs_size = ConfigError("AHBM-C146", f"{target} runs at some size", hint="--size 1M")
-        if terms.bytes_per_rank is None and target.endswith(MSCCL):
+        if terms.bytes_per_rank is None and target.endswith((MSCCL, ".py")):
             raise needs_size
-        plan = terms.reading.read(target)
+        plan = read(self.source, terms.reading)
         job = self._replayed(plan)
         if job is not None:
             if check is not None:
@@ -216,15 +233,16 @@ def is_case(target: str) -> bool:
 
 
 def is_plan(target: str) -> bool:
-    """Whether this is the file of a plan, by its name, or the prefix of a trace."""
-    return target.removesuffix(".gz").endswith(SUFFIXES) or isfile(f"{target}.0.et")
+    """Whether this is the file of a plan, by its name, the prefix of a trace, or a script that lowers programs."""
+    name = target.removesuffix(".gz")
+    return name.endswith(SUFFIXES) or isfile(f"{target}.0.et") or (name.endswith(".py") and imports_language(name))
 
 
 def refuse_terms_of_plans(terms: Terms) -> None:
     """Raises ConfigError (AHBM-C146) for what only plans have."""
-    if (*terms.of_plans, terms.groups) != (None,) * 5 or terms.reading != PLAIN:
-        options = "--slots, --protocol, --slice, --instances, --groups, --limit, --lenient and --quirks"
-        raise ConfigError("AHBM-C146", f"{options} are for plans")
+    if (*terms.of_plans, terms.groups, terms.program, terms.frontend) != (None,) * 7 or terms.reading != PLAIN:
+        options = "--slots, --protocol, --slice, --instances, --groups, --limit, --lenient, --program, --frontend"
+        raise ConfigError("AHBM-C146", f"{options} and --quirks are for plans")
 
 
 def _options(terms: Terms, depth: int | None) -> plans.Options:

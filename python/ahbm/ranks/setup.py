@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -40,15 +39,10 @@ class Setup:
 
     def sized(self, ranks: int) -> Setup:
         """This setup with at least as many SIPs as ranks, unless an argument or AHBM_TOPOLOGY names the topology."""
-        from ahbm.config import ccl as config
-        from ahbm.config import topology
+        from ahbm.config.topology import sized
 
-        count, overrides = "system.sips.count", dict(self.overrides or {})
-        if self.topology is None and not os.environ.get(topology.ENV) and count not in overrides:
-            for_topology, _ = config.split_overrides(overrides)
-            if topology.load_machine(None, for_topology).sips < ranks:
-                return replace(self, overrides={**overrides, count: ranks})
-        return self
+        overrides = sized(ranks, self.topology, self.overrides)
+        return self if overrides == dict(self.overrides or {}) else replace(self, overrides=overrides)
 
     def algorithm_for(self, request: Request) -> str | None:
         """The algorithm to perform `request` by; None leaves the choice to ccl.yaml."""

@@ -15,8 +15,12 @@ from typing import TYPE_CHECKING, Unpack
 
 from ahbm._core import Machine, convert_plan
 from ahbm.base.arguments import checked, whole
-from ahbm.errors import ConfigError
+from ahbm.base.store import store
+from ahbm.config.topology import sized
+from ahbm.dsl.script import Script
+from ahbm.errors import ConfigError, FormatError
 from ahbm.runs import measure
+from ahbm.source import dsl
 from ahbm.source.plan import SLOTS, PlanOptions, runnable
 from ahbm.source.synth import UNBOUNDED
 
@@ -25,6 +29,10 @@ if TYPE_CHECKING:
     from ahbm.config.settings import Queues
     from ahbm.runs.measure import Arguments
     from ahbm.runs.report import Report
+
+
+OWN = {"mscclpp": ".json", "msccl": ".xml"}
+"""Language of a program -> the format that its compiler writes."""
 
 
 @dataclass(frozen=True)
@@ -51,12 +59,13 @@ class Options(PlanOptions):
 
 @checked
 def prepare(
-    file: str | Path,
+    file: str | Path | Script,
     topology: str | Path | Machine | None = None,
     options: Options = Options(),
     **arguments: Unpack[Arguments],
 ) -> Case:
-    """The plan in `file` on the SIPs of its ranks, as a case to measure, like `ahbm.runs.measure.prepare`.
+    """The plan in `file`, or of a script, on the SIPs of its ranks, as a case to measure, like
+    `ahbm.runs.measure.prepare`.
 
     Its root is the plan's. Raises ConfigError (AHBM-C146) without a size, UnsupportedError: AHBM-U233 for a trace
     without buffers, AHBM-U113 for a plan whose collective has no known result (both run for their time with
@@ -66,11 +75,20 @@ def prepare(
     if arguments.get("bytes_per_rank") is None:
         raise ConfigError("AHBM-C146", f"{file} runs at some size", hint="--size 1M")
     name = label(file)
-    entry = {"plan": str(Path(file).absolute()), "world_size": plan.ranks} | options.entry()
-    settings = {f"algorithms.{name}.{key}": value for key, value in entry.items()}
-    arguments["overrides"] = {**(arguments.get("overrides") or {}), **settings}
+    settings = settings_of(file, name, options, plan.ranks)
+    arguments["overrides"] = sized(plan.ranks, topology, arguments.get("overrides")) | settings
     arguments["root"] = plan.root or 0
     return measure.prepare(plan.collective, name, topology, **arguments)
+
+
+def settings_of(file: str | Path | Script, name: str, options: Options, ranks: int) -> dict[str, object]:
+    """Overrides of ccl.yaml that make the plan in `file` the algorithm `name`."""
+    if isinstance(file, Script):
+        source = dsl.entry(replace(file, path=str(Path(file.path).absolute())))
+    else:
+        source = {"plan": str(Path(file).absolute())}
+    entry = source | {"world_size": ranks} | options.entry()
+    return {f"algorithms.{name}.{key}": value for key, value in entry.items()}
 
 
 @checked
@@ -89,7 +107,7 @@ def run(
 
 @checked
 def convert(
-    source: str | Path,
+    source: str | Path | Script,
     target: str | Path,
     *,
     nbytes: int | None = None,
@@ -100,6 +118,8 @@ def convert(
 ) -> list[Path]:
     """Writes the algorithm in `source` as what the name of `target` says: .xml, .json, or the prefix of a trace, .et.
 
+    In its language's own format, the program of a script is written as the language's compiler writes it.
+
     nbytes: the size, of the larger of operand and result, by which a trace states its `comm_size`; about 1 MiB.
     link_order: orders the sends of every link of a trace by control dependencies. slots: messages that the queues of an
     execution plan hold. quirks, limits: as in `ahbm.config.reading.Reading`. Returns the files that were written; after
@@ -107,17 +127,22 @@ def convert(
 
     Raises FormatError, BudgetError, and UnsupportedError (AHBM-U292) for what the format of `target` cannot express.
     """
-    return convert_plan(
-        source,
-        target,
-        nbytes=None if nbytes is None else whole("nbytes", nbytes, 1, 2**63 - 1),
-        link_order=link_order,
-        slots=whole("slots", slots, 1, 2**32 - 1),
-        quirks=quirks,
-        limits=limits,
-    )
+    nbytes = None if nbytes is None else whole("nbytes", nbytes, 1, 2**63 - 1)
+    slots = whole("slots", slots, 1, 2**32 - 1)
+    if not isinstance(source, Script):
+        return convert_plan(
+            source, target, nbytes=nbytes, link_order=link_order, slots=slots, quirks=quirks, limits=limits
+        )
+    program = source.chosen(quirks=quirks)
+    if str(target).endswith(OWN[program.language]):
+        try:
+            store({Path(target): program.text.encode()})
+        except OSError as error:
+            raise FormatError("AHBM-F102", f"{target} cannot be written: {error}") from error
+        return [Path(target)]
+    return program.plan.save(target, nbytes=nbytes, link_order=link_order, slots=slots)
 
 
-def label(file: str | Path) -> str:
-    """Name of what is in a file: of `ring.xml`, `ring.et`, `ring.3.et` and `ring.3.json` it is `ring`."""
-    return re.sub(r"((\.\d+)?\.(et|json)|\.xml)$", "", Path(file).name).replace(".", "_")
+def label(file: str | Path | Script) -> str:
+    """Name of what is in a file: of `ring.xml`, `ring.et`, `ring.3.et`, `ring.3.json` and `ring.py` it is `ring`."""
+    return re.sub(r"((\.\d+)?\.(et|json)|\.xml|\.py)$", "", Path(str(file)).name).replace(".", "_")

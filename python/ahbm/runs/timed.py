@@ -13,7 +13,7 @@ from typing import Any
 
 from ahbm._core import Machine, Plan, Program
 from ahbm.config.ccl import CclConfig, split_overrides
-from ahbm.config.topology import load_machine
+from ahbm.config.topology import load_machine, sized
 from ahbm.core.emulator import fitting
 from ahbm.errors import Finding
 from ahbm.runs.plans import Options
@@ -96,7 +96,7 @@ def run(
     """
     from ahbm import __version__
 
-    for_topology, for_ccl = split_overrides(overrides)
+    for_topology, for_ccl = split_overrides(sized(plan.ranks, topology, overrides))
     machine = load_machine(topology, for_topology)
     config = CclConfig.load(ccl, for_ccl)
     settings = config.settings(config.default_algorithm)

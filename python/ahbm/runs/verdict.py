@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from ahbm.base import codes
 from ahbm.config.reading import PLAIN, Reading
+from ahbm.dsl.script import Script, choose
 from ahbm.errors import (
     AhbmError,
     BudgetError,
@@ -20,12 +21,13 @@ from ahbm.errors import (
     FormatError,
     KernelError,
     LintError,
+    ProgramError,
     UnsupportedError,
 )
 from ahbm.source.plan import SLOTS
 
 if TYPE_CHECKING:
-    from ahbm._core import Machine
+    from ahbm._core import Machine, Plan
     from ahbm.runs.measure import Arguments
 
 EXIT_CODES = {
@@ -129,12 +131,35 @@ def check_file(path: str | Path, options: CheckOptions = CheckOptions()) -> Chec
         return _unread(path, "unsupported", error)
     except FormatError as error:
         return _unread(path, "malformed", error)
+    return _checked(str(path), plan, options)
+
+
+def check_script(script: Script, options: CheckOptions = CheckOptions()) -> list[Checked]:
+    """Runs a script and checks every program that it lowers, or the one that is meant.
+
+    Raises ConfigError (AHBM-C176) for a program that there is not.
+    """
+    try:
+        programs = script.lower(quirks=options.reading.quirks)
+    except (BudgetError, UnsupportedError) as error:
+        return [_unread(script.path, "unsupported", error)]
+    except (FormatError, ProgramError) as error:
+        return [_unread(script.path, "malformed", error)]
+    chosen = programs if script.program is None else [choose(programs, script)]
+    several = len(programs) > 1
+    return [
+        _checked(f"{script.path}: {one.name}" if several else script.path, one.plan, options, one.notes)
+        for one in chosen
+    ]
+
+
+def _checked(name: str, plan: Plan, options: CheckOptions, notes: Sequence[Finding] = ()) -> Checked:
     verdict, min_slots, findings, proof = plan.check(
         slots=options.slots, orders=options.orders, seed=options.seed, calls=options.calls
     )
     slots = ("inf" if options.slots is None else options.slots) if plan.queues else None
     return Checked(
-        str(path),
+        name,
         plan.format,
         plan.collective,
         plan.ranks,
@@ -142,7 +167,7 @@ def check_file(path: str | Path, options: CheckOptions = CheckOptions()) -> Chec
         slots,
         verdict,
         min_slots,
-        tuple(map(Finding.from_json, [*findings, *plan.warnings])),
+        (*map(Finding.from_json, [*findings, *plan.warnings]), *notes),
         proof,
     )
 

@@ -17,6 +17,7 @@ from ahbm.base.request import Request
 from ahbm.config.checks import Check, integer, switch, text
 from ahbm.config.kinds import Kind
 from ahbm.config.reading import PLAIN, Reading
+from ahbm.dsl.script import Script
 from ahbm.errors import ConfigError, Site, UnsupportedError
 from ahbm.source.algorithm import Lowered, Piece, rows
 from ahbm.source.files import no_file
@@ -211,9 +212,16 @@ def has_known_result(plan: Plan) -> bool:
     return kind is not None and not kind.paired
 
 
-def runnable(file: str | Path, reading: Reading) -> Plan:
+def read(source: str | Path | Script, reading: Reading) -> Plan:
+    """The plan in a file, or the one that a script lowers. Raises as `Reading.read` and `Script.lower`."""
+    if isinstance(source, Script):
+        return source.chosen(quirks=reading.quirks).plan
+    return reading.read(source)
+
+
+def runnable(file: str | Path | Script, reading: Reading) -> Plan:
     """The plan in `file`; raises UnsupportedError for one whose result cannot be computed."""
-    plan = reading.read(file)
+    plan = read(file, reading)
     if not plan.buffers:
         raise UnsupportedError(
             "AHBM-U233",

@@ -24,6 +24,10 @@ pub const CHECKS_DISAGREE: &str = "AHBM-V408";
 /// Code and meaning, by code.
 #[rustfmt::skip]
 pub const CODES: &[(&str, &str)] = &[
+    ("AHBM-A301", "an exception in a script that lowers programs"),
+    ("AHBM-A302", "a script that lowers programs ended with an exit status"),
+    ("AHBM-A303", "a script that lowers no program"),
+
     ("AHBM-B101", "a kernel recorded more operations than `op_budget`"),
     ("AHBM-B102", "a tile with too many elements"),
     ("AHBM-B103", "a kernel with too many views"),
@@ -95,6 +99,8 @@ pub const CODES: &[(&str, &str)] = &[
     ("AHBM-C162", "no list of numbers of ranks"),
     ("AHBM-C163", "`ahbm.open`: the algorithm of a report has changed since its run"),
     ("AHBM-C170", "an unknown check, or options of `ahbm check` that do not go together"),
+    ("AHBM-C175", "a language's own package is imported already, where this project's is to be served under its name"),
+    ("AHBM-C176", "a script lowers no program of this name"),
     ("AHBM-C201", "the program under construction is finished"),
     ("AHBM-C202", "unknown slot tier"),
     ("AHBM-C203", "unknown memory space"),

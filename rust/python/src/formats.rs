@@ -211,12 +211,14 @@ impl PyDocument {
 
     /// Writes it in the format that the name says: .xml, .json or .et. Returns the paths, one per rank for .et.
     ///
-    /// `nbytes` is the size by which a trace states its messages; its sends are ordered by link. `min_bytes` and
+    /// `nbytes` is the size by which a trace states its messages; `link_order` orders its sends by link; `slots` is how
+    /// many messages the queues of an execution plan hold, None what it was read with. `min_bytes` and
     /// `max_bytes` (0 is unlimited) are the sizes it is meant for; None keeps what it says. The
     /// interpreter lock is released meanwhile. Raises `UnsupportedError` (AHBM-U291, U292) for what the format cannot
     /// express and `FormatError` (AHBM-F102) for what cannot be written; then nothing was.
-    #[pyo3(signature = (path, *, nbytes=None, min_bytes=None, max_bytes=None),
-           text_signature = "($self, path, *, nbytes=None, min_bytes=None, max_bytes=None)")]
+    #[pyo3(signature = (path, *, nbytes=None, min_bytes=None, max_bytes=None, link_order=true, slots=None),
+           text_signature = "($self, path, *, nbytes=None, min_bytes=None, max_bytes=None, link_order=True, slots=None)")]
+    #[allow(clippy::too_many_arguments)] // Keywords in Python.
     fn save(
         &self,
         py: Python<'_>,
@@ -224,14 +226,17 @@ impl PyDocument {
         nbytes: Option<u64>,
         min_bytes: Option<u64>,
         max_bytes: Option<u64>,
+        link_order: bool,
+        slots: Option<u32>,
     ) -> PyResult<Vec<PathBuf>> {
+        let reading = Reading { slots: slots.unwrap_or(self.reading.slots), ..self.reading };
         let work = || {
-            let mut plan = self.inner.to_plan(&self.reading)?;
+            let mut plan = self.inner.to_plan(&reading)?;
             if min_bytes.is_some() || max_bytes.is_some() {
                 let plan = plan.to_mut();
                 (plan.min_bytes, plan.max_bytes) = (min_bytes.or(plan.min_bytes), max_bytes.or(plan.max_bytes));
             }
-            let files = convert::render(&plan, &path, &self.reading, &PlanOptions { bytes: nbytes, link_order: true })?;
+            let files = convert::render(&plan, &path, &reading, &PlanOptions { bytes: nbytes, link_order })?;
             store(&files).map_err(|finding| vec![finding])?;
             Ok(files.into_iter().map(|file| file.path).collect())
         };
