@@ -23,10 +23,10 @@ def write(text: str, name: str = "ccl.yaml") -> Path:
 
 def test_packaged_defaults() -> None:
     config = CclConfig.load()
-    settings = config.settings(config.candidates("all_reduce", 1024)[0])
+    settings = config.settings(config.candidates("all_reduce", 1024, 2)[0])
     assert settings.algorithm == "lrab_hierarchical_allreduce"
     assert settings.queues == Queues("auto", 4, None, 16) and settings.world_size is None
-    assert config.candidates("all_gather", 1) == ("ring_all_gather",)
+    assert config.candidates("all_gather", 1, 2) == ("ring_all_gather",)
 
 
 def test_own_file_is_laid_over_the_packaged_one() -> None:
@@ -35,9 +35,9 @@ def test_own_file_is_laid_over_the_packaged_one() -> None:
         "collectives:\n  all_reduce:\n    - {max_bytes: 100, algorithm: mine}\n    - algorithm: ring_allreduce\n"
     )
     config = CclConfig.load()
-    mine = config.settings(config.candidates("all_reduce", 100)[0])
+    mine = config.settings(config.candidates("all_reduce", 100, 2)[0])
     assert (mine.algorithm, mine.queues.n_slots, mine.queues.slot_size, mine.world_size) == ("mine", 8, 64, 3)
-    assert config.candidates("all_reduce", 101) == ("ring_allreduce",)
+    assert config.candidates("all_reduce", 101, 2) == ("ring_allreduce",)
     assert config.settings("ring_allreduce").queues.n_slots == 8
 
 
@@ -67,7 +67,7 @@ def test_overrides() -> None:
     assert config.settings("ring_allreduce").queues.buffer_kind == "hbm"
     assert config.settings("tree_allreduce").queues.buffer_kind == "auto"
     assert config.settings("tree_allreduce").queues.slot_size == 4096
-    assert config.candidates("all_reduce", 0) == ("tree_allreduce",)
+    assert config.candidates("all_reduce", 0, 2) == ("tree_allreduce",)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,10 @@ def test_overrides() -> None:
         ("algorithms:\n  a: b\n", ["ccl.yaml:2", "a mapping"]),
         ("collectives:\n  allreduce: a\n", ["ccl.yaml:2", "did you mean all_reduce"]),
         ("collectives:\n  all_reduce: ring_alreduce\n", ["ccl.yaml:2", "did you mean ring_allreduce"]),
-        ("collectives:\n  all_reduce:\n  - algorithm: ring_allreduce\n  - algorithm: tree_allreduce\n", ["ccl.yaml:3"]),
+        (
+            "collectives:\n  all_reduce:\n  - algorithm: ring_allreduce\n  - algorithm: tree_allreduce\n",
+            ["ccl.yaml:4", "before the range"],
+        ),
         ("defaults: [1\n", ["ccl.yaml:2", "no valid YAML"]),
         ("defaults:\n  n_slots: 1\n  n_slots: 2\n", ["ccl.yaml:2", "ccl.yaml:3", "twice"]),
         ("1: 2\n", ["ccl.yaml:1", "no text"]),
@@ -190,3 +193,37 @@ def test_hostile_text_is_refused_by_name_and_at_once(text: str, told: str) -> No
 def test_hostile_overrides_are_refused_by_name(value: str) -> None:
     with pytest.raises(ConfigError):
         CclConfig.load(None, {"n_slots": value})
+
+
+def test_a_range_may_be_for_a_number_of_ranks() -> None:
+    write(
+        "collectives:\n  all_reduce:\n    - {ranks: 8, max_bytes: 100, algorithm: tree_allreduce}\n"
+        "    - {max_bytes: 50, algorithm: recursive_doubling_allreduce}\n    - algorithm: ring_allreduce\n"
+    )
+    config = CclConfig.load()
+    found = [config.candidates("all_reduce", *asked)[0] for asked in ((100, 8), (100, 4), (50, 4), (101, 8))]
+    assert found == ["tree_allreduce", "ring_allreduce", "recursive_doubling_allreduce", "ring_allreduce"]
+    assert config.described("all_reduce") == (
+        "tree_allreduce of 8 ranks up to 100 B, else recursive_doubling_allreduce up to 50 B, else ring_allreduce"
+    )
+
+
+@pytest.mark.parametrize(
+    "ranges",
+    [
+        "[{algorithm: ring_allreduce}, {ranks: 8, algorithm: tree_allreduce}]",
+        "[{ranks: 8, max_bytes: 9, algorithm: ring_allreduce}, {ranks: 8, max_bytes: 9, algorithm: tree_allreduce}]",
+        "[{max_bytes: 9, algorithm: ring_allreduce}, {ranks: 8, max_bytes: 7, algorithm: tree_allreduce}]",
+        "[{ranks: 0, algorithm: ring_allreduce}]",
+    ],
+)
+def test_a_range_that_no_size_reaches_is_refused(ranges: str) -> None:
+    write(f"collectives: {{all_reduce: {ranges}}}")
+    with pytest.raises(ConfigError, match="AHBM-C103"):
+        CclConfig.load()
+
+
+def test_no_range_for_these_ranks_is_an_error() -> None:
+    write("collectives: {all_reduce: [{ranks: 8, algorithm: ring_allreduce}]}")
+    with pytest.raises(ConfigError, match=r"AHBM-C106.*among 4 ranks"):
+        CclConfig.load().candidates("all_reduce", 1, 4)

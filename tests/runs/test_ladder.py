@@ -39,7 +39,7 @@ def test_the_winner_is_the_quickest_and_the_files_pick_it(tmp_path: Path) -> Non
     for rung in found.rungs:
         times = {name: report.latency_ns for name, report in rung.reports.items()}
         assert times[rung.winner] == min(times.values())
-        assert ccl.candidates("all_reduce", rung.nbytes) == (rung.winner,)
+        assert ccl.candidates("all_reduce", rung.nbytes, 4) == (rung.winner,)
         report = ahbm.run("all_reduce", bytes_per_rank=rung.nbytes, emulator=loaded)
         assert (report.algorithm, report.latency_ns) == (rung.winner, times[rung.winner])
         winners.add(rung.winner)
@@ -78,4 +78,4 @@ def test_command_line(tmp_path: Path) -> None:
     result = json.loads(done.stdout)
     assert result["files"] == [str(path)]
     assert {"ring_all_gather", "synth_ring"} == set(result["rungs"][0]["times_us"])
-    assert CclConfig.load(path).candidates("all_gather", 1024) == (result["rungs"][0]["winner"],)
+    assert CclConfig.load(path).candidates("all_gather", 1024, 4) == (result["rungs"][0]["winner"],)

@@ -56,7 +56,7 @@ def ccl(chance: Random, folder: Path) -> None:
     config = CclConfig.load(path)
     for name in config.algorithms[:4]:
         config.settings(name)
-    config.candidates("all_gather", chance.choice([0, 1024, 2**63]))
+    config.candidates("all_gather", chance.choice([0, 1024, 2**63]), 2)
 
 
 def _changed(text: str, chance: Random) -> str:

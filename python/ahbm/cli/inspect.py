@@ -71,9 +71,7 @@ def list_(
 
     def collectives() -> list[dict[str, str]]:
         config = CclConfig.load(ccl)
-        return [
-            {"collective": name, "algorithm": ", else ".join(config.candidates(name, 1 << 20))} for name in COLLECTIVES
-        ]
+        return [{"collective": name, "algorithm": config.described(name)} for name in COLLECTIVES]
 
     def topologies() -> list[dict[str, str]]:
         return [{"topology": name, "kind": "file"} for name in topology.names()] + [

@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
-from ahbm.cli.options import Collective, Json, LongOp, Swept
+from ahbm.cli.options import CollectiveOrPlan, Json, LongOp, Swept
+from ahbm.cli.targets import Targeted, arguments_of
+
+if TYPE_CHECKING:
+    from ahbm.runs.bench import Sweep
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,10 +27,11 @@ class _Swept(Swept):
     ] = None
 
 
-@app.command()
+@app.command(cls=Targeted)
 @grouped
 def ladder(
-    collective: Collective,
+    context: typer.Context,
+    target: CollectiveOrPlan,
     *,
     swept: _Swept,
     synth: Annotated[
@@ -41,9 +46,23 @@ def ladder(
     as_json: Json = False,
 ) -> None:
     """Simulate all candidates over sizes and keep the quickest for each range of sizes."""
+    sweep = swept.sweep(target, arguments_of(context))
+    climbed(sweep, output, as_json, tuple(synth or ()), chunks=chunks, seed=seed)
+
+
+def climbed(
+    sweep: Sweep,
+    output: Path | None,
+    as_json: bool,
+    methods: tuple[str, ...] = (),
+    *,
+    chunks: int = 1,
+    seed: int = 0,
+) -> None:
+    """Prints the ladder of a sweep, and writes it if there is an output."""
     from ahbm.runs.ladder import climb
 
-    found = climb(swept.sweep(collective), tuple(synth or ()), chunks=chunks, seed=seed)
+    found = climb(sweep, methods, chunks=chunks, seed=seed)
     written = found.save(output) if output is not None else []
     kernels = found.kernels if output is not None and output.is_dir() else ()
     if as_json:

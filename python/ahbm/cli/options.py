@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ahbm.job.door import Opened
     from ahbm.job.door import Terms as RunTerms
     from ahbm.runs.bench import Sweep
+    from ahbm.runs.plans import Added
 
 Settings = Annotated[
     list[str] | None,
@@ -207,11 +208,34 @@ class Swept(Terms):
     factor: Annotated[int, typer.Option("-f", "--stepfactor", help="Factor between sizes.")] = 4
     algorithms: Algorithms = None
     no_data: NoData = False
+    vary: Annotated[
+        list[str] | None,
+        typer.Option("--vary", metavar="NAME=A,B", help="Scripts: values of one of its arguments; repeatable."),
+    ] = None
+    quirks: Quirks = False
+    program: Program = None
+    frontend: Frontend = None
 
-    def sweep(self, collective: str, *, step: str = "0", device: bool = False, check: str | None = None) -> Sweep:
-        """Raises ConfigError for what is no sweep."""
+    def sweep(
+        self,
+        target: str,
+        args: Sequence[str] = (),
+        *,
+        step: str = "0",
+        device: bool = False,
+        check: str | None = None,
+    ) -> Sweep:
+        """The sweep of a collective, of a plan, or of a script with `args`, in all of its variations.
+
+        Raises ConfigError for what is no sweep.
+        """
         from ahbm.runs.bench import Sweep, parse_dtype, parse_size
 
+        collective, algorithms, overrides = target, tuple(self.algorithms or ()), self.overrides
+        added = self._added(target, args)
+        if added is not None:
+            collective, overrides = added.collective, added.overrides
+            algorithms = (*added.algorithms, *algorithms)
         return Sweep(
             collective,
             parse_size(self.begin),
@@ -221,14 +245,34 @@ class Swept(Terms):
             dtype=parse_dtype(self.dtype),
             op=self.op,
             root=self.root,
-            algorithms=tuple(self.algorithms or ()),
+            algorithms=algorithms,
             topology=self.topology,
             ccl=self.ccl,
-            overrides=self.overrides,
+            overrides=overrides,
             data=not self.no_data,
             device=device,
             check=check or False,
         )
+
+    def _added(self, target: str, args: Sequence[str]) -> Added | None:
+        from ahbm.config.reading import Reading
+        from ahbm.dsl.script import Script, imports_language
+        from ahbm.dsl.variation import parse_ranges, varied
+        from ahbm.job.door import is_plan
+        from ahbm.runs.plans import Options, added, label
+
+        options = Options(reading=Reading(self.quirks))
+        if imports_language(target):
+            script = Script(target, tuple(args), self.program, self.frontend)
+            ranges = parse_ranges(self.vary or ())
+            name = label(target)
+            found = {f"{name},{told}" if told else name: one for told, one in varied(script, ranges)}
+            return added(found, self.topology, self.overrides, options)
+        if self.vary or self.program or self.frontend:
+            raise ConfigError("AHBM-C146", f"{target} is no script: it takes no --vary, --program or --frontend")
+        if not is_plan(target):
+            return None
+        return added({label(target): target}, self.topology, self.overrides, options)
 
 
 def parse_overrides(settings: Sequence[str] | None) -> dict[str, object]:

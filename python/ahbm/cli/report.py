@@ -9,14 +9,16 @@ import typer
 
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
-from ahbm.cli.options import Collective, Device, Swept, parse_ranks
+from ahbm.cli.options import CollectiveOrPlan, Device, Swept, parse_ranks
 from ahbm.cli.output import fail_if_wrong
+from ahbm.cli.targets import Targeted, arguments_of
 
 
-@app.command()
+@app.command(cls=Targeted)
 @grouped
 def report(
-    collective: Collective,
+    context: typer.Context,
+    target: CollectiveOrPlan,
     output: Annotated[Path, typer.Option("-O", "--output", help="The page.")] = Path("report.html"),
     *,
     swept: Swept,
@@ -35,7 +37,9 @@ def report(
     require_extra()
     from ahbm.views import overview
 
-    contents = overview.gather(swept.sweep(collective, device=device), parse_ranks(ranks), numerics, explain)
+    contents = overview.gather(
+        swept.sweep(target, arguments_of(context), device=device), parse_ranks(ranks), numerics, explain
+    )
     page = overview.page(contents)
     page.write(output)
     typer.echo(f"wrote {output}")

@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Mapping
 from functools import cached_property
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ _DEFAULTS: dict[str, Check] = {
 }
 _COMMON = {key: check for key, check in _DEFAULTS.items() if key != "algorithm"}
 """Keys of every entry."""
-_RANGE: dict[str, Check] = {"max_bytes": integer(0), "algorithm": text}
+_RANGE: dict[str, Check] = {"ranks": integer(1), "max_bytes": integer(0), "algorithm": text}
 _ROOTS = ("defaults", "algorithms", "collectives")
 
 
@@ -95,10 +96,13 @@ class CclConfig:
         """Names of the configured algorithms, sorted."""
         return sorted(self._algorithms)
 
-    def candidates(self, collective: str, nbytes: int) -> tuple[str, ...]:
-        """The algorithms for `nbytes` bytes of one rank's tensor; the first that knows the network is meant.
+    def candidates(self, collective: str, nbytes: int, ranks: int) -> tuple[str, ...]:
+        """The algorithms for `nbytes` bytes of one rank's tensor in a group of `ranks` ranks.
 
-        Raises ConfigError AHBM-C105 for an unknown collective, C106 when none is configured for it or for its size.
+        The first that knows the network is meant.
+
+        Raises ConfigError AHBM-C105 for an unknown collective, C106 when none is configured for it, its size and its
+        ranks.
         """
         if collective not in COLLECTIVES:
             raise ConfigError(
@@ -110,14 +114,28 @@ class CclConfig:
         if isinstance(choice, str):
             return (choice,)
         for entry in choice or ():
-            if "max_bytes" not in entry or nbytes <= entry["max_bytes"]:
+            if entry.get("ranks", ranks) == ranks and nbytes <= entry.get("max_bytes", nbytes):
                 return (str(entry["algorithm"]),)
         raise ConfigError(
             "AHBM-C106",
-            f"no algorithm is configured for {collective} of {nbytes} bytes",
+            f"no algorithm is configured for {collective} of {nbytes} bytes among {ranks} ranks",
             sites=(Site(f"collectives.{collective}", self._place(("collectives", collective))),),
             hint=f"name one under collectives.{collective} in ccl.yaml",
         )
+
+    def described(self, collective: str) -> str:
+        """The algorithms of a collective, for people."""
+        choice = self._collectives.get(collective)
+        if choice is None:
+            return ", else ".join(self.defaults) if collective == "all_reduce" else "-"
+        if isinstance(choice, str):
+            return choice
+        parts = []
+        for entry in choice:
+            told = [f"of {entry['ranks']} ranks"] if "ranks" in entry else []
+            told += [f"up to {entry['max_bytes']} B"] if "max_bytes" in entry else []
+            parts.append(" ".join([entry["algorithm"], *told]))
+        return ", else ".join(parts)
 
     def settings(self, algorithm: str) -> Settings:
         """Settings of `algorithm`: the name of an entry, else a module (path, dotted or bare name) with defaults."""
@@ -241,21 +259,19 @@ class CclConfig:
         _expect(
             isinstance(choice, list) and bool(choice), source, path, choice, "an algorithm or a list of size ranges"
         )
-        last = -1
+        # The first range that fits is taken: one that none of its size reaches would be a mistake.
+        reached: dict[int | None, float] = {}
         for index, entry in enumerate(choice):
             here: KeyPath = (*path, index)
-            _expect(isinstance(entry, dict) and "algorithm" in entry, source, here, entry, "{max_bytes, algorithm}")
-            _check_keys(source, here, entry, _RANGE)
-            bound = entry.get("max_bytes")
             _expect(
-                bound is not None or index == len(choice) - 1,
-                source,
-                here,
-                entry,
-                "a range with max_bytes (only the last range may be open)",
+                isinstance(entry, dict) and "algorithm" in entry, source, here, entry, "{ranks, max_bytes, algorithm}"
             )
-            _expect(bound is None or bound > last, source, here, entry, "a max_bytes above the previous range's")
-            last = bound if bound is not None else last
+            _check_keys(source, here, entry, _RANGE)
+            ranks, bound = entry.get("ranks"), entry.get("max_bytes", inf)
+            last = max(reached.get(ranks, -1), reached.get(None, -1))
+            wanted = "above the previous range's max_bytes" if last < inf else "before the range that has no max_bytes"
+            _expect(bound > last, source, here, entry, wanted)
+            reached[ranks] = bound
 
     def _check_choice(self, name: str, choice: Any) -> None:
         for entry in [{"algorithm": choice}] if isinstance(choice, str) else choice:

@@ -86,7 +86,8 @@ class Emulator:
 
         Raises ConfigError as `CclConfig.candidates` and as loading an algorithm.
         """
-        return self._choose(self.ccl.candidates(collective, nbytes), self.machine.topology)[0].algorithm
+        candidates = self.ccl.candidates(collective, nbytes, self.world_size)
+        return self._choose(candidates, self.machine.topology)[0].algorithm
 
     def compile(self, request: Request, algorithm: str | None = None) -> Compiled:
         """The program of a request, by `algorithm` (default: the one that ccl.yaml chooses); needs no arrays.
@@ -184,7 +185,7 @@ class Emulator:
         if name not in COLLECTIVES:
             raise ConfigError("AHBM-C105", f"unknown collective {name!r}", hint=did_you_mean(name, COLLECTIVES))
         nbytes = request.tiles * request.nbytes
-        candidates = (algorithm,) if algorithm else self.ccl.candidates(name, nbytes)
+        candidates = (algorithm,) if algorithm else self.ccl.candidates(name, nbytes, request.world_size)
         settings = self.ccl.settings(candidates[0])
         world = settings.world_size or self.world_size
         layouts.check_ranks(self.machine, request.ranks, world)

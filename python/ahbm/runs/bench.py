@@ -9,14 +9,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import lcm
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import ahbm
+from ahbm.base import codes
 from ahbm.base.arguments import shown
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.elements import element
-from ahbm.errors import ConfigError
+from ahbm.errors import ConfigError, FormatError
+from ahbm.source.plan import PlanAlgorithm
 
 if TYPE_CHECKING:
     from ahbm.check.case import Case
@@ -113,8 +116,20 @@ class Sweep:
             emulator=emulator,
         )
 
+    def unit(self, algorithm: str | None, emulator: Emulator) -> int:
+        """Bytes of which every size of an algorithm is a multiple; for a plan, of its own unit too."""
+        ranks = emulator.settings(algorithm).world_size or emulator.world_size
+        itemsize = element(self.dtype).storage.itemsize
+        unit = itemsize * COLLECTIVES[self.collective].chunks(ranks)
+        plan = emulator.algorithm(algorithm) if algorithm is not None else None
+        return lcm(unit, plan.read.unit(itemsize) * plan.how.instances) if isinstance(plan, PlanAlgorithm) else unit
+
     def sizes(self, unit: int) -> Iterator[int]:
-        """The sizes, each rounded down to a multiple of `unit` bytes (at least one), without repetitions."""
+        """The sizes, each rounded down to a multiple of `unit` bytes (at least one), without repetitions; of a barrier,
+        one element."""
+        if self.collective == "barrier":
+            yield element(self.dtype).storage.itemsize
+            return
         last, size = 0, self.begin
         while size <= self.end:
             rounded = max(size // unit, 1) * unit
@@ -143,27 +158,56 @@ def parse_dtype(text: str) -> str:
     return names[text]
 
 
+@dataclass(frozen=True)
+class Skipped:
+    """A size that a plan does not take."""
+
+    algorithm: str
+    bytes: int
+    why: str
+
+
 def measure(sweep: Sweep, emulator: Emulator | None = None) -> Iterator[Report]:
     """Runs the sweep, algorithm by algorithm, and gives one report per size; on `emulator` where it is made already."""
+    return (found for found in attempt(sweep, emulator) if not isinstance(found, Skipped))
+
+
+def attempt(sweep: Sweep, emulator: Emulator | None = None) -> Iterator[Report | Skipped]:
+    """As `measure`, with the sizes that a plan does not take (AHBM-F127) told instead of raised.
+
+    The sizes of a plan are multiples of its own unit. Raises FormatError (AHBM-F127) where a plan takes none of them.
+    """
     from ahbm.runs import measure as m
 
     emulator = emulator or sweep.emulator()
-    kind, itemsize = COLLECTIVES[sweep.collective], element(sweep.dtype).storage.itemsize
     for algorithm in sweep.algorithms or (None,):
-        ranks = emulator.settings(algorithm).world_size or emulator.world_size
-        for size in [itemsize] if kind.name == "barrier" else sweep.sizes(itemsize * kind.chunks(ranks)):
-            yield m.measure(sweep.case(algorithm, size, emulator), data=sweep.data, check=sweep.check)
+        ran = False
+        refused: FormatError | None = None
+        for size in sweep.sizes(sweep.unit(algorithm, emulator)):
+            try:
+                report = m.measure(sweep.case(algorithm, size, emulator), data=sweep.data, check=sweep.check)
+            except FormatError as error:
+                if error.code != codes.SIZE_UNFIT:
+                    raise
+                refused = error
+                yield Skipped(str(algorithm), size, error.message)
+                continue
+            ran = True
+            yield report
+        if refused is not None and not ran:
+            raise refused
 
 
 def header(sweep: Sweep) -> list[str]:
     """The comment lines above the table."""
+    own = tuple(f"algorithms.{name}." for name in sweep.algorithms)
     return [
         f"# ahbm {ahbm.__version__}  collective {sweep.collective}  (all times are simulated)",
         "# busbw counts one direction and assumes point-to-point algorithms",
         f"# topology {sweep.topology or 'default'}  minBytes {sweep.begin} maxBytes {sweep.end} "
         + (f"step {sweep.step}(bytes)" if sweep.step else f"step {sweep.factor}(factor)")
         + f" validation {int(sweep.data)}",
-        *(f"# set {key}={value}" for key, value in sweep.overrides.items()),
+        *(f"# set {key}={value}" for key, value in sweep.overrides.items() if not key.startswith(own)),
     ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from math import isqrt
+from math import isqrt, lcm
 from pathlib import Path
 from typing import Any
 
@@ -191,8 +191,11 @@ def climb(sweep: Sweep, methods: Sequence[str] = (), *, chunks: int = 1, seed: i
         configured = (name for name in emulator.ccl.algorithms if name not in synthesized)
         names = [name for name in configured if sweep.collective in emulator.algorithm(name).collectives]
     names += synthesized
-    kind, itemsize = COLLECTIVES[sweep.collective], element(sweep.dtype).storage.itemsize
-    rungs = [_rung(sweep, emulator, names, size) for size in sweep.sizes(itemsize * kind.chunks(emulator.machine.sips))]
+    itemsize = element(sweep.dtype).storage.itemsize
+    unit = itemsize * COLLECTIVES[sweep.collective].chunks(emulator.machine.sips)
+    if whole := [sweep.unit(name, emulator) for name in sweep.algorithms if name in emulator.ccl.algorithms]:
+        unit = min(lcm(unit, *whole), sweep.end)
+    rungs = [_rung(sweep, emulator, names, size) for size in sweep.sizes(unit)]
     return Ladder(sweep.collective, emulator, sweep.dtype, sweep.op, sweep.root, tuple(names), tuple(rungs))
 
 

@@ -8,7 +8,7 @@ plan runs in place. `docs/imports.md` tells what is supported.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
@@ -89,6 +89,43 @@ def settings_of(file: str | Path | Script, name: str, options: Options, ranks: i
         source = {"plan": str(Path(file).absolute())}
     entry = source | {"world_size": ranks} | options.entry()
     return {f"algorithms.{name}.{key}": value for key, value in entry.items()}
+
+
+@dataclass(frozen=True)
+class Added:
+    """Plans as algorithms of a sweep."""
+
+    collective: str
+    algorithms: tuple[str, ...]
+    """Their names, in order."""
+    overrides: dict[str, object]
+    """Of the topology and of ccl.yaml: with the plans, on SIPs for all of their ranks."""
+
+
+def added(
+    sources: Mapping[str, str | Path | Script],
+    topology: object = None,
+    overrides: Mapping[str, object] | None = None,
+    options: Options = Options(),
+) -> Added:
+    """The plans in `sources`, by name, as algorithms.
+
+    Raises ConfigError (AHBM-C178) for plans of several collectives or numbers of ranks, and as `prepare`.
+    """
+    found = dict(overrides or {})
+    kinds: dict[tuple[str, int], str] = {}
+    for name, source in sources.items():
+        plan = runnable(source, options.reading)
+        kinds.setdefault((plan.collective, plan.ranks), name)
+        found |= settings_of(source, name, options, plan.ranks)
+    (collective, ranks), *others = kinds
+    for other in others:
+        raise ConfigError(
+            "AHBM-C178",
+            f"{kinds[collective, ranks]} is {collective} of {ranks} ranks, {kinds[other]} is {other[0]} of {other[1]}",
+            hint="what is compared computes the same",
+        )
+    return Added(collective, tuple(sources), sized(ranks, topology, found))
 
 
 @checked

@@ -201,6 +201,17 @@ impl Document {
         }
     }
 
+    /// Sizes, in bytes of the larger of operand and result, are multiples of this for elements of `item` bytes.
+    pub fn unit(&self, item: u64) -> u64 {
+        match self {
+            Self::Made(plan) | Self::Msccl(plan) | Self::Chakra { plan: Some(plan), .. } => {
+                u64::from(plan.chunks).saturating_mul(item)
+            }
+            Self::Mscclpp(plan) => plan.alignment.saturating_mul(plan.chunks.into()),
+            Self::Chakra { .. } => 1,
+        }
+    }
+
     /// The trace, where it is one.
     pub const fn trace(&self) -> Option<&chakra::Trace> {
         match self {

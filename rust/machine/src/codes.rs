@@ -101,6 +101,8 @@ pub const CODES: &[(&str, &str)] = &[
     ("AHBM-C170", "an unknown check, or options of `ahbm check` that do not go together"),
     ("AHBM-C175", "a language's own package is imported already, where this project's is to be served under its name"),
     ("AHBM-C176", "a script lowers no program of this name"),
+    ("AHBM-C177", "no values of an argument to try, or too many combinations of them"),
+    ("AHBM-C178", "plans that are to be compared compute different things"),
     ("AHBM-C201", "the program under construction is finished"),
     ("AHBM-C202", "unknown slot tier"),
     ("AHBM-C203", "unknown memory space"),

@@ -178,6 +178,13 @@ impl PyDocument {
         self.inner.in_place()
     }
 
+    /// Sizes, in bytes of the larger of operand and result, are multiples of this for elements of `item` bytes; 1 for a
+    /// trace without buffers.
+    #[pyo3(text_signature = "($self, item)")]
+    fn unit(&self, item: u64) -> u64 {
+        self.inner.unit(item)
+    }
+
     /// Why a real runtime would not load it or would misread it: dicts with the keys of `Finding.to_json`.
     #[getter]
     fn warnings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
