@@ -11,9 +11,10 @@ from typing import Any
 from ahbm._core import Plan, plan_formats, plan_limits, read_plan
 from ahbm.errors import ConfigError
 
-SUFFIXES = tuple(suffix for suffix, _ in plan_formats())
+MSCCL, MSCCLPP, CHAKRA = (suffix for suffix, _ in plan_formats())
+SCHEDULE = ".csv"
+SUFFIXES = (MSCCL, MSCCLPP, CHAKRA, SCHEDULE)
 """Endings of the names of plans."""
-MSCCL, MSCCLPP, CHAKRA = SUFFIXES
 
 
 @dataclass(frozen=True)

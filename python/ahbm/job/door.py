@@ -17,7 +17,7 @@ from ahbm.base.arguments import checked
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.placement import DPPolicy
 from ahbm.check.case import Case
-from ahbm.config.reading import MSCCL, PLAIN, SUFFIXES, Reading
+from ahbm.config.reading import MSCCL, PLAIN, SCHEDULE, SUFFIXES, Reading
 from ahbm.core.spec import Spec
 from ahbm.dsl.script import Script, imports_language
 from ahbm.errors import ConfigError
@@ -122,7 +122,7 @@ class Opened:
         if not is_plan(target):
             return measure(self.case, data=data, check=check or False, seed=seed)
         needs_size = ConfigError("AHBM-C146", f"{target} runs at some size", hint="--size 1M")
-        if terms.bytes_per_rank is None and target.endswith((MSCCL, ".py")):
+        if terms.bytes_per_rank is None and target.endswith((MSCCL, SCHEDULE, ".py")):
             raise needs_size
         plan = read(self.source, terms.reading)
         job = self._replayed(plan)

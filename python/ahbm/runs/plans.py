@@ -182,4 +182,4 @@ def convert(
 
 def label(file: str | Path | Script) -> str:
     """Name of what is in a file: of `ring.xml`, `ring.et`, `ring.3.et`, `ring.3.json` and `ring.py` it is `ring`."""
-    return re.sub(r"((\.\d+)?\.(et|json)|\.xml|\.py)$", "", Path(str(file)).name).replace(".", "_")
+    return re.sub(r"((\.\d+)?\.(et|json)|\.xml|\.csv|\.py)$", "", Path(str(file)).name).replace(".", "_")

@@ -1,5 +1,6 @@
 //! Any plan: which format it has, what it says, and whether it is right.
 
+use crate::schedules::Producer;
 use crate::{Format, chakra, msccl_xml, mscclpp};
 use ahbm_check::{CheckOptions, Outcome, Verdict};
 use ahbm_machine::{Diagnostic, Machine, codes};
@@ -55,6 +56,8 @@ pub enum Document {
     Made(Plan),
     /// MSCCL-IR.
     Msccl(Plan),
+    /// A synthesizer's schedule.
+    Schedule(Plan, Producer),
     /// An MSCCL++ execution plan.
     Mscclpp(ExecutionPlan),
     /// A Chakra execution trace.
@@ -97,11 +100,21 @@ impl Document {
                 msccl_xml::read(&bytes(path, &budget).map_err(one)?, &name, &budget).map(Self::Msccl)
             }
             Some(Format::Mscclpp) => {
+                let content = bytes(path, &budget).map_err(one)?;
+                if let Some(producer) = Producer::of_json(&content) {
+                    return producer.read(&content, &name, &budget).map(|p| Self::Schedule(p, producer)).map_err(one);
+                }
                 let options = mscclpp::ReadOptions { budget, quirks: reading.quirks };
-                mscclpp::read(&bytes(path, &budget).map_err(one)?, &name, &options).map(Self::Mscclpp).map_err(one)
+                mscclpp::read(&content, &name, &options).map(Self::Mscclpp).map_err(one)
+            }
+            None if path.extension().is_some_and(|suffix| suffix.eq_ignore_ascii_case("csv")) => {
+                let content = bytes(path, &budget).map_err(one)?;
+                let read = Producer::Tacos.read(&content, &name, &budget);
+                read.map(|plan| Self::Schedule(plan, Producer::Tacos)).map_err(one)
             }
             _ => Err(vec![Diagnostic::new("AHBM-U291", format!("{name} is of no format that can be read")).hint(
-                "MSCCL-IR (.xml), MSCCL++ execution plans (.json) and Chakra traces (PREFIX.0.et, …) can be read",
+                "MSCCL-IR (.xml), MSCCL++ execution plans (.json), Chakra traces (PREFIX.0.et, …) and schedules of TACOS \
+                 (.csv), TE-CCL, SCCL and TACCL (.json) can be read",
             )]),
         }
     }
@@ -150,6 +163,7 @@ impl Document {
     pub const fn format(&self) -> &'static str {
         match self {
             Self::Made(_) => "plan",
+            Self::Schedule(_, producer) => producer.name(),
             Self::Msccl(_) => "msccl_xml",
             Self::Mscclpp(_) => "mscclpp_json",
             Self::Chakra { .. } => "chakra",
@@ -159,7 +173,7 @@ impl Document {
     /// The computation that the document describes.
     pub fn goal(&self) -> Goal {
         match self {
-            Self::Made(plan) | Self::Msccl(plan) => plan.goal,
+            Self::Made(plan) | Self::Msccl(plan) | Self::Schedule(plan, _) => plan.goal,
             Self::Mscclpp(plan) => plan.goal,
             Self::Chakra { plan: Some(plan), .. } => plan.goal,
             Self::Chakra { trace, .. } => trace.goal(),
@@ -169,7 +183,7 @@ impl Document {
     /// Number of ranks.
     pub fn ranks(&self) -> u64 {
         match self {
-            Self::Made(plan) | Self::Msccl(plan) => plan.ranks.len() as u64,
+            Self::Made(plan) | Self::Msccl(plan) | Self::Schedule(plan, _) => plan.ranks.len() as u64,
             Self::Mscclpp(plan) => plan.ranks.len() as u64,
             Self::Chakra { trace, .. } => trace.graphs.len() as u64,
         }
@@ -178,7 +192,7 @@ impl Document {
     /// Steps of all ranks, as the file counts them.
     pub fn steps(&self) -> u64 {
         match self {
-            Self::Made(plan) | Self::Msccl(plan) => plan.steps(),
+            Self::Made(plan) | Self::Msccl(plan) | Self::Schedule(plan, _) => plan.steps(),
             Self::Mscclpp(plan) => plan.ops(),
             Self::Chakra { trace, .. } => trace.nodes(),
         }
@@ -187,7 +201,7 @@ impl Document {
     /// Whether queues of a fixed depth connect its thread blocks.
     pub const fn has_queues(&self) -> bool {
         match self {
-            Self::Made(_) | Self::Msccl(_) | Self::Chakra { .. } => true,
+            Self::Made(_) | Self::Msccl(_) | Self::Schedule(..) | Self::Chakra { .. } => true,
             Self::Mscclpp(_) => false,
         }
     }
@@ -195,7 +209,7 @@ impl Document {
     /// Whether it runs with input and output in one memory.
     pub const fn in_place(&self) -> bool {
         match self {
-            Self::Made(plan) | Self::Msccl(plan) => plan.in_place,
+            Self::Made(plan) | Self::Msccl(plan) | Self::Schedule(plan, _) => plan.in_place,
             Self::Mscclpp(plan) => plan.in_place,
             Self::Chakra { plan, .. } => matches!(plan, Some(plan) if plan.in_place),
         }
@@ -204,7 +218,7 @@ impl Document {
     /// Sizes, in bytes of the larger of operand and result, are multiples of this for elements of `item` bytes.
     pub fn unit(&self, item: u64) -> u64 {
         match self {
-            Self::Made(plan) | Self::Msccl(plan) | Self::Chakra { plan: Some(plan), .. } => {
+            Self::Made(plan) | Self::Msccl(plan) | Self::Schedule(plan, _) | Self::Chakra { plan: Some(plan), .. } => {
                 u64::from(plan.chunks).saturating_mul(item)
             }
             Self::Mscclpp(plan) => plan.alignment.saturating_mul(plan.chunks.into()),
@@ -223,7 +237,7 @@ impl Document {
     /// Why a real runtime would not load it or would misread it.
     pub fn warnings(&self) -> &[Diagnostic] {
         match self {
-            Self::Made(plan) | Self::Msccl(plan) => &plan.warnings,
+            Self::Made(plan) | Self::Msccl(plan) | Self::Schedule(plan, _) => &plan.warnings,
             Self::Mscclpp(plan) => &plan.warnings,
             Self::Chakra { warnings, .. } => warnings,
         }
@@ -235,7 +249,7 @@ impl Document {
     /// `AHBM-U292` for what thread blocks and queues cannot express.
     pub fn to_plan(&self, reading: &Reading) -> Result<Cow<'_, Plan>, Vec<Diagnostic>> {
         match self {
-            Self::Made(plan) | Self::Msccl(plan) => Ok(Cow::Borrowed(plan)),
+            Self::Made(plan) | Self::Msccl(plan) | Self::Schedule(plan, _) => Ok(Cow::Borrowed(plan)),
             Self::Mscclpp(plan) => {
                 self.ordered(plan, reading)?;
                 mscclpp::to_plan(plan, &reading.budget).map(Cow::Owned)
@@ -275,7 +289,7 @@ impl Document {
     /// The errors of lowering the format.
     pub fn lower(&self, machine: &Machine, options: &LowerOptions) -> Result<Lowered, Vec<Diagnostic>> {
         match self {
-            Self::Made(plan) | Self::Msccl(plan) => plan.lower(machine, options),
+            Self::Made(plan) | Self::Msccl(plan) | Self::Schedule(plan, _) => plan.lower(machine, options),
             Self::Mscclpp(plan) => launches(plan, Launch::ODD, |launch| plan.lower(machine, options, launch)),
             Self::Chakra { plan: Some(plan), .. } => plan.lower(machine, options),
             Self::Chakra { trace, .. } => {
@@ -291,7 +305,7 @@ impl Document {
     /// verdict counts.
     pub fn check(&self, reading: &Reading) -> Verdict {
         match self {
-            Self::Made(plan) | Self::Msccl(plan) | Self::Chakra { plan: Some(plan), .. } => {
+            Self::Made(plan) | Self::Msccl(plan) | Self::Schedule(plan, _) | Self::Chakra { plan: Some(plan), .. } => {
                 let lowered = plan.lower_for_check(reading.slots, &reading.budget);
                 verdict(lowered, plan.goal, plan.chunks, reading)
             }

@@ -29,7 +29,7 @@
 //! assert_eq!((findings[0].code, &*findings[0].sites[0].origin), ("AHBM-F114", "empty.xml:1"));
 //! ```
 //!
-//! Reading order: one module per format ([`msccl_xml`], [`mscclpp`], [`chakra`]); [`document`] is all of them behind
+//! Reading order: one module per format ([`msccl_xml`], [`mscclpp`], [`chakra`]), [`schedules`] of synthesizers; [`document`] is all of them behind
 //! one door, [`convert`] the way from one to another.
 
 pub mod chakra;
@@ -39,6 +39,7 @@ pub mod format;
 pub mod msccl_xml;
 pub mod mscclpp;
 mod scan;
+pub mod schedules;
 
 pub use document::{Document, Reading};
 pub use format::Format;

@@ -169,6 +169,8 @@ pub const CODES: &[(&str, &str)] = &[
     ("AHBM-F172", "warning: more entries than a fixed array of the executor has"),
     ("AHBM-F173", "warning: the executor does something else than the plan says; `--quirks` does the same"),
     ("AHBM-F174", "warning: a signal on a channel without a counterpart"),
+    ("AHBM-F180", "a schedule of TACOS, TE-CCL, SCCL or TACCL that is not of its kind"),
+    ("AHBM-F181", "a schedule in which a rank sends what it does not have at that point"),
 
     ("AHBM-I101", "interrupted"),
 
@@ -266,6 +268,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("AHBM-U292", "a conversion into a format that cannot express the meaning; the message says what"),
     ("AHBM-U293", "a schedule that no plan can state; the message says what"),
     ("AHBM-U294", "a kernel where a file of another project is asked for"),
+    ("AHBM-U295", "a schedule of something that no plan says"),
     ("AHBM-U401", "synthesis or a bound: a switch with faulty links"),
     ("AHBM-U402", "synthesis: some NPU does not reach another"),
     ("AHBM-U403", "synthesis: a link of unlimited bandwidth"),

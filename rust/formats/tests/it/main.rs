@@ -11,4 +11,5 @@ mod msccl_read;
 mod mscclpp_convert;
 mod mscclpp_corpus;
 mod mscclpp_plans;
+mod schedules;
 mod support;

@@ -1,0 +1,176 @@
+//! SCCL and TACCL: the algorithm objects that msccl-tools and TACCL store as JSON.
+//!
+//! `{"msccl_type": "algorithm", "name", "collective": {"name", "nodes", "chunks": [{"pre", "post", "addr"}]}, "steps":
+//! [{"rounds", "sends": [[addr, src, dst, ...]]}]}`. Source: `msccl/serialization.py` of msccl-tools and
+//! `taccl/serialization.py`; TACCL's sends have a time and a path behind the three numbers. Sends of a step are at once:
+//! they read what was there before it. Chunks of one address are reduced when they meet.
+
+use super::malformed;
+use super::moves::{Item, Move, Moves};
+use crate::scan::scan;
+use ahbm_machine::Diagnostic;
+use ahbm_plan::{Budget, Limit};
+use ahbm_program::Locus;
+use rustc_hash::FxHashMap;
+use serde::Deserialize;
+use serde_json::Value;
+
+#[derive(Deserialize)]
+struct Algorithm {
+    #[serde(default)]
+    name: String,
+    collective: Conditions,
+    steps: Vec<Step>,
+}
+
+#[derive(Deserialize)]
+struct Conditions {
+    nodes: u32,
+    chunks: Vec<Chunk>,
+}
+
+#[derive(Deserialize)]
+struct Chunk {
+    pre: Vec<u32>,
+    post: Vec<u32>,
+    addr: u32,
+}
+
+#[derive(Deserialize)]
+struct Step {
+    sends: Vec<Vec<Value>>,
+}
+
+/// The chunks of an address that a rank holds, as ranks that have contributed.
+type Held = FxHashMap<(u32, u32), Vec<u32>>;
+
+pub(super) fn read(bytes: &[u8], file: &str, budget: &Budget) -> Result<Moves, Diagnostic> {
+    scan(bytes, budget)?;
+    let algorithm: Algorithm = serde_json::from_slice(bytes)
+        .map_err(|error| malformed(file, format_args!(":{}", error.line()), format!("no SCCL algorithm: {error}")))?;
+    let ranks = algorithm.collective.nodes;
+    budget.check(Limit::Ranks, ranks.into())?;
+    let (items, number, mut held) = conditions(&algorithm.collective, file)?;
+    budget.check(Limit::Steps, items.len() as u64 * u64::from(ranks))?;
+    let (mut list, mut places) = (Vec::new(), Vec::new());
+    for (index, step) in algorithm.steps.iter().enumerate() {
+        let first = list.len();
+        for (place, send) in step.sends.iter().enumerate() {
+            let pointer = format!("/steps/{index}/sends/{place}");
+            let bad = |what: String| malformed(file, format_args!("#{pointer}"), what);
+            let numbers = |at: usize| send.get(at).and_then(Value::as_u64).and_then(|n| u32::try_from(n).ok());
+            let (Some(addr), Some(from), Some(to)) = (numbers(0), numbers(1), numbers(2)) else {
+                return Err(bad("a send is an address, a source and a destination".into()));
+            };
+            let (Some(&item), true) = (number.get(&addr), from.max(to) < ranks && from != to) else {
+                return Err(bad(format!("there is no address {addr}, or no link from {from} to {to}")));
+            };
+            places.push(Locus::Pointer(pointer.into()));
+            list.push(Move { item, from, to, adds: false, at: index as u64, place: places.len() as u32 - 1 });
+        }
+        budget.check(Limit::Steps, list.len() as u64)?;
+        follow(&mut list[first..], &mut held, file, &places)?;
+        in_order(&mut list, first, file, &places)?;
+    }
+    let name = if algorithm.name.is_empty() { "sccl".to_owned() } else { algorithm.name };
+    Ok(Moves { name, ranks, items, list, places, named: None })
+}
+
+/// The item of an address.
+type Numbers = FxHashMap<u32, u32>;
+
+/// The items by address, and who holds what at the start.
+fn conditions(given: &Conditions, file: &str) -> Result<(Vec<Item>, Numbers, Held), Diagnostic> {
+    let (mut items, mut number, mut held): (Vec<Item>, Numbers, Held) = Default::default();
+    for (index, chunk) in given.chunks.iter().enumerate() {
+        let bad = |what: &str| malformed(file, format_args!("#/collective/chunks/{index}"), what);
+        if chunk.pre.iter().chain(&chunk.post).any(|&rank| rank >= given.nodes) {
+            return Err(bad("a chunk of a rank that there is not"));
+        }
+        let [owner] = chunk.pre[..] else { return Err(bad("a chunk starts at one rank")) };
+        let mut post = chunk.post.clone();
+        post.sort_unstable();
+        post.dedup();
+        let item = *number.entry(chunk.addr).or_insert_with(|| {
+            items.push(Item { owners: Vec::new(), takers: post.clone() });
+            items.len() as u32 - 1
+        });
+        let of = &mut items[item as usize];
+        if of.takers != post {
+            return Err(Diagnostic::new("AHBM-U295", "chunks of one address that different ranks are to have")
+                .site("chunk", format!("{file}#/collective/chunks/{index}"))
+                .hint("a prefix is no collective of plans"));
+        }
+        if of.owners.contains(&owner) {
+            return Err(bad("two chunks of one rank at one address"));
+        }
+        of.owners.push(owner);
+        held.insert((item, owner), vec![owner]);
+    }
+    items.iter_mut().for_each(|item| item.owners.sort_unstable());
+    Ok((items, number, held))
+}
+
+/// Finds out which sends of a step add, and what everybody has after it.
+fn follow(step: &mut [Move], held: &mut Held, file: &str, places: &[Locus]) -> Result<(), Diagnostic> {
+    let mut after: Vec<((u32, u32), Vec<u32>)> = Vec::with_capacity(step.len());
+    for one in step.iter() {
+        let Some(sent) = held.get(&(one.item, one.from)) else {
+            let what = format!("rank {} sends to {} what it does not have", one.from, one.to);
+            return Err(Diagnostic::new("AHBM-F181", what).site("send", place(file, &places[one.place as usize])));
+        };
+        after.push(((one.item, one.to), sent.clone()));
+    }
+    for (one, (key, sent)) in step.iter_mut().zip(after) {
+        let own = held.entry(key).or_default();
+        // What a rank has is replaced by what includes it, and added to what is apart from it.
+        if own.iter().all(|rank| sent.contains(rank)) {
+            *own = sent;
+        } else if sent.iter().any(|rank| own.contains(rank)) {
+            let what = format!("rank {} gets from {} what is partly in its own sum already", one.to, one.from);
+            return Err(Diagnostic::new("AHBM-F181", what).site("send", place(file, &places[one.place as usize])));
+        } else {
+            one.adds = true;
+            own.extend(sent);
+        }
+    }
+    Ok(())
+}
+
+/// Orders the moves of a step so that each reads before another writes.
+fn in_order(list: &mut [Move], first: usize, file: &str, places: &[Locus]) -> Result<(), Diagnostic> {
+    let step = &mut list[first..];
+    let mut readers: FxHashMap<(u32, u32), u32> = FxHashMap::default();
+    step.iter().for_each(|one| *readers.entry((one.item, one.from)).or_default() += 1);
+    let mut writers: FxHashMap<(u32, u32), Vec<usize>> = FxHashMap::default();
+    let mut ready: Vec<usize> = Vec::new();
+    for (index, one) in step.iter().enumerate().rev() {
+        if readers.contains_key(&(one.item, one.to)) {
+            writers.entry((one.item, one.to)).or_default().push(index);
+        } else {
+            ready.push(index);
+        }
+    }
+    let mut order = Vec::with_capacity(step.len());
+    while let Some(index) = ready.pop() {
+        let key = (step[index].item, step[index].from);
+        order.push(step[index]);
+        let left = readers.entry(key).or_default();
+        *left -= 1;
+        if *left == 0 {
+            ready.extend(writers.remove(&key).unwrap_or_default());
+        }
+    }
+    if order.len() < step.len() {
+        let stuck = writers.values().flatten().min().map_or(0, |&index| index);
+        let what = format!("ranks {} and others exchange one address in one step", step[stuck].to);
+        let at = place(file, &places[step[stuck].place as usize]);
+        return Err(Diagnostic::new("AHBM-U295", what).site("send", at).hint("a plan sends before it overwrites"));
+    }
+    step.copy_from_slice(&order);
+    Ok(())
+}
+
+fn place(file: &str, locus: &Locus) -> String {
+    ahbm_program::Origin { file: file.into(), locus: locus.clone() }.to_string()
+}
