@@ -20,7 +20,6 @@ SUBJECTS = {
     "C": "configuration",
     "T": "topology",
     "K": "kernels",
-    "A": "programs of the languages",
     "L": "lints",
     "D": "deadlocks",
     "V": "data",
@@ -30,6 +29,7 @@ SUBJECTS = {
     "I": "interruptions",
     "F": "files",
     "R": "regressions",
+    "A": "programs of the languages for algorithms",
     "Z": "defects of AHBM",
 }
 """Headings of the families, in the order of the page."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, NoReturn, SupportsIndex, TypeAlias, final
+from typing import Any, NoReturn, Self, SupportsIndex, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,16 @@ __all__ = [
     "Machine",
     "Memory",
     "MemoryRef",
+    "MscclppBuffer",
+    "MscclppChunk",
+    "MscclppMemoryChannel",
+    "MscclppPortChannel",
+    "MscclppProgram",
+    "MscclppRank",
+    "MscclppSemaphore",
+    "MscclppSwitchChannel",
+    "MscclppSwitchRank",
+    "MscclppThreadBlockGroup",
     "Plan",
     "PlanBuilder",
     "Program",
@@ -602,3 +612,269 @@ def expected(
 def codes() -> list[tuple[str, str]]: ...
 def plan_formats() -> list[tuple[str, str]]: ...
 def plan_limits() -> list[tuple[str, int]]: ...
+
+@final
+class MscclppChunk:
+    def __new__(cls, rank: int, buffer: Any, index: int, size: int) -> MscclppChunk: ...
+    @property
+    def rank(self) -> int: ...
+    @property
+    def buffer(self) -> Any: ...
+    @property
+    def index(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    def __eq__(self, other: object, /) -> bool: ...
+    def __ne__(self, other: object, /) -> bool: ...
+    def __hash__(self, /) -> int: ...
+
+class MscclppBuffer:
+    def __new__(cls, rank: int, buffer_type: Any, offset: int, size: int) -> Self: ...
+    @property
+    def rank(self) -> int: ...
+    @property
+    def buffer_type(self) -> Any: ...
+    @property
+    def offset(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    def __getitem__(self, key: slice, /) -> MscclppChunk: ...
+
+class MscclppThreadBlockGroup:
+    def __new__(cls, tb_list: Sequence[int]) -> Self: ...
+    @property
+    def tb_list(self) -> list[int]: ...
+    def numtb(self) -> int: ...
+    def get_internal_id(self, tb: int) -> int: ...
+
+class MscclppRank:
+    def __new__(cls, rank: int) -> Self: ...
+    @property
+    def rank(self) -> int: ...
+    def get_input_buffer(self) -> MscclppBuffer: ...
+    def get_output_buffer(self) -> MscclppBuffer: ...
+    def copy(
+        self,
+        dst_chunk: MscclppChunk,
+        src_chunk: MscclppChunk,
+        tb: int | None = None,
+        tb_group: MscclppThreadBlockGroup | None = None,
+        **older: Any,
+    ) -> None: ...
+    def copy_packets(
+        self,
+        dst_chunk: MscclppChunk,
+        src_chunk: MscclppChunk,
+        tb: int | None = None,
+        tb_group: MscclppThreadBlockGroup | None = None,
+        **older: Any,
+    ) -> None: ...
+    def unpack_packets(
+        self,
+        dst_chunk: MscclppChunk,
+        src_chunk: MscclppChunk,
+        tb: int | None = None,
+        tb_group: MscclppThreadBlockGroup | None = None,
+        **older: Any,
+    ) -> None: ...
+    def reduce(
+        self,
+        src_chunk: MscclppChunk,
+        other_chunks: Sequence[MscclppChunk] | MscclppChunk,
+        tb: int | None = None,
+        tb_group: MscclppThreadBlockGroup | None = None,
+        dst_chunk: MscclppChunk | None = None,
+        reduce_op: Any = ...,
+        packet: bool = False,
+        **older: Any,
+    ) -> None: ...
+    def barrier(self, tb_list: Sequence[int]) -> None: ...
+
+class MscclppSemaphore:
+    def __new__(cls, rank: int, initial_value: int) -> Self: ...
+    @property
+    def rank(self) -> int: ...
+    @property
+    def id(self) -> int: ...
+    @property
+    def initial_value(self) -> int: ...
+    def acquire(self, tb: int, data_sync: Any = ..., **older: Any) -> None: ...
+    def release(self, tb: int, data_sync: Any = ..., **older: Any) -> None: ...
+
+class MscclppMemoryChannel:
+    def __new__(cls, dst_rank: int, src_rank: int) -> Self: ...
+    @property
+    def channel_id(self) -> int: ...
+    @property
+    def src_rank(self) -> int: ...
+    @property
+    def dst_rank(self) -> int: ...
+    def signal(self, tb: int, data_sync: Any = ..., relaxed: bool = False, **older: Any) -> None: ...
+    def wait(self, tb: int, data_sync: Any = ..., relaxed: bool = False, **older: Any) -> None: ...
+    def put(
+        self,
+        dst_chunk: MscclppChunk,
+        src_chunk: MscclppChunk,
+        tb: int | None = None,
+        tb_group: MscclppThreadBlockGroup | None = None,
+        **older: Any,
+    ) -> None: ...
+    def get(
+        self,
+        dst_chunk: MscclppChunk,
+        src_chunk: MscclppChunk,
+        tb: int | None = None,
+        tb_group: MscclppThreadBlockGroup | None = None,
+        **older: Any,
+    ) -> None: ...
+    def put_packets(
+        self,
+        dst_chunk: MscclppChunk,
+        src_chunk: MscclppChunk,
+        tb: int | None = None,
+        tb_group: MscclppThreadBlockGroup | None = None,
+        **older: Any,
+    ) -> None: ...
+    def read_put_packets(
+        self,
+        dst_chunk: MscclppChunk,
+        src_chunk: MscclppChunk,
+        tb: int | None = None,
+        tb_group: MscclppThreadBlockGroup | None = None,
+        **older: Any,
+    ) -> None: ...
+    def reduce(
+        self,
+        local_src_chunk: MscclppChunk,
+        remote_src_chunks: Sequence[MscclppChunk] | MscclppChunk,
+        tb: int | None = None,
+        tb_group: MscclppThreadBlockGroup | None = None,
+        local_dst_chunk: MscclppChunk | None = None,
+        reduce_op: Any = ...,
+        **older: Any,
+    ) -> None: ...
+
+class MscclppPortChannel:
+    def __new__(cls, dst_rank: int, src_rank: int) -> Self: ...
+    @property
+    def channel_id(self) -> int: ...
+    @property
+    def src_rank(self) -> int: ...
+    @property
+    def dst_rank(self) -> int: ...
+    def signal(self, tb: int, data_sync: Any = ..., **older: Any) -> None: ...
+    def wait(self, tb: int, data_sync: Any = ..., **older: Any) -> None: ...
+    def flush(self, tb: int, data_sync: Any = ..., **older: Any) -> None: ...
+    def put(self, dst_chunk: MscclppChunk, src_chunk: MscclppChunk, tb: int, **older: Any) -> None: ...
+    def put_with_signal(self, dst_chunk: MscclppChunk, src_chunk: MscclppChunk, tb: int, **older: Any) -> None: ...
+    def put_with_signal_and_flush(
+        self, dst_chunk: MscclppChunk, src_chunk: MscclppChunk, tb: int, **older: Any
+    ) -> None: ...
+    def put_packets(
+        self,
+        dst_chunk: MscclppChunk,
+        src_chunk: MscclppChunk,
+        tb: int | None = None,
+        tb_group: MscclppThreadBlockGroup | None = None,
+        **older: Any,
+    ) -> None: ...
+    def read_put_packets(
+        self,
+        dst_chunk: MscclppChunk,
+        src_chunk: MscclppChunk,
+        tb: int | None = None,
+        tb_group: MscclppThreadBlockGroup | None = None,
+        **older: Any,
+    ) -> None: ...
+
+class MscclppSwitchChannel:
+    def __new__(cls, rank_list: Sequence[int], buffer_type: Any) -> Self: ...
+    @property
+    def rank_list(self) -> list[int]: ...
+    @property
+    def buffer_type(self) -> Any: ...
+    def at_rank(self, rank: int) -> MscclppSwitchRank: ...
+
+@final
+class MscclppSwitchRank:
+    @property
+    def rank(self) -> int: ...
+    def reduce(
+        self,
+        buffer_offset: int,
+        size: int,
+        dst_chunk: MscclppChunk,
+        tb: int | None = None,
+        reduce_op: Any = ...,
+        tb_group: MscclppThreadBlockGroup | None = None,
+        **older: Any,
+    ) -> None: ...
+    def broadcast(
+        self,
+        src_chunk: MscclppChunk,
+        buffer_offset: int,
+        size: int,
+        tb: int | None = None,
+        tb_group: MscclppThreadBlockGroup | None = None,
+        **older: Any,
+    ) -> None: ...
+    def broadcast_packets(
+        self,
+        src_chunk: MscclppChunk,
+        buffer_offset: int,
+        size: int,
+        tb: int | None = None,
+        tb_group: MscclppThreadBlockGroup | None = None,
+        **older: Any,
+    ) -> None: ...
+    def group_load_reduce(
+        self,
+        buffer_offset: int,
+        size: int,
+        dst_chunk: MscclppChunk,
+        tb: int | None = None,
+        tb_group: MscclppThreadBlockGroup | None = None,
+        **older: Any,
+    ) -> None: ...
+    def group_store(
+        self,
+        src_chunk: MscclppChunk,
+        buffer_offset: int,
+        size: int,
+        tb: int | None = None,
+        tb_group: MscclppThreadBlockGroup | None = None,
+        **older: Any,
+    ) -> None: ...
+
+@final
+class MscclppProgram:
+    def __new__(
+        cls,
+        name: str,
+        collective: str,
+        chunks: Sequence[tuple[int, int]],
+        *,
+        in_place: bool,
+        instances: int,
+        protocol: str,
+        instr_fusion: bool,
+        auto_sync: bool,
+        reuse_resources: bool,
+        num_threads_per_block: int,
+        use_double_scratch_buffer: bool,
+        buffer_alignment: int,
+        min_message_size: int,
+        max_message_size: int,
+        quirks: bool = False,
+        earlier: MscclppProgram | None = None,
+    ) -> MscclppProgram: ...
+    @property
+    def origin(self) -> str: ...
+    def text(self) -> tuple[str, list[dict[str, Any]]]: ...
+    def plan(self) -> Plan: ...
+    def count_signals(self) -> None: ...
+    def close(self) -> None: ...
+    def enter_loop(self, unit: int, num_chunks: int) -> None: ...
+    def leave_loop(self) -> None: ...
+    def scratch(self, rank: int, size: int) -> tuple[int, int, int]: ...
+    def older(self, name: str, now: str) -> None: ...

@@ -179,10 +179,26 @@ class RegressionError(AhbmError):
     exit_code = 14
 
 
-class ProgramError(AhbmError, RuntimeError):
-    """A program of a language is not what the language takes, or its script failed."""
+class ProgramError(AhbmError):
+    """A program of a language for collective algorithms is not what it must be, or its script failed."""
 
     exit_code = 16
+
+
+class ProgramRuntimeError(ProgramError, RuntimeError):
+    """A `ProgramError` where the language's own compiler raises a RuntimeError."""
+
+
+class ProgramValueError(ProgramError, ValueError):
+    """A `ProgramError` where the language's own compiler raises a ValueError."""
+
+
+class ProgramTypeError(ProgramError, TypeError):
+    """A `ProgramError` where the language's own compiler raises a TypeError."""
+
+
+class ProgramAssertionError(ProgramError, AssertionError):
+    """A `ProgramError` where the language's own compiler raises an AssertionError."""
 
 
 FAMILIES: dict[str, type[AhbmError]] = {
@@ -209,6 +225,16 @@ def raise_findings(findings: Sequence[Mapping[str, Any]]) -> NoReturn:
     The first finding's code decides the class.
     """
     raise AhbmError.of([Finding.from_json(found) for found in findings])
+
+
+def program_error(findings: Sequence[Mapping[str, Any]], raised: str) -> AhbmError:
+    """The `ProgramError` for ``findings`` that is also a ``raised``: the name of a built-in exception.
+
+    The findings are dicts with the keys of :meth:`Finding.to_json`.
+    """
+    kinds = (ProgramRuntimeError, ProgramValueError, ProgramTypeError, ProgramAssertionError)
+    kind = next((kind for kind in kinds if kind.__name__ == f"Program{raised}"), ProgramError)
+    return _rebuild(kind, tuple(Finding.from_json(found) for found in findings))
 
 
 def _rebuild(kind: type[AhbmError], findings: tuple[Finding, ...]) -> AhbmError:

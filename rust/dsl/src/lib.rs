@@ -7,8 +7,11 @@
 //! - [`mscclpp`]: the MSCCL++ DSL, whose programs become execution plans.
 //! - [`msccl`]: MSCCLang, whose programs become thread-block plans.
 
+mod fault;
 pub mod msccl;
 pub mod mscclpp;
+
+pub use fault::{Fault, Raised};
 
 /// Whose behaviour counts where a compiler does something else than the program says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

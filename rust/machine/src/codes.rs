@@ -24,6 +24,15 @@ pub const CHECKS_DISAGREE: &str = "AHBM-V408";
 /// Code and meaning, by code.
 #[rustfmt::skip]
 pub const CODES: &[(&str, &str)] = &[
+    ("AHBM-A101", "MSCCL++ DSL: a statement outside a program, or a program inside another"),
+    ("AHBM-A102", "MSCCL++ DSL: a statement whose ranks, chunks, thread blocks or numbers do not fit it or each other"),
+    ("AHBM-A103", "MSCCL++ DSL: an argument of the wrong type, or with a value that means nothing"),
+    ("AHBM-A104", "MSCCL++ DSL: signals from a rank to another and waits for them differ in number; names the statements"),
+    ("AHBM-A105", "MSCCL++ DSL: a slice that is no chunks of its buffer"),
+    ("AHBM-A106", "MSCCL++ DSL: a program for a version of the language that is not served; names the version"),
+    ("AHBM-A120", "note: an older name of the MSCCL++ DSL; gives the newer one"),
+    ("AHBM-A121", "note: MSCCL++'s own compiler makes another plan of a statement; says how (`--quirks` does the same)"),
+    ("AHBM-A122", "warning: the instances of a program share elements, because its statements cut the same memory differently"),
     ("AHBM-A301", "an exception in a script that lowers programs"),
     ("AHBM-A302", "a script that lowers programs ended with an exit status"),
     ("AHBM-A303", "a script that lowers no program"),

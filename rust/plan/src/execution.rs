@@ -28,7 +28,7 @@ pub use lower::Launch;
 
 use crate::{Extents, Goal, Protocol, Space};
 use ahbm_machine::Diagnostic;
-use ahbm_program::BinaryFn;
+use ahbm_program::{BinaryFn, Locus, Origin};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -39,6 +39,8 @@ pub struct ExecutionPlan {
     pub name: String,
     /// The file it was read from, as the user knows it.
     pub file: Arc<str>,
+    /// Where its operations are written.
+    pub places: Places,
     /// The computation that it performs.
     pub goal: Goal,
     /// Input and output are one memory.
@@ -68,6 +70,15 @@ pub struct ExecutionPlan {
     pub unsupported: Vec<Diagnostic>,
     /// Parts that a real executor would reject, overrun or misread; none of them stops a run.
     pub warnings: Vec<Diagnostic>,
+}
+
+/// Where the operations of a plan are written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Places {
+    /// At their positions in the plan's file.
+    Positions,
+    /// In other documents: [`Op::place`] indexes the list.
+    Listed(Arc<[Origin]>),
 }
 
 /// The work of one rank.
@@ -149,6 +160,8 @@ pub struct Op {
     pub share: Option<Share>,
     /// Its position in the file's list; an operation that is split by chunks stands there several times.
     pub index: u32,
+    /// Index into [`Places::Listed`].
+    pub place: u32,
 }
 
 /// A part of an operation that a thread-block group does together.
@@ -235,6 +248,14 @@ impl ExecutionPlan {
     pub fn ops(&self) -> u64 {
         let inner = |op: &Op| if let Action::Loop { ops, .. } = &op.action { ops.len() as u64 } else { 0 };
         self.ranks.iter().flat_map(|rank| &rank.blocks).flatten().map(|op| 1 + inner(op)).sum()
+    }
+
+    /// The place of an operation whose position in the file is `pointer`.
+    pub fn origin(&self, op: &Op, pointer: impl FnOnce() -> String) -> Origin {
+        match &self.places {
+            Places::Listed(places) => places[op.place as usize].clone(),
+            Places::Positions => Origin { file: Arc::clone(&self.file), locus: Locus::Pointer(pointer().into()) },
+        }
     }
 
     /// The memory of every rank.

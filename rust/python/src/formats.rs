@@ -8,6 +8,7 @@ use crate::program::Program;
 use ahbm_formats::chakra::PlanOptions;
 use ahbm_formats::{Document, Format, Reading, convert};
 use ahbm_machine::Diagnostic;
+use ahbm_plan::execution::ExecutionPlan;
 use ahbm_plan::{Budget, Limit, LowerOptions, Plan, Protocol, Reduction, Region};
 use ahbm_program::Dtype;
 use ahbm_wire::store::store;
@@ -106,6 +107,11 @@ impl PyDocument {
     /// A plan that no file holds yet. Its times are those of queues that hold every message.
     pub(crate) fn made(plan: Plan) -> Self {
         Self { inner: Document::Made(plan), reading: Reading { slots: u32::MAX, ..Reading::default() } }
+    }
+
+    /// What a program of another language became, treated as one that was read.
+    pub(crate) fn program(plan: ExecutionPlan, budget: Budget, quirks: bool) -> Self {
+        Self { inner: Document::Mscclpp(plan), reading: Reading { budget, quirks, ..Reading::default() } }
     }
 
     /// A plan that an author wrote, treated as one that was read.

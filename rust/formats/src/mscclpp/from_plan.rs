@@ -15,7 +15,7 @@ mod queues;
 
 use crate::Format;
 use ahbm_machine::Diagnostic;
-use ahbm_plan::execution::{ExecutionPlan, Rank};
+use ahbm_plan::execution::{ExecutionPlan, Places, Rank};
 use ahbm_plan::{Budget, Extents, Goal, Limit, Plan, Protocol, blocks};
 use block::Writer;
 use order::Order;
@@ -68,6 +68,7 @@ fn from(plan: &Plan, slots: u32, budget: &Budget) -> Result<ExecutionPlan, Diagn
     Ok(ExecutionPlan {
         name: plan.name.clone(),
         file: plan.file.clone(),
+        places: Places::Positions,
         goal: plan.goal,
         in_place: plan.shares(),
         protocol: plan.protocol,

@@ -46,9 +46,11 @@ impl Warnings {
         self.0.into_values().map(count).collect()
     }
 
-    pub(super) fn thread_block(&mut self, at: &At, written: &ThreadBlock<'_>, block: &Block<'_>) {
-        let ops: usize = written.ops.iter().map(|op| 1 + op.ops.len()).sum();
-        if ops > OPS {
+    /// Blames the statement that goes over a limit, where statements are known.
+    pub(super) fn thread_block(&mut self, at: &mut At, written: &ThreadBlock<'_>, block: &Block<'_>) {
+        let mut ops = written.ops.iter().flat_map(|op| std::iter::once(op).chain(&op.ops));
+        if let Some(over) = ops.nth(OPS) {
+            at.statement(Some(over.place));
             self.push(
                 REFUSED,
                 at,
@@ -57,8 +59,12 @@ impl Warnings {
         }
         let (channels, buffers) = block.lists();
         if channels > CHANNELS || buffers > CHANNELS {
+            let uses = written.channels.iter().map(|list| &list.places);
+            let uses = uses.chain(written.remote_buffer_refs.iter().map(|list| &list.places));
+            at.statement(uses.filter_map(|places| places.get(CHANNELS)).min().copied());
             self.over(at, format!("more than {CHANNELS} channels or remote buffers of a kind in a thread block"));
         }
+        at.statement(None);
     }
 
     fn over(&mut self, at: &At, what: String) {

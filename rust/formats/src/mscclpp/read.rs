@@ -9,6 +9,7 @@ use crate::scan;
 use ahbm_machine::Diagnostic;
 use ahbm_plan::execution::{Action, ExecutionPlan, Op, Rank};
 use ahbm_plan::{Budget, Goal, Limit};
+use ahbm_program::Origin;
 use std::sync::Arc;
 
 /// How a file is read.
@@ -35,9 +36,21 @@ pub fn read(bytes: &[u8], file: &str, options: &ReadOptions) -> Result<Execution
         Diagnostic::new("AHBM-F141", format!("no execution plan: {error}"))
             .site("plan", format!("{file}:{}", error.line()))
     })?;
-    options.budget.check(Limit::Ranks, document.gpus.len() as u64).map_err(|error| error.site("plan", file))?;
-    let mut reader = Reader { at: At::new(file), options: *options, operands: 0 };
-    reader.document(&document)
+    Reader { at: At::new(file), options: *options, operands: 0 }.document(&document)
+}
+
+/// The plan that `document` says. `whole` is where a program was written that made it, `places` where the operations
+/// were: [`schema::Op::place`] indexes them.
+///
+/// # Errors
+/// As [`read()`], at those places.
+pub fn resolve(
+    document: &Document<'_>,
+    whole: Origin,
+    places: Arc<[Origin]>,
+    options: &ReadOptions,
+) -> Result<ExecutionPlan, Diagnostic> {
+    Reader { at: At::listed(whole, places), options: *options, operands: 0 }.document(document)
 }
 
 struct Reader {
@@ -49,13 +62,16 @@ struct Reader {
 
 impl Reader {
     fn document(&mut self, document: &Document<'_>) -> Result<ExecutionPlan, Diagnostic> {
+        let ranks = document.gpus.len() as u64;
+        self.options.budget.check(Limit::Ranks, ranks).map_err(|error| self.at.site(error))?;
         self.declarations(document)?;
         let ends = Ends::of(&document.gpus);
         let widest = |gpu: &Gpu<'_>| gpu.input_chunks.max(gpu.output_chunks);
         let chunks = document.gpus.iter().map(widest).max().unwrap_or(0);
         let mut plan = ExecutionPlan {
             name: document.name.to_string(),
-            file: Arc::from(self.at.file()),
+            file: self.at.file(),
+            places: self.at.places().clone(),
             goal: goal(document),
             in_place: document.inplace,
             protocol: match document.protocol {
@@ -81,7 +97,7 @@ impl Reader {
             for (index, written) in gpu.threadblocks.iter().enumerate() {
                 self.at.thread_block(rank, index);
                 let block = Block::new(rank as u32, gpu, written, &ends, &extents, &self.at)?;
-                warnings.thread_block(&self.at, written, &block);
+                warnings.thread_block(&mut self.at, written, &block);
                 let ops = self.ops(&written.ops, &block, &mut plan.ranks[rank], &mut warnings, &mut unsupported)?;
                 plan.ranks[rank].blocks.push(ops);
             }
@@ -127,7 +143,7 @@ impl Reader {
     ) -> Result<Vec<Op>, Diagnostic> {
         let mut ops = Vec::with_capacity(written.len());
         for (index, op) in written.iter().enumerate() {
-            self.at.op(index);
+            self.at.op(index, op.place);
             warnings.op(&self.at, op, self.at.in_loop());
             let operands = block.operands(op);
             self.charge(operands)?;
@@ -141,6 +157,7 @@ impl Reader {
                     self.at.enter();
                     let ops = self.ops(&op.ops, block, rank, warnings, unsupported)?;
                     self.at.leave();
+                    self.at.op(index, op.place);
                     Action::Loop { unit: context.unit_size, chunks: context.num_chunks, ops }
                 }
                 "barrier" => Action::Barrier(self.barrier(op, rank)?),
@@ -155,7 +172,7 @@ impl Reader {
             };
             warnings.action(&self.at, &action);
             let words = block.words(op, &self.at)?;
-            let op = Op { action, words, share: self.at.share(op)?, index: index as u32 };
+            let op = Op { action, words, share: self.at.share(op)?, index: index as u32, place: op.place };
             let shared = op.share.is_some_and(|share| share.of > 1) && op.count() > 1;
             if shared {
                 warnings.shared(&self.at);

@@ -3,9 +3,10 @@
 use super::ends::Ends;
 use super::schema::{self, Gpu, Kind, Ref, ThreadBlock};
 use ahbm_machine::Diagnostic;
-use ahbm_plan::execution::{Action, Form, Operand, Share, Words};
+use ahbm_plan::execution::{Action, Form, Operand, Places, Share, Words};
 use ahbm_plan::{Extents, Space};
-use ahbm_program::BinaryFn;
+use ahbm_program::{BinaryFn, Origin};
+use std::sync::Arc;
 
 /// Every operation that some executor runs.
 const NAMES: [&str; 30] = [
@@ -43,7 +44,12 @@ const NAMES: [&str; 30] = [
 
 /// The place a finding is about.
 pub(super) struct At {
-    file: Box<str>,
+    file: Arc<str>,
+    places: Places,
+    /// Where the plan as a whole is written; nothing else is when no operation is the matter.
+    whole: Option<Origin>,
+    /// Where the matter is written, an index into `places`.
+    place: Option<u32>,
     rank: Option<usize>,
     block: Option<usize>,
     op: Option<usize>,
@@ -52,15 +58,25 @@ pub(super) struct At {
 
 impl At {
     pub(super) fn new(file: &str) -> Self {
-        Self { file: file.into(), rank: None, block: None, op: None, inner: None }
+        let (file, places) = (Arc::from(file), Places::Positions);
+        Self { file, places, whole: None, place: None, rank: None, block: None, op: None, inner: None }
     }
 
-    pub(super) fn file(&self) -> &str {
-        &self.file
+    /// Of a plan whose operations are written in `places`, and the plan itself at `whole`.
+    pub(super) fn listed(whole: Origin, places: Arc<[Origin]>) -> Self {
+        Self { places: Places::Listed(places), whole: Some(whole.clone()), ..Self::new(&whole.file) }
+    }
+
+    pub(super) fn places(&self) -> &Places {
+        &self.places
+    }
+
+    pub(super) fn file(&self) -> Arc<str> {
+        Arc::clone(&self.file)
     }
 
     pub(super) fn whole(&mut self) {
-        (self.rank, self.block, self.op, self.inner) = (None, None, None, None);
+        (self.rank, self.block, self.op, self.inner, self.place) = (None, None, None, None, None);
     }
 
     pub(super) fn rank(&mut self, rank: usize) {
@@ -73,7 +89,13 @@ impl At {
         self.block = Some(block);
     }
 
-    pub(super) fn op(&mut self, index: usize) {
+    /// The statement that is the matter, where statements are known.
+    pub(super) fn statement(&mut self, place: Option<u32>) {
+        self.place = place;
+    }
+
+    pub(super) fn op(&mut self, index: usize, place: u32) {
+        self.place = Some(place);
         match &mut self.inner {
             Some(inner) => *inner = Some(index),
             None => self.op = Some(index),
@@ -112,7 +134,12 @@ impl At {
 
     pub(super) fn site(&self, error: Diagnostic) -> Diagnostic {
         let label = self.rank.map_or_else(|| "plan".to_owned(), |rank| format!("rank {rank}"));
-        error.site(label, format!("{}#{}", self.file, self.pointer()))
+        let origin = match (&self.places, self.place, &self.whole) {
+            (Places::Listed(places), Some(place), _) => places[place as usize].to_string(),
+            (_, _, Some(whole)) => whole.to_string(),
+            _ => format!("{}#{}", self.file, self.pointer()),
+        };
+        error.site(label, origin)
     }
 
     pub(super) fn malformed(&self, code: &'static str, message: impl Into<String>) -> Diagnostic {

@@ -1,31 +1,45 @@
 //! The file as it is written: names and types, nothing resolved.
 
 use ahbm_plan::Space;
-pub(super) use ahbm_plan::execution::Kind;
+pub use ahbm_plan::execution::Kind;
 use ahbm_program::BinaryFn;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
+/// The whole file.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Document<'a> {
+pub struct Document<'a> {
+    /// Name.
     #[serde(borrow)]
-    pub(super) name: Cow<'a, str>,
+    pub name: Cow<'a, str>,
+    /// Name of the collective, without underscores.
     #[serde(borrow)]
-    pub(super) collective: Cow<'a, str>,
-    pub(super) protocol: Protocol,
-    pub(super) inplace: bool,
+    pub collective: Cow<'a, str>,
+    /// How data travel.
+    pub protocol: Protocol,
+    /// Input and output are one memory.
+    pub inplace: bool,
+    /// Scratch is the executor's own.
     #[serde(default)]
-    pub(super) reuse_resources: bool,
+    pub reuse_resources: bool,
+    /// One entry per rank.
     #[serde(borrow)]
-    pub(super) gpus: Vec<Gpu<'a>>,
+    pub gpus: Vec<Gpu<'a>>,
+    /// Threads of every thread block; nothing that runs depends on it.
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    pub num_threads_per_block: Option<u64>,
+    /// Launches alternate between two halves of scratch.
     #[serde(default)]
-    pub(super) use_double_scratch_buffer: bool,
+    pub use_double_scratch_buffer: bool,
+    /// Bytes that sizes are multiples of.
     #[serde(default = "sixteen")]
-    pub(super) buffer_alignment: u64,
+    pub buffer_alignment: u64,
+    /// Smallest message, bytes.
     #[serde(default)]
-    pub(super) min_message_size: u64,
+    pub min_message_size: u64,
+    /// Largest message, bytes.
     #[serde(default = "unlimited")]
-    pub(super) max_message_size: u64,
+    pub max_message_size: u64,
 }
 
 const fn sixteen() -> u64 {
@@ -36,66 +50,96 @@ const fn unlimited() -> u64 {
     u64::MAX
 }
 
-#[derive(Serialize, Deserialize, Clone, Copy)]
-pub(super) enum Protocol {
+/// How data travel.
+#[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// Data as they are.
     Simple,
+    /// Data with flags.
     #[serde(rename = "LL")]
     Ll,
 }
 
+/// A rank.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Gpu<'a> {
-    pub(super) id: u32,
-    pub(super) input_chunks: u32,
-    pub(super) output_chunks: u32,
-    pub(super) scratch_chunks: u32,
+pub struct Gpu<'a> {
+    /// Number, from 0.
+    pub id: u32,
+    /// Chunks of the input.
+    pub input_chunks: u32,
+    /// Chunks of the output.
+    pub output_chunks: u32,
+    /// Chunks of scratch.
+    pub scratch_chunks: u32,
+    /// Thread blocks.
     #[serde(borrow)]
-    pub(super) threadblocks: Vec<ThreadBlock<'a>>,
-    pub(super) channels: Vec<Channel>,
+    pub threadblocks: Vec<ThreadBlock<'a>>,
+    /// Channels, by kind.
+    pub channels: Vec<Channel>,
+    /// Buffers of other ranks.
     #[serde(default)]
-    pub(super) remote_buffers: Vec<RemoteBuffer>,
+    pub remote_buffers: Vec<RemoteBuffer>,
+    /// Semaphores.
     #[serde(default)]
-    pub(super) semaphores: Vec<Semaphore>,
+    pub semaphores: Vec<Semaphore>,
 }
 
+/// The channels of one kind that a rank has, or one switch channel.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Channel {
-    pub(super) channel_type: Kind,
+pub struct Channel {
+    /// Kind of the channels.
+    pub channel_type: Kind,
+    /// The rank at the other end of each channel.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) connected_to: Vec<u32>,
+    pub connected_to: Vec<u32>,
+    /// The switch channel's buffer.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) buffer_type: Option<BufferType>,
+    pub buffer_type: Option<BufferType>,
+    /// The ranks of each switch channel.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) rank_groups: Vec<RankGroup>,
+    pub rank_groups: Vec<RankGroup>,
 }
 
+/// The ranks of a switch channel.
 #[derive(Serialize, Deserialize)]
-pub(super) struct RankGroup {
+pub struct RankGroup {
+    /// Number of them.
     #[serde(default)]
-    pub(super) size: u32,
-    pub(super) ranks: Vec<u32>,
+    pub size: u32,
+    /// Which ranks.
+    pub ranks: Vec<u32>,
 }
 
+/// A buffer of another rank.
 #[derive(Serialize, Deserialize)]
-pub(super) struct RemoteBuffer {
-    pub(super) rank: u32,
+pub struct RemoteBuffer {
+    /// Whose.
+    pub rank: u32,
+    /// Which buffer.
     #[serde(rename = "type")]
-    pub(super) space: BufferType,
+    pub space: BufferType,
+    /// How it is reached.
     #[serde(default)]
-    pub(super) access_channel_types: Vec<Kind>,
+    pub access_channel_types: Vec<Kind>,
 }
 
+/// A semaphore of a rank.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Semaphore {
-    pub(super) init_value: u32,
+pub struct Semaphore {
+    /// Initial value.
+    pub init_value: u32,
 }
 
-#[derive(Serialize, Deserialize, Clone, Copy)]
-pub(super) enum BufferType {
+/// Which buffer of a rank.
+#[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BufferType {
+    /// Operand.
     #[serde(rename = "i")]
     Input,
+    /// Result.
     #[serde(rename = "o")]
     Output,
+    /// Scratch.
     #[serde(rename = "s")]
     Scratch,
 }
@@ -120,63 +164,112 @@ impl From<BufferType> for Space {
     }
 }
 
+/// A thread block.
 #[derive(Serialize, Deserialize)]
-pub(super) struct ThreadBlock<'a> {
+pub struct ThreadBlock<'a> {
+    /// Number, from 0.
     #[serde(default)]
-    pub(super) id: u32,
+    pub id: u32,
+    /// Operations.
     #[serde(borrow)]
-    pub(super) ops: Vec<Op<'a>>,
+    pub ops: Vec<Op<'a>>,
+    /// Channels, by kind.
     #[serde(default)]
-    pub(super) channels: Vec<ChannelIds>,
+    pub channels: Vec<ChannelIds>,
+    /// Remote buffers, by how they are reached.
     #[serde(default)]
-    pub(super) remote_buffer_refs: Vec<RemoteBufferIds>,
+    pub remote_buffer_refs: Vec<RemoteBufferIds>,
 }
 
+/// The channels of one kind that a thread block uses.
 #[derive(Serialize, Deserialize)]
-pub(super) struct ChannelIds {
-    pub(super) channel_type: Kind,
-    pub(super) channel_ids: Vec<u32>,
+pub struct ChannelIds {
+    /// Kind of the channels.
+    pub channel_type: Kind,
+    /// Channels: the rank's in a list of a thread block, the thread block's in an operation.
+    pub channel_ids: Vec<u32>,
+    /// Places at which they are first used, as in [`Op::place`].
+    #[serde(skip)]
+    pub places: Vec<u32>,
 }
 
+/// The remote buffers that a thread block reaches in one way.
 #[derive(Serialize, Deserialize)]
-pub(super) struct RemoteBufferIds {
-    pub(super) access_channel_type: Kind,
-    pub(super) remote_buffer_ids: Vec<u32>,
+pub struct RemoteBufferIds {
+    /// How they are reached.
+    pub access_channel_type: Kind,
+    /// Which of the rank's remote buffers.
+    pub remote_buffer_ids: Vec<u32>,
+    /// Places at which they are first used, as in [`Op::place`].
+    #[serde(skip)]
+    pub places: Vec<u32>,
 }
 
+/// An operation; which fields it has depends on its name.
 #[derive(Serialize, Deserialize, Default)]
-pub(super) struct Op<'a> {
+pub struct Op<'a> {
+    /// Name.
     #[serde(borrow)]
-    pub(super) name: Cow<'a, str>,
+    pub name: Cow<'a, str>,
+    /// Sources.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) src_buff: Vec<Ref>,
+    pub src_buff: Vec<Ref>,
+    /// Destinations.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) dst_buff: Vec<Ref>,
+    pub dst_buff: Vec<Ref>,
+    /// Channels: the rank's in a list of a thread block, the thread block's in an operation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) channel_ids: Vec<u32>,
+    pub channel_ids: Vec<u32>,
+    /// Kind of the channels.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) channel_type: Option<Kind>,
+    pub channel_type: Option<Kind>,
+    /// Semaphores.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) semaphore_ids: Vec<u32>,
+    pub semaphore_ids: Vec<u32>,
+    /// Which barrier.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) barrier_id: Option<u32>,
+    pub barrier_id: Option<u32>,
+    /// Participants of the barrier.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) num_threadblocks: Option<u32>,
+    pub num_threadblocks: Option<u32>,
+    /// The reduction.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) reduce_op: Option<ReduceOp>,
+    pub reduce_op: Option<ReduceOp>,
+    /// The part of a group.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) tbg_info: Option<Group>,
+    pub tbg_info: Option<Group>,
+    /// The extent of the loop.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) iter_context: Option<Iteration>,
+    pub iter_context: Option<Iteration>,
+    /// Operations.
     #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) ops: Vec<Op<'a>>,
+    pub ops: Vec<Op<'a>>,
+    /// The buffer of a reduction by a switch alone.
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    pub buffer_type: Option<BufferType>,
+    /// Its first chunk.
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    pub buffer_offset: Option<u32>,
+    /// Its number of chunks.
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    pub size: Option<u32>,
+    /// Its destination.
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    pub dst_chunk: Option<Ref>,
+    /// Index into the list of the statements that wrote it, where there is one.
+    #[serde(skip)]
+    pub place: u32,
 }
 
-#[derive(Serialize, Deserialize, Clone, Copy)]
+/// A reduction.
+#[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum ReduceOp {
+pub enum ReduceOp {
+    /// Sum.
     Sum,
+    /// Minimum.
     Min,
+    /// Maximum.
     Max,
 }
 
@@ -192,7 +285,7 @@ impl From<ReduceOp> for BinaryFn {
 
 impl ReduceOp {
     /// `None` for a reduction that no plan names.
-    pub(super) const fn of(function: BinaryFn) -> Option<Self> {
+    pub const fn of(function: BinaryFn) -> Option<Self> {
         match function {
             BinaryFn::Add => Some(Self::Sum),
             BinaryFn::Min => Some(Self::Min),
@@ -202,37 +295,48 @@ impl ReduceOp {
     }
 }
 
-#[derive(Serialize, Deserialize, Clone, Copy)]
-pub(super) struct Group {
-    pub(super) tb_id: u32,
-    pub(super) tbg_size: u32,
+/// The part of a thread block in a group.
+#[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Group {
+    /// Position in the group.
+    pub tb_id: u32,
+    /// Size of the group.
+    pub tbg_size: u32,
 }
 
-#[derive(Serialize, Deserialize, Clone, Copy)]
-pub(super) struct Iteration {
-    pub(super) unit_size: u64,
-    pub(super) num_chunks: u32,
+/// The extent of a loop.
+#[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Iteration {
+    /// Bytes per iteration.
+    pub unit_size: u64,
+    /// Chunks that the iterations cover.
+    pub num_chunks: u32,
 }
 
 /// A reference to chunks: local (`type`), remote (`buffer_id`) or of a switch group (`switch_channel_id`).
-#[derive(Serialize, Deserialize, Clone, Copy)]
-pub(super) struct Ref {
+#[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ref {
     /// Whose chunks; written for the source of a switch broadcast alone.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) rank: Option<u32>,
+    pub rank: Option<u32>,
+    /// Which buffer.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
-    pub(super) space: Option<BufferType>,
+    pub space: Option<BufferType>,
+    /// Which of the thread block's remote buffers.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) buffer_id: Option<u32>,
+    pub buffer_id: Option<u32>,
+    /// Which of the thread block's switch channels.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) switch_channel_id: Option<u32>,
-    pub(super) index: u32,
-    pub(super) size: u32,
+    pub switch_channel_id: Option<u32>,
+    /// First chunk.
+    pub index: u32,
+    /// Number of them.
+    pub size: u32,
 }
 
 impl Ref {
     /// True for chunks of the rank's own scratch.
-    pub(super) fn in_scratch(&self) -> bool {
+    pub fn in_scratch(&self) -> bool {
         matches!(self.space, Some(BufferType::Scratch))
     }
 }

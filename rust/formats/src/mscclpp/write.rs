@@ -65,6 +65,7 @@ fn document(plan: &ExecutionPlan) -> Result<Document<'_>, String> {
         inplace: plan.in_place,
         reuse_resources: plan.reuse_resources,
         gpus,
+        num_threads_per_block: None,
         use_double_scratch_buffer: plan.double_scratch,
         buffer_alignment: plan.alignment,
         min_message_size: plan.min_bytes,
@@ -150,16 +151,24 @@ impl Writer<'_> {
             [Kind::Memory, Kind::Port].into_iter().zip(lists.channels.into_iter().zip(lists.buffers))
         {
             if !ids.is_empty() {
-                channels.push(schema::ChannelIds { channel_type: kind, channel_ids: ids.into_iter().collect() });
+                channels.push(schema::ChannelIds {
+                    channel_type: kind,
+                    channel_ids: ids.into_iter().collect(),
+                    places: Vec::new(),
+                });
             }
             if !buffers.is_empty() {
                 let remote_buffer_ids = buffers.into_iter().collect();
-                remote_buffer_refs.push(schema::RemoteBufferIds { access_channel_type: kind, remote_buffer_ids });
+                remote_buffer_refs.push(schema::RemoteBufferIds {
+                    access_channel_type: kind,
+                    remote_buffer_ids,
+                    places: Vec::new(),
+                });
             }
         }
         if !lists.switches.is_empty() {
             let channel_ids = lists.switches.into_iter().collect();
-            channels.push(schema::ChannelIds { channel_type: Kind::Switch, channel_ids });
+            channels.push(schema::ChannelIds { channel_type: Kind::Switch, channel_ids, places: Vec::new() });
         }
         Ok(schema::ThreadBlock { id, ops, channels, remote_buffer_refs })
     }

@@ -2,7 +2,7 @@
 
 use super::context::Context;
 use super::layout::{Iteration, Piece};
-use super::{Action, Form, Op, Operand};
+use super::{Action, Form, Op, Operand, Places};
 use ahbm_machine::Diagnostic;
 use ahbm_program::{
     BinaryFn, Body, BodyBuilder, BufferId, Locus, Mem, OpKind, Origin, OriginId, Origins, Tile, ValueId,
@@ -37,7 +37,11 @@ impl<'l, 'p> Writer<'l, 'p> {
     pub(super) fn block(&mut self, index: u32, ops: &[Op], origins: &mut Origins) -> Result<(), Diagnostic> {
         let at = format!("/gpus/{}/threadblocks/{index}", self.rank);
         if index == 0 {
-            self.origin = self.intern(origins, at.clone());
+            self.origin = match ops.first() {
+                Some(first) if self.all.plan.places != Places::Positions => self.intern(origins, first, String::new),
+                _ => origins
+                    .intern(Origin { file: self.all.plan.file.clone(), locus: Locus::Pointer(at.clone().into()) }),
+            };
             self.initialise();
         }
         let mut previous = None;
@@ -46,8 +50,10 @@ impl<'l, 'p> Writer<'l, 'p> {
             self.count(op, &mut previous);
             if let Action::Loop { unit, chunks, ops } = &op.action {
                 let (times, unit) = self.all.layout.iterations(*unit, *chunks)?;
-                let inner: Vec<_> =
-                    (0..ops.len()).map(|i| self.intern(origins, format!("{pointer}/ops/{i}"))).collect();
+                let inner: Vec<_> = (0..)
+                    .zip(ops)
+                    .map(|(i, op): (usize, _)| self.intern(origins, op, || format!("{pointer}/ops/{i}")))
+                    .collect();
                 for pass in 0..times {
                     let mut previous = None;
                     for (op, &origin) in ops.iter().zip(&inner) {
@@ -57,7 +63,7 @@ impl<'l, 'p> Writer<'l, 'p> {
                     }
                 }
             } else {
-                self.origin = self.intern(origins, pointer);
+                self.origin = self.intern(origins, op, || pointer);
                 self.op(op, None)?;
             }
         }
@@ -72,8 +78,8 @@ impl<'l, 'p> Writer<'l, 'p> {
         }
     }
 
-    fn intern(&self, origins: &mut Origins, pointer: String) -> OriginId {
-        origins.intern(Origin { file: self.all.plan.file.clone(), locus: Locus::Pointer(pointer.into()) })
+    fn intern(&self, origins: &mut Origins, op: &Op, pointer: impl FnOnce() -> String) -> OriginId {
+        origins.intern(self.all.plan.origin(op, pointer))
     }
 
     /// Semaphores start with their values: the rank's first thread block gives them before anything else.

@@ -198,7 +198,7 @@ impl<'a> Writer<'a> {
 
     fn push(&mut self, action: Action, words: Words) {
         let index = self.ops.len() as u32;
-        self.ops.push(Op { action, words, share: None, index });
+        self.ops.push(Op { action, words, share: None, index, place: 0 });
     }
 
     fn own(&self, slot: Slot, count: u32, line: u32) -> Result<Operand, Diagnostic> {

@@ -1,0 +1,1 @@
+"""Enumerations and the current program."""

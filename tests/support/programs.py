@@ -1,0 +1,84 @@
+"""Programs of other languages: their package names served, and scripts run as their authors run them."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib
+import io
+import json
+import pkgutil
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from unittest import mock
+
+from ahbm.dsl.written import Written, collected
+
+REFUSED = ("ahbm.dsl.mscclpp.buffer", "ahbm.dsl.mscclpp.types")
+"""Modules that only say why they are none."""
+
+
+@contextlib.contextmanager
+def mscclpp_names() -> Iterator[None]:
+    """Serves `mscclpp.language` and its modules."""
+    package = importlib.import_module("ahbm.dsl.mscclpp")
+    served = {"mscclpp": ModuleType("mscclpp"), "mscclpp.language": package}
+    served["mscclpp"].__path__ = []
+    for found in pkgutil.walk_packages(package.__path__, "ahbm.dsl.mscclpp."):
+        if found.name not in REFUSED:
+            name = found.name.replace("ahbm.dsl.mscclpp", "mscclpp.language")
+            served[name] = importlib.import_module(found.name)
+    served["mscclpp"].language = package  # type: ignore[attr-defined]
+    with mock.patch.dict(sys.modules, served):
+        yield
+
+
+def run_script(path: Path, args: Sequence[str] = (), *, quirks: bool = False) -> tuple[str, list[Written]]:
+    """What a script prints, and the programs that it lowers."""
+    out = io.StringIO()
+    code = compile(path.read_text(encoding="utf-8"), str(path), "exec")
+    with (
+        mscclpp_names(),
+        mock.patch.object(sys, "argv", [str(path), *args]),
+        contextlib.redirect_stdout(out),
+        collected(quirks=quirks) as written,
+    ):
+        exec(code, {"__name__": "__main__", "__file__": str(path)})
+    return out.getvalue(), written
+
+
+def canonical(text: str) -> str:
+    """A plan with sorted keys; channels of signals, waits and flushes and ways to buffers are sets."""
+    plan = json.loads(text)
+
+    def visit(op: dict[str, Any]) -> None:
+        if op["name"] in ("signal", "wait", "rlxsignal", "rlxwait", "flush"):
+            op["channel_ids"].sort()
+        for inner in op.get("ops", []):
+            visit(inner)
+
+    for gpu in plan["gpus"]:
+        for buffer in gpu["remote_buffers"]:
+            buffer["access_channel_types"].sort()
+        for block in gpu["threadblocks"]:
+            for op in block["ops"]:
+                visit(op)
+    return json.dumps(plan, sort_keys=True, separators=(",", ":"))
+
+
+def canonical_hash(text: str) -> str:
+    """SHA-256 of the canonical form."""
+    return hashlib.sha256(canonical(text).encode()).hexdigest()
+
+
+def lines_in(error: BaseException, path: Path) -> list[int]:
+    """Lines of the file on the stack of an exception, outermost first."""
+    found, trace = [], error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == str(path):
+            found.append(trace.tb_lineno)
+        trace = trace.tb_next
+    return found
