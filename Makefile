@@ -31,6 +31,7 @@ quick: style $(VENV)/.testing
 torch: $(TORCH)/.testing
 	$(STEP) "torch tests" $(TORCH)/bin/python $(PYTEST) -n 2 tests/torch_backend tests/test_docs.py -k "torch"
 	$(STEP) "a part of torch's own suite" $(TORCH)/bin/python tests/torch_acceptance/run.py --quick
+	$(STEP) "libraries on torch, on gloo and on ahbm" $(TORCH)/bin/python tests/torch_acceptance/libraries.py
 
 # The lints that need nothing built.
 style: $(VENV)/.linting

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import inspect
 from collections.abc import Callable, Iterator
 from enum import Enum
@@ -15,6 +17,8 @@ from tests.support.harmful import HOSTILE, escaped
 
 import ahbm
 import ahbm.distributed as dist
+from ahbm import _core
+from ahbm.errors import AhbmError, ConfigError
 from ahbm.job.door import Terms
 from ahbm.runs.measure import Arguments
 
@@ -25,24 +29,50 @@ def plain(count: int = 4) -> Any:
     return np.ones(count, np.float16)
 
 
+ONE_PE = {"system.sips.count": 2, "sip.cube_mesh.w": 1, "sip.cube_mesh.h": 1}
+MACHINES = ("overrides", "topology", "ccl", "emulator", "target")
+"""Parameters that say on which machine, besides `overrides`."""
+
+
+@functools.cache
+def emulator() -> ahbm.Emulator:
+    """A small one, which compiles nothing twice."""
+    return ahbm.Emulator.load(overrides=ONE_PE)
+
+
+@functools.cache
+def timeline() -> _core.Timeline:
+    return ahbm.run(bytes_per_rank=64, emulator=emulator()).program().simulate()
+
+
 GOOD: dict[str, Callable[[], Any]] = {
+    "agent": lambda: 0,
+    "chunks": lambda: 1,
     "collective": lambda: "all_reduce",
     "code": lambda: "AHBM-C129",
     "data": lambda: plain(16),
     "dp": lambda: ahbm.DPPolicy(),
     "dst": lambda: 0,
+    "dtype": lambda: "f16",
     "findings": list,
     "found": dict,
     "label": lambda: "rank 0",
+    "machine": lambda: emulator().machine,
     "message": lambda: "wrong",
+    "name": lambda: "mine",
     "nbytes": lambda: 64,
     "op": lambda: "sum",
+    "path": lambda: "written.xml",
+    "prefix": lambda: "written",
+    "ranks": lambda: 2,
     "shape": lambda: (4,),
+    "share_bytes": lambda: 64,
     "size": lambda: 64,
     "source": lambda: "nowhere.xml",
     "src": lambda: 0,
     "target": lambda: "all_reduce",
     "text": lambda: SMALL,
+    "timeline": timeline,
     "tiles": lambda: plain(4).reshape(1, 4),
     "worker": lambda: dist.get_rank,
     "overrides": lambda: {"system.sips.count": 2},
@@ -102,6 +132,10 @@ def tried(name: str, call: Any) -> list[str]:
             }
             if "bytes_per_rank" in named and parameter != "bytes_per_pe":
                 given["bytes_per_rank"] = 64
+            if "emulator" in named and parameter not in MACHINES:
+                given["emulator"] = emulator()
+            elif "overrides" in named and parameter not in MACHINES:
+                given["overrides"] = ONE_PE
             given[parameter] = value
             positional = [given.pop(p.name) for p in parameters if p.kind is p.POSITIONAL_ONLY and p.name in given]
             wrong += escaped(f"{name}({parameter})", partial(call, *positional, **given), value)
@@ -150,3 +184,58 @@ def test_init_process_group(here: Path) -> None:
 
     init.__signature__ = inspect.signature(dist.init_process_group)  # type: ignore[attr-defined]
     assert not tried("init_process_group", init)
+
+
+def natives(held: object, seen: dict[type, object], depth: int = 0) -> dict[type, object]:
+    """The first object of every native class that attributes of `held`, and methods without arguments, lead to."""
+    if isinstance(held, list | tuple):
+        for item in held[:2]:
+            natives(item, seen, depth)
+        return seen
+    kind = type(held)
+    if not kind.__module__.startswith("ahbm") or kind in seen or depth > 6:
+        return seen
+    seen[kind] = held
+    for name in dir(held):
+        if name.startswith("_"):
+            continue
+        with contextlib.suppress(AhbmError):
+            value = getattr(held, name)
+            if callable(value) and not isinstance(value, type):
+                needed = [p for p in inspect.signature(value).parameters.values() if p.default is p.empty]
+                value = None if any(p.kind is not p.VAR_KEYWORD for p in needed) else value()
+            natives(value, seen, depth + 1)
+    return seen
+
+
+def test_native_objects_that_the_package_returns(here: Path) -> None:
+    seen: dict[type, object] = {}
+    schedule = ahbm.synthesize("all_gather", topology="ring_1d", size=1 << 12)
+    schedule.save("plan.xml")
+    for root in (ahbm.run(bytes_per_rank=64, emulator=emulator()), schedule, ahbm.open("plan.xml")):
+        natives(root, seen)
+    builder = _core.PlanBuilder("mine", "custom", ranks=2, chunks=1)
+    found = {kind: held for kind, held in natives(builder, seen).items() if kind.__module__ == _core.__name__}
+    # Those that the documentation names.
+    assert {_core.Machine, _core.Plan, _core.Program, _core.Schedule, _core.Timeline} <= set(found)
+    for kind, held in found.items():
+        for method, call in methods(kind.__name__, held):
+            assert not tried(method, call)
+
+
+@pytest.mark.parametrize("kind", [_core.PlanBuilder, _core.Schedule])
+def test_native_classes(kind: type, here: Path) -> None:
+    assert not tried(kind.__name__, kind)
+
+
+def test_a_refused_argument_of_a_native_object_is_named() -> None:
+    program = ahbm.run(bytes_per_rank=64, emulator=emulator()).program()
+    for call, text in (
+        (partial(program.simulate, detail="yes"), "detail must be True or False, not 'yes'"),
+        (partial(program.describe, -1, 0), "agent must be an integer from 0 to 4294967295, not -1"),
+        (partial(program.place, 2), "agent must be an integer from 0 to 1, not 2"),
+        (partial(program.delayed, [(0, 1)]), r"pauses must be a list, each item \(an integer .*\), not \[\(0, 1\)\]"),
+        (partial(program.write_trace, None, "x"), "timeline must be a Timeline, not None"),
+    ):
+        with pytest.raises(ConfigError, match=f"AHBM-C129 {text}"):
+            call()

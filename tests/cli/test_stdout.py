@@ -1,4 +1,7 @@
-"""Standard output on a full disk is an error with a code, for every command; a closed pipe is silence."""
+"""Standard output on a full disk is an error with a code, for every command; a closed pipe is silence.
+
+Standard error on a full disk changes no exit code.
+"""
 
 from __future__ import annotations
 
@@ -85,3 +88,20 @@ def test_a_pipe_that_is_closed(here: Path) -> None:
     )
     os.close(write)
     assert (done.returncode, done.stderr) == (1, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [(["list"], 0), (["run", "nothing"], 3), (["run", "--nope"], 2), (["-vv", "run", "all_reduce", "--size", "64"], 0)],
+)
+def test_standard_error_on_a_full_disk(arguments: list[str], code: int, here: Path) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "ahbm", *arguments],
+            env=environment(),
+            stdout=subprocess.DEVNULL,
+            stderr=full,
+            check=False,
+            timeout=60,
+        )
+    assert done.returncode == code

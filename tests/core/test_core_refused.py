@@ -120,6 +120,24 @@ def test_too_many_elements_is_a_budget(machine: Machine) -> None:
         capture(make_builder(machine), kernel)
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda tl, a: tl.zeros((1 << 31,)),
+        lambda tl, a: tl.full((1 << 15, 1 << 15), 1, "f32"),
+        lambda tl, a: tl.arange(0, 1 << 28, "i64"),
+        lambda tl, a: tl.zeros((1 << 16, 1)) + tl.zeros((1, 1 << 16)),
+        lambda tl, a: tl.dot(tl.zeros((1 << 16, 1)), tl.zeros((1, 1 << 16))),
+    ],
+)
+def test_a_value_that_no_host_should_hold_is_a_budget(machine: Machine, make: Kernel) -> None:
+    def kernel(t_ptr: int, tl: Any) -> None:
+        make(tl, None)
+
+    with pytest.raises(BudgetError, match=r"AHBM-B102.*bytes, made by the kernel"):
+        capture(make_builder(machine), kernel)
+
+
 def test_the_line_of_the_failing_call_is_named(machine: Machine) -> None:
     def kernel(t_ptr: int, tl: Any) -> None:
         tl.load(t_ptr, 8)

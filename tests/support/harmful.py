@@ -33,6 +33,8 @@ def escaped(name: str, call: Callable[[], object], value: object) -> list[str]:
     try:
         call()
     except AhbmError as error:
+        if error.code == "AHBM-Z001":  # a panic
+            return [f"{name} = {value!r:.40}: {error}"]
         assert error.code
     except Exception as error:
         shown = type(value).__name__ if type(value) is Stranger else repr(value)[:40]

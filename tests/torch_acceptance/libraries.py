@@ -1,27 +1,34 @@
 """Libraries on top of torch.distributed, on backend "ahbm" and on gloo, by what they compute.
 
-    python tests/torch_acceptance/libraries.py [NAME...]
+    python tests/torch_acceptance/libraries.py             # what torch itself brings; the gate runs these
+    pip install lightning accelerate && python tests/torch_acceptance/libraries.py lightning accelerate
 
-Two processes per job. Prints one row per job, and fails where the backends differ in a bit; what is not installed is
-listed as such. Every rank ends without finalising its interpreter, which gloo's threads may abort.
+Two processes for all that share a process group, two for each other job. Prints one row per job, and fails where the
+backends differ in a bit or a job fails on both. Every rank ends without finalising its interpreter, which gloo's
+threads may abort.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 from torch import nn
 
+sys.path.append(str(Path(__file__).parent.parent / "torch_backend"))
+
+import sharding
+from jobs import end
+
 RANKS = 2
+MARK = "job "
 Job = Callable[[str], list[float]]
 
 
@@ -114,51 +121,57 @@ def accelerate(backend: str) -> list[float]:
     return losses
 
 
-JOBS: dict[str, Job] = {job.__name__: job for job in (dtensor, checkpoint, lightning, accelerate)}
-BRING_THEIR_OWN_GROUP = (lightning, accelerate)
+TOGETHER: dict[str, Job] = {
+    **{job.__name__: job for job in (dtensor, checkpoint)},
+    **{name: lambda _, job=job: job() for name, job in sharding.JOBS.items()},
+}
+"""Jobs that take the default group as it is."""
+APART: dict[str, Job] = {job.__name__: job for job in (lightning, accelerate)}
+"""Jobs of libraries that make their own."""
 
 
-def run(name: str, backend: str) -> str:
-    """The job's numbers on that backend, as text; the last line of the error where it failed."""
+def run(names: Sequence[str], backend: str) -> dict[str, str]:
+    """The numbers of each job on that backend, as text; the last line of the error for those that did not end."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={RANKS}", __file__]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [*command, "--job", name, backend], capture_output=True, text=True, timeout=300, env=environment
+        [*command, "--job", backend, *names], capture_output=True, text=True, timeout=300, env=environment
     )
-    found = [line for line in done.stdout.splitlines() if line.startswith("[")]
-    return found[0] if found else "failed: " + "\n".join(done.stderr.splitlines()[-40:])
+    lines = [line.removeprefix(MARK).partition(" ") for line in done.stdout.splitlines() if line.startswith(MARK)]
+    errors = done.stderr.splitlines() or [f"exit code {done.returncode}"]
+    failed = "failed: " + ([line for line in errors if line.startswith("[rank")] or errors)[-1]
+    return {**dict.fromkeys(names, failed), **{name: numbers for name, _, numbers in lines}}
 
 
-def rank(name: str, backend: str) -> None:
-    """One rank of a job."""
-    job = JOBS[name]
-    if job not in BRING_THEIR_OWN_GROUP:
+def rank(backend: str, *names: str) -> None:
+    """One rank of some jobs."""
+    if names[0] in TOGETHER:
         dist.init_process_group(backend)
-    numbers = job(backend)
-    if dist.get_rank() == 0:
-        print(json.dumps(numbers), flush=True)
+    for name in names:
+        numbers = {**TOGETHER, **APART}[name](backend)
+        if dist.get_rank() == 0:
+            print(f"{MARK}{name} {json.dumps(numbers)}", flush=True)
     dist.barrier()
     if backend == "ahbm":
         dist.destroy_process_group()
-    sys.stdout.flush()
-    os._exit(0)
+    end()
 
 
 def main() -> int:
-    asked, worst = sys.argv[1:] or list(JOBS), 0
-    for name in asked:
-        if JOBS[name] in BRING_THEIR_OWN_GROUP and importlib.util.find_spec(name) is None:
-            print(f"| {name} | not installed | not installed |")
+    asked, different = sys.argv[1:] or list(TOGETHER), 0
+    for names in ([name for name in asked if name in TOGETHER], *([name] for name in asked if name not in TOGETHER)):
+        if not names:
             continue
-        theirs, ours = run(name, "gloo"), run(name, "ahbm")
-        same = theirs == ours and not ours.startswith("failed")
-        worst |= not same
-        print(f"| {name} | {theirs if not same else 'ran'} | {ours if not same else 'equal'} |", flush=True)
-    return worst
+        theirs, ours = run(names, "gloo"), run(names, "ahbm")
+        for name in names:
+            same = theirs[name] == ours[name] and not ours[name].startswith("failed")
+            different += not same
+            told = ("ran", "equal") if same else (theirs[name], ours[name])
+            print(f"| {name} | {' | '.join(told)} |", flush=True)
+    return different and 1
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--job"]:
-        sys.path.insert(0, str(Path(__file__).parent))
         rank(*sys.argv[2:])
     sys.exit(main())

@@ -5,7 +5,6 @@ May import every package. Holds no decisions: each command is a call of the pack
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
 from typing import Annotated
@@ -29,7 +28,7 @@ from ahbm.cli import (  # noqa: F401
     synth,
 )
 from ahbm.cli.app import app
-from ahbm.cli.stdout import written
+from ahbm.cli.stdout import told, written
 from ahbm.errors import AhbmError, InterruptedRun
 
 __all__ = ["app", "main"]
@@ -42,16 +41,16 @@ def main() -> None:
     """Runs the command line; an AhbmError becomes text (or JSON with --json) on stderr and its exit code.
 
     So does standard output that cannot be written (AHBM-C141); one that nobody reads any more ends it in silence.
+    Standard error that cannot be written changes no exit code.
     """
-    try:
-        with written():
-            app(hoisted(sys.argv[1:]), prog_name="ahbm")
-    except AhbmError as error:
-        as_json = "--json" in sys.argv[1:]
-        text = json.dumps(error.to_json(), indent=2) if as_json else _told(error)
-        with contextlib.suppress(OSError):
-            print(text, file=sys.stderr, flush=True)
-        sys.exit(error.exit_code)
+    with told():
+        try:
+            with written():
+                app(hoisted(sys.argv[1:]), prog_name="ahbm")
+        except AhbmError as error:
+            as_json = "--json" in sys.argv[1:]
+            print(json.dumps(error.to_json(), indent=2) if as_json else _told(error), file=sys.stderr, flush=True)
+            sys.exit(error.exit_code)
 
 
 def hoisted(args: list[str]) -> list[str]:

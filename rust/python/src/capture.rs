@@ -1,7 +1,7 @@
 //! The recording behind `tl`: one kernel call becomes one body.
 
 use crate::errors;
-use crate::operand::{self, Fault, Shape};
+use crate::operand::{self, Fault, MADE_BYTES, Shape, fault};
 use crate::origin::{Here, Lines};
 use ahbm_machine::{Coord, Diagnostic, Direction, Sfr};
 use ahbm_program::{Body, BodyBuilder, Dtype, Mem, OpKind, OriginId, Origins, Scalar, Tile, ValueId};
@@ -252,6 +252,19 @@ impl Recorder {
         let tile = Tile::new(dtype, shape);
         self.tiles.insert(tile.clone());
         self.body().tile(tile)
+    }
+
+    /// Interns the tile of a value that a kernel makes instead of reading it, and which is as large as it says.
+    pub(crate) fn made(&mut self, dtype: Dtype, shape: &[u32]) -> Result<u32, Fault> {
+        let known = self.tiles.contains(&TileKey { dtype, shape });
+        let bytes = shape.iter().fold(dtype.bytes(), |bytes, &extent| bytes.saturating_mul(extent.into()));
+        if known || bytes <= MADE_BYTES {
+            return Ok(self.tile(dtype, shape));
+        }
+        let text = format!("a value of shape {shape:?} of {dtype}: {bytes} bytes, made by the kernel");
+        Err(fault("AHBM-B102", text)
+            .hint(format!("at most {MADE_BYTES} bytes, or as large as a value it has read"))
+            .into())
     }
 
     /// Interns the tile of an argument pair.

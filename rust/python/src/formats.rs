@@ -1,6 +1,7 @@
 //! Files of other projects: read, checked, and lowered to programs.
 
 use crate::errors;
+use crate::given::{Given, given};
 use crate::job::{Job, JobCall};
 use crate::logs::{self, Part};
 use crate::machine::Machine;
@@ -146,7 +147,12 @@ impl PyDocument {
     /// `groups` has the ranks of process groups that the trace only names. The interpreter lock is released meanwhile.
     /// Raises `FormatError`, `UnsupportedError` (AHBM-U231 for nodes that cannot be replayed, AHBM-U234 for a process
     /// group of unknown ranks).
-    fn job(&self, py: Python<'_>, groups: HashMap<String, Vec<u32>>) -> PyResult<Option<(Job, Vec<JobCall>, u64)>> {
+    fn job(
+        &self,
+        py: Python<'_>,
+        groups: Given<HashMap<String, Vec<u32>>>,
+    ) -> PyResult<Option<(Job, Vec<JobCall>, u64)>> {
+        given!(groups);
         let Some(trace) = self.inner.trace().filter(|trace| trace.is_workload()) else { return Ok(None) };
         let groups = groups.into_iter().collect();
         py.detach(|| errors::guard(|| trace.workload(&groups)))
@@ -187,8 +193,9 @@ impl PyDocument {
     /// Sizes, in bytes of the larger of operand and result, are multiples of this for elements of `item` bytes; 1 for a
     /// trace without buffers.
     #[pyo3(text_signature = "($self, item)")]
-    fn unit(&self, item: u64) -> u64 {
-        self.inner.unit(item)
+    fn unit(&self, item: Given<u64>) -> PyResult<u64> {
+        given!(item);
+        Ok(self.inner.unit(item))
     }
 
     /// Why a real runtime would not load it or would misread it: dicts with the keys of `Finding.to_json`.
@@ -204,15 +211,18 @@ impl PyDocument {
     /// (`"correct"`, `"wrong"`, `"deadlock"`, `"race"`, `"no_expectation"`, `"unsupported"`, `"malformed"`), the least
     /// depth that completes, findings as in `warnings`, and for a correct plan what a run with numbers has confirmed:
     /// elements compared, and the time of that run in picoseconds. The interpreter lock is released meanwhile.
-    #[pyo3(signature = (*, slots=2, orders=4, seed=0, calls=2), text_signature = "($self, *, slots=2, orders=4, seed=0, calls=2)")]
+    #[pyo3(signature = (
+        *, slots=Given::ok(Some(2)), orders=Given::ok(4), seed=Given::ok(0), calls=Given::ok(2)),
+            text_signature = "($self, *, slots=2, orders=4, seed=0, calls=2)")]
     fn check<'py>(
         &self,
         py: Python<'py>,
-        slots: Option<u32>,
-        orders: u32,
-        seed: u64,
-        calls: u32,
+        slots: Given<Option<u32>>,
+        orders: Given<u32>,
+        seed: Given<u64>,
+        calls: Given<u32>,
     ) -> PyResult<Checked<'py>> {
+        given!(slots, orders, seed, calls);
         let reading = Reading { slots: slots.unwrap_or(u32::MAX), orders, seed, calls, ..self.reading };
         logs::refresh(py, &[Part::Check]);
         let verdict = py
@@ -229,19 +239,21 @@ impl PyDocument {
     /// `max_bytes` (0 is unlimited) are the sizes it is meant for; None keeps what it says. The
     /// interpreter lock is released meanwhile. Raises `UnsupportedError` (AHBM-U291, U292) for what the format cannot
     /// express and `FormatError` (AHBM-F102) for what cannot be written; then nothing was.
-    #[pyo3(signature = (path, *, nbytes=None, min_bytes=None, max_bytes=None, link_order=true, slots=None),
+    #[pyo3(signature = (path, *, nbytes=Given::ok(None), min_bytes=Given::ok(None), max_bytes=Given::ok(None),
+                        link_order=Given::ok(true), slots=Given::ok(None)),
            text_signature = "($self, path, *, nbytes=None, min_bytes=None, max_bytes=None, link_order=True, slots=None)")]
     #[allow(clippy::too_many_arguments)] // Keywords in Python.
     fn save(
         &self,
         py: Python<'_>,
-        path: PathBuf,
-        nbytes: Option<u64>,
-        min_bytes: Option<u64>,
-        max_bytes: Option<u64>,
-        link_order: bool,
-        slots: Option<u32>,
+        path: Given<PathBuf>,
+        nbytes: Given<Option<u64>>,
+        min_bytes: Given<Option<u64>>,
+        max_bytes: Given<Option<u64>>,
+        link_order: Given<bool>,
+        slots: Given<Option<u32>>,
     ) -> PyResult<Vec<PathBuf>> {
+        given!(path, nbytes, min_bytes, max_bytes, link_order, slots);
         let reading = Reading { slots: slots.unwrap_or(self.reading.slots), ..self.reading };
         let work = || {
             let mut plan = self.inner.to_plan(&reading)?;
@@ -264,24 +276,28 @@ impl PyDocument {
     /// bytes)` of operand, result and scratch, and the bytes of a chunk. Without `buffers` there are no such ranks and
     /// messages are zeros; `nbytes` is 0 where the trace states sizes. The interpreter lock is released meanwhile.
     /// Raises `FormatError`, `LintError`, `BudgetError`, `UnsupportedError`.
-    #[pyo3(signature = (machine, *, nbytes, dtype, op="sum", slots=2, protocol=None, instances=1, tier="tcm", credit_bytes=16, slice_bytes=None, sips=Vec::new()),
+    #[pyo3(signature = (machine, *, nbytes, dtype, op=Given::ok("sum"), slots=Given::ok(Some(2)),
+            protocol=Given::ok(None), instances=Given::ok(1), tier=Given::ok("tcm"), credit_bytes=Given::ok(16),
+            slice_bytes=Given::ok(None), sips=Given::ok(Vec::new())),
            text_signature = "($self, machine, *, nbytes, dtype, op='sum', slots=2, protocol=None, instances=1, tier='tcm', credit_bytes=16, slice_bytes=None, sips=())")]
     #[allow(clippy::too_many_arguments)]
     fn lower(
         &self,
         py: Python<'_>,
-        machine: &Machine,
-        nbytes: u64,
-        dtype: &str,
-        op: &str,
-        slots: Option<u32>,
-        protocol: Option<&str>,
-        instances: u32,
-        tier: &str,
-        credit_bytes: u64,
-        slice_bytes: Option<u64>,
-        sips: Vec<u32>,
+        machine: Given<Bound<'_, Machine>>,
+        nbytes: Given<u64>,
+        dtype: Given<&str>,
+        op: Given<&str>,
+        slots: Given<Option<u32>>,
+        protocol: Given<Option<&str>>,
+        instances: Given<u32>,
+        tier: Given<&str>,
+        credit_bytes: Given<u64>,
+        slice_bytes: Given<Option<u64>>,
+        sips: Given<Vec<u32>>,
     ) -> PyResult<(Program, Vec<Regions>, u64)> {
+        given!(machine, nbytes, dtype, op, slots, protocol, instances, tier, credit_bytes, slice_bytes, sips);
+        let machine = machine.get();
         let options = || -> Result<LowerOptions, Diagnostic> {
             let dtype =
                 Dtype::parse(dtype).ok_or_else(|| Diagnostic::new("AHBM-K207", format!("unknown dtype {dtype:?}")))?;

@@ -78,7 +78,7 @@ impl Handle {
                     let (x, y) = (rec.tile_at(a.tile), rec.tile_at(b.tile));
                     operand::same_dtype(x, y)?;
                     let (dtype, shape) = (x.dtype, operand::broadcast(x, y)?);
-                    rec.tile(dtype, &shape)
+                    rec.made(dtype, &shape)?
                 };
                 Ok((rec.define(|dst| OpKind::Binary { f, dst, a: a.value, b: b.value, tile }), tile))
             });

@@ -1,7 +1,7 @@
 //! The machine a program runs on.
 
 use crate::errors;
-use crate::given::Given;
+use crate::given::{Given, given};
 use ahbm_machine::{Coord, Diagnostic, PeId};
 use pyo3::prelude::*;
 use std::sync::Arc;
@@ -44,14 +44,14 @@ impl Machine {
     /// validation. The interpreter lock is released meanwhile. Raises `TopologyError` with every finding, `ConfigError`
     /// (AHBM-C129).
     #[staticmethod]
-    #[pyo3(signature = (text, origin, overrides=Given(Vec::new())), text_signature = "(text, origin, overrides=())")]
+    #[pyo3(signature = (text, origin, overrides=Given::ok(Vec::new())), text_signature = "(text, origin, overrides=())")]
     fn from_yaml(
         py: Python<'_>,
         text: Given<String>,
         origin: Given<String>,
         overrides: Given<Vec<(String, String)>>,
     ) -> PyResult<Self> {
-        let (Given(text), Given(origin), Given(overrides)) = (text, origin, overrides);
+        given!(text, origin, overrides);
         py.detach(|| errors::guard(|| ahbm_machine::Machine::from_yaml(&text, &origin, &overrides)))
             .map(|machine| Self { inner: Arc::new(machine), source: Arc::new(Source { text, origin, overrides }) })
             .map_err(|findings| errors::raise(py, &findings))
@@ -154,12 +154,12 @@ impl Machine {
 
     /// Names of the links between cubes of a SIP that are not dead, the first connection of each port, e.g.
     /// `"sip0.cube3.ucie_E0"`; none for a SIP that is not there.
-    fn links_between_cubes(&self, sip: Given<u32>) -> Vec<String> {
-        let Given(sip) = sip;
+    fn links_between_cubes(&self, sip: Given<u32>) -> PyResult<Vec<String>> {
+        given!(sip);
         if sip >= self.inner.sfr().sips {
-            return Vec::new();
+            return Ok(Vec::new());
         }
-        self.inner.links_between_cubes(sip).map(|link| self.inner.link_name(link)).collect()
+        Ok(self.inner.links_between_cubes(sip).map(|link| self.inner.link_name(link)).collect())
     }
 
     /// A drawing of the SIP network and of one SIP, as an SVG document.

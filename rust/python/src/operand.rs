@@ -15,6 +15,9 @@ pub(crate) const MAX_RANK: usize = 8;
 /// Elements a tile may have: far above any PE memory, far below what could overflow byte arithmetic.
 pub(crate) const MAX_ELEMENTS: u64 = 1 << 32;
 
+/// Bytes of a value that a kernel makes, of nothing or of smaller ones. What it reads, it may also make as large.
+pub(crate) const MADE_BYTES: u64 = 1 << 30;
+
 /// A fault without site and hint.
 #[cold]
 pub(crate) fn fault(code: &'static str, message: impl Into<String>) -> Diagnostic {

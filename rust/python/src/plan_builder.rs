@@ -1,6 +1,7 @@
 //! Writes a plan step by step.
 
 use crate::formats::{PyDocument, budget};
+use crate::given::{Given, given};
 use crate::origin::Here;
 use crate::{errors, operand};
 use ahbm_machine::Diagnostic;
@@ -33,28 +34,30 @@ pub struct PlanBuilder {
 impl PlanBuilder {
     #[new]
     #[pyo3(
-        signature = (name, collective, *, ranks, chunks, root=0, shift=1, in_place=false, protocol="Simple", input=0,
-                     output=0, scratch=0, limits=Vec::new(), place=None),
+        signature = (name, collective, *, ranks, chunks, root=Given::ok(0), shift=Given::ok(1),
+            in_place=Given::ok(false), protocol=Given::ok("Simple"), input=Given::ok(0), output=Given::ok(0),
+            scratch=Given::ok(0), limits=Given::ok(Vec::new()), place=Given::ok(None)),
         text_signature = "(name, collective, *, ranks, chunks, root=0, shift=1, in_place=False, protocol='Simple', \
                           input=0, output=0, scratch=0, limits=(), place=None)"
     )]
     #[allow(clippy::too_many_arguments)] // Keywords in Python.
     fn new(
         py: Python<'_>,
-        name: &str,
-        collective: &str,
-        ranks: u32,
-        chunks: u32,
-        root: u32,
-        shift: u32,
-        in_place: bool,
-        protocol: &str,
-        input: u32,
-        output: u32,
-        scratch: u32,
-        limits: Vec<(String, u64)>,
-        place: Option<Place>,
+        name: Given<&str>,
+        collective: Given<&str>,
+        ranks: Given<u32>,
+        chunks: Given<u32>,
+        root: Given<u32>,
+        shift: Given<u32>,
+        in_place: Given<bool>,
+        protocol: Given<&str>,
+        input: Given<u32>,
+        output: Given<u32>,
+        scratch: Given<u32>,
+        limits: Given<Vec<(String, u64)>>,
+        place: Given<Option<Place>>,
     ) -> PyResult<Self> {
+        given!(name, collective, ranks, chunks, root, shift, in_place, protocol, input, output, scratch, limits, place);
         let at = origin(py, place)?;
         let make = || -> Result<Self, Diagnostic> {
             let goal = goal(collective, root, shift).map_err(|fault| *fault)?;
@@ -77,17 +80,19 @@ impl PlanBuilder {
     /// A thread block of `rank`, which may send to one rank and receive from one, over a channel; returns its id.
     ///
     /// One thread block sends, and one receives, on each channel between two ranks. Raises `ConfigError` (AHBM-C120).
-    #[pyo3(signature = (rank, *, send=None, recv=None, channel=0, place=None),
+    #[pyo3(signature = (rank, *, send=Given::ok(None), recv=Given::ok(None), channel=Given::ok(0),
+            place=Given::ok(None)),
            text_signature = "($self, rank, *, send=None, recv=None, channel=0, place=None)")]
     fn thread_block(
         &self,
         py: Python<'_>,
-        rank: u32,
-        send: Option<u32>,
-        recv: Option<u32>,
-        channel: u32,
-        place: Option<Place>,
+        rank: Given<u32>,
+        send: Given<Option<u32>>,
+        recv: Given<Option<u32>>,
+        channel: Given<u32>,
+        place: Given<Option<Place>>,
     ) -> PyResult<u32> {
+        given!(rank, send, recv, channel, place);
         let at = origin(py, place)?;
         self.with(py, |plan| plan.block(rank, send, recv, channel, at).map(u32::from))
     }
@@ -98,20 +103,22 @@ impl PlanBuilder {
     /// (i, o or s for scratch) and a chunk; without one of them both are the same. `after` are steps of the rank's other
     /// thread blocks that have to have run. Raises `UnsupportedError` (AHBM-U201), `ConfigError` (AHBM-C203, C204),
     /// `FormatError` (AHBM-F115).
-    #[pyo3(signature = (thread_block, action, src=None, dst=None, *, count=1, after=Vec::new(), place=None),
+    #[pyo3(signature = (thread_block, action, src=Given::ok(None), dst=Given::ok(None), *, count=Given::ok(1),
+            after=Given::ok(Vec::new()), place=Given::ok(None)),
            text_signature = "($self, thread_block, action, src=None, dst=None, *, count=1, after=(), place=None)")]
     #[allow(clippy::too_many_arguments)] // Keywords in Python.
     fn step(
         &self,
         py: Python<'_>,
-        thread_block: u32,
-        action: &str,
-        src: Option<Chunk>,
-        dst: Option<Chunk>,
-        count: u32,
-        after: Vec<u32>,
-        place: Option<Place>,
+        thread_block: Given<u32>,
+        action: Given<&str>,
+        src: Given<Option<Chunk>>,
+        dst: Given<Option<Chunk>>,
+        count: Given<u32>,
+        after: Given<Vec<u32>>,
+        place: Given<Option<Place>>,
     ) -> PyResult<u32> {
+        given!(thread_block, action, src, dst, count, after, place);
         let at = origin(py, place)?;
         self.with(py, |plan| {
             let Some(action) = Action::ALL.into_iter().find(|known| known.name() == action) else {
@@ -132,19 +139,20 @@ impl PlanBuilder {
 
     /// A copy of `count` chunks from input to output that no thread block does: before all of them start, or, `after`,
     /// once all have ended. In place nothing happens. Raises `ConfigError` (AHBM-C120).
-    #[pyo3(signature = (rank, input, output, count=1, *, after=false, place=None),
+    #[pyo3(signature = (rank, input, output, count=Given::ok(1), *, after=Given::ok(false), place=Given::ok(None)),
            text_signature = "($self, rank, input, output, count=1, *, after=False, place=None)")]
     #[allow(clippy::too_many_arguments)] // Keywords in Python.
     fn copy(
         &self,
         py: Python<'_>,
-        rank: u32,
-        input: u32,
-        output: u32,
-        count: u32,
-        after: bool,
-        place: Option<Place>,
+        rank: Given<u32>,
+        input: Given<u32>,
+        output: Given<u32>,
+        count: Given<u32>,
+        after: Given<bool>,
+        place: Given<Option<Place>>,
     ) -> PyResult<()> {
+        given!(rank, input, output, count, after, place);
         let at = origin(py, place)?;
         self.with(py, |plan| plan.copy(rank, [input, output, count], after, at))
     }

@@ -1,5 +1,6 @@
 //! Programs and their timelines.
 
+use crate::given::{Given, given, within};
 use crate::logs::{self, Part};
 use crate::machine::Machine;
 use crate::timeline::Timeline;
@@ -9,7 +10,6 @@ use ahbm_emulator::Options;
 use ahbm_machine::Diagnostic;
 use ahbm_program::AgentId;
 use ahbm_wire::store::store;
-use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 use std::cell::RefCell;
@@ -71,8 +71,17 @@ impl Program {
     /// `record` keeps the time of every operation, which views and some replays need; `detail` also keeps why it took
     /// that long. Raises `DeadlockError`, `BudgetError` after `max_events` engine events or for more detail than 2 GB
     /// hold, and KeyboardInterrupt.
-    #[pyo3(signature = (*, record=true, detail=false, max_events=Options::default().max_events))]
-    fn simulate(&self, py: Python<'_>, record: bool, detail: bool, max_events: u64) -> PyResult<Timeline> {
+    #[pyo3(signature = (
+        *, record=Given::ok(true), detail=Given::ok(false), max_events=Given::ok(Options::default().max_events)),
+           text_signature = "($self, *, record=True, detail=False, max_events=...)")]
+    fn simulate(
+        &self,
+        py: Python<'_>,
+        record: Given<bool>,
+        detail: Given<bool>,
+        max_events: Given<u64>,
+    ) -> PyResult<Timeline> {
+        given!(record, detail, max_events);
         logs::refresh(py, &[Part::Engine, Part::Data]);
         let outcome = interruptible(py, |interrupt| {
             let detail = if detail { PIECES } else { 0 };
@@ -82,17 +91,18 @@ impl Program {
         Ok(Timeline { inner: outcome, program: Arc::clone(&self.inner), machine: Arc::clone(&self.machine) })
     }
 
-    /// Physical place of an agent, e.g. `"sip 0 cube 3 pe 0"`. Raises IndexError.
-    fn place(&self, agent: usize) -> PyResult<String> {
-        let agent = self.inner.agents.get(agent).ok_or_else(|| PyIndexError::new_err("no such agent"))?;
+    /// Physical place of an agent, e.g. `"sip 0 cube 3 pe 0"`. Raises `ConfigError` (AHBM-C129).
+    fn place(&self, agent: Given<usize>) -> PyResult<String> {
+        given!(agent);
+        within("agent", agent, self.inner.agents.len())?;
+        let agent = &self.inner.agents[agent];
         Ok(self.machine.coord(agent.place).to_string())
     }
 
-    /// An operation in words and where it was written (`""`: unknown). Raises IndexError.
-    fn describe(&self, agent: u32, op: usize) -> PyResult<(String, String)> {
-        if agent as usize >= self.inner.agents.len() {
-            return Err(PyIndexError::new_err("no such agent"));
-        }
+    /// An operation in words and where it was written (`""`: unknown). Raises `ConfigError` (AHBM-C129).
+    fn describe(&self, agent: Given<u32>, op: Given<usize>) -> PyResult<(String, String)> {
+        given!(agent, op);
+        within("agent", agent as usize, self.inner.agents.len())?;
         Ok((self.inner.describe(AgentId(agent), op), self.inner.origin_text(AgentId(agent), op)))
     }
 
@@ -100,7 +110,14 @@ impl Program {
     ///
     /// Returns the paths that were written. Raises `FormatError` for files that cannot be written, `DataError` for a
     /// timeline that was not recorded or belongs to another program.
-    fn write_trace(&self, py: Python<'_>, timeline: &Timeline, prefix: PathBuf) -> PyResult<Vec<PathBuf>> {
+    fn write_trace(
+        &self,
+        py: Python<'_>,
+        timeline: Given<Bound<'_, Timeline>>,
+        prefix: Given<PathBuf>,
+    ) -> PyResult<Vec<PathBuf>> {
+        given!(timeline, prefix);
+        let timeline = timeline.get();
         let write = || {
             let files = ahbm_views::executed::render(&self.inner, &timeline.inner, &prefix);
             files.and_then(|files| store(&files).map(|()| files)).map_err(|finding| vec![finding])
@@ -112,10 +129,11 @@ impl Program {
 
     /// The program with pauses: `(agent, op, ps)` holds an agent up for `ps` picoseconds before one of its operations.
     /// The work is the same, its times are not.
-    fn delayed(&self, pauses: Vec<(u32, u32, u64)>) -> Self {
+    fn delayed(&self, pauses: Given<Vec<(u32, u32, u64)>>) -> PyResult<Self> {
+        given!(pauses);
         let pauses: Vec<_> = pauses.into_iter().map(|(agent, op, ps)| (ahbm_program::AgentId(agent), op, ps)).collect();
         let (inner, machine) = (Arc::new(self.inner.delayed(&pauses)), Arc::clone(&self.machine));
-        Self { inner, machine, calls: self.calls, later: Vec::new() }
+        Ok(Self { inner, machine, calls: self.calls, later: Vec::new() })
     }
 
     /// Number of operations of every agent, in the order they were added.
@@ -139,24 +157,27 @@ impl Program {
     /// part more than once; with `synchronises`, no rank may end before every rank has started. Returns the verdict and
     /// findings as `Plan.check` does; the interpreter lock is released meanwhile.
     #[pyo3(signature = (
-        *, itemsize, operands, results, sets, names, owners, repeats=false, synchronises=false, calls=1, orders=4, seed=0
-    ))]
+        *, itemsize, operands, results, sets, names, owners, repeats=Given::ok(false),
+            synchronises=Given::ok(false), calls=Given::ok(1), orders=Given::ok(4), seed=Given::ok(0)),
+        text_signature = "($self, *, itemsize, operands, results, sets, names, owners, repeats=False, synchronises=False, \
+                          calls=1, orders=4, seed=0)")]
     #[allow(clippy::too_many_arguments)]
     fn check<'py>(
         &self,
         py: Python<'py>,
-        itemsize: u64,
-        operands: Vec<check::Piece>,
-        results: Vec<check::Wanted>,
-        sets: Vec<Vec<(u32, u64)>>,
-        names: Vec<(u32, String)>,
-        owners: Vec<(u32, u32)>,
-        repeats: bool,
-        synchronises: bool,
-        calls: u32,
-        orders: u32,
-        seed: u64,
+        itemsize: Given<u64>,
+        operands: Given<Vec<check::Piece>>,
+        results: Given<Vec<check::Wanted>>,
+        sets: Given<Vec<Vec<(u32, u64)>>>,
+        names: Given<Vec<(u32, String)>>,
+        owners: Given<Vec<(u32, u32)>>,
+        repeats: Given<bool>,
+        synchronises: Given<bool>,
+        calls: Given<u32>,
+        orders: Given<u32>,
+        seed: Given<u64>,
     ) -> PyResult<(&'static str, Bound<'py, PyList>)> {
+        given!(itemsize, operands, results, sets, names, owners, repeats, synchronises, calls, orders, seed);
         let options = CheckOptions {
             calls,
             later: &self.later,

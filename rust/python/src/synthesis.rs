@@ -2,6 +2,7 @@
 
 use crate::errors;
 use crate::formats::PyDocument;
+use crate::given::{Given, given};
 use crate::logs::{self, Part};
 use crate::machine::Machine;
 use crate::operand;
@@ -14,6 +15,7 @@ use ahbm_synthesis::{
     Bound, Collective, Elements, Graph, Lowered, METHODS, Request, Synthesis, ends, engines, lower, synthesize,
 };
 use pyo3::prelude::*;
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -40,8 +42,9 @@ impl Schedule {
     #[new]
     #[pyo3(
         signature = (
-            machine, collective, *, share_bytes, chunks=1, element_bytes=1, root=0, method="auto", seed=0,
-            members=Vec::new(),
+            machine, collective, *, share_bytes, chunks=Given::ok(NonZero::<u32>::MIN),
+            element_bytes=Given::ok(NonZero::<u64>::MIN), root=Given::ok(0), method=Given::ok("auto"),
+            seed=Given::ok(0), members=Given::ok(Vec::new()),
         ),
         text_signature = "(machine, collective, *, share_bytes, chunks=1, element_bytes=1, root=0, method='auto', \
                           seed=0, members=())"
@@ -49,16 +52,18 @@ impl Schedule {
     #[allow(clippy::too_many_arguments)] // Keywords in Python.
     fn new(
         py: Python<'_>,
-        machine: &Machine,
-        collective: &str,
-        share_bytes: u64,
-        chunks: u32,
-        element_bytes: u64,
-        root: u32,
-        method: &str,
-        seed: u64,
-        members: Vec<u32>,
+        machine: Given<pyo3::Bound<'_, Machine>>,
+        collective: Given<&str>,
+        share_bytes: Given<u64>,
+        chunks: Given<NonZero<u32>>,
+        element_bytes: Given<NonZero<u64>>,
+        root: Given<u32>,
+        method: Given<&str>,
+        seed: Given<u64>,
+        members: Given<Vec<u32>>,
     ) -> PyResult<Self> {
+        given!(machine, collective, share_bytes, chunks, element_bytes, root, method, seed, members);
+        let (machine, chunks, element_bytes) = (machine.get(), chunks.get(), element_bytes.get());
         logs::refresh(py, &[Part::Synthesis]);
         let work = || -> Result<Self, Diagnostic> {
             let Some(collective) = Collective::parse(collective) else {
@@ -186,7 +191,8 @@ impl Schedule {
     /// The schedule as a program: (program, buffer of each NPU, buffer of each NPU's result). The result is in place
     /// except for all_to_all. `op` is sum, prod, min, max or avg. Raises `ConfigError`, `UnsupportedError` (AHBM-U203
     /// for another op), `LintError`.
-    fn program(&self, py: Python<'_>, dtype: &str, op: &str) -> PyResult<(Program, Vec<u32>, Vec<u32>)> {
+    fn program(&self, py: Python<'_>, dtype: Given<&str>, op: Given<&str>) -> PyResult<(Program, Vec<u32>, Vec<u32>)> {
+        given!(dtype, op);
         let lowered =
             py.detach(|| errors::guard(|| self.lowered(dtype, op))).map_err(|findings| errors::raise(py, &findings))?;
         let [buffers, results] = [&lowered.buffers, &lowered.results].map(|list| list.iter().map(|b| b.0).collect());
@@ -197,8 +203,9 @@ impl Schedule {
     /// made of. Chunks of sizes of their own stay so. A `path` says by its suffix which format the plan is meant for;
     /// chunks of an execution plan are multiples of 16 B. Raises `UnsupportedError` (AHBM-U291 for a path of no format,
     /// AHBM-U293 for chunks of less).
-    #[pyo3(signature = (path=None))]
-    fn even(&self, py: Python<'_>, path: Option<PathBuf>) -> PyResult<Self> {
+    #[pyo3(signature = (path=Given::ok(None)), text_signature = "($self, path=None)")]
+    fn even(&self, py: Python<'_>, path: Given<Option<PathBuf>>) -> PyResult<Self> {
+        given!(path);
         let work = || -> Result<Self, Diagnostic> {
             let step = match path.as_deref().map(Format::of).transpose()? {
                 Some(Format::Mscclpp) => mscclpp::ALIGNMENT,

@@ -1,13 +1,13 @@
 //! When everything happened, and why.
 
 use crate::errors;
+use crate::given::{Given, given, within};
 use ahbm_emulator::{Category, Detail, LinkUse, Segment, Span};
 use ahbm_machine::Diagnostic;
 use ahbm_views::timeline_file::Format;
 use ahbm_views::tracks::{self, Flow, Tracks};
 use ahbm_wire::store::{Output, store};
 use numpy::{Element, PyArray1};
-use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -116,11 +116,10 @@ impl Timeline {
 
     /// Start (dispatch included) and end of every operation of an agent in issue order: two arrays of u64, ps.
     ///
-    /// Raises IndexError, and `DataError` (AHBM-V124) for a timeline that did not record them.
-    fn spans<'py>(&self, py: Python<'py>, agent: usize) -> PyResult<(Column<'py, u64>, Column<'py, u64>)> {
-        if agent >= self.inner.ends.len() {
-            return Err(PyIndexError::new_err("no such agent"));
-        }
+    /// Raises `ConfigError` (AHBM-C129), `DataError` (AHBM-V124) for a timeline that did not record them.
+    fn spans<'py>(&self, py: Python<'py>, agent: Given<usize>) -> PyResult<(Column<'py, u64>, Column<'py, u64>)> {
+        given!(agent);
+        within("agent", agent, self.inner.ends.len())?;
         let Some(spans) = self.inner.spans.get(agent) else {
             let what = "the timeline did not record when operations ran";
             return Err(errors::raise_one(py, Diagnostic::new("AHBM-V124", what).hint("simulate with record=True")));
@@ -172,7 +171,8 @@ impl Timeline {
     /// Returns the number of slices. The interpreter lock is released meanwhile. Raises `ConfigError` (AHBM-C149) for
     /// other names, `DataError` (AHBM-V123) without detail, `BudgetError` (AHBM-B122) for a run too long to show,
     /// `FormatError` (AHBM-F102) for a file that cannot be written.
-    fn write(&self, py: Python<'_>, path: PathBuf) -> PyResult<usize> {
+    fn write(&self, py: Python<'_>, path: Given<PathBuf>) -> PyResult<usize> {
+        given!(path);
         let write = || {
             let format = Format::of(&path)?;
             let tracks = Tracks::of(&self.program, &self.machine, &self.inner)?;

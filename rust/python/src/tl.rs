@@ -121,7 +121,7 @@ impl Tl {
             })?;
             Number::Int((end - 1).into()).scalar(dtype)?;
             let start = Number::Int(start.into()).scalar(dtype)?;
-            let (start, tile) = (rec.scalar(start), rec.tile(dtype, &[extent as u32]));
+            let (start, tile) = (rec.scalar(start), rec.made(dtype, &[extent as u32])?);
             Ok((rec.define(|dst| OpKind::Arange { dst, start, tile }), tile))
         })
     }

@@ -28,7 +28,7 @@ impl Tl {
         let shape = self.checked(py, Shape::parse(shape))?;
         self.define(py, Space::Tcm, |rec| {
             let dtype = operand::dtype(dtype)?;
-            let (scalar, tile) = (value.scalar(dtype)?, rec.shaped(dtype, &shape));
+            let (scalar, tile) = (value.scalar(dtype)?, rec.made(dtype, shape.extents())?);
             Ok((fill(rec, scalar, tile), tile))
         })
     }
@@ -158,7 +158,7 @@ impl Tl {
                 .into());
         }
         let dtype = x.dtype;
-        let (extents, result) = (rec.tile(dtype, &[m, k, n]), rec.tile(dtype, &[m, n]));
+        let (extents, result) = (rec.tile(dtype, &[m, k, n]), rec.made(dtype, &[m, n])?);
         let value =
             a.with(rec, |rec, a| b.with(rec, |rec, b| Ok(rec.define(|dst| OpKind::Dot { dst, a, b, tile: extents }))))?;
         Ok((value, result))
