@@ -117,7 +117,7 @@ def _program(case: Case, compiled: Compiled, program: Program, calls: int, order
                     set_ = sets.setdefault(key, len(sets))
                     results.append((number(rank), buffer, at + start - first, end - start, set_))
     _, found = program.check(
-        itemsize=item,
+        dtype=request.element.name,
         operands=operands,
         results=results,
         sets=[list(key) for key in sets],

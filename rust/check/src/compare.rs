@@ -99,8 +99,15 @@ pub(crate) struct RunResult {
 struct Group {
     call: u32,
     first: Observed,
+    fault: Fault,
+}
+
+/// Why an element is wrong.
+struct Fault {
     why: String,
     writer: Option<Step>,
+    /// Where it lost bits, if its contributions are right.
+    cast: Option<Step>,
 }
 
 /// The bytes of an observation that its buffer has.
@@ -145,27 +152,29 @@ impl RunResult {
                 let Some(set) = observed.set else { continue };
                 let further = elements.start - observed.elements.start;
                 let wanted = terms.sets[set.index()].of_call(call).shifted(further as i64);
-                if found.unit == unit && found.print == wanted {
-                    if let Some(why) = self.mixed(found.by) {
-                        self.note(observed, elements, call, why, found.writer);
-                    }
-                    continue;
-                }
-                if let Some(step) = found.function {
+                let why = if found.unit == unit && found.print == wanted {
+                    self.mixed(found.by)
+                } else if let Some(step) = found.function {
                     if !self.undecided.contains(&step) && self.undecided.len() < LISTED {
                         self.undecided.push(step);
                     }
                     continue;
-                }
-                let (contents, wanted) = (values.contents(&found), expectation.contributions(set));
-                self.mixes_calls |= contents.counts.keys().any(|&(of, _)| of != call);
-                if let Some(why) = explain(&contents, wanted, call, further, expectation.is_idempotent()) {
-                    self.note(observed, elements, call, why, found.writer);
+                } else {
+                    let (contents, wanted) = (values.contents(&found), expectation.contributions(set));
+                    self.mixes_calls |= contents.counts.keys().any(|&(of, _)| of != call);
+                    explain(&contents, wanted, call, further, expectation.is_idempotent())
+                };
+                if let Some(why) = why {
+                    self.note(observed, elements, call, Fault { why, writer: found.writer, cast: None });
+                } else if let Some((cast, dtype)) = found.narrowed.zip(expectation.dtype()) {
+                    let why = format!("cast on the way to a type narrower than {dtype}");
+                    self.note(observed, elements, call, Fault { why, writer: found.writer, cast: Some(cast) });
                 }
             }
             if observed.set.is_some() && observed.elements.end.saturating_mul(unit) > size {
                 let start = observed.elements.start.max(size / unit);
-                self.note(observed, start..observed.elements.end, call, "the buffer ends before it".into(), None);
+                let fault = Fault { why: "the buffer ends before it".into(), writer: None, cast: None };
+                self.note(observed, start..observed.elements.end, call, fault);
             }
         }
         self.prints.insert((call, rank), prints);
@@ -184,11 +193,11 @@ impl RunResult {
         }
     }
 
-    fn note(&mut self, observed: &Observed, elements: Range<u64>, call: u32, why: String, writer: Option<Step>) {
+    fn note(&mut self, observed: &Observed, elements: Range<u64>, call: u32, fault: Fault) {
         *self.wrong.entry(call).or_default() += elements.end - elements.start;
         self.runs += 1;
         let first = Observed { elements, ..observed.clone() };
-        let here = Group { call, first, why, writer };
+        let here = Group { call, first, fault };
         match self.groups.last_mut() {
             Some(group) if group.extends_to(&here) => group.first.elements.end = here.first.elements.end,
             _ if self.runs <= EXPLAINED => self.groups.push(here),
@@ -213,7 +222,16 @@ impl RunResult {
 impl Group {
     fn extends_to(&self, next: &Self) -> bool {
         let follows = self.call == next.call && self.first.elements.end == next.first.elements.start;
-        follows && self.first.rank == next.first.rank && self.first.buffer == next.first.buffer && self.why == next.why
+        follows
+            && self.first.rank == next.first.rank
+            && self.first.buffer == next.first.buffer
+            && self.fault.extends_to(&next.fault)
+    }
+}
+
+impl Fault {
+    fn extends_to(&self, next: &Self) -> bool {
+        self.why == next.why && self.cast == next.cast
     }
 }
 
@@ -221,9 +239,14 @@ fn report(subject: Subject<'_>, expectation: &Expectation, group: &Group) -> Dia
     let Observed { rank, buffer, elements, .. } = &group.first;
     let buffer = expectation.buffer_name(*buffer);
     let when = if group.call > 0 { format!("call {}: ", group.call + 1) } else { String::new() };
-    let what = format!("{when}rank {rank}, elements [{}, {}) of {buffer}: {}", elements.start, elements.end, group.why);
-    let finding = Diagnostic::new("AHBM-V401", what);
-    match &group.writer {
+    let what =
+        format!("{when}rank {rank}, elements [{}, {}) of {buffer}: {}", elements.start, elements.end, group.fault.why);
+    let mut finding = Diagnostic::new("AHBM-V401", what);
+    if let Some(cast) = &group.fault.cast {
+        finding =
+            subject.site(finding, cast).hint("leave the cast out, cast to a wider type, or ask for the narrower type");
+    }
+    match &group.fault.writer {
         Some(step) => finding.site(
             format!("last written by {}", subject.describe(step)),
             subject.launch(step.call).origin_text(step.agent, step.op as usize),

@@ -10,7 +10,7 @@ use crate::print::Print;
 use crate::support::{Step, Subject, bytes};
 use ahbm_machine::Diagnostic;
 use ahbm_plan::{Contribution, Expectation, Held};
-use ahbm_program::{AgentId, BinaryFn, Body, BufferId, OpKind, Scalar, ValueId};
+use ahbm_program::{AgentId, BinaryFn, Body, BufferId, Dtype, OpKind, Scalar, ValueId};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -48,6 +48,8 @@ struct Known {
     /// The first operation on the way that is no union.
     function: Option<Step>,
     by: By,
+    /// The first cast on the way to a type that does not hold every element of the request.
+    narrowed: Option<Step>,
 }
 
 /// The functions that united contributions.
@@ -106,6 +108,8 @@ pub(crate) struct Found {
     pub(crate) function: Option<Step>,
     /// The functions that united its contributions.
     pub(crate) by: By,
+    /// The first cast on the way to a type that does not hold every element of the request.
+    pub(crate) narrowed: Option<Step>,
     node: Node,
     index: i64,
 }
@@ -123,6 +127,10 @@ pub(crate) struct Values<'p> {
     nodes: Vec<Known>,
     /// Functions by print: the same function of the same values is the same.
     functions: FxHashMap<Print, Node>,
+    /// By node, the same after it was cast to a narrower type.
+    narrower: FxHashMap<Node, Node>,
+    /// The type of the request's elements, if it is known.
+    dtype: Option<Dtype>,
     /// By rank and call.
     inputs: FxHashMap<(u32, u32), Node>,
     memory: Vec<BTreeMap<u64, Stored>>,
@@ -149,11 +157,14 @@ impl<'p> Values<'p> {
             undefined: false,
             function: None,
             by: By::Nothing,
+            narrowed: None,
         };
         let mut values = Self {
             subject,
             nodes: vec![empty],
             functions: FxHashMap::default(),
+            narrower: FxHashMap::default(),
+            dtype: expectation.dtype(),
             inputs: FxHashMap::default(),
             memory: Vec::with_capacity(program.buffers.len()),
             slots: (0..program.agents.len() as u32).map(slots).collect(),
@@ -181,8 +192,7 @@ impl<'p> Values<'p> {
             Some(&node) => node,
             None => {
                 let (print, made) = (input(rank).of_call(call), Made::Input(rank, call));
-                let node =
-                    self.add(Known { print, made, flat: false, undefined: false, function: None, by: By::Nothing });
+                let node = self.add(Known { print, made, flat: false, ..self.nodes[EMPTY as usize] });
                 self.inputs.insert((rank, call), node);
                 node
             }
@@ -205,6 +215,7 @@ impl<'p> Values<'p> {
             writer: held.writer,
             function: self.nodes[held.node as usize].function,
             by: self.nodes[held.node as usize].by,
+            narrowed: self.nodes[held.node as usize].narrowed,
             node: held.node,
             index: held.index,
         })
@@ -273,9 +284,15 @@ impl<'p> Values<'p> {
             }
             // A scaled contribution is still that contribution.
             OpKind::BinaryScalar { f: BinaryFn::Mul, dst, a, .. }
-            | OpKind::BinaryScalar { f: BinaryFn::Div, swapped: false, dst, a, .. }
-            | OpKind::Cast { dst, a, .. } => {
-                let value = Rc::clone(&self.slots[agent.0 as usize][a.0 as usize]);
+            | OpKind::BinaryScalar { f: BinaryFn::Div, swapped: false, dst, a, .. } => {
+                let value = self.value(agent, a);
+                self.define(agent, dst, value);
+            }
+            OpKind::Cast { dst, a, tile } => {
+                let mut value = self.value(agent, a);
+                if self.dtype.is_some_and(|dtype| !body.tiles[tile as usize].dtype.holds(dtype)) {
+                    value = value.iter().map(|&p| Piece { node: self.narrow(step, p.node), ..p }).collect();
+                }
                 self.define(agent, dst, value);
             }
             OpKind::Binary { f, dst, a, b, tile } if unites(f) => {
@@ -327,6 +344,20 @@ impl<'p> Values<'p> {
     fn add(&mut self, known: Known) -> Node {
         self.nodes.push(known);
         self.nodes.len() as Node - 1
+    }
+
+    /// The node after a cast to a narrower type.
+    fn narrow(&mut self, step: &Step, node: Node) -> Node {
+        let known = self.nodes[node as usize];
+        if node == EMPTY || known.narrowed.is_some() {
+            return node;
+        }
+        if let Some(&narrower) = self.narrower.get(&node) {
+            return narrower;
+        }
+        let narrower = self.add(Known { narrowed: Some(*step), ..known });
+        self.narrower.insert(node, narrower);
+        narrower
     }
 
     fn print(&self, node: Node, index: i64) -> Print {
@@ -499,6 +530,7 @@ impl<'p> Values<'p> {
             undefined: one.undefined || other.undefined,
             function: one.function.or(other.function),
             by: one.by.then(other.by).then(By::One(f)),
+            narrowed: one.narrowed.or(other.narrowed),
         });
         (node, at)
     }
@@ -534,8 +566,9 @@ impl<'p> Values<'p> {
             return node;
         }
         let undefined = made_of.into_iter().any(|node| self.nodes[node as usize].undefined);
+        let function = Some(*step);
         let node =
-            self.add(Known { print, made: Made::Function, flat, undefined, function: Some(*step), by: By::Nothing });
+            self.add(Known { print, made: Made::Function, flat, undefined, function, ..self.nodes[EMPTY as usize] });
         self.functions.insert(print, node);
         node
     }

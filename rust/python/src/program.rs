@@ -3,7 +3,7 @@
 use crate::logs::{self, Part};
 use crate::machine::Machine;
 use crate::timeline::Timeline;
-use crate::{check, errors};
+use crate::{check, errors, operand};
 use ahbm_check::CheckOptions;
 use ahbm_emulator::Options;
 use ahbm_machine::Diagnostic;
@@ -130,22 +130,24 @@ impl Program {
         self.inner.agents.iter().map(|a| a.rank).collect()
     }
 
-    /// Whether the program is right, whatever the order of its agents, and when it is issued `calls` times in a row.
+    /// Whether the program is right for elements of `dtype`, whatever the order of its agents, and when it is issued
+    /// `calls` times in a row.
     ///
     /// `operands`: `(rank, buffer, first byte in the buffer, bytes, first byte in the rank's array)`. `results`:
     /// `(rank, buffer, first byte, bytes, set)`. A set lists the contributions, ranks and indices of their elements,
     /// that go into the first element; the next element takes the next ones. `names` names buffers; `owners` gives, per
     /// buffer of operands or results, the rank of the agents that they belong to. With `repeats`, a contribution may take
     /// part more than once; with `synchronises`, no rank may end before every rank has started. Returns the verdict and
-    /// findings as `Plan.check` does; the interpreter lock is released meanwhile.
+    /// findings as `Plan.check` does; the interpreter lock is released meanwhile. Raises KernelError (AHBM-K207) for an
+    /// unknown dtype.
     #[pyo3(signature = (
-        *, itemsize, operands, results, sets, names, owners, repeats=false, synchronises=false, calls=1, orders=4, seed=0
+        *, dtype, operands, results, sets, names, owners, repeats=false, synchronises=false, calls=1, orders=4, seed=0
     ))]
     #[allow(clippy::too_many_arguments)]
     fn check<'py>(
         &self,
         py: Python<'py>,
-        itemsize: u64,
+        dtype: &str,
         operands: Vec<check::Piece>,
         results: Vec<check::Wanted>,
         sets: Vec<Vec<(u32, u64)>>,
@@ -166,7 +168,8 @@ impl Program {
             min_slots: false,
             ..CheckOptions::default()
         };
-        let subject = check::Subject { itemsize, operands, results, sets, names, owners, repeats, synchronises };
+        let dtype = operand::dtype(dtype).map_err(|fault| errors::raise_one(py, *fault))?;
+        let subject = check::Subject { dtype, operands, results, sets, names, owners, repeats, synchronises };
         logs::refresh(py, &[Part::Check]);
         let verdict = py
             .detach(|| errors::guard(|| Ok(subject.check(&self.inner, &options))))
