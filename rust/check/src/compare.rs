@@ -1,8 +1,9 @@
 //! Results against expectations: which contributions are missing, doubled or foreign.
 
+use crate::nodes::{By, Contents};
 use crate::print::Print;
 use crate::support::{Step, Subject};
-use crate::values::{self, By, Contents, Values};
+use crate::values::{self, Values};
 use ahbm_machine::Diagnostic;
 use ahbm_plan::{Contribution, Expectation, Held, Observed};
 use ahbm_program::{BinaryFn, BufferId};
@@ -160,8 +161,12 @@ impl RunResult {
                     }
                     continue;
                 } else {
+                    self.mixes_calls |= values.mixes(&found, call);
+                    if !expectation.is_idempotent() && !self.explains(observed, &elements, call) {
+                        self.count(&elements, call);
+                        continue;
+                    }
                     let (contents, wanted) = (values.contents(&found), expectation.contributions(set));
-                    self.mixes_calls |= contents.counts.keys().any(|&(of, _)| of != call);
                     explain(&contents, wanted, call, further, expectation.is_idempotent())
                 };
                 if let Some(why) = why {
@@ -193,9 +198,18 @@ impl RunResult {
         }
     }
 
-    fn note(&mut self, observed: &Observed, elements: Range<u64>, call: u32, fault: Fault) {
+    fn count(&mut self, elements: &Range<u64>, call: u32) {
         *self.wrong.entry(call).or_default() += elements.end - elements.start;
         self.runs += 1;
+    }
+
+    /// Whether a wrong run may be told of: it is among the first few, or may continue the last of these.
+    fn explains(&self, observed: &Observed, elements: &Range<u64>, call: u32) -> bool {
+        self.runs < EXPLAINED || self.groups.last().is_some_and(|group| group.is_before(observed, elements, call))
+    }
+
+    fn note(&mut self, observed: &Observed, elements: Range<u64>, call: u32, fault: Fault) {
+        self.count(&elements, call);
         let first = Observed { elements, ..observed.clone() };
         let here = Group { call, first, fault };
         match self.groups.last_mut() {
@@ -220,6 +234,11 @@ impl RunResult {
 }
 
 impl Group {
+    fn is_before(&self, observed: &Observed, elements: &Range<u64>, call: u32) -> bool {
+        let follows = self.call == call && self.first.elements.end == elements.start;
+        follows && self.first.rank == observed.rank && self.first.buffer == observed.buffer
+    }
+
     fn extends_to(&self, next: &Self) -> bool {
         let follows = self.call == next.call && self.first.elements.end == next.first.elements.start;
         follows
@@ -262,9 +281,10 @@ fn explain(found: &Contents, expected: &[Contribution], call: u32, further: u64,
     for &(rank, index) in expected {
         balance.entry((rank, index.wrapping_add(further))).or_default().0 += 1;
     }
-    let mut missing = Vec::new();
-    let mut often: BTreeMap<u64, Vec<String>> = BTreeMap::new();
-    let mut foreign = Vec::new();
+    // Names are made of those alone that are told.
+    let mut missing: Vec<u32> = Vec::new();
+    let mut often: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
+    let mut foreign: Vec<Contribution> = Vec::new();
     let mut stale: BTreeSet<(u32, u32)> = BTreeSet::new();
     for (&(of, contribution), &times) in &found.counts {
         if of == call {
@@ -275,27 +295,27 @@ fn explain(found: &Contents, expected: &[Contribution], call: u32, further: u64,
     }
     for (&(rank, index), &(wanted, there)) in &balance {
         if wanted == 0 {
-            foreign.push(format!("element {index} of rank {rank}"));
+            foreign.push((rank, index));
         } else if there == 0 {
-            missing.push(format!("rank {rank}"));
+            missing.push(rank);
         } else if there != wanted && !idempotent {
-            often.entry(there).or_default().push(format!("rank {rank}"));
+            often.entry(there).or_default().push(rank);
         }
     }
     let mut parts = Vec::new();
     if !missing.is_empty() {
-        parts.push(format!("{} missing", list(&missing)));
+        parts.push(format!("{} missing", list(&missing, |rank| format!("rank {rank}"))));
     }
     for (times, ranks) in &often {
         let times = if *times == 2 { "twice".into() } else { format!("{times} times") };
-        parts.push(format!("{} {times}", list(ranks)));
+        parts.push(format!("{} {times}", list(ranks, |rank| format!("rank {rank}"))));
     }
-    let stale: Vec<String> = stale.into_iter().map(|(of, rank)| format!("rank {rank}'s of call {}", of + 1)).collect();
+    let stale: Vec<(u32, u32)> = stale.into_iter().collect();
     if !stale.is_empty() {
-        parts.push(format!("{} instead", list(&stale)));
+        parts.push(format!("{} instead", list(&stale, |(of, rank)| format!("rank {rank}'s of call {}", of + 1))));
     }
     if !foreign.is_empty() {
-        parts.push(format!("{} foreign", list(&foreign)));
+        parts.push(format!("{} foreign", list(&foreign, |(rank, index)| format!("element {index} of rank {rank}"))));
     }
     if found.undefined {
         parts.push("memory that nobody wrote went into it".into());
@@ -306,9 +326,9 @@ fn explain(found: &Contents, expected: &[Contribution], call: u32, further: u64,
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
-fn list(names: &[String]) -> String {
-    let shown = names[..names.len().min(NAMED)].join(", ");
-    match names.len().saturating_sub(NAMED) {
+fn list<T: Copy>(all: &[T], name: impl Fn(T) -> String) -> String {
+    let shown = all.iter().take(NAMED).map(|&one| name(one)).collect::<Vec<_>>().join(", ");
+    match all.len().saturating_sub(NAMED) {
         0 => shown,
         more => format!("{shown} and {more} more"),
     }

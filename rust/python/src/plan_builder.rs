@@ -1,6 +1,7 @@
 //! Writes a plan step by step.
 
 use crate::formats::{PyDocument, budget};
+use crate::interrupt::interruptible;
 use crate::origin::Here;
 use crate::{errors, operand};
 use ahbm_machine::Diagnostic;
@@ -154,9 +155,7 @@ impl PlanBuilder {
     fn finish(&self, py: Python<'_>) -> PyResult<PyDocument> {
         let builder = self.state.lock().unwrap_or_else(PoisonError::into_inner).take();
         let builder = builder.ok_or_else(|| errors::raise_one(py, finished()))?;
-        py.detach(|| errors::guard(|| builder.finish()))
-            .map(|plan| PyDocument::authored(plan, self.budget))
-            .map_err(|findings| errors::raise(py, &findings))
+        interruptible(py, || builder.finish()).map(|plan| PyDocument::authored(plan, self.budget))
     }
 }
 

@@ -1,18 +1,17 @@
 //! Programs and their timelines.
 
+use crate::interrupt::interruptible;
 use crate::logs::{self, Part};
 use crate::machine::Machine;
 use crate::timeline::Timeline;
 use crate::{check, errors, operand};
 use ahbm_check::CheckOptions;
 use ahbm_emulator::Options;
-use ahbm_machine::Diagnostic;
 use ahbm_program::AgentId;
 use ahbm_wire::store::store;
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
-use std::cell::RefCell;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -74,10 +73,10 @@ impl Program {
     #[pyo3(signature = (*, record=true, detail=false, max_events=Options::default().max_events))]
     fn simulate(&self, py: Python<'_>, record: bool, detail: bool, max_events: u64) -> PyResult<Timeline> {
         logs::refresh(py, &[Part::Engine, Part::Data]);
-        let outcome = interruptible(py, |interrupt| {
+        let outcome = interruptible(py, || {
             let detail = if detail { PIECES } else { 0 };
-            let options = Options { record, detail, max_events, interrupt: Some(interrupt) };
-            ahbm_emulator::simulate(&self.inner, &self.machine, &options)
+            let options = Options { record, detail, max_events };
+            ahbm_emulator::simulate(&self.inner, &self.machine, &options).map_err(|finding| vec![finding])
         })?;
         Ok(Timeline { inner: outcome, program: Arc::clone(&self.inner), machine: Arc::clone(&self.machine) })
     }
@@ -105,9 +104,7 @@ impl Program {
             let files = ahbm_views::executed::render(&self.inner, &timeline.inner, &prefix);
             files.and_then(|files| store(&files).map(|()| files)).map_err(|finding| vec![finding])
         };
-        py.detach(|| errors::guard(write))
-            .map(|files| files.into_iter().map(|file| file.path).collect())
-            .map_err(|findings| errors::raise(py, &findings))
+        interruptible(py, write).map(|files| files.into_iter().map(|file| file.path).collect())
     }
 
     /// The program with pauses: `(agent, op, ps)` holds an agent up for `ps` picoseconds before one of its operations.
@@ -171,37 +168,12 @@ impl Program {
         let dtype = operand::dtype(dtype).map_err(|fault| errors::raise_one(py, *fault))?;
         let subject = check::Subject { dtype, operands, results, sets, names, owners, repeats, synchronises };
         logs::refresh(py, &[Part::Check]);
-        let verdict = py
-            .detach(|| errors::guard(|| Ok(subject.check(&self.inner, &options))))
-            .map_err(|findings| errors::raise(py, &findings))?;
+        let verdict = interruptible(py, || Ok(subject.check(&self.inner, &options)))?;
         Ok((verdict.outcome.name(), errors::to_list(py, &verdict.findings)?))
     }
 
     fn __repr__(&self) -> String {
         format!("<program {} of {} agents, {} operations>", self.inner.name, self.agents(), self.ops())
-    }
-}
-
-/// Runs `work` with the interpreter lock released; pending signals stop it and are raised.
-pub(crate) fn interruptible<T: Send>(
-    py: Python<'_>,
-    work: impl FnOnce(&dyn Fn() -> bool) -> Result<T, Diagnostic> + Send,
-) -> PyResult<T> {
-    let (outcome, signal) = py.detach(|| {
-        let signal = RefCell::new(None);
-        let interrupt = || match Python::attach(|py| py.check_signals()) {
-            Ok(()) => false,
-            Err(error) => {
-                signal.replace(Some(error));
-                true
-            }
-        };
-        let outcome = errors::guard(|| work(&interrupt).map_err(|finding| vec![finding]));
-        (outcome, signal.into_inner())
-    });
-    match signal {
-        Some(error) => Err(error),
-        None => outcome.map_err(|findings| errors::raise(py, &findings)),
     }
 }
 
@@ -213,13 +185,10 @@ impl Program {
         machine: &Machine,
         calls: u64,
     ) -> PyResult<Self> {
-        let findings = py.detach(|| {
-            errors::guard(|| {
-                let findings = ahbm_program::lint(&program, &machine.inner);
-                if findings.is_empty() { Ok(()) } else { Err(findings) }
-            })
-        });
-        findings.map_err(|findings| errors::raise(py, &findings))?;
+        interruptible(py, || {
+            let findings = ahbm_program::lint(&program, &machine.inner);
+            if findings.is_empty() { Ok(()) } else { Err(findings) }
+        })?;
         Ok(Self { inner: Arc::new(program), machine: Arc::clone(&machine.inner), calls, later: Vec::new() })
     }
 }
