@@ -245,7 +245,7 @@ class Program:
     def check(
         self,
         *,
-        itemsize: int,
+        dtype: str,
         operands: Sequence[tuple[int, int, int, int, int]],
         results: Sequence[tuple[int, int, int, int, int]],
         sets: Sequence[Sequence[tuple[int, int]]],

@@ -14,9 +14,10 @@ from ahbm.base import packaged
 from ahbm.base.elements import ELEMENTS
 from ahbm.base.request import Request
 from ahbm.check.case import narrowed
+from ahbm.check.checks import examine
 from ahbm.check.exploration import attempt
 from ahbm.check.reference import inputs
-from ahbm.errors import DataError
+from ahbm.errors import DataError, Finding
 from ahbm.runs.measure import prepare
 
 THROUGH = """
@@ -84,9 +85,13 @@ HOLDING = {
 }
 
 
-def casting(collective: str, dtype: str, other: str, place: str, op: str = "sum") -> ahbm.Report:
+def write_casting(collective: str, dtype: str, other: str, place: str) -> None:
     text = (packaged.ALGORITHMS / f"{ALGORITHMS[collective]}.py").read_text()
     Path("casting.py").write_text(text + THROUGH.format(other=other, place=place, dtype=dtype))
+
+
+def casting(collective: str, dtype: str, other: str, place: str, op: str = "sum") -> ahbm.Report:
+    write_casting(collective, dtype, other, place)
     return ahbm.run(collective, "casting.py", "npu_ring_8", bytes_per_rank=1 << 10, dtype=dtype, check="result", op=op)
 
 
@@ -118,6 +123,40 @@ def test_every_operator_shows_it(op: str, here: Path) -> None:
             casting("all_reduce", dtype, other, "recv", op=op)
 
 
+def followed(collective: str, dtype: str, other: str, place: str, op: str = "sum") -> list[Finding]:
+    """What following contributions finds, without numbers, as before the first call of a shape."""
+    write_casting(collective, dtype, other, place)
+    case = prepare(collective, "casting.py", "npu_ring_8", bytes_per_rank=1 << 10, dtype=dtype, op=op)
+    return list(examine(case, case.compiled(), frozenset({"result"}), calls=1, orders=1))
+
+
+@pytest.mark.parametrize("collective", ALGORITHMS)
+@pytest.mark.parametrize("dtype", NARROWER)
+def test_contributions_lose_bits_in_a_cast(dtype: str, collective: str, here: Path) -> None:
+    for other in NARROWER[dtype]:
+        for place in ("recv", "store"):
+            found = followed(collective, dtype, other, place)
+            assert {finding.code for finding in found} == {"AHBM-V401"}
+            assert f"to a type narrower than {dtype}" in found[0].message
+            lines = Path("casting.py").read_text().splitlines()
+            line = next(number for number, text in enumerate(lines, 1) if "def through" in text) + 1
+            assert found[0].sites[0].origin == f"casting.py:{line}" and f"cast {other}[" in found[0].sites[0].label
+
+
+@pytest.mark.parametrize("dtype", HOLDING)
+def test_contributions_keep_their_bits_in_a_cast(dtype: str, here: Path) -> None:
+    for other in HOLDING[dtype]:
+        for collective in ("all_reduce", "all_to_all"):
+            assert followed(collective, dtype, other, "recv") == []
+
+
+@pytest.mark.parametrize("op", ["prod", "min", "max", "avg", "band", "bor", "bxor"])
+def test_contributions_to_every_operator_lose_bits(op: str, here: Path) -> None:
+    for dtype, other in [("u32", "u16"), ("i64", "i16")]:
+        assert {finding.code for finding in followed("all_reduce", dtype, other, "recv", op)} == {"AHBM-V401"}
+        assert followed("all_reduce", other, dtype, "recv", op) == []
+
+
 WIDER = """
 COLLECTIVE = "reduce"
 
@@ -140,10 +179,13 @@ def kernel(t_ptr, n, world, sip_rank, sip_topo_kind, sip_topo_w, sip_topo_h, *, 
 
 def test_an_accumulator_may_be_wider(here: Path) -> None:
     Path("wider.py").write_text(WIDER)
-    assert ahbm.run("reduce", "wider.py", "npu_ring_8", bytes_per_rank=512, check="result").wrong == 0
+    report = ahbm.run("reduce", "wider.py", "npu_ring_8", bytes_per_rank=512, check="result")
+    assert report.wrong == 0 and not report.findings
     Path("wider.py").write_text(WIDER.replace('"f32"', '"bf16"'))
     with pytest.raises(DataError, match="AHBM-V301"):
         ahbm.run("reduce", "wider.py", "npu_ring_8", bytes_per_rank=512, check="result")
+    with pytest.raises(DataError, match="AHBM-V401"):
+        ahbm.run("reduce", "wider.py", "npu_ring_8", bytes_per_rank=512, check="result", data=False)
 
 
 def test_exploring_and_plain_runs_find_it_too(here: Path) -> None:
@@ -152,7 +194,7 @@ def test_exploring_and_plain_runs_find_it_too(here: Path) -> None:
     assert ahbm.run("all_reduce", "casting.py", "npu_ring_8", bytes_per_rank=1 << 10, dtype="f32").wrong
     case = prepare("all_reduce", "casting.py", "npu_ring_8", bytes_per_rank=1 << 10, dtype="f32")
     failure = attempt(case, 5, checks=frozenset({"result"}))
-    assert failure is not None and failure.findings[0].code == "AHBM-V301"
+    assert failure is not None and failure.findings[0].code == "AHBM-V401"
 
 
 @pytest.mark.parametrize("algorithm", [*ALGORITHMS.values(), "lrab_hierarchical_allreduce", "tree_allreduce"])

@@ -502,6 +502,41 @@ def test_a_lost_contribution_is_an_error_at_the_first_call(tmp_path: Path) -> No
     assert "rank 2 missing" in caught.value.message and "rank 1" not in caught.value.message
 
 
+NARROWS = """
+COLLECTIVE = "all_gather"
+
+
+def kernel_args(world_size, n_elem, *, cube_w=4, cube_h=4, dtype="f16"):
+    return (world_size, n_elem, dtype)
+
+
+def kernel(t_ptr, world, n, dtype, sip_rank, sip_topo_kind, sip_topo_w, sip_topo_h, *, tl):
+    size = n * tl.itemsize(dtype)
+    own = tl.load(t_ptr + sip_rank * size, shape=(n,), dtype=dtype)
+    for step in range(1, world):
+        tl.send(dir=f"sip{(sip_rank + step) % world}", src=tl.cast(own, OTHER))
+        other = (sip_rank - step) % world
+        tl.store(t_ptr + other * size, tl.cast(tl.recv(dir=f"sip{other}", shape=(n,), dtype=OTHER), dtype))
+"""
+
+
+def test_a_cast_that_loses_bits_is_an_error_at_the_first_call(tmp_path: Path) -> None:
+    def worker(rank: int) -> list[float]:
+        dist.init_process_group(backend="ahbm")
+        result = np.zeros(6, np.float32)
+        dist.all_gather_into_tensor(result, np.array([1.0 + rank, 2.0], np.float32))
+        return result.tolist()
+
+    def gathered(other: str) -> list[list[float]]:
+        (tmp_path / "narrows.py").write_text(NARROWS.replace("OTHER", repr(other)), encoding="utf-8")
+        return spawn(worker, overrides={**SMALL, "collectives.all_gather": str(tmp_path / "narrows.py")})
+
+    for other in ("f16", "bf16"):
+        with pytest.raises(DataError, match=r"AHBM-V401.* narrower than f32(?s:.)*narrows\.py:13"):
+            gathered(other)
+    assert gathered("f64") == [[1.0, 2.0, 2.0, 2.0, 3.0, 2.0]] * 3
+
+
 def test_a_barrier_that_holds_nobody_is_an_error_at_the_first_call(tmp_path: Path) -> None:
     (tmp_path / "loses.py").write_text('COLLECTIVE = "barrier"\n' + LOSES, encoding="utf-8")
 

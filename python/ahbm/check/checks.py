@@ -78,7 +78,10 @@ def _program(case: Case, compiled: Compiled, program: Program, calls: int, order
         """The name of a party in findings."""
         return party if members is None else members[party]
 
-    sets: dict[tuple[tuple[int, int], ...], int] = {}
+    # Every party of an all-reduce ends with the same, whose list is as long as there are parties.
+    alike = request.expected(0) if request.collective == "all_reduce" else None
+    # Contributions, and how many elements further on.
+    sets: dict[tuple[tuple[tuple[int, int], ...], int], int] = {}
     names: dict[int, str] = {}
     owners: dict[int, int] = {}
     for rank in range(request.world_size):
@@ -98,7 +101,7 @@ def _program(case: Case, compiled: Compiled, program: Program, calls: int, order
         wanted = [
             (tile * request.size + low, tile * request.size + high, contributions)
             for tile in range(tiles)
-            for low, high, contributions in request.expected(rank * tiles + tile)
+            for low, high, contributions in (alike or request.expected(rank * tiles + tile))
         ]
         starts = [low for low, _, _ in wanted]
         rows = compiled.results[rank].tolist()
@@ -112,15 +115,13 @@ def _program(case: Case, compiled: Compiled, program: Program, calls: int, order
                     break
                 start, end = max(first, low * item), min(first + size, high * item)
                 if start < end:
-                    shift = start // item - low
-                    key = tuple((number(party), index + shift) for party, index in contributions)
-                    set_ = sets.setdefault(key, len(sets))
+                    set_ = sets.setdefault((contributions, start // item - low), len(sets))
                     results.append((number(rank), buffer, at + start - first, end - start, set_))
     _, found = program.check(
-        itemsize=item,
+        dtype=request.element.name,
         operands=operands,
         results=results,
-        sets=[list(key) for key in sets],
+        sets=[[(number(party), index + shift) for party, index in whose] for whose, shift in sets],
         names=list(names.items()),
         owners=list(owners.items()),
         repeats=request.reduces and request.op in IDEMPOTENT,

@@ -193,8 +193,8 @@ def check_kernel(
     ``collective``: the one that the algorithm implements, by default. Raises ConfigError and TopologyError for what is
     wrong with the question.
     """
-    import ahbm
     from ahbm.core.emulator import Emulator
+    from ahbm.runs.measure import prepare, verify
 
     emulator = Emulator.load(topology, arguments.pop("ccl", None), arguments.pop("overrides", None))
     arguments["emulator"] = emulator
@@ -205,8 +205,9 @@ def check_kernel(
     ops: int | None = None
     findings: tuple[Finding, ...]
     try:
-        report = ahbm.run(named, algorithm, data=data, seed=seed, check=checks, **arguments)
-        ranks, ops, findings = report.ranks, report.ops, report.findings
+        case = prepare(named, algorithm, **arguments)
+        compiled, _, _, findings = verify(case, data=data, seed=seed, mode="integers", check=checks)
+        ranks, ops = case.request.parties, compiled.ops
         verdict = "undecided" if findings else "correct"
     except tuple(_CLASSES) as error:
         findings, verdict = error.findings, _VERDICTS.get(error.code, _CLASSES[type(error)])

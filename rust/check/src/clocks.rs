@@ -15,6 +15,7 @@ use crate::counters::Counters;
 use crate::schedule;
 use crate::spots::{NONE, Spots};
 use crate::support::{Step, Subject, touches};
+use ahbm_engine::interrupt::spend;
 use ahbm_machine::{Diagnostic, codes};
 use ahbm_plan::Expectation;
 use ahbm_program::{AgentId, OpKind, Program};
@@ -193,11 +194,12 @@ impl<'p> Clocks<'p> {
                 histories[history as usize].write = Some(Access { step, component: launch.component, time: 1 });
             }
         }
+        // The agents of a rank share one clock until they learn something: there may be many of both.
+        let mut started: BTreeMap<u32, Clock> = BTreeMap::new();
         for (agent, clock) in program.agents.iter().zip(&mut clocks) {
             if let Some(launch) = launches.get(&agent.rank) {
-                let mut started = clock.to_vec();
-                started[launch.component as usize] = 1;
-                *clock = started.into();
+                let grown = || (0..components).map(|component| u32::from(component == launch.component)).collect();
+                *clock = Rc::clone(started.entry(agent.rank).or_insert_with(grown));
             }
         }
         Ok(Some(Self {
@@ -294,6 +296,7 @@ impl<'p> Clocks<'p> {
         let Some(launch) = self.launches.get(&rank) else { return };
         let mut clock = self.clocks[agent.0 as usize].to_vec();
         if self.synchronises && self.unheld.len() < 1 << 10 {
+            spend(8 * self.launches.len() as u64);
             let started = |launch: &Launch| clock[launch.component as usize] > call;
             self.unheld
                 .extend(self.launches.iter().filter(|(_, one)| !started(one)).map(|(&one, _)| (rank, one, call)));
@@ -387,6 +390,7 @@ impl<'p> Clocks<'p> {
         let access = Access { step: *step, component, time };
         let history = &mut self.histories[history as usize];
         self.work += history.reads.len() as u64;
+        spend(8 + history.reads.len() as u64);
         // What an agent posts arrives in the order in which it posts.
         let own_post = |other: &Access| other.step.agent == step.agent && !other.is_launch();
         let before = |other: &Access| clock[other.component as usize] >= other.time || own_post(other);
@@ -523,6 +527,7 @@ fn join(a: &Clock, b: &Clock) -> Clock {
     if Rc::ptr_eq(a, b) {
         return Rc::clone(a);
     }
+    spend(a.len() as u64 / 2);
     // Without an early end, so that the compiler compares several components at once.
     let (mut a_behind, mut b_behind) = (false, false);
     for (x, y) in a.iter().zip(b.iter()) {

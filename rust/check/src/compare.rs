@@ -1,8 +1,9 @@
 //! Results against expectations: which contributions are missing, doubled or foreign.
 
+use crate::nodes::{By, Contents};
 use crate::print::Print;
 use crate::support::{Step, Subject};
-use crate::values::{self, By, Contents, Values};
+use crate::values::{self, Values};
 use ahbm_machine::Diagnostic;
 use ahbm_plan::{Contribution, Expectation, Held, Observed};
 use ahbm_program::{BinaryFn, BufferId};
@@ -99,8 +100,15 @@ pub(crate) struct RunResult {
 struct Group {
     call: u32,
     first: Observed,
+    fault: Fault,
+}
+
+/// Why an element is wrong.
+struct Fault {
     why: String,
     writer: Option<Step>,
+    /// Where it lost bits, if its contributions are right.
+    cast: Option<Step>,
 }
 
 /// The bytes of an observation that its buffer has.
@@ -145,27 +153,33 @@ impl RunResult {
                 let Some(set) = observed.set else { continue };
                 let further = elements.start - observed.elements.start;
                 let wanted = terms.sets[set.index()].of_call(call).shifted(further as i64);
-                if found.unit == unit && found.print == wanted {
-                    if let Some(why) = self.mixed(found.by) {
-                        self.note(observed, elements, call, why, found.writer);
-                    }
-                    continue;
-                }
-                if let Some(step) = found.function {
+                let why = if found.unit == unit && found.print == wanted {
+                    self.mixed(found.by)
+                } else if let Some(step) = found.function {
                     if !self.undecided.contains(&step) && self.undecided.len() < LISTED {
                         self.undecided.push(step);
                     }
                     continue;
-                }
-                let (contents, wanted) = (values.contents(&found), expectation.contributions(set));
-                self.mixes_calls |= contents.counts.keys().any(|&(of, _)| of != call);
-                if let Some(why) = explain(&contents, wanted, call, further, expectation.is_idempotent()) {
-                    self.note(observed, elements, call, why, found.writer);
+                } else {
+                    self.mixes_calls |= values.mixes(&found, call);
+                    if !expectation.is_idempotent() && !self.explains(observed, &elements, call) {
+                        self.count(&elements, call);
+                        continue;
+                    }
+                    let (contents, wanted) = (values.contents(&found), expectation.contributions(set));
+                    explain(&contents, wanted, call, further, expectation.is_idempotent())
+                };
+                if let Some(why) = why {
+                    self.note(observed, elements, call, Fault { why, writer: found.writer, cast: None });
+                } else if let Some((cast, dtype)) = found.narrowed.zip(expectation.dtype()) {
+                    let why = format!("cast on the way to a type narrower than {dtype}");
+                    self.note(observed, elements, call, Fault { why, writer: found.writer, cast: Some(cast) });
                 }
             }
             if observed.set.is_some() && observed.elements.end.saturating_mul(unit) > size {
                 let start = observed.elements.start.max(size / unit);
-                self.note(observed, start..observed.elements.end, call, "the buffer ends before it".into(), None);
+                let fault = Fault { why: "the buffer ends before it".into(), writer: None, cast: None };
+                self.note(observed, start..observed.elements.end, call, fault);
             }
         }
         self.prints.insert((call, rank), prints);
@@ -184,11 +198,20 @@ impl RunResult {
         }
     }
 
-    fn note(&mut self, observed: &Observed, elements: Range<u64>, call: u32, why: String, writer: Option<Step>) {
+    fn count(&mut self, elements: &Range<u64>, call: u32) {
         *self.wrong.entry(call).or_default() += elements.end - elements.start;
         self.runs += 1;
+    }
+
+    /// Whether a wrong run may be told of: it is among the first few, or may continue the last of these.
+    fn explains(&self, observed: &Observed, elements: &Range<u64>, call: u32) -> bool {
+        self.runs < EXPLAINED || self.groups.last().is_some_and(|group| group.is_before(observed, elements, call))
+    }
+
+    fn note(&mut self, observed: &Observed, elements: Range<u64>, call: u32, fault: Fault) {
+        self.count(&elements, call);
         let first = Observed { elements, ..observed.clone() };
-        let here = Group { call, first, why, writer };
+        let here = Group { call, first, fault };
         match self.groups.last_mut() {
             Some(group) if group.extends_to(&here) => group.first.elements.end = here.first.elements.end,
             _ if self.runs <= EXPLAINED => self.groups.push(here),
@@ -211,9 +234,23 @@ impl RunResult {
 }
 
 impl Group {
+    fn is_before(&self, observed: &Observed, elements: &Range<u64>, call: u32) -> bool {
+        let follows = self.call == call && self.first.elements.end == elements.start;
+        follows && self.first.rank == observed.rank && self.first.buffer == observed.buffer
+    }
+
     fn extends_to(&self, next: &Self) -> bool {
         let follows = self.call == next.call && self.first.elements.end == next.first.elements.start;
-        follows && self.first.rank == next.first.rank && self.first.buffer == next.first.buffer && self.why == next.why
+        follows
+            && self.first.rank == next.first.rank
+            && self.first.buffer == next.first.buffer
+            && self.fault.extends_to(&next.fault)
+    }
+}
+
+impl Fault {
+    fn extends_to(&self, next: &Self) -> bool {
+        self.why == next.why && self.cast == next.cast
     }
 }
 
@@ -221,9 +258,14 @@ fn report(subject: Subject<'_>, expectation: &Expectation, group: &Group) -> Dia
     let Observed { rank, buffer, elements, .. } = &group.first;
     let buffer = expectation.buffer_name(*buffer);
     let when = if group.call > 0 { format!("call {}: ", group.call + 1) } else { String::new() };
-    let what = format!("{when}rank {rank}, elements [{}, {}) of {buffer}: {}", elements.start, elements.end, group.why);
-    let finding = Diagnostic::new("AHBM-V401", what);
-    match &group.writer {
+    let what =
+        format!("{when}rank {rank}, elements [{}, {}) of {buffer}: {}", elements.start, elements.end, group.fault.why);
+    let mut finding = Diagnostic::new("AHBM-V401", what);
+    if let Some(cast) = &group.fault.cast {
+        finding =
+            subject.site(finding, cast).hint("leave the cast out, cast to a wider type, or ask for the narrower type");
+    }
+    match &group.fault.writer {
         Some(step) => finding.site(
             format!("last written by {}", subject.describe(step)),
             subject.launch(step.call).origin_text(step.agent, step.op as usize),
@@ -239,9 +281,10 @@ fn explain(found: &Contents, expected: &[Contribution], call: u32, further: u64,
     for &(rank, index) in expected {
         balance.entry((rank, index.wrapping_add(further))).or_default().0 += 1;
     }
-    let mut missing = Vec::new();
-    let mut often: BTreeMap<u64, Vec<String>> = BTreeMap::new();
-    let mut foreign = Vec::new();
+    // Names are made of those alone that are told.
+    let mut missing: Vec<u32> = Vec::new();
+    let mut often: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
+    let mut foreign: Vec<Contribution> = Vec::new();
     let mut stale: BTreeSet<(u32, u32)> = BTreeSet::new();
     for (&(of, contribution), &times) in &found.counts {
         if of == call {
@@ -252,27 +295,27 @@ fn explain(found: &Contents, expected: &[Contribution], call: u32, further: u64,
     }
     for (&(rank, index), &(wanted, there)) in &balance {
         if wanted == 0 {
-            foreign.push(format!("element {index} of rank {rank}"));
+            foreign.push((rank, index));
         } else if there == 0 {
-            missing.push(format!("rank {rank}"));
+            missing.push(rank);
         } else if there != wanted && !idempotent {
-            often.entry(there).or_default().push(format!("rank {rank}"));
+            often.entry(there).or_default().push(rank);
         }
     }
     let mut parts = Vec::new();
     if !missing.is_empty() {
-        parts.push(format!("{} missing", list(&missing)));
+        parts.push(format!("{} missing", list(&missing, |rank| format!("rank {rank}"))));
     }
     for (times, ranks) in &often {
         let times = if *times == 2 { "twice".into() } else { format!("{times} times") };
-        parts.push(format!("{} {times}", list(ranks)));
+        parts.push(format!("{} {times}", list(ranks, |rank| format!("rank {rank}"))));
     }
-    let stale: Vec<String> = stale.into_iter().map(|(of, rank)| format!("rank {rank}'s of call {}", of + 1)).collect();
+    let stale: Vec<(u32, u32)> = stale.into_iter().collect();
     if !stale.is_empty() {
-        parts.push(format!("{} instead", list(&stale)));
+        parts.push(format!("{} instead", list(&stale, |(of, rank)| format!("rank {rank}'s of call {}", of + 1))));
     }
     if !foreign.is_empty() {
-        parts.push(format!("{} foreign", list(&foreign)));
+        parts.push(format!("{} foreign", list(&foreign, |(rank, index)| format!("element {index} of rank {rank}"))));
     }
     if found.undefined {
         parts.push("memory that nobody wrote went into it".into());
@@ -283,9 +326,9 @@ fn explain(found: &Contents, expected: &[Contribution], call: u32, further: u64,
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
-fn list(names: &[String]) -> String {
-    let shown = names[..names.len().min(NAMED)].join(", ");
-    match names.len().saturating_sub(NAMED) {
+fn list<T: Copy>(all: &[T], name: impl Fn(T) -> String) -> String {
+    let shown = all.iter().take(NAMED).map(|&one| name(one)).collect::<Vec<_>>().join(", ");
+    match all.len().saturating_sub(NAMED) {
         0 => shown,
         more => format!("{shown} and {more} more"),
     }

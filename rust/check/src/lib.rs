@@ -58,7 +58,7 @@
 //! | `AHBM-V414` | a rank's operand or result is touched before its call starts or after it has ended |
 //! | `AHBM-V415` | a rank leaves a barrier that another may not have entered |
 //!
-//! Reading order: [`Expectation`], `schedule` (who goes next), `print` and `values` (what it does), `spots` and `clocks`
+//! Reading order: [`Expectation`], `schedule` (who goes next), `print`, `nodes` and `values` (what it does), `spots` and `clocks`
 //! (what orders it), `deadlock` and `compare` (what to say), `proof` (the same with numbers).
 
 #[cfg(test)]
@@ -67,6 +67,7 @@ mod clocks;
 mod compare;
 mod counters;
 mod deadlock;
+mod nodes;
 mod print;
 mod proof;
 mod schedule;
@@ -230,17 +231,25 @@ fn shape(program: &Program) -> [usize; 5] {
     [agents.len(), buffers.len(), channels.len(), *counters as usize, barriers.len()]
 }
 
+/// What the runs in several orders have shown.
+#[derive(Default)]
+struct Shown {
+    /// Different results.
+    results: Vec<RunResult>,
+    races: Vec<Diagnostic>,
+    gaps: Vec<Diagnostic>,
+    warnings: Vec<Diagnostic>,
+    /// Whether accesses are ordered is not known.
+    unordered: bool,
+}
+
 fn explore(subject: Subject<'_>, expectation: &Expectation, options: &CheckOptions<'_>) -> Verdict {
     let terms = Terms::new(expectation);
     let ranks: BTreeSet<u32> = subject.program.agents.iter().map(|agent| agent.rank).collect();
     // The memory of a rank without agents has no call whose end it could be renewed at.
     let idle: Vec<u32> = terms.ranks().difference(&ranks).copied().collect();
     let subject = if idle.is_empty() { subject } else { Subject { calls: 1, ..subject } };
-    let mut warnings = Vec::new();
-    let mut races = Vec::new();
-    let mut gaps = Vec::new();
-    let mut results: Vec<RunResult> = Vec::new();
-    let mut unordered = false;
+    let mut shown = Shown::default();
     let spots = Spots::contended(subject, terms.memory());
     let determinate = subject.programs().all(|program| determinate(program, !spots.is_empty()));
     for order in 0..options.orders.max(1) {
@@ -252,36 +261,52 @@ fn explore(subject: Subject<'_>, expectation: &Expectation, options: &CheckOptio
             effects.result.look(subject, &effects.values, &terms, rank, 0);
         }
         if let Some(clocks) = effects.clocks {
-            if gaps.is_empty() {
-                gaps.extend(clocks.gaps());
+            if shown.gaps.is_empty() {
+                shown.gaps.extend(clocks.gaps());
             }
-            if !unordered && let Some(finding) = clocks.gave_up() {
-                unordered = true;
-                warnings.push(finding);
+            if !shown.unordered
+                && let Some(finding) = clocks.gave_up()
+            {
+                shown.unordered = true;
+                shown.warnings.push(finding);
             }
-            if races.is_empty() {
-                races = clocks.findings(expectation);
+            if shown.races.is_empty() {
+                shown.races = clocks.findings(expectation);
             }
         }
         if order == 0 {
-            unordered |= skipped.is_some();
-            warnings.extend(skipped);
-            warnings.extend(effects.values.undefined_reads(expectation));
-            warnings.extend(schedule.unreceived());
-            warnings.extend(schedule.untaken());
+            shown.unordered |= skipped.is_some();
+            shown.warnings.extend(skipped);
+            shown.warnings.extend(effects.values.undefined_reads(expectation));
+            shown.warnings.extend(schedule.unreceived());
+            shown.warnings.extend(schedule.untaken());
         }
-        if results.iter().all(|known| known.prints != effects.result.prints) {
-            results.push(effects.result);
+        if shown.results.iter().all(|known| known.prints != effects.result.prints) {
+            shown.results.push(effects.result);
         }
-        if determinate && races.is_empty() && !unordered {
+        if determinate && shown.races.is_empty() && !shown.unordered {
             break;
         }
     }
+    // What a later call should give is known from calls with a pause between them.
+    let calm = || run(subject, &terms, &spots, options, 0, Fence::World).map(|(effects, ..)| effects.result);
+    judge(subject, &terms, shown, calm).unwrap_or_else(|verdict| verdict)
+}
+
+/// The verdict on what was shown; `calm` is the result of calls with a pause between them.
+fn judge(
+    subject: Subject<'_>,
+    terms: &Terms<'_>,
+    shown: Shown,
+    calm: impl FnOnce() -> Result<RunResult, Verdict>,
+) -> Result<Verdict, Verdict> {
+    let Shown { results, mut races, mut gaps, mut warnings, unordered } = shown;
+    let expectation = terms.expectation;
     let mut findings: Vec<Diagnostic> = Vec::new();
     let wrong = results.iter().filter_map(RunResult::first_wrong).min();
     let interfere = wrong.is_some_and(|call| call > 0) || results.iter().any(RunResult::mixes_calls);
     let first = wrong.and_then(|call| results.iter().find(|result| result.first_wrong() == Some(call)));
-    let mut told = first.map(|result| result.report(subject, &terms)).unwrap_or_default();
+    let mut told = first.map(|result| result.report(subject, terms)).unwrap_or_default();
     findings.extend(interfere.then(|| interfering(subject, races.first().or(told.first()))));
     // What differs in a later call only, the call before it has caused.
     let firsts: BTreeSet<_> = results.iter().map(|result| result.of_call(0).collect::<Vec<_>>()).collect();
@@ -295,11 +320,7 @@ fn explore(subject: Subject<'_>, expectation: &Expectation, options: &CheckOptio
     findings.append(&mut told);
     let mut failed = wrong.is_some() || !gaps.is_empty();
     if !failed && races.is_empty() && subject.calls > 1 && (undecided.is_some() || !expectation.is_known()) {
-        // What a later call should give is known from calls with a pause between them.
-        let calm = match run(subject, &terms, &spots, options, 0, Fence::World) {
-            Err(verdict) => return verdict,
-            Ok((effects, ..)) => effects.result,
-        };
+        let calm = calm()?;
         let alike = |result: &RunResult, call: u32| result.of_call(call).eq(calm.of_call(call));
         if results.iter().any(|result| alike(result, 0) && result.prints != calm.prints) {
             findings.push(interfering(subject, races.first()));
@@ -322,7 +343,7 @@ fn explore(subject: Subject<'_>, expectation: &Expectation, options: &CheckOptio
     };
     findings.extend(undecided);
     findings.append(&mut warnings);
-    Verdict::new(outcome, findings)
+    Ok(Verdict::new(outcome, findings))
 }
 
 /// Says that a call is wrong because of the one before it, where `evidence` says.

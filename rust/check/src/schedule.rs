@@ -2,10 +2,14 @@
 
 use crate::counters::Counters;
 use crate::support::{Step, Subject};
+use ahbm_engine::interrupt::spend;
 use ahbm_machine::{Diagnostic, codes};
 use ahbm_program::{AgentId, ChannelId, OpKind, Program, ValueId};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BinaryHeap};
+
+/// Elementary steps of an operation ([`spend`]).
+const STEPS: u64 = 32;
 
 /// Told of every effect, in the order in which effects happen.
 pub(crate) trait Watch {
@@ -227,6 +231,7 @@ impl<'p> Schedule<'p> {
         let a = agent.0 as usize;
         self.waits[a] = Wait::Nothing;
         loop {
+            spend(STEPS);
             let body = self.subject.body(agent, self.call[a]);
             let Some(what) = body.ops.get(self.next[a] as usize) else {
                 if !self.end_of_call(agent, watch) {

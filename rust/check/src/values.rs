@@ -6,78 +6,19 @@
 //! function computes is told apart from everything else, but not understood. Every node has a [`Print`]; the graph
 //! of nodes is walked only to explain a result that is wrong.
 
+use crate::nodes::{By, Contents, EMPTY, Node, Nodes, Piece, Value, length};
 use crate::print::Print;
 use crate::support::{Step, Subject, bytes};
 use ahbm_machine::Diagnostic;
 use ahbm_plan::{Contribution, Expectation, Held};
-use ahbm_program::{AgentId, BinaryFn, Body, BufferId, OpKind, Scalar, ValueId};
+use ahbm_program::{AgentId, BinaryFn, Body, BufferId, Dtype, OpKind, Scalar, ValueId};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 
-/// Index of a node of the graph.
-type Node = u32;
-
-/// The empty multiset.
-const EMPTY: Node = 0;
 /// Reads of undefined memory that are listed.
 const LISTED: usize = 8;
-
-#[derive(Debug, Clone, Copy)]
-enum Made {
-    Nothing,
-    /// Of a rank in a call.
-    Input(u32, u32),
-    Undefined,
-    /// By an operation whose meaning is not known.
-    Function,
-    /// Of two nodes, the second so many indices further on.
-    Union(Node, Node, i64),
-}
-
-/// A node and what is in it.
-#[derive(Debug, Clone, Copy)]
-struct Known {
-    print: Print,
-    made: Made,
-    /// Every element is the same.
-    flat: bool,
-    /// Memory that nobody wrote went into it.
-    undefined: bool,
-    /// The first operation on the way that is no union.
-    function: Option<Step>,
-    by: By,
-}
-
-/// The functions that united contributions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum By {
-    #[default]
-    Nothing,
-    One(BinaryFn),
-    Several,
-}
-
-impl By {
-    fn then(self, other: Self) -> Self {
-        match (self, other) {
-            (Self::Nothing, by) | (by, Self::Nothing) => by,
-            (one, other) if one == other => one,
-            _ => Self::Several,
-        }
-    }
-}
-
-/// A run of elements of a value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Piece {
-    elements: u64,
-    node: Node,
-    index: i64,
-}
-
-type Value = Rc<[Piece]>;
 
 /// A run of elements in memory.
 #[derive(Debug, Clone, Copy)]
@@ -106,23 +47,17 @@ pub(crate) struct Found {
     pub(crate) function: Option<Step>,
     /// The functions that united its contributions.
     pub(crate) by: By,
+    /// The first cast on the way to a type that does not hold every element of the request.
+    pub(crate) narrowed: Option<Step>,
     node: Node,
     index: i64,
 }
 
-/// The contributions to an element, each with the call that it was the input of, and how often each went in.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Contents {
-    pub(crate) counts: FxHashMap<(u32, Contribution), u64>,
-    /// Memory that nobody wrote went into it.
-    pub(crate) undefined: bool,
-}
-
 pub(crate) struct Values<'p> {
     subject: Subject<'p>,
-    nodes: Vec<Known>,
-    /// Functions by print: the same function of the same values is the same.
-    functions: FxHashMap<Print, Node>,
+    nodes: Nodes,
+    /// The type of the request's elements, if it is known.
+    dtype: Option<Dtype>,
     /// By rank and call.
     inputs: FxHashMap<(u32, u32), Node>,
     memory: Vec<BTreeMap<u64, Stored>>,
@@ -142,18 +77,10 @@ impl<'p> Values<'p> {
             let values = subject.programs().map(|program| program.body(AgentId(agent)).values).max();
             vec![Rc::clone(&nothing); values.unwrap_or(0) as usize]
         };
-        let empty = Known {
-            print: Print::default(),
-            made: Made::Nothing,
-            flat: true,
-            undefined: false,
-            function: None,
-            by: By::Nothing,
-        };
         let mut values = Self {
             subject,
-            nodes: vec![empty],
-            functions: FxHashMap::default(),
+            nodes: Nodes::new(),
+            dtype: expectation.dtype(),
             inputs: FxHashMap::default(),
             memory: Vec::with_capacity(program.buffers.len()),
             slots: (0..program.agents.len() as u32).map(slots).collect(),
@@ -164,7 +91,7 @@ impl<'p> Values<'p> {
         let unit = expectation.element();
         for (index, buffer) in program.buffers.iter().enumerate() {
             let print = Print::of(1 << 63 | index as u64);
-            let node = values.add(Known { print, made: Made::Undefined, undefined: true, flat: false, ..empty });
+            let node = values.nodes.unwritten(print);
             let held = Stored { end: buffer.bytes, unit, node, index: 0, writer: None };
             values.memory.push(if buffer.bytes == 0 { BTreeMap::new() } else { BTreeMap::from([(0, held)]) });
         }
@@ -180,9 +107,7 @@ impl<'p> Values<'p> {
         let node = match self.inputs.get(&(rank, call)) {
             Some(&node) => node,
             None => {
-                let (print, made) = (input(rank).of_call(call), Made::Input(rank, call));
-                let node =
-                    self.add(Known { print, made, flat: false, undefined: false, function: None, by: By::Nothing });
+                let node = self.nodes.input(input(rank).of_call(call), rank, call);
                 self.inputs.insert((rank, call), node);
                 node
             }
@@ -200,38 +125,25 @@ impl<'p> Values<'p> {
             start,
             end: held.end,
             unit: held.unit,
-            print: self.print(held.node, held.index),
-            flat: self.nodes[held.node as usize].flat,
+            print: self.nodes.print(held.node, held.index),
+            flat: self.nodes.get(held.node).flat,
             writer: held.writer,
-            function: self.nodes[held.node as usize].function,
-            by: self.nodes[held.node as usize].by,
+            function: self.nodes.get(held.node).function,
+            by: self.nodes.get(held.node).by,
+            narrowed: self.nodes.get(held.node).narrowed,
             node: held.node,
             index: held.index,
         })
     }
 
+    /// Whether inputs of another call than `call` went into the elements of a run.
+    pub(crate) fn mixes(&self, found: &Found, call: u32) -> bool {
+        self.nodes.mixes(found.node, call)
+    }
+
     /// The contributions that make up the first element of a run.
     pub(crate) fn contents(&self, found: &Found) -> Contents {
-        let mut contents = Contents::default();
-        // Nodes are made of earlier ones, so every node is complete when its turn comes.
-        let mut due = BTreeMap::from([((found.node, found.index), 1u64)]);
-        while let Some(((node, index), times)) = due.pop_last() {
-            match self.nodes[node as usize].made {
-                Made::Nothing | Made::Function => {}
-                Made::Undefined => contents.undefined = true,
-                Made::Input(rank, call) => {
-                    let count = contents.counts.entry((call, (rank, index as u64))).or_default();
-                    *count = count.saturating_add(times);
-                }
-                Made::Union(a, b, apart) => {
-                    for part in [(a, index), (b, index + apart)] {
-                        let count = due.entry(part).or_default();
-                        *count = count.saturating_add(times);
-                    }
-                }
-            }
-        }
-        contents
+        self.nodes.contents(found.node, found.index)
     }
 
     /// A warning that names reads of memory that nobody wrote.
@@ -266,16 +178,22 @@ impl<'p> Values<'p> {
             OpKind::Fill { dst, tile, scalar } => {
                 let node = match body.scalars[scalar as usize] {
                     s if s == Scalar::Int(0) || s.as_f64() == 0.0 => EMPTY,
-                    Scalar::Float(bits) => self.function(step, [2, bits], [], true),
-                    Scalar::Int(n) => self.function(step, [3, n as u64], [], true),
+                    Scalar::Float(bits) => self.nodes.function(step, [2, bits], [], true),
+                    Scalar::Int(n) => self.nodes.function(step, [3, n as u64], [], true),
                 };
                 self.define(agent, dst, Rc::from([Piece { elements: count(tile), node, index: 0 }]));
             }
             // A scaled contribution is still that contribution.
             OpKind::BinaryScalar { f: BinaryFn::Mul, dst, a, .. }
-            | OpKind::BinaryScalar { f: BinaryFn::Div, swapped: false, dst, a, .. }
-            | OpKind::Cast { dst, a, .. } => {
-                let value = Rc::clone(&self.slots[agent.0 as usize][a.0 as usize]);
+            | OpKind::BinaryScalar { f: BinaryFn::Div, swapped: false, dst, a, .. } => {
+                let value = self.value(agent, a);
+                self.define(agent, dst, value);
+            }
+            OpKind::Cast { dst, a, tile } => {
+                let mut value = self.value(agent, a);
+                if self.dtype.is_some_and(|dtype| !body.tiles[tile as usize].dtype.holds(dtype)) {
+                    value = value.iter().map(|&p| Piece { node: self.nodes.narrow(step, p.node), ..p }).collect();
+                }
                 self.define(agent, dst, value);
             }
             OpKind::Binary { f, dst, a, b, tile } if unites(f) => {
@@ -324,20 +242,6 @@ impl<'p> Values<'p> {
         Ok(())
     }
 
-    fn add(&mut self, known: Known) -> Node {
-        self.nodes.push(known);
-        self.nodes.len() as Node - 1
-    }
-
-    fn print(&self, node: Node, index: i64) -> Print {
-        let known = &self.nodes[node as usize];
-        if known.flat { known.print } else { known.print.shifted(index) }
-    }
-
-    fn further(&self, node: Node, index: i64, by: u64) -> i64 {
-        if self.nodes[node as usize].flat { index } else { index + by as i64 }
-    }
-
     fn value(&self, agent: AgentId, value: ValueId) -> Value {
         Rc::clone(&self.slots[agent.0 as usize][value.0 as usize])
     }
@@ -375,7 +279,7 @@ impl<'p> Values<'p> {
         let from = map.range(..=range.start).next_back().map_or(range.start, |(&start, _)| start);
         map.range(from..range.end).filter(move |(_, held)| held.end > range.start).map(move |(&at, &held)| {
             let start = at.max(range.start);
-            let index = self.further(held.node, held.index, (start - at) / held.unit);
+            let index = self.nodes.further(held.node, held.index, (start - at) / held.unit);
             (start, Stored { end: held.end.min(range.end), index, ..held })
         })
     }
@@ -391,7 +295,7 @@ impl<'p> Values<'p> {
             let last = map.range(..range.end).next_back().filter(|(_, held)| held.end > range.end);
             let before = first.map(|(&at, &held)| (at, Stored { end: range.start, ..held }));
             let after = last.map(|(&at, &held)| {
-                let index = self.further(held.node, held.index, (range.end - at) / held.unit);
+                let index = self.nodes.further(held.node, held.index, (range.end - at) / held.unit);
                 (range.end, Stored { index, ..held })
             });
             before.into_iter().chain(after).collect()
@@ -410,7 +314,7 @@ impl<'p> Values<'p> {
         let unit = program.body(step.agent).tiles[tile as usize].dtype.bytes();
         let (buffer, range) = bytes(program, step.agent, mem, tile);
         let runs: Vec<(u64, Stored)> = self.read(buffer, range.clone()).collect();
-        if let Some((start, held)) = runs.iter().find(|(_, held)| self.nodes[held.node as usize].undefined) {
+        if let Some((start, held)) = runs.iter().find(|(_, held)| self.nodes.get(held.node).undefined) {
             // Each call repeats what the first does: only the first call that has any counts.
             if self.undefined.first().is_none_or(|(first, ..)| first.call == step.call) {
                 self.undefined_count += 1;
@@ -420,7 +324,7 @@ impl<'p> Values<'p> {
             }
         }
         let whole = |(start, held): &(u64, Stored)| {
-            self.nodes[held.node as usize].flat && (held.end - start).is_multiple_of(unit)
+            self.nodes.get(held.node).flat && (held.end - start).is_multiple_of(unit)
                 || held.unit == unit
                     && (start - range.start).is_multiple_of(unit)
                     && (held.end - start).is_multiple_of(unit)
@@ -428,7 +332,7 @@ impl<'p> Values<'p> {
         let pieces = |unit: &dyn Fn(&Stored) -> u64| -> Value {
             let piece =
                 |(at, h): &(u64, Stored)| Piece { elements: (h.end - at) / unit(h), node: h.node, index: h.index };
-            merged(runs.iter().map(piece), |node| self.nodes[node as usize].flat)
+            self.nodes.merged(runs.iter().map(piece))
         };
         if runs.iter().all(whole) {
             return pieces(&|_| unit);
@@ -468,39 +372,21 @@ impl<'p> Values<'p> {
         let (mut left, mut right) = (a.next(), b.next());
         while let (Some(x), Some(y)) = (left, right) {
             let elements = x.elements.min(y.elements);
-            let (node, index) = self.unite(f, (x.node, x.index), (y.node, y.index));
+            let (node, index) = self.nodes.unite(f, (x.node, x.index), (y.node, y.index));
             pieces.push(Piece { elements, node, index });
             let rest = |p: Piece, further: i64| Piece { elements: p.elements - elements, index: further, ..p };
-            left =
-                if x.elements > elements { Some(rest(x, self.further(x.node, x.index, elements))) } else { a.next() };
-            right =
-                if y.elements > elements { Some(rest(y, self.further(y.node, y.index, elements))) } else { b.next() };
+            left = if x.elements > elements {
+                Some(rest(x, self.nodes.further(x.node, x.index, elements)))
+            } else {
+                a.next()
+            };
+            right = if y.elements > elements {
+                Some(rest(y, self.nodes.further(y.node, y.index, elements)))
+            } else {
+                b.next()
+            };
         }
-        merged(pieces.into_iter(), |node| self.nodes[node as usize].flat)
-    }
-
-    fn unite(&mut self, f: BinaryFn, (a, at): (Node, i64), (b, bt): (Node, i64)) -> (Node, i64) {
-        match (a, b) {
-            (EMPTY, _) => return (b, bt),
-            (_, EMPTY) => return (a, at),
-            _ => {}
-        }
-        let (one, other) = (self.nodes[a as usize], self.nodes[b as usize]);
-        // Something flat has no index of its own and takes the other's.
-        let (at, apart) = match (one.flat, other.flat) {
-            (true, false) => (bt, 0),
-            (false, true) => (at, 0),
-            _ => (at, bt - at),
-        };
-        let node = self.add(Known {
-            print: one.print.plus(other.print.shifted(apart)),
-            made: Made::Union(a, b, apart),
-            flat: one.flat && other.flat,
-            undefined: one.undefined || other.undefined,
-            function: one.function.or(other.function),
-            by: one.by.then(other.by).then(By::One(f)),
-        });
-        (node, at)
+        self.nodes.merged(pieces.into_iter())
     }
 
     /// The result of an operation that is no union of values: known by the operation and its operands alone.
@@ -515,29 +401,11 @@ impl<'p> Values<'p> {
         let mut identity: Vec<u64> = op.describe(body).bytes().map(u64::from).chain(scalars).collect();
         for piece in operands.iter().flat_map(|value| value.iter()) {
             identity.push(piece.elements);
-            identity.extend(self.print(piece.node, piece.index).words());
+            identity.extend(self.nodes.print(piece.node, piece.index).words());
         }
         let made_of = operands.iter().flat_map(|value| value.iter()).map(|piece| piece.node);
-        let node = self.function(step, identity, made_of, false);
+        let node = self.nodes.function(step, identity, made_of, false);
         Rc::from([Piece { elements, node, index: 0 }])
-    }
-
-    fn function(
-        &mut self,
-        step: &Step,
-        identity: impl IntoIterator<Item = u64>,
-        made_of: impl IntoIterator<Item = Node>,
-        flat: bool,
-    ) -> Node {
-        let print = Print::list(identity);
-        if let Some(&node) = self.functions.get(&print) {
-            return node;
-        }
-        let undefined = made_of.into_iter().any(|node| self.nodes[node as usize].undefined);
-        let node =
-            self.add(Known { print, made: Made::Function, flat, undefined, function: Some(*step), by: By::Nothing });
-        self.functions.insert(print, node);
-        node
     }
 
     /// Elements of the result of an operation that is no union.
@@ -563,27 +431,6 @@ impl<'p> Values<'p> {
 fn unites(f: BinaryFn) -> bool {
     use BinaryFn::{Add, And, Max, Min, Mul, Or, Xor};
     matches!(f, Add | Mul | Max | Min | And | Or | Xor)
-}
-
-fn length(value: &Value) -> u64 {
-    value.iter().map(|piece| piece.elements).sum()
-}
-
-/// Neighbours that continue each other as one piece.
-fn merged(pieces: impl Iterator<Item = Piece>, flat: impl Fn(Node) -> bool) -> Value {
-    let mut list: Vec<Piece> = Vec::new();
-    for piece in pieces {
-        match list.last_mut() {
-            Some(last)
-                if last.node == piece.node
-                    && (flat(piece.node) || last.index + last.elements as i64 == piece.index) =>
-            {
-                last.elements += piece.elements;
-            }
-            _ => list.push(piece),
-        }
-    }
-    list.into()
 }
 
 /// The print of the input of a rank.

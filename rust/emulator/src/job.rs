@@ -46,7 +46,7 @@ pub fn schedule(
     hosts: &[&[Step]],
     launches: &[Launch<'_>],
     machine: &Machine,
-    options: &Options<'_>,
+    options: &Options,
 ) -> Result<Schedule, Diagnostic> {
     let mut state = State::new(hosts, launches);
     let mut schedule = Schedule { launches: vec![Span::default(); launches.len()], ..Schedule::default() };
@@ -70,7 +70,7 @@ pub fn schedule(
 
 /// Times the launches from the state's first one on, until none of them runs and none has started since; the state is
 /// then where they have ended.
-fn stretch(state: &mut State<'_>, machine: &Machine, options: &Options<'_>) -> Result<Vec<(u32, Span)>, Diagnostic> {
+fn stretch(state: &mut State<'_>, machine: &Machine, options: &Options) -> Result<Vec<(u32, Span)>, Diagnostic> {
     let mut known = FxHashMap::default();
     loop {
         state.journal.clear();
@@ -94,7 +94,7 @@ fn together(
     before: &State<'_>,
     spans: &[(u32, Span)],
     machine: &Machine,
-    options: &Options<'_>,
+    options: &Options,
 ) -> Result<FxHashMap<u32, Span>, Diagnostic> {
     let origin = spans[0].1.start;
     let index: FxHashMap<u32, u32> = (0..).zip(spans).map(|(at, (launch, _))| (*launch, at)).collect();

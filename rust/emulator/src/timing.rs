@@ -33,7 +33,7 @@ const LOG: &str = "ahbm::engine";
 
 /// How to run pass 1.
 #[derive(Clone, Copy)]
-pub struct Options<'a> {
+pub struct Options {
     /// Keep the span of every operation (needed by the data pass and by every view).
     pub record: bool,
     /// Keep why every operation took as long as it did ([`Timeline::detail`]), in at most this many pieces; a few
@@ -41,13 +41,11 @@ pub struct Options<'a> {
     pub detail: u32,
     /// Give up after this many engine events.
     pub max_events: u64,
-    /// Polled now and then; `true` cancels the run.
-    pub interrupt: Option<&'a dyn Fn() -> bool>,
 }
 
-impl Default for Options<'_> {
+impl Default for Options {
     fn default() -> Self {
-        Self { record: true, detail: 0, max_events: 5_000_000_000, interrupt: None }
+        Self { record: true, detail: 0, max_events: 5_000_000_000 }
     }
 }
 
@@ -55,8 +53,8 @@ impl Default for Options<'_> {
 ///
 /// # Errors
 /// `AHBM-D101` deadlock (with the wait-for cycle), `AHBM-B120` event budget exceeded, `AHBM-B121` budget of
-/// pieces exceeded, `AHBM-I101` interrupted, and whatever the machine reports about a route that does not exist.
-pub fn simulate(program: &Program, machine: &Machine, options: &Options<'_>) -> Result<Timeline, Diagnostic> {
+/// pieces exceeded, and whatever the machine reports about a route that does not exist.
+pub fn simulate(program: &Program, machine: &Machine, options: &Options) -> Result<Timeline, Diagnostic> {
     // The host's clock goes into the log alone.
     let begin = log_enabled!(target: LOG, Level::Debug).then(Instant::now);
     let outcome = Wiring::new(program, machine).and_then(|wiring| run(program, machine, &wiring, options));
@@ -73,7 +71,7 @@ pub fn simulate(program: &Program, machine: &Machine, options: &Options<'_>) -> 
     outcome
 }
 
-fn run(program: &Program, machine: &Machine, wiring: &Wiring, options: &Options<'_>) -> Result<Timeline, Diagnostic> {
+fn run(program: &Program, machine: &Machine, wiring: &Wiring, options: &Options) -> Result<Timeline, Diagnostic> {
     match options.detail {
         0 => drive(Sim::new(program, machine, wiring, options, recorder::Off), options),
         limit => {
@@ -82,13 +80,13 @@ fn run(program: &Program, machine: &Machine, wiring: &Wiring, options: &Options<
     }
 }
 
-fn drive(sim: Sim<'_, impl Recorder>, options: &Options<'_>) -> Result<Timeline, Diagnostic> {
+fn drive(sim: Sim<'_, impl Recorder>, options: &Options) -> Result<Timeline, Diagnostic> {
     let (program, wiring) = (sim.program, sim.wiring);
     let roles = (0..program.agents.len() as u32)
         .map(|a| Role::Agent(AgentId(a)))
         .chain((0..wiring.backgrounds.len() as u32).map(Role::Background));
     let mut tasks = Tasks::new(roles.map(|role| process(&sim, role)));
-    let limits = Limits { max_events: options.max_events, interrupt: options.interrupt, ..Limits::default() };
+    let limits = Limits { max_events: options.max_events, ..Limits::default() };
     let links = wiring.links.len() as u32;
     let outcome = sim.engine.run(&mut tasks, &limits, |signal| match signal.checked_sub(links) {
         None => sim.network.resume(&sim, signal),
@@ -106,7 +104,6 @@ fn drive(sim: Sim<'_, impl Recorder>, options: &Options<'_>) -> Result<Timeline,
             Ok(sim.finish())
         }
         Err(Stop::Deadlock(_)) => Err(diagnose::deadlock(&sim)),
-        Err(Stop::Cancelled) => Err(Diagnostic::new("AHBM-I101", "the run was interrupted")),
         Err(Stop::EventLimit | Stop::TimeLimit) => Err(Diagnostic::new(
             "AHBM-B120",
             format!("{}: no end after {} events ({} ps simulated)", program.name, options.max_events, sim.engine.now()),
@@ -194,7 +191,7 @@ struct Sim<'a, R> {
 }
 
 impl<'a, R: Recorder> Sim<'a, R> {
-    fn new(program: &'a Program, machine: &'a Machine, wiring: &'a Wiring, options: &Options<'_>, recorder: R) -> Self {
+    fn new(program: &'a Program, machine: &'a Machine, wiring: &'a Wiring, options: &Options, recorder: R) -> Self {
         let slots = program.channels.iter().map(|c| c.slots as usize).sum();
         let mut fifos = Fifos::with_capacity(program.channels.len(), slots);
         for channel in &program.channels {

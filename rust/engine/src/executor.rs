@@ -1,6 +1,6 @@
 //! Processes: futures polled by index, without wakers.
 
-use crate::{EventQueue, Time};
+use crate::{EventQueue, Time, interrupt};
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::Pin;
@@ -13,23 +13,21 @@ pub struct TaskId(pub u32);
 /// Set in an event that is a signal for the driver rather than a process to resume.
 const SIGNAL: u32 = 1 << 31;
 
-/// Events between two looks at the interrupt flag.
-const INTERRUPT_PERIOD: u64 = 1 << 15;
+/// Elementary steps of an event ([`interrupt::spend`]).
+const STEPS: u64 = 32;
 
 /// Bounds of a run.
-#[derive(Clone, Copy)]
-pub struct Limits<'a> {
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
     /// Stop after this many events.
     pub max_events: u64,
     /// Stop before an event later than this.
     pub max_time: Time,
-    /// Polled every few ten thousand events; `true` cancels the run.
-    pub interrupt: Option<&'a dyn Fn() -> bool>,
 }
 
-impl Default for Limits<'_> {
+impl Default for Limits {
     fn default() -> Self {
-        Self { max_events: u64::MAX, max_time: Time::MAX, interrupt: None }
+        Self { max_events: u64::MAX, max_time: Time::MAX }
     }
 }
 
@@ -45,9 +43,6 @@ pub enum Stop {
     /// The next event lies beyond `max_time`.
     #[error("the next event lies beyond the limit of time")]
     TimeLimit,
-    /// The interrupt asked for it.
-    #[error("the run was interrupted")]
-    Cancelled,
 }
 
 /// The processes of a run: one concrete future type, polled by index.
@@ -134,7 +129,7 @@ impl Engine {
     pub fn run<F: Future<Output = ()>>(
         &self,
         tasks: &mut Tasks<F>,
-        limits: &Limits<'_>,
+        limits: &Limits,
         mut on_signal: impl FnMut(u32),
     ) -> Result<(), Stop> {
         let mut context = Context::from_waker(Waker::noop());
@@ -151,9 +146,7 @@ impl Engine {
             if time > limits.max_time {
                 return Err(Stop::TimeLimit);
             }
-            if count.is_multiple_of(INTERRUPT_PERIOD) && limits.interrupt.is_some_and(|asked| asked()) {
-                return Err(Stop::Cancelled);
-            }
+            interrupt::spend(STEPS);
             self.now.set(time);
             if event & SIGNAL != 0 {
                 on_signal(event & !SIGNAL);

@@ -58,11 +58,13 @@
 //!
 //! Reading order: [`queue`] (the event queue), [`executor`] (processes), [`waiter`] (one-slot notification),
 //! [`fifo`] (bounded queues with credits) and [`resource`] (things that are busy until a time).
+//! [`interrupt`] ends what nobody wants any more.
 //! Resources and queues are *passive*: they hold timestamps, not processes, so a message costs about
 //! one event.
 
 pub mod executor;
 pub mod fifo;
+pub mod interrupt;
 pub mod queue;
 pub mod resource;
 pub mod waiter;

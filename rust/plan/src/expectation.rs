@@ -1,6 +1,6 @@
 //! The content of memory at the start, and the content that it must have at the end.
 
-use ahbm_program::BufferId;
+use ahbm_program::{BufferId, Dtype};
 use rustc_hash::FxHashMap;
 use std::ops::Range;
 
@@ -48,6 +48,8 @@ pub struct Observed {
 pub struct Expectation {
     /// Bytes of an element.
     element: u64,
+    /// The type of the elements, if it is known.
+    dtype: Option<Dtype>,
     initial: Vec<Held>,
     observed: Vec<Observed>,
     /// Contributions may repeat.
@@ -64,6 +66,7 @@ impl Expectation {
     pub fn new(bytes: u64) -> Self {
         Self {
             element: bytes.max(1),
+            dtype: None,
             initial: Vec::new(),
             observed: Vec::new(),
             idempotent: false,
@@ -72,6 +75,11 @@ impl Expectation {
             owners: FxHashMap::default(),
             synchronises: false,
         }
+    }
+
+    /// The same, of elements of a type: no value may lose bits on its way.
+    pub fn of(dtype: Dtype) -> Self {
+        Self { dtype: Some(dtype), ..Self::new(dtype.bytes()) }
     }
 
     /// No rank may end before every rank has started, as a barrier promises.
@@ -139,6 +147,11 @@ impl Expectation {
     /// Bytes of an element.
     pub fn element(&self) -> u64 {
         self.element
+    }
+
+    /// The type of the elements, if it is known.
+    pub fn dtype(&self) -> Option<Dtype> {
+        self.dtype
     }
 
     /// The content of memory at the start.

@@ -74,6 +74,30 @@ impl Dtype {
     pub const fn is_float(self) -> bool {
         matches!(self, Self::F16 | Self::BF16 | Self::F32 | Self::F64)
     }
+
+    /// Whether every value of `other` survives a conversion to this type and back. Integers wrap around, so those of one
+    /// size hold each other.
+    pub const fn holds(self, other: Self) -> bool {
+        let ((digits, exponent), (others, other_exponent)) = (self.digits(), other.digits());
+        match (self.is_float(), other.is_float()) {
+            (true, true) => digits >= others && exponent >= other_exponent,
+            (true, false) => digits >= others,
+            (false, true) => false,
+            (false, false) => self.bytes() >= other.bytes(),
+        }
+    }
+
+    /// Bits of the magnitudes of which all are exact, and bits of the exponent.
+    const fn digits(self) -> (u64, u32) {
+        match self {
+            Self::F16 => (11, 5),
+            Self::BF16 => (8, 8),
+            Self::F32 => (24, 8),
+            Self::F64 => (53, 11),
+            Self::I8 | Self::I16 | Self::I32 | Self::I64 => (8 * self.bytes() - 1, 0),
+            Self::U8 | Self::U16 | Self::U32 | Self::U64 => (8 * self.bytes(), 0),
+        }
+    }
 }
 
 impl fmt::Display for Dtype {

@@ -2,6 +2,7 @@
 
 use crate::capture::{Capture, Launch, View};
 use crate::errors;
+use crate::interrupt::interruptible;
 use crate::kernel;
 use crate::logs::{self, Part};
 use crate::machine::Machine;
@@ -253,9 +254,7 @@ impl ProgramBuilder {
         let Some(state) = state else { return self.with(py, |_| unreachable!("the program is finished")) };
         let settings = self.settings;
         let builder = state.builder;
-        let program = py
-            .detach(|| errors::guard(|| builder.finish(settings)))
-            .map_err(|findings| errors::raise(py, &findings))?;
+        let program = interruptible(py, || builder.finish(settings))?;
         let program = Program::checked(py, program, self.machine.get(), state.calls)?;
         logs::refresh(py, &[Part::Capture]);
         let ahbm_program::Program { name, agents, bodies, .. } = &*program.inner;

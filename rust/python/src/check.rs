@@ -2,7 +2,7 @@
 
 use ahbm_check::{CheckOptions, Verdict};
 use ahbm_plan::Expectation;
-use ahbm_program::{BufferId, Program};
+use ahbm_program::{BufferId, Dtype, Program};
 
 /// The place of an array: its rank, the buffer, the first byte in the buffer, the bytes, the first byte in the array.
 pub(crate) type Piece = (u32, u32, u64, u64, u64);
@@ -12,7 +12,7 @@ pub(crate) type Wanted = (u32, u32, u64, u64, u32);
 
 /// The conditions for which a program is checked.
 pub(crate) struct Subject {
-    pub(crate) itemsize: u64,
+    pub(crate) dtype: Dtype,
     pub(crate) operands: Vec<Piece>,
     pub(crate) results: Vec<Wanted>,
     /// Sets of contributions, each a rank and the index of its element.
@@ -27,10 +27,10 @@ pub(crate) struct Subject {
 impl Subject {
     /// Runs the check; buffers and sets that do not exist are left out.
     pub(crate) fn check(self, program: &Program, options: &CheckOptions) -> Verdict {
-        let size = self.itemsize.max(1);
+        let size = self.dtype.bytes();
         let known = |buffer: u32| (buffer as usize) < program.buffers.len();
         let elements = |first: u64, bytes: u64| first / size..first.saturating_add(bytes) / size;
-        let mut expectation = Expectation::new(size);
+        let mut expectation = Expectation::of(self.dtype);
         if self.repeats {
             expectation.repeats_do_not_matter();
         }

@@ -2,6 +2,7 @@
 
 use crate::errors;
 use crate::given::{Given, given};
+use crate::interrupt::interruptible;
 use crate::job::{Job, JobCall};
 use crate::logs::{self, Part};
 use crate::machine::Machine;
@@ -50,9 +51,7 @@ pub(crate) fn read_plan(
     let budget = budget(&limits).map_err(|finding| errors::raise_one(py, finding))?;
     let reading = Reading { budget, quirks, lenient, ..Reading::default() };
     logs::refresh(py, &[Part::Formats]);
-    py.detach(|| errors::guard(|| Document::read(&path, &reading)))
-        .map(|inner| PyDocument { inner, reading })
-        .map_err(|findings| errors::raise(py, &findings))
+    interruptible(py, || Document::read(&path, &reading)).map(|inner| PyDocument { inner, reading })
 }
 
 /// Reads `source` as `read_plan` does and writes it as what the name of `target` says: `.xml`, `.json` or `.et`.
@@ -79,8 +78,7 @@ pub(crate) fn convert_plan(
     let budget = budget(&limits).map_err(|finding| errors::raise_one(py, finding))?;
     let reading = Reading { budget, quirks, slots, ..Reading::default() };
     let options = PlanOptions { bytes: nbytes, link_order };
-    py.detach(|| errors::guard(|| convert::convert(&source, &target, &reading, &options)))
-        .map_err(|findings| errors::raise(py, &findings))
+    interruptible(py, || convert::convert(&source, &target, &reading, &options))
 }
 
 /// The files that make up the plan at `path`: those of all ranks for a trace, else itself.
@@ -155,9 +153,7 @@ impl PyDocument {
         given!(groups);
         let Some(trace) = self.inner.trace().filter(|trace| trace.is_workload()) else { return Ok(None) };
         let groups = groups.into_iter().collect();
-        py.detach(|| errors::guard(|| trace.workload(&groups)))
-            .map(|workload| Some(Job::recorded(workload)))
-            .map_err(|findings| errors::raise(py, &findings))
+        interruptible(py, || trace.workload(&groups)).map(|workload| Some(Job::recorded(workload)))
     }
 
     /// Number of ranks.
@@ -225,9 +221,7 @@ impl PyDocument {
         given!(slots, orders, seed, calls);
         let reading = Reading { slots: slots.unwrap_or(u32::MAX), orders, seed, calls, ..self.reading };
         logs::refresh(py, &[Part::Check]);
-        let verdict = py
-            .detach(|| errors::guard(|| Ok(self.inner.check(&reading))))
-            .map_err(|findings| errors::raise(py, &findings))?;
+        let verdict = interruptible(py, || Ok(self.inner.check(&reading)))?;
         let proof = verdict.proof.map(|proof| (proof.elements, proof.time_ps));
         Ok((verdict.outcome.name(), verdict.min_slots, errors::to_list(py, &verdict.findings)?, proof))
     }
@@ -265,7 +259,7 @@ impl PyDocument {
             store(&files).map_err(|finding| vec![finding])?;
             Ok(files.into_iter().map(|file| file.path).collect())
         };
-        py.detach(|| errors::guard(work)).map_err(|findings| errors::raise(py, &findings))
+        interruptible(py, work)
     }
 
     /// The plan as a program on `machine`, for `nbytes` bytes of the larger of operand and result.
@@ -327,9 +321,7 @@ impl PyDocument {
             })
         };
         let options = options().map_err(|finding| errors::raise_one(py, finding))?;
-        let lowered = py
-            .detach(|| errors::guard(|| self.inner.lower(&machine.inner, &options)))
-            .map_err(|findings| errors::raise(py, &findings))?;
+        let lowered = interruptible(py, || self.inner.lower(&machine.inner, &options))?;
         let region = |r: Region| (r.buffer.0, r.offset, r.bytes);
         let ranks = lowered.ranks.iter().map(|r| [region(r.input), region(r.output), region(r.scratch)]).collect();
         let program = Program { later: lowered.later, ..Program::checked(py, lowered.program, machine, 0)? };

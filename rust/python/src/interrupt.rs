@@ -1,10 +1,15 @@
-//! Ctrl-C while native code runs that looks at no signals.
+//! Ctrl-C while native code runs: in code that tells how far it went, and in code that looks at no signals.
 #![allow(unsafe_code)] // The process ends without the interpreter, whose lock somebody may hold.
 
+use crate::errors;
+use ahbm_engine::interrupt::watched;
+use ahbm_machine::Diagnostic;
 use pyo3::prelude::*;
+use std::cell::RefCell;
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{FromRawFd, RawFd};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
@@ -20,6 +25,31 @@ const PATIENCE: Duration = Duration::from_millis(100);
 
 unsafe extern "C" {
     fn _exit(code: i32) -> !;
+}
+
+/// Runs `work` with the interpreter lock released. Pending signals are looked at wherever it spends steps
+/// ([`ahbm_engine::interrupt`]); what their handlers raise ends it and is raised.
+pub(crate) fn interruptible<T: Send>(
+    py: Python<'_>,
+    work: impl FnOnce() -> Result<T, Vec<Diagnostic>> + Send,
+) -> PyResult<T> {
+    let (outcome, signal) = py.detach(|| {
+        let signal = Rc::new(RefCell::new(None));
+        let raised = Rc::clone(&signal);
+        let unwanted = move || match Python::attach(|py| py.check_signals()) {
+            Ok(()) => false,
+            Err(error) => {
+                raised.replace(Some(error));
+                true
+            }
+        };
+        let outcome = errors::guard(|| watched(unwanted, work));
+        (outcome, signal.take())
+    });
+    match signal {
+        Some(error) => Err(error),
+        None => outcome.map_err(|findings| errors::raise(py, &findings)),
+    }
 }
 
 /// Waits for the bytes of signals and ends the process where Ctrl-C goes unheard.

@@ -1,9 +1,10 @@
 //! Jobs: what the ranks of a program compute and call, and when all of it happens.
 
 use crate::errors;
+use crate::interrupt::interruptible;
 use crate::logs::{self, Part};
 use crate::machine::Machine;
-use crate::program::{Program, interruptible};
+use crate::program::Program;
 use ahbm_emulator::Options;
 use ahbm_emulator::job::{self, Launch};
 use ahbm_formats::chakra;
@@ -131,13 +132,13 @@ impl Job {
         self.check_count(py, programs.len())?;
         logs::refresh(py, &[Part::Engine]);
         let programs: Vec<_> = programs.iter().map(|p| p.as_ref().map(|(p, ps)| (p.inner.clone(), *ps))).collect();
-        let times = interruptible(py, |interrupt| {
+        let times = interruptible(py, || {
             let programs = programs.iter().map(|entry| entry.as_ref().map(|(program, ps)| (&**program, *ps)));
             let launches: Vec<_> =
                 programs.zip(&self.after).map(|(program, &after)| Launch { program, after }).collect();
             let hosts: Vec<_> = self.hosts.iter().map(|(_, steps)| &steps[..]).collect();
-            let options = Options { max_events, interrupt: Some(interrupt), ..Options::default() };
-            job::schedule(&hosts, &launches, &machine.inner, &options)
+            let options = Options { max_events, ..Options::default() };
+            job::schedule(&hosts, &launches, &machine.inner, &options).map_err(|finding| vec![finding])
         })?;
         Ok(JobTimes {
             starts_ps: times.launches.iter().map(|span| span.start).collect(),

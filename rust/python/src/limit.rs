@@ -1,6 +1,6 @@
 //! The bounds that no run can beat.
 
-use crate::errors;
+use crate::interrupt::interruptible;
 use crate::machine::Machine;
 use crate::operand;
 use ahbm_machine::{Diagnostic, NetworkModel};
@@ -55,8 +55,7 @@ impl Limit {
             let contended = machine.inner.costs().network != NetworkModel::Analytic;
             Ok(Self { inner: if contended { inner } else { inner.without_contention() } })
         };
-        py.detach(|| errors::guard(|| work().map_err(|finding| vec![finding])))
-            .map_err(|findings| errors::raise(py, &findings))
+        interruptible(py, || work().map_err(|finding| vec![finding]))
     }
 
     /// Least time in ps for `nbytes` per node: its own share of the result where every node has one, else the whole

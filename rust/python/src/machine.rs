@@ -1,7 +1,7 @@
 //! The machine a program runs on.
 
-use crate::errors;
 use crate::given::{Given, given};
+use crate::interrupt::interruptible;
 use ahbm_machine::{Coord, Diagnostic, PeId};
 use pyo3::prelude::*;
 use std::sync::Arc;
@@ -52,9 +52,8 @@ impl Machine {
         overrides: Given<Vec<(String, String)>>,
     ) -> PyResult<Self> {
         given!(text, origin, overrides);
-        py.detach(|| errors::guard(|| ahbm_machine::Machine::from_yaml(&text, &origin, &overrides)))
+        interruptible(py, || ahbm_machine::Machine::from_yaml(&text, &origin, &overrides))
             .map(|machine| Self { inner: Arc::new(machine), source: Arc::new(Source { text, origin, overrides }) })
-            .map_err(|findings| errors::raise(py, &findings))
     }
 
     /// Number of SIPs.

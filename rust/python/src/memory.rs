@@ -2,6 +2,7 @@
 #![allow(unsafe_code)] // Arrays of any dtype are copied as bytes.
 
 use crate::errors;
+use crate::interrupt::interruptible;
 use crate::program::Program;
 use crate::timeline::Timeline;
 use ahbm_emulator::Prepared;
@@ -201,8 +202,7 @@ impl Memory {
     /// Replays the effects of one of the program's timelines on what `write` has put here, for `read`; the interpreter
     /// lock is released meanwhile. Raises `DataError`, `BudgetError` when the host cannot hold a buffer.
     fn replay(&self, py: Python<'_>, timeline: &Timeline) -> PyResult<()> {
-        py.detach(|| errors::guard(|| self.perform(timeline, &mut self.lock()).map_err(|finding| vec![finding])))
-            .map_err(|findings| errors::raise(py, &findings))
+        interruptible(py, || self.perform(timeline, &mut self.lock()).map_err(|finding| vec![finding]))
     }
 
     /// Runs the program on arrays: copies pieces of each into buffers, replays the timeline, and copies pieces back.
@@ -233,11 +233,13 @@ impl Memory {
         }
         let begin = log_enabled!(target: LOG, Level::Debug).then(Instant::now);
         let quick = self.program.ops() <= QUICK.0 && size <= QUICK.1;
-        let replay = |inner: &mut ahbm_emulator::Memory| {
-            errors::guard(|| self.perform(timeline, inner).map_err(|finding| vec![finding]))
-        };
-        let done = if quick { replay(&mut self.lock_attached(py)) } else { py.detach(|| replay(&mut self.lock())) };
-        done.map_err(|findings| errors::raise(py, &findings))?;
+        let replay = |inner: &mut ahbm_emulator::Memory| self.perform(timeline, inner).map_err(|finding| vec![finding]);
+        if quick {
+            let done = errors::guard(|| replay(&mut self.lock_attached(py)));
+            done.map_err(|findings| errors::raise(py, &findings))?;
+        } else {
+            interruptible(py, || replay(&mut self.lock()))?;
+        }
         // Here, not in the replay: Python code may run, and no lock is held.
         if let Some(begin) = begin {
             let (name, ms) = (&self.program.name, begin.elapsed().as_secs_f64() * 1e3);

@@ -2,6 +2,7 @@
 
 use crate::formats::{PyDocument, budget};
 use crate::given::{Given, given};
+use crate::interrupt::interruptible;
 use crate::origin::Here;
 use crate::{errors, operand};
 use ahbm_machine::Diagnostic;
@@ -162,9 +163,7 @@ impl PlanBuilder {
     fn finish(&self, py: Python<'_>) -> PyResult<PyDocument> {
         let builder = self.state.lock().unwrap_or_else(PoisonError::into_inner).take();
         let builder = builder.ok_or_else(|| errors::raise_one(py, finished()))?;
-        py.detach(|| errors::guard(|| builder.finish()))
-            .map(|plan| PyDocument::authored(plan, self.budget))
-            .map_err(|findings| errors::raise(py, &findings))
+        interruptible(py, || builder.finish()).map(|plan| PyDocument::authored(plan, self.budget))
     }
 }
 

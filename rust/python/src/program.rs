@@ -1,18 +1,17 @@
 //! Programs and their timelines.
 
 use crate::given::{Given, given, within};
+use crate::interrupt::interruptible;
 use crate::logs::{self, Part};
 use crate::machine::Machine;
 use crate::timeline::Timeline;
-use crate::{check, errors};
+use crate::{check, errors, operand};
 use ahbm_check::CheckOptions;
 use ahbm_emulator::Options;
-use ahbm_machine::Diagnostic;
 use ahbm_program::AgentId;
 use ahbm_wire::store::store;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
-use std::cell::RefCell;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -83,10 +82,10 @@ impl Program {
     ) -> PyResult<Timeline> {
         given!(record, detail, max_events);
         logs::refresh(py, &[Part::Engine, Part::Data]);
-        let outcome = interruptible(py, |interrupt| {
+        let outcome = interruptible(py, || {
             let detail = if detail { PIECES } else { 0 };
-            let options = Options { record, detail, max_events, interrupt: Some(interrupt) };
-            ahbm_emulator::simulate(&self.inner, &self.machine, &options)
+            let options = Options { record, detail, max_events };
+            ahbm_emulator::simulate(&self.inner, &self.machine, &options).map_err(|finding| vec![finding])
         })?;
         Ok(Timeline { inner: outcome, program: Arc::clone(&self.inner), machine: Arc::clone(&self.machine) })
     }
@@ -122,9 +121,7 @@ impl Program {
             let files = ahbm_views::executed::render(&self.inner, &timeline.inner, &prefix);
             files.and_then(|files| store(&files).map(|()| files)).map_err(|finding| vec![finding])
         };
-        py.detach(|| errors::guard(write))
-            .map(|files| files.into_iter().map(|file| file.path).collect())
-            .map_err(|findings| errors::raise(py, &findings))
+        interruptible(py, write).map(|files| files.into_iter().map(|file| file.path).collect())
     }
 
     /// The program with pauses: `(agent, op, ps)` holds an agent up for `ps` picoseconds before one of its operations.
@@ -148,24 +145,26 @@ impl Program {
         self.inner.agents.iter().map(|a| a.rank).collect()
     }
 
-    /// Whether the program is right, whatever the order of its agents, and when it is issued `calls` times in a row.
+    /// Whether the program is right for elements of `dtype`, whatever the order of its agents, and when it is issued
+    /// `calls` times in a row.
     ///
     /// `operands`: `(rank, buffer, first byte in the buffer, bytes, first byte in the rank's array)`. `results`:
     /// `(rank, buffer, first byte, bytes, set)`. A set lists the contributions, ranks and indices of their elements,
     /// that go into the first element; the next element takes the next ones. `names` names buffers; `owners` gives, per
     /// buffer of operands or results, the rank of the agents that they belong to. With `repeats`, a contribution may take
     /// part more than once; with `synchronises`, no rank may end before every rank has started. Returns the verdict and
-    /// findings as `Plan.check` does; the interpreter lock is released meanwhile.
+    /// findings as `Plan.check` does; the interpreter lock is released meanwhile. Raises KernelError (AHBM-K207) for an
+    /// unknown dtype.
     #[pyo3(signature = (
-        *, itemsize, operands, results, sets, names, owners, repeats=Given::ok(false),
+        *, dtype, operands, results, sets, names, owners, repeats=Given::ok(false),
             synchronises=Given::ok(false), calls=Given::ok(1), orders=Given::ok(4), seed=Given::ok(0)),
-        text_signature = "($self, *, itemsize, operands, results, sets, names, owners, repeats=False, synchronises=False, \
+        text_signature = "($self, *, dtype, operands, results, sets, names, owners, repeats=False, synchronises=False, \
                           calls=1, orders=4, seed=0)")]
     #[allow(clippy::too_many_arguments)]
     fn check<'py>(
         &self,
         py: Python<'py>,
-        itemsize: Given<u64>,
+        dtype: Given<&str>,
         operands: Given<Vec<check::Piece>>,
         results: Given<Vec<check::Wanted>>,
         sets: Given<Vec<Vec<(u32, u64)>>>,
@@ -177,7 +176,7 @@ impl Program {
         orders: Given<u32>,
         seed: Given<u64>,
     ) -> PyResult<(&'static str, Bound<'py, PyList>)> {
-        given!(itemsize, operands, results, sets, names, owners, repeats, synchronises, calls, orders, seed);
+        given!(dtype, operands, results, sets, names, owners, repeats, synchronises, calls, orders, seed);
         let options = CheckOptions {
             calls,
             later: &self.later,
@@ -187,39 +186,15 @@ impl Program {
             min_slots: false,
             ..CheckOptions::default()
         };
-        let subject = check::Subject { itemsize, operands, results, sets, names, owners, repeats, synchronises };
+        let dtype = operand::dtype(dtype).map_err(|fault| errors::raise_one(py, *fault))?;
+        let subject = check::Subject { dtype, operands, results, sets, names, owners, repeats, synchronises };
         logs::refresh(py, &[Part::Check]);
-        let verdict = py
-            .detach(|| errors::guard(|| Ok(subject.check(&self.inner, &options))))
-            .map_err(|findings| errors::raise(py, &findings))?;
+        let verdict = interruptible(py, || Ok(subject.check(&self.inner, &options)))?;
         Ok((verdict.outcome.name(), errors::to_list(py, &verdict.findings)?))
     }
 
     fn __repr__(&self) -> String {
         format!("<program {} of {} agents, {} operations>", self.inner.name, self.agents(), self.ops())
-    }
-}
-
-/// Runs `work` with the interpreter lock released; pending signals stop it and are raised.
-pub(crate) fn interruptible<T: Send>(
-    py: Python<'_>,
-    work: impl FnOnce(&dyn Fn() -> bool) -> Result<T, Diagnostic> + Send,
-) -> PyResult<T> {
-    let (outcome, signal) = py.detach(|| {
-        let signal = RefCell::new(None);
-        let interrupt = || match Python::attach(|py| py.check_signals()) {
-            Ok(()) => false,
-            Err(error) => {
-                signal.replace(Some(error));
-                true
-            }
-        };
-        let outcome = errors::guard(|| work(&interrupt).map_err(|finding| vec![finding]));
-        (outcome, signal.into_inner())
-    });
-    match signal {
-        Some(error) => Err(error),
-        None => outcome.map_err(|findings| errors::raise(py, &findings)),
     }
 }
 
@@ -231,13 +206,10 @@ impl Program {
         machine: &Machine,
         calls: u64,
     ) -> PyResult<Self> {
-        let findings = py.detach(|| {
-            errors::guard(|| {
-                let findings = ahbm_program::lint(&program, &machine.inner);
-                if findings.is_empty() { Ok(()) } else { Err(findings) }
-            })
-        });
-        findings.map_err(|findings| errors::raise(py, &findings))?;
+        interruptible(py, || {
+            let findings = ahbm_program::lint(&program, &machine.inner);
+            if findings.is_empty() { Ok(()) } else { Err(findings) }
+        })?;
         Ok(Self { inner: Arc::new(program), machine: Arc::clone(&machine.inner), calls, later: Vec::new() })
     }
 }

@@ -1,6 +1,6 @@
 //! Jobs that were recorded under torch.distributed.
 
-use crate::errors;
+use crate::interrupt::interruptible;
 use ahbm_formats::chakra;
 use ahbm_machine::Diagnostic;
 use ahbm_wire::chakra::NodeKind;
@@ -39,7 +39,7 @@ pub(crate) fn write_recording(
         store(std::slice::from_ref(&file)).map_err(|finding| vec![finding])?;
         Ok(file.path)
     };
-    py.detach(|| errors::guard(write)).map_err(|findings| errors::raise(py, &findings))
+    interruptible(py, write)
 }
 
 fn event((kind, name, deps, start, duration, facts): Event) -> Result<chakra::Event, Diagnostic> {

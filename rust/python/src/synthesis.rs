@@ -1,8 +1,8 @@
 //! Synthesized schedules.
 
-use crate::errors;
 use crate::formats::PyDocument;
 use crate::given::{Given, given};
+use crate::interrupt::interruptible;
 use crate::logs::{self, Part};
 use crate::machine::Machine;
 use crate::operand;
@@ -88,8 +88,7 @@ impl Schedule {
                 synthesis_ms: milliseconds(bounded, Instant::now()),
             })
         };
-        py.detach(|| errors::guard(|| work().map_err(|finding| vec![finding])))
-            .map_err(|findings| errors::raise(py, &findings))
+        interruptible(py, || work().map_err(|finding| vec![finding]))
     }
 
     /// Names of the methods besides `"auto"`.
@@ -193,8 +192,7 @@ impl Schedule {
     /// for another op), `LintError`.
     fn program(&self, py: Python<'_>, dtype: Given<&str>, op: Given<&str>) -> PyResult<(Program, Vec<u32>, Vec<u32>)> {
         given!(dtype, op);
-        let lowered =
-            py.detach(|| errors::guard(|| self.lowered(dtype, op))).map_err(|findings| errors::raise(py, &findings))?;
+        let lowered = interruptible(py, || self.lowered(dtype, op))?;
         let [buffers, results] = [&lowered.buffers, &lowered.results].map(|list| list.iter().map(|b| b.0).collect());
         Ok((Program::checked(py, lowered.program, &self.machine, 0)?, buffers, results))
     }
@@ -222,8 +220,7 @@ impl Schedule {
                 synthesis_ms: self.synthesis_ms,
             })
         };
-        py.detach(|| errors::guard(|| work().map_err(|finding| vec![finding])))
-            .map_err(|findings| errors::raise(py, &findings))
+        interruptible(py, || work().map_err(|finding| vec![finding]))
     }
 
     /// The NPUs by rank of the plan: those that take part, then those that only relay.
@@ -234,9 +231,8 @@ impl Schedule {
     /// The schedule as a plan, in place except for all_to_all. Raises `UnsupportedError` (AHBM-U293) for sizes that a
     /// plan has no numbers for.
     fn plan(&self, py: Python<'_>) -> PyResult<PyDocument> {
-        let made =
-            py.detach(|| errors::guard(|| self.inner.schedule.to_plan(&self.graph).map_err(|finding| vec![finding])));
-        made.map(PyDocument::made).map_err(|findings| errors::raise(py, &findings))
+        let make = || self.inner.schedule.to_plan(&self.graph).map_err(|finding| vec![finding]);
+        interruptible(py, make).map(PyDocument::made)
     }
 
     fn __repr__(&self) -> String {

@@ -2,6 +2,7 @@
 
 use crate::errors;
 use crate::given::{Given, given, within};
+use crate::interrupt::interruptible;
 use ahbm_emulator::{Category, Detail, LinkUse, Segment, Span};
 use ahbm_machine::Diagnostic;
 use ahbm_views::timeline_file::Format;
@@ -64,8 +65,7 @@ pub(crate) fn write_job_timeline(py: Python<'_>, path: PathBuf, name: &str, stre
         let tracks = Tracks::of_job(name, stretches.into_iter().map(stretch).collect())?;
         store(&[Output { path, bytes: format.render(&tracks) }])
     };
-    py.detach(|| errors::guard(|| write().map_err(|finding| vec![finding])))
-        .map_err(|findings| errors::raise(py, &findings))
+    interruptible(py, || write().map_err(|finding| vec![finding]))
 }
 
 /// When everything happened. Times are integer picoseconds from the common launch time.
@@ -179,8 +179,7 @@ impl Timeline {
             store(&[Output { path, bytes: format.render(&tracks) }])?;
             Ok(tracks.slices.len())
         };
-        py.detach(|| errors::guard(|| write().map_err(|finding| vec![finding])))
-            .map_err(|findings| errors::raise(py, &findings))
+        interruptible(py, || write().map_err(|finding| vec![finding]))
     }
 
     fn __repr__(&self) -> String {

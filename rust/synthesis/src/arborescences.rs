@@ -12,6 +12,7 @@ use crate::method::{Method, Task};
 use crate::request::{Request, Synthesis, refuse};
 use crate::schedule::{Schedule, Transfer, split};
 use crate::{Collective, Cut, Graph};
+use ahbm_engine::interrupt::spend;
 use ahbm_machine::Diagnostic;
 
 /// Most links that maximum flows run over: one flow over all links for every link of a tree of every root.
@@ -89,6 +90,7 @@ fn pack(graph: &Graph, roots: &[u32], count: u64, mut room: Vec<u64>) -> Option<
         let mut full = vec![false; graph.links().len()];
         let mut at = 0;
         while batch.nodes.len() < n {
+            spend(16);
             let node = *batch.nodes.get(at)?;
             let open = |&&l: &&u32| !full[l as usize] && batch.depth[graph.link(l).to as usize] == u32::MAX;
             let Some(&link) = graph.out(node).iter().filter(open).max_by_key(|&&l| room[l as usize]) else {
@@ -125,6 +127,7 @@ fn slack(graph: &Graph, room: &[u64], others: &[Batch], link: u32, most: u64) ->
     }
     let mut needed = 0;
     for (index, other) in others.iter().enumerate() {
+        spend(8 * other.nodes.len() as u64);
         needed += other.count;
         let helper = graph.nodes() + index as u32;
         flow.arc(ends.from, helper, other.count as i64);

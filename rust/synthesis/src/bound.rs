@@ -7,6 +7,7 @@
 use crate::flow::Flow;
 use crate::graph::gcd;
 use crate::{Collective, Graph};
+use ahbm_engine::interrupt::spend;
 use ahbm_machine::Ps;
 
 /// A set of NPUs, or a partition of them, and what crosses its borders.
@@ -146,6 +147,7 @@ fn eccentricity(graph: &Graph, of: impl Fn(u32) -> u64) -> u64 {
 }
 
 fn part(graph: &Graph, members: &[bool], demand: u64) -> Cut {
+    spend(8 * graph.links().len() as u64);
     let crossing = |l: &&(usize, &crate::Link)| members[l.1.from as usize] && !members[l.1.to as usize];
     let all: Vec<(usize, &crate::Link)> = graph.links().iter().enumerate().collect();
     let links: Vec<u32> = all.iter().filter(crossing).map(|l| l.0 as u32).collect();

@@ -1,5 +1,7 @@
 //! Maximum flow (Dinic), integer capacities.
 
+use ahbm_engine::interrupt::spend;
+
 /// A flow network. Arcs come in pairs: arc `2k` and its residual `2k + 1`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Flow {
@@ -42,8 +44,10 @@ impl Flow {
     pub(crate) fn run(&mut self, source: u32, sink: u32, enough: i64) -> i64 {
         let mut total = 0;
         while total < enough && self.layers(source, sink) {
+            spend(self.to.len() as u64);
             self.current.copy_from_slice(&self.head);
             while total < enough {
+                spend(self.path.len() as u64 + 16);
                 let pushed = self.augment(source, sink, enough - total);
                 if pushed == 0 {
                     break;

@@ -1,5 +1,6 @@
 //! The network as the synthesizer sees it: NPUs and directed links.
 
+use ahbm_engine::interrupt::spend;
 use ahbm_machine::{Diagnostic, Machine, Ps, Rate, SipNetwork};
 use std::borrow::Cow;
 
@@ -293,6 +294,7 @@ impl Graph {
         let mut queue = std::collections::BinaryHeap::from([(std::cmp::Reverse(0), root)]);
         best[root as usize] = 0;
         while let Some((std::cmp::Reverse(at), node)) = queue.pop() {
+            spend(32);
             if at > best[node as usize] {
                 continue;
             }
@@ -322,6 +324,7 @@ impl Graph {
         let mut queue = std::collections::VecDeque::from([root]);
         hops[root as usize] = 0;
         while let Some(node) = queue.pop_front() {
+            spend(8 * self.out(node).len() as u64);
             for &link in self.out(node) {
                 let to = self.link(link).to;
                 if hops[to as usize] == u32::MAX {

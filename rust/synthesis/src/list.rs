@@ -3,6 +3,7 @@
 use crate::Graph;
 use crate::graph::Clock;
 use crate::schedule::{Schedule, Transfer};
+use ahbm_engine::interrupt::spend;
 use ahbm_machine::Ps;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -59,6 +60,7 @@ pub(crate) fn dispatch(
 ) -> Vec<Transfer> {
     let mut ports = Ports::new(graph, jobs, bytes);
     while let Some(Reverse((now, event))) = ports.events.pop() {
+        spend(32);
         match event {
             Event::Arrival(job) => then(job, &mut |next| ports.release(next, now)),
             Event::Head(_, job, left) => ports.pass(job, left),
@@ -168,6 +170,7 @@ pub(crate) fn dispatch_in_rounds(
     let mut order = Vec::with_capacity(jobs.len());
     let mut arriving: VecDeque<Vec<u32>> = vec![Vec::new(); lag].into();
     while order.len() < jobs.len() && (!busy.is_empty() || arriving.iter().any(|jobs| !jobs.is_empty())) {
+        spend(32 * (1 + busy.len() as u64));
         let mut served = Vec::with_capacity(busy.len());
         busy.retain(|&port| {
             let Some(Reverse((_, job))) = ready[port as usize].pop() else { return false };
@@ -203,6 +206,7 @@ pub(crate) fn arrange(graph: &Graph, mut schedule: Schedule) -> Schedule {
     let mut chain: Vec<(u32, u32)> = Vec::with_capacity(schedule.transfers.len());
     let mut jobs = Vec::with_capacity(schedule.transfers.len());
     for (index, &transfer) in schedule.transfers.iter().enumerate() {
+        spend(16);
         let ends = graph.link(transfer.link);
         let source = &made[schedule.register(n, chunks, ends.from, transfer.chunk())];
         jobs.push(Job { transfer, priority: index as u64, waits: source.len() as u32 });

@@ -22,6 +22,7 @@
 //! plan's lowering with one agent per port does the same with fewer operations.
 
 use crate::{Collective, Graph, Schedule};
+use ahbm_engine::interrupt::spend;
 use ahbm_machine::{Coord, Diagnostic, Direction, Machine, Node, PeId, Ps};
 use ahbm_program::{
     BinaryFn, BodyBuilder, BufferId, ChannelSettings, Dtype, Locus, Mem, OpKind, Origin, OriginId, Program,
@@ -276,6 +277,7 @@ impl Lowering<'_> {
         let mut numbers = vec![0u32; graph.links().len()];
         let mut found = Vec::with_capacity(self.schedule.transfers.len());
         for (&transfer, &at) in self.schedule.transfers.iter().zip(&arrivals) {
+            spend(32);
             let (link, chunk) = (transfer.link, transfer.chunk());
             let ends = graph.link(link);
             let source = &mut registers[self.schedule.register(n, chunks, ends.from, chunk)];
@@ -325,6 +327,7 @@ impl Lowering<'_> {
     fn transfers(&mut self, graph: &Graph) {
         let links = graph.links().len() as u32;
         for (&transfer, (waits, offset)) in self.schedule.transfers.iter().zip(self.dependences(graph)) {
+            spend(128);
             let (link, chunk) = (transfer.link, transfer.chunk());
             let ends = graph.link(link);
             let direction = |rank| Direction::Tag { rank, channel: link };

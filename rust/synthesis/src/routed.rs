@@ -7,6 +7,7 @@ use crate::random::Random;
 use crate::request::{Request, Synthesis, refuse};
 use crate::schedule::{Schedule, Transfer};
 use crate::{Collective, Graph};
+use ahbm_engine::interrupt::spend;
 use ahbm_machine::Diagnostic;
 
 /// Times every way is taken back and chosen anew under the load of the others.
@@ -58,6 +59,7 @@ fn route(graph: &Graph, mut base: Schedule, seed: u64) -> Schedule {
             }
             let mut node = from;
             while node != to {
+                spend(32 + 4 * graph.out(node).len() as u64);
                 let nearer =
                     |&&l: &&u32| away[to as usize][graph.link(l).to as usize] < away[to as usize][node as usize];
                 let busy = |l: u32| (u128::from(load[l as usize]) << 32) / u128::from(graph.capacity(l));

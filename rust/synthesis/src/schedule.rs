@@ -2,6 +2,7 @@
 
 use crate::graph::Clock;
 use crate::{Collective, Graph};
+use ahbm_engine::interrupt::spend;
 use ahbm_machine::Ps;
 use ahbm_plan::collective::Relation;
 
@@ -154,6 +155,7 @@ impl Schedule {
         }
         let mut ends = Vec::with_capacity(BLOCK);
         for block in self.transfers.chunks(BLOCK) {
+            spend(16 * block.len() as u64);
             ends.clear();
             ends.extend(block.iter().map(|transfer| {
                 let (link, chunk) = (graph.link(transfer.link), transfer.chunk());
@@ -193,6 +195,7 @@ impl Schedule {
             }
         }
         for (index, transfer) in self.transfers.iter().enumerate() {
+            spend(16 + 2 * words as u64);
             let link = graph.link(transfer.link);
             let (from, to) = (at(link.from, transfer.chunk()), at(link.to, transfer.chunk()));
             let sent: Vec<u64> = sets[from..from + words].to_vec();

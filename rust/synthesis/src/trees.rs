@@ -7,6 +7,7 @@ use crate::random::Random;
 use crate::request::{Request, Synthesis, refuse};
 use crate::schedule::{Schedule, Transfer, split};
 use crate::{Collective, Graph};
+use ahbm_engine::interrupt::spend;
 use ahbm_machine::Diagnostic;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -128,6 +129,7 @@ impl Packing {
         depth[root as usize] = 0;
         let mut next = Some((root, u32::MAX));
         while let Some((node, link)) = next {
+            spend(32 * graph.out(node).len() as u64);
             up[node as usize] = link;
             order.push(node);
             for &link in graph.out(node) {
@@ -242,6 +244,7 @@ impl<'a> Pipeline<'a> {
         for (t, tree) in self.trees.iter().enumerate() {
             let (depth, below) = tree.depths(self.graph);
             for piece in 0..self.pieces {
+                spend(16 * tree.order.len() as u64);
                 let chunk = t as u32 * self.pieces + piece;
                 let rank = |left: u32| (u64::from(piece) << 32) | u64::from(u32::MAX - left);
                 jobs.extend(tree.order[1..].iter().map(|&node| Job {

@@ -18,9 +18,16 @@ thread_local! {
 
 /// Runs `work` with the blocks of `pool`, which holds those that are free afterwards.
 pub(super) fn with<T>(pool: &mut Pool, work: impl FnOnce() -> T) -> T {
-    let outer = POOL.replace(Some(std::mem::take(pool)));
+    struct Outer(Option<Pool>);
+    impl Drop for Outer {
+        fn drop(&mut self) {
+            POOL.set(self.0.take());
+        }
+    }
+    // Also when the work unwinds, for somebody interrupts it.
+    let _outer = Outer(POOL.replace(Some(std::mem::take(pool))));
     let done = work();
-    *pool = POOL.replace(outer).unwrap_or_default();
+    *pool = POOL.take().unwrap_or_default();
     done
 }
 

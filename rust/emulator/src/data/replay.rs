@@ -8,11 +8,15 @@ use super::queue::{Message, Queue};
 use super::value::Value;
 use super::{create, elementwise, matrix, reduce};
 use crate::Timeline;
+use ahbm_engine::interrupt::spend;
 use ahbm_machine::{Diagnostic, Ps};
 use ahbm_program::{AgentId, BufferId, ChannelId, OpKind, Program, Tile, ValueId};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+
+/// Elementary steps of an operation without elements ([`spend`]).
+const STEPS: u64 = 32;
 
 /// Facts worked out once for all replays of one program.
 #[derive(Debug)]
@@ -233,6 +237,9 @@ impl<'p, 'm> Replay<'p, 'm> {
     fn step(&mut self, agent: AgentId, op: usize) -> Result<Step, Diagnostic> {
         let body = self.program.body(agent);
         let tile = |t: u32| &body.tiles[t as usize];
+        let elements =
+            body.ops[op].kind.operands().tile.and_then(|t| body.tiles.get(t as usize)).map_or(0, Tile::elements);
+        spend(elements.saturating_add(STEPS));
         let wait = match body.ops[op].kind {
             OpKind::Store { src, mem, posted, .. } => {
                 let expected = body.ops[op].kind.operands().tile.map_or(tile(0), tile);

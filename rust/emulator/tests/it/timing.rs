@@ -262,12 +262,11 @@ fn a_posted_put_holds_the_agent_for_its_bytes_and_the_signal_until_it_arrives() 
 }
 
 #[test]
-fn an_event_budget_and_an_interrupt_end_a_run_with_a_typed_error() {
+fn an_event_budget_ends_a_run_with_a_typed_error() {
     let machine = npu_network("ring_1d", 8, 500.0, 50.0, "cut_through");
     let p = ring(&machine, 100_000, 8, 4);
     let code = |options| simulate(&p, &machine, &options).unwrap_err().code;
     assert_eq!(code(Options { max_events: 10, ..Options::default() }), "AHBM-B120");
-    assert_eq!(code(Options { interrupt: Some(&|| true), ..Options::default() }), "AHBM-I101");
 }
 
 #[test]

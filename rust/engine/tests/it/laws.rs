@@ -1,6 +1,6 @@
 //! The engine's guarantees, seen from outside.
 
-use ahbm_engine::{Engine, Fifos, Limits, Resource, Stop, TaskId, Tasks, Time, Waiter};
+use ahbm_engine::{Engine, Fifos, Limits, Resource, Stop, TaskId, Tasks, Time, Waiter, interrupt};
 use proptest::prelude::*;
 use std::cell::{Cell, RefCell};
 
@@ -41,11 +41,27 @@ fn leftover_work_is_a_deadlock_that_names_the_waiters() {
 }
 
 #[test]
-fn limits_and_interrupts_stop_an_endless_process() {
+fn an_endless_run_that_nobody_wants_ends() {
+    let run = || {
+        let engine = Engine::new();
+        let process = |engine| async move {
+            let engine: &Engine = engine;
+            loop {
+                engine.sleep_until(engine.now() + 1).await;
+            }
+        };
+        let mut tasks = Tasks::new([process(&engine)]);
+        engine.run(&mut tasks, &Limits::default(), |_| {})
+    };
+    let ended = std::panic::catch_unwind(|| interrupt::watched(|| true, run));
+    assert!(ended.unwrap_err().is::<interrupt::Interrupted>());
+}
+
+#[test]
+fn limits_stop_an_endless_process() {
     for (limits, expected) in [
         (Limits { max_events: 100, ..Limits::default() }, Stop::EventLimit),
         (Limits { max_time: 100, ..Limits::default() }, Stop::TimeLimit),
-        (Limits { interrupt: Some(&|| true), ..Limits::default() }, Stop::Cancelled),
     ] {
         let engine = Engine::new();
         let process = |engine| async move {

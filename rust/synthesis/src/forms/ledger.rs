@@ -2,6 +2,7 @@
 
 use crate::Graph;
 use crate::schedule::{Parcel, Schedule, Transfer};
+use ahbm_engine::interrupt::spend;
 
 /// A schedule in the making.
 pub(super) struct Ledger<'a> {
@@ -34,6 +35,7 @@ impl<'a> Ledger<'a> {
 
     /// Sends a chunk from one rank to another, over a link or over the least used of the shortest ways.
     pub(super) fn send(&mut self, from: u32, to: u32, chunk: u32, adds: bool) {
+        spend(16);
         let [from, to] = [from, to].map(|rank| self.schedule.members[rank as usize]);
         let last = if adds { Transfer::add } else { Transfer::copy };
         if let Some(link) = self.graph.between(from, to) {
@@ -46,6 +48,7 @@ impl<'a> Ledger<'a> {
         let away = self.away[to as usize].get_or_insert_with(|| self.back.hops(to));
         let mut node = from;
         while node != to {
+            spend(32);
             let nearer = |l: &&u32| away[self.graph.link(**l).to as usize] < away[node as usize];
             let least = self.graph.out(node).iter().filter(nearer).min_by_key(|&&l| self.load[l as usize]);
             let Some(&link) = least else { return };

@@ -3,6 +3,7 @@
 use super::state::{Search, start};
 use crate::random::Random;
 use crate::schedule::Transfer;
+use ahbm_engine::interrupt::spend;
 use ahbm_machine::Ps;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -28,6 +29,7 @@ pub(super) fn in_time(search: &Search<'_>, seed: u64, rarest: bool, limit: Ps) -
     }
     let mut end = 0;
     while let Some(Reverse((now, departs, _, link, chunk))) = events.pop() {
+        spend(64);
         let ends = *graph.link(link);
         if !departs {
             state.have.insert(ends.to, chunk);

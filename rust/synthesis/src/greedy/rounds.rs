@@ -2,6 +2,7 @@
 
 use super::state::{Search, State, start};
 use crate::schedule::Transfer;
+use ahbm_engine::interrupt::spend;
 
 /// Rounds in which every link carries at most one chunk; what arrives in a round can be sent on in the next.
 ///
@@ -16,6 +17,7 @@ pub(super) fn in_rounds(search: &Search<'_>, seed: u64, rarest: bool, limit: u64
         if rounds == limit {
             return None;
         }
+        spend(64 * round.carried.len() as u64);
         let begun = made;
         round.choose();
         for (link, &chunk) in (0..).zip(&round.carried) {
