@@ -20,17 +20,17 @@ from types import ModuleType
 
 from ahbm.errors import ConfigError
 
+TOPS = {"mscclpp": "ahbm.mscclpp", "msccl": "ahbm.dsl.msccl"}
+"""The names that are claimed -> the module whose names they have. It is imported when one of them is used."""
 PACKAGES = {
-    "mscclpp": "ahbm.mscclpp",
+    **TOPS,
     "mscclpp.language": "ahbm.dsl.mscclpp",
-    "msccl": "ahbm.dsl.msccl.package",
     "msccl.language": "ahbm.dsl.msccl",
     "msccl.collectives": "ahbm.dsl.msccl.synthesis_collectives",
     "msccl.topologies": "ahbm.dsl.msccl.topologies",
     "msccl.programs": "ahbm.dsl.msccl.programs",
 }
 """Foreign name -> the module behind it; what is below a name is below its module."""
-TOPS = ("mscclpp", "msccl")
 GENERATIONS = {
     "mscclpp.language.buffer": "the chunk references of MSCCL++ 0.7 and earlier",
     "mscclpp.language.types": "the chunk references of MSCCL++ 0.7 and earlier",
@@ -80,6 +80,8 @@ def served() -> list[str]:
     """The foreign modules that can be imported, sorted."""
     found = set(PACKAGES)
     for name, target in PACKAGES.items():
+        if name in TOPS:
+            continue
         spec = importlib.util.find_spec(target)
         for folder in (spec.submodule_search_locations or ()) if spec else ():
             found |= {f"{name}.{path.stem}" for path in Path(folder).glob("[a-z]*.py")}
@@ -112,20 +114,26 @@ class _Loader(importlib.abc.Loader):
         self.name = name
 
     def exec_module(self, module: ModuleType) -> None:
+        top = module.__name__.split(".")[0]
+        vars(module).update(__ahbm__=True, __version__=VERSIONS[top])
+        if module.__name__ == top:
+            vars(module)["__getattr__"] = self._late
+            return
         behind = importlib.import_module(self.name)
         own = {key: value for key, value in vars(behind).items() if not key.startswith("__") or key == "__all__"}
-        vars(module).update(own)
-        top = module.__name__.split(".")[0]
-        vars(module).update(
-            __doc__=behind.__doc__,
-            __ahbm__=True,
-            __version__=VERSIONS[top],
-            __getattr__=lambda key: getattr(behind, key),
-        )
+        vars(module).update(own, __doc__=behind.__doc__, __getattr__=lambda key: getattr(behind, key))
+
+    def _late(self, key: str) -> object:
+        # The import system asks every module for its own names.
+        if key.startswith("__") and key != "__all__":
+            raise AttributeError(key)
+        return getattr(importlib.import_module(self.name), key)
 
 
 def _behind(fullname: str) -> str | None:
     """The module that is served as `fullname`."""
+    if fullname in TOPS:
+        return TOPS[fullname]
     above, rest = fullname, ""
     while above not in PACKAGES:
         above, _, part = above.rpartition(".")
