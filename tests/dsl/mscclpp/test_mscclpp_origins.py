@@ -66,6 +66,18 @@ def test_a_race_names_statements() -> None:
     assert all(origin.startswith(f"{FILE}:") for origin in origins)
 
 
+def test_what_nobody_wrote_is_the_program_s() -> None:
+    with collected() as written:
+        with CollectiveProgram("nothing", AllReduce(2, 1, True), 2) as program:  # begins
+            Rank(0).barrier([0])
+        program.to_json()
+    verdict, _, findings, _ = written[0].plan.check()
+    begins = line_of(test_what_nobody_wrote_is_the_program_s, "begins")
+    assert verdict == "wrong"
+    assert all(site["origin"] == begins for finding in findings for site in finding["sites"])
+    assert all(finding["sites"] for finding in findings)
+
+
 def limits_ops() -> None:
     for _ in range(80):
         Rank(0).barrier([0, 1])  # barriers
