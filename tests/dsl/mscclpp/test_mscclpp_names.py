@@ -138,7 +138,7 @@ OLDER: dict[str, tuple[Callable[[], None], Callable[[], None], list[str]]] = {
     "loops": (loops(True), loops(False), ["Rank.Semaphore", "Loop.iteration", "sync=", "iter_context="]),
     "reductions": (reductions(True), reductions(False), ["op=", "a chunk for a list of chunks"]),
     "copy_packet": (
-        packets(lambda r, i, s, _: r.copy_packet(s[0:1], i[0:1], tb=0)),
+        packets(lambda r, i, s, _: r.copy_packet(s[0:1], i[0:1], 0)),
         packets(lambda r, i, s, _: r.copy_packets(s[0:1], i[0:1], tb=0)),
         ["copy_packet"],
     ),
