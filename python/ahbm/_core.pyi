@@ -7,6 +7,7 @@ from typing import Any, NoReturn, Self, SupportsIndex, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import disjoint_base
 
 __all__ = [
     "Gate",
@@ -628,6 +629,7 @@ class MscclppChunk:
     def __ne__(self, other: object, /) -> bool: ...
     def __hash__(self, /) -> int: ...
 
+@disjoint_base
 class MscclppBuffer:
     def __new__(cls, rank: int, buffer_type: Any, offset: int, size: int) -> Self: ...
     @property
@@ -640,6 +642,7 @@ class MscclppBuffer:
     def size(self) -> int: ...
     def __getitem__(self, key: slice, /) -> MscclppChunk: ...
 
+@disjoint_base
 class MscclppThreadBlockGroup:
     def __new__(cls, tb_list: Sequence[int]) -> Self: ...
     @property
@@ -647,6 +650,7 @@ class MscclppThreadBlockGroup:
     def numtb(self) -> int: ...
     def get_internal_id(self, tb: int) -> int: ...
 
+@disjoint_base
 class MscclppRank:
     def __new__(cls, rank: int) -> Self: ...
     @property
@@ -690,6 +694,7 @@ class MscclppRank:
     ) -> None: ...
     def barrier(self, tb_list: Sequence[int]) -> None: ...
 
+@disjoint_base
 class MscclppSemaphore:
     def __new__(cls, rank: int, initial_value: int) -> Self: ...
     @property
@@ -701,6 +706,7 @@ class MscclppSemaphore:
     def acquire(self, tb: int, data_sync: Any = ..., **older: Any) -> None: ...
     def release(self, tb: int, data_sync: Any = ..., **older: Any) -> None: ...
 
+@disjoint_base
 class MscclppMemoryChannel:
     def __new__(cls, dst_rank: int, src_rank: int) -> Self: ...
     @property
@@ -754,6 +760,7 @@ class MscclppMemoryChannel:
         **older: Any,
     ) -> None: ...
 
+@disjoint_base
 class MscclppPortChannel:
     def __new__(cls, dst_rank: int, src_rank: int) -> Self: ...
     @property
@@ -787,6 +794,7 @@ class MscclppPortChannel:
         **older: Any,
     ) -> None: ...
 
+@disjoint_base
 class MscclppSwitchChannel:
     def __new__(cls, rank_list: Sequence[int], buffer_type: Any) -> Self: ...
     @property

@@ -9,12 +9,14 @@ import io
 import json
 import pkgutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 from unittest import mock
 
+from ahbm.dsl.mscclpp import CollectiveProgram, TestCollective
 from ahbm.dsl.written import Written, collected
 
 REFUSED = ("ahbm.dsl.mscclpp.buffer", "ahbm.dsl.mscclpp.types")
@@ -82,3 +84,40 @@ def lines_in(error: BaseException, path: Path) -> list[int]:
             found.append(trace.tb_lineno)
         trace = trace.tb_next
     return found
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A lowered program, as its text says it."""
+
+    written: Written
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The plan."""
+        document: dict[str, Any] = json.loads(self.written.text)
+        return document
+
+    def ops(self, rank: int = 0, tb: int = 0) -> list[dict[str, Any]]:
+        """Operations of a thread block."""
+        ops: list[dict[str, Any]] = self.document["gpus"][rank]["threadblocks"][tb]["ops"]
+        return ops
+
+    def names(self, rank: int = 0, tb: int = 0) -> list[str]:
+        """Names of the operations of a thread block."""
+        return [op["name"] for op in self.ops(rank, tb)]
+
+    def codes(self) -> list[str]:
+        """Codes of the notes."""
+        return [note.code for note in self.written.notes]
+
+
+def lower(
+    write: Callable[[], object], *, ranks: int = 2, chunks: int = 8, quirks: bool = False, **settings: Any
+) -> Plan:
+    """A program with the statements of `write` and `chunks` chunks of input and output."""
+    collective = settings.pop("collective", None) or TestCollective(ranks, chunks, chunks)
+    with collected(quirks=quirks) as written, CollectiveProgram("p", collective, ranks, **settings) as program:
+        write()
+        program.to_json()
+    return Plan(written[-1])

@@ -5,10 +5,11 @@
 //! the threads of a block meet where the author or the data ask for it, and copies everything for every instance. Where
 //! that compiler does something else than the program says, [`crate::Faith`] decides.
 //!
-//! Reading order: `model`, `record`, `counts`, `fuse`, `meet`, `access`, `replicate`, `lower`.
+//! Reading order: `model`, `fits`, `record`, `counts`, `fuse`, `meet`, `access`, `replicate`, `lower`.
 
 mod access;
 mod counts;
+mod fits;
 mod fuse;
 mod lower;
 mod meet;

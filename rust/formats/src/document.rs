@@ -4,7 +4,7 @@ use crate::schedules::Producer;
 use crate::{Format, chakra, msccl_xml, mscclpp};
 use ahbm_check::{CheckOptions, Outcome, Verdict};
 use ahbm_machine::{Diagnostic, Machine, codes};
-use ahbm_plan::execution::{ExecutionPlan, Launch};
+use ahbm_plan::execution::{ExecutionPlan, Launch, Places};
 use ahbm_plan::{Budget, Goal, Limit, LowerOptions, Lowered, Plan};
 use ahbm_wire::load::load;
 use log::{Level, debug, log_enabled};
@@ -324,10 +324,17 @@ impl Document {
                 let lower = |launch| plan.lower_for_check(LOOP_ITERATIONS, launch, &reading.budget);
                 let launch = |launch| verdict(launches(plan, launch, lower), plan.goal, plan.chunks, reading);
                 let first = launch(Launch::ODD);
-                match plan.double_scratch.then(|| launch(Launch::EVEN)) {
+                let mut gravest = match plan.double_scratch.then(|| launch(Launch::EVEN)) {
                     Some(second) if second.outcome > first.outcome => second,
                     _ => first,
+                };
+                if let Places::Listed { whole, .. } = &plan.places {
+                    // Nobody wrote what is missing: the program as a whole is to blame.
+                    for finding in gravest.findings.iter_mut().filter(|finding| finding.sites.is_empty()) {
+                        *finding = finding.clone().site("program", whole.to_string());
+                    }
                 }
+                gravest
             }
         }
     }

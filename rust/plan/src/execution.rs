@@ -77,8 +77,13 @@ pub struct ExecutionPlan {
 pub enum Places {
     /// At their positions in the plan's file.
     Positions,
-    /// In other documents: [`Op::place`] indexes the list.
-    Listed(Arc<[Origin]>),
+    /// In other documents.
+    Listed {
+        /// The place of the plan itself.
+        whole: Origin,
+        /// What [`Op::place`] indexes.
+        places: Arc<[Origin]>,
+    },
 }
 
 /// The work of one rank.
@@ -160,7 +165,7 @@ pub struct Op {
     pub share: Option<Share>,
     /// Its position in the file's list; an operation that is split by chunks stands there several times.
     pub index: u32,
-    /// Index into [`Places::Listed`].
+    /// Index into the places of [`Places::Listed`].
     pub place: u32,
 }
 
@@ -253,7 +258,7 @@ impl ExecutionPlan {
     /// The place of an operation whose position in the file is `pointer`.
     pub fn origin(&self, op: &Op, pointer: impl FnOnce() -> String) -> Origin {
         match &self.places {
-            Places::Listed(places) => places[op.place as usize].clone(),
+            Places::Listed { places, .. } => places[op.place as usize].clone(),
             Places::Positions => Origin { file: Arc::clone(&self.file), locus: Locus::Pointer(pointer().into()) },
         }
     }

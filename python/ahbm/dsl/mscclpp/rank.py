@@ -21,15 +21,15 @@ class Rank(_core.MscclppRank):
 
     __slots__ = ()
 
-    def copy_packet(self, dst_chunk: Chunk, src_chunk: Chunk, **rest: Any) -> None:
+    def copy_packet(self, dst_chunk: Chunk, src_chunk: Chunk, *where: Any, **rest: Any) -> None:
         """The older name of `copy_packets`."""
         get_program().older("copy_packet", "copy_packets")
-        self.copy_packets(dst_chunk, src_chunk, **rest)
+        self.copy_packets(dst_chunk, src_chunk, *where, **rest)
 
-    def unpack_packet(self, dst_chunk: Chunk, src_chunk: Chunk, **rest: Any) -> None:
+    def unpack_packet(self, dst_chunk: Chunk, src_chunk: Chunk, *where: Any, **rest: Any) -> None:
         """The older name of `unpack_packets`."""
         get_program().older("unpack_packet", "unpack_packets")
-        self.unpack_packets(dst_chunk, src_chunk, **rest)
+        self.unpack_packets(dst_chunk, src_chunk, *where, **rest)
 
     @staticmethod
     def Semaphore(rank: int, initial_value: int | None = None, *, size: int | None = None) -> Semaphore:

@@ -1,15 +1,10 @@
 //! The recorder: one method per statement of the language.
 
-use super::model::{Block, Body, Chunk, Code, Gpu, Map, Meet, Op, Part, Ref, Settings, Via, listed, named};
-use crate::{Faith, Fault, Raised};
+use super::fits::{ends, in_scratch, local, number, operands, same_size, wrong};
+use super::model::{Block, Body, Chunk, Code, Gpu, Map, Meet, Op, Part, Ref, Settings, Via, listed};
+use crate::{Faith, Fault};
 use ahbm_formats::mscclpp::schema::{Kind, ReduceOp};
 use ahbm_plan::Space;
-
-/// A statement that its operands do not fit.
-const OPERANDS: &str = "AHBM-A102";
-
-/// Thread blocks of a rank are numbered below this.
-const BLOCKS: u32 = 1 << 16;
 
 /// Barriers by rank and thread blocks.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -596,59 +591,5 @@ impl Recorder {
             ways.push(kind);
         }
         listed(&mut self.block(rank, tb).remote, kind, id, place)
-    }
-}
-
-/// The thread block numbered `tb`.
-///
-/// # Errors
-/// `AHBM-A102` (`RuntimeError`) a number that no thread block has.
-pub(super) fn number(tb: i64) -> Result<u32, Fault> {
-    let known = u32::try_from(tb).ok().filter(|&tb| tb < BLOCKS);
-    known.ok_or_else(|| wrong(format!("thread block {tb}: they are numbered from 0 to {}", BLOCKS - 1)))
-}
-
-fn wrong(message: impl Into<String>) -> Fault {
-    Fault::new(Raised::Runtime, OPERANDS, message)
-}
-
-fn ends(channel: Channel, what: &str, chunk: Chunk, rank: u32) -> Result<(), Fault> {
-    if chunk.rank == rank {
-        return Ok(());
-    }
-    let Channel { src, dst, .. } = channel;
-    Err(wrong(format!(
-        "the {what} is on rank {}; this channel of rank {src} to rank {dst} needs it on rank {rank}",
-        chunk.rank
-    )))
-}
-
-fn local(rank: u32, chunks: &[Chunk]) -> Result<(), Fault> {
-    match chunks.iter().find(|chunk| chunk.rank != rank) {
-        None => Ok(()),
-        Some(chunk) => Err(wrong(format!("chunks of rank {} in a statement of rank {rank}", chunk.rank))),
-    }
-}
-
-fn operands(own: &[Chunk], others: &[Chunk]) -> Result<(), Fault> {
-    if others.is_empty() {
-        return Err(wrong("Other chunk empty. A reduction needs something to reduce with"));
-    }
-    same_size(own)?;
-    others.iter().try_for_each(|&other| same_size(&[own[0], other]))
-}
-
-fn same_size(chunks: &[Chunk]) -> Result<(), Fault> {
-    let first = chunks[0];
-    match chunks.iter().find(|chunk| chunk.size != first.size) {
-        None => Ok(()),
-        Some(chunk) => Err(wrong(format!("operands of {} and of {} chunks", first.size, chunk.size))),
-    }
-}
-
-fn in_scratch(what: &str, chunk: Chunk) -> Result<(), Fault> {
-    match chunk.space {
-        Space::Scratch => Ok(()),
-        _ => Err(wrong(format!("packets outside scratch: the {what} is in {}", named(chunk.space)))),
     }
 }

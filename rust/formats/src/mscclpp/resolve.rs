@@ -46,8 +46,6 @@ const NAMES: [&str; 30] = [
 pub(super) struct At {
     file: Arc<str>,
     places: Places,
-    /// Where the plan as a whole is written; nothing else is when no operation is the matter.
-    whole: Option<Origin>,
     /// Where the matter is written, an index into `places`.
     place: Option<u32>,
     rank: Option<usize>,
@@ -59,12 +57,12 @@ pub(super) struct At {
 impl At {
     pub(super) fn new(file: &str) -> Self {
         let (file, places) = (Arc::from(file), Places::Positions);
-        Self { file, places, whole: None, place: None, rank: None, block: None, op: None, inner: None }
+        Self { file, places, place: None, rank: None, block: None, op: None, inner: None }
     }
 
     /// Of a plan whose operations are written in `places`, and the plan itself at `whole`.
     pub(super) fn listed(whole: Origin, places: Arc<[Origin]>) -> Self {
-        Self { places: Places::Listed(places), whole: Some(whole.clone()), ..Self::new(&whole.file) }
+        Self { places: Places::Listed { whole: whole.clone(), places }, ..Self::new(&whole.file) }
     }
 
     pub(super) fn places(&self) -> &Places {
@@ -134,10 +132,10 @@ impl At {
 
     pub(super) fn site(&self, error: Diagnostic) -> Diagnostic {
         let label = self.rank.map_or_else(|| "plan".to_owned(), |rank| format!("rank {rank}"));
-        let origin = match (&self.places, self.place, &self.whole) {
-            (Places::Listed(places), Some(place), _) => places[place as usize].to_string(),
-            (_, _, Some(whole)) => whole.to_string(),
-            _ => format!("{}#{}", self.file, self.pointer()),
+        let origin = match (&self.places, self.place) {
+            (Places::Listed { places, .. }, Some(place)) => places[place as usize].to_string(),
+            (Places::Listed { whole, .. }, None) => whole.to_string(),
+            (Places::Positions, _) => format!("{}#{}", self.file, self.pointer()),
         };
         error.site(label, origin)
     }

@@ -88,19 +88,19 @@ impl Program {
     ) -> PyResult<Self> {
         let small = |what: &str, Int(value): Int, least: u32| {
             u32::try_from(value).ok().filter(|&value| value >= least && value <= 1 << 24).ok_or_else(|| {
-                raise(py, &wrong(Raised::Value, format!("{what} is {value}: it must be between {least} and 2**24")))
+                faulty(py, wrong(Raised::Value, format!("{what} is {value}: it must be between {least} and 2**24")))
             })
         };
         let large = |what: &str, Int(value): Int| {
             let fits = u64::try_from(value);
-            fits.map_err(|_| raise(py, &wrong(Raised::Value, format!("{what} is {value}: it must fit 64 bits"))))
+            fits.map_err(|_| faulty(py, wrong(Raised::Value, format!("{what} is {value}: it must fit 64 bits"))))
         };
         let protocol = match protocol {
             "Simple" => Protocol::Simple,
             "LL" => Protocol::Ll,
             other => {
                 let fault = wrong(Raised::Assertion, format!("protocol {other:?}: it must be \"Simple\" or \"LL\""));
-                return Err(raise(py, &fault));
+                return Err(faulty(py, fault));
             }
         };
         let settings = Settings {
@@ -143,22 +143,23 @@ impl Program {
     ///
     /// Raises `ProgramError` (AHBM-A103, AHBM-A104).
     fn text<'py>(&self, py: Python<'py>) -> PyResult<(String, Bound<'py, PyList>)> {
-        let state = self.lock();
-        let State { recorder, lines, older, .. } = &*state;
-        let done = errors::guard(|| {
-            Ok(recorder.lower(lines.origins()).map(|lowered| (text(&lowered.document), lowered.notes)))
-        });
-        let origin = |place| lines.origins().text(OriginId(place));
-        let older: Vec<Diagnostic> = older
-            .iter()
-            .map(|(name, (now, place))| {
-                Diagnostic::new("AHBM-A120", format!("{name} is an older name: {now}"))
-                    .site("statement", origin(*place))
+        let done = py.detach(|| {
+            errors::guard(|| {
+                let state = self.lock();
+                let State { recorder, lines, older, .. } = &*state;
+                let told = |(name, (now, place)): (&String, &(String, u32))| {
+                    let site = lines.origins().text(OriginId(*place));
+                    let message = format!("{name} is an older name: {now}");
+                    Diagnostic::new("AHBM-A120", message).site("statement", site)
+                };
+                Ok(recorder.lower(lines.origins()).map(|lowered| {
+                    let notes: Vec<Diagnostic> = older.iter().map(told).chain(lowered.notes).collect();
+                    (text(&lowered.document), notes)
+                }))
             })
-            .collect();
-        drop(state);
-        let (text, notes) = done.map_err(|findings| errors::raise(py, &findings))?.map_err(|f| raise(py, &f))?;
-        let notes: Vec<Diagnostic> = older.into_iter().chain(notes).collect();
+        });
+        let done = done.map_err(|findings| errors::raise(py, &findings))?;
+        let (text, notes) = done.map_err(|fault| raise(py, &fault))?;
         Ok((text, errors::to_list(py, &notes)?))
     }
 
@@ -166,14 +167,16 @@ impl Program {
     fn plan(&self, py: Python<'_>) -> PyResult<PyDocument> {
         let budget = Budget::default();
         let options = ReadOptions { budget, quirks: self.faith == Faith::AsIs };
-        let state = self.lock();
-        let State { recorder, lines, .. } = &*state;
-        let done = errors::guard(|| {
-            Ok(recorder.lower(lines.origins()).map(|lowered| {
-                resolve(&lowered.document, self.whole.clone(), lines.origins().iter().cloned().collect(), &options)
-            }))
+        let done = py.detach(|| {
+            errors::guard(|| {
+                let state = self.lock();
+                let State { recorder, lines, .. } = &*state;
+                let places = || lines.origins().iter().cloned().collect();
+                Ok(recorder
+                    .lower(lines.origins())
+                    .map(|lowered| resolve(&lowered.document, self.whole.clone(), places(), &options)))
+            })
         });
-        drop(state);
         let plan = done.map_err(|findings| errors::raise(py, &findings))?.map_err(|fault| raise(py, &fault))?;
         plan.map(|plan| PyDocument::program(plan, budget, options.quirks))
             .map_err(|finding| errors::raise_one(py, finding))
