@@ -4,38 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import importlib
 import io
 import json
-import pkgutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 from unittest import mock
 
+from ahbm.dsl.compat import compat
 from ahbm.dsl.mscclpp import CollectiveProgram, TestCollective
 from ahbm.dsl.written import Written, collected
-
-REFUSED = ("ahbm.dsl.mscclpp.buffer", "ahbm.dsl.mscclpp.types")
-"""Modules that only say why they are none."""
-
-
-@contextlib.contextmanager
-def mscclpp_names() -> Iterator[None]:
-    """Serves `mscclpp.language` and its modules."""
-    package = importlib.import_module("ahbm.dsl.mscclpp")
-    served = {"mscclpp": ModuleType("mscclpp"), "mscclpp.language": package}
-    served["mscclpp"].__path__ = []
-    for found in pkgutil.walk_packages(package.__path__, "ahbm.dsl.mscclpp."):
-        if found.name not in REFUSED:
-            name = found.name.replace("ahbm.dsl.mscclpp", "mscclpp.language")
-            served[name] = importlib.import_module(found.name)
-    served["mscclpp"].language = package  # type: ignore[attr-defined]
-    with mock.patch.dict(sys.modules, served):
-        yield
 
 
 def run_script(path: Path, args: Sequence[str] = (), *, quirks: bool = False) -> tuple[str, list[Written]]:
@@ -43,7 +23,7 @@ def run_script(path: Path, args: Sequence[str] = (), *, quirks: bool = False) ->
     out = io.StringIO()
     code = compile(path.read_text(encoding="utf-8"), str(path), "exec")
     with (
-        mscclpp_names(),
+        compat(),
         mock.patch.object(sys, "argv", [str(path), *args]),
         contextlib.redirect_stdout(out),
         collected(quirks=quirks) as written,

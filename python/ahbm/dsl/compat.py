@@ -31,13 +31,6 @@ PACKAGES = {
     "msccl.programs": "ahbm.dsl.msccl.programs",
 }
 """Foreign name -> the module behind it; what is below a name is below its module."""
-GENERATIONS = {
-    "mscclpp.language.buffer": "the chunk references of MSCCL++ 0.7 and earlier",
-    "mscclpp.language.types": "the chunk references of MSCCL++ 0.7 and earlier",
-    "mscclpp.language.ir": "the chunk references of MSCCL++ 0.7 and earlier",
-    "msccl.language.mscclpp": "the first MSCCL++ language, inside MSCCLang",
-}
-"""Modules of older languages, which are told apart by what they are for."""
 CHECKOUT = "MSCCLPP_HOME"
 """Environment variable that names a checkout of MSCCL++, whose `default_algos` are served."""
 VERSIONS = {"mscclpp": "0.10.0", "msccl": "2.3.0"}
@@ -95,12 +88,6 @@ class _Finder(importlib.abc.MetaPathFinder):
     ) -> ModuleSpec | None:
         if fullname.split(".")[0] not in TOPS:
             return None
-        if fullname in GENERATIONS:
-            raise ModuleNotFoundError(
-                f"No module named {fullname!r}: it belongs to {GENERATIONS[fullname]}, a language that is not served; "
-                "programs of MSCCL++ 0.8 and later and of MSCCLang are",
-                name=fullname,
-            )
         if fullname.startswith("mscclpp.default_algos"):
             return _of_checkout(fullname)
         name = _behind(fullname)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import importlib.util
 import json
 import os
@@ -16,9 +17,10 @@ from unittest import mock
 import pytest
 
 from ahbm.dsl import mscclpp
+from ahbm.dsl.compat import compat
 from ahbm.dsl.written import Written, collected
 from ahbm.errors import AhbmError, ProgramError
-from support.programs import canonical, canonical_hash, lines_in, mscclpp_names, run_script
+from support.programs import canonical, canonical_hash, lines_in, run_script
 
 FOLDER = Path(os.environ.get("AHBM_CORPUS", "/nonexistent")) / "mscclpp_dsl"
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="AHBM_CORPUS is not set")
@@ -57,8 +59,8 @@ def lowered(path: Path, case: dict[str, Any], quirks: bool) -> tuple[str, Writte
         text, written = run_script(path, case["args"], quirks=quirks)
         return text, written[-1]
     absent = {name: mock.MagicMock() for name in ("torch", "torch.distributed", "netifaces", "cupy")}
-    with mscclpp_names(), mock.patch.dict(sys.modules, absent), collected(quirks=quirks) as written:
-        package: Any = sys.modules["mscclpp"]
+    with compat(), mock.patch.dict(sys.modules, absent), collected(quirks=quirks) as written:
+        package: Any = importlib.import_module("mscclpp")
         package.AlgoSpec = mscclpp.AlgoSpec
         package.__getattr__ = mock.MagicMock()
         function = getattr(loaded(path), case["function"])

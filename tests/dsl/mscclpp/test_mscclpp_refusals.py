@@ -107,7 +107,7 @@ def test_a_statement_is_refused_at_its_line(statement: str) -> None:
     with pytest.raises(ProgramError) as caught:
         lower(write(statement))
     assert isinstance(caught.value, kind)
-    assert (caught.value.code, caught.value.exit_code) == (f"AHBM-{code}", 15)
+    assert (caught.value.code, caught.value.exit_code) == (f"AHBM-{code}", 16)
     assert caught.value.sites[0].origin == "statement.py:4"
     again = pickle.loads(pickle.dumps(caught.value))
     assert (type(again), again.findings) == (type(caught.value), caught.value.findings)
