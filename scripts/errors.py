@@ -29,6 +29,7 @@ SUBJECTS = {
     "I": "interruptions",
     "F": "files",
     "R": "regressions",
+    "A": "programs of other languages",
     "Z": "defects of AHBM",
 }
 """Headings of the families, in the order of the page."""

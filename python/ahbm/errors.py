@@ -179,6 +179,12 @@ class RegressionError(AhbmError):
     exit_code = 14
 
 
+class ProgramError(AhbmError, RuntimeError):
+    """A program of another language cannot be recorded or lowered."""
+
+    exit_code = 15
+
+
 FAMILIES: dict[str, type[AhbmError]] = {
     "C": ConfigError,
     "T": TopologyError,
@@ -192,6 +198,7 @@ FAMILIES: dict[str, type[AhbmError]] = {
     "I": InterruptedRun,
     "F": FormatError,
     "R": RegressionError,
+    "A": ProgramError,
 }
 """Letter of a code -> class of the exception, by exit code. Any other letter is a plain AhbmError."""
 

@@ -24,6 +24,23 @@ pub const CHECKS_DISAGREE: &str = "AHBM-V408";
 /// Code and meaning, by code.
 #[rustfmt::skip]
 pub const CODES: &[(&str, &str)] = &[
+    ("AHBM-A201", "MSCCLang: a statement outside a program, or a program inside another"),
+    ("AHBM-A202", "MSCCLang: a call with arguments of the wrong type, or by the interface before msccl-tools 2.3"),
+    ("AHBM-A203", "MSCCLang: a rank, buffer or slot that does not exist"),
+    ("AHBM-A204", "MSCCLang: a slot is used before anything is written to it"),
+    ("AHBM-A205", "MSCCLang: a transfer between ranks without a link"),
+    ("AHBM-A206", "MSCCLang: references that do not fit: sizes differ, places overlap or are apart, parts are not equal"),
+    ("AHBM-A207", "MSCCLang: thread blocks or channels that cannot do what the statements ask for"),
+    ("AHBM-A208", "MSCCLang: a thread block receives in another order than is sent to it"),
+    ("AHBM-A209", "MSCCLang: `Check()` finds chunks that are not where the collective promises"),
+    ("AHBM-A210", "MSCCLang: a program whose protocol, policy, instances, topology or collective does not fit, or that is too large"),
+    ("AHBM-A211", "MSCCLang: a name of the language that is not served"),
+    ("AHBM-A220", "note: operations of different counts share slots; instances alternate slot by slot, where the language's own compiler lets them collide"),
+    ("AHBM-A221", "note: what the language's own compiler fuses into one step with another result stays two steps, or keeps its sum"),
+    ("AHBM-A222", "note: a reduction that the language's own compiler leaves out"),
+    ("AHBM-A223", "note: a received chunk is reduced into the slot that the program names, where the language's own compiler reads another"),
+    ("AHBM-A224", "note: thread blocks are manual and statements name none, so that one thread block does all of them"),
+
     ("AHBM-B101", "a kernel recorded more operations than `op_budget`"),
     ("AHBM-B102", "a tile with too many elements"),
     ("AHBM-B103", "a kernel with too many views"),

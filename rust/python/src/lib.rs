@@ -8,6 +8,7 @@
 //! - [`builder`]: writes a program; [`kernel`] runs a kernel once per body to record it; [`network`] knows the
 //!   SIP networks by name.
 //! - [`formats`]: plans of other projects, read, checked and lowered. [`check`]: captured programs, checked.
+//! - [`dsl`]: what a program of a foreign language says, recorded.
 //! - [`tl`], [`handle`]: what a kernel sees. [`capture`] is the recording behind them, [`operand`] the
 //!   checks on their arguments ([`given`]: those of the other classes), [`origin`] finds the kernel's line behind a call.
 //!
@@ -20,6 +21,7 @@ mod builder;
 mod capture;
 mod check;
 mod collectives;
+mod dsl;
 mod errors;
 mod formats;
 mod gate;
@@ -51,6 +53,10 @@ mod _core {
     use super::builder::ProgramBuilder;
     #[pymodule_export]
     use super::collectives::{collectives, expected, held};
+    #[pymodule_export]
+    use super::dsl::msccl::{MscclRecorder, chunk};
+    #[pymodule_export]
+    use super::dsl::msccl_ref::Ref;
     #[pymodule_export]
     use super::errors::codes;
     #[pymodule_export]

@@ -35,6 +35,17 @@ impl<'py> Here<'py> {
         }
     }
 
+    /// The place of the call that led to this frame.
+    pub(crate) fn back(&self) -> PyResult<Option<Self>> {
+        let frame = self.frame.getattr(intern!(self.frame.py(), "f_back"))?;
+        if frame.is_none() {
+            return Ok(None);
+        }
+        let code = frame.getattr(intern!(frame.py(), "f_code"))?;
+        let instruction = frame.getattr(intern!(frame.py(), "f_lasti"))?.extract()?;
+        Ok(Some(Self { frame, code, instruction }))
+    }
+
     /// File name and line. Slow: the line table is decoded from its start.
     pub(crate) fn origin(&self) -> Origin {
         // SAFETY: `self.frame` is the frame object the interpreter handed out.
@@ -63,6 +74,11 @@ impl Lines {
         let id = self.origins.intern(here.origin());
         self.known.insert((code, here.instruction), id);
         id
+    }
+
+    /// The origins met so far, by id.
+    pub(crate) fn origins(&self) -> &Origins {
+        &self.origins
     }
 
     /// The origins met, by id.
