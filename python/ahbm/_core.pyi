@@ -7,6 +7,7 @@ from typing import Any, NoReturn, Self, SupportsIndex, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import disjoint_base
 
 __all__ = [
     "Gate",
@@ -605,6 +606,7 @@ def plan_limits() -> list[tuple[str, int]]: ...
 
 _Four: TypeAlias = tuple[int, int, int, int]
 
+@disjoint_base
 class MscclRecorder:
     def __new__(cls, *_args: object, **_kwargs: object) -> Self: ...
     def _begin(
@@ -619,7 +621,7 @@ class MscclRecorder:
         quirks: bool,
     ) -> None: ...
     def _buffer(
-        self, rank: int, buffer: object, kind: str, chunks: Sequence[_Four | None] = (), other: object | None = None
+        self, rank: int, buffer: object, kind: str, chunks: Sequence[_Four | None], other: object | None = None
     ) -> None: ...
     def _starts(self, rank: int, count: int) -> None: ...
     def _names(self, rank: int) -> list[object]: ...

@@ -60,7 +60,12 @@ fn document(out: &mut String, plan: &Plan, dialect: Dialect<'_>) -> std::fmt::Re
     out.push_str(">\n");
     for (id, rank) in plan.ranks.iter().enumerate() {
         let [i, o, s] = rank.declared;
-        writeln!(out, "  <gpu id=\"{id}\" i_chunks=\"{i}\" o_chunks=\"{o}\" s_chunks=\"{s}\">")?;
+        write!(out, "  <gpu id=\"{id}\" i_chunks=\"{i}\" o_chunks=\"{o}\" s_chunks=\"{s}\"")?;
+        if dialect != Dialect::Executor && rank.blocks.is_empty() {
+            out.push_str("/>\n");
+            continue;
+        }
+        out.push_str(">\n");
         copies(out, &rank.before)?;
         for (tb, block) in rank.blocks.iter().enumerate() {
             let peer = |p: Option<u32>| p.map_or(-1, i64::from);

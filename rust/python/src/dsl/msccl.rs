@@ -108,7 +108,7 @@ impl MscclRecorder {
     }
 
     /// A buffer of a rank: `"list"` and `"slice"` (which grows) of chunks, `"same"` as another buffer.
-    #[pyo3(signature = (rank, buffer, kind, chunks=Vec::new(), other=None))]
+    #[pyo3(signature = (rank, buffer, kind, chunks, other=None))]
     fn _buffer(
         &self,
         rank: u32,
