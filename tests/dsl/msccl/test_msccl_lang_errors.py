@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from ahbm.dsl import msccl
-from ahbm.dsl.msccl import XML, Buffer, Check, MSCCLProgram, Print, ThreadblockPolicy, chunk, create_scratch
-from ahbm.dsl.msccl.collectives import AllReduce, Broadcast, Collective, SendRecv
+from ahbm.dsl.msccl import XML, Buffer, Check, Chunk, MSCCLProgram, Print, ThreadblockPolicy, chunk, create_scratch
+from ahbm.dsl.msccl.collectives import AllReduce, AllToAll, Broadcast, Buffers, Collective, SendRecv
 from ahbm.dsl.msccl.topologies import fully_connected, line
 from ahbm.dsl.written import collected
 from ahbm.errors import AhbmError, ProgramError
@@ -27,6 +28,29 @@ def refused(say: Callable[[], object], *, quirks: bool = False, **options: objec
 
 def c(rank: int = 0, index: int = 0, size: int = 1) -> msccl.Ref:
     return chunk(rank, IN, index, size)
+
+
+class Sized:
+    """A topology of as many ranks as it is told."""
+
+    def __init__(self, ranks: object) -> None:
+        self.ranks = ranks
+
+    def num_nodes(self) -> object:
+        return self.ranks
+
+    def link(self, src: int, dst: int) -> bool:
+        return True
+
+
+class Astray(Collective):
+    """A collective that does not know where its slots are."""
+
+    def init_buffers(self) -> Buffers:
+        return [{IN: [Chunk(rank, 0)], OUT: [None]} for rank in range(self.num_ranks)]
+
+    def get_buffer_index(self, rank: int, buffer: object, index: int) -> Any:
+        return "nonsense"
 
 
 OTHER = MSCCLProgram("other", line(3), AllReduce(3, 4, True), 1)
@@ -151,7 +175,16 @@ def test_reading_a_hole_is_refused() -> None:
         ({"collective": 3}, "A210", "collective: int"),
         ({"topo": 3}, "A210", "topo: 'int'"),
         ({"collective": Collective(3, 1, True)}, "A210", "buffers of 0 ranks, the topology has 3"),
-        ({"collective": AllReduce(2, 1, True)}, "A210", "buffers of 2 ranks, the topology has 3"),
+        ({"collective": AllReduce(2, 1, True)}, "A210", "a collective of 2 ranks on a topology of 3"),
+        (
+            {"collective": AllReduce(3, 1 << 23, True)},
+            "A210",
+            "8388608 chunks at each of 3 ranks",
+        ),
+        ({"collective": AllToAll(3, 1 << 20, True)}, "A210", "3145728 chunks at each of 3 ranks"),
+        ({"topo": Sized(-1)}, "A210", "num_nodes() gave -1"),
+        ({"topo": Sized("3")}, "A210", "num_nodes() gave '3'"),
+        ({"collective": Astray(3, 1, True)}, "A210", "get_buffer_index() gave nonsense"),
     ],
 )
 def test_parameters_that_do_not_fit(options: dict[str, object], code: str, words: str) -> None:

@@ -38,6 +38,11 @@ class Collective:
         self.num_chunk_groups = num_chunk_groups
         self.name = "custom"
 
+    @property
+    def slots(self) -> int:
+        """Slots of the larger buffer of a rank."""
+        return self.chunk_factor
+
     def init_buffers(self) -> Buffers | None:
         """Per rank, a dict of lists of chunks (None: nothing there yet) by buffer."""
         return None
@@ -55,6 +60,12 @@ class _Known(Collective):
     """A collective whose promise is checked natively."""
 
     kind = ""
+    blocks = False
+    """The larger buffer has a block of `chunk_factor` chunks per rank."""
+
+    @property
+    def slots(self) -> int:
+        return self.chunk_factor * (self.num_ranks if self.blocks else 1)
 
     def check(self, prog: MSCCLProgram) -> bool:
         wrong = prog._wrong(self.kind, self.chunk_factor, bool(self.inplace), self.root)
@@ -87,7 +98,7 @@ class _Known(Collective):
 class AllToAll(_Known):
     """Chunk c of block d of rank r ends at rank d, as chunk c of block r."""
 
-    goal, kind = "all_to_all", "alltoall"
+    goal, kind, blocks = "all_to_all", "alltoall", True
 
     def __init__(self, num_ranks: int, chunk_factor: int, inplace: bool) -> None:
         super().__init__(num_ranks, chunk_factor, inplace)
@@ -110,7 +121,7 @@ class AllToAll(_Known):
 class AllGather(_Known):
     """Every rank ends with every rank's chunks."""
 
-    goal, kind, mapping = "all_gather", "allgather", "input in output"
+    goal, kind, mapping, blocks = "all_gather", "allgather", "input in output", True
 
     def __init__(self, num_ranks: int, chunk_factor: int, inplace: bool) -> None:
         super().__init__(num_ranks, chunk_factor, inplace)
@@ -159,7 +170,7 @@ class AllReduce(_Known):
 class ReduceScatter(_Known):
     """Rank r ends with the sum over all ranks of block r."""
 
-    goal, kind, mapping = "reduce_scatter", "reducescatter", "output in input"
+    goal, kind, mapping, blocks = "reduce_scatter", "reducescatter", "output in input", True
 
     def __init__(self, num_ranks: int, chunk_factor: int, inplace: bool) -> None:
         super().__init__(num_ranks, chunk_factor, inplace)

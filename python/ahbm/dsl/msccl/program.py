@@ -19,6 +19,9 @@ CURRENT: ContextVar[MSCCLProgram | None] = ContextVar("ahbm_dsl_msccl_program", 
 
 PROTOCOLS = ("Simple", "LL", "LL128")
 
+MOST_SLOTS = 1 << 23
+"""Slots of the larger buffers of all ranks."""
+
 
 class MSCCLProgram(MscclRecorder):
     """A program: a context manager, inside of which statements are recorded.
@@ -61,7 +64,7 @@ class MSCCLProgram(MscclRecorder):
         self.name = str(name)
         self.topo = topo
         self.collective = collective
-        self.num_ranks: int = topo.num_nodes()
+        self.num_ranks: int = _ranks(topo, collective, origin)
         self.instances = instances
         self.protocol = protocol
         self.threadblock_policy = threadblock_policy
@@ -138,6 +141,20 @@ class MSCCLProgram(MscclRecorder):
         found = tuple(Finding.from_json(note) for note in notes)
         lowering().tell(Written(self.name, "msccl", plan, text, found))
         return str(text)
+
+
+def _ranks(topo: Any, collective: Collective, origin: str) -> int:
+    """The ranks of the topology. Refuses those that the collective does not fit, before it makes their buffers."""
+    ranks = topo.num_nodes()
+    if not isinstance(ranks, int) or ranks < 1:
+        refuse("type", "AHBM-A210", f"topo: num_nodes() gave {ranks!r}, no number of ranks", origin=origin)
+    if isinstance(collective, _Known) and ranks != collective.num_ranks:
+        message = f"a collective of {collective.num_ranks} ranks on a topology of {ranks}"
+        refuse("index", "AHBM-A210", message, origin=origin)
+    if collective.slots * ranks > MOST_SLOTS:
+        message = f"{collective.slots} chunks at each of {ranks} ranks are more than {MOST_SLOTS}"
+        refuse("value", "AHBM-A210", message, origin=origin)
+    return ranks
 
 
 def _mapping(collective: Collective) -> str:

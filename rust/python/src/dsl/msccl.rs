@@ -118,6 +118,7 @@ impl MscclRecorder {
         other: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let py = buffer.py();
+        let rank = self.rank(py, rank.into())?;
         let id = self.id(buffer)?;
         let chunks = chunks.into_iter().map(|chunk| chunk.map(given)).collect();
         let start = match (kind, other) {
@@ -131,6 +132,7 @@ impl MscclRecorder {
 
     /// The first `count` slots of every rank's input hold an input of the program.
     fn _starts(&self, py: Python<'_>, rank: u32, count: u32) -> PyResult<()> {
+        let rank = self.rank(py, rank.into())?;
         for index in 0..count {
             let (buffer, index) = self.mapped(py, rank, INPUT, index.into())?;
             let index = u32::try_from(index).map_err(|_| outside(py, index))?;
@@ -141,6 +143,7 @@ impl MscclRecorder {
 
     /// Keys of a rank's buffers.
     fn _names(&self, py: Python<'_>, rank: u32) -> PyResult<Vec<Py<PyAny>>> {
+        let rank = self.rank(py, rank.into())?;
         self.with(py, |state| {
             let recording = &state.recording;
             let fixed = [INPUT, OUTPUT].into_iter().filter(|&buffer| recording.length(rank, buffer).is_some());
@@ -336,7 +339,10 @@ impl MscclRecorder {
             (Mapping::Asked, _) => {
                 let name = self.name(py, buffer)?;
                 let answer = fixed.collective.bind(py).call_method1("get_buffer_index", (rank, name, index))?;
-                let (buffer, index): (Bound<'_, PyAny>, Bound<'_, PyAny>) = answer.extract()?;
+                let Ok((buffer, index)) = answer.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>() else {
+                    let message = format!("get_buffer_index() gave {answer}, no pair of a buffer and an index");
+                    return Err(refuse(py, Kind::Type, "AHBM-A210", message));
+                };
                 (self.id(&buffer)?, number(Some(&index), 0, "index")?)
             }
             _ => (buffer, index),
