@@ -20,6 +20,7 @@ __all__ = [
     "Machine",
     "Memory",
     "MemoryRef",
+    "MscclRecorder",
     "MscclppBuffer",
     "MscclppChunk",
     "MscclppMemoryChannel",
@@ -35,6 +36,7 @@ __all__ = [
     "Program",
     "ProgramBuilder",
     "RecvFuture",
+    "Ref",
     "Schedule",
     "Timeline",
     "Tl",
@@ -46,6 +48,7 @@ __all__ = [
     "convert_plan",
     "expected",
     "held",
+    "msccl_chunk",
     "plan_files",
     "plan_formats",
     "plan_limits",
@@ -886,3 +889,75 @@ class MscclppProgram:
     def leave_loop(self) -> None: ...
     def scratch(self, rank: int, size: int) -> tuple[int, int, int]: ...
     def older(self, name: str, now: str) -> None: ...
+
+def plan_limits() -> list[tuple[str, int]]: ...
+
+_Four: TypeAlias = tuple[int, int, int, int]
+
+@disjoint_base
+class MscclRecorder:
+    def __new__(cls, *_args: object, **_kwargs: object) -> Self: ...
+    def _begin(
+        self,
+        input: object,
+        output: object,
+        ranks: int,
+        mapping: str,
+        factor: int,
+        topology: object,
+        collective: object,
+        quirks: bool,
+    ) -> None: ...
+    def _buffer(
+        self, rank: int, buffer: object, kind: str, chunks: Sequence[_Four | None], other: object | None = None
+    ) -> None: ...
+    def _starts(self, rank: int, count: int) -> None: ...
+    def _names(self, rank: int) -> list[object]: ...
+    def _length(self, rank: int, buffer: object) -> int | None: ...
+    def _value(self, rank: int, buffer: object, index: int) -> tuple[int | None, list[_Four]] | None: ...
+    def _wrong(self, collective: str, factor: int, in_place: bool, root: int) -> list[tuple[int, int]]: ...
+    def get_ref(self, rank: int, buffer: object, index: int, size: int) -> Ref: ...
+    def _lower(
+        self,
+        *,
+        name: str,
+        goal: str,
+        root: int,
+        factor: int,
+        in_place: bool,
+        protocol: str,
+        instances: int,
+        interleaved: bool,
+        fusion: bool,
+        manual: bool,
+        check: bool,
+        gathered: bool,
+        collective: str,
+        sizes: bool,
+    ) -> tuple[Plan, str, list[dict[str, Any]]]: ...
+
+@final
+class Ref:
+    @property
+    def rank(self) -> int: ...
+    @property
+    def buffer(self) -> Any: ...
+    @property
+    def index(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def prog(self) -> MscclRecorder: ...
+    def copy(
+        self, dst: int, buffer: object = None, index: int = -1, sendtb: int = -1, recvtb: int = -1, ch: int = -1
+    ) -> Ref: ...
+    def reduce(self, other_chunkref: Ref, sendtb: int = -1, recvtb: int = -1, ch: int = -1) -> Ref: ...
+    def split(self, num: int) -> list[Ref]: ...
+    def group(self, other: Ref) -> Ref: ...
+    def get_origin_index(self, index: int = 0) -> int: ...
+    def get_origin_rank(self, index: int = 0) -> int: ...
+    def get_dst_index(self, index: int = 0) -> int: ...
+    def get_dst_rank(self, index: int = 0) -> int: ...
+    def print_chunk_info(self, index: int = 0) -> None: ...
+
+def msccl_chunk(rank: int, buffer: object, index: int, size: int = 1) -> Ref: ...

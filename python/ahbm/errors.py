@@ -201,6 +201,24 @@ class ProgramAssertionError(ProgramError, AssertionError):
     """A `ProgramError` where the language's own compiler raises an AssertionError."""
 
 
+class ProgramAttributeError(ProgramError, AttributeError):
+    """A `ProgramError` where the language's own compiler raises an AttributeError."""
+
+
+class ProgramIndexError(ProgramError, IndexError):
+    """A `ProgramError` where the language's own compiler raises an IndexError."""
+
+
+class ProgramKeyError(ProgramError, KeyError):
+    """A `ProgramError` where the language's own compiler raises a KeyError."""
+
+    __str__ = ProgramError.__str__
+
+
+class ProgramOutdatedError(ProgramError, AttributeError, TypeError):
+    """A `ProgramError` for a call by an older interface, which the language's own compiler fails at in several ways."""
+
+
 FAMILIES: dict[str, type[AhbmError]] = {
     "C": ConfigError,
     "T": TopologyError,
@@ -228,13 +246,15 @@ def raise_findings(findings: Sequence[Mapping[str, Any]]) -> NoReturn:
 
 
 def program_error(findings: Sequence[Mapping[str, Any]], raised: str) -> AhbmError:
-    """The `ProgramError` for ``findings`` that is also a ``raised``: the name of a built-in exception.
+    """The `ProgramError` for ``findings`` that is also a ``raised``: the name of a built-in exception, or OutdatedError.
 
-    The findings are dicts with the keys of :meth:`Finding.to_json`.
+    The findings are dicts with the keys of :meth:`Finding.to_json`; a first one of another family decides the class.
     """
-    kinds = (ProgramRuntimeError, ProgramValueError, ProgramTypeError, ProgramAssertionError)
-    kind = next((kind for kind in kinds if kind.__name__ == f"Program{raised}"), ProgramError)
-    return _rebuild(kind, tuple(Finding.from_json(found) for found in findings))
+    found = tuple(Finding.from_json(finding) for finding in findings)
+    if not found[0].code.startswith("AHBM-A"):
+        return AhbmError.of(found)
+    kinds = {kind.__name__: kind for kind in ProgramError.__subclasses__()}
+    return _rebuild(kinds[f"Program{raised}"], found)
 
 
 def _rebuild(kind: type[AhbmError], findings: tuple[Finding, ...]) -> AhbmError:

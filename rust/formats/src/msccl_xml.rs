@@ -33,7 +33,7 @@ mod limits;
 mod read;
 mod write;
 
-pub use write::write;
+pub use write::{Dialect, write, write_as};
 
 use ahbm_machine::Diagnostic;
 use ahbm_plan::{Budget, Plan};

@@ -1,7 +1,11 @@
 //! Recorders for programs of other languages.
 //!
 //! - [`mscclpp`]: the classes behind `ahbm.dsl.mscclpp`.
+//! - [`msccl`], [`msccl_ref`] (references to chunks), [`msccl_arguments`]: those behind `ahbm.dsl.msccl`.
 
+pub(crate) mod msccl;
+pub(crate) mod msccl_arguments;
+pub(crate) mod msccl_ref;
 pub(crate) mod mscclpp;
 
 use crate::errors;

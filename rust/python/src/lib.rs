@@ -54,6 +54,10 @@ mod _core {
     #[pymodule_export]
     use super::collectives::{collectives, expected, held};
     #[pymodule_export]
+    use super::dsl::msccl::{MscclRecorder, chunk};
+    #[pymodule_export]
+    use super::dsl::msccl_ref::Ref;
+    #[pymodule_export]
     use super::dsl::mscclpp::Program as MscclppProgram;
     #[pymodule_export]
     use super::dsl::mscclpp::channels::{MemoryChannel, PortChannel};

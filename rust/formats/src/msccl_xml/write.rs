@@ -1,44 +1,78 @@
 //! The writer: files that the current executor loads.
 
-use ahbm_plan::blocks::{Precopy, Step};
+use ahbm_plan::blocks::{Action, Precopy, Step};
 use ahbm_plan::{Goal, Plan};
 use std::fmt::Write;
+
+/// Whose spelling a document has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dialect<'a> {
+    /// The executor's.
+    Executor,
+    /// That of the compiler of MSCCLang, whose programs name their collective. `sizes`: with the attributes without which
+    /// the current executor loads nothing.
+    Compiler {
+        /// Name of the collective.
+        collective: &'a str,
+        /// With `outofplace`, `minBytes` and `maxBytes`.
+        sizes: bool,
+    },
+}
 
 /// A plan as MSCCL-IR XML with every attribute that the executor wants: without limits of its own the plan is
 /// for every size.
 pub fn write(plan: &Plan) -> String {
-    let mut out = String::with_capacity(256 + plan.steps() as usize * 128);
+    write_as(plan, Dialect::Executor)
+}
+
+/// A plan as MSCCL-IR XML in a dialect.
+pub fn write_as(plan: &Plan, dialect: Dialect<'_>) -> String {
+    let mut out = String::with_capacity(256 + plan.steps() as usize * 136);
     // Writing to a String cannot fail.
-    let _ = document(&mut out, plan);
+    let _ = document(&mut out, plan, dialect);
+    if dialect != Dialect::Executor {
+        out.pop();
+    }
     out
 }
 
-fn document(out: &mut String, plan: &Plan) -> std::fmt::Result {
-    writeln!(
+fn document(out: &mut String, plan: &Plan, dialect: Dialect<'_>) -> std::fmt::Result {
+    let collective = match dialect {
+        Dialect::Executor => spelling(plan.goal),
+        Dialect::Compiler { collective, .. } => escaped(collective),
+    };
+    write!(
         out,
-        "<algo name=\"{}\" proto=\"{}\" nchannels=\"{}\" nchunksperloop=\"{}\" ngpus=\"{}\" coll=\"{}\" \
-         inplace=\"{}\" outofplace=\"{}\" minBytes=\"{}\" maxBytes=\"{}\">",
+        "<algo name=\"{}\" proto=\"{}\" nchannels=\"{}\" nchunksperloop=\"{}\" ngpus=\"{}\" coll=\"{collective}\" \
+         inplace=\"{}\"",
         escaped(&plan.name),
         plan.protocol.name(),
         plan.channels,
         plan.chunks,
         plan.ranks.len(),
-        spelling(plan.goal),
         u8::from(plan.in_place),
-        u8::from(plan.out_of_place),
-        plan.min_bytes.unwrap_or(0),
-        plan.max_bytes.unwrap_or(0),
     )?;
+    if !matches!(dialect, Dialect::Compiler { sizes: false, .. }) {
+        let (least, most) = (plan.min_bytes.unwrap_or(0), plan.max_bytes.unwrap_or(0));
+        let other = u8::from(plan.out_of_place);
+        write!(out, " outofplace=\"{other}\" minBytes=\"{least}\" maxBytes=\"{most}\"")?;
+    }
+    out.push_str(">\n");
     for (id, rank) in plan.ranks.iter().enumerate() {
         let [i, o, s] = rank.declared;
-        writeln!(out, "  <gpu id=\"{id}\" i_chunks=\"{i}\" o_chunks=\"{o}\" s_chunks=\"{s}\">")?;
+        write!(out, "  <gpu id=\"{id}\" i_chunks=\"{i}\" o_chunks=\"{o}\" s_chunks=\"{s}\"")?;
+        if dialect != Dialect::Executor && rank.blocks.is_empty() {
+            out.push_str("/>\n");
+            continue;
+        }
+        out.push_str(">\n");
         copies(out, &rank.before)?;
         for (tb, block) in rank.blocks.iter().enumerate() {
             let peer = |p: Option<u32>| p.map_or(-1, i64::from);
             let (send, recv, chan) = (peer(block.send), peer(block.recv), block.channel);
             writeln!(out, "    <tb id=\"{tb}\" send=\"{send}\" recv=\"{recv}\" chan=\"{chan}\">")?;
             for (s, step) in block.steps.iter().enumerate() {
-                write_step(out, s, step)?;
+                write_step(out, s, step, dialect)?;
             }
             out.push_str("    </tb>\n");
         }
@@ -54,17 +88,19 @@ fn copies(out: &mut String, list: &[Precopy]) -> std::fmt::Result {
         .try_for_each(|c| writeln!(out, "    <copy i_off=\"{}\" o_off=\"{}\" cnt=\"{}\"/>", c.input, c.output, c.count))
 }
 
-fn write_step(out: &mut String, s: usize, step: &Step) -> std::fmt::Result {
+fn write_step(out: &mut String, s: usize, step: &Step, dialect: Dialect<'_>) -> std::fmt::Result {
     let (depid, deps) = step.wait.map_or((-1, -1), |d| (i64::from(d.block), i64::from(d.step)));
+    let none = step.action == Action::Nop && dialect != Dialect::Executor;
+    let offset = |chunk: u32| if none { -1 } else { i64::from(chunk) };
     writeln!(
         out,
         "      <step s=\"{s}\" type=\"{}\" srcbuf=\"{}\" srcoff=\"{}\" dstbuf=\"{}\" dstoff=\"{}\" cnt=\"{}\" \
          depid=\"{depid}\" deps=\"{deps}\" hasdep=\"{}\"/>",
         step.action.name(),
         step.src.space.name(),
-        step.src.chunk,
+        offset(step.src.chunk),
         step.dst.space.name(),
-        step.dst.chunk,
+        offset(step.dst.chunk),
         step.count,
         u8::from(step.posts),
     )

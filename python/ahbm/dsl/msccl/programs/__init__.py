@@ -1,0 +1,1 @@
+"""Whole algorithms as functions, to be called inside a program."""

@@ -1,0 +1,160 @@
+"""MSCCLang: where upstream's plan does something else than the program says. The default means the program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from ahbm.dsl.msccl import Buffer, Chunk, MSCCLProgram, ThreadblockPolicy, chunk
+from ahbm.dsl.msccl.collectives import AllGather, AllReduce, Buffers, Collective
+from ahbm.dsl.msccl.topologies import fully_connected
+from ahbm.dsl.written import Written, collected
+
+IN, OUT = Buffer.input, Buffer.output
+
+
+def lowered(say: Callable[[], object], collective: Collective, quirks: bool, **options: object) -> Written:
+    options.setdefault("instances", 1)
+    with collected(quirks=quirks) as found:
+        with MSCCLProgram("p", fully_connected(collective.num_ranks), collective, **options) as program:  # type: ignore[arg-type]
+            say()
+        program.generate_xml()
+    return found[0]
+
+
+def doubling() -> None:
+    """An all-gather in place, whose moves double."""
+    for step in (1, 2):
+        for rank in range(4):
+            start = rank // step * step
+            chunk(rank, OUT, start, step).copy(rank ^ step, OUT, start)
+
+
+def scratch_apart() -> None:
+    """What rank 1 keeps in the second slice of its scratch goes to the first of rank 2."""
+    chunk(0, IN, 0).copy(1, "other", 0)
+    chunk(0, IN, 1).copy(1, "s", 0).copy(2, "s", 0).copy(2, OUT, 1)
+    chunk(1, "other", 0).copy(2, OUT, 0)
+    chunk(1, "s", 0).copy(1, OUT, 1)
+    chunk(1, "other", 0).copy(1, OUT, 0)
+    for index in (0, 1):
+        chunk(0, IN, index).copy(0, OUT, index)
+
+
+def newer() -> None:
+    """Rank 1 changes a part of what it received before it sends it on."""
+    received = chunk(0, IN, 0, 2).copy(1, IN, 0)
+    chunk(1, OUT, 0).copy(1, IN, 1)
+    received.copy(2, IN, 0)
+
+
+def needed() -> None:
+    """A part of a sum is overwritten after it was sent."""
+    chunk(1, IN, 0, 2).reduce(chunk(0, IN, 0, 2)).copy(2, IN, 0)
+    chunk(2, IN, 0).copy(1, IN, 0)
+
+
+class Promise(Collective):
+    """Four chunks per rank; nothing is promised."""
+
+    def init_buffers(self) -> Buffers:
+        return [{IN: [Chunk(rank, i) for i in range(4)], OUT: [None] * 4} for rank in range(self.num_ranks)]
+
+
+def test_instances_of_moves_that_double_stay_apart() -> None:
+    meant = lowered(doubling, AllGather(4, 1, True), False, instances=2)
+    as_is = lowered(doubling, AllGather(4, 1, True), True, instances=2)
+    assert (meant.plan.check()[0], as_is.plan.check()[0]) == ("correct", "wrong")
+    assert [note.code for note in meant.notes] == ["AHBM-A220"]
+    line = doubling.__code__.co_firstlineno + 5
+    assert {site.origin for site in meant.notes[0].sites} == {f"test_msccl_lang_repairs.py:{line}"}
+    assert as_is.notes == ()
+
+
+@pytest.mark.parametrize("instances", [1, 2])
+def test_moves_that_agree_are_not_cut(instances: int) -> None:
+    def say() -> None:
+        for rank in range(4):
+            for peer in range(4):
+                chunk(rank, IN, 0, 2).copy(peer, OUT, 2 * rank)
+
+    meant, as_is = (lowered(say, AllGather(4, 2, False), quirks, instances=instances) for quirks in (False, True))
+    assert meant.text == as_is.text
+    assert (meant.notes, meant.plan.check()[0]) == ((), "correct")
+
+
+def test_a_store_stays_in_its_own_slice_of_scratch() -> None:
+    meant = lowered(scratch_apart, AllReduce(3, 2, False), False)
+    as_is = lowered(scratch_apart, AllReduce(3, 2, False), True)
+    assert 'type="rcs"' in as_is.text
+    assert 'type="rcs"' not in meant.text
+    assert [note.code for note in meant.notes] == ["AHBM-A221"]
+    line = scratch_apart.__code__.co_firstlineno + 3
+    assert meant.notes[0].sites[0].origin == f"test_msccl_lang_repairs.py:{line}"
+    # Upstream stores in the slot of the other slice, and counts one slot of scratch.
+    assert 's_chunks="2"' in meant.text.split("<gpu")[2]
+    assert 's_chunks="2"' in as_is.text.split("<gpu")[2]
+
+
+def test_slices_that_agree_are_forwarded() -> None:
+    def say() -> None:
+        chunk(0, IN, 0).copy(1, "s", 0).copy(2, "s", 0)
+
+    assert lowered(say, AllReduce(3, 1, False), False).text == lowered(say, AllReduce(3, 1, False), True).text
+
+
+@pytest.mark.parametrize(("say", "meant_type"), [(newer, "r"), (needed, "rrcs")])
+def test_what_is_sent_on_is_what_is_there(say: Callable[[], object], meant_type: str) -> None:
+    def program() -> None:
+        chunk(2, IN, 3).copy(1, OUT, 0)
+        say()
+
+    meant = lowered(program, Promise(3, 4, False), False)
+    as_is = lowered(program, Promise(3, 4, False), True)
+    assert f'type="{meant_type}"' in meant.text.split("<gpu")[2]
+    assert f'type="{"rcs" if say is newer else "rrs"}"' in as_is.text
+    assert [note.code for note in meant.notes] == ["AHBM-A221"]
+
+
+def test_a_sum_is_made_where_the_program_says() -> None:
+    def say() -> None:
+        chunk(1, IN, 0).copy(1, "s", 1)
+        chunk(1, IN, 0).copy(1, "s", 0)
+        chunk(0, IN, 0).reduce(chunk(1, "s", 1))
+        chunk(0, IN, 0).copy(1, IN, 0)
+
+    meant = lowered(say, AllReduce(2, 1, True), False)
+    assert meant.plan.check()[0] == "correct"
+    assert [note.code for note in meant.notes] == ["AHBM-A223"]
+    assert 'type="rrcs" srcbuf="i" srcoff="0" dstbuf="i" dstoff="0"' in meant.text
+
+
+def test_reductions_of_untouched_inputs_are_done() -> None:
+    def say() -> None:
+        chunk(0, IN, 0).reduce(chunk(0, IN, 1))
+
+    meant = lowered(say, AllReduce(1, 2, True), False)
+    as_is = lowered(say, AllReduce(1, 2, True), True)
+    assert ("re" in meant.text, 'type="re"' in as_is.text) == (True, False)
+    assert [note.code for note in meant.notes] == ["AHBM-A222"]
+
+
+def test_channels_of_the_statements_count() -> None:
+    def say() -> None:
+        chunk(0, IN, 0).copy(1, IN, 0, ch=0).copy(2, IN, 0, ch=1)
+
+    meant = lowered(say, AllReduce(3, 1, True), False)
+    assert 'type="rcs"' not in meant.text
+    assert [note.code for note in meant.notes] == ["AHBM-A221"]
+    assert 'type="rcs"' in lowered(say, AllReduce(3, 1, True), True).text
+
+
+def test_one_block_for_everything_is_noted() -> None:
+    def say() -> None:
+        chunk(0, IN, 0).copy(1, IN, 0)
+        chunk(1, IN, 0).copy(0, IN, 0)
+
+    meant = lowered(say, AllReduce(2, 1, True), False, threadblock_policy=ThreadblockPolicy.manual)
+    assert [note.code for note in meant.notes] == ["AHBM-A224"]
+    assert 'send="1" recv="1"' in meant.text
