@@ -2,7 +2,7 @@
 
 The blocks of a page run in order, in an empty directory:
 
-* ```python / ```yaml whose first line is `# some/file.ext` are written to that file;
+* ```python / ```yaml / ```csv whose first line is `# some/file.ext` are written to that file;
 * other ```python blocks run as scripts of their own;
 * other ```yaml blocks must name existing keys of topology.yaml or ccl.yaml: they are applied as overrides;
 * ```console: each line `$ ahbm ...`, `$ python ...` or `$ pytest ...` runs and must exit with 0 (or with N after a
@@ -38,7 +38,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 FILE = re.compile(r"# ([\w./-]+\.\w+)\n")
-MENTIONED = re.compile(r"[\w./-]*\w\.(?:py|yaml|json|xml|et|html|svg|pftrace)\b|(?<=-[oO] )\w+\b|(?<=--et )\w+\b")
+MENTIONED = re.compile(r"[\w./-]*\w\.(?:py|yaml|csv|json|xml|et|html|svg|pftrace)\b|(?<=-[oO] )\w+\b|(?<=--et )\w+\b")
 """Names of files in a block, and of the folders that a command writes."""
 READ_UNASKED = re.compile(r"(?:^|[ /])(ccl\.yaml|topology\.yaml)$|\bahbm new\b", re.MULTILINE)
 """A block that writes what every later block of its page reads without saying so."""
@@ -117,7 +117,7 @@ def apply_fragment(text: str) -> None:
 
 def run_block(block: Block, cwd: Path) -> None:
     named = FILE.match(block.text)
-    if block.language in ("python", "yaml") and named:
+    if block.language in ("python", "yaml", "csv") and named:
         target = cwd / named[1]
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(block.text, encoding="utf-8")

@@ -890,7 +890,6 @@ class MscclppProgram:
     def scratch(self, rank: int, size: int) -> tuple[int, int, int]: ...
     def older(self, name: str, now: str) -> None: ...
 
-
 _Four: TypeAlias = tuple[int, int, int, int]
 
 @disjoint_base

@@ -246,7 +246,7 @@ def raise_findings(findings: Sequence[Mapping[str, Any]]) -> NoReturn:
 
 
 def program_error(findings: Sequence[Mapping[str, Any]], raised: str) -> AhbmError:
-    """The `ProgramError` for ``findings`` that is also a ``raised``: the name of a built-in exception, or OutdatedError.
+    """The `ProgramError` for ``findings`` that is also a ``raised``, a built-in exception by name, or OutdatedError.
 
     The findings are dicts with the keys of :meth:`Finding.to_json`; a first one of another family decides the class.
     """

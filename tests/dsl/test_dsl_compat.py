@@ -20,6 +20,15 @@ def foreign() -> list[str]:
     return sorted(name for name in sys.modules if name.split(".")[0] in TOPS)
 
 
+@pytest.fixture(autouse=True)
+def without_folders(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folders of these tests have the names of the packages."""
+    here = str(Path(__file__).parent)
+    monkeypatch.setattr(sys, "path", [folder for folder in sys.path if folder != here])
+    for name in foreign():
+        monkeypatch.delitem(sys.modules, name)
+
+
 def test_names_are_served_inside_and_gone_behind() -> None:
     with compat():
         channel = importlib.import_module("mscclpp.language.channel")
@@ -32,7 +41,7 @@ def test_names_are_served_inside_and_gone_behind() -> None:
 
 
 def test_everything_that_is_said_to_be_served_is() -> None:
-    refused = {"mscclpp.language.buffer", "mscclpp.language.types"}
+    refused = {"mscclpp.language.buffer", "mscclpp.language.types", "msccl.language.mscclpp"}
     with compat():
         for name in served():
             if name not in refused:
@@ -60,8 +69,18 @@ def test_the_hook_is_gone_after_an_exception() -> None:
     assert (foreign(), sys.meta_path) == ([], before)
 
 
+def test_a_folder_of_the_name_is_put_back() -> None:
+    folder = ModuleType("mscclpp")
+    with mock.patch.dict(sys.modules, {"mscclpp": folder}):
+        with compat():
+            assert importlib.import_module("mscclpp.language").Rank is native.Rank
+        assert sys.modules["mscclpp"] is folder
+
+
 def test_a_package_that_is_imported_already_is_an_error() -> None:
-    with mock.patch.dict(sys.modules, {"msccl": ModuleType("msccl")}):
+    installed = ModuleType("msccl")
+    installed.__file__ = "somewhere/msccl/__init__.py"
+    with mock.patch.dict(sys.modules, {"msccl": installed}):
         with pytest.raises(ConfigError, match="AHBM-C175"), compat():
             pass
         assert "msccl" in sys.modules

@@ -107,7 +107,10 @@ def test_a_language_is_recognised_without_running_the_file(tmp_path: Path, text:
 
 def test_the_installed_front_end_gives_its_text(tmp_path: Path) -> None:
     plan = Script(exchange(tmp_path)).chosen().text
-    xml = '<algo name="pair" nchunksperloop="1" ngpus="1" coll="broadcast" inplace="1" outofplace="0"><gpu id="0" i_chunks="1" o_chunks="1" s_chunks="0"></gpu></algo>'
+    xml = (
+        '<algo name="pair" nchunksperloop="1" ngpus="1" coll="broadcast" inplace="1" outofplace="0">'
+        '<gpu id="0" i_chunks="1" o_chunks="1" s_chunks="0"></gpu></algo>'
+    )
     path = script(tmp_path, f"print('about')\nprint({plan!r})\nprint({xml!r})\n", "printing.py")
     found = Script(path, frontend=UPSTREAM).lower()
     assert sorted((one.language, one.plan.ranks) for one in found) == [("msccl", 1), ("mscclpp", 2)]

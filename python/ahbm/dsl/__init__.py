@@ -5,3 +5,9 @@ programs import. A program that is lowered (`JSON()`, `XML()`, …) becomes a pl
 
 May import `config` and below.
 """
+
+from __future__ import annotations
+
+from ahbm.dsl.compat import compat
+
+__all__ = ["compat"]

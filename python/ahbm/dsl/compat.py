@@ -43,22 +43,23 @@ _lock = threading.RLock()
 def compat() -> Iterator[None]:
     """Serves `mscclpp` and `msccl` inside the `with` block; blocks may be nested.
 
-    Entries of `sys.modules` under these names are put back afterwards. Raises ConfigError (AHBM-C175) where another
-    package of these names is imported already: classes of two packages would mix.
+    Raises ConfigError (AHBM-C175) where another package of these names is imported already: classes of two packages
+    would mix. A folder of such a name that was imported is put back afterwards.
     """
     with _lock:
         if any(isinstance(finder, _Finder) for finder in sys.meta_path):
             yield
             return
         for name in TOPS:
-            found = sys.modules.get(name)
-            if found is not None and not getattr(found, "__ahbm__", False):
+            file = getattr(sys.modules.get(name), "__file__", None)
+            if file is not None:
                 raise ConfigError(
                     "AHBM-C175",
-                    f"{name} is imported already, from {getattr(found, '__file__', None) or 'elsewhere'}",
+                    f"{name} is imported already, from {file}",
                     hint=f"start from a process that has not imported {name}",
                 )
             _notice_shadowed(name)
+        folders = {name: sys.modules.pop(name) for name in list(sys.modules) if name.split(".")[0] in TOPS}
         finder = _Finder()
         sys.meta_path.insert(0, finder)
         try:
@@ -67,6 +68,7 @@ def compat() -> Iterator[None]:
             sys.meta_path.remove(finder)
             for name in [name for name in sys.modules if name.split(".")[0] in TOPS]:
                 del sys.modules[name]
+            sys.modules.update(folders)
 
 
 def served() -> list[str]:

@@ -45,7 +45,7 @@ pub(super) fn read(bytes: &[u8], file: &str, budget: &Budget) -> Result<Moves, D
                     .ok_or_else(|| bad("a chunk size of nothing".into()))?
             }
             Some(_) => {}
-            None if row.trim().is_empty() => {}
+            None if first.is_empty() || first.starts_with('#') => {}
             None => {
                 let from = number(first).ok_or_else(|| bad(format!("{first:?} is no NPU")))?;
                 let mut next =
