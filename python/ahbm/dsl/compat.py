@@ -12,7 +12,7 @@ import importlib.util
 import os
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
@@ -47,9 +47,10 @@ _lock = threading.RLock()
 
 
 @contextmanager
-def compat() -> Iterator[None]:
+def compat(first: Callable[[str], object] | None = None) -> Iterator[None]:
     """Serves `mscclpp` and `msccl` inside the `with` block; blocks may be nested.
 
+    `first` is called with the name of each of the two before it is imported.
     Entries of `sys.modules` under these names are put back afterwards. Raises ConfigError (AHBM-C175) where another
     package of these names is imported already: classes of two packages would mix.
     """
@@ -66,7 +67,7 @@ def compat() -> Iterator[None]:
                     hint=f"start from a process that has not imported {name}",
                 )
             _notice_shadowed(name)
-        finder = _Finder()
+        finder = _Finder(first)
         sys.meta_path.insert(0, finder)
         try:
             yield
@@ -88,6 +89,9 @@ def served() -> list[str]:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
+    def __init__(self, first: Callable[[str], object] | None) -> None:
+        self._first = first
+
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
@@ -104,6 +108,8 @@ class _Finder(importlib.abc.MetaPathFinder):
         name = _behind(fullname)
         if name is None:
             raise ModuleNotFoundError(f"No module named {fullname!r}: AHBM serves {', '.join(served())}", name=fullname)
+        if fullname in TOPS and self._first is not None:
+            self._first(fullname)
         return ModuleSpec(fullname, _Loader(name), is_package=True)
 
 

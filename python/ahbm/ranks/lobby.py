@@ -44,7 +44,7 @@ class Context:
         assert self.session is not None
         if self.selection is None:
             emulator = self.session.emulator
-            self.selection = Selection(lambda: emulator)
+            self.selection = Selection(self.rank, lambda: emulator)
         self.selection.use(group, selector)
 
 

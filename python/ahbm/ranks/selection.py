@@ -16,15 +16,16 @@ if TYPE_CHECKING:
     from ahbm.core.emulator import Emulator
     from ahbm.source.algorithm import Algorithm
 
-Chooser = Callable[[Call, "Emulator"], "Choice | None"]
-"""Chooses for a call that no selector has chosen for."""
+Chooser = Callable[[Call, int, "Emulator"], "Choice | None"]
+"""Chooses for a call of a (global) rank, on an emulator, that no selector has chosen for."""
 
 
 class Selection:
     """The selectors of one rank. A rank without any has no Selection, and its calls pass by."""
 
-    def __init__(self, emulator: Callable[[], Emulator]) -> None:
-        """`emulator`: that of the world, or one that is configured as it is; asked for once a call is made."""
+    def __init__(self, rank: int, emulator: Callable[[], Emulator]) -> None:
+        """Of the global `rank`. `emulator`: that of the world, or one configured as it is, asked for at a call."""
+        self._rank = rank
         self._emulator = emulator
         self._selectors: dict[ProcessGroup | None, Selector] = {}
         self._catalogues: dict[str, Mapping[str, Algorithm]] = {}
@@ -57,5 +58,5 @@ class Selection:
                 self._catalogues[request.collective] = Catalogue(emulator, request.collective)
             choice = select(selector, self._catalogues[request.collective], request)
         if choice is None and self.chooser is not None:
-            choice = self.chooser(call, emulator)
+            choice = self.chooser(call, self._rank, emulator)
         return choice

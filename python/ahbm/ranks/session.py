@@ -62,6 +62,10 @@ class Session:
             "new_group": lambda operation: Ready(True, partial(self._make_group, operation)),
         }
 
+    def clock_ps(self, rank: int) -> int:
+        """See `Seat`."""
+        return self.world.ranks[rank].clock_ps
+
     def advance(self, rank: int, ps: int) -> None:
         """See `Seat`."""
         self.ledger.history.advance(rank, ps)

@@ -47,6 +47,10 @@ class Alone:
         self._groups = Groups()
         self._clock_ps = 0
 
+    def clock_ps(self, rank: int) -> int:
+        """See `Seat`."""
+        return self._clock_ps
+
     def advance(self, rank: int, ps: int) -> None:
         """See `Seat`."""
         self.ledger.history.advance(rank, ps)

@@ -100,7 +100,7 @@ class Place:
         """The selection of this rank, from now on."""
         if self.selection is None:
             assert self.emulator is not None
-            self.selection = Selection(self.emulator)
+            self.selection = Selection(self.rank, self.emulator)
         return self.selection
 
     def group(self, name: str, ranks: Sequence[int]) -> Members:

@@ -47,6 +47,10 @@ class Remote:
         self._reader = threading.Thread(target=self._read, name="ahbm reader", daemon=True)
         self._reader.start()
 
+    def clock_ps(self, rank: int) -> int:
+        """See `Seat`."""
+        return self._clock_ps
+
     def advance(self, rank: int, ps: int) -> None:
         """See `Seat`."""
         if ps:
