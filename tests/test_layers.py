@@ -20,7 +20,7 @@ LAYERS = (
     ("check",),
     ("runs",),
     ("ranks",),
-    ("job", "front", "torch"),
+    ("job", "front", "torch", "mscclpp"),
     ("views",),
     ("cli",),
 )

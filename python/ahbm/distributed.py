@@ -31,12 +31,13 @@ from ahbm.ranks.groups import NON_GROUP_MEMBER, ProcessGroup, ReduceOp
 from ahbm.ranks.lobby import BACKEND, TIMEOUT_S, Context, Lobby
 from ahbm.ranks.rank import bind, current, issue, joined, member
 from ahbm.ranks.seat import Call
-from ahbm.ranks.setup import Setup
+from ahbm.ranks.setup import Setup, ambient
 from ahbm.ranks.work import Work
 from ahbm.ranks.world import World
 
 if TYPE_CHECKING:
     from ahbm._core import Machine
+    from ahbm.core.selection import Selector
 
 __all__ = [
     "CallRecord",
@@ -102,6 +103,7 @@ def init_process_group(
     algorithm: str | None = None,
     timeout: float | timedelta | None = None,
     check: str | None = None,
+    selector: Selector | None = None,
 ) -> None:
     """Joins this rank to the default process group.
 
@@ -110,6 +112,10 @@ def init_process_group(
     files of the current directory. `timeout`: wall seconds without progress on any rank, default 600. `check`: what is
     checked of every call that is the first of its shape, as `check` of `ahbm.run`, or "none"; default AHBM_CHECK, else
     "result": a contribution that is lost or doubled raises DataError (AHBM-V401).
+
+    `selector(algorithms, request)` chooses the algorithm of every collective: itself or its name, of those
+    configured; None: as ccl.yaml says. What ranks choose must agree (AHBM-X110); what is no algorithm of the collective
+    raises ConfigError (AHBM-C180).
 
     Raises BackendError (a ValueError, AHBM-X101), DistributedError AHBM-X103 when already initialised, AHBM-X104 when
     the world has another size, AHBM-X110 when ranks disagree; TopologyError and ConfigError for bad files.
@@ -127,6 +133,10 @@ def init_process_group(
     context.session = context.lobby.session(
         context, Setup(topology, ccl, overrides, algorithm, seconds, check=check), backend, call_origin()
     )
+    context.selection = None
+    chosen = selector or context.lobby.first.selector or ambient().selector
+    if chosen is not None:
+        context.select(None, chosen)
     context.world.be_patient(context.session.setup.timeout_s or TIMEOUT_S)
     context.world.ranks[context.rank].clock_ps = 0
     bind(context)
@@ -174,9 +184,10 @@ def get_world_size(group: ProcessGroup | None = None) -> int:
 
 
 @checked
-def new_group(ranks: Sequence[int] | None = None) -> ProcessGroup:
+def new_group(ranks: Sequence[int] | None = None, *, selector: Selector | None = None) -> ProcessGroup:
     """A group of `ranks` (default: all), in ascending order. Every rank of the world must call it.
 
+    `selector` chooses the algorithms of its collectives, instead of the one of `init_process_group`.
     Returns `GroupMember.NON_GROUP_MEMBER` to ranks that are not in it. Raises DistributedError AHBM-X131 for ranks
     outside of the world or given twice, AHBM-X110 when the callers disagree.
     """
@@ -187,6 +198,8 @@ def new_group(ranks: Sequence[int] | None = None) -> ProcessGroup:
         raise DistributedError("AHBM-X131", f"new_group: {list(members)} are not distinct ranks below {world.size()}")
     made: list[ProcessGroup] = []
     issue(context, Member(world, context.rank).new_group(members, made)).wait()
+    if selector is not None and context.rank in members:
+        context.select(made[0], selector)
     return made[0] if context.rank in members else NON_GROUP_MEMBER
 
 

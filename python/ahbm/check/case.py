@@ -16,6 +16,7 @@ from ahbm.core.compiled import Compiled
 from ahbm.core.emulator import Emulator
 from ahbm.core.spec import Spec
 from ahbm.errors import DataError, Site
+from ahbm.source.algorithm import Algorithm
 
 SHOWN = 8
 """Places of a wrong result that an error lists."""
@@ -31,7 +32,7 @@ class Case:
 
     emulator: Emulator
     request: Request
-    algorithm: str | None = None
+    algorithm: str | Algorithm | None = None
     """None: the one that ccl.yaml chooses."""
 
     @staticmethod

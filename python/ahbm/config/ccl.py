@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
-from functools import cached_property
+from collections.abc import Hashable, Mapping
+from dataclasses import replace
+from functools import cache, cached_property
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,12 @@ class CclConfig:
             layers.append((source, Path()))
         return CclConfig(layers)
 
+    @staticmethod
+    @cache
+    def packaged() -> CclConfig:
+        """The packaged ccl.yaml, alone."""
+        return CclConfig([(_read(packaged.CCL), Path())])
+
     @property
     def algorithms(self) -> list[str]:
         """Names of the configured algorithms, sorted."""
@@ -123,6 +130,13 @@ class CclConfig:
             hint=f"name one under collectives.{collective} in ccl.yaml",
         )
 
+    def is_own(self, collective: str) -> bool:
+        """Whether the user's file or an override chooses for `collective`, not the packaged file."""
+        path: KeyPath = ("collectives", collective)
+        if collective not in self._collectives:
+            path = ("defaults", "algorithm")
+        return not self._place(path).startswith("packaged ")
+
     def described(self, collective: str) -> str:
         """The algorithms of a collective, for people."""
         choice = self._collectives.get(collective)
@@ -146,7 +160,14 @@ class CclConfig:
     def _resolve(self, algorithm: str) -> Settings:
         entry = self._algorithms.get(algorithm, {"module": algorithm})
         key = next(key for key in KINDS if key in entry)
-        merged = {**self._defaults, **kind(key).defaults, **entry}
+        return self._with(algorithm, key, {**self._defaults, **kind(key).defaults, **entry}, entry)
+
+    def unnamed(self, name: str, key: str, options: Hashable) -> Settings:
+        """Settings of an algorithm of kind `key` that no entry names, with the options that tell it from others."""
+        merged = {**self._defaults, **kind(key).defaults}
+        return replace(self._with(name, key, {**merged, key: name}, {}), options=options)
+
+    def _with(self, algorithm: str, key: str, merged: dict[str, Any], entry: dict[str, Any]) -> Settings:
         if merged["backpressure"] == "poll":
             path = ("algorithms", algorithm) if "backpressure" in entry else ("defaults",)
             raise UnsupportedError(

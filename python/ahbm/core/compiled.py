@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ahbm._core import Memory, Program, Timeline
 from ahbm.base.request import Request
 from ahbm.errors import AhbmError, Finding
+from ahbm.source.algorithm import Algorithm
 
 SPARE_BYTES = 1 << 30
 """Memory of programs that an emulator keeps for their next run."""
@@ -37,9 +38,16 @@ class Compiled:
     """Whether the operands fill all buffers, so that nothing of an earlier run remains."""
     notes: tuple[str, ...] = ()
     """The options that were chosen where the configuration leaves a choice and its first option does not do."""
+    given: Algorithm | None = None
+    """The algorithm itself, where it is not one of ccl.yaml."""
     _timelines: dict[bool, Timeline] = field(default_factory=dict, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _verified: bool = False
+
+    @property
+    def by(self) -> str | Algorithm:
+        """The algorithm, as `Emulator.compile` takes it."""
+        return self.given or self.algorithm
 
     @property
     def ops(self) -> int:

@@ -26,7 +26,7 @@ from ahbm.core.buffers import check_buffers
 from ahbm.core.compiled import Compiled, Cost, Refusal, Spares
 from ahbm.core.limits import Bound, Limits
 from ahbm.errors import AhbmError, ConfigError, DataError, LintError, UnsupportedError
-from ahbm.source.algorithm import Algorithm, AlgorithmLoader
+from ahbm.source.algorithm import Algorithm, AlgorithmLoader, listed
 
 CACHED_OPS = 50_000_000
 """Operations in the programs that an emulator keeps; the least recently used ones go first."""
@@ -47,7 +47,7 @@ class Emulator:
         self._loader = AlgorithmLoader()
         self._lock = threading.RLock()
         self._compiled: OrderedDict[tuple[Request, Settings], Compiled] = OrderedDict()
-        self._known: dict[tuple[Request, str | None], Compiled] = {}
+        self._known: dict[tuple[Request, str | Algorithm | None], Compiled] = {}
         self._spares = Spares()
         self.limits = Limits(machine)
 
@@ -89,8 +89,29 @@ class Emulator:
         candidates = self.ccl.candidates(collective, nbytes, self.world_size)
         return self._choose(candidates, self.machine.topology)[0].algorithm
 
-    def compile(self, request: Request, algorithm: str | None = None) -> Compiled:
+    @checked
+    def algorithms(self, collective: str) -> list[str]:
+        """Names of the configured algorithms that compute `collective`, sorted. Raises as `algorithm`."""
+        found = []
+        for name in self.ccl.algorithms:
+            settings = self.ccl.settings(name)
+            # A script says what it computes only when it has run.
+            if collective in (listed(settings)[0] or self._loader.load(settings).collectives):
+                found.append(name)
+        return found
+
+    @checked
+    def default(self, request: Request) -> str:
+        """The algorithm of a request where no ccl.yaml but the packaged one is asked."""
+        candidates = CclConfig.packaged().candidates(
+            request.collective, request.tiles * request.nbytes, request.world_size
+        )
+        return self._choose(candidates, self.machine.topology)[0].algorithm
+
+    def compile(self, request: Request, algorithm: str | Algorithm | None = None) -> Compiled:
         """The program of a request, by `algorithm` (default: the one that ccl.yaml chooses); needs no arrays.
+
+        `algorithm`: a name, or an algorithm that ccl.yaml does not name, such as a plan in memory.
 
         Raises ConfigError, DataError (AHBM-V101) for tiles that do not fit the placement, UnsupportedError,
         KernelError, LintError, BudgetError.
@@ -143,7 +164,7 @@ class Emulator:
         self,
         request: Request,
         buffers: Sequence[NDArray[Any]],
-        algorithm: str | None = None,
+        algorithm: str | Algorithm | None = None,
         *,
         verify: Callable[[Compiled], object] | None = None,
     ) -> Compiled:
@@ -166,7 +187,7 @@ class Emulator:
             self._spares.put(compiled, memory)
         return compiled
 
-    def is_known(self, request: Request, algorithm: str | None = None) -> bool:
+    def is_known(self, request: Request, algorithm: str | Algorithm | None = None) -> bool:
         """Whether `perform` has only data to move."""
         try:
             known = self._known.get((request, algorithm))
@@ -180,27 +201,37 @@ class Emulator:
             compiled.forget()
 
     @checked
-    def _compile(self, request: Request, algorithm: str | None) -> Compiled:
+    def _compile(self, request: Request, algorithm: str | Algorithm | None) -> Compiled:
         name = request.collective
         if name not in COLLECTIVES:
             raise ConfigError("AHBM-C105", f"unknown collective {name!r}", hint=did_you_mean(name, COLLECTIVES))
         nbytes = request.tiles * request.nbytes
-        candidates = (algorithm,) if algorithm else self.ccl.candidates(name, nbytes, request.world_size)
-        settings = self.ccl.settings(candidates[0])
+        given = None if algorithm is None or isinstance(algorithm, str) else algorithm
+        if given is not None:
+            candidates: tuple[str, ...] = (given.name,)
+            settings = self.ccl.unnamed(given.name, "plan" if given.is_plan else "module", given.identity)
+        else:
+            candidates = (str(algorithm),) if algorithm else self.ccl.candidates(name, nbytes, request.world_size)
+            settings = self.ccl.settings(candidates[0])
         world = settings.world_size or self.world_size
         layouts.check_ranks(self.machine, request.ranks, world)
         _check_request(request)
         layout = self._layout(request, world)
-        settings, notes = self._choose(candidates, layout.network.topology)
-        found = self._loader.load(settings)
+        notes: tuple[str, ...] = ()
+        if given is not None:
+            found: Algorithm = given
+        else:
+            settings, notes = self._choose(candidates, layout.network.topology)
+            found = self._loader.load(settings)
         found.check(request)
         if not layout.count:
-            return Compiled(request, settings.algorithm, notes=notes)
+            return Compiled(request, settings.algorithm, notes=notes, given=given)
         key = (request, settings)
         with self._lock:
             if key not in self._compiled:
                 log("emulator", INFO, "%s of %d B runs by %s", name, nbytes, settings.algorithm)
                 self._compiled[key] = self._lower(request, found, settings, layout, notes)
+                self._compiled[key].given = given
                 for note in self._compiled[key].notes:
                     log("emulator", INFO, "%s", note)
             else:

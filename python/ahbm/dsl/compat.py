@@ -12,7 +12,7 @@ import importlib.util
 import os
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
@@ -40,11 +40,12 @@ _lock = threading.RLock()
 
 
 @contextmanager
-def compat() -> Iterator[None]:
+def compat(first: Callable[[str], object] | None = None) -> Iterator[None]:
     """Serves `mscclpp` and `msccl` inside the `with` block; blocks may be nested.
 
-    Raises ConfigError (AHBM-C175) where another package of these names is imported already: classes of two packages
-    would mix. A folder of such a name that was imported is put back afterwards.
+    `first` is called with the name of each of the two before it is imported. Raises ConfigError (AHBM-C175) where
+    another package of these names is imported already: classes of two packages would mix. A folder of such a name that
+    was imported is put back afterwards.
     """
     with _lock:
         if any(isinstance(finder, _Finder) for finder in sys.meta_path):
@@ -60,7 +61,7 @@ def compat() -> Iterator[None]:
                 )
             _notice_shadowed(name)
         folders = {name: sys.modules.pop(name) for name in list(sys.modules) if name.split(".")[0] in TOPS}
-        finder = _Finder()
+        finder = _Finder(first)
         sys.meta_path.insert(0, finder)
         try:
             yield
@@ -85,6 +86,9 @@ def served() -> list[str]:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
+    def __init__(self, first: Callable[[str], object] | None) -> None:
+        self._first = first
+
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
@@ -95,6 +99,8 @@ class _Finder(importlib.abc.MetaPathFinder):
         name = _behind(fullname)
         if name is None:
             raise ModuleNotFoundError(f"No module named {fullname!r}: AHBM serves {', '.join(served())}", name=fullname)
+        if fullname in TOPS and self._first is not None:
+            self._first(fullname)
         return ModuleSpec(fullname, _Loader(name), is_package=True)
 
 

@@ -75,7 +75,9 @@ class Member:
         """`out` becomes all ranks' `x`, one after the other."""
         mine = self._chunk(x.size)
         x.into(out.array, mine.start)
-        return self._call("all_gather", x, x.size, out.array, _back(out, out.array), give=mine)
+        call = self._call("all_gather", x, x.size, out.array, _back(out, out.array), give=mine)
+        call.sides = (x.array, out.array)
+        return call
 
     def gather(self, outs: Sequence[Flat], x: Flat, root: int) -> Call:
         """The root's `outs[r]` becomes rank r's `x`; all others have no `outs`."""
@@ -113,7 +115,9 @@ class Member:
 
     def reduce_scatter_single(self, out: Flat, whole: Flat, op: str) -> Call:
         """`out` becomes the reduction of all ranks' chunk `me` of `whole`."""
-        return self._reduce_scatter(out, whole.copy(), self._chunk(out.size), out.size, op)
+        call = self._reduce_scatter(out, whole.copy(), self._chunk(out.size), out.size, op)
+        call.sides = (whole.array, out.array)
+        return call
 
     def _reduce_scatter(self, out: Flat, buffer: Any, mine: slice, count: int, op: str) -> Call:
         finish = _back(out, buffer[mine][: out.size])

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.core.limits import Limits
+from ahbm.core.selection import DEFAULT
 from ahbm.runs.report import bandwidths
 
 
@@ -26,6 +27,8 @@ class CallRecord:
     """Of the program, run alone."""
     root: int = 0
     """Group rank; 0 where there is none."""
+    rule: str = DEFAULT
+    """The rule that chose the algorithm: "selector", "plan", "argument", "ccl.yaml" or "default"."""
     start_ns: float = 0.0
     latency_ns: float = 0.0
     """Of the call among all others, which may have shared its links."""
@@ -67,7 +70,7 @@ def rows(calls: Iterable[CallRecord], limits: Limits) -> list[Row]:
         row.calls += 1
         row.bytes += call.bytes
         row.time_ns += call.latency_ns
-        row.algorithms.add(call.algorithm)
+        row.algorithms.add(call.algorithm if call.rule == DEFAULT else f"{call.algorithm} ({call.rule})")
         kind = COLLECTIVES[call.collective]
         bound = limits.bound(
             call.collective, call.ranks, call.bytes // kind.chunks(call.ranks), root=call.root, dst=int(kind.paired)

@@ -31,7 +31,7 @@ def first_checks(emulator: Emulator, setup: Setup) -> Callable[[Compiled], None]
     checks = parse(names)
 
     def verify(compiled: Compiled) -> None:
-        case = Case(emulator, compiled.request, setup.algorithm_for(compiled.request))
+        case = Case(emulator, compiled.request, compiled.by)
         found = examine(case, compiled, checks, calls=1, orders=1)
         # A program too large to be followed is not known to be wrong.
         demand([finding for finding in found if finding.code != codes.CHECK_BUDGET])

@@ -17,6 +17,7 @@ from ahbm.ranks.world import World
 
 if TYPE_CHECKING:
     from ahbm._core import Machine
+    from ahbm.core.selection import Selector
 
 
 @checked
@@ -28,18 +29,19 @@ def spawn(
     topology: str | Path | Machine | None = None,
     ccl: str | Path | None = None,
     overrides: Mapping[str, object] | None = None,
+    selector: Selector | None = None,
 ) -> list[object]:
     """Runs `worker(rank, *args)` for every rank and returns what they returned, in the order of the ranks.
 
     A worker that has no parameter for the rank is called as `worker(*args)`. `nprocs` defaults to the world size of
-    the configuration: `world_size` in ccl.yaml, else the number of SIPs. `topology`, `ccl` and `overrides` are the
-    defaults of the workers' `init_process_group`.
+    the configuration: `world_size` in ccl.yaml, else the number of SIPs. `topology`, `ccl`, `overrides` and `selector`
+    are the defaults of the workers' `init_process_group`.
 
     The calling thread performs the simulations, so Ctrl-C stops them at once. The first failure stops all ranks: an
     error of a collective is raised as it is, an exception of a worker as RankError (AHBM-X120) that names the rank,
     with the exception as its cause; Ctrl-C raises InterruptedRun. A later call starts afresh.
     """
-    setup = Setup(topology, ccl, overrides).over(ambient())
+    setup = Setup(topology, ccl, overrides, selector=selector).over(ambient())
     emulator = setup.emulator()
     size = emulator.world_size if nprocs is None else nprocs
     check_world_size(size, emulator.world_size, "ahbm.spawn")

@@ -7,14 +7,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ahbm.base.request import Request
+from ahbm.core.selection import ARGUMENT, CONFIGURED, DEFAULT, Choice
 from ahbm.ranks.calls import CallRecord
 from ahbm.ranks.groups import ProcessGroup
 from ahbm.ranks.history import History, Times
 from ahbm.ranks.operation import Part
+from ahbm.ranks.setup import Setup
 
 if TYPE_CHECKING:
     from ahbm.core.compiled import Compiled
     from ahbm.core.emulator import Emulator
+    from ahbm.source.algorithm import Algorithm
 
 KEPT_CALLS = 1 << 16
 """Calls of a rank that a ledger remembers."""
@@ -40,26 +43,28 @@ class Performed(NamedTuple):
 class Ledger:
     """The calls of `size` ranks on one emulator."""
 
-    def __init__(self, emulator: Emulator, size: int) -> None:
+    def __init__(self, emulator: Emulator, size: int, setup: Setup) -> None:
         self.emulator = emulator
+        self._setup = setup
         self.size = size
         self.history = History(size)
         self.performed: list[deque[Performed]] = [deque(maxlen=KEPT_CALLS) for _ in range(size)]
         """Per rank: its latest calls, in the order of performing."""
-        self._known: dict[tuple[Request, str, str], tuple[int, CallRecord]] = {}
-        """By request, algorithm and group: what every such call takes in ps, and its record."""
+        self._known: dict[tuple[Request, str | Algorithm, str, str], tuple[int, CallRecord]] = {}
+        """By request, algorithm, group and rule: what every such call takes in ps, and its record."""
 
     def note(self, parts: Sequence[Part], group: ProcessGroup, lane: tuple[object, ...], compiled: Compiled) -> int:
         """Writes down that `parts` have met and run `compiled`; returns their end in simulated ps, had it run alone.
 
         The operations of one `lane` of a group run one after the other.
         """
-        key = (compiled.request, compiled.algorithm, group.name)
+        choice = parts[0].terms.choice
+        key = (compiled.request, compiled.by, group.name, "" if choice is None else choice.rule)
         known = self._known.get(key)
         if known is None:
             if len(self._known) >= KNOWN_CALLS:
                 self._known.clear()
-            known = self._known[key] = (compiled.latency_ps, _record(compiled, group.name))
+            known = self._known[key] = (compiled.latency_ps, self._record(compiled, group.name, choice))
         latency_ps, record = known
         after_ps, after = group.latest.get(lane, (0, -1))
         end_ps = max([after_ps, *(part.clock_ps for part in parts)]) + latency_ps
@@ -80,18 +85,24 @@ class Ledger:
         made = sorted(self.performed[rank])
         return [(call, call.record.at(*times.calls[rank][call.call, 1:].tolist())) for call in made]
 
-
-def _record(compiled: Compiled, group: str) -> CallRecord:
-    request = compiled.request
-    # A device tensor's tiles are contributions of their own, and the size is that of one.
-    return CallRecord(
-        request.collective,
-        group,
-        request.parties,
-        request.nbytes,
-        request.dtype,
-        request.op if request.reduces else "",
-        compiled.algorithm,
-        compiled.timeline_hash,
-        request.root,
-    )
+    def _record(self, compiled: Compiled, group: str, choice: Choice | None) -> CallRecord:
+        request = compiled.request
+        if choice is not None:
+            rule = choice.rule
+        elif self._setup.algorithm_for(request) is not None:
+            rule = ARGUMENT
+        else:
+            rule = CONFIGURED if self.emulator.ccl.is_own(request.collective) else DEFAULT
+        # A device tensor's tiles are contributions of their own, and the size is that of one.
+        return CallRecord(
+            request.collective,
+            group,
+            request.parties,
+            request.nbytes,
+            request.dtype,
+            request.op if request.reduces else "",
+            compiled.algorithm,
+            compiled.timeline_hash,
+            request.root,
+            rule,
+        )

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 
 from ahbm.errors import DistributedError, Site
 from ahbm.ranks.blame import clone
+from ahbm.ranks.groups import ProcessGroup
+from ahbm.ranks.selection import Selection
 from ahbm.ranks.session import Session
 from ahbm.ranks.setup import Setup, ambient
 from ahbm.ranks.world import World
 
 if TYPE_CHECKING:
     from ahbm.core.emulator import Emulator
+    from ahbm.core.selection import Selector
 
 BACKEND = "ahbm"
 TIMEOUT_S = 600.0
@@ -33,6 +36,16 @@ class Context:
     lobby: Lobby
     generation: int = 0
     session: Session | None = None
+    selection: Selection | None = None
+    """None: the rank selects nothing."""
+
+    def select(self, group: ProcessGroup | None, selector: Selector) -> None:
+        """`selector` chooses the algorithms of `group`'s calls; None: of all groups without their own."""
+        assert self.session is not None
+        if self.selection is None:
+            emulator = self.session.emulator
+            self.selection = Selection(self.rank, lambda: emulator)
+        self.selection.use(group, selector)
 
 
 class Lobby:
@@ -59,7 +72,9 @@ class Lobby:
         if isinstance(session, BaseException):
             raise clone(session)
         if agreed != setup or backend != BACKEND:
-            differing = [f.name for f in fields(Setup) if getattr(agreed, f.name) != getattr(setup, f.name)]
+            differing = [
+                f.name for f in fields(Setup) if f.compare and getattr(agreed, f.name) != getattr(setup, f.name)
+            ]
             raise DistributedError(
                 "AHBM-X110",
                 f"init_process_group: the ranks disagree on {', '.join(differing) or 'backend'}",

@@ -29,6 +29,8 @@ class Call:
     """The elements of the buffer that hold this rank's operand; None: all."""
     take: slice | None = None
     """The elements of the buffer that will hold this rank's result; None: all."""
+    sides: tuple[Any, Any] | None = None
+    """The caller's own flat operand and result, where they are two that may share memory."""
 
     @property
     def collective(self) -> str:
@@ -48,6 +50,9 @@ class Call:
 
 class Seat(Protocol):
     """The place from which a rank takes part in operations: issue with `submit`, finish with `wait`."""
+
+    def clock_ps(self, rank: int) -> int:
+        """The rank's simulated time: the end of the latest operation it has waited for, had that run alone."""
 
     def advance(self, rank: int, ps: int) -> None:
         """Moves the rank's simulated clock by what it has computed."""

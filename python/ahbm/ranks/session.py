@@ -27,6 +27,7 @@ from ahbm.ranks.world import World
 if TYPE_CHECKING:
     from ahbm.core.compiled import Compiled
     from ahbm.core.emulator import Emulator
+    from ahbm.source.algorithm import Algorithm
 
 _TIME = Terms(Request("the simulated time", (), 0))
 QUICK_BYTES = 16 << 20
@@ -49,7 +50,7 @@ class Session:
         self.emulator = emulator
         self.world = world
         self.world_group = ProcessGroup("WORLD", tuple(range(world.size)))
-        self.ledger = Ledger(emulator, world.size)
+        self.ledger = Ledger(emulator, world.size, setup)
         self._verify = first_checks(emulator, setup)
         self._made: list[ProcessGroup] = []
         self._groups = Groups(self.world_group)
@@ -60,6 +61,10 @@ class Session:
             "exchange": self._exchange,
             "new_group": lambda operation: Ready(True, partial(self._make_group, operation)),
         }
+
+    def clock_ps(self, rank: int) -> int:
+        """See `Seat`."""
+        return self.world.ranks[rank].clock_ps
 
     def advance(self, rank: int, ps: int) -> None:
         """See `Seat`."""
@@ -148,7 +153,7 @@ class Session:
                 side.unpad(result)
             return end_ps
 
-        return Ready(self._is_quick(request), perform)
+        return Ready(self._is_quick(request, self._by(parts, request)), perform)
 
     def _pair(self, operation: Operation) -> Ready:
         """A matched send and receive."""
@@ -171,36 +176,41 @@ class Session:
     def _ready(
         self, parts: list[Part], lane: tuple[object, ...], request: Request, buffers: list[NDArray[Any]]
     ) -> Ready:
-        return Ready(self._is_quick(request), partial(self._perform, parts, lane, request, buffers))
+        quick = self._is_quick(request, self._by(parts, request))
+        return Ready(quick, partial(self._perform, parts, lane, request, buffers))
 
-    def _is_quick(self, request: Request) -> bool:
+    def _by(self, parts: list[Part], request: Request) -> str | Algorithm | None:
+        """The algorithm that all `parts` ask for; None leaves the choice to ccl.yaml."""
+        return by(self.setup, parts[0].terms, request)
+
+    def _is_quick(self, request: Request, algorithm: str | Algorithm | None) -> bool:
         small = self._small.get(request)
         if small is None:
             if len(self._small) >= KNOWN_CALLS:
                 self._small.clear()
             small = not self.setup.accumulate and request.nbytes * request.parties <= QUICK_BYTES
             self._small[request] = small
-        return small and self.emulator.is_known(request, self.setup.algorithm_for(request))
+        return small and self.emulator.is_known(request, algorithm)
 
     def _perform(
         self, parts: list[Part], lane: tuple[object, ...], request: Request, buffers: list[NDArray[Any]]
     ) -> int:
         """Runs one request on the emulator; returns its end in simulated ps, had it run alone."""
-        algorithm = self.setup.algorithm_for(request)
+        algorithm = self._by(parts, request)
         if self.setup.accumulate == "f32" and request.dtype in ("f16", "bf16") and request.reduces:
             compiled = self.emulator.compile(request, algorithm)
             if self._verify is not None:
                 compiled.verify_once(self._verify)
-            self._accumulate(request, buffers)
+            self._accumulate(request, buffers, algorithm)
         else:
             compiled = self.emulator.perform(request, buffers, algorithm, verify=self._verify)
         return self.ledger.note(parts, parts[0].group, lane, compiled)
 
-    def _accumulate(self, request: Request, buffers: list[NDArray[Any]]) -> None:
+    def _accumulate(self, request: Request, buffers: list[NDArray[Any]], algorithm: str | Algorithm | None) -> None:
         """Moves the data of a reduction in f32, rounding once at the end."""
         stored = request.element
         wide = [stored.decode(buffer).astype(np.float32) for buffer in buffers]
-        self.emulator.perform(replace(request, dtype="f32"), wide, self.setup.algorithm_for(request))
+        self.emulator.perform(replace(request, dtype="f32"), wide, algorithm)
         for buffer, sums in zip(buffers, wide, strict=True):
             buffer[...] = stored.encode(sums)
 
@@ -212,7 +222,12 @@ def price(call: Call, emulator: Emulator, setup: Setup) -> Compiled:
         request = request.among(call.group.ranks[:2])
     elif isinstance(call.buffer, Exchange):
         request = counted(request, Exchange.longest([call.buffer]))
-    return emulator.compile(request, setup.algorithm_for(request))
+    return emulator.compile(request, by(setup, call.terms, request))
+
+
+def by(setup: Setup, terms: Terms, request: Request) -> str | Algorithm | None:
+    """The algorithm of a call of these terms, which became `request`; None leaves the choice to ccl.yaml."""
+    return setup.algorithm_for(request) if terms.choice is None else terms.choice.algorithm
 
 
 def _kept(_: Ticket) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from ahbm.base.request import Request
 if TYPE_CHECKING:
     from ahbm._core import Machine
     from ahbm.core.emulator import Emulator
+    from ahbm.core.selection import Selector
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,9 @@ class Setup:
     check: str | None = None
     """Checks of every call that is the first of its shape: names as for `ahbm.run`, or "none"; None: AHBM_CHECK, else
     "result"."""
+    selector: Selector | None = field(default=None, compare=False)
+    """Chooses the algorithm of every collective, see `ahbm.core.selection.Selector`. Each rank has its own function:
+    ranks agree on what it answers, not on it."""
 
     def over(self, other: Setup) -> Setup:
         """This setup where it says something, `other` where it does not."""

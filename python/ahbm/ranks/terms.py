@@ -7,6 +7,7 @@ from functools import lru_cache
 
 from ahbm.base.placement import DPPolicy
 from ahbm.base.request import Request
+from ahbm.core.selection import Choice
 from ahbm.ranks.groups import ProcessGroup
 
 NEW_GROUP = "new_group"
@@ -28,6 +29,8 @@ class Terms:
     """Of a send and receive."""
     note: str = ""
     """Anything else that has to be the same."""
+    choice: Choice | None = None
+    """The algorithm that a selector or a plan asks for; None: the one that the session's setup gives."""
 
     def told(self) -> dict[str, object]:
         """In the order in which a disagreement is reported; ranks are global."""
@@ -50,6 +53,7 @@ class Terms:
             told["shape"] = self.shape
         if self.note:
             told["agreed"] = self.note
+        told["algorithm"] = str(self.choice or "the one of ccl.yaml")
         return told
 
 
@@ -76,6 +80,17 @@ def terms(
             group.terms.clear()
         # One object for all ranks, whichever of their threads comes first.
         found = group.terms.setdefault(key, Terms(request, shape, tag, note))
+    return found
+
+
+def with_choice(group: ProcessGroup, terms: Terms, choice: Choice) -> Terms:
+    """`terms` of a call of `group`, with an algorithm."""
+    key = (terms, choice)
+    found: Terms | None = group.terms.get(key)
+    if found is None:
+        if len(group.terms) >= KNOWN_TERMS:
+            group.terms.clear()
+        found = group.terms.setdefault(key, replace(terms, choice=choice))
     return found
 
 

@@ -21,6 +21,7 @@ from ahbm.check.reference import Reference, inputs, takes_turns
 from ahbm.config.settings import Settings
 from ahbm.core.compiled import Compiled
 from ahbm.core.emulator import Emulator
+from ahbm.core.selection import Catalogue, Selector, select
 from ahbm.core.spec import Spec, machine_name
 from ahbm.errors import ConfigError, Finding
 from ahbm.runs.report import Report, bandwidths
@@ -60,6 +61,8 @@ class Arguments(TypedDict, total=False):
     """Dotted path -> value for the keys of the topology and of ccl.yaml."""
     ccl: str | Path | None
     """Path of a ccl.yaml; None looks for one."""
+    selector: Selector | None
+    """Chooses the algorithm by the request, among the configured ones; where it answers None, ccl.yaml does."""
     emulator: Emulator | None
     """Use this one (and what it has captured) instead of making one from topology, ccl and overrides."""
 
@@ -193,6 +196,18 @@ def prepare(
         placement=placement,
         tiles=tiles,
     )
+    selector = arguments.get("selector")
+    if selector is not None:
+        if name is not None:
+            raise refused("selector", "None where the algorithm is given", selector)
+        choice = select(selector, Catalogue(emulator, collective), request)
+        name = None if choice is None else choice.name
+        if choice is not None and not isinstance(choice.algorithm, str):
+            raise ConfigError(
+                "AHBM-C180",
+                f"the selector chose {name}, which ccl.yaml does not name: a report could not run it again",
+                hint="name it in ccl.yaml, or ahbm.open(plan).run()",
+            )
     return Case(emulator, request, name)
 
 

@@ -63,6 +63,18 @@ class PlanAlgorithm:
     read: Plan
     how: PlanOptions
 
+    @staticmethod
+    def of(name: str, plan: Plan, text: str, path: str | Path) -> PlanAlgorithm:
+        """The plan that `text`, the content of the file `path`, holds. Raises as `runnable`."""
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        return PlanAlgorithm(name, Path(path), digest, _runs(plan, path), PlanOptions())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PlanAlgorithm) and (self.name, self.identity) == (other.name, other.identity)
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.digest))
+
     @property
     def collectives(self) -> tuple[str, ...]:
         """The one collective that it computes."""
@@ -221,7 +233,10 @@ def read(source: str | Path | Script, reading: Reading) -> Plan:
 
 def runnable(file: str | Path | Script, reading: Reading) -> Plan:
     """The plan in `file`; raises UnsupportedError for one whose result cannot be computed."""
-    plan = read(file, reading)
+    return _runs(read(file, reading), file)
+
+
+def _runs(plan: Plan, file: str | Path | Script) -> Plan:
     if not plan.buffers:
         raise UnsupportedError(
             "AHBM-U233",

@@ -3,6 +3,7 @@
 `init_process_group` and `new_group` with "nccl", "gloo" or no backend get "ahbm", and a notice says so once. A call
 that the emulator cannot do raises, unless AHBM_FALLBACK=gloo: then a backend that is not known is left alone, and a
 call that is not done is made on gloo.
+A script that imports `mscclpp` gets `ahbm.mscclpp`: its plans and selectors choose the algorithms of its calls.
 `torchrun ... -m ahbm.torch script.py` does the same for every rank. With `--record`, the script keeps its backend, and
 what it does is written as a trace (see `ahbm.torch.record`).
 """
@@ -22,15 +23,20 @@ import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
 import ahbm.torch
+from ahbm.dsl.compat import compat
 from ahbm.errors import ConfigError
+from ahbm.mscclpp.choosing import choose
+from ahbm.torch import cuda, places
 from ahbm.torch.fallback import notice, wanted
 
 REDIRECTED = ("nccl", "gloo", "mpi", "ucc", "xccl")
 
 
-def interpose() -> None:
-    """Makes torch.distributed use backend "ahbm" whatever a script asks for."""
+def interpose() -> dict[Any, str]:
+    """Makes torch.distributed use backend "ahbm" whatever a script asks for; returns what it does ask for: per group,
+    None for the default one."""
     leaves_alone = wanted()
+    asked_for: dict[Any, str] = {}
 
     def redirect(function: Callable[..., Any]) -> Callable[..., Any]:
         position = 0 if function.__name__ == "init_process_group" else 2
@@ -46,7 +52,10 @@ def interpose() -> None:
                 kw["backend"] = backend
             if backend == "ahbm":
                 kw.pop("device_id", None)
-            return function(*given, **kw)
+            made = function(*given, **kw)
+            if backend == "ahbm" and asked:
+                asked_for[made] = str(asked).lower()
+            return made
 
         return wrapper
 
@@ -54,6 +63,7 @@ def interpose() -> None:
         wrapped = redirect(getattr(c10d, name))
         setattr(c10d, name, wrapped)
         setattr(dist, name, wrapped)
+    return asked_for
 
 
 def redirected(asked: Any, caller: str, leaves_alone: bool) -> Any:
@@ -100,7 +110,7 @@ class Search:
             self.used = self.used or using
             if name.endswith("init_process_group"):
                 self.grouped = True
-            elif using or not sys._getframe(1).f_globals.get("__name__", "").startswith("torch."):
+            elif using or not sys._getframe(1).f_globals.get("__name__", "").startswith(("torch.", "ahbm.")):
                 self.asked = self.asked or name
             return function(*args, **kw)
 
@@ -126,10 +136,17 @@ def main() -> None:
     sys.argv = [asked.script, *asked.arguments]
     sys.path.insert(0, os.path.dirname(os.path.abspath(asked.script)))
     if asked.record is None:
-        interpose()
+        asked_for = interpose()
         search = Search()
+
+        def serve(package: str) -> None:
+            if package == "mscclpp":
+                cuda.stand_in(asked_for)
+                places.chooser = choose
+
         try:
-            runpy.run_path(asked.script, run_name="__main__")
+            with compat(serve):
+                runpy.run_path(asked.script, run_name="__main__")
         except BaseException:
             search.tell(failed=True)
             raise

@@ -26,7 +26,7 @@ from ahbm.ranks.ledger import Ledger
 from ahbm.ranks.lobby import check_world_size
 from ahbm.ranks.operation import Part
 from ahbm.ranks.seat import Call
-from ahbm.ranks.session import price
+from ahbm.ranks.session import by, price
 from ahbm.ranks.setup import Setup
 from ahbm.ranks.terms import counted
 from ahbm.ranks.ticket import Notify, Ticket
@@ -40,12 +40,16 @@ class Alone:
 
     def __init__(self, setup: Setup, rank: int, size: int) -> None:
         self._setup = setup
-        self._emulator = setup.emulator()
-        check_world_size(size, self._emulator.world_size, "this world")
-        self.ledger = Ledger(self._emulator, size)
-        self._verify = first_checks(self._emulator, setup)
+        self.emulator = setup.emulator()
+        check_world_size(size, self.emulator.world_size, "this world")
+        self.ledger = Ledger(self.emulator, size, setup)
+        self._verify = first_checks(self.emulator, setup)
         self._groups = Groups()
         self._clock_ps = 0
+
+    def clock_ps(self, rank: int) -> int:
+        """See `Seat`."""
+        return self._clock_ps
 
     def advance(self, rank: int, ps: int) -> None:
         """See `Seat`."""
@@ -69,7 +73,7 @@ class Alone:
             request = counted(request, Exchange.longest([call.buffer]))
         elif not isinstance(call.buffer, Hollow):
             _uniform(request, call.buffer, call.group.rank_of(rank))
-        compiled = self._emulator.compile(request, self._setup.algorithm_for(request))
+        compiled = self.emulator.compile(request, by(self._setup, call.terms, request))
         if self._verify is not None:
             compiled.verify_once(self._verify)
         end_ps = self.ledger.note([part], call.group, (), compiled)
@@ -83,7 +87,7 @@ class Alone:
 
     def estimate(self, call: Call) -> int:
         """See `Seat`."""
-        return price(call, self._emulator, self._setup).latency_ps
+        return price(call, self.emulator, self._setup).latency_ps
 
     def wait(self, ticket: Ticket, timeout_s: float | None = None) -> None:
         """See `Seat`."""

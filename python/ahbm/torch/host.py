@@ -20,10 +20,11 @@ from ahbm.ranks.seat import Call
 from ahbm.ranks.session import Session
 from ahbm.ranks.setup import Setup
 from ahbm.ranks.stall import timed_out
-from ahbm.ranks.terms import terms
+from ahbm.ranks.terms import terms, with_choice
 from ahbm.ranks.ticket import Ticket
 from ahbm.ranks.world import World
 from ahbm.torch import frames
+from ahbm.torch.choices import heard
 from ahbm.torch.frames import Connection, Gone
 
 LOOPBACK = "127.0.0.1"
@@ -209,6 +210,8 @@ class Host:
             tag=int(facts["tag"]),
             note=str(facts["note"]),
         )
+        if facts["choice"] is not None:
+            agreed = with_choice(group, agreed, heard(facts["choice"]))
         storage, size = agreed.request.element.storage, int(facts["size"])
         if not 0 <= size * storage.itemsize <= frames.PAYLOAD_LIMIT:
             raise FormatError("AHBM-F170", f"a message between ranks asks for {size} elements")

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ahbm.base.arrays import Hollow
 from ahbm.errors import DistributedError, UnsupportedError
 from ahbm.ranks.groups import ProcessGroup as Members
 from ahbm.ranks.lobby import Context
 from ahbm.ranks.seat import Call, Seat
+from ahbm.ranks.selection import Selection
 from ahbm.ranks.session import Session
 from ahbm.ranks.ticket import Ticket
 from ahbm.torch.compute import Stopwatch
 from ahbm.torch.failures import as_torchs
+
+if TYPE_CHECKING:
+    from ahbm.core.emulator import Emulator
 
 
 class Place:
@@ -33,6 +37,10 @@ class Place:
         self.closed = False
         self._moves_data = moves_data
         self._computing = Stopwatch("none")
+        self.selection: Selection | None = None
+        """None: the rank selects nothing."""
+        self.emulator: Callable[[], Emulator] | None = None
+        """The world's, or in another process than rank 0's one that is configured as it is; for selectors."""
 
     def submit(self, call: Call) -> Ticket:
         """Issues `call` for this rank; what it has computed since its last call takes time if AHBM_COMPUTE says so.
@@ -46,6 +54,8 @@ class Place:
                 f"{call.collective} of a tensor without data (meta, fake) among ranks that move data",
                 hint="ahbm.torch.init_alone plays one rank of many, for its time; the time estimator works everywhere",
             )
+        if self.selection is not None:
+            self.selection.apply(call)
         if not self._computing.off:
             self._compute()
         try:
@@ -82,7 +92,16 @@ class Place:
 
     def estimate(self, call: Call) -> float:
         """Simulated microseconds of `call`, were it performed; moves no data."""
+        if self.selection is not None:
+            self.selection.apply(call)
         return self.seat.estimate(call) / 1e6
+
+    def choose(self) -> Selection:
+        """The selection of this rank, from now on."""
+        if self.selection is None:
+            assert self.emulator is not None
+            self.selection = Selection(self.rank, self.emulator)
+        return self.selection
 
     def group(self, name: str, ranks: Sequence[int]) -> Members:
         """The group of these ranks of this world."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from ahbm.errors import ConfigError
+from ahbm.ranks.selection import Chooser
 from ahbm.ranks.setup import Setup
 from ahbm.torch.place import Place
 from ahbm.torch.processes import open_place
@@ -26,6 +28,8 @@ class Places(threading.local):
 
 _threads = Places()
 _process: list[Place] = []
+chooser: Chooser | None = None
+"""Chooses for every call of this process that no selector has chosen for."""
 
 
 def places() -> list[Place]:
@@ -50,8 +54,22 @@ def find(opts: Any, pg_options: object) -> Place:
     if _threads.make is not None:
         place: Place = _threads.make(options(pg_options))
     else:
-        place = open_place(options(pg_options).sized(len(ranks)), opts, ranks)
+        place = enter(options(pg_options), opts, ranks)
+    if place.emulator is None:
+        emulator = place.seat.emulator  # type: ignore[attr-defined]
+        place.emulator = lambda: emulator
+    if chooser is not None:
+        place.choose().chooser = chooser
     places().append(place)
+    return place
+
+
+def enter(setup: Setup, opts: Any, ranks: Sequence[int]) -> Place:
+    """The calling process's place in a new world of `ranks`. Raises as `open_place`."""
+    setup = setup.sized(len(ranks))
+    place = open_place(setup, opts, ranks)
+    if not hasattr(place.seat, "emulator"):
+        place.emulator = cache(setup.emulator)
     return place
 
 

@@ -17,6 +17,7 @@ from ahbm.ranks.seat import Call
 from ahbm.ranks.stall import timed_out
 from ahbm.ranks.ticket import Notify, Ticket
 from ahbm.torch import frames
+from ahbm.torch.choices import told
 from ahbm.torch.frames import Connection, Gone
 
 
@@ -45,6 +46,10 @@ class Remote:
         self._leaving = False
         self._reader = threading.Thread(target=self._read, name="ahbm reader", daemon=True)
         self._reader.start()
+
+    def clock_ps(self, rank: int) -> int:
+        """See `Seat`."""
+        return self._clock_ps
 
     def advance(self, rank: int, ps: int) -> None:
         """See `Seat`."""
@@ -163,6 +168,7 @@ class Remote:
             "root": request.root,
             "tag": call.terms.tag,
             "note": call.terms.note,
+            "choice": told(call.terms.choice),
             "peer": call.peer,
             "size": call.source.size,
             "sends": call.buffer.sends if exchange else (),

@@ -20,6 +20,10 @@ class _Paper:
     def __init__(self) -> None:
         self.calls: list[Call] = []
 
+    def clock_ps(self, rank: int) -> int:
+        """See `Seat`."""
+        return 0
+
     def advance(self, rank: int, ps: int) -> None:
         """See `Seat`."""
 

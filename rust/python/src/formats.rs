@@ -108,9 +108,14 @@ impl PyDocument {
         Self { inner: Document::Made(plan), reading: Reading { slots: u32::MAX, ..Reading::default() } }
     }
 
-    /// What a program of another language became, treated as one that was read.
+    /// What a program of the MSCCL++ DSL became, treated as one that was read.
     pub(crate) fn program(plan: ExecutionPlan, budget: Budget, quirks: bool) -> Self {
         Self { inner: Document::Mscclpp(plan), reading: Reading { budget, quirks, ..Reading::default() } }
+    }
+
+    /// What a program of MSCCLang became, treated as one that was read.
+    pub(crate) fn lowered(plan: Plan, budget: Budget) -> Self {
+        Self { inner: Document::Msccl(plan), reading: Reading { budget, ..Reading::default() } }
     }
 
     /// A plan that an author wrote, treated as one that was read.

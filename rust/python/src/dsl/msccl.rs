@@ -263,7 +263,7 @@ impl MscclRecorder {
         });
         let (Lowered { plan, notes }, text) = outcome.map_err(|refusal| raise(py, *refusal))?;
         let notes = errors::to_list(py, &notes)?;
-        Ok((PyDocument::authored(plan, Budget::default()), text, notes))
+        Ok((PyDocument::lowered(plan, Budget::default()), text, notes))
     }
 }
 

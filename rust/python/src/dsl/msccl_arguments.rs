@@ -7,7 +7,6 @@ use ahbm_machine::Diagnostic;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-
 /// The hint for calls that upstream took until 2021.
 const OUTDATED: &str = "this looks like a program written for msccl-tools before 2.3, where copy() and reduce() took \
                         another rank's place: write chunk(rank, buffer, index).reduce(other) and c.copy(...)";

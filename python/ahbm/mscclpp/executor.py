@@ -1,0 +1,114 @@
+"""`mscclpp.Executor`: plans, performed on memory at addresses."""
+
+from __future__ import annotations
+
+from ahbm.base.arrays import Flat
+from ahbm.base.elements import element
+from ahbm.core.selection import PLAN, Choice
+from ahbm.errors import DistributedError
+from ahbm.front.marshal import Member
+from ahbm.mscclpp.comm import Communicator
+from ahbm.mscclpp.memory import at
+from ahbm.mscclpp.plans import SPELLINGS, ExecutionPlan
+from ahbm.mscclpp.refused import refuse
+from ahbm.mscclpp.types import DataType, PacketType, ReduceOp
+from ahbm.ranks.seat import Call
+from ahbm.ranks.terms import with_choice
+
+Side = tuple[int, int]
+"""Address and bytes."""
+
+
+class Executor:
+    """Performs plans among the ranks of a communicator."""
+
+    def __init__(self, comm: Communicator) -> None:
+        self._comm = comm
+
+    def reset(self) -> None:
+        """Nothing is kept between calls."""
+
+    def execute(
+        self,
+        rank: int,
+        send_buff: int,
+        recv_buff: int,
+        send_buff_size: int,
+        recv_buff_size: int,
+        data_type: DataType,
+        plan: ExecutionPlan,
+        stream: int = 0,
+        packet_type: PacketType = PacketType.LL16,
+    ) -> None:
+        """Performs `plan` on the memory at two addresses; returns when the data are there. Sizes are bytes.
+
+        Raises as `Algorithm.execute`.
+        """
+        if rank != self._comm.rank:
+            raise DistributedError("AHBM-X131", f"rank {rank} executes, but this communicator is of {self._comm.rank}")
+        plan.expect(recv_buff_size if plan.collective == "allgather" else send_buff_size)
+        perform(
+            self._comm,
+            Choice(PLAN, plan.algorithm),
+            SPELLINGS.get(plan.collective, plan.collective),
+            (send_buff, send_buff_size),
+            (recv_buff, recv_buff_size),
+            data_type,
+            ReduceOp.NOP,
+            stream,
+        )
+
+
+def perform(
+    comm: Communicator,
+    choice: Choice,
+    collective: str,
+    source: Side,
+    target: Side,
+    dtype: DataType,
+    op: ReduceOp,
+    stream: int,
+) -> None:
+    """Makes one call and waits for it. Raises as `Algorithm.execute`."""
+    if stream != 0:
+        raise DistributedError("AHBM-X131", f"stream {stream}: the emulator has the default stream, 0")
+    name = "sum" if op is ReduceOp.NOP else op.value
+    storage = element(dtype.value).storage
+    flats = []
+    for (address, nbytes), what in ((source, "input buffer"), (target, "output buffer")):
+        if nbytes % storage.itemsize or address % storage.itemsize:
+            told = f"{what}: {nbytes} bytes at {address:#x} are no elements of {dtype.name}"
+            raise DistributedError("AHBM-X130", told)
+        flats.append(Flat(None, at(address, nbytes, what).view(storage), dtype.value))
+    call = _call(Member(comm.group, comm.rank), collective, flats[0], flats[1], name, source[0] == target[0])
+    call.terms = with_choice(comm.group, call.terms, choice)
+    comm.place.wait(comm.place.submit(call), None)
+
+
+def _call(member: Member, collective: str, x: Flat, out: Flat, op: str, in_place: bool) -> Call:
+    ranks = member.group.size()
+    wanted = {
+        "all_reduce": (1, 1),
+        "broadcast": (1, 1),
+        "all_gather": (1, ranks),
+        "reduce_scatter": (ranks, 1),
+        "all_to_all": (1, 1),
+    }
+    if collective not in wanted:
+        refuse(f"Executor.execute of a {collective} plan", "ahbm run FILE runs it for its time")
+    operand, result = wanted[collective]
+    if x.size * result != out.size * operand:
+        told = f"{collective}: {x.size} elements in, {out.size} out, among {ranks} ranks"
+        raise DistributedError("AHBM-X130", told)
+    if collective == "all_gather":
+        return member.all_gather_single(out, x)
+    if collective == "reduce_scatter":
+        return member.reduce_scatter_single(out, x, op)
+    if collective == "all_to_all":
+        if x.size % ranks:
+            raise DistributedError("AHBM-X130", f"all_to_all: {x.size} elements are no {ranks} equal chunks")
+        shares = (x.size // ranks,) * ranks
+        return member.all_to_all_single(out, Flat(None, x.copy(), x.dtype), shares, shares)
+    if not in_place:
+        out.array[:] = x.array  # type: ignore[index]
+    return member.all_reduce(out, op) if collective == "all_reduce" else member.broadcast(out, 0)
