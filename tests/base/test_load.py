@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ahbm.base.load import load_bytes, load_text
+from ahbm.base.load import load_bytes, load_text, parse_python
 
 
 def test_no_more_than_the_bound(tmp_path: Path) -> None:
@@ -43,3 +43,12 @@ def test_a_pipe_is_read_and_one_that_nobody_writes_to_is_empty(tmp_path: Path) -
     assert load_bytes(f"/dev/fd/{read}") == b"late"
     writer.join()
     os.close(read)
+
+
+def test_python_is_parsed_and_not_run(tmp_path: Path) -> None:
+    file = tmp_path / "a.py"
+    file.write_text("raise SystemExit", encoding="utf-8")
+    assert len(parse_python(file).body) == 1
+    file.write_text("def", encoding="utf-8")
+    with pytest.raises(SyntaxError):
+        parse_python(file)

@@ -133,8 +133,8 @@ def test_json_output(args: list[str], tmp_path: Path) -> None:
 def test_what_is_no_script_is_not_run(tmp_path: Path) -> None:
     (tmp_path / "trace.json.gz").write_bytes(gzip.compress(b"{}"))
     assert "AHBM-U291" in call("run", "trace.json.gz", cwd=tmp_path, code=10)[1]
-    (tmp_path / "table.csv").write_text("a;b c\n1;2 3\n", encoding="utf-8")
-    assert "AHBM-C144" in call("run", "table.csv", cwd=tmp_path, code=3)[1]
+    (tmp_path / "table.tsv").write_text("a;b c\n1;2 3\n", encoding="utf-8")
+    assert "AHBM-C144" in call("run", "table.tsv", cwd=tmp_path, code=3)[1]
     (tmp_path / "script").write_text("print('ran')\n", encoding="utf-8")
     assert call("run", "script", cwd=tmp_path)[0] == "ran\n"
 

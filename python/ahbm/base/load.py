@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import errno
 import os
 import stat
+import threading
 from pathlib import Path
 
 MAX_BYTES = 1 << 28
@@ -44,3 +46,17 @@ def load_text(path: str | Path, most: int = MAX_BYTES) -> str:
     except UnicodeDecodeError as error:
         raise OSError(errno.EILSEQ, f"it is no UTF-8 text at byte {error.start}", str(path)) from error
     return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+_parsing = threading.Lock()
+
+
+def parse_python(path: str | Path) -> ast.Module:
+    """The syntax tree of a Python file, which is not run.
+
+    Raises OSError as `load_bytes`, and SyntaxError, ValueError, RecursionError or MemoryError for what is no Python.
+    """
+    content = load_bytes(path)
+    # CPython up to 3.12 counts the depth of all trees under construction together, whatever the thread.
+    with _parsing:
+        return ast.parse(content, str(path))

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ahbm.base.load import load_bytes
+from ahbm.base.load import load_bytes, parse_python
 from ahbm.config.reading import PLAIN
 from ahbm.dsl.compat import TOPS, compat
 from ahbm.dsl.written import Written, collected
@@ -111,7 +111,7 @@ def imports_language(path: str | Path) -> bool:
     if not str(path).endswith(".py"):
         return False
     try:
-        tree = ast.parse(load_bytes(path), str(path))
+        tree = parse_python(path)
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     for node in ast.walk(tree):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from os.path import isfile
 from typing import TYPE_CHECKING, Any
 
-from ahbm.config.checks import Check, switch, text
+from ahbm.config.checks import Check, integer, switch, text
 from ahbm.config.kinds import Kind
 from ahbm.dsl.script import UPSTREAM, Script
 from ahbm.source.files import no_file
@@ -29,7 +29,7 @@ class DslOptions:
     @staticmethod
     def of(entry: Mapping[str, Any]) -> DslOptions:
         """Those of an entry of ccl.yaml."""
-        program = entry.get("program")
+        program = str(entry["program"]) if "program" in entry else None
         script = Script(str(entry["dsl"]), arguments(entry.get("args")), program, entry.get("frontend"))
         return DslOptions(script, PlanOptions.of(entry))
 
@@ -74,6 +74,10 @@ def _args(value: Any) -> str | None:
     return None if plain else "a list of arguments, or text as on a command line"
 
 
+def _program(value: Any) -> str | None:
+    return None if isinstance(value, str) or integer(0)(value) is None else "the name of a program, or its position"
+
+
 def _frontend(value: Any) -> str | None:
     return None if value == UPSTREAM else UPSTREAM
 
@@ -87,7 +91,7 @@ def _listed(settings: Settings) -> tuple[tuple[str, ...], str]:
     return (), str(path)
 
 
-KEYS: dict[str, Check] = {"args": _args, "program": text, "frontend": _frontend, "quirks": switch}
+KEYS: dict[str, Check] = {"args": _args, "program": _program, "frontend": _frontend, "quirks": switch}
 KIND = Kind(
     check=text,
     example="dsl: with the path of a script",

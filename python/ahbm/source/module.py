@@ -22,7 +22,7 @@ from ahbm._core import Machine, Plan, ProgramBuilder
 from ahbm.base import packaged
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.layout import Lane, Layout, Place
-from ahbm.base.load import load_bytes
+from ahbm.base.load import load_bytes, parse_python
 from ahbm.base.request import Request
 from ahbm.base.yaml_source import did_you_mean
 from ahbm.config.checks import text
@@ -421,7 +421,7 @@ def listed(settings: Settings) -> tuple[tuple[str, ...], str]:
     """
     path, _ = _locate(settings)
     try:
-        body = ast.parse(load_bytes(path), str(path)).body
+        body = parse_python(path).body
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ConfigError("AHBM-C111", f"algorithm {settings.algorithm} cannot be read: {error}") from error
     declared: object = "all_reduce"
