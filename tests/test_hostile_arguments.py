@@ -208,17 +208,19 @@ def natives(held: object, seen: dict[type, object], depth: int = 0) -> dict[type
     return seen
 
 
-def test_native_objects_that_the_package_returns(here: Path) -> None:
+def test_objects_that_the_package_returns(here: Path) -> None:
     seen: dict[type, object] = {}
     schedule = ahbm.synthesize("all_gather", topology="ring_1d", size=1 << 12)
     schedule.save("plan.xml")
-    for root in (ahbm.run(bytes_per_rank=64, emulator=emulator()), schedule, ahbm.open("plan.xml")):
+    report = ahbm.run(bytes_per_rank=64, emulator=emulator())
+    returned = (report, report.explain(), schedule, ahbm.open("plan.xml"))
+    for root in returned:
         natives(root, seen)
     builder = _core.PlanBuilder("mine", "custom", ranks=2, chunks=1)
     found = {kind: held for kind, held in natives(builder, seen).items() if kind.__module__ == _core.__name__}
     # Those that the documentation names.
     assert {_core.Machine, _core.Plan, _core.Program, _core.Schedule, _core.Timeline} <= set(found)
-    for kind, held in found.items():
+    for kind, held in {**found, **{type(root): root for root in returned}}.items():
         for method, call in methods(kind.__name__, held):
             assert not tried(method, call)
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ahbm._core import Machine, Memory, Plan, Program, Schedule, expected
-from ahbm.base.arguments import checked
+from ahbm.base.arguments import checked, whole
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.elements import COMBINE, element
 from ahbm.config.reading import MSCCLPP
@@ -189,8 +189,9 @@ class Synthesis:
     def run(self, *, data: bool = True, seed: int = 0) -> Executed:
         """Runs the schedule on the emulator, with `data` on random integers and compared with NumPy.
 
-        Raises BudgetError and InterruptedRun like every simulation.
+        Raises ConfigError (AHBM-C129), and BudgetError and InterruptedRun like every simulation.
         """
+        seed = whole("seed", seed, 0, 2**64 - 1)
         program, buffers, outputs = self._lowered
         timeline = program.simulate(record=data)
         wrong = None
