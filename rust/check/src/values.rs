@@ -180,7 +180,7 @@ impl<'p> Values<'p> {
         let node = match self.inputs.get(&(rank, call)) {
             Some(&node) => node,
             None => {
-                let (print, made) = (input(rank).of_call(call), Made::Input(rank, call));
+                let (print, made) = (Print::of(rank.into()).of_call(call), Made::Input(rank, call));
                 let node =
                     self.add(Known { print, made, flat: false, undefined: false, function: None, by: By::Nothing });
                 self.inputs.insert((rank, call), node);
@@ -259,6 +259,16 @@ impl<'p> Values<'p> {
                 let value = self.sized(step, src, count(tile))?;
                 self.store(step, mem, tile, &value);
             }
+            OpKind::ReducingLoad { f, dst, group, tile } => {
+                let members = body.groups[group as usize].iter();
+                let values: Vec<Value> = members.map(|&mem| self.load(step, mem, tile)).collect();
+                let total = values.into_iter().reduce(|a, b| self.join(f, &a, &b)).unwrap_or_default();
+                self.define(agent, dst, total);
+            }
+            OpKind::Multicast { src, group, tile } => {
+                let value = self.sized(step, src, count(tile))?;
+                body.groups[group as usize].iter().for_each(|&mem| self.store(step, mem, tile, &value));
+            }
             OpKind::Copy { src, dst, tile, .. } => {
                 let value = self.load(step, src, tile);
                 self.store(step, dst, tile, &value);
@@ -278,7 +288,7 @@ impl<'p> Values<'p> {
                 let value = Rc::clone(&self.slots[agent.0 as usize][a.0 as usize]);
                 self.define(agent, dst, value);
             }
-            OpKind::Binary { f, dst, a, b, tile } if unites(f) => {
+            OpKind::Binary { f, dst, a, b, tile } if f.reduces() => {
                 let (one, other) = (self.value(agent, a), self.value(agent, b));
                 let value = if length(&one) == count(tile) && length(&other) == count(tile) {
                     self.join(f, &one, &other)
@@ -559,12 +569,6 @@ impl<'p> Values<'p> {
     }
 }
 
-/// Whether a function of two values is a reduction: both take part in the result.
-fn unites(f: BinaryFn) -> bool {
-    use BinaryFn::{Add, And, Max, Min, Mul, Or, Xor};
-    matches!(f, Add | Mul | Max | Min | And | Or | Xor)
-}
-
 fn length(value: &Value) -> u64 {
     value.iter().map(|piece| piece.elements).sum()
 }
@@ -586,12 +590,7 @@ fn merged(pieces: impl Iterator<Item = Piece>, flat: impl Fn(Node) -> bool) -> V
     list.into()
 }
 
-/// The print of the input of a rank.
-fn input(rank: u32) -> Print {
-    Print::of(rank.into())
-}
-
 /// The print of a contribution.
 pub(crate) fn print((rank, index): Contribution) -> Print {
-    input(rank).shifted(index as i64)
+    Print::of(rank.into()).shifted(index as i64)
 }
