@@ -144,6 +144,27 @@ fn the_links_of_members_are_shared_by_those_who_read() {
     }
 }
 
+/// A flit waits for the slowest leg, also where another has no link that could hold it up.
+#[test]
+fn links_without_end_bring_everything_at_once() {
+    let text = include_str!("../../../../python/ahbm/data/topologies/npu_switch_8.yaml");
+    for model in ["cut_through", "flit", "analytic"] {
+        let overrides = [
+            ("system.sips.switch.reduces", "true"),
+            ("system.sips.link.bandwidth_gbs", ".inf"),
+            ("system.sips.switch.reduce_gbs", "50"),
+            ("system.network_model", model),
+        ];
+        let overrides = overrides.map(|(key, value)| (key.to_string(), value.to_string()));
+        let machine = Machine::from_yaml(text, "npu_switch_8.yaml", &overrides).unwrap();
+        for bytes in [8, FLIT, 1000 * FLIT + 8] {
+            let steps: &[Step] = &[Reduce(bytes as u32, 0), Spread(bytes as u32, 0), Fence];
+            let time = run(&program(&machine, Dtype::U8, 0, &[steps]), &machine).unwrap().latency;
+            assert_eq!(time, 3 * WAY + bytes * BETA, "{model} {bytes}");
+        }
+    }
+}
+
 #[test]
 fn members_are_reduced_in_the_order_of_the_group_and_written_everywhere() {
     let values = [1e8f32, 1.0, -1e8];

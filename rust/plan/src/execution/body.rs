@@ -219,27 +219,34 @@ impl<'l, 'p> Writer<'l, 'p> {
             });
         }
         if grouped {
-            let (dst, tile, group) = (self.body.value(), self.tile(&operands[0]), self.group(&operands, 0)?);
+            let (dst, tile, group) = (self.body.value(), self.tile(&operands[0]), self.group(operands.iter(), 0)?);
             self.push(OpKind::ReducingLoad { f: function, dst, group, tile });
             total = Some(dst);
         }
         let Some(total) = total else { return Ok(()) };
-        if self.switched(op) && results.len() > 1 {
-            self.multicast(total, &results)?;
-            self.body.release(total);
-            return Ok(());
+        self.store(op, total, &results)?;
+        self.body.release(total);
+        Ok(())
+    }
+
+    /// A value to its places. A switch takes it to the other ranks alone: what follows, here or behind a semaphore, may
+    /// read the rank's own memory without a wait.
+    fn store(&mut self, op: &Op, src: ValueId, places: &[Piece]) -> Result<(), Diagnostic> {
+        let afar = |piece: &&Piece| self.switched(op) && piece.rank != self.rank;
+        let (others, places): (Vec<&Piece>, Vec<&Piece>) = places.iter().partition(afar);
+        if !others.is_empty() {
+            self.multicast(src, &others)?;
         }
-        for piece in &results {
+        for piece in places {
             let (tile, mem) = (self.tile(piece), self.mem(piece, 0)?);
             let posted = self.posts(piece);
-            self.push(OpKind::Store { src: total, mem, tile, posted });
+            self.push(OpKind::Store { src, mem, tile, posted });
             if piece.form == Form::Packets {
                 let flags = self.mem(piece, 1)?;
-                self.push(OpKind::Store { src: total, mem: flags, tile, posted });
+                self.push(OpKind::Store { src, mem: flags, tile, posted });
                 self.post_packets(piece, posted);
             }
         }
-        self.body.release(total);
         Ok(())
     }
 
@@ -271,16 +278,16 @@ impl<'l, 'p> Writer<'l, 'p> {
         }
         let (dst, tile, mem) = (self.body.value(), self.tile(&src), self.mem(&src, 0)?);
         self.push(OpKind::Load { dst, mem, tile });
-        self.multicast(dst, &places)?;
+        self.store(op, dst, &places)?;
         self.body.release(dst);
         Ok(())
     }
 
     /// A value to several places, all data or all packets.
-    fn multicast(&mut self, src: ValueId, places: &[Piece]) -> Result<(), Diagnostic> {
-        let (tile, packets) = (self.tile(&places[0]), places[0].form == Form::Packets);
+    fn multicast(&mut self, src: ValueId, places: &[&Piece]) -> Result<(), Diagnostic> {
+        let (tile, packets) = (self.tile(places[0]), places[0].form == Form::Packets);
         for area in 0..1 + u64::from(packets) {
-            let group = self.group(places, area)?;
+            let group = self.group(places.iter().copied(), area)?;
             self.push(OpKind::Multicast { src, group, tile });
         }
         self.posted = true;
@@ -290,8 +297,8 @@ impl<'l, 'p> Writer<'l, 'p> {
         Ok(())
     }
 
-    fn group(&mut self, pieces: &[Piece], area: u64) -> Result<u32, Diagnostic> {
-        let mems = pieces.iter().map(|piece| self.mem(piece, area)).collect::<Result<Vec<_>, _>>()?;
+    fn group<'a>(&mut self, pieces: impl Iterator<Item = &'a Piece>, area: u64) -> Result<u32, Diagnostic> {
+        let mems = pieces.map(|piece| self.mem(piece, area)).collect::<Result<Vec<_>, _>>()?;
         Ok(self.body.group(&mems))
     }
 
