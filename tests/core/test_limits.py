@@ -56,6 +56,14 @@ def test_closed_forms(
         assert limit.ps(nbytes) == pytest.approx(max(fluid + LATENCY_PS, hops * LATENCY_PS), abs=2)
 
 
+@pytest.mark.parametrize(("reduces", "shares"), [("false", 14 / 8), ("true", 1)])
+def test_a_switch_that_reduces_takes_everything_once(reduces: str, shares: float) -> None:
+    machine = load_machine("npu_switch_8", {"system.sips.switch.reduces": reduces})
+    assert machine.switch_reduces == (reduces == "true")
+    assert ("reducer of the switch" in machine.describe()) == machine.switch_reduces
+    assert Limit(machine, "all_reduce").ps(64 * MIB) == pytest.approx(64 * MIB * 1000 * shares / GBS + 1_100_000, abs=2)
+
+
 RUNS = [
     (collective, algorithm)
     for collective, algorithms in {
@@ -81,6 +89,7 @@ NETWORKS = [
     ("npu_hypercube_16", {}),
     ("npu_fully_connected_8", {}),
     ("npu_switch_8", {}),
+    ("npu_switch_8", {"system.sips.switch.reduces": "true"}),
 ]
 
 

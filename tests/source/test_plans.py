@@ -56,6 +56,52 @@ def test_protocols_cost_wire_time(ring_file: Path) -> None:
     assert latency("Simple") < latency("LL128") < latency("LL")
 
 
+def through_a_switch(ranks: int) -> str:
+    """An execution plan: every rank reduces its chunk through the switch and broadcasts it, between two meetings."""
+    ids = list(range(ranks - 1))
+    met = [{"name": name, "channel_ids": ids, "channel_type": "memory"} for name in ("signal", "wait")]
+
+    def gpu(rank: int) -> dict[str, object]:
+        everywhere = [{"switch_channel_id": 0, "index": rank, "size": 1}]
+        work = {"name": "glres", "src_buff": everywhere, "dst_buff": everywhere, "reduce_op": "sum"}
+        lists = [{"channel_type": "memory", "channel_ids": ids}, {"channel_type": "switch", "channel_ids": [0]}]
+        block = {"id": 0, "ops": [*met, {**work, "channel_type": "switch"}, *met], "channels": lists}
+        group = {"size": ranks, "ranks": list(range(ranks))}
+        channels = [
+            {"channel_type": "memory", "connected_to": [peer for peer in range(ranks) if peer != rank]},
+            {"channel_type": "switch", "buffer_type": "i", "rank_groups": [group]},
+        ]
+        chunks = {"input_chunks": ranks, "output_chunks": ranks, "scratch_chunks": 0}
+        return {"id": rank, **chunks, "threadblocks": [block], "channels": channels}
+
+    plan = {"name": "nvls", "collective": "allreduce", "protocol": "Simple", "inplace": True, "reuse_resources": False}
+    return json.dumps(plan | {"gpus": [gpu(rank) for rank in range(ranks)]})
+
+
+@pytest.mark.parametrize("model", ["analytic", "cut_through", "flit"])
+@pytest.mark.parametrize("nbytes", [8 << 10, 1 << 20])
+def test_a_switch_that_reduces_takes_one_trip(tmp_path: Path, model: str, nbytes: int) -> None:
+    """No run beats the bound, and the time does not grow with the ranks."""
+    path = tmp_path / "nvls.json"
+
+    def run(ranks: int, reduces: bool) -> ahbm.Report:
+        path.write_text(through_a_switch(ranks))
+        overrides = {"system.network_model": model, "system.sips.count": str(ranks)}
+        overrides["system.sips.switch.reduces"] = str(reduces).lower()
+        return plans.run(path, "npu_switch_8", bytes_per_rank=nbytes, overrides=overrides, check="all")
+
+    times = {}
+    for ranks, reduces in [(2, True), (8, True), (8, False)]:
+        report = run(ranks, reduces)
+        assert report.wrong == 0 and report.findings == ()
+        assert report.bound_ns is not None and report.bound_ns <= report.latency_ns
+        times[ranks, reduces] = report.latency_ns
+    # Two ranks send halves in turn, eight send eighths: what a chunk waits for differs by less than a chunk.
+    assert times[8, True] <= times[2, True] + 1100
+    if nbytes == 1 << 20 and model != "analytic":
+        assert times[8, True] < times[8, False] / 2
+
+
 @pytest.mark.parametrize("model", ["analytic", "cut_through", "flit"])
 @pytest.mark.parametrize(("ranks", "nbytes"), [(2, 4096), (4, 8 << 10), (8, 1 << 20)])
 @pytest.mark.parametrize(("protocol", "wire"), [("Simple", 1.0), ("LL", 2.0), ("LL128", 128 / 120)])

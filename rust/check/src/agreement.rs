@@ -11,7 +11,8 @@ use crate::support::{Step, Subject};
 use ahbm_emulator::{Memory, Options, Timeline, replay, simulate};
 use ahbm_machine::{Coord, Diagnostic, Direction, Machine, Node, Sfr};
 use ahbm_program::{
-    AgentId, BodyBuilder, ChannelSettings, Dtype, Locus, Mem, OpKind, Origin, Program, ProgramBuilder, Scalar, Tile,
+    AgentId, BinaryFn, BodyBuilder, ChannelSettings, Dtype, Locus, Mem, OpKind, Origin, Program, ProgramBuilder,
+    Scalar, Tile,
 };
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -53,6 +54,10 @@ enum Event {
         east: bool,
     },
     Write,
+    /// A multicast, or a load that reduces.
+    Group {
+        reads: bool,
+    },
     Fence,
     Delay {
         ps: u64,
@@ -60,7 +65,7 @@ enum Event {
 }
 
 fn events() -> impl Strategy<Value = Event> {
-    use Event::{AwaitSlot, Barrier, Delay, Fence, Give, Message, Signal, Write};
+    use Event::{AwaitSlot, Barrier, Delay, Fence, Give, Group, Message, Signal, Write};
     prop_oneof![
         6 => any::<(bool, bool)>().prop_map(|(east, posts)| Message { east, posts }),
         2 => (0..COUNTERS, 1..4u32, any::<bool>()).prop_map(|(counter, add, posted)| Signal { counter, add, posted }),
@@ -68,6 +73,7 @@ fn events() -> impl Strategy<Value = Event> {
         1 => (0..BARRIERS).prop_map(|id| Barrier { id }),
         1 => any::<bool>().prop_map(|east| AwaitSlot { east }),
         1 => Just(Write),
+        1 => any::<bool>().prop_map(|reads| Group { reads }),
         1 => Just(Fence),
         1 => (0..2_000_000u64).prop_map(|ps| Delay { ps }),
     ]
@@ -97,6 +103,7 @@ enum Act {
     },
     Barrier(u32),
     Write,
+    Group(bool),
     Fence,
     Delay(u64),
 }
@@ -128,6 +135,7 @@ fn acts(n: u32, events: &[(u32, Event)]) -> Vec<Vec<Act>> {
             Event::Barrier { id } => acts.iter_mut().for_each(|acts| acts.push(Act::Barrier(id))),
             Event::AwaitSlot { east } => acts[me].push(Act::AwaitSlot(east)),
             Event::Write => acts[me].push(Act::Write),
+            Event::Group { reads } => acts[me].push(Act::Group(reads)),
             Event::Fence => acts[me].push(Act::Fence),
             Event::Delay { ps } => acts[me].push(Act::Delay(ps)),
         }
@@ -186,6 +194,8 @@ fn program(machine: &Machine, acts: &[Vec<Act>], any: &[bool], slots: u32) -> Pr
         let mut body = BodyBuilder::new();
         let tile = body.tile(Tile::new(Dtype::U8, &[16]));
         let (own, one, mem) = (body.value(), body.scalar(Scalar::Int(1)), body.mem(Mem { buffer: 0, offset: 0 }));
+        let mems = [mem, body.mem(Mem { buffer: 1, offset: 0 })];
+        let (group_of, sum) = (body.group(&mems), body.value());
         let mut posted = BTreeMap::new();
         let dir = |body: &mut BodyBuilder, east: bool| {
             let name = if east { "global_E" } else { "global_W" };
@@ -214,6 +224,8 @@ fn program(machine: &Machine, acts: &[Vec<Act>], any: &[bool], slots: u32) -> Pr
                     Act::Acquire { counter, amount } => OpKind::Acquire { counter: counters[counter as usize], amount },
                     Act::Barrier(id) => OpKind::Barrier { id: barriers[id as usize] },
                     Act::Write => OpKind::Store { src: own, mem, tile, posted: true },
+                    Act::Group(true) => OpKind::ReducingLoad { f: BinaryFn::Add, dst: sum, group: group_of, tile },
+                    Act::Group(false) => OpKind::Multicast { src: own, group: group_of, tile },
                     Act::Fence => OpKind::Fence,
                     Act::Delay(ps) => OpKind::Delay { ps },
                 })
@@ -227,9 +239,10 @@ fn program(machine: &Machine, acts: &[Vec<Act>], any: &[bool], slots: u32) -> Pr
         }
         let at = |sip: usize| Coord { sip: sip as u32, cube: 0, pe: 0 };
         let place = |sip| machine.pe(at(sip)).expect("a place");
-        let far = builder.buffer(Node::Hbm(place((agent + 1) % acts.len())), 16);
+        // Nobody else touches an agent's buffers, so the data pass needs no times.
+        let far = [1, 2].map(|by| builder.buffer(Node::Hbm(place((agent + by) % acts.len())), 16));
         let body = builder.body(body.finish());
-        builder.agent(group, at(agent), place(agent), body, &[far]).expect("one agent per place");
+        builder.agent(group, at(agent), place(agent), body, &far).expect("one agent per place");
     }
     let settings = ChannelSettings { slots, slot_bytes: Some(64), tier: 0, credit_bytes: 16 };
     builder.finish(settings).expect("everybody has neighbours")
@@ -284,8 +297,9 @@ fn data(program: &Program, timeline: &Timeline) -> Stops {
 #[test]
 fn three_interpreters_complete_or_stop_at_the_same_operations() {
     let machine = |n: u32| {
-        let text = format!("system: {{sips: {{count: {n}, topology: ring_1d}}}}\nsip: {{cube_mesh: {{w: 1, h: 1}}}}");
-        Machine::from_yaml(&text, "ring", &[]).expect("a machine")
+        let sips = format!("{{count: {n}, topology: switch, switch: {{reduces: true}}}}");
+        let text = format!("system: {{sips: {sips}}}\nsip: {{cube_mesh: {{w: 1, h: 1}}}}");
+        Machine::from_yaml(&text, "switch", &[]).expect("a machine")
     };
     let machines: Vec<Machine> = (2..=AGENTS).map(machine).collect();
     let sizes = (2..=AGENTS, prop::collection::vec(any::<bool>(), AGENTS as usize), any::<bool>());

@@ -489,7 +489,7 @@ impl<'p> Clocks<'p> {
 
 /// Whether an operation writes memory at some time after the agent has gone on.
 const fn posted(kind: OpKind) -> bool {
-    matches!(kind, OpKind::Store { posted: true, .. } | OpKind::Copy { posted: true, .. })
+    matches!(kind, OpKind::Store { posted: true, .. } | OpKind::Copy { posted: true, .. } | OpKind::Multicast { .. })
 }
 
 impl Counter {

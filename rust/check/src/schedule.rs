@@ -336,6 +336,8 @@ impl<'p> Schedule<'p> {
             // Only data and clocks are changed.
             OpKind::Load { .. }
             | OpKind::Store { .. }
+            | OpKind::ReducingLoad { .. }
+            | OpKind::Multicast { .. }
             | OpKind::Copy { .. }
             | OpKind::Fill { .. }
             | OpKind::Arange { .. }

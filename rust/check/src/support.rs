@@ -121,9 +121,9 @@ pub(crate) fn touches(
     agent: AgentId,
     kind: OpKind,
 ) -> impl Iterator<Item = (BufferId, Range<u64>, bool)> + '_ {
-    let operands = kind.operands();
-    [(operands.mem_read, false), (operands.mem_written, true)].into_iter().filter_map(move |(mem, writes)| {
-        let (buffer, range) = bytes(program, agent, mem?, operands.tile?);
+    let tile = kind.operands().tile;
+    program.body(agent).touched(kind).filter_map(move |(mem, writes)| {
+        let (buffer, range) = bytes(program, agent, mem, tile?);
         Some((buffer, range, writes))
     })
 }
@@ -131,8 +131,7 @@ pub(crate) fn touches(
 /// Steps of a body: an operation is one, or one per value and memory operand.
 fn cost(body: &Body) -> u64 {
     body.ops.iter().fold(0, |n, op| {
-        let operands = op.kind.operands();
-        let read = operands.reads.iter().flatten().count() as u64;
-        n.saturating_add(1 + read + u64::from(operands.mem_read.is_some()) + u64::from(operands.mem_written.is_some()))
+        let read = op.kind.operands().reads.iter().flatten().count();
+        n.saturating_add(1 + (read + body.touched(op.kind).count()) as u64)
     })
 }

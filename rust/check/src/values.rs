@@ -107,7 +107,7 @@ impl<'p> Values<'p> {
         let node = match self.inputs.get(&(rank, call)) {
             Some(&node) => node,
             None => {
-                let node = self.nodes.input(input(rank).of_call(call), rank, call);
+                let node = self.nodes.input(Print::of(rank.into()).of_call(call), rank, call);
                 self.inputs.insert((rank, call), node);
                 node
             }
@@ -171,6 +171,16 @@ impl<'p> Values<'p> {
                 let value = self.sized(step, src, count(tile))?;
                 self.store(step, mem, tile, &value);
             }
+            OpKind::ReducingLoad { f, dst, group, tile } => {
+                let members = body.groups[group as usize].iter();
+                let values: Vec<Value> = members.map(|&mem| self.load(step, mem, tile)).collect();
+                let total = values.into_iter().reduce(|a, b| self.join(f, &a, &b)).unwrap_or_default();
+                self.define(agent, dst, total);
+            }
+            OpKind::Multicast { src, group, tile } => {
+                let value = self.sized(step, src, count(tile))?;
+                body.groups[group as usize].iter().for_each(|&mem| self.store(step, mem, tile, &value));
+            }
             OpKind::Copy { src, dst, tile, .. } => {
                 let value = self.load(step, src, tile);
                 self.store(step, dst, tile, &value);
@@ -196,7 +206,7 @@ impl<'p> Values<'p> {
                 }
                 self.define(agent, dst, value);
             }
-            OpKind::Binary { f, dst, a, b, tile } if unites(f) => {
+            OpKind::Binary { f, dst, a, b, tile } if f.reduces() => {
                 let (one, other) = (self.value(agent, a), self.value(agent, b));
                 let value = if length(&one) == count(tile) && length(&other) == count(tile) {
                     self.join(f, &one, &other)
@@ -427,18 +437,7 @@ impl<'p> Values<'p> {
     }
 }
 
-/// Whether a function of two values is a reduction: both take part in the result.
-fn unites(f: BinaryFn) -> bool {
-    use BinaryFn::{Add, And, Max, Min, Mul, Or, Xor};
-    matches!(f, Add | Mul | Max | Min | And | Or | Xor)
-}
-
-/// The print of the input of a rank.
-fn input(rank: u32) -> Print {
-    Print::of(rank.into())
-}
-
 /// The print of a contribution.
 pub(crate) fn print((rank, index): Contribution) -> Print {
-    input(rank).shifted(index as i64)
+    Print::of(rank.into()).shifted(index as i64)
 }

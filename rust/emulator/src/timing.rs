@@ -11,6 +11,7 @@
 mod agent;
 mod background;
 mod diagnose;
+mod meeting;
 mod network;
 mod posted;
 mod recorder;

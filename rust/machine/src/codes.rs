@@ -256,6 +256,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("AHBM-T016", "a place that is not on the machine"),
     ("AHBM-T017", "a fault of a link or PE that does not exist, or that is none"),
     ("AHBM-T018", "dead links leave no way between two places"),
+    ("AHBM-T019", "a reduction or a multicast inside a network that has no switch which reduces"),
     ("AHBM-T101", "unknown topology name"),
     ("AHBM-T102", "the file cannot be read"),
     ("AHBM-T103", "overrides for a finished machine"),

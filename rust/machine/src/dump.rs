@@ -48,6 +48,9 @@ impl fmt::Display for Machine {
         }
         if matches!(sfr.network, SipNetwork::Switch) {
             writeln!(f, "{:<22} {:>10} {:>12} {:>12}", "switch", 1, "unlimited", ns(self.sips.switch_ps))?;
+            if let Some(rate) = self.sips.reducer {
+                writeln!(f, "{:<22} {:>10} {:>12} {:>12}", "reducer of the switch", 1, gbs(rate), 0)?;
+            }
         }
         writeln!(f)?;
         writeln!(

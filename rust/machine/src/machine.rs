@@ -6,6 +6,7 @@ use crate::faults::Faults;
 use crate::sip_links::SipLinks;
 use crate::validated::{Validated, validate};
 use crate::{Coord, Costs, Diagnostic, Heading, Jitter, LinkId, Node, PeId, Ps, Rate, Sfr, Tier, overrides, yaml};
+use std::cmp::Ordering;
 
 /// A resolved machine: shape, links, routes, neighbour tables, costs.
 ///
@@ -63,6 +64,7 @@ pub struct CubePort {
 pub(crate) enum Place {
     Cube { sip: u32, cube: u32, index: u32 },
     Sips { index: u32 },
+    Reducer,
 }
 
 const MAX_OVERRIDES: usize = 1_000;
@@ -182,13 +184,22 @@ impl Machine {
 
     /// Number of directed links; ids are dense in `0..links()`.
     pub fn links(&self) -> u32 {
-        self.sip_base + self.sips.links()
+        self.sip_base + self.sips.links() + u32::from(self.switch_reduces())
+    }
+
+    /// The reducer of a switch that reduces, behind all links: its bandwidth is that of the results.
+    pub(crate) fn reducer(&self) -> LinkId {
+        LinkId(self.sip_base + self.sips.links())
     }
 
     pub(crate) fn locate(&self, link: LinkId) -> Option<Place> {
         if link.0 >= self.sip_base {
             let index = link.0 - self.sip_base;
-            return (index < self.sips.links()).then_some(Place::Sips { index });
+            return match index.cmp(&self.sips.links()) {
+                Ordering::Less => Some(Place::Sips { index }),
+                Ordering::Equal => self.switch_reduces().then_some(Place::Reducer),
+                Ordering::Greater => None,
+            };
         }
         let cube = link.0 / self.cube.links();
         let (sip, cube) = (cube / self.sfr.cubes(), cube % self.sfr.cubes());
@@ -203,6 +214,7 @@ impl Machine {
         match self.locate(link) {
             Some(Place::Cube { index, .. }) => self.cube.rate(self.cube.at(index)),
             Some(Place::Sips { index }) => self.sips.link(index).map_or(Rate::UNLIMITED, |link| link.rate),
+            Some(Place::Reducer) => self.sips.reducer.unwrap_or(Rate::UNLIMITED),
             None => Rate::UNLIMITED,
         }
     }
@@ -214,7 +226,7 @@ impl Machine {
             + match self.locate(link) {
                 Some(Place::Cube { index, .. }) => self.cube.latency_ps(self.cube.at(index)),
                 Some(Place::Sips { index }) => self.sips.link(index).map_or(0, |link| link.latency_ps),
-                None => 0,
+                Some(Place::Reducer) | None => 0,
             }
     }
 
@@ -228,6 +240,7 @@ impl Machine {
             Some(Place::Sips { index }) => {
                 self.sips.link(index).map_or_else(String::new, |link| format!("{}->{}", end(link.from), end(link.to)))
             }
+            Some(Place::Reducer) => "switch.reducer".to_owned(),
             None => format!("link {} of none", link.0),
         }
     }
@@ -239,6 +252,7 @@ impl Machine {
             Place::Sips { index } => {
                 self.sips.link(index).filter(|ends| ends.from < self.sfr.sips).map(|ends| (ends.from, None))
             }
+            Place::Reducer => None,
         }
     }
 
@@ -294,6 +308,11 @@ impl Machine {
     /// Latency of the switch between SIPs, in ps; 0 where there is none.
     pub fn switch_ps(&self) -> Ps {
         self.sips.switch_ps
+    }
+
+    /// True when a switch between the SIPs reduces what a group of them sends, and copies what goes to a group.
+    pub fn switch_reduces(&self) -> bool {
+        self.sips.reducer.is_some()
     }
 
     /// Bandwidth of a PE's accesses to its own TCM.

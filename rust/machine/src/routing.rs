@@ -61,6 +61,52 @@ impl Machine {
         Ok(walk.route)
     }
 
+    /// The way payload takes from a node to the switch between the SIPs, the latency of the switch included.
+    ///
+    /// # Errors
+    /// `AHBM-T016` when the node does not exist, `AHBM-T019` when no switch reduces, `AHBM-T018` when the link to the
+    /// switch is dead.
+    pub fn route_to_switch(&self, from: Node) -> Result<Route, Diagnostic> {
+        let source = self.place(from)?;
+        let mut walk = self.at_switch(source)?;
+        if !matches!(from, Node::Io(_)) {
+            walk.leave(from, source);
+            walk.leave_cube();
+        }
+        walk.port(source.sip, self.sfr.sips)?;
+        walk.wait(self.sips.switch_ps);
+        Ok(walk.route)
+    }
+
+    /// The way payload takes from the switch between the SIPs to a node; what was `reduced` passes the reducer first.
+    ///
+    /// # Errors
+    /// As [`Machine::route_to_switch`].
+    pub fn route_from_switch(&self, to: Node, reduced: bool) -> Result<Route, Diagnostic> {
+        let target = self.place(to)?;
+        let mut walk = self.at_switch(target)?;
+        if reduced {
+            walk.link(self.reducer().0, self.link_rate(self.reducer()), 0);
+        }
+        walk.port(self.sfr.sips, target.sip)?;
+        if !matches!(to, Node::Io(_)) {
+            walk.enter_cube(target);
+        }
+        walk.enter(to, target);
+        Ok(walk.route)
+    }
+
+    /// A route without links whose end at this side of the switch is `at`.
+    fn at_switch(&self, at: Coord) -> Result<Walk<'_>, Diagnostic> {
+        if !self.switch_reduces() {
+            let message = format!("no switch between the SIPs reduces: the network is {}", self.topology_name());
+            return Err(Diagnostic::new("AHBM-T019", message)
+                .hint("set system.sips.topology to switch and system.sips.switch.reduces to true"));
+        }
+        let route = Route { head_ps: 0, hops: Vec::with_capacity(8) };
+        Ok(Walk { machine: self, route, sip: at.sip, cube: at.cube, router: (0, 0), connection: 0 })
+    }
+
     /// Coordinate of a node, the I/O chiplet standing at cube 0.
     fn place(&self, node: Node) -> Result<Coord, Diagnostic> {
         let found = match node {
@@ -148,24 +194,46 @@ impl Walk<'_> {
 
     /// To the cube of the destination, or into the I/O chiplet.
     fn travel(&mut self, from: Node, target: Coord, to_io: bool) -> Result<(), Diagnostic> {
-        let machine = self.machine;
         let from_io = matches!(from, Node::Io(_));
         if self.sip == target.sip && !from_io && !to_io {
             return self.cross_cubes(target.cube);
         }
         if !from_io {
-            self.walk_to(machine.cube.io_router());
-            self.cube_link(CubeLink::IoOut);
+            self.leave_cube();
         }
         if self.sip != target.sip {
             self.cross_sips(target.sip)?;
         }
         if !to_io {
-            self.cube = target.cube;
-            self.cube_link(CubeLink::IoIn);
-            self.router = machine.cube.io_router();
-            self.wait(machine.cube.router_ps);
+            self.enter_cube(target);
         }
+        Ok(())
+    }
+
+    /// From the router to the I/O chiplet.
+    fn leave_cube(&mut self) {
+        self.walk_to(self.machine.cube.io_router());
+        self.cube_link(CubeLink::IoOut);
+    }
+
+    /// From the I/O chiplet to a cube's router.
+    fn enter_cube(&mut self, target: Coord) {
+        self.cube = target.cube;
+        self.cube_link(CubeLink::IoIn);
+        self.router = self.machine.cube.io_router();
+        self.wait(self.machine.cube.router_ps);
+    }
+
+    /// The link between a SIP and the switch, which is end `sips`.
+    fn port(&mut self, from: u32, to: u32) -> Result<(), Diagnostic> {
+        let machine = self.machine;
+        let Some(link) = machine.sips.direct(from, to).and_then(|index| machine.sips.link(index)) else {
+            return Err(Diagnostic::new("AHBM-T012", format!("no link from {from} to {to}")));
+        };
+        if machine.faults.dead(LinkId(machine.sip_base + link.index)) {
+            return Err(self.cut_off(&format!("SIP {} from the switch", from.min(to))));
+        }
+        self.link(machine.sip_base + link.index, link.rate, link.latency_ps);
         Ok(())
     }
 

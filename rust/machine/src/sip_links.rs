@@ -12,6 +12,8 @@ pub(crate) struct SipLinks {
     pub(crate) rate: Rate,
     pub(crate) latency_ps: Ps,
     pub(crate) switch_ps: Ps,
+    /// Bandwidth of the results of a switch that reduces.
+    pub(crate) reducer: Option<Rate>,
     pub(crate) shape: Shape,
 }
 

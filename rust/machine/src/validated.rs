@@ -71,6 +71,7 @@ pub(crate) fn validate(declared: &Topology, reader: &mut Reader<'_>) -> Option<V
         rate: sips.link.bandwidth_gbs.rate,
         latency_ps: sips.link.latency_ns.0,
         switch_ps: sips.switch.latency_ns.0,
+        reducer: sips.switch.reduces.then_some(sips.switch.reduce_gbs.rate),
         shape,
     };
     let hbm_bytes = (declared.cube.memory_map.hbm_total_gb.0 * f64::from(1 << 30)) as u64 / u64::from(slices);
@@ -125,6 +126,14 @@ fn network(declared: &Topology, reader: &mut Reader<'_>) -> Option<SipNetwork> {
             "AHBM-T015",
             "edges are declared, but the network is not custom".to_owned(),
             "set system.sips.topology to custom, or remove the edges",
+        );
+    }
+    if sips.switch.reduces && sips.topology != Kind::Switch {
+        reader.report_paths(
+            &["system.sips.switch.reduces", "system.sips.topology"],
+            "AHBM-T015",
+            "the switch reduces, but the network has none".to_owned(),
+            "set system.sips.topology to switch, or remove the key",
         );
     }
     match sips.topology {

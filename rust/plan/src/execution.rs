@@ -13,7 +13,7 @@
 //! * a signal has no cost of its own: it arrives with the last byte that its thread block has put before it, through
 //!   whichever channel; a flush, a barrier and the end of a thread block wait for those bytes, a semaphore does not;
 //! * packets occupy memory of their own and travel as payload plus as many bytes of flags;
-//! * a switch reduces and broadcasts as loads and stores to every member, not inside the network;
+//! * a switch reduces and broadcasts as loads and stores to every member, unless the machine's switch reduces;
 //! * relaxed signals order memory like the others.
 //!
 //! Reading order: the model below, `layout` (bytes), `packets`, `context` (memory and counters), `body`, `lower`.
@@ -136,7 +136,8 @@ impl Kind {
     }
 }
 
-/// The words in which a file says an operation.
+/// The words in which a file says an operation. Of them, only `kind` has a part in a run: a machine's switch that reduces
+/// performs the operations on switch channels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Words {
     /// Name of the operation.
@@ -159,7 +160,7 @@ impl Words {
 pub struct Op {
     /// The action of the operation.
     pub action: Action,
-    /// How it is written; nothing that runs depends on it.
+    /// How it is written.
     pub words: Words,
     /// The part of its bytes that this thread block handles.
     pub share: Option<Share>,

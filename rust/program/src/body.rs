@@ -24,12 +24,25 @@ pub struct Body {
     pub tiles: Box<[Tile]>,
     /// Distinct memory operands.
     pub mems: Box<[Mem]>,
+    /// Distinct groups of memory operands, in which operations inside the network take part together.
+    pub groups: Box<[Box<[u32]>]>,
     /// Distinct directions.
     pub directions: Box<[Direction]>,
     /// Distinct scalars.
     pub scalars: Box<[Scalar]>,
     /// Number of value slots.
     pub values: u32,
+}
+
+impl Body {
+    /// The memory operands of an operation of this body, in order, and whether it writes them.
+    pub fn touched(&self, kind: OpKind) -> impl Iterator<Item = (u32, bool)> + '_ {
+        let operands = kind.operands();
+        let group = |group: Option<u32>| group.map_or(&[][..], |group| &*self.groups[group as usize]).iter().copied();
+        let read = operands.mem_read.into_iter().chain(group(operands.group_read));
+        let written = operands.mem_written.into_iter().chain(group(operands.group_written));
+        read.map(|mem| (mem, false)).chain(written.map(|mem| (mem, true)))
+    }
 }
 
 /// A scalar operand, kept exactly.
@@ -63,6 +76,7 @@ pub struct BodyBuilder {
     origins: Vec<OriginId>,
     tiles: Set<Tile>,
     mems: Set<Mem>,
+    groups: Set<Box<[u32]>>,
     directions: Set<Direction>,
     scalars: Set<Scalar>,
     values: u32,
@@ -119,6 +133,11 @@ impl BodyBuilder {
         self.mems.insert_full(mem).0 as u32
     }
 
+    /// Interns a group of memory operands.
+    pub fn group(&mut self, mems: &[u32]) -> u32 {
+        self.groups.insert_full(mems.into()).0 as u32
+    }
+
     /// Interns a direction.
     pub fn direction(&mut self, direction: Direction) -> u16 {
         self.directions.insert_full(direction).0 as u16
@@ -136,6 +155,7 @@ impl BodyBuilder {
             origins: self.origins.into(),
             tiles: self.tiles.into_iter().collect(),
             mems: self.mems.into_iter().collect(),
+            groups: self.groups.into_iter().collect(),
             directions: self.directions.into_iter().collect(),
             scalars: self.scalars.into_iter().collect(),
             values: self.values,

@@ -80,6 +80,10 @@ fn body(h: &mut Hasher, body: &Body) {
         h.list(&t.shape, |h, &d| h.word(d.into()));
     });
     h.list(&body.mems, |h, m| h.words([m.buffer.into(), m.offset]));
+    // Programs without groups have the hashes that they had before there were any.
+    if !body.groups.is_empty() {
+        h.list(&body.groups, |h, group| h.list(group, |h, &mem| h.word(mem.into())));
+    }
     h.list(&body.directions, |h, &d| direction(h, d));
     h.list(&body.scalars, |h, s| match *s {
         Scalar::Float(bits) => h.words([0, bits]),
@@ -122,6 +126,8 @@ fn op(kind: &OpKind) -> [u64; 7] {
         OpKind::AwaitSlot { dir } => [26, dir.into(), 0, 0, 0, 0, 0],
         OpKind::Barrier { id } => [23, t(id), 0, 0, 0, 0, 0],
         OpKind::Fence => [27, 0, 0, 0, 0, 0, 0],
+        OpKind::ReducingLoad { f, dst, group, tile } => [28, binary(f), v(dst), t(group), t(tile), 0, 0],
+        OpKind::Multicast { src, group, tile } => [29, v(src), t(group), t(tile), 0, 0, 0],
         OpKind::Delay { ps } => [24, ps, 0, 0, 0, 0, 0],
     }
 }

@@ -96,6 +96,11 @@ pub enum BinaryFn {
 }
 
 impl BinaryFn {
+    /// True for the functions whose result does not depend on the order of their operands, rounding aside.
+    pub fn reduces(self) -> bool {
+        matches!(self, Self::Add | Self::Mul | Self::Max | Self::Min | Self::And | Self::Or | Self::Xor)
+    }
+
     /// True for the functions of bits, which integers have and floating-point numbers do not.
     pub fn is_bitwise(self) -> bool {
         matches!(self, Self::And | Self::Or | Self::Xor)
@@ -111,8 +116,9 @@ pub enum ReduceFn {
     Min,
 }
 
-/// The effect of an operation. `tile` indexes [`crate::Body::tiles`], `mem` [`crate::Body::mems`], `dir`
-/// [`crate::Body::directions`] and `scalar` [`crate::Body::scalars`] of the body the operation stands in.
+/// The effect of an operation. `tile` indexes [`crate::Body::tiles`], `mem` [`crate::Body::mems`], `group`
+/// [`crate::Body::groups`], `dir` [`crate::Body::directions`] and `scalar` [`crate::Body::scalars`] of the body the
+/// operation stands in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum OpKind {
@@ -121,6 +127,12 @@ pub enum OpKind {
     /// Value to memory: a DMA write, complete when the last byte is written; `posted`, the agent goes on when the last
     /// byte has left.
     Store { src: ValueId, mem: u32, tile: u32, posted: bool },
+    /// The same range of several memories to one value, reduced by the switch between them in the order of the group:
+    /// a DMA read, complete when the last byte is there.
+    ReducingLoad { f: BinaryFn, dst: ValueId, group: u32, tile: u32 },
+    /// One value to several memories, copied by the switch between them: a posted DMA write, which arrives when it has
+    /// arrived everywhere.
+    Multicast { src: ValueId, group: u32, tile: u32 },
     /// Memory to memory: a one-sided DMA (put or get), complete when the last byte is written; `posted` as in a store.
     Copy { src: u32, dst: u32, tile: u32, posted: bool },
     /// Every element equal to a scalar.
@@ -183,9 +195,14 @@ impl Op {
         let tile = |t: u32| body.tiles[t as usize].to_string();
         let dir = |d: u16| body.directions[d as usize].to_string();
         let post = |posted: bool| if posted { "post " } else { "" };
+        let members = |group: u32| body.groups[group as usize].len();
         match self.kind {
             OpKind::Load { tile: t, .. } => format!("load {}", tile(t)),
             OpKind::Store { tile: t, posted, .. } => format!("{}store {}", post(posted), tile(t)),
+            OpKind::ReducingLoad { f, group, tile: t, .. } => {
+                format!("load {f:?} of {} {}", members(group), tile(t)).to_lowercase()
+            }
+            OpKind::Multicast { group, tile: t, .. } => format!("post store to {} {}", members(group), tile(t)),
             OpKind::Copy { tile: t, posted, .. } => format!("{}copy {}", post(posted), tile(t)),
             OpKind::Fill { tile: t, .. } => format!("full {}", tile(t)),
             OpKind::Arange { tile: t, .. } => format!("arange {}", tile(t)),
@@ -220,6 +237,7 @@ impl Op {
     pub fn defines(&self) -> Option<ValueId> {
         match self.kind {
             OpKind::Load { dst, .. }
+            | OpKind::ReducingLoad { dst, .. }
             | OpKind::Fill { dst, .. }
             | OpKind::Arange { dst, .. }
             | OpKind::Unary { dst, .. }

@@ -98,8 +98,11 @@ impl Body {
         if let Some(dst) = op.defines() {
             write!(out, "%{} = ", dst.0)?;
         }
+        let groups = [("from", operands.group_read), ("to", operands.group_written)];
+        let groups = groups.into_iter().filter_map(|(way, group)| Some((way, group?)));
         let sound = operands.tile.is_none_or(|t| (t as usize) < self.tiles.len())
-            && op.kind.direction().is_none_or(|d| usize::from(d) < self.directions.len());
+            && op.kind.direction().is_none_or(|d| usize::from(d) < self.directions.len())
+            && groups.clone().all(|(_, group)| (group as usize) < self.groups.len());
         if sound {
             out.push_str(&op.describe(self))
         } else {
@@ -123,8 +126,11 @@ impl Body {
             OpKind::Reduce { axis, .. } | OpKind::Softmax { axis, .. } => write!(out, " axis {axis}")?,
             _ => {}
         }
-        for (way, mem) in [("from", operands.mem_read), ("to", operands.mem_written)] {
-            let Some(mem) = mem else { continue };
+        let single = [("from", operands.mem_read), ("to", operands.mem_written)];
+        let single = single.into_iter().filter_map(|(way, mem)| Some((way, mem?)));
+        let members = |(way, group): (_, u32)| self.groups.get(group as usize).map(|group| (way, group));
+        let grouped = groups.filter_map(members).flat_map(|(way, group)| group.iter().map(move |&mem| (way, mem)));
+        for (way, mem) in single.chain(grouped) {
             match self.mems.get(mem as usize) {
                 Some(Mem { buffer, offset }) => write!(out, " {way} buffer {buffer} + {offset}")?,
                 None => write!(out, " {way} ?")?,

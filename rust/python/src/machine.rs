@@ -56,6 +56,12 @@ impl Machine {
             .map(|machine| Self { inner: Arc::new(machine), source: Arc::new(Source { text, origin, overrides }) })
     }
 
+    /// True when a switch between the SIPs reduces what a group of them sends, and copies what goes to a group.
+    #[getter]
+    fn switch_reduces(&self) -> bool {
+        self.inner.switch_reduces()
+    }
+
     /// Number of SIPs.
     #[getter]
     fn sips(&self) -> u32 {

@@ -176,14 +176,19 @@ fn ingress(graph: &Graph, node: u32, demand: u64) -> Cut {
 }
 
 /// At a switch between equal ports: those of one NPU; all that send, for an all-reduce.
+///
+/// A switch that reduces changes the all-reduce alone: each NPU's buffer leaves it once, and the result enters it once.
+/// Elsewhere one NPU has to send or receive that much whatever the switch does.
 fn star(graph: &Graph, collective: Collective) -> Cut {
     let n = graph.nodes();
     let port = graph.capacity(0);
-    if collective == Collective::AllReduce {
+    let reduces = graph.switch().is_some_and(|switch| switch.reduces);
+    if collective == Collective::AllReduce && !reduces {
         let parts = (0..n).map(|v| vec![v]).collect();
         return Cut { parts, capacity: u64::from(n) * port, links: n, demand: 2 * (u64::from(n) - 1) };
     }
-    let demand = if matches!(collective, Collective::Broadcast | Collective::Reduce) { 1 } else { u64::from(n) - 1 };
+    let once = matches!(collective, Collective::Broadcast | Collective::Reduce | Collective::AllReduce);
+    let demand = if once { 1 } else { u64::from(n) - 1 };
     Cut { parts: vec![vec![0]], capacity: port, links: 1, demand }
 }
 

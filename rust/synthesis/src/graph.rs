@@ -43,6 +43,8 @@ pub struct Switch {
     pub enter_ps: Ps,
     /// The bytes that are forwarded as soon as they are complete.
     pub flit_bytes: u64,
+    /// Plans may have it reduce and copy; no schedule made here does.
+    pub reduces: bool,
 }
 
 /// NPUs `0..nodes` and the links between them; every NPU reaches every other.
@@ -115,7 +117,8 @@ impl Graph {
                     .hint("without faults, every NPU has the same link to and from the switch"));
             }
             let enter_ps = port.latency_ps + machine.switch_ps();
-            switch = Some(Switch { enter_ps, flit_bytes: machine.costs().flit_bytes });
+            switch =
+                Some(Switch { enter_ps, flit_bytes: machine.costs().flit_bytes, reduces: machine.switch_reduces() });
             let pairs = (0..sips).flat_map(|from| (0..sips).filter(move |&to| to != from).map(move |to| (from, to)));
             links = pairs.map(|(from, to)| Link { from, to, latency_ps: enter_ps + port.latency_ps, ..port }).collect();
         }

@@ -104,6 +104,25 @@ mod tests {
     }
 
     #[test]
+    fn a_switch_that_reduces_takes_everything_once() {
+        let limit = |reduces: bool, ranks: u32, collective| {
+            let sips = format!("{{count: 8, topology: switch, switch: {{reduces: {reduces}}}}}");
+            let machine = Machine::from_yaml(&format!("system: {{sips: {sips}}}"), "switch", &[]).unwrap();
+            Limit::of(&Graph::of(&machine).unwrap(), ranks, collective, 0)
+        };
+        let share = |limit: &Limit| limit.cut().demand as f64 * 128.0 / limit.cut_gbs();
+        assert_eq!(share(&limit(false, 8, Collective::AllReduce)), 14.0 / 8.0);
+        assert_eq!(share(&limit(true, 8, Collective::AllReduce)), 1.0);
+        assert_eq!(limit(true, 8, Collective::AllReduce).ps(0), limit(false, 8, Collective::AllReduce).ps(0));
+        for (_, collective) in Collective::ALL.into_iter().filter(|(_, c)| *c != Collective::AllReduce) {
+            assert_eq!(limit(true, 8, collective), limit(false, 8, collective), "{collective:?}");
+        }
+        for (_, collective) in Collective::ALL {
+            assert_eq!(limit(true, 5, collective), limit(false, 5, collective), "{collective:?}");
+        }
+    }
+
+    #[test]
     fn cubes_and_what_is_outside() {
         let machine = Machine::from_yaml("", "default", &[]).unwrap();
         let graph = cubes_of_a_sip(&machine).unwrap();

@@ -34,8 +34,8 @@ pub fn executed(program: &Program, timeline: &Timeline) -> Result<Vec<Vec<u8>>, 
                 OpKind::Send { dir, tile, .. } => (NodeKind::Send, Some(program.tx(agent, dir)), Some(tile)),
                 OpKind::Recv { dir, tile, .. } => (NodeKind::Recv, Some(program.rx(agent, dir)), Some(tile)),
                 OpKind::RecvAny { tile, .. } => (NodeKind::Recv, choices.next(), Some(tile)),
-                OpKind::Load { tile, .. } => (NodeKind::MemLoad, None, Some(tile)),
-                OpKind::Store { tile, .. } => (NodeKind::MemStore, None, Some(tile)),
+                OpKind::Load { tile, .. } | OpKind::ReducingLoad { tile, .. } => (NodeKind::MemLoad, None, Some(tile)),
+                OpKind::Store { tile, .. } | OpKind::Multicast { tile, .. } => (NodeKind::MemStore, None, Some(tile)),
                 _ => (NodeKind::Comp, None, None),
             };
             let id = file.len() as u64;

@@ -62,12 +62,7 @@ pub(super) fn shares_memory(program: &Program) -> bool {
 fn buffers(body: &Body) -> Vec<(u16, bool)> {
     let mut uses = Vec::new();
     for op in &body.ops {
-        let operands = op.kind.operands();
-        for (mem, writes) in [(operands.mem_read, false), (operands.mem_written, true)] {
-            if let Some(mem) = mem {
-                uses.push((body.mems[mem as usize].buffer, writes));
-            }
-        }
+        uses.extend(body.touched(op.kind).map(|(mem, writes)| (body.mems[mem as usize].buffer, writes)));
     }
     uses.sort_unstable();
     uses.dedup();

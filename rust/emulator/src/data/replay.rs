@@ -246,17 +246,37 @@ impl<'p, 'm> Replay<'p, 'm> {
                 let value = self.sized(agent, op, src, expected)?;
                 let to = self.place(agent, mem)?;
                 if posted {
-                    self.post(agent, op, to, value)?;
+                    self.post(agent, op, &[to], value)?;
                 } else {
                     self.write(to, &value);
                 }
+                None
+            }
+            OpKind::ReducingLoad { f, dst, group, tile: t } => {
+                let mut total = None;
+                for &mem in &*body.groups[group as usize] {
+                    let value = self.read(agent, op, self.place(agent, mem)?, tile(t))?;
+                    total = Some(match total {
+                        None => value,
+                        Some(so_far) => elementwise::binary(f, so_far, value, tile(t))
+                            .map_err(|fault| fault.at(self.program, agent, op))?,
+                    });
+                }
+                self.define(agent, dst, total.map_or(Slot::Empty, Slot::Value));
+                None
+            }
+            OpKind::Multicast { src, group, tile: t } => {
+                let value = self.sized(agent, op, src, tile(t))?;
+                let members = body.groups[group as usize].iter();
+                let to = members.map(|&mem| self.place(agent, mem)).collect::<Result<Vec<_>, _>>()?;
+                self.post(agent, op, &to, value)?;
                 None
             }
             OpKind::Copy { src, dst, tile: t, posted } => {
                 let (from, to) = (self.place(agent, src)?, self.place(agent, dst)?);
                 if posted {
                     let value = self.read(agent, op, from, tile(t))?;
-                    self.post(agent, op, to, value)?;
+                    self.post(agent, op, &[to], value)?;
                 } else {
                     self.memory.copy(from, to, tile(t).bytes());
                 }
@@ -377,6 +397,8 @@ impl<'p, 'm> Replay<'p, 'm> {
             (
                 OpKind::Load { .. }
                 | OpKind::Store { .. }
+                | OpKind::ReducingLoad { .. }
+                | OpKind::Multicast { .. }
                 | OpKind::Copy { .. }
                 | OpKind::Send { .. }
                 | OpKind::AwaitSlot { .. }
@@ -446,9 +468,9 @@ impl<'p, 'm> Replay<'p, 'm> {
     }
 
     /// Writes what an agent has posted when it arrives; at once where no order matters.
-    fn post(&mut self, agent: AgentId, op: usize, to: (BufferId, u64), value: Value<'p>) -> Result<(), Diagnostic> {
+    fn post(&mut self, agent: AgentId, op: usize, to: &[(BufferId, u64)], value: Value<'p>) -> Result<(), Diagnostic> {
         if !self.prepared.ordered {
-            self.write(to, &value);
+            to.iter().for_each(|&to| self.write(to, &value));
             return Ok(());
         }
         let number = self.agents[agent.0 as usize].posted;
@@ -458,9 +480,11 @@ impl<'p, 'm> Replay<'p, 'm> {
             return Err(error::at(self.program, "AHBM-D191", message.into(), agent, op)
                 .hint("record spans in the timing pass of the same program"));
         };
-        self.ready.push(Reverse((arrival, Turn::Landing(self.departed))));
-        self.flights.insert(self.departed, (to, value));
-        self.departed += 1;
+        for &to in to {
+            self.ready.push(Reverse((arrival, Turn::Landing(self.departed))));
+            self.flights.insert(self.departed, (to, value.clone()));
+            self.departed += 1;
+        }
         Ok(())
     }
 

@@ -123,16 +123,27 @@ impl Agent {
                 }
                 OpKind::Await { value } => self.await_posted(sim, me, value, start),
                 OpKind::Load { mem, tile, .. } => {
-                    let me_node = Node::Pe(sim.program.agents[me.0 as usize].place);
-                    self.transfer(sim, me, [sim.node(me, body, mem), me_node], tiles[tile as usize], false, start)
+                    let pe = sim.program.agents[me.0 as usize].place;
+                    let flow = || sim.wiring.one_sided(pe, sim.node(me, body, mem), Node::Pe(pe));
+                    self.transfer(sim, me, flow, tiles[tile as usize], false, start)
                 }
                 OpKind::Store { mem, tile, posted, .. } => {
-                    let me_node = Node::Pe(sim.program.agents[me.0 as usize].place);
-                    self.transfer(sim, me, [me_node, sim.node(me, body, mem)], tiles[tile as usize], posted, start)
+                    let pe = sim.program.agents[me.0 as usize].place;
+                    let flow = || sim.wiring.one_sided(pe, Node::Pe(pe), sim.node(me, body, mem));
+                    self.transfer(sim, me, flow, tiles[tile as usize], posted, start)
                 }
                 OpKind::Copy { src, dst, tile, posted } => {
-                    let ends = [src, dst].map(|mem| sim.node(me, body, mem));
-                    self.transfer(sim, me, ends, tiles[tile as usize], posted, start)
+                    let pe = sim.program.agents[me.0 as usize].place;
+                    let flow = || sim.wiring.one_sided(pe, sim.node(me, body, src), sim.node(me, body, dst));
+                    self.transfer(sim, me, flow, tiles[tile as usize], posted, start)
+                }
+                OpKind::ReducingLoad { group, tile, .. } => {
+                    let flow = || sim.wiring.grouped(me, group, true);
+                    self.transfer(sim, me, flow, tiles[tile as usize], false, start)
+                }
+                OpKind::Multicast { group, tile, .. } => {
+                    let flow = || sim.wiring.grouped(me, group, false);
+                    self.transfer(sim, me, flow, tiles[tile as usize], true, start)
                 }
                 OpKind::Signal { counter, add, posted: true } => {
                     let issued = self.issue(sim, me, start);
@@ -379,7 +390,7 @@ impl Agent {
         &mut self,
         sim: &Sim<'_, impl Recorder>,
         me: AgentId,
-        [from, to]: [Node; 2],
+        flow: impl FnOnce() -> OneSided,
         bytes: u64,
         posted: bool,
         start: Time,
@@ -389,8 +400,7 @@ impl Agent {
             if sim.wiring.agents[me.0 as usize].shares && start > sim.engine.now() {
                 return Err(Pause::Until(start));
             }
-            let flow = sim.wiring.one_sided(sim.program.agents[me.0 as usize].place, from, to);
-            let issued = self.issue(sim, me, start);
+            let (flow, issued) = (flow(), self.issue(sim, me, start));
             if posted {
                 let (left, piece) = sim.dma(me, flow, bytes, start, sim.post(me), issued);
                 sim.recorder.end(me, piece);
@@ -497,6 +507,8 @@ fn math_ps(sim: &Sim<'_, impl Recorder>, body: &Body, tiles: &[u64], kind: &OpKi
         // `Agent::advance` times these itself.
         OpKind::Load { .. }
         | OpKind::Store { .. }
+        | OpKind::ReducingLoad { .. }
+        | OpKind::Multicast { .. }
         | OpKind::Copy { .. }
         | OpKind::Send { .. }
         | OpKind::AwaitSlot { .. }

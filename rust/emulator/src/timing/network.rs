@@ -1,8 +1,9 @@
 //! Transfers over links, under the three network models.
 
 use super::Sim;
+use super::meeting::Meetings;
 use super::recorder::Recorder;
-use super::wiring::Wiring;
+use super::wiring::{NO_TREE, Wiring};
 use crate::detail::{Kind, PieceId};
 use ahbm_engine::{Resource, Time};
 use ahbm_machine::{Costs, NetworkModel, Rate};
@@ -18,35 +19,41 @@ pub(super) enum Arrival {
     Message(ChannelId, u32),
     Transfer(AgentId, u32),
     Posted(AgentId, u32),
+    /// Of a meeting, by its leg to the switch.
+    Leg(u32, u32),
+    /// Of a meeting, at one of the places behind the switch.
+    Branch(u32),
 }
 
 /// A transfer on its way. `head` and `tail` are when its first flit and its last byte are at the input of
 /// the next link; under the flit model they describe one flit.
 #[derive(Debug, Clone, Copy)]
-struct Transfer {
-    arrival: Arrival,
-    hop: u32,
-    last: u32,
-    bytes: u64,
-    head: Time,
-    tail: Time,
+pub(super) struct Transfer {
+    pub(super) arrival: Arrival,
+    pub(super) first: u32,
+    pub(super) hop: u32,
+    pub(super) last: u32,
+    pub(super) bytes: u64,
+    pub(super) head: Time,
+    pub(super) tail: Time,
     /// Flit model: bytes still to be sent after this flit, and the message's size.
-    rest: u64,
-    total: u64,
+    pub(super) rest: u64,
+    pub(super) total: u64,
     /// The piece that ends at `head`, and the piece that ended when the tail left the last link.
-    head_piece: PieceId,
-    tail_piece: PieceId,
+    pub(super) head_piece: PieceId,
+    pub(super) tail_piece: PieceId,
 }
 
 pub(super) struct Network<'a> {
-    wiring: &'a Wiring,
-    model: NetworkModel,
-    flit: u64,
+    pub(super) wiring: &'a Wiring,
+    pub(super) model: NetworkModel,
+    pub(super) flit: u64,
     links: Vec<Resource>,
     waiting: RefCell<Arena>,
     /// Per link, who waits: those whose heads arrive at one instant take their turns in order of their flows, however
     /// far ahead each was sent. Empty where no link is shared.
     turns: Vec<RefCell<BinaryHeap<Reverse<Turn>>>>,
+    pub(super) meetings: RefCell<Meetings>,
 }
 
 /// Arrival of the head, hop, place in the arena.
@@ -69,6 +76,7 @@ impl<'a> Network<'a> {
             links: super::default_vec(wiring.links.len()),
             waiting: RefCell::default(),
             turns: super::default_vec(if shares { wiring.links.len() } else { 0 }),
+            meetings: RefCell::default(),
         }
     }
 
@@ -83,6 +91,9 @@ impl<'a> Network<'a> {
         own: PieceId,
     ) {
         let route = &self.wiring.flows[flow as usize];
+        if route.tree != NO_TREE {
+            return self.meet(sim, route.tree, bytes, at, arrival, own);
+        }
         if self.model == NetworkModel::Analytic {
             let hops = &self.wiring.hops[route.first as usize..route.last as usize];
             let latency = route.head + hops.iter().map(|h| h.after).sum::<Time>();
@@ -91,10 +102,25 @@ impl<'a> Network<'a> {
             let piece = sim.recorder.plain(Kind::Serial, wire, slowest.ps(bytes));
             return arrive(sim, arrival, bytes, at + latency + slowest.ps(bytes), piece);
         }
+        self.start(sim, flow, bytes, at, arrival, own);
+    }
+
+    /// The same for a flow that has a way of its own, over links that are contended for.
+    pub(super) fn start(
+        &self,
+        sim: &Sim<'_, impl Recorder>,
+        flow: u32,
+        bytes: u64,
+        at: Time,
+        arrival: Arrival,
+        own: PieceId,
+    ) {
+        let route = &self.wiring.flows[flow as usize];
         let head = at + route.head;
         let piece = sim.recorder.plain(Kind::Wire, own, route.head);
         let transfer = Transfer {
             arrival,
+            first: route.first,
             hop: route.first,
             last: route.last,
             bytes,
@@ -149,7 +175,7 @@ impl<'a> Network<'a> {
     /// One reservation per message and link. The head moves on after its first flit; the tail leaves a
     /// link no earlier than its own last flit could have crossed it.
     #[inline]
-    fn cut_through(&self, sim: &Sim<'_, impl Recorder>, mut transfer: Transfer) {
+    pub(super) fn cut_through(&self, sim: &Sim<'_, impl Recorder>, mut transfer: Transfer) {
         let bytes = transfer.bytes;
         let first = bytes.min(self.flit);
         while transfer.hop < transfer.last {
@@ -163,7 +189,7 @@ impl<'a> Network<'a> {
             let mut end = start + duration;
             let onward = transfer.hop + 1 < transfer.last;
             let own = transfer.head_piece;
-            if onward {
+            if onward || matches!(transfer.arrival, Arrival::Leg(..)) {
                 transfer.head_piece = sim.recorder.head(hop.link, own, hop.rate.ps(first), hop.after);
             }
             let mut left = sim.recorder.occupy(hop.link, own, duration);
@@ -173,7 +199,9 @@ impl<'a> Network<'a> {
                 if transfer.tail + last > end {
                     end = transfer.tail + last;
                     link.hold_until(end);
-                    let before = self.wiring.hops[transfer.hop as usize - 1].after;
+                    // The tail of a branch is at its first link when its piece ends.
+                    let onto = transfer.hop > transfer.first;
+                    let before = if onto { self.wiring.hops[transfer.hop as usize - 1].after } else { 0 };
                     left = sim.recorder.tail(hop.link, transfer.tail_piece, before, last);
                 }
             }
@@ -182,11 +210,14 @@ impl<'a> Network<'a> {
             transfer.tail = end + hop.after;
             transfer.hop += 1;
         }
-        arrive(sim, transfer.arrival, bytes, transfer.tail, transfer.tail_piece);
+        match transfer.arrival {
+            Arrival::Leg(meeting, leg) => self.at_switch(sim, meeting, leg, &transfer),
+            arrival => arrive(sim, arrival, bytes, transfer.tail, transfer.tail_piece),
+        }
     }
 
     /// One reservation per flit and link. The source offers a flit once the one before it has left.
-    fn flits(&self, sim: &Sim<'_, impl Recorder>, transfer: Transfer) {
+    pub(super) fn flits(&self, sim: &Sim<'_, impl Recorder>, transfer: Transfer) {
         let mut pending = Some(transfer);
         while let Some(mut flit) = pending.take() {
             while flit.hop < flit.last {
@@ -209,19 +240,38 @@ impl<'a> Network<'a> {
                 flit.head_piece = sim.recorder.plain(Kind::Wire, piece, hop.after);
                 flit.hop += 1;
             }
-            if flit.hop == flit.last && flit.total > 0 {
-                arrive(sim, flit.arrival, flit.total, flit.head, flit.head_piece);
+            if flit.hop < flit.last {
+                continue;
+            }
+            match flit.arrival {
+                Arrival::Leg(meeting, leg) => {
+                    let here = Transfer { tail: flit.head, tail_piece: flit.head_piece, ..flit };
+                    self.at_switch(sim, meeting, leg, &here);
+                    // A leg without links brings them all at once.
+                    let mut rest = flit.rest;
+                    while rest > 0 {
+                        let bytes = rest.min(self.flit);
+                        self.at_switch(sim, meeting, leg, &Transfer { bytes, ..here });
+                        rest -= bytes;
+                    }
+                }
+                arrival if flit.total > 0 => arrive(sim, arrival, flit.total, flit.head, flit.head_piece),
+                _ => {}
             }
         }
     }
 }
 
-fn arrive(sim: &Sim<'_, impl Recorder>, arrival: Arrival, bytes: u64, at: Time, piece: PieceId) {
+/// Tells whom an arrival concerns.
+pub(super) fn arrive(sim: &Sim<'_, impl Recorder>, arrival: Arrival, bytes: u64, at: Time, piece: PieceId) {
     let (stream, number) = match arrival {
         Arrival::Message(channel, number) => (channel.0 << 1, number),
         // The two kinds of numbers of one agent do not meet: operations count from the other end.
         Arrival::Transfer(agent, number) => (agent.0 << 1 | 1, !number),
         Arrival::Posted(agent, number) => (agent.0 << 1 | 1, number),
+        Arrival::Branch(meeting) => return sim.network.at_branch(sim, meeting, (at, piece)),
+        // A leg ends in the switch.
+        Arrival::Leg(..) => return,
     };
     let late = sim.costs.jitter.latency(stream, number);
     let (at, piece) = (at + late, sim.recorder.plain(Kind::Wire, piece, late));
@@ -229,5 +279,6 @@ fn arrive(sim: &Sim<'_, impl Recorder>, arrival: Arrival, bytes: u64, at: Time, 
         Arrival::Message(channel, _) => sim.deliver(channel, bytes, at, piece),
         Arrival::Transfer(agent, _) => sim.complete(agent, at, piece),
         Arrival::Posted(agent, number) => sim.arrived(agent, number, (at, piece)),
+        Arrival::Leg(..) | Arrival::Branch(_) => {}
     }
 }

@@ -1,9 +1,10 @@
 //! The facts a run needs about its program and machine, resolved once.
 
-use ahbm_machine::{Diagnostic, FULL_PACE, LinkId, Machine, Node, PeId, Rate, Tier};
+use ahbm_machine::{Diagnostic, FULL_PACE, LinkId, Machine, Node, PeId, Rate, Route, Tier};
 use ahbm_program::{AgentId, Body, ChannelId, OpKind, Program, WireFactor};
 use indexmap::{IndexMap, IndexSet};
 use rustc_hash::FxBuildHasher;
+use std::ops::Range;
 
 type Map<K, V> = IndexMap<K, V, FxBuildHasher>;
 
@@ -27,6 +28,17 @@ pub(super) struct Flow {
     pub(super) head: u64,
     /// The first link's rate, at which the DMA engine hands its bytes over.
     pub(super) entry: Rate,
+    /// The tree that it stands for instead of a way of its own, [`NO_TREE`] for none.
+    pub(super) tree: u32,
+}
+
+pub(super) const NO_TREE: u32 = u32::MAX;
+
+/// Ways that meet in the switch: several lead there and one from there, or the reverse.
+#[derive(Debug, Clone)]
+pub(super) struct Tree {
+    pub(super) legs: Range<u32>,
+    pub(super) branches: Range<u32>,
 }
 
 /// Per channel.
@@ -67,7 +79,7 @@ pub(super) struct BackgroundWiring {
     pub(super) posts: u32,
 }
 
-/// A load, store or copy.
+/// A load, store or copy, or the same with a group of memories.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OneSided {
     pub(super) flow: u32,
@@ -101,6 +113,9 @@ pub(super) struct Wiring {
     pub(super) tile_bytes: Vec<Box<[u64]>>,
     /// Every one-sided transfer, by the PE that issues it and its ends.
     transfers: Map<(PeId, Node, Node), OneSided>,
+    pub(super) trees: Vec<Tree>,
+    /// Every transfer from or to a group, by the agent, the group of its body, and whether it reads.
+    grouped: Map<(AgentId, u32, bool), OneSided>,
     /// Agents that post transfers or signals.
     pub(super) posters: IndexSet<AgentId, FxBuildHasher>,
     /// Inbound channels of agents that receive from any direction, in order of direction.
@@ -138,6 +153,8 @@ impl Wiring {
             backgrounds: Vec::new(),
             tile_bytes: program.bodies.iter().map(|b| b.tiles.iter().map(|t| t.bytes()).collect()).collect(),
             transfers: Map::default(),
+            trees: Vec::new(),
+            grouped: Map::default(),
             posters: IndexSet::default(),
             inbound: Map::default(),
         };
@@ -185,6 +202,15 @@ impl Wiring {
                     OpKind::Copy { src, dst, posted, .. } => {
                         self.transfer(routes, machine, pe, node(src), node(dst))?;
                         self.note_poster(id, posted);
+                    }
+                    OpKind::ReducingLoad { group, .. } => {
+                        let members = body.groups[group as usize].iter().map(|&mem| node(mem));
+                        self.gather(routes, machine, (id, pe, group), members.collect())?;
+                    }
+                    OpKind::Multicast { group, .. } => {
+                        let members = body.groups[group as usize].iter().map(|&mem| node(mem));
+                        self.scatter(routes, machine, (id, pe, group), members.collect())?;
+                        self.note_poster(id, true);
                     }
                     OpKind::Signal { posted, .. } => self.note_poster(id, posted),
                     // A fence asks what was posted, even where that is nothing.
@@ -276,6 +302,65 @@ impl Wiring {
         Ok(())
     }
 
+    /// The tree of a reducing load: the request goes to every member, and their bytes meet in the switch.
+    fn gather(
+        &mut self,
+        routes: &mut Routes<'_>,
+        machine: &Machine,
+        (agent, pe, group): (AgentId, PeId, u32),
+        members: Vec<Node>,
+    ) -> Result<(), Diagnostic> {
+        if self.grouped.contains_key(&(agent, group, true)) {
+            return Ok(());
+        }
+        let asked = machine.route_to_switch(Node::Pe(pe))?.latency_ps();
+        let mut request = 0;
+        let first = routes.list.len() as u32;
+        for &member in &members {
+            request = request.max(asked + machine.route_from_switch(member, false)?.latency_ps());
+            routes.add(&machine.route_to_switch(member)?, (pe, Way::Read), true);
+        }
+        let middle = routes.list.len() as u32;
+        routes.add(&machine.route_from_switch(Node::Pe(pe), true)?, (pe, Way::Read), true);
+        self.tree(routes, (agent, group, true), first..middle, request);
+        Ok(())
+    }
+
+    /// The tree of a multicast.
+    fn scatter(
+        &mut self,
+        routes: &mut Routes<'_>,
+        machine: &Machine,
+        (agent, pe, group): (AgentId, PeId, u32),
+        members: Vec<Node>,
+    ) -> Result<(), Diagnostic> {
+        if self.grouped.contains_key(&(agent, group, false)) {
+            return Ok(());
+        }
+        let first = routes.list.len() as u32;
+        routes.add(&machine.route_to_switch(Node::Pe(pe))?, (pe, Way::Write), true);
+        for &member in &members {
+            routes.add(&machine.route_from_switch(member, false)?, (pe, Way::Write), true);
+        }
+        self.tree(routes, (agent, group, false), first..first + 1, 0);
+        Ok(())
+    }
+
+    /// A tree of the flows that were added last; `legs` are those that lead to the switch.
+    fn tree(&mut self, routes: &mut Routes<'_>, key: (AgentId, u32, bool), legs: Range<u32>, request: u64) {
+        let flow = routes.list.len() as u32;
+        let ends = &routes.list[legs.start as usize..legs.end as usize];
+        let entry = ends.iter().fold(Rate::UNLIMITED, |rate, leg| rate.slower(leg.entry));
+        routes.list.push(Flow { first: 0, last: 0, head: 0, entry, tree: self.trees.len() as u32 });
+        self.trees.push(Tree { branches: legs.end..flow, legs });
+        self.grouped.insert(key, OneSided { flow, request, read: key.2 });
+    }
+
+    /// A transfer from or to a group that [`Wiring::new`] has seen.
+    pub(super) fn grouped(&self, agent: AgentId, group: u32, read: bool) -> OneSided {
+        self.grouped[&(agent, group, read)]
+    }
+
     /// A one-sided transfer that [`Wiring::new`] has seen.
     pub(super) fn one_sided(&self, pe: PeId, from: Node, to: Node) -> OneSided {
         self.transfers[&(pe, from, to)]
@@ -301,7 +386,11 @@ struct Routes<'a> {
 impl Routes<'_> {
     /// Adds the flow of a stream between two nodes.
     fn open(&mut self, stream: (PeId, Way), from: Node, to: Node) -> Result<u32, Diagnostic> {
-        let route = self.machine.route(from, to)?;
+        Ok(self.add(&self.machine.route(from, to)?, stream, false))
+    }
+
+    /// Adds a flow; transfers that meet others on their way are `ordered` by events.
+    fn add(&mut self, route: &Route, stream: (PeId, Way), ordered: bool) -> u32 {
         let first = self.hops.len() as u32;
         let mut prefix = 0u64;
         for hop in &route.hops {
@@ -309,13 +398,13 @@ impl Routes<'_> {
             let entry = self.links.entry(hop.link);
             let link = entry.index() as u32;
             let seen = entry.or_insert(LinkUse { stream, prefix, exclusive: true });
-            seen.exclusive &= seen.stream == stream && seen.prefix == prefix;
+            seen.exclusive &= seen.stream == stream && seen.prefix == prefix && !ordered;
             prefix = (prefix ^ (u64::from(hop.link.0) + 1)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
             self.hops.push(Hop { link, exclusive: false, rate, after: hop.after_ps });
         }
         let entry = route.hops.first().map_or(Rate::UNLIMITED, |h| self.machine.link_rate(h.link));
         let flow = self.list.len() as u32;
-        self.list.push(Flow { first, last: self.hops.len() as u32, head: route.head_ps, entry });
-        Ok(flow)
+        self.list.push(Flow { first, last: self.hops.len() as u32, head: route.head_ps, entry, tree: NO_TREE });
+        flow
     }
 }

@@ -5,5 +5,6 @@ mod data_schedule;
 mod job;
 mod reference;
 mod support;
+mod switch;
 mod timing;
 mod why;

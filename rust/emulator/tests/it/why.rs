@@ -28,7 +28,7 @@ fn event() -> impl Strategy<Value = (Event, usize, usize)> {
     let bytes = || prop_oneof![1u32..600, 1u32..20_000];
     let what = prop_oneof![
         5 => (bytes(), 0u8..4).prop_map(|(bytes, how)| Event::Message { bytes, how }),
-        3 => (bytes(), 0u8..6).prop_map(|(bytes, how)| Event::Transfer { bytes, how }),
+        3 => (bytes(), 0u8..8).prop_map(|(bytes, how)| Event::Transfer { bytes, how }),
         1 => bytes().prop_map(|bytes| Event::Math { bytes }),
         1 => (0u64..300_000).prop_map(|ps| Event::Delay { ps }),
         2 => any::<bool>().prop_map(|posted| Event::Signal { posted }),
@@ -41,7 +41,7 @@ fn event() -> impl Strategy<Value = (Event, usize, usize)> {
 
 /// The machine, and where its six agents are: two of them on one PE.
 fn machine(model: &str, blocks: bool, jitter_ns: u32) -> (Machine, [Coord; 6]) {
-    let text = "system: {sips: {count: 2, topology: ring_1d}}\nsip: {cube_mesh: {w: 2, h: 2}}";
+    let text = "system: {sips: {count: 2, topology: switch, switch: {reduces: true, reduce_gbs: 100}}}\nsip: {cube_mesh: {w: 2, h: 2}}";
     let (blocks, jitter) = (blocks.to_string(), jitter_ns.to_string());
     let overrides = [
         ("system.network_model", model),
@@ -103,7 +103,14 @@ fn program(machine: &Machine, places: &[Coord; 6], events: &[(Event, usize, usiz
                 let tile = body.tile(Tile::new(Dtype::U8, &[bytes]));
                 let mine = body.mem(Mem { buffer: 0, offset: 0 });
                 let theirs = body.mem(Mem { buffer: 1 + (b as u16) % 6, offset: 4096 });
+                if how == 7 {
+                    let scalar = scalar(body);
+                    body.push(OpKind::Fill { dst: values[a], scalar, tile }, 0, origin);
+                }
+                let group = body.group(&[mine, theirs]);
                 let kind = match how {
+                    6 => OpKind::ReducingLoad { f: BinaryFn::Add, dst: values[a], group, tile },
+                    7 => OpKind::Multicast { src: values[a], group, tile },
                     0 => OpKind::Load { dst: values[a], mem: mine, tile },
                     1 => OpKind::Load { dst: values[a], mem: theirs, tile },
                     2 | 3 => OpKind::Copy { src: mine, dst: theirs, tile, posted: how == 3 },

@@ -92,6 +92,12 @@ impl Warnings {
             self.deviates(at, "the executor adds where reduce_op is min or max");
         }
         match &*op.name {
+            "glre" => self.push(
+                REFUSED,
+                at,
+                "glre, a switch reduction that is not fused with its broadcast: the executor refuses the plan"
+                    .to_owned(),
+            ),
             "get" if op.src_buff.iter().zip(&op.dst_buff).any(|(src, dst)| src.index != dst.index) => {
                 self.deviates(at, "the executor exchanges the two indices of a get");
             }

@@ -8,8 +8,8 @@ use ahbm_plan::{Extents, Space};
 use ahbm_program::{BinaryFn, Origin};
 use std::sync::Arc;
 
-/// Every operation that some executor runs.
-const NAMES: [&str; 30] = [
+/// Every operation that runs here.
+const NAMES: [&str; 31] = [
     "nop",
     "barrier",
     "sem_acquire",
@@ -36,6 +36,7 @@ const NAMES: [&str; 30] = [
     "respkt",
     "recpkt",
     "recspkt",
+    "glre",
     "glres",
     "gstore",
     "gstorepkt",
@@ -238,7 +239,9 @@ impl<'a> Block<'a> {
             Some((_, ranks)) => ranks.len() as u64,
             None => 1,
         };
-        1 + op.src_buff.iter().chain(&op.dst_buff).map(one).sum::<u64>()
+        let alone = op.channel_ids.first().filter(|_| op.name == "glre").and_then(|&id| self.switches.get(id as usize));
+        let alone = alone.map_or(0, |(_, ranks)| ranks.len() as u64);
+        1 + alone + op.src_buff.iter().chain(&op.dst_buff).map(one).sum::<u64>()
     }
 
     /// The words of an operation; those of an unknown one are nobody's business.
@@ -297,6 +300,8 @@ impl<'a> Block<'a> {
             "ppkt" => moved(pairs(Plain, Packets)?, false),
             "rppkt" | "gstorepkt" => moved(pairs(Packets, Packets)?, true),
             "re" | "res" | "rre" | "rres" | "glres" => self.reduce(op, kind, Plain, quirks, at)?,
+            // No executor loads it.
+            "glre" if !quirks => self.switch_reduce(op, kind, at)?,
             "repkt" | "respkt" | "recpkt" | "recspkt" => self.reduce(op, kind, Packets, quirks, at)?,
             _ => return Ok(None),
         }))
@@ -340,6 +345,22 @@ impl<'a> Block<'a> {
             _ => BinaryFn::Add,
         };
         Ok(Action::Reduce { function, operands: operands.into(), results: results.into() })
+    }
+
+    /// A reduction by a switch alone, which names its chunks in fields of its own.
+    fn switch_reduce(&self, op: &schema::Op<'_>, kind: Kind, at: &At) -> Result<Action, Diagnostic> {
+        let (Some(index), Some(size), Some(dst), [id]) = (op.buffer_offset, op.size, op.dst_chunk, &op.channel_ids[..])
+        else {
+            let message = "glre needs one of channel_ids, buffer_offset, size and dst_chunk";
+            return Err(at.malformed("AHBM-F145", message));
+        };
+        if let Some(rank) = dst.rank.filter(|rank| *rank != self.rank) {
+            let message = format!("glre of rank {} with a destination at rank {rank}", self.rank);
+            return Err(at.malformed("AHBM-F145", message));
+        }
+        let src = Ref { rank: None, space: None, buffer_id: None, switch_channel_id: Some(*id), index, size };
+        let written = schema::Op { name: op.name.clone(), reduce_op: op.reduce_op, ..schema::Op::default() };
+        self.reduce(&schema::Op { src_buff: vec![src], dst_buff: vec![dst], ..written }, kind, Form::Plain, false, at)
     }
 
     fn operands_of(

@@ -245,16 +245,16 @@ pub struct Op<'a> {
     #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
     pub ops: Vec<Op<'a>>,
     /// The buffer of a reduction by a switch alone.
-    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub buffer_type: Option<BufferType>,
     /// Its first chunk.
-    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub buffer_offset: Option<u32>,
     /// Its number of chunks.
-    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<u32>,
     /// Its destination.
-    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub dst_chunk: Option<Ref>,
     /// Index into the list of the statements that wrote it, where there is one.
     #[serde(skip)]

@@ -209,6 +209,15 @@ impl Writer<'_> {
                 }
                 written.dst_buff = self.refs(&dst, kind, parts, lists);
             }
+            Action::Reduce { function, operands, results } if words.name == "glre" => {
+                let src = self.refs(operands, kind, parts, lists);
+                written.channel_ids = src.iter().filter_map(|src| src.switch_channel_id).collect();
+                written.buffer_type = operands.first().map(|operand| operand.space.into());
+                (written.buffer_offset, written.size) = src.first().map(|src| (src.index, src.size)).unzip();
+                written.dst_chunk = results.first().map(|dst| Ref { rank: Some(dst.rank), ..local(dst, parts) });
+                let named = ReduceOp::of(*function).ok_or_else(|| format!("a reduction by {function:?}"))?;
+                written.reduce_op = Some(named);
+            }
             Action::Reduce { function, operands, results } => {
                 let mut operands = operands.to_vec();
                 if words.name.ends_with("pkt") {

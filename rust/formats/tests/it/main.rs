@@ -11,5 +11,6 @@ mod msccl_read;
 mod mscclpp_convert;
 mod mscclpp_corpus;
 mod mscclpp_plans;
+mod nvls;
 mod schedules;
 mod support;

@@ -196,12 +196,12 @@ fn bad_plans_are_named_with_their_place() {
 #[test]
 fn what_no_executor_runs_is_named() {
     let mut document = packets();
-    document["gpus"][0]["threadblocks"][0]["ops"][0]["name"] = json!("glre");
+    document["gpus"][0]["threadblocks"][0]["ops"][0]["name"] = json!("start");
     let plan = plan(&document);
     assert_eq!(plan.ranks.len(), 2);
     let refused = plan.lower_for_check(1, Launch::ODD, &Budget::default()).unwrap_err();
     assert_eq!(refused[0].code, "AHBM-U211");
-    assert!(refused[0].message.contains("glre"));
+    assert!(refused[0].message.contains("start"));
 }
 
 #[test]

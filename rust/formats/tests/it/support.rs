@@ -2,5 +2,6 @@
 
 pub(crate) mod execution;
 pub(crate) mod msccl;
+pub(crate) mod nvls;
 pub(crate) mod plans;
 pub(crate) mod ring;

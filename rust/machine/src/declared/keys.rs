@@ -131,6 +131,10 @@ section! {
     Switch {
         /// Latency through the switch, in ns, besides the latency of the link on either side.
         latency_ns: Ns = Ns::ps(100_000),
+        /// Reduces what a group of SIPs sends and copies what goes to a group; only `topology: switch`.
+        reduces: bool = false,
+        /// Bandwidth of the results of all its reductions together; `.inf`: as fast as the links.
+        reduce_gbs: Gbs = Gbs::new(f64::INFINITY),
     }
 }
 

@@ -245,3 +245,52 @@ fn big_machines_are_small() {
     assert!(std::mem::size_of::<Machine>() < 1024 && m.canonical().len() < 4096);
     assert!(m.to_svg().len() < 65_536);
 }
+
+/// Both halves of a way through the switch are the way; the reducer is one link more, where it has a bandwidth.
+#[test]
+fn ways_meet_in_a_switch_that_reduces() {
+    let text =
+        |rate: &str| format!("system: {{sips: {{count: 4, topology: switch, switch: {{reduces: true{rate}}}}}}}");
+    let (m, limited) = (machine(&text("")), machine(&text(", reduce_gbs: 100")));
+    let nodes = [Node::Pe(pe(&m, 0, 3, 2)), Node::Hbm(pe(&m, 1, 0, 7)), Node::Sram(pe(&m, 2, 5, 0)), Node::Io(3)];
+    for (a, from) in nodes.into_iter().enumerate() {
+        for (b, to) in nodes.into_iter().enumerate() {
+            let (there, back) = (m.route_to_switch(from).unwrap(), m.route_from_switch(to, false).unwrap());
+            let both = [names(&m, &there), names(&m, &back)].concat();
+            assert_eq!(both.iter().filter(|name| name.contains("switch")).count(), 2, "{both:?}");
+            if a != b {
+                let way = m.route(from, to).unwrap();
+                assert_eq!(both, names(&m, &way));
+                assert_eq!(there.latency_ps() + back.latency_ps(), way.latency_ps());
+            }
+            // As fast as the links, it makes nobody wait.
+            assert_eq!(m.route_from_switch(to, true).unwrap(), back);
+            let reduced = names(&limited, &limited.route_from_switch(to, true).unwrap());
+            assert_eq!(reduced, [vec!["switch.reducer".to_owned()], names(&m, &back)].concat());
+        }
+    }
+    let reducer = LinkId(limited.links() - 1);
+    assert_eq!(limited.link_name(reducer), "switch.reducer");
+    assert_eq!((limited.link_rate(reducer).gbs(), limited.link_latency_ps(reducer)), (100.0, 0));
+    assert_eq!(limited.link_source(reducer), None);
+    assert_eq!(limited.links_between_sips().count(), 8);
+    assert!(m.switch_reduces() && limited.dump().contains("reducer of the switch"));
+}
+
+#[test]
+fn what_does_not_meet_in_a_switch_is_named() {
+    let plain = machine("system: {sips: {count: 4, topology: switch}}");
+    assert!(!plain.switch_reduces() && !plain.dump().contains("reducer"));
+    for m in [plain, machine("")] {
+        assert_eq!(m.route_to_switch(Node::Pe(PeId(0))).unwrap_err().code, "AHBM-T019");
+        assert_eq!(m.route_from_switch(Node::Pe(PeId(0)), true).unwrap_err().code, "AHBM-T019");
+    }
+    let cut = "system: {sips: {count: 4, topology: switch, switch: {reduces: true}}}\n\
+               faults: {links: [{from: 1, to: 4, dead: true, bidirectional: false}]}";
+    let m = machine(cut);
+    let there = m.route_to_switch(Node::Pe(pe(&m, 1, 0, 0))).unwrap_err();
+    assert_eq!(there.code, "AHBM-T018");
+    assert!(there.message.contains("SIP 1 from the switch") && there.message.contains("sip1->switch"), "{there}");
+    assert!(m.route_from_switch(Node::Pe(pe(&m, 1, 0, 0)), true).is_ok());
+    assert_eq!(m.route_to_switch(Node::Pe(PeId(m.pes()))).unwrap_err().code, "AHBM-T016");
+}

@@ -2,7 +2,7 @@
 
 use super::context::Context;
 use super::layout::{Iteration, Piece};
-use super::{Action, Form, Op, Operand, Places};
+use super::{Action, Form, Kind, Op, Operand, Places};
 use ahbm_machine::Diagnostic;
 use ahbm_program::{
     BinaryFn, Body, BodyBuilder, BufferId, Locus, Mem, OpKind, Origin, OriginId, Origins, Tile, ValueId,
@@ -115,6 +115,12 @@ impl<'l, 'p> Writer<'l, 'p> {
             }),
             Action::Signal(ends) => self.signal(ends),
             Action::Wait(ends) => ends.iter().for_each(|&end| self.wait(end)),
+            Action::Move { pairs, waits, signals } if self.switched(op) => {
+                for pairs in pairs.chunk_by(|(a, _), (b, _)| a == b) {
+                    self.broadcast(op, pairs, *waits, pass)?;
+                }
+                self.signal(signals);
+            }
             Action::Move { pairs, waits, signals } => {
                 for (src, dst) in pairs {
                     self.transfer(op, [src, dst], *waits, pass)?;
@@ -182,16 +188,23 @@ impl<'l, 'p> Writer<'l, 'p> {
         results: &[Operand],
         pass: Option<Iteration>,
     ) -> Result<(), Diagnostic> {
+        let pieces = |operands: &[Operand]| -> Vec<Piece> {
+            operands.iter().map(|operand| self.all.layout.piece(self.rank, op, operand, pass)).collect()
+        };
+        let (operands, results) = (pieces(operands), pieces(results));
         let mut total: Option<ValueId> = None;
-        for operand in operands {
-            let piece = self.all.layout.piece(self.rank, op, operand, pass);
+        let grouped = self.switched(op) && operands.len() > 1;
+        for piece in &operands {
             if piece.bytes == 0 {
                 return Ok(());
             }
             if piece.form == Form::Packets {
-                self.await_packets(&piece);
+                self.await_packets(piece);
             }
-            let (tile, mem) = (self.tile(&piece), self.mem(&piece, 0)?);
+            if grouped {
+                continue;
+            }
+            let (tile, mem) = (self.tile(piece), self.mem(piece, 0)?);
             let value = self.body.value();
             self.push(OpKind::Load { dst: value, mem, tile });
             total = Some(match total {
@@ -205,20 +218,88 @@ impl<'l, 'p> Writer<'l, 'p> {
                 }
             });
         }
-        let Some(total) = total else { return Ok(()) };
-        for result in results {
-            let piece = self.all.layout.piece(self.rank, op, result, pass);
-            let (tile, mem) = (self.tile(&piece), self.mem(&piece, 0)?);
-            let posted = self.posts(&piece);
-            self.push(OpKind::Store { src: total, mem, tile, posted });
-            if piece.form == Form::Packets {
-                let flags = self.mem(&piece, 1)?;
-                self.push(OpKind::Store { src: total, mem: flags, tile, posted });
-                self.post_packets(&piece, posted);
-            }
+        if grouped {
+            let (dst, tile, group) = (self.body.value(), self.tile(&operands[0]), self.group(operands.iter(), 0)?);
+            self.push(OpKind::ReducingLoad { f: function, dst, group, tile });
+            total = Some(dst);
         }
+        let Some(total) = total else { return Ok(()) };
+        self.store(op, total, &results)?;
         self.body.release(total);
         Ok(())
+    }
+
+    /// A value to its places. A switch takes it to the other ranks alone: what follows, here or behind a semaphore, may
+    /// read the rank's own memory without a wait.
+    fn store(&mut self, op: &Op, src: ValueId, places: &[Piece]) -> Result<(), Diagnostic> {
+        let afar = |piece: &&Piece| self.switched(op) && piece.rank != self.rank;
+        let (others, places): (Vec<&Piece>, Vec<&Piece>) = places.iter().partition(afar);
+        if !others.is_empty() {
+            self.multicast(src, &others)?;
+        }
+        for piece in places {
+            let (tile, mem) = (self.tile(piece), self.mem(piece, 0)?);
+            let posted = self.posts(piece);
+            self.push(OpKind::Store { src, mem, tile, posted });
+            if piece.form == Form::Packets {
+                let flags = self.mem(piece, 1)?;
+                self.push(OpKind::Store { src, mem: flags, tile, posted });
+                self.post_packets(piece, posted);
+            }
+        }
+        Ok(())
+    }
+
+    /// True when the switch performs the operation.
+    fn switched(&self, op: &Op) -> bool {
+        self.all.switched && op.words.kind == Kind::Switch
+    }
+
+    /// One source to several places at once.
+    fn broadcast(
+        &mut self,
+        op: &Op,
+        pairs: &[(Operand, Operand)],
+        waits: bool,
+        pass: Option<Iteration>,
+    ) -> Result<(), Diagnostic> {
+        let src = self.all.layout.piece(self.rank, op, &pairs[0].0, pass);
+        if src.bytes == 0 {
+            return Ok(());
+        }
+        if waits {
+            self.await_packets(&src);
+        }
+        let places = pairs.iter().map(|(_, dst)| self.all.layout.piece(self.rank, op, dst, pass));
+        // A packet that is rewritten with itself is valid all the time.
+        let places: Vec<Piece> = places.filter(|dst| src != *dst || dst.form == Form::Plain).collect();
+        if places.is_empty() {
+            return Ok(());
+        }
+        let (dst, tile, mem) = (self.body.value(), self.tile(&src), self.mem(&src, 0)?);
+        self.push(OpKind::Load { dst, mem, tile });
+        self.store(op, dst, &places)?;
+        self.body.release(dst);
+        Ok(())
+    }
+
+    /// A value to several places, all data or all packets.
+    fn multicast(&mut self, src: ValueId, places: &[&Piece]) -> Result<(), Diagnostic> {
+        let (tile, packets) = (self.tile(places[0]), places[0].form == Form::Packets);
+        for area in 0..1 + u64::from(packets) {
+            let group = self.group(places.iter().copied(), area)?;
+            self.push(OpKind::Multicast { src, group, tile });
+        }
+        self.posted = true;
+        if packets {
+            places.iter().for_each(|place| self.post_packets(place, true));
+        }
+        Ok(())
+    }
+
+    fn group<'a>(&mut self, pieces: impl Iterator<Item = &'a Piece>, area: u64) -> Result<u32, Diagnostic> {
+        let mems = pieces.map(|piece| self.mem(piece, area)).collect::<Result<Vec<_>, _>>()?;
+        Ok(self.body.group(&mems))
     }
 
     fn await_packets(&mut self, piece: &Piece) {

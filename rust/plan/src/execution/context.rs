@@ -12,6 +12,8 @@ pub(super) struct Context<'p> {
     pub(super) plan: &'p ExecutionPlan,
     /// Whether semaphores get their values.
     pub(super) fresh: bool,
+    /// Whether operations on a switch channel take place inside the network.
+    pub(super) switched: bool,
     pub(super) layout: Layout,
     pub(super) packets: Packets,
     pub(super) buffers: Vec<RankBuffers>,
@@ -28,6 +30,7 @@ impl<'p> Context<'p> {
         plan: &'p ExecutionPlan,
         layout: Layout,
         fresh: bool,
+        switched: bool,
         site: &Site,
         builder: &mut ProgramBuilder,
     ) -> Self {
@@ -55,6 +58,7 @@ impl<'p> Context<'p> {
         let mut context = Self {
             plan,
             fresh,
+            switched,
             layout,
             packets,
             buffers: Vec::with_capacity(plan.ranks.len()),

@@ -37,7 +37,8 @@ impl ExecutionPlan {
     }
 
     /// The plan on a machine: the thread blocks of a rank on the PEs of its SIP in turn, its buffers in the HBM slice
-    /// of the SIP's first PE. `options.bytes` are those of the larger of input and output.
+    /// of the SIP's first PE. `options.bytes` are those of the larger of input and output. Where the machine has a
+    /// switch that reduces, operations on switch channels take place there.
     ///
     /// # Errors
     /// `AHBM-U211` operations without an executor, `AHBM-U204` more ranks than the machine has SIPs, `AHBM-F147` a
@@ -48,7 +49,7 @@ impl ExecutionPlan {
         let site = Site::of(machine, options, &self.name, self.ranks.len()).map_err(here)?;
         self.decides(options).map_err(here)?;
         let layout = Layout::of(self, options, launch.even).map_err(here)?;
-        self.lower_at(&site, layout, launch.first, &options.budget)
+        self.lower_at(&site, layout, launch.first, machine.switch_reduces(), &options.budget)
     }
 
     /// The plan without a machine, in 8-byte cells: what a check of its meaning runs. A chunk is one cell, or
@@ -64,7 +65,7 @@ impl ExecutionPlan {
     ) -> Result<Lowered, Vec<Diagnostic>> {
         let layout =
             Layout::of_cells(self, iterations, launch.even).map_err(|error| vec![error.site("plan", &*self.file)])?;
-        self.lower_at(&Site::abstract_of(self.ranks.len() as u32), layout, launch.first, budget)
+        self.lower_at(&Site::abstract_of(self.ranks.len() as u32), layout, launch.first, false, budget)
     }
 
     /// Bytes of every rank's plain scratch in [`ExecutionPlan::lower_for_check`] of so many iterations.
@@ -101,12 +102,19 @@ impl ExecutionPlan {
         }
     }
 
-    fn lower_at(&self, site: &Site, layout: Layout, fresh: bool, budget: &Budget) -> Result<Lowered, Vec<Diagnostic>> {
+    fn lower_at(
+        &self,
+        site: &Site,
+        layout: Layout,
+        fresh: bool,
+        switched: bool,
+        budget: &Budget,
+    ) -> Result<Lowered, Vec<Diagnostic>> {
         if !self.unsupported.is_empty() {
             return Err(self.unsupported.clone());
         }
         let mut builder = ProgramBuilder::new(&*self.name);
-        let context = Context::new(self, layout, fresh, site, &mut builder);
+        let context = Context::new(self, layout, fresh, switched, site, &mut builder);
         let cost = context.cost().map_err(|error| vec![error.site("plan", &*self.file)])?;
         budget.check(Limit::Ops, cost).map_err(|error| vec![error.site("plan", &*self.file)])?;
         for (rank, work) in (0..).zip(&self.ranks) {

@@ -45,9 +45,8 @@ fn first_beyond(body: &Body, buffer: usize, size: u64) -> (usize, u64, u64) {
 
 fn for_each_access(body: &Body, mut f: impl FnMut(usize, usize, u64, u64)) {
     for (index, op) in body.ops.iter().enumerate() {
-        let operands = op.kind.operands();
-        let bytes = operands.tile.map_or(0, |t| body.tiles[t as usize].bytes());
-        for mem in operands.mem_read.into_iter().chain(operands.mem_written) {
+        let bytes = op.kind.operands().tile.map_or(0, |t| body.tiles[t as usize].bytes());
+        for (mem, _) in body.touched(op.kind) {
             let mem = body.mems[mem as usize];
             f(index, mem.buffer.into(), mem.offset, bytes);
         }

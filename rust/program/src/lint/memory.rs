@@ -77,9 +77,7 @@ fn first_use(program: &Program, buffer: BufferId) -> Option<(AgentId, usize)> {
     (0..program.agents.len()).map(|a| AgentId(a as u32)).find_map(|agent| {
         let body = program.body(agent);
         let op = body.ops.iter().position(|op| {
-            let operands = op.kind.operands();
-            let mut mems = operands.mem_read.into_iter().chain(operands.mem_written);
-            mems.any(|m| program.buffer(agent, body.mems[m as usize].buffer) == buffer)
+            body.touched(op.kind).any(|(m, _)| program.buffer(agent, body.mems[m as usize].buffer) == buffer)
         })?;
         Some((agent, op))
     })

@@ -11,6 +11,10 @@ pub struct Operands {
     pub mem_read: Option<u32>,
     /// Memory operand written, an index into [`crate::Body::mems`].
     pub mem_written: Option<u32>,
+    /// Group of memory operands read, an index into [`crate::Body::groups`].
+    pub group_read: Option<u32>,
+    /// Group of memory operands written, an index into [`crate::Body::groups`].
+    pub group_written: Option<u32>,
     /// Scalars, indices into [`crate::Body::scalars`].
     pub scalars: [Option<u32>; 2],
     /// Tile, an index into [`crate::Body::tiles`].
@@ -27,6 +31,8 @@ impl OpKind {
         match *self {
             Self::Load { mem, tile, .. } => Operands { mem_read: Some(mem), tile: Some(tile), ..none },
             Self::Store { src, mem, tile, .. } => Operands { mem_written: Some(mem), ..reads(src, tile) },
+            Self::ReducingLoad { group, tile, .. } => Operands { group_read: Some(group), tile: Some(tile), ..none },
+            Self::Multicast { src, group, tile } => Operands { group_written: Some(group), ..reads(src, tile) },
             Self::Copy { src, dst, tile, .. } => {
                 Operands { mem_read: Some(src), mem_written: Some(dst), tile: Some(tile), ..none }
             }

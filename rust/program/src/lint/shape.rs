@@ -52,6 +52,14 @@ fn check_op(program: &Program, body: &Body, kind: &OpKind) -> Result<(), String>
     for mem in operands.mem_read.into_iter().chain(operands.mem_written) {
         within("memory operand", mem, body.mems.len())?;
     }
+    for group in operands.group_read.into_iter().chain(operands.group_written) {
+        within("group", group, body.groups.len())?;
+        let members = &body.groups[group as usize];
+        members.iter().try_for_each(|&mem| within("memory operand", mem, body.mems.len()))?;
+        if members.is_empty() {
+            return Err("an empty group".to_owned());
+        }
+    }
     for scalar in operands.scalars.into_iter().flatten() {
         within("scalar", scalar, body.scalars.len())?;
     }
@@ -69,6 +77,7 @@ fn check_op(program: &Program, body: &Body, kind: &OpKind) -> Result<(), String>
         OpKind::Signal { counter, .. } | OpKind::WaitCounter { counter, .. } | OpKind::Acquire { counter, .. } => {
             within("counter", counter, program.counters as usize)
         }
+        OpKind::ReducingLoad { f, .. } if !f.reduces() => Err(format!("{f:?} is no reduction")),
         OpKind::Barrier { id } => within("barrier", id, program.barriers.len()),
         OpKind::Dot { .. } => extents(3),
         OpKind::Transpose { .. } => extents(2),
