@@ -40,10 +40,10 @@ class CommGroup:
     ) -> None:
         if mpi_comm is not None:
             refuse("CommGroup(mpi_comm=...)", "torch_group=, or interfaceIpPortTrio= with rank and size")
-        from ahbm.torch import addresses
-
         if torch_group is not None:
-            place, group = addresses.place_of(torch_group)
+            from ahbm.torch.addresses import place_of
+
+            place, group = place_of(torch_group)
         elif interfaceIpPortTrio:
             if rank is None or size is None or not 0 <= rank < size:
                 raise DistributedError("AHBM-X131", f"CommGroup: rank {rank} of {size}", hint="pass rank and size")
@@ -52,7 +52,9 @@ class CommGroup:
             if not host or not port.isdecimal() or not 0 < int(port) < 65536:
                 told = f"CommGroup: interfaceIpPortTrio {interfaceIpPortTrio!r} is not interface:address:port"
                 raise DistributedError("AHBM-X131", told)
-            place, group = addresses.meet(host, int(port), rank, size)
+            from ahbm.torch.addresses import meet
+
+            place, group = meet(host, int(port), rank, size)
         else:
             raise DistributedError(
                 "AHBM-X131", "CommGroup: no ranks", hint="torch_group=, or interfaceIpPortTrio= with rank and size"

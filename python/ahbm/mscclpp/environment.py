@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from ahbm.dsl.compat import VERSIONS
 from ahbm.errors import ConfigError
 
 OPERATIONS = ("allgather", "allreduce", "broadcast", "reducescatter")
@@ -70,3 +71,16 @@ def forced(operation: str) -> bool:
 def ranks_per_node(ranks: int) -> int:
     """Ranks of a group of `ranks` that share a host: LOCAL_WORLD_SIZE where torchrun sets it, else all."""
     return min(ranks, int(os.environ.get("LOCAL_WORLD_SIZE") or ranks))
+
+
+version = {"version": VERSIONS["mscclpp"], "ahbm": True}
+
+
+def is_nvls_supported() -> bool:
+    """Whether switches reduce: plans that ask for it run on every machine, unless MSCCLPP_FORCE_DISABLE_NVLS is set."""
+    return not env().disable_nvls
+
+
+def is_bulk_supported() -> bool:
+    """False: there is no GPU."""
+    return False

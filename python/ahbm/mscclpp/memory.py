@@ -25,11 +25,11 @@ _live: dict[int, _Range] = {}
 @dataclass(frozen=True)
 class _Range:
     nbytes: int
-    alive: Callable[[], object]
+    alive: Callable[[], bool]
     """Whether the memory is still there."""
 
 
-def register(address: int, nbytes: int, alive: Callable[[], object]) -> None:
+def register(address: int, nbytes: int, alive: Callable[[], bool]) -> None:
     """Memory of `nbytes` bytes from `address` on may be used as long as `alive()`."""
     with _lock:
         if len(_live) >= 256:
@@ -45,7 +45,8 @@ def at(address: int, nbytes: int, what: str) -> NDArray[np.uint8]:
         known = list(_live.items())
     for start, memory in known:
         if start <= address and address + nbytes <= start + memory.nbytes and memory.alive():
-            return np.ndarray(nbytes, np.uint8, (ctypes.c_char * nbytes).from_address(address))
+            there: Any = (ctypes.c_char * nbytes).from_address(address)
+            return np.ndarray(nbytes, np.uint8, there)
     raise DistributedError(
         "AHBM-X130",
         f"{what}: {nbytes} bytes at address {address:#x} lie in no RawGpuBuffer and in no CPU tensor that is known",
@@ -61,7 +62,8 @@ class RawGpuBuffer:
 
     def __init__(self, nbytes: int) -> None:
         self._memory = np.zeros(whole("nbytes", nbytes, 0, 2**48), np.uint8)
-        register(self.data(), self._memory.nbytes, weakref.ref(self._memory))
+        memory = weakref.ref(self._memory)
+        register(self.data(), self._memory.nbytes, lambda: memory() is not None)
 
     def data(self) -> int:
         """The address of the first byte."""

@@ -143,6 +143,8 @@ def main() -> None:
             if package == "mscclpp":
                 cuda.stand_in(asked_for)
                 places.chooser = choose
+                for place in places.places():
+                    place.choose().chooser = choose
 
         try:
             with compat(serve):

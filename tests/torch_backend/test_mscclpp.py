@@ -1,0 +1,140 @@
+"""Scripts that import `mscclpp`: their plans and selectors choose the algorithms of their calls."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="torch is not installed: pip install .[torch]")
+
+import torch
+import torch.distributed as dist
+from jobs import torchrun
+
+import ahbm.torch
+from ahbm.errors import DistributedError
+
+HERE = Path(__file__).parent
+CORPUS = Path(os.environ.get("AHBM_CORPUS", "/nonexistent")) / "mscclpp_dsl/programs"
+ASKED = "collectives: {all_reduce: [{max_bytes: 64, algorithm: tree_allreduce}, {algorithm: ring_allreduce}]}\n"
+
+
+def port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        number: int = found.getsockname()[1]
+        return number
+
+
+def rules(folder: Path) -> list[tuple[str, str, str]]:
+    """Collective, algorithm and rule of every call of a job."""
+    calls = json.loads((folder / "calls.json").read_text(encoding="utf-8"))
+    return [(call["collective"], call["algorithm"], call["rule"]) for call in calls]
+
+
+@pytest.mark.parametrize("generation", ["october", "head"])
+def test_a_call_goes_by_selector_then_plan_then_configuration(generation: str, tmp_path: Path) -> None:
+    (tmp_path / "ccl.yaml").write_text(ASKED, encoding="utf-8")
+    env = {"AHBM_REPORT": str(tmp_path / "report"), "MSCCLPP_CACHE_DIR": str(tmp_path / "plans")}
+    env["AHBM_CCL"] = str(tmp_path / "ccl.yaml")
+    done = torchrun(HERE / "mscclpp_calls.py", 2, generation, module="ahbm.torch", **env)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("torch.cuda has stand-ins for this script") == 1
+    assert "GPU (" not in done.stderr
+    assert rules(tmp_path / "report") == [
+        ("all_reduce", "tree_allreduce", "ccl.yaml"),
+        ("all_reduce", "by_switch", "plan"),
+        ("all_reduce", "by_switch", "selector"),
+        ("all_reduce", "by_switch", "selector"),
+        ("all_gather", "ring_all_gather", "default"),
+        ("barrier", "dissemination_barrier", "default"),
+    ]
+    assert "by_switch (plan), by_switch (selector), tree_allreduce (ccl.yaml)" in done.stderr
+    assert len(list((tmp_path / "plans").iterdir())) == 2
+
+
+def test_the_fallback_can_be_forced(tmp_path: Path) -> None:
+    (tmp_path / "ccl.yaml").write_text(ASKED, encoding="utf-8")
+    env = {"AHBM_REPORT": str(tmp_path / "report"), "MSCCLPP_CACHE_DIR": str(tmp_path / "plans")}
+    env |= {"AHBM_CCL": str(tmp_path / "ccl.yaml"), "MSCCLPP_FORCE_NCCL_FALLBACK_OPERATION": "all"}
+    done = torchrun(HERE / "mscclpp_calls.py", 2, "head", module="ahbm.torch", **env)
+    assert done.returncode == 0, done.stderr
+    assert rules(tmp_path / "report")[:4] == [("all_reduce", "lrab_hierarchical_allreduce", "default")] * 4
+
+
+def test_processes_that_select_differently_are_named_with_their_choices(tmp_path: Path) -> None:
+    done = torchrun(
+        HERE / "mscclpp_calls.py", 2, "october", "differs", module="ahbm.torch", MSCCLPP_CACHE_DIR=str(tmp_path)
+    )
+    assert done.returncode != 0
+    told = "the ranks disagree on algorithm: rank 0 has by_switch (chosen by selector); rank 1 has another (chosen by"
+    assert "AHBM-X110" in done.stderr and told in done.stderr
+
+
+def test_a_communicator_of_its_own_executes_plans_on_addresses(tmp_path: Path) -> None:
+    env = {"AHBM_REPORT": str(tmp_path / "report"), "MSCCLPP_CACHE_DIR": str(tmp_path / "plans")}
+    done = torchrun(HERE / "mscclpp_group.py", 2, str(port()), module="ahbm.torch", **env)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.split("\n")) == ["", "rank 0 is done", "rank 1 is done"]
+    assert [rule for collective, _, rule in rules(tmp_path / "report") if collective == "all_reduce"] == ["plan"] * 3
+
+
+def test_torchs_groups_take_selectors_among_threads() -> None:
+    def worker(rank: int, name: str) -> float:
+        options = {"selector": lambda algorithms, request: name if rank else "ring_allreduce"}
+        dist.init_process_group("ahbm", pg_options=options)
+        x = torch.ones(64)
+        dist.all_reduce(x)
+        dist.destroy_process_group()
+        return x[0].item()
+
+    assert ahbm.torch.spawn(worker, ("ring_allreduce",), world_size=2) == [2.0, 2.0]
+    with pytest.raises(DistributedError) as caught:
+        ahbm.torch.spawn(worker, ("tree_allreduce",), world_size=2)
+    assert "rank 1 has tree_allreduce (chosen by selector)" in str(caught.value)
+
+
+def test_a_script_without_mscclpp_keeps_torchs_own_cuda(tmp_path: Path) -> None:
+    script = tmp_path / "plain.py"
+    script.write_text("import torch\nprint(torch.cuda.device_count(), torch.cuda.Event.__module__)\n", encoding="utf-8")
+    done = torchrun(script, 1, module="ahbm.torch")
+    assert done.returncode == 0 and done.stdout.split() == ["0", "torch.cuda.streams"], done.stderr
+
+
+NETIFACES = """
+AF_INET = 2
+interfaces = lambda: ["lo"]
+ifaddresses = lambda name: {AF_INET: [{"addr": "127.0.0.1"}]}
+"""
+"""As much of the third-party module as the scripts ask."""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not CORPUS.is_dir(), reason="AHBM_CORPUS is not set")
+@pytest.mark.parametrize(
+    ("script", "rule"),
+    [("5acac93d/{}/dsl_with_nccl_api.py", "selector"), ("head/{}/customized_comm_with_dsl.py", "plan")],
+)
+def test_public_scripts_run_as_they_are(script: str, rule: str, tmp_path: Path) -> None:
+    (tmp_path / "netifaces.py").write_text(NETIFACES, encoding="utf-8")
+    env = {"AHBM_REPORT": str(tmp_path / "report"), "MSCCLPP_CACHE_DIR": str(tmp_path / "plans")}
+    env |= {"MSCCLPP_MASTER_ADDR": "127.0.0.1", "MSCCLPP_MASTER_PORT": str(port())}
+    env["PYTHONPATH"] = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    done = torchrun(CORPUS / script.format("examples/torch-integration"), 8, module="ahbm.torch", **env)
+    assert done.returncode == 0, done.stderr
+    assert ("all_reduce", "allreduce_nvls", rule) in rules(tmp_path / "report")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not CORPUS.is_dir(), reason="AHBM_CORPUS is not set")
+def test_a_public_script_of_a_cuda_kernel_is_refused_with_a_code(tmp_path: Path) -> None:
+    (tmp_path / "netifaces.py").write_text(NETIFACES, encoding="utf-8")
+    env = {"MSCCLPP_MASTER_ADDR": "127.0.0.1", "MSCCLPP_MASTER_PORT": str(port())}
+    env["PYTHONPATH"] = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    script = CORPUS / "head/examples/torch-integration/customized_allgather.py"
+    done = torchrun(script, 2, module="ahbm.torch", **env)
+    assert done.returncode != 0 and "AHBM-U180 mscclpp.compile_native is not emulated" in done.stderr
