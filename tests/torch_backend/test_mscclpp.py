@@ -16,7 +16,9 @@ import torch.distributed as dist
 from jobs import torchrun
 
 import ahbm.torch
+from ahbm import mscclpp
 from ahbm.errors import DistributedError
+from support.allreduce import allreduce_by_reading, spec
 
 HERE = Path(__file__).parent
 CORPUS = Path(os.environ.get("AHBM_CORPUS", "/nonexistent")) / "mscclpp_dsl/programs"
@@ -138,3 +140,38 @@ def test_a_public_script_of_a_cuda_kernel_is_refused_with_a_code(tmp_path: Path)
     script = CORPUS / "head/examples/torch-integration/customized_allgather.py"
     done = torchrun(script, 2, module="ahbm.torch", **env)
     assert done.returncode != 0 and "AHBM-U180 mscclpp.compile_native is not emulated" in done.stderr
+
+
+def test_a_group_of_torchs_executes_plans_among_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MSCCLPP_CACHE_DIR", str(tmp_path))
+
+    def worker(rank: int, differ: bool) -> float:
+        dist.init_process_group("ahbm")
+        plan = mscclpp.compile(allreduce_by_reading, spec(name=f"plan {rank * differ}"), rank)
+        comm = mscclpp.CommGroup(torch_group=dist.group.WORLD).communicator
+        buffer = mscclpp.RawGpuBuffer(4096)
+        x = torch.utils.dlpack.from_dlpack(buffer.to_dlpack("torch.float32", [1024], [1]))
+        x.fill_(rank + 1)
+        side = (buffer.data(), 4096)
+        mscclpp.Executor(comm).execute(rank, side[0], side[0], side[1], side[1], mscclpp.DataType.float32, plan.plan, 0)
+        dist.destroy_process_group()
+        return x.unique().item()
+
+    assert ahbm.torch.spawn(worker, (False,), world_size=2) == [3.0, 3.0]
+    with pytest.raises(DistributedError, match=r"rank 1 has plan 1 \(chosen by plan\)"):
+        ahbm.torch.spawn(worker, (True,), world_size=2)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "strides"),
+    [
+        ("torch.none", [], []),
+        ("float32", [2000], []),
+        ("float32", [4, 4], [400, 1]),
+        ("float32", [4], [1, 1]),
+        ("float32", [-1], [1]),
+    ],
+)
+def test_views_outside_of_a_buffer_are_refused(name: str, shape: list[int], strides: list[int]) -> None:
+    with pytest.raises(DistributedError, match="AHBM-X130"):
+        mscclpp.RawGpuBuffer(4096).to_dlpack(name, shape, strides)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ahbm.base.arrays import Hollow
 from ahbm.core.selection import DEFAULT, PLAN, SELECTOR, Choice
+from ahbm.mscclpp.default_plans import installed
 from ahbm.mscclpp.environment import OPERATIONS, forced, ranks_per_node
 from ahbm.mscclpp.ext import AlgorithmCollectionBuilder
 from ahbm.mscclpp.plans import SPELLINGS, Algorithm
@@ -40,7 +41,7 @@ def choose(call: Call, rank: int, emulator: Emulator) -> Choice | None:
         if found.plan is not None:
             found.plan.expect(request.nbytes)
         return found.choice(SELECTOR)
-    plans: list[Algorithm] = [*registry.plans(), *collection.get_by_collective(name)]
+    plans: list[Algorithm] = [*registry.plans(), *collection.get_by_collective(name), *installed()]
     for plan in plans:
         if plan.is_dsl_algorithm() and plan.matches(asked, request.nbytes):
             return plan.choice(PLAN)

@@ -145,15 +145,16 @@ class Session:
         parts = operation.ordered()
         sides: list[Exchange] = [part.buffer for part in parts]
         request = counted(parts[0].terms.request, Exchange.longest(sides))
+        algorithm = by(self.setup, parts[0].terms, request)
 
         def perform() -> int:
             padded = Exchange.pad(sides, operation.label)
-            end_ps = self._perform(parts, (), request, padded)
+            end_ps = self._perform(parts, (), request, padded, algorithm)
             for side, result in zip(sides, padded, strict=True):
                 side.unpad(result)
             return end_ps
 
-        return Ready(self._is_quick(request, self._by(parts, request)), perform)
+        return Ready(self._is_quick(request, algorithm), perform)
 
     def _pair(self, operation: Operation) -> Ready:
         """A matched send and receive."""
@@ -176,12 +177,10 @@ class Session:
     def _ready(
         self, parts: list[Part], lane: tuple[object, ...], request: Request, buffers: list[NDArray[Any]]
     ) -> Ready:
-        quick = self._is_quick(request, self._by(parts, request))
-        return Ready(quick, partial(self._perform, parts, lane, request, buffers))
-
-    def _by(self, parts: list[Part], request: Request) -> str | Algorithm | None:
-        """The algorithm that all `parts` ask for; None leaves the choice to ccl.yaml."""
-        return by(self.setup, parts[0].terms, request)
+        algorithm = by(self.setup, parts[0].terms, request)
+        return Ready(
+            self._is_quick(request, algorithm), partial(self._perform, parts, lane, request, buffers, algorithm)
+        )
 
     def _is_quick(self, request: Request, algorithm: str | Algorithm | None) -> bool:
         small = self._small.get(request)
@@ -193,10 +192,14 @@ class Session:
         return small and self.emulator.is_known(request, algorithm)
 
     def _perform(
-        self, parts: list[Part], lane: tuple[object, ...], request: Request, buffers: list[NDArray[Any]]
+        self,
+        parts: list[Part],
+        lane: tuple[object, ...],
+        request: Request,
+        buffers: list[NDArray[Any]],
+        algorithm: str | Algorithm | None,
     ) -> int:
         """Runs one request on the emulator; returns its end in simulated ps, had it run alone."""
-        algorithm = self._by(parts, request)
         if self.setup.accumulate == "f32" and request.dtype in ("f16", "bf16") and request.reduces:
             compiled = self.emulator.compile(request, algorithm)
             if self._verify is not None:
