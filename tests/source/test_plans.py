@@ -96,10 +96,10 @@ def test_a_switch_that_reduces_takes_one_trip(tmp_path: Path, model: str, nbytes
         assert report.wrong == 0 and report.findings == ()
         assert report.bound_ns is not None and report.bound_ns <= report.latency_ns
         times[ranks, reduces] = report.latency_ns
-    # Two ranks send halves in turn, eight send eighths: what a chunk waits for differs by less than a chunk.
-    assert times[8, True] <= times[2, True] + 1100
+    # A link from the switch brings the sums of all but the own rank: half of everything, or seven eighths.
+    assert times[8, True] < 1.3 * times[2, True]
     if nbytes == 1 << 20 and model != "analytic":
-        assert times[8, True] < times[8, False] / 2
+        assert times[8, True] < 0.7 * times[8, False]
 
 
 @pytest.mark.parametrize("model", ["analytic", "cut_through", "flit"])

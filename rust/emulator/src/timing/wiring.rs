@@ -129,6 +129,7 @@ impl Wiring {
             list: Vec::with_capacity(program.channels.len()),
             hops: Vec::with_capacity(program.channels.len()),
             links: Map::with_capacity_and_hasher(program.channels.len(), FxBuildHasher),
+            trees: Map::default(),
         };
         let mut pes: Map<PeId, u32> = Map::with_capacity_and_hasher(program.agents.len(), FxBuildHasher);
         for agent in &program.agents {
@@ -191,6 +192,7 @@ impl Wiring {
             let id = AgentId(index as u32);
             let body = &program.bodies[agent.body as usize];
             let node = |mem: u32| program.buffers[program.buffer(id, body.mems[mem as usize].buffer).0 as usize].node;
+            let members = |group: u32| body.groups[group as usize].iter().map(|&mem| node(mem)).collect();
             let pe = agent.place;
             for op in &body.ops {
                 match op.kind {
@@ -204,12 +206,10 @@ impl Wiring {
                         self.note_poster(id, posted);
                     }
                     OpKind::ReducingLoad { group, .. } => {
-                        let members = body.groups[group as usize].iter().map(|&mem| node(mem));
-                        self.gather(routes, machine, (id, pe, group), members.collect())?;
+                        self.group(routes, (id, pe, group), true, || members(group))?
                     }
                     OpKind::Multicast { group, .. } => {
-                        let members = body.groups[group as usize].iter().map(|&mem| node(mem));
-                        self.scatter(routes, machine, (id, pe, group), members.collect())?;
+                        self.group(routes, (id, pe, group), false, || members(group))?;
                         self.note_poster(id, true);
                     }
                     OpKind::Signal { posted, .. } => self.note_poster(id, posted),
@@ -302,58 +302,67 @@ impl Wiring {
         Ok(())
     }
 
-    /// The tree of a reducing load: the request goes to every member, and their bytes meet in the switch.
-    fn gather(
+    /// A transfer of an agent from or to a group of its body.
+    fn group(
         &mut self,
         routes: &mut Routes<'_>,
-        machine: &Machine,
         (agent, pe, group): (AgentId, PeId, u32),
-        members: Vec<Node>,
+        read: bool,
+        members: impl FnOnce() -> Box<[Node]>,
     ) -> Result<(), Diagnostic> {
-        if self.grouped.contains_key(&(agent, group, true)) {
+        if self.grouped.contains_key(&(agent, group, read)) {
             return Ok(());
         }
-        let asked = machine.route_to_switch(Node::Pe(pe))?.latency_ps();
-        let mut request = 0;
+        // Groups that differ only in their offsets are one tree.
+        let key = (pe, read, members());
+        let tree = match routes.trees.get(&key) {
+            Some(&known) => known,
+            None => {
+                let tree = self.tree(routes, pe, read, &key.2)?;
+                routes.trees.insert(key, tree);
+                tree
+            }
+        };
+        self.grouped.insert((agent, group, read), tree);
+        Ok(())
+    }
+
+    /// A new tree: the bytes of a reducing load meet in the switch, behind a request to every member; those of a
+    /// multicast part there.
+    fn tree(
+        &mut self,
+        routes: &mut Routes<'_>,
+        pe: PeId,
+        read: bool,
+        members: &[Node],
+    ) -> Result<OneSided, Diagnostic> {
+        let machine = routes.machine;
+        let way = if read { Way::Read } else { Way::Write };
         let first = routes.list.len() as u32;
-        for &member in &members {
-            request = request.max(asked + machine.route_from_switch(member, false)?.latency_ps());
-            routes.add(&machine.route_to_switch(member)?, (pe, Way::Read), true);
+        let here = machine.route_to_switch(Node::Pe(pe))?;
+        let mut request = 0;
+        if read {
+            for &member in members {
+                request = request.max(here.latency_ps() + machine.route_from_switch(member, false)?.latency_ps());
+                routes.add(&machine.route_to_switch(member)?, (pe, way), true);
+            }
+        } else {
+            routes.add(&here, (pe, way), true);
         }
         let middle = routes.list.len() as u32;
-        routes.add(&machine.route_from_switch(Node::Pe(pe), true)?, (pe, Way::Read), true);
-        self.tree(routes, (agent, group, true), first..middle, request);
-        Ok(())
-    }
-
-    /// The tree of a multicast.
-    fn scatter(
-        &mut self,
-        routes: &mut Routes<'_>,
-        machine: &Machine,
-        (agent, pe, group): (AgentId, PeId, u32),
-        members: Vec<Node>,
-    ) -> Result<(), Diagnostic> {
-        if self.grouped.contains_key(&(agent, group, false)) {
-            return Ok(());
+        if read {
+            routes.add(&machine.route_from_switch(Node::Pe(pe), true)?, (pe, way), true);
+        } else {
+            for &member in members {
+                routes.add(&machine.route_from_switch(member, false)?, (pe, way), true);
+            }
         }
-        let first = routes.list.len() as u32;
-        routes.add(&machine.route_to_switch(Node::Pe(pe))?, (pe, Way::Write), true);
-        for &member in &members {
-            routes.add(&machine.route_from_switch(member, false)?, (pe, Way::Write), true);
-        }
-        self.tree(routes, (agent, group, false), first..first + 1, 0);
-        Ok(())
-    }
-
-    /// A tree of the flows that were added last; `legs` are those that lead to the switch.
-    fn tree(&mut self, routes: &mut Routes<'_>, key: (AgentId, u32, bool), legs: Range<u32>, request: u64) {
         let flow = routes.list.len() as u32;
-        let ends = &routes.list[legs.start as usize..legs.end as usize];
-        let entry = ends.iter().fold(Rate::UNLIMITED, |rate, leg| rate.slower(leg.entry));
+        let legs = &routes.list[first as usize..middle as usize];
+        let entry = legs.iter().fold(Rate::UNLIMITED, |rate, leg| rate.slower(leg.entry));
         routes.list.push(Flow { first: 0, last: 0, head: 0, entry, tree: self.trees.len() as u32 });
-        self.trees.push(Tree { branches: legs.end..flow, legs });
-        self.grouped.insert(key, OneSided { flow, request, read: key.2 });
+        self.trees.push(Tree { legs: first..middle, branches: middle..flow });
+        Ok(OneSided { flow, request, read })
     }
 
     /// A transfer from or to a group that [`Wiring::new`] has seen.
@@ -381,6 +390,8 @@ struct Routes<'a> {
     list: Vec<Flow>,
     hops: Vec<Hop>,
     links: Map<LinkId, LinkUse>,
+    /// By the PE that reads or writes, which of the two, and the members.
+    trees: Map<(PeId, bool, Box<[Node]>), OneSided>,
 }
 
 impl Routes<'_> {

@@ -72,6 +72,23 @@ fn an_all_reduce_sends_everything_once_and_gets_it_once_whatever_the_number_of_r
     }
 }
 
+/// In a loop, the sums of one iteration come while the chunks of others go: a switch sees everything once and a chunk more.
+#[test]
+fn a_loop_reads_and_writes_at_once() {
+    let bytes = 1u64 << 26;
+    for n in [2u64, 8] {
+        let looped = |rank: u32| {
+            let context = json!({"unit_size": 1 << 18, "num_chunks": 1});
+            vec![vec![json!({"name": "pipeline", "iter_context": context, "ops": [operation("glres", rank, rank)]})]]
+        };
+        let group: Vec<u32> = (0..n as u32).collect();
+        let document = in_rounds("allreduce", &vec![group; n as usize], looped);
+        let time = latency(&document, &machine(n as u32, "cut_through", true), bytes);
+        let once = (bytes + bytes / n) * BETA;
+        assert!((once..once + once / 10).contains(&time), "{n}: {time} for {once}");
+    }
+}
+
 /// Everybody reads at once and writes at once: twice the data at most, and not as many times as there are ranks.
 #[test]
 fn under_every_model_the_time_does_not_grow_with_the_ranks() {
