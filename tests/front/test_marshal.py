@@ -83,6 +83,7 @@ def test_a_disagreement_is_told_in_global_ranks_and_in_order() -> None:
         ("root", 6),
         ("dtype", "f32"),
         ("shape", (4,)),
+        ("algorithm", "the one of ccl.yaml"),
     ]
     assert list(Member(group, ME).send(x, 6, 3).terms.told()) == ["collective", "tag", "dtype", "elements"]
 
