@@ -98,10 +98,13 @@ class Emulator:
     def algorithms(self, collective: str) -> list[str]:
         """Names of the configured algorithms that compute `collective`, sorted. Raises as `algorithm`."""
         with _LISTING:
-            for name in self.ccl.algorithms if not self._listed else ():
-                settings = self.ccl.settings(name)
+            if not self._listed:
                 # A script says what it computes only when it has run.
-                self._listed[name] = listed(settings)[0] or self._loader.load(settings).collectives
+                self._listed = {
+                    name: listed(settings)[0] or self._loader.load(settings).collectives
+                    for name in self.ccl.algorithms
+                    for settings in [self.ccl.settings(name)]
+                }
             return [name for name, collectives in self._listed.items() if collective in collectives]
 
     @checked
