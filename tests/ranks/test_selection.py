@@ -121,6 +121,29 @@ def test_an_answer_that_is_no_algorithm_of_the_collective_is_refused(answer: Any
         ahbm.run(selector=lambda algorithms, request: answer)
 
 
+def test_what_is_no_function_is_no_selector() -> None:
+    wrong: Any = "ring_allreduce"
+    with pytest.raises(RankError, match="AHBM-C129: selector must be a function"):
+        ahbm.spawn(lambda: dist.init_process_group(selector=wrong), overrides=THREE)
+    with pytest.raises(RankError, match="AHBM-C129: selector must be a function"):
+        ahbm.spawn(lambda: dist.init_process_group(), overrides=THREE, selector=wrong)
+    with pytest.raises(ConfigError, match="AHBM-C129"):
+        ahbm.run(selector=wrong)
+
+
+def test_what_a_selector_raises_is_its_own() -> None:
+    def selector(algorithms: Algorithms, request: Request) -> str:
+        raise TypeError("mine")
+
+    def worker() -> None:
+        dist.init_process_group(selector=selector)
+        dist.all_reduce(np.ones(8, np.float16))
+
+    with pytest.raises(RankError) as caught:
+        ahbm.spawn(worker, overrides=THREE)
+    assert isinstance(caught.value.__cause__, TypeError) and "mine" in str(caught.value.__cause__)
+
+
 def test_a_run_is_chosen_as_well() -> None:
     chosen = ahbm.run("all_reduce", bytes_per_rank=4096, selector=by_size, data=False)
     named = ahbm.run("all_reduce", "ring_allreduce", bytes_per_rank=4096, data=False)

@@ -35,6 +35,9 @@ CACHED_CALLS = 4096
 TOO_SMALL = (codes.TOO_SMALL, codes.LEFT_OUT)
 """Codes of a program that does not fit its memories (L100 counts what is not listed)."""
 
+_LISTING = threading.RLock()
+"""Modules are parsed for a list: two threads of CPython 3.11 must not do so at once."""
+
 _Built = TypeVar("_Built")
 
 
@@ -49,6 +52,8 @@ class Emulator:
         self._compiled: OrderedDict[tuple[Request, Settings], Compiled] = OrderedDict()
         self._known: dict[tuple[Request, str | Algorithm | None], Compiled] = {}
         self._spares = Spares()
+        self._listed: dict[str, tuple[str, ...]] = {}
+        """The collectives of every configured algorithm."""
         self.limits = Limits(machine)
 
     @staticmethod
@@ -92,13 +97,15 @@ class Emulator:
     @checked
     def algorithms(self, collective: str) -> list[str]:
         """Names of the configured algorithms that compute `collective`, sorted. Raises as `algorithm`."""
-        found = []
-        for name in self.ccl.algorithms:
-            settings = self.ccl.settings(name)
-            # A script says what it computes only when it has run.
-            if collective in (listed(settings)[0] or self._loader.load(settings).collectives):
-                found.append(name)
-        return found
+        with _LISTING:
+            if not self._listed:
+                # A script says what it computes only when it has run.
+                self._listed = {
+                    name: listed(settings)[0] or self._loader.load(settings).collectives
+                    for name in self.ccl.algorithms
+                    for settings in [self.ccl.settings(name)]
+                }
+            return [name for name, collectives in self._listed.items() if collective in collectives]
 
     @checked
     def default(self, request: Request) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from ahbm.base.arguments import shown
+from ahbm.base.arguments import refused, shown
 from ahbm.base.request import Request
 from ahbm.base.yaml_source import did_you_mean
 from ahbm.core.emulator import Emulator
@@ -58,6 +58,13 @@ class Catalogue(Mapping[str, Algorithm]):
 
     def __len__(self) -> int:
         return len(self._names)
+
+
+def checked_selector(selector: object) -> Selector:
+    """`selector`. Raises ConfigError (AHBM-C129) for what is no function."""
+    if not callable(selector):
+        raise refused("selector", "a function of algorithms and request", selector)
+    return selector
 
 
 def select(selector: Selector, algorithms: Mapping[str, Algorithm], request: Request) -> Choice | None:

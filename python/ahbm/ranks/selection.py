@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ahbm.core.selection import Catalogue, Choice, Selector, select
+from ahbm.core.selection import Catalogue, Choice, Selector, checked_selector, select
 from ahbm.ranks.exchange import Exchange
 from ahbm.ranks.groups import ProcessGroup
 from ahbm.ranks.seat import Call
@@ -32,8 +32,8 @@ class Selection:
         self.chooser: Chooser | None = None
 
     def use(self, group: ProcessGroup | None, selector: Selector) -> None:
-        """`selector` chooses for `group`; None: for groups without their own."""
-        self._selectors[group] = selector
+        """`selector` chooses for `group`; None: for groups without their own. Raises ConfigError (AHBM-C129)."""
+        self._selectors[group] = checked_selector(selector)
 
     def apply(self, call: Call) -> None:
         """Puts the choice for `call` into its terms. Sends, receives and new groups are not chosen for.

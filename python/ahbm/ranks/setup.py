@@ -31,7 +31,7 @@ class Setup:
     check: str | None = None
     """Checks of every call that is the first of its shape: names as for `ahbm.run`, or "none"; None: AHBM_CHECK, else
     "result"."""
-    selector: Selector | None = field(default=None, compare=False)
+    selector: Selector | None = field(default=None, compare=False, repr=False)
     """Chooses the algorithm of every collective, see `ahbm.core.selection.Selector`. Each rank has its own function:
     ranks agree on what it answers, not on it."""
 

@@ -53,7 +53,8 @@ class Terms:
             told["shape"] = self.shape
         if self.note:
             told["agreed"] = self.note
-        told["algorithm"] = str(self.choice or "the one of ccl.yaml")
+        if not kind.paired:
+            told["algorithm"] = str(self.choice or "the one of ccl.yaml")
         return told
 
 

@@ -21,7 +21,7 @@ from ahbm.check.reference import Reference, inputs, takes_turns
 from ahbm.config.settings import Settings
 from ahbm.core.compiled import Compiled
 from ahbm.core.emulator import Emulator
-from ahbm.core.selection import Catalogue, Selector, select
+from ahbm.core.selection import Catalogue, Selector, checked_selector, select
 from ahbm.core.spec import Spec, machine_name
 from ahbm.errors import ConfigError, Finding
 from ahbm.runs.report import Report, bandwidths
@@ -200,7 +200,7 @@ def prepare(
     if selector is not None:
         if name is not None:
             raise refused("selector", "None where the algorithm is given", selector)
-        choice = select(selector, Catalogue(emulator, collective), request)
+        choice = select(checked_selector(selector), Catalogue(emulator, collective), request)
         name = None if choice is None else choice.name
         if choice is not None and not isinstance(choice.algorithm, str):
             raise ConfigError(
