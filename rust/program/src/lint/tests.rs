@@ -353,7 +353,9 @@ fn l110_every_index_out_of_range() {
     for kind in kinds {
         let mut k = Kernel::default();
         k.load(0, &f16(8));
-        [&[0][..], &[], &[0, 9]].map(|mems| k.0.group(mems));
+        for mems in [&[0][..], &[], &[0, 9]] {
+            k.0.group(mems);
+        }
         k.op(kind);
         let program = ring(&[k.body()], &[0]);
         assert_eq!(only(&program, "AHBM-L110", 1).sites[0].origin, "k.py:2", "{kind:?}");
