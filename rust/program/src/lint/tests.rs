@@ -313,9 +313,24 @@ fn l109_values_before_their_definition() {
     only(&ring(&[k.body()], &[0]), "AHBM-L109", 1);
 }
 
+/// Every member of a group is an access, and what a multicast stores must be defined.
+#[test]
+fn groups_are_looked_at_member_by_member() {
+    let mut k = Kernel::default();
+    let (value, tile) = (k.0.value(), k.0.tile(f16(8)));
+    let mems = [0, 1008, 1016].map(|offset| k.0.mem(Mem { buffer: 0, offset }));
+    let group = k.0.group(&mems);
+    k.op(OpKind::Multicast { src: value, group, tile });
+    k.op(OpKind::ReducingLoad { f: BinaryFn::Max, dst: value, group, tile });
+    let found = findings(&ring(&[k.body()], &[0]));
+    let codes: Vec<_> = found.iter().map(|d| (d.code, d.sites[0].origin.as_str())).collect();
+    assert_eq!(codes, [("AHBM-L109", "k.py:1"), ("AHBM-L103", "k.py:1")], "{found:?}");
+}
+
 #[test]
 fn l110_every_index_out_of_range() {
     let v = ValueId(0);
+    let [sound, empty, beyond] = [0, 1, 2];
     let kinds = [
         OpKind::Load { dst: v, mem: 9, tile: 0 },
         OpKind::Load { dst: v, mem: 0, tile: 9 },
@@ -330,10 +345,17 @@ fn l110_every_index_out_of_range() {
         OpKind::Transpose { dst: v, a: v, tile: 0 },
         OpKind::Reduce { f: ReduceFn::Sum, axis: 1, dst: v, a: v, tile: 0 },
         OpKind::Softmax { axis: -2, dst: v, a: v, tile: 0 },
+        OpKind::Multicast { src: v, group: 9, tile: 0 },
+        OpKind::Multicast { src: v, group: empty, tile: 0 },
+        OpKind::ReducingLoad { f: BinaryFn::Add, dst: v, group: beyond, tile: 0 },
+        OpKind::ReducingLoad { f: BinaryFn::Sub, dst: v, group: sound, tile: 0 },
     ];
     for kind in kinds {
         let mut k = Kernel::default();
         k.load(0, &f16(8));
+        for mems in [&[0][..], &[], &[0, 9]] {
+            k.0.group(mems);
+        }
         k.op(kind);
         let program = ring(&[k.body()], &[0]);
         assert_eq!(only(&program, "AHBM-L110", 1).sites[0].origin, "k.py:2", "{kind:?}");
