@@ -13,7 +13,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ahbm.dsl import msccl as lang
 from ahbm.dsl import mscclpp as pp
+from ahbm.dsl.msccl.collectives import AllReduce
+from ahbm.dsl.msccl.topologies import fully_connected
 from ahbm.dsl.written import collected
 
 
@@ -55,7 +58,25 @@ def mscclpp_ring(n: int) -> None:
         program.to_json()
 
 
+def mscclang_ring(n: int) -> None:
+    """Lowers a ring of n ranks with n chunks; the language places the thread blocks."""
+    with lang.MSCCLProgram("ring", fully_connected(n), AllReduce(n, n, True), 1) as program:
+        for index in range(n):
+            moving = lang.chunk((index + 1) % n, lang.Buffer.input, index)
+            for hop in range(2, n + 1):
+                moving = lang.chunk((index + hop) % n, lang.Buffer.input, index).reduce(moving)
+            for hop in range(1, n):
+                moving = moving.copy((index + hop) % n, lang.Buffer.input, index)
+        program.generate_xml()
+
+
 LANGUAGES = (
+    Language(
+        "MSCCLang",
+        mscclang_ring,
+        {8: 29, 16: 78, 32: 377, 64: 1_454, 128: 9_527, 256: 80_398},
+        {128: 250, 256: 1_000},
+    ),
     Language(
         "MSCCL++ DSL",
         mscclpp_ring,
