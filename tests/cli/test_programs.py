@@ -137,3 +137,26 @@ def test_entries_that_are_none(tmp_path: Path, entry: str, words: str) -> None:
     (tmp_path / "ccl.yaml").write_text(f"algorithms:\n  mine: {entry}\n", encoding="utf-8")
     code, out = ahbm(tmp_path, "run", "all_gather", "-a", "mine", "--size", "4K")
     assert code == 3 and words in out
+
+
+HALF = """\
+from msccl.language import *
+from msccl.language.collectives import AllReduce
+from msccl.topologies import fully_connected
+
+with MSCCLProgram("half", fully_connected(2), AllReduce(2, 1, True), 1):
+    chunk(0, Buffer.input, 0).reduce(chunk(1, Buffer.input, 0))
+    XML()
+    Check()
+"""
+
+
+def test_what_a_program_finds_wrong_with_itself_is_told_at_its_line(tmp_path: Path) -> None:
+    script(tmp_path, HALF, "half.py")
+    code, out = ahbm(tmp_path, "check", "half.py")
+    assert code == 8 and out.startswith("half.py: wrong (msccl_xml")
+    assert "AHBM-A209" in out and "[half.py:8]" in out and "AHBM-V401" in out
+    done = run("python", ["-m", "ahbm.dsl", "half.py"], tmp_path)
+    assert (done[0], done[1].startswith("<algo")) == (16, True)
+    assert "AHBM-A209" in done[2] and "half.py:8" in done[2]
+    assert run("python", ["-m", "ahbm.dsl", "--quirks", "half.py"], tmp_path)[::2] == (0, "")

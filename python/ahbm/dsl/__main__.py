@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from ahbm.dsl.compat import compat
 from ahbm.dsl.script import UPSTREAM, execute
 from ahbm.dsl.written import collected
-from ahbm.errors import AhbmError
+from ahbm.errors import AhbmError, Finding, ProgramError
 
 
 def main() -> None:
@@ -24,8 +24,10 @@ def main() -> None:
     parser.add_argument("script")
     parser.add_argument("args", nargs=argparse.REMAINDER)
     asked = parser.parse_args()
+    complaints: list[tuple[str, Finding]] = []
     try:
-        with nullcontext() if asked.frontend else compat(), collected(quirks=asked.quirks) as programs:
+        served = nullcontext() if asked.frontend else compat()
+        with served, collected(quirks=asked.quirks, complaints=complaints) as programs:
             execute(asked.script, asked.args)
     except AhbmError as error:
         sys.stdout.flush()
@@ -34,6 +36,10 @@ def main() -> None:
     for program in programs:
         for note in program.notes:
             print(note, file=sys.stderr)
+    for _, complaint in complaints:
+        print(complaint, file=sys.stderr)
+    if complaints:
+        sys.exit(ProgramError.exit_code)
 
 
 if __name__ == "__main__":

@@ -63,7 +63,8 @@ class Script:
             return kept
         printed = io.StringIO()
         upstream = self.frontend == UPSTREAM
-        with collected(quirks=quirks) as programs, contextlib.ExitStack() as stack:
+        complaints: list[tuple[str, Finding]] = []
+        with collected(quirks=quirks, complaints=complaints) as programs, contextlib.ExitStack() as stack:
             if not upstream:
                 stack.enter_context(compat())
             stack.enter_context(contextlib.redirect_stdout(printed))
@@ -71,7 +72,7 @@ class Script:
         if upstream:
             programs = list(_documents(printed.getvalue(), self.path))
         _KEPT.clear()
-        return _KEPT.setdefault(key, Outcome(programs, printed.getvalue(), files))
+        return _KEPT.setdefault(key, Outcome(programs, printed.getvalue(), files, complaints))
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,8 @@ class Outcome:
     """Its standard output."""
     files: list[tuple[Path, str]]
     """The files of its folder that were read as code, with their digests."""
+    complaints: list[tuple[str, Finding]]
+    """What programs have found wrong with themselves (`Check()`), with their names."""
 
     def holds(self) -> bool:
         """Whether none of the files has changed."""

@@ -35,6 +35,8 @@ class Lowering:
     """Do what the language's own compiler does, its defects included."""
     written: list[Written] | None = None
     """Where lowered programs are collected; None: nowhere."""
+    complaints: list[tuple[str, Finding]] | None = None
+    """Where what a program finds wrong with itself is kept, with its name; None: it is raised."""
 
     def tell(self, program: Written) -> None:
         """Takes note of a lowered program."""
@@ -52,10 +54,13 @@ def lowering() -> Lowering:
 
 
 @contextmanager
-def collected(*, quirks: bool = False) -> Iterator[list[Written]]:
-    """Collects every program that is lowered inside, in order."""
+def collected(*, quirks: bool = False, complaints: list[tuple[str, Finding]] | None = None) -> Iterator[list[Written]]:
+    """Collects every program that is lowered inside, in order.
+
+    `complaints` collects what programs find wrong with themselves, with their names; without it, that is raised.
+    """
     found: list[Written] = []
-    token = _LOWERING.set(Lowering(quirks, found))
+    token = _LOWERING.set(Lowering(quirks, found, complaints))
     try:
         yield found
     finally:

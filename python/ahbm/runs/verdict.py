@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -141,16 +141,20 @@ def check_script(script: Script, options: CheckOptions = CheckOptions()) -> list
     """
     try:
         programs = script.lower(quirks=options.reading.quirks)
+        complaints = script.outcome(quirks=options.reading.quirks).complaints
     except (BudgetError, UnsupportedError) as error:
         return [_unread(script.path, "unsupported", error)]
     except (FormatError, ProgramError) as error:
         return [_unread(script.path, "malformed", error)]
     chosen = programs if script.program is None else [choose(programs, script)]
-    several = len(programs) > 1
-    return [
-        _checked(f"{script.path}: {one.name}" if several else script.path, one.plan, options, one.notes)
-        for one in chosen
-    ]
+    answers = []
+    for one in chosen:
+        name = f"{script.path}: {one.name}" if len(programs) > 1 else script.path
+        own = [finding for program, finding in complaints if program == one.name]
+        answer = _checked(name, one.plan, options, [*own, *one.notes])
+        # Where nothing is known of the result, the program's own word counts.
+        answers.append(replace(answer, verdict="wrong") if own and answer.verdict == "no_expectation" else answer)
+    return answers
 
 
 def _checked(name: str, plan: Plan, options: CheckOptions, notes: Sequence[Finding] = ()) -> Checked:

@@ -12,7 +12,7 @@ from ahbm.dsl.msccl.collectives import Collective, _Known, contents
 from ahbm.dsl.msccl.policies import ThreadblockPolicy
 from ahbm.dsl.msccl.refusals import here, refuse
 from ahbm.dsl.written import Written, lowering
-from ahbm.errors import Finding
+from ahbm.errors import Finding, Site
 
 CURRENT: ContextVar[MSCCLProgram | None] = ContextVar("ahbm_dsl_msccl_program", default=None)
 """The program whose statements are recorded."""
@@ -179,7 +179,8 @@ def XML(*, msccl_tools: str = "azure") -> None:
 def Check() -> bool | None:
     """Checks the program of the context, by what was said.
 
-    Prints what is wrong. Raises `ProgramError` (AHBM-A209) then; with `quirks`, it returns False as upstream does.
+    Prints what is wrong. Raises `ProgramError` (AHBM-A209) then, unless complaints are collected; with `quirks`, it
+    returns False as upstream does.
     """
     origin = here()
     program = _current(origin)
@@ -187,7 +188,10 @@ def Check() -> bool | None:
     if result is not None and not result and not program.quirks:
         message = f"Check() of {program.name}: chunks are not where {program.collective.name} promises"
         hint = "the lines that were printed name them; with --quirks the answer is only returned"
-        refuse("RuntimeError", "AHBM-A209", message, origin=origin, hint=hint)
+        complaints = lowering().complaints
+        if complaints is None:
+            refuse("RuntimeError", "AHBM-A209", message, origin=origin, hint=hint)
+        complaints.append((program.name, Finding("AHBM-A209", message, (Site("statement", origin),), hint)))
     return result
 
 
