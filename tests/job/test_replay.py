@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+import ahbm
 from ahbm.cli import app
 from ahbm.config.reading import PLAIN
 from ahbm.core.buffers import requested
@@ -166,6 +167,26 @@ def test_sizes_mean_what_the_recorder_says(tmp_path: Path) -> None:
         ("broadcast", 40, 2),
         ("barrier", 2, 0),
     ]
+
+
+def test_a_selector_chooses_for_every_call_of_a_job(tmp_path: Path) -> None:
+    ranks = [Rank() for _ in range(4)]
+    for rank in ranks:
+        for nbytes in (1 << 10, 1 << 20):
+            rank.wait(rank.collective("all_reduce", nbytes, range(4)))
+    path = written(tmp_path, ranks)
+    seen: list[int] = []
+
+    def by_size(algorithms: Any, request: Any) -> str | None:
+        seen.append(request.nbytes)
+        assert "tree_allreduce" in algorithms
+        return "tree_allreduce" if request.nbytes <= 1 << 10 else None
+
+    report = ahbm.open(path, topology=RING, overrides={"system.sips.count": 4}, selector=by_size).run()
+    assert [call.algorithm for call in report.calls] == ["tree_allreduce", "lrab_hierarchical_allreduce"]
+    assert sorted(set(seen)) == [1 << 10, 1 << 20]
+    with pytest.raises(AhbmError, match="AHBM-C180"):
+        ahbm.open(path, topology=RING, overrides={"system.sips.count": 4}, selector=lambda *_: "no").run()
 
 
 def test_a_message_without_bytes_takes_no_time(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ Which of three runs a target gets is decided here and nowhere else: it is *measu
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os.path import isfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.placement import DPPolicy
 from ahbm.check.case import Case
 from ahbm.config.reading import MSCCL, PLAIN, SCHEDULE, SUFFIXES, Reading
+from ahbm.core.selection import Selector
 from ahbm.core.spec import Spec
 from ahbm.dsl.script import Script, imports_language
 from ahbm.errors import ConfigError
@@ -42,6 +43,8 @@ class Terms:
     overrides: Mapping[str, object] | None = None
     algorithm: str | None = None
     """Of a collective; of a job, for its all_reduces."""
+    selector: Selector | None = None
+    """Of a collective, and of a job for all of its collectives: `selector(algorithms, request)` chooses."""
     bytes_per_rank: int | None = None
     """Size of one rank's array."""
     dtype: str = "f16"
@@ -110,9 +113,11 @@ class Opened:
         if is_plan(self.target):
             if terms.algorithm is not None or terms.root != 0 or terms.device:
                 raise ConfigError("AHBM-C146", f"{self.target} is a plan: it takes no --algorithm, --root or --device")
+            if terms.selector is not None:
+                raise ConfigError("AHBM-C146", f"{self.target} is a plan: it takes no selector")
             return plans.prepare(self.source, terms.topology, _options(terms, SLOTS), **arguments)
         refuse_terms_of_plans(terms)
-        return prepare(self.target, terms.algorithm, terms.topology, **arguments)
+        return prepare(self.target, terms.algorithm, terms.topology, **(arguments | Arguments(selector=terms.selector)))
 
     def run(
         self, *, data: bool = True, check: bool | str | None = None, seed: int = 0
@@ -164,6 +169,7 @@ class Opened:
     def _replayed(self, plan: Plan) -> JobReport | None:
         target, terms = self.target, self.terms
         setup = Setup(terms.topology, terms.ccl, dict(terms.overrides or {}) or None, terms.algorithm)
+        setup = replace(setup, selector=terms.selector)
         job = replay(plan, plans.label(target), setup, groups=terms.groups, dtype=terms.dtype, op=terms.op)
         if job is not None and (terms.bytes_per_rank, *terms.of_plans) != (None,) * 5:
             options = "--size, --slots, --protocol, --slice or --instances"

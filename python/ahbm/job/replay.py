@@ -20,6 +20,7 @@ from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.elements import element
 from ahbm.base.load import load_text
 from ahbm.base.request import Request
+from ahbm.core.selection import Catalogue, checked_selector, select
 from ahbm.errors import AhbmError, ConfigError, Finding, Site
 from ahbm.ranks.calls import CallRecord, aligned, table
 from ahbm.ranks.groups import span
@@ -161,6 +162,7 @@ class _Launches:
     def __init__(self, emulator: Emulator, setup: Setup, dtype: str, op: str) -> None:
         self._emulator = emulator
         self._algorithm = setup.algorithm
+        self._selector = None if setup.selector is None else checked_selector(setup.selector)
         self._dtype = dtype
         self._op = op
 
@@ -193,6 +195,10 @@ class _Launches:
             src=ranks.index(call.ranks[0]) if paired else 0,
             dst=ranks.index(call.ranks[1]) if paired else 1,
         )
+        if self._selector is not None and not paired:
+            choice = select(self._selector, Catalogue(self._emulator, request.collective), request)
+            if choice is not None:
+                return self._emulator.compile(request, choice.algorithm)
         return self._emulator.compile(request, self._algorithm if call.collective == "all_reduce" else None)
 
 
