@@ -41,8 +41,15 @@ struct Step {
     sends: Vec<Vec<Value>>,
 }
 
-/// The chunks of an address that a rank holds, as ranks that have contributed.
-type Held = FxHashMap<(u32, u32), Vec<u32>>;
+/// By item and rank, the ranks whose chunks it holds of the item's address, a bit each.
+type Held = FxHashMap<(u32, u32), Box<[u64]>>;
+
+/// A set of one rank.
+fn only(rank: u32, ranks: u32) -> Box<[u64]> {
+    let mut set = vec![0; ranks.div_ceil(64) as usize];
+    set[rank as usize / 64] = 1 << (rank % 64);
+    set.into()
+}
 
 pub(super) fn read(bytes: &[u8], file: &str, budget: &Budget) -> Result<Moves, Diagnostic> {
     scan(bytes, budget)?;
@@ -105,7 +112,7 @@ fn conditions(given: &Conditions, file: &str) -> Result<(Vec<Item>, Numbers, Hel
             return Err(bad("two chunks of one rank at one address"));
         }
         of.owners.push(owner);
-        held.insert((item, owner), vec![owner]);
+        held.insert((item, owner), only(owner, given.nodes));
     }
     items.iter_mut().for_each(|item| item.owners.sort_unstable());
     Ok((items, number, held))
@@ -113,7 +120,7 @@ fn conditions(given: &Conditions, file: &str) -> Result<(Vec<Item>, Numbers, Hel
 
 /// Finds out which sends of a step add, and what everybody has after it.
 fn follow(step: &mut [Move], held: &mut Held, file: &str, places: &[Locus]) -> Result<(), Diagnostic> {
-    let mut after: Vec<((u32, u32), Vec<u32>)> = Vec::with_capacity(step.len());
+    let mut after = Vec::with_capacity(step.len());
     for one in step.iter() {
         let Some(sent) = held.get(&(one.item, one.from)) else {
             let what = format!("rank {} sends to {} what it does not have", one.from, one.to);
@@ -122,16 +129,16 @@ fn follow(step: &mut [Move], held: &mut Held, file: &str, places: &[Locus]) -> R
         after.push(((one.item, one.to), sent.clone()));
     }
     for (one, (key, sent)) in step.iter_mut().zip(after) {
-        let own = held.entry(key).or_default();
+        let own = held.entry(key).or_insert_with(|| vec![0; sent.len()].into());
         // What a rank has is replaced by what includes it, and added to what is apart from it.
-        if own.iter().all(|rank| sent.contains(rank)) {
+        if own.iter().zip(&sent).all(|(own, sent)| own & !sent == 0) {
             *own = sent;
-        } else if sent.iter().any(|rank| own.contains(rank)) {
+        } else if own.iter().zip(&sent).any(|(own, sent)| own & sent != 0) {
             let what = format!("rank {} gets from {} what is partly in its own sum already", one.to, one.from);
             return Err(Diagnostic::new("AHBM-F181", what).site("send", place(file, &places[one.place as usize])));
         } else {
             one.adds = true;
-            own.extend(sent);
+            own.iter_mut().zip(&sent).for_each(|(own, sent)| *own |= sent);
         }
     }
     Ok(())

@@ -75,7 +75,7 @@ pub(super) fn read(bytes: &[u8], file: &str, budget: &Budget) -> Result<Moves, D
     }
     budget.check(Limit::Ranks, ranks.into())?;
     let highest = links.iter().flat_map(|link| &link.chunks).max().map_or(0, |&chunk| chunk + 1);
-    let chunks = stated[1].unwrap_or_else(|| highest.next_multiple_of(ranks));
+    let chunks = stated[1].unwrap_or_else(|| highest.checked_next_multiple_of(ranks).unwrap_or(0));
     if chunks == 0 || !chunks.is_multiple_of(ranks) || highest > chunks {
         let what = format!("{chunks} chunks (the highest is {}) of {ranks} NPUs", highest.saturating_sub(1));
         return Err(malformed(file, "", what).hint("chunk j * n + r is the j-th of NPU r"));
@@ -109,7 +109,7 @@ fn ordered(links: &[Link], ranks: u32, chunks: u32, file: &str) -> Result<Vec<Mo
         let Some(&chunk) = links[link].chunks.get(next[link]) else { return };
         if !busy[link] && has[slot(links[link].from, chunk)] {
             busy[link] = true;
-            free[link] = now.max(free[link]) + links[link].takes;
+            free[link] = now.max(free[link]).saturating_add(links[link].takes);
             arrivals.push(Reverse((free[link], link)));
         }
     };

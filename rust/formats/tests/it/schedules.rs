@@ -70,6 +70,7 @@ fn tacos_files_that_are_none() {
         ("NPUs Count,2\n0,5,1,1,0\n", ""),
         ("Chunks Count,3\n0,1,1,1,0\n", ""),
         ("0,4294967295,1,1,0\n", ":1"),
+        ("0,1,1,1,4294967294\n", ""),
     ] {
         assert_eq!(refused(Producer::Tacos, text), ("AHBM-F180", format!("given{line}")), "{text:?}");
     }
@@ -204,4 +205,37 @@ fn sccl_files_that_cannot_be_followed() {
     let prefix: Vec<_> = (0..2).map(|r| (r, (r..2).collect::<Vec<u32>>(), 0)).collect();
     assert_eq!(refused(Producer::Sccl, &sccl(2, &prefix, &[])).0, "AHBM-U295");
     assert_eq!(refused(Producer::Sccl, r#"{"msccl_type": "algorithm"}"#).0, "AHBM-F180");
+}
+
+/// Bytes of a file with some of them changed, cut out or doubled.
+fn mutated(text: &str, changes: &[(usize, u8)]) -> Vec<u8> {
+    let mut bytes = text.as_bytes().to_vec();
+    for &(at, byte) in changes {
+        let at = at % bytes.len().max(1);
+        match byte % 4 {
+            0 if !bytes.is_empty() => drop(bytes.remove(at)),
+            1 => bytes.insert(at, b"0123456789,:[]{}\"->"[usize::from(byte) % 19]),
+            2 if !bytes.is_empty() => bytes[at] = byte,
+            _ => bytes.extend_from_within(at..bytes.len().min(at + 16)),
+        }
+    }
+    bytes
+}
+
+proptest::proptest! {
+    #[test]
+    fn whatever_the_bytes_a_reader_ends_with_a_plan_or_a_finding(
+        which in 0..3usize,
+        changes in proptest::collection::vec((0..4096usize, proptest::num::u8::ANY), 0..12),
+    ) {
+        let chunks: Vec<_> = (0..2).flat_map(|addr| (0..2).map(move |r| (r, vec![0, 1], addr))).collect();
+        let steps: &[&[[u32; 3]]] = &[&[[0, 1, 0], [1, 0, 1]], &[[0, 0, 1], [1, 1, 0]]];
+        let text = &[RING.to_owned(), FLOWS.to_owned(), sccl(2, &chunks, steps)][which];
+        let producer = [Producer::Tacos, Producer::Teccl, Producer::Sccl][which];
+        let budget = Budget::default().with(Limit::Ranks, 64).with(Limit::Steps, 4096);
+        match producer.read(&mutated(text, &changes), "given", &budget) {
+            Ok(plan) => drop(Document::Schedule(plan, producer).check(&Reading { orders: 1, calls: 1, ..Reading::default() })),
+            Err(finding) => proptest::prop_assert!(!finding.code.is_empty()),
+        }
+    }
 }
