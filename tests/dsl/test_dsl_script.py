@@ -84,6 +84,15 @@ def test_scripts_of_one_name_for_their_modules_do_not_meet(tmp_path: Path) -> No
         assert Script(script(tmp_path / folder, text)).chosen().name == folder
 
 
+def test_modules_of_an_environment_in_the_folder_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = tmp_path / "venv/lib"
+    library.mkdir(parents=True)
+    (library / "installed_there.py").write_text("", encoding="utf-8")
+    monkeypatch.syspath_prepend(str(library))
+    Script(script(tmp_path, f"import installed_there\n{EXCHANGE}")).lower()
+    assert sys.modules.pop("installed_there").__name__ == "installed_there"
+
+
 @pytest.mark.parametrize(
     ("text", "found"),
     [

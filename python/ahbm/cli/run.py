@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from os.path import isfile
@@ -128,6 +127,7 @@ def _as_main(script: Path, args: Sequence[str]) -> Iterator[Callable[[], object]
 
     from ahbm.base.collectives import COLLECTIVES
     from ahbm.base.yaml_source import did_you_mean
+    from ahbm.dsl.script import as_main
 
     if not isfile(script):
         known = did_you_mean(str(script), COLLECTIVES)
@@ -136,10 +136,5 @@ def _as_main(script: Path, args: Sequence[str]) -> Iterator[Callable[[], object]
         raise ConfigError(
             "AHBM-C144", f"{script} is no collective, no plan and no Python script", hint="a script's name ends in .py"
         )
-    argv, path = sys.argv, list(sys.path)
-    sys.argv = [str(script), *args]
-    sys.path.insert(0, str(script.resolve().parent))
-    try:
+    with as_main(str(script), args):
         yield lambda: runpy.run_path(str(script), run_name="__main__")
-    finally:
-        sys.argv, sys.path[:] = argv, path

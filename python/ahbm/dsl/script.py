@@ -134,23 +134,37 @@ def execute(path: str, args: Sequence[str]) -> list[tuple[Path, str]]:
     Modules of its folder that it imported are forgotten afterwards, so that another script's of the same name are not
     taken for them. Raises as `Script.lower`.
     """
-    script = Path(path)
-    folder = str(script.resolve().parent)
-    argv, search, known = sys.argv, list(sys.path), set(sys.modules)
-    sys.argv = [path, *args]
-    sys.path.insert(0, folder)
+    script, folder, known = Path(path), Path(path).resolve().parent, set(sys.modules)
     files = [script]
     try:
-        with told(path):
+        with told(path), as_main(path, args):
             runpy.run_path(path, run_name="__main__")
     finally:
-        sys.argv, sys.path[:] = argv, search
         for name in set(sys.modules) - known:
             file = getattr(sys.modules[name], "__file__", None)
-            if file and Path(file).is_relative_to(folder):
+            # An environment may lie in the folder too: its modules stay.
+            if file and Path(file) in _homes(folder, name):
                 files.append(Path(file))
                 del sys.modules[name]
     return [(file, _digest(file)) for file in files]
+
+
+@contextlib.contextmanager
+def as_main(path: str, args: Sequence[str]) -> Iterator[None]:
+    """`sys.argv` and `sys.path` inside the `with` block as `python path args` has them."""
+    argv, search = sys.argv, list(sys.path)
+    sys.argv = [path, *args]
+    sys.path.insert(0, str(Path(path).resolve().parent))
+    try:
+        yield
+    finally:
+        sys.argv, sys.path[:] = argv, search
+
+
+def _homes(folder: Path, module: str) -> tuple[Path, Path]:
+    """The files that a module can have when it is found in `folder`."""
+    place = folder.joinpath(*module.split("."))
+    return place.with_suffix(".py"), place / "__init__.py"
 
 
 @contextlib.contextmanager
