@@ -7,6 +7,7 @@ registered.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn
@@ -50,6 +51,41 @@ class Finding:
         return Finding(found["code"], found["message"], sites, found["hint"])
 
 
+NAMED = 6
+"""Places that a finding is repeated at and that are named; the rest is counted."""
+
+_NUMBER = re.compile(r"\d+")
+_TOTAL = re.compile(r" \(\d+ of \d+ elements are wrong\)$")
+
+
+def told(findings: Iterable[Finding]) -> str:
+    """`findings` as text. Those that differ in numbers alone have one cause: the first is told, the rest counted."""
+    alike: dict[tuple[object, ...], list[Finding]] = {}
+    for finding in findings:
+        message = _TOTAL.sub("", finding.message)
+        # An origin's line is no number that may differ: it is where the cause stands.
+        sites = tuple((_NUMBER.sub("", site.label), site.origin) for site in finding.sites)
+        alike.setdefault((finding.code, _NUMBER.sub("", message), sites, finding.hint), []).append(finding)
+    return "\n".join(f"{group[0]}{_repeated(group)}" for group in alike.values())
+
+
+def _repeated(group: Sequence[Finding]) -> str:
+    times = len(group) - 1
+    if not times:
+        return ""
+    first, *rest = (_TOTAL.sub("", finding.message) for finding in group)
+    numbers = [_NUMBER.findall(message) for message in rest]
+    where = ""
+    for at, number in enumerate(_NUMBER.finditer(first)):
+        values = list(dict.fromkeys(found[at] for found in numbers))
+        if values != [number.group()]:
+            word = re.search(r"([a-z]+) $", first[: number.start()])
+            more = f" and {len(values) - NAMED} more" if len(values) > NAMED else ""
+            where = f": {word[1] if word else 'with'} {', '.join(values[:NAMED])}{more}"
+            break
+    return f"\n  and the same {'once more' if times == 1 else f'{times} more times'}{where}"
+
+
 class AhbmError(Exception):
     """Base of all errors. ``findings`` holds everything that was found; ``code``, ``message``, ``sites`` and
     ``hint`` are the first finding's."""
@@ -72,7 +108,7 @@ class AhbmError(Exception):
 
     def _set(self, findings: tuple[Finding, ...]) -> None:
         self.findings = findings
-        self.args = ("\n".join(str(finding) for finding in findings),)
+        self.args = (told(findings),)
 
     @property
     def code(self) -> str:

@@ -261,4 +261,4 @@ def test_many_wrong_ranks_are_told_of_in_little_time(tmp_path: Path) -> None:
     found = examine(case, compiled, frozenset({"result"}))
     # Half a second; what compares every rank with every contribution takes ten times as long.
     assert time.process_time() - begun < 3
-    assert len(found) == 8 and found[0].message.endswith("and 2992 more missing (96000 of 96000 elements are wrong)")
+    assert len(found) == 8 and "only rank 0, rank 1 arrived (96000 of" in found[0].message

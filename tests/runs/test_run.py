@@ -18,7 +18,7 @@ from ahbm.base.request import Request
 from ahbm.check.reference import Reference, inputs
 from ahbm.core.buffers import requested
 from ahbm.core.emulator import Emulator
-from ahbm.errors import ConfigError, DataError, UnsupportedError
+from ahbm.errors import ConfigError, DataError, Finding, Site, UnsupportedError, told
 from ahbm.runs.report import bandwidths
 
 SMALL: dict[str, object] = {"system.sips.count": 4, "sip.cube_mesh.w": 2, "sip.cube_mesh.h": 2}
@@ -246,6 +246,40 @@ def test_bf16_round_trip() -> None:
     bf16 = ELEMENTS["bf16"]
     values = np.array([0.0, 1.0, -2.5, 256.0, 1 + 2**-8, 1 + 3 * 2**-8])
     assert bf16.decode(bf16.encode(values)).tolist() == [0.0, 1.0, -2.5, 256.0, 1.0, 1 + 2**-6]
+
+
+def test_a_wrong_result_explains_itself_and_tells_one_cause_once() -> None:
+    kept = RING.replace("acc = tl.combine(acc, current, op)", "pass")
+    assert kept != RING
+    Path("mine.py").write_text(kept)
+    report = ahbm.run(algorithm="mine.py", bytes_per_rank=32, dtype="i16", overrides=SMALL)
+    told = str(report).splitlines()
+    assert report.wrong and report.findings[0].code == "AHBM-V401" and report.findings[0].sites[0].origin
+    assert "only rank 0 arrived" in told[1] and "mine.py:" in told[2]
+    assert told[3].startswith("  and the same 7 more times: rank") and len(told) == 4
+    with pytest.raises(DataError, match="only rank 0 arrived; and the same on 3 more ranks") as caught:
+        ahbm.run(algorithm="mine.py", bytes_per_rank=32, dtype="i16", overrides=SMALL, check=True)
+    assert len(caught.value.sites) == 1
+
+
+def test_a_wrong_result_that_contributions_do_not_explain_is_a_diff_of_values() -> None:
+    Path("mine.py").write_text(RING.replace("tl.store(tile, acc)", "tl.store(tile, acc + 1)"))
+    report = ahbm.run(algorithm="mine.py", bytes_per_rank=32, dtype="i16", overrides=SMALL)
+    assert report.wrong and "AHBM-V" in str(report)
+
+
+def test_one_place_alone_is_not_repeated() -> None:
+    where = (Site("sip 1 store", "a.py:3"),)
+    findings = [Finding("AHBM-V401", f"rank {n}, elements [0, 4): gone", where, "look") for n in range(9)]
+    other = Finding("AHBM-V401", "rank 9, elements [0, 4): gone", (Site("sip 1 store", "a.py:4"),), "look")
+    assert told(findings).splitlines()[-1] == "  and the same 8 more times: rank 1, 2, 3, 4, 5, 6 and 2 more"
+    assert told([findings[0], other]) == f"{findings[0]}\n{other}" and told([]) == ""
+
+
+@pytest.mark.parametrize("collective", ["all_reduce", "broadcast", "reduce", "send_recv"])
+def test_arrays_of_eight_gibibytes_have_a_time(collective: str) -> None:
+    size = "8G"
+    assert ahbm.run(collective, topology="npu_ring_8", bytes_per_rank=size, data=False).latency_ns > 1e8
 
 
 def test_too_many_contributions_to_explain(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -141,7 +141,7 @@ def _differing(case: Case, suspects: Sequence[int]) -> list[Site]:
             times = _times(request, got) - _times(request, zero)
             if not np.array_equal(want, times):
                 found[party].append((contributor, want, times))
-    sites = []
+    faults = []
     for party, differences in found.items():
         if not differences:
             continue
@@ -149,18 +149,59 @@ def _differing(case: Case, suspects: Sequence[int]) -> list[Site]:
         table = np.stack([column for _, want, got in differences for column in (want, got)])
         edges = [0, *(np.flatnonzero((table[:, 1:] != table[:, :-1]).any(axis=0)) + 1).tolist(), table.shape[1]]
         for low, high in pairwise(edges):
-            told = [text for who, want, got in differences if (text := _told(case.name(who), want[low], got[low]))]
-            if told:
-                sites.append(Site(f"{case.name(party)}, elements [{start + low},{start + high}): {', '.join(told)}"))
+            how_often = ((who, int(want[low]), int(got[low])) for who, want, got in differences)
+            if wrong := tuple(one for one in how_often if one[1] != one[2]):
+                faults.append(_Fault(party, start + low, start + high, wrong))
+    return _merged(case, faults)
+
+
+@dataclass(frozen=True)
+class _Fault:
+    """Neighbouring elements of a party that are wrong in the same way."""
+
+    party: int
+    start: int
+    end: int
+    times: tuple[tuple[int, int, int], ...]
+    """Contributor, how often it should take part, and how often it does."""
+
+    def told(self, case: Case) -> str:
+        parties = case.request.parties
+        missing = [who for who, _, got in self.times if got == 0]
+        arrived = [who for who in range(parties) if who not in missing]
+        texts = [f"{case.name(who)} {_often(want, got)}" for who, want, got in self.times if got]
+        if missing and len(missing) == len(self.times) and len(arrived) <= min(len(missing), 2):
+            names = " and ".join(map(case.name, arrived))
+            texts = [f"only {names} arrived" if arrived else "nothing arrived"]
+        elif missing:
+            texts.insert(0, f"{', '.join(map(case.name, missing))} missing")
+        return f"{case.name(self.party)}, elements [{self.start},{self.end}): {', '.join(texts)}"
+
+    def pattern(self, parties: int) -> tuple[object, ...]:
+        """Equal for faults that are the same when parties are counted from the one that has them."""
+        relative = sorted(((who - self.party) % parties, want, got) for who, want, got in self.times)
+        return (self.end - self.start, tuple(relative))
+
+
+def _merged(case: Case, faults: Sequence[_Fault]) -> list[Site]:
+    alike: dict[tuple[object, ...], list[_Fault]] = {}
+    for fault in faults:
+        alike.setdefault(fault.pattern(case.request.parties), []).append(fault)
+    if len(alike) >= len({fault.times for fault in faults}):
+        alike = {}
+        for fault in faults:
+            alike.setdefault((fault.start, fault.end, fault.times), []).append(fault)
+    sites = []
+    for first, *rest in alike.values():
+        others = {fault.party for fault in rest} - {first.party}
+        kind = "rank" if case.request.placement is None else "tile"
+        more = f"; and the same on {len(others)} more {kind}{'s' if len(others) > 1 else ''}" if others else ""
+        sites.append(Site(first.told(case) + more))
     return sites
 
 
-def _told(who: str, want: int, got: int) -> str:
-    if want == got:
-        return ""
-    if got == 0:
-        return f"{who} missing"
-    return f"{who} {'by mistake' if want == 0 else 'twice' if got == 2 else f'{got} times'}"
+def _often(want: int, got: int) -> str:
+    return "by mistake" if want == 0 else "twice" if got == 2 else f"{got} times"
 
 
 def _probe(request: Request) -> tuple[float, float]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ahbm._core import Memory, Program, Timeline
 from ahbm.base.request import Request
-from ahbm.errors import AhbmError, Finding
+from ahbm.errors import AhbmError, Finding, told
 from ahbm.source.algorithm import Algorithm
 
 SPARE_BYTES = 1 << 30
@@ -152,7 +152,7 @@ class Refusal:
         return AhbmError.of(self.findings)
 
     def __str__(self) -> str:
-        return "\n".join(map(str, self.findings))
+        return told(self.findings)
 
 
 class Spares:

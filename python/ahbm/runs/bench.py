@@ -18,7 +18,7 @@ from ahbm.base import codes
 from ahbm.base.arguments import shown
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.elements import element
-from ahbm.errors import ConfigError, FormatError
+from ahbm.errors import ConfigError, Finding, FormatError, told
 from ahbm.source.plan import PlanAlgorithm
 
 if TYPE_CHECKING:
@@ -246,7 +246,14 @@ def footer(reports: Sequence[Report]) -> list[str]:
         f"# Avg bus bandwidth    : {average_busbw(reports):.4f}",
         f"# Bound of last size   : {max(reports, key=lambda report: report.bytes).limited_by}",
         *(f"# Note                 : {note}" for note in notes(reports)),
+        *(f"# {line}" for line in told(_reasons(reports)).splitlines()),
     ]
+
+
+def _reasons(reports: Sequence[Report]) -> tuple[Finding, ...]:
+    """Why the first wrong result of the smallest size is wrong."""
+    failed = [report for report in reports if report.wrong]
+    return min(failed, key=lambda report: report.bytes).findings if failed else ()
 
 
 def notes(reports: Sequence[Report]) -> list[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import ahbm
+from ahbm.base import codes
 from ahbm.base.arguments import checked, instance, path, refused, text, whole
 from ahbm.base.arguments import overrides as overrides_of
 from ahbm.base.collectives import COLLECTIVES, Collective
@@ -16,7 +17,7 @@ from ahbm.base.placement import DPPolicy
 from ahbm.base.request import Request
 from ahbm.base.yaml_source import did_you_mean
 from ahbm.check.case import Case, explain_wrong, narrowed
-from ahbm.check.checks import demand, examine, parse
+from ahbm.check.checks import UNDECIDED, demand, examine, parse
 from ahbm.check.reference import Reference, inputs, takes_turns
 from ahbm.config.settings import Settings
 from ahbm.core.compiled import Compiled
@@ -103,7 +104,8 @@ def measure(
     check: True raises DataError (AHBM-V301) with a diff of contributions when the result is wrong. Names of
     `ahbm.check.checks.CHECKS` (a list, or one text with commas) or "all" also check the program: races, uninitialised
     reads, leftovers, deadlocks, results in every order, diverging bits, all of them across calls that follow each
-    other; what fails is raised, what cannot be decided is in `Report.findings`.
+    other; what fails is raised, what cannot be decided is in `Report.findings`. There it also says why a result is
+    wrong where `check` does not ask for an error.
 
     Raises ConfigError, UnsupportedError, KernelError, LintError, DeadlockError, BudgetError, DataError.
     """
@@ -139,6 +141,11 @@ def verify(
     else:
         compiled = case.compiled()
     findings = demand(examine(case, compiled, checks, seed=seed))
+    if wrong:
+        # The check names the line that wrote last; what it does not see, such as rounding, a diff of the data shows.
+        seen = examine(case, compiled, frozenset({"result"}), seed=seed)
+        reasons = tuple(finding for finding in seen if finding.code not in (*UNDECIDED, codes.CHECK_BUDGET))
+        findings = (*(reasons or explain_wrong(case, given, results, reference).findings), *findings)
     # A program that stops only when time passes is found by running it.
     compiled.timeline(record=False)
     return compiled, wrong, checks, findings

@@ -11,7 +11,7 @@ from ahbm.base.arguments import checked, whole
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.check.case import Case
 from ahbm.core.spec import Spec
-from ahbm.errors import ConfigError, Finding
+from ahbm.errors import ConfigError, Finding, told
 from ahbm.runs.traces import Run
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Report(Run):
     checks: tuple[str, ...] = ()
     """Checks of the program that were made, and passed but for what `findings` say."""
     findings: tuple[Finding, ...] = ()
-    """Findings of checks that could not decide."""
+    """Why the result is wrong where nobody asked for an error; and findings of checks that could not decide."""
     notes: tuple[str, ...] = ()
     """Choices that the configuration left open and that were not its first option."""
     machine: str = ""
@@ -120,7 +120,7 @@ class Report(Run):
             f"{bound}, {self.messages} messages, {checked}"
             + (f", checked for {', '.join(self.checks)}" if self.checks else "")
             + "".join(f"\nnote: {note}" for note in self.notes)
-            + "".join(f"\n{finding}" for finding in self.findings)
+            + (f"\n{told(self.findings)}" if self.findings else "")
         )
 
 

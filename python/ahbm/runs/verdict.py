@@ -23,6 +23,7 @@ from ahbm.errors import (
     LintError,
     ProgramError,
     UnsupportedError,
+    told,
 )
 from ahbm.source.plan import SLOTS
 
@@ -119,7 +120,7 @@ class Checked:
         if self.proof is not None:
             facts.append(f"{self.proof[0]} elements proven")
         lines = [f"{self.file}: {self.verdict}" + (f" ({', '.join(facts)})" if facts else "")]
-        lines += [f"  {line}" for finding in self.findings for line in str(finding).splitlines()]
+        lines += [f"  {line}" for line in told(self.findings).splitlines()]
         return "\n".join(lines)
 
 

@@ -304,7 +304,19 @@ fn explain(found: &Contents, expected: &[Contribution], call: u32, further: u64,
     }
     let mut parts = Vec::new();
     if !missing.is_empty() {
-        parts.push(format!("{} missing", list(&missing, |rank| format!("rank {rank}"))));
+        let arrived: Vec<u32> = balance
+            .iter()
+            .filter(|(_, (wanted, there))| *wanted > 0 && there == wanted)
+            .map(|((rank, _), _)| *rank)
+            .collect();
+        // The shorter of the two lists.
+        parts.push(match arrived.len() {
+            0 if stale.is_empty() && often.is_empty() && foreign.is_empty() => "nothing arrived".into(),
+            n @ 1..=2 if n < missing.len() => {
+                format!("only {} arrived", list(&arrived, |rank| format!("rank {rank}")))
+            }
+            _ => format!("{} missing", list(&missing, |rank| format!("rank {rank}"))),
+        });
     }
     for (times, ranks) in &often {
         let times = if *times == 2 { "twice".into() } else { format!("{times} times") };

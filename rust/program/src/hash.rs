@@ -77,7 +77,7 @@ fn body(h: &mut Hasher, body: &Body) {
     });
     h.list(&body.tiles, |h, t| {
         h.word(dtype(t.dtype));
-        h.list(&t.shape, |h, &d| h.word(d.into()));
+        h.list(&t.shape, |h, &d| h.word(d));
     });
     h.list(&body.mems, |h, m| h.words([m.buffer.into(), m.offset]));
     // Programs without groups have the hashes that they had before there were any.

@@ -112,18 +112,18 @@ pub struct Tile {
     /// Element type.
     pub dtype: Dtype,
     /// Extents; empty for a scalar.
-    pub shape: Box<[u32]>,
+    pub shape: Box<[u64]>,
 }
 
 impl Tile {
     /// A tile of the given shape.
-    pub fn new(dtype: Dtype, shape: &[u32]) -> Self {
+    pub fn new(dtype: Dtype, shape: &[u64]) -> Self {
         Self { dtype, shape: shape.into() }
     }
 
     /// Number of elements; saturates instead of wrapping.
     pub fn elements(&self) -> u64 {
-        self.shape.iter().fold(1u64, |n, &d| n.saturating_mul(u64::from(d)))
+        self.shape.iter().fold(1u64, |n, &d| n.saturating_mul(d))
     }
 
     /// Number of bytes; saturates instead of wrapping.

@@ -245,7 +245,7 @@ impl Recorder {
     }
 
     /// Interns a tile.
-    pub(crate) fn tile(&mut self, dtype: Dtype, shape: &[u32]) -> u32 {
+    pub(crate) fn tile(&mut self, dtype: Dtype, shape: &[u64]) -> u32 {
         if let Some(index) = self.tiles.get_index_of(&TileKey { dtype, shape }) {
             return index as u32;
         }
@@ -255,7 +255,7 @@ impl Recorder {
     }
 
     /// Interns the tile of a value that a kernel makes instead of reading it, and which is as large as it says.
-    pub(crate) fn made(&mut self, dtype: Dtype, shape: &[u32]) -> Result<u32, Fault> {
+    pub(crate) fn made(&mut self, dtype: Dtype, shape: &[u64]) -> Result<u32, Fault> {
         let known = self.tiles.contains(&TileKey { dtype, shape });
         let bytes = shape.iter().fold(dtype.bytes(), |bytes, &extent| bytes.saturating_mul(extent.into()));
         if known || bytes <= MADE_BYTES {
@@ -303,7 +303,7 @@ impl Recorder {
 /// Looks up a [`Tile`] by its parts; hashes like one.
 struct TileKey<'a> {
     dtype: Dtype,
-    shape: &'a [u32],
+    shape: &'a [u64],
 }
 
 impl Hash for TileKey<'_> {

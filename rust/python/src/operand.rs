@@ -13,7 +13,7 @@ pub(crate) type Fault = Box<Diagnostic>;
 pub(crate) const MAX_RANK: usize = 8;
 
 /// Elements a tile may have: far above any PE memory, far below what could overflow byte arithmetic.
-pub(crate) const MAX_ELEMENTS: u64 = 1 << 32;
+pub(crate) const MAX_ELEMENTS: u64 = 1 << 40;
 
 /// Bytes of a value that a kernel makes, of nothing or of smaller ones. What it reads, it may also make as large.
 pub(crate) const MADE_BYTES: u64 = 1 << 30;
@@ -27,12 +27,12 @@ pub(crate) fn fault(code: &'static str, message: impl Into<String>) -> Diagnosti
 /// A checked shape.
 #[derive(Clone, Copy)]
 pub(crate) struct Shape {
-    extents: [u32; MAX_RANK],
+    extents: [u64; MAX_RANK],
     rank: usize,
 }
 
 impl Shape {
-    pub(crate) fn extents(&self) -> &[u32] {
+    pub(crate) fn extents(&self) -> &[u64] {
         &self.extents[..self.rank]
     }
 
@@ -55,12 +55,12 @@ impl Shape {
                 return Err(bad(shape));
             }
             elements = elements.saturating_mul(n as u64);
-            if elements > MAX_ELEMENTS || n > i64::from(u32::MAX) {
+            if elements > MAX_ELEMENTS {
                 return Err(
                     fault("AHBM-B102", format!("a tile of shape {shape}: more than {MAX_ELEMENTS} elements")).into()
                 );
             }
-            this.extents[this.rank] = n as u32;
+            this.extents[this.rank] = n as u64;
             this.rank += 1;
             Ok(())
         };
@@ -209,7 +209,7 @@ pub(crate) fn axis(axis: i64, tile: &Tile) -> Result<i8, Fault> {
 }
 
 /// The shape two operands broadcast to, by NumPy's rule.
-pub(crate) fn broadcast(a: &Tile, b: &Tile) -> Result<Box<[u32]>, Fault> {
+pub(crate) fn broadcast(a: &Tile, b: &Tile) -> Result<Box<[u64]>, Fault> {
     let (long, short) = if a.shape.len() >= b.shape.len() { (a, b) } else { (b, a) };
     let mut shape = long.shape.clone();
     let lead = long.shape.len() - short.shape.len();
@@ -239,6 +239,6 @@ pub(crate) fn same_dtype(a: &Tile, b: &Tile) -> Result<(), Fault> {
 pub(crate) fn shape_text(tile: &Tile) -> String {
     match &*tile.shape {
         [n] => format!("({n},)"),
-        shape => format!("({})", shape.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")),
+        shape => format!("({})", shape.iter().map(u64::to_string).collect::<Vec<_>>().join(", ")),
     }
 }

@@ -113,7 +113,7 @@ impl Tl {
     /// `start, start + 1, …, end - 1`.
     #[pyo3(signature = (start, end, dtype="f16"))]
     fn arange(&self, py: Python<'_>, start: i64, end: i64, dtype: &str) -> PyResult<Py<Handle>> {
-        let extent = end.checked_sub(start).filter(|n| (1..=MAX_ELEMENTS.min(u32::MAX.into()) as i64).contains(n));
+        let extent = end.checked_sub(start).filter(|n| (1..=MAX_ELEMENTS as i64).contains(n));
         self.define(py, Space::Tcm, |rec| {
             let dtype = operand::dtype(dtype)?;
             let extent = extent.ok_or_else(|| {
@@ -121,7 +121,7 @@ impl Tl {
             })?;
             Number::Int((end - 1).into()).scalar(dtype)?;
             let start = Number::Int(start.into()).scalar(dtype)?;
-            let (start, tile) = (rec.scalar(start), rec.made(dtype, &[extent as u32])?);
+            let (start, tile) = (rec.scalar(start), rec.made(dtype, &[extent as u64])?);
             Ok((rec.define(|dst| OpKind::Arange { dst, start, tile }), tile))
         })
     }

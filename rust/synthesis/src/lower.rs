@@ -261,7 +261,7 @@ impl Lowering<'_> {
 
     fn tile(&self, chunk: u32) -> Tile {
         let dtype = self.elements.dtype;
-        Tile::new(dtype, &[(self.schedule.bytes(chunk) / dtype.bytes()) as u32])
+        Tile::new(dtype, &[self.schedule.bytes(chunk) / dtype.bytes()])
     }
 
     /// The condition that each transfer waits for and the place of the data that it brings, and the sums of every NPU
@@ -371,7 +371,7 @@ impl Lowering<'_> {
             let mem = |buffer| Mem { buffer, offset: rank as u64 * share };
             let (src, dst) = (agent.body.mem(mem(MAIN)), agent.body.mem(mem(OUT)));
             let dtype = self.elements.dtype;
-            let tile = agent.body.tile(Tile::new(dtype, &[(share / dtype.bytes()) as u32]));
+            let tile = agent.body.tile(Tile::new(dtype, &[share / dtype.bytes()]));
             agent.push(OpKind::Copy { src, dst, tile, posted: false });
         }
         for sum in std::mem::take(&mut self.sums[node as usize]) {

@@ -18,7 +18,7 @@ pub(super) fn reduced(tile: &Tile, axis: i8) -> Tile {
 
 /// Extents before, along and behind an axis.
 fn split(tile: &Tile, axis: usize) -> (usize, usize, usize) {
-    let product = |extents: &[u32]| extents.iter().map(|&d| d as usize).product();
+    let product = |extents: &[u64]| extents.iter().map(|&d| d as usize).product();
     (product(&tile.shape[..axis]), tile.shape[axis] as usize, product(&tile.shape[axis + 1..]))
 }
 

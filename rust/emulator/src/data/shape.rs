@@ -30,7 +30,7 @@ pub(super) fn expand<'p>(value: Value<'p>, tile: &'p Tile) -> Result<Value<'p>, 
 }
 
 /// The elements of `from` repeated to the shape `to`; `None` when it does not broadcast.
-pub(super) fn gather<T: Copy>(from: &[T], shape: &[u32], to: &[u32]) -> Option<Vec<T>> {
+pub(super) fn gather<T: Copy>(from: &[T], shape: &[u64], to: &[u64]) -> Option<Vec<T>> {
     let total = to.iter().map(|&d| d as usize).product::<usize>();
     if from.len() == total {
         return Some(from.to_vec());
@@ -50,7 +50,7 @@ pub(super) fn gather<T: Copy>(from: &[T], shape: &[u32], to: &[u32]) -> Option<V
         step *= extent as usize;
     }
     let mut out = Vec::with_capacity(total);
-    let mut index = vec![0u32; to.len()];
+    let mut index = vec![0u64; to.len()];
     let mut at = 0;
     for _ in 0..total {
         out.push(from[at]);

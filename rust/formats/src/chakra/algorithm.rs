@@ -277,6 +277,6 @@ impl Writer<'_> {
         };
         let elements = u32::try_from(bytes)
             .map_err(|_| vec![wrong(self.graph, at, "comm_size", &format!("is {bytes}, above 4 GiB"))])?;
-        Ok(Tile::new(Dtype::U8, &[elements]))
+        Ok(Tile::new(Dtype::U8, &[elements.into()]))
     }
 }

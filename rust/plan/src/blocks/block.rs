@@ -58,7 +58,7 @@ impl<'a> Writer<'a> {
     /// One message's worth of a step, or of reductions that run as one.
     fn step(&mut self, steps: &[Step], m: &Moves) {
         let step = &steps[0];
-        let tile = self.body.tile(Tile::new(self.layout.dtype, &[(m.pass.elements * u64::from(m.chunks)) as u32]));
+        let tile = self.body.tile(Tile::new(self.layout.dtype, &[m.pass.elements * u64::from(m.chunks)]));
         let src = self.mem(step.src, m, step.action.reads());
         let dst = self.mem(step.dst, m, step.action.writes());
         match step.action {

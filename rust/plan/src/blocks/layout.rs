@@ -50,9 +50,9 @@ impl Layout {
     }
 
     /// A whole chunk in pieces of at most a slice: first element and number of elements.
-    pub(super) fn pieces(&self) -> impl Iterator<Item = (u64, u32)> {
+    pub(super) fn pieces(&self) -> impl Iterator<Item = (u64, u64)> {
         let whole = Self { instances: 1, ..*self };
-        whole.passes(0).map(|p| (p.from, p.elements as u32)).collect::<Vec<_>>().into_iter()
+        whole.passes(0).map(|p| (p.from, p.elements)).collect::<Vec<_>>().into_iter()
     }
 
     /// Chunks per message: several only where whole chunks are moved, since only then they are adjacent.

@@ -251,7 +251,7 @@ fn copy_piece(
     buffers: &RankBuffers,
     [input, output]: [u32; 2],
     chunks: u32,
-    (from, elements): (u64, u32),
+    (from, elements): (u64, u64),
     origin: OriginId,
 ) {
     let mut mem = |buffer: u16, region: &Region, chunk: u32| {
@@ -259,7 +259,7 @@ fn copy_piece(
         body.mem(Mem { buffer, offset })
     };
     let (src, dst) = (mem(0, &buffers.input, input), mem(1, &buffers.output, output));
-    let tile = body.tile(Tile::new(layout.dtype, &[elements * chunks]));
+    let tile = body.tile(Tile::new(layout.dtype, &[elements * u64::from(chunks)]));
     body.push(OpKind::Copy { src, dst, tile, posted: false }, 1, origin);
 }
 
@@ -270,8 +270,10 @@ fn divide(body: &mut BodyBuilder, layout: &Layout, output: &Region, divisor: u32
     for (k, chunks) in layout.groups(count) {
         for (from, elements) in layout.pieces() {
             let offset = output.offset + (u64::from(k) * layout.chunk + from) * layout.dtype.bytes();
-            let (mem, tile) =
-                (body.mem(Mem { buffer: 1, offset }), body.tile(Tile::new(layout.dtype, &[elements * chunks])));
+            let (mem, tile) = (
+                body.mem(Mem { buffer: 1, offset }),
+                body.tile(Tile::new(layout.dtype, &[elements * u64::from(chunks)])),
+            );
             let [sum, dst] = [(); 2].map(|()| body.value());
             body.push(OpKind::Load { dst: sum, mem, tile }, 1, origin);
             let f = BinaryFn::Div;

@@ -323,7 +323,7 @@ impl<'l, 'p> Writer<'l, 'p> {
 
     fn tile(&mut self, piece: &Piece) -> u32 {
         let dtype = self.all.layout.dtype;
-        self.body.tile(Tile::new(dtype, &[(piece.bytes / dtype.bytes()) as u32]))
+        self.body.tile(Tile::new(dtype, &[piece.bytes / dtype.bytes()]))
     }
 
     /// `area` is 0 for data and 1 for the flags of packets.
