@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -138,20 +139,70 @@ ifaddresses = lambda name: {AF_INET: [{"addr": "127.0.0.1"}]}
 """As much of the third-party module as the scripts ask."""
 
 
+SUMS = """
+import os
+
+if "RANK" in os.environ:
+    import atexit
+
+    import torch
+
+    made = torch.Tensor.normal_
+
+    def normal_(x, *args, **kw):
+        made(x, *args, **kw)
+        some = x[::1009].clone()
+        atexit.register(lambda: torch.save((some, x[::1009]), f"{os.environ['SUMS']}/{os.environ['RANK']}.pt"))
+        return x
+
+    torch.Tensor.normal_ = normal_
+"""
+"""Keeps a part of the only random tensor that a rank's script makes, as it is made and as it is in the end."""
+
+
+def eight_ranks(script: Path, folder: Path) -> tuple[subprocess.CompletedProcess[str], list[tuple[str, str, str]]]:
+    """Runs a script as it is, and its calls."""
+    (folder / "netifaces.py").write_text(NETIFACES, encoding="utf-8")
+    (folder / "sitecustomize.py").write_text(SUMS, encoding="utf-8")
+    env = {"AHBM_REPORT": str(folder / "report"), "MSCCLPP_CACHE_DIR": str(folder / "plans"), "SUMS": str(folder)}
+    env |= {"MSCCLPP_MASTER_ADDR": "127.0.0.1", "MSCCLPP_MASTER_PORT": str(port())}
+    env["PYTHONPATH"] = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
+    done = torchrun(script, 8, module="ahbm.torch", **env)
+    assert done.returncode == 0, done.stderr
+    return done, rules(folder / "report")
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not CORPUS.is_dir(), reason="AHBM_CORPUS is not set")
 @pytest.mark.parametrize(
     ("script", "rule"),
     [("5acac93d/{}/dsl_with_nccl_api.py", "selector"), ("head/{}/customized_comm_with_dsl.py", "plan")],
 )
-def test_public_scripts_run_as_they_are(script: str, rule: str, tmp_path: Path) -> None:
-    (tmp_path / "netifaces.py").write_text(NETIFACES, encoding="utf-8")
-    env = {"AHBM_REPORT": str(tmp_path / "report"), "MSCCLPP_CACHE_DIR": str(tmp_path / "plans")}
-    env |= {"MSCCLPP_MASTER_ADDR": "127.0.0.1", "MSCCLPP_MASTER_PORT": str(port())}
-    env["PYTHONPATH"] = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-    done = torchrun(CORPUS / script.format("examples/torch-integration"), 8, module="ahbm.torch", **env)
-    assert done.returncode == 0, done.stderr
-    assert ("all_reduce", "allreduce_nvls", rule) in rules(tmp_path / "report")
+def test_public_scripts_run_as_they_are_with_the_right_sums(script: str, rule: str, tmp_path: Path) -> None:
+    _, calls = eight_ranks(CORPUS / script.format("examples/torch-integration"), tmp_path)
+    assert ("all_reduce", "allreduce_nvls", rule) in calls
+    ranks = [torch.load(tmp_path / f"{rank}.pt") for rank in range(8)]
+    sums = torch.stack([before for before, _ in ranks]).double().sum(0)
+    for _, after in ranks:
+        # Seven additions, each rounded to 8 bits; sums of eight normal numbers stay below 32.
+        torch.testing.assert_close(after.double(), sums, atol=7 * 32 * 2**-9, rtol=0)
+        assert after.equal(ranks[0][1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("mscclpp_nccl.py", [("by_switch", "selector"), ("lrab_hierarchical_allreduce", "default")]),
+        ("mscclpp_comm.py", [("by_switch", "plan")]),
+    ],
+)
+def test_eight_ranks_get_the_right_sums_by_the_rules(
+    script: str, expected: list[tuple[str, str]], tmp_path: Path
+) -> None:
+    done, calls = eight_ranks(HERE / script, tmp_path)
+    assert sorted(done.stdout.split("\n")) == ["", *(f"rank {rank} is done" for rank in range(8))]
+    assert [call[1:] for call in calls if call[0] == "all_reduce"] == expected
 
 
 @pytest.mark.slow
