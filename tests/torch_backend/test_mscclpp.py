@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,16 @@ def test_the_selector_of_a_spawn_is_for_groups_without_their_own() -> None:
     wrong: Any = "tree_allreduce"
     with pytest.raises(ConfigError, match="AHBM-C129 selector must be a function"):
         ahbm.torch.spawn(worker, world_size=2, selector=wrong)
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver", "fork"])
+def test_processes_that_a_script_starts_are_on_the_emulator_as_well(method: str, tmp_path: Path) -> None:
+    env = {"AHBM_REPORT": str(tmp_path / "report"), "MSCCLPP_CACHE_DIR": str(tmp_path / "plans"), **os.environ}
+    command = [sys.executable, "-m", "ahbm.torch", "mscclpp_spawned.py", str(port()), method]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=HERE, env=env)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.split("\n")) == ["", *(f"rank {rank} of {method} is done" for rank in range(2))]
+    assert rules(tmp_path / "report") == [("all_reduce", "by_switch", "plan")]
 
 
 def test_a_script_without_mscclpp_keeps_torchs_own_cuda(tmp_path: Path) -> None:
