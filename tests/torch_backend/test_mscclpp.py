@@ -23,6 +23,7 @@ import ahbm.torch
 from ahbm import mscclpp
 from ahbm.dsl.mscclpp import AllGather
 from ahbm.errors import ConfigError, DistributedError, RankError
+from ahbm.torch import cuda
 from support.allreduce import allgather_by_putting, allreduce_by_reading, spec
 
 HERE = Path(__file__).parent
@@ -140,6 +141,18 @@ def test_a_script_without_mscclpp_keeps_torchs_own_cuda(tmp_path: Path) -> None:
     script.write_text("import torch\nprint(torch.cuda.device_count(), torch.cuda.Event.__module__)\n", encoding="utf-8")
     done = torchrun(script, 1, module="ahbm.torch")
     assert done.returncode == 0 and done.stdout.split() == ["0", "torch.cuda.streams"], done.stderr
+
+
+def test_where_there_is_a_gpu_nothing_stands_in_for_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = dict(vars(torch.cuda))
+    for owner, name in ((torch.Tensor, "data_ptr"), (dist, "get_backend")):
+        monkeypatch.setattr(owner, name, getattr(owner, name))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    cuda.stand_in({})
+    assert {name for name, value in vars(torch.cuda).items() if before.get(name) is not value} == {"is_available"}
+    assert capsys.readouterr().err == ""
 
 
 NETIFACES = """
