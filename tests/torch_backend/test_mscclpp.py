@@ -22,7 +22,7 @@ from jobs import torchrun
 import ahbm.torch
 from ahbm import mscclpp
 from ahbm.dsl.mscclpp import AllGather
-from ahbm.errors import ConfigError, DistributedError, RankError
+from ahbm.errors import AhbmError, ConfigError, DistributedError, RankError
 from ahbm.torch import cuda
 from support.allreduce import allgather_by_putting, allreduce_by_reading, spec
 
@@ -318,7 +318,14 @@ def exchange(rank: int, wrong: str) -> Any:
     if wrong == "sizes":
         comm.recv(np.zeros(5, np.uint8), peer, 7) if rank else comm.send(np.zeros(4, np.uint8), peer, 7)
     elif wrong:
-        comm.recv(*{"peer": (np.zeros(4), 2, 0), "frozen": (frozen, peer, 0), "list": ([1, 2], peer, 0)}[wrong])  # type: ignore[arg-type]
+        plain = np.zeros(4)
+        asked: dict[str, Any] = {
+            "peer": (plain, 2, 0),
+            "tag": (plain, peer, "0"),
+            "frozen": (frozen, peer, 0),
+            "list": ([1, 2], peer, 0),
+        }
+        comm.recv(*asked[wrong])
     comm.barrier()
     dist.destroy_process_group()
     return numbers.tolist(), text.item()
@@ -331,10 +338,17 @@ def test_arrays_of_the_host_go_from_rank_to_rank() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "code"), [("sizes", "AHBM-X110"), ("peer", "AHBM-X131"), ("frozen", "AHBM-X130"), ("list", "AHBM-X130")]
+    ("wrong", "code"),
+    [
+        ("sizes", "AHBM-X110"),
+        ("peer", "AHBM-X131"),
+        ("frozen", "AHBM-X130"),
+        ("list", "AHBM-X130"),
+        ("tag", "AHBM-C129"),
+    ],
 )
 def test_arrays_that_do_not_fit_are_refused(wrong: str, code: str) -> None:
-    with pytest.raises(DistributedError, match=code):
+    with pytest.raises(AhbmError, match=code):
         ahbm.torch.spawn(exchange, (wrong,), world_size=2)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ahbm.base.arguments import shown
+from ahbm.base.arguments import shown, whole
 from ahbm.base.arrays import Flat
 from ahbm.errors import DistributedError
 from ahbm.front.marshal import Member
@@ -90,7 +90,7 @@ class CommGroup:
         """Sends the bytes of a NumPy array to group rank `peer`, which receives as many with the same tag.
 
         Returns at once: the bytes are copied. Raises DistributedError: AHBM-X130 for what is no array of plain
-        elements, AHBM-X131 for a rank that is no peer.
+        elements, AHBM-X131 for a rank that is no peer; ConfigError (AHBM-C129) for a peer or a tag that is no number.
         """
         payload = np.frombuffer(bytearray(_plain(tensor).tobytes()), np.uint8)
         self._post(Member.send, payload, peer, tag)
@@ -109,6 +109,7 @@ class CommGroup:
 
     def _post(self, kind: Callable[..., Call], flat: NDArray[np.uint8], peer: int, tag: int) -> Ticket:
         comm = self.communicator
+        peer, tag = (whole(name, value, -(2**31), 2**31 - 1) for name, value in (("peer", peer), ("tag", tag)))
         if not 0 <= peer < self.nranks or peer == self.my_rank:
             raise DistributedError("AHBM-X131", f"CommGroup: peer {peer} of rank {self.my_rank} of {self.nranks}")
         member = Member(self._mail, comm.rank)
