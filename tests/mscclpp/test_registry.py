@@ -199,22 +199,3 @@ def test_refusals_name_the_part() -> None:
     for trio in ("lo", "lo:127.0.0.1", "lo:127.0.0.1:no", "lo::1", "lo:127.0.0.1:70000"):
         with pytest.raises(AhbmError, match="AHBM-X131"):
             mscclpp.CommGroup(interfaceIpPortTrio=trio, rank=0, size=2)
-
-
-def test_addresses_are_those_of_live_buffers() -> None:
-    from ahbm.mscclpp.memory import at
-
-    buffer = mscclpp.RawGpuBuffer(64)
-    assert (buffer.bytes(), buffer.nelems(), buffer.device_id()) == (64, 64, 0)
-    start = buffer.data()
-    at(start + 16, 48, "input buffer")[:] = 7
-    assert at(start, 64, "input buffer").tolist() == [0] * 16 + [7] * 48
-    for address, nbytes in ((start, 65), (start - 1, 2), (start + 64, 1), (0, 8)):
-        with pytest.raises(DistributedError, match="AHBM-X130"):
-            at(address, nbytes, "input buffer")
-    for wrong in (-1, "x", 1.5, None):
-        with pytest.raises(ConfigError, match="AHBM-C129"):
-            at(wrong, 8, "input buffer")  # type: ignore[arg-type]
-    del buffer
-    with pytest.raises(DistributedError, match="AHBM-X130"):
-        at(start, 64, "input buffer")

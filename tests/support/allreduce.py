@@ -1,4 +1,4 @@
-"""A program of the MSCCL++ DSL, as its authors write it: an all-reduce by reading, and what it is compiled for."""
+"""Programs of the MSCCL++ DSL, as their authors write them, and what they are compiled for."""
 
 from __future__ import annotations
 
@@ -27,6 +27,24 @@ def allreduce_by_reading(spec: AlgoSpec, between: SyncType = SyncType.before) ->
             channels[pair].signal(tb=0, data_sync=between)
         for pair in pairs:
             channels[pair].wait(tb=0, data_sync=SyncType.after)
+    return program
+
+
+def allgather_by_putting(spec: AlgoSpec) -> CollectiveProgram:
+    ranks = range(spec.world_size)
+    with CollectiveProgram.from_spec(spec) as program:
+        channels = {(me, peer): MemoryChannel(peer, me) for me in ranks for peer in ranks if peer != me}
+        for channel in channels.values():
+            channel.signal(tb=0, relaxed=True)
+        for channel in channels.values():
+            channel.wait(tb=0, relaxed=True, data_sync=SyncType.after)
+        for (me, peer), channel in channels.items():
+            mine, theirs = (Rank(rank).get_output_buffer()[me : me + 1] for rank in (me, peer))
+            channel.put(theirs, mine, tb=0)
+        for channel in channels.values():
+            channel.signal(tb=0, data_sync=SyncType.before)
+        for channel in channels.values():
+            channel.wait(tb=0, data_sync=SyncType.after)
     return program
 
 

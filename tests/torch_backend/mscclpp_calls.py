@@ -42,7 +42,10 @@ for size in (8, 1 << 10, 1 << 11, 1 << 19):  # elements of 2 bytes: too few for 
     dist.all_reduce(x)
     assert torch.equal(x, torch.full((size,), world * (world + 1) // 2, dtype=torch.bfloat16)), x
 y = torch.ones(4, device=torch.device("cuda", local))
-assert y.cuda(local).to("cuda") is not None and y.device.type == "cpu"
+for placed in (y.cuda(local), y.to("cuda"), y.to(local), y.to(local, torch.float64, True), torch.ones(4, device=local)):
+    assert placed.device.type == "cpu" and placed.eq(1).all()
+net = torch.nn.Linear(2, 2).to(local)
+assert net(torch.ones(2, device=local)).device.type == net.weight.device.type == "cpu"
 dist.all_gather_into_tensor(torch.empty(4 * world, device=f"cuda:{local}"), y)
 torch.cuda.synchronize()
 end.record(torch.cuda.current_stream())

@@ -2,8 +2,10 @@
 
 import os
 import sys
+import time
 
 import mscclpp.utils
+import numpy as np
 import torch
 from mscclpp_program import compiled
 
@@ -57,6 +59,25 @@ refused("AHBM-X130", buffer.data() + (1 << 14) - 2, buffer.data(), 1 << 11, x.dt
 refused("AHBM-X130", 4096, 4096, 1 << 11, x.dtype)  # of nobody
 refused("AHBM-X130", buffer.data() + 1, buffer.data(), 1 << 11, x.dtype)  # between elements
 refused("AHBM-X131", buffer.data(), buffer.data(), 1 << 9, x.dtype)  # smaller than the plan's messages
+array = mscclpp.GpuBuffer((2, 512), dtype=np.float32)
+array.set(np.full((2, 512), rank + 1.0))
+execute(array.data.ptr, array.data.ptr, array.nbytes, torch.float32)
+assert (array.get() == total).all() and torch.from_dlpack(array).eq(total).all()
 del x, buffer
+for peer in range(world):
+    if peer != rank:
+        group.send(np.array([rank, peer]), peer, 0)
+for peer in range(world):
+    if peer != rank:
+        told = np.zeros(2, np.int64)
+        group.recv(told, peer, 0)
+        assert told.tolist() == [peer, rank], told
 group.barrier()
+if rank == world - 1:
+    group.send(np.full(1000, 7.0), 0, 1)  # and ends before it is received
+elif rank == 0:
+    time.sleep(1)
+    last = np.zeros((10, 100))
+    group.recv(last, world - 1, 1)
+    assert (last == 7).all()
 print(f"rank {rank} is done")

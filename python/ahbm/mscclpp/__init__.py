@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ahbm.mscclpp.executor import Executor as Executor
     from ahbm.mscclpp.ext import AlgorithmCollection as AlgorithmCollection
     from ahbm.mscclpp.ext import AlgorithmCollectionBuilder as AlgorithmCollectionBuilder
+    from ahbm.mscclpp.memory import GpuBuffer as GpuBuffer
     from ahbm.mscclpp.memory import RawGpuBuffer as RawGpuBuffer
     from ahbm.mscclpp.plans import Algorithm as Algorithm
     from ahbm.mscclpp.plans import ExecutionPlan as ExecutionPlan
@@ -48,7 +49,7 @@ _HOMES = {
     "mscclpp.environment": ["Env", "env", "is_bulk_supported", "is_nvls_supported", "version"],
     "mscclpp.executor": ["Executor"],
     "mscclpp.ext": ["AlgorithmCollection", "AlgorithmCollectionBuilder"],
-    "mscclpp.memory": ["RawGpuBuffer"],
+    "mscclpp.memory": ["GpuBuffer", "RawGpuBuffer"],
     "mscclpp.plans": ["Algorithm", "ExecutionPlan", "ExecutionPlanConstraint", "ExecutionPlanHandle"],
     "mscclpp.registry": ["ExecutionPlanRegistry"],
     "mscclpp.requests": ["CollectiveRequest", "ExecutionRequest"],

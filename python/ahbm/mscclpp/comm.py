@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from ahbm.base.arguments import shown, whole
+from ahbm.base.arrays import Flat
 from ahbm.errors import DistributedError
 from ahbm.front.marshal import Member
 from ahbm.mscclpp.environment import ranks_per_node
@@ -11,6 +17,8 @@ from ahbm.mscclpp.refused import refuse
 
 if TYPE_CHECKING:
     from ahbm.ranks.groups import ProcessGroup
+    from ahbm.ranks.seat import Call
+    from ahbm.ranks.ticket import Ticket
     from ahbm.torch.place import Place
 
 
@@ -21,6 +29,12 @@ class Communicator:
         self.place = place
         self.group = group
         self.rank = group.rank_of(place.rank)
+
+
+def _plain(tensor: object) -> NDArray[Any]:
+    if not isinstance(tensor, np.ndarray) or tensor.dtype.hasobject:
+        raise DistributedError("AHBM-X130", f"CommGroup: {shown(tensor)} is no NumPy array of plain elements")
+    return tensor
 
 
 class CommGroup:
@@ -60,6 +74,8 @@ class CommGroup:
                 "AHBM-X131", "CommGroup: no ranks", hint="torch_group=, or interfaceIpPortTrio= with rank and size"
             )
         self.communicator = Communicator(place, group)
+        # Messages of torch's own in the same group have tags of their own.
+        self._mail = place.group(f"messages of {group.name}", group.ranks)
         self.my_rank = self.communicator.rank
         self.nranks = group.size()
         self.nranks_per_node = ranks_per_node(self.nranks)
@@ -70,7 +86,36 @@ class CommGroup:
         comm = self.communicator
         comm.place.wait(comm.place.submit(Member(comm.group, comm.rank).barrier()), None)
 
+    def send(self, tensor: NDArray[Any], peer: int, tag: int) -> None:
+        """Sends the bytes of a NumPy array to group rank `peer`, which receives as many with the same tag.
+
+        Returns at once: the bytes are copied. Raises DistributedError: AHBM-X130 for what is no array of plain
+        elements, AHBM-X131 for a rank that is no peer; ConfigError (AHBM-C129) for a peer or a tag that is no number.
+        """
+        payload = np.frombuffer(bytearray(_plain(tensor).tobytes()), np.uint8)
+        self._post(Member.send, payload, peer, tag)
+
+    def recv(self, tensor: NDArray[Any], peer: int, tag: int) -> None:
+        """Fills a NumPy array with the bytes that group rank `peer` sends with the same tag.
+
+        Raises as `send`; AHBM-X130 for an array that cannot be written, AHBM-X110 where the sizes differ.
+        """
+        array = _plain(tensor)
+        if not array.flags.writeable:
+            raise DistributedError("AHBM-X130", "CommGroup.recv: the array is read-only")
+        room = np.empty(array.nbytes, np.uint8)
+        self.communicator.place.wait(self._post(Member.recv, room, peer, tag), None)
+        array[...] = room.view(array.dtype).reshape(array.shape)
+
+    def _post(self, kind: Callable[..., Call], flat: NDArray[np.uint8], peer: int, tag: int) -> Ticket:
+        comm = self.communicator
+        peer, tag = (whole(name, value, -(2**31), 2**31 - 1) for name, value in (("peer", peer), ("tag", tag)))
+        if not 0 <= peer < self.nranks or peer == self.my_rank:
+            raise DistributedError("AHBM-X131", f"CommGroup: peer {peer} of rank {self.my_rank} of {self.nranks}")
+        member = Member(self._mail, comm.rank)
+        return comm.place.submit(kind(member, Flat(None, flat, "u8"), comm.group.ranks[peer], tag))
+
     def __getattr__(self, name: str) -> Any:
-        if name.startswith(("make_", "register_", "send", "recv")):
+        if name.startswith(("make_", "register_", "bootstrap", "my_ib_device")):
             refuse(f"CommGroup.{name}")
         raise AttributeError(f"CommGroup has no attribute {name!r}")

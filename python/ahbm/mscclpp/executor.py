@@ -74,15 +74,31 @@ def perform(
         raise DistributedError("AHBM-X131", f"stream {stream}: the emulator has the default stream, 0")
     name = "sum" if op is ReduceOp.NOP else op.value
     storage = element(dtype.value).storage
-    flats = []
+    flats, offsets = [], []
     for (address, nbytes), what in ((source, "input buffer"), (target, "output buffer")):
         if nbytes % storage.itemsize or address % storage.itemsize:
             told = f"{what}: {nbytes} bytes at {address:#x} are no elements of {dtype.name}"
             raise DistributedError("AHBM-X130", told)
-        flats.append(Flat(None, at(address, nbytes, what).view(storage), dtype.value))
+        memory, offset = at(address, nbytes, what)
+        flats.append(Flat(None, memory.view(storage), dtype.value))
+        offsets.append(offset)
     call = _call(Member(comm.group, comm.rank), collective, flats[0], flats[1], name, source[0] == target[0])
-    call.terms = with_choice(comm.group, call.terms, choice)
+    note = "" if isinstance(choice.algorithm, str) else _places(collective, comm.rank, source, target, offsets)
+    call.terms = with_choice(comm.group, call.terms, choice, note)
     comm.place.wait(comm.place.submit(call), None)
+
+
+def _places(collective: str, rank: int, source: Side, target: Side, offsets: list[int]) -> str:
+    """The offsets of a plan's buffers in their memory: a rank finds its peers' buffers by its own offsets.
+
+    In place, a rank's chunk lies where the collective puts it in the buffer of all chunks, whose offset counts.
+    """
+    operand, result = offsets
+    if collective == "all_gather" and source[0] == target[0] + rank * source[1]:
+        operand -= rank * source[1]
+    elif collective == "reduce_scatter" and target[0] == source[0] + rank * target[1]:
+        result -= rank * target[1]
+    return f"its input {operand} and its output {result} bytes after the start of their memory"
 
 
 def _call(member: Member, collective: str, x: Flat, out: Flat, op: str, in_place: bool) -> Call:

@@ -38,19 +38,22 @@ def register(address: int, nbytes: int, alive: Callable[[], bool]) -> None:
         _live[address] = _Range(nbytes, alive)
 
 
-def at(address: int, nbytes: int, what: str) -> NDArray[np.uint8]:
-    """The `nbytes` bytes at `address`. Raises DistributedError (AHBM-X130) unless they lie inside of live memory."""
+def at(address: int, nbytes: int, what: str) -> tuple[NDArray[np.uint8], int]:
+    """The `nbytes` bytes at `address`, and their offset in the memory that they are part of.
+
+    Raises DistributedError (AHBM-X130) unless they lie inside of live memory.
+    """
     address, nbytes = whole(what, address, 0, 2**64 - 1), whole(f"{what} size", nbytes, 0, 2**63 - 1)
     with _lock:
         known = list(_live.items())
     for start, memory in known:
         if start <= address and address + nbytes <= start + memory.nbytes and memory.alive():
             there: Any = (ctypes.c_char * nbytes).from_address(address)
-            return np.ndarray(nbytes, np.uint8, there)
+            return np.ndarray(nbytes, np.uint8, there), address - start
     raise DistributedError(
         "AHBM-X130",
         f"{what}: {nbytes} bytes at address {address:#x} lie in no RawGpuBuffer and in no CPU tensor that is known",
-        hint="pass RawGpuBuffer.data(), or tensor.data_ptr() under python -m ahbm.torch",
+        hint="pass RawGpuBuffer.data(), GpuBuffer.data.ptr, or tensor.data_ptr() under python -m ahbm.torch",
     )
 
 
@@ -99,3 +102,46 @@ class RawGpuBuffer:
             told = f"to_dlpack: shape {list(shape)} and strides {list(strides)} do not fit {tensor.numel()} elements"
             raise DistributedError("AHBM-X130", told)
         return tensor.as_strided(list(shape), steps) if shape else tensor
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """The address of an array."""
+
+    ptr: int
+
+
+class GpuBuffer(np.ndarray[Any, Any]):
+    """Zeros of `shape` elements in the memory of a `RawGpuBuffer`: a NumPy array that tells its address as CuPy's do.
+
+    `order` is "C" or "F", `strides` are bytes. Raises ConfigError (AHBM-C129) for a shape with an axis that is not
+    positive, TypeError and ValueError as `numpy.ndarray`.
+    """
+
+    def __new__(
+        cls, shape: int | Sequence[int], dtype: Any = float, strides: Sequence[int] | None = None, order: str = "C"
+    ) -> GpuBuffer:
+        """The array."""
+        axes = [shape] if isinstance(shape, int) else list(shape)
+        sizes = tuple(whole("shape", size, 1, 2**48) for size in axes)
+        kind = np.dtype(dtype)
+        if kind.hasobject:
+            raise TypeError(f"GpuBuffer of {kind}: objects are no data")
+        memory = RawGpuBuffer(math.prod(sizes) * kind.itemsize)._memory
+        steps = None if strides is None else tuple(strides)
+        return super().__new__(cls, sizes, kind, memory, 0, steps, order)  # type: ignore[arg-type]
+
+    @property
+    def data(self) -> Pointer:  # type: ignore[override]
+        """`data.ptr` is the address of the first element."""
+        return Pointer(self.ctypes.data)
+
+    def get(self) -> NDArray[Any]:
+        """A copy as a plain NumPy array."""
+        return np.array(self)
+
+    def set(self, values: NDArray[Any]) -> None:
+        """Copies `values`, of the same shape, into it. Raises ValueError for another shape."""
+        if np.shape(values) != self.shape:
+            raise ValueError(f"GpuBuffer.set: shape {np.shape(values)} for {self.shape}")
+        self[...] = values

@@ -14,7 +14,6 @@ NAMES = (
     "EndpointConfig",
     "EndpointConfigIb",
     "Fifo",
-    "GpuBuffer",
     "GpuBufferGranularity",
     "Host2DeviceSemaphore",
     "Host2HostSemaphore",

@@ -52,7 +52,7 @@ class Terms:
         else:
             told["shape"] = self.shape
         if self.note:
-            told["agreed"] = self.note
+            told["details"] = self.note
         if not kind.paired:
             told["algorithm"] = str(self.choice or "the one of ccl.yaml")
         return told
@@ -84,14 +84,14 @@ def terms(
     return found
 
 
-def with_choice(group: ProcessGroup, terms: Terms, choice: Choice) -> Terms:
-    """`terms` of a call of `group`, with an algorithm."""
-    key = (terms, choice)
+def with_choice(group: ProcessGroup, terms: Terms, choice: Choice, note: str = "") -> Terms:
+    """`terms` of a call of `group`, with an algorithm, and with a note if it has none."""
+    key = (terms, choice, note)
     found: Terms | None = group.terms.get(key)
     if found is None:
         if len(group.terms) >= KNOWN_TERMS:
             group.terms.clear()
-        found = group.terms.setdefault(key, replace(terms, choice=choice))
+        found = group.terms.setdefault(key, replace(terms, choice=choice, note=terms.note or note))
     return found
 
 

@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import argparse
 import functools
+import multiprocessing.spawn
 import os
 import runpy
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -29,6 +31,8 @@ from ahbm.mscclpp.choosing import choose
 from ahbm.torch import cuda, places
 from ahbm.torch.fallback import notice, wanted
 
+SCRIPT = "AHBM_TORCH_SCRIPT"
+"""Environment variable in which processes that a script spawns find its file."""
 REDIRECTED = ("nccl", "gloo", "mpi", "ucc", "xccl")
 
 
@@ -84,6 +88,36 @@ def redirected(asked: Any, caller: str, leaves_alone: bool) -> Any:
     return "ahbm"
 
 
+def activate() -> AbstractContextManager[None]:
+    """Makes this process run scripts for other backends; within the `with` block that follows, it serves `mscclpp`."""
+    asked_for = interpose()
+    _bring_up_children()
+
+    def serve(package: str) -> None:
+        if package == "mscclpp":
+            cuda.stand_in(asked_for)
+            places.chooser = choose
+            for place in places.places():
+                place.choose().chooser = choose
+
+    return compat(serve)
+
+
+def _bring_up_children() -> None:
+    """Has processes that the script spawns start with `ahbm.torch.child` instead of the script."""
+    prepares = multiprocessing.spawn.get_preparation_data
+
+    @functools.wraps(prepares)
+    def get_preparation_data(name: str) -> dict[str, Any]:
+        data: dict[str, Any] = prepares(name)
+        if "init_main_from_path" in data:
+            os.environ[SCRIPT] = data.pop("init_main_from_path")
+            data["init_main_from_name"] = "ahbm.torch.child"
+        return data
+
+    multiprocessing.spawn.get_preparation_data = get_preparation_data
+
+
 class Search:
     """Notes whether a script looks for a GPU, and whether it makes a process group."""
 
@@ -136,18 +170,10 @@ def main() -> None:
     sys.argv = [asked.script, *asked.arguments]
     sys.path.insert(0, os.path.dirname(os.path.abspath(asked.script)))
     if asked.record is None:
-        asked_for = interpose()
+        serving = activate()
         search = Search()
-
-        def serve(package: str) -> None:
-            if package == "mscclpp":
-                cuda.stand_in(asked_for)
-                places.chooser = choose
-                for place in places.places():
-                    place.choose().chooser = choose
-
         try:
-            with compat(serve):
+            with serving:
                 runpy.run_path(asked.script, run_name="__main__")
         except BaseException:
             search.tell(failed=True)

@@ -18,7 +18,8 @@ from ahbm.ranks.groups import ProcessGroup as Members
 from ahbm.ranks.lobby import TIMEOUT_S
 from ahbm.torch.backend import Form
 from ahbm.torch.place import Place
-from ahbm.torch.places import enter, options
+from ahbm.torch.places import options
+from ahbm.torch.processes import open_place
 
 met: list[tuple[Place, Any]] = []
 """The places of groups that scripts have made without torch, oldest first, and the stores in which they met."""
@@ -65,10 +66,8 @@ def meet(host: str, port: int, rank: int, size: int) -> tuple[Place, Members]:
         told = str(error).splitlines()[0]
         raise DistributedError("AHBM-X122", f"the ranks do not meet at {host}:{port}: {told}") from error
     ranks = list(range(size))
-    place = enter(options(None), SimpleNamespace(group_rank=rank, timeout=timeout, store=store), ranks)
-    if place.emulator is None:
-        emulator = place.seat.emulator  # type: ignore[attr-defined]
-        place.emulator = lambda: emulator
+    opts = SimpleNamespace(group_rank=rank, timeout=timeout, store=store)
+    place = open_place(options(None).sized(size), opts, ranks)
     met.append((place, store))
     place.root = place.group("WORLD", ranks)
     return place, place.root

@@ -153,7 +153,7 @@ def init_alone(rank: int, world_size: int, **asked: Any) -> None:
 
     def make(_: Setup) -> Place:
         session = Alone(options(asked).sized(world_size), rank, world_size)
-        return _AlonePlace(session, rank, range(world_size), moves_data=False)
+        return _AlonePlace(session, rank, range(world_size), lambda: session.emulator, moves_data=False)
 
     be_rank([], make)
     try:

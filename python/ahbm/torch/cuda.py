@@ -116,8 +116,12 @@ class OnHost(TorchFunctionMode):
 
 
 def _host(device: Any) -> Any:
-    on_gpu = isinstance(device, torch.device) and device.type == "cuda"
-    return torch.device("cpu") if on_gpu or (isinstance(device, str) and device.startswith("cuda")) else device
+    """The CPU for a GPU, whose name may be its number; anything else stays."""
+    if isinstance(device, torch.device):
+        on_gpu = device.type == "cuda"
+    else:
+        on_gpu = type(device) is int or (isinstance(device, str) and device.startswith("cuda"))
+    return torch.device("cpu") if on_gpu else device
 
 
 def stand_in(asked: dict[Any, str]) -> None:

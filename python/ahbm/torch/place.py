@@ -27,7 +27,11 @@ class Place:
     eager_futures = False
     """Whether to wait where a future is asked for: nobody else runs while this rank's thread blocks on one."""
 
-    def __init__(self, seat: Seat, rank: int, ranks: Sequence[int], *, moves_data: bool = True) -> None:
+    def __init__(
+        self, seat: Seat, rank: int, ranks: Sequence[int], emulator: Callable[[], Emulator], *, moves_data: bool = True
+    ) -> None:
+        """`emulator`: the world's, or in another process than rank 0's one that is configured as it is; for
+        selectors."""
         self.seat = seat
         self.rank = rank
         self.index = {rank: i for i, rank in enumerate(ranks)}
@@ -39,8 +43,7 @@ class Place:
         self._computing = Stopwatch("none")
         self.selection: Selection | None = None
         """None: the rank selects nothing."""
-        self.emulator: Callable[[], Emulator] | None = None
-        """The world's, or in another process than rank 0's one that is configured as it is; for selectors."""
+        self._emulator = emulator
 
     def submit(self, call: Call) -> Ticket:
         """Issues `call` for this rank; what it has computed since its last call takes time if AHBM_COMPUTE says so.
@@ -99,8 +102,7 @@ class Place:
     def choose(self) -> Selection:
         """The selection of this rank, from now on."""
         if self.selection is None:
-            assert self.emulator is not None
-            self.selection = Selection(self.rank, self.emulator)
+            self.selection = Selection(self.rank, self._emulator)
         return self.selection
 
     def group(self, name: str, ranks: Sequence[int]) -> Members:
@@ -129,7 +131,7 @@ class ThreadPlace(Place):
     """A rank that is a thread of `spawn`."""
 
     def __init__(self, context: Context, session: Session, adopt: Any, eager_futures: bool) -> None:
-        super().__init__(session, context.rank, range(context.world.size))
+        super().__init__(session, context.rank, range(context.world.size), lambda: session.emulator)
         self._context = context
         self._adopt = adopt
         self.eager_futures = eager_futures

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 from ahbm.errors import ConfigError
@@ -54,22 +53,10 @@ def find(opts: Any, pg_options: object) -> Place:
     if _threads.make is not None:
         place: Place = _threads.make(options(pg_options))
     else:
-        place = enter(options(pg_options), opts, ranks)
-    if place.emulator is None:
-        emulator = place.seat.emulator  # type: ignore[attr-defined]
-        place.emulator = lambda: emulator
+        place = open_place(options(pg_options).sized(len(ranks)), opts, ranks)
     if chooser is not None:
         place.choose().chooser = chooser
     places().append(place)
-    return place
-
-
-def enter(setup: Setup, opts: Any, ranks: Sequence[int]) -> Place:
-    """The calling process's place in a new world of `ranks`. Raises as `open_place`."""
-    setup = setup.sized(len(ranks))
-    place = open_place(setup, opts, ranks)
-    if not hasattr(place.seat, "emulator"):
-        place.emulator = cache(setup.emulator)
     return place
 
 

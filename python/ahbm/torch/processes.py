@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import atexit
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from multiprocessing import util
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch.distributed as dist
 
@@ -18,6 +19,9 @@ from ahbm.torch.host import LOOPBACK, Host
 from ahbm.torch.place import Place
 from ahbm.torch.remote import Remote, lost
 
+if TYPE_CHECKING:
+    from ahbm.core.emulator import Emulator
+
 KEY = "ahbm"
 """The key under which the store of the group has the port and the secret."""
 
@@ -25,8 +29,8 @@ KEY = "ahbm"
 class ProcessPlace(Place):
     """A rank that is a process."""
 
-    def __init__(self, end: Host | Remote, rank: int, ranks: Sequence[int]) -> None:
-        super().__init__(end.session if isinstance(end, Host) else end, rank, ranks)
+    def __init__(self, end: Host | Remote, rank: int, ranks: Sequence[int], emulator: Callable[[], Emulator]) -> None:
+        super().__init__(end.session if isinstance(end, Host) else end, rank, ranks, emulator)
         self._end: Host | Remote | None = end
         atexit.register(self.leave)
         util.Finalize(self, self.leave, exitpriority=100)  # where a child of multiprocessing ends
@@ -69,7 +73,8 @@ def open_place(setup: Setup, opts: Any, ranks: Sequence[int]) -> Place:
             host.meet()
         except DistributedError as error:
             raise as_torchs(error) from None
-        return ProcessPlace(host, 0, ranks)
+        emulator = host.session.emulator
+        return ProcessPlace(host, 0, ranks, lambda: emulator)
     try:
         found = json.loads(opts.store.get(KEY))
         if "error" in found:
@@ -79,4 +84,4 @@ def open_place(setup: Setup, opts: Any, ranks: Sequence[int]) -> Place:
         raise BackendError("AHBM-X122", f"rank 0 has not come: {_sentence(error)}") from None
     except (dist.DistNetworkError, OSError) as error:
         raise as_torchs(lost(_sentence(error))) from None
-    return ProcessPlace(remote, opts.group_rank, ranks)
+    return ProcessPlace(remote, opts.group_rank, ranks, cache(setup.emulator))

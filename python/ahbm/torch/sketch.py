@@ -9,6 +9,7 @@ import torch.distributed as dist
 
 from ahbm.ranks.groups import ProcessGroup as Members
 from ahbm.ranks.seat import Call
+from ahbm.ranks.setup import Setup
 from ahbm.ranks.ticket import Notify, Ticket
 from ahbm.torch.calls import CALLS, Collectives, State
 from ahbm.torch.place import Place
@@ -66,7 +67,7 @@ def calls(group: Any, name: str, args: tuple[Any, ...], kw: dict[str, Any]) -> l
     """
     paper, ranks = _Paper(), dist.get_process_group_ranks(group)
     one = Collectives()
-    place = Place(paper, dist.get_rank(), ranks, moves_data=False)
+    place = Place(paper, dist.get_rank(), ranks, Setup().emulator, moves_data=False)
     one.bind(place, Members(group.group_name, tuple(ranks)), None, State())
     getattr(METHODS[name], "__wrapped__", METHODS[name])(
         one, *map(_hollow, args), **{k: _hollow(v) for k, v in kw.items()}

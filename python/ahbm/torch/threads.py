@@ -17,6 +17,7 @@ import torch.distributed.nn.functional  # its defaults are groups, bound when it
 from torch.distributed.rendezvous import _rendezvous_handlers
 
 from ahbm.base.arguments import checked, whole
+from ahbm.core.selection import checked_selector
 from ahbm.errors import DistributedError
 from ahbm.ranks.launch import caller, run_ranks
 from ahbm.ranks.lobby import BACKEND, Lobby
@@ -29,6 +30,7 @@ from ahbm.torch.places import be_rank, options
 
 if TYPE_CHECKING:
     from ahbm._core import Machine
+    from ahbm.core.selection import Selector
 
 
 _RECORDER = "TORCH_FR_BUFFER_SIZE"
@@ -45,18 +47,22 @@ def spawn(
     ccl: str | Path | None = None,
     overrides: Mapping[str, object] | None = None,
     accumulate: str | None = None,
+    selector: Selector | None = None,
 ) -> list[object]:
     """Runs `worker(rank, *args)` (or `worker(*args)`) for every rank in a thread and returns what they returned.
 
     In the worker `dist.init_process_group("ahbm")` needs no rank, size or address. With `turns`, one rank runs at a
     time, up to its next wait, and has torch's random numbers to itself, so a run is the same every time; without, the
     ranks run freely and share torch's generator. Unless `topology` or AHBM_TOPOLOGY names one, the machine has at least
-    as many SIPs as ranks. `accumulate="f32"` reduces f16 and bf16 in f32.
+    as many SIPs as ranks. `accumulate="f32"` reduces f16 and bf16 in f32. `selector(algorithms, request)` chooses the
+    algorithms of groups that have no selector of their own.
 
     Raises what `ahbm.spawn` raises.
     """
     world_size = whole("world_size", world_size, 1, 2**31 - 1)
-    setup = options(Setup(topology, ccl, overrides, accumulate=accumulate)).over(ambient()).sized(world_size)
+    chooses = None if selector is None else checked_selector(selector)
+    asked = Setup(topology, ccl, overrides, accumulate=accumulate, selector=chooses)
+    setup = options(asked).over(ambient()).sized(world_size)
     body = caller(worker, args)
     shared = _Shared(world_size, turns)
     lobby = Lobby(setup, setup.emulator())
@@ -136,6 +142,8 @@ class _Shared:
                 self.world.forget()
 
         place = ThreadPlace(context, context.session, adopt, self.turns)
+        if context.lobby.first.selector is not None:
+            place.choose().use(None, context.lobby.first.selector)
         return place
 
     def _rendezvous(self, url: str, timeout: Any = None, **_: Any) -> Iterator[tuple[Any, int, int]]:
