@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -12,6 +13,7 @@ from ahbm import Explanation
 from ahbm.cli import app
 from ahbm.errors import ConfigError, DataError
 from ahbm.runs.measure import Arguments, prepare
+from support.scripts import EXCHANGE, exchange
 
 CASES = [
     ("all_reduce", None),
@@ -44,6 +46,15 @@ def test_every_breakdown_is_the_latency(collective: str, algorithm: str | None, 
     on_links = sum(s.end_ps - s.start_ps for s in why.stretches() if s.link)
     assert on_links == sum(link.path_ps for link in why.links)
     assert all(".py:" in step.origin for step in why.steps)
+
+
+def test_all_iterations_of_a_line_are_one_step(tmp_path: Path) -> None:
+    why = ahbm.open(exchange(tmp_path), args=["--ranks", "4"], bytes_per_rank=4096).explain()
+    lines = [step.origin for step in why.steps]
+    assert len(set(lines)) == len(lines) < len(EXCHANGE.splitlines())
+    assert not any("(" in line for line in lines)
+    assert any("(a=0, b=1)" in stretch.origin for stretch in why.stretches())
+    assert sum(step.ps for step in why.steps) == why.latency_ps
 
 
 def test_the_command_prints_what_the_function_finds() -> None:

@@ -174,7 +174,7 @@ def told(path: str) -> Iterator[None]:
         yield
     except AhbmError as error:
         place = _innermost(error, path)
-        if place and not any(site.origin == place for site in error.sites):
+        if place and not any(site.origin.partition(" (")[0] == place for site in error.sites):
             first, *rest = error.findings
             placed = Finding(first.code, first.message, (*first.sites, Site("statement", place)), first.hint)
             error._set((placed, *rest))

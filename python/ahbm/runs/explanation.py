@@ -72,7 +72,7 @@ class Explanation:
         """Of a program and a timeline of it with detail. Raises DataError (AHBM-V123) without."""
         self._program = program
         self._timeline = timeline
-        self._agent, self._op, self._category, self._link, self._origin, start, end = timeline.critical_path()
+        self._agent, self._op, self._category, self._link, self._line, start, end = timeline.critical_path()
         self._start: NDArray[np.int64] = start.astype(np.int64)
         self._ps: NDArray[np.int64] = end.astype(np.int64) - self._start
 
@@ -99,15 +99,16 @@ class Explanation:
     @cached_property
     def steps(self) -> list[Step]:
         """The lines of the algorithm in the order in which the critical path first comes to them."""
-        _, first, of = np.unique(self._origin, return_index=True, return_inverse=True)
+        _, first, of = np.unique(self._line, return_index=True, return_inverse=True)
         sorted_, bounds = np.argsort(of, kind="stable"), np.cumsum(np.bincount(of))
         steps = []
         for line in np.argsort(first):
             here = sorted_[bounds[line - 1] if line else 0 : bounds[line]]
-            what, origin = self._program.describe(int(self._agent[here[0]]), int(self._op[here[0]]))
+            agent, op = int(self._agent[here[0]]), int(self._op[here[0]])
+            what, _ = self._program.describe(agent, op)
             operations = len(np.unique(self._agent[here].astype(np.uint64) << np.uint64(32) | self._op[here]))
             by_category = _by_category(self._category[here], self._ps[here])
-            steps.append(Step(origin, what, operations, int(self._ps[here].sum()), by_category))
+            steps.append(Step(self._program.line(agent, op), what, operations, int(self._ps[here].sum()), by_category))
         return steps
 
     @cached_property

@@ -10,8 +10,10 @@
 mod fault;
 pub mod msccl;
 pub mod mscclpp;
+mod statements;
 
 pub use fault::{Fault, Raised};
+pub use statements::Statements;
 
 /// Whose behaviour counts where a compiler does something else than the program says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

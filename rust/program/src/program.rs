@@ -201,9 +201,15 @@ impl Program {
         self.agents.iter().map(|a| self.bodies[a.body as usize].ops.len() as u64).sum()
     }
 
-    /// `file:line` of an operation, empty when it has none.
+    /// The origin of an operation, empty when it has none.
     pub fn origin_text(&self, agent: AgentId, op: usize) -> String {
         self.body(agent).origins.get(op).map(|&o| self.origins.text(o)).unwrap_or_default()
+    }
+
+    /// As [`Self::origin_text`], the same in every iteration of a loop.
+    pub fn line_text(&self, agent: AgentId, op: usize) -> String {
+        let origin = self.body(agent).origins.get(op).and_then(|&id| self.origins.get(id));
+        origin.map(|origin| origin.line().to_string()).unwrap_or_default()
     }
 
     /// An operation in words, e.g. `send(dir="E") f16[512]`.

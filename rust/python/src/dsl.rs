@@ -1,8 +1,10 @@
 //! Recorders for programs of other languages.
 //!
 //! - [`mscclpp`]: the classes behind `ahbm.dsl.mscclpp`.
+//! - [`iterations`]: where a statement stands, and the loops around it.
 //! - [`msccl`], [`msccl_ref`] (references to chunks), [`msccl_arguments`]: those behind `ahbm.dsl.msccl`.
 
+mod iterations;
 pub(crate) mod msccl;
 pub(crate) mod msccl_arguments;
 pub(crate) mod msccl_ref;

@@ -46,6 +46,21 @@ impl<'py> Here<'py> {
         Ok(Some(Self { frame, code, instruction }))
     }
 
+    /// The instruction, as long as its code lives.
+    pub(crate) fn key(&self) -> (usize, c_long) {
+        (self.code.as_ptr() as usize, self.instruction)
+    }
+
+    /// The code it belongs to.
+    pub(crate) fn code(&self) -> Bound<'py, PyAny> {
+        self.code.clone()
+    }
+
+    /// The variables of its frame, a mapping.
+    pub(crate) fn locals(&self) -> PyResult<Bound<'py, PyAny>> {
+        self.frame.getattr(intern!(self.frame.py(), "f_locals"))
+    }
+
     /// Full name of the file.
     pub(crate) fn path(&self) -> PyResult<String> {
         self.code.getattr(intern!(self.code.py(), "co_filename"))?.extract()
@@ -71,24 +86,14 @@ pub(crate) struct Lines {
 impl Lines {
     /// The origin of an instruction.
     pub(crate) fn origin(&mut self, here: &Here<'_>) -> OriginId {
-        let code = here.code.as_ptr() as usize;
-        if let Some(&id) = self.known.get(&(code, here.instruction)) {
+        let key = here.key();
+        if let Some(&id) = self.known.get(&key) {
             return id;
         }
-        self.codes.entry(code).or_insert_with(|| here.code.clone().unbind());
+        self.codes.entry(key.0).or_insert_with(|| here.code().unbind());
         let id = self.origins.intern(here.origin());
-        self.known.insert((code, here.instruction), id);
+        self.known.insert(key, id);
         id
-    }
-
-    /// The origin of an instruction that was met before.
-    pub(crate) fn known(&self, here: &Here<'_>) -> Option<OriginId> {
-        self.known.get(&(here.code.as_ptr() as usize, here.instruction)).copied()
-    }
-
-    /// The origins met so far.
-    pub(crate) fn origins(&self) -> &Origins {
-        &self.origins
     }
 
     /// The origins met, by id.

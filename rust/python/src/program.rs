@@ -105,6 +105,14 @@ impl Program {
         Ok((self.inner.describe(AgentId(agent), op), self.inner.origin_text(AgentId(agent), op)))
     }
 
+    /// Where an operation was written, the same in every iteration of a loop (`""`: unknown). Raises `ConfigError`
+    /// (AHBM-C129).
+    fn line(&self, agent: Given<u32>, op: Given<usize>) -> PyResult<String> {
+        given!(agent, op);
+        within("agent", agent as usize, self.inner.agents.len())?;
+        Ok(self.inner.line_text(AgentId(agent), op))
+    }
+
     /// Writes a recorded timeline as a post-execution trace, `PREFIX.<rank>.et`: every operation with the time it took.
     ///
     /// Returns the paths that were written. Raises `FormatError` for files that cannot be written, `DataError` for a

@@ -130,18 +130,22 @@ impl Timeline {
 
     /// The critical path, from launch to the last agent's end: abutting stretches as seven arrays of shape (n,).
     ///
-    /// agent, operation (u32), index into `categories()` (u8), link (u32, 2**32 - 1: none), origin of the operation
+    /// agent, operation (u32), index into `categories()` (u8), link (u32, 2**32 - 1: none), line of the operation
     /// (u32, equal numbers are equal lines), start and end (u64, ps). Raises `DataError` (AHBM-V123) without detail.
     fn critical_path<'py>(&self, py: Python<'py>) -> PyResult<Columns<'py>> {
         let detail = self.detail(py)?;
         let path = py.detach(|| detail.critical_path());
-        let origin = |s: &Segment| self.program.body(s.agent).origins.get(s.op as usize).map_or(u32::MAX, |o| o.0);
+        let lines = py.detach(|| self.program.origins.lines());
+        let line = |s: &Segment| {
+            let origin = self.program.body(s.agent).origins.get(s.op as usize);
+            origin.map_or(u32::MAX, |origin| lines[origin.0 as usize])
+        };
         Ok((
             column(py, &path, |s| s.agent.0),
             column(py, &path, |s| s.op),
             column(py, &path, |s| s.category as u8),
             column(py, &path, |s| s.link.map_or(u32::MAX, |l| l.0)),
-            column(py, &path, origin),
+            column(py, &path, line),
             column(py, &path, |s| s.start),
             column(py, &path, |s| s.end),
         ))

@@ -68,7 +68,8 @@ def test_instances_of_moves_that_double_stay_apart() -> None:
     assert (meant.plan.check()[0], as_is.plan.check()[0]) == ("correct", "wrong")
     assert [note.code for note in meant.notes] == ["AHBM-A220"]
     line = doubling.__code__.co_firstlineno + 5
-    assert {site.origin for site in meant.notes[0].sites} == {f"test_msccl_lang_repairs.py:{line}"}
+    place = f"test_msccl_lang_repairs.py:{line}"
+    assert {site.origin for site in meant.notes[0].sites} == {f"{place} (step={step}, rank=0)" for step in (1, 2)}
     assert as_is.notes == ()
 
 

@@ -62,7 +62,7 @@ def test_a_race_names_statements() -> None:
     verdict, _, findings, _ = plan.check()
     assert verdict != "correct"
     origins = {site["origin"] for finding in findings for site in finding["sites"]}
-    assert line_of(pairwise, "reduced") in origins
+    assert {f"{line_of(pairwise, 'reduced')} (rank={rank})" for rank in range(2)} & origins
     # The program itself begins in the helper.
     assert {origin.partition(":")[0] for origin in origins} == {FILE, "programs.py"}
 
@@ -108,7 +108,7 @@ def limits_barriers() -> None:
 def test_a_limit_is_told_at_the_statement_that_goes_over_it(write: Callable[[], None], mark: str, message: str) -> None:
     warnings = lower(write).written.plan.warnings
     (found,) = [warning for warning in warnings if message in warning["message"]]
-    assert found["sites"][0]["origin"] == line_of(write, mark)
+    assert found["sites"][0]["origin"].partition(" (")[0] == line_of(write, mark)
 
 
 def test_operations_in_loops_and_groups_have_their_statements() -> None:
@@ -215,6 +215,117 @@ def test_programs_in_threads_do_not_meet() -> None:
         thread.join()
     assert errors == []
     assert texts["a"].replace('"a"', '"b"', 1) == texts["b"]
+
+
+def handed_on(*, last: bool) -> None:
+    """Each of two ranks reduces its chunk from both and puts it into both; `last` has them wait for each other."""
+    channels = [MemoryChannel(1 - rank, rank) for rank in range(2)]
+
+    def meet(rank: int) -> None:
+        channels[rank].signal(tb=0, data_sync=SyncType.before)
+        channels[rank].wait(tb=0, data_sync=SyncType.after)
+
+    for rank in range(2):
+        mine, theirs = (Rank(at).get_input_buffer()[rank : rank + 1] for at in (rank, 1 - rank))
+        meet(rank)
+        channels[rank].reduce(mine, [theirs], tb=0)  # takes
+        channels[rank].put(theirs, mine, tb=0)  # hands on
+        if last:
+            meet(rank)
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_a_fused_operation_has_the_lines_of_all_its_statements(fused: bool) -> None:
+    def origins(last: bool) -> set[str]:
+        settings = {"collective": AllReduce(2, 1, True), "instr_fusion": fused}
+        _, _, findings, _ = lower(lambda: handed_on(last=last), **settings).written.plan.check()
+        return {site["origin"] for finding in findings for site in finding["sites"]}
+
+    takes, hands_on = line_of(handed_on, "takes"), line_of(handed_on, "hands on")
+    both = {f"{takes} (rank={rank}), fused with {hands_on} (rank={rank})" for rank in range(2)}
+    assert origins(last=True) == set()
+    assert origins(last=False) & both == (both if fused else set())
+
+
+def test_statements_of_one_line_that_become_one_operation_are_counted() -> None:
+    def write() -> None:
+        near, far = Rank(0).get_input_buffer(), Rank(1).get_input_buffer()
+        for at in range(4):
+            MemoryChannel(1, 0).put(far[at : at + 1], near[at : at + 1], tb=0)  # puts
+
+    _, _, findings, _ = lower(write, collective=AllReduce(2, 4, True)).written.plan.check()
+    origins = {site["origin"] for finding in findings for site in finding["sites"]}
+    assert f"{line_of(write, 'puts')} (at=0) and 3 more times" in origins
+
+
+def test_a_statement_has_the_variables_of_the_loops_around_it() -> None:
+    def wrong(rank: int) -> None:
+        Rank(rank).copy(Rank(rank).get_input_buffer()[0:1], Rank(1 - rank).get_input_buffer()[0:1], tb=0)  # wrong
+
+    def write() -> None:
+        for rank, what in enumerate(["one", "a text of more than sixteen characters"]):
+            assert what
+            for part in (0.5, 2):
+                if rank > 0:
+                    wrong(rank + int(part) * 0)
+
+    with pytest.raises(RuntimeError) as caught:
+        lower(write)
+    assert isinstance(caught.value, AhbmError)
+    assert caught.value.sites[0].origin == f"{line_of(wrong, 'wrong')} (rank=1)"
+
+
+def test_a_deadlock_names_the_iteration_of_both_sides() -> None:
+    def write() -> None:
+        channels = [MemoryChannel(1 - rank, rank) for rank in range(2)]
+        for rank in range(2):
+            channels[rank].wait(tb=0)  # waits
+            channels[rank].signal(tb=0)
+
+    verdict, _, findings, _ = lower(write, collective=AllReduce(2, 1, True)).written.plan.check()
+    assert verdict == "deadlock"
+    origins = [site["origin"] for site in findings[0]["sites"]]
+    assert origins == [f"{line_of(write, 'waits')} (rank={rank})" for rank in range(2)]
+
+
+def test_a_program_of_very_many_statements_has_lines_for_the_last_of_them() -> None:
+    def write() -> None:
+        channel = MemoryChannel(1, 0)
+        for tb in [0] * (1 << 18):
+            channel.signal(tb=tb)
+        for tb in (-1,):
+            channel.signal(tb=tb)  # told
+
+    with pytest.raises(RuntimeError) as caught:
+        lower(write)
+    assert isinstance(caught.value, AhbmError)
+    assert caught.value.sites[0].origin == line_of(write, "told")
+
+
+def test_signals_without_waits_are_counted_by_line() -> None:
+    def write() -> None:
+        MemoryChannel(1, 0).signal(tb=0)
+        for source in (0, 0, 0):
+            MemoryChannel(1, source).signal(tb=0)  # thrice
+
+    with pytest.raises(RuntimeError) as caught:
+        lower(write, instr_fusion=False)
+    assert isinstance(caught.value, AhbmError)
+    told = [(site.label, site.origin) for site in caught.value.sites]
+    assert ("rank 0 signals rank 1 (3 times)", line_of(write, "thrice")) in told
+
+
+def test_a_difference_is_told_once_for_all_iterations() -> None:
+    def write() -> None:
+        own = Rank(0).get_input_buffer()
+        for turn in range(3):
+            Rank(turn % 1).barrier([0, 1])
+            Rank(0).reduce(own[0:1], [own[4:5]], tb=0, dst_chunk=own[1:2])
+            Rank(0).reduce(own[0:1], [own[5:6]], tb=0, dst_chunk=own[1:2])  # second
+
+    notes = lower(write).written.notes
+    sites = [site.origin for note in notes if "fuses two reductions" in note.message for site in note.sites]
+    assert sites == [f"{line_of(write, 'second')} (turn=0)"]
 
 
 def test_an_author_s_wrapper_is_the_author_s() -> None:

@@ -138,7 +138,7 @@ def test_a_defect_is_repaired_and_told_with_its_statement(write: Callable[[], No
     lines, first = inspect.getsourcelines(write)
     repaired = next(first + at for at, line in enumerate(lines) if line.endswith("# repaired\n"))
     (note,) = meant.written.notes
-    assert (note.code, note.sites[0].origin) == ("AHBM-A121", f"test_mscclpp_repairs.py:{repaired}")
+    assert (note.code, note.sites[0].origin.partition(" (")[0]) == ("AHBM-A121", f"test_mscclpp_repairs.py:{repaired}")
 
 
 @pytest.mark.parametrize(

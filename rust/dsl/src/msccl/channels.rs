@@ -13,14 +13,14 @@ use std::collections::VecDeque;
 ///
 /// # Errors
 /// `AHBM-A207` when a flow finds none of 32 channels free on all its hops.
-pub fn assign(ops: &mut [Op], order: &Order, origin: impl Fn(u32) -> String) -> Result<(), Box<Refusal>> {
+pub fn assign(ops: &mut [Op], order: &Order, origin: impl Fn(&Op) -> String) -> Result<(), Box<Refusal>> {
     flows(ops, order, origin)?;
     keep_order(ops, order);
     Ok(())
 }
 
 /// Two flows over the same hops share a channel; else a flow has the first that is free on every hop.
-fn flows(ops: &mut [Op], order: &Order, origin: impl Fn(u32) -> String) -> Result<(), Box<Refusal>> {
+fn flows(ops: &mut [Op], order: &Order, origin: impl Fn(&Op) -> String) -> Result<(), Box<Refusal>> {
     let mut free: FxHashMap<(u32, u32), u32> = FxHashMap::default();
     let mut known: FxHashMap<Vec<(u32, u32)>, i64> = FxHashMap::default();
     let mut chain = Vec::new();
@@ -55,7 +55,7 @@ fn flows(ops: &mut [Op], order: &Order, origin: impl Fn(u32) -> String) -> Resul
                             hops[0].0
                         );
                         let finding = Diagnostic::new("AHBM-A207", message)
-                            .site("min() arg is an empty sequence", origin(ops[send as usize].origin))
+                            .site("min() arg is an empty sequence", origin(&ops[send as usize]))
                             .hint("give the statements channels with ch=");
                         return Err(Refusal::new(Kind::Value, finding));
                     }

@@ -148,9 +148,9 @@ impl Pass<'_> {
     }
 
     fn fuse(&mut self, ops: &mut [Op], recv: u32, send: u32, action: Action) {
-        let Op { dst, to, .. } = ops[send as usize];
+        let Op { dst, to, origin, .. } = ops[send as usize];
         let op = &mut ops[recv as usize];
-        (op.action, op.dst, op.to) = (Some(action), dst, to);
+        (op.action, op.dst, op.to, op.also) = (Some(action), dst, to, origin);
         if to != NONE {
             ops[to as usize].from = recv;
         }

@@ -4,11 +4,11 @@ use super::assign::{self, Block, Blocks, peers};
 use super::channels;
 use super::fuse::{Fused, Kept, Why, fuse};
 use super::order::{Order, order};
-use super::record::{Op, Place, Recording};
+use super::record::{NONE, Op, Place, Recording};
 use super::refusal::{Kind, Refusal};
 use super::replicate::Layout;
 use super::waits::{self, Draft};
-use crate::Faith;
+use crate::{Faith, Statements};
 use ahbm_machine::Diagnostic;
 use ahbm_plan::blocks::{self, Action, Dep, Places, Plan, Rank, Slot, Step};
 use ahbm_plan::{Budget, Goal, Limit, Protocol};
@@ -65,7 +65,10 @@ pub fn lower(recording: &Recording, origins: &[Origin], options: &Options) -> Re
     let budget = Budget::default();
     let Options { instances, goal, faith, .. } = *options;
     budget.check(Limit::Steps, (recording.len() as u64).saturating_mul(instances.into()))?;
-    let at = |id: u32| origins.get(id as usize).map(ToString::to_string).unwrap_or_default();
+    let at = |op: &Op| match (origins.get(op.origin as usize), origins.get(op.also as usize)) {
+        (Some(first), also) => Origin::fused(first.clone(), also.cloned()).to_string(),
+        (None, _) => String::new(),
+    };
     let (layout, apart) = Layout::new(recording, instances, options.interleaved, goal, options.factor, faith);
     let Fused { ops, next, prev, kept } = fuse(recording, &layout, options.fusion, faith);
     let mut fused = Fused { ops, next, prev, kept };
@@ -91,13 +94,14 @@ pub fn lower(recording: &Recording, origins: &[Origin], options: &Options) -> Re
     if options.check_order {
         check_order(&fused.ops, &placed, &at)?;
     }
-    let mut writer = Writer { recording, layout, fused: &fused, placed: &placed, options, moved: None };
+    let statements = Statements::new(origins.len());
+    let mut writer = Writer { recording, layout, fused: &fused, placed: &placed, options, statements, moved: None };
     let listed = (0..ranks).map(|rank| writer.rank(rank, &at)).collect::<Result<Vec<_>, _>>()?;
     if let Some(op) = writer.moved {
         notes.push(note(
             "AHBM-A223",
             "a chunk is reduced from slots of other numbers: the compiler adds what is in the slots of those numbers here",
-            &at(fused.ops[op as usize].origin),
+            &at(&fused.ops[op as usize]),
         ));
     }
     let chunks = listed.iter().map(|rank| rank.declared[0].max(rank.declared[1])).max().unwrap_or(0);
@@ -105,7 +109,7 @@ pub fn lower(recording: &Recording, origins: &[Origin], options: &Options) -> Re
     let plan = Plan {
         name: options.name.clone(),
         file: origins.first().map_or_else(|| Arc::from(""), |origin| Arc::clone(&origin.file)),
-        places: Places::Listed(origins.to_vec()),
+        places: Places::Listed(writer.statements.places(origins)),
         goal,
         in_place: options.in_place,
         out_of_place: !options.in_place,
@@ -128,12 +132,13 @@ struct Writer<'a> {
     fused: &'a Fused,
     placed: &'a Blocks,
     options: &'a Options,
+    statements: Statements,
     /// The first operation that adds to slots of other numbers than it was sent from.
     moved: Option<u32>,
 }
 
 impl Writer<'_> {
-    fn rank(&mut self, rank: u32, at: &impl Fn(u32) -> String) -> Result<Rank, Box<Refusal>> {
+    fn rank(&mut self, rank: u32, at: &impl Fn(&Op) -> String) -> Result<Rank, Box<Refusal>> {
         let list = &self.placed.ranks[rank as usize];
         let instances = self.layout.instances();
         // The first step of every operation of a block.
@@ -171,7 +176,7 @@ impl Writer<'_> {
                     drafts.push(Draft { step, waits: std::mem::take(&mut waits) });
                 }
             }
-            let line = block.ops.first().map_or(0, |&op| self.fused.ops[op as usize].origin);
+            let line = block.ops.first().map_or(0, |&op| self.line(&self.fused.ops[op as usize]));
             let written = waits::write(drafts, self.options.gathered);
             blocks.push(blocks::Block { send: block.send, recv: block.recv, channel, steps: written.steps, line });
             places.push(written.places);
@@ -185,6 +190,14 @@ impl Writer<'_> {
             }
         }
         Ok(Rank { declared, before: Vec::new(), after: Vec::new(), blocks })
+    }
+
+    /// The number of an operation's statements.
+    fn line(&mut self, op: &Op) -> u32 {
+        match op.also {
+            NONE => op.origin,
+            also => self.statements.number(op.origin, &[also]),
+        }
     }
 
     fn starts(&self, block: &Block) -> Vec<u32> {
@@ -203,7 +216,7 @@ impl Writer<'_> {
         op: u32,
         own: u32,
         starts: &[Vec<u32>],
-        at: &impl Fn(u32) -> String,
+        at: &impl Fn(&Op) -> String,
     ) -> Result<Vec<(u32, u32)>, Box<Refusal>> {
         let mut waits: Vec<(u32, u32)> = Vec::new();
         for &before in self.fused.prev.of(op) {
@@ -213,8 +226,8 @@ impl Writer<'_> {
             }
             let Some((block, step)) = self.placed.places[before as usize] else {
                 let finding = Diagnostic::new("AHBM-A222", "an operation waits for one that the compiler leaves out")
-                    .site("operation", at(self.fused.ops[op as usize].origin))
-                    .site("left out", at(earlier.origin));
+                    .site("operation", at(&self.fused.ops[op as usize]))
+                    .site("left out", at(earlier));
                 return Err(Refusal::new(Kind::Key, finding));
             };
             if block == own {
@@ -230,6 +243,7 @@ impl Writer<'_> {
 
     fn step(&mut self, id: u32, instance: u32, piece: u32, declared: &mut [u32; 3]) -> Result<Step, Box<Refusal>> {
         let op = &self.fused.ops[id as usize];
+        let line = self.line(op);
         let own = self.recording.ops[id as usize].dst;
         let action = op.action.unwrap_or(Action::Nop);
         let count = self.layout.pieces(op.src.size).1;
@@ -262,12 +276,12 @@ impl Writer<'_> {
             let declared = &mut declared[slot.space as usize];
             *declared = (slot.chunk + count).max(*declared);
         }
-        Ok(Step { action, src, dst, count, wait: None, posts: false, line: op.origin })
+        Ok(Step { action, src, dst, count, wait: None, posts: false, line })
     }
 }
 
 /// Sends of a thread block to another are received there in their order.
-fn check_order(ops: &[Op], placed: &Blocks, at: &impl Fn(u32) -> String) -> Result<(), Box<Refusal>> {
+fn check_order(ops: &[Op], placed: &Blocks, at: &impl Fn(&Op) -> String) -> Result<(), Box<Refusal>> {
     for block in placed.ranks.iter().flatten() {
         let mut last: FxHashMap<u32, (u32, u32)> = FxHashMap::default();
         for &id in &block.ops {
@@ -282,8 +296,8 @@ fn check_order(ops: &[Op], placed: &Blocks, at: &impl Fn(u32) -> String) -> Resu
                 let (rank, to) = (op.rank, op.dst.rank);
                 let message = format!("Rank {rank} sends op1 then op2 but {to} receives op2 then op1");
                 let finding = Diagnostic::new("AHBM-A208", message)
-                    .site("op1", at(ops[first as usize].origin))
-                    .site("op2", at(op.origin))
+                    .site("op1", at(&ops[first as usize]))
+                    .site("op2", at(op))
                     .hint("use another channel or other thread blocks for one of them");
                 return Err(Refusal::new(Kind::Assertion, finding));
             }
@@ -307,9 +321,9 @@ fn remarks(
     order: &Order,
     apart: Option<[u32; 2]>,
     recording: &Recording,
-    at: &impl Fn(u32) -> String,
+    at: &impl Fn(&Op) -> String,
 ) {
-    let place = |op: u32| at(recording.ops[op as usize].origin);
+    let place = |op: u32| at(&recording.ops[op as usize]);
     if let Some([first, second]) = apart {
         let message = "operations of different counts share slots: instances alternate slot by slot here, and the \
                        compiler gives them places that collide";
@@ -342,13 +356,13 @@ fn remarks(
 }
 
 /// Manual thread blocks, but statements without a number: one block does all of them.
-fn shared_block(notes: &mut Vec<Diagnostic>, ops: &[Op], placed: &Blocks, at: &impl Fn(u32) -> String) {
+fn shared_block(notes: &mut Vec<Diagnostic>, ops: &[Op], placed: &Blocks, at: &impl Fn(&Op) -> String) {
     let all = placed.ranks.iter().flatten();
     let unnamed = all.filter(|block| block.ops.len() > 1).flat_map(|block| &block.ops);
     if let Some(&op) = unnamed.filter(|&&op| ops[op as usize].tb == -1).min() {
         let message =
             "thread blocks are manual, and statements name none: one thread block does all of those of a rank";
-        notes.push(note("AHBM-A224", message, &at(ops[op as usize].origin)));
+        notes.push(note("AHBM-A224", message, &at(&ops[op as usize])));
     }
 }
 
@@ -357,7 +371,7 @@ fn conflict(
     ops: &[Op],
     [op, first]: [u32; 2],
     block: &Block,
-    at: &impl Fn(u32) -> String,
+    at: &impl Fn(&Op) -> String,
 ) -> Diagnostic {
     let node = &ops[op as usize];
     let (send, recv) = peers(node);
@@ -374,9 +388,7 @@ fn conflict(
         who(recv),
         node.channel
     );
-    Diagnostic::new("AHBM-A207", message)
-        .site("operation", at(node.origin))
-        .site("thread block", at(ops[first as usize].origin))
+    Diagnostic::new("AHBM-A207", message).site("operation", at(node)).site("thread block", at(&ops[first as usize]))
 }
 
 fn impossible(
@@ -384,7 +396,7 @@ fn impossible(
     [op, first]: [u32; 2],
     block: &Block,
     names: &[String],
-    at: &impl Fn(u32) -> String,
+    at: &impl Fn(&Op) -> String,
 ) -> Diagnostic {
     let node = &ops[op as usize];
     let (send, recv) = peers(node);
@@ -409,7 +421,7 @@ fn impossible(
         block.channel
     );
     Diagnostic::new("AHBM-A207", message)
-        .site("operation", at(node.origin))
-        .site("thread block", at(ops[first as usize].origin))
+        .site("operation", at(node))
+        .site("thread block", at(&ops[first as usize]))
         .hint("give the statements channels with ch=, or name thread blocks with ThreadblockPolicy.manual")
 }

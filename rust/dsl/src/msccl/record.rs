@@ -82,6 +82,8 @@ pub struct Op {
     pub to: u32,
     /// The send that belongs to a receive.
     pub from: u32,
+    /// The statement of the send that was fused into a receive.
+    pub also: u32,
 }
 
 #[derive(Debug, Clone)]
@@ -379,7 +381,7 @@ impl Recording {
         [tb, channel]: [i64; 2],
         origin: u32,
     ) -> u32 {
-        self.ops.push(Op { action, rank, src, dst, tb, channel, origin, to: NONE, from: NONE });
+        self.ops.push(Op { action, rank, src, dst, tb, channel, origin, to: NONE, from: NONE, also: NONE });
         self.ops.len() as u32 - 1
     }
 

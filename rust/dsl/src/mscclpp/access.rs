@@ -23,7 +23,7 @@ impl Access {
 }
 
 /// Inserts meetings, those inside loops first.
-pub(super) fn resolve(ops: Vec<Op>, faith: Faith, notes: &mut Notes) -> Vec<Op> {
+pub(super) fn resolve(ops: Vec<Op>, faith: Faith, notes: &mut Notes<'_>) -> Vec<Op> {
     let mut out = Vec::with_capacity(ops.len() + ops.len() / 4);
     let (mut meant, mut as_is) = (Meant::default(), AsIs::default());
     let (mut own, mut theirs) = (Vec::new(), Vec::new());

@@ -4,7 +4,9 @@ use super::record::Recorder;
 use crate::{Fault, Raised};
 use ahbm_formats::mscclpp::schema::Kind;
 use ahbm_machine::Diagnostic;
-use ahbm_program::{OriginId, Origins};
+use ahbm_program::{Origin, OriginId, Origins};
+use indexmap::IndexMap;
+use rustc_hash::FxBuildHasher;
 
 /// Statements that a finding names per side.
 const NAMED: usize = 4;
@@ -50,21 +52,20 @@ impl Recorder {
     }
 }
 
-/// The first of the statements, each once with how often it was executed.
+/// The first of the lines, each with how often it was executed, or the values of its variables.
 fn named(mut finding: Diagnostic, label: &str, places: &[u32], origins: &Origins) -> Diagnostic {
-    let mut counted: Vec<(u32, usize)> = Vec::new();
-    for &place in places {
-        match counted.iter_mut().find(|(known, _)| *known == place) {
-            Some((_, times)) => *times += 1,
-            None => counted.push((place, 1)),
-        }
+    let mut counted: IndexMap<Origin, (&Origin, usize), FxBuildHasher> = IndexMap::default();
+    for origin in places.iter().filter_map(|&place| origins.get(OriginId(place))) {
+        counted.entry(origin.line()).or_insert((origin, 0)).1 += 1;
     }
     if counted.is_empty() {
         return finding.site(format!("{label}: never"), "");
     }
-    for &(place, times) in counted.iter().take(NAMED) {
-        let times = if times > 1 { format!(" ({times} times)") } else { String::new() };
-        finding = finding.site(format!("{label}{times}"), origins.text(OriginId(place)));
+    for (line, &(once, times)) in counted.iter().take(NAMED) {
+        finding = match times {
+            1 => finding.site(label, once.to_string()),
+            _ => finding.site(format!("{label} ({times} times)"), line.to_string()),
+        };
     }
     finding
 }

@@ -9,14 +9,21 @@ use crate::Faith;
 use ahbm_formats::mscclpp::schema::Kind;
 
 /// Fuses the operations of a thread block or of a loop's body.
-pub(super) fn fuse(ops: Vec<Op>, faith: Faith, notes: &mut Notes) -> Vec<Op> {
+pub(super) fn fuse(ops: Vec<Op>, faith: Faith, notes: &mut Notes<'_>) -> Vec<Op> {
     let mut out = Vec::with_capacity(ops.len());
     let mut current: Option<Op> = None;
     for mut next in ops {
         if let Some(body) = &mut next.body {
             body.ops = fuse(std::mem::take(&mut body.ops), faith, notes);
         }
-        let taken = current.as_mut().is_some_and(|op| take_in(op, &mut next, faith, notes));
+        let taken = current.as_mut().is_some_and(|op| {
+            let taken = take_in(op, &mut next, faith, notes);
+            // A meeting of the block's threads that another one implies leaves no trace.
+            if taken && next.code != Code::Nop {
+                op.also.push(next.place);
+            }
+            taken
+        });
         if !taken {
             out.extend(current.replace(next));
         }
@@ -26,7 +33,7 @@ pub(super) fn fuse(ops: Vec<Op>, faith: Faith, notes: &mut Notes) -> Vec<Op> {
 }
 
 /// True when `a` has taken in `b`.
-fn take_in(a: &mut Op, b: &mut Op, faith: Faith, notes: &mut Notes) -> bool {
+fn take_in(a: &mut Op, b: &mut Op, faith: Faith, notes: &mut Notes<'_>) -> bool {
     use Code::{Barrier, Get, Loop, Nop, Put, PutPackets, PutSignal, PutSignalFlush, ReadPutPackets};
     match (a.code, b.code) {
         (Nop, Nop) | (Barrier, Nop) => true,
@@ -64,7 +71,7 @@ fn replace(a: &mut Op, b: &mut Op) -> bool {
 }
 
 /// Two signals, waits, flushes or operations on semaphores.
-fn join_syncs(a: &mut Op, b: &mut Op, faith: Faith, notes: &mut Notes) -> bool {
+fn join_syncs(a: &mut Op, b: &mut Op, faith: Faith, notes: &mut Notes<'_>) -> bool {
     use Code::{Acquire, Flush, Release};
     let semaphores = matches!(a.code, Acquire | Release);
     let disjoint = || !a.ids.iter().any(|id| b.ids.contains(id));
@@ -86,7 +93,7 @@ fn join_syncs(a: &mut Op, b: &mut Op, faith: Faith, notes: &mut Notes) -> bool {
 }
 
 /// A reduction and what it is reduced with next, or where it is sent.
-fn join_reductions(a: &mut Op, b: &mut Op, faith: Faith, notes: &mut Notes) -> bool {
+fn join_reductions(a: &mut Op, b: &mut Op, faith: Faith, notes: &mut Notes<'_>) -> bool {
     use Code::{
         CopyPackets, Put, PutPackets, ReadPutPackets, ReadReduce, ReadReduceSend, Reduce, ReduceCopyPackets,
         ReduceCopySendPackets, ReducePackets, ReduceSend, ReduceSendPackets, SwitchReduce, SwitchReduceStore,
@@ -166,7 +173,7 @@ fn concatenate(a: &mut Op, b: &mut Op) -> bool {
 }
 
 /// Whether no counter occurs in both, or it does not matter.
-fn apart(a: &Op, b: &Op, what: &str, faith: Faith, notes: &mut Notes) -> bool {
+fn apart(a: &Op, b: &Op, what: &str, faith: Faith, notes: &mut Notes<'_>) -> bool {
     let shared = a.ids.iter().any(|id| b.ids.contains(id));
     if shared && faith == Faith::Meant {
         notes.differs(b.place, &format!("fuses {what} into one operation; they stay two"));
@@ -180,7 +187,7 @@ fn same(a: &[Ref], b: &[Ref]) -> bool {
 }
 
 /// True for a loop in which the threads meet first.
-fn meets_first(op: &Op, faith: Faith, notes: &mut Notes) -> bool {
+fn meets_first(op: &Op, faith: Faith, notes: &mut Notes<'_>) -> bool {
     let stop = |op: &Op| matches!(op.code, Code::Nop | Code::Barrier);
     let first = op.body().first().is_some_and(|first| stop(first) || first.meet.before);
     let last = !first && op.body().last().is_some_and(stop);

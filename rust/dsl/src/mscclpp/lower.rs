@@ -6,11 +6,12 @@ use super::meet::spell_out;
 use super::model::{Chunk, Code, Gpu, Op, Ref, Via};
 use super::record::Recorder;
 use super::replicate::{Instance, too_many};
+use crate::statements::Statements;
 use crate::{Faith, Fault};
 use ahbm_formats::mscclpp::schema::{self, Document, Kind};
 use ahbm_machine::Diagnostic;
-use ahbm_program::{OriginId, Origins};
-use indexmap::IndexSet;
+use ahbm_program::{Origin, OriginId, Origins};
+use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 use serde::Serialize;
 use serde_json::ser::PrettyFormatter;
@@ -18,8 +19,10 @@ use std::borrow::Cow;
 
 /// A program after its lowering.
 pub struct Lowered<'r> {
-    /// The plan. Places of its operations are the statements of the recorder.
+    /// The plan. Places of its operations count `statements`.
     pub document: Document<'r>,
+    /// The statements of the recorder, and those that became one operation.
+    pub statements: Statements,
     /// Where it differs from what the language's own compiler makes, and warnings.
     pub notes: Vec<Diagnostic>,
 }
@@ -34,30 +37,34 @@ pub fn text(document: &Document<'_>) -> String {
 }
 
 /// What is to be said of a program beside its plan, each once.
-#[derive(Default)]
-pub(super) struct Notes {
-    differences: IndexSet<(u32, String), FxBuildHasher>,
-    shared: Vec<(String, [String; 2])>,
+pub(super) struct Notes<'o> {
+    origins: &'o Origins,
+    /// By line and difference, the first statement.
+    differences: IndexMap<(Option<Origin>, String), u32, FxBuildHasher>,
+    shared: Vec<(String, [u32; 2])>,
 }
 
-impl Notes {
+impl<'o> Notes<'o> {
+    fn new(origins: &'o Origins) -> Self {
+        Self { origins, differences: IndexMap::default(), shared: Vec::new() }
+    }
+
     /// The language's own compiler does something else at a statement.
     pub(super) fn differs(&mut self, place: u32, what: &str) {
-        self.differences.insert((place, format!("MSCCL++'s own compiler {what}")));
+        let line = self.origins.get(OriginId(place)).map(Origin::line);
+        self.differences.entry((line, format!("MSCCL++'s own compiler {what}"))).or_insert(place);
     }
 
     /// Instances share elements.
-    pub(super) fn shares(&mut self, message: String, sites: [String; 2]) {
-        self.shared.push((message, sites));
+    pub(super) fn shares(&mut self, message: String, places: [u32; 2]) {
+        self.shared.push((message, places));
     }
 
-    fn finish(self, origins: &Origins) -> Vec<Diagnostic> {
-        let difference = |(place, what): (u32, String)| {
-            Diagnostic::new("AHBM-A121", what).site("statement", origins.text(OriginId(place)))
-        };
-        let shared = |(message, sites): (String, [String; 2])| {
-            let finding = Diagnostic::new("AHBM-A122", message);
-            sites.into_iter().fold(finding, |finding, site| finding.site("statement", site))
+    fn finish(self) -> Vec<Diagnostic> {
+        let told = |finding: Diagnostic, place| finding.site("statement", self.origins.text(OriginId(place)));
+        let difference = |((_, what), place): ((_, String), u32)| told(Diagnostic::new("AHBM-A121", what), place);
+        let shared = |(message, places): (String, [u32; 2])| {
+            places.into_iter().fold(Diagnostic::new("AHBM-A122", message), told)
         };
         let differences = self.differences.into_iter().map(difference);
         differences.chain(self.shared.into_iter().map(shared)).collect()
@@ -71,15 +78,15 @@ impl Recorder {
     /// `AHBM-A104` signals that nobody waits for, or the reverse; `AHBM-A103` numbers that overflow.
     pub fn lower(&self, origins: &Origins) -> Result<Lowered<'_>, Fault> {
         self.count_signals(origins)?;
-        let mut notes = Notes::default();
+        let (mut notes, mut statements) = (Notes::new(origins), Statements::new(origins.iter().count()));
         for &place in &self.renumbered {
             notes.differs(place, "takes the same thread blocks in another order for another barrier");
         }
         if self.settings.instances > 1 && self.faith == Faith::Meant {
-            self.check_instances(origins, &mut notes);
+            self.check_instances(&mut notes);
         }
-        let gpus =
-            (0..).zip(&self.gpus).map(|(id, gpu)| self.gpu(id, gpu, &mut notes)).collect::<Result<_, Fault>>()?;
+        let gpus = (0..).zip(&self.gpus).map(|(id, gpu)| self.gpu(id, gpu, &mut statements, &mut notes));
+        let gpus = gpus.collect::<Result<_, Fault>>()?;
         let settings = &self.settings;
         let document = Document {
             name: Cow::Borrowed(&settings.name),
@@ -94,10 +101,16 @@ impl Recorder {
             min_message_size: settings.min_bytes,
             max_message_size: settings.max_bytes,
         };
-        Ok(Lowered { document, notes: notes.finish(origins) })
+        Ok(Lowered { document, statements, notes: notes.finish() })
     }
 
-    fn gpu(&self, id: u32, gpu: &Gpu, notes: &mut Notes) -> Result<schema::Gpu<'static>, Fault> {
+    fn gpu(
+        &self,
+        id: u32,
+        gpu: &Gpu,
+        statements: &mut Statements,
+        notes: &mut Notes<'_>,
+    ) -> Result<schema::Gpu<'static>, Fault> {
         let instances = self.settings.instances;
         let times = |chunks: u32| chunks.checked_mul(instances).ok_or_else(too_many);
         let repeated = |list: &[u32]| list.iter().flat_map(|&one| (0..instances).map(move |_| one)).collect::<Vec<_>>();
@@ -148,7 +161,7 @@ impl Recorder {
                 };
                 threadblocks.push(schema::ThreadBlock {
                     id: instance.id(index)?,
-                    ops: ops.iter().map(|op| written(op, &instance)).collect::<Result<_, Fault>>()?,
+                    ops: ops.iter().map(|op| written(op, &instance, statements)).collect::<Result<_, Fault>>()?,
                     channels: block.channels.iter().map(channel).collect::<Result<_, Fault>>()?,
                     remote_buffer_refs: block.remote.iter().map(buffers).collect(),
                 });
@@ -171,13 +184,13 @@ impl Recorder {
 }
 
 /// An operation of one instance, as the document has it.
-fn written(op: &Op, instance: &Instance) -> Result<schema::Op<'static>, Fault> {
+fn written(op: &Op, instance: &Instance, statements: &mut Statements) -> Result<schema::Op<'static>, Fault> {
     let mut out = schema::Op {
         name: Cow::Borrowed(op.code.name()),
         channel_type: (op.kind != Kind::None).then_some(op.kind),
         reduce_op: op.code.reduces().then_some(op.function),
         tbg_info: op.part.map(|(tb_id, tbg_size)| schema::Group { tb_id, tbg_size }),
-        place: op.place,
+        place: statements.number(op.place, &op.also),
         ..schema::Op::default()
     };
     let shifted = |ids: &[u32]| ids.iter().map(|&id| instance.id(id)).collect::<Result<Vec<_>, Fault>>();
@@ -193,7 +206,8 @@ fn written(op: &Op, instance: &Instance) -> Result<schema::Op<'static>, Fault> {
         Code::Loop => {
             if let Some(body) = &op.body {
                 out.iter_context = Some(schema::Iteration { unit_size: body.unit, num_chunks: body.chunks });
-                out.ops = body.ops.iter().map(|op| written(op, instance)).collect::<Result<_, Fault>>()?;
+                let inner = body.ops.iter().map(|op| written(op, instance, statements));
+                out.ops = inner.collect::<Result<_, Fault>>()?;
             }
         }
         Code::SwitchReduce => {

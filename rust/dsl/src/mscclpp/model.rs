@@ -228,6 +228,8 @@ pub(super) struct Op {
     pub(super) body: Option<Box<Body>>,
     /// The statement that made it.
     pub(super) place: u32,
+    /// The statements of the operations that it has taken in.
+    pub(super) also: Vec<u32>,
 }
 
 /// The extent of a loop and what it repeats.
@@ -252,6 +254,7 @@ impl Op {
             blocks: 0,
             body: None,
             place,
+            also: Vec::new(),
         }
     }
 

@@ -8,7 +8,6 @@ use super::model::{Chunk, Code, Op, Via, named};
 use super::record::Recorder;
 use crate::{Faith, Fault, Raised};
 use ahbm_plan::Space;
-use ahbm_program::{OriginId, Origins};
 use rustc_hash::FxHashMap;
 
 /// First chunk, the one after the last, and the statement.
@@ -24,7 +23,7 @@ pub(super) struct Instance {
 }
 
 impl Instance {
-    pub(super) fn new(index: u32, of: u32, faith: Faith, ops: &[Op], notes: &mut Notes) -> Self {
+    pub(super) fn new(index: u32, of: u32, faith: Faith, ops: &[Op], notes: &mut Notes<'_>) -> Self {
         let mut holders = FxHashMap::default();
         if of > 1 {
             for op in ops.iter().flat_map(|op| std::iter::once(op).chain(op.body())) {
@@ -71,7 +70,7 @@ pub(super) fn too_many() -> Fault {
 
 impl Recorder {
     /// Warns of instances that share elements, because operations cut the same memory differently.
-    pub(super) fn check_instances(&self, origins: &Origins, notes: &mut Notes) {
+    pub(super) fn check_instances(&self, notes: &mut Notes<'_>) {
         let mut cuts: FxHashMap<(u32, Space), Vec<Cut>> = FxHashMap::default();
         for op in self.gpus.iter().flat_map(|gpu| &gpu.blocks).flat_map(|block| &block.ops) {
             for op in std::iter::once(op).chain(op.body()) {
@@ -96,8 +95,7 @@ impl Recorder {
                         named(space),
                         self.settings.instances
                     );
-                    let site = |place| origins.text(OriginId(place));
-                    notes.shares(message, [site(widest.2), site(place)]);
+                    notes.shares(message, [widest.2, place]);
                     break;
                 }
                 if end > widest.1 {

@@ -1,17 +1,18 @@
 //! The recorder behind `ahbm.dsl.msccl.MSCCLProgram`.
 
+use super::iterations::Sites;
 use super::msccl_arguments::{bind, number, raise, refuse};
 use super::msccl_ref::Ref;
 use crate::errors;
 use crate::formats::PyDocument;
-use crate::origin::{Here, Lines};
+use crate::origin::Here;
 use ahbm_dsl::Faith;
 use ahbm_dsl::msccl::record::{INPUT, OUTPUT};
 use ahbm_dsl::msccl::values::{Given, Value};
 use ahbm_dsl::msccl::{Kind, Lowered, Options, Place, Recording, Refusal, Start, lower};
 use ahbm_formats::msccl_xml::{Dialect, write_as};
 use ahbm_plan::{Budget, Collective, Goal, Protocol};
-use ahbm_program::Origin;
+use ahbm_program::{Origin, Origins};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList, PyTuple};
@@ -53,7 +54,7 @@ struct Fixed {
 
 struct State {
     recording: Recording,
-    lines: Lines,
+    origins: Origins,
     names: Vec<Py<PyAny>>,
     links: FxHashMap<(u32, u32), bool>,
 }
@@ -62,6 +63,7 @@ struct State {
 #[pyclass(frozen, subclass, module = "ahbm._core")]
 pub struct MscclRecorder {
     fixed: PyOnceLock<Fixed>,
+    sites: Sites,
     state: Mutex<Option<State>>,
 }
 
@@ -70,7 +72,7 @@ impl MscclRecorder {
     #[new]
     #[pyo3(signature = (*_args, **_kwargs))]
     fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> Self {
-        Self { fixed: PyOnceLock::new(), state: Mutex::new(None) }
+        Self { fixed: PyOnceLock::new(), sites: Sites::default(), state: Mutex::new(None) }
     }
 
     /// Starts the recording: the two buffers that every rank has, ranks, and where the collective keeps buffers that are
@@ -98,11 +100,11 @@ impl MscclRecorder {
         let recording = Recording::new(ranks, Budget::default()).map_err(|finding| errors::raise_one(py, finding))?;
         let names = vec![input.clone_ref(py), output.clone_ref(py)];
         let ids = PyDict::new(py).unbind();
-        let mut lines = Lines::default();
+        let mut origins = Origins::default();
         let here = Here::now(py)?;
         // The caller is the class in Python; the program stands where that was called.
-        lines.origin(here.back()?.as_ref().unwrap_or(&here));
-        *self.lock() = Some(State { recording, lines, names, links: FxHashMap::default() });
+        origins.intern(here.back()?.as_ref().unwrap_or(&here).origin());
+        *self.lock() = Some(State { recording, origins, names, links: FxHashMap::default() });
         let fixed = Fixed { input, output, ids, topology, collective, mapping, factor, ranks, quirks };
         self.fixed.set(py, fixed).map_err(|_| refuse(py, Kind::Runtime, "AHBM-A201", "the program has begun already"))
     }
@@ -228,7 +230,7 @@ impl MscclRecorder {
         };
         let faith = if self.fixed(py)?.quirks { Faith::AsIs } else { Faith::Meant };
         let (origins, names) = self.with(py, |state| {
-            let origins: Vec<Origin> = state.lines.origins().iter().cloned().collect();
+            let origins: Vec<Origin> = state.origins.iter().cloned().collect();
             let names: Vec<Py<PyAny>> = state.names.iter().map(|name| name.clone_ref(py)).collect();
             (origins, names)
         })?;
@@ -368,9 +370,9 @@ impl MscclRecorder {
         py: Python<'_>,
         work: impl FnOnce(&mut Recording, u32) -> Result<(), Box<Refusal>>,
     ) -> PyResult<()> {
-        let here = Here::now(py)?;
+        let origin = self.sites.origin(&Here::now(py)?)?;
         let outcome = self.with(py, |state| {
-            let origin = state.lines.origin(&here);
+            let origin = state.origins.intern(origin);
             work(&mut state.recording, origin.0)
         })?;
         outcome.map_err(|refusal| raise(py, *refusal))

@@ -1,5 +1,6 @@
 //! Arguments of MSCCLang's calls, refused as upstream refuses them: programs of 2021 pass others.
 
+use super::iterations::Sites;
 use crate::errors;
 use crate::origin::Here;
 use ahbm_dsl::msccl::{Kind, Refusal};
@@ -16,8 +17,8 @@ const OUTDATED: &str = "this looks like a program written for msccl-tools before
 pub(crate) fn raise(py: Python<'_>, refusal: Refusal) -> PyErr {
     let Refusal { kind, mut findings } = refusal;
     for finding in findings.iter_mut().filter(|finding| finding.sites.is_empty()) {
-        if let Ok(here) = Here::now(py) {
-            *finding = finding.clone().site("statement", here.origin().to_string());
+        if let Ok(origin) = Here::now(py).and_then(|here| Sites::default().origin(&here)) {
+            *finding = finding.clone().site("statement", origin.to_string());
         }
     }
     let call = || -> PyResult<PyErr> {

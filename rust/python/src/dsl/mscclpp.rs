@@ -10,17 +10,18 @@ pub(crate) mod chunks;
 pub(crate) mod local;
 pub(crate) mod switch;
 
+use super::iterations::Sites;
 use super::raise;
 use crate::errors;
 use crate::formats::PyDocument;
-use crate::origin::{Here, Lines};
+use crate::origin::Here;
 use ahbm_dsl::mscclpp::{Barriers, Recorder, Settings, text};
 use ahbm_dsl::{Faith, Fault, Raised};
 use ahbm_formats::mscclpp::schema::Protocol;
 use ahbm_formats::mscclpp::{ReadOptions, resolve};
 use ahbm_machine::Diagnostic;
 use ahbm_plan::Budget;
-use ahbm_program::{Origin, OriginId};
+use ahbm_program::{Origin, OriginId, Origins};
 use arguments::{Int, wrong};
 use indexmap::IndexMap;
 use pyo3::prelude::*;
@@ -44,12 +45,13 @@ static CURRENT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 pub struct Program {
     whole: Origin,
     faith: Faith,
+    sites: Sites,
     state: Mutex<State>,
 }
 
 struct State {
     recorder: Recorder,
-    lines: Lines,
+    origins: Origins,
     open: bool,
     /// Older names that were used, what they are called now, and the place of the first use.
     older: IndexMap<String, (String, u32), FxBuildHasher>,
@@ -126,11 +128,11 @@ impl Program {
             _ => Barriers::default(),
         };
         let recorder = Recorder::new(settings, &chunks, faith, barriers);
-        let (mut lines, here) = (Lines::default(), statement(py)?);
-        let place = lines.origin(&here);
-        let whole = lines.origins().get(place).cloned().unwrap_or_else(|| here.origin());
-        let state = State { recorder, lines, open: true, older: IndexMap::default() };
-        Ok(Self { whole, faith, state: Mutex::new(state) })
+        let whole = statement(py)?.origin();
+        let mut origins = Origins::default();
+        origins.intern(whole.clone());
+        let state = State { recorder, origins, open: true, older: IndexMap::default() };
+        Ok(Self { whole, faith, sites: Sites::default(), state: Mutex::new(state) })
     }
 
     /// Base name of the file, and the line, where the program begins.
@@ -146,13 +148,13 @@ impl Program {
         let done = py.detach(|| {
             errors::guard(|| {
                 let state = self.lock();
-                let State { recorder, lines, older, .. } = &*state;
+                let State { recorder, origins, older, .. } = &*state;
                 let told = |(name, (now, place)): (&String, &(String, u32))| {
-                    let site = lines.origins().text(OriginId(*place));
+                    let site = origins.text(OriginId(*place));
                     let message = format!("{name} is an older name: {now}");
                     Diagnostic::new("AHBM-A120", message).site("statement", site)
                 };
-                Ok(recorder.lower(lines.origins()).map(|lowered| {
+                Ok(recorder.lower(origins).map(|lowered| {
                     let notes: Vec<Diagnostic> = older.iter().map(told).chain(lowered.notes).collect();
                     (text(&lowered.document), notes)
                 }))
@@ -170,11 +172,11 @@ impl Program {
         let done = py.detach(|| {
             errors::guard(|| {
                 let state = self.lock();
-                let State { recorder, lines, .. } = &*state;
-                let places = || lines.origins().iter().cloned().collect();
-                Ok(recorder
-                    .lower(lines.origins())
-                    .map(|lowered| resolve(&lowered.document, self.whole.clone(), places(), &options)))
+                let State { recorder, origins, .. } = &*state;
+                Ok(recorder.lower(origins).map(|lowered| {
+                    let places = lowered.statements.places(origins.iter());
+                    resolve(&lowered.document, self.whole.clone(), places.into(), &options)
+                }))
             })
         });
         let plan = done.map_err(|findings| errors::raise(py, &findings))?.map_err(|fault| raise(py, &fault))?;
@@ -185,7 +187,7 @@ impl Program {
     /// Whether every signal has a wait. Raises `ProgramError` (AHBM-A104).
     fn count_signals(&self, py: Python<'_>) -> PyResult<()> {
         let state = self.lock();
-        let counted = state.recorder.count_signals(state.lines.origins());
+        let counted = state.recorder.count_signals(&state.origins);
         drop(state);
         counted.map_err(|fault| raise(py, &fault))
     }
@@ -224,20 +226,16 @@ impl Program {
 
     /// Records a statement of the author's, which a fault names.
     fn record<T>(&self, py: Python<'_>, work: impl FnOnce(&mut Recorder, u32) -> Result<T, Fault>) -> PyResult<T> {
-        let here = Here::now(py)?;
+        let mut here = Here::now(py)?;
+        if !self.sites.knows(&here) {
+            here = outside(py, here)?;
+        }
+        let origin = self.sites.origin(&here)?;
         let mut state = self.lock();
-        let place = match state.lines.known(&here) {
-            Some(known) => known,
-            None => {
-                drop(state);
-                let here = outside(py, here)?;
-                state = self.lock();
-                state.lines.origin(&here)
-            }
-        };
+        let place = state.origins.intern(origin);
         let done = if state.open { work(&mut state.recorder, place.0) } else { Err(no_program()) };
         done.map_err(|mut fault| {
-            let origin = state.lines.origins().text(place);
+            let origin = state.origins.text(place);
             drop(state);
             for finding in fault.findings.iter_mut().filter(|finding| finding.sites.is_empty()) {
                 *finding = finding.clone().site("statement", &*origin);
@@ -247,9 +245,9 @@ impl Program {
     }
 
     fn note(&self, py: Python<'_>, name: &str, now: &str) -> PyResult<()> {
-        let here = statement(py)?;
+        let origin = statement(py)?.origin();
         let mut state = self.lock();
-        let place = state.lines.origin(&here).0;
+        let place = state.origins.intern(origin).0;
         if !state.older.contains_key(name) {
             state.older.insert(name.to_owned(), (now.to_owned(), place));
         }
@@ -276,7 +274,8 @@ fn no_program() -> Fault {
 
 /// The exception for a fault outside of any program, with the author's line.
 fn faulty(py: Python<'_>, mut fault: Fault) -> PyErr {
-    let origin = statement(py).map(|here| here.origin().to_string()).unwrap_or_default();
+    let origin = statement(py).and_then(|here| Sites::default().origin(&here));
+    let origin = origin.map(|origin| origin.to_string()).unwrap_or_default();
     for finding in fault.findings.iter_mut().filter(|finding| finding.sites.is_empty()) {
         *finding = finding.clone().site("statement", &*origin);
     }
