@@ -194,7 +194,7 @@ def test_blocks_of_which_a_part_is_used_stay_where_they_are(
     verdict, _, findings, _ = meant.plan.check()
     assert verdict == "wrong" and all(finding["sites"] for finding in findings)
     if (used, instances) == (1, 1) and collective.goal != "reduce_scatter":
-        with pytest.raises(FormatError, match="AHBM-F119.*\n(.*\n)*  hint: as is"):
+        with pytest.raises(FormatError, match=r"AHBM-F119.*\n(.*\n)*  hint: as is"):
             lowered(say, collective, True)
 
 
