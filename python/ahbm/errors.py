@@ -221,6 +221,14 @@ class ProgramError(AhbmError):
     exit_code = 16
 
 
+class ProgramWarning(UserWarning):
+    """A program was lowered whose plan does not compute its collective, or was not checked; ``findings`` say why."""
+
+    def __init__(self, text: str, findings: tuple[Finding, ...] = ()) -> None:
+        super().__init__(text)
+        self.findings = findings
+
+
 class ProgramRuntimeError(ProgramError, RuntimeError):
     """A `ProgramError` where the language's own compiler raises a RuntimeError."""
 

@@ -43,6 +43,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     yield tmp_path
 
 
+@pytest.mark.filterwarnings("ignore::ahbm.errors.ProgramWarning")
 def test_every_field_and_argument_is_in_the_id() -> None:
     left = {field.name for field in fields(AlgoSpec)} - CHANGES.keys()
     assert left == {"world_size", "replication_policy"} and len(ReplicationPolicy) > 0

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from ahbm.base.verdicts import EXIT_CODES, exit_code
 from ahbm.cli import app
 from ahbm.config.reading import Reading
-from ahbm.runs.verdict import EXIT_CODES, CheckOptions, check_file, exit_code
+from ahbm.runs.verdict import CheckOptions, check_file
 
 KEYS = ["file", "format", "collective", "ranks", "ops", "slots", "verdict", "min_slots", "findings", "proof"]
 

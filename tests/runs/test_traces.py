@@ -11,11 +11,12 @@ from typer.testing import CliRunner
 import ahbm
 import ahbm.distributed as dist
 from ahbm._core import read_plan
+from ahbm.base.verdicts import EXIT_CODES
 from ahbm.cli import app
 from ahbm.config.reading import Reading
 from ahbm.errors import ConfigError, FormatError, UnsupportedError
 from ahbm.runs import plans, timed
-from ahbm.runs.verdict import EXIT_CODES, CheckOptions, check_file
+from ahbm.runs.verdict import CheckOptions, check_file
 from support.plans import FOUR, TOPOLOGY, ring
 
 Attributes = dict[str, int | str]

@@ -21,8 +21,11 @@ TOO_SMALL = "AHBM-L108"
 LEFT_OUT = "AHBM-L100"
 SIZE_UNFIT = "AHBM-F127"
 
+RACES = (RACE, ORDER_DEPENDENT, CALLS_INTERFERE, OUTSIDE_CALL)
+"""What is wrong with a program whatever it is to compute."""
+
 CHECKS = {
-    "race": (RACE, ORDER_DEPENDENT, ORDER_UNDECIDED, CALLS_INTERFERE, OUTSIDE_CALL),
+    "race": (*RACES, ORDER_UNDECIDED),
     "uninit": (UNINITIALISED,),
     "leftover": (UNRECEIVED, UNAWAITED),
     "deadlock": (STUCK,),
@@ -30,3 +33,6 @@ CHECKS = {
     "divergence": (DIVERGENT,),
 }
 """Every check of a program, and the codes of what it finds."""
+
+CHECK_ENV = "AHBM_CHECK"
+"""Environment variable that names the checks of what is run for the first time, and of what is lowered."""

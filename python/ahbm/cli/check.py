@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ahbm.base.codes import CHECKS
+from ahbm.base.verdicts import exit_code
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
 from ahbm.cli.options import Files, Json, Terms
@@ -87,4 +88,4 @@ def check(
     for checked in answers():
         typer.echo(json.dumps(checked.to_json()) if as_json else str(checked))
         verdicts.add(checked.verdict)
-    raise typer.Exit(c.exit_code(verdicts))
+    raise typer.Exit(exit_code(verdicts))

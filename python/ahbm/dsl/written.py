@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 from ahbm._core import Plan
+from ahbm.dsl import judgement
 from ahbm.errors import Finding
 
 
@@ -34,13 +35,15 @@ class Lowering:
     quirks: bool = False
     """Do what the language's own compiler does, its defects included."""
     written: list[Written] | None = None
-    """Where lowered programs are collected; None: nowhere."""
+    """Where lowered programs are collected, to be checked or run; None: nowhere."""
     complaints: list[tuple[str, Finding]] | None = None
     """Where what a program finds wrong with itself is kept, with its name; None: it is raised."""
 
     def tell(self, program: Written) -> None:
-        """Takes note of a lowered program."""
-        if self.written is not None:
+        """Takes note of a lowered program, which is checked where nobody collects it, as `judgement.warn`."""
+        if self.written is None:
+            judgement.warn(program)
+        else:
             self.written.append(program)
 
 

@@ -13,16 +13,13 @@ if TYPE_CHECKING:
     from ahbm.core.compiled import Compiled
     from ahbm.core.emulator import Emulator
 
-CHECK_ENV = "AHBM_CHECK"
-"""Environment variable that names the checks."""
-
 
 def first_checks(emulator: Emulator, setup: Setup) -> Callable[[Compiled], None] | None:
     """The function that checks a program before its first run, and raises what it finds; None: no check is made.
 
     Raises ConfigError (AHBM-C170) for unknown checks.
     """
-    names = setup.check or os.environ.get(CHECK_ENV) or "result"
+    names = setup.check or os.environ.get(codes.CHECK_ENV) or "result"
     if names == "none":
         return None
     from ahbm.check.case import Case

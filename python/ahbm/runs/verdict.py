@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ahbm.base import codes
+from ahbm.base.verdicts import EXIT_CODES
 from ahbm.config.reading import PLAIN, Reading
 from ahbm.dsl.script import Script, choose
 from ahbm.errors import (
@@ -30,18 +31,6 @@ from ahbm.source.plan import SLOTS
 if TYPE_CHECKING:
     from ahbm._core import Machine, Plan
     from ahbm.runs.measure import Arguments
-
-EXIT_CODES = {
-    "correct": 0,
-    "no_expectation": 15,
-    "undecided": UnsupportedError.exit_code,
-    "race": 14,
-    "wrong": DataError.exit_code,
-    "deadlock": DeadlockError.exit_code,
-    "unsupported": UnsupportedError.exit_code,
-    "malformed": FormatError.exit_code,
-}
-"""Exit code of each verdict, in order of gravity: several files exit with the gravest one's."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +62,7 @@ class Checked:
     slots: int | str | None
     """Depth of queues, ``"inf"`` unbounded; None where the format has no queues."""
     verdict: str
-    """A key of :data:`EXIT_CODES`."""
+    """A key of `ahbm.base.verdicts.EXIT_CODES`."""
     min_slots: int | None
     """Least depth at which the program completes; None without queues or when none does."""
     findings: tuple[Finding, ...]
@@ -233,12 +222,6 @@ _CLASSES: dict[type[AhbmError], str] = {
     LintError: "malformed",
     UnsupportedError: "unsupported",
 }
-
-
-def exit_code(verdicts: Iterable[str]) -> int:
-    """The exit code of the gravest verdict; 0 without any."""
-    gravity = list(EXIT_CODES)
-    return EXIT_CODES[max(verdicts, key=gravity.index, default="correct")]
 
 
 def _unread(path: str | Path, verdict: str, error: AhbmError) -> Checked:

@@ -5,7 +5,8 @@ use crate::{Format, chakra, msccl_xml, mscclpp};
 use ahbm_check::{CheckOptions, Outcome, Verdict};
 use ahbm_machine::{Diagnostic, Machine, codes};
 use ahbm_plan::execution::{ExecutionPlan, Launch, Places};
-use ahbm_plan::{Budget, Goal, Limit, LowerOptions, Lowered, Plan};
+use ahbm_plan::{Budget, Goal, Limit, LowerOptions, Lowered, Plan, blocks};
+use ahbm_program::Origin;
 use ahbm_wire::load::load;
 use log::{Level, debug, log_enabled};
 use std::borrow::Cow;
@@ -307,7 +308,14 @@ impl Document {
         match self {
             Self::Made(plan) | Self::Msccl(plan) | Self::Schedule(plan, _) | Self::Chakra { plan: Some(plan), .. } => {
                 let lowered = plan.lower_for_check(reading.slots, &reading.budget);
-                verdict(lowered, plan.goal, plan.chunks, reading)
+                let verdict = verdict(lowered, plan.goal, plan.chunks, reading);
+                match (self, &plan.places) {
+                    // The first place of a program is its own.
+                    (Self::Msccl(_), blocks::Places::Listed(places)) if !places.is_empty() => {
+                        blamed(verdict, &places[0])
+                    }
+                    _ => verdict,
+                }
             }
             Self::Chakra { trace, .. } => {
                 let program = trace.lower_for_check(reading.slots, &reading.budget);
@@ -324,20 +332,25 @@ impl Document {
                 let lower = |launch| plan.lower_for_check(LOOP_ITERATIONS, launch, &reading.budget);
                 let launch = |launch| verdict(launches(plan, launch, lower), plan.goal, plan.chunks, reading);
                 let first = launch(Launch::ODD);
-                let mut gravest = match plan.double_scratch.then(|| launch(Launch::EVEN)) {
+                let gravest = match plan.double_scratch.then(|| launch(Launch::EVEN)) {
                     Some(second) if second.outcome > first.outcome => second,
                     _ => first,
                 };
-                if let Places::Listed { whole, .. } = &plan.places {
-                    // Nobody wrote what is missing: the program as a whole is to blame.
-                    for finding in gravest.findings.iter_mut().filter(|finding| finding.sites.is_empty()) {
-                        *finding = finding.clone().site("program", whole.to_string());
-                    }
+                match &plan.places {
+                    Places::Listed { whole, .. } => blamed(gravest, whole),
+                    Places::Positions => gravest,
                 }
-                gravest
             }
         }
     }
+}
+
+/// Nobody wrote what is missing: the program as a whole, at `whole`, is to blame.
+fn blamed(mut verdict: Verdict, whole: &Origin) -> Verdict {
+    for finding in verdict.findings.iter_mut().filter(|finding| finding.sites.is_empty()) {
+        *finding = finding.clone().site("program", whole.to_string());
+    }
+    verdict
 }
 
 /// A launch of an execution plan, and what follows it.

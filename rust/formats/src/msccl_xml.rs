@@ -44,7 +44,13 @@ use ahbm_plan::{Budget, Plan};
 /// `AHBM-B2xx` over the budget, `AHBM-F110` to `AHBM-F119` malformed, `AHBM-U201` an unsupported step; at most
 /// one finding per thread block or rank.
 pub fn read(bytes: &[u8], file: &str, budget: &Budget) -> Result<Plan, Vec<Diagnostic>> {
-    let (mut plan, facts, lines) = read::read(bytes, file, budget)?;
-    plan.warnings = limits::warnings(&plan, &facts, &lines);
+    let (mut plan, facts) = read::read(bytes, file, budget)?;
+    plan.warnings = limits::warnings(&plan, &facts);
     Ok(plan)
+}
+
+/// Why a runtime would not load, or would misread, what [`write_as`] writes, at the places of the plan; the first of them
+/// is the plan's own.
+pub fn warnings_as(plan: &Plan, dialect: Dialect<'_>) -> Vec<Diagnostic> {
+    limits::warnings(plan, &dialect.facts(plan))
 }

@@ -49,6 +49,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("AHBM-A222", "note: a reduction that the language's own compiler leaves out"),
     ("AHBM-A223", "note: a received chunk is reduced into the slot that the program names, where the language's own compiler reads another"),
     ("AHBM-A224", "note: thread blocks are manual and statements name none, so that one thread block does all of them"),
+    ("AHBM-A225", "note: a program uses fewer chunks than its collective has; the language's own compiler divides the buffers by those that are used"),
     ("AHBM-A301", "an exception in a script that lowers programs"),
     ("AHBM-A302", "a script that lowers programs ended with an exit status"),
     ("AHBM-A303", "a script that lowers no program"),

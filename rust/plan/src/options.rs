@@ -3,7 +3,7 @@
 use crate::Budget;
 use ahbm_machine::{Coord, Diagnostic, Machine, PeId};
 use ahbm_program::{BinaryFn, Dtype, WireFactor};
-use rustc_hash::FxHashSet;
+use rustc_hash::FxHashMap;
 
 /// How messages travel. Only their cost depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -152,6 +152,24 @@ pub struct Site {
     pub pes: u32,
 }
 
+/// Why `ranks` ranks cannot each have a SIP of their own among `have`.
+fn misplaced(sips: &[u32], ranks: usize, have: usize) -> Option<String> {
+    if ranks > have {
+        return Some(format!("the machine has {have} SIPs"));
+    }
+    if sips.len() != ranks {
+        return Some(format!("and {} SIPs are named for them", sips.len()));
+    }
+    let mut first = FxHashMap::default();
+    sips.iter().enumerate().find_map(|(rank, &sip)| {
+        if sip as usize >= have {
+            return Some(format!("and rank {rank} is put on SIP {sip} of {have}"));
+        }
+        let other = first.insert(sip, rank)?;
+        Some(format!("and ranks {other} and {rank} are put on SIP {sip}"))
+    })
+}
+
 impl Site {
     /// The place of `ranks` ranks on a machine.
     ///
@@ -160,11 +178,8 @@ impl Site {
     pub fn of(machine: &Machine, options: &LowerOptions, name: &str, ranks: usize) -> Result<Self, Diagnostic> {
         let sfr = machine.sfr();
         let sips: Vec<u32> = if options.sips.is_empty() { (0..ranks as u32).collect() } else { options.sips.clone() };
-        let known = sips.iter().all(|&sip| sip < sfr.sips) && sips.iter().collect::<FxHashSet<_>>().len() == ranks;
-        if !known || sips.len() != ranks {
-            let there = if options.sips.is_empty() { String::new() } else { format!(" for SIPs {sips:?}") };
-            let text = format!("{name} has {ranks} ranks{there}, the machine {} SIPs", sfr.sips);
-            return Err(Diagnostic::new("AHBM-U204", text)
+        if let Some(problem) = misplaced(&sips, ranks, sfr.sips as usize) {
+            return Err(Diagnostic::new("AHBM-U204", format!("{name} has {ranks} ranks, one per SIP, {problem}"))
                 .hint(format!("choose a topology with {ranks} SIPs, or set system.sips.count={ranks}")));
         }
         Ok(Self { sips, cubes: sfr.cubes(), pes: sfr.pes })

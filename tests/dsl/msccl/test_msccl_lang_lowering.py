@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
 
+from ahbm._core import read_plan
 from ahbm.dsl.msccl import XML, Buffer, Check, MSCCLProgram, ThreadblockPolicy, chunk
 from ahbm.dsl.msccl.collectives import AllGather, AllReduce, AllToAll, Broadcast, Collective, ReduceScatter, SendRecv
 from ahbm.dsl.msccl.programs.allreduce_a100_ring import allreduce_ring
@@ -80,6 +83,7 @@ hasdep="0"/>
         </algo>""")
 
 
+@pytest.mark.filterwarnings("ignore::ahbm.errors.ProgramWarning")
 @pytest.mark.parametrize("name", ["reduce_scatter", "all_reduce"])
 def test_the_first_compilers_header(name: str) -> None:
     collective = ReduceScatter(2, 1, True) if name == "reduce_scatter" else AllReduce(2, 2, True)
@@ -350,3 +354,40 @@ def test_xml_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == found[0].text + "\n"
     assert (found[0].name, found[0].language) == ("a & b", "msccl")
     assert found[0].text.startswith('<algo name="a &amp; b"')
+
+
+@pytest.mark.parametrize(
+    ("count", "instances", "microsoft", "codes"),
+    [
+        (2, 1, False, []),
+        (2, 1, True, ["AHBM-F150"]),
+        (72, 1, False, ["AHBM-F157"]),
+        (2, 33, False, ["AHBM-F152"]),
+        (65, 1, False, ["AHBM-F151"]),
+    ],
+)
+def test_what_an_executor_would_not_load_is_told_at_the_statements(
+    tmp_path: Path, count: int, instances: int, microsoft: bool, codes: list[str]
+) -> None:
+    def say() -> None:
+        if count == 72:
+            chunk(0, IN, 0, count).copy(1, IN, 0)
+        else:
+            for index in range(count):
+                chunk(0, IN, index).copy(1, IN, index)
+
+    with collected() as found:
+        with MSCCLProgram("p", fully_connected(2), AllReduce(2, count, True), instances) as program:
+            say()
+        program.generate_xml(msccl_tools="microsoft" if microsoft else "azure")
+    warnings = found[0].plan.warnings
+    assert [warning["code"] for warning in warnings] == codes
+    file = tmp_path / "plan.xml"
+    file.write_text(found[0].text, encoding="utf-8")
+    for warning, other in zip(warnings, read_plan(file).warnings, strict=True):
+        assert (warning["message"], warning["hint"]) == (other["message"], other["hint"])
+        (site,) = warning["sites"]
+        assert re.fullmatch(r"test_msccl_lang_lowering\.py:[0-9]+", site["origin"])
+    if count >= 65:
+        line = say.__code__.co_firstlineno + (2 if count == 72 else 5)
+        assert warnings[0]["sites"][0]["origin"].endswith(f":{line}")

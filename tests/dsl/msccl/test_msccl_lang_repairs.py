@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
 
 from ahbm.dsl.msccl import Buffer, Chunk, MSCCLProgram, ThreadblockPolicy, chunk
-from ahbm.dsl.msccl.collectives import AllGather, AllReduce, Buffers, Collective
+from ahbm.dsl.msccl.collectives import AllGather, AllReduce, AllToAll, Buffers, Collective, ReduceScatter
 from ahbm.dsl.msccl.topologies import fully_connected
 from ahbm.dsl.written import Written, collected
+from ahbm.errors import FormatError
 
 IN, OUT = Buffer.input, Buffer.output
 
@@ -159,3 +161,47 @@ def test_one_block_for_everything_is_noted() -> None:
     meant = lowered(say, AllReduce(2, 1, True), False, threadblock_policy=ThreadblockPolicy.manual)
     assert [note.code for note in meant.notes] == ["AHBM-A224"]
     assert 'send="1" recv="1"' in meant.text
+
+
+@pytest.mark.parametrize(
+    ("collective", "lengths"),
+    [
+        (AllGather(4, 2, False), [2, 8]),
+        (AllGather(4, 2, True), [0, 8]),
+        (ReduceScatter(4, 2, False), [8, 2]),
+        (ReduceScatter(4, 2, True), [8, 0]),
+        (AllToAll(4, 2, False), [8, 8]),
+    ],
+)
+@pytest.mark.parametrize("instances", [1, 3])
+@pytest.mark.parametrize("used", [1, 2])
+def test_blocks_of_which_a_part_is_used_stay_where_they_are(
+    collective: Collective, lengths: list[int], instances: int, used: int
+) -> None:
+    def say() -> None:
+        scatters = isinstance(collective, ReduceScatter)
+        moved = chunk(0, IN, 0, used)
+        if scatters:
+            chunk(1, IN, 0, used).reduce(moved).copy(0, OUT, 0)
+        else:
+            moved.copy(1, OUT, 0)
+
+    meant = lowered(say, collective, False, instances=instances)
+    assert f'nchunksperloop="{8 * instances}"' in meant.text
+    assert [note.code for note in meant.notes] == ["AHBM-A225"]
+    assert meant.notes[0].sites[0].origin.startswith("test_msccl_lang_repairs.py:")
+    declared = re.findall('i_chunks="([0-9]+)" o_chunks="([0-9]+)"', meant.text)
+    assert {int(value) for rank in declared for value in rank} <= {0, *(length * instances for length in lengths)}
+    verdict, _, findings, _ = meant.plan.check()
+    assert verdict == "wrong" and all(finding["sites"] for finding in findings)
+    if (used, instances) == (1, 1) and collective.goal != "reduce_scatter":
+        with pytest.raises(FormatError, match=r"AHBM-F119.*\n(.*\n)*  hint: as is"):
+            lowered(say, collective, True)
+
+
+def test_an_all_reduce_has_the_chunks_that_are_used() -> None:
+    def say() -> None:
+        chunk(0, IN, 0).reduce(chunk(1, IN, 0)).copy(1, IN, 0)
+
+    meant, as_is = (lowered(say, AllReduce(2, 4, True), quirks) for quirks in (False, True))
+    assert (meant.text, meant.notes, meant.plan.check()[0]) == (as_is.text, (), "correct")

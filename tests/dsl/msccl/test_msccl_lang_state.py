@@ -120,6 +120,7 @@ def test_print_chunk_info(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "Chunk(origin_rank=1, origin_index=1, dst_rank=-1, dst_index=1)\n"
 
 
+@pytest.mark.filterwarnings("ignore::ahbm.errors.ProgramWarning")
 def test_threads_have_programs_of_their_own() -> None:
     texts: dict[int, str] = {}
     meet = threading.Barrier(4)

@@ -31,6 +31,7 @@ from ahbm.dsl.written import collected
 from ahbm.errors import AhbmError
 from support.programs import lower
 
+pytestmark = pytest.mark.filterwarnings("ignore::ahbm.errors.ProgramWarning")
 FILE = "test_mscclpp_origins.py"
 
 

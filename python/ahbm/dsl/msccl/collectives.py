@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -56,7 +57,7 @@ class Collective:
         return buffer, index
 
 
-class _Known(Collective):
+class _Known(Collective, ABC):
     """A collective whose promise is checked natively."""
 
     kind = ""
@@ -76,8 +77,9 @@ class _Known(Collective):
             print(self._complaint(rank, index, prog.buffers[rank][reads][index]))
         return not wrong
 
+    @abstractmethod
     def _complaint(self, rank: int, index: int, chunk: Chunk | ReduceChunk | None) -> str:
-        raise NotImplementedError
+        """What is said of a slot that does not hold what is promised."""
 
     def get_buffer_index(self, rank: int, buffer: Any, index: int) -> tuple[Any, int]:
         block = rank * self.chunk_factor

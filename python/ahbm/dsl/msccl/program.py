@@ -112,8 +112,8 @@ class MSCCLProgram(MscclRecorder):
         """The program as MSCCL-IR.
 
         `msccl_tools="microsoft"` writes the header of the first compiler, which lacks what current executors want.
-        Asked twice, it gives the same text. Raises `ProgramError` (AHBM-A207, A208), `FormatError` (AHBM-F116 to F119),
-        `BudgetError`.
+        Asked twice, it gives the same text. `ahbm.dsl.judgement.warn` checks the plan. Raises `ProgramError`
+        (AHBM-A207, A208), `FormatError` (AHBM-F116 to F119), `BudgetError`.
         """
         if msccl_tools not in ("azure", "microsoft"):
             message = f"msccl_tools={msccl_tools!r}: 'azure' or 'microsoft' is needed"

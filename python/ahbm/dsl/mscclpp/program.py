@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any
 
 from ahbm._core import MscclppProgram
+from ahbm.dsl import judgement
 from ahbm.dsl.mscclpp.channel import *  # noqa: F403 (this module exports them too)
 from ahbm.dsl.mscclpp.channel import __all__ as _channel
 from ahbm.dsl.mscclpp.collectives import *  # noqa: F403
@@ -18,7 +19,7 @@ from ahbm.dsl.mscclpp.internal.types import BufferType
 from ahbm.dsl.mscclpp.rank import Semaphore
 from ahbm.dsl.mscclpp.utils import AlgoSpec, ReplicationPolicy
 from ahbm.dsl.written import Lowering, Written, lowering
-from ahbm.errors import Finding
+from ahbm.errors import AhbmError, Finding
 
 __all__ = ["AlgoSpec", "CollectiveProgram", "MSCCLPPProgram", "ReplicationPolicy", "Semaphore"]
 __all__ += _channel
@@ -140,15 +141,21 @@ class CollectiveProgram:
     def to_json(self, indent: int | str | None = 2, **kwargs: Any) -> str:
         """The plan as text; `kwargs` are those of `json.dumps`. Every call says the same.
 
-        Raises `ProgramError` (AHBM-A103, AHBM-A104), and, where the program is collected, what is wrong with a plan.
+        `ahbm.dsl.judgement.warn` checks the plan. Raises `ProgramError` (AHBM-A103, AHBM-A104), and, for a program
+        that is collected, what is wrong with its plan.
         """
         text, notes = self.recorder.text()
         if indent != 2 or kwargs or not text.isascii():
             text = json.dumps(json.loads(text), indent=indent, **kwargs)
         how = lowering()
-        if how.written is not None:
-            found = tuple(Finding.from_json(note) for note in notes)
-            how.tell(Written(self.name, "mscclpp", self.recorder.plan(), text, found))
+        try:
+            plan = self.recorder.plan()
+        except AhbmError as error:
+            if how.written is not None:
+                raise
+            judgement.warn_of(self.name, error)
+        else:
+            how.tell(Written(self.name, "mscclpp", plan, text, tuple(map(Finding.from_json, notes))))
         return text
 
 

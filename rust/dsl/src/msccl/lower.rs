@@ -96,7 +96,7 @@ pub fn lower(recording: &Recording, origins: &[Origin], options: &Options) -> Re
     }
     let statements = Statements::new(origins.len());
     let mut writer = Writer { recording, layout, fused: &fused, placed: &placed, options, statements, moved: None };
-    let listed = (0..ranks).map(|rank| writer.rank(rank, &at)).collect::<Result<Vec<_>, _>>()?;
+    let mut listed = (0..ranks).map(|rank| writer.rank(rank, &at)).collect::<Result<Vec<_>, _>>()?;
     if let Some(op) = writer.moved {
         notes.push(note(
             "AHBM-A223",
@@ -104,7 +104,21 @@ pub fn lower(recording: &Recording, origins: &[Origin], options: &Options) -> Re
             &at(&fused.ops[op as usize]),
         ));
     }
-    let chunks = listed.iter().map(|rank| rank.declared[0].max(rank.declared[1])).max().unwrap_or(0);
+    let used = listed.iter().map(|rank| rank.declared[0].max(rank.declared[1])).max().unwrap_or(0);
+    let whole = options.factor.saturating_mul(instances).saturating_mul(ranks);
+    let chunks = match faith {
+        // A block per rank: with other chunks it would be elsewhere.
+        Faith::Meant if goal.in_blocks() && used < whole => {
+            complete(&mut listed, goal, whole);
+            let message = format!(
+                "the statements use {used} of the {whole} chunks of {}: the compiler divides the buffers by {used}",
+                goal.name()
+            );
+            notes.push(note("AHBM-A225", &message, &at(0)));
+            whole
+        }
+        _ => used,
+    };
     let channels = listed.iter().flat_map(|rank| &rank.blocks).map(|block| block.channel + 1).max().unwrap_or(0);
     let plan = Plan {
         name: options.name.clone(),
@@ -122,8 +136,25 @@ pub fn lower(recording: &Recording, origins: &[Origin], options: &Options) -> Re
         relays: 0,
         warnings: Vec::new(),
     };
-    plan.verify(&budget).map_err(|findings| Box::new(Refusal { kind: Kind::Runtime, findings }))?;
+    plan.verify(&budget).map_err(|mut findings| {
+        for finding in findings.iter_mut().filter(|finding| finding.code == "AHBM-F119") {
+            finding.hint = Some("as is, a plan has the chunks that are used; as meant, those of its collective".into());
+        }
+        Box::new(Refusal { kind: Kind::Runtime, findings })
+    })?;
     Ok(Lowered { plan, notes })
+}
+
+/// Buffers that are used are as long as those of a collective whose larger one has `whole` chunks.
+fn complete(listed: &mut [Rank], goal: Goal, whole: u32) {
+    let Some(relation) = goal.relation() else { return };
+    let own = whole / listed.len().max(1) as u32;
+    let lengths = [relation.operand, relation.result].map(|extent| extent.of(whole, own));
+    for rank in listed {
+        for (used, length) in rank.declared.iter_mut().zip(lengths).filter(|(used, _)| **used > 0) {
+            *used = length.max(*used);
+        }
+    }
 }
 
 struct Writer<'a> {

@@ -5,7 +5,7 @@ use roxmltree::Node;
 /// The facts that the warnings need besides the plan.
 #[derive(Default)]
 pub(super) struct Facts {
-    /// Line of the algorithm.
+    /// Line of the algorithm, among the places of the plan.
     pub(super) line: u32,
     /// Attributes of the algorithm that a runtime requires and the file lacks.
     pub(super) missing: Vec<&'static str>,

@@ -1,6 +1,5 @@
 //! Why a runtime would not load, or would misread, a plan that means something.
 
-use super::attributes::Lines;
 use super::facts::Facts;
 use ahbm_machine::Diagnostic;
 use ahbm_plan::blocks::{Action, Rank};
@@ -34,8 +33,8 @@ const NAMES: [&str; 11] = [
 ];
 
 /// One finding per reason, at its first place, with the number of places.
-pub(super) fn warnings(plan: &Plan, facts: &Facts, lines: &Lines) -> Vec<Diagnostic> {
-    let mut found = Found { lines, by_code: Vec::new() };
+pub(super) fn warnings(plan: &Plan, facts: &Facts) -> Vec<Diagnostic> {
+    let mut found = Found { plan, by_code: Vec::new() };
     header(plan, facts, &mut found);
     for (id, rank) in plan.ranks.iter().enumerate() {
         blocks(plan, id as u32, rank, &mut found);
@@ -46,18 +45,19 @@ pub(super) fn warnings(plan: &Plan, facts: &Facts, lines: &Lines) -> Vec<Diagnos
 
 /// The first finding of each code and how many there are.
 struct Found<'a> {
-    lines: &'a Lines,
+    plan: &'a Plan,
     by_code: Vec<(&'static str, u64, Diagnostic)>,
 }
 
 impl Found<'_> {
-    fn add(&mut self, code: &'static str, line: u32, text: impl FnOnce() -> (String, &'static str)) {
+    fn add(&mut self, code: &'static str, (rank, line): (u32, u32), text: impl FnOnce() -> (String, &'static str)) {
         if let Some((_, count, _)) = self.by_code.iter_mut().find(|(known, _, _)| *known == code) {
             *count += 1;
             return;
         }
         let (message, hint) = text();
-        self.by_code.push((code, 1, self.lines.finding(code, line, message).hint(hint)));
+        let site = self.plan.origin(rank, line).to_string();
+        self.by_code.push((code, 1, Diagnostic::new(code, message).site("plan", site).hint(hint)));
     }
 
     fn finish(mut self) -> Vec<Diagnostic> {
@@ -74,18 +74,18 @@ impl Found<'_> {
 
 fn header(plan: &Plan, facts: &Facts, found: &mut Found<'_>) {
     if !facts.missing.is_empty() {
-        found.add("AHBM-F150", facts.line, || {
+        found.add("AHBM-F150", (0, facts.line), || {
             let names = facts.missing.join(", ");
             (format!("<algo> lacks {names}; the executor does not load it"), "writing the plan again sets them all")
         });
     }
     if plan.channels > CHANNELS {
-        found.add("AHBM-F152", facts.line, || {
+        found.add("AHBM-F152", (0, facts.line), || {
             (format!("{} channels, a communicator has {CHANNELS}", plan.channels), "use fewer channels or instances")
         });
     }
     if !facts.coll.is_empty() && plan.goal != Goal::Custom && !NAMES.contains(&facts.coll.as_str()) {
-        found.add("AHBM-F162", facts.line, || {
+        found.add("AHBM-F162", (0, facts.line), || {
             (
                 format!("the executor does not know coll={:?}", facts.coll),
                 "writing the plan again spells it for the executor",
@@ -93,12 +93,12 @@ fn header(plan: &Plan, facts: &Facts, found: &mut Found<'_>) {
         });
     }
     for (name, line) in &facts.unknown {
-        found.add("AHBM-F158", *line, || {
+        found.add("AHBM-F158", (0, *line), || {
             (format!("attribute {name:?} is unknown and has no effect"), "check its spelling")
         });
     }
     if let Some(line) = facts.numbering {
-        found.add("AHBM-F159", line, || {
+        found.add("AHBM-F159", (0, line), || {
             ("steps are not numbered by position; dependencies count positions".into(), "number them 0, 1, 2, …")
         });
     }
@@ -110,7 +110,7 @@ fn blocks(plan: &Plan, id: u32, rank: &Rank, found: &mut Found<'_>) {
     for (index, block) in rank.blocks.iter().enumerate() {
         nodes += 1 + block.steps.len();
         if block.steps.len() > STEPS {
-            found.add("AHBM-F151", block.line, || {
+            found.add("AHBM-F151", (id, block.line), || {
                 let have = block.steps.len();
                 (
                     format!("thread block {index} of rank {id} has {have} steps, the executor allows {STEPS}"),
@@ -125,7 +125,7 @@ fn blocks(plan: &Plan, id: u32, rank: &Rank, found: &mut Found<'_>) {
             let count = peers.entry((block.channel, sends)).or_default();
             *count += 1;
             if *count == PEERS + 1 {
-                found.add("AHBM-F153", block.line, || {
+                found.add("AHBM-F153", (id, block.line), || {
                     let way = if sends { "sends to" } else { "receives from" };
                     (
                         format!("rank {id} {way} more than {PEERS} peers on channel {}", block.channel),
@@ -136,12 +136,12 @@ fn blocks(plan: &Plan, id: u32, rank: &Rank, found: &mut Found<'_>) {
         }
     }
     if nodes > NODES {
-        found.add("AHBM-F154", rank.blocks.first().map_or(0, |b| b.line), || {
+        found.add("AHBM-F154", (id, rank.blocks.first().map_or(0, |b| b.line)), || {
             (format!("rank {id} needs {nodes} document nodes, the executor keeps {NODES}"), "use fewer steps per rank")
         });
     }
     if let Some(copy) = rank.before.iter().chain(&rank.after).next() {
-        found.add("AHBM-F160", copy.line, || {
+        found.add("AHBM-F160", (id, copy.line), || {
             ("runtimes ignore <copy>; here it runs unless the plan is in place".into(), "write it as a cpy step")
         });
     }
@@ -151,7 +151,7 @@ fn blocks(plan: &Plan, id: u32, rank: &Rank, found: &mut Found<'_>) {
         plan.goal.relation().map_or((1, 1), |relation| (factor(relation.operand), factor(relation.result)));
     for (name, declared, factor) in [("i_chunks", rank.declared[0], input), ("o_chunks", rank.declared[1], output)] {
         if declared > 0 && u64::from(declared) * factor != u64::from(plan.chunks) && plan.goal != Goal::Custom {
-            found.add("AHBM-F161", rank.blocks.first().map_or(0, |b| b.line), || {
+            found.add("AHBM-F161", (id, rank.blocks.first().map_or(0, |b| b.line)), || {
                 (
                     format!(
                         "rank {id} has {name}={declared}, which does not agree with nchunksperloop={}",
@@ -170,7 +170,7 @@ fn steps(id: u32, rank: &Rank, found: &mut Found<'_>) {
         for (position, step) in block.steps.iter().enumerate() {
             let here = || format!("step {position} of thread block {index} of rank {id}");
             if step.count >= COUNT {
-                found.add("AHBM-F157", step.line, || {
+                found.add("AHBM-F157", (id, step.line), || {
                     (
                         format!("{} moves {} chunks, fewer than {COUNT} are allowed", here(), step.count),
                         "split the step",
@@ -180,7 +180,7 @@ fn steps(id: u32, rank: &Rank, found: &mut Found<'_>) {
             if let Some(dep) = step.wait
                 && !rank.blocks[dep.block as usize].steps[dep.step as usize].posts
             {
-                found.add("AHBM-F156", step.line, || {
+                found.add("AHBM-F156", (id, step.line), || {
                     (
                         format!("{} waits for a step with hasdep=0, which may never report", here()),
                         "set hasdep=1 on the step it waits for",
@@ -192,13 +192,13 @@ fn steps(id: u32, rank: &Rank, found: &mut Found<'_>) {
                 (Action::Nop, None) => {}
                 (_, wait) => {
                     if let (Some(line), None) = (pending.take(), wait) {
-                        found.add("AHBM-F155", line, || chain(here()));
+                        found.add("AHBM-F155", (id, line), || chain(here()));
                     }
                 }
             }
         }
         if let Some(line) = pending {
-            found.add("AHBM-F155", line, || chain(format!("the end of thread block {index} of rank {id}")));
+            found.add("AHBM-F155", (id, line), || chain(format!("the end of thread block {index} of rank {id}")));
         }
     }
 }

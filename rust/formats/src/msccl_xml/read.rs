@@ -14,8 +14,8 @@ const MAX_FINDINGS: usize = 50;
 /// Channel numbers are below this.
 const MAX_CHANNELS: u64 = 1 << 16;
 
-/// The plan in a file, what the file says besides, and its lines.
-pub(super) fn read(bytes: &[u8], file: &str, budget: &Budget) -> Result<(Plan, Facts, Lines), Vec<Diagnostic>> {
+/// The plan in a file, and what the file says besides.
+pub(super) fn read(bytes: &[u8], file: &str, budget: &Budget) -> Result<(Plan, Facts), Vec<Diagnostic>> {
     let one = |error: Diagnostic| vec![error];
     let text = admit(bytes, file, budget).map_err(one)?;
     let options = ParsingOptions { allow_dtd: false, nodes_limit: u32::MAX, ..ParsingOptions::default() };
@@ -34,7 +34,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn algo(mut self, node: Node<'_, '_>, file: &str) -> Result<(Plan, Facts, Lines), Vec<Diagnostic>> {
+    fn algo(mut self, node: Node<'_, '_>, file: &str) -> Result<(Plan, Facts), Vec<Diagnostic>> {
         let one = |error: Diagnostic| vec![error];
         let header = self.header(node).map_err(one)?;
         let mut ranks: Vec<Option<Rank>> = Vec::new();
@@ -85,7 +85,7 @@ impl Reader<'_> {
             warnings: Vec::new(),
         };
         plan.verify(self.budget)?;
-        Ok((plan, self.facts, self.lines))
+        Ok((plan, self.facts))
     }
 
     fn header(&mut self, node: Node<'_, '_>) -> Result<Header, Diagnostic> {

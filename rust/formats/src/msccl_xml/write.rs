@@ -1,5 +1,6 @@
 //! The writer: files that the current executor loads.
 
+use super::facts::Facts;
 use ahbm_plan::blocks::{Action, Precopy, Step};
 use ahbm_plan::{Goal, Plan};
 use std::fmt::Write;
@@ -19,6 +20,30 @@ pub enum Dialect<'a> {
     },
 }
 
+impl Dialect<'_> {
+    /// The collective as a document names it, before quoting.
+    fn collective(self, plan: &Plan) -> String {
+        match self {
+            Self::Executor => spelling(plan.goal),
+            Self::Compiler { collective, .. } => collective.into(),
+        }
+    }
+
+    /// Whether a document has the attributes [`SIZES`].
+    const fn has_sizes(self) -> bool {
+        !matches!(self, Self::Compiler { sizes: false, .. })
+    }
+
+    /// What a document states besides the plan.
+    pub(super) fn facts(self, plan: &Plan) -> Facts {
+        let missing = if self.has_sizes() { Vec::new() } else { SIZES.to_vec() };
+        Facts { missing, coll: self.collective(plan), ..Facts::default() }
+    }
+}
+
+/// The attributes that the first compiler of MSCCLang does not write.
+const SIZES: [&str; 3] = ["outofplace", "minBytes", "maxBytes"];
+
 /// A plan as MSCCL-IR XML with every attribute that the executor wants: without limits of its own the plan is
 /// for every size.
 pub fn write(plan: &Plan) -> String {
@@ -37,10 +62,7 @@ pub fn write_as(plan: &Plan, dialect: Dialect<'_>) -> String {
 }
 
 fn document(out: &mut String, plan: &Plan, dialect: Dialect<'_>) -> std::fmt::Result {
-    let collective = match dialect {
-        Dialect::Executor => spelling(plan.goal),
-        Dialect::Compiler { collective, .. } => escaped(collective),
-    };
+    let collective = escaped(&dialect.collective(plan));
     write!(
         out,
         "<algo name=\"{}\" proto=\"{}\" nchannels=\"{}\" nchunksperloop=\"{}\" ngpus=\"{}\" coll=\"{collective}\" \
@@ -52,10 +74,12 @@ fn document(out: &mut String, plan: &Plan, dialect: Dialect<'_>) -> std::fmt::Re
         plan.ranks.len(),
         u8::from(plan.in_place),
     )?;
-    if !matches!(dialect, Dialect::Compiler { sizes: false, .. }) {
+    if dialect.has_sizes() {
         let (least, most) = (plan.min_bytes.unwrap_or(0), plan.max_bytes.unwrap_or(0));
-        let other = u8::from(plan.out_of_place);
-        write!(out, " outofplace=\"{other}\" minBytes=\"{least}\" maxBytes=\"{most}\"")?;
+        let values = [u8::from(plan.out_of_place).into(), least, most];
+        for (name, value) in SIZES.iter().zip(values) {
+            write!(out, " {name}=\"{value}\"")?;
+        }
     }
     out.push_str(">\n");
     for (id, rank) in plan.ranks.iter().enumerate() {

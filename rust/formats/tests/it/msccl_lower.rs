@@ -222,7 +222,21 @@ fn protocols_cost_on_the_wire() {
 fn what_does_not_fit_is_refused() {
     let plan = read(&ring::ring_xml(4));
     let code = |ranks, options: LowerOptions| plan.lower(&machine(ranks), &options).unwrap_err()[0].code;
-    assert_eq!(code(3, LowerOptions::new(64, Dtype::F16)), "AHBM-U204");
+    let placed = |have, sips: &[u32]| {
+        let options = LowerOptions { sips: sips.to_vec(), ..LowerOptions::new(64, Dtype::F16) };
+        plan.lower(&machine(have), &options).unwrap_err().swap_remove(0)
+    };
+    for (have, sips, why) in [
+        (3, &[][..], "the machine has 3 SIPs"),
+        (3, &[0; 4], "the machine has 3 SIPs"),
+        (4, &[0, 1, 2], "and 3 SIPs are named for them"),
+        (4, &[0, 1, 2, 4], "and rank 3 is put on SIP 4 of 4"),
+        (4, &[0, 1, 2, 1], "and ranks 1 and 3 are put on SIP 1"),
+    ] {
+        let finding = placed(have, sips);
+        assert_eq!(finding.code, "AHBM-U204");
+        assert!(finding.message.ends_with(&format!("has 4 ranks, one per SIP, {why}")), "{}", finding.message);
+    }
     assert_eq!(code(4, LowerOptions::new(66, Dtype::F16)), "AHBM-F127");
     assert_eq!(code(4, LowerOptions::new(0, Dtype::F16)), "AHBM-F127");
     let huge = LowerOptions { slice_bytes: Some(1), ..LowerOptions::new(1 << 40, Dtype::I8) };

@@ -2,7 +2,7 @@
 
 use crate::support::ring;
 
-use ahbm_formats::msccl_xml;
+use ahbm_formats::msccl_xml::{self, Dialect};
 use ahbm_plan::blocks::{Action, Dep, Precopy, Slot};
 use ahbm_plan::{Budget, Collective, Goal, Limit, Plan, Protocol, Space};
 use proptest::prelude::*;
@@ -64,6 +64,42 @@ fn the_other_dialect_names_one_location() {
     assert_eq!((plan.chunks, plan.goal), (2, Goal::Custom));
     let codes: Vec<_> = plan.warnings.iter().map(|w| w.code).collect();
     assert_eq!(codes, ["AHBM-F150", "AHBM-F160"]);
+}
+
+#[test]
+fn a_plan_is_warned_of_as_the_file_that_it_becomes() {
+    let nop = "<step s=\"0\" type=\"nop\" srcbuf=\"i\" srcoff=\"0\" dstbuf=\"o\" dstoff=\"0\" cnt=\"0\" depid=\"-1\" deps=\"-1\" hasdep=\"0\"/>";
+    let long = format!("{SENDER}<tb id=\"1\" send=\"-1\" recv=\"-1\" chan=\"0\">{}</tb>", nop.repeat(65));
+    let texts = [
+        pair(&long, RECEIVER),
+        pair(SENDER, RECEIVER).replace("nchannels=\"1\"", "nchannels=\"33\""),
+        pair(SENDER, RECEIVER)
+            .replace("cnt=\"1\"", "cnt=\"72\"")
+            .replace("s_chunks=\"1\"", "s_chunks=\"72\"")
+            .replace("\"2\"", "\"72\"")
+            .replace("ngpus=\"72\"", "ngpus=\"2\""),
+        pair(SENDER, RECEIVER).replace("i_chunks=\"2\"", "i_chunks=\"1\""),
+    ];
+    let told = |warnings: &[ahbm_machine::Diagnostic]| {
+        warnings.iter().map(|warning| (warning.code, warning.message.clone())).collect::<Vec<_>>()
+    };
+    for text in &texts {
+        let plan = read(text).unwrap();
+        for (dialect, missing) in [
+            (Dialect::Executor, false),
+            (Dialect::Compiler { collective: "allreduce", sizes: true }, false),
+            (Dialect::Compiler { collective: "all_reduce", sizes: true }, false),
+            (Dialect::Compiler { collective: "allreduce", sizes: false }, true),
+        ] {
+            let warnings = msccl_xml::warnings_as(&plan, dialect);
+            let again = read(&msccl_xml::write_as(&plan, dialect)).unwrap();
+            assert_eq!(told(&warnings), told(&again.warnings), "{text}");
+            assert_eq!(warnings.iter().any(|warning| warning.code == "AHBM-F150"), missing);
+            assert!(
+                !warnings.is_empty() && warnings.iter().all(|warning| warning.sites[0].origin.starts_with("plan.xml:"))
+            );
+        }
+    }
 }
 
 #[test]

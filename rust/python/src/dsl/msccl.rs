@@ -10,7 +10,7 @@ use ahbm_dsl::Faith;
 use ahbm_dsl::msccl::record::{INPUT, OUTPUT};
 use ahbm_dsl::msccl::values::{Given, Value};
 use ahbm_dsl::msccl::{Kind, Lowered, Options, Place, Recording, Refusal, Start, lower};
-use ahbm_formats::msccl_xml::{Dialect, write_as};
+use ahbm_formats::msccl_xml::{Dialect, warnings_as, write_as};
 use ahbm_plan::{Budget, Collective, Goal, Protocol};
 use ahbm_program::{Origin, Origins};
 use pyo3::prelude::*;
@@ -255,9 +255,10 @@ impl MscclRecorder {
                 // The lock is given back before the interpreter's is taken again.
                 let state = self.lock();
                 let State { recording, .. } = state.as_ref().expect("a program that has begun");
-                Ok(lower(recording, &origins, &options).map(|lowered| {
+                Ok(lower(recording, &origins, &options).map(|mut lowered| {
                     let dialect = Dialect::Compiler { collective: &collective, sizes };
                     let text = write_as(&lowered.plan, dialect);
+                    lowered.plan.warnings = warnings_as(&lowered.plan, dialect);
                     (lowered, text)
                 }))
             });
