@@ -35,7 +35,7 @@ def check(
     ] = None,
     collective: Annotated[str | None, typer.Option("--collective", help="Kernels: what to compute.")] = None,
     checks: Annotated[str, typer.Option("--check", help=f"Kernels: all, or some of {','.join(CHECKS)}.")] = "all",
-    size: Annotated[str, typer.Option("-b", "--size", help="Kernels: size of one rank's array.")] = "4K",
+    size: Annotated[str, typer.Option("-b", "--bytes", "--size", help="Kernels: size of one rank's array.")] = "4K",
     *,
     terms: Terms,
     how: Files,

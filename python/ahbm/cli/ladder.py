@@ -11,7 +11,7 @@ import typer
 
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
-from ahbm.cli.options import CollectiveOrPlan, Json, LongOp, Swept
+from ahbm.cli.options import CollectiveOrPlan, Json, Swept, output_option
 from ahbm.cli.targets import Targeted, arguments_of
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class _Swept(Swept):
-    op: LongOp = "sum"
     algorithms: Annotated[
         list[str] | None,
         typer.Option("-a", "--algorithm", help="Candidate: name, module or plan; repeatable. Else all configured."),
@@ -37,11 +36,10 @@ def ladder(
     synth: Annotated[
         list[str] | None, typer.Option("--synth", help="Candidate: schedules by this method; repeatable.")
     ] = None,
-    chunks: Annotated[int, typer.Option("--chunks", help="Chunks of one share of synthesized schedules.")] = 1,
+    chunks: Annotated[int, typer.Option("-k", "--chunks", help="Chunks of one share of synthesized schedules.")] = 1,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the search.")] = 0,
     output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", help="Write a ccl.yaml; into a folder, also an MSCCL file per range."),
+        Path | None, output_option("Write a ccl.yaml; into a folder, also an MSCCL file per range.")
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -35,9 +35,8 @@ Topology = Annotated[
 Ccl = Annotated[Path | None, typer.Option("--ccl", help="Path of a ccl.yaml.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, errors too.")]
 Dtype = Annotated[str, typer.Option("-d", "--dtype", help="f16 bf16 f32 f64 i8..i64 u8..u64, or nccl-tests' names.")]
-Op = Annotated[str, typer.Option("-o", "--op", help="sum prod min max avg.")]
-LongOp = Annotated[str, typer.Option("--op", help="sum prod min max avg.")]
-"""For commands whose -o is --output."""
+OPS = ("sum", "prod", "min", "max", "avg")
+Op = Annotated[str, typer.Option("--op", help=f"{' '.join(OPS)}.")]
 Root = Annotated[int, typer.Option("-r", "--root", help="Root rank of rooted collectives.")]
 Collective = Annotated[
     str, typer.Argument(help="all_reduce, all_gather, ...; see `ahbm list collectives`.", show_default=False)
@@ -61,6 +60,22 @@ Device = Annotated[
 ]
 NoData = Annotated[bool, typer.Option("--no-data", help="Simulate the time only.")]
 Size = Annotated[str | None, typer.Option("-b", "--bytes", "--size", help="Size of one rank's array: 256, 64K, 1M.")]
+
+
+def output_option(about: str) -> Any:
+    """`-o/--output`, of every command that writes what it is asked for."""
+    return typer.Option("-o", "--output", help=about, callback=_no_operator)
+
+
+def _no_operator(output: Path | None) -> Path | None:
+    if output is not None and str(output) in OPS:
+        raise ConfigError(
+            "AHBM-C146",
+            f"-o {output}: -o is what to write",
+            hint=f"--op {output} is the operator, -o ./{output} a file",
+        )
+    return output
+
 
 Quirks = Annotated[bool, typer.Option("--quirks", help="Plans: follow the known defects of a format's runtime.")]
 Limits = Annotated[

@@ -9,7 +9,7 @@ import typer
 
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
-from ahbm.cli.options import CollectiveOrPlan, Device, Swept, parse_ranks
+from ahbm.cli.options import CollectiveOrPlan, Device, Swept, output_option, parse_ranks
 from ahbm.cli.output import fail_if_wrong
 from ahbm.cli.targets import Targeted, arguments_of
 
@@ -19,7 +19,7 @@ from ahbm.cli.targets import Targeted, arguments_of
 def report(
     context: typer.Context,
     target: CollectiveOrPlan,
-    output: Annotated[Path, typer.Option("-O", "--output", help="The page.")] = Path("report.html"),
+    output: Annotated[Path, output_option("The page.")] = Path("report.html"),
     *,
     swept: Swept,
     ranks: Annotated[

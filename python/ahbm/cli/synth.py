@@ -11,13 +11,15 @@ from typing import Annotated
 import typer
 
 from ahbm.cli.app import app
-from ahbm.cli.options import Dtype, Json, LongOp, NoData, Root, Settings, Topology, parse_overrides
+from ahbm.cli.options import Dtype, Json, NoData, Op, Root, Settings, Topology, output_option, parse_overrides
 
 
 @app.command()
 def synth(
     collective: Annotated[str, typer.Argument(help="all_reduce, all_gather, reduce_scatter, broadcast, ...")],
-    size: Annotated[str | None, typer.Option("-b", "--size", help="Size of an NPU's whole buffer: 64M.")] = None,
+    size: Annotated[
+        str | None, typer.Option("-b", "--bytes", "--size", help="Size of an NPU's whole buffer: 64M.")
+    ] = None,
     chunk_bytes: Annotated[str | None, typer.Option("--chunk-bytes", help="Size of a chunk, instead.")] = None,
     chunks: Annotated[int, typer.Option("-k", "--chunks", help="Chunks of one share; trees choose their own.")] = 1,
     method: Annotated[
@@ -32,12 +34,9 @@ def synth(
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the search.")] = 0,
     execute: Annotated[bool, typer.Option("--run", help="Run the schedule on the emulator, too.")] = False,
-    output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", help="Write the plan, of equal chunks: .xml, .json or .et."),
-    ] = None,
+    output: Annotated[Path | None, output_option("Write the plan, of equal chunks: .xml, .json or .et.")] = None,
     dtype: Dtype = "f16",
-    op: LongOp = "sum",
+    op: Op = "sum",
     root: Root = 0,
     no_data: NoData = False,
     topology: Topology = None,

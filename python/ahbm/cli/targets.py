@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import typer.core
-
+from ahbm.cli.app import Command
 from ahbm.errors import ConfigError
 
 THEIRS = ("--instances", "--protocol", "--name")
@@ -18,7 +17,7 @@ THEIRS = ("--instances", "--protocol", "--name")
 _KEY = "ahbm.script"
 
 
-class Targeted(typer.core.TyperCommand):
+class Targeted(Command):
     """A command whose first positional argument may be a script; `arguments_of` gives the script's arguments."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
