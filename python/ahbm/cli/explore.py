@@ -39,6 +39,7 @@ def explore(
     """Vary start times, delays and orders; replay and shrink what fails."""
     from ahbm.check.checks import parse
     from ahbm.check.exploration import attempt, shrink
+    from ahbm.config.topology import COUNT
     from ahbm.errors import AhbmError, DataError
 
     args = arguments_of(context)
@@ -47,11 +48,11 @@ def explore(
 
     def shrunk(ranks: int, count: int) -> Case | None:
         same = ranks == whole.world_size
-        machine = [] if same else [f"system.sips.count={ranks}"]
         nbytes = replace(whole, ranks=range(ranks), count=count).nbytes
-        settings = [*(asked.settings or ()), *machine]
+        kept = [setting for setting in asked.settings or () if setting.partition("=")[0] != COUNT]
+        machine = asked if same else replace(asked, ranks=None, settings=[*kept, f"{COUNT}={ranks}"])
         try:
-            smaller = replace(asked, size=str(nbytes), settings=settings).open(target, args=args).case
+            smaller = replace(machine, size=str(nbytes)).open(target, args=args).case
         except AhbmError:
             return None
         request = smaller.request

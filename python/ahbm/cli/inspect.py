@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
-from ahbm.cli.options import Ccl, Json, Machine, Settings, parse_overrides
+from ahbm.cli.options import Ccl, Json, Machine, Place
 from ahbm.cli.output import show, table
 from ahbm.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ahbm._core import Machine as CoreMachine
 
 
 @app.command()
@@ -105,22 +109,53 @@ def list_(
         show(listing)
 
 
+def _facts(machine: CoreMachine) -> dict[str, object]:
+    from ahbm.core.spec import machine_name
+
+    return {
+        "machine": machine_name(machine),
+        "machine_hash": f"{machine.hash:016x}",
+        "topology": machine.topology,
+        "sips": machine.sips,
+        "grid": [machine.sip_w, machine.sip_h, machine.sip_d],
+        "cubes_per_sip": machine.cubes,
+        "cube_grid": [machine.cube_w, machine.cube_h],
+        "pes_per_cube": machine.pes,
+        "slot_tiers": machine.tiers,
+        "switch_reduces": machine.switch_reduces,
+        "links_between_sips": machine.links_between_sips(),
+        "overrides": dict(machine.overrides),
+    }
+
+
 @app.command("topology")
+@grouped
 def topology_(
-    name: Annotated[
-        str | None, typer.Argument(help="Packaged topology, path, or SIP network; else the default.")
+    name: Annotated[str | None, typer.Argument(help="As -t: packaged topology, path, or SIP network.")] = None,
+    svg: Annotated[
+        Path | None, typer.Option("--svg", metavar="FILE", help="Draw it into this file, whose name ends in .svg.")
     ] = None,
-    svg: Annotated[Path | None, typer.Option("--svg", help="Draw it into this file.")] = None,
-    settings: Settings = None,
+    *,
+    place: Place,
+    as_json: Json = False,
 ) -> None:
     """Describe a machine, and draw it."""
     from ahbm.base.store import store
     from ahbm.config.topology import load_machine
 
-    machine = load_machine(name, parse_overrides(settings))
+    if name is not None:
+        if place.topologies:
+            raise ConfigError(
+                "AHBM-C146", f"{name} and -t {place.topologies[0]} are both given", hint="give one of them"
+            )
+        place = replace(place, topologies=[name])
+    machine = load_machine(place.topology, place.overrides)
     if svg is not None:
+        if svg.suffix != ".svg":
+            hint = f"--svg {svg.stem or 'machine'}.svg"
+            raise ConfigError("AHBM-C141", f"{svg} does not end in .svg: the drawing is SVG", hint=hint)
         try:
             store({svg: machine.svg().encode()})
         except OSError as error:
             raise ConfigError("AHBM-C141", f"cannot write {svg}: {error.strerror}") from error
-    typer.echo(machine.describe())
+    typer.echo(json.dumps(_facts(machine), indent=2) if as_json else machine.describe())

@@ -44,6 +44,7 @@ def ladder(
     as_json: Json = False,
 ) -> None:
     """Simulate all candidates over sizes and keep the quickest for each range of sizes."""
+    swept.refuse_sizes_given_twice(context)
     sweep = swept.sweep(target, arguments_of(context))
     climbed(sweep, output, as_json, tuple(synth or ()), chunks=chunks, seed=seed)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -22,27 +23,34 @@ def report(
     output: Annotated[Path, output_option("The page.")] = Path("report.html"),
     *,
     swept: Swept,
-    ranks: Annotated[
-        str | None, typer.Option("--ranks", help="Also which algorithm is fastest at these numbers of ranks: 2,4,8.")
-    ] = None,
     numerics: Annotated[bool, typer.Option("--numerics", help="Also rounding errors and orders of addition.")] = False,
     device: Device = False,
     explain: Annotated[bool, typer.Option(help="Also where the time of the largest size went.")] = True,
     charts: Annotated[Path | None, typer.Option("--charts", help="Also every chart as a file in this folder.")] = None,
     kind: Annotated[str, typer.Option("--format", help="Of these files: svg or png.")] = "svg",
 ) -> None:
-    """Write one HTML file with charts of a sweep: speed and bound, what limits it, where the time goes."""
+    """Write one HTML file with charts of a sweep: speed and bound, what limits it, where the time goes.
+
+    --ranks 8 gives the machine 8 ranks; --ranks 2,4,8 adds which algorithm is fastest at these numbers.
+    """
     from ahbm.views.page import require_extra
 
     require_extra()
+    from ahbm.runs import bench
     from ahbm.views import overview
 
-    contents = overview.gather(
-        swept.sweep(target, arguments_of(context), device=device), parse_ranks(ranks), numerics, explain
-    )
+    swept.refuse_sizes_given_twice(context)
+    counts = parse_ranks(swept.ranks)
+    if len(counts) > 1:
+        swept = replace(swept, ranks=None)
+    sweep = swept.sweep(target, arguments_of(context), device=device)
+    contents = overview.gather(sweep, counts[1:] and counts, numerics, explain)
     page = overview.page(contents)
     page.write(output)
     typer.echo(f"wrote {output}")
     for path in page.write_charts(charts, kind) if charts is not None else ():
         typer.echo(f"wrote {path}")
+    failure = bench.failure([*contents.reports, *contents.refused])
+    if failure is not None:
+        raise failure
     fail_if_wrong(list(contents.reports))

@@ -11,10 +11,12 @@ from typing import Annotated
 import typer
 
 from ahbm.cli.app import app
-from ahbm.cli.options import Dtype, Json, NoData, Op, Root, Settings, Topology, output_option, parse_overrides
+from ahbm.cli.groups import grouped
+from ahbm.cli.options import Dtype, Json, NoData, Op, Place, Root, output_option
 
 
 @app.command()
+@grouped
 def synth(
     collective: Annotated[str, typer.Argument(help="all_reduce, all_gather, reduce_scatter, broadcast, ...")],
     size: Annotated[
@@ -39,8 +41,8 @@ def synth(
     op: Op = "sum",
     root: Root = 0,
     no_data: NoData = False,
-    topology: Topology = None,
-    settings: Settings = None,
+    *,
+    place: Place,
     as_json: Json = False,
 ) -> None:
     """Synthesize a schedule for a network of NPUs, and say how close to the limit it is."""
@@ -53,8 +55,8 @@ def synth(
         raise ConfigError("AHBM-C152", f"--members {members}: no list of NPUs", hint="--members 0,2,5")
     found = synthesize(
         collective,
-        topology=topology,
-        overrides=parse_overrides(settings),
+        topology=place.topology,
+        overrides=place.overrides,
         size=parse_size(size) if size else None,
         chunk_bytes=parse_size(chunk_bytes) if chunk_bytes else None,
         chunks=chunks,
@@ -89,13 +91,13 @@ def synth(
         for path in written:
             typer.echo(f"  written     {path}, for {found.nbytes} B")
         if output is not None and not members:
-            options = {"-t": topology, "--size": found.nbytes, "-d": dtype, "--op": op}
+            options = {"-t": place.topology, "--ranks": place.ranks, "--size": found.nbytes, "-d": dtype, "--op": op}
             command = ["ahbm", "run", str(output)]
             command += [text for key, value in options.items() if value is not None for text in (key, str(value))]
             if output.suffix != MSCCLPP:
                 command += ["--slots", "inf", "--slice", "inf"]
             pes = [] if found.plan_matches else [f"cube.pe_layout.pe_per_corner={found.schedule.ends}"]
-            command += [text for setting in [*(settings or ()), *pes] for text in ("--set", setting)]
+            command += [text for setting in [*(place.settings or ()), *pes] for text in ("--set", setting)]
             typer.echo(f"  takes this  {shlex.join(command)}")
     if ran is not None and ran.wrong:
         from ahbm.errors import DataError

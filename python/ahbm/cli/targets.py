@@ -12,7 +12,7 @@ from typing import Any
 from ahbm.cli.app import Command
 from ahbm.errors import ConfigError
 
-THEIRS = ("--instances", "--protocol", "--name")
+THEIRS = ("--instances", "--protocol", "--name", "--ranks")
 """Options that programs of the languages have, and with which they lower."""
 _KEY = "ahbm.script"
 
