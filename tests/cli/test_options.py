@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -73,3 +74,17 @@ def test_the_operator_that_nccl_tests_calls_o_is_named(command: str, tmp_path: P
 def test_an_option_that_takes_one_value_is_not_given_twice(given: list[str], tmp_path: Path) -> None:
     code, _, err = run("ahbm", given, tmp_path)
     assert code == 3 and "AHBM-C146" in err and "given twice" in err
+
+
+def test_every_command_prints_json() -> None:
+    commands = {command for command, _ in options()} - {"", "None"}
+    assert {command for command, names in options() if "--json" in names} == commands
+
+
+def test_files_that_are_written_are_told_as_json(tmp_path: Path) -> None:
+    code, out, _ = run("ahbm", ["new", "mine", "--json"], tmp_path)
+    assert code == 0 and all((tmp_path / file).exists() for file in json.loads(out)["files"])
+    pytest.importorskip("altair")
+    code, out, _ = run("ahbm", ["report", "all_reduce", "--sizes", "1K", "--no-explain", "--json"], tmp_path)
+    found = json.loads(out)
+    assert code == 0 and found["files"] == ["report.html"] and found["results"][0]["size"] == 1024

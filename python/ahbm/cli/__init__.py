@@ -95,7 +95,12 @@ def _root(
     verbose: Annotated[
         int,
         typer.Option(
-            "-v", "--verbose", count=True, callback=_verbose, help="Say what is chosen; -vv: also what the core does."
+            "-v",
+            "--verbose",
+            count=True,
+            callback=_verbose,
+            show_default=False,
+            help="Say on standard error what is chosen and why; -vv: also what the core does. May stand anywhere.",
         ),
     ] = 0,
 ) -> None:

@@ -28,7 +28,14 @@ class _Swept(Swept):
     factor: Annotated[int, typer.Option("-f", "--stepfactor", help="Factor between sizes.")] = 2
 
 
-@app.command(cls=Targeted)
+@app.command(
+    cls=Targeted,
+    page="machine-model",
+    examples=(
+        "ahbm bench all_reduce -b 1K -e 1M -f 4 -a ring_allreduce -a tree_allreduce",
+        "ahbm bench all_gather --sizes 64K,1M -t npu_ring_8 -t npu_switch_8 --no-data",
+    ),
+)
 @grouped
 def bench(
     context: typer.Context,

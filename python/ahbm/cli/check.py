@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ahbm.base.codes import CHECKS
+from ahbm.cli import completion
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
 from ahbm.cli.options import Files, Json, Terms
@@ -20,7 +21,14 @@ if TYPE_CHECKING:
     from ahbm.runs.verdict import Checked
 
 
-@app.command(cls=Targeted)
+@app.command(
+    cls=Targeted,
+    page="check",
+    examples=(
+        "ahbm check plan.xml",
+        "ahbm check -a ring_allreduce --size 64K",
+    ),
+)
 @grouped
 def check(
     context: typer.Context,
@@ -31,9 +39,18 @@ def check(
         ),
     ] = None,
     algorithms: Annotated[
-        list[str] | None, typer.Option("-a", "--algorithm", help="A kernel by name or path, instead; repeatable.")
+        list[str] | None,
+        typer.Option(
+            "-a",
+            "--algorithm",
+            autocompletion=completion.algorithms,
+            help="A kernel by name or path, instead; repeatable.",
+        ),
     ] = None,
-    collective: Annotated[str | None, typer.Option("--collective", help="Kernels: what to compute.")] = None,
+    collective: Annotated[
+        str | None,
+        typer.Option("--collective", autocompletion=completion.collectives, help="Kernels: what to compute."),
+    ] = None,
     checks: Annotated[str, typer.Option("--check", help=f"Kernels: all, or some of {','.join(CHECKS)}.")] = "all",
     size: Annotated[str, typer.Option("-b", "--bytes", "--size", help="Kernels: size of one rank's array.")] = "4K",
     *,

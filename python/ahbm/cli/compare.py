@@ -12,7 +12,13 @@ from ahbm.cli.app import app
 from ahbm.cli.options import Json
 
 
-@app.command()
+@app.command(
+    page="compare",
+    examples=(
+        "ahbm compare yesterday.json today.json",
+        "ahbm compare yesterday.json today.json --gate",
+    ),
+)
 def compare(
     before: Annotated[Path, typer.Argument(help="What `ahbm bench`, `run` or `explain --json` printed then.")],
     after: Annotated[Path, typer.Argument(help="The same now.")],

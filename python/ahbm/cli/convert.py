@@ -14,7 +14,14 @@ from ahbm.cli.targets import Targeted, arguments_of
 from ahbm.errors import ConfigError
 
 
-@app.command(cls=Targeted)
+@app.command(
+    cls=Targeted,
+    page="imports",
+    examples=(
+        "ahbm convert plan.xml plan.json",
+        "ahbm convert plan.xml trace.et --size 1M",
+    ),
+)
 def convert(
     context: typer.Context,
     source: Annotated[

@@ -13,7 +13,14 @@ from ahbm.cli.options import Asked, CollectiveOrPlan, Json
 from ahbm.cli.targets import Targeted, arguments_of
 
 
-@app.command(cls=Targeted)
+@app.command(
+    cls=Targeted,
+    page="explain",
+    examples=(
+        "ahbm explain all_reduce -t npu_ring_8 --size 64K",
+        "ahbm explain plan.xml --size 1M --json",
+    ),
+)
 @grouped
 def explain(
     context: typer.Context,

@@ -19,7 +19,14 @@ if TYPE_CHECKING:
     from ahbm.check.exploration import Failure
 
 
-@app.command(cls=Targeted)
+@app.command(
+    cls=Targeted,
+    page="check",
+    examples=(
+        "ahbm explore all_reduce --seeds 8",
+        "ahbm explore plan.xml --seed 3",
+    ),
+)
 @grouped
 def explore(
     context: typer.Context,

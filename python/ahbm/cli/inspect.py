@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ahbm.cli import completion
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
 from ahbm.cli.options import Ccl, Json, Machine, Place
@@ -20,7 +21,13 @@ if TYPE_CHECKING:
     from ahbm._core import Machine as CoreMachine
 
 
-@app.command()
+@app.command(
+    page="machine-model",
+    examples=(
+        "ahbm probe -t npu_ring_8",
+        "ahbm probe --ranks 4 --json",
+    ),
+)
 @grouped
 def probe(*, machine: Machine, as_json: Json = False) -> None:
     """Latency and bandwidth of reference traffic patterns, each alone on the machine."""
@@ -45,7 +52,14 @@ def probe(*, machine: Machine, as_json: Json = False) -> None:
     show(rows)
 
 
-@app.command("list")
+@app.command(
+    "list",
+    page="quick-start",
+    examples=(
+        "ahbm list",
+        "ahbm list algorithms --json",
+    ),
+)
 def list_(
     what: Annotated[
         str | None,
@@ -128,10 +142,20 @@ def _facts(machine: CoreMachine) -> dict[str, object]:
     }
 
 
-@app.command("topology")
+@app.command(
+    "topology",
+    page="machine-model",
+    examples=(
+        "ahbm topology npu_torus_4x4 --svg torus.svg",
+        "ahbm topology -t hypercube --ranks 16 --json",
+    ),
+)
 @grouped
 def topology_(
-    name: Annotated[str | None, typer.Argument(help="As -t: packaged topology, path, or SIP network.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(autocompletion=completion.topologies, help="As -t: packaged topology, path, or SIP network."),
+    ] = None,
     svg: Annotated[
         Path | None, typer.Option("--svg", metavar="FILE", help="Draw it into this file, whose name ends in .svg.")
     ] = None,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ahbm.cli import completion
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
 from ahbm.cli.options import CollectiveOrPlan, Json, Swept, output_option
@@ -22,11 +23,23 @@ if TYPE_CHECKING:
 class _Swept(Swept):
     algorithms: Annotated[
         list[str] | None,
-        typer.Option("-a", "--algorithm", help="Candidate: name, module or plan; repeatable. Else all configured."),
+        typer.Option(
+            "-a",
+            "--algorithm",
+            autocompletion=completion.algorithms,
+            help="Candidate: name, module or plan; repeatable. Else all configured.",
+        ),
     ] = None
 
 
-@app.command(cls=Targeted)
+@app.command(
+    cls=Targeted,
+    page="synthesis",
+    examples=(
+        "ahbm ladder all_reduce -t npu_ring_8 -b 1K -e 1M -f 32 --synth ring -o rungs",
+        "ahbm ladder all_gather -t npu_ring_8 --sizes 4K,256K --no-data",
+    ),
+)
 @grouped
 def ladder(
     context: typer.Context,

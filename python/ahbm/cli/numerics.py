@@ -12,7 +12,13 @@ from ahbm.cli.groups import grouped
 from ahbm.cli.options import AskedSmall, CollectiveOrPlan, Device, Json
 
 
-@app.command()
+@app.command(
+    page="numerics",
+    examples=(
+        "ahbm numerics all_reduce -d bf16",
+        "ahbm numerics reduce_scatter -a ring_reduce_scatter --seeds 8",
+    ),
+)
 @grouped
 def numerics(
     target: CollectiveOrPlan = "all_reduce",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 import typer
 
 from ahbm.base.codes import CHECKS
+from ahbm.cli import completion
 from ahbm.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -31,7 +32,12 @@ Settings = Annotated[
 ]
 Topologies = Annotated[
     list[str] | None,
-    typer.Option("-t", "--topology", help="Packaged topology, path of a topology.yaml, or the name of a SIP network."),
+    typer.Option(
+        "-t",
+        "--topology",
+        autocompletion=completion.topologies,
+        help="Packaged topology, path of a topology.yaml, or the name of a SIP network.",
+    ),
 ]
 Ranks = Annotated[
     str | None,
@@ -39,9 +45,17 @@ Ranks = Annotated[
 ]
 Ccl = Annotated[Path | None, typer.Option("--ccl", help="Path of a ccl.yaml.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, errors too.")]
-Dtype = Annotated[str, typer.Option("-d", "--dtype", help="f16 bf16 f32 f64 i8..i64 u8..u64, or nccl-tests' names.")]
+Dtype = Annotated[
+    str,
+    typer.Option(
+        "-d",
+        "--dtype",
+        autocompletion=completion.dtypes,
+        help="f16 bf16 f32 f64 i8..i64 u8..u64, or nccl-tests' names.",
+    ),
+]
 OPS = ("sum", "prod", "min", "max", "avg")
-Op = Annotated[str, typer.Option("--op", help=f"{' '.join(OPS)}.")]
+Op = Annotated[str, typer.Option("--op", autocompletion=lambda: list(OPS), help=f"{' '.join(OPS)}.")]
 Root = Annotated[int, typer.Option("-r", "--root", help="Root rank of rooted collectives.")]
 Collective = Annotated[
     str, typer.Argument(help="all_reduce, all_gather, ...; see `ahbm list collectives`.", show_default=False)
@@ -50,11 +64,15 @@ CollectiveOrPlan = Annotated[
     str,
     typer.Argument(
         help="all_reduce, all_gather, ...; a plan (.xml, .json, .et); or a script that lowers one, with its arguments.",
+        autocompletion=completion.collectives,
         show_default=False,
     ),
 ]
 Algorithms = Annotated[
-    list[str] | None, typer.Option("-a", "--algorithm", help="Name, or path of a module; repeatable.")
+    list[str] | None,
+    typer.Option(
+        "-a", "--algorithm", autocompletion=completion.algorithms, help="Name, or path of a module; repeatable."
+    ),
 ]
 Check = Annotated[
     str | None,
@@ -210,7 +228,10 @@ class Files:
 class Asked(Files, Terms):
     """One collective or plan, and how it is run."""
 
-    algorithm: Annotated[str | None, typer.Option("-a", "--algorithm", help="Name, or path of a module.")] = None
+    algorithm: Annotated[
+        str | None,
+        typer.Option("-a", "--algorithm", autocompletion=completion.algorithms, help="Name, or path of a module."),
+    ] = None
     size: Size = None
     protocol: Annotated[str | None, typer.Option("--protocol", help="Plans: Simple, LL or LL128.")] = None
     slice_bytes: Annotated[

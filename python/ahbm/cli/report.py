@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
-from ahbm.cli.options import CollectiveOrPlan, Device, Swept, output_option, parse_ranks
+from ahbm.cli.options import CollectiveOrPlan, Device, Json, Swept, output_option, parse_ranks
 from ahbm.cli.output import fail_if_wrong
 from ahbm.cli.targets import Targeted, arguments_of
 
+if TYPE_CHECKING:
+    from ahbm.runs.report import Report
 
-@app.command(cls=Targeted)
+
+@app.command(
+    cls=Targeted,
+    page="reports",
+    examples=(
+        "ahbm report all_reduce -e 64K -o report.html",
+        "ahbm report all_reduce -t ring_1d --sizes 1K,64K --ranks 2,4,8 --no-explain",
+    ),
+)
 @grouped
 def report(
     context: typer.Context,
@@ -28,6 +40,7 @@ def report(
     explain: Annotated[bool, typer.Option(help="Also where the time of the largest size went.")] = True,
     charts: Annotated[Path | None, typer.Option("--charts", help="Also every chart as a file in this folder.")] = None,
     kind: Annotated[str, typer.Option("--format", help="Of these files: svg or png.")] = "svg",
+    as_json: Json = False,
 ) -> None:
     """Write one HTML file with charts of a sweep: speed and bound, what limits it, where the time goes.
 
@@ -47,9 +60,13 @@ def report(
     contents = overview.gather(sweep, counts[1:] and counts, numerics, explain)
     page = overview.page(contents)
     page.write(output)
-    typer.echo(f"wrote {output}")
-    for path in page.write_charts(charts, kind) if charts is not None else ():
-        typer.echo(f"wrote {path}")
+    written = [output, *(page.write_charts(charts, kind) if charts is not None else ())]
+    if as_json:
+        cells: list[Report | bench.Refused] = [*contents.reports, *contents.refused]
+        facts = {"files": [str(path) for path in written]} | bench.to_json([sweep], cells, sys.argv[1:])
+        typer.echo(json.dumps(facts, indent=2))
+    else:
+        typer.echo("\n".join(f"wrote {path}" for path in written))
     failure = bench.failure([*contents.reports, *contents.refused])
     if failure is not None:
         raise failure

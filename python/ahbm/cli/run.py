@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ahbm.base.load import load_bytes
+from ahbm.cli import completion
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
 from ahbm.cli.interrupts import leave_to_script
@@ -25,7 +26,15 @@ if TYPE_CHECKING:
     from ahbm.ranks.setup import Setup
 
 
-@app.command(cls=Targeted, context_settings={"allow_extra_args": True})
+@app.command(
+    cls=Targeted,
+    context_settings={"allow_extra_args": True},
+    page="quick-start",
+    examples=(
+        "ahbm run all_reduce -a ring_allreduce --size 64K",
+        "ahbm run plan.xml --size 1M --trace plan.pftrace",
+    ),
+)
 @grouped
 def run(
     context: typer.Context,
@@ -33,6 +42,7 @@ def run(
         str,
         typer.Argument(
             help="all_reduce, all_gather, ...; a plan (.xml, .json, .et); or a Python script, its arguments follow.",
+            autocompletion=completion.collectives,
             show_default=False,
         ),
     ],

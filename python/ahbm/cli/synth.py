@@ -10,15 +10,27 @@ from typing import Annotated
 
 import typer
 
+from ahbm.cli import completion
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
 from ahbm.cli.options import Dtype, Json, NoData, Op, Place, Root, output_option
 
 
-@app.command()
+@app.command(
+    page="synthesis",
+    examples=(
+        "ahbm synth all_gather -t npu_ring_8 --size 1M -o plan.xml",
+        "ahbm synth all_reduce -t npu_mesh_4x4 --size 1M --method auto --run",
+    ),
+)
 @grouped
 def synth(
-    collective: Annotated[str, typer.Argument(help="all_reduce, all_gather, reduce_scatter, broadcast, ...")],
+    collective: Annotated[
+        str,
+        typer.Argument(
+            autocompletion=completion.collectives, help="all_reduce, all_gather, reduce_scatter, broadcast, ..."
+        ),
+    ],
     size: Annotated[
         str | None, typer.Option("-b", "--bytes", "--size", help="Size of an NPU's whole buffer: 64M.")
     ] = None,
