@@ -119,7 +119,7 @@ def list_(
     for rows in found.values():
         listing = table(*rows[0])
         for row in rows:
-            listing.add_row(*row.values())
+            listing.add_row(*map(_short, row.values()))
         show(listing)
 
 
@@ -140,6 +140,18 @@ def _facts(machine: CoreMachine) -> dict[str, object]:
         "links_between_sips": machine.links_between_sips(),
         "overrides": dict(machine.overrides),
     }
+
+
+def _short(cell: str) -> str:
+    """A path as it is written here: a packaged one is `packaged`, one below this folder is relative to it."""
+    from ahbm.base import packaged
+
+    path = Path(cell)
+    if not path.is_absolute():
+        return cell
+    if path.is_relative_to(packaged.ROOT):
+        return "packaged"
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else cell
 
 
 @app.command(
