@@ -12,6 +12,14 @@ def collectives(incomplete: str) -> list[str]:
     return _fitting(COLLECTIVES, incomplete)
 
 
+def explainable(incomplete: str) -> list[str]:
+    """Collectives, and error codes where one is begun."""
+    from ahbm._core import codes
+
+    told = [code for code, _ in codes()] if incomplete.startswith("AHBM-") else []
+    return [*collectives(incomplete), *_fitting(told, incomplete)]
+
+
 def algorithms(incomplete: str) -> list[str]:
     """Algorithms of ccl.yaml, and the modules that come with the package."""
     from ahbm.config.ccl import CclConfig
