@@ -1,4 +1,4 @@
-"""Changes between two runs: simulated times have no noise, so every difference is real.
+"""Differences between two runs: simulated times have no noise, so every difference is real.
 
 Reads what `ahbm bench --json`, `ahbm bench --json-lines` and `ahbm run --json` print; of `ahbm explain --json`, which
 line of the algorithm and what kind of work it was.
@@ -203,6 +203,24 @@ def compare(before: Iterable[Report], after: Iterable[Report]) -> list[Row]:
     several = any(len({report.machine for report in side}) > 1 for side in sides)
     old, new = ({key(report, several): report for report in side} for side in sides)
     return [Row(k, old.get(k), new.get(k)) for k in dict.fromkeys([*old, *new])]
+
+
+def versus(before: Iterable[Report], after: Iterable[Report]) -> list[Row]:
+    """The sizes of two sweeps that differ in their algorithm or machine, as `compare` tells two runs of one."""
+    sides = [{(r.collective, r.bytes, r.dtype, r.op, r.root): r for r in reports} for reports in (before, after)]
+
+    def named(old: str, new: str) -> str:
+        return old if old == new else f"{old} -> {new}"
+
+    rows = []
+    for at in sorted({*sides[0], *sides[1]}):
+        old, new = (side.get(at) for side in sides)
+        one, other = old or new, new or old
+        assert one is not None and other is not None
+        collective, _, where, ranks, nbytes, dtype, op, root = key(one, by_machine=True)
+        algorithm, where = named(one.algorithm, other.algorithm), named(where, key(other, by_machine=True)[2])
+        rows.append(Row((collective, algorithm, where, ranks, nbytes, dtype, op, root), old, new))
+    return rows
 
 
 def gate(rows: Sequence[Row]) -> None:
