@@ -72,7 +72,7 @@ def _measured(context: typer.Context, target: str, swept: Swept, as_gate: bool, 
     from ahbm.runs import compare as c
 
     swept.refuse_sizes_given_twice(context)
-    one_each = [[name] for name in swept.algorithms or ()]
+    one_each: list[list[str] | None] = [[name] for name in swept.algorithms or ()]
     sides = [sweep for names in one_each or [None] for sweep in replace(swept, algorithms=names).sweeps(target)]
     if len(sides) != 2:
         raise ConfigError(
