@@ -11,6 +11,8 @@ from typing import Annotated
 
 import typer
 
+from ahbm.base.load import forget_files_read
+
 # Each adds its commands to the application.
 from ahbm.cli import (  # noqa: F401
     bench,
@@ -28,6 +30,7 @@ from ahbm.cli import (  # noqa: F401
     synth,
 )
 from ahbm.cli.app import app
+from ahbm.cli.excerpts import Excerpts
 from ahbm.cli.stdout import told, written
 from ahbm.errors import AhbmError, InterruptedRun
 
@@ -43,13 +46,15 @@ def main() -> None:
     So does standard output that cannot be written (AHBM-C141); one that nobody reads any more ends it in silence.
     Standard error that cannot be written changes no exit code.
     """
+    forget_files_read()
     with told():
         try:
             with written():
                 app(hoisted(sys.argv[1:]), prog_name="ahbm")
         except AhbmError as error:
             as_json = "--json" in sys.argv[1:]
-            print(json.dumps(error.to_json(), indent=2) if as_json else _told(error), file=sys.stderr, flush=True)
+            told_of = json.dumps(error.to_json(), indent=2) if as_json else Excerpts().below(_told(error))
+            print(told_of, file=sys.stderr, flush=True)
             sys.exit(error.exit_code)
 
 

@@ -10,6 +10,7 @@ import typer
 from ahbm.base.codes import CHECKS
 from ahbm.cli import completion
 from ahbm.cli.app import app
+from ahbm.cli.excerpts import Excerpts
 from ahbm.cli.groups import grouped
 from ahbm.cli.options import Files, Json, Terms
 from ahbm.cli.targets import Targeted, arguments_of
@@ -100,8 +101,8 @@ def check(
                 overrides=terms.overrides,
             )
 
-    verdicts = set()
+    verdicts, excerpts = set(), Excerpts()
     for checked in answers():
-        typer.echo(json.dumps(checked.to_json()) if as_json else str(checked))
+        typer.echo(json.dumps(checked.to_json()) if as_json else excerpts.below(str(checked)))
         verdicts.add(checked.verdict)
     raise typer.Exit(c.exit_code(verdicts))

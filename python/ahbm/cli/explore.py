@@ -10,6 +10,7 @@ import typer
 
 from ahbm.base.codes import CHECKS
 from ahbm.cli.app import app
+from ahbm.cli.excerpts import Excerpts
 from ahbm.cli.groups import grouped
 from ahbm.cli.options import AskedSmall, CollectiveOrPlan, Json
 from ahbm.cli.targets import Targeted, arguments_of
@@ -67,13 +68,14 @@ def explore(
         return smaller if (request.world_size, request.count) == (ranks, count) else None
 
     failures: list[Failure] = []
+    excerpts = Excerpts()
 
     def tell(tried: int) -> None:
         if as_json:
             typer.echo(json.dumps({"seeds": tried, "failures": [failure.to_json() for failure in failures]}, indent=2))
         else:
             for failure in failures:
-                typer.echo(str(failure))
+                typer.echo(excerpts.below(str(failure)))
             typer.echo(f"{len(failures)} of {tried} seeds fail")
 
     numbers = range(seeds) if seed is None else [seed]

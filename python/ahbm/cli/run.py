@@ -14,6 +14,7 @@ import typer
 from ahbm.base.load import load_bytes
 from ahbm.cli import completion
 from ahbm.cli.app import app
+from ahbm.cli.excerpts import Excerpts
 from ahbm.cli.groups import grouped
 from ahbm.cli.interrupts import leave_to_script
 from ahbm.cli.options import Asked, Check, Json, NoData
@@ -90,7 +91,7 @@ def run(
         report.write_trace(et)
     if trace is not None:
         report.write_timeline(trace)
-    typer.echo(json.dumps(report.to_json(), indent=2) if as_json else str(report))
+    typer.echo(json.dumps(report.to_json(), indent=2) if as_json else Excerpts().below(str(report)))
     fail_if_wrong([report] if isinstance(report, Report) else [])
 
 
