@@ -24,6 +24,7 @@ from ahbm.cli import (  # noqa: F401
     inspect,
     ladder,
     numerics,
+    progress,
     report,
     run,
     scaffold,
@@ -47,11 +48,13 @@ def main() -> None:
     Standard error that cannot be written changes no exit code.
     """
     forget_files_read()
+    progress.begin()
     with told():
         try:
             with written():
                 app(hoisted(sys.argv[1:]), prog_name="ahbm")
         except AhbmError as error:
+            progress.clear()
             as_json = "--json" in sys.argv[1:]
             told_of = json.dumps(error.to_json(), indent=2) if as_json else Excerpts().below(_told(error))
             print(told_of, file=sys.stderr, flush=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ahbm.cli import progress
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
 from ahbm.cli.ladder import climbed
@@ -78,7 +79,8 @@ def bench(
     cells: list[Report | b.Refused] = []
     if not as_json and not as_lines:
         typer.echo("\n".join(dict.fromkeys(line for sweep in sweeps for line in b.header(sweep))))
-    for cell in b.attempt(sweeps):
+    for cell in b.attempt(sweeps, tell=progress.at):
+        progress.clear()
         if as_lines:
             typer.echo(json.dumps(b.result(cell, sweeps[0])))
             sys.stdout.flush()

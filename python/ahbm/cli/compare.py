@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ahbm.cli import completion
+from ahbm.cli import completion, progress
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
 from ahbm.cli.options import Json, Swept
@@ -80,7 +80,8 @@ def _measured(context: typer.Context, target: str, swept: Swept, as_gate: bool, 
             f"ahbm compare compares two, not {len(sides)}",
             hint="-a A -a B or -t A -t B with a collective, or two files",
         )
-    cells = [list(b.attempt([side])) for side in sides]
+    cells = [list(b.attempt([side], tell=progress.at)) for side in sides]
+    progress.clear()
     reports = [[cell for cell in side if not isinstance(cell, b.Refused)] for side in cells]
     refused = [cell for side in cells for cell in side if isinstance(cell, b.Refused)]
     if not as_json and refused:

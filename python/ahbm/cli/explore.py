@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ahbm.base.codes import CHECKS
+from ahbm.cli import progress
 from ahbm.cli.app import app
 from ahbm.cli.excerpts import Excerpts
 from ahbm.cli.groups import grouped
@@ -71,6 +72,7 @@ def explore(
     excerpts = Excerpts()
 
     def tell(tried: int) -> None:
+        progress.clear()
         if as_json:
             typer.echo(json.dumps({"seeds": tried, "failures": [failure.to_json() for failure in failures]}, indent=2))
         else:
@@ -80,6 +82,7 @@ def explore(
 
     numbers = range(seeds) if seed is None else [seed]
     for tried, number in enumerate(numbers, 1):
+        progress.at(f"seed {number}, {tried} of {len(numbers)}, {len(failures)} failed")
         try:
             failure = attempt(case, number, checks=checks)
             if failure is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ahbm.cli import completion
+from ahbm.cli import completion, progress
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
 from ahbm.cli.options import CollectiveOrPlan, Json, Swept, output_option
@@ -74,7 +74,8 @@ def climbed(
     """Prints the ladder of a sweep, and writes it if there is an output."""
     from ahbm.runs.ladder import climb
 
-    found = climb(sweep, methods, chunks=chunks, seed=seed)
+    found = climb(sweep, methods, chunks=chunks, seed=seed, tell=progress.at)
+    progress.clear()
     written = found.save(output) if output is not None else []
     kernels = found.kernels if output is not None and output.is_dir() else ()
     if as_json:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ahbm.cli import progress
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
 from ahbm.cli.options import CollectiveOrPlan, Device, Json, Swept, output_option, parse_ranks
@@ -57,9 +58,11 @@ def report(
     if len(counts) > 1:
         swept = replace(swept, ranks=None)
     sweep = swept.sweep(target, arguments_of(context), device=device)
-    contents = overview.gather(sweep, counts[1:] and counts, numerics, explain)
+    contents = overview.gather(sweep, counts[1:] and counts, numerics, explain, progress.at)
+    progress.at("drawing the page")
     page = overview.page(contents)
     page.write(output)
+    progress.clear()
     written = [output, *(page.write_charts(charts, kind) if charts is not None else ())]
     if as_json:
         cells: list[Report | bench.Refused] = [*contents.reports, *contents.refused]

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from ahbm.cli import completion
+from ahbm.cli import completion, progress
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
 from ahbm.cli.options import Dtype, Json, NoData, Op, Place, Root, output_option
@@ -65,6 +65,7 @@ def synth(
 
     if members is not None and not re.fullmatch(r"[0-9]{1,9}(,[0-9]{1,9})*", members):
         raise ConfigError("AHBM-C152", f"--members {members}: no list of NPUs", hint="--members 0,2,5")
+    progress.at(f"synthesizing {collective}, method {method}")
     found = synthesize(
         collective,
         topology=place.topology,
@@ -79,6 +80,7 @@ def synth(
         seed=seed,
         members=[int(npu) for npu in members.split(",")] if members else (),
     )
+    progress.clear()
     written: list[Path] = []
     if output is not None:
         found = found.even(output)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -39,9 +39,15 @@ class Contents:
     """What did not run, for every number of ranks."""
 
 
-def gather(sweep: bench.Sweep, ranks: Sequence[int] = (), numerics: bool = False, explain: bool = True) -> Contents:
+def gather(
+    sweep: bench.Sweep,
+    ranks: Sequence[int] = (),
+    numerics: bool = False,
+    explain: bool = True,
+    tell: Callable[[str], object] = lambda text: None,
+) -> Contents:
     """Runs what the page shows: the sweep, again for each number of `ranks`, numerics at its first size, reasons at its
-    last.
+    last. `tell` is told what runs next, for people.
 
     Raises what `ahbm.run` raises where nothing runs at all; a part of the sweep that does not run is on the page.
     """
@@ -51,8 +57,8 @@ def gather(sweep: bench.Sweep, ranks: Sequence[int] = (), numerics: bool = False
     resizings = [replace(sweep, overrides={**sweep.overrides, **size}, data=False) for size in sizes]
     for resizing in resizings:
         resizing.emulator()  # a machine that does not exist is told before anything is measured
-    cells = list(bench.attempt([sweep], emulator))
-    cells_of_worlds = list(bench.attempt(resizings))
+    cells = list(bench.attempt([sweep], emulator, tell))
+    cells_of_worlds = list(bench.attempt(resizings, tell=tell))
     refused = [cell for cell in [*cells, *cells_of_worlds] if isinstance(cell, bench.Refused)]
     reports = [cell for cell in cells if not isinstance(cell, bench.Refused)]
     worlds = [cell for cell in cells_of_worlds if not isinstance(cell, bench.Refused)]
@@ -65,7 +71,10 @@ def gather(sweep: bench.Sweep, ranks: Sequence[int] = (), numerics: bool = False
         first = {report.algorithm: report for report in reversed(reports)}
         found = [measure(sweep.case(name, report.bytes, emulator)) for name, report in first.items()]
     last = {report.algorithm: report for report in reports}
-    explanations = {name: report.explain() for name, report in last.items() if explain}
+    explanations = {}
+    for name, report in last.items() if explain else ():
+        tell(f"why {name} takes as long as it does at {report.bytes:,} B")
+        explanations[name] = report.explain()
     peak = _peak(emulator, sweep, reports)
     return Contents(sweep, reports, peak, worlds, found, emulator.machine, explanations, refused)
 
