@@ -56,8 +56,12 @@ def test_bad_sizes(text: str) -> None:
 
 def test_dtypes_parse() -> None:
     assert bench.parse_dtype("half") == "f16" and bench.parse_dtype("bf16") == "bf16"
-    with pytest.raises(ConfigError):
-        bench.parse_dtype("fp8")
+    for wrong, hint in (("fp16", "did you mean f16"), ("flaot", "did you mean float"), ("q", "half")):
+        with pytest.raises(ConfigError) as caught:
+            bench.parse_dtype(wrong)
+        assert hint in str(caught.value.hint)
+    with pytest.raises(ConfigError, match="did you mean all_reduce"):
+        Sweep("allreduce", 1, 1)
 
 
 def test_steps() -> None:

@@ -18,6 +18,7 @@ from ahbm.base import codes
 from ahbm.base.arguments import shown
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.elements import element
+from ahbm.base.yaml_source import did_you_mean
 from ahbm.core.spec import machine_name
 from ahbm.errors import AhbmError, ConfigError, InterruptedRun
 from ahbm.source.plan import PlanAlgorithm
@@ -82,7 +83,9 @@ class Sweep:
         """Raises ConfigError (AHBM-C140) for sizes that are no sweep, C105 for an unknown collective."""
         if self.collective not in COLLECTIVES:
             raise ConfigError(
-                "AHBM-C105", f"unknown collective {self.collective!r}", hint=f"one of {', '.join(COLLECTIVES)}"
+                "AHBM-C105",
+                f"unknown collective {self.collective!r}",
+                hint=did_you_mean(self.collective, COLLECTIVES),
             )
         least = min(self.listed, default=self.begin)
         if least < 1:
@@ -168,7 +171,7 @@ def parse_dtype(text: str) -> str:
     """A dtype by our name or nccl-tests'. Raises ConfigError (AHBM-C143)."""
     names = {**{nccl: ours for ours, nccl in NCCL_TYPES.items()}, **{ours: ours for ours in NCCL_TYPES}}
     if text not in names:
-        raise ConfigError("AHBM-C143", f"unknown dtype {text!r}", hint=f"one of {', '.join(NCCL_TYPES)}")
+        raise ConfigError("AHBM-C143", f"unknown dtype {text!r}", hint=did_you_mean(text, names))
     return names[text]
 
 
