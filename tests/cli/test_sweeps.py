@@ -81,8 +81,9 @@ def test_a_cell_that_fails_says_its_code_and_the_rest_goes_on(tmp_path: Path) ->
     found = json.loads(out)["results"]
     assert code == 6 and ["error" in row for row in found] == [False, True] * 2
     assert json.loads(err)["findings"][0]["code"] == found[1]["error"]["findings"][0]["code"] == "AHBM-L108"
-    code, out, _ = run("ahbm", [*FAILING, "--json-lines"], tmp_path)
+    code, out, err = run("ahbm", [*FAILING, "--json-lines"], tmp_path)
     assert code == 6 and [json.loads(line) for line in out.splitlines()] == found
+    assert json.loads(err)["exit_code"] == 6
 
 
 def test_a_page_has_what_ran_and_says_what_did_not(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def main() -> None:
                 app(hoisted(sys.argv[1:]), prog_name="ahbm")
         except AhbmError as error:
             progress.clear()
-            as_json = "--json" in sys.argv[1:]
+            as_json = not {"--json", "--json-lines"}.isdisjoint(sys.argv[1:])
             told_of = json.dumps(error.to_json(), indent=2) if as_json else Excerpts().below(_told(error))
             print(told_of, file=sys.stderr, flush=True)
             sys.exit(error.exit_code)

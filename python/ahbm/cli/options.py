@@ -93,11 +93,8 @@ def output_option(about: str) -> Any:
 
 def _no_operator(output: Path | None) -> Path | None:
     if output is not None and str(output) in OPS:
-        raise ConfigError(
-            "AHBM-C146",
-            f"-o {output}: -o is what to write",
-            hint=f"--op {output} is the operator, -o ./{output} a file",
-        )
+        hint = f"--op {output} is the operator; a file needs another name"
+        raise ConfigError("AHBM-C146", f"-o {output}: -o is what to write", hint=hint)
     return output
 
 
