@@ -98,6 +98,8 @@ def test_a_broken_configuration_completes_nothing(
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_script_of_a_shell_is_shown(shell: str, tmp_path: Path) -> None:
+def test_the_script_of_a_shell_is_shown(shell: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Else the shell is the one that has started the tests, if any.
+    monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
     code, out, _ = run("ahbm", ["--show-completion", shell], tmp_path)
     assert code == 0 and "_AHBM_COMPLETE" in out
