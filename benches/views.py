@@ -55,7 +55,7 @@ def main() -> None:
         folder = Path(name)
         timelines(folder)
         command("explain", "all_reduce", *LARGE, "--size", "1M")
-        command("report", "all_reduce", *LARGE, "-b", "1M", "-e", "1M", "--no-data", "-O", str(folder / "page.html"))
+        command("report", "all_reduce", *LARGE, "-b", "1M", "-e", "1M", "--no-data", "-o", str(folder / "page.html"))
 
 
 if __name__ == "__main__":

@@ -13,26 +13,10 @@ import sys
 from pathlib import Path
 
 from ahbm._core import codes
+from ahbm.base.codes import FAMILIES as HEADINGS
 from ahbm.errors import FAMILIES, AhbmError, RankError
 
 PAGE = Path(__file__).resolve().parent.parent / "docs/errors.md"
-SUBJECTS = {
-    "C": "configuration",
-    "T": "topology",
-    "K": "kernels",
-    "L": "lints",
-    "D": "deadlocks",
-    "V": "data",
-    "B": "budgets",
-    "U": "unsupported",
-    "X": "ranks",
-    "I": "interruptions",
-    "F": "files",
-    "R": "regressions",
-    "A": "programs of the languages for algorithms",
-    "Z": "defects of AHBM",
-}
-"""Headings of the families, in the order of the page."""
 GENERATED = re.compile(r"(<!-- (\w+): written by scripts/errors\.py -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -47,11 +31,11 @@ def families() -> str:
 
 def tables() -> str:
     known = codes()
-    assert {code[5] for code, _ in known} == set(SUBJECTS), "a family without a heading"
+    assert {code[5] for code, _ in known} == set(HEADINGS), "a family without a heading"
     parts = []
-    for letter, subject in SUBJECTS.items():
+    for letter, family in HEADINGS.items():
         rows = [f"| `{code}` | {meaning} |" for code, meaning in known if code[5] == letter]
-        parts.append("\n".join([f"## {letter}: {subject}", "", "| code | meaning |", "|---|---|", *rows, ""]))
+        parts.append("\n".join([f"## {letter}: {family.subject}", "", "| code | meaning |", "|---|---|", *rows, ""]))
     return "\n" + "\n".join(parts) + "\n"
 
 

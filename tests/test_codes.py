@@ -71,3 +71,17 @@ def test_the_page_of_errors_is_generated() -> None:
     page = script["PAGE"].read_text(encoding="utf-8")
     assert page == script["render"](page), "run python scripts/errors.py"
     assert all(f"| `{code}` |" in page for code, _ in codes())
+
+
+def test_every_code_is_explained() -> None:
+    page = (ROOT / "docs/errors.md").read_text(encoding="utf-8")
+    anchors = {
+        re.sub(r"[^\w -]", "", line[3:]).lower().replace(" ", "-") for line in page.splitlines() if line[:3] == "## "
+    }
+    for code, meaning in codes():
+        told = named.explained(code.removeprefix("AHBM-").lower())
+        assert (told.code, told.meaning) == (code, meaning)
+        kind = getattr(errors, told.error)
+        assert issubclass(errors.FAMILIES.get(code[5], errors.AhbmError), kind) and told.exit_code == kind.exit_code
+        listing, subject = told.page.split(", ")
+        assert listing.removeprefix("docs/errors.md#") in anchors and (ROOT / subject).exists()

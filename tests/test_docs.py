@@ -38,7 +38,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 FILE = re.compile(r"# ([\w./-]+\.\w+)\n")
-MENTIONED = re.compile(r"[\w./-]*\w\.(?:py|yaml|csv|json|xml|et|html|svg|pftrace)\b|(?<=-[oO] )\w+\b|(?<=--et )\w+\b")
+MENTIONED = re.compile(r"[\w./-]*\w\.(?:py|yaml|csv|json|xml|et|html|svg|pftrace)\b|(?<=-o )\w+\b|(?<=--et )\w+\b")
 """Names of files in a block, and of the folders that a command writes."""
 READ_UNASKED = re.compile(r"(?:^|[ /])(ccl\.yaml|topology\.yaml)$|\bahbm new\b", re.MULTILINE)
 """A block that writes what every later block of its page reads without saying so."""

@@ -23,6 +23,13 @@ class Site:
     def __str__(self) -> str:
         return f"{self.label}  [{self.origin}]" if self.origin else self.label
 
+    def to_json(self) -> dict[str, Any]:
+        """The site as JSON-serialisable data; `file` and `line` of an origin that is a line of a file, else None."""
+        file, _, line = self.origin.rpartition(":")
+        known = bool(file) and line.isdecimal()
+        place = {"file": file if known else None, "line": int(line) if known else None}
+        return {"label": self.label, "origin": self.origin, **place}
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -41,7 +48,7 @@ class Finding:
 
     def to_json(self) -> dict[str, Any]:
         """The finding as JSON-serialisable data."""
-        sites = [{"label": site.label, "origin": site.origin} for site in self.sites]
+        sites = [site.to_json() for site in self.sites]
         return {"code": self.code, "message": self.message, "sites": sites, "hint": self.hint}
 
     @staticmethod

@@ -53,6 +53,32 @@ def test_help_imports_little(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True)
 
 
+def test_a_broken_module_is_a_row_of_its_own(tmp_path: Path) -> None:
+    folder = tmp_path / "algorithms"
+    folder.mkdir()
+    (folder / "mine.py").write_text("COLLECTIVE = 'all_gather'\n", encoding="utf-8")
+    broken = {
+        "syntax": b"def kernel(:",
+        "bytes": b"\xff\xfe\x00",
+        "zero": b"x = '\x00'",
+        "deep": b"x = " + b"(" * 500 + b")" * 500,
+        "deeper": b"x = " + b"-" * 200_000 + b"1",
+        "name": b"COLLECTIVE = 4",
+        "coding": b"# coding: klingon\n",
+    }
+    for name, content in broken.items():
+        (folder / f"{name}.py").write_bytes(content)
+    (folder / "folder.py").mkdir()
+    (folder / "gone.py").symlink_to("nowhere.py")
+    text, _ = call("list", "algorithms", cwd=tmp_path)
+    rows = {line.split()[0]: line.split(None, 2)[1:] for line in text.splitlines() if len(line.split()) > 2}
+    assert rows["mine"][1].strip() == "algorithms/mine.py" and rows["ring_allreduce"][1].strip() == "packaged"
+    for name in broken:
+        assert rows[name][1].startswith("AHBM-C") and f"algorithm {name}" in rows[name][1], name
+    found = json.loads(call("list", "--json", cwd=tmp_path)[0])
+    assert len(found["algorithms"]) == len(rows) - 1 and found["topologies"]
+
+
 def test_list(tmp_path: Path) -> None:
     text, _ = call("list", cwd=tmp_path)
     assert "ring_allreduce" in text and "torus_2d" in text and "all_to_all" in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import signal
 import subprocess
@@ -25,14 +26,16 @@ def kernel(t_ptr, *, tl):
 """
 
 
-def interrupted(arguments: list[str], folder: Path, begun: float | None = None) -> tuple[int, str, float]:
+def interrupted(
+    arguments: list[str], folder: Path, begun: float | None = None, stdout: int = subprocess.DEVNULL
+) -> tuple[int, str, float]:
     """Exit code, standard error, and seconds to the end of a command after Ctrl-C: sent when the file `begun` is there,
     or after so many seconds."""
     process = subprocess.Popen(
         [sys.executable, "-m", "ahbm", *arguments],
         cwd=folder,
         env=environment(),
-        stdout=subprocess.DEVNULL,
+        stdout=stdout,
         stderr=subprocess.PIPE,
         text=True,
     )
@@ -66,6 +69,18 @@ def test_in_a_kernel(kernel: str, place: str, tmp_path: Path) -> None:
     code, told, took = interrupted(["run", "all_reduce", "-a", "slow.py", "--size", "64"], tmp_path)
     assert code == 130 and took < GIVEN_S
     assert told.startswith("AHBM-I101 interrupted: ") and place in told and told.count("\n") == 1, told
+
+
+def test_in_a_sweep_the_row_is_told_and_those_before_it_are_kept(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(KERNEL.format("while True: pass"))
+    command = ["bench", "all_reduce", "-a", "ring_allreduce", "-a", "slow.py", "--sizes", "64", "--json-lines"]
+    with (tmp_path / "rows").open("w") as rows:
+        code, told, _ = interrupted(command, tmp_path, stdout=rows.fileno())
+    assert code == 130
+    (row,) = (tmp_path / "rows").read_text().splitlines()
+    assert json.loads(row)["experiment_name"] == "ring_allreduce"
+    said = r"interrupted: ahbm bench all_reduce at 64 B by slow\.py, row 2 of 2 in kernel_args \(.*:[34]\)"
+    assert re.fullmatch(said, json.loads(told)["findings"][0]["message"]), told
 
 
 CHECKING = """

@@ -69,7 +69,7 @@ def test_a_program_is_explained_and_swept(tmp_path: Path, path: str) -> None:
     code, out = ahbm(tmp_path, "bench", path, "-b", "100", "-e", "1K")
     rows = [line.split() for line in out.splitlines() if not line.startswith("#")]
     assert code == 0 and [int(row[0]) for row in rows] == [96, 192, 384, 800]
-    code, out = ahbm(tmp_path, "report", path, "-b", "1K", "-e", "4K", "-O", "page.html")
+    code, out = ahbm(tmp_path, "report", path, "-b", "1K", "-e", "4K", "-o", "page.html")
     assert code == 0, out
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import ahbm.distributed as dist
-from ahbm import spawn
-from ahbm.errors import AhbmError, DistributedError, InterruptedRun, RankError, TopologyError
+from ahbm import run, spawn
+from ahbm.errors import AhbmError, ConfigError, DistributedError, InterruptedRun, RankError, TopologyError
 
 SMALL = {
     "system.sips.topology": "ring_1d",
@@ -268,3 +269,20 @@ def test_keyboard_interrupt_while_ranks_compute() -> None:
 
 def test_many_ranks() -> None:
     assert go(reduce_ones, ranks=64) == [64.0] * 64
+
+
+@pytest.mark.parametrize("name", ["ring_allredcue", "absent.py", "broken.py"])
+def test_an_algorithm_that_there_is_not_is_refused_where_it_is_named(name: str, tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("def kernel(:", encoding="utf-8")
+    reached = []
+    asked = str(tmp_path / name) if name.endswith(".py") else name
+
+    def worker() -> None:
+        dist.init_process_group(algorithm=asked)
+        reached.append(dist.get_rank())
+
+    with pytest.raises(ConfigError) as early:
+        spawn(worker)
+    with pytest.raises(ConfigError) as late:
+        run("all_reduce", asked)
+    assert not reached and str(early.value) == str(late.value)

@@ -28,13 +28,26 @@ def reports(collective: str = "all_reduce", begin: int = 1024, end: int = 4096, 
 
 
 @pytest.mark.parametrize(
-    ("text", "size"), [("256", 256), ("4K", 4096), ("1m", 1 << 20), ("2G", 2 << 30), ("8KB", 8192)]
+    ("text", "size"),
+    [
+        ("256", 256),
+        ("4K", 4096),
+        ("1m", 1 << 20),
+        ("2G", 2 << 30),
+        ("8KB", 8192),
+        ("1MiB", 1 << 20),
+        ("3Ki", 3072),
+        ("1e6", 10**6),
+        ("1_000_000", 10**6),
+        ("2e3K", 2000 << 10),
+        ("7B", 7),
+    ],
 )
 def test_sizes_parse(text: str, size: int) -> None:
     assert bench.parse_size(text) == size
 
 
-@pytest.mark.parametrize("text", ["", "K", "-4", "1.5K", "4T", "four"])
+@pytest.mark.parametrize("text", ["", "K", "-4", "1.5K", "4T", "four", "1iB", "1__0", "1_", "e6", "1e99", "1e-2"])
 def test_bad_sizes(text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         bench.parse_size(text)
@@ -43,17 +56,23 @@ def test_bad_sizes(text: str) -> None:
 
 def test_dtypes_parse() -> None:
     assert bench.parse_dtype("half") == "f16" and bench.parse_dtype("bf16") == "bf16"
-    with pytest.raises(ConfigError):
-        bench.parse_dtype("fp8")
+    for wrong, hint in (("fp16", "did you mean f16"), ("flaot", "did you mean float"), ("q", "half")):
+        with pytest.raises(ConfigError) as caught:
+            bench.parse_dtype(wrong)
+        assert hint in str(caught.value.hint)
+    with pytest.raises(ConfigError, match="did you mean all_reduce"):
+        Sweep("allreduce", 1, 1)
 
 
 def test_steps() -> None:
     assert list(Sweep("all_reduce", 256, 2048).sizes(2)) == [256, 512, 1024, 2048]
     assert list(Sweep("all_reduce", 256, 1000, step=300).sizes(2)) == [256, 556, 856]
     assert list(Sweep("all_gather", 1, 64).sizes(24)) == [24, 48]
+    assert list(Sweep("all_reduce", 1, 1, listed=(4096, 24, 25)).sizes(24)) == [24, 4080]
     unfit: list[dict[str, Any]] = [
         {"begin": 0},
         {"begin": 9, "end": 8},
+        {"listed": (8, 0)},
         {"factor": 1},
         {"step": -1},
         {"collective": "all_redcue"},
@@ -130,7 +149,7 @@ def test_without_data() -> None:
 
 def test_json() -> None:
     sweep, found = reports("broadcast", dtype="f32", root=2)
-    data = json.loads(json.dumps(bench.to_json(sweep, found, ["bench"])))
+    data = json.loads(json.dumps(bench.to_json([sweep], found, ["bench"])))
     assert data["version"] == 3 and data["out_of_bounds"] == {"count": 0, "okay": True} and "env" not in data
     first = data["results"][0]
     assert (first["size"], first["count"], first["type"], first["redop"], first["root"]) == (
@@ -171,6 +190,43 @@ def test_queues_that_do_not_fit_the_tcm_are_in_hbm_and_said_to_be() -> None:
         asked = {"buffer_kind": "tcm"}
         list(bench.measure(Sweep("all_reduce", 1 << 26, 1 << 26, topology="npu_ring_8", overrides=asked, data=False)))
     assert caught.value.code == "AHBM-L108"
+
+
+TOO_LARGE: dict[str, Any] = {"topology": "npu_ring_8", "overrides": {"buffer_kind": "tcm"}, "data": False}
+"""With these, a ring of 64 MiB does not fit."""
+
+
+def test_a_cell_that_fails_does_not_end_the_sweep() -> None:
+    names = ("ring_allreduce", "tree_allreduce")
+    sweep = Sweep("all_reduce", 1, 1, listed=(1024, 1 << 26, 1 << 12), algorithms=names, **TOO_LARGE)
+    told: list[str] = []
+    cells = list(bench.attempt([sweep], tell=told.append))
+    assert [(cell.algorithm, cell.bytes) for cell in cells] == [(n, b) for n in names for b in (1024, 4096, 1 << 26)]
+    failed = [cell for cell in cells if isinstance(cell, bench.Refused)]
+    assert {cell.error.code for cell in failed} == {"AHBM-L108"} and bench.failure(cells) is failed[0].error
+    assert told[1] == "4,096 B by ring_allreduce, row 2 of 6"
+    # In Python, what ran is kept, and the end is the failure.
+    ran = []
+    with pytest.raises(LintError):
+        ran.extend(report.bytes for report in bench.measure(sweep))
+    kept = []
+    try:
+        for report in bench.measure(sweep):
+            kept.append((report.algorithm, report.bytes))
+    except LintError as error:
+        assert error.code == "AHBM-L108"
+    assert kept == [(cell.algorithm, cell.bytes) for cell in cells if not isinstance(cell, bench.Refused)]
+    rows = bench.to_json([sweep], cells, [])["results"]
+    assert [row.get("error", {}).get("exit_code") for row in rows] == [
+        6 if isinstance(cell, bench.Refused) else None for cell in cells
+    ]
+    assert all(row["machine"].startswith("npu_ring_8") for row in rows)
+
+
+def test_names_that_do_not_exist_end_a_sweep_before_it_begins() -> None:
+    with pytest.raises(ConfigError) as caught:
+        next(bench.attempt([Sweep("all_reduce", 1024, 1024, algorithms=("ring_allreduce", "ring_allredcue"))]))
+    assert "ring_allreduce" in str(caught.value.hint)
 
 
 def test_the_first_algorithm_that_knows_the_network_runs() -> None:

@@ -14,6 +14,7 @@ from ahbm.cli import app
 from ahbm.errors import ConfigError, RegressionError
 from ahbm.runs.compare import compare, compare_steps, gate, load
 from ahbm.runs.report import Report
+from support.commands import run
 
 
 @pytest.fixture(scope="module")
@@ -105,3 +106,30 @@ def test_which_line_got_slower() -> None:
         assert sum(row.by_category.values()) == row.after_ps - row.before_ps
     assert {name for row in rows for name in row.by_category} == {"wire latency", "link serialisation"}
     assert all(row.by_category == {} for row in compare_steps(before, before))
+
+
+def test_two_algorithms_or_machines_are_measured_and_compared(tmp_path: Path) -> None:
+    small = ["compare", "all_reduce", "--sizes", "1K,64K", "--no-data", "--json"]
+
+    def told(*more: str, code: int = 0) -> list[dict[str, object]]:
+        found, out, err = run("ahbm", [*small, *more], tmp_path)
+        assert found == code, out + err
+        rows: list[dict[str, object]] = json.loads(out)
+        return rows
+
+    algorithms = told("-t", "npu_ring_8", "-a", "ring_allreduce", "-a", "tree_allreduce")
+    assert [row["verdict"] for row in algorithms] == ["slower", "slower"]
+    assert "by ring_allreduce -> tree_allreduce on npu_ring_8, 8 x 1024 B" in str(algorithms[0]["name"])
+    ring = ahbm.run("all_reduce", "ring_allreduce", "npu_ring_8", bytes_per_rank=1024)
+    assert algorithms[0]["before_ns"] == ring.latency_ns and algorithms[0]["differs"] == "program"
+    machines = told("-t", "npu_ring_8", "-t", "npu_switch_8", "-a", "tree_allreduce")
+    assert "on npu_ring_8 -> npu_switch_8" in str(machines[0]["name"]) and "machine" in str(machines[0]["differs"])
+    assert all("->" in str(row["name"]) for row in told("--set", "pe.dispatch_ns=1,2"))
+    failing = ["-a", "ring_allreduce", "-t", "npu_ring_8", "--set", "buffer_kind=hbm,tcm", "--sizes", "1K,64M"]
+    code, out, err = run("ahbm", ["compare", "all_reduce", "--no-data", *failing], tmp_path)
+    assert code == 6 and "# AHBM-L108" in out and "AHBM-L108" in err and "1024 B" in out
+    for wrong in (["-a", "ring_allreduce"], [], ["-t", "npu_ring_8", "-t", "npu_switch_8", "--ranks", "2,4"]):
+        code, _, err = run("ahbm", ["compare", "all_reduce", *wrong], tmp_path)
+        assert code == 3 and "compares two" in err
+    code, _, err = run("ahbm", ["compare", "a.json", "b.json", "-t", "npu_ring_8"], tmp_path)
+    assert code == 3 and "without topologies" in err

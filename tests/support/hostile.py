@@ -12,7 +12,7 @@ from typing import Any
 import ahbm
 from ahbm.base import packaged
 from ahbm.check.checks import parse as parse_checks
-from ahbm.cli.options import Files, parse_overrides, parse_ranks
+from ahbm.cli.options import Files, Place, parse_ranks
 from ahbm.config.ccl import CclConfig
 from ahbm.config.reading import parse_limits
 from ahbm.core.emulator import Emulator
@@ -99,7 +99,7 @@ def values(chance: Random, folder: Path) -> None:
     for ask in parsers:
         with contextlib.suppress(AhbmError):
             ask()
-    Emulator.load(None, None, parse_overrides(settings)).algorithm("ring_allreduce")
+    Emulator.load(None, None, Place(settings=settings).overrides).algorithm("ring_allreduce")
 
 
 # Kernels.

@@ -136,9 +136,9 @@ def test_charts_as_files(contents: overview.Contents, tmp_path: Path) -> None:
 
 def test_command_line(tmp_path: Path) -> None:
     page = tmp_path / "report.html"
-    done = CliRunner().invoke(app, ["report", "all_gather", "-t", "npu_ring_8", "-e", "4K", "-O", str(page)])
+    done = CliRunner().invoke(app, ["report", "all_gather", "-t", "npu_ring_8", "-e", "4K", "-o", str(page)])
     assert done.exit_code == 0 and "<!doctype html>" in page.read_text()
-    bad = CliRunner().invoke(app, ["report", "all_gather", "--ranks", "2,x", "-O", str(page)])
+    bad = CliRunner().invoke(app, ["report", "all_gather", "--ranks", "2,x", "-o", str(page)])
     assert isinstance(bad.exception, ConfigError) and bad.exception.code == "AHBM-C162"
 
 

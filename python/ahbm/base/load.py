@@ -11,6 +11,17 @@ from pathlib import Path
 
 MAX_BYTES = 1 << 28
 """A file that is longer is nothing that this project reads."""
+_read: dict[Path, None] = {}
+
+
+def files_read() -> list[Path]:
+    """The files that were read here since `forget_files_read`, in order."""
+    return list(_read)
+
+
+def forget_files_read() -> None:
+    """Begins the list of `files_read` anew."""
+    _read.clear()
 
 
 def load_bytes(path: str | Path, most: int = MAX_BYTES) -> bytes:
@@ -33,6 +44,7 @@ def load_bytes(path: str | Path, most: int = MAX_BYTES) -> bytes:
         raise OSError(errno.EINVAL, str(error), ascii(path)) from error
     if len(content) > most:
         raise OSError(errno.EFBIG, f"it has more than {most} bytes", str(path))
+    _read[Path(path).absolute()] = None
     return bytes(content)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -64,10 +64,10 @@ class Numerics:
         )
 
 
-def numerics(case: Case, seeds: int = 4) -> Numerics:
+def numerics(case: Case, seeds: int = 4, tell: Callable[[str], object] = lambda text: None) -> Numerics:
     """Measures the rounding errors of a reduction on uniformly distributed numbers, and finds its orders of addition.
 
-    seeds: how many sets of random numbers.
+    seeds: how many sets of random numbers. tell: told what runs next, for people.
 
     Raises UnsupportedError (AHBM-U140) for a collective that does not reduce, no elements, an integer dtype, or more
     than 256 contributions; DataError (AHBM-V320) for results that are no sums of every contribution; and as `ahbm.run`.
@@ -83,6 +83,7 @@ def numerics(case: Case, seeds: int = 4) -> Numerics:
     worst, total, samples = 0.0, 0.0, 0
     runs_agree = True
     for seed in range(seeds):
+        tell(f"random numbers {seed + 1} of {seeds}")
         given = inputs(request, "random", seed)
         compiled, results = case.execute(given)
         for party, (stored, exact) in _defined(case, given, results).items():

@@ -11,6 +11,8 @@ from typing import Annotated
 
 import typer
 
+from ahbm.base.load import forget_files_read
+
 # Each adds its commands to the application.
 from ahbm.cli import (  # noqa: F401
     bench,
@@ -22,12 +24,14 @@ from ahbm.cli import (  # noqa: F401
     inspect,
     ladder,
     numerics,
+    progress,
     report,
     run,
     scaffold,
     synth,
 )
 from ahbm.cli.app import app
+from ahbm.cli.excerpts import Excerpts
 from ahbm.cli.stdout import told, written
 from ahbm.errors import AhbmError, InterruptedRun
 
@@ -43,13 +47,17 @@ def main() -> None:
     So does standard output that cannot be written (AHBM-C141); one that nobody reads any more ends it in silence.
     Standard error that cannot be written changes no exit code.
     """
+    forget_files_read()
+    progress.begin()
     with told():
         try:
             with written():
                 app(hoisted(sys.argv[1:]), prog_name="ahbm")
         except AhbmError as error:
-            as_json = "--json" in sys.argv[1:]
-            print(json.dumps(error.to_json(), indent=2) if as_json else _told(error), file=sys.stderr, flush=True)
+            progress.clear()
+            as_json = not {"--json", "--json-lines"}.isdisjoint(sys.argv[1:])
+            told_of = json.dumps(error.to_json(), indent=2) if as_json else Excerpts().below(_told(error))
+            print(told_of, file=sys.stderr, flush=True)
             sys.exit(error.exit_code)
 
 
@@ -95,7 +103,12 @@ def _root(
     verbose: Annotated[
         int,
         typer.Option(
-            "-v", "--verbose", count=True, callback=_verbose, help="Say what is chosen; -vv: also what the core does."
+            "-v",
+            "--verbose",
+            count=True,
+            callback=_verbose,
+            show_default=False,
+            help="Say on standard error what is chosen and why; -vv: also what the core does. May stand anywhere.",
         ),
     ] = 0,
 ) -> None:

@@ -1,13 +1,60 @@
-"""The command line's one application, which every command adds itself to."""
+"""The command line's one application, which every command adds itself to, and what all commands have in common."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import typer
 import typer.core
 
 from ahbm.cli.interrupts import heard, interrupted
+from ahbm.errors import ConfigError
+
+PANELS = {
+    "Run": ("run", "bench", "report"),
+    "Check": ("check", "explore", "numerics"),
+    "Understand": ("explain", "compare"),
+    "Build": ("new", "synth", "ladder", "convert"),
+    "Machines, and what there is": ("list", "topology", "probe"),
+}
+"""The commands in the order of `ahbm --help`."""
+
+
+class Command(typer.core.TyperCommand):
+    """A command in which an option that is given twice means both, or is refused."""
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """The examples, one line each, and the page of the documentation."""
+        *examples, page = str(self.epilog).splitlines()
+        with formatter.section("Examples"):
+            formatter.write("".join(f"  {line}\n" for line in examples))
+        formatter.write(f"\n{page}\n")
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Raises ConfigError (AHBM-C146) for an option that is given twice and takes one value."""
+        if ctx.resilient_parsing:  # a line that is still being written
+            return super().parse_args(ctx, args)
+        parser: Any = self.make_parser(ctx)
+        try:
+            _, _, order = parser.parse_args(args=list(args))
+        except Exception as error:
+            # By habit of nccl-tests, -o is the operator.
+            if getattr(error, "option_name", None) == "-o" and any("--op" in p.opts for p in self.params):
+                vars(error)["possibilities"] = ["--op"]
+            raise
+        given: set[str] = set()
+        for parameter in order:
+            once = parameter.param_type_name == "option" and not (parameter.multiple or parameter.is_flag)
+            if once and parameter.name in given:
+                name = parameter.opts[-1]
+                raise ConfigError(
+                    "AHBM-C146",
+                    f"{name} is given twice: ahbm {self.name} takes it once",
+                    hint=f"give one {name}",
+                )
+            given.add(parameter.name)
+        return super().parse_args(ctx, args)
 
 
 class _Commands(typer.core.TyperGroup):
@@ -18,11 +65,27 @@ class _Commands(typer.core.TyperGroup):
         except KeyboardInterrupt as stop:
             raise interrupted(stop) from stop
 
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        commands: dict[str, Any] = vars(self)["commands"]
+        width = max(map(len, commands))
+        for panel, names in PANELS.items():
+            with formatter.section(panel):
+                about = {name: commands[name].help.partition("\n\n")[0] for name in names}
+                formatter.write_dl([(name.ljust(width), " ".join(text.split())) for name, text in about.items()])
 
-app = typer.Typer(
+
+class _Application(typer.Typer):
+    def command(
+        self, name: str | None = None, *, page: str = "", examples: tuple[str, ...] = (), **how: Any
+    ) -> Callable[[Any], Any]:
+        """A command with examples, and with the page of `docs/` that has more."""
+        return super().command(name, **{"cls": Command, **how}, epilog="\n".join([*examples, f"More: docs/{page}.md"]))
+
+
+app = _Application(
     cls=_Commands,
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -6,10 +6,11 @@ import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ahbm.cli import progress
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
 from ahbm.cli.ladder import climbed
@@ -18,6 +19,9 @@ from ahbm.cli.output import fail_if_wrong
 from ahbm.cli.targets import Targeted, arguments_of
 from ahbm.errors import ConfigError
 
+if TYPE_CHECKING:
+    from ahbm.runs.report import Report
+
 
 @dataclass(frozen=True, kw_only=True)
 class _Swept(Swept):
@@ -25,7 +29,14 @@ class _Swept(Swept):
     factor: Annotated[int, typer.Option("-f", "--stepfactor", help="Factor between sizes.")] = 2
 
 
-@app.command(cls=Targeted)
+@app.command(
+    cls=Targeted,
+    page="machine-model",
+    examples=(
+        "ahbm bench all_reduce -b 1K -e 1M -f 4 -a ring_allreduce -a tree_allreduce",
+        "ahbm bench all_gather --sizes 64K,1M -t npu_ring_8 -t npu_switch_8 --no-data",
+    ),
+)
 @grouped
 def bench(
     context: typer.Context,
@@ -43,36 +54,49 @@ def bench(
         typer.Option("--ladder", metavar="FILE", help="With --vary: write the quickest for each range as a ccl.yaml."),
     ] = None,
     as_json: Json = False,
+    as_lines: Annotated[
+        bool, typer.Option("--json-lines", help="Print each row as a line of JSON, as soon as it is there.")
+    ] = False,
 ) -> None:
     """Sweep a collective, a plan or a script over sizes; nccl-tests' columns, simulated times.
 
+    Several -t, --ranks 2,4,8 or --set KEY=1,2 measure on several machines. A row that does not run says its code; the
+    others run, and the exit code is the one of the first that did not.
     With --vary, the variations of a script are compared: one line per size, and the quickest.
     """
     from ahbm.runs import bench as b
     from ahbm.runs import compare as c
 
     expected = c.load(baseline) if baseline is not None else None
-    sweep = swept.sweep(target, arguments_of(context), step=step, device=device, check=check)
+    swept.refuse_sizes_given_twice(context)
+    how: dict[str, Any] = {"step": step, "device": device, "check": check}
     if swept.vary:
-        climbed(sweep, ladder, as_json)
+        climbed(swept.sweep(target, arguments_of(context), **how), ladder, as_json)
         return
     if ladder is not None:
         raise ConfigError("AHBM-C146", "--ladder is for variations", hint="--vary instances=1,2,4")
-    reports = []
+    sweeps = swept.sweeps(target, arguments_of(context), **how)
+    cells: list[Report | b.Refused] = []
+    if not as_json and not as_lines:
+        typer.echo("\n".join(dict.fromkeys(line for sweep in sweeps for line in b.header(sweep))))
+    for cell in b.attempt(sweeps, tell=progress.at):
+        progress.clear()
+        if as_lines:
+            typer.echo(json.dumps(b.result(cell, sweeps[0])))
+            sys.stdout.flush()
+        elif not as_json:
+            if not cells or (cells[-1].algorithm, cells[-1].machine) != (cell.algorithm, cell.machine):
+                typer.echo("\n".join(b.columns(cell)))
+            typer.echo(b.refusal(cell, sweeps[0]) if isinstance(cell, b.Refused) else b.row(cell))
+        cells.append(cell)
+    reports = [cell for cell in cells if not isinstance(cell, b.Refused)]
     if as_json:
-        reports = list(b.measure(sweep))
-        typer.echo(json.dumps(b.to_json(sweep, reports, sys.argv[1:]), indent=2))
-    else:
-        typer.echo("\n".join(b.header(sweep)))
-        for report in b.attempt(sweep):
-            if isinstance(report, b.Skipped):
-                typer.echo(f"# {report.bytes} B by {report.algorithm} is left out: {report.why}")
-                continue
-            if not reports or reports[-1].algorithm != report.algorithm:
-                typer.echo("\n".join(b.columns(report)))
-            typer.echo(b.row(report))
-            reports.append(report)
-        typer.echo("\n".join(b.footer(reports)))
+        typer.echo(json.dumps(b.to_json(sweeps, cells, sys.argv[1:]), indent=2))
+    elif not as_lines:
+        typer.echo("\n".join(b.footer(reports, [cell for cell in cells if isinstance(cell, b.Refused)])))
     if expected is not None:
         c.gate(c.compare(expected, reports))
+    failure = b.failure(cells)
+    if failure is not None:
+        raise failure
     fail_if_wrong(reports)

@@ -9,7 +9,9 @@ import typer
 
 from ahbm.base.codes import CHECKS
 from ahbm.base.verdicts import exit_code
+from ahbm.cli import completion
 from ahbm.cli.app import app
+from ahbm.cli.excerpts import Excerpts
 from ahbm.cli.groups import grouped
 from ahbm.cli.options import Files, Json, Terms
 from ahbm.cli.targets import Targeted, arguments_of
@@ -21,7 +23,14 @@ if TYPE_CHECKING:
     from ahbm.runs.verdict import Checked
 
 
-@app.command(cls=Targeted)
+@app.command(
+    cls=Targeted,
+    page="check",
+    examples=(
+        "ahbm check plan.xml",
+        "ahbm check -a ring_allreduce --size 64K",
+    ),
+)
 @grouped
 def check(
     context: typer.Context,
@@ -32,11 +41,20 @@ def check(
         ),
     ] = None,
     algorithms: Annotated[
-        list[str] | None, typer.Option("-a", "--algorithm", help="A kernel by name or path, instead; repeatable.")
+        list[str] | None,
+        typer.Option(
+            "-a",
+            "--algorithm",
+            autocompletion=completion.algorithms,
+            help="A kernel by name or path, instead; repeatable.",
+        ),
     ] = None,
-    collective: Annotated[str | None, typer.Option("--collective", help="Kernels: what to compute.")] = None,
+    collective: Annotated[
+        str | None,
+        typer.Option("--collective", autocompletion=completion.collectives, help="Kernels: what to compute."),
+    ] = None,
     checks: Annotated[str, typer.Option("--check", help=f"Kernels: all, or some of {','.join(CHECKS)}.")] = "all",
-    size: Annotated[str, typer.Option("-b", "--size", help="Kernels: size of one rank's array.")] = "4K",
+    size: Annotated[str, typer.Option("-b", "--bytes", "--size", help="Kernels: size of one rank's array.")] = "4K",
     *,
     terms: Terms,
     how: Files,
@@ -84,8 +102,8 @@ def check(
                 overrides=terms.overrides,
             )
 
-    verdicts = set()
+    verdicts, excerpts = set(), Excerpts()
     for checked in answers():
-        typer.echo(json.dumps(checked.to_json()) if as_json else str(checked))
+        typer.echo(json.dumps(checked.to_json()) if as_json else excerpts.below(str(checked)))
         verdicts.add(checked.verdict)
     raise typer.Exit(exit_code(verdicts))

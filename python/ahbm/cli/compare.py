@@ -1,27 +1,61 @@
-"""`ahbm compare`: what changed between two runs."""
+"""`ahbm compare`: what changed between two runs, or what differs between two algorithms or machines."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ahbm.cli import completion, progress
 from ahbm.cli.app import app
-from ahbm.cli.options import Json
+from ahbm.cli.groups import grouped
+from ahbm.cli.options import Json, Swept
+from ahbm.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ahbm.runs.compare import Row
 
 
-@app.command()
+@app.command(
+    page="compare",
+    examples=(
+        "ahbm compare yesterday.json today.json",
+        "ahbm compare yesterday.json today.json --gate",
+        "ahbm compare all_reduce -a ring_allreduce -a tree_allreduce -t npu_ring_8",
+        "ahbm compare all_reduce -t npu_ring_8 -t npu_switch_8 --sizes 4K,1M --no-data",
+    ),
+)
+@grouped
 def compare(
-    before: Annotated[Path, typer.Argument(help="What `ahbm bench`, `run` or `explain --json` printed then.")],
-    after: Annotated[Path, typer.Argument(help="The same now.")],
+    context: typer.Context,
+    before: Annotated[
+        str,
+        typer.Argument(
+            help="What `ahbm bench`, `run` or `explain --json` printed then; or a collective to measure twice.",
+            autocompletion=completion.collectives,
+        ),
+    ],
+    after: Annotated[Path | None, typer.Argument(help="The same now.")] = None,
+    *,
+    swept: Swept,
     as_gate: Annotated[bool, typer.Option("--gate", help="Fail when anything is slower, wrong or gone.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Compare two runs, picosecond by picosecond: simulated times have no noise."""
+    """Compare two runs, two algorithms or two machines, picosecond by picosecond: simulated times have no noise.
+
+    Two files that `--json` printed; or a collective with -a A -a B, -t A -t B, --ranks 2,4 or --set KEY=1,2, which is
+    measured on both. Every option but --gate and --json is of measurements.
+    """
     from ahbm.runs import compare as c
 
+    if after is None:
+        _measured(context, before, swept, as_gate, as_json)
+        return
+    if given := [name for name in _given(context) if name not in ("before", "after", "as_gate", "as_json")]:
+        raise ConfigError("AHBM-C146", f"files are compared as they are, without {', '.join(given)}")
     before_why, after_why = c.explanation(before), c.explanation(after)
     if before_why is not None and after_why is not None:
         steps = c.compare_steps(before_why, after_why)
@@ -30,7 +64,42 @@ def compare(
         else:
             typer.echo("\n".join([c.STEPS_HEADER, *map(str, steps)]))
         return
-    rows = c.compare(c.load(before), c.load(after))
+    _tell(c.compare(c.load(before), c.load(after)), as_gate, as_json)
+
+
+def _measured(context: typer.Context, target: str, swept: Swept, as_gate: bool, as_json: bool) -> None:
+    from ahbm.runs import bench as b
+    from ahbm.runs import compare as c
+
+    swept.refuse_sizes_given_twice(context)
+    one_each: list[list[str] | None] = [[name] for name in swept.algorithms or ()]
+    sides = [sweep for names in one_each or [None] for sweep in replace(swept, algorithms=names).sweeps(target)]
+    if len(sides) != 2:
+        raise ConfigError(
+            "AHBM-C146",
+            f"ahbm compare compares two, not {len(sides)}",
+            hint="-a A -a B or -t A -t B with a collective, or two files",
+        )
+    cells = [list(b.attempt([side], tell=progress.at)) for side in sides]
+    progress.clear()
+    reports = [[cell for cell in side if not isinstance(cell, b.Refused)] for side in cells]
+    refused = [cell for side in cells for cell in side if isinstance(cell, b.Refused)]
+    if not as_json and refused:
+        typer.echo("\n".join(b.footer([], refused)))
+    _tell(c.versus(*reports), as_gate and not refused, as_json)
+    failure = b.failure([cell for side in cells for cell in side])
+    if failure is not None:
+        raise failure
+
+
+def _given(context: Any) -> list[str]:
+    """Names of the parameters that stand on the command line."""
+    return [name for name in context.params if context.get_parameter_source(name).name == "COMMANDLINE"]
+
+
+def _tell(rows: list[Row], as_gate: bool, as_json: bool) -> None:
+    from ahbm.runs import compare as c
+
     if as_json:
         typer.echo(json.dumps([row.to_json() for row in rows], indent=2))
     else:

@@ -9,12 +9,19 @@ from typing import Annotated
 import typer
 
 from ahbm.cli.app import app
-from ahbm.cli.options import Frontend, Json, Limits, Program, Quirks
+from ahbm.cli.options import Frontend, Json, Limits, Program, Quirks, output_option
 from ahbm.cli.targets import Targeted, arguments_of
 from ahbm.errors import ConfigError
 
 
-@app.command(cls=Targeted)
+@app.command(
+    cls=Targeted,
+    page="imports",
+    examples=(
+        "ahbm convert plan.xml plan.json",
+        "ahbm convert plan.xml trace.et --size 1M",
+    ),
+)
 def convert(
     context: typer.Context,
     source: Annotated[
@@ -24,7 +31,7 @@ def convert(
     target: Annotated[
         Path | None, typer.Argument(help="What to write: .xml, .json, or PREFIX.et for PREFIX.<rank>.et.")
     ] = None,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="What to write, behind a script.")] = None,
+    output: Annotated[Path | None, output_option("What to write, behind a script.")] = None,
     size: Annotated[
         str | None, typer.Option("-b", "--bytes", "--size", help="Traces: the size that comm_size states; about 1M.")
     ] = None,

@@ -3,27 +3,53 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
+from ahbm.base.codes import explained, is_code
+from ahbm.cli import completion
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
-from ahbm.cli.options import Asked, CollectiveOrPlan, Json
+from ahbm.cli.options import Asked, Json
 from ahbm.cli.targets import Targeted, arguments_of
 
 
-@app.command(cls=Targeted)
+@app.command(
+    cls=Targeted,
+    page="explain",
+    examples=(
+        "ahbm explain all_reduce -t npu_ring_8 --size 64K",
+        "ahbm explain plan.xml --size 1M --json",
+        "ahbm explain AHBM-K209",
+    ),
+)
 @grouped
 def explain(
     context: typer.Context,
-    target: CollectiveOrPlan,
+    target: Annotated[
+        str,
+        typer.Argument(
+            help="all_reduce, all_gather, ...; a plan (.xml, .json, .et); a script that lowers one, with its "
+            "arguments; or an error code.",
+            autocompletion=completion.explainable,
+            show_default=False,
+        ),
+    ],
     *,
     asked: Asked,
     full: Annotated[bool, typer.Option("--full", help="Every stretch of the critical path too.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Say what the latency of a collective or plan consists of: its critical path, by category and source line."""
+    """Say why a collective or plan takes as long as it does, by category and source line; or what an error code means.
+
+    The critical path from launch to end adds up to the latency, to the picosecond.
+    """
+    if is_code(target):
+        told = explained(target)
+        typer.echo(json.dumps(asdict(told), indent=2) if as_json else str(told))
+        return
     explanation = asked.open(target, args=arguments_of(context)).explain()
     if as_json:
         typer.echo(json.dumps(explanation.to_json(full), indent=2))

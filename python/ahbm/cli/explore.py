@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ahbm.base.codes import CHECKS
+from ahbm.cli import progress
 from ahbm.cli.app import app
+from ahbm.cli.excerpts import Excerpts
 from ahbm.cli.groups import grouped
 from ahbm.cli.options import AskedSmall, CollectiveOrPlan, Json
 from ahbm.cli.targets import Targeted, arguments_of
@@ -19,7 +21,14 @@ if TYPE_CHECKING:
     from ahbm.check.exploration import Failure
 
 
-@app.command(cls=Targeted)
+@app.command(
+    cls=Targeted,
+    page="check",
+    examples=(
+        "ahbm explore all_reduce --seeds 8",
+        "ahbm explore plan.xml --seed 3",
+    ),
+)
 @grouped
 def explore(
     context: typer.Context,
@@ -39,6 +48,7 @@ def explore(
     """Vary start times, delays and orders; replay and shrink what fails."""
     from ahbm.check.checks import parse
     from ahbm.check.exploration import attempt, shrink
+    from ahbm.config.topology import COUNT
     from ahbm.errors import AhbmError, DataError
 
     args = arguments_of(context)
@@ -47,11 +57,11 @@ def explore(
 
     def shrunk(ranks: int, count: int) -> Case | None:
         same = ranks == whole.world_size
-        machine = [] if same else [f"system.sips.count={ranks}"]
         nbytes = replace(whole, ranks=range(ranks), count=count).nbytes
-        settings = [*(asked.settings or ()), *machine]
+        kept = [setting for setting in asked.settings or () if setting.partition("=")[0] != COUNT]
+        machine = asked if same else replace(asked, ranks=None, settings=[*kept, f"{COUNT}={ranks}"])
         try:
-            smaller = replace(asked, size=str(nbytes), settings=settings).open(target, args=args).case
+            smaller = replace(machine, size=str(nbytes)).open(target, args=args).case
         except AhbmError:
             return None
         request = smaller.request
@@ -59,17 +69,20 @@ def explore(
         return smaller if (request.world_size, request.count) == (ranks, count) else None
 
     failures: list[Failure] = []
+    excerpts = Excerpts()
 
     def tell(tried: int) -> None:
+        progress.clear()
         if as_json:
             typer.echo(json.dumps({"seeds": tried, "failures": [failure.to_json() for failure in failures]}, indent=2))
         else:
             for failure in failures:
-                typer.echo(str(failure))
+                typer.echo(excerpts.below(str(failure)))
             typer.echo(f"{len(failures)} of {tried} seeds fail")
 
     numbers = range(seeds) if seed is None else [seed]
     for tried, number in enumerate(numbers, 1):
+        progress.at(f"seed {number}, {tried} of {len(numbers)}, {len(failures)} failed")
         try:
             failure = attempt(case, number, checks=checks)
             if failure is not None:

@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ahbm.cli import completion
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
-from ahbm.cli.options import Ccl, Json, Machine, Settings, parse_overrides
+from ahbm.cli.options import Ccl, Json, Machine, Place
 from ahbm.cli.output import show, table
 from ahbm.errors import ConfigError
 
+if TYPE_CHECKING:
+    from ahbm._core import Machine as CoreMachine
 
-@app.command()
+
+@app.command(
+    page="machine-model",
+    examples=(
+        "ahbm probe -t npu_ring_8",
+        "ahbm probe --ranks 4 --json",
+    ),
+)
 @grouped
 def probe(*, machine: Machine, as_json: Json = False) -> None:
     """Latency and bandwidth of reference traffic patterns, each alone on the machine."""
@@ -41,7 +52,14 @@ def probe(*, machine: Machine, as_json: Json = False) -> None:
     show(rows)
 
 
-@app.command("list")
+@app.command(
+    "list",
+    page="quick-start",
+    examples=(
+        "ahbm list",
+        "ahbm list algorithms --json",
+    ),
+)
 def list_(
     what: Annotated[
         str | None,
@@ -101,26 +119,79 @@ def list_(
     for rows in found.values():
         listing = table(*rows[0])
         for row in rows:
-            listing.add_row(*row.values())
+            listing.add_row(*map(_short, row.values()))
         show(listing)
 
 
-@app.command("topology")
+def _facts(machine: CoreMachine) -> dict[str, object]:
+    from ahbm.core.spec import machine_name
+
+    return {
+        "machine": machine_name(machine),
+        "machine_hash": f"{machine.hash:016x}",
+        "topology": machine.topology,
+        "sips": machine.sips,
+        "grid": [machine.sip_w, machine.sip_h, machine.sip_d],
+        "cubes_per_sip": machine.cubes,
+        "cube_grid": [machine.cube_w, machine.cube_h],
+        "pes_per_cube": machine.pes,
+        "slot_tiers": machine.tiers,
+        "switch_reduces": machine.switch_reduces,
+        "links_between_sips": machine.links_between_sips(),
+        "overrides": dict(machine.overrides),
+    }
+
+
+def _short(cell: str) -> str:
+    """A path as it is written here: a packaged one is `packaged`, one below this folder is relative to it."""
+    from ahbm.base import packaged
+
+    path = Path(cell)
+    if not path.is_absolute():
+        return cell
+    if path.is_relative_to(packaged.ROOT):
+        return "packaged"
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else cell
+
+
+@app.command(
+    "topology",
+    page="machine-model",
+    examples=(
+        "ahbm topology npu_torus_4x4 --svg torus.svg",
+        "ahbm topology -t hypercube --ranks 16 --json",
+    ),
+)
+@grouped
 def topology_(
     name: Annotated[
-        str | None, typer.Argument(help="Packaged topology, path, or SIP network; else the default.")
+        str | None,
+        typer.Argument(autocompletion=completion.topologies, help="As -t: packaged topology, path, or SIP network."),
     ] = None,
-    svg: Annotated[Path | None, typer.Option("--svg", help="Draw it into this file.")] = None,
-    settings: Settings = None,
+    svg: Annotated[
+        Path | None, typer.Option("--svg", metavar="FILE", help="Draw it into this file, whose name ends in .svg.")
+    ] = None,
+    *,
+    place: Place,
+    as_json: Json = False,
 ) -> None:
     """Describe a machine, and draw it."""
     from ahbm.base.store import store
     from ahbm.config.topology import load_machine
 
-    machine = load_machine(name, parse_overrides(settings))
+    if name is not None:
+        if place.topologies:
+            raise ConfigError(
+                "AHBM-C146", f"{name} and -t {place.topologies[0]} are both given", hint="give one of them"
+            )
+        place = replace(place, topologies=[name])
+    machine = load_machine(place.topology, place.overrides)
     if svg is not None:
+        if svg.suffix != ".svg":
+            hint = f"--svg {svg.stem or 'machine'}.svg"
+            raise ConfigError("AHBM-C141", f"{svg} does not end in .svg: the drawing is SVG", hint=hint)
         try:
             store({svg: machine.svg().encode()})
         except OSError as error:
             raise ConfigError("AHBM-C141", f"cannot write {svg}: {error.strerror}") from error
-    typer.echo(machine.describe())
+    typer.echo(json.dumps(_facts(machine), indent=2) if as_json else machine.describe())

@@ -13,6 +13,7 @@ from pathlib import Path
 from traceback import walk_stack, walk_tb
 from types import FrameType
 
+from ahbm.cli import progress
 from ahbm.errors import InterruptedRun
 
 GRACE_S = 0.2
@@ -72,6 +73,7 @@ def is_left_to_script() -> bool:
 
 def told(message: str) -> None:
     """Writes one line to standard error, if it can be written to."""
+    progress.clear()
     with contextlib.suppress(OSError):
         print(f"AHBM-I101 {message}", file=sys.stderr, flush=True)
 
@@ -89,4 +91,5 @@ def interrupted(at: FrameType | KeyboardInterrupt | None) -> InterruptedRun:
         if file.startswith(_PACKAGE) or not file.startswith(_LIBRARIES):
             place = f" in {frame.f_code.co_qualname} ({file.removeprefix(_HOME)}:{line})"
             break
-    return InterruptedRun("AHBM-I101", f"interrupted: ahbm {' '.join(sys.argv[1:3])}{place}")
+    where = f" at {progress.where()}" if progress.where() else ""
+    return InterruptedRun("AHBM-I101", f"interrupted: ahbm {' '.join(sys.argv[1:3])}{where}{place}")

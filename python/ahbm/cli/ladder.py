@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ahbm.cli import completion, progress
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
-from ahbm.cli.options import CollectiveOrPlan, Json, LongOp, Swept
+from ahbm.cli.options import CollectiveOrPlan, Json, Swept, output_option
 from ahbm.cli.targets import Targeted, arguments_of
 
 if TYPE_CHECKING:
@@ -20,14 +21,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class _Swept(Swept):
-    op: LongOp = "sum"
     algorithms: Annotated[
         list[str] | None,
-        typer.Option("-a", "--algorithm", help="Candidate: name, module or plan; repeatable. Else all configured."),
+        typer.Option(
+            "-a",
+            "--algorithm",
+            autocompletion=completion.algorithms,
+            help="Candidate: name, module or plan; repeatable. Else all configured.",
+        ),
     ] = None
 
 
-@app.command(cls=Targeted)
+@app.command(
+    cls=Targeted,
+    page="synthesis",
+    examples=(
+        "ahbm ladder all_reduce -t npu_ring_8 -b 1K -e 1M -f 32 --synth ring -o rungs",
+        "ahbm ladder all_gather -t npu_ring_8 --sizes 4K,256K --no-data",
+    ),
+)
 @grouped
 def ladder(
     context: typer.Context,
@@ -37,15 +49,15 @@ def ladder(
     synth: Annotated[
         list[str] | None, typer.Option("--synth", help="Candidate: schedules by this method; repeatable.")
     ] = None,
-    chunks: Annotated[int, typer.Option("--chunks", help="Chunks of one share of synthesized schedules.")] = 1,
+    chunks: Annotated[int, typer.Option("-k", "--chunks", help="Chunks of one share of synthesized schedules.")] = 1,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the search.")] = 0,
     output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", help="Write a ccl.yaml; into a folder, also an MSCCL file per range."),
+        Path | None, output_option("Write a ccl.yaml; into a folder, also an MSCCL file per range.")
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Simulate all candidates over sizes and keep the quickest for each range of sizes."""
+    swept.refuse_sizes_given_twice(context)
     sweep = swept.sweep(target, arguments_of(context))
     climbed(sweep, output, as_json, tuple(synth or ()), chunks=chunks, seed=seed)
 
@@ -62,7 +74,8 @@ def climbed(
     """Prints the ladder of a sweep, and writes it if there is an output."""
     from ahbm.runs.ladder import climb
 
-    found = climb(sweep, methods, chunks=chunks, seed=seed)
+    found = climb(sweep, methods, chunks=chunks, seed=seed, tell=progress.at)
+    progress.clear()
     written = found.save(output) if output is not None else []
     kernels = found.kernels if output is not None and output.is_dir() else ()
     if as_json:

@@ -7,12 +7,19 @@ from typing import Annotated
 
 import typer
 
+from ahbm.cli import progress
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
 from ahbm.cli.options import AskedSmall, CollectiveOrPlan, Device, Json
 
 
-@app.command()
+@app.command(
+    page="numerics",
+    examples=(
+        "ahbm numerics all_reduce -d bf16",
+        "ahbm numerics reduce_scatter -a ring_reduce_scatter --seeds 8",
+    ),
+)
 @grouped
 def numerics(
     target: CollectiveOrPlan = "all_reduce",
@@ -25,5 +32,6 @@ def numerics(
     """Say how exact a reduction is, in which order it adds, and whether its bits depend on rank, run or size."""
     from ahbm.check.numerics import numerics as measure
 
-    found = measure(asked.open(target, device=device).case, seeds)
+    found = measure(asked.open(target, device=device).case, seeds, progress.at)
+    progress.clear()
     typer.echo(json.dumps(found.to_json(), indent=2) if as_json else str(found))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
 
 from ahbm.base.codes import CHECKS
+from ahbm.cli import completion
 from ahbm.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -28,16 +30,32 @@ Settings = Annotated[
         help="Override a key of the topology or of ccl.yaml by its dotted path; repeatable.",
     ),
 ]
-Topology = Annotated[
+Topologies = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-t",
+        "--topology",
+        autocompletion=completion.topologies,
+        help="Packaged topology, path of a topology.yaml, or the name of a SIP network.",
+    ),
+]
+Ranks = Annotated[
     str | None,
-    typer.Option("-t", "--topology", help="Packaged topology, path of a topology.yaml, or the name of a SIP network."),
+    typer.Option("--ranks", metavar="N", help="The machine with this many SIPs, one rank on each; grids near square."),
 ]
 Ccl = Annotated[Path | None, typer.Option("--ccl", help="Path of a ccl.yaml.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, errors too.")]
-Dtype = Annotated[str, typer.Option("-d", "--dtype", help="f16 bf16 f32 f64 i8..i64 u8..u64, or nccl-tests' names.")]
-Op = Annotated[str, typer.Option("-o", "--op", help="sum prod min max avg.")]
-LongOp = Annotated[str, typer.Option("--op", help="sum prod min max avg.")]
-"""For commands whose -o is --output."""
+Dtype = Annotated[
+    str,
+    typer.Option(
+        "-d",
+        "--dtype",
+        autocompletion=completion.dtypes,
+        help="f16 bf16 f32 f64 i8..i64 u8..u64, or nccl-tests' names.",
+    ),
+]
+OPS = ("sum", "prod", "min", "max", "avg")
+Op = Annotated[str, typer.Option("--op", autocompletion=lambda: list(OPS), help=f"{' '.join(OPS)}.")]
 Root = Annotated[int, typer.Option("-r", "--root", help="Root rank of rooted collectives.")]
 Collective = Annotated[
     str, typer.Argument(help="all_reduce, all_gather, ...; see `ahbm list collectives`.", show_default=False)
@@ -46,11 +64,15 @@ CollectiveOrPlan = Annotated[
     str,
     typer.Argument(
         help="all_reduce, all_gather, ...; a plan (.xml, .json, .et); or a script that lowers one, with its arguments.",
+        autocompletion=completion.collectives,
         show_default=False,
     ),
 ]
 Algorithms = Annotated[
-    list[str] | None, typer.Option("-a", "--algorithm", help="Name, or path of a module; repeatable.")
+    list[str] | None,
+    typer.Option(
+        "-a", "--algorithm", autocompletion=completion.algorithms, help="Name, or path of a module; repeatable."
+    ),
 ]
 Check = Annotated[
     str | None,
@@ -60,7 +82,21 @@ Device = Annotated[
     bool, typer.Option("--device", help="Device tensors: one tile of the size on every cube (all_reduce).")
 ]
 NoData = Annotated[bool, typer.Option("--no-data", help="Simulate the time only.")]
-Size = Annotated[str | None, typer.Option("-b", "--bytes", "--size", help="Size of one rank's array: 256, 64K, 1M.")]
+SIZES = "256, 64K or 1M (powers of 1024), 1MiB, 1e6"
+Size = Annotated[str | None, typer.Option("-b", "--bytes", "--size", help=f"Size of one rank's array: {SIZES}.")]
+
+
+def output_option(about: str) -> Any:
+    """`-o/--output`, of every command that writes what it is asked for."""
+    return typer.Option("-o", "--output", help=about, callback=_no_operator)
+
+
+def _no_operator(output: Path | None) -> Path | None:
+    if output is not None and str(output) in OPS:
+        hint = f"--op {output} is the operator; a file needs another name"
+        raise ConfigError("AHBM-C146", f"-o {output}: -o is what to write", hint=hint)
+    return output
+
 
 Quirks = Annotated[bool, typer.Option("--quirks", help="Plans: follow the known defects of a format's runtime.")]
 Limits = Annotated[
@@ -77,17 +113,61 @@ Frontend = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True)
-class Machine:
-    """The machine and its configuration."""
+class Place:
+    """The machine."""
 
-    topology: Topology = None
-    ccl: Ccl = None
+    topologies: Topologies = None
+    ranks: Ranks = None
     settings: Settings = None
+
+    def places(self) -> list[Self]:
+        """One machine each: every topology, with every number of ranks, with every value of the settings that are lists
+        (`KEY=1,2`).
+
+        Raises ConfigError: AHBM-C142 for settings that are none, C162 for ranks that are none.
+        """
+        counts: list[str | None] = [str(count) for count in parse_ranks(self.ranks)]
+        topologies: list[str | None] = [*(self.topologies or ())]
+        choices = [[f"{key}={value}" for value in values] for key, values in parse_settings(self.settings).items()]
+        return [
+            replace(self, topologies=None if topology is None else [topology], ranks=count, settings=list(settings))
+            for topology in topologies or [None]
+            for count in counts or [None]
+            for settings in product(*choices)
+        ]
+
+    def _only(self) -> Self:
+        found = self.places()
+        if len(found) > 1:
+            varied = {"-t": self.topologies or (), "--ranks": parse_ranks(self.ranks)}
+            varied |= {f"--set {key}": values for key, values in parse_settings(self.settings).items()}
+            names = ", ".join(name for name, values in varied.items() if len(values) > 1)
+            raise ConfigError(
+                "AHBM-C146", f"{names}: several values are several machines", hint="ahbm bench measures on each of them"
+            )
+        return found[0]
+
+    @property
+    def topology(self) -> str | None:
+        """The name or path of the topology. Raises ConfigError (AHBM-C146) for several machines."""
+        found = self._only().topologies
+        return found[0] if found else None
 
     @property
     def overrides(self) -> dict[str, object]:
-        """Dotted path -> value. Raises ConfigError (AHBM-C142)."""
-        return parse_overrides(self.settings)
+        """Dotted path -> value. Raises ConfigError: AHBM-C142, C162, and C146 for several machines."""
+        from ahbm.config.topology import with_ranks
+
+        only = self._only()
+        found: dict[str, object] = {key: value for key, (value,) in parse_settings(only.settings).items()}
+        return with_ranks(int(only.ranks), only.topology, found) if only.ranks else found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine(Place):
+    """The machine and its configuration."""
+
+    ccl: Ccl = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +225,10 @@ class Files:
 class Asked(Files, Terms):
     """One collective or plan, and how it is run."""
 
-    algorithm: Annotated[str | None, typer.Option("-a", "--algorithm", help="Name, or path of a module.")] = None
+    algorithm: Annotated[
+        str | None,
+        typer.Option("-a", "--algorithm", autocompletion=completion.algorithms, help="Name, or path of a module."),
+    ] = None
     size: Size = None
     protocol: Annotated[str | None, typer.Option("--protocol", help="Plans: Simple, LL or LL128.")] = None
     slice_bytes: Annotated[
@@ -203,9 +286,12 @@ class AskedSmall(Asked):
 class Swept(Terms):
     """One collective over sizes."""
 
-    begin: Annotated[str, typer.Option("-b", "--minbytes", help="First size.")] = "1K"
+    begin: Annotated[str, typer.Option("-b", "--minbytes", help=f"First size: {SIZES}.")] = "1K"
     end: Annotated[str, typer.Option("-e", "--maxbytes", help="Last size.")] = "1M"
     factor: Annotated[int, typer.Option("-f", "--stepfactor", help="Factor between sizes.")] = 4
+    sizes: Annotated[
+        str | None, typer.Option("--sizes", metavar="A,B", help="These sizes, instead of -b, -e, -f and -i.")
+    ] = None
     algorithms: Algorithms = None
     no_data: NoData = False
     vary: Annotated[
@@ -215,6 +301,10 @@ class Swept(Terms):
     quirks: Quirks = False
     program: Program = None
     frontend: Frontend = None
+
+    def sweeps(self, target: str, args: Sequence[str] = (), **how: Any) -> list[Sweep]:
+        """`sweep` on every machine. Raises as it."""
+        return [place.sweep(target, args, **how) for place in self.places()]
 
     def sweep(
         self,
@@ -252,7 +342,19 @@ class Swept(Terms):
             data=not self.no_data,
             device=device,
             check=check or False,
+            listed=tuple(map(parse_size, self.sizes.split(","))) if self.sizes is not None else (),
         )
+
+    def refuse_sizes_given_twice(self, context: Any) -> None:
+        """Raises ConfigError (AHBM-C146) for --sizes beside the options that make sizes."""
+        given = [
+            parameter.opts[-1]
+            for parameter in context.command.params
+            if parameter.name in ("begin", "end", "factor", "step")
+            and context.get_parameter_source(parameter.name).name == "COMMANDLINE"
+        ]
+        if self.sizes is not None and given:
+            raise ConfigError("AHBM-C146", f"--sizes and {', '.join(given)} are both given", hint="give one of them")
 
     def _added(self, target: str, args: Sequence[str]) -> Added | None:
         from ahbm.config.reading import Reading
@@ -275,14 +377,21 @@ class Swept(Terms):
         return added({label(target): target}, self.topology, self.overrides, options)
 
 
-def parse_overrides(settings: Sequence[str] | None) -> dict[str, object]:
-    """Dotted path -> value of each KEY=VALUE. Raises ConfigError (AHBM-C142)."""
-    found: dict[str, object] = {}
+def parse_settings(settings: Sequence[str] | None) -> dict[str, list[str]]:
+    """Dotted path -> the values of each KEY=VALUE or KEY=VALUE,VALUE. Raises ConfigError (AHBM-C142).
+
+    A value with brackets, braces, quotes or spaces is one value, as YAML spells it.
+    """
+    found: dict[str, list[str]] = {}
     for setting in settings or ():
         key, equals, value = setting.partition("=")
         if not equals or not key:
             raise ConfigError("AHBM-C142", f"--set {setting}: no KEY=VALUE", hint="--set system.sips.count=4")
-        found[key] = value
+        if key in found:
+            raise ConfigError(
+                "AHBM-C142", f"--set {key} is given twice", hint=f"--set {key}=A,B where several are meant"
+            )
+        found[key] = value.split(",") if re.fullmatch(r"[^\s,\[\]{}'\"]+(,[^\s,\[\]{}'\"]+)+", value) else [value]
     return found
 
 

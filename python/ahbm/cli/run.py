@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ahbm.base.load import load_bytes
+from ahbm.cli import completion
 from ahbm.cli.app import app
+from ahbm.cli.excerpts import Excerpts
 from ahbm.cli.groups import grouped
 from ahbm.cli.interrupts import leave_to_script
 from ahbm.cli.options import Asked, Check, Json, NoData
@@ -25,7 +27,15 @@ if TYPE_CHECKING:
     from ahbm.ranks.setup import Setup
 
 
-@app.command(cls=Targeted, context_settings={"allow_extra_args": True})
+@app.command(
+    cls=Targeted,
+    context_settings={"allow_extra_args": True},
+    page="quick-start",
+    examples=(
+        "ahbm run all_reduce -a ring_allreduce --size 64K",
+        "ahbm run plan.xml --size 1M --trace plan.pftrace",
+    ),
+)
 @grouped
 def run(
     context: typer.Context,
@@ -33,6 +43,7 @@ def run(
         str,
         typer.Argument(
             help="all_reduce, all_gather, ...; a plan (.xml, .json, .et); or a Python script, its arguments follow.",
+            autocompletion=completion.collectives,
             show_default=False,
         ),
     ],
@@ -80,7 +91,7 @@ def run(
         report.write_trace(et)
     if trace is not None:
         report.write_timeline(trace)
-    typer.echo(json.dumps(report.to_json(), indent=2) if as_json else str(report))
+    typer.echo(json.dumps(report.to_json(), indent=2) if as_json else Excerpts().below(str(report)))
     fail_if_wrong([report] if isinstance(report, Report) else [])
 
 

@@ -10,14 +10,30 @@ from typing import Annotated
 
 import typer
 
+from ahbm.cli import completion, progress
 from ahbm.cli.app import app
-from ahbm.cli.options import Dtype, Json, LongOp, NoData, Root, Settings, Topology, parse_overrides
+from ahbm.cli.groups import grouped
+from ahbm.cli.options import Dtype, Json, NoData, Op, Place, Root, output_option
 
 
-@app.command()
+@app.command(
+    page="synthesis",
+    examples=(
+        "ahbm synth all_gather -t npu_ring_8 --size 1M -o plan.xml",
+        "ahbm synth all_reduce -t npu_mesh_4x4 --size 1M --method auto --run",
+    ),
+)
+@grouped
 def synth(
-    collective: Annotated[str, typer.Argument(help="all_reduce, all_gather, reduce_scatter, broadcast, ...")],
-    size: Annotated[str | None, typer.Option("-b", "--size", help="Size of an NPU's whole buffer: 64M.")] = None,
+    collective: Annotated[
+        str,
+        typer.Argument(
+            autocompletion=completion.collectives, help="all_reduce, all_gather, reduce_scatter, broadcast, ..."
+        ),
+    ],
+    size: Annotated[
+        str | None, typer.Option("-b", "--bytes", "--size", help="Size of an NPU's whole buffer: 64M.")
+    ] = None,
     chunk_bytes: Annotated[str | None, typer.Option("--chunk-bytes", help="Size of a chunk, instead.")] = None,
     chunks: Annotated[int, typer.Option("-k", "--chunks", help="Chunks of one share; trees choose their own.")] = 1,
     method: Annotated[
@@ -32,16 +48,13 @@ def synth(
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the search.")] = 0,
     execute: Annotated[bool, typer.Option("--run", help="Run the schedule on the emulator, too.")] = False,
-    output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", help="Write the plan, of equal chunks: .xml, .json or .et."),
-    ] = None,
+    output: Annotated[Path | None, output_option("Write the plan, of equal chunks: .xml, .json or .et.")] = None,
     dtype: Dtype = "f16",
-    op: LongOp = "sum",
+    op: Op = "sum",
     root: Root = 0,
     no_data: NoData = False,
-    topology: Topology = None,
-    settings: Settings = None,
+    *,
+    place: Place,
     as_json: Json = False,
 ) -> None:
     """Synthesize a schedule for a network of NPUs, and say how close to the limit it is."""
@@ -52,10 +65,11 @@ def synth(
 
     if members is not None and not re.fullmatch(r"[0-9]{1,9}(,[0-9]{1,9})*", members):
         raise ConfigError("AHBM-C152", f"--members {members}: no list of NPUs", hint="--members 0,2,5")
+    progress.at(f"synthesizing {collective}, method {method}")
     found = synthesize(
         collective,
-        topology=topology,
-        overrides=parse_overrides(settings),
+        topology=place.topology,
+        overrides=place.overrides,
         size=parse_size(size) if size else None,
         chunk_bytes=parse_size(chunk_bytes) if chunk_bytes else None,
         chunks=chunks,
@@ -66,6 +80,7 @@ def synth(
         seed=seed,
         members=[int(npu) for npu in members.split(",")] if members else (),
     )
+    progress.clear()
     written: list[Path] = []
     if output is not None:
         found = found.even(output)
@@ -90,13 +105,13 @@ def synth(
         for path in written:
             typer.echo(f"  written     {path}, for {found.nbytes} B")
         if output is not None and not members:
-            options = {"-t": topology, "--size": found.nbytes, "-d": dtype, "--op": op}
+            options = {"-t": place.topology, "--ranks": place.ranks, "--size": found.nbytes, "-d": dtype, "--op": op}
             command = ["ahbm", "run", str(output)]
             command += [text for key, value in options.items() if value is not None for text in (key, str(value))]
             if output.suffix != MSCCLPP:
                 command += ["--slots", "inf", "--slice", "inf"]
             pes = [] if found.plan_matches else [f"cube.pe_layout.pe_per_corner={found.schedule.ends}"]
-            command += [text for setting in [*(settings or ()), *pes] for text in ("--set", setting)]
+            command += [text for setting in [*(place.settings or ()), *pes] for text in ("--set", setting)]
             typer.echo(f"  takes this  {shlex.join(command)}")
     if ran is not None and ran.wrong:
         from ahbm.errors import DataError

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import typer.core
-
+from ahbm.cli.app import Command
 from ahbm.errors import ConfigError
 
-THEIRS = ("--instances", "--protocol", "--name")
+THEIRS = ("--instances", "--protocol", "--name", "--ranks")
 """Options that programs of the languages have, and with which they lower."""
 _KEY = "ahbm.script"
 
 
-class Targeted(typer.core.TyperCommand):
+class Targeted(Command):
     """A command whose first positional argument may be a script; `arguments_of` gives the script's arguments."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

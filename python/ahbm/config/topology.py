@@ -10,10 +10,13 @@ from ahbm._core import Machine
 from ahbm.base import arguments, packaged
 from ahbm.base.load import load_text
 from ahbm.base.yaml_source import did_you_mean, scalar_text
-from ahbm.errors import TopologyError
+from ahbm.errors import ConfigError, TopologyError
 
 ENV = "AHBM_TOPOLOGY"
 """Environment variable that names the topology to use."""
+
+COUNT = "system.sips.count"
+_NETWORK = "system.sips.topology"
 
 NETWORKS = (
     "ring_1d",
@@ -34,9 +37,9 @@ def load_machine(
 ) -> Machine:
     """The machine that `topology` describes, with `overrides` (dotted path -> value) applied before it is checked.
 
-    `topology`: a packaged name (`names()`), a path, a name of `NETWORKS` (the default machine with
-    `system.sips.topology` set), a Machine (taken as it is), or None: what AHBM_TOPOLOGY names, else ./topology.yaml,
-    else the packaged default.
+    `topology`: a packaged name (`names()`), a path, a name of `NETWORKS` (./topology.yaml, else the packaged default,
+    with `system.sips.topology` set), a Machine (taken as it is), or None: what AHBM_TOPOLOGY names, in the same way,
+    else ./topology.yaml, else the packaged default.
 
     Raises TopologyError: AHBM-T101 for an unknown name, T102 for a file that cannot be read, T103 for overrides of a
     Machine, and whatever is wrong inside (all findings).
@@ -50,10 +53,11 @@ def load_machine(
                 hint="pass the topology's name or path instead",
             )
         return topology
-    if topology in NETWORKS:
-        overrides = {"system.sips.topology": topology, **overrides}
-        topology = None
-    path = _find(topology)
+    asked = topology or os.environ.get(ENV)
+    if asked in NETWORKS:
+        overrides = {_NETWORK: asked, **overrides}
+        asked = None
+    path = _find(asked)
     try:
         text = load_text(path)
     except OSError as error:
@@ -62,13 +66,13 @@ def load_machine(
     return Machine.from_yaml(text, origin, [(key, scalar_text(value)) for key, value in overrides.items()])
 
 
-def resized(machine: Machine, sips: int) -> dict[str, object]:
-    """Overrides that give the machine's kind of network `sips` SIPs; grids as near to squares or cubes as it divides.
+def resized(network: str, sips: int) -> dict[str, object]:
+    """Overrides that give a kind of network `sips` SIPs; grids as near to squares or cubes as it divides.
 
     Raises nothing: a network that cannot have that many refuses them when it is loaded.
     """
-    overrides: dict[str, object] = {"system.sips.count": sips}
-    axes = {"torus_2d": "wh", "mesh_2d_no_wrap": "wh", "torus_3d": "whd", "mesh_3d": "whd"}.get(machine.topology, "")
+    overrides: dict[str, object] = {COUNT: sips}
+    axes = {"torus_2d": "wh", "mesh_2d_no_wrap": "wh", "torus_3d": "whd", "mesh_3d": "whd"}.get(network, "")
     left = sips
     for used, axis in enumerate(axes):
         root = round(left ** (1 / (len(axes) - used)), 9)
@@ -78,13 +82,24 @@ def resized(machine: Machine, sips: int) -> dict[str, object]:
     return overrides
 
 
+def with_ranks(sips: int, topology: str | None, overrides: Mapping[str, object]) -> dict[str, object]:
+    """`overrides` for `topology` with `sips` SIPs, and what its network needs to have as many; `overrides` win.
+
+    Raises ConfigError (AHBM-C146) where the number of SIPs is among the overrides too, and as `load_machine`.
+    """
+    if COUNT in overrides:
+        raise ConfigError("AHBM-C146", f"the number of ranks and {COUNT} are both given", hint="give one of them")
+    asked = topology or os.environ.get(ENV)
+    network = overrides.get(_NETWORK) or (asked if asked in NETWORKS else load_machine(topology).topology)
+    return {**resized(str(network), sips), **overrides}
+
+
 def names() -> list[str]:
     """Names of the packaged topologies."""
     return packaged.names(packaged.TOPOLOGIES, ".yaml")
 
 
-def _find(topology: str | Path | None) -> Path:
-    asked = topology or os.environ.get(ENV)
+def _find(asked: str | Path | None) -> Path:
     if not asked:
         return Path("topology.yaml") if Path("topology.yaml").exists() else packaged.TOPOLOGY
     text = str(asked)
@@ -103,9 +118,9 @@ def sized(ranks: int, topology: object, overrides: Mapping[str, object] | None) 
     """`overrides`, with at least as many SIPs as ranks where nobody names a topology or a number of SIPs."""
     from ahbm.config.ccl import split_overrides
 
-    count, found = "system.sips.count", dict(overrides or {})
-    if topology is None and not os.environ.get(ENV) and count not in found:
+    found = dict(overrides or {})
+    if topology is None and not os.environ.get(ENV) and COUNT not in found:
         for_topology, _ = split_overrides(found)
         if load_machine(None, for_topology).sips < ranks:
-            found[count] = ranks
+            found[COUNT] = ranks
     return found

@@ -53,10 +53,13 @@ class Setup:
         return self.algorithm if request.collective == "all_reduce" else None
 
     def emulator(self) -> Emulator:
-        """The emulator this setup asks for. Raises TopologyError or ConfigError."""
+        """The emulator this setup asks for. Raises TopologyError, and ConfigError, for an unknown algorithm too."""
         from ahbm.core.emulator import Emulator
 
-        return Emulator.load(self.topology, self.ccl, self.overrides)
+        emulator = Emulator.load(self.topology, self.ccl, self.overrides)
+        if self.algorithm is not None:
+            emulator.algorithm(self.algorithm)
+        return emulator
 
 
 _NOTHING = Setup()

@@ -7,7 +7,7 @@ whole buffer (all chunks together where the collective has chunks), as nccl-test
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import lcm
 from pathlib import Path
@@ -18,7 +18,9 @@ from ahbm.base import codes
 from ahbm.base.arguments import shown
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.elements import element
-from ahbm.errors import ConfigError, Finding, FormatError, told
+from ahbm.base.yaml_source import did_you_mean
+from ahbm.core.spec import machine_name
+from ahbm.errors import AhbmError, ConfigError, Finding, InterruptedRun, told
 from ahbm.source.plan import PlanAlgorithm
 
 if TYPE_CHECKING:
@@ -74,18 +76,25 @@ class Sweep:
     """On device tensors: every cube of every SIP holds one tile of the size, and is a contribution of its own."""
     check: bool | str = False
     """Checks to make of every size, as for `ahbm.run`."""
+    listed: Sequence[int] = ()
+    """These sizes, in bytes, instead of those from `begin` to `end`."""
 
     def __post_init__(self) -> None:
         """Raises ConfigError (AHBM-C140) for sizes that are no sweep, C105 for an unknown collective."""
         if self.collective not in COLLECTIVES:
             raise ConfigError(
-                "AHBM-C105", f"unknown collective {self.collective!r}", hint=f"one of {', '.join(COLLECTIVES)}"
+                "AHBM-C105",
+                f"unknown collective {self.collective!r}",
+                hint=did_you_mean(self.collective, COLLECTIVES),
             )
-        if not 0 < self.begin <= self.end:
+        least = min(self.listed, default=self.begin)
+        if least < 1:
+            raise ConfigError("AHBM-C140", f"a sweep of {least} bytes", hint="the smallest size is 1 byte")
+        if self.begin > self.end and not self.listed:
             raise ConfigError(
                 "AHBM-C140",
-                f"sizes from {self.begin} to {self.end} bytes are no sweep",
-                hint="-b and -e take bytes, or a number with K, M or G",
+                f"the first size, {self.begin} bytes, is larger than the last, {self.end} bytes",
+                hint="-b takes the first and -e the last; 1K is 1024 bytes, 1e3 are 1000",
             )
         if self.step < 0 or (self.step == 0 and self.factor < 2):
             raise ConfigError(
@@ -125,104 +134,151 @@ class Sweep:
         return lcm(unit, plan.read.unit(itemsize) * plan.how.instances) if isinstance(plan, PlanAlgorithm) else unit
 
     def sizes(self, unit: int) -> Iterator[int]:
-        """The sizes, each rounded down to a multiple of `unit` bytes (at least one), without repetitions; of a barrier,
-        one element."""
+        """The sizes in ascending order, each rounded down to a multiple of `unit` bytes (at least one), without
+        repetitions; of a barrier, one element."""
         if self.collective == "barrier":
             yield element(self.dtype).storage.itemsize
             return
-        last, size = 0, self.begin
-        while size <= self.end:
+        last = 0
+        for size in sorted(self.listed) or self._steps():
             rounded = max(size // unit, 1) * unit
             if rounded != last:
                 yield rounded
             last = rounded
+
+    def _steps(self) -> Iterator[int]:
+        size = self.begin
+        while size <= self.end:
+            yield size
             size = size + self.step if self.step else size * self.factor
 
 
 def parse_size(text: str) -> int:
-    """Bytes of `256`, `4K`, `1M`, `2G` (powers of 1024). Raises ConfigError (AHBM-C147)."""
+    """Bytes of `256`, `1_000_000`, `1e6`, `4K`, `1M`, `2G` (powers of 1024, as `4KB` and `4KiB` are).
+
+    Raises ConfigError (AHBM-C147).
+    """
     # More digits are no size of anything, and Python reads only so many.
-    found = re.fullmatch(r"([0-9]{1,18})([KMG]?)B?", text.strip().upper())
-    if found is None or int(found[1]) * _UNITS[found[2]] >= 1 << 60:
-        raise ConfigError(
-            "AHBM-C147", f"{shown(text)} is no size", hint="bytes, or a number with K, M or G: 256, 64K, 1M"
-        )
-    return int(found[1]) * _UNITS[found[2]]
+    found = re.fullmatch(r"([0-9](?:_?[0-9]){0,17})(?:E\+?([0-9]{1,2}))?(?:([KMG])(?:IB?|B)?|B)?", text.strip().upper())
+    nbytes = int(found[1]) * 10 ** int(found[2] or 0) * _UNITS[found[3] or ""] if found else 1 << 60
+    if nbytes >= 1 << 60:
+        hint = "bytes, or a number with K, M or G for powers of 1024: 256, 64K, 1M, 1MiB, 1e6"
+        raise ConfigError("AHBM-C147", f"{shown(text)} is no size", hint=hint)
+    return nbytes
 
 
 def parse_dtype(text: str) -> str:
     """A dtype by our name or nccl-tests'. Raises ConfigError (AHBM-C143)."""
     names = {**{nccl: ours for ours, nccl in NCCL_TYPES.items()}, **{ours: ours for ours in NCCL_TYPES}}
     if text not in names:
-        raise ConfigError("AHBM-C143", f"unknown dtype {text!r}", hint=f"one of {', '.join(NCCL_TYPES)}")
+        raise ConfigError("AHBM-C143", f"unknown dtype {text!r}", hint=did_you_mean(text, names))
     return names[text]
 
 
 @dataclass(frozen=True)
-class Skipped:
-    """A size that a plan does not take."""
+class Refused:
+    """A cell of a sweep that did not run."""
 
     algorithm: str
     bytes: int
-    why: str
+    machine: str
+    error: AhbmError
+
+    @property
+    def left_out(self) -> bool:
+        """Whether this is a size that a plan does not take (AHBM-F127): no failure where the plan takes others."""
+        return self.error.code == codes.SIZE_UNFIT
 
 
 def measure(sweep: Sweep, emulator: Emulator | None = None) -> Iterator[Report]:
-    """Runs the sweep, algorithm by algorithm, and gives one report per size; on `emulator` where it is made already."""
-    return (found for found in attempt(sweep, emulator) if not isinstance(found, Skipped))
+    """Runs the sweep, algorithm by algorithm, and gives one report per size; on `emulator` where it is made already.
+
+    A cell that fails does not end the sweep: when all others have run, the error of the first one is raised, and
+    `attempt` gives the failures instead. Sizes that a plan does not take are left out, unless it takes none.
+    """
+    cells: list[Report | Refused] = []
+    for cell in attempt([sweep], emulator):
+        cells.append(cell)
+        if not isinstance(cell, Refused):
+            yield cell
+    error = failure(cells)
+    if error is not None:
+        raise error
 
 
-def attempt(sweep: Sweep, emulator: Emulator | None = None) -> Iterator[Report | Skipped]:
-    """As `measure`, with the sizes that a plan does not take (AHBM-F127) told instead of raised.
+def attempt(
+    sweeps: Sequence[Sweep], emulator: Emulator | None = None, tell: Callable[[str], object] = lambda text: None
+) -> Iterator[Report | Refused]:
+    """Runs the sweeps, machine by machine and algorithm by algorithm; a cell that fails is given as `Refused`.
 
-    The sizes of a plan are multiples of its own unit. Raises FormatError (AHBM-F127) where a plan takes none of them.
+    The sizes of a plan are multiples of its own unit. `tell` is told what runs next, for people.
+    Raises, before anything runs, what loading machines, configurations and algorithms raises; and InterruptedRun.
     """
     from ahbm.runs import measure as m
 
-    emulator = emulator or sweep.emulator()
-    for algorithm in sweep.algorithms or (None,):
-        ran = False
-        refused: FormatError | None = None
-        for size in sweep.sizes(sweep.unit(algorithm, emulator)):
-            try:
-                report = m.measure(sweep.case(algorithm, size, emulator), data=sweep.data, check=sweep.check)
-            except FormatError as error:
-                if error.code != codes.SIZE_UNFIT:
-                    raise
-                refused = error
-                yield Skipped(str(algorithm), size, error.message)
-                continue
-            ran = True
-            yield report
-        if refused is not None and not ran:
-            raise refused
+    planned = []
+    for sweep in sweeps:
+        machine = emulator or sweep.emulator()
+        for algorithm in sweep.algorithms or (None,):
+            sizes = sweep.sizes(sweep.unit(algorithm, machine))
+            planned += [(sweep, machine, algorithm, size) for size in sizes]
+    for number, (sweep, machine, algorithm, size) in enumerate(planned, 1):
+        name = algorithm or "-"
+        try:
+            name = algorithm or machine.choice(sweep.collective, size)
+            tell(f"{size:,} B by {name}, row {number} of {len(planned)}")
+            yield m.measure(sweep.case(algorithm, size, machine), data=sweep.data, check=sweep.check)
+        except InterruptedRun:
+            raise
+        except AhbmError as error:
+            yield Refused(name, size, machine_name(machine.machine), error)
+
+
+def failure(cells: Sequence[Report | Refused]) -> AhbmError | None:
+    """The error of the first cell that failed; None where every cell ran, or is left out of a plan that ran."""
+    ran = {(cell.machine, cell.algorithm) for cell in cells if not isinstance(cell, Refused)}
+    for cell in cells:
+        if isinstance(cell, Refused) and not (cell.left_out and (cell.machine, cell.algorithm) in ran):
+            return cell.error
+    return None
 
 
 def header(sweep: Sweep) -> list[str]:
     """The comment lines above the table."""
     own = tuple(f"algorithms.{name}." for name in sweep.algorithms)
+    sizes = f"minBytes {sweep.begin} maxBytes {sweep.end} "
+    sizes += f"step {sweep.step}(bytes)" if sweep.step else f"step {sweep.factor}(factor)"
+    if sweep.listed:
+        sizes = f"sizes {','.join(map(str, sweep.listed))}"
     return [
         f"# ahbm {ahbm.__version__}  collective {sweep.collective}  (all times are simulated)",
         "# busbw counts one direction and assumes point-to-point algorithms",
-        f"# topology {sweep.topology or 'default'}  minBytes {sweep.begin} maxBytes {sweep.end} "
-        + (f"step {sweep.step}(bytes)" if sweep.step else f"step {sweep.factor}(factor)")
-        + f" validation {int(sweep.data)}",
+        f"# topology {sweep.topology or 'default'}  {sizes} validation {int(sweep.data)}",
         *(f"# set {key}={value}" for key, value in sweep.overrides.items() if not key.startswith(own)),
     ]
 
 
-def columns(report: Report) -> list[str]:
-    """The comment lines above one algorithm's rows."""
+def columns(cell: Report | Refused) -> list[str]:
+    """The comment lines above one algorithm's rows on one machine."""
+    what = f"ranks {cell.ranks}  topology {cell.topology}  " if not isinstance(cell, Refused) else ""
     size, head = "size", f"#{'':>57}{'in-place':^31}{'bound':>18}"
     return [
         "#",
-        f"# algorithm {report.algorithm}  ranks {report.ranks}  topology {report.topology}",
+        f"# algorithm {cell.algorithm}  {what}machine {cell.machine}",
         head.rstrip(),
         f"#{size:>11}  {'count':>12}  {'type':>8}  {'redop':>6}  {'root':>6}  {'time':>7}  {'algbw':>6}  {'busbw':>6}"
         f"  {'#wrong':>6}  {'time':>8}  {'%':>5}",
         f"#{'(B)':>11}  {'(elements)':>12}  {'':>8}  {'':>6}  {'':>6}  {'(us)':>7}  {'(GB/s)':>6}  {'(GB/s)':>6}"
         f"  {'':>6}  {'(us)':>8}",
     ]
+
+
+def refusal(refused: Refused, sweep: Sweep) -> str:
+    """The line of the table for a cell that did not run: its code, without the prefix that all codes have."""
+    kind = COLLECTIVES[sweep.collective]
+    op, root = sweep.op if kind.reduces else "none", sweep.root if kind.rooted else -1
+    code = refused.error.code.removeprefix("AHBM-")
+    return f"{refused.bytes:>12}  {'-':>12}  {NCCL_TYPES[sweep.dtype]:>8}  {op:>6}  {root:>6}  {code:>7}"
 
 
 def row(report: Report) -> str:
@@ -239,9 +295,19 @@ def row(report: Report) -> str:
     )
 
 
-def footer(reports: Sequence[Report]) -> list[str]:
-    """The comment lines below the table."""
+def footer(reports: Sequence[Report], refused: Sequence[Refused] = ()) -> list[str]:
+    """The comment lines below the table; without any report, only why."""
+    failed: dict[tuple[str, str, str], list[int]] = {}
+    for cell in refused:
+        failed.setdefault((cell.algorithm, cell.error.code, cell.error.message), []).append(cell.bytes)
+    reasons = [
+        f"# {code} : {name} at {' '.join(str(size) for size in sizes)} B: {message}"
+        for (name, code, message), sizes in failed.items()
+    ]
+    if not reports:
+        return reasons
     return [
+        *reasons,
         f"# Out of bounds values : {wrong(reports)} {'OK' if not wrong(reports) else 'FAILED'}",
         f"# Avg bus bandwidth    : {average_busbw(reports):.4f}",
         f"# Bound of last size   : {max(reports, key=lambda report: report.bytes).limited_by}",
@@ -275,9 +341,17 @@ def average_busbw(reports: Sequence[Report]) -> float:
     return sum(report.busbw_gbs for report in reports) / len(reports)
 
 
-def to_json(sweep: Sweep, reports: Sequence[Report], args: Sequence[str]) -> dict[str, Any]:
-    """The sweep with the keys of nccl-tests' JSON, ours beside them. No times of day, no environment."""
+def to_json(sweeps: Sequence[Sweep], cells: Sequence[Report | Refused], args: Sequence[str]) -> dict[str, Any]:
+    """The sweeps with the keys of nccl-tests' JSON, ours beside them. No times of day, no environment.
+
+    Sweeps differ in their machines alone. A cell that did not run has an `error` in place of times.
+    """
+    sweep, reports = sweeps[0], [cell for cell in cells if not isinstance(cell, Refused)]
     bad = wrong(reports)
+    machines = [
+        {"topology": each.topology, "overrides": {key: str(value) for key, value in each.overrides.items()}}
+        for each in sweeps
+    ]
     return {
         "version": JSON_VERSION,
         "simulated": True,
@@ -285,38 +359,50 @@ def to_json(sweep: Sweep, reports: Sequence[Report], args: Sequence[str]) -> dic
         "args": list(args),
         "config": {
             "collective": sweep.collective,
-            "min_bytes": sweep.begin,
-            "max_bytes": sweep.end,
+            "min_bytes": min(sweep.listed, default=sweep.begin),
+            "max_bytes": max(sweep.listed, default=sweep.end),
             "step_factor": sweep.factor,
             "step_bytes": sweep.step,
+            "sizes": list(sweep.listed),
             "validation": sweep.data,
             "device": sweep.device,
-            "topology": sweep.topology,
-            "overrides": {key: str(value) for key, value in sweep.overrides.items()},
+            **machines[0],
+            "machines": machines,
         },
-        "results": [
-            {
-                "size": report.bytes,
-                "count": report.count,
-                "type": NCCL_TYPES[report.dtype],
-                "redop": report.op,
-                "root": report.root,
-                "in_place": {
-                    "time": report.latency_ns / 1000,
-                    "alg_bw": report.algbw_gbs,
-                    "bus_bw": report.busbw_gbs,
-                    "nwrong": "N/A" if report.wrong is None else report.wrong,
-                },
-                "bound": {
-                    "time": None if report.bound_ns is None else report.bound_ns / 1000,
-                    "percent": report.percent_of_bound,
-                    "limited_by": report.limited_by,
-                },
-                "experiment_name": report.algorithm,
-                "report": report.to_json(),
-            }
-            for report in reports
-        ],
+        "results": [result(cell, sweep) for cell in cells],
         "out_of_bounds": {"count": bad, "okay": not bad},
-        "average_bus_bandwidth": {"bandwidth": average_busbw(reports), "okay": True},
+        "average_bus_bandwidth": {"bandwidth": average_busbw(reports) if reports else None, "okay": True},
+    }
+
+
+def result(cell: Report | Refused, sweep: Sweep) -> dict[str, Any]:
+    """One row of `to_json`."""
+    if isinstance(cell, Refused):
+        return {
+            "size": cell.bytes,
+            "type": NCCL_TYPES[sweep.dtype],
+            "experiment_name": cell.algorithm,
+            "machine": cell.machine,
+            "error": cell.error.to_json(),
+        }
+    return {
+        "size": cell.bytes,
+        "count": cell.count,
+        "type": NCCL_TYPES[cell.dtype],
+        "redop": cell.op,
+        "root": cell.root,
+        "in_place": {
+            "time": cell.latency_ns / 1000,
+            "alg_bw": cell.algbw_gbs,
+            "bus_bw": cell.busbw_gbs,
+            "nwrong": "N/A" if cell.wrong is None else cell.wrong,
+        },
+        "bound": {
+            "time": None if cell.bound_ns is None else cell.bound_ns / 1000,
+            "percent": cell.percent_of_bound,
+            "limited_by": cell.limited_by,
+        },
+        "experiment_name": cell.algorithm,
+        "machine": cell.machine,
+        "report": cell.to_json(),
     }

@@ -1,7 +1,7 @@
-"""Changes between two runs: simulated times have no noise, so every difference is real.
+"""Differences between two runs: simulated times have no noise, so every difference is real.
 
-Reads what `ahbm bench --json` and `ahbm run --json` print; of `ahbm explain --json`, which line of the algorithm and
-what kind of work it was.
+Reads what `ahbm bench --json`, `ahbm bench --json-lines` and `ahbm run --json` print; of `ahbm explain --json`, which
+line of the algorithm and what kind of work it was.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from ahbm.errors import AhbmError, ConfigError, Finding
 from ahbm.runs.report import Report
 
 Key = tuple[str, str, str, int, int, str, str, int]
-"""Collective, algorithm, topology, ranks, bytes, dtype, op, root."""
+"""Collective, algorithm, topology or machine, ranks, bytes, dtype, op, root."""
 
 
-def key(report: Report) -> Key:
-    """The facts that make two runs the same measurement."""
+def key(report: Report, by_machine: bool = False) -> Key:
+    """The facts that make two runs the same measurement; the machine's name among them, or only its network."""
     r = report
-    return (r.collective, r.algorithm, r.topology, r.ranks, r.bytes, r.dtype, r.op, r.root)
+    where = r.machine if by_machine and r.machine else r.topology
+    return (r.collective, r.algorithm, where, r.ranks, r.bytes, r.dtype, r.op, r.root)
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,11 @@ def _refused(path: str | Path, why: str) -> ConfigError:
 
 def _read(path: str | Path) -> object:
     try:
-        return json.loads(load_text(path))
+        text = load_text(path)
+        lines = text.splitlines()
+        if len(lines) > 1 and all(line.startswith('{"') for line in lines):
+            return {"results": [json.loads(line) for line in lines]}
+        return json.loads(text)
     except OSError as error:
         raise _refused(path, error.strerror or "cannot be read") from error
     except (ValueError, RecursionError) as error:
@@ -167,11 +172,15 @@ def _read(path: str | Path) -> object:
 
 
 def load(path: str | Path) -> list[Report]:
-    """The reports in a file. Raises ConfigError (AHBM-C160) for one that holds none."""
+    """The reports in a file, without the rows that did not run. Raises ConfigError (AHBM-C160) for one that holds
+    something else."""
     data = _read(path)
     rows: list[object] = [data]
     if isinstance(data, dict) and isinstance(data.get("results"), list):
-        rows = [row.get("report") if isinstance(row, dict) else row for row in data["results"]]
+        kept = [row for row in data["results"] if not (isinstance(row, dict) and "error" in row)]
+        rows = [row.get("report") if isinstance(row, dict) else row for row in kept]
+    elif isinstance(data, dict) and "report" in data:
+        rows = [data["report"]]
     return [_report(row, path) for row in rows]
 
 
@@ -187,11 +196,31 @@ def _report(row: object, path: str | Path) -> Report:
 def compare(before: Iterable[Report], after: Iterable[Report]) -> list[Row]:
     """The measurements of both, in order of `before`, then what is only in `after`.
 
-    Of several runs of one measurement the last counts.
+    Where one of them has several machines, machines are told apart by their names. Of several runs of one measurement
+    the last counts.
     """
-    old: Mapping[Key, Report] = {key(report): report for report in before}
-    new: Mapping[Key, Report] = {key(report): report for report in after}
+    sides = list(before), list(after)
+    several = any(len({report.machine for report in side}) > 1 for side in sides)
+    old, new = ({key(report, several): report for report in side} for side in sides)
     return [Row(k, old.get(k), new.get(k)) for k in dict.fromkeys([*old, *new])]
+
+
+def versus(before: Iterable[Report], after: Iterable[Report]) -> list[Row]:
+    """The sizes of two sweeps that differ in their algorithm or machine, as `compare` tells two runs of one."""
+    sides = [{(r.collective, r.bytes, r.dtype, r.op, r.root): r for r in reports} for reports in (before, after)]
+
+    def named(old: str, new: str) -> str:
+        return old if old == new else f"{old} -> {new}"
+
+    rows = []
+    for at in sorted({*sides[0], *sides[1]}):
+        old, new = (side.get(at) for side in sides)
+        one, other = old or new, new or old
+        assert one is not None and other is not None
+        collective, _, where, ranks, nbytes, dtype, op, root = key(one, by_machine=True)
+        algorithm, where = named(one.algorithm, other.algorithm), named(where, key(other, by_machine=True)[2])
+        rows.append(Row((collective, algorithm, where, ranks, nbytes, dtype, op, root), old, new))
+    return rows
 
 
 def gate(rows: Sequence[Row]) -> None:

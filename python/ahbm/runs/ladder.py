@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from math import isqrt, lcm
@@ -168,11 +168,19 @@ class Ladder:
         }
 
 
-def climb(sweep: Sweep, methods: Sequence[str] = (), *, chunks: int = 1, seed: int = 0) -> Ladder:
+def climb(
+    sweep: Sweep,
+    methods: Sequence[str] = (),
+    *,
+    chunks: int = 1,
+    seed: int = 0,
+    tell: Callable[[str], object] = lambda text: None,
+) -> Ladder:
     """Simulates the candidates over the sizes of `sweep`: its algorithms (names, paths of modules, plans; without any,
     all that are configured for the collective) and a synthesized schedule for each of `methods`.
 
     A candidate that does not run at a size, or is wrong there (`sweep.data`), does not stand for it.
+    `tell` is told what runs next, for people.
     Raises ConfigError (AHBM-C151) where no candidate is left, and what loading topology and ccl.yaml raises.
     """
     added: dict[str, object] = {}
@@ -195,14 +203,15 @@ def climb(sweep: Sweep, methods: Sequence[str] = (), *, chunks: int = 1, seed: i
     unit = itemsize * COLLECTIVES[sweep.collective].chunks(emulator.machine.sips)
     if whole := [sweep.unit(name, emulator) for name in sweep.algorithms if name in emulator.ccl.algorithms]:
         unit = min(lcm(unit, *whole), sweep.end)
-    rungs = [_rung(sweep, emulator, names, size) for size in sweep.sizes(unit)]
+    rungs = [_rung(sweep, emulator, names, size, tell) for size in sweep.sizes(unit)]
     return Ladder(sweep.collective, emulator, sweep.dtype, sweep.op, sweep.root, tuple(names), tuple(rungs))
 
 
-def _rung(sweep: Sweep, emulator: Emulator, names: Sequence[str], size: int) -> Rung:
+def _rung(sweep: Sweep, emulator: Emulator, names: Sequence[str], size: int, tell: Callable[[str], object]) -> Rung:
     reports: dict[str, Report] = {}
     refused: dict[str, str] = {}
     for name in names:
+        tell(f"{size:,} B by {name}")
         try:
             report = measure(sweep.case(name, size, emulator), data=sweep.data)
         except AhbmError as error:

@@ -90,9 +90,9 @@ class Report(Run):
 
     def to_json(self) -> dict[str, Any]:
         """All fields but `spec` as JSON-serialisable data."""
-        data = asdict(replace(self, spec=None))
+        data = asdict(replace(self, spec=None, findings=()))
         del data["spec"]
-        return data
+        return data | {"findings": [finding.to_json() for finding in self.findings]}
 
     @staticmethod
     @checked

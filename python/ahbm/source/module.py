@@ -20,6 +20,7 @@ from typing import Any
 
 from ahbm._core import Machine, Plan, ProgramBuilder
 from ahbm.base import packaged
+from ahbm.base.arguments import shown
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.layout import Lane, Layout, Place
 from ahbm.base.load import load_bytes, parse_python
@@ -28,6 +29,7 @@ from ahbm.base.yaml_source import did_you_mean
 from ahbm.config.checks import text
 from ahbm.config.kinds import Kind
 from ahbm.config.settings import Settings
+from ahbm.config.topology import NETWORKS
 from ahbm.errors import AhbmError, ConfigError, KernelError, Site, UnsupportedError
 from ahbm.source.algorithm import Lowered, Piece, rows
 from ahbm.source.files import no_file
@@ -368,8 +370,17 @@ def _describe(name: str, path: Path, digest: str, module: ModuleType) -> ModuleA
         if not isinstance(collective, str) or collective not in COLLECTIVES:
             raise bad("AHBM-C113", f"COLLECTIVE {collective!r} is unknown", did_you_mean(str(collective), COLLECTIVES))
     kinds: Any = getattr(module, "TOPO_NAME_TO_KIND", None)
-    if kinds is not None and not (isinstance(kinds, dict) and all(isinstance(k, str) for k in kinds)):
-        raise bad("AHBM-C113", "TOPO_NAME_TO_KIND must be a dict of topology names")
+    if kinds is not None and not isinstance(kinds, dict):
+        raise bad(
+            "AHBM-C113", "TOPO_NAME_TO_KIND must be a dict of topology names", 'TOPO_NAME_TO_KIND = {"ring_1d": 0}'
+        )
+    for network, number in (kinds or {}).items():
+        if network not in NETWORKS:
+            hint = did_you_mean(str(network), NETWORKS)
+            raise bad("AHBM-C113", f"TOPO_NAME_TO_KIND: there is no network {shown(network)}", hint)
+        if not isinstance(number, int) or isinstance(number, bool):
+            hint = f'TOPO_NAME_TO_KIND = {{"{network}": 0}}; the kernel gets the integer as sip_topo_kind'
+            raise bad("AHBM-C113", f"TOPO_NAME_TO_KIND: {network} must be an integer, not {shown(number)}", hint)
     inspect.signature(module.kernel)
     parameters = inspect.signature(module.kernel_args).parameters.values()
     offered = frozenset(("op", "dtype", "root", "collective", "src", "dst"))

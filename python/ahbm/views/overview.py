@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -35,31 +35,48 @@ class Contents:
     machine: Machine | None = None
     explanations: Mapping[str, Explanation] = field(default_factory=dict)
     """By algorithm, why its run of the largest size took as long as it did."""
+    refused: Sequence[bench.Refused] = ()
+    """What did not run, for every number of ranks."""
 
 
-def gather(sweep: bench.Sweep, ranks: Sequence[int] = (), numerics: bool = False, explain: bool = True) -> Contents:
+def gather(
+    sweep: bench.Sweep,
+    ranks: Sequence[int] = (),
+    numerics: bool = False,
+    explain: bool = True,
+    tell: Callable[[str], object] = lambda text: None,
+) -> Contents:
     """Runs what the page shows: the sweep, again for each number of `ranks`, numerics at its first size, reasons at its
-    last.
+    last. `tell` is told what runs next, for people.
 
-    Raises what `ahbm.run` raises.
+    Raises what `ahbm.run` raises where nothing runs at all; a part of the sweep that does not run is on the page.
     """
     emulator = sweep.emulator()
     bundle()
-    reports = list(bench.measure(sweep, emulator))
-    worlds: list[Report] = []
-    for count in ranks:
-        overrides = {**sweep.overrides, **resized(emulator.machine, count)}
-        worlds += bench.measure(replace(sweep, overrides=overrides, data=False))
+    sizes = [resized(emulator.machine.topology, count) for count in ranks]
+    resizings = [replace(sweep, overrides={**sweep.overrides, **size}, data=False) for size in sizes]
+    for resizing in resizings:
+        resizing.emulator()  # a machine that does not exist is told before anything is measured
+    cells = list(bench.attempt([sweep], emulator, tell))
+    cells_of_worlds = list(bench.attempt(resizings, tell=tell))
+    refused = [cell for cell in [*cells, *cells_of_worlds] if isinstance(cell, bench.Refused)]
+    reports = [cell for cell in cells if not isinstance(cell, bench.Refused)]
+    worlds = [cell for cell in cells_of_worlds if not isinstance(cell, bench.Refused)]
+    if not reports:
+        raise refused[0].error
     found: list[Numerics] = []
     if numerics and COLLECTIVES[sweep.collective].reduces:
         from ahbm.check.numerics import numerics as measure
 
-        algorithms = sweep.algorithms or (None,)
-        found = [measure(sweep.case(algorithm, reports[0].bytes, emulator)) for algorithm in algorithms]
+        first = {report.algorithm: report for report in reversed(reports)}
+        found = [measure(sweep.case(name, report.bytes, emulator)) for name, report in first.items()]
     last = {report.algorithm: report for report in reports}
-    explanations = {name: report.explain() for name, report in last.items() if explain}
+    explanations = {}
+    for name, report in last.items() if explain else ():
+        tell(f"why {name} takes as long as it does at {report.bytes:,} B")
+        explanations[name] = report.explain()
     peak = _peak(emulator, sweep, reports)
-    return Contents(sweep, reports, peak, worlds, found, emulator.machine, explanations)
+    return Contents(sweep, reports, peak, worlds, found, emulator.machine, explanations, refused)
 
 
 def _peak(emulator: Emulator, sweep: bench.Sweep, reports: Sequence[Report]) -> float | None:
@@ -99,6 +116,11 @@ def _page(contents: Contents) -> Page:
         Section("speed", "Speed", _limits(reports), charts=["bandwidth", "latency"]),
         Section("table", "Measurements", "", COLUMNS, [_row(report) for report in reports]),
     ]
+    if contents.refused:
+        text = "These sizes did not run; everything else did."
+        columns = ("machine", "algorithm", "size (B)", "code", "why")
+        cells = [[r.machine, r.algorithm, f"{r.bytes:,}", r.error.code, r.error.message] for r in contents.refused]
+        sections.append(Section("refused", "What did not run", text, columns, cells))
     if contents.worlds:
         charts["selection"] = c.selection(contents.worlds, f"fastest algorithm for {sweep.collective} (simulated)")
         text = "The fastest of the algorithms for every size and number of ranks, and its percentage of the bound."

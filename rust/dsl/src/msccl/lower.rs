@@ -114,7 +114,7 @@ pub fn lower(recording: &Recording, origins: &[Origin], options: &Options) -> Re
                 "the statements use {used} of the {whole} chunks of {}: the compiler divides the buffers by {used}",
                 goal.name()
             );
-            notes.push(note("AHBM-A225", &message, &at(0)));
+            notes.push(note("AHBM-A225", &message, &origins.first().map(Origin::to_string).unwrap_or_default()));
             whole
         }
         _ => used,

@@ -1,0 +1,77 @@
+"""Source lines below the findings that name them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ahbm.cli.excerpts import MOST, Excerpts
+from support.commands import run
+
+KERNEL = """
+def kernel_args(world_size, n_elem, *, cube_w, cube_h):
+    return (n_elem,)
+
+
+def kernel(t_ptr, n_elem, sip_rank, kind, w, h, *, tl):
+    tl.{}
+"""
+WRONG = 'recv(dir="Q", shape=(n_elem,), dtype="f16")'
+
+
+def kernel(folder: Path, body: str = WRONG) -> None:
+    (folder / "algorithms").mkdir()
+    (folder / "algorithms/mine.py").write_text(KERNEL.format(body), encoding="utf-8")
+
+
+def test_a_kernel_s_line_is_shown_below_the_error(tmp_path: Path) -> None:
+    kernel(tmp_path)
+    code, _, err = run("ahbm", ["run", "all_reduce", "-a", "mine"], tmp_path)
+    lines = err.splitlines()
+    at = next(number for number, line in enumerate(lines) if line.endswith("[mine.py:7]"))
+    assert code == 5 and lines[at + 1] == f"    7 |     tl.{WRONG}"
+    assert lines[at + 2] == "      |     " + "^" * len(f"tl.{WRONG}")
+    code, out, err = run("ahbm", ["run", "all_reduce", "-a", "mine", "--json"], tmp_path)
+    site = json.loads(err)["findings"][0]["sites"][0]
+    assert "^" not in out + err and (site["file"], site["line"], site["origin"]) == ("mine.py", 7, "mine.py:7")
+
+
+def test_a_line_is_shown_once_and_a_command_shows_few(tmp_path: Path) -> None:
+    kernel(tmp_path, 'send(dir="W", src=tl.load(t_ptr, shape=(n_elem,), dtype="f16"))')
+    code, out, _ = run("ahbm", ["check", "-a", "mine", "-t", "npu_ring_8"], tmp_path)
+    assert code and out.count("[mine.py:7]") > 1 and out.count(" 7 |     tl.send") == 1
+    for number in range(9):
+        (tmp_path / f"{number}.xml").write_text("\n<algo\n", encoding="utf-8")
+    text = "\n".join(f"  plan  [{tmp_path}/{number}.xml:2]" for number in range(9))
+    assert Excerpts().below(text).count("^^^^^") == MOST
+
+
+def test_files_of_other_kinds_are_shown(tmp_path: Path) -> None:
+    (tmp_path / "t.yaml").write_text("system:\n  sips:\n    count: x\n", encoding="utf-8")
+    (tmp_path / "plan.xml").write_text("<algo>\n  </gpu>\n", encoding="utf-8")
+    assert "    3 |     count: x\n      |     ^^^^^^^^" in run("ahbm", ["topology", "t.yaml"], tmp_path)[2]
+    assert "2 |   </gpu>" in run("ahbm", ["check", "plan.xml"], tmp_path)[1]
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"one\n", b"one\n\n", b"one\n\xff\xfe\n", b"one\n\x1b[2J\x1b[31m\r\x07\n", b"one\n" + b"x" * 10**6]
+)
+def test_what_cannot_be_shown_is_left_out(content: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "f.xml"
+    file.write_bytes(content)
+    for name in (str(file), str(tmp_path), f"{tmp_path}/absent.xml", "f.py", "\x00.xml"):
+        for line in ("2", "0", "999999999"):
+            shown = Excerpts().below(f"  plan  [{name}:{line}]")
+            assert "\x1b" not in shown and max(map(len, shown.split("\n"))) < 200
+
+
+def test_files_of_one_name_are_not_mixed_up(tmp_path: Path) -> None:
+    kernel(tmp_path)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "mine.py").write_text("\n" * 6 + "nothing_to_do_with_it = 1\n", encoding="utf-8")
+    (tmp_path / "mine.py").write_text("\n" * 6 + "nothing_either = 1\n", encoding="utf-8")
+    err = run("ahbm", ["run", "all_reduce", "-a", "algorithms/mine.py"], tmp_path)[2]
+    assert f"7 |     tl.{WRONG}" in err and "nothing" not in err

@@ -1,0 +1,105 @@
+"""`ahbm --help`, the examples of every command, and what a shell completes."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+import ahbm
+from ahbm.cli import app
+from ahbm.cli.app import PANELS
+from support.commands import run
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def commands() -> dict[str, Any]:
+    root: Any = typer.main.get_command(app)
+    return dict(root.commands)
+
+
+def examples() -> Iterator[Any]:
+    for name, command in commands().items():
+        lines = [line for line in command.epilog.splitlines() if line.startswith("ahbm ")]
+        yield pytest.param(name, lines, id=name)
+
+
+def test_every_command_stands_in_one_panel_uncut(tmp_path: Path) -> None:
+    listed = [name for names in PANELS.values() for name in names]
+    assert sorted(listed) == sorted(commands())
+    _, told, _ = run("ahbm", ["--help"], tmp_path)
+    words = " ".join(told.split())
+    for name, command in commands().items():
+        about = command.help.partition("\n\n")[0]
+        assert f"{name} {' '.join(about.split())}" in words
+    assert [told.index(f"\n{panel}:\n") for panel in PANELS] == sorted(told.index(f"\n{panel}:\n") for panel in PANELS)
+    assert "\x1b" not in told
+
+
+@pytest.mark.parametrize(("name", "lines"), list(examples()))
+def test_the_examples_of_a_command_run(
+    name: str, lines: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert len(lines) >= 2
+    page = commands()[name].epilog.splitlines()[-1].removeprefix("More: ")
+    assert (ROOT / page).exists()
+    _, told, _ = run("ahbm", [name, "--help"], tmp_path)
+    assert "\n".join(f"  {line}" for line in lines) in told and told.endswith(f"\nMore: {page}\n")
+    if name == "report":
+        pytest.importorskip("altair")
+    monkeypatch.chdir(tmp_path)
+    if any("plan.xml" in line and "-o plan.xml" not in line for line in lines):
+        ahbm.synthesize("all_gather", topology="npu_ring_8", size=1 << 16).save("plan.xml")
+    if name == "compare":
+        small = run("ahbm", ["bench", "all_reduce", "--sizes", "1K", "--json"], tmp_path)[1]
+        for day in ("yesterday", "today"):
+            (tmp_path / f"{day}.json").write_text(small, encoding="utf-8")
+    for line in lines:
+        code, out, err = run("ahbm", shlex.split(line)[1:], tmp_path)
+        assert code == 0, f"$ {line}\n{out}{err}"
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("ahbm bench all_re", {"all_reduce"}),
+        ("ahbm run all_reduce -a ring_allr", {"ring_allreduce"}),
+        ("ahbm probe -t npu_sw", {"npu_switch_8"}),
+        ("ahbm topology torus_", {"torus_2d", "torus_3d"}),
+        ("ahbm numerics -d bf", {"bf16", "bfloat16"}),
+        ("ahbm synth all_reduce --op m", {"min", "max"}),
+        ("ahbm check --collective all_t", {"all_to_all"}),
+        ("ahbm conv", {"convert"}),
+    ],
+)
+def test_a_shell_completes_names(
+    line: str, wanted: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = line.split(" ")
+    monkeypatch.chdir(tmp_path)
+    for name, value in {"_AHBM_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": len(words) - 1}.items():
+        monkeypatch.setenv(name, str(value))
+    with pytest.raises(SystemExit):
+        app([], prog_name="ahbm")
+    assert set(capfd.readouterr().out.split()) == wanted
+
+
+def test_a_broken_configuration_completes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "ccl.yaml").write_text("]", encoding="utf-8")
+    test_a_shell_completes_names("ahbm run all_reduce -a ri", set(), tmp_path, monkeypatch, capfd)
+    test_a_shell_completes_names("ahbm run all_g", {"all_gather"}, tmp_path, monkeypatch, capfd)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_of_a_shell_is_shown(shell: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Else the shell is the one that has started the tests, if any.
+    monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
+    code, out, _ = run("ahbm", ["--show-completion", shell], tmp_path)
+    assert code == 0 and "_AHBM_COMPLETE" in out

@@ -1,0 +1,90 @@
+"""The options of all commands, by introspection: one meaning per letter, one letter per meaning, nothing lost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from ahbm.cli import app
+from support.commands import run
+
+LETTERS = {
+    "-a": {"--algorithm"},
+    "-b": {"--bytes", "--size", "--minbytes"},
+    "-d": {"--dtype"},
+    "-e": {"--maxbytes"},
+    "-f": {"--stepfactor"},
+    "-h": {"--help"},
+    "-i": {"--stepbytes"},
+    "-k": {"--chunks"},
+    "-o": {"--output"},
+    "-r": {"--root"},
+    "-t": {"--topology"},
+    "-v": {"--verbose"},
+}
+"""Letter -> what it is short for, in every command. A sweep has no one size: its -b is the first."""
+
+
+def options() -> Iterator[tuple[str, set[str]]]:
+    """Command and spellings of every option."""
+    root: Any = typer.main.get_command(app)
+    for command in (root, *root.commands.values()):
+        context = typer.Context(command, help_option_names=["-h", "--help"])
+        for parameter in command.get_params(context):
+            if parameter.param_type_name == "option":
+                yield str(command.name), {*parameter.opts, *parameter.secondary_opts}
+
+
+def test_a_letter_means_the_same_in_every_command() -> None:
+    found: dict[str, set[str]] = {}
+    for _, names in options():
+        for letter in (name for name in names if len(name) == 2):
+            found.setdefault(letter, set()).update(name for name in names if len(name) > 2)
+    assert {letter: names for letter, names in found.items() if names != LETTERS.get(letter)} == {}
+
+
+def test_an_option_has_its_letter_in_every_command() -> None:
+    letters = {name: letter for letter, names in LETTERS.items() for name in names}
+    for command, names in options():
+        for name in names & letters.keys():
+            assert letters[name] in names, f"ahbm {command} {name}"
+        assert not names & {"--bytes", "--size"} or names == {"-b", "--bytes", "--size"}, command
+
+
+@pytest.mark.parametrize("command", ["bench", "run", "explain", "report", "synth", "ladder"])
+def test_the_operator_that_nccl_tests_calls_o_is_named(command: str, tmp_path: Path) -> None:
+    code, out, err = run("ahbm", [command, "all_reduce", "-o", "max"], tmp_path)
+    assert code in (2, 3) and "--op" in err and not out and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["run", "all_reduce", "-d", "f16", "--dtype", "f32"],
+        ["run", "all_reduce", "-a", "ring_allreduce", "-atree_allreduce"],
+        ["bench", "all_reduce", "-b", "1K", "--minbytes=2K"],
+        ["synth", "all_reduce", "--method", "ring", "--method", "tree"],
+    ],
+)
+def test_an_option_that_takes_one_value_is_not_given_twice(given: list[str], tmp_path: Path) -> None:
+    code, _, err = run("ahbm", given, tmp_path)
+    assert code == 3 and "AHBM-C146" in err and "given twice" in err
+
+
+def test_every_command_prints_json() -> None:
+    commands = {command for command, _ in options()} - {"", "None"}
+    assert {command for command, names in options() if "--json" in names} == commands
+
+
+def test_files_that_are_written_are_told_as_json(tmp_path: Path) -> None:
+    code, out, _ = run("ahbm", ["new", "mine", "--json"], tmp_path)
+    assert code == 0 and all((tmp_path / file).exists() for file in json.loads(out)["files"])
+    pytest.importorskip("altair")
+    code, out, _ = run("ahbm", ["report", "all_reduce", "--sizes", "1K", "--no-explain", "--json"], tmp_path)
+    found = json.loads(out)
+    assert code == 0 and found["files"] == ["report.html"] and found["results"][0]["size"] == 1024

@@ -1,0 +1,132 @@
+"""Sweeps on the command line: sizes, several machines, cells that fail."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ahbm
+import ahbm.distributed as dist
+from ahbm.ranks.setup import Setup
+from support.commands import run
+
+QUICK = ["bench", "all_reduce", "-a", "ring_allreduce", "--no-data"]
+FAILING = [*QUICK, "-a", "tree_allreduce", "-t", "npu_ring_8", "--set", "buffer_kind=tcm", "--sizes", "1K,64M"]
+
+
+def rows(arguments: list[str], folder: Path) -> list[dict[str, Any]]:
+    code, out, err = run("ahbm", [*arguments, "--json"], folder)
+    assert code == 0, err
+    found: list[dict[str, Any]] = json.loads(out)["results"]
+    return found
+
+
+def test_sizes_are_a_list_or_a_sweep(tmp_path: Path) -> None:
+    assert [row["size"] for row in rows([*QUICK, "--sizes", "64K,1KiB,1e4"], tmp_path)] == [1024, 10000, 65536]
+    for wrong in (["--sizes", "1K", "-b", "1K"], ["--sizes", "1K", "-i", "4"], ["--sizes", "1K,"], ["--sizes", ""]):
+        assert run("ahbm", [*QUICK, *wrong], tmp_path)[0] == 3
+    code, _, err = run("ahbm", [*QUICK, "-e", "1000", "-b", "1K"], tmp_path)
+    assert code == 3 and "the first size, 1024 bytes, is larger than the last, 1000 bytes" in err
+
+
+def test_several_machines_are_rows_with_their_names(tmp_path: Path) -> None:
+    found = rows([*QUICK, "--sizes", "1K", "-t", "npu_ring_8", "-t", "npu_switch_8"], tmp_path)
+    assert [row["machine"] for row in found] == ["npu_ring_8", "npu_switch_8"]
+    assert len({row["report"]["machine_hash"] for row in found}) == 2
+    lists = ["--ranks", "2,4", "--set", "system.sips.link.latency_ns=100,200", "--set", "cube.pe_layout.corners=[NW]"]
+    several = rows([*QUICK, "--sizes", "1K", "-t", "npu_ring_8", *lists[:4]], tmp_path)
+    assert [row["report"]["ranks"] for row in several] == [2, 2, 4, 4]
+    assert len({row["report"]["timeline_hash"] for row in several}) == 4
+    text = run("ahbm", [*QUICK, "--sizes", "1K", "-t", "npu_ring_8", "-t", "npu_switch_8"], tmp_path)[1]
+    assert "machine npu_ring_8" in text and "machine npu_switch_8" in text
+
+
+@pytest.mark.parametrize("command", ["run", "explain", "numerics", "report", "ladder", "explore", "check", "probe"])
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        (["-t", "npu_ring_8", "-t", "npu_switch_8"], "-t"),
+        (["--set", "pe.dispatch_ns=1,2"], "--set pe.dispatch_ns"),
+    ],
+)
+def test_commands_of_one_machine_say_so(command: str, given: list[str], named: str, tmp_path: Path) -> None:
+    target = {"probe": [], "check": ["-a", "ring_allreduce"]}.get(command, ["all_reduce"])
+    code, out, err = run("ahbm", [command, *target, *given], tmp_path)
+    assert code == 3 and f"AHBM-C146 {named}: several values are several machines" in err and not out
+
+
+@pytest.mark.parametrize("network", ["ring_1d", "torus_2d", "hypercube", "switch"])
+def test_ranks_are_sips_in_the_shape_of_the_network(network: str, tmp_path: Path) -> None:
+    (row,) = rows([*QUICK, "--sizes", "1K", "-t", network, "--ranks", "8"], tmp_path)
+    assert row["report"]["ranks"] == 8 and row["report"]["topology"] == network
+
+
+def test_ranks_that_a_network_cannot_have(tmp_path: Path) -> None:
+    code, _, err = run("ahbm", ["run", "all_reduce", "-t", "hypercube", "--ranks", "6"], tmp_path)
+    assert code == 4 and "use 4 or 8" in err
+    both = ["--ranks", "4", "--set", "system.sips.count=4"]
+    assert "both given" in run("ahbm", ["topology", *both], tmp_path)[2]
+    assert run("ahbm", ["run", "all_reduce", "--ranks", "0"], tmp_path)[0] == 3
+
+
+def test_a_cell_that_fails_says_its_code_and_the_rest_goes_on(tmp_path: Path) -> None:
+    code, text, err = run("ahbm", FAILING, tmp_path)
+    table = [line.split() for line in text.splitlines() if not line.startswith("#")]
+    assert [(row[0], row[-1]) for row in table if len(row) < 11] == [("67108864", "L108")] * 2
+    assert len(table) == 4 and code == 6 and "AHBM-L108" in err and "# AHBM-L108 : ring_allreduce at 67108864 B" in text
+    code, out, err = run("ahbm", [*FAILING, "--json"], tmp_path)
+    found = json.loads(out)["results"]
+    assert code == 6 and ["error" in row for row in found] == [False, True] * 2
+    assert json.loads(err)["findings"][0]["code"] == found[1]["error"]["findings"][0]["code"] == "AHBM-L108"
+    code, out, err = run("ahbm", [*FAILING, "--json-lines"], tmp_path)
+    assert code == 6 and [json.loads(line) for line in out.splitlines()] == found
+    assert json.loads(err)["exit_code"] == 6
+
+
+def test_a_page_has_what_ran_and_says_what_did_not(tmp_path: Path) -> None:
+    pytest.importorskip("altair")
+    code, out, err = run("ahbm", ["report", *FAILING[1:], "--ranks", "2,64", "-o", "page.html"], tmp_path)
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert code == 6 and "wrote page.html" in out and "AHBM-L108" in err
+    assert "What did not run" in page and "AHBM-L108" in page and "tree_allreduce" in page
+
+
+def test_what_a_sweep_printed_is_compared_without_the_cells_that_failed(tmp_path: Path) -> None:
+    for name, form in (("a.json", "--json"), ("b.json", "--json-lines")):
+        (tmp_path / name).write_text(run("ahbm", [*FAILING, form], tmp_path)[1], encoding="utf-8")
+    code, out, _ = run("ahbm", ["compare", "a.json", "b.json", "--json"], tmp_path)
+    assert code == 0 and [row["verdict"] for row in json.loads(out)] == ["same", "same"]
+    machines = [*QUICK, "--sizes", "1K", "-t", "npu_ring_8", "-t", "ring_1d", "--ranks", "8", "--json-lines"]
+    (tmp_path / "c.json").write_text(run("ahbm", machines, tmp_path)[1], encoding="utf-8")
+    out = run("ahbm", ["compare", "c.json", "c.json", "--json"], tmp_path)[1]
+    assert [row["name"].split(" on ")[1].split(", ")[0] for row in json.loads(out)] == ["npu_ring_8", "default"]
+
+
+def test_a_network_in_the_environment_is_a_topology(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    count = {"system.sips.count": 4}
+    wanted = ahbm.run("all_reduce", "ring_allreduce", "torus_2d", bytes_per_rank="1K", overrides=count)
+    monkeypatch.setenv("AHBM_TOPOLOGY", "torus_2d")
+    found = ahbm.run("all_reduce", "ring_allreduce", bytes_per_rank="1K", overrides=count)
+    assert (found.machine, found.machine_hash) == (wanted.machine, wanted.machine_hash)
+
+    def worker() -> int:
+        dist.init_process_group()
+        dist.barrier()
+        return dist.get_world_size()
+
+    assert Setup(overrides=count).emulator().machine.hash == int(wanted.machine_hash, 16)
+    assert ahbm.spawn(worker, overrides=count) == [4] * 4
+
+
+def test_topology_takes_t_and_draws_svg_only(tmp_path: Path) -> None:
+    code, out, _ = run("ahbm", ["topology", "-t", "npu_ring_8"], tmp_path)
+    assert code == 0 and out == run("ahbm", ["topology", "npu_ring_8"], tmp_path)[1]
+    facts = json.loads(run("ahbm", ["topology", "npu_ring_8", "--json"], tmp_path)[1])
+    assert (facts["machine"], facts["sips"], len(facts["links_between_sips"])) == ("npu_ring_8", 8, 16)
+    code, _, err = run("ahbm", ["topology", "--svg", "t.png"], tmp_path)
+    assert code == 3 and "SVG" in err and "t.svg" in err and not list(tmp_path.iterdir())
+    assert run("ahbm", ["topology", "npu_ring_8", "-t", "npu_ring_8"], tmp_path)[0] == 3
