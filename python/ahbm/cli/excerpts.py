@@ -25,7 +25,7 @@ class Excerpts:
         self._shown: set[tuple[Path, int]] = set()
 
     def below(self, text: str) -> str:
-        """`text`, with the source below each line that ends in its origin, `[file:line]`, where the file can be read."""
+        """`text`, with the source below each line that ends in `[file:line]`, where the file can be read."""
         lines = []
         for line in text.split("\n"):
             lines.append(line)
