@@ -29,8 +29,9 @@ class Excerpts:
         lines = []
         for line in text.split("\n"):
             lines.append(line)
-            found = _ORIGIN.match(line)
-            for name, number in _PLACE.findall(found[2]) if found else ():
+            if (found := _ORIGIN.match(line)) is None:
+                continue
+            for name, number in _PLACE.findall(found[2]):
                 if len(self._shown) < MOST:
                     lines += self._excerpt(len(found[1]), name, int(number))
         return "\n".join(lines)
