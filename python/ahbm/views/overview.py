@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.config.topology import resized
 from ahbm.runs import bench
+from ahbm.views import answer, reasons
 from ahbm.views.page import Page, Section, bundle
 
 if TYPE_CHECKING:
@@ -126,7 +127,8 @@ def _page(contents: Contents) -> Page:
         text = "The fastest of the algorithms for every size and number of ranks, and its percentage of the bound."
         sections.append(Section("selection", "Which algorithm where", text, charts=["selection"]))
     if contents.explanations:
-        sections += _why(contents, charts)
+        size = max(report.bytes for report in reports)
+        sections += reasons.sections(contents.explanations, contents.machine, charts, f" at {size:,} B")
     if contents.numerics:
         sections.append(_numerics(contents.numerics))
     facts = [
@@ -137,7 +139,8 @@ def _page(contents: Contents) -> Page:
         *((f"set {key}", str(value)) for key, value in sweep.overrides.items()),
     ]
     subtitle = "All times are simulated. GB/s is 1e9 bytes per second; busbw as nccl-tests counts it, one direction."
-    return Page(what, subtitle, sections, charts, facts)
+    headline = answer.of_sweep(reports, contents.explanations.items())
+    return Page(what, subtitle, sections, charts, facts, headline)
 
 
 COLUMNS = ("algorithm", "size (B)", "time (us)", "algbw (GB/s)", "busbw (GB/s)", "bound (us)", "% of bound", "wrong")
@@ -165,60 +168,6 @@ def _limits(reports: Iterable[Report]) -> str:
         "The bound holds for every algorithm on this machine, the peak is the bound of an endless array. "
         f"What limits {report.bytes:,} B: {report.limited_by}."
     )
-
-
-def _why(contents: Contents, charts: dict[str, alt.TopLevelMixin]) -> list[Section]:
-    """The time, taken apart: by category for every algorithm, over the PEs and links for the fastest."""
-    from ahbm.views import links, why
-
-    explanations = contents.explanations
-    size = max(report.bytes for report in contents.reports)
-    charts["breakdown"] = why.breakdown(explanations, f"critical path at {size:,} B (simulated)")
-    name = min(explanations, key=lambda name: explanations[name].latency_ps)
-    best = explanations[name]
-    charts["path"] = why.path(best, f"critical path of {name} (simulated)")
-    charts["agents"] = why.agents(best, f"time of PEs under {name} (simulated)")
-    charts["gantt"] = why.gantt(best, f"operations of PEs under {name} (simulated)")
-    steps = [
-        [
-            step.origin or "-",
-            step.what,
-            f"{step.operations:,}",
-            f"{step.ps / 1000:,.2f}",
-            f"{100 * step.ps / best.latency_ps:.1f}",
-        ]
-        for step in best.steps
-    ]
-    text = (
-        "The critical path adds up to the latency, to the picosecond: what each part of it was spent on, "
-        "which PE had it, and which line of the algorithm."
-    )
-    columns = ("line", "operation", "operations", "time (ns)", "%")
-    sections = [Section("why", "Why it took this long", text, columns, steps, ["breakdown", "path", "agents", "gantt"])]
-    if contents.machine is not None:
-        drawn = {
-            "sip-links": links.sip_links(contents.machine, best.links, best.latency_ps),
-            "cube-links": links.cube_links(contents.machine, best.links, best.latency_ps),
-        }
-        shown = {key: chart for key, chart in drawn.items() if chart is not None}
-        charts.update(shown)
-        waits = [
-            [
-                link.name,
-                f"{100 * link.busy_ps / best.latency_ps:.1f}",
-                f"{link.crossed:,}",
-                f"{link.waits:,}",
-                f"{link.waited_ps / 1000:,.2f}",
-            ]
-            for link in best.links[:8]
-        ]
-        text = (
-            f"How busy every link was under {name}; each direction is a line, a thin one where nothing crossed it. "
-            "Links most waited for first."
-        )
-        columns = ("link", "busy (%)", "messages", "of them waited", "waited (ns)")
-        sections.append(Section("links", "Links", text, columns, waits, list(shown)))
-    return sections
 
 
 def _numerics(found: Sequence[Numerics]) -> Section:
