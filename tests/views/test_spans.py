@@ -50,7 +50,7 @@ def test_charts_say_what_they_merge(torus: Explanation) -> None:
     (rows,) = chart["datasets"].values()
     ends = [row["end"] for row in rows]
     assert max(ends) == pytest.approx(torus.latency_ps / 1e6)
-    assert "24 of 64 PEs" in why.agents(torus, "time").to_dict()["title"]
+    assert "24 of 64 agents" in why.agents(torus, "time").to_dict()["title"]
 
 
 @pytest.mark.parametrize(("count", "most"), [(1, 64), (64, 64), (65, 64), (512, 64), (100_001, 24)])
@@ -65,7 +65,7 @@ def test_many_lanes_are_some_of_all() -> None:
     explanation = open_("all_gather", topology="npu_ring_8", bytes_per_rank=96 * 16, overrides=many).explain()
     assert len(explanation.places) > spans.MOST_LANES
     picture = spans.operations(explanation, 500)
-    assert picture.note.startswith(f"{spans.MOST_LANES} of {len(explanation.places)} PEs; ")
+    assert picture.note.startswith(f"{spans.MOST_LANES} of {len(explanation.places)} agents; ")
     assert len(spans.path(explanation, 500).lanes) <= spans.MOST_LANES
 
 

@@ -68,7 +68,7 @@ def test_the_winner_is_the_fastest(contents: overview.Contents) -> None:
 def test_reasons_are_drawn(contents: overview.Contents) -> None:
     page = overview.page(contents)
     assert list(page.charts) == [
-        *("bandwidth", "latency", "selection", "breakdown", "path", "agents", "gantt", "sip-links"),
+        *("bandwidth", "latency", "selection", "comparison", "breakdown", "path", "agents", "gantt", "sip-links"),
     ]
     for chart in page.charts.values():
         chart.to_dict()  # Against the schema of charts, which pages leave out.
@@ -180,6 +180,39 @@ def test_a_narrow_window(contents: overview.Contents, tmp_path: Path) -> None:
     assert console == ""
     widths = [float(width) for width in re.findall(r'<svg[^>]*class="marks"[^>]*width="([\d.]+)"', dom)]
     assert widths and all(250 < width < 480 for width in widths)
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
+def test_the_timeline_names_what_is_pointed_at(contents: overview.Contents, tmp_path: Path) -> None:
+    """Also after the wheel has zoomed and a drag has panned."""
+    path = tmp_path / "report.html"
+    acts = """<script>{
+      const canvas = document.querySelector(".timeline canvas"), told = document.querySelector(".timeline output");
+      const at = (name, x, y, more) => {
+        const box = canvas.getBoundingClientRect();
+        const facts = { clientX: box.left + x, clientY: box.top + y, pointerId: 1, cancelable: true, ...more };
+        canvas.dispatchEvent(name === "wheel" ? new WheelEvent(name, facts) : new PointerEvent(name, facts));
+      };
+      setTimeout(() => {
+        const said = [];
+        at("pointermove", 400, 30); said.push(told.textContent);
+        at("pointermove", 400, 54); said.push(told.textContent);
+        at("wheel", 400, 54, { deltaY: -900 });
+        at("wheel", 400, 54, { deltaX: 300 });
+        at("pointermove", 400, 54); said.push(told.textContent);
+        document.body.dataset.said = said.join("|");
+      }, 500);
+    }</script></body>"""
+    html, _, rest = overview.page(contents).html().rpartition("</body>")
+    path.write_text(html + acts + rest)
+    dom, console = browse(path, "light", "--dump-dom")
+    assert console == ""
+    found = re.search('data-said="(.*?)"', dom.replace("&quot;", "'"))
+    assert found is not None
+    on_path, operation, zoomed = found[1].split("|")
+    for text in (on_path, operation, zoomed):
+        assert re.search(r"^sip \d cube 0 pe 0 · .* · ring_allreduce.py:\d+ · .* to .* \(.* [mnup]s\)$", text), text
+    assert any(f" · {name} · " in on_path for name in colors.CATEGORIES)
 
 
 def test_only_tables_scroll_sideways(contents: overview.Contents) -> None:

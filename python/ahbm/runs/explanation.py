@@ -143,10 +143,6 @@ class Explanation:
         starts, ends = self._timeline.spans(agent)
         return starts.astype(np.int64), ends.astype(np.int64)
 
-    def place(self, agent: int) -> str:
-        """The place of an agent."""
-        return self._program.place(agent)
-
     def operation(self, agent: int, op: int) -> tuple[str, str]:
         """An agent's operation in words, and the line that it was written in."""
         return self._program.describe(agent, op)

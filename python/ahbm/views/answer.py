@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from ahbm.views.words import size, time
+
 if TYPE_CHECKING:
     from ahbm.runs.explanation import Explanation
     from ahbm.runs.report import Report
@@ -26,22 +28,6 @@ REMEDIES = {
     "delay": "shorten the computations between the messages",
 }
 """By category of the critical path, what makes it shorter."""
-
-
-def time(ps: float) -> str:
-    """A simulated time for people, with four digits."""
-    for unit, name in ((1e9, "ms"), (1e6, "us"), (1e3, "ns")):
-        if ps >= unit:
-            return f"{ps / unit:.4g} {name}"
-    return f"{ps:g} ps"
-
-
-def size(nbytes: int) -> str:
-    """A number of bytes for people; exact."""
-    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
-        if nbytes >= unit and nbytes % unit == 0:
-            return f"{nbytes // unit} {name}"
-    return f"{nbytes:,} B"
 
 
 def fastest(reports: Sequence[Report]) -> str:
@@ -106,7 +92,7 @@ def advice(explanation: Explanation, report: Report | None = None) -> str:
         return f"Try another machine: no algorithm is faster on this one than {time((report.bound_ns or 0) * 1000)}."
     category = next(iter(explanation.by_category))
     if category == "link contention":
-        link = max(explanation.links, key=lambda link: link.waited_ps)
+        link = max(explanation.links, key=lambda link: (link.path_ps if link.waits else 0, link.waited_ps))
         return (
             f"Try to relieve {link.name}: {link.waits:,} of its {link.crossed:,} messages waited, "
             f"{time(link.waited_ps)} together."

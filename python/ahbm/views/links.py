@@ -20,6 +20,8 @@ Row = dict[str, Any]
 
 STEP_PX = 62
 """Pixels from a place to the next one; a page shrinks the drawing where it has less room."""
+LEAST_PX = 280
+"""Width of a drawing of few places."""
 ASIDE = 0.075
 """Half the distance between the two directions of a link, in steps of the grid."""
 MARGIN = 0.6
@@ -196,4 +198,5 @@ def _drawn(rows: list[Row], places: dict[str, Point], title: str) -> Chart:
     names = nodes.mark_text(fontSize=12, color=NODE_INK).encode(text="node:N")
     shown = [idle.encode(**lines), used.encode(color=busy, **lines), heads.encode(color=busy, **{**at, **turned})]
     chart: Chart = alt.layer(*shown, boxes, names)
-    return chart.properties(width=round(STEP_PX * wide), height=round(STEP_PX * high), title=title, autosize="pad")
+    step = max(STEP_PX, LEAST_PX / wide)
+    return chart.properties(width=round(step * wide), height=round(step * high), title=title, autosize="pad")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.config.topology import resized
-from ahbm.runs import bench
-from ahbm.views import answer, reasons
+from ahbm.runs import bench, compare
+from ahbm.views import answer, certificates, comparisons, reasons
 from ahbm.views.page import Page, Section, bundle
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ class Contents:
     machine: Machine | None = None
     explanations: Mapping[str, Explanation] = field(default_factory=dict)
     """By algorithm, why its run of the largest size took as long as it did."""
+    certificate: Section | None = None
+    """Of synthesized algorithms."""
     refused: Sequence[bench.Refused] = ()
     """What did not run, for every number of ranks."""
 
@@ -76,11 +78,12 @@ def gather(
     for name, report in last.items() if explain else ():
         tell(f"why {name} takes as long as it does at {report.bytes:,} B")
         explanations[name] = report.explain()
-    peak = _peak(emulator, sweep, reports)
-    return Contents(sweep, reports, peak, worlds, found, emulator.machine, explanations, refused)
+    certificate = certificates.section(emulator, reports)
+    limit = peak(emulator, sweep, reports)
+    return Contents(sweep, reports, limit, worlds, found, emulator.machine, explanations, certificate, refused)
 
 
-def _peak(emulator: Emulator, sweep: bench.Sweep, reports: Sequence[Report]) -> float | None:
+def peak(emulator: Emulator, sweep: bench.Sweep, reports: Sequence[Report]) -> float | None:
     """busbw of an array so large that no latency counts."""
     from ahbm.runs.report import bandwidths
 
@@ -126,6 +129,12 @@ def _page(contents: Contents) -> Page:
         charts["selection"] = c.selection(contents.worlds, f"fastest algorithm for {sweep.collective} (simulated)")
         text = "The fastest of the algorithms for every size and number of ranks, and its percentage of the bound."
         sections.append(Section("selection", "Which algorithm where", text, charts=["selection"]))
+    if contents.certificate is not None:
+        sections.append(contents.certificate)
+    names = list(dict.fromkeys(report.algorithm for report in reports))
+    if len(names) == 2:
+        sides = [[report for report in reports if report.algorithm == name] for name in names]
+        sections.append(comparisons.section(compare.versus(*sides), charts))
     if contents.explanations:
         size = max(report.bytes for report in reports)
         sections += reasons.sections(contents.explanations, contents.machine, charts, f" at {size:,} B")
@@ -140,6 +149,8 @@ def _page(contents: Contents) -> Page:
     ]
     subtitle = "All times are simulated. GB/s is 1e9 bytes per second; busbw as nccl-tests counts it, one direction."
     headline = answer.of_sweep(reports, contents.explanations.items())
+    if contents.certificate is not None:
+        headline.insert(1, certificates.sentence(contents.certificate))
     return Page(what, subtitle, sections, charts, facts, headline)
 
 

@@ -43,7 +43,7 @@ def sections(
     )
     shown = timeline(best, f"timeline of {name} (simulated)")
     found.append(Section("timeline", "Timeline", text, timeline=shown))
-    if machine is not None and best.links:
+    if best.links:
         found.append(_links(name, best, machine, charts))
     return found
 
@@ -71,14 +71,16 @@ def _why(name: str, best: Explanation) -> Section:
     return Section("why", "Why it took this long", text, columns, rows, ["breakdown", "agents"])
 
 
-def _links(name: str, best: Explanation, machine: Machine, charts: MutableMapping[str, alt.TopLevelMixin]) -> Section:
+def _links(
+    name: str, best: Explanation, machine: Machine | None, charts: MutableMapping[str, alt.TopLevelMixin]
+) -> Section:
     from ahbm.views import links
 
-    drawn = {
-        "sip-links": links.sip_links(machine, best.links, best.latency_ps),
-        "cube-links": links.cube_links(machine, best.links, best.latency_ps),
-    }
-    shown = {key: chart for key, chart in drawn.items() if chart is not None}
+    drawn: dict[str, alt.TopLevelMixin | None] = {}
+    if machine is not None:
+        drawn["sip-links"] = links.sip_links(machine, best.links, best.latency_ps)
+        drawn["cube-links"] = links.cube_links(machine, best.links, best.latency_ps)
+    shown: dict[str, alt.TopLevelMixin] = {key: chart for key, chart in drawn.items() if chart is not None}
     charts.update(shown)
     rows = [
         [
@@ -89,11 +91,10 @@ def _links(name: str, best: Explanation, machine: Machine, charts: MutableMappin
             f"{link.waited_ps / 1000:,.2f}",
             f"{link.path_ps / 1000:,.2f}",
         ]
-        for link in best.links[:MOST_LINKS]
+        for link in sorted(best.links, key=lambda link: (-link.waited_ps, -link.path_ps, -link.busy_ps))[:MOST_LINKS]
     ]
-    text = (
-        f"How busy every link was under {name}: an arrow for each direction, a dotted line where nothing crossed it. "
-        f"In the table those of the {len(best.links):,} used links that messages waited for longest."
-    )
+    text = f"Of {len(best.links):,} used links those that messages waited for longest."
+    if shown:
+        text += f" How busy all were under {name}: an arrow for each direction, a dotted line where nothing crossed it."
     columns = ("link", "busy (%)", "messages", "of them waited", "waited (ns)", "on the critical path (ns)")
     return Section("links", "Links", text, columns, rows, list(shown))

@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ahbm._core import categories
+from ahbm.views.words import time
 
 if TYPE_CHECKING:
     from ahbm.runs.explanation import Explanation
 
 MOST_LANES = 64
-"""PEs with a row of their own; of more, evenly spread ones."""
+"""Agents with a row of their own, a PE may have several; of more, evenly spread ones."""
 
 Times = NDArray[np.int64]
 
@@ -42,6 +43,8 @@ class Picture:
     """Bars on lanes, from launch to end."""
 
     lanes: Sequence[str]
+    agents: Sequence[int]
+    """The first agent of each lane."""
     spans: Sequence[Span]
     note: str
     """The parts that were merged or left out, in words; empty for none."""
@@ -49,19 +52,19 @@ class Picture:
 
 def operations(explanation: Explanation, most: int) -> Picture:
     """The operations of the PEs, about `most` bars; the first PE and the last are among them."""
-    places = explanation.places
+    places = names(explanation)
     chosen = evenly(len(places), MOST_LANES)
     found = [explanation.spans(agent) for agent in chosen]
     starts, ends = (_joined([times[side] for times in found]) for side in (0, 1))
     lanes = np.repeat(np.arange(len(chosen)), [len(times[0]) for times in found])
     ops = _joined([np.arange(len(times[0])) for times in found])
-    merged, shortest = _fitted(starts, ends, lanes, most)
+    merged, shortest = fitted(starts, ends, lanes, most)
     agents = np.array(chosen, np.int64)[lanes]
     spans = [
         Span(start, end, int(lanes[at]), int(agents[at]), int(ops[at]), "", count) for start, end, at, count in merged
     ]
-    every = f"{len(chosen)} of {len(places)} PEs" if len(chosen) < len(places) else ""
-    return Picture([places[agent] for agent in chosen], spans, _note(every, "operations", shortest))
+    every = f"{len(chosen)} of {len(places)} agents" if len(chosen) < len(places) else ""
+    return Picture([places[agent] for agent in chosen], chosen, spans, told(every, "operations", shortest))
 
 
 def path(explanation: Explanation, most: int) -> Picture:
@@ -69,18 +72,28 @@ def path(explanation: Explanation, most: int) -> Picture:
     lanes.
     """
     starts, ends, agents, ops, category = explanation.path
-    places, names = explanation.places, categories()
+    places, kinds = names(explanation), categories()
     met, of = np.unique(agents, return_inverse=True)
     a_lane = -(-len(met) // MOST_LANES)
     lanes = of // max(a_lane, 1)
-    merged, shortest = _fitted(starts, ends, lanes, most)
+    merged, shortest = fitted(starts, ends, lanes, most)
     spans = [
-        Span(start, end, int(lanes[at]), int(agents[at]), int(ops[at]), names[int(category[at])], count)
+        Span(start, end, int(lanes[at]), int(agents[at]), int(ops[at]), kinds[int(category[at])], count)
         for start, end, at, count in merged
     ]
-    shared = f"{a_lane} PEs share a lane" if a_lane > 1 else ""
-    named = [places[agent] for agent in met[::a_lane]] if len(met) else []
-    return Picture(named, spans, _note(shared, "stretches", shortest))
+    shared = f"{a_lane} agents share a lane" if a_lane > 1 else ""
+    first = met[::a_lane].tolist() if len(met) else []
+    return Picture([places[agent] for agent in first], first, spans, told(shared, "stretches", shortest))
+
+
+def names(explanation: Explanation) -> list[str]:
+    """The place of each agent; of several at one place the others have a number too."""
+    met: dict[str, int] = {}
+    found = []
+    for place in explanation.places:
+        met[place] = met.get(place, 0) + 1
+        found.append(place if met[place] == 1 else f"{place} #{met[place]}")
+    return found
 
 
 def evenly(count: int, most: int) -> list[int]:
@@ -94,19 +107,15 @@ def _joined(columns: Sequence[Times]) -> Times:
     return np.concatenate(columns) if columns else np.zeros(0, np.int64)
 
 
-def _note(lanes: str, what: str, shortest: int) -> str:
-    merged = f"{what} shorter than {_time(shortest)} merged" if shortest else ""
+def told(lanes: str, what: str, shortest: int) -> str:
+    """The words of a picture of which `lanes` says what of the lanes it shows, and in which `what` are merged below
+    `shortest` ps (0 for none).
+    """
+    merged = f"{what} shorter than {time(shortest)} merged" if shortest else ""
     return "; ".join(part for part in (lanes, merged) if part)
 
 
-def _time(ps: int) -> str:
-    for unit, name in ((1_000_000_000, "ms"), (1_000_000, "us"), (1000, "ns")):
-        if ps >= unit:
-            return f"{ps / unit:g} {name}"
-    return f"{ps} ps"
-
-
-def _fitted(starts: Times, ends: Times, lanes: Times, most: int) -> tuple[list[tuple[int, int, int, int]], int]:
+def fitted(starts: Times, ends: Times, lanes: Times, most: int) -> tuple[list[tuple[int, int, int, int]], int]:
     """About `most` bars (start, end, position of the longest, number), and the length under which bars were merged."""
     if len(starts) <= most:
         every = range(len(starts))

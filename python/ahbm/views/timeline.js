@@ -248,6 +248,6 @@ function timelineView(element, data) {
     event.preventDefault();
     acts[event.key]();
   });
-  new ResizeObserver(draw).observe(element);
+  new ResizeObserver(() => requestAnimationFrame(draw)).observe(element);
   return draw;
 }

@@ -20,16 +20,16 @@ def timeline(explanation: Explanation, title: str) -> dict[str, Any]:
     operations = spans.operations(explanation, MOST_OPERATIONS)
     path = spans.path(explanation, MOST_STRETCHES)
     texts: dict[tuple[str, ...], int] = {}
-    lane_of = {place: lane for lane, place in enumerate(operations.lanes)}
+    lane_of = {agent: lane for lane, agent in enumerate(operations.agents)}
+    places = spans.names(explanation)
 
     def columns(found: Sequence[spans.Span], groups: list[str], on_path: bool) -> dict[str, list[int]]:
         rows = []
         for span in found:
-            place = explanation.place(span.agent)
             words = explanation.operation(span.agent, span.op)
-            text = texts.setdefault((*words, place) if on_path else words, len(texts))
+            text = texts.setdefault((*words, places[span.agent]) if on_path else words, len(texts))
             group = groups.index(span.category if on_path else colors.kind(words[0]))
-            lane = lane_of.get(place, -1) if on_path else span.lane
+            lane = lane_of.get(span.agent, -1) if on_path else span.lane
             rows.append((lane, span.start_ps, span.end_ps - span.start_ps, group, text, span.count))
         names = ("lane", "start", "length", "group", "text", "count")
         return {name: [row[at] for row in rows] for at, name in enumerate(names)}

@@ -90,7 +90,7 @@ def _gantt(explanation: Explanation, picture: spans.Picture, named: Mapping[str,
 
 def agents(explanation: Explanation, title: str) -> alt.Chart:
     """The time of each PE by category, waits included; a bar is as long as the PE was at work."""
-    places, names = explanation.places, categories()
+    places, names = spans.names(explanation), categories()
     chosen = spans.evenly(len(places), MOST_PES)
     times = explanation.time_of_agents
     rows: list[dict[str, Any]] = [
@@ -106,5 +106,5 @@ def agents(explanation: Explanation, title: str) -> alt.Chart:
         color=_color(colors.CATEGORIES, [row["category"] for row in rows]),
         tooltip=tooltip("place:N", "category:N", "us:Q"),
     )
-    some = f": {len(chosen)} of {len(places)} PEs" if len(chosen) < len(places) else ""
+    some = f": {len(chosen)} of {len(places)} agents" if len(chosen) < len(places) else ""
     return chart.properties(width=WIDTH, height=max(80, min(18 * len(chosen), 900)), title=title + some)
