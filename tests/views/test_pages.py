@@ -131,6 +131,8 @@ def test_two_algorithms_are_compared(tmp_path: Path) -> None:
 
 def test_two_machines_and_two_files_are_compared(tmp_path: Path) -> None:
     machines = ("-t", "npu_ring_8", "-t", "npu_switch_8")
+    three = CliRunner().invoke(app, ["report", "all_gather", *machines, "-t", "npu_mesh_4x4"])
+    assert isinstance(three.exception, ConfigError) and three.exception.code == "AHBM-C146"
     page, told = report(tmp_path, "all_gather", *machines, "--sizes", "1K,64K", "--no-data")
     assert sections(page) == ["comparison"] and told[0].startswith("Of 2 measurements ")
     files = []

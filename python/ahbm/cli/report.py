@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     examples=(
         "ahbm report all_reduce -e 64K -o report.html",
         "ahbm report all_reduce -t ring_1d --sizes 1K,64K --ranks 2,4,8 --no-explain",
-        "ahbm report step.0.json -t npu_ring_8 -o job.html",
+        "ahbm report plan.xml -e 64K -o plan.html",
         "ahbm report all_gather -t npu_ring_8 --ladder --synth ring -o ladder.html",
         "ahbm report yesterday.json today.json -o changes.html",
     ),
