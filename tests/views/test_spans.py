@@ -66,7 +66,10 @@ def test_many_lanes_are_some_of_all() -> None:
     assert len(explanation.places) > spans.MOST_LANES
     picture = spans.operations(explanation, 500)
     assert picture.note.startswith(f"{spans.MOST_LANES} of {len(explanation.places)} agents; ")
-    assert len(spans.path(explanation, 500).lanes) <= spans.MOST_LANES
+    path = spans.path(explanation, 500)
+    assert len(path.lanes) <= spans.MOST_LANES and path.left_out == "2 agents share a lane"
+    assert timeline.timeline(explanation, "t")["note"].startswith(f"{spans.MOST_LANES} of ")
+    assert "share a lane" not in timeline.timeline(explanation, "t")["note"]
 
 
 def test_the_timeline_holds_whole_texts_and_small_columns(torus: Explanation) -> None:

@@ -174,7 +174,7 @@ def _calls(calls: Sequence[CallRecord]) -> alt.Chart:
     used = [name for name in COLLECTIVES if any(call.collective == name for call in calls)]
     # By the position among all collectives: the same on every page.
     hues = [colors.SERIES[list(COLLECTIVES).index(name) % len(colors.SERIES)] for name in used]
-    note = spans.told(f"{a_lane} groups share a lane" if a_lane > 1 else "", "calls", shortest)
+    note = spans.joined(f"{a_lane} groups share a lane" if a_lane > 1 else "", spans.told("calls", shortest))
     chart = alt.Chart(alt.InlineData(values=values)).mark_bar()
     chart = chart.encode(
         x=alt.X("start:Q", title="time from launch (us)"),

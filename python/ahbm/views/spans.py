@@ -46,8 +46,15 @@ class Picture:
     agents: Sequence[int]
     """The first agent of each lane."""
     spans: Sequence[Span]
-    note: str
-    """The parts that were merged or left out, in words; empty for none."""
+    left_out: str
+    """The agents without a lane of their own, in words; empty for none."""
+    merged: str
+    """The bars that were merged, in words; empty for none."""
+
+    @property
+    def note(self) -> str:
+        """Both."""
+        return joined(self.left_out, self.merged)
 
 
 def operations(explanation: Explanation, most: int) -> Picture:
@@ -64,7 +71,7 @@ def operations(explanation: Explanation, most: int) -> Picture:
         Span(start, end, int(lanes[at]), int(agents[at]), int(ops[at]), "", count) for start, end, at, count in merged
     ]
     every = f"{len(chosen)} of {len(places)} agents" if len(chosen) < len(places) else ""
-    return Picture([places[agent] for agent in chosen], chosen, spans, told(every, "operations", shortest))
+    return Picture([places[agent] for agent in chosen], chosen, spans, every, told("operations", shortest))
 
 
 def path(explanation: Explanation, most: int) -> Picture:
@@ -83,7 +90,7 @@ def path(explanation: Explanation, most: int) -> Picture:
     ]
     shared = f"{a_lane} agents share a lane" if a_lane > 1 else ""
     first = met[::a_lane].tolist() if len(met) else []
-    return Picture([places[agent] for agent in first], first, spans, told(shared, "stretches", shortest))
+    return Picture([places[agent] for agent in first], first, spans, shared, told("stretches", shortest))
 
 
 def names(explanation: Explanation) -> list[str]:
@@ -107,12 +114,14 @@ def _joined(columns: Sequence[Times]) -> Times:
     return np.concatenate(columns) if columns else np.zeros(0, np.int64)
 
 
-def told(lanes: str, what: str, shortest: int) -> str:
-    """The words of a picture of which `lanes` says what of the lanes it shows, and in which `what` are merged below
-    `shortest` ps (0 for none).
-    """
-    merged = f"{what} shorter than {time(shortest)} merged" if shortest else ""
-    return "; ".join(part for part in (lanes, merged) if part)
+def told(what: str, shortest: int) -> str:
+    """The words of a picture in which `what` shorter than this (ps) are merged; none for 0."""
+    return f"{what} shorter than {time(shortest)} merged" if shortest else ""
+
+
+def joined(*notes: str) -> str:
+    """The notes that there are."""
+    return "; ".join(dict.fromkeys(note for note in notes if note))
 
 
 def fitted(starts: Times, ends: Times, lanes: Times, most: int) -> tuple[list[tuple[int, int, int, int]], int]:

@@ -37,7 +37,7 @@ def timeline(explanation: Explanation, title: str) -> dict[str, Any]:
     kinds, categories = list(colors.KINDS), list(colors.CATEGORIES)
     return {
         "title": title,
-        "note": "; ".join(dict.fromkeys(note for note in (operations.note, path.note) if note)),
+        "note": spans.joined(operations.left_out, operations.merged, path.merged),
         "latency": explanation.latency_ps,
         "lanes": list(operations.lanes),
         "kinds": list(colors.KINDS.items()),
