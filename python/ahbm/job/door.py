@@ -119,6 +119,20 @@ class Opened:
         refuse_terms_of_plans(terms)
         return prepare(self.target, terms.algorithm, terms.topology, **(arguments | Arguments(selector=terms.selector)))
 
+    @property
+    def measured(self) -> bool:
+        """Whether data moves and is compared: of a collective, and of a plan whose result is known. Raises as `run`."""
+        if not is_plan(self.target):
+            return True
+        plan = read(self.source, self.terms.reading)
+        return plan.buffers and has_known_result(plan)
+
+    def at(self, nbytes: int) -> Opened:
+        """The target at this size, unless it is a trace that states sizes of its own."""
+        if is_plan(self.target) and not read(self.source, self.terms.reading).buffers:
+            return self
+        return replace(self, terms=replace(self.terms, bytes_per_rank=nbytes))
+
     def run(
         self, *, data: bool = True, check: bool | str | None = None, seed: int = 0
     ) -> Report | TimeReport | JobReport:
