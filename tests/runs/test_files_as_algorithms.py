@@ -36,6 +36,7 @@ def test_every_command_takes_the_file_of_a_plan(plan: str, here: Path) -> None:
         ["explore", "all_reduce", "-a", plan, "--seeds", "2"],
         ["explain", "all_reduce", "-a", plan],
         ["check", "-a", plan],
+        ["report", "all_reduce", "-a", plan, *sizes, "-o", "page.html"],
     ):
         code, out, err = run("ahbm", command, here)
         assert code == 0, (command, out, err)

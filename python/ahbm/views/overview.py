@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from ahbm.check.numerics import Numerics
     from ahbm.core.emulator import Emulator
     from ahbm.runs.explanation import Explanation
-    from ahbm.runs.report import Report
+    from ahbm.runs.plans import with_plans
+from ahbm.runs.report import Report
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ def gather(
 
     Raises what `ahbm.run` raises where nothing runs at all; a part of the sweep that does not run is on the page.
     """
+    sweep = with_plans(sweep)
     emulator = sweep.emulator()
     bundle()
     sizes = [resized(emulator.machine.topology, count) for count in ranks]
