@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.config.topology import resized
 from ahbm.runs import bench, compare
+from ahbm.runs.plans import with_plans
 from ahbm.views import answer, certificates, comparisons, reasons
 from ahbm.views.page import Page, Section, bundle
 
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
     from ahbm.check.numerics import Numerics
     from ahbm.core.emulator import Emulator
     from ahbm.runs.explanation import Explanation
-    from ahbm.runs.plans import with_plans
-from ahbm.runs.report import Report
+    from ahbm.runs.report import Report
 
 
 @dataclass(frozen=True)
