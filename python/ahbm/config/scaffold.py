@@ -45,14 +45,9 @@ def NAME(t_ptr, n_elem, cubes, n_sips, op, dtype, sip_rank, sip_topo_kind, sip_t
 kernel = NAME
 '''
 _ENTRY = "  NAME: {module: ./algorithms/NAME.py}\n"
-_TEST = """from pathlib import Path
-
-CCL = Path(__file__).resolve().parents[1] / "ccl.yaml"
-
-
-def test_NAME(run_collective):
+_TEST = """def test_NAME(run_collective):
     for topology in ("ring_1d", "fully_connected"):
-        assert run_collective(algorithm="NAME", topology=topology, ccl=CCL, bytes_per_rank=4096).wrong == 0
+        assert run_collective(algorithm="NAME", topology=topology, bytes_per_rank=4096).wrong == 0
 """
 
 
