@@ -72,6 +72,11 @@ class Report(Run):
     spec: Spec | None = field(default=None, repr=False, compare=False)
     """The run as a value; None in a report that was read from JSON."""
 
+    @property
+    def bound_ps(self) -> int | None:
+        """`bound_ns` in ps."""
+        return None if self.bound_ns is None else round(1000 * self.bound_ns)
+
     def program(self) -> Program | None:
         """The program that ran; None when there was nothing to run. Raises ConfigError: AHBM-C148 without a
         spec, C163 when the algorithm is not what it was."""

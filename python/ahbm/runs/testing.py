@@ -102,8 +102,8 @@ def run_collective(request: pytest.FixtureRequest) -> Callable[..., Report]:
     ) -> Report:
         import ahbm
         from ahbm.base.collectives import COLLECTIVES
-        from ahbm.config.ccl import ENV
         from ahbm.base.elements import element
+        from ahbm.config.ccl import ENV
         from ahbm.core.emulator import Emulator
 
         if topology is None:

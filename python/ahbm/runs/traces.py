@@ -26,12 +26,17 @@ class Run(ABC):
     def program(self) -> Program | None:
         """The program that ran; None when there was nothing to run."""
 
+    @property
+    def bound_ps(self) -> int | None:
+        """The least time that any algorithm could take; None where none is known."""
+        return None
+
     def explain(self) -> Explanation:
         """The reasons of the run's latency. Raises BudgetError (AHBM-B121) for a run with too much to explain."""
         from ahbm.runs.explanation import Explanation
 
         program = self._program()
-        return Explanation(program, program.simulate(detail=True))
+        return Explanation(program, program.simulate(detail=True), self.bound_ps)
 
     @checked
     def write_timeline(self, path: str | Path) -> int:

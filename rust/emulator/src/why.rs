@@ -13,7 +13,7 @@ pub struct Segment {
     pub op: u32,
     /// The use of its time.
     pub category: Category,
-    /// The link that was busy, or that was waited for while this operation had it.
+    /// The link that was busy, that was waited for while this operation had it, or that got its bytes from DMA.
     pub link: Option<LinkId>,
     /// First picosecond.
     pub start: Ps,
@@ -60,7 +60,7 @@ impl Detail {
                 _ => piece.end,
             };
             path.push(piece.agent, piece.op, Category::LinkContention, piece.kind.link(), held, piece.end);
-            path.push(piece.agent, piece.op, piece.kind.category(), piece.kind.link(), start, held);
+            path.push(piece.agent, piece.op, piece.kind.category(), self.link(id), start, held);
             let queued = other > ready;
             wanted = match (queued, piece.kind) {
                 (true, Kind::Head(link) | Kind::Link(link)) => {
