@@ -43,7 +43,7 @@ _DEFAULTS: dict[str, Check] = {
     "op_budget": integer(1),
     "event_budget": integer(1),
 }
-_COMMON = {key: check for key, check in _DEFAULTS.items() if key != "algorithm"}
+COMMON = {key: check for key, check in _DEFAULTS.items() if key != "algorithm"}
 """Keys of every entry."""
 _RANGE: dict[str, Check] = {"ranks": integer(1), "max_bytes": integer(0), "algorithm": text}
 _ROOTS = ("defaults", "algorithms", "collectives")
@@ -152,13 +152,14 @@ class CclConfig:
         return ", else ".join(parts)
 
     def settings(self, algorithm: str) -> Settings:
-        """Settings of `algorithm`: the name of an entry, else a module (path, dotted or bare name) with defaults."""
+        """Settings of `algorithm`: the name of an entry, else, with defaults, the file of a plan, a script that lowers
+        one, or a module (path, dotted or bare name)."""
         if algorithm not in self._resolved:
             self._resolved[algorithm] = self._resolve(algorithm)
         return self._resolved[algorithm]
 
     def _resolve(self, algorithm: str) -> Settings:
-        entry = self._algorithms.get(algorithm, {"module": algorithm})
+        entry = self._algorithms.get(algorithm) or unnamed_entry(algorithm)
         key = next(key for key in KINDS if key in entry)
         return self._with(algorithm, key, {**self._defaults, **kind(key).defaults, **entry}, entry)
 
@@ -191,11 +192,16 @@ class CclConfig:
             world_size=merged.get("world_size"),
             op_budget=merged["op_budget"],
             event_budget=merged["event_budget"],
+            parameters=tuple(
+                (name, tuple(value) if isinstance(value, list) else value)
+                for name, value in sorted(entry.items())
+                if name not in COMMON and name not in keys()
+            ),
         )
 
     def entry(self, algorithm: str) -> dict[str, Any]:
         """The entry that a ccl.yaml in any folder needs under `algorithms` for `algorithm`."""
-        entry = dict(self._algorithms.get(algorithm, {"module": algorithm}))
+        entry = dict(self._algorithms.get(algorithm) or unnamed_entry(algorithm))
         folder = self._folders.get(algorithm, Path())
         for key in KINDS:
             if key in entry and kind(key).is_path(entry[key]):
@@ -250,10 +256,12 @@ class CclConfig:
     def _add_algorithm(self, source: Source, folder: Path, name: str, entry: Any) -> None:
         path = ("algorithms", name)
         _expect(isinstance(entry, dict), source, path, entry, "a mapping with the key module")
-        known = {**_COMMON, **keys()}
-        _check_keys(source, path, entry, known)
+        known = {**COMMON, **keys()}
         merged = {**self._algorithms.get(name, {}), **entry}
         found = [key for key in KINDS if key in merged]
+        own = kind(found[0]).parameters if len(found) == 1 else None
+        further = [key for key in entry if key not in known and key.isidentifier()] if own is not None else []
+        _check_keys(source, path, entry, {**known, **{key: own for key in further if own is not None}})
         if len(found) != 1:
             told = " and ".join(f"a {key}" for key in found) or f"no {', '.join(KINDS)}"
             raise ConfigError(
@@ -262,7 +270,7 @@ class CclConfig:
                 sites=(Site("written", source.place(path)),),
                 hint=f"add {', or '.join(kind(key).example for key in KINDS)}".replace("NAME", name),
             )
-        if odd := merged.keys() - _COMMON.keys() - kind(found[0]).keys.keys() - {found[0]}:
+        if odd := (merged.keys() & keys().keys()) - kind(found[0]).keys.keys() - {found[0]}:
             theirs = next(key for key in KINDS if odd & {key, *kind(key).keys})
             raise ConfigError(
                 "AHBM-C103",
@@ -304,6 +312,11 @@ class CclConfig:
                     sites=(Site("written", self._place(("collectives", name))),),
                     hint=did_you_mean(algorithm, self._algorithms),
                 )
+
+
+def unnamed_entry(algorithm: str) -> dict[str, str]:
+    """The entry of an algorithm that ccl.yaml does not name."""
+    return {next((key for key in KINDS if kind(key).claims(algorithm)), "module"): algorithm}
 
 
 def split_overrides(overrides: Mapping[str, object] | None) -> tuple[dict[str, object], dict[str, object]]:

@@ -67,7 +67,7 @@ class Sweep:
     op: str = "sum"
     root: int = 0
     algorithms: Sequence[str] = ()
-    """Names or paths; empty: the configured algorithm."""
+    """Names or paths, of plans too; empty: the configured algorithm."""
     topology: str | None = None
     ccl: str | Path | None = None
     overrides: Mapping[str, object] = field(default_factory=dict)
@@ -215,9 +215,10 @@ def attempt(
     Raises, before anything runs, what loading machines, configurations and algorithms raises; and InterruptedRun.
     """
     from ahbm.runs import measure as m
+    from ahbm.runs.plans import with_plans
 
     planned = []
-    for sweep in sweeps:
+    for sweep in sweeps if emulator is not None else map(with_plans, sweeps):
         machine = emulator or sweep.emulator()
         for algorithm in sweep.algorithms or (None,):
             sizes = sweep.sizes(sweep.unit(algorithm, machine))

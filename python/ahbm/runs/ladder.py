@@ -15,12 +15,11 @@ from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.elements import element
 from ahbm.base.request import Request
 from ahbm.base.store import store
-from ahbm.config.reading import SUFFIXES
 from ahbm.core.emulator import Emulator
 from ahbm.errors import AhbmError, ConfigError, FormatError
 from ahbm.runs.bench import Sweep
 from ahbm.runs.measure import measure
-from ahbm.runs.plans import label
+from ahbm.runs.plans import with_plans
 from ahbm.runs.report import Report
 from ahbm.source.synth import Synth
 
@@ -183,13 +182,9 @@ def climb(
     `tell` is told what runs next, for people.
     Raises ConfigError (AHBM-C151) where no candidate is left, and what loading topology and ccl.yaml raises.
     """
+    sweep = with_plans(sweep)
     added: dict[str, object] = {}
-    names = []
-    for algorithm in sweep.algorithms:
-        name = label(algorithm) if algorithm.endswith(SUFFIXES) else algorithm
-        if name != algorithm:
-            added[f"algorithms.{name}.plan"] = str(Path(algorithm).absolute())
-        names.append(name)
+    names = list(sweep.algorithms)
     synthesized = {f"synth_{method}": Synth(method, chunks, seed) for method in methods}
     for name, synth in synthesized.items():
         for key, value in vars(synth).items():
