@@ -248,6 +248,52 @@ def test_a_dropped_contribution_is_lost_where_it_was_dropped(tmp_path: Path) -> 
     assert f'element 0 of rank 2 is lost at recv(dir="sip2") (planted.py:{received})' in result.stdout
 
 
+MATHS = """\
+COLLECTIVE = "all_reduce"
+
+
+def kernel_args(world_size, n_elem, *, cube_w=4, cube_h=4, op="sum", dtype="f16"):
+    return (n_elem,)
+
+
+def kernel(t_ptr, n, rank, kind, w, h, *, tl):
+    if tl.program_id(axis=0) or tl.program_id(axis=1):
+        return
+    a = tl.load(t_ptr, shape=(3, 4))
+    wide = tl.cast(a, "f32")
+    square = tl.dot(a, tl.trans(a))
+    sums = tl.sum(wide, axis=1)
+    rows = tl.cast(tl.sum(tl.trans(wide), axis=0), "f16")
+    soft = tl.softmax(a, axis=0) + tl.softmax(a)
+    bent = tl.fma(tl.clamp(a, -1, 1), soft, tl.exp(-a)) + tl.arange(0, 4)
+    picked = tl.where(a > tl.full((4,), 0.5), bent, tl.maximum(a, tl.max(a)) - 0.25)
+    tl.store(t_ptr, picked)
+    tl.store(t_ptr + 24, square)
+    tl.store(t_ptr + 42, rows)
+    tl.store(t_ptr + 48, tl.cast(sums, "f16"))
+    if rank == 0:
+        tl.send(dir="sip1", src=tl.load(t_ptr + 8, shape=(2, 3)) / 2)
+    elif rank == 1:
+        later = tl.recv_async(dir="sip0", shape=(6,))
+        tl.store(t_ptr + 4, tl.wait(later))
+"""
+
+
+def test_every_function_is_followed_to_the_bits_of_the_run(tmp_path: Path) -> None:
+    case = prepare("all_reduce", script(tmp_path, MATHS, "maths.py"), "ring_1d", bytes_per_rank=60, overrides=ONE_PE)
+    inspection = Inspection.of(case, "random")
+    _, results = case.execute(inputs(case.request, "random", 0))
+    for rank in range(2):
+        decoded = case.request.element.decode(results[rank])
+        for index in range(27):
+            origin = inspection.origin_of(rank, index)
+            assert origin.value == decoded[index], (rank, index, str(origin))
+    assert "recv_async" in str(inspection.origin_of(1, 3))
+    assert {"dot", "trans"} <= set(inspection.origin_of(0, 13).functions)
+    # What takes part in everything behind it is in everything.
+    assert len({step.what for step in inspection.fate_of(0, 5).steps}) > 10
+
+
 def test_who_waits_is_who_waits_in_the_report_of_the_deadlock(tmp_path: Path) -> None:
     """The same kernel stops where rank 2 never sends, and waits for it where rank 2 sends late."""
     late = f"""if rank == 2:

@@ -40,6 +40,7 @@ class Inspection:
     tile of a device tensor). Times are ns from the launch, or texts such as "1.2us" and "50%"; None is the end.
     """
 
+    @checked
     def __init__(
         self, program: Program, timeline: Timeline, case: Case | None = None, mode: str = "integers", seed: int = 0
     ):
@@ -298,6 +299,7 @@ class Inspection:
         return Lost(missing, last, f"others have it, it does not get to rank {rank}")
 
 
+@checked
 def inspect(
     collective: str = "all_reduce",
     algorithm: str | Path | None = None,
