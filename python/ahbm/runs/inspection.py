@@ -52,6 +52,7 @@ class Inspection:
         self._mode, self._seed = mode, seed
 
     @staticmethod
+    @checked
     def of(case: Case, mode: str = "integers", seed: int = 0) -> Inspection:
         """Of a case. Raises ConfigError (AHBM-C148) when there is nothing to run, and what running it raises."""
         compiled = case.compiled()
