@@ -265,7 +265,7 @@ fn report(subject: Subject<'_>, expectation: &Expectation, group: &Group) -> Dia
         Some(cast) => {
             subject.site(finding, cast).hint("leave the cast out, cast to a wider type, or ask for the narrower type")
         }
-        None => finding.hint(format!("`ahbm inspect` with --element {rank}:INDEX shows what an element was made of")),
+        None => finding.hint("`ahbm inspect` with --element RANK:INDEX shows what an element was made of"),
     };
     match &group.fault.writer {
         Some(step) => finding.site(
