@@ -19,6 +19,8 @@ from ahbm.check.case import Case
 from ahbm.check.reference import inputs
 from ahbm.cli import app
 from ahbm.errors import AhbmError, ConfigError, DataError, DeadlockError
+from ahbm.job.door import Opened
+from ahbm.job.replay import JobReport
 from ahbm.runs.history import Origin
 from ahbm.runs.measure import prepare
 from ahbm.runs.moments import moment
@@ -425,6 +427,14 @@ def test_a_run_without_a_known_result_has_states_and_no_elements(tmp_path: Path)
     with pytest.raises(ConfigError) as caught:
         inspection.origin_of(0, 0)
     assert caught.value.code == "AHBM-C148"
+
+
+def test_a_job_is_not_looked_into(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = object.__new__(JobReport)
+    monkeypatch.setattr(Opened, "run", lambda self, **_: job)
+    with pytest.raises(ConfigError, match="is a job") as caught:
+        ahbm.open("steps.et").inspect()
+    assert caught.value.code == "AHBM-C146"
 
 
 def test_an_inspection_shows_itself() -> None:

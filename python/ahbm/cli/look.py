@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
 
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
-from ahbm.cli.options import AskedSmall, CollectiveOrPlan, Device, Json
+from ahbm.cli.options import Asked, CollectiveOrPlan, Device, Json
 from ahbm.cli.targets import Targeted, arguments_of
 from ahbm.errors import ConfigError
 
@@ -35,7 +36,7 @@ def inspect(
     context: typer.Context,
     target: CollectiveOrPlan,
     *,
-    asked: AskedSmall,
+    asked: Asked,
     at: Annotated[
         str | None,
         typer.Option("--at", metavar="TIME", help="1200ns, 1.2us, 500ps or 50%; else the middle, of elements the end."),
@@ -54,6 +55,8 @@ def inspect(
 
     The state: who does what, who waits for whom, and what is in the queues, counters and links.
     """
+    from ahbm.base.collectives import COLLECTIVES
+
     one = {"--element": element, "--from": from_}
     state = {"--rank": rank, "--pe": pe}
     given = [name for name, value in one.items() if value is not None]
@@ -64,6 +67,8 @@ def inspect(
         names = ", ".join(given + unfit)
         hint = "--element goes with --at and --depth, --from with --depth, a state with --at, --rank and --pe"
         raise ConfigError("AHBM-C146", f"{names or '--depth'} do not go together", hint=hint)
+    if asked.size is None and target in COLLECTIVES:
+        asked = replace(asked, size="4K")
     inspection = asked.open(target, device=device, args=arguments_of(context)).inspect()
     found: Any
     if element is not None:

@@ -169,11 +169,7 @@ class Opened:
 
     def inspect(self) -> Inspection:
         """Looks into the run of the target. Raises ConfigError (AHBM-C146) for a job, which is many runs."""
-        terms = self.terms
         if not is_plan(self.target):
-            return Inspection.of(self.case)
-        plan = read(self.source, terms.reading)
-        if plan.buffers and terms.bytes_per_rank is not None and has_known_result(plan):
             return Inspection.of(self.case)
         report = self.run(data=False)
         if isinstance(report, JobReport):
