@@ -18,8 +18,8 @@ use std::sync::Arc;
 type Place = (i64, u32, u64, &'static str);
 /// A place, when the element was there in ps, the places that it was made of, and its bytes.
 type Source<'py> = (Place, u64, Vec<u32>, Bound<'py, PyBytes>);
-/// A place without a type, when the element was there in ps, the places that it went to, memory that had it in the end (buffer, first
-/// byte, bytes), and the operations (agent, operation) that replaced it in memory.
+/// A place without a type, when the element was there in ps, the places that it went to, memory that had it in the end
+/// (buffer, first byte, bytes), and the operations (agent, operation) that replaced it in memory.
 type Use = ((i64, u32, u64), u64, Vec<u32>, Vec<(u32, u64, u64)>, Vec<(u32, u32)>);
 /// Operation, its start and end in ps, what the agent does, a number that goes with that, and the operations that it
 /// waits for (agent, operation).
@@ -45,8 +45,8 @@ impl Flow {
     ///
     /// Returns the places, each behind those that it was made of, and which of them stood in the bytes. A place is
     /// `((agent, operation, element, dtype), ps, made of, bytes)`, or `((-1, buffer, byte, ""), 0, [], bytes)` before
-    /// the run. Bytes are empty where writers of other sizes made the element. Raises `BudgetError` (AHBM-B124) for more than `most` places, `DataError` (AHBM-V121) for bytes that the
-    /// buffer does not have.
+    /// the run. Bytes are empty where writers of other sizes made the element. Raises `BudgetError` (AHBM-B124) for more
+    /// than `most` places, `DataError` (AHBM-V121) for bytes that the buffer does not have.
     #[pyo3(signature = (inputs, buffer, start, end, *, at=Given::ok(None), most=Given::ok(1 << 20)),
            text_signature = "($self, inputs, buffer, start, end, *, at=None, most=1048576)")]
     #[allow(clippy::too_many_arguments)]
