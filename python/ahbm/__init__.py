@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from ahbm.job.door import open_ as open
     from ahbm.ranks.launch import spawn as spawn
     from ahbm.runs.explanation import Explanation as Explanation
+    from ahbm.runs.inspection import Inspection as Inspection
+    from ahbm.runs.inspection import inspect as inspect
     from ahbm.runs.measure import run as run
     from ahbm.runs.plans import convert as convert
     from ahbm.runs.report import Report as Report
@@ -33,9 +35,11 @@ _HOMES = {
     "DeviceTensor": "base.placement",
     "Emulator": "core.emulator",
     "Explanation": "runs.explanation",
+    "Inspection": "runs.inspection",
     "Machine": "_core",
     "Report": "runs.report",
     "convert": "runs.plans",
+    "inspect": "runs.inspection",
     "open": "job.door",
     "run": "runs.measure",
     "spawn": "ranks.launch",
@@ -49,11 +53,13 @@ __all__ = [
     "DeviceTensor",
     "Emulator",
     "Explanation",
+    "Inspection",
     "Machine",
     "Report",
     "__version__",
     "convert",
     "errors",
+    "inspect",
     "open",
     "run",
     "spawn",

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from typing_extensions import disjoint_base
 
 __all__ = [
+    "Flow",
     "Gate",
     "Gates",
     "Handle",
@@ -301,6 +302,14 @@ class Timeline:
     def agent_time(self) -> NDArray[np.uint64]: ...
     def spans(self, agent: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]: ...
     def link_use(self) -> list[tuple[int, str, int, int, int, int]]: ...
+    def busy_links(self, at: int) -> list[tuple[int, str, int, int, int]]: ...
+    def state(
+        self, at: int
+    ) -> tuple[
+        list[tuple[int, int, int, str, int, list[tuple[int, int]]] | None],
+        list[tuple[int, int, int, int, int, int, list[tuple[int, int, int, int | None]]]],
+        list[int],
+    ]: ...
     def write(self, path: str | Path) -> int: ...
 
 @final
@@ -357,6 +366,7 @@ class Memory:
     def write(self, buffer: int, data: NDArray[Any], offset: int = 0) -> None: ...
     def read(self, buffer: int, out: NDArray[Any], offset: int = 0) -> None: ...
     def replay(self, timeline: Timeline) -> None: ...
+    def flow(self, timeline: Timeline) -> Flow: ...
     def run(
         self,
         timeline: Timeline,
@@ -364,6 +374,15 @@ class Memory:
         operands: Sequence[NDArray[np.int64]],
         results: Sequence[NDArray[np.int64]],
     ) -> None: ...
+
+@final
+class Flow:
+    def origin(
+        self, inputs: Memory, buffer: int, start: int, end: int, *, at: int | None = None, most: int = 1048576
+    ) -> tuple[list[tuple[tuple[int, int, int, str], int, list[int], bytes]], list[int]]: ...
+    def fate(
+        self, buffer: int, start: int, end: int, *, most: int = 1048576
+    ) -> list[tuple[tuple[int, int, int], int, list[int], list[tuple[int, int, int]], list[tuple[int, int]]]]: ...
 
 @final
 class Handle:

@@ -25,6 +25,7 @@ from ahbm.errors import ConfigError
 from ahbm.job.replay import JobReport, replay
 from ahbm.ranks.setup import Setup
 from ahbm.runs import plans, timed
+from ahbm.runs.inspection import Inspection
 from ahbm.runs.measure import Arguments, measure, prepare
 from ahbm.runs.report import Report
 from ahbm.runs.timed import TimeReport
@@ -180,6 +181,16 @@ class Opened:
         """Why the target takes as long as it does; runs it for its time."""
         return self.run(data=False).explain()
 
+    def inspect(self) -> Inspection:
+        """Looks into the run of the target. Raises ConfigError (AHBM-C146) for a job, which is many runs."""
+        if not is_plan(self.target):
+            return Inspection.of(self.case)
+        report = self.run(data=False)
+        if isinstance(report, JobReport):
+            hint = "look into one of its collectives: ahbm inspect all_reduce"
+            raise ConfigError("AHBM-C146", f"{self.target} is a job: what happens inside it is not followed", hint=hint)
+        return report.inspect()
+
     def _replayed(self, plan: Plan) -> JobReport | None:
         target, terms = self.target, self.terms
         setup = Setup(terms.topology, terms.ccl, dict(terms.overrides or {}) or None, terms.algorithm)
@@ -215,6 +226,10 @@ class Reopened:
             check=spec.checks or False if check is None else check,
         )
 
+    def inspect(self) -> Inspection:
+        """Looks into the run."""
+        return Inspection.of(self.case, self.spec.mode, self.spec.seed)
+
     def explain(self) -> Explanation:
         """Why the run takes as long as it does."""
         return self.run(data=False, check=False).explain()
@@ -225,7 +240,7 @@ def open_(target: str | Path | Report | Spec, **terms: Any) -> Opened | Reopened
     """Opens what can be run: a collective's name, the file of a plan or of a job, a report, or a spec.
 
     `terms`: fields of `Terms`, for names and files. `open(...).run()` runs the target, `.explain()` says why it takes
-    as long as it does, `.case` is what is measured.
+    as long as it does, `.inspect()` looks into it, `.case` is what is measured.
 
     Raises ConfigError: AHBM-C144 for a target that is none of these, C148 for a report without a spec, C146 for terms
     that a report or a spec does not take, or that do not exist.

@@ -17,6 +17,7 @@ from ahbm.runs.traces import Run
 if TYPE_CHECKING:
     from ahbm._core import Program
     from ahbm.check.numerics import Numerics
+    from ahbm.runs.inspection import Inspection
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,13 @@ class Report(Run):
         from ahbm.check.numerics import numerics
 
         return numerics(self._case(), whole("seeds", seeds, 1, 2**32 - 1))
+
+    def inspect(self) -> Inspection:
+        """Looks into the run: its state at any time, and the history of any element. Raises as `program`."""
+        from ahbm.runs.inspection import Inspection
+
+        spec, case = self.spec, self._case()
+        return Inspection.of(case) if spec is None else Inspection.of(case, spec.mode, spec.seed)
 
     def _case(self) -> Case:
         if self.spec is None:

@@ -95,6 +95,23 @@ impl Detail {
             .collect()
     }
 
+    /// The links that are busy at a time: until when, and with whose operation.
+    pub fn busy_links(&self, at: Ps) -> Vec<(LinkId, Ps, AgentId, u32)> {
+        let mut busy: Vec<Option<(Ps, AgentId, u32)>> = vec![None; self.links.len()];
+        for piece in &self.pieces {
+            let Some(link) = piece.kind.link() else { continue };
+            if piece.end <= at || self.start(piece) > at {
+                continue;
+            }
+            let entry = busy[link as usize].get_or_insert((piece.end, piece.agent, piece.op));
+            if piece.end > entry.0 {
+                *entry = (piece.end, piece.agent, piece.op);
+            }
+        }
+        let busy = busy.iter().zip(&self.links);
+        busy.filter_map(|(until, &link)| until.map(|(end, agent, op)| (link, end, agent, op))).collect()
+    }
+
     /// Every link that was used, the one most waited for first.
     pub fn link_use(&self) -> Vec<LinkUse> {
         let fresh = |&link| LinkUse { link, busy: 0, crossed: 0, waits: 0, waited: 0 };
