@@ -134,13 +134,14 @@ class Opened:
             return self
         return replace(self, terms=replace(self.terms, bytes_per_rank=nbytes))
 
+    @checked
     def run(
         self, *, data: bool = True, check: bool | str | None = None, seed: int = 0
     ) -> Report | TimeReport | JobReport:
         """Runs the target: a job, or a plan without a known result, for its time only. Raises as `case`."""
         target, terms = self.target, self.terms
         if not is_plan(target):
-            return measure(self.case, data=data, check=check or False, seed=seed)
+            return measure(self.case, data=data, check=False if check is None else check, seed=seed)
         plan = read(self.source, terms.reading)
         job = self._replayed(plan)
         if job is not None:
@@ -156,7 +157,7 @@ class Opened:
             nbytes = plans.default_bytes(plan, terms.dtype, terms.instances or 1)
             note = (f"{nbytes} B per rank: no size was given",)
         if plan.buffers and has_known_result(plan):
-            report = measure(self.case, data=data, check=check or False, seed=seed)
+            report = measure(self.case, data=data, check=False if check is None else check, seed=seed)
             return replace(report, notes=(*report.notes, *note))
         if check is not None:
             raise ConfigError(
