@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ahbm import errors as errors
     from ahbm._core import Machine as Machine
+    from ahbm._core import Tl as Tl
     from ahbm.base.placement import DeviceTensor as DeviceTensor
     from ahbm.base.placement import DPPolicy as DPPolicy
     from ahbm.core.emulator import Emulator as Emulator
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from ahbm.runs.measure import run as run
     from ahbm.runs.plans import convert as convert
     from ahbm.runs.report import Report as Report
+    from ahbm.source.function import algorithm as algorithm
     from ahbm.source.synthesis import synthesize as synthesize
 
     __version__: str
@@ -35,6 +37,8 @@ _HOMES = {
     "Explanation": "runs.explanation",
     "Machine": "_core",
     "Report": "runs.report",
+    "Tl": "_core",
+    "algorithm": "source.function",
     "convert": "runs.plans",
     "open": "job.door",
     "run": "runs.measure",
@@ -51,7 +55,9 @@ __all__ = [
     "Explanation",
     "Machine",
     "Report",
+    "Tl",
     "__version__",
+    "algorithm",
     "convert",
     "errors",
     "open",
@@ -76,4 +82,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*(name for name in globals() if name.startswith("__")), *__all__, "distributed"})

@@ -26,6 +26,7 @@ from ahbm.core.selection import Catalogue, Selector, checked_selector, select
 from ahbm.core.spec import Spec, machine_name
 from ahbm.errors import ConfigError, Finding
 from ahbm.runs.report import Report, bandwidths
+from ahbm.source.function import AnyAlgorithm, as_algorithm
 
 if TYPE_CHECKING:
     from ahbm._core import Machine
@@ -71,7 +72,7 @@ class Arguments(TypedDict, total=False):
 @checked
 def run(
     collective: str = "all_reduce",
-    algorithm: str | Path | None = None,
+    algorithm: AnyAlgorithm = None,
     topology: str | Path | Machine | None = None,
     *,
     data: bool = True,
@@ -154,13 +155,14 @@ def verify(
 @checked
 def prepare(
     collective: str = "all_reduce",
-    algorithm: str | Path | None = None,
+    algorithm: AnyAlgorithm = None,
     topology: str | Path | Machine | None = None,
     **arguments: Unpack[Arguments],
 ) -> Case:
     """The case that `run` would run, to measure, explain or execute with data of one's own.
 
-    algorithm: a name in ccl.yaml, a module's name or path; None takes what ccl.yaml chooses.
+    algorithm: a name in ccl.yaml, a module's name or path, a kernel function, a module that was imported, or what
+    `ahbm.algorithm` makes of these; None takes what ccl.yaml chooses.
     topology: a packaged name, a path, a SIP network's name or a Machine; None looks for one (`load_machine`).
 
     Raises ConfigError (AHBM-C125: a size that is no whole number of elements, or absurd), TopologyError,
@@ -183,9 +185,9 @@ def prepare(
         element(text("dtype", arguments.get("dtype", "f16"))),
         instance("placement", arguments.get("placement"), DPPolicy, "an ahbm.DPPolicy"),
     )
-    name = str(algorithm) if algorithm is not None else None
+    chosen = as_algorithm(algorithm)
     settings = emulator.settings(
-        name or emulator.choice(collective, _size("bytes_per_rank", arguments.get("bytes_per_rank")) or 0)
+        chosen or emulator.choice(collective, _size("bytes_per_rank", arguments.get("bytes_per_rank")) or 0)
     )
     ranks = settings.world_size or emulator.world_size
     tiles = 1 if placement is None else placement.cubes(emulator.machine.cubes)
@@ -205,17 +207,17 @@ def prepare(
     )
     selector = arguments.get("selector")
     if selector is not None:
-        if name is not None:
+        if chosen is not None:
             raise refused("selector", "None where the algorithm is given", selector)
         choice = select(checked_selector(selector), Catalogue(emulator, collective), request)
-        name = None if choice is None else choice.name
+        chosen = None if choice is None else choice.name
         if choice is not None and not isinstance(choice.algorithm, str):
             raise ConfigError(
                 "AHBM-C180",
-                f"the selector chose {name}, which ccl.yaml does not name: a report could not run it again",
+                f"the selector chose {chosen}, which ccl.yaml does not name: a report could not run it again",
                 hint="name it in ccl.yaml, or ahbm.open(plan).run()",
             )
-    return Case(emulator, request, name)
+    return Case(emulator, request, chosen)
 
 
 def _size(name: str, value: object) -> int | None:

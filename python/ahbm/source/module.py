@@ -40,6 +40,8 @@ BASE = 1 << 32
 """Virtual address of the tensor on every SIP."""
 REPEATED = 8
 """Places at which a kernel is called twice, to see that it does the same; the first and the last are among them."""
+OFFERED = ("op", "dtype", "root", "collective", "src", "dst")
+"""Keywords that `kernel_args` gets where it has them."""
 SIP_ARGUMENTS = ("sip_rank", "sip_topo_kind", "sip_topo_w", "sip_topo_h")
 """The arguments that every kernel takes last."""
 
@@ -121,6 +123,7 @@ class ModuleAlgorithm:
                 "AHBM-K110",
                 f"kernel_args of {self.name} raised {_told(error)}",
                 sites=(self._site(self.kernel_args),),
+                hint=self._unfit(request.world_size, n_elem, cube_w, cube_h),
             ) from error
         if not isinstance(args, tuple):
             if inspect.iscoroutine(args):
@@ -152,6 +155,17 @@ class ModuleAlgorithm:
                 hint=f"its TOPO_NAME_TO_KIND has {', '.join(self.kinds)}",
             )
         return self.kinds[network]
+
+    def _unfit(self, world_size: int, n_elem: int, cube_w: int, cube_h: int) -> str | None:
+        """The hint where `kernel_args` does not take what every call passes."""
+        try:
+            inspect.signature(self.kernel_args).bind(world_size, n_elem, cube_w=cube_w, cube_h=cube_h)
+        except TypeError:
+            return (
+                f"def kernel_args(world_size, n_elem, *, cube_w=4, cube_h=4): cube_w and cube_h are always passed, "
+                f"{', '.join(OFFERED)} where it has a keyword of that name"
+            )
+        return None
 
     def _check_arity(self, args: tuple[object, ...]) -> None:
         signature = inspect.signature(self.kernel)
@@ -272,7 +286,7 @@ def load(settings: Settings) -> ModuleAlgorithm:
         raise ConfigError("AHBM-C110", f"cannot read algorithm {settings.algorithm}: {error}") from error
     module = _execute(settings.algorithm, path, package, content)
     try:
-        return _describe(settings.algorithm, path, hashlib.sha256(content).hexdigest(), module)
+        return described(settings.algorithm, path, hashlib.sha256(content).hexdigest(), module)
     except (AhbmError, KeyboardInterrupt):
         raise
     except BaseException as error:
@@ -350,7 +364,9 @@ def _execute(name: str, path: Path, package: str, content: bytes) -> ModuleType:
     return module
 
 
-def _describe(name: str, path: Path, digest: str, module: ModuleType) -> ModuleAlgorithm:
+def described(name: str, path: Path, digest: str, module: ModuleType) -> ModuleAlgorithm:
+    """The algorithm of a module that was executed. Raises ConfigError (AHBM-C112, C113)."""
+
     def bad(code: str, message: str, hint: str | None = None) -> ConfigError:
         return ConfigError(code, f"algorithm {name}: {message}", sites=(Site(name, _shown(path)),), hint=hint)
 
@@ -383,7 +399,7 @@ def _describe(name: str, path: Path, digest: str, module: ModuleType) -> ModuleA
             raise bad("AHBM-C113", f"TOPO_NAME_TO_KIND: {network} must be an integer, not {shown(number)}", hint)
     inspect.signature(module.kernel)
     parameters = inspect.signature(module.kernel_args).parameters.values()
-    offered = frozenset(("op", "dtype", "root", "collective", "src", "dst"))
+    offered = frozenset(OFFERED)
     if any(p.kind is p.VAR_KEYWORD for p in parameters):
         keywords = offered
     else:

@@ -123,7 +123,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("AHBM-C160", "a file or a text that holds no reports"),
     ("AHBM-C161", "a page or chart that cannot be written, or of no known format"),
     ("AHBM-C162", "no list of numbers of ranks"),
-    ("AHBM-C163", "`ahbm.open`: the algorithm of a report has changed since its run"),
+    ("AHBM-C163", "`ahbm.open`: the algorithm of a report has changed since its run, or was a function that its pickle leaves behind"),
     ("AHBM-C170", "an unknown check, or options of `ahbm check` that do not go together"),
     ("AHBM-C175", "a language's own package is imported already, where this project's is to be served under its name"),
     ("AHBM-C176", "a script lowers no program of this name"),
