@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from ahbm.runs.measure import run as run
     from ahbm.runs.plans import convert as convert
     from ahbm.runs.report import Report as Report
+    from ahbm.runs.sweep import Table as Table
+    from ahbm.runs.sweep import sweep as sweep
     from ahbm.source.function import algorithm as algorithm
     from ahbm.source.synthesis import synthesize as synthesize
 
@@ -37,12 +39,14 @@ _HOMES = {
     "Explanation": "runs.explanation",
     "Machine": "_core",
     "Report": "runs.report",
+    "Table": "runs.sweep",
     "Tl": "_core",
     "algorithm": "source.function",
     "convert": "runs.plans",
     "open": "job.door",
     "run": "runs.measure",
     "spawn": "ranks.launch",
+    "sweep": "runs.sweep",
     "synthesize": "source.synthesis",
     "tensor": "front.device",
 }
@@ -55,6 +59,7 @@ __all__ = [
     "Explanation",
     "Machine",
     "Report",
+    "Table",
     "Tl",
     "__version__",
     "algorithm",
@@ -63,6 +68,7 @@ __all__ = [
     "open",
     "run",
     "spawn",
+    "sweep",
     "synthesize",
     "tensor",
 ]

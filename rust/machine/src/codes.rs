@@ -276,7 +276,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("AHBM-U121", "a tensor on some of the cubes"),
     ("AHBM-U130", "a dtype no kernel computes with"),
     ("AHBM-U140", "numerics of what does not round, or of too many contributions"),
-    ("AHBM-U145", "reports need packages that are not installed"),
+    ("AHBM-U145", "a page or a table of a sweep needs a package that is not installed"),
     ("AHBM-U150", "a torch tensor that is not dense memory of this host"),
     ("AHBM-U151", "a reduction operator that a torch dtype does not have"),
     ("AHBM-U152", "an operation that one rank alone cannot know the result of"),
