@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import json
 import pickle
 import types
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ import ahbm.distributed as dist
 from ahbm.core.emulator import Emulator
 from ahbm.errors import ConfigError, KernelError
 from ahbm.runs.report import Report
+from ahbm.runs.verdict import check_kernel
 from ahbm.source.function import fingerprint
 
 SMALL: dict[str, object] = {"system.sips.count": 4, "sip.cube_mesh.w": 1, "sip.cube_mesh.h": 1}
@@ -68,6 +71,7 @@ def test_a_function_runs_in_every_form() -> None:
 
 def test_a_reports_function_is_run_again_explained_and_checked() -> None:
     report = run(cell()["ring"], check="race,uninit")
+    assert check_kernel(cell()["ring"], overrides=SMALL, checks="race").verdict == "correct"
     again = ahbm.open(report)
     assert again.run() == report
     assert {step.origin for step in again.explain().steps} == {f"<cell>:{line}" for line in (11, 13, 14, 15, 16)}
@@ -203,3 +207,12 @@ def test_kernel_args_without_the_extents_of_cubes_says_how_it_is_called() -> Non
 def test_the_package_lists_its_public_names() -> None:
     shown = {name for name in dir(ahbm) if not name.startswith("__")}
     assert shown | {"__version__"} == {*ahbm.__all__, "distributed"}
+
+
+def test_editors_show_what_tl_says_of_itself() -> None:
+    stub = ast.parse((Path(ahbm.__file__).parent / "_core.pyi").read_text(encoding="utf-8"))
+    (tl,) = (node for node in stub.body if isinstance(node, ast.ClassDef) and node.name == "Tl")
+    methods = {node.name: ast.get_docstring(node) or "" for node in tl.body if isinstance(node, ast.FunctionDef)}
+    assert set(methods) == {name for name in dir(ahbm.Tl) if not name.startswith("_")}
+    for name, told in methods.items():
+        assert told.split() == str(getattr(ahbm.Tl, name).__doc__).split()

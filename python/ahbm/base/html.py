@@ -7,7 +7,7 @@ from html import escape
 
 MOST_ROWS = 60
 """Rows of a table that are shown."""
-_CELL = "padding:2px 10px;border-bottom:1px solid rgba(128,128,128,.35);vertical-align:top"
+_CELL = "padding:2px 10px;border-bottom:1px solid rgba(128,128,128,.35);vertical-align:top;white-space:pre-wrap"
 
 
 def table(caption: str, header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

@@ -25,7 +25,8 @@ from ahbm.errors import ConfigError
 from ahbm.job.replay import JobReport, replay
 from ahbm.ranks.setup import Setup
 from ahbm.runs import plans, timed
-from ahbm.runs.measure import Arguments, measure, prepare
+from ahbm.runs.keywords import Arguments
+from ahbm.runs.measure import measure, prepare
 from ahbm.runs.report import Report
 from ahbm.runs.timed import TimeReport
 from ahbm.source.function import AnyAlgorithm, as_algorithm

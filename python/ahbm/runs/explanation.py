@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ahbm._core import categories
+from ahbm.base import html
 from ahbm.base.arguments import checked
 
 if TYPE_CHECKING:
@@ -163,6 +164,25 @@ class Explanation:
         if full:
             data["path"] = [asdict(stretch) for stretch in self.stretches()]
         return data
+
+    def _repr_html_(self) -> str:
+        title = f"{self._program.name}: {self.latency_ps / 1000:,.3f} ns (simulated); the critical path"
+        shares = [[name, ps / 1000, f"{100 * ps / self.latency_ps:.1f} %"] for name, ps in self.by_category.items()]
+        longest = sorted(self.steps, key=lambda step: -step.ps)[:10]
+        lines = [
+            [
+                step.ps / 1000,
+                step.origin or "(no source)",
+                f"{step.what} x {step.operations}",
+                next(iter(step.by_category), ""),
+            ]
+            for step in longest
+        ]
+        return html.table(title, ("category", "ns", "share"), shares) + html.table(
+            f"{len(longest)} of {len(self.steps)} lines of the algorithm, the longest first",
+            ("ns", "line", "operation", "most of it"),
+            lines,
+        )
 
     def __str__(self) -> str:
         lines = [

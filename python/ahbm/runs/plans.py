@@ -20,6 +20,7 @@ from ahbm.config.topology import sized
 from ahbm.dsl.script import Script
 from ahbm.errors import ConfigError, FormatError
 from ahbm.runs import measure
+from ahbm.runs.keywords import spelled
 from ahbm.source import dsl
 from ahbm.source.plan import SLOTS, PlanOptions, runnable
 from ahbm.source.synth import UNBOUNDED
@@ -27,7 +28,7 @@ from ahbm.source.synth import UNBOUNDED
 if TYPE_CHECKING:
     from ahbm.check.case import Case
     from ahbm.config.settings import Queues
-    from ahbm.runs.measure import Arguments
+    from ahbm.runs.keywords import Arguments
     from ahbm.runs.report import Report
 
 
@@ -57,6 +58,7 @@ class Options(PlanOptions):
         return {key: value for key, value in found.items() if value is not None} | self.reading.entry()
 
 
+@spelled
 @checked
 def prepare(
     file: str | Path | Script,
@@ -128,6 +130,7 @@ def added(
     return Added(collective, tuple(sources), sized(ranks, topology, found))
 
 
+@spelled
 @checked
 def run(
     file: str | Path,
