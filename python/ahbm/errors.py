@@ -164,6 +164,20 @@ class KernelError(AhbmError):
     exit_code = 5
 
 
+class KernelValueError(KernelError, ValueError):
+    """A kernel or its `kernel_args` raised a ValueError, as for a topology that it does not support (`__cause__`)."""
+
+    @staticmethod
+    def of_cause(error: KernelError) -> KernelError:
+        """`error`, as a ValueError too where that is its cause."""
+        if not isinstance(error.__cause__, ValueError) or isinstance(error, KernelValueError):
+            return error
+        raised = _rebuild(KernelValueError, error.findings)
+        assert isinstance(raised, KernelError)
+        raised.__cause__ = error.__cause__
+        return raised
+
+
 class LintError(AhbmError):
     """A program cannot run as written; found before anything ran."""
 

@@ -41,7 +41,12 @@ def test_a_kernel_s_line_is_shown_below_the_error(tmp_path: Path) -> None:
 def test_a_line_is_shown_once_and_a_command_shows_few(tmp_path: Path) -> None:
     kernel(tmp_path, 'send(dir="W", src=tl.load(t_ptr, shape=(n_elem,), dtype="f16"))')
     code, out, _ = run("ahbm", ["check", "-a", "mine", "-t", "npu_ring_8"], tmp_path)
-    assert code and out.count("[mine.py:7]") > 1 and out.count(" 7 |     tl.send") == 1
+    assert code and out.count("[mine.py:7]") == 1 and out.count(" 7 |     tl.send") == 1
+    (tmp_path / "t.txt").write_text("one\ntwo\nthree\n", encoding="utf-8")
+    place = f"{tmp_path}/t.txt"
+    assert Excerpts().below(f"a  [{place}:1]\nb  [{place}:1]").count("1 | one") == 1
+    fused = Excerpts().below(f"a  [{place}:1 (rank=1) and (rank=2), fused with {place}:3]")
+    assert "1 | one" in fused and "3 | three" in fused and "2 |" not in fused
     for number in range(9):
         (tmp_path / f"{number}.xml").write_text("\n<algo\n", encoding="utf-8")
     text = "\n".join(f"  plan  [{tmp_path}/{number}.xml:2]" for number in range(9))

@@ -422,6 +422,25 @@ def test_device_tensors(dtype: Any) -> None:
     assert (single.ranks, single.bytes) == (3, 6 * np.dtype(dtype).itemsize)
 
 
+@pytest.mark.parametrize("cut", ["row_wise", "column_wise"])
+@pytest.mark.parametrize("cubes", [1, 2, 4, 8, 12, None])
+def test_tensors_are_cut_both_ways_over_some_of_the_cubes(cut: str, cubes: int | None) -> None:
+    used, axis = cubes or 16, 0 if cut == "row_wise" else 1
+    whole = [np.arange(48 * 96, dtype=np.float32).reshape(48, 96) % 7 + rank for rank in range(2)]
+    want = sum(part for array in whole for part in np.split(array, used, axis=axis))
+
+    def worker(rank: int) -> None:
+        dist.init_process_group(backend="ahbm")
+        x = ahbm.tensor(whole[rank], ahbm.DPPolicy(cube=cut, num_cubes=cubes))
+        assert np.array_equal(x.numpy(), whole[rank])
+        places = [(shard.cube, shard.offset_bytes) for shard in x.shards]
+        assert places == [(n, 4 * n * (48 // used * 96 if axis == 0 else 96 // used)) for n in range(used)]
+        dist.all_reduce(x)
+        assert all(np.array_equal(part, want) for part in np.split(x.numpy(), used, axis=axis))
+
+    ahbm.spawn(worker)
+
+
 def test_device_and_host_tensors_do_not_mix() -> None:
     def worker(rank: int) -> None:
         x: Any = np.ones((8, 5), np.float32)

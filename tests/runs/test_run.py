@@ -186,12 +186,14 @@ def test_what_is_unfit_is_refused(emulator: Emulator) -> None:
         ahbm.run("allreduce")
     with pytest.raises(ConfigError, match="AHBM-C122"):
         ahbm.run(overrides={**SMALL, "buffer_kind": "dram"})
-    unfit: list[dict[str, Any]] = [{"cube": "column_wise"}, {"num_pes": 2}, {"cube": "replicate"}]
+    unfit: list[dict[str, Any]] = [{"cube": "diagonal"}, {"num_pes": 2}, {"cube": "replicate"}]
     for policy in unfit:
         with pytest.raises(UnsupportedError, match="AHBM-U120"):
             DPPolicy(**policy)
     with pytest.raises(UnsupportedError, match="AHBM-U121"):
-        DPPolicy(num_cubes=3).cubes(4)
+        DPPolicy(num_cubes=5).cubes(4)
+    with pytest.raises(UnsupportedError, match="they make no mesh"):
+        ahbm.run(placement=DPPolicy(num_cubes=6))
 
 
 def skip(condition: str) -> Callable[[str], str]:

@@ -262,3 +262,80 @@ def test_leaving_the_program_is_an_error_like_any_other(old: str, new: str, code
     result = CliRunner().invoke(app, ["check", "-a", "mine"])
     told = result.stdout + str(result.exception)
     assert code in told and result.exit_code != 0
+
+
+TUNED = GOOD.replace("cube_h=4)", "cube_h=4, root_cube=3, ways=(1, 2))").replace(
+    "return (n_elem, world_size)", "SEEN.append((root_cube, ways))\n    return (n_elem, world_size)"
+)
+
+
+def entry(text: str) -> AlgorithmLoader:
+    Path("ccl.yaml").write_text(f"algorithms:\n  mine: {{module: mine, {text}}}\n")
+    return AlgorithmLoader()
+
+
+def test_parameters_of_an_entry_reach_kernel_args() -> None:
+    write(f"SEEN = []\n{TUNED}")
+    plain = load("mine")
+    tuned = load("mine", entry("root_cube: 5, ways: [4, 6]"))
+    assert plain.identity != tuned.identity, "what is cached for one is not for the other"
+    request = Request("all_reduce", range(2), 8, "f16", "sum")
+    for algorithm, seen in ((plain, (3, (1, 2))), (tuned, (5, (4, 6)))):
+        algorithm.arguments(request, 8, 4, 4)
+        assert algorithm.kernel.__globals__["SEEN"][-1] == seen
+    report = ahbm.run(algorithm="mine", overrides={"algorithms.mine.root_cube": 7}, data=False)
+    again = ahbm.open(report).run(data=False)
+    assert again.timeline_hash == report.timeline_hash and again.spec is not None and report.spec is not None
+    assert again.spec.digest == report.spec.digest != ahbm.run(algorithm="mine", data=False).spec.digest
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "words"),
+    [
+        ("root_cub: 5", "AHBM-C108", "did you mean root_cube"),
+        ("n_slot: 5", "AHBM-C108", "did you mean n_slots"),
+        ("dtype: f32", "AHBM-C108", "the run gives it"),
+        ("cube_w: 2", "AHBM-C108", "the run gives it"),
+        ("root_cube: {a: 1}", "AHBM-C103", "a number, a text"),
+        ("method: ring", "AHBM-C108", "algorithms.mine.method"),
+        ("instances: 4", "AHBM-C103", "are for plan"),
+    ],
+)
+def test_parameters_that_nobody_takes(text: str, code: str, words: str) -> None:
+    write(f"SEEN = []\n{TUNED}")
+    loader = entry(text)
+    with pytest.raises(ConfigError, match=words) as caught:
+        load("mine", loader)
+    assert caught.value.code == code
+
+
+@pytest.mark.parametrize("where", ["kernel", "kernel_args"])
+def test_a_value_error_of_an_algorithm_is_one_to_its_caller(where: str) -> None:
+    """As the contract asks for topologies that an algorithm does not support."""
+    told = 'raise ValueError(f"unsupported topology kind {7}")'
+    write(
+        GOOD.replace("    pass", f"    {told}")
+        if where == "kernel"
+        else GOOD.replace("    return", f"    {told}\n    return")
+    )
+    with pytest.raises(ValueError, match="unsupported topology kind 7") as caught:
+        ahbm.run(algorithm="mine")
+    assert isinstance(caught.value, KernelError) and isinstance(caught.value.__cause__, ValueError)
+
+    def worker(rank: int) -> bool:
+        distributed.init_process_group(backend="ahbm", algorithm="mine")
+        with pytest.raises(ValueError, match="unsupported topology kind 7"):
+            distributed.all_reduce(np.ones(16, np.float16))
+        return True
+
+    assert ahbm.spawn(worker) == [True, True]
+    write(GOOD.replace("    pass", "    raise OSError(7)"))
+    with pytest.raises(KernelError) as other:
+        ahbm.run(algorithm="mine")
+    assert not isinstance(other.value, ValueError)
+
+
+def test_a_module_without_a_collective_is_told_how_to_name_it() -> None:
+    write(GOOD)
+    with pytest.raises(ConfigError, match='write COLLECTIVE = "broadcast"'):
+        ahbm.run("broadcast", "mine")

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ahbm._core import Machine
-from ahbm.errors import ConfigError
+from ahbm.errors import ConfigError, UnsupportedError
 
 Place = tuple[int, int, int]
 """Physical (sip, cube, pe)."""
@@ -96,8 +96,18 @@ def lanes(machine: Machine, ranks: Sequence[int], chunks: int, count: int) -> La
 
 
 def tiles(machine: Machine, ranks: Sequence[int], cubes: int, count: int) -> Layout:
-    """Device tensors: a tile of `count` elements on each of `cubes` cubes (one or all) of every SIP in `ranks`."""
-    w, h = (machine.cube_w, machine.cube_h) if cubes == machine.cubes else (1, 1)
+    """Device tensors: a tile of `count` elements on each of the first `cubes` cubes of every SIP in `ranks`.
+
+    Raises UnsupportedError (AHBM-U121) for cubes that make no mesh: neither a part of a row nor whole rows.
+    """
+    w = min(cubes, machine.cube_w)
+    h = cubes // w
+    if w * h != cubes:
+        raise UnsupportedError(
+            "AHBM-U121",
+            f"a tensor on {cubes} of {machine.cube_w} x {machine.cube_h} cubes: they make no mesh",
+            hint=f"num_cubes of at most {w}, or a multiple of {w}",
+        )
     lane = Lane(count, 0, w, h, tuple(range(cubes)))
     return Layout(_network(machine, ranks), tuple((sip, 0, 0) for sip in ranks), 1, count, (lane,))
 

@@ -11,14 +11,18 @@ from numpy.typing import NDArray
 from ahbm.base.arguments import checked, fits, refused
 from ahbm.errors import UnsupportedError
 
+CUTS = {"row_wise": 0, "column_wise": -1}
+"""Ways of cutting a tensor over cubes, and the axis that each cuts."""
+
 
 @dataclass(frozen=True)
 class DPPolicy:
     """The spread of a tensor inside a SIP.
 
-    `cube="row_wise"` cuts the first axis into equal parts, one per cube; with `num_cubes=1` the tensor lives on cube 0.
-    Of a cube's PEs, the first holds the part. Raises UnsupportedError (AHBM-U120) for every other combination,
-    ConfigError (AHBM-C129) for values of other types.
+    `cube="row_wise"` cuts the first axis into equal parts, one per cube, and `"column_wise"` the last; with
+    `num_cubes` the first cubes of a SIP hold them, with `num_cubes=1` cube 0 the whole tensor. Of a cube's PEs, the
+    first holds the part. Raises UnsupportedError (AHBM-U120) for every other combination, ConfigError (AHBM-C129) for
+    values of other types.
     """
 
     cube: str = "row_wise"
@@ -35,7 +39,7 @@ class DPPolicy:
         wrong = [
             f"{name}={value!r}"
             for name, value, good in (
-                ("cube", self.cube, self.cube == "row_wise" or (self.cube == "replicate" and self.num_cubes == 1)),
+                ("cube", self.cube, self.cube in CUTS or (self.cube == "replicate" and self.num_cubes == 1)),
                 ("pe", self.pe, self.pe in ("replicate", "row_wise", "column_wise")),
                 ("num_cubes", self.num_cubes, self.num_cubes is None or self.num_cubes >= 1),
                 ("num_pes", self.num_pes, self.num_pes in (None, 1)),
@@ -46,21 +50,19 @@ class DPPolicy:
             raise UnsupportedError(
                 "AHBM-U120",
                 f"DPPolicy({', '.join(wrong)}) is not supported",
-                hint='use DPPolicy(cube="row_wise"), on all cubes or with num_cubes=1',
+                hint='use DPPolicy(cube="row_wise") or "column_wise"; on one cube, "replicate" too',
             )
 
     @checked
     def cubes(self, available: int) -> int:
         """Cubes that hold a part on a SIP of `available` cubes.
 
-        Raises UnsupportedError (AHBM-U121) unless that is one cube or all of them.
+        Raises UnsupportedError (AHBM-U121) for more than there are.
         """
         cubes = self.num_cubes or available
-        if cubes not in (1, available):
+        if cubes > available:
             raise UnsupportedError(
-                "AHBM-U121",
-                f"a tensor on {cubes} of {available} cubes is not supported",
-                hint="place it on all cubes, or on one with num_cubes=1",
+                "AHBM-U121", f"a tensor on {cubes} cubes of {available}", hint=f"num_cubes of at most {available}"
             )
         return cubes
 
@@ -75,10 +77,11 @@ class ShardSpec:
     offset_bytes: int
     """First byte in the whole tensor, C order."""
     nbytes: int
+    """Bytes of the part, which lie apart in the whole tensor where several rows are cut column-wise."""
 
 
 class DeviceTensor:
-    """A tensor whose first axis is cut into equal parts, one per cube of its SIP."""
+    """A tensor of which one axis is cut into equal parts, one per cube of its SIP."""
 
     def __init__(self, tiles: NDArray[Any], shape: tuple[int, ...], dp: DPPolicy, sip: int = 0) -> None:
         self.tiles = tiles
@@ -99,11 +102,27 @@ class DeviceTensor:
     def shards(self) -> tuple[ShardSpec, ...]:
         """The places of the parts, in cube order."""
         size = self.tiles.shape[1] * self.tiles.itemsize
-        return tuple(ShardSpec(self.sip, cube, 0, cube * size, size) for cube in range(len(self.tiles)))
+        part = self.part
+        apart = size if self.axis == 0 else part[-1] * self.tiles.itemsize
+        return tuple(ShardSpec(self.sip, cube, 0, cube * apart, size) for cube in range(len(self.tiles)))
+
+    @property
+    def axis(self) -> int:
+        """The axis that is cut: 0, or -1 for the last of several."""
+        return CUTS.get(self.dp.cube, 0) if len(self.shape) > 1 else 0
+
+    @property
+    def part(self) -> tuple[int, ...]:
+        """Shape of a cube's part."""
+        shape = list(self.shape)
+        shape[self.axis] //= len(self.tiles)
+        return tuple(shape)
 
     def numpy(self) -> NDArray[Any]:
-        """The whole tensor as an array that shares its memory."""
-        return self.tiles.reshape(self.shape)
+        """The whole tensor; an array that shares its memory unless several rows are cut column-wise."""
+        if self.axis == 0:
+            return self.tiles.reshape(self.shape)
+        return np.concatenate([tile.reshape(self.part) for tile in self.tiles], axis=self.axis)
 
     def __repr__(self) -> str:
         return f"DeviceTensor(shape={self.shape}, dtype={self.dtype}, cubes={len(self.tiles)}, sip={self.sip})"

@@ -170,7 +170,7 @@ class _Fault:
         missing = [who for who, _, got in self.times if got == 0]
         arrived = [who for who in range(parties) if who not in missing]
         texts = [f"{case.name(who)} {_often(want, got)}" for who, want, got in self.times if got]
-        if missing and len(missing) == len(self.times) and len(arrived) <= min(len(missing), 2):
+        if missing and len(missing) == len(self.times) and len(arrived) <= 2 and len(arrived) < len(missing):
             names = " and ".join(map(case.name, arrived))
             texts = [f"only {names} arrived" if arrived else "nothing arrived"]
         elif missing:

@@ -13,7 +13,9 @@ WIDTH = 110
 """Characters of a line that are shown."""
 LARGEST = 1 << 24
 """Bytes of a file that is opened for a line of it."""
-_ORIGIN = re.compile(r"^( *).*\[([^\[\]]+\.\w+):([0-9]{1,9})\]$")
+_ORIGIN = re.compile(r"^( *).*\[([^\[\]]+\.\w+:[0-9][^\[\]]*)\]$")
+_PLACE = re.compile(r"(?:^|, fused with | and )([^()]+?\.\w+):([0-9]{1,9})(?=$| \(|, fused with | and )")
+"""The places of an origin: a fused operation has several, each with its loop variables behind it."""
 
 
 class Excerpts:
@@ -27,9 +29,11 @@ class Excerpts:
         lines = []
         for line in text.split("\n"):
             lines.append(line)
-            found = _ORIGIN.match(line)
-            if found is not None and len(self._shown) < MOST:
-                lines += self._excerpt(len(found[1]), found[2], int(found[3]))
+            if (found := _ORIGIN.match(line)) is None:
+                continue
+            for name, number in _PLACE.findall(found[2]):
+                if len(self._shown) < MOST:
+                    lines += self._excerpt(len(found[1]), name, int(number))
         return "\n".join(lines)
 
     def _excerpt(self, indent: int, name: str, number: int) -> list[str]:

@@ -43,7 +43,7 @@ _DEFAULTS: dict[str, Check] = {
     "op_budget": integer(1),
     "event_budget": integer(1),
 }
-_COMMON = {key: check for key, check in _DEFAULTS.items() if key != "algorithm"}
+COMMON = {key: check for key, check in _DEFAULTS.items() if key != "algorithm"}
 """Keys of every entry."""
 _RANGE: dict[str, Check] = {"ranks": integer(1), "max_bytes": integer(0), "algorithm": text}
 _ROOTS = ("defaults", "algorithms", "collectives")
@@ -191,6 +191,11 @@ class CclConfig:
             world_size=merged.get("world_size"),
             op_budget=merged["op_budget"],
             event_budget=merged["event_budget"],
+            parameters=tuple(
+                (name, tuple(value) if isinstance(value, list) else value)
+                for name, value in sorted(entry.items())
+                if name not in COMMON and name not in keys()
+            ),
         )
 
     def entry(self, algorithm: str) -> dict[str, Any]:
@@ -250,10 +255,12 @@ class CclConfig:
     def _add_algorithm(self, source: Source, folder: Path, name: str, entry: Any) -> None:
         path = ("algorithms", name)
         _expect(isinstance(entry, dict), source, path, entry, "a mapping with the key module")
-        known = {**_COMMON, **keys()}
-        _check_keys(source, path, entry, known)
+        known = {**COMMON, **keys()}
         merged = {**self._algorithms.get(name, {}), **entry}
         found = [key for key in KINDS if key in merged]
+        own = kind(found[0]).parameters if len(found) == 1 else None
+        further = [key for key in entry if key not in known and key.isidentifier()] if own is not None else []
+        _check_keys(source, path, entry, {**known, **{key: own for key in further if own is not None}})
         if len(found) != 1:
             told = " and ".join(f"a {key}" for key in found) or f"no {', '.join(KINDS)}"
             raise ConfigError(
@@ -262,7 +269,7 @@ class CclConfig:
                 sites=(Site("written", source.place(path)),),
                 hint=f"add {', or '.join(kind(key).example for key in KINDS)}".replace("NAME", name),
             )
-        if odd := merged.keys() - _COMMON.keys() - kind(found[0]).keys.keys() - {found[0]}:
+        if odd := (merged.keys() & keys().keys()) - kind(found[0]).keys.keys() - {found[0]}:
             theirs = next(key for key in KINDS if odd & {key, *kind(key).keys})
             raise ConfigError(
                 "AHBM-C103",

@@ -60,3 +60,9 @@ def mapping(keys: Mapping[str, Check], told: str) -> Check:
         return None if good else told
 
     return check
+
+
+def parameter(value: Any) -> str | None:
+    """The value of an algorithm's own parameter."""
+    plain = all(isinstance(one, str | int | float | bool) for one in (value if isinstance(value, list) else [value]))
+    return None if plain else "a number, a text, true, false, or a list of these"

@@ -43,6 +43,8 @@ class Kind:
     """Keys that an entry of this kind may have besides those of `defaults`."""
     defaults: Mapping[str, object] = field(default_factory=dict)
     """Values that replace those of `defaults` if the entry does not give them."""
+    parameters: Check | None = None
+    """Of further keys, which are parameters of the algorithm; None: there are none."""
     is_path: Callable[[str], bool] = lambda value: False
     """Whether a value of the key is a path, relative to the folder of its file."""
 

@@ -53,6 +53,8 @@ class Settings:
     """`tl` calls one kernel may make."""
     event_budget: int
     """Events one simulation may take."""
+    parameters: tuple[tuple[str, Hashable], ...] = ()
+    """The algorithm's own parameters: further keys of the entry, by name; a list is a tuple."""
 
     def in_tier(self, tier: str) -> Settings:
         """These settings with the queue slots in one memory tier."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ahbm.base import codes
 from ahbm.base.codes import CHECK_ENV
-from ahbm.errors import AhbmError, Finding, ProgramWarning
+from ahbm.errors import AhbmError, Finding, ProgramWarning, told
 
 if TYPE_CHECKING:
     from ahbm._core import Plan
@@ -49,8 +49,8 @@ class Judgement:
 
     def __str__(self) -> str:
         said = "not checked" if self.verdict in _UNKNOWN else self.verdict.replace("_", " ")
-        told = [f"  {line}" for finding in self.findings for line in str(finding).splitlines()]
-        return "\n".join([f"{self.name}: {said}", *told])
+        lines = [f"  {line}" for line in told(self.findings).splitlines()]
+        return "\n".join([f"{self.name}: {said}", *lines])
 
 
 def unchecked() -> bool:
@@ -62,10 +62,10 @@ def judge(name: str, plan: Plan) -> Judgement:
     """Checks a plan as `ahbm check` does, without its warnings; one that is larger than `MOST_OPS` is undecided."""
     if plan.ops > MOST_OPS:
         message = f"{plan.ops} operations: more than {MOST_OPS} are not checked while a program is lowered"
-        found = Finding(codes.CHECK_BUDGET, message, (), "`ahbm check` with the script and its arguments checks them")
-        return Judgement(name, "undecided", (found,))
-    verdict, _, told, _ = plan.check()
-    findings = tuple(map(Finding.from_json, told))
+        hint = "`ahbm check` with the script and its arguments checks them"
+        return Judgement(name, "undecided", (Finding(codes.CHECK_BUDGET, message, (), hint),))
+    verdict, _, found, _ = plan.check()
+    findings = tuple(map(Finding.from_json, found))
     if verdict in _SILENT:
         findings = tuple(finding for finding in findings if finding.code in codes.RACES)
     return Judgement(name, verdict, findings)

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 import ahbm.distributed as dist
 from ahbm.base.arguments import checked, whole
-from ahbm.base.placement import DeviceTensor, DPPolicy
+from ahbm.base.placement import CUTS, DeviceTensor, DPPolicy
 from ahbm.config.topology import load_machine
 from ahbm.errors import DataError
 
@@ -17,7 +17,8 @@ def tensor(data: ArrayLike, dp: DPPolicy, *, cubes: int | None = None, sip: int 
     """Places a copy of `data` on one SIP.
 
     `cubes` is the number of cubes of a SIP and `sip` the rank; by default both are those of the calling rank's process
-    group, or of the default machine and SIP 0 outside of one. The first axis must be a multiple of the cubes used.
+    group, or of the default machine and SIP 0 outside of one. The axis that `dp` cuts must be a multiple of the
+    cubes used.
 
     Raises DataError (AHBM-V110) for a shape that cannot be cut, UnsupportedError (AHBM-U121).
     """
@@ -26,13 +27,16 @@ def tensor(data: ArrayLike, dp: DPPolicy, *, cubes: int | None = None, sip: int 
         here = _here()
         cubes, sip = cubes if cubes is not None else here[0], sip if sip is not None else here[1]
     used = dp.cubes(whole("cubes", cubes, 1, 2**32 - 1))
-    if array.ndim == 0 or array.shape[0] % used:
+    axis = CUTS.get(dp.cube, 0) if array.ndim > 1 else 0
+    if array.ndim == 0 or array.shape[axis] % used:
         raise DataError(
             "AHBM-V110",
-            f"a tensor of shape {array.shape} cannot be cut row-wise into {used} equal parts",
-            hint=f"make its first axis a multiple of {used}, or place it on one cube with num_cubes=1",
+            f"a tensor of shape {array.shape} cannot be cut {dp.cube.replace('_', '-')} into {used} equal parts",
+            hint=f"make its {'last' if axis else 'first'} axis a multiple of {used}, or place it on one cube with "
+            "num_cubes=1",
         )
-    return DeviceTensor(array.reshape(used, array.size // used), array.shape, dp, sip)
+    tiles = np.stack(np.split(array, used, axis=axis)) if axis else array
+    return DeviceTensor(tiles.reshape(used, array.size // used), array.shape, dp, sip)
 
 
 def _here() -> tuple[int, int]:

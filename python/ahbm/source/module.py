@@ -10,9 +10,9 @@ import hashlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os.path import isfile
 from pathlib import Path
 from types import ModuleType
@@ -26,11 +26,12 @@ from ahbm.base.layout import Lane, Layout, Place
 from ahbm.base.load import load_bytes, parse_python
 from ahbm.base.request import Request
 from ahbm.base.yaml_source import did_you_mean
-from ahbm.config.checks import text
+from ahbm.config.ccl import COMMON
+from ahbm.config.checks import parameter, text
 from ahbm.config.kinds import Kind
 from ahbm.config.settings import Settings
 from ahbm.config.topology import NETWORKS
-from ahbm.errors import AhbmError, ConfigError, KernelError, Site, UnsupportedError
+from ahbm.errors import AhbmError, ConfigError, KernelError, KernelValueError, Site, UnsupportedError
 from ahbm.source.algorithm import Lowered, Piece, rows
 from ahbm.source.files import no_file
 
@@ -40,8 +41,10 @@ BASE = 1 << 32
 """Virtual address of the tensor on every SIP."""
 REPEATED = 8
 """Places at which a kernel is called twice, to see that it does the same; the first and the last are among them."""
+GIVEN = ("world_size", "n_elem", "cube_w", "cube_h")
+"""The arguments that every `kernel_args` gets."""
 OFFERED = ("op", "dtype", "root", "collective", "src", "dst")
-"""Keywords that `kernel_args` gets where it has them."""
+"""The keywords that `kernel_args` gets if it takes them."""
 SIP_ARGUMENTS = ("sip_rank", "sip_topo_kind", "sip_topo_w", "sip_topo_h")
 """The arguments that every kernel takes last."""
 
@@ -55,12 +58,16 @@ class ModuleAlgorithm:
     digest: str
     """Hash of the file's content: the module's identity."""
     collectives: tuple[str, ...]
+    declared: bool
+    """Whether the module has a COLLECTIVE; without one it implements all_reduce."""
     kernel: Callable[..., None]
     kernel_args: Callable[..., tuple[object, ...]]
     keywords: frozenset[str]
     """Keywords that `kernel_args` accepts besides cube_w and cube_h."""
     kinds: dict[str, int] | None
     """TOPO_NAME_TO_KIND, None where the module has none."""
+    parameters: tuple[tuple[str, Hashable], ...] = ()
+    """Keywords of `kernel_args` that the entry in ccl.yaml gives, with their values."""
 
     @property
     def source(self) -> str:
@@ -69,8 +76,10 @@ class ModuleAlgorithm:
 
     @property
     def identity(self) -> tuple[str, str]:
-        """Kind and content hash."""
-        return ("module", self.digest)
+        """Kind, and hash of the content and the parameters."""
+        if not self.parameters:
+            return ("module", self.digest)
+        return ("module", hashlib.sha256(repr((self.digest, self.parameters)).encode()).hexdigest())
 
     def check(self, request: Request) -> None:
         """Raises ConfigError (AHBM-C115) for another collective than the module's, UnsupportedError (AHBM-U110) for an
@@ -81,7 +90,9 @@ class ModuleAlgorithm:
                 "AHBM-C115",
                 f"{self.name} implements {', '.join(self.collectives)}, not {request.collective}",
                 sites=(self._site(),),
-                hint="choose another algorithm, or set COLLECTIVE in the module",
+                hint="choose another algorithm, or change COLLECTIVE in the module"
+                if self.declared
+                else f'the module has no COLLECTIVE, which means all_reduce: write COLLECTIVE = "{request.collective}"',
             )
         needs = [
             ("dtype", request.dtype, "f16", True),
@@ -113,13 +124,14 @@ class ModuleAlgorithm:
             "src": request.src,
             "dst": request.dst,
         }
-        keywords = {key: value for key, value in offered.items() if key in self.keywords}
+        keywords = {key: value for key, value in offered.items() if key in self.keywords} | dict(self.parameters)
         try:
             args = self.kernel_args(request.world_size, n_elem, cube_w=cube_w, cube_h=cube_h, **keywords)
         except (AhbmError, KeyboardInterrupt):
             raise
         except BaseException as error:
-            raise KernelError(
+            kind = KernelValueError if isinstance(error, ValueError) else KernelError
+            raise kind(
                 "AHBM-K110",
                 f"kernel_args of {self.name} raised {_told(error)}",
                 sites=(self._site(self.kernel_args),),
@@ -201,9 +213,16 @@ class ModuleAlgorithm:
     def lower(self, machine: Machine, request: Request, layout: Layout, settings: Settings) -> Lowered:
         """Calls the kernel once per place, recording, and once more at up to `REPEATED` of the places.
 
-        Raises ConfigError (AHBM-C116), KernelError (AHBM-K216: it did something else the second time), LintError,
-        BudgetError.
+        Raises ConfigError (AHBM-C116), KernelError (AHBM-K216: it did something else the second time; KernelValueError
+        where it raised a ValueError), LintError, BudgetError.
         """
+        try:
+            return self._lower(machine, request, layout, settings)
+        except KernelError as error:
+            raised = KernelValueError.of_cause(error)
+            raise raised from raised.__cause__
+
+    def _lower(self, machine: Machine, request: Request, layout: Layout, settings: Settings) -> Lowered:
         queues, net = settings.queues, layout.network
         builder = ProgramBuilder(
             machine,
@@ -286,7 +305,8 @@ def load(settings: Settings) -> ModuleAlgorithm:
         raise ConfigError("AHBM-C110", f"cannot read algorithm {settings.algorithm}: {error}") from error
     module = _execute(settings.algorithm, path, package, content)
     try:
-        return described(settings.algorithm, path, hashlib.sha256(content).hexdigest(), module)
+        found = described(settings.algorithm, path, hashlib.sha256(content).hexdigest(), module)
+        return _with_parameters(found, settings)
     except (AhbmError, KeyboardInterrupt):
         raise
     except BaseException as error:
@@ -378,6 +398,7 @@ def described(name: str, path: Path, digest: str, module: ModuleType) -> ModuleA
             raise bad("AHBM-C112", f"the module has no symbol {symbol}", hint)
         if not callable(getattr(module, symbol)):
             raise bad("AHBM-C113", f"{symbol} is not callable")
+    has_collective = hasattr(module, "COLLECTIVE")
     declared = getattr(module, "COLLECTIVE", "all_reduce")
     if not isinstance(declared, str | tuple | list):
         raise bad("AHBM-C113", f"COLLECTIVE {declared!r} is no name", 'COLLECTIVE = "all_gather", or several names')
@@ -399,12 +420,37 @@ def described(name: str, path: Path, digest: str, module: ModuleType) -> ModuleA
             raise bad("AHBM-C113", f"TOPO_NAME_TO_KIND: {network} must be an integer, not {shown(number)}", hint)
     inspect.signature(module.kernel)
     parameters = inspect.signature(module.kernel_args).parameters.values()
-    offered = frozenset(OFFERED)
     if any(p.kind is p.VAR_KEYWORD for p in parameters):
-        keywords = offered
+        keywords = frozenset(OFFERED)
     else:
-        keywords = offered & {p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)}
-    return ModuleAlgorithm(name, path, digest, collectives, module.kernel, module.kernel_args, keywords, kinds)
+        keywords = frozenset(OFFERED) & {
+            p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)
+        }
+    return ModuleAlgorithm(
+        name, path, digest, collectives, has_collective, module.kernel, module.kernel_args, keywords, kinds
+    )
+
+
+def _with_parameters(described: ModuleAlgorithm, settings: Settings) -> ModuleAlgorithm:
+    """The module with the parameters of its entry. Raises ConfigError (AHBM-C108) for one that nobody takes."""
+    if not settings.parameters:
+        return described
+    parameters = inspect.signature(described.kernel_args).parameters.values()
+    of_run = (*OFFERED, *GIVEN)
+    by_name = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+    # The first two are the size of the world and the number of elements, whatever their names.
+    by_name += [p.name for p in list(parameters)[2:] if p.kind is p.POSITIONAL_OR_KEYWORD]
+    taken = [name for name in by_name if name not in of_run]
+    any_name = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    for name, _ in settings.parameters:
+        if name in of_run or (name not in taken and not any_name):
+            raise ConfigError(
+                "AHBM-C108",
+                f"unknown key algorithms.{described.name}.{name}",
+                sites=(described._site(described.kernel_args),),
+                hint="the run gives it" if name in of_run else did_you_mean(name, (*taken, *COMMON)),
+            )
+    return replace(described, parameters=settings.parameters)
 
 
 @contextmanager
@@ -472,5 +518,6 @@ KIND = Kind(
     options=lambda entry: str(entry["module"]),
     load=load,
     listed=listed,
+    parameters=parameter,
     is_path=_is_path,
 )

@@ -311,7 +311,9 @@ fn explain(found: &Contents, expected: &[Contribution], call: u32, further: u64,
             .collect();
         // The shorter of the two lists.
         parts.push(match arrived.len() {
-            0 if stale.is_empty() && often.is_empty() && foreign.is_empty() => "nothing arrived".into(),
+            0 if missing.len() > 1 && stale.is_empty() && often.is_empty() && foreign.is_empty() => {
+                "nothing arrived".into()
+            }
             n @ 1..=2 if n < missing.len() => {
                 format!("only {} arrived", list(&arrived, |rank| format!("rank {rank}")))
             }

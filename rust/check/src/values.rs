@@ -421,7 +421,7 @@ impl<'p> Values<'p> {
     /// Elements of the result of an operation that is no union.
     fn elements_of(&self, agent: AgentId, kind: OpKind, operands: &[Value]) -> u64 {
         let body = self.subject.program.body(agent);
-        let shape = |tile: u32| body.tiles[tile as usize].shape.iter().map(|&n| n);
+        let shape = |tile: u32| body.tiles[tile as usize].shape.iter().copied();
         match kind {
             OpKind::Reduce { axis, tile, .. } if axis >= 0 => {
                 let kept = shape(tile).enumerate().filter(|&(i, _)| i != axis as usize);

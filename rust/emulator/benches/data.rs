@@ -29,7 +29,7 @@ fn sums(c: &mut Criterion) {
     let mut group = c.benchmark_group("data/add");
     for dtype in [Dtype::F16, Dtype::BF16, Dtype::F32, Dtype::F64, Dtype::I32, Dtype::I8] {
         for bytes in [1u64 << 10, 32 << 10, 1 << 20, 64 << 20] {
-            let tile = Tile::new(dtype, &[(bytes / dtype.bytes()) as u32]);
+            let tile = Tile::new(dtype, &[bytes / dtype.bytes()]);
             let program = accumulate(BinaryFn::Add, &tile);
             let mut memory = Memory::new(&program);
             group.throughput(Throughput::Bytes(bytes * ADDS)).sample_size(10);
@@ -57,7 +57,7 @@ fn functions(c: &mut Criterion) {
 fn messages(c: &mut Criterion) {
     let mut group = c.benchmark_group("data/ring256");
     for elements in [4u32, 512] {
-        let tile = Tile::new(Dtype::F16, &[elements]);
+        let tile = Tile::new(Dtype::F16, &[elements.into()]);
         let mut k = Kernel::default();
         let mut acc = k.load(0, 0, &tile);
         let mut pass = acc;

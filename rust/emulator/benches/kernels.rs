@@ -42,7 +42,7 @@ fn reductions(tile: &Tile, axis: i8) -> Program {
 
 fn compare(c: &mut Criterion) {
     for dtype in [Dtype::F32, Dtype::F16] {
-        let tile = Tile::new(dtype, &[SIDE as u32, SIDE as u32]);
+        let tile = Tile::new(dtype, &[SIDE as u64, SIDE as u64]);
         let mut group = c.benchmark_group(format!("kernels/{}", dtype.name()));
         group.throughput(Throughput::Bytes(tile.bytes() * OPS)).sample_size(20);
         for (name, program) in

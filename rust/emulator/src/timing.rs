@@ -354,7 +354,7 @@ mod tests {
             for (me, &coord) in places.iter().enumerate() {
                 let mut body = BodyBuilder::new();
                 for &(to, bytes) in &sends[me] {
-                    let tile = body.tile(Tile::new(Dtype::U8, &[bytes]));
+                    let tile = body.tile(Tile::new(Dtype::U8, &[bytes.into()]));
                     let (src, scalar) = (body.value(), body.scalar(Scalar::Int(1)));
                     let to = places[to as usize];
                     let dir = body.direction(Direction::Peer { sip: Some(to.sip), cube: Some(to.cube), pe: None });

@@ -257,7 +257,7 @@ impl Recorder {
     /// Interns the tile of a value that a kernel makes instead of reading it, and which is as large as it says.
     pub(crate) fn made(&mut self, dtype: Dtype, shape: &[u64]) -> Result<u32, Fault> {
         let known = self.tiles.contains(&TileKey { dtype, shape });
-        let bytes = shape.iter().fold(dtype.bytes(), |bytes, &extent| bytes.saturating_mul(extent.into()));
+        let bytes = shape.iter().fold(dtype.bytes(), |bytes, &extent| bytes.saturating_mul(extent));
         if known || bytes <= MADE_BYTES {
             return Ok(self.tile(dtype, shape));
         }

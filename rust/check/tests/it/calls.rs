@@ -84,7 +84,7 @@ fn a_result_is_looked_at_when_its_rank_ends() {
     // In its own order, rank 0 ends before rank 1 has put anything.
     assert_eq!(found.outcome, Outcome::Wrong, "{:?}", found.findings);
     let wrong = found.findings.iter().find(|finding| finding.code == "AHBM-V401").expect("a wrong result");
-    assert!(wrong.message.contains("rank 0, elements [1, 2) of the buffer of rank 0: only rank 0 arrived"), "{wrong}");
+    assert!(wrong.message.contains("rank 0, elements [1, 2) of the buffer of rank 0: rank 1 missing"), "{wrong}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use ahbm_program::{BinaryFn, Dtype, OpKind, ReduceFn, Scalar, Tile, UnaryFn};
 use model::*;
 use proptest::prelude::*;
 
-const N: u32 = 333;
+const N: u64 = 333;
 
 const FUNCTIONS: [BinaryFn; 15] = [
     BinaryFn::Add,
@@ -270,7 +270,7 @@ fn full_and_arange() {
                 start: k.body.scalar(start),
                 tile: k.body.tile(tile.clone()),
             });
-            let want: Vec<Num> = (0..N).map(|i| round(dtype, number(i))).collect();
+            let want: Vec<Num> = (0..N).map(|i| round(dtype, number(i.try_into().unwrap()))).collect();
             assert_same(&got.unwrap(), &want, &format!("arange {dtype}"));
             let got = apply(&[], &tile, |k, _, dst| OpKind::Fill {
                 dst,
@@ -284,14 +284,14 @@ fn full_and_arange() {
 
 #[test]
 fn reductions_run_in_index_order() {
-    let (shape, inner) = ([3u32, 5, 4], 4);
+    let (shape, inner) = ([3u64, 5, 4], 4);
     for dtype in Dtype::ALL {
         let tile = Tile::new(dtype, &shape);
         let a = sample(dtype, 60, 12);
         for (f, axis) in
             [ReduceFn::Sum, ReduceFn::Max, ReduceFn::Min].into_iter().flat_map(|f| [(f, -1i8), (f, 0), (f, 1), (f, 2)])
         {
-            let (result, lines): (Vec<u32>, Vec<Vec<usize>>) = match axis {
+            let (result, lines): (Vec<u64>, Vec<Vec<usize>>) = match axis {
                 -1 => (vec![], vec![(0..60).collect()]),
                 0 => (vec![5, 4], (0..20).map(|i| (0..3).map(|k| k * 20 + i).collect()).collect()),
                 1 => (vec![3, 4], (0..12).map(|i| (0..5).map(|k| i / 4 * 20 + k * inner + i % 4).collect()).collect()),
@@ -388,18 +388,18 @@ fn matrix_products() {
                     round(to, sum.unwrap())
                 })
                 .collect();
-            let (ta, tb) = (Tile::new(dtype, &[m as u32, k as u32]), Tile::new(dtype, &[k as u32, n as u32]));
+            let (ta, tb) = (Tile::new(dtype, &[m as u64, k as u64]), Tile::new(dtype, &[k as u64, n as u64]));
             let got =
-                apply(&[(&ta, &a), (&tb, &b)], &Tile::new(to, &[m as u32, n as u32]), |kernel, v, dst| OpKind::Dot {
+                apply(&[(&ta, &a), (&tb, &b)], &Tile::new(to, &[m as u64, n as u64]), |kernel, v, dst| OpKind::Dot {
                     dst,
                     a: v[0],
                     b: v[1],
-                    tile: kernel.body.tile(Tile::new(to, &[m as u32, k as u32, n as u32])),
+                    tile: kernel.body.tile(Tile::new(to, &[m as u64, k as u64, n as u64])),
                 });
             assert_same(&got.unwrap(), &want, &format!("dot {dtype} to {to}"));
         }
-        let turned = Tile::new(dtype, &[k as u32, m as u32]);
-        let got = apply(&[(&Tile::new(dtype, &[m as u32, k as u32]), &a)], &turned, |kernel, v, dst| {
+        let turned = Tile::new(dtype, &[k as u64, m as u64]);
+        let got = apply(&[(&Tile::new(dtype, &[m as u64, k as u64]), &a)], &turned, |kernel, v, dst| {
             OpKind::Transpose { dst, a: v[0], tile: kernel.body.tile(turned.clone()) }
         });
         let want: Vec<Num> = (0..m * k).map(|i| a[i % m * k + i / m]).collect();
@@ -429,24 +429,24 @@ fn integer_division() {
 proptest! {
     #[test]
     fn broadcasting(
-        result in prop::collection::vec(1u32..4, 0..4),
+        result in prop::collection::vec(1u64..4, 0..4),
         ones in prop::collection::vec(any::<bool>(), 8),
         drop in (0usize..4, 0usize..4),
         seed in any::<u64>(),
     ) {
-        let shape = |mask: &[bool], drop: usize| -> Vec<u32> {
+        let shape = |mask: &[bool], drop: usize| -> Vec<u64> {
             result.iter().zip(mask).map(|(&d, &one)| if one { 1 } else { d }).skip(drop.min(result.len())).collect()
         };
         let (sa, sb) = (shape(&ones[..4], drop.0), shape(&ones[4..], drop.1));
         let [ta, tb, tile] = [&sa, &sb, &result].map(|s| Tile::new(Dtype::I32, s));
         let a = sample(Dtype::I32, ta.elements() as usize, seed);
         let b = sample(Dtype::I32, tb.elements() as usize, seed ^ 1);
-        let at = |shape: &[u32], data: &[Num], index: &[u32]| {
+        let at = |shape: &[u64], data: &[Num], index: &[u64]| {
             let tail = &index[index.len() - shape.len()..];
             let flat = shape.iter().zip(tail).fold(0, |n, (&d, &i)| n * d + if d == 1 { 0 } else { i });
             data[flat as usize]
         };
-        let want: Vec<Num> = (0..tile.elements() as u32).map(|mut flat| {
+        let want: Vec<Num> = (0..tile.elements()).map(|mut flat| {
             let mut index = vec![0; result.len()];
             for axis in (0..result.len()).rev() {
                 index[axis] = flat % result[axis];

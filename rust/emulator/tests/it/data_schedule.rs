@@ -339,7 +339,7 @@ fn planted_faults_are_typed() {
         }),
         "AHBM-V310"
     );
-    let huge = Tile::new(Dtype::F64, &[u32::MAX, u32::MAX, 8]);
+    let huge = Tile::new(Dtype::F64, &[u32::MAX.into(), u32::MAX.into(), 8]);
     assert_eq!(
         code(&|k| {
             let (dst, tile, scalar) =

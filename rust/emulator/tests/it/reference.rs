@@ -20,7 +20,7 @@ fn a_host_write_drains_at_the_ucie_rate() {
         let hbm = builder.buffer(Node::Hbm(pe), u64::from(bytes));
         let origin = builder.origins.intern(Origin { file: "host".into(), locus: Locus::Whole });
         let mut body = BodyBuilder::new();
-        let tile = body.tile(Tile::new(Dtype::U8, &[bytes]));
+        let tile = body.tile(Tile::new(Dtype::U8, &[bytes.into()]));
         let (src, dst) = (body.mem(Mem { buffer: 0, offset: 0 }), body.mem(Mem { buffer: 1, offset: 0 }));
         body.push(OpKind::Copy { src, dst, tile, posted: false }, 0, origin);
         let body = builder.body(body.finish());

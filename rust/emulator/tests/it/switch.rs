@@ -53,12 +53,12 @@ fn program(machine: &Machine, dtype: Dtype, first: u32, steps: &[&[Step]]) -> Pr
             let kind = match *step {
                 Reduce(count, element) => {
                     let group = at(element);
-                    let tile = body.tile(Tile::new(dtype, &[count]));
+                    let tile = body.tile(Tile::new(dtype, &[count.into()]));
                     OpKind::ReducingLoad { f: BinaryFn::Add, dst: value, group, tile }
                 }
                 Spread(count, element) => {
                     let group = at(element);
-                    OpKind::Multicast { src: value, group, tile: body.tile(Tile::new(dtype, &[count])) }
+                    OpKind::Multicast { src: value, group, tile: body.tile(Tile::new(dtype, &[count.into()])) }
                 }
                 Fence => OpKind::Fence,
             };

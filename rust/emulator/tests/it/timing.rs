@@ -49,21 +49,21 @@ fn program(machine: &Machine, agents: &[&[Step]], slots: u32) -> Program {
             let mut tile = |n| body.tile(Tile::new(Dtype::U8, &[n]));
             let kind = match *step {
                 Send(dir, n) => {
-                    let tile = tile(n);
+                    let tile = tile(n.into());
                     let (src, scalar) = (body.value(), body.scalar(Scalar::Int(0)));
                     body.push(OpKind::Fill { dst: src, scalar, tile }, 0, origin);
                     OpKind::Send { dir: body.direction(Direction::parse(dir).unwrap()), src, tile }
                 }
                 Recv(dir, n) => {
-                    let tile = tile(n);
+                    let tile = tile(n.into());
                     OpKind::Recv { dir: body.direction(Direction::parse(dir).unwrap()), dst: body.value(), tile }
                 }
                 RecvAny(n) => {
-                    let tile = tile(n);
+                    let tile = tile(n.into());
                     OpKind::RecvAny { dst: body.value(), tile }
                 }
                 Post(dir, n) => {
-                    let tile = tile(n);
+                    let tile = tile(n.into());
                     let dst = body.value();
                     posts.push(dst);
                     OpKind::PostRecv { dir: body.direction(Direction::parse(dir).unwrap()), dst, tile }
@@ -74,7 +74,7 @@ fn program(machine: &Machine, agents: &[&[Step]], slots: u32) -> Program {
                 Wait(counter, at_least) => OpKind::WaitCounter { counter, at_least },
                 Barrier => OpKind::Barrier { id: 0 },
                 Put(to, n) => {
-                    let tile = tile(n);
+                    let tile = tile(n.into());
                     let mut at = |buffer| body.mem(Mem { buffer, offset: 0 });
                     OpKind::Copy { src: at(sip as u16), dst: at(to), tile, posted: true }
                 }

@@ -78,12 +78,12 @@ fn program(machine: &Machine, places: &[Coord; 6], events: &[(Event, usize, usiz
                 let (a, b) = (a.max(1), if b.max(1) == a.max(1) { a.max(1) % 5 + 1 } else { b.max(1) });
                 let peer = |p: Coord| Direction::Peer { sip: Some(p.sip), cube: Some(p.cube), pe: Some(p.pe) };
                 let (to, from) = (bodies[a].direction(peer(places[b])), bodies[b].direction(peer(places[a])));
-                let tile = bodies[a].tile(Tile::new(Dtype::U8, &[bytes]));
+                let tile = bodies[a].tile(Tile::new(Dtype::U8, &[bytes.into()]));
                 let scalar = scalar(&mut bodies[a]);
                 bodies[a].push(OpKind::Fill { dst: values[a], scalar, tile }, 0, origin);
                 bodies[a].push(OpKind::AwaitSlot { dir: to }, 1, origin);
                 bodies[a].push(OpKind::Send { dir: to, src: values[a], tile }, 1, origin);
-                let (tile, dst) = (bodies[b].tile(Tile::new(Dtype::U8, &[bytes])), bodies[b].value());
+                let (tile, dst) = (bodies[b].tile(Tile::new(Dtype::U8, &[bytes.into()])), bodies[b].value());
                 let kind = match how {
                     0 => OpKind::PostRecv { dir: from, dst, tile },
                     _ => OpKind::Recv { dir: from, dst, tile },
@@ -100,7 +100,7 @@ fn program(machine: &Machine, places: &[Coord; 6], events: &[(Event, usize, usiz
             }
             Event::Transfer { bytes, how } => {
                 let body = &mut bodies[a];
-                let tile = body.tile(Tile::new(Dtype::U8, &[bytes]));
+                let tile = body.tile(Tile::new(Dtype::U8, &[bytes.into()]));
                 let mine = body.mem(Mem { buffer: 0, offset: 0 });
                 let theirs = body.mem(Mem { buffer: 1 + (b as u16) % 6, offset: 4096 });
                 if how == 7 {
@@ -119,7 +119,7 @@ fn program(machine: &Machine, places: &[Coord; 6], events: &[(Event, usize, usiz
                 body.push(kind, 1, origin);
             }
             Event::Math { bytes } => {
-                let tile = bodies[a].tile(Tile::new(Dtype::U8, &[bytes]));
+                let tile = bodies[a].tile(Tile::new(Dtype::U8, &[bytes.into()]));
                 let (scalar, dst) = (scalar(&mut bodies[a]), values[a]);
                 bodies[a].push(OpKind::Fill { dst, scalar, tile }, 0, origin);
                 bodies[a].push(OpKind::Binary { f: BinaryFn::Add, dst, a: dst, b: dst, tile }, 1, origin);

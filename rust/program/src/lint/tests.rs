@@ -33,7 +33,7 @@ fn only(program: &Program, code: &str, sites: usize) -> Diagnostic {
 }
 
 fn f16(n: u32) -> Tile {
-    Tile::new(Dtype::F16, &[n])
+    Tile::new(Dtype::F16, &[n.into()])
 }
 
 /// Operations get the origins `k.py:1`, `k.py:2`, …

@@ -19,7 +19,7 @@ fn build(sips: u32, agents: &[&[Message]]) -> Result<Program, Vec<ahbm_machine::
         let mut k = BodyBuilder::new();
         let value = k.value();
         for &(send, direction, n) in *messages {
-            let (dir, tile) = (k.direction(direction), k.tile(Tile::new(Dtype::U8, &[n])));
+            let (dir, tile) = (k.direction(direction), k.tile(Tile::new(Dtype::U8, &[n.into()])));
             let kind =
                 if send { OpKind::Send { dir, src: value, tile } } else { OpKind::Recv { dir, dst: value, tile } };
             k.push(kind, 1, OriginId(0));

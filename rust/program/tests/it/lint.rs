@@ -15,7 +15,8 @@ fn exchange(machine: &Machine, elements: u32, buffer_bytes: u64, slot_bytes: Opt
     let group = builder.group(machine.sfr().clone());
     let origin = builder.origins.intern(Origin { file: "k.py".into(), locus: Locus::Line(3) });
     let mut k = BodyBuilder::new();
-    let (x, tile, mem) = (k.value(), k.tile(Tile::new(Dtype::F16, &[elements])), k.mem(Mem { buffer: 0, offset: 0 }));
+    let (x, tile, mem) =
+        (k.value(), k.tile(Tile::new(Dtype::F16, &[elements.into()])), k.mem(Mem { buffer: 0, offset: 0 }));
     let (east, west) = (k.direction(Direction::Global(Heading::E)), k.direction(Direction::Global(Heading::W)));
     for kind in [
         OpKind::Load { dst: x, mem, tile },

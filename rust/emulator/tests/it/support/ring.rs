@@ -30,7 +30,7 @@ pub(crate) fn ring(machine: &Machine, rounds: u32, bytes: u32, slots: u32) -> Pr
     let origin =
         builder.origins.intern(ahbm_program::Origin { file: "ring.rs".into(), locus: ahbm_program::Locus::Whole });
     let mut body = BodyBuilder::new();
-    let tile = body.tile(Tile::new(Dtype::U8, &[bytes]));
+    let tile = body.tile(Tile::new(Dtype::U8, &[bytes.into()]));
     let scalar = body.scalar(ahbm_program::Scalar::Int(1));
     let east = body.direction(Direction::parse("global_E").expect("a direction"));
     let west = body.direction(Direction::parse("global_W").expect("a direction"));

@@ -10,7 +10,7 @@ pub(crate) fn transfer(machine: &Machine, src: u32, dst: u32, messages: u32, byt
     let origin = builder.origins.intern(Origin { file: format!("{src} to {dst}").into(), locus: Locus::Whole });
     let add = |builder: &mut ProgramBuilder, rank: u32, peer: u32| {
         let mut body = BodyBuilder::new();
-        let tile = body.tile(Tile::new(Dtype::U8, &[bytes]));
+        let tile = body.tile(Tile::new(Dtype::U8, &[bytes.into()]));
         let dir = body.direction(Direction::Tag { rank: peer, channel: 0 });
         let value = body.value();
         if rank == src {
