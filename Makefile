@@ -67,7 +67,7 @@ fuzz:
 
 # One wheel, built once and installed in both environments; built again when something that goes into it has changed.
 SOURCES := $(shell find rust python \( -name tests -o -name benches -o -name __pycache__ \) -prune -o \
-	\( -name '*.rs' -o -name '*.py' -o -name '*.pyi' -o -name '*.toml' -o -name '*.yaml' -o -name '*.j2' \) -print \
+	\( -name '*.rs' -o -name '*.py' -o -name '*.pyi' -o -name '*.toml' -o -name '*.yaml' -o -name '*.json' -o -name '*.j2' \) -print \
 	2>/dev/null) Cargo.toml Cargo.lock pyproject.toml README.md
 
 $(WHEELS)/.built: $(SOURCES) | $(BIN)/python
