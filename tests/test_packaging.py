@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+import runpy
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+
+import ahbm
+import ahbm.distributed
 
 ROOT = Path(__file__).parent.parent
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -53,3 +57,17 @@ def test_classifiers_name_the_systems_that_have_wheels(system: str) -> None:
 def _matrix(workflow: dict[str, Any]) -> list[dict[str, str]]:
     rows: list[dict[str, str]] = workflow["jobs"]["wheel"]["strategy"]["matrix"]["include"]
     return rows
+
+
+def test_the_reference_of_the_interface_is_generated() -> None:
+    script = runpy.run_path(str(ROOT / "scripts/api.py"))
+    page = script["PAGE"].read_text(encoding="utf-8")
+    assert page == script["render"](), "run python scripts/api.py"
+    assert all(f"\n### ahbm.{name}\n" in page for name in ahbm.__all__ if name not in ("errors", "__version__"))
+
+
+def test_every_public_name_says_what_it_is() -> None:
+    for name in ahbm.__all__:
+        assert name == "__version__" or getattr(ahbm, name).__doc__, name
+    for name in ahbm.distributed.__all__:
+        assert getattr(ahbm.distributed, name).__doc__, name
