@@ -55,7 +55,7 @@ def test_the_examples_of_a_command_run(
     monkeypatch.chdir(tmp_path)
     if any("plan.xml" in line and "-o plan.xml" not in line for line in lines):
         ahbm.synthesize("all_gather", topology="npu_ring_8", size=1 << 16).save("plan.xml")
-    if name == "compare":
+    if name in ("compare", "report"):
         small = run("ahbm", ["bench", "all_reduce", "--sizes", "1K", "--json"], tmp_path)[1]
         for day in ("yesterday", "today"):
             (tmp_path / f"{day}.json").write_text(small, encoding="utf-8")

@@ -44,7 +44,7 @@ def test_several_machines_are_rows_with_their_names(tmp_path: Path) -> None:
     assert "machine npu_ring_8" in text and "machine npu_switch_8" in text
 
 
-@pytest.mark.parametrize("command", ["run", "explain", "numerics", "report", "ladder", "explore", "check", "probe"])
+@pytest.mark.parametrize("command", ["run", "explain", "numerics", "ladder", "explore", "check", "probe"])
 @pytest.mark.parametrize(
     ("given", "named"),
     [

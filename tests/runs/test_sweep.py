@@ -119,3 +119,13 @@ def test_a_sweep_of_nothing_is_refused_before_anything_runs(arguments: dict[str,
     with pytest.raises(ahbm.AhbmError) as caught:
         ahbm.sweep(**arguments)
     assert caught.value.code == code
+
+
+def test_the_file_of_a_plan_is_swept_at_the_sizes_that_it_takes(tmp_path: Path) -> None:
+    path = tmp_path / "gather.xml"
+    ahbm.synthesize("all_gather", topology="npu_ring_8", size=1 << 14).plan.save(path)
+    found = ahbm.sweep("all_gather", [path, "ring_all_gather"], "npu_ring_8", sizes=["16K", "1M"])
+    assert [row["algorithm"] for row in found] == ["gather", "gather", "ring_all_gather", "ring_all_gather"]
+    assert [row["wrong"] for row in found] == [0] * 4
+    with pytest.raises(ConfigError, match="AHBM-C178"):
+        ahbm.sweep("all_reduce", path, "npu_ring_8")

@@ -218,7 +218,6 @@ def test_the_command(traced: Path, tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.glob("left.*.et")) == [f"left.{rank}.et" for rank in range(4)]
     bare = write(tmp_path / "bare", bare_ring(4, 64, 1))
     for arguments in (
-        [str(traced)],
         [f"{bare}.et", "--protocol", "LL"],
         ["--et", "left", "x.py"],
         ["--lenient", "x.py"],
@@ -226,3 +225,16 @@ def test_the_command(traced: Path, tmp_path: Path) -> None:
         found = run(app, ["run", *arguments, *machine]).exception
         assert isinstance(found, ConfigError)
         assert found.code == "AHBM-C146"
+
+
+@pytest.mark.parametrize(
+    ("collective", "topology"), [("all_reduce", None), ("all_reduce", "npu_ring_8"), ("broadcast", "npu_mesh_4x4")]
+)
+def test_the_trace_of_a_run_can_be_run(collective: str, topology: str | None, here: Path) -> None:
+    """Its memory nodes take the time that they took."""
+    report = ahbm.run(collective, topology=topology, bytes_per_rank=4096)
+    report.write_trace("run")
+    again = ahbm.open("run", topology=topology).run()
+    assert isinstance(again, ahbm.runs.timed.TimeReport)
+    assert (again.ranks, again.messages) == (report.ranks, report.messages)
+    assert 0.3 < again.latency_ns / report.latency_ns < 1.5

@@ -314,3 +314,11 @@ def test_ccl_yaml_says_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyP
         ahbm.run("all_reduce", emulator=configured("{method: magic}"), bytes_per_rank=64)
     with pytest.raises(ConfigError, match="a module and a synth"):
         CclConfig.load(overrides={"algorithms.ring_allreduce.synth.seed": 1})
+
+
+@pytest.mark.parametrize("options", [{"method": "ring"}, {"method": "greedy"}, {"method": "direct"}, {"chunks": 4}])
+def test_an_array_too_small_for_a_method_gets_another_with_a_note(options: dict[str, object]) -> None:
+    settings = {f"algorithms.small.synth.{key}": value for key, value in options.items()}
+    report = ahbm.run(algorithm="small", topology="npu_ring_8", bytes_per_rank=2, overrides=settings)
+    assert report.wrong == 0 and "small is synthesized by trees: " in report.notes[0]
+    assert not ahbm.run(algorithm="small", topology="npu_ring_8", bytes_per_rank=4096, overrides=settings).notes

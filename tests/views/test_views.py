@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from ahbm._core import categories
 from ahbm.cli import app
 from ahbm.errors import ConfigError
 from ahbm.runs.bench import Sweep
-from ahbm.views import charts, links, overview
+from ahbm.views import answer, charts, colors, links, overview
 from ahbm.views.page import Page, Section
 
 ALGORITHMS = ("ring_allreduce", "tree_allreduce")
@@ -67,7 +68,7 @@ def test_the_winner_is_the_fastest(contents: overview.Contents) -> None:
 def test_reasons_are_drawn(contents: overview.Contents) -> None:
     page = overview.page(contents)
     assert list(page.charts) == [
-        *("bandwidth", "latency", "selection", "breakdown", "path", "agents", "gantt", "sip-links"),
+        *("bandwidth", "latency", "selection", "comparison", "breakdown", "path", "agents", "gantt", "sip-links"),
     ]
     for chart in page.charts.values():
         chart.to_dict()  # Against the schema of charts, which pages leave out.
@@ -102,6 +103,7 @@ def test_idle_and_dead_links_are_told_apart() -> None:
     assert chart is not None
     spec = chart.to_dict()
     rows = spec["datasets"][spec["layer"][0]["data"]["name"]]
+    rows = [row for row in rows if row["order"] == 0]
     assert sorted(row["link"].rstrip("0123456789") for row in rows) == sorted(name.rstrip("0") for name in live)
     used = [bool(row["messages"]) for row in rows]
     assert used == sorted(used) and len(set(used)) == 2
@@ -161,12 +163,97 @@ def test_in_a_browser(contents: overview.Contents, theme: str, tmp_path: Path) -
     page.write(path)
     dom, console = browse(path, theme, "--dump-dom")
     assert console == ""
-    assert f'data-drawn="{len(page.charts)}"' in dom and "data-failed" not in dom
+    shown = [name for section in page.sections for name in section.charts]
+    assert f'data-drawn="{len(shown)}"' in dom and "data-failed" not in dom
     assert f'data-theme="{theme}"' in dom
     widths = [float(width) for width in re.findall(r'<svg[^>]*class="marks"[^>]*width="([\d.]+)"', dom)]
-    assert len(widths) == len(page.charts)
+    assert len(widths) == len(shown)
     # Two beside each other in a window of 1280 pixels, none of them tiny.
-    assert all(400 < width < 560 for width in widths)
+    assert all(250 < width < 1230 for width in widths) and 400 < widths[0] == widths[1] < 600
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
+def test_a_narrow_window(contents: overview.Contents, tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    overview.page(contents).write(path)
+    dom, console = browse(path, "light", "--dump-dom", "--window-size=390,2000")
+    assert console == ""
+    widths = [float(width) for width in re.findall(r'<svg[^>]*class="marks"[^>]*width="([\d.]+)"', dom)]
+    assert widths and all(250 < width < 480 for width in widths)
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
+def test_the_timeline_names_what_is_pointed_at(contents: overview.Contents, tmp_path: Path) -> None:
+    """Also after the wheel has zoomed and a drag has panned."""
+    path = tmp_path / "report.html"
+    acts = """<script>{
+      const canvas = document.querySelector(".timeline canvas"), told = document.querySelector(".timeline output");
+      const at = (name, x, y, more) => {
+        const box = canvas.getBoundingClientRect();
+        const facts = { clientX: box.left + x, clientY: box.top + y, pointerId: 1, cancelable: true, ...more };
+        canvas.dispatchEvent(name === "wheel" ? new WheelEvent(name, facts) : new PointerEvent(name, facts));
+      };
+      setTimeout(() => {
+        const said = [];
+        at("pointermove", 400, 30); said.push(told.textContent);
+        at("pointermove", 400, 54); said.push(told.textContent);
+        at("wheel", 400, 54, { deltaY: -900 });
+        at("wheel", 400, 54, { deltaX: 300 });
+        at("pointermove", 400, 54); said.push(told.textContent);
+        document.body.dataset.said = said.join("|");
+      }, 500);
+    }</script></body>"""
+    html, _, rest = overview.page(contents).html().rpartition("</body>")
+    path.write_text(html + acts + rest)
+    dom, console = browse(path, "light", "--dump-dom")
+    assert console == ""
+    found = re.search('data-said="(.*?)"', dom.replace("&quot;", "'"))
+    assert found is not None
+    on_path, operation, zoomed = found[1].split("|")
+    for text in (on_path, operation, zoomed):
+        assert re.search(r"^sip \d cube 0 pe 0 · .* · ring_allreduce.py:\d+ · .* to .* \(.* [mnup]s\)$", text), text
+    assert any(f" · {name} · " in on_path for name in colors.CATEGORIES)
+
+
+def test_only_tables_scroll_sideways(contents: overview.Contents) -> None:
+    html = re.sub(r"<script.*?</script>", "", overview.page(contents).html(), flags=re.DOTALL)
+    assert html.count("<table>") == html.count('<div class="table">') > 2
+    assert ".table { overflow-x: auto; }" in html and ".chart svg { display: block; max-width: 100%;" in html
+    for name, chart in overview.page(contents).charts.items():
+        assert chart.to_dict()["width"] == "container" or name.endswith("-links")
+
+
+def test_charts_zoom_and_round_what_they_tell(contents: overview.Contents) -> None:
+    page = overview.page(contents)
+    specs = {name: chart.to_dict() for name, chart in page.charts.items()}
+    for name in ("bandwidth", "latency", "path", "gantt"):
+        assert any(param.get("bind") == "scales" for param in specs[name]["params"])
+    assert any(param.get("bind") == "legend" for param in specs["latency"]["params"])
+    assert specs["bandwidth"]["usermeta"]["y"]["log"]["domain"][0] > 0
+    tips = re.findall(r'"tooltip": (\[.*?\])', json.dumps(specs))
+    fields = [field for tip in tips for field in json.loads(tip) if field["type"] == "quantitative"]
+    assert fields and all(field["format"] in (".4g", ".1%") for field in fields)
+    assert all(spec["title"] for spec in specs.values())
+
+
+def test_the_answer_comes_first(contents: overview.Contents) -> None:
+    """Which is fastest, how far from the bound, why with a line, what to try: each from the data."""
+    first, why, advice = overview.page(contents).headline
+    best = min((r for r in contents.reports if r.bytes == 16384), key=lambda report: report.latency_ns)
+    assert first.startswith(f"{best.algorithm} is the fastest of 2 at 16 KiB: {best.latency_ns / 1000:.4g} us, ")
+    assert f"{best.percent_of_bound:.3g} % of the bound" in first
+    category = next(iter(contents.explanations[best.algorithm].by_category))
+    assert f"% of its critical path is {category}" in why and f"{best.algorithm}.py:" in why
+    assert advice == f"Try {answer.REMEDIES[category]}."
+    html = overview.page(contents).html()
+    assert html.index('id="answer"') < html.index("<nav") < html.index("<h2")
+    for section in overview.page(contents).sections:
+        assert f'href="#{section.key}"' in html and f'id="{section.key}"' in html
+
+
+def test_every_category_has_a_remedy_and_a_colour() -> None:
+    waits = {name for name in categories() if name.startswith("waiting")}
+    assert set(categories()) == set(colors.CATEGORIES) == set(answer.REMEDIES) | waits
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")

@@ -29,6 +29,7 @@ CHECK_BUDGET = "AHBM-B210"
 TOO_SMALL = "AHBM-L108"
 LEFT_OUT = "AHBM-L100"
 SIZE_UNFIT = "AHBM-F127"
+UNCUT = "AHBM-U407"
 
 RACES = (RACE, ORDER_DEPENDENT, CALLS_INTERFERE, OUTSIDE_CALL)
 """What is wrong with a program whatever it is to compute."""

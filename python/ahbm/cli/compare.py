@@ -16,6 +16,7 @@ from ahbm.cli.options import Json, Swept
 from ahbm.errors import ConfigError
 
 if TYPE_CHECKING:
+    from ahbm.runs.bench import Sweep
     from ahbm.runs.compare import Row
 
 
@@ -70,10 +71,12 @@ def compare(
 def _measured(context: typer.Context, target: str, swept: Swept, as_gate: bool, as_json: bool) -> None:
     from ahbm.runs import bench as b
     from ahbm.runs import compare as c
+    from ahbm.runs.plans import with_plans
 
     swept.refuse_sizes_given_twice(context)
-    one_each: list[list[str] | None] = [[name] for name in swept.algorithms or ()]
-    sides = [sweep for names in one_each or [None] for sweep in replace(swept, algorithms=names).sweeps(target)]
+    sweeps = [with_plans(sweep) for sweep in swept.sweeps(target)]
+    # Machines of one size for all: a plan has its ranks, and what it is compared with has them too.
+    sides = [one for sweep in sweeps for one in _each(sweep)]
     if len(sides) != 2:
         raise ConfigError(
             "AHBM-C146",
@@ -90,6 +93,10 @@ def _measured(context: typer.Context, target: str, swept: Swept, as_gate: bool, 
     failure = b.failure([cell for side in cells for cell in side])
     if failure is not None:
         raise failure
+
+
+def _each(sweep: Sweep) -> list[Sweep]:
+    return [replace(sweep, algorithms=(name,)) for name in sweep.algorithms] or [sweep]
 
 
 def _given(context: Any) -> list[str]:

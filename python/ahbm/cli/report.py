@@ -1,4 +1,4 @@
-"""`ahbm report`: a sweep as a page."""
+"""`ahbm report`: whatever can be run as a page."""
 
 from __future__ import annotations
 
@@ -6,19 +6,22 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ahbm.cli import progress
+from ahbm.cli import completion, progress
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
-from ahbm.cli.options import CollectiveOrPlan, Device, Json, Swept, output_option, parse_ranks
+from ahbm.cli.options import Device, Json, Swept, output_option, parse_ranks
 from ahbm.cli.output import fail_if_wrong
 from ahbm.cli.targets import Targeted, arguments_of
+from ahbm.errors import ConfigError
 
 if TYPE_CHECKING:
+    from ahbm.runs import bench
     from ahbm.runs.report import Report
+    from ahbm.views.page import Page
 
 
 @app.command(
@@ -27,15 +30,39 @@ if TYPE_CHECKING:
     examples=(
         "ahbm report all_reduce -e 64K -o report.html",
         "ahbm report all_reduce -t ring_1d --sizes 1K,64K --ranks 2,4,8 --no-explain",
+        "ahbm report plan.xml -e 64K -o plan.html",
+        "ahbm report all_gather -t npu_ring_8 --ladder --synth ring -o ladder.html",
+        "ahbm report yesterday.json today.json -o changes.html",
     ),
 )
 @grouped
 def report(
     context: typer.Context,
-    target: CollectiveOrPlan,
+    target: Annotated[
+        str,
+        typer.Argument(
+            help="all_reduce, ...; a plan or a job (.xml, .json, .et); a script that lowers one, with its arguments; a "
+            "ccl.yaml that `ahbm ladder` wrote; or what --json printed then.",
+            autocompletion=completion.collectives,
+            show_default=False,
+        ),
+    ],
+    after: Annotated[
+        Path | None, typer.Argument(help="What --json printed now: the page compares.", show_default=False)
+    ] = None,
     output: Annotated[Path, output_option("The page.")] = Path("report.html"),
     *,
     swept: Swept,
+    ladder: Annotated[
+        bool, typer.Option("--ladder", help="The quickest for each range of sizes, of all configured without -a.")
+    ] = False,
+    synth: Annotated[
+        list[str] | None, typer.Option("--synth", help="Also schedules by this method, certified; repeatable.")
+    ] = None,
+    groups: Annotated[
+        Path | None,
+        typer.Option("--groups", metavar="FILE", help="Jobs: ranks of the process groups by name, as JSON."),
+    ] = None,
     numerics: Annotated[bool, typer.Option("--numerics", help="Also rounding errors and orders of addition.")] = False,
     device: Device = False,
     explain: Annotated[bool, typer.Option(help="Also where the time of the largest size went.")] = True,
@@ -43,34 +70,143 @@ def report(
     kind: Annotated[str, typer.Option("--format", help="Of these files: svg or png.")] = "svg",
     as_json: Json = False,
 ) -> None:
-    """Write one HTML file with charts of a sweep: speed and bound, what limits it, where the time goes.
+    """Write one HTML file: what is fastest, how far from the bound, why, what to try; with charts and a timeline.
 
-    --ranks 8 gives the machine 8 ranks; --ranks 2,4,8 adds which algorithm is fastest at these numbers.
+    Of a sweep; of a plan, a job or a ladder; of two runs or machines. --ranks 8 gives the machine 8 ranks; --ranks
+    2,4,8 adds which algorithm is fastest at these numbers.
     """
     from ahbm.views.page import require_extra
 
     require_extra()
-    from ahbm.runs import bench
-    from ahbm.views import overview
-
     swept.refuse_sizes_given_twice(context)
-    counts = parse_ranks(swept.ranks)
-    if len(counts) > 1:
-        swept = replace(swept, ranks=None)
-    sweep = swept.sweep(target, arguments_of(context), device=device)
-    contents = overview.gather(sweep, counts[1:] and counts, numerics, explain, progress.at)
-    progress.at("drawing the page")
-    page = overview.page(contents)
+    args, methods = arguments_of(context), tuple(synth or ())
+    cells: list[Report | bench.Refused] = []
+    facts: dict[str, Any] = {}
+    if after is not None:
+        from ahbm.views import comparisons
+
+        _refuse(context, "files are compared as they are", ("swept", *WHAT))
+        page = comparisons.of_files(target, after)
+    elif ladder or target.endswith((".yaml", ".yml")):
+        _refuse(context, "a ladder", ("groups", "numerics", "device", "explain"))
+        page, facts = _ladder(target, args, swept, methods)
+    elif (timed := _timed(target, args, swept, groups)) is not None:
+        _refuse(context, f"{target} runs for its time only", ("synth", "numerics", "device", "explain"))
+        page, facts = timed
+    else:
+        if groups is not None:
+            raise ConfigError("AHBM-C146", f"{target} is no job: it takes no --groups")
+        page, cells, facts = _measured(target, args, swept, methods, numerics, device, explain)
     page.write(output)
     progress.clear()
     written = [output, *(page.write_charts(charts, kind) if charts is not None else ())]
     if as_json:
-        cells: list[Report | bench.Refused] = [*contents.reports, *contents.refused]
-        facts = {"files": [str(path) for path in written]} | bench.to_json([sweep], cells, sys.argv[1:])
-        typer.echo(json.dumps(facts, indent=2))
+        typer.echo(json.dumps({"files": [str(path) for path in written]} | facts, indent=2))
     else:
         typer.echo("\n".join(f"wrote {path}" for path in written))
-    failure = bench.failure([*contents.reports, *contents.refused])
+    _fail(cells)
+
+
+WHAT = ("ladder", "synth", "groups", "numerics", "device", "explain")
+
+
+def _refuse(context: Any, why: str, names: tuple[str, ...]) -> None:
+    """Raises ConfigError (AHBM-C146) for options that do not go with the target; `swept` stands for those of sweeps."""
+    from dataclasses import fields
+
+    names = (*(name for name in names if name != "swept"), *(f.name for f in fields(Swept) if "swept" in names))
+    given = [name for name in names if _given(context, name)]
+    if given:
+        raise ConfigError("AHBM-C146", f"{why}: without {', '.join(given)}")
+
+
+def _given(context: Any, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _ladder(target: str, args: tuple[str, ...], swept: Swept, methods: tuple[str, ...]) -> tuple[Page, dict[str, Any]]:
+    from ahbm.runs.ladder import climb, of_file
+    from ahbm.views import ladders
+
+    if target.endswith((".yaml", ".yml")):
+        collective, names = of_file(target)
+        given = swept.algorithms or list(names)
+        sweep = replace(swept, ccl=Path(target), algorithms=given).sweep(collective)
+    else:
+        sweep = swept.sweep(target, args)
+    found = climb(sweep, methods, tell=progress.at)
+    progress.at("drawing the page")
+    return ladders.page(found, sweep), found.to_json()
+
+
+def _timed(target: str, args: tuple[str, ...], swept: Swept, groups: Path | None) -> tuple[Page, dict[str, Any]] | None:
+    """A job, a trace, or a plan without a known result; None for what is measured."""
+    from ahbm.job.door import Opened, Terms
+    from ahbm.job.replay import JobReport
+    from ahbm.runs.bench import parse_dtype, parse_size
+    from ahbm.runs.timed import TimeReport
+    from ahbm.views import jobs
+
+    if Opened(target, Terms(args=args, program=swept.program, frontend=swept.frontend)).measured:
+        return None
+    (algorithm,) = swept.algorithms or (None,)
+    terms = Terms(
+        topology=swept.topology,
+        ccl=swept.ccl,
+        overrides=swept.overrides,
+        algorithm=algorithm,
+        dtype=parse_dtype(swept.dtype),
+        op=swept.op,
+        groups=groups,
+        args=args,
+        program=swept.program,
+        frontend=swept.frontend,
+    )
+    progress.at(f"running {target}")
+    ran = Opened(target, terms).at(parse_size(swept.end)).run(data=False)
+    assert isinstance(ran, JobReport | TimeReport)
+    progress.at("drawing the page")
+    return jobs.page(ran), ran.to_json()
+
+
+def _measured(
+    target: str,
+    args: tuple[str, ...],
+    swept: Swept,
+    methods: tuple[str, ...],
+    numerics: bool,
+    device: bool,
+    explain: bool,
+) -> tuple[Page, list[Report | bench.Refused], dict[str, Any]]:
+    from ahbm.runs import bench, compare
+    from ahbm.runs.ladder import schedules
+    from ahbm.views import comparisons, overview
+
+    counts = parse_ranks(swept.ranks)
+    if len(counts) > 1:
+        swept = replace(swept, ranks=None)
+    names, entries = schedules(methods)
+    sweeps = swept.sweeps(target, args, device=device)
+    sweeps = [replace(s, algorithms=(*s.algorithms, *names), overrides={**s.overrides, **entries}) for s in sweeps]
+    if len(sweeps) == 2:
+        sides = [list(bench.attempt([sweep], tell=progress.at)) for sweep in sweeps]
+        reports = [[cell for cell in side if not isinstance(cell, bench.Refused)] for side in sides]
+        page = comparisons.page(f"{target} on two machines", compare.versus(*reports))
+        cells = [cell for side in sides for cell in side]
+        return page, cells, bench.to_json(sweeps, cells, sys.argv[1:])
+    if len(sweeps) > 2:
+        raise ConfigError("AHBM-C146", f"a page shows one machine or two, not {len(sweeps)}", hint="ahbm bench")
+    contents = overview.gather(sweeps[0], counts[1:] and counts, numerics, explain, progress.at)
+    progress.at("drawing the page")
+    cells = [*contents.reports, *contents.refused]
+    return overview.page(contents), cells, bench.to_json(sweeps, cells, sys.argv[1:])
+
+
+def _fail(cells: list[Report | bench.Refused]) -> None:
+    from ahbm.runs import bench
+
+    failure = bench.failure(cells)
     if failure is not None:
         raise failure
-    fail_if_wrong(list(contents.reports))
+    fail_if_wrong([cell for cell in cells if not isinstance(cell, bench.Refused)])

@@ -152,13 +152,14 @@ class CclConfig:
         return ", else ".join(parts)
 
     def settings(self, algorithm: str) -> Settings:
-        """Settings of `algorithm`: the name of an entry, else a module (path, dotted or bare name) with defaults."""
+        """Settings of `algorithm`: the name of an entry, else, with defaults, the file of a plan, a script that lowers
+        one, or a module (path, dotted or bare name)."""
         if algorithm not in self._resolved:
             self._resolved[algorithm] = self._resolve(algorithm)
         return self._resolved[algorithm]
 
     def _resolve(self, algorithm: str) -> Settings:
-        entry = self._algorithms.get(algorithm, {"module": algorithm})
+        entry = self._algorithms.get(algorithm) or unnamed_entry(algorithm)
         key = next(key for key in KINDS if key in entry)
         return self._with(algorithm, key, {**self._defaults, **kind(key).defaults, **entry}, entry)
 
@@ -200,7 +201,7 @@ class CclConfig:
 
     def entry(self, algorithm: str) -> dict[str, Any]:
         """The entry that a ccl.yaml in any folder needs under `algorithms` for `algorithm`."""
-        entry = dict(self._algorithms.get(algorithm, {"module": algorithm}))
+        entry = dict(self._algorithms.get(algorithm) or unnamed_entry(algorithm))
         folder = self._folders.get(algorithm, Path())
         for key in KINDS:
             if key in entry and kind(key).is_path(entry[key]):
@@ -311,6 +312,11 @@ class CclConfig:
                     sites=(Site("written", self._place(("collectives", name))),),
                     hint=did_you_mean(algorithm, self._algorithms),
                 )
+
+
+def unnamed_entry(algorithm: str) -> dict[str, str]:
+    """The entry of an algorithm that ccl.yaml does not name."""
+    return {next((key for key in KINDS if kind(key).claims(algorithm)), "module"): algorithm}
 
 
 def split_overrides(overrides: Mapping[str, object] | None) -> tuple[dict[str, object], dict[str, object]]:

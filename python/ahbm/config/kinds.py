@@ -47,6 +47,8 @@ class Kind:
     """Of further keys, which are parameters of the algorithm; None: there are none."""
     is_path: Callable[[str], bool] = lambda value: False
     """Whether a value of the key is a path, relative to the folder of its file."""
+    claims: Callable[[str], bool] = lambda name: False
+    """Whether the name of an algorithm that no entry has is one of this kind."""
 
 
 def kind(key: str) -> Kind:

@@ -265,7 +265,7 @@ class Emulator:
             lowered.results,
             settings.event_budget,
             lowered.covered,
-            (*notes, note) if note else notes,
+            (*notes, *filter(None, (lowered.note, note))),
         )
 
     def _choose(self, candidates: Sequence[str], network: str) -> tuple[Settings, tuple[str, ...]]:

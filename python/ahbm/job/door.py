@@ -17,10 +17,10 @@ from ahbm.base.arguments import checked
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.placement import DPPolicy
 from ahbm.check.case import Case
-from ahbm.config.reading import MSCCL, PLAIN, SCHEDULE, SUFFIXES, Reading
+from ahbm.config.reading import PLAIN, Reading
 from ahbm.core.selection import Selector
 from ahbm.core.spec import Spec
-from ahbm.dsl.script import Script, imports_language
+from ahbm.dsl.script import Script
 from ahbm.errors import ConfigError
 from ahbm.job.replay import JobReport, replay
 from ahbm.ranks.setup import Setup
@@ -121,6 +121,20 @@ class Opened:
         refuse_terms_of_plans(terms)
         return prepare(self.target, terms.algorithm, terms.topology, **(arguments | Arguments(selector=terms.selector)))
 
+    @property
+    def measured(self) -> bool:
+        """Whether data moves and is compared: of a collective, and of a plan whose result is known. Raises as `run`."""
+        if not is_plan(self.target):
+            return True
+        plan = read(self.source, self.terms.reading)
+        return plan.buffers and has_known_result(plan)
+
+    def at(self, nbytes: int) -> Opened:
+        """The target at this size, unless it is a trace that states sizes of its own."""
+        if is_plan(self.target) and not read(self.source, self.terms.reading).buffers:
+            return self
+        return replace(self, terms=replace(self.terms, bytes_per_rank=nbytes))
+
     def run(
         self, *, data: bool = True, check: bool | str | None = None, seed: int = 0
     ) -> Report | TimeReport | JobReport:
@@ -128,9 +142,6 @@ class Opened:
         target, terms = self.target, self.terms
         if not is_plan(target):
             return measure(self.case, data=data, check=check or False, seed=seed)
-        needs_size = ConfigError("AHBM-C146", f"{target} runs at some size", hint="--size 1M")
-        if terms.bytes_per_rank is None and target.endswith((MSCCL, SCHEDULE, ".py")):
-            raise needs_size
         plan = read(self.source, terms.reading)
         job = self._replayed(plan)
         if job is not None:
@@ -141,10 +152,13 @@ class Opened:
             raise ConfigError("AHBM-C146", f"{target} names no buffers: it has no protocol, slices or instances")
         if terms.slots is not None and not plan.queues:
             raise ConfigError("AHBM-C146", f"{target} has no queues: it runs without --slots")
-        if plan.buffers and terms.bytes_per_rank is None:
-            raise needs_size
+        nbytes, note = terms.bytes_per_rank, tuple[str, ...]()
+        if plan.buffers and nbytes is None:
+            nbytes = plans.default_bytes(plan, terms.dtype, terms.instances or 1)
+            note = (f"{nbytes} B per rank: no size was given",)
         if plan.buffers and has_known_result(plan):
-            return measure(self.case, data=data, check=check or False, seed=seed)
+            report = measure(self.case, data=data, check=check or False, seed=seed)
+            return replace(report, notes=(*report.notes, *note))
         if check is not None:
             raise ConfigError(
                 "AHBM-C146",
@@ -157,7 +171,7 @@ class Opened:
             plans.label(target),
             terms.topology,
             _options(terms, SLOTS if bounded else None),
-            nbytes=terms.bytes_per_rank,
+            nbytes=nbytes,
             dtype=terms.dtype if plan.buffers else "u8",
             op=terms.op,
             overrides=terms.overrides,
@@ -242,8 +256,7 @@ def is_case(target: str) -> bool:
 
 def is_plan(target: str) -> bool:
     """Whether this is the file of a plan, by its name, the prefix of a trace, or a script that lowers programs."""
-    name = target.removesuffix(".gz")
-    return name.endswith(SUFFIXES) or isfile(f"{target}.0.et") or (name.endswith(".py") and imports_language(name))
+    return plans.is_file(target) or isfile(f"{target}.0.et")
 
 
 def refuse_terms_of_plans(terms: Terms) -> None:

@@ -25,6 +25,7 @@ from ahbm.source.algorithm import Algorithm
 from ahbm.source.plan import PlanAlgorithm
 
 if TYPE_CHECKING:
+    from ahbm._core import Machine
     from ahbm.check.case import Case
     from ahbm.core.emulator import Emulator
     from ahbm.runs.report import Report
@@ -68,10 +69,10 @@ class Sweep:
     op: str = "sum"
     root: int = 0
     algorithms: Sequence[str] = ()
-    """Names or paths; empty: the configured algorithm."""
+    """Names or paths, of plans too; empty: the configured algorithm."""
     given: Mapping[str, Algorithm] = field(default_factory=dict)
     """The algorithms among these that ccl.yaml does not name, by the names that they have in `algorithms`."""
-    topology: str | None = None
+    topology: str | Path | Machine | None = None
     ccl: str | Path | None = None
     overrides: Mapping[str, object] = field(default_factory=dict)
     data: bool = True
@@ -222,9 +223,10 @@ def attempt(
     Raises, before anything runs, what loading machines, configurations and algorithms raises; and InterruptedRun.
     """
     from ahbm.runs import measure as m
+    from ahbm.runs.plans import with_plans
 
     planned = []
-    for sweep in sweeps:
+    for sweep in sweeps if emulator is not None else map(with_plans, sweeps):
         machine = emulator or sweep.emulator()
         for algorithm in sweep.algorithms or (None,):
             sizes = sweep.sizes(sweep.unit(algorithm, machine))
@@ -356,7 +358,10 @@ def to_json(sweeps: Sequence[Sweep], cells: Sequence[Report | Refused], args: Se
     sweep, reports = sweeps[0], [cell for cell in cells if not isinstance(cell, Refused)]
     bad = wrong(reports)
     machines = [
-        {"topology": each.topology, "overrides": {key: str(value) for key, value in each.overrides.items()}}
+        {
+            "topology": None if each.topology is None else str(each.topology),
+            "overrides": {key: str(value) for key, value in each.overrides.items()},
+        }
         for each in sweeps
     ]
     return {

@@ -139,6 +139,23 @@ class Explanation:
         for op, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
             yield start, end, *self._program.describe(agent, op)
 
+    def spans(self, agent: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Start and end of each of an agent's operations, in ps and in order."""
+        starts, ends = self._timeline.spans(agent)
+        return starts.astype(np.int64), ends.astype(np.int64)
+
+    def operation(self, agent: int, op: int) -> tuple[str, str]:
+        """An agent's operation in words, and the line that it was written in."""
+        return self._program.describe(agent, op)
+
+    @property
+    def path(self) -> tuple[NDArray[np.int64], ...]:
+        """The critical path as columns, a row per stretch: start and end in ps, agent, operation, and category by its
+        position in `categories()`.
+        """
+        columns = (self._start, self._start + self._ps, self._agent, self._op, self._category)
+        return tuple(column.astype(np.int64) for column in columns)
+
     @property
     def places(self) -> list[str]:
         """The place of each agent, e.g. "sip0.cube3.pe0"."""

@@ -13,14 +13,15 @@ import yaml
 
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.elements import element
+from ahbm.base.load import load_text
 from ahbm.base.request import Request
 from ahbm.base.store import store
-from ahbm.config.reading import SUFFIXES
+from ahbm.config.ccl import CclConfig
 from ahbm.core.emulator import Emulator
 from ahbm.errors import AhbmError, ConfigError, FormatError
 from ahbm.runs.bench import Sweep
 from ahbm.runs.measure import measure
-from ahbm.runs.plans import label
+from ahbm.runs.plans import with_plans
 from ahbm.runs.report import Report
 from ahbm.source.synth import Synth
 
@@ -168,6 +169,32 @@ class Ladder:
         }
 
 
+def of_file(path: str | Path) -> tuple[str, tuple[str, ...]]:
+    """The collective whose ranges of sizes a ccl.yaml names, and their algorithms in order.
+
+    Raises ConfigError (AHBM-C101 to C109) for a file that is no sound ccl.yaml, C151 unless it names ranges of one
+    collective.
+    """
+    CclConfig.load(path)
+    document = yaml.safe_load(load_text(path)) or {}
+    found = {name: choice for name, choice in (document.get("collectives") or {}).items() if isinstance(choice, list)}
+    if len(found) != 1:
+        told = f"ranges of {', '.join(found)}" if found else "no ranges of sizes"
+        hint = "a ladder is what `ahbm ladder COLLECTIVE -o ccl.yaml` writes"
+        raise ConfigError("AHBM-C151", f"{path} names {told}: it is no ladder", hint=hint)
+    ((collective, ranges),) = found.items()
+    return collective, tuple(dict.fromkeys(entry["algorithm"] for entry in ranges))
+
+
+def schedules(methods: Sequence[str], chunks: int = 1, seed: int = 0) -> tuple[tuple[str, ...], dict[str, object]]:
+    """Synthesized schedules by these methods as algorithms: their names, and the overrides of ccl.yaml."""
+    found = {f"synth_{method}": Synth(method, chunks, seed) for method in methods}
+    keys = {
+        f"algorithms.{name}.synth.{key}": value for name, synth in found.items() for key, value in vars(synth).items()
+    }
+    return tuple(found), keys
+
+
 def climb(
     sweep: Sweep,
     methods: Sequence[str] = (),
@@ -183,17 +210,11 @@ def climb(
     `tell` is told what runs next, for people.
     Raises ConfigError (AHBM-C151) where no candidate is left, and what loading topology and ccl.yaml raises.
     """
+    sweep = with_plans(sweep)
     added: dict[str, object] = {}
-    names = []
-    for algorithm in sweep.algorithms:
-        name = label(algorithm) if algorithm.endswith(SUFFIXES) else algorithm
-        if name != algorithm:
-            added[f"algorithms.{name}.plan"] = str(Path(algorithm).absolute())
-        names.append(name)
-    synthesized = {f"synth_{method}": Synth(method, chunks, seed) for method in methods}
-    for name, synth in synthesized.items():
-        for key, value in vars(synth).items():
-            added[f"algorithms.{name}.synth.{key}"] = value
+    names = list(sweep.algorithms)
+    synthesized, entries = schedules(methods, chunks, seed)
+    added |= entries
     emulator = replace(sweep, overrides={**sweep.overrides, **added}).emulator()
     if not sweep.algorithms:
         configured = (name for name in emulator.ccl.algorithms if name not in synthesized)

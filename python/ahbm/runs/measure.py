@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
@@ -19,6 +19,7 @@ from ahbm.base.yaml_source import did_you_mean
 from ahbm.check.case import Case, explain_wrong, narrowed
 from ahbm.check.checks import UNDECIDED, demand, examine, parse
 from ahbm.check.reference import Reference, inputs, takes_turns
+from ahbm.config.ccl import CclConfig, split_overrides
 from ahbm.config.settings import Settings
 from ahbm.core.compiled import Compiled
 from ahbm.core.emulator import Emulator
@@ -136,8 +137,9 @@ def prepare(
 ) -> Case:
     """The case that `run` would run, to measure, explain or execute with data of one's own.
 
-    algorithm: a name in ccl.yaml, a module's name or path, a kernel function, a module that was imported, or what
-    `ahbm.algorithm` makes of these; None takes what ccl.yaml chooses.
+    algorithm: a name in ccl.yaml, a module's name or path, the file of a plan, a script that lowers one, a kernel
+    function, a module that was imported, or what `ahbm.algorithm` makes of these; None takes what ccl.yaml chooses. A
+    plan runs on as many SIPs as it has ranks where nobody names a machine.
     topology: a packaged name, a path, a SIP network's name or a Machine; None looks for one (`load_machine`).
 
     Raises ConfigError (AHBM-C125: a size that is no whole number of elements, or absurd; C129: a keyword that there is
@@ -146,9 +148,14 @@ def prepare(
     refuse_unknown(arguments)
     if text("collective", collective) not in COLLECTIVES:
         raise ConfigError("AHBM-C105", f"unknown collective {collective!r}", hint=did_you_mean(collective, COLLECTIVES))
+    chosen = as_algorithm(algorithm)
     emulator = instance("emulator", arguments.get("emulator"), Emulator, "an ahbm.Emulator")
     ccl, overrides = path("ccl", arguments.get("ccl")), overrides_of(arguments.get("overrides"))
     if emulator is None:
+        if isinstance(chosen, str) and _is_file(chosen, ccl, overrides):
+            from ahbm.runs.plans import of_collective
+
+            return of_collective(collective, chosen, topology, **arguments)
         emulator = Emulator.load(topology, ccl, overrides)
     elif topology is not None or ccl is not None or overrides:
         raise ConfigError(
@@ -161,7 +168,6 @@ def prepare(
         element(text("dtype", arguments.get("dtype", "f16"))),
         instance("placement", arguments.get("placement"), DPPolicy, "an ahbm.DPPolicy"),
     )
-    chosen = as_algorithm(algorithm)
     settings = emulator.settings(
         chosen or emulator.choice(collective, _size("bytes_per_rank", arguments.get("bytes_per_rank")) or 0)
     )
@@ -194,6 +200,13 @@ def prepare(
                 hint="name it in ccl.yaml, or ahbm.open(plan).run()",
             )
     return Case(emulator, request, chosen)
+
+
+def _is_file(algorithm: str, ccl: str | Path | None, overrides: Mapping[str, object] | None) -> bool:
+    """Whether this is the file of a plan, of which ccl.yaml knows nothing."""
+    from ahbm.runs.plans import is_file
+
+    return is_file(algorithm) and algorithm not in CclConfig.load(ccl, split_overrides(overrides)[1]).algorithms
 
 
 def _size(name: str, value: object) -> int | None:

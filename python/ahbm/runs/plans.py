@@ -13,9 +13,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
-from ahbm._core import Machine, convert_plan
+from ahbm._core import Machine, Plan, convert_plan
 from ahbm.base.arguments import checked, whole
+from ahbm.base.elements import element
 from ahbm.base.store import store
+from ahbm.config.ccl import unnamed_entry
 from ahbm.config.topology import sized
 from ahbm.dsl.script import Script
 from ahbm.errors import ConfigError, FormatError
@@ -28,6 +30,7 @@ from ahbm.source.synth import UNBOUNDED
 if TYPE_CHECKING:
     from ahbm.check.case import Case
     from ahbm.config.settings import Queues
+    from ahbm.runs.bench import Sweep
     from ahbm.runs.keywords import Arguments
     from ahbm.runs.report import Report
 
@@ -58,6 +61,26 @@ class Options(PlanOptions):
         return {key: value for key, value in found.items() if value is not None} | self.reading.entry()
 
 
+DEFAULT_BYTES = 1 << 20
+"""Size of a run of which nobody says the size, rounded down to what the plan takes."""
+
+
+def is_file(algorithm: str) -> bool:
+    """Whether the name of an algorithm is the file of a plan, or a script that lowers one."""
+    return "module" not in unnamed_entry(algorithm)
+
+
+def source_of(file: str) -> str | Script:
+    """The file of a plan, or the script that lowers one."""
+    return Script(file) if file.endswith(".py") else file
+
+
+def default_bytes(plan: Plan, dtype: str = "f16", instances: int = 1) -> int:
+    """The largest size up to `DEFAULT_BYTES` that the plan takes in `instances` copies, or the least one."""
+    unit = plan.unit(element(dtype).storage.itemsize) * instances
+    return max(DEFAULT_BYTES // unit, 1) * unit
+
+
 @spelled
 @checked
 def prepare(
@@ -69,13 +92,13 @@ def prepare(
     """The plan in `file`, or of a script, on the SIPs of its ranks, as a case to measure, like
     `ahbm.runs.measure.prepare`.
 
-    Its root is the plan's. Raises ConfigError (AHBM-C146) without a size, UnsupportedError: AHBM-U233 for a trace
+    Its root is the plan's, and without a size it has `default_bytes`. Raises UnsupportedError: AHBM-U233 for a trace
     without buffers, AHBM-U113 for a plan whose collective has no known result (both run for their time with
     `ahbm.runs.timed.run`); and as `ahbm.runs.measure.prepare`.
     """
     plan = runnable(file, options.reading)
     if arguments.get("bytes_per_rank") is None:
-        raise ConfigError("AHBM-C146", f"{file} runs at some size", hint="--size 1M")
+        arguments["bytes_per_rank"] = default_bytes(plan, arguments.get("dtype", "f16"), options.instances)
     name = label(file)
     settings = settings_of(file, name, options, plan.ranks)
     arguments["overrides"] = sized(plan.ranks, topology, arguments.get("overrides")) | settings
@@ -128,6 +151,37 @@ def added(
             hint="what is compared computes the same",
         )
     return Added(collective, tuple(sources), sized(ranks, topology, found))
+
+
+def with_plans(sweep: Sweep) -> Sweep:
+    """The sweep with the files of plans among its algorithms under names of their own, on SIPs for all of their ranks.
+
+    Raises ConfigError (AHBM-C178) for plans of another collective or of several numbers of ranks, and as `prepare`.
+    """
+    files = {name: label(name) for name in sweep.algorithms if is_file(name)}
+    if not files:
+        return sweep
+    found = added({name: source_of(file) for file, name in files.items()}, sweep.topology, sweep.overrides)
+    _same(found.collective, sweep.collective, next(iter(files)))
+    algorithms = tuple(files.get(name, name) for name in sweep.algorithms)
+    return replace(sweep, algorithms=algorithms, overrides=found.overrides)
+
+
+def of_collective(
+    collective: str, file: str, topology: str | Path | Machine | None, **arguments: Unpack[Arguments]
+) -> Case:
+    """The plan in `file` as an algorithm of `collective`. Raises ConfigError (AHBM-C178) for another's plan, and as
+    `prepare`."""
+    source = source_of(file)
+    _same(runnable(source, Options().reading).collective, collective, file)
+    return prepare(source, topology, **arguments)
+
+
+def _same(collective: str, wanted: str, file: str) -> None:
+    if collective != wanted:
+        raise ConfigError(
+            "AHBM-C178", f"{file} is a plan of {collective}, not of {wanted}", hint=f"ahbm run {collective} -a {file}"
+        )
 
 
 @spelled

@@ -19,6 +19,7 @@ from ahbm.base.store import store
 from ahbm.core.emulator import Emulator
 from ahbm.errors import ConfigError, UnsupportedError
 from ahbm.runs.bench import Refused, Sweep, attempt, parse_dtype, parse_size
+from ahbm.runs.plans import with_plans
 from ahbm.runs.report import Report
 from ahbm.source.algorithm import Algorithm
 from ahbm.source.function import AnyAlgorithm, as_algorithm
@@ -166,25 +167,33 @@ def sweep(
     """
     given = overrides_of(overrides) or {}
     varied = [key for key, value in given.items() if isinstance(value, list | tuple)]
-    emulators = []
-    for topology in _several(topologies):
-        for values in product(*(_several(value) if key in varied else [value] for key, value in given.items())):
-            chosen = dict(zip(given, values, strict=True))
-            emulators.append((Emulator.load(topology, ccl, chosen), {key: chosen[key] for key in varied}))
     named = _named(_several(algorithms))
     listed = tuple(parse_size(size) if isinstance(size, str) else size for size in _several(sizes))
     for size in listed:
         if isinstance(size, bool) or not isinstance(size, int):
             raise refused("sizes", "bytes, or texts such as 64K", size)
-    shared: dict[str, Any] = {"begin": 1, "end": 1, "listed": listed, "op": op, "root": root}
+    shared: dict[str, Any] = {"begin": 1, "end": 1, "listed": listed, "op": op, "root": root, "ccl": ccl}
     shared |= {"data": data, "check": check, "given": named[1], "algorithms": named[0]}
-    planned = [
-        (Sweep(text("collectives", collective), dtype=parse_dtype(text("dtypes", dtype)), **shared), emulator, chosen)
-        for collective, (emulator, chosen), dtype in product(_several(collectives), emulators, _several(dtypes))
-    ]
-    for emulator, _ in emulators:
-        for name in named[0]:
-            emulator.algorithm(named[1].get(name, name))
+    choices = product(*(_several(value) if key in varied else [value] for key, value in given.items()))
+    machines = list(product(_several(topologies), [dict(zip(given, values, strict=True)) for values in choices]))
+    emulators: dict[int, Emulator] = {}
+    planned = []
+    for collective, number, dtype in product(_several(collectives), range(len(machines)), _several(dtypes)):
+        topology, chosen = machines[number]
+        each = with_plans(
+            Sweep(
+                text("collectives", collective),
+                dtype=parse_dtype(text("dtypes", dtype)),
+                topology=topology,
+                overrides=chosen,
+                **shared,
+            )
+        )
+        if number not in emulators:
+            emulators[number] = each.emulator()
+            for name in each.algorithms:
+                emulators[number].algorithm(named[1].get(name, name))
+        planned.append((each, emulators[number], {key: chosen[key] for key in varied}))
     columns = (*COLUMNS, *varied, *FAILED)
     rows, cells = [], []
     for each, emulator, chosen in planned:

@@ -190,15 +190,21 @@ def check_kernel(
 ) -> Checked:
     """Captures an algorithm, runs it once, and checks it; what is wrong with it is in the answer.
 
+    The file of a plan or a script that lowers one is checked as `check_file` and `check_script` do.
     ``collective``: the one that the algorithm implements, by default. Raises ConfigError and TopologyError for what is
     wrong with the question.
     """
     from ahbm.core.emulator import Emulator
     from ahbm.runs.measure import prepare, verify
+    from ahbm.runs.plans import is_file, source_of
 
+    chosen = as_algorithm(algorithm)
+    if isinstance(chosen, str) and is_file(chosen):
+        source = source_of(chosen)
+        return check_script(source)[0] if isinstance(source, Script) else check_file(source)
     emulator = Emulator.load(topology, arguments.pop("ccl", None), arguments.pop("overrides", None))
     arguments["emulator"] = emulator
-    asked = as_algorithm(algorithm) or emulator.ccl.default_algorithm
+    asked = chosen or emulator.ccl.default_algorithm
     loaded = emulator.algorithm(asked)
     named = collective or loaded.collectives[0]
     settings = emulator.settings(asked)

@@ -33,6 +33,8 @@ class Lowered:
     """Per group rank, the pieces that are copied into its array after the run."""
     covered: bool = False
     """Whether the operands fill all of its buffers, so that nothing of an earlier run remains."""
+    note: str = ""
+    """The choice that the algorithm made other than asked for; empty without one."""
 
 
 def rows(pieces: Sequence[Sequence[Piece]]) -> list[NDArray[np.int64]]:

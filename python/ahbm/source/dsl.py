@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ahbm.config.checks import Check, integer, shaped, switch, text
 from ahbm.config.kinds import Kind
-from ahbm.dsl.script import UPSTREAM, Script
+from ahbm.dsl.script import UPSTREAM, Script, imports_language
 from ahbm.source.files import no_file
 from ahbm.source.plan import LOWERING, SLOTS, PlanAlgorithm, PlanOptions, runnable
 
@@ -104,5 +104,6 @@ KIND = Kind(
     keys={**LOWERING, **KEYS},
     defaults={"n_slots": SLOTS},
     is_path=lambda value: True,
+    claims=lambda name: name.endswith(".py") and imports_language(name),
 )
 """Programs of the MSCCL++ DSL and of MSCCLang. `args` follow the script, `program` names one of several."""

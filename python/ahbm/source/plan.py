@@ -16,7 +16,7 @@ from ahbm.base.load import load_bytes
 from ahbm.base.request import Request
 from ahbm.config.checks import Check, integer, mapping, switch, text
 from ahbm.config.kinds import Kind
-from ahbm.config.reading import PLAIN, Reading
+from ahbm.config.reading import PLAIN, SUFFIXES, Reading
 from ahbm.dsl.script import Script
 from ahbm.errors import ConfigError, Site, UnsupportedError
 from ahbm.source.algorithm import Lowered, Piece, rows
@@ -268,4 +268,5 @@ KIND = Kind(
     keys={**LOWERING, "quirks": switch, "lenient": switch, "limits": _LIMITS},
     defaults={"n_slots": SLOTS},
     is_path=lambda value: True,
+    claims=lambda name: name.removesuffix(".gz").endswith(SUFFIXES),
 )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ahbm._core import Machine, Plan
+from ahbm.base import codes
 from ahbm.base.layout import Layout
 from ahbm.base.request import Request
 from ahbm.config.checks import integer, mapping, text
@@ -79,10 +80,19 @@ class SynthAlgorithm:
     def lower(self, machine: Machine, request: Request, layout: Layout, settings: Settings) -> Lowered:
         """Synthesizes between the SIPs of the ranks' places, and lowers the plan; other SIPs relay.
 
-        Raises as `synthesize` and `ahbm.source.plan.lower`.
+        An array that is too small to be cut as the method must gets the schedule of `auto`, with a note. Raises as
+        `synthesize` and `ahbm.source.plan.lower`.
         """
-        found = self.synthesize(machine, request, [sip for sip, _, _ in layout.places])
-        return lower(found.plan, machine, request, settings.queues, self.how, found.schedule.places())
+        sips, note = [sip for sip, _, _ in layout.places], ""
+        try:
+            found = self.synthesize(machine, request, sips)
+        except UnsupportedError as error:
+            if error.code != codes.UNCUT or replace(self.synth, seed=0) == Synth():
+                raise
+            found = replace(self, synth=Synth(seed=self.synth.seed)).synthesize(machine, request, sips)
+            note = f"{self.name} is synthesized by {found.schedule.method}: {error.message}"
+        lowered = lower(found.plan, machine, request, settings.queues, self.how, found.schedule.places())
+        return replace(lowered, note=note)
 
     @property
     def is_plan(self) -> bool:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import altair as alt
 
 from ahbm.runs.report import Report
+from ahbm.views import colors
 
-WIDTH, HEIGHT = 440, 280
+WIDTH, HEIGHT = "container", 280
+FILE_WIDTH = 640
+"""Width of a chart in a file, where no page gives it one; in pixels."""
 
 Row = dict[str, Any]
 Chart: TypeAlias = alt.LayerChart | alt.FacetChart
@@ -25,7 +28,14 @@ def sizes(field: str = "bytes", title: str = "size of one rank's array (B)") -> 
 
 def tooltip(*fields: str) -> list[alt.Tooltip]:
     """The fields of the tooltip, in order. Plain strings in a list cost altair a table of all its schemas."""
-    return [alt.Tooltip(field) for field in fields]
+    return [alt.Tooltip(field, format=".4g") if field.endswith(":Q") else alt.Tooltip(field) for field in fields]
+
+
+def zoomed(chart: Any, y: bool = True) -> Any:
+    """The chart with axes that the wheel zooms and a drag moves; `y` with the upright one."""
+    # With a name: names that altair makes are others in every page.
+    axes: list[Literal["x", "y"]] = ["x"] if not y else ["x", "y"]
+    return chart.add_params(alt.selection_interval(name="zoom", bind="scales", encodings=axes))
 
 
 def series(reports: Iterable[Report], peak_gbs: float | None) -> list[Row]:
@@ -51,11 +61,11 @@ def _lines(rows: Sequence[Row], y: alt.Y, title: str) -> Chart:
     limits = [name for name in names if name in ("bound", "peak")]
     shown = [name for name in names if name not in limits]
     dash = {"bound": [6, 4], "peak": [2, 3]}
-    legend = alt.Legend(orient="bottom", columns=2, labelLimit=260, symbolType="stroke")
+    legend = alt.Legend(orient="bottom", labelLimit=260, symbolType="stroke")
     color = alt.Color(
         "series:N",
         title=None,
-        scale=alt.Scale(domain=names, range=[*palette(len(shown)), *["#8a8a8a"] * len(limits)]),
+        scale=alt.Scale(domain=names, range=[*colors.series(len(shown)), *[colors.LIMIT] * len(limits)]),
         legend=legend,
     )
     # One legend for both: equal titles and fields are merged.
@@ -65,24 +75,29 @@ def _lines(rows: Sequence[Row], y: alt.Y, title: str) -> Chart:
         legend=legend,
         scale=alt.Scale(domain=names, range=[dash.get(name, [1, 0]) for name in names]),
     )
-    base = alt.Chart(alt.InlineData(values=list(rows))).encode(x=sizes(), y=y, color=color)
-    lines = base.mark_line().encode(strokeDash=strokes)
-    points = base.transform_filter(alt.FieldOneOfPredicate("series", shown)).mark_point(filled=True, size=40)
+    picked = alt.selection_point(name="picked", fields=["series"], bind="legend")
+    opacity = alt.condition(picked, alt.value(1), alt.value(0.12))
+    base = alt.Chart(alt.InlineData(values=list(rows))).encode(x=sizes(), y=y, color=color, opacity=opacity)
+    lines = base.mark_line(clip=True).encode(strokeDash=strokes).add_params(picked)
+    points = base.transform_filter(alt.FieldOneOfPredicate("series", shown)).mark_point(filled=True, size=40, clip=True)
     points = points.encode(tooltip=tooltip("series:N", "bytes:Q", "us:Q", "busbw:Q", "percent:Q"))
-    return alt.layer(lines, points).properties(width=WIDTH, height=HEIGHT, title=title)
-
-
-def palette(count: int) -> list[str]:
-    """Colours that can be told apart, on white and on black, also by the colour-blind: after Okabe and Ito, lighter."""
-    colors = ["#2f87c8", "#e0692a", "#1aa37f", "#cc79a7", "#d99a1c", "#6fb7e0", "#a39414"]
-    return [colors[index % len(colors)] for index in range(count)]
+    chart: Chart = zoomed(alt.layer(lines, points)).properties(width=WIDTH, height=HEIGHT, title=title)
+    return chart
 
 
 def bandwidth(rows: Sequence[Row], title: str) -> Chart:
-    """Bus bandwidth against size, one line per algorithm, with the bound and the peak."""
+    """Bus bandwidth against size, one line per algorithm, with the bound and the peak; a page can make the axis
+    logarithmic, on which small sizes are told apart.
+    """
     # Room above the peak.
     most = 1.05 * max(row["busbw"] for row in rows)
-    return _lines(rows, alt.Y("busbw:Q", title="busbw (GB/s)", scale=alt.Scale(domain=[0, most], nice=False)), title)
+    least = min((row["busbw"] for row in rows if row["busbw"] > 0), default=most)
+    scales: dict[str, dict[str, Any]] = {
+        "linear": {"domain": [0, most], "nice": False},
+        "log": {"type": "log", "domain": [0.8 * least, 1.3 * most], "nice": False},
+    }
+    chart = _lines(rows, alt.Y("busbw:Q", title="busbw (GB/s)", scale=alt.Scale(**scales["linear"])), title)
+    return chart.properties(usermeta={"y": scales})
 
 
 def latency(rows: Sequence[Row], title: str) -> Chart:
@@ -102,12 +117,14 @@ def selection(reports: Iterable[Report], title: str) -> Chart:
         at = (report.ranks, report.bytes)
         if at not in best or report.latency_ns < best[at].latency_ns:
             best[at] = report
+    hues = dict(zip(names, colors.series(len(names)), strict=True))
     rows = [
         {
             "ranks": ranks,
             "size": _short(nbytes),
             "bytes": nbytes,
             "algorithm": report.algorithm,
+            "ink": colors.ink_on(hues[report.algorithm]),
             "us": report.latency_ns / 1000,
             "percent": "" if report.percent_of_bound is None else f"{report.percent_of_bound:.0f} %",
         }
@@ -117,16 +134,19 @@ def selection(reports: Iterable[Report], title: str) -> Chart:
     base = alt.Chart(alt.InlineData(values=rows)).encode(
         x=alt.X("size:O", title="size of one rank's array (B)", sort=order, axis=alt.Axis(labelAngle=0)),
         y=alt.Y("ranks:O", title="ranks", sort="descending"),
+        tooltip=tooltip("algorithm:N", "us:Q", "percent:N"),
     )
     color = alt.Color(
         "algorithm:N",
         title=None,
-        scale=alt.Scale(domain=list(names), range=palette(len(names))),
-        legend=alt.Legend(orient="bottom", columns=2, labelLimit=260),
+        scale=alt.Scale(domain=list(names), range=list(hues.values())),
+        legend=alt.Legend(orient="bottom", labelLimit=260),
     )
-    cells = base.mark_rect(opacity=0.75).encode(color=color, tooltip=tooltip("algorithm:N", "us:Q", "percent:N"))
-    labels = base.mark_text(fontSize=10, color="white", fontWeight="bold").encode(text="percent:N")
-    return alt.layer(cells, labels).properties(width=WIDTH, height=max(60, 34 * len({r for r, _ in best})), title=title)
+    cells = base.mark_rect().encode(color=color)
+    ink = alt.Color("ink:N", scale=None)
+    labels = base.mark_text(fontSize=10, fontWeight="bold").encode(text="percent:N", color=ink)
+    height = max(60, 34 * len({ranks for ranks, _ in best}))
+    return alt.layer(cells, labels).properties(width=WIDTH, height=height, title=f"{title}; in cells % of the bound")
 
 
 def _short(nbytes: int) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import altair as alt
 
 from ahbm.runs.explanation import Link
-from ahbm.views.charts import WIDTH, Chart, tooltip
+from ahbm.views.charts import Chart, tooltip
 
 if TYPE_CHECKING:
     from ahbm._core import Machine
@@ -18,26 +18,34 @@ if TYPE_CHECKING:
 Point = tuple[float, float]
 Row = dict[str, Any]
 
-ASIDE_PX = 4
-"""Half the distance between the two directions of a link."""
+STEP_PX = 62
+"""Pixels from a place to the next one; a page shrinks the drawing where it has less room."""
+LEAST_PX = 280
+"""Width of a drawing of few places."""
+ASIDE = 0.075
+"""Half the distance between the two directions of a link, in steps of the grid."""
 MARGIN = 0.6
 """Around the places, in steps of the grid."""
+NODE, NODE_INK = "#dbe9ff", "#1b1f24"
+LONG = 1.5
+"""A straight line of more steps would run through places in between."""
 
 BETWEEN_SIPS = re.compile(r"(sip\d+|switch)->(sip\d+|switch)")
 BETWEEN_CUBES = re.compile(r"sip(\d+)\.(cube\d+)\.ucie_([NESW])\d+")
-USE = ["#a9b4c0", "#2f87c8", "#d99a1c", "#d1322a"]
-"""Idle, a quarter, half and all of the time; on white and on black."""
 STEPS = {"N": (0, -1), "E": (1, 0), "S": (0, 1), "W": (-1, 0)}
 
 
 def positions(machine: Machine) -> dict[str, Point]:
-    """The position of each SIP in the drawing: grids as grids (planes beside each other), others on a circle."""
+    """The position of each SIP in the drawing: grids as grids, their planes in a square; others on a circle.
+
+    A hypercube is a grid too: rows and columns count in Gray code, so that most links lead to a neighbour.
+    """
     count, w, h = machine.sips, machine.sip_w, machine.sip_h
+    if machine.topology == "hypercube":
+        bits = (count - 1).bit_length()
+        low = 1 << (bits + 1) // 2
+        return {f"sip{sip}": (_gray(sip % low), _gray(sip // low)) for sip in range(count)}
     if machine.topology.endswith("1d") or not w:
-        if machine.topology == "hypercube":
-            bits = (count - 1).bit_length()
-            low = 1 << (bits + 1) // 2
-            return {f"sip{sip}": (sip % low, sip // low) for sip in range(count)}
         if count == 2:
             return {"sip0": (0.0, 0.0), "sip1": (1.0, 0.0)}
         radius = max(1.0, count / 5)
@@ -45,7 +53,20 @@ def positions(machine: Machine) -> dict[str, Point]:
         around = {f"sip{sip}": (radius * math.sin(a), -radius * math.cos(a)) for sip, a in enumerate(turn)}
         return around | ({"switch": (0.0, 0.0)} if machine.topology == "switch" else {})
     plane = w * h
-    return {f"sip{sip}": (sip % w + sip // plane * (w + 1), sip // w % h) for sip in range(count)}
+    beside = math.ceil(math.sqrt(-(-count // plane)))
+    places = {}
+    for sip in range(count):
+        z = sip // plane
+        places[f"sip{sip}"] = (sip % w + z % beside * (w + 0.6), sip // w % h + z // beside * (h + 0.6))
+    return places
+
+
+def _gray(code: int) -> int:
+    """The position of a word in Gray code."""
+    at = 0
+    while code:
+        at, code = at ^ code, code >> 1
+    return at
 
 
 def sip_links(machine: Machine, links: Iterable[Link], latency_ps: int) -> Chart | None:
@@ -54,15 +75,21 @@ def sip_links(machine: Machine, links: Iterable[Link], latency_ps: int) -> Chart
     if not used:
         return None
     places = positions(machine)
+    wraps = machine.topology.startswith("torus") or machine.topology == "hypercube"
+    plane = machine.sip_w * machine.sip_h
     rows = []
-    wraps = machine.topology.startswith("torus")
     for (start, end), link in (_named(_idle(machine.links_between_sips()), BETWEEN_SIPS) | used).items():
         a, b = places[start], places[end]
-        if wraps and math.dist(a, b) > 1.5:
-            rows += [_row(link, latency_ps, *stub, places) for stub in _stubs(a, b)]
+        planes = [int(name[3:]) // plane if plane and name != "switch" else 0 for name in (start, end)]
+        if planes[0] != planes[1]:
+            ahead = 1 if planes[1] > planes[0] else -1
+            rows += _rows(link, latency_ps, *_stubs(a, b, (0.34 * ahead, -0.34 * ahead)))
+        elif wraps and math.dist(a, b) > LONG:
+            rows += _rows(link, latency_ps, *_stubs(a, b, _towards(b, a)))
         else:
-            rows.append(_row(link, latency_ps, a, b, places))
-    return _drawn(rows, places, "links between SIPs (simulated)")
+            rows += _rows(link, latency_ps, _curve(a, b, bent=bool(machine.sip_w) and math.dist(a, b) > LONG))
+    deep = " Links to other planes are slanted." if machine.sip_d > 1 else ""
+    return _drawn(rows, places, f"links between SIPs (simulated).{deep}")
 
 
 def cube_links(machine: Machine, links: Iterable[Link], latency_ps: int) -> Chart | None:
@@ -80,7 +107,7 @@ def cube_links(machine: Machine, links: Iterable[Link], latency_ps: int) -> Char
     rows = []
     for (_, cube, heading), link in ports.items():
         (x, y), (dx, dy) = places[cube], STEPS[heading]
-        rows.append(_row(link, latency_ps, (x, y), (x + dx, y + dy), places))
+        rows += _rows(link, latency_ps, _curve((x, y), (x + dx, y + dy)))
     return _drawn(rows, places, f"links between the cubes of sip{shown} (simulated)")
 
 
@@ -98,64 +125,78 @@ def _idle(names: Iterable[str]) -> list[Link]:
     return [Link(name, 0, 0, 0, 0, 0) for name in names]
 
 
-def _scale(places: dict[str, Point]) -> float:
-    """Pixels of a step."""
-    xs = [p[0] for p in places.values()]
-    return (WIDTH - 60) / (max(xs) - min(xs) + 2 * MARGIN)
-
-
-def _row(link: Link, latency_ps: int, a: Point, b: Point, places: dict[str, Point]) -> Row:
-    """A line beside the one of the opposite direction."""
+def _curve(a: Point, b: Point, bent: bool = False) -> list[Point]:
+    """The line from a to b, beside that of the opposite direction; bent, it leads around the places in between."""
     length = math.dist(a, b) or 1.0
-    aside = ASIDE_PX / _scale(places)
-    dx, dy = -(b[1] - a[1]) / length * aside, (b[0] - a[0]) / length * aside
-    return {
-        "x": a[0] + dx,
-        "y": a[1] + dy,
-        "x2": b[0] + dx,
-        "y2": b[1] + dy,
+    dx, dy = -(b[1] - a[1]) / length, (b[0] - a[0]) / length
+    points = 9 if bent else 2
+    line = []
+    for at in (index / (points - 1) for index in range(points)):
+        out = ASIDE + (1.6 * at * (1 - at) if bent else 0)
+        line.append((a[0] + (b[0] - a[0]) * at + dx * out, a[1] + (b[1] - a[1]) * at + dy * out))
+    return line
+
+
+def _towards(a: Point, b: Point) -> Point:
+    """Most of half a step from a in the direction of b."""
+    length = math.dist(a, b)
+    return 0.46 * (b[0] - a[0]) / length, 0.46 * (b[1] - a[1]) / length
+
+
+def _stubs(a: Point, b: Point, out: Point) -> tuple[list[Point], list[Point]]:
+    """A link that would cross others: out of one place, into the other."""
+    return _curve(a, (a[0] + out[0], a[1] + out[1])), _curve((b[0] - out[0], b[1] - out[1]), b)
+
+
+def _rows(link: Link, latency_ps: int, *lines: list[Point]) -> list[Row]:
+    """The points of the lines that stand for a link, each with the direction that it is reached in, in degrees."""
+    facts = {
         "link": link.name,
         "busy": link.busy_ps / max(latency_ps, 1),
         "messages": link.crossed,
         "waited_ns": link.waited_ps / 1000,
     }
-
-
-def _stubs(a: Point, b: Point) -> Sequence[tuple[Point, Point]]:
-    """A link that wraps round: out over one edge, in over the other."""
-    dx, dy = (0.4 * ((p > q) - (p < q)) for p, q in ((a[0], b[0]), (a[1], b[1])))
-    return (a, (a[0] + dx, a[1] + dy)), ((b[0] - dx, b[1] - dy), b)
+    rows = []
+    for part, line in enumerate(lines):
+        middle = len(line) // 2
+        (x0, y0), (x1, y1) = line[middle - 1], line[middle]
+        arrow = {
+            "ax": x0 + 0.62 * (x1 - x0) if len(line) == 2 else x1,
+            "ay": y0 + 0.62 * (y1 - y0) if len(line) == 2 else y1,
+            "turn": round(math.degrees(math.atan2(x1 - x0, y0 - y1)), 1),
+        }
+        for order, (x, y) in enumerate(line):
+            row = facts | {"line": f"{link.name}/{part}", "order": order, "x": round(x, 3), "y": round(y, 3)}
+            rows.append(row | arrow if order == 0 else row)
+    return rows
 
 
 def _drawn(rows: list[Row], places: dict[str, Point], title: str) -> Chart:
     xs, ys = [p[0] for p in places.values()], [p[1] for p in places.values()]
-    high = max(ys) - min(ys) + 2 * MARGIN
+    wide, high = (max(axis) - min(axis) + 2 * MARGIN for axis in (xs, ys))
     x = alt.Scale(domain=[min(xs) - MARGIN, max(xs) + MARGIN], nice=False, zero=False)
     y = alt.Scale(domain=[max(ys) + MARGIN, min(ys) - MARGIN], nice=False, zero=False)
     # Lines in use over idle ones.
     rows.sort(key=lambda row: row["messages"] > 0)
-    named = [{"node": name, "x": px, "y": py} for name, (px, py) in places.items()]
-    lines = (
-        alt.Chart(alt.InlineData(values=rows))
-        .mark_rule()
-        .encode(
-            x=alt.X("x:Q", axis=None, scale=x),
-            y=alt.Y("y:Q", axis=None, scale=y),
-            x2="x2:Q",
-            y2="y2:Q",
-            size=alt.condition("datum.messages > 0", alt.value(4), alt.value(1)),
-            color=alt.Color(
-                "busy:Q",
-                title="busy",
-                scale=alt.Scale(domain=[0, 0.25, 0.5, 1], range=USE),
-                legend=alt.Legend(format=".0%", orient="right"),
-            ),
-            tooltip=[*tooltip("link:N"), alt.Tooltip("busy:Q", format=".1%"), *tooltip("messages:Q", "waited_ns:Q")],
-        )
+    legend = alt.Legend(type="gradient", format=".2~p", orient="bottom", gradientLength=200)
+    # No range: the page gives it, on light ground darker where busy, on dark ground lighter.
+    most = max(row["busy"] for row in rows)
+    busy = alt.Color("busy:Q", title="busy, part of the run", scale=alt.Scale(domain=[0, most]), legend=legend)
+    told = [*tooltip("link:N"), alt.Tooltip("busy:Q", format=".1%"), *tooltip("messages:Q", "waited_ns:Q")]
+    drawn = alt.Chart(alt.InlineData(values=rows))
+    at = {"x": alt.X("x:Q", axis=None, scale=x), "y": alt.Y("y:Q", axis=None, scale=y), "tooltip": told}
+    lines = {"detail": alt.Detail("line:N"), "order": alt.Order("order:Q"), **at}
+    idle = drawn.transform_filter("datum.messages == 0").mark_line(strokeWidth=1, strokeDash=[2, 3], color="#8a94a0")
+    used = drawn.transform_filter("datum.messages > 0").mark_line(strokeWidth=4)
+    heads = drawn.transform_filter("datum.messages > 0 && datum.order == 0").mark_point(
+        shape="triangle", filled=True, size=90, opacity=1
     )
+    turned = {"angle": alt.Angle("turn:Q", scale=None), "x": alt.X("ax:Q", scale=x), "y": alt.Y("ay:Q", scale=y)}
+    named = [{"node": re.sub("sip|cube", "", name), "x": px, "y": py} for name, (px, py) in places.items()]
     nodes = alt.Chart(alt.InlineData(values=named)).encode(x=alt.X("x:Q", scale=x), y=alt.Y("y:Q", scale=y))
-    dots = nodes.mark_point(filled=True, size=160, color="#8a8a8a", opacity=1)
-    names = nodes.mark_text(fontSize=9, align="left", dx=9, dy=-13, color="#8a8a8a").encode(text="node:N")
-    shown = [lines, dots, names] if len(places) <= 100 else [lines]
-    height = max(120, min(_scale(places) * high, WIDTH))
-    return alt.layer(*shown).properties(width=WIDTH - 60, height=height, title=title)
+    boxes = nodes.mark_square(size=620, color=NODE, stroke="#8a94a0", strokeWidth=1, opacity=1)
+    names = nodes.mark_text(fontSize=12, color=NODE_INK).encode(text="node:N")
+    shown = [idle.encode(**lines), used.encode(color=busy, **lines), heads.encode(color=busy, **{**at, **turned})]
+    chart: Chart = alt.layer(*shown, boxes, names)
+    step = max(STEP_PX, LEAST_PX / wide)
+    return chart.properties(width=round(step * wide), height=round(step * high), title=title, autosize="pad")

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.config.topology import resized
-from ahbm.runs import bench
+from ahbm.runs import bench, compare
+from ahbm.runs.plans import with_plans
+from ahbm.views import answer, certificates, comparisons, reasons
 from ahbm.views.page import Page, Section, bundle
 
 if TYPE_CHECKING:
@@ -35,6 +37,8 @@ class Contents:
     machine: Machine | None = None
     explanations: Mapping[str, Explanation] = field(default_factory=dict)
     """By algorithm, why its run of the largest size took as long as it did."""
+    certificate: Section | None = None
+    """Of synthesized algorithms."""
     refused: Sequence[bench.Refused] = ()
     """What did not run, for every number of ranks."""
 
@@ -51,6 +55,7 @@ def gather(
 
     Raises what `ahbm.run` raises where nothing runs at all; a part of the sweep that does not run is on the page.
     """
+    sweep = with_plans(sweep)
     emulator = sweep.emulator()
     bundle()
     sizes = [resized(emulator.machine.topology, count) for count in ranks]
@@ -75,11 +80,12 @@ def gather(
     for name, report in last.items() if explain else ():
         tell(f"why {name} takes as long as it does at {report.bytes:,} B")
         explanations[name] = report.explain()
-    peak = _peak(emulator, sweep, reports)
-    return Contents(sweep, reports, peak, worlds, found, emulator.machine, explanations, refused)
+    certificate = certificates.section(emulator, reports)
+    limit = peak(emulator, sweep, reports)
+    return Contents(sweep, reports, limit, worlds, found, emulator.machine, explanations, certificate, refused)
 
 
-def _peak(emulator: Emulator, sweep: bench.Sweep, reports: Sequence[Report]) -> float | None:
+def peak(emulator: Emulator, sweep: bench.Sweep, reports: Sequence[Report]) -> float | None:
     """busbw of an array so large that no latency counts."""
     from ahbm.runs.report import bandwidths
 
@@ -125,19 +131,29 @@ def _page(contents: Contents) -> Page:
         charts["selection"] = c.selection(contents.worlds, f"fastest algorithm for {sweep.collective} (simulated)")
         text = "The fastest of the algorithms for every size and number of ranks, and its percentage of the bound."
         sections.append(Section("selection", "Which algorithm where", text, charts=["selection"]))
+    if contents.certificate is not None:
+        sections.append(contents.certificate)
+    names = list(dict.fromkeys(report.algorithm for report in reports))
+    if len(names) == 2:
+        sides = [[report for report in reports if report.algorithm == name] for name in names]
+        sections.append(comparisons.section(compare.versus(*sides), charts))
     if contents.explanations:
-        sections += _why(contents, charts)
+        size = max(report.bytes for report in reports)
+        sections += reasons.sections(contents.explanations, contents.machine, charts, f" at {size:,} B")
     if contents.numerics:
         sections.append(_numerics(contents.numerics))
     facts = [
         ("ahbm", first.version),
         ("machine", first.machine_hash),
         ("programs", ", ".join(dict.fromkeys(report.program_hash for report in reports if report.program_hash))),
-        ("topology", sweep.topology or "default"),
+        ("topology", str(sweep.topology or "default")),
         *((f"set {key}", str(value)) for key, value in sweep.overrides.items()),
     ]
     subtitle = "All times are simulated. GB/s is 1e9 bytes per second; busbw as nccl-tests counts it, one direction."
-    return Page(what, subtitle, sections, charts, facts)
+    headline = answer.of_sweep(reports, contents.explanations.items())
+    if contents.certificate is not None:
+        headline.insert(1, certificates.sentence(contents.certificate))
+    return Page(what, subtitle, sections, charts, facts, headline)
 
 
 COLUMNS = ("algorithm", "size (B)", "time (us)", "algbw (GB/s)", "busbw (GB/s)", "bound (us)", "% of bound", "wrong")
@@ -165,60 +181,6 @@ def _limits(reports: Iterable[Report]) -> str:
         "The bound holds for every algorithm on this machine, the peak is the bound of an endless array. "
         f"What limits {report.bytes:,} B: {report.limited_by}."
     )
-
-
-def _why(contents: Contents, charts: dict[str, alt.TopLevelMixin]) -> list[Section]:
-    """The time, taken apart: by category for every algorithm, over the PEs and links for the fastest."""
-    from ahbm.views import links, why
-
-    explanations = contents.explanations
-    size = max(report.bytes for report in contents.reports)
-    charts["breakdown"] = why.breakdown(explanations, f"critical path at {size:,} B (simulated)")
-    name = min(explanations, key=lambda name: explanations[name].latency_ps)
-    best = explanations[name]
-    charts["path"] = why.path(best, f"critical path of {name} (simulated)")
-    charts["agents"] = why.agents(best, f"time of PEs under {name} (simulated)")
-    charts["gantt"] = why.gantt(best, f"operations of PEs under {name} (simulated)")
-    steps = [
-        [
-            step.origin or "-",
-            step.what,
-            f"{step.operations:,}",
-            f"{step.ps / 1000:,.2f}",
-            f"{100 * step.ps / best.latency_ps:.1f}",
-        ]
-        for step in best.steps
-    ]
-    text = (
-        "The critical path adds up to the latency, to the picosecond: what each part of it was spent on, "
-        "which PE had it, and which line of the algorithm."
-    )
-    columns = ("line", "operation", "operations", "time (ns)", "%")
-    sections = [Section("why", "Why it took this long", text, columns, steps, ["breakdown", "path", "agents", "gantt"])]
-    if contents.machine is not None:
-        drawn = {
-            "sip-links": links.sip_links(contents.machine, best.links, best.latency_ps),
-            "cube-links": links.cube_links(contents.machine, best.links, best.latency_ps),
-        }
-        shown = {key: chart for key, chart in drawn.items() if chart is not None}
-        charts.update(shown)
-        waits = [
-            [
-                link.name,
-                f"{100 * link.busy_ps / best.latency_ps:.1f}",
-                f"{link.crossed:,}",
-                f"{link.waits:,}",
-                f"{link.waited_ps / 1000:,.2f}",
-            ]
-            for link in best.links[:8]
-        ]
-        text = (
-            f"How busy every link was under {name}; each direction is a line, a thin one where nothing crossed it. "
-            "Links most waited for first."
-        )
-        columns = ("link", "busy (%)", "messages", "of them waited", "waited (ns)")
-        sections.append(Section("links", "Links", text, columns, waits, list(shown)))
-    return sections
 
 
 def _numerics(found: Sequence[Numerics]) -> Section:

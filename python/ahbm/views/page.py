@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ahbm.base.store import store
 from ahbm.errors import ConfigError
+from ahbm.views.colors import USE, USE_DARK
 
 if TYPE_CHECKING:
     import altair as alt
@@ -31,6 +32,8 @@ class Section:
     columns: Sequence[str] = ()
     rows: Sequence[Sequence[str]] = ()
     charts: Sequence[str] = ()
+    timeline: Mapping[str, Any] | None = None
+    """What `ahbm.views.timeline` gives."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,10 @@ class Page:
     subtitle: str
     sections: Sequence[Section]
     charts: Mapping[str, alt.TopLevelMixin]
+    """Those that no section names are for files."""
     facts: Sequence[tuple[str, str]] = field(default=())
+    headline: Sequence[str] = ()
+    """The answer, in sentences."""
 
     def html(self) -> str:
         """The page as one self-contained document."""
@@ -51,16 +57,20 @@ class Page:
         environment = Environment(
             loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined, trim_blocks=True
         )
-        specs = {name: chart.to_dict(validate=False) for name, chart in self.charts.items()}
-        # "<" never stands in the JSON, so nothing in it can end the script element.
-        text = json.dumps(specs, sort_keys=True).replace("<", "\\u003c")
+        shown = [name for section in self.sections for name in section.charts]
+        specs = {name: self.charts[name].to_dict(validate=False) for name in shown}
+        timelines = {section.key: section.timeline for section in self.sections if section.timeline}
         return environment.get_template("page.html.j2").render(
             title=self.title,
             subtitle=self.subtitle,
             sections=self.sections,
             facts=self.facts,
+            headline=self.headline,
             bundle=Markup(bundle().result().replace("</script", "<\\/script")),
-            specs=Markup(text),
+            specs=Markup(_json(specs)),
+            timelines=Markup(_json(timelines)),
+            ramps=Markup(_json({"light": USE, "dark": USE_DARK})),
+            script=Markup((Path(__file__).parent / "timeline.js").read_text()),
         )
 
     def write(self, path: Path) -> None:
@@ -73,7 +83,7 @@ class Page:
 
         paths = []
         for name, chart in self.charts.items():
-            spec = chart.to_dict(validate=False)
+            spec = _in_file(chart.to_dict(validate=False))
             path = folder / f"{name}.{kind}"
             if kind == "svg":
                 _write(path, vl_convert.vegalite_to_svg(spec).encode())
@@ -83,6 +93,21 @@ class Page:
                 raise ConfigError("AHBM-C161", f"no charts as {kind}", hint="svg or png")
             paths.append(path)
         return paths
+
+
+def _json(data: object) -> str:
+    # "<" never stands in the JSON, so nothing in it can end the script element.
+    return json.dumps(data, sort_keys=True, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _in_file(spec: dict[str, Any]) -> dict[str, Any]:
+    """A chart with the width, columns and colours that otherwise the page gives it."""
+    from ahbm.views.charts import FILE_WIDTH
+
+    if spec.get("width") == "container":
+        spec["width"] = FILE_WIDTH
+    spec["config"] = {**spec.get("config", {}), "legend": {"columns": 4}, "range": {"ramp": list(USE)}}
+    return spec
 
 
 def _write(path: Path, content: bytes) -> None:

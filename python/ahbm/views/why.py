@@ -8,38 +8,25 @@ from typing import TYPE_CHECKING, Any
 import altair as alt
 
 from ahbm._core import categories
-from ahbm.views.charts import WIDTH, Chart, palette, tooltip
+from ahbm.views import colors, spans
+from ahbm.views.charts import WIDTH, tooltip, zoomed
 
 if TYPE_CHECKING:
     from ahbm.runs.explanation import Explanation
 
-MOST_STRETCHES = 2000
-"""Stretches of a path that are drawn; a longer path is shown by its beginning."""
-
-COLORS = {
-    "dispatch": "#8a8a8a",
-    "DMA": "#d99a1c",
-    "link serialisation": "#2f87c8",
-    "link contention": "#e0692a",
-    "wire latency": "#6fb7e0",
-    "slot I/O": "#1aa37f",
-    "credit": "#a39414",
-    "math": "#cc79a7",
-    "delay": "#b7b7b7",
-    "waiting for peer": "#7d6bb3",
-    "waiting for counter": "#9c8ec9",
-    "waiting for barrier": "#bdb3dd",
-}
+MOST_PES = 24
+"""PEs of the chart of all their times; the timeline shows more."""
+MOST_BARS = 2000
+"""Bars of a chart of times, about; `spans` says how more are merged."""
 
 
-def _color(names: Sequence[str]) -> alt.Color:
-    """Categories in their fixed colours; anything else, such as kinds of operations, in order of appearance."""
-    others = [name for name in dict.fromkeys(names) if name not in COLORS]
-    shown = [name for name in COLORS if name in names] + others
-    free = palette(len(others))
-    colors = [COLORS[name] if name in COLORS else free[others.index(name)] for name in shown]
-    legend = alt.Legend(orient="bottom", columns=4, labelLimit=160)
-    return alt.Color("category:N", title=None, scale=alt.Scale(domain=shown, range=colors), legend=legend)
+def _color(named: Mapping[str, str], used: Sequence[str]) -> alt.Color:
+    """The colours that `named` gives, of those that are used."""
+    shown = [name for name in named if name in used]
+    legend = alt.Legend(orient="bottom", labelLimit=160)
+    return alt.Color(
+        "category:N", title=None, scale=alt.Scale(domain=shown, range=[named[n] for n in shown]), legend=legend
+    )
 
 
 def breakdown(explanations: Mapping[str, Explanation], title: str) -> alt.Chart:
@@ -52,77 +39,59 @@ def breakdown(explanations: Mapping[str, Explanation], title: str) -> alt.Chart:
     bars = alt.Chart(alt.InlineData(values=rows)).mark_bar()
     chart: alt.Chart = bars.encode(
         x=alt.X("us:Q", title="time on the critical path (us)"),
-        y=alt.Y("algorithm:N", title=None, axis=alt.Axis(labelLimit=170), sort=list(explanations)),
-        color=_color([row["category"] for row in rows]),
+        y=alt.Y("algorithm:N", title=None, axis=alt.Axis(labelLimit=120), sort=list(explanations)),
+        color=_color(colors.CATEGORIES, [row["category"] for row in rows]),
         tooltip=tooltip("algorithm:N", "category:N", "us:Q"),
     )
-    return chart.properties(width=WIDTH - 110, height=40 + 34 * len(explanations), title=title)
+    return chart.properties(width=WIDTH, height=40 + 34 * len(explanations), title=title)
 
 
-def path(explanation: Explanation, title: str) -> Chart:
+def path(explanation: Explanation, title: str) -> alt.Chart:
     """The critical path as a Gantt chart: which PE did what when, from launch to end."""
+    return _gantt(explanation, spans.path(explanation, MOST_BARS), colors.CATEGORIES, title)
+
+
+def gantt(explanation: Explanation, title: str) -> alt.Chart:
+    """The operations of each PE over time: one bar per operation, by its kind."""
+    return _gantt(explanation, spans.operations(explanation, MOST_BARS), colors.KINDS, title)
+
+
+def _gantt(explanation: Explanation, picture: spans.Picture, named: Mapping[str, str], title: str) -> alt.Chart:
     rows: list[dict[str, Any]] = []
-    for stretch in explanation.stretches():
-        if len(rows) == MOST_STRETCHES:
-            break
+    for span in picture.spans:
+        what, origin = explanation.operation(span.agent, span.op)
+        many = f" and {span.count - 1} more" if span.count > 1 else ""
         rows.append(
             {
-                "place": stretch.place,
-                "start": stretch.start_ps / 1e6,
-                "end": stretch.end_ps / 1e6,
-                "category": stretch.category,
-                "what": stretch.what,
-                "origin": stretch.origin,
-                "link": stretch.link,
+                "place": picture.lanes[span.lane],
+                "start": span.start_ps / 1e6,
+                "end": span.end_ps / 1e6,
+                "category": span.category or colors.kind(what),
+                "what": what + many,
+                "origin": origin,
             }
         )
-    return _gantt(rows, list(dict.fromkeys(row["place"] for row in rows)), title)
-
-
-def _gantt(rows: list[dict[str, Any]], places: list[str], title: str) -> Chart:
     bars = (
         alt.Chart(alt.InlineData(values=rows))
         .mark_bar()
         .encode(
-            x=alt.X("start:Q", title="time (us)"),
+            x=alt.X("start:Q", title="time from launch (us)"),
             x2="end:Q",
-            y=alt.Y("place:N", title=None, sort=places),
-            color=_color([row["category"] for row in rows]),
-            tooltip=tooltip("place:N", "category:N", "what:N", "origin:N", "link:N", "start:Q", "end:Q"),
+            y=alt.Y("place:N", title=None, sort=list(picture.lanes)),
+            color=_color(named, [row["category"] for row in rows]),
+            tooltip=tooltip("place:N", "category:N", "what:N", "origin:N", "start:Q", "end:Q"),
         )
     )
-    return alt.layer(bars).properties(width=WIDTH - 70, height=max(80, min(18 * len(places), 700)), title=title)
-
-
-MOST_AGENTS = 32
-"""PEs that get a row of their own; of more, evenly spread ones."""
-MOST_OPERATIONS = 4000
-"""Operations that are drawn; of more, each PE's first."""
-
-
-def _some(count: int) -> list[int]:
-    return [index * count // MOST_AGENTS for index in range(MOST_AGENTS)] if count > MOST_AGENTS else list(range(count))
-
-
-def gantt(explanation: Explanation, title: str) -> Chart:
-    """The operations of each PE over time: one bar per operation, by its kind."""
-    places = explanation.places
-    chosen = _some(len(places))
-    rows: list[dict[str, Any]] = []
-    for agent in chosen:
-        for index, (start, end, what, origin) in enumerate(explanation.operations(agent)):
-            if index * len(chosen) >= MOST_OPERATIONS:
-                break
-            kind = what.partition("(")[0].partition(" ")[0]
-            row = {"place": places[agent], "start": start / 1e6, "end": end / 1e6, "category": kind}
-            rows.append(row | {"what": what, "origin": origin, "link": ""})
-    return _gantt(rows, [places[agent] for agent in chosen], title)
+    whole = f"{title}: {picture.note}" if picture.note else title
+    height = max(80, min(18 * len(picture.lanes), 900))
+    chart: alt.Chart = zoomed(bars, y=False).properties(width=WIDTH, height=height, title=whole)
+    return chart
 
 
 def agents(explanation: Explanation, title: str) -> alt.Chart:
     """The time of each PE by category, waits included; a bar is as long as the PE was at work."""
-    places, names = explanation.places, categories()
-    chosen = _some(len(places))
+    places, names = spans.names(explanation), categories()
+    chosen = spans.evenly(len(places), MOST_PES)
     times = explanation.time_of_agents
     rows: list[dict[str, Any]] = [
         {"place": places[agent], "category": name, "us": ps / 1e6}
@@ -134,7 +103,8 @@ def agents(explanation: Explanation, title: str) -> alt.Chart:
     chart: alt.Chart = bars.encode(
         x=alt.X("us:Q", title="time from launch (us)"),
         y=alt.Y("place:N", title=None, sort=[places[agent] for agent in chosen]),
-        color=_color([row["category"] for row in rows]),
+        color=_color(colors.CATEGORIES, [row["category"] for row in rows]),
         tooltip=tooltip("place:N", "category:N", "us:Q"),
     )
-    return chart.properties(width=WIDTH - 70, height=max(80, 18 * len(chosen)), title=title)
+    some = f": {len(chosen)} of {len(places)} agents" if len(chosen) < len(places) else ""
+    return chart.properties(width=WIDTH, height=max(80, min(18 * len(chosen), 900)), title=title + some)

@@ -46,7 +46,8 @@ impl Method for Greedy {
         let no = |why| Err(refuse(self.name(), request.collective, why));
         match request.collective {
             AllReduce if request.share_bytes / request.unit < request.group(graph).len() as u64 => {
-                no("the buffer has fewer elements than there are ranks")
+                let text = "greedy cuts a share into as many parts as there are ranks, and it has fewer elements";
+                Err(Diagnostic::new("AHBM-U407", text).hint("ask for more bytes"))
             }
             AllReduce if request.method == "auto" && graph.nodes() > AUTO => no("it is slow on so large a network"),
             AllToAll | Gather | Scatter => no("every chunk has one destination; see routed"),

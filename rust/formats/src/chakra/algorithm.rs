@@ -92,7 +92,7 @@ impl Trace {
     }
 
     fn refuse_workload(&self) -> Result<(), Vec<Diagnostic>> {
-        let foreign = |n: &&super::Node| !matches!(n.kind, NodeKind::Send | NodeKind::Recv | NodeKind::Comp);
+        let foreign = |n: &&super::Node| !matches!(n.kind, NodeKind::Send | NodeKind::Recv) && !Graph::is_local(n);
         for graph in &self.graphs {
             if let Some(at) = graph.nodes.iter().position(|n| foreign(&n)) {
                 let kind = graph.nodes[at].kind.name();
@@ -106,7 +106,7 @@ impl Trace {
                 return Err(vec![
                     Diagnostic::new("AHBM-U231", message)
                         .site(label, origin)
-                        .hint("algorithm traces consist of COMM_SEND_NODE, COMM_RECV_NODE and COMP_NODE"),
+                        .hint("algorithm traces consist of COMM_SEND_NODE, COMM_RECV_NODE, COMP_NODE, and MEM nodes with a duration"),
                 ]);
             }
         }
@@ -218,7 +218,9 @@ impl Writer<'_> {
                 }
             }
             match node.kind {
-                NodeKind::Comp => body.push(OpKind::Delay { ps: self.graph.duration_ps(at).map_err(one)? }, 0, origin),
+                _ if Graph::is_local(node) => {
+                    body.push(OpKind::Delay { ps: self.graph.duration_ps(at).map_err(one)? }, 0, origin);
+                }
                 kind => {
                     let tile = self.tile(at)?;
                     let tile = body.tile(tile);

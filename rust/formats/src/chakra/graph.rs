@@ -196,6 +196,13 @@ impl Graph {
         Ok(ps as u64)
     }
 
+    /// Whether a node is work of its rank alone that takes a known time: computation, and memory of traces that were
+    /// measured.
+    pub(super) fn is_local(node: &Node) -> bool {
+        let timed = node.duration_micros > 0 || node.real("duration_ns").is_some();
+        node.kind == NodeKind::Comp || (matches!(node.kind, NodeKind::MemLoad | NodeKind::MemStore) && timed)
+    }
+
     /// `file node id`.
     pub fn origin(&self, at: u32) -> String {
         self.origin_of(self.nodes[at as usize].id)

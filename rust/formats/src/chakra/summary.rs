@@ -1,6 +1,6 @@
 //! The contents of a trace, in numbers.
 
-use super::Trace;
+use super::{Graph, Trace};
 use ahbm_machine::Diagnostic;
 use ahbm_plan::Goal;
 use ahbm_wire::chakra::{COLLECTIVES, NodeKind};
@@ -26,8 +26,8 @@ pub struct Summary {
 impl Trace {
     /// True when the trace consists of sends, receives and computation.
     pub fn is_algorithm(&self) -> bool {
-        let mut kinds = self.graphs.iter().flat_map(|g| &g.nodes).map(|n| n.kind);
-        kinds.all(|k| matches!(k, NodeKind::Send | NodeKind::Recv | NodeKind::Comp))
+        let mut nodes = self.graphs.iter().flat_map(|g| &g.nodes);
+        nodes.all(|n| matches!(n.kind, NodeKind::Send | NodeKind::Recv) || Graph::is_local(n))
             && self.graphs.iter().any(|g| g.count(NodeKind::Send) + g.count(NodeKind::Recv) > 0)
     }
 

@@ -1,0 +1,109 @@
+"""The answer of a page, in sentences that are made of its numbers: what is fastest, how far from the bound, why, what
+to try next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from ahbm.views.words import size, time
+
+if TYPE_CHECKING:
+    from ahbm.runs.explanation import Explanation
+    from ahbm.runs.report import Report
+
+NEAR = 95.0
+"""Percent of the bound from which on another algorithm gains next to nothing."""
+
+REMEDIES = {
+    "dispatch": "fewer and larger operations: each one costs its issue",
+    "DMA": "fewer and larger loads and stores, or a second DMA channel",
+    "link serialisation": "spread these bytes over more links, or send fewer of them",
+    "link contention": "send at other times or over other links: messages queue there",
+    "wire latency": "fewer hops one after the other: a tree, halving and doubling, or larger messages",
+    "slot I/O": "fewer messages, or slots in a faster memory (defaults.buffer_kind)",
+    "credit": "deeper queues, so that senders need not wait for credits: --set defaults.n_slots=16",
+    "math": "reduce on more PEs at a time",
+    "delay": "shorten the computations between the messages",
+}
+"""By category of the critical path, what makes it shorter."""
+
+
+def fastest(reports: Sequence[Report]) -> str:
+    """Which algorithm is the fastest at the largest size, and where another one is."""
+    largest = max(report.bytes for report in reports)
+    rivals = sorted((r for r in reports if r.bytes == largest), key=lambda report: report.latency_ns)
+    best = rivals[0]
+    told = f"{best.algorithm} takes {time(best.latency_ns * 1000)} at {size(largest)}"
+    if len(rivals) > 1:
+        ratio = rivals[1].latency_ns / best.latency_ns if best.latency_ns else 1.0
+        lead = (
+            f"{ratio:.3g} times as fast as {rivals[1].algorithm}" if ratio > 1 else f"as fast as {rivals[1].algorithm}"
+        )
+        told = f"{best.algorithm} is the fastest of {len(rivals)} at {size(largest)}: "
+        told += f"{time(best.latency_ns * 1000)}, {lead}"
+    others: dict[str, list[int]] = {}
+    for nbytes in sorted({report.bytes for report in reports}):
+        winner = min((r for r in reports if r.bytes == nbytes), key=lambda report: report.latency_ns).algorithm
+        if winner != best.algorithm:
+            others.setdefault(winner, []).append(nbytes)
+    for name, won in others.items():
+        told += f"; {name} is faster at {size(won[0])}" + (f" to {size(won[-1])}" if len(won) > 1 else "")
+    return told + "."
+
+
+def distance(report: Report) -> str:
+    """How far a run is from the bound."""
+    if report.bound_ns is None or report.percent_of_bound is None:
+        return f"No bound is known: {report.limited_by}."
+    if report.percent_of_bound >= NEAR:
+        return (
+            f"That is {report.percent_of_bound:.3g} % of the bound of {time(report.bound_ns * 1000)}: "
+            f"what limits it is the machine, {report.limited_by}."
+        )
+    return (
+        f"That is {report.percent_of_bound:.3g} % of the bound of {time(report.bound_ns * 1000)} "
+        f"({report.limited_by}): {report.latency_ns / report.bound_ns:.3g} times the least time possible."
+    )
+
+
+def because(explanation: Explanation) -> str:
+    """The largest part of the critical path: its category, line and link."""
+    if not explanation.by_category:
+        return "It takes no time, so there is nothing to explain."
+    category, ps = next(iter(explanation.by_category.items()))
+    told = f"{100 * ps / explanation.latency_ps:.3g} % of its critical path is {category}"
+    step = max(explanation.steps, key=lambda step: step.by_category.get(category, 0))
+    part = step.by_category.get(category, 0)
+    if part:
+        told += f", {'all' if part == ps else f'{100 * part / ps:.3g} %'} of that at {step.origin or step.what}"
+    link = max(explanation.links, key=lambda link: (link.path_ps, link.busy_ps), default=None)
+    if link is not None and link.path_ps:
+        told += f"; the link that the path spends most time on is {link.name} ({time(link.path_ps)})"
+    return told + "."
+
+
+def advice(explanation: Explanation, report: Report | None = None) -> str:
+    """What to try next: the remedy for the largest part of the path, and where no algorithm can help, the machine."""
+    if not explanation.by_category:
+        return "Try a larger size."
+    if report is not None and report.percent_of_bound is not None and report.percent_of_bound >= NEAR:
+        return f"Try another machine: no algorithm is faster on this one than {time((report.bound_ns or 0) * 1000)}."
+    category = next(iter(explanation.by_category))
+    if category == "link contention":
+        link = max(explanation.links, key=lambda link: (link.path_ps if link.waits else 0, link.waited_ps))
+        return (
+            f"Try to relieve {link.name}: {link.waits:,} of its {link.crossed:,} messages waited, "
+            f"{time(link.waited_ps)} together."
+        )
+    return f"Try {REMEDIES[category]}." if category in REMEDIES else f"Try to shorten {category}."
+
+
+def of_sweep(reports: Sequence[Report], explanations: Iterable[tuple[str, Explanation]]) -> list[str]:
+    """The sentences of a sweep of algorithms."""
+    largest = max(report.bytes for report in reports)
+    best = min((r for r in reports if r.bytes == largest), key=lambda report: report.latency_ns)
+    told = [f"{fastest(reports)} {distance(best)}"]
+    explanation = dict(explanations).get(best.algorithm)
+    return told if explanation is None else [*told, because(explanation), advice(explanation, best)]

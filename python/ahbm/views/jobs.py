@@ -1,0 +1,194 @@
+"""Pages of runs that are timed and not measured: recorded jobs, traces, and plans without a known result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import altair as alt
+import numpy as np
+
+from ahbm.base.collectives import COLLECTIVES
+from ahbm.errors import AhbmError
+from ahbm.job.replay import JobReport
+from ahbm.ranks.calls import CallRecord, Row, rows
+from ahbm.views import answer, colors, reasons, spans
+from ahbm.views.charts import WIDTH, tooltip, zoomed
+from ahbm.views.page import Page, Section
+from ahbm.views.words import time
+
+if TYPE_CHECKING:
+    from ahbm._core import Machine
+    from ahbm.runs.explanation import Explanation
+    from ahbm.runs.timed import TimeReport
+
+MOST_RANKS = 24
+MOST_CALLS = 1500
+Charts = dict[str, alt.TopLevelMixin]
+
+
+def page(report: JobReport | TimeReport, machine: Machine | None = None) -> Page:
+    """The page of a run that was timed. `machine` is where a plan ran; a job knows its own."""
+    if isinstance(report, JobReport):
+        return _job(report)
+    explanation = report.explain()
+    charts: Charts = {}
+    sections = reasons.sections({report.plan: explanation}, machine, charts)
+    facts = [
+        ("steps", f"{report.steps:,}"),
+        ("messages", f"{report.messages:,} of {report.bytes:,} B"),
+        *(("note", note) for note in report.notes),
+        *(("warning", str(warning)) for warning in report.warnings),
+        ("ahbm", report.version),
+        ("machine", report.machine_hash),
+        ("program", report.program_hash),
+        ("timeline", report.timeline_hash),
+    ]
+    first = f"{report.plan} takes {time(report.latency_ns * 1000)} on {report.ranks} ranks; only its time is known: "
+    first += f"{report.reason}."
+    headline = [first, answer.because(explanation), answer.advice(explanation)]
+    title = f"{report.plan} on {report.topology}, {report.ranks} ranks"
+    return Page(title, "All times are simulated.", sections, charts, facts, headline)
+
+
+def _job(report: JobReport) -> Page:
+    machine = report.emulator.machine
+    table = rows(report.calls, report.emulator.limits)
+    charts: Charts = {"ranks": _ranks(report), "calls": _calls(report.calls)}
+    sections = [
+        Section("ranks", "Ranks", "Time in which a rank computed, and time that is exposed.", charts=["ranks"]),
+        Section("calls", "Collectives", "All calls of one collective on groups of one size.", COLUMNS, _cells(table)),
+        Section("when", "Calls over time", "A lane for each group; calls that overlap contend.", charts=["calls"]),
+    ]
+    explanation: Explanation | None = None
+    try:
+        explanation = report.explain()
+    except AhbmError as error:
+        text = f"The job is too large to explain as a whole: {error.code} {error.message}."
+        sections.append(Section("why", "Why it took this long", text))
+    if explanation is not None:
+        sections += reasons.sections({report.job: explanation}, machine, charts)
+    facts = [
+        ("calls that overlap others", f"{report.together:,} of {len(report.calls):,}"),
+        ("computations without a time", f"{report.untimed:,}"),
+        *(("warning", str(warning)) for warning in report.warnings),
+        ("ahbm", report.version),
+        ("machine", report.machine_hash),
+        ("times", report.times_hash),
+    ]
+    subtitle = "All times are simulated; no data was moved. Exposed is time in which a rank did not compute."
+    title = f"{report.job} on {report.topology}, {len(report.ranks)} ranks"
+    return Page(title, subtitle, sections, charts, facts, _answer(report, table, explanation))
+
+
+def _answer(report: JobReport, table: Sequence[Row], explanation: Explanation | None) -> list[str]:
+    last = max(report.ranks, key=lambda rank: rank.total_ns, default=None)
+    told = [f"{report.job} takes {time(report.latency_ns * 1000)} on {len(report.ranks)} ranks."]
+    if last is not None and last.total_ns:
+        told[0] = (
+            f"{report.job} takes {time(report.latency_ns * 1000)} on {len(report.ranks)} ranks; rank {last.rank}, the "
+            f"last to end, does not compute for {time(last.exposed_ns * 1000)}, "
+            f"{100 * last.exposed_ns / last.total_ns:.3g} % of it."
+        )
+    if table:
+        most = max(table, key=lambda row: row.time_ns)
+        bound = f", {most.time_ns / most.bound_ns:.3g} times their bound" if most.bound_ns else ""
+        told.append(
+            f"Most time is that of {most.collective} on {most.ranks} ranks: {most.calls} calls take "
+            f"{time(most.time_ns * 1000)} together{bound}."
+        )
+    if explanation is not None:
+        told.append(answer.because(explanation))
+    behind = [row for row in table if row.bound_ns]
+    if behind:
+        worst = max(behind, key=lambda row: row.time_ns - (row.bound_ns or 0))
+        names = ", ".join(sorted(worst.algorithms))
+        told.append(
+            f"Try another algorithm than {names} for {worst.collective} on {worst.ranks} ranks: up to "
+            f"{time((worst.time_ns - (worst.bound_ns or 0)) * 1000)} of all calls together are above the bound."
+        )
+    return told
+
+
+COLUMNS = ("collective", "ranks", "calls", "bytes", "time (us)", "busbw (GB/s)", "% of bound", "algorithm")
+
+
+def _cells(table: Sequence[Row]) -> list[list[str]]:
+    return [
+        [
+            row.collective,
+            f"{row.ranks}",
+            f"{row.calls:,}",
+            f"{row.bytes:,}",
+            f"{row.time_ns / 1000:,.2f}",
+            f"{row.busbw_gbs:.2f}",
+            "-" if row.bound_ns is None or not row.time_ns else f"{100 * row.bound_ns / row.time_ns:.1f}",
+            ", ".join(sorted(row.algorithms)),
+        ]
+        for row in table
+    ]
+
+
+def _ranks(report: JobReport) -> alt.Chart:
+    chosen = spans.evenly(len(report.ranks), MOST_RANKS)
+    values: list[dict[str, Any]] = []
+    for rank in (report.ranks[at] for at in chosen):
+        name = f"rank {rank.rank}"
+        values.append({"rank": name, "part": "compute", "us": rank.compute_ns / 1000})
+        values.append({"rank": name, "part": "exposed", "us": rank.exposed_ns / 1000})
+    parts = alt.Scale(domain=["compute", "exposed"], range=[colors.SERIES[2], colors.SERIES[1]])
+    chart: alt.Chart = (
+        alt.Chart(alt.InlineData(values=values))
+        .mark_bar()
+        .encode(
+            x=alt.X("us:Q", title="time (us)"),
+            y=alt.Y("rank:N", title=None, sort=[f"rank {report.ranks[at].rank}" for at in chosen]),
+            color=alt.Color("part:N", title=None, scale=parts, legend=alt.Legend(orient="bottom")),
+            tooltip=tooltip("rank:N", "part:N", "us:Q"),
+        )
+    )
+    some = f": {len(chosen)} of {len(report.ranks)} ranks" if len(chosen) < len(report.ranks) else ""
+    return chart.properties(width=WIDTH, height=max(80, 18 * len(chosen)), title=f"time of ranks (simulated){some}")
+
+
+def _calls(calls: Sequence[CallRecord]) -> alt.Chart:
+    """A bar for each call, on the lane of its group; many groups share lanes."""
+    groups = list(dict.fromkeys(f"{call.group or 'all'} ({call.ranks} ranks)" for call in calls))
+    a_lane = max(-(-len(groups) // spans.MOST_LANES), 1)
+    lanes = [groups.index(f"{call.group or 'all'} ({call.ranks} ranks)") // a_lane for call in calls]
+    starts = np.array([round(call.start_ns * 1000) for call in calls], np.int64)
+    ends = starts + np.array([round(call.latency_ns * 1000) for call in calls], np.int64)
+    bars, shortest = spans.fitted(starts, ends, np.array(lanes, np.int64), MOST_CALLS)
+    values = [
+        {
+            "group": groups[lanes[at] * a_lane],
+            "collective": calls[at].collective,
+            "bytes": calls[at].bytes,
+            "algorithm": calls[at].algorithm,
+            "calls": count,
+            "start": start / 1e6,
+            "end": end / 1e6,
+        }
+        for start, end, at, count in bars
+    ]
+    used = [name for name in COLLECTIVES if any(call.collective == name for call in calls)]
+    # By the position among all collectives: the same on every page.
+    hues = [colors.SERIES[list(COLLECTIVES).index(name) % len(colors.SERIES)] for name in used]
+    note = spans.joined(f"{a_lane} groups share a lane" if a_lane > 1 else "", spans.told("calls", shortest))
+    chart = alt.Chart(alt.InlineData(values=values)).mark_bar()
+    chart = chart.encode(
+        x=alt.X("start:Q", title="time from launch (us)"),
+        x2="end:Q",
+        y=alt.Y("group:N", title=None, sort=groups, axis=alt.Axis(labelLimit=120)),
+        color=alt.Color(
+            "collective:N",
+            title=None,
+            scale=alt.Scale(domain=used, range=hues),
+            legend=alt.Legend(orient="bottom"),
+        ),
+        tooltip=tooltip("group:N", "collective:N", "algorithm:N", "bytes:Q", "calls:Q", "start:Q", "end:Q"),
+    )
+    height = max(80, 24 * -(-len(groups) // a_lane))
+    title = f"calls (simulated): {note}" if note else "calls (simulated)"
+    found: alt.Chart = zoomed(chart, y=False).properties(width=WIDTH, height=height, title=title)
+    return found

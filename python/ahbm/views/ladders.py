@@ -1,0 +1,66 @@
+"""Pages of ladders: which algorithm for which size."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ahbm.runs import bench
+from ahbm.views import answer, charts, overview, reasons
+from ahbm.views.page import Page, Section
+from ahbm.views.words import size
+
+if TYPE_CHECKING:
+    import altair as alt
+
+    from ahbm.runs.ladder import Ladder
+
+
+def page(ladder: Ladder, sweep: bench.Sweep) -> Page:
+    """The page of the ladder that `sweep` made."""
+    reports = [rung.reports[name] for name in ladder.candidates for rung in ladder.rungs if name in rung.reports]
+    what = f"{ladder.collective} on {ladder.emulator.machine.topology}, {ladder.emulator.machine.sips} SIPs"
+    rows = charts.series(reports, overview.peak(ladder.emulator, sweep, reports))
+    shown: dict[str, alt.TopLevelMixin] = {
+        "bandwidth": charts.bandwidth(rows, f"{what} (simulated)"),
+        "latency": charts.latency(rows, f"{what} (simulated)"),
+    }
+    ranges = [
+        [f"{entry.min_bytes:,}", f"{entry.max_bytes:,}" if entry.max_bytes else "unlimited", entry.algorithm]
+        for entry in ladder.ranges()
+    ]
+    text = "The quickest algorithm for each range of sizes. Between two sizes the border is their geometric mean."
+    columns = ("size (B)", *(f"{name} (us)" for name in ladder.candidates), "winner", "% of bound")
+    times = []
+    for rung in ladder.rungs:
+        found = [rung.reports.get(name) for name in ladder.candidates]
+        percent = rung.reports[rung.winner].percent_of_bound
+        cells = ["-" if report is None else f"{report.latency_ns / 1000:,.3f}" for report in found]
+        times.append([f"{rung.nbytes:,}", *cells, rung.winner, "-" if percent is None else f"{percent:.1f}"])
+    sections = [
+        Section("ranges", "Ranges of sizes", text, ("from (B)", "to (B)", "algorithm"), ranges),
+        Section("speed", "Speed", charts=["bandwidth", "latency"]),
+        Section("table", "Measurements", "A line where a candidate did not run, or was wrong.", columns, times),
+    ]
+    refused = [
+        [name, f"{rung.nbytes:,}", rung.refused[name]]
+        for name in ladder.candidates
+        for rung in ladder.rungs
+        if name in rung.refused
+    ]
+    if refused:
+        sections.append(Section("refused", "What did not run", "", ("algorithm", "size (B)", "why"), refused))
+    last = ladder.rungs[-1]
+    best = last.reports[last.winner]
+    explanation = best.explain()
+    sections += reasons.sections({last.winner: explanation}, ladder.emulator.machine, shown, f" at {last.nbytes:,} B")
+    steps = [f"up to {size(entry.max_bytes)} {entry.algorithm}" for entry in ladder.ranges() if entry.max_bytes]
+    steps.append(f"{'above' if steps else 'at every size'} {ladder.ranges()[-1].algorithm}")
+    headline = [
+        f"The quickest of {len(ladder.candidates)}: {', '.join(steps)}.",
+        f"{answer.fastest([report for report in reports if report.bytes == last.nbytes])} {answer.distance(best)}",
+        answer.because(explanation),
+        answer.advice(explanation, best),
+    ]
+    facts = [("ahbm", best.version), ("machine", best.machine_hash), ("type", ladder.dtype)]
+    subtitle = "All times are simulated. GB/s is 1e9 bytes per second; busbw as nccl-tests counts it, one direction."
+    return Page(f"ladder of {what}, {ladder.dtype}", subtitle, sections, shown, facts, headline)

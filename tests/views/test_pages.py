@@ -1,0 +1,149 @@
+"""A page for whatever runs: jobs, plans, traces, ladders, schedules, comparisons."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import ahbm
+from ahbm.cli import app
+from ahbm.errors import ConfigError
+from ahbm.job.door import open_
+from ahbm.views import jobs, spans, timeline
+
+
+def recorded(folder: Path) -> Path:
+    """The prefix of a job of four ranks in two pairs, which reduce while they compute."""
+    for rank in range(4):
+        facts = {"comm_type": 0, "comm_size": 1 << 16, "dtype": "f16", "op": "sum", "pg_name": f"tp{rank % 2}"}
+        attributes: list[dict[str, Any]] = [
+            {"name": key, "int64Val" if isinstance(value, int) else "stringVal": value} for key, value in facts.items()
+        ]
+        attributes.append({"name": "ranks", "int64List": {"values": [rank % 2, rank % 2 + 2]}})
+        nodes = [
+            {"id": 0, "name": "forward", "type": "COMP_NODE", "durationMicros": 10},
+            {"id": 1, "name": "all_reduce", "type": "COMM_COLL_NODE", "ctrlDeps": [0], "attr": attributes},
+            {"id": 2, "name": "next", "type": "COMP_NODE", "ctrlDeps": [0], "durationMicros": 2},
+        ]
+        documents = ({"version": "0.0.4"}, *nodes)
+        (folder / f"step.{rank}.json").write_text("\n".join(map(json.dumps, documents)))
+    return folder / "step.0.json"
+
+
+def report(folder: Path, *words: str) -> tuple[str, list[str]]:
+    """The page of `ahbm report words`, without its scripts, and its sentences."""
+    page = folder / "page.html"
+    done = CliRunner().invoke(app, ["report", *words, "-o", str(page)])
+    assert done.exit_code == 0, done.exception
+    text = re.sub(r"<script.*?</script>", "", page.read_text(), flags=re.DOTALL)
+    found = re.search(r'<div id="answer">(.*?)</div>', text, re.DOTALL)
+    assert found is not None and page.stat().st_size < 2_000_000
+    return text, re.findall("<p>(.*?)</p>", found[1])
+
+
+def sections(page: str) -> list[str]:
+    return re.findall(r'<h2 id="(.*?)"', page)
+
+
+def test_a_job(tmp_path: Path) -> None:
+    page, told = report(tmp_path, str(recorded(tmp_path)), "-t", "npu_ring_8", "--set", "system.sips.count=4")
+    assert sections(page) == ["ranks", "calls", "when", "why", "timeline", "links", "about"]
+    assert told[0].startswith("step takes ") and "does not compute for" in told[0]
+    assert "2 calls take" in told[1] and "critical path" in told[2] and told[3].startswith("Try another algorithm")
+
+
+def test_a_job_s_numbers_are_those_of_its_run(tmp_path: Path) -> None:
+    overrides = {"system.sips.count": 4}
+    ran = open_(recorded(tmp_path), topology="npu_ring_8", overrides=overrides).run()
+    assert isinstance(ran, ahbm.job.replay.JobReport)
+    page = jobs.page(ran)
+    (values,) = page.charts["ranks"].to_dict()["datasets"].values()
+    assert sum(row["us"] for row in values) == pytest.approx(sum(rank.total_ns for rank in ran.ranks) / 1000)
+    (calls,) = page.charts["calls"].to_dict()["datasets"].values()
+    assert max(call["end"] for call in calls) == pytest.approx(
+        max(call.start_ns + call.latency_ns for call in ran.calls) / 1000
+    )
+
+
+def test_agents_of_one_place_have_lanes_of_their_own(tmp_path: Path) -> None:
+    """A job has many agents at one PE: their times are not added up, and the path is marked on the right one."""
+    why = open_(recorded(tmp_path), topology="npu_ring_8", overrides={"system.sips.count": 4}).explain()
+    assert len(set(why.places)) < len(why.places)
+    names = spans.names(why)
+    assert len(set(names)) == len(names)
+    data = timeline.timeline(why, "t")
+    assert data["lanes"] == names
+    path, ends = data["path"], [int(why.spans(agent)[1].max()) for agent in range(len(names))]
+    for lane, start in zip(path["lane"], path["start"], strict=True):
+        assert start < max(ends[lane], 1)
+
+
+@pytest.mark.parametrize("suffix", ["xml", "json"])
+def test_a_plan(tmp_path: Path, suffix: str) -> None:
+    plan = tmp_path / f"gather.{suffix}"
+    ahbm.synthesize("all_gather", topology="npu_ring_8", size=1 << 16).even(plan).save(plan)
+    page, told = report(tmp_path, str(plan), "-t", "npu_ring_8", "-e", "64K", "-b", "64K")
+    assert "gather takes " in told[0] and "of the bound" in told[0] and "timeline" in sections(page)
+
+
+def test_a_plan_whose_result_is_not_known(tmp_path: Path) -> None:
+    plan = tmp_path / "own.xml"
+    ahbm.synthesize("all_gather", topology="npu_ring_8", size=1 << 16).even(plan).save(plan)
+    plan.write_text(plan.read_text().replace('coll="allgather"', 'coll="custom"'))
+    page, told = report(tmp_path, str(plan), "-t", "npu_ring_8", "-e", "64K")
+    assert "only its time is known" in told[0] and "timeline" in sections(page) and "critical path" in told[1]
+    bad = CliRunner().invoke(app, ["report", str(plan), "--numerics", "-o", str(tmp_path / "no.html")])
+    assert isinstance(bad.exception, ConfigError) and bad.exception.code == "AHBM-C146"
+
+
+def test_a_ladder_by_its_terms_and_by_its_file(tmp_path: Path) -> None:
+    terms = ("-t", "npu_ring_8", "--sizes", "4K,64K", "--no-data")
+    page, told = report(tmp_path, "all_gather", *terms, "--ladder", "--synth", "ring")
+    assert sections(page)[:3] == ["ranges", "speed", "table"] and "links" in sections(page)
+    assert told[0].startswith("The quickest of 2: ") and "of the bound" in told[1]
+    file = tmp_path / "ladder.yaml"
+    assert CliRunner().invoke(app, ["ladder", "all_gather", *terms, "--synth", "ring", "-o", str(file)]).exit_code == 0
+    _, again = report(tmp_path, str(file), *terms)
+    assert again[0] == "The quickest of 1: at every size synth_ring."
+    file.write_text("defaults: {n_slots: 8}\n")
+    bad = CliRunner().invoke(app, ["report", str(file), "-o", str(tmp_path / "no.html")])
+    assert isinstance(bad.exception, ConfigError) and bad.exception.code == "AHBM-C151"
+
+
+def test_a_synthesis_has_a_certificate(tmp_path: Path) -> None:
+    page, told = report(tmp_path, "all_gather", "-t", "npu_ring_8", "--sizes", "64K", "--synth", "auto")
+    assert "synthesis" in sections(page) and "(least 4)" in page
+    found = ahbm.synthesize("all_gather", topology="npu_ring_8", size=1 << 16)
+    assert f"{found.percent_of_bound:.1f} % of what no schedule can beat" in told[1]
+
+
+def test_two_algorithms_are_compared(tmp_path: Path) -> None:
+    names = ("-a", "ring_allreduce", "-a", "tree_allreduce")
+    page, told = report(tmp_path, "all_reduce", "-t", "npu_ring_8", "--sizes", "1K,64K", *names)
+    assert "comparison" in sections(page) and "is the fastest of 2" in told[0]
+    assert "ring_allreduce -&gt; tree_allreduce" in page
+
+
+def test_two_machines_and_two_files_are_compared(tmp_path: Path) -> None:
+    machines = ("-t", "npu_ring_8", "-t", "npu_switch_8")
+    three = CliRunner().invoke(app, ["report", "all_gather", *machines, "-t", "npu_mesh_4x4"])
+    assert isinstance(three.exception, ConfigError) and three.exception.code == "AHBM-C146"
+    page, told = report(tmp_path, "all_gather", *machines, "--sizes", "1K,64K", "--no-data")
+    assert sections(page) == ["comparison"] and told[0].startswith("Of 2 measurements ")
+    files = []
+    for algorithm in ("ring_allreduce", "tree_allreduce"):
+        for command in ("run", "explain"):
+            done = CliRunner().invoke(app, [command, "all_reduce", "-a", algorithm, "-t", "npu_ring_8", "--json"])
+            files.append(tmp_path / f"{command}.{algorithm}.json")
+            files[-1].write_text(done.stdout)
+    page, told = report(tmp_path, str(files[1]), str(files[3]))
+    assert told[0].startswith("The critical path changes from ") and "ring_allreduce.py:" in page
+    page, told = report(tmp_path, str(files[0]), str(files[2]))
+    assert told[0] == "Of 2 measurements 1 are new, 1 are gone."
+    bad = CliRunner().invoke(app, ["report", str(files[0]), str(files[2]), "-t", "npu_ring_8"])
+    assert isinstance(bad.exception, ConfigError) and bad.exception.code == "AHBM-C146"
