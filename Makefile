@@ -68,7 +68,7 @@ fuzz:
 # One wheel, built once and installed in both environments; built again when something that goes into it has changed.
 SOURCES := $(shell find rust python \( -name tests -o -name benches -o -name __pycache__ \) -prune -o \
 	\( -name '*.rs' -o -name '*.py' -o -name '*.pyi' -o -name '*.toml' -o -name '*.yaml' -o -name '*.j2' \
-	-o -name '*.js' \) -print 2>/dev/null) Cargo.toml Cargo.lock pyproject.toml README.md
+	-o -name '*.js' -o -name '*.json' \) -print 2>/dev/null) Cargo.toml Cargo.lock pyproject.toml README.md
 
 $(WHEELS)/.built: $(SOURCES) | $(BIN)/python
 	@test -x $(BIN)/maturin || \

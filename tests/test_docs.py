@@ -108,7 +108,8 @@ def test_every_parameter_is_documented_with_its_default() -> None:
     """docs/machine-model.md has a row `| `key` | `default` | ...` for each key of topology.yaml and ccl.yaml."""
     text = (ROOT / "docs/machine-model.md").read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| `([^`]+)` \| (.*?) \|", text, re.MULTILINE))
-    keys = dict(topology_keys(json.loads((ROOT / "schemas/topology.schema.json").read_text(encoding="utf-8"))))
+    schema = packaged.SCHEMAS / "topology.schema.json"
+    keys = dict(topology_keys(json.loads(schema.read_text(encoding="utf-8"))))
     wanted = {key: value.get("default", []) for key, value in keys.items()}
     defaults = yaml.safe_load(packaged.CCL.read_text(encoding="utf-8"))["defaults"]
     wanted |= {f"defaults.{key}": value for key, value in defaults.items()}

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ahbm import errors as errors
     from ahbm._core import Machine as Machine
+    from ahbm._core import Tl as Tl
     from ahbm.base.placement import DeviceTensor as DeviceTensor
     from ahbm.base.placement import DPPolicy as DPPolicy
     from ahbm.core.emulator import Emulator as Emulator
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from ahbm.runs.measure import run as run
     from ahbm.runs.plans import convert as convert
     from ahbm.runs.report import Report as Report
+    from ahbm.runs.sweep import Table as Table
+    from ahbm.runs.sweep import sweep as sweep
+    from ahbm.source.function import algorithm as algorithm
     from ahbm.source.synthesis import synthesize as synthesize
 
     __version__: str
@@ -38,11 +42,15 @@ _HOMES = {
     "Inspection": "runs.inspection",
     "Machine": "_core",
     "Report": "runs.report",
+    "Table": "runs.sweep",
+    "Tl": "_core",
+    "algorithm": "source.function",
     "convert": "runs.plans",
     "inspect": "runs.inspection",
     "open": "job.door",
     "run": "runs.measure",
     "spawn": "ranks.launch",
+    "sweep": "runs.sweep",
     "synthesize": "source.synthesis",
     "tensor": "front.device",
 }
@@ -56,13 +64,17 @@ __all__ = [
     "Inspection",
     "Machine",
     "Report",
+    "Table",
+    "Tl",
     "__version__",
+    "algorithm",
     "convert",
     "errors",
     "inspect",
     "open",
     "run",
     "spawn",
+    "sweep",
     "synthesize",
     "tensor",
 ]
@@ -82,4 +94,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*(name for name in globals() if name.startswith("__")), *__all__, "distributed"})

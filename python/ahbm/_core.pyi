@@ -181,6 +181,7 @@ class Machine:
     def links_between_sips(self) -> list[str]: ...
     def links_between_cubes(self, sip: int) -> list[str]: ...
     def svg(self) -> str: ...
+    def _repr_svg_(self) -> str: ...
 
 @final
 class ProgramBuilder:
@@ -447,34 +448,95 @@ class RecvFuture:
 
 @final
 class Tl:
-    def program_id(self, axis: int = 0) -> int: ...
-    def num_programs(self, axis: int = 0) -> int: ...
-    def load(self, ptr: int | MemoryRef, shape: _Shape | None = None, dtype: str = "f16") -> Handle: ...
-    def store(self, ptr: int, value: Handle | MemoryRef) -> None: ...
-    def ref(self, ptr: int, shape: _Shape, dtype: str = "f16") -> MemoryRef: ...
-    def zeros(self, shape: _Shape, dtype: str = "f16") -> Handle: ...
-    def full(self, shape: _Shape, value: _Number, dtype: str = "f16") -> Handle: ...
-    def arange(self, start: int, end: int, dtype: str = "f16") -> Handle: ...
-    def dot(self, a: Handle | MemoryRef, b: Handle | MemoryRef) -> Handle: ...
-    def composite(self, op: str, a: Handle | MemoryRef, b: Handle | MemoryRef, out_ptr: int) -> None: ...
-    def trans(self, a: Handle) -> Handle: ...
-    def itemsize(self, dtype: str) -> int: ...
-    def cdiv(self, a: int, b: int) -> int: ...
-    def maximum(self, a: Handle | _Number, b: Handle | _Number) -> Handle: ...
-    def minimum(self, a: Handle | _Number, b: Handle | _Number) -> Handle: ...
-    def combine(self, a: Handle | _Number, b: Handle | _Number, op: str) -> Handle: ...
-    def fma(self, a: Handle | _Number, b: Handle | _Number, c: Handle | _Number) -> Handle: ...
-    def clamp(self, a: Handle, lo: _Number, hi: _Number) -> Handle: ...
-    def exp(self, a: Handle) -> Handle: ...
-    def log(self, a: Handle) -> Handle: ...
-    def sqrt(self, a: Handle) -> Handle: ...
-    def sum(self, a: Handle, axis: int | None = None) -> Handle: ...
-    def max(self, a: Handle, axis: int | None = None) -> Handle: ...
-    def min(self, a: Handle, axis: int | None = None) -> Handle: ...
-    def softmax(self, a: Handle, axis: int = -1) -> Handle: ...
-    def where(self, cond: Handle, a: Handle | _Number, b: Handle | _Number) -> Handle: ...
-    def cast(self, a: Handle, dtype: str) -> Handle: ...
-    def send(self, dir: str, src: Handle | MemoryRef) -> None: ...
+    """The recording context of one kernel call. Pointers are ints (bytes), shapes an int or a tuple of ints, dtypes
+    one of f16 bf16 f32 f64 i8 i16 i32 i64 u8 u16 u32 u64. A call that cannot be recorded raises
+    `ahbm.errors.KernelError` with the kernel's file and line."""
+
+    def program_id(self, axis: int = 0) -> int:
+        """This PE's index: axis 0 inside its cube, axis 1 the cube's index inside its SIP."""
+
+    def num_programs(self, axis: int = 0) -> int:
+        """How many indices `program_id(axis)` runs over."""
+
+    def load(self, ptr: int | MemoryRef, shape: _Shape | None = None, dtype: str = "f16") -> Handle:
+        """Reads `shape` elements at byte address `ptr` (or what `tl.ref` names) into a value."""
+
+    def store(self, ptr: int, value: Handle | MemoryRef) -> None:
+        """Writes a value to byte address `ptr`."""
+
+    def ref(self, ptr: int, shape: _Shape, dtype: str = "f16") -> MemoryRef:
+        """Names `shape` elements at byte address `ptr` without reading them: a source for `send` and `load`."""
+
+    def zeros(self, shape: _Shape, dtype: str = "f16") -> Handle:
+        """A value of zeros."""
+
+    def full(self, shape: _Shape, value: _Number, dtype: str = "f16") -> Handle:
+        """A value of equal elements."""
+
+    def arange(self, start: int, end: int, dtype: str = "f16") -> Handle:
+        """`start, start + 1, …, end - 1`."""
+
+    def dot(self, a: Handle | MemoryRef, b: Handle | MemoryRef) -> Handle:
+        """Matrix product of `(m, k)` and `(k, n)`."""
+
+    def composite(self, op: str, a: Handle | MemoryRef, b: Handle | MemoryRef, out_ptr: int) -> None:
+        """`op="gemm"`: the matrix product of `a` and `b` (handles or memory references), stored at `out_ptr`."""
+
+    def trans(self, a: Handle) -> Handle:
+        """Transpose of a matrix."""
+
+    def itemsize(self, dtype: str) -> int:
+        """Bytes of one element of `dtype`; a constant, so it is no call that costs a dispatch."""
+
+    def cdiv(self, a: int, b: int) -> int:
+        """`a / b` rounded up; plain ints."""
+
+    def maximum(self, a: Handle | _Number, b: Handle | _Number) -> Handle:
+        """Element-wise maximum; one operand may be a number."""
+
+    def minimum(self, a: Handle | _Number, b: Handle | _Number) -> Handle:
+        """Element-wise minimum; one operand may be a number."""
+
+    def combine(self, a: Handle | _Number, b: Handle | _Number, op: str) -> Handle:
+        """The reduction step of a collective: `op` is sum, prod, min, max, avg (which adds; divide at the end),
+        or for integers band, bor, bxor."""
+
+    def fma(self, a: Handle | _Number, b: Handle | _Number, c: Handle | _Number) -> Handle:
+        """`a * b + c`, rounded once; numbers stand for values of equal elements."""
+
+    def clamp(self, a: Handle, lo: _Number, hi: _Number) -> Handle:
+        """`min(max(a, lo), hi)` with numbers as bounds."""
+
+    def exp(self, a: Handle) -> Handle:
+        """Element-wise exponential; floats only."""
+
+    def log(self, a: Handle) -> Handle:
+        """Element-wise natural logarithm; floats only."""
+
+    def sqrt(self, a: Handle) -> Handle:
+        """Element-wise square root; floats only."""
+
+    def sum(self, a: Handle, axis: int | None = None) -> Handle:
+        """Sum along `axis`, or of all elements."""
+
+    def max(self, a: Handle, axis: int | None = None) -> Handle:
+        """Maximum along `axis`, or of all elements."""
+
+    def min(self, a: Handle, axis: int | None = None) -> Handle:
+        """Minimum along `axis`, or of all elements."""
+
+    def softmax(self, a: Handle, axis: int = -1) -> Handle:
+        """Softmax along `axis`; floats only."""
+
+    def where(self, cond: Handle, a: Handle | _Number, b: Handle | _Number) -> Handle:
+        """`a` where `cond` is not 0, else `b`; one of them may be a number."""
+
+    def cast(self, a: Handle, dtype: str) -> Handle:
+        """Conversion to another dtype, rounding to nearest even."""
+
+    def send(self, dir: str, src: Handle | MemoryRef) -> None:
+        """Posts `src` (a value, or a memory reference) to the PE behind `dir`; blocks only while no slot is free."""
+
     def recv(
         self,
         dir: str | None = None,
@@ -482,9 +544,15 @@ class Tl:
         dtype: str = "f16",
         mode: str = "return_slot",
         dst: int | None = None,
-    ) -> Handle: ...
-    def recv_async(self, dir: str, shape: _Shape, dtype: str = "f16") -> RecvFuture: ...
-    def wait(self, future: RecvFuture | Handle) -> Handle: ...
+    ) -> Handle:
+        """Receives the next message from `dir`, or (None) from the next direction, in turn, that has one.
+        `mode="copy_to_dst"` also stores it at byte address `dst`."""
+
+    def recv_async(self, dir: str, shape: _Shape, dtype: str = "f16") -> RecvFuture:
+        """Posts a receive that completes in the background; `tl.wait` gives its value."""
+
+    def wait(self, future: RecvFuture | Handle) -> Handle:
+        """Waits for a posted receive and returns its value. A value is complete and returned as it is."""
 
 _Region: TypeAlias = tuple[int, int, int]
 

@@ -34,6 +34,7 @@ from ahbm.ranks.seat import Call
 from ahbm.ranks.setup import Setup, ambient
 from ahbm.ranks.work import Work
 from ahbm.ranks.world import World
+from ahbm.source.function import AnyAlgorithm, as_algorithm
 
 if TYPE_CHECKING:
     from ahbm._core import Machine
@@ -100,18 +101,18 @@ def init_process_group(
     topology: str | Path | Machine | None = None,
     ccl: str | Path | None = None,
     overrides: Mapping[str, object] | None = None,
-    algorithm: str | None = None,
+    algorithm: AnyAlgorithm = None,
     timeout: float | timedelta | None = None,
     check: str | None = None,
     selector: Selector | None = None,
 ) -> None:
     """Joins this rank to the default process group.
 
-    `topology` (name, path or Machine), `ccl` (path), `overrides` (dotted keys of both files) and `algorithm` (name or
-    path, for all_reduce) default to what `ahbm.spawn` or the command line was given, then to the environment and the
-    files of the current directory. `timeout`: wall seconds without progress on any rank, default 600. `check`: what is
-    checked of every call that is the first of its shape, as `check` of `ahbm.run`, or "none"; default AHBM_CHECK, else
-    "result": a contribution that is lost or doubled raises DataError (AHBM-V401).
+    `topology` (name, path or Machine), `ccl` (path), `overrides` (dotted keys of both files) and `algorithm` (name,
+    path or kernel function, for all_reduce) default to what `ahbm.spawn` or the command line was given, then to the
+    environment and the files of the current directory. `timeout`: wall seconds without progress on any rank, default
+    600. `check`: what is checked of every call that is the first of its shape, as `check` of `ahbm.run`, or "none";
+    default AHBM_CHECK, else "result": a contribution that is lost or doubled raises DataError (AHBM-V401).
 
     `selector(algorithms, request)` chooses the algorithm of every collective: itself or its name, of those
     configured; None: as ccl.yaml says. What ranks choose must agree (AHBM-X110); what is no algorithm of the collective
@@ -131,7 +132,7 @@ def init_process_group(
     if seconds is not None and not seconds > 0:
         raise DistributedError("AHBM-X131", f"timeout must be positive, not {seconds}")
     context.session = context.lobby.session(
-        context, Setup(topology, ccl, overrides, algorithm, seconds, check=check), backend, call_origin()
+        context, Setup(topology, ccl, overrides, as_algorithm(algorithm), seconds, check=check), backend, call_origin()
     )
     context.selection = None
     chosen = selector or context.lobby.first.selector or ambient().selector

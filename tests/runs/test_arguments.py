@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,10 @@ import pytest
 
 import ahbm
 from ahbm.errors import AhbmError, ConfigError
+from ahbm.runs import plans
+from ahbm.runs.keywords import KEYWORDS as DESCRIBED
+from ahbm.runs.keywords import Arguments
+from ahbm.runs.measure import prepare
 
 HOSTILE = [None, -1, "1K", b"x", 1.5, True, np.int64(4), "", [], {}, object(), 2**80, "9" * 30, "\x00", "x" * 10_000]
 KEYWORDS = {
@@ -30,6 +35,28 @@ KEYWORDS = {
     "mode": {},
     "check": {},
 }
+
+
+def test_help_and_signature_name_every_keyword() -> None:
+    assert set(DESCRIBED) == set(Arguments.__annotations__)
+    for function in (ahbm.run, prepare, plans.run):
+        parameters = inspect.signature(function).parameters
+        assert not any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+        for name, (default, meaning) in DESCRIBED.items():
+            assert parameters[name].default == default
+            assert f"\n{name}: {meaning.split()[0]}" in (function.__doc__ or "")
+
+
+def test_a_default_is_what_a_call_without_the_keyword_takes(here: Any) -> None:
+    defaults: dict[str, Any] = {name: default for name, (default, _) in DESCRIBED.items()}
+    for collective in ("all_reduce", "broadcast", "send_recv"):
+        assert ahbm.run(collective, topology="npu_ring_8", **defaults) == ahbm.run(collective, topology="npu_ring_8")
+
+
+@pytest.mark.parametrize("function", [ahbm.run, prepare])
+def test_a_keyword_that_there_is_not_is_refused(function: Any, here: Any) -> None:
+    with pytest.raises(ConfigError, match=r"AHBM-C129 .* 'byte_per_rank'\n.*did you mean bytes_per_rank"):
+        function(byte_per_rank=64)
 
 
 @pytest.mark.parametrize("keyword", KEYWORDS)

@@ -178,6 +178,8 @@ _RULES: dict[str, Callable[[Any], bool]] = {
     "str": _is_text,
     "Path": _is_path,
     "Callable": callable,
+    "Selector": callable,
+    "AnyAlgorithm": lambda _: True,
 }
 _WORDS = {
     "None": "None",

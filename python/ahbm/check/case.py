@@ -38,11 +38,11 @@ class Case:
     @staticmethod
     def of(spec: Spec) -> Case:
         """The case that `spec` runs. Raises ConfigError (AHBM-C163) when the algorithm is not what it was."""
-        return Case(spec.emulator(), spec.request, spec.algorithm)
+        return Case(spec.emulator(), spec.request, spec.given or spec.algorithm)
 
     def spec(self) -> Spec:
         """The case as a value."""
-        return Spec.of(self.emulator, self.request, self.compiled().algorithm)
+        return Spec.of(self.emulator, self.request, self.compiled().by)
 
     def execute(self, inputs: Sequence[NDArray[Any]]) -> tuple[Compiled, list[NDArray[Any]]]:
         """Performs the request on copies of the parties' arrays; returns what it ran and the arrays afterwards."""

@@ -31,7 +31,7 @@ ENV = "AHBM_CCL"
 """Environment variable that names the ccl.yaml to use."""
 
 
-_DEFAULTS: dict[str, Check] = {
+DEFAULTS: dict[str, Check] = {
     "algorithm": texts,
     "n_elem": integer(1),
     "buffer_kind": text,
@@ -43,9 +43,9 @@ _DEFAULTS: dict[str, Check] = {
     "op_budget": integer(1),
     "event_budget": integer(1),
 }
-COMMON = {key: check for key, check in _DEFAULTS.items() if key != "algorithm"}
+COMMON = {key: check for key, check in DEFAULTS.items() if key != "algorithm"}
 """Keys of every entry."""
-_RANGE: dict[str, Check] = {"ranks": integer(1), "max_bytes": integer(0), "algorithm": text}
+RANGE: dict[str, Check] = {"ranks": integer(1), "max_bytes": integer(0), "algorithm": text}
 _ROOTS = ("defaults", "algorithms", "collectives")
 
 
@@ -87,7 +87,7 @@ class CclConfig:
             source = Source("overrides")
             for key, value in overrides.items():
                 parts = tuple(key.split("."))
-                path_in_file = ("defaults", *parts) if len(parts) == 1 and key in _DEFAULTS else parts
+                path_in_file = ("defaults", *parts) if len(parts) == 1 and key in DEFAULTS else parts
                 source.put(path_in_file, scalar(scalar_text(value)), f"override {key}={scalar_text(value)}")
             layers.append((source, Path()))
         return CclConfig(layers)
@@ -241,7 +241,7 @@ class CclConfig:
                 continue
             _expect(isinstance(content, dict), source, (root,), content, "a mapping")
             if root == "defaults":
-                _check_keys(source, (root,), content, _DEFAULTS)
+                _check_keys(source, (root,), content, DEFAULTS)
                 self._defaults.update(content)
             elif root == "algorithms":
                 for name, entry in content.items():
@@ -295,7 +295,7 @@ class CclConfig:
             _expect(
                 isinstance(entry, dict) and "algorithm" in entry, source, here, entry, "{ranks, max_bytes, algorithm}"
             )
-            _check_keys(source, here, entry, _RANGE)
+            _check_keys(source, here, entry, RANGE)
             ranks, bound = entry.get("ranks"), entry.get("max_bytes", inf)
             last = max(reached.get(ranks, -1), reached.get(None, -1))
             wanted = "above the previous range's max_bytes" if last < inf else "before the range that has no max_bytes"
@@ -331,13 +331,13 @@ def split_overrides(overrides: Mapping[str, object] | None) -> tuple[dict[str, o
         root = key.split(".", 1)[0]
         if root in topology_roots:
             topology[key] = value
-        elif root in _ROOTS or key in _DEFAULTS:
+        elif root in _ROOTS or key in DEFAULTS:
             ccl[key] = value
         else:
             raise ConfigError(
                 "AHBM-C107",
                 f"override {key}: neither the topology nor ccl.yaml has a key {root!r}",
-                hint=did_you_mean(root, {*topology_roots, *_ROOTS, *_DEFAULTS}),
+                hint=did_you_mean(root, {*topology_roots, *_ROOTS, *DEFAULTS}),
             )
     return topology, ccl
 

@@ -16,6 +16,8 @@ _MODULE = '''"""All-reduce on a ring of ranks: every original value visits every
 Cost for m bytes and n ranks: (n-1) (alpha + m beta).
 """
 
+from ahbm import Tl
+
 COLLECTIVE = "all_reduce"
 
 
@@ -24,7 +26,7 @@ def kernel_args(world_size, n_elem, *, cube_w=4, cube_h=4, op="sum", dtype="f16"
     return (n_elem, cube_w * cube_h, world_size, op, dtype)
 
 
-def NAME(t_ptr, n_elem, cubes, n_sips, op, dtype, sip_rank, sip_topo_kind, sip_topo_w, sip_topo_h, *, tl):
+def NAME(t_ptr, n_elem, cubes, n_sips, op, dtype, sip_rank, sip_topo_kind, sip_topo_w, sip_topo_h, *, tl: Tl):
     """Runs once on each PE that holds a tile of n_elem elements; afterwards every tile holds the reduction of all."""
     cube = tl.program_id(axis=1)
     n = n_sips * cubes

@@ -76,14 +76,16 @@ class Emulator:
         return self.settings().world_size or self.machine.sips
 
     @checked
-    def settings(self, algorithm: str | None = None) -> Settings:
+    def settings(self, algorithm: str | Algorithm | None = None) -> Settings:
         """The settings that `algorithm` (default: the configured one) runs with."""
-        return self.ccl.settings(algorithm or self.ccl.default_algorithm)
+        if algorithm is None or isinstance(algorithm, str):
+            return self.ccl.settings(algorithm or self.ccl.default_algorithm)
+        return self.ccl.unnamed(algorithm.name, "plan" if algorithm.is_plan else "module", algorithm.identity)
 
     @checked
-    def algorithm(self, name: str) -> Algorithm:
+    def algorithm(self, name: str | Algorithm) -> Algorithm:
         """The algorithm `name`. Raises what loading an entry of its kind raises."""
-        return self._loader.load(self.ccl.settings(name))
+        return self._loader.load(self.ccl.settings(name)) if isinstance(name, str) else name
 
     @checked
     def choice(self, collective: str, nbytes: int) -> str:
@@ -136,7 +138,7 @@ class Emulator:
         return known
 
     @checked
-    def cost(self, request: Request, algorithm: str | None = None) -> Cost | Refusal:
+    def cost(self, request: Request, algorithm: str | Algorithm | None = None) -> Cost | Refusal:
         """The cost of a request, or the reason why it cannot be performed; needs no arrays and raises no AhbmError."""
         try:
             compiled = self.compile(request, algorithm)
@@ -216,7 +218,7 @@ class Emulator:
         given = None if algorithm is None or isinstance(algorithm, str) else algorithm
         if given is not None:
             candidates: tuple[str, ...] = (given.name,)
-            settings = self.ccl.unnamed(given.name, "plan" if given.is_plan else "module", given.identity)
+            settings = self.settings(given)
         else:
             candidates = (str(algorithm),) if algorithm else self.ccl.candidates(name, nbytes, request.world_size)
             settings = self.ccl.settings(candidates[0])

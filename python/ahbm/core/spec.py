@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from weakref import WeakValueDictionary
 
@@ -13,6 +13,7 @@ from ahbm.base.request import Request
 from ahbm.config.ccl import CclConfig
 from ahbm.core.emulator import Emulator
 from ahbm.errors import ConfigError
+from ahbm.source.algorithm import Algorithm
 
 _alive: WeakValueDictionary[tuple[int, str], Emulator] = WeakValueDictionary()
 _latest: list[Emulator] = []
@@ -36,18 +37,32 @@ class Spec:
     mode: str = "integers"
     """Kind of the data."""
     seed: int = 0
+    kind: str = ""
+    """The kind of an algorithm that ccl.yaml does not name, such as a function; empty where it names it."""
+    given: Algorithm | None = field(default=None, repr=False)
+    """That algorithm, in the process that has it."""
 
     @staticmethod
-    def of(emulator: Emulator, request: Request, algorithm: str) -> Spec:
+    def of(emulator: Emulator, request: Request, algorithm: str | Algorithm) -> Spec:
         """A run of `request` by `algorithm` on `emulator`, without data and checks."""
         _alive[_key(emulator.machine, emulator.ccl)] = emulator
         _latest[:] = [emulator]
-        return Spec(emulator.machine, emulator.ccl, request, algorithm, _content(emulator, algorithm), data=False)
+        content = _content(emulator, algorithm)
+        if isinstance(algorithm, str):
+            return Spec(emulator.machine, emulator.ccl, request, algorithm, content, data=False)
+        kind = emulator.settings(algorithm).kind
+        return Spec(
+            emulator.machine, emulator.ccl, request, algorithm.name, content, data=False, kind=kind, given=algorithm
+        )
 
     @property
     def digest(self) -> str:
         """64 hex digits: equal digests are equal runs, in every process and on every computer."""
-        settings = self.config.settings(self.algorithm)
+        settings = (
+            self.config.unnamed(self.algorithm, self.kind, self.content)
+            if self.kind
+            else self.config.settings(self.algorithm)
+        )
         request = {
             **{name: getattr(self.request, name) for name in Request.__dataclass_fields__},
             "ranks": list(self.request.ranks),
@@ -65,18 +80,28 @@ class Spec:
     def emulator(self) -> Emulator:
         """An emulator of this machine and configuration: the one that ran it while that is alive, else a new one.
 
-        Raises ConfigError (AHBM-C163) when the algorithm is not what it was.
+        Raises ConfigError (AHBM-C163) when the algorithm is not what it was, or was a
+        function and the spec was pickled.
         """
+        if self.kind and self.given is None:
+            raise ConfigError(
+                "AHBM-C163",
+                f"the algorithm {self.algorithm} was a function, which a pickled report leaves behind",
+                hint="write it into a file: what algorithm='./algorithms/NAME.py' ran can be opened in every process",
+            )
         key = _key(self.machine, self.config)
         emulator = _alive.get(key)
         if emulator is None:
             emulator = _alive[key] = Emulator(self.machine, self.config)
             _latest[:] = [emulator]
-        if _content(emulator, self.algorithm) != self.content:
+        if _content(emulator, self.given or self.algorithm) != self.content:
             raise ConfigError(
                 "AHBM-C163", f"the algorithm {self.algorithm} is not what it was when it ran", hint="run it again"
             )
         return emulator
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**vars(self), "given": None}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Spec) and self.digest == other.digest
@@ -96,7 +121,7 @@ def _key(machine: Machine, config: CclConfig) -> tuple[int, str]:
     return machine.hash, config.fingerprint
 
 
-def _content(emulator: Emulator, algorithm: str) -> str:
+def _content(emulator: Emulator, algorithm: str | Algorithm) -> str:
     return _digest(repr(emulator.algorithm(algorithm).identity))
 
 

@@ -26,9 +26,11 @@ from ahbm.job.replay import JobReport, replay
 from ahbm.ranks.setup import Setup
 from ahbm.runs import plans, timed
 from ahbm.runs.inspection import Inspection
-from ahbm.runs.measure import Arguments, measure, prepare
+from ahbm.runs.keywords import Arguments
+from ahbm.runs.measure import measure, prepare
 from ahbm.runs.report import Report
 from ahbm.runs.timed import TimeReport
+from ahbm.source.function import AnyAlgorithm, as_algorithm
 from ahbm.source.plan import SLOTS, has_known_result, read
 
 if TYPE_CHECKING:
@@ -42,7 +44,7 @@ class Terms:
     topology: str | Path | Machine | None = None
     ccl: str | Path | None = None
     overrides: Mapping[str, object] | None = None
-    algorithm: str | None = None
+    algorithm: AnyAlgorithm = None
     """Of a collective; of a job, for its all_reduces."""
     selector: Selector | None = None
     """Of a collective, and of a job for all of its collectives: `selector(algorithms, request)` chooses."""
@@ -194,7 +196,7 @@ class Opened:
 
     def _replayed(self, plan: Plan) -> JobReport | None:
         target, terms = self.target, self.terms
-        setup = Setup(terms.topology, terms.ccl, dict(terms.overrides or {}) or None, terms.algorithm)
+        setup = Setup(terms.topology, terms.ccl, dict(terms.overrides or {}) or None, as_algorithm(terms.algorithm))
         setup = replace(setup, selector=terms.selector)
         job = replay(plan, plans.label(target), setup, groups=terms.groups, dtype=terms.dtype, op=terms.op)
         if job is not None and (terms.bytes_per_rank, *terms.of_plans) != (None,) * 5:

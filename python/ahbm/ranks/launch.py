@@ -6,7 +6,7 @@ import inspect
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from ahbm.base.arguments import checked
 from ahbm.errors import DistributedError, InterruptedRun
@@ -14,41 +14,45 @@ from ahbm.ranks.lobby import Context, Lobby, check_world_size
 from ahbm.ranks.rank import bind
 from ahbm.ranks.setup import Setup, ambient
 from ahbm.ranks.world import World
+from ahbm.source.function import AnyAlgorithm, as_algorithm
 
 if TYPE_CHECKING:
     from ahbm._core import Machine
     from ahbm.core.selection import Selector
 
+T = TypeVar("T")
+
 
 @checked
 def spawn(
-    worker: Callable[..., object],
+    worker: Callable[..., T],
     args: Sequence[object] = (),
     nprocs: int | None = None,
     *,
     topology: str | Path | Machine | None = None,
     ccl: str | Path | None = None,
     overrides: Mapping[str, object] | None = None,
+    algorithm: AnyAlgorithm = None,
     selector: Selector | None = None,
-) -> list[object]:
+) -> list[T]:
     """Runs `worker(rank, *args)` for every rank and returns what they returned, in the order of the ranks.
 
     A worker that has no parameter for the rank is called as `worker(*args)`. `nprocs` defaults to the world size of
-    the configuration: `world_size` in ccl.yaml, else the number of SIPs. `topology`, `ccl`, `overrides` and `selector`
-    are the defaults of the workers' `init_process_group`.
+    the configuration: `world_size` in ccl.yaml, else the number of SIPs. `topology`, `ccl`, `overrides`,
+    `algorithm` and `selector` are the defaults of the workers' `init_process_group`.
 
     The calling thread performs the simulations, so Ctrl-C stops them at once. The first failure stops all ranks: an
     error of a collective is raised as it is, an exception of a worker as RankError (AHBM-X120) that names the rank,
     with the exception as its cause; Ctrl-C raises InterruptedRun. A later call starts afresh.
     """
-    setup = Setup(topology, ccl, overrides, selector=selector).over(ambient())
+    setup = Setup(topology, ccl, overrides, as_algorithm(algorithm), selector=selector).over(ambient())
     emulator = setup.emulator()
     size = emulator.world_size if nprocs is None else nprocs
     check_world_size(size, emulator.world_size, "ahbm.spawn")
     return run_ranks(World(size), Lobby(setup, emulator), caller(worker, args))
 
 
-def run_ranks(world: World, lobby: Lobby, body: Callable[[int], object]) -> list[object]:
+def run_ranks(world: World, lobby: Lobby, body: Callable[[int], T]) -> list[T]:
     """Runs `body(rank)` for every rank of `world` in a thread of its own; see `spawn`."""
 
     def run(rank: int) -> None:
@@ -88,10 +92,10 @@ def run_ranks(world: World, lobby: Lobby, body: Callable[[int], object]) -> list
     if failure is not None:
         raise failure
     world.check_leftovers()
-    return [state.value for state in world.ranks]
+    return [cast("T", state.value) for state in world.ranks]
 
 
-def caller(worker: Callable[..., object], args: Sequence[object]) -> Callable[[int], object]:
+def caller(worker: Callable[..., T], args: Sequence[object]) -> Callable[[int], T]:
     """`worker` as a function of the rank: called with it, or without where it has no parameter for it.
 
     Raises DistributedError (AHBM-X107) when it takes neither.

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ahbm._core import Machine
     from ahbm.core.emulator import Emulator
     from ahbm.core.selection import Selector
+    from ahbm.source.algorithm import Algorithm
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,8 @@ class Setup:
     topology: str | Path | Machine | None = None
     ccl: str | Path | None = None
     overrides: Mapping[str, object] | None = None
-    algorithm: str | None = None
+    algorithm: str | Algorithm | None = None
+    """Of all_reduce."""
     timeout_s: float | None = None
     accumulate: str | None = None
     """"f32": f16 and bf16 are reduced in f32 and rounded once at the end; their time stays that of the schedule."""
@@ -48,7 +50,7 @@ class Setup:
         overrides = sized(ranks, self.topology, self.overrides)
         return self if overrides == dict(self.overrides or {}) else replace(self, overrides=overrides)
 
-    def algorithm_for(self, request: Request) -> str | None:
+    def algorithm_for(self, request: Request) -> str | Algorithm | None:
         """The algorithm to perform `request` by; None leaves the choice to ccl.yaml."""
         return self.algorithm if request.collective == "all_reduce" else None
 

@@ -21,9 +21,11 @@ from ahbm.base.elements import element
 from ahbm.base.yaml_source import did_you_mean
 from ahbm.core.spec import machine_name
 from ahbm.errors import AhbmError, ConfigError, Finding, InterruptedRun, told
+from ahbm.source.algorithm import Algorithm
 from ahbm.source.plan import PlanAlgorithm
 
 if TYPE_CHECKING:
+    from ahbm._core import Machine
     from ahbm.check.case import Case
     from ahbm.core.emulator import Emulator
     from ahbm.runs.report import Report
@@ -68,7 +70,9 @@ class Sweep:
     root: int = 0
     algorithms: Sequence[str] = ()
     """Names or paths, of plans too; empty: the configured algorithm."""
-    topology: str | None = None
+    given: Mapping[str, Algorithm] = field(default_factory=dict)
+    """The algorithms among these that ccl.yaml does not name, by the names that they have in `algorithms`."""
+    topology: str | Path | Machine | None = None
     ccl: str | Path | None = None
     overrides: Mapping[str, object] = field(default_factory=dict)
     data: bool = True
@@ -115,7 +119,7 @@ class Sweep:
 
         return prepare(
             self.collective,
-            algorithm,
+            self._named(algorithm),
             bytes_per_pe=nbytes if self.device else None,
             bytes_per_rank=None if self.device else nbytes,
             placement=ahbm.DPPolicy(cube="row_wise") if self.device else None,
@@ -127,11 +131,15 @@ class Sweep:
 
     def unit(self, algorithm: str | None, emulator: Emulator) -> int:
         """Bytes of which every size of an algorithm is a multiple; for a plan, of its own unit too."""
-        ranks = emulator.settings(algorithm).world_size or emulator.world_size
+        named = self._named(algorithm)
+        ranks = emulator.settings(named).world_size or emulator.world_size
         itemsize = element(self.dtype).storage.itemsize
         unit = itemsize * COLLECTIVES[self.collective].chunks(ranks)
-        plan = emulator.algorithm(algorithm) if algorithm is not None else None
+        plan = emulator.algorithm(named) if named is not None else None
         return lcm(unit, plan.read.unit(itemsize) * plan.how.instances) if isinstance(plan, PlanAlgorithm) else unit
+
+    def _named(self, algorithm: str | None) -> str | Algorithm | None:
+        return None if algorithm is None else self.given.get(algorithm, algorithm)
 
     def sizes(self, unit: int) -> Iterator[int]:
         """The sizes in ascending order, each rounded down to a multiple of `unit` bytes (at least one), without
@@ -350,7 +358,10 @@ def to_json(sweeps: Sequence[Sweep], cells: Sequence[Report | Refused], args: Se
     sweep, reports = sweeps[0], [cell for cell in cells if not isinstance(cell, Refused)]
     bad = wrong(reports)
     machines = [
-        {"topology": each.topology, "overrides": {key: str(value) for key, value in each.overrides.items()}}
+        {
+            "topology": None if each.topology is None else str(each.topology),
+            "overrides": {key: str(value) for key, value in each.overrides.items()},
+        }
         for each in sweeps
     ]
     return {

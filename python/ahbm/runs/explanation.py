@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ahbm._core import categories
+from ahbm.base import html
 from ahbm.base.arguments import checked, overrides, refused, text
 from ahbm.runs.advice import BUDGET, Advice, Advisor
 from ahbm.runs.answer import sentences, told
@@ -369,6 +370,25 @@ class Explanation:
     def text(self, advice: Sequence[Advice] | None = None) -> str:
         """For people, the answer in a few sentences first; `advice`: instead of the attribute."""
         return told(self, self.advice if advice is None else advice)
+
+    def _repr_html_(self) -> str:
+        title = f"{self._program.name}: {self.latency_ps / 1000:,.3f} ns (simulated); the critical path"
+        shares = [[name, ps / 1000, f"{100 * ps / self.latency_ps:.1f} %"] for name, ps in self.by_category.items()]
+        longest = sorted(self.steps, key=lambda step: -step.ps)[:10]
+        lines = [
+            [
+                step.ps / 1000,
+                step.origin or "(no source)",
+                f"{step.what} x {step.operations}",
+                next(iter(step.by_category), ""),
+            ]
+            for step in longest
+        ]
+        return html.table(title, ("category", "ns", "share"), shares) + html.table(
+            f"{len(longest)} of {len(self.steps)} lines of the algorithm, the longest first",
+            ("ns", "line", "operation", "most of it"),
+            lines,
+        )
 
     def __str__(self) -> str:
         return self.text()

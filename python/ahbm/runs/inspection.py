@@ -21,7 +21,8 @@ from ahbm.check.checks import IDEMPOTENT
 from ahbm.check.reference import inputs
 from ahbm.errors import ConfigError
 from ahbm.runs.history import NAMED, Contribution, Fate, Lost, Origin, Step
-from ahbm.runs.measure import Arguments, prepare
+from ahbm.runs.keywords import Arguments
+from ahbm.runs.measure import prepare
 from ahbm.runs.moments import State, moment, state
 
 if TYPE_CHECKING:

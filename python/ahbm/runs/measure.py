@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import ahbm
 from ahbm.base import codes
@@ -23,10 +23,12 @@ from ahbm.config.ccl import CclConfig, split_overrides
 from ahbm.config.settings import Settings
 from ahbm.core.compiled import Compiled
 from ahbm.core.emulator import Emulator
-from ahbm.core.selection import Catalogue, Selector, checked_selector, select
+from ahbm.core.selection import Catalogue, checked_selector, select
 from ahbm.core.spec import Spec, machine_name
 from ahbm.errors import ConfigError, Finding
+from ahbm.runs.keywords import Arguments, refuse_unknown, spelled
 from ahbm.runs.report import Report, bandwidths
+from ahbm.source.function import AnyAlgorithm, as_algorithm
 
 if TYPE_CHECKING:
     from ahbm._core import Machine
@@ -36,43 +38,11 @@ RANKS = -(2**31), 2**31 - 1
 """Numbers that may be meant as ranks; whether there is such a rank is asked later."""
 
 
-class Arguments(TypedDict, total=False):
-    """Keywords of `run` and of all functions that prepare a run, besides collective, algorithm and topology.
-
-    A keyword that is left out has the default that is named first."""
-
-    bytes_per_rank: int | str | None
-    """Size of one rank's array in the sense of nccl-tests, all chunks included: bytes, or a text such as "64K". A rest
-    that does not divide into equal chunks is left out, as nccl-tests does. Without it and `bytes_per_pe`, `n_elem` of
-    ccl.yaml elements per PE."""
-    bytes_per_pe: int | str | None
-    """The same for each PE that takes part."""
-    dtype: str
-    """f16; the kernels' name of an element type."""
-    op: str
-    """sum; the reduction operator."""
-    root: int
-    """Rank 0; of rooted collectives."""
-    src: int
-    """Rank 0; of send_recv."""
-    dst: int
-    """Rank 1; of send_recv."""
-    placement: DPPolicy | None
-    """None for host arrays; a policy for device tensors, one tile per cube."""
-    overrides: Mapping[str, object] | None
-    """Dotted path -> value for the keys of the topology and of ccl.yaml."""
-    ccl: str | Path | None
-    """Path of a ccl.yaml; None looks for one."""
-    selector: Selector | None
-    """Chooses the algorithm by the request, among the configured ones; where it answers None, ccl.yaml does."""
-    emulator: Emulator | None
-    """Use this one (and what it has captured) instead of making one from topology, ccl and overrides."""
-
-
+@spelled
 @checked
 def run(
     collective: str = "all_reduce",
-    algorithm: str | Path | None = None,
+    algorithm: AnyAlgorithm = None,
     topology: str | Path | Machine | None = None,
     *,
     data: bool = True,
@@ -81,9 +51,14 @@ def run(
     check: bool | str | Iterable[str] = False,
     **arguments: Unpack[Arguments],
 ) -> Report:
-    """Runs a collective among all ranks once and reports its simulated time; `prepare`, then `measure`.
+    """Runs a collective among all ranks once and reports its simulated time.
 
-    Raises what these raise.
+    collective, algorithm, topology: as for `prepare`. An algorithm is a name in ccl.yaml, a module's name or path, a
+    kernel function, or what `ahbm.algorithm` makes of one; a topology a packaged name, a path or a Machine.
+    data: also move the data and compare with NumPy (`Report.wrong`). seed, mode: choose the numbers.
+    check: True raises DataError for a wrong result; "all", or names of checks, also checks the program.
+
+    Raises ConfigError, TopologyError, UnsupportedError, KernelError, LintError, DeadlockError, BudgetError, DataError.
     """
     case = prepare(collective, algorithm, topology, **arguments)
     return measure(case, data=data, seed=seed, mode=mode, check=check)
@@ -152,31 +127,35 @@ def verify(
     return compiled, wrong, checks, findings
 
 
+@spelled
 @checked
 def prepare(
     collective: str = "all_reduce",
-    algorithm: str | Path | None = None,
+    algorithm: AnyAlgorithm = None,
     topology: str | Path | Machine | None = None,
     **arguments: Unpack[Arguments],
 ) -> Case:
     """The case that `run` would run, to measure, explain or execute with data of one's own.
 
-    algorithm: a name in ccl.yaml, a module's name or path, the file of a plan, or a script that lowers one; None takes
-    what ccl.yaml chooses. A plan runs on as many SIPs as it has ranks where nobody names a machine.
+    algorithm: a name in ccl.yaml, a module's name or path, the file of a plan, a script that lowers one, a kernel
+    function, a module that was imported, or what `ahbm.algorithm` makes of these; None takes what ccl.yaml chooses. A
+    plan runs on as many SIPs as it has ranks where nobody names a machine.
     topology: a packaged name, a path, a SIP network's name or a Machine; None looks for one (`load_machine`).
 
-    Raises ConfigError (AHBM-C125: a size that is no whole number of elements, or absurd), TopologyError,
-    UnsupportedError.
+    Raises ConfigError (AHBM-C125: a size that is no whole number of elements, or absurd; C129: a keyword that there is
+    not), TopologyError, UnsupportedError.
     """
+    refuse_unknown(arguments)
     if text("collective", collective) not in COLLECTIVES:
         raise ConfigError("AHBM-C105", f"unknown collective {collective!r}", hint=did_you_mean(collective, COLLECTIVES))
+    chosen = as_algorithm(algorithm)
     emulator = instance("emulator", arguments.get("emulator"), Emulator, "an ahbm.Emulator")
     ccl, overrides = path("ccl", arguments.get("ccl")), overrides_of(arguments.get("overrides"))
     if emulator is None:
-        if algorithm is not None and _is_file(str(algorithm), ccl, overrides):
+        if isinstance(chosen, str) and _is_file(chosen, ccl, overrides):
             from ahbm.runs.plans import of_collective
 
-            return of_collective(collective, str(algorithm), topology, **arguments)
+            return of_collective(collective, chosen, topology, **arguments)
         emulator = Emulator.load(topology, ccl, overrides)
     elif topology is not None or ccl is not None or overrides:
         raise ConfigError(
@@ -189,9 +168,8 @@ def prepare(
         element(text("dtype", arguments.get("dtype", "f16"))),
         instance("placement", arguments.get("placement"), DPPolicy, "an ahbm.DPPolicy"),
     )
-    name = str(algorithm) if algorithm is not None else None
     settings = emulator.settings(
-        name or emulator.choice(collective, _size("bytes_per_rank", arguments.get("bytes_per_rank")) or 0)
+        chosen or emulator.choice(collective, _size("bytes_per_rank", arguments.get("bytes_per_rank")) or 0)
     )
     ranks = settings.world_size or emulator.world_size
     tiles = 1 if placement is None else placement.cubes(emulator.machine.cubes)
@@ -211,17 +189,17 @@ def prepare(
     )
     selector = arguments.get("selector")
     if selector is not None:
-        if name is not None:
+        if chosen is not None:
             raise refused("selector", "None where the algorithm is given", selector)
         choice = select(checked_selector(selector), Catalogue(emulator, collective), request)
-        name = None if choice is None else choice.name
+        chosen = None if choice is None else choice.name
         if choice is not None and not isinstance(choice.algorithm, str):
             raise ConfigError(
                 "AHBM-C180",
-                f"the selector chose {name}, which ccl.yaml does not name: a report could not run it again",
+                f"the selector chose {chosen}, which ccl.yaml does not name: a report could not run it again",
                 hint="name it in ccl.yaml, or ahbm.open(plan).run()",
             )
-    return Case(emulator, request, name)
+    return Case(emulator, request, chosen)
 
 
 def _is_file(algorithm: str, ccl: str | Path | None, overrides: Mapping[str, object] | None) -> bool:

@@ -22,6 +22,7 @@ from ahbm.config.topology import sized
 from ahbm.dsl.script import Script
 from ahbm.errors import ConfigError, FormatError
 from ahbm.runs import measure
+from ahbm.runs.keywords import spelled
 from ahbm.source import dsl
 from ahbm.source.plan import SLOTS, PlanOptions, runnable
 from ahbm.source.synth import UNBOUNDED
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from ahbm.check.case import Case
     from ahbm.config.settings import Queues
     from ahbm.runs.bench import Sweep
-    from ahbm.runs.measure import Arguments
+    from ahbm.runs.keywords import Arguments
     from ahbm.runs.report import Report
 
 
@@ -80,6 +81,7 @@ def default_bytes(plan: Plan, dtype: str = "f16", instances: int = 1) -> int:
     return max(DEFAULT_BYTES // unit, 1) * unit
 
 
+@spelled
 @checked
 def prepare(
     file: str | Path | Script,
@@ -182,6 +184,7 @@ def _same(collective: str, wanted: str, file: str) -> None:
         )
 
 
+@spelled
 @checked
 def run(
     file: str | Path,

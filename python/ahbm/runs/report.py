@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from ahbm.base import html
 from ahbm.base.arguments import checked, whole
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.check.case import Case
@@ -119,6 +120,24 @@ class Report(Run):
             return Report(**known)
         except (TypeError, ValueError, KeyError, AttributeError, RecursionError) as error:
             raise ConfigError("AHBM-C160", f"no report: {error}", hint="give what Report.to_json has made") from error
+
+    def _repr_html_(self) -> str:
+        bound = self.limited_by
+        if self.bound_ns is not None and self.percent_of_bound is not None:
+            bound = f"{self.bound_ns:,.2f} ns, {self.percent_of_bound:.1f} % reached ({self.limited_by})"
+        pairs: list[tuple[str, object]] = [
+            ("time (simulated)", f"{self.latency_ns:,.2f} ns"),
+            ("bandwidth", f"algbw {self.algbw_gbs:.2f} GB/s, busbw {self.busbw_gbs:.2f} GB/s"),
+            ("bound", bound),
+            ("elements wrong", "not checked" if self.wrong is None else self.wrong),
+            ("messages", self.messages),
+            ("timeline hash", self.timeline_hash),
+        ]
+        pairs += [("checked for", ", ".join(self.checks))] if self.checks else []
+        pairs += [("note", note) for note in self.notes]
+        pairs += [("findings", told(self.findings))] if self.findings else []
+        what = f"{self.collective} by {self.algorithm} on {self.machine or self.topology}"
+        return html.facts(f"{what}: {self.ranks} × {self.bytes:,} B {self.dtype}", pairs)  # noqa: RUF001
 
     def __str__(self) -> str:
         checked = "not checked" if self.wrong is None else f"{self.wrong} wrong"

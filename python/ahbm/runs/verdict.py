@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from ahbm.base import codes
+from ahbm.base import codes, html
 from ahbm.base.verdicts import EXIT_CODES
 from ahbm.config.reading import PLAIN, Reading
 from ahbm.dsl.script import Script, choose
@@ -26,11 +26,12 @@ from ahbm.errors import (
     UnsupportedError,
     told,
 )
+from ahbm.source.function import AnyAlgorithm, as_algorithm
 from ahbm.source.plan import SLOTS
 
 if TYPE_CHECKING:
     from ahbm._core import Machine, Plan
-    from ahbm.runs.measure import Arguments
+    from ahbm.runs.keywords import Arguments
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,11 @@ class Checked:
             "findings": findings,
             "proof": self.proof and {"elements": self.proof[0], "time_ps": self.proof[1]},
         }
+
+    def _repr_html_(self) -> str:
+        title, *_ = str(self).splitlines()
+        rows = [[finding.code, told([finding])] for finding in self.findings]
+        return html.table(title, ("code", "finding") if rows else (), rows)
 
     def __str__(self) -> str:
         facts = []
@@ -173,7 +179,7 @@ def check_files(paths: Iterable[str | Path], options: CheckOptions = CheckOption
 
 
 def check_kernel(
-    algorithm: str,
+    algorithm: AnyAlgorithm,
     collective: str | None = None,
     topology: str | Path | Machine | None = None,
     *,
@@ -192,25 +198,27 @@ def check_kernel(
     from ahbm.runs.measure import prepare, verify
     from ahbm.runs.plans import is_file, source_of
 
-    if is_file(algorithm):
-        source = source_of(algorithm)
+    chosen = as_algorithm(algorithm)
+    if isinstance(chosen, str) and is_file(chosen):
+        source = source_of(chosen)
         return check_script(source)[0] if isinstance(source, Script) else check_file(source)
     emulator = Emulator.load(topology, arguments.pop("ccl", None), arguments.pop("overrides", None))
     arguments["emulator"] = emulator
-    loaded = emulator.algorithm(algorithm)
+    asked = chosen or emulator.ccl.default_algorithm
+    loaded = emulator.algorithm(asked)
     named = collective or loaded.collectives[0]
-    settings = emulator.settings(algorithm)
+    settings = emulator.settings(asked)
     ranks: int = settings.world_size or emulator.world_size
     ops: int | None = None
     findings: tuple[Finding, ...]
     try:
-        case = prepare(named, algorithm, **arguments)
+        case = prepare(named, asked, **arguments)
         compiled, _, _, findings = verify(case, data=data, seed=seed, mode="integers", check=checks)
         ranks, ops = case.request.parties, compiled.ops
         verdict = "undecided" if findings else "correct"
     except tuple(_CLASSES) as error:
         findings, verdict = error.findings, _VERDICTS.get(error.code, _CLASSES[type(error)])
-    return Checked(algorithm, "kernel", named, ranks, ops, settings.queues.n_slots, verdict, None, findings)
+    return Checked(settings.algorithm, "kernel", named, ranks, ops, settings.queues.n_slots, verdict, None, findings)
 
 
 _VERDICTS = {

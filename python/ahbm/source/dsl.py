@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from os.path import isfile
 from typing import TYPE_CHECKING, Any
 
-from ahbm.config.checks import Check, integer, switch, text
+from ahbm.config.checks import Check, integer, shaped, switch, text
 from ahbm.config.kinds import Kind
 from ahbm.dsl.script import UPSTREAM, Script, imports_language
 from ahbm.source.files import no_file
@@ -67,6 +67,7 @@ def load(settings: Settings) -> PlanAlgorithm:
     return PlanAlgorithm(settings.algorithm, path.resolve(), digest, read, options.how)
 
 
+@shaped({"type": ["string", "array"], "items": {"type": ["string", "number", "boolean"]}})
 def _args(value: Any) -> str | None:
     plain = isinstance(value, str) or (
         isinstance(value, list) and all(isinstance(item, str | int | float) for item in value)
@@ -74,10 +75,12 @@ def _args(value: Any) -> str | None:
     return None if plain else "a list of arguments, or text as on a command line"
 
 
+@shaped({"type": ["string", "integer"], "minimum": 0})
 def _program(value: Any) -> str | None:
     return None if isinstance(value, str) or integer(0)(value) is None else "the name of a program, or its position"
 
 
+@shaped({"const": UPSTREAM})
 def _frontend(value: Any) -> str | None:
     return None if value == UPSTREAM else UPSTREAM
 

@@ -135,6 +135,7 @@ class ModuleAlgorithm:
                 "AHBM-K110",
                 f"kernel_args of {self.name} raised {_told(error)}",
                 sites=(self._site(self.kernel_args),),
+                hint=self._unfit(request.world_size, n_elem, cube_w, cube_h),
             ) from error
         if not isinstance(args, tuple):
             if inspect.iscoroutine(args):
@@ -166,6 +167,17 @@ class ModuleAlgorithm:
                 hint=f"its TOPO_NAME_TO_KIND has {', '.join(self.kinds)}",
             )
         return self.kinds[network]
+
+    def _unfit(self, world_size: int, n_elem: int, cube_w: int, cube_h: int) -> str | None:
+        """The hint where `kernel_args` does not take what every call passes."""
+        try:
+            inspect.signature(self.kernel_args).bind(world_size, n_elem, cube_w=cube_w, cube_h=cube_h)
+        except TypeError:
+            return (
+                f"def kernel_args(world_size, n_elem, *, cube_w=4, cube_h=4): cube_w and cube_h are always passed, "
+                f"{', '.join(OFFERED)} where it has a keyword of that name"
+            )
+        return None
 
     def _check_arity(self, args: tuple[object, ...]) -> None:
         signature = inspect.signature(self.kernel)
@@ -293,8 +305,8 @@ def load(settings: Settings) -> ModuleAlgorithm:
         raise ConfigError("AHBM-C110", f"cannot read algorithm {settings.algorithm}: {error}") from error
     module = _execute(settings.algorithm, path, package, content)
     try:
-        described = _describe(settings.algorithm, path, hashlib.sha256(content).hexdigest(), module)
-        return _with_parameters(described, settings)
+        found = described(settings.algorithm, path, hashlib.sha256(content).hexdigest(), module)
+        return _with_parameters(found, settings)
     except (AhbmError, KeyboardInterrupt):
         raise
     except BaseException as error:
@@ -372,7 +384,9 @@ def _execute(name: str, path: Path, package: str, content: bytes) -> ModuleType:
     return module
 
 
-def _describe(name: str, path: Path, digest: str, module: ModuleType) -> ModuleAlgorithm:
+def described(name: str, path: Path, digest: str, module: ModuleType) -> ModuleAlgorithm:
+    """The algorithm of a module that was executed. Raises ConfigError (AHBM-C112, C113)."""
+
     def bad(code: str, message: str, hint: str | None = None) -> ConfigError:
         return ConfigError(code, f"algorithm {name}: {message}", sites=(Site(name, _shown(path)),), hint=hint)
 

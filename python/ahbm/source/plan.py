@@ -14,7 +14,7 @@ from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.layout import Layout
 from ahbm.base.load import load_bytes
 from ahbm.base.request import Request
-from ahbm.config.checks import Check, integer, switch, text
+from ahbm.config.checks import Check, integer, mapping, switch, text
 from ahbm.config.kinds import Kind
 from ahbm.config.reading import PLAIN, SUFFIXES, Reading
 from ahbm.dsl.script import Script
@@ -252,16 +252,12 @@ def _runs(plan: Plan, file: str | Path | Script) -> Plan:
     return plan
 
 
-def _limits(value: Any) -> str | None:
-    known = dict(plan_limits())
-    named = isinstance(value, dict) and value.keys() <= known.keys()
-    if named and all(integer(0, 2**64 - 1)(number) is None for number in value.values()):
-        return None
-    return f"numbers for some of {', '.join(known)}"
-
-
 LOWERING: dict[str, Check] = {"protocol": text, "instances": integer(1), "slice_bytes": integer(1)}
 """Keys that say how a plan is lowered."""
+_LIMITS = mapping(
+    {name: integer(0, 2**64 - 1) for name, _ in plan_limits()},
+    f"numbers for some of {', '.join(name for name, _ in plan_limits())}",
+)
 
 KIND = Kind(
     check=text,
@@ -269,7 +265,7 @@ KIND = Kind(
     options=lambda entry: (str(entry["plan"]), PlanOptions.of(entry)),
     load=load,
     listed=lambda settings: ((found := load(settings)).collectives, found.source),
-    keys={**LOWERING, "quirks": switch, "lenient": switch, "limits": _limits},
+    keys={**LOWERING, "quirks": switch, "lenient": switch, "limits": _LIMITS},
     defaults={"n_slots": SLOTS},
     is_path=lambda value: True,
     claims=lambda name: name.removesuffix(".gz").endswith(SUFFIXES),

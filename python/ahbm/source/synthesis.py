@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ahbm._core import Machine, Memory, Plan, Program, Schedule, expected
+from ahbm.base import html
 from ahbm.base.arguments import checked, whole
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.elements import COMBINE, element
@@ -104,6 +105,10 @@ class Synthesis:
             "bound_ms": self.schedule.bound_ms,
             "tight_cut": {"parts": parts, "bandwidth_gbs": gbs, "links": links, "shares": shares},
         }
+
+    def _repr_html_(self) -> str:
+        title, *lines = str(self).splitlines()
+        return html.facts(title, [tuple(line.split(None, 1)) for line in lines])  # type: ignore[misc]
 
     def __str__(self) -> str:
         found = self.schedule

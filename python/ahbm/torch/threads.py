@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -33,12 +33,13 @@ if TYPE_CHECKING:
     from ahbm.core.selection import Selector
 
 
+T = TypeVar("T")
 _RECORDER = "TORCH_FR_BUFFER_SIZE"
 
 
 @checked
 def spawn(
-    worker: Callable[..., object],
+    worker: Callable[..., T],
     args: Sequence[object] = (),
     world_size: int = 2,
     *,
@@ -48,7 +49,7 @@ def spawn(
     overrides: Mapping[str, object] | None = None,
     accumulate: str | None = None,
     selector: Selector | None = None,
-) -> list[object]:
+) -> list[T]:
     """Runs `worker(rank, *args)` (or `worker(*args)`) for every rank in a thread and returns what they returned.
 
     In the worker `dist.init_process_group("ahbm")` needs no rank, size or address. With `turns`, one rank runs at a
@@ -67,7 +68,7 @@ def spawn(
     shared = _Shared(world_size, turns)
     lobby = Lobby(setup, setup.emulator())
 
-    def run(rank: int) -> object:
+    def run(rank: int) -> T:
         with shared.rank(rank):
             return body(rank)
 

@@ -146,7 +146,7 @@ def _page(contents: Contents) -> Page:
         ("ahbm", first.version),
         ("machine", first.machine_hash),
         ("programs", ", ".join(dict.fromkeys(report.program_hash for report in reports if report.program_hash))),
-        ("topology", sweep.topology or "default"),
+        ("topology", str(sweep.topology or "default")),
         *((f"set {key}", str(value)) for key, value in sweep.overrides.items()),
     ]
     subtitle = "All times are simulated. GB/s is 1e9 bytes per second; busbw as nccl-tests counts it, one direction."

@@ -3,7 +3,7 @@
 use crate::declared::{Topology, Value};
 
 /// JSON schema of a topology file, pretty-printed.
-/// The repository's `schemas/topology.schema.json` is this text; a test compares them.
+/// The package's `data/schemas/topology.schema.json` is this text; a test compares them.
 pub fn topology_schema() -> String {
     let mut schema = Topology::schema();
     if let Some(object) = schema.as_object_mut() {

@@ -2,11 +2,12 @@
 
 use crate::capture::{Capture, Launch};
 use crate::errors;
+use crate::handle::{Handle, MemoryRef};
 use crate::origin;
 use crate::tl::Tl;
 use ahbm_machine::Diagnostic;
 use ahbm_program::{Body, Origins};
-use pyo3::exceptions::{PyKeyboardInterrupt, PyRecursionError, PyTypeError};
+use pyo3::exceptions::{PyAttributeError, PyKeyboardInterrupt, PyRecursionError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use pyo3::{ffi, intern};
@@ -72,12 +73,30 @@ fn explain(py: Python<'_>, launch: &Launch, kernel: &Bound<'_, PyAny>, error: Py
     let finding = if error.is_instance_of::<PyRecursionError>(py) {
         Diagnostic::new("AHBM-K211", "the kernel recursed too deep").hint("use a loop, or end the recursion")
     } else {
-        Diagnostic::new("AHBM-K210", format!("the kernel raised {kind}: {what}"))
-            .hint("__cause__ is the kernel's own exception, with its traceback")
+        let cause = "__cause__ is the kernel's own exception, with its traceback";
+        let hint = meant(py, &error).map_or_else(|| cause.to_owned(), |meant| format!("{meant}; {cause}"));
+        Diagnostic::new("AHBM-K210", format!("the kernel raised {kind}: {what}")).hint(hint)
     };
     let typed = errors::raise_one(py, finding.site(launch.label(), origin::of_error(py, &error, code.as_ref())));
     typed.set_cause(py, Some(error));
     typed
+}
+
+/// The hint for a name that `tl` or one of its values does not have; None for every other error.
+fn meant(py: Python<'_>, error: &PyErr) -> Option<String> {
+    if !error.is_instance_of::<PyAttributeError>(py) {
+        return None;
+    }
+    let value = error.value(py);
+    let object = value.getattr(intern!(py, "obj")).ok()?;
+    if !(object.is_instance_of::<Tl>() || object.is_instance_of::<Handle>() || object.is_instance_of::<MemoryRef>()) {
+        return None;
+    }
+    let names = object.dir().ok()?.iter().filter_map(|name| name.extract::<String>().ok());
+    let names: Vec<String> = names.filter(|name| !name.starts_with('_')).collect();
+    let hints = py.import(intern!(py, "ahbm.base.yaml_source")).ok()?;
+    let name = value.getattr(intern!(py, "name")).ok()?;
+    hints.call_method1(intern!(py, "did_you_mean"), (name, names)).ok()?.extract().ok()
 }
 
 /// The error for a kernel that returned something. Nobody takes a result, and a generator or a coroutine has not run.

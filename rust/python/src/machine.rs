@@ -191,6 +191,11 @@ impl Machine {
         self.inner.to_svg()
     }
 
+    /// The drawing, where a notebook shows the machine.
+    fn _repr_svg_(&self) -> String {
+        self.svg()
+    }
+
     fn __repr__(&self) -> String {
         let sfr = self.inner.sfr();
         let (w, h, pes) = (sfr.cube_w, sfr.cube_h, sfr.pes);

@@ -132,8 +132,12 @@ pub(crate) fn of_code(code: &Bound<'_, PyAny>) -> String {
     format!("{}:{line}", file_of(code))
 }
 
-/// The base name of a code object's file: short, and the same wherever the project lies.
+/// The base name of a code object's file: short, and the same wherever the project lies. A cell of a notebook is
+/// `<cell>`, whatever name the notebook's kernel makes up at every execution.
 fn file_of(code: &Bound<'_, PyAny>) -> Arc<str> {
     let path: String = code.getattr("co_filename").and_then(|name| name.extract()).unwrap_or_default();
+    if path.contains("ipykernel_") || path.starts_with("<ipython-input-") {
+        return "<cell>".into();
+    }
     Path::new(&path).file_name().map_or_else(|| path.as_str().into(), |name| name.to_string_lossy().into())
 }

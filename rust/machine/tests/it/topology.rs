@@ -65,7 +65,7 @@ fn every_shipped_topology_resolves_and_draws() {
 
 #[test]
 fn the_committed_schema_is_generated() {
-    let path = root().join("schemas/topology.schema.json");
+    let path = root().join("python/ahbm/data/schemas/topology.schema.json");
     if std::env::var_os("AHBM_WRITE_SCHEMA").is_some() {
         std::fs::write(&path, topology_schema()).unwrap();
     }

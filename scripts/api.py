@@ -1,0 +1,136 @@
+"""Writes docs/api.md from the docstrings of the installed `ahbm`; `--check` only compares, and exits with 1.
+
+python scripts/api.py [--check]
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from dataclasses import fields as fields_of
+from dataclasses import is_dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import ahbm
+import ahbm.distributed
+import ahbm.errors
+
+PAGE = Path(__file__).resolve().parent.parent / "docs/api.md"
+HEAD = """# The Python interface
+
+`scripts/api.py` writes this page from the docstrings; `help(ahbm.run)` shows all of one. [Quick start](quick-start.md)
+and the [examples](../examples) show how these are used, [Errors](errors.md) what each code means.
+"""
+
+
+def render() -> str:
+    """The page as it should be."""
+    parts = [HEAD, "## ahbm\n"]
+    parts += [entry(f"ahbm.{name}", getattr(ahbm, name)) for name in sorted(ahbm.__all__, key=str.lower)]
+    for module in (ahbm.distributed, ahbm.errors):
+        parts += [f"## {module.__name__}\n", f"{first(module)}\n"]
+        parts += [entry(f"{module.__name__}.{name}", value, 3) for name, value in public(module)]
+    return "\n".join(part for part in parts if part)
+
+
+def public(module: ModuleType) -> list[tuple[str, Any]]:
+    """Functions and classes of a module without an underscore that it defines itself or lists, by name."""
+    names = getattr(module, "__all__", None) or [
+        name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__
+    ]
+    found = [(name, getattr(module, name)) for name in names if not name.startswith("_")]
+    return sorted((pair for pair in found if callable(pair[1])), key=lambda pair: pair[0].lower())
+
+
+def entry(name: str, value: Any, level: int = 3) -> str:
+    """One name: its signature, the first paragraph of its docstring, and the members of a class."""
+    if isinstance(value, str | ModuleType):
+        return ""
+    lines = [f"{'#' * level} {name}\n"]
+    if not isinstance(value, type):
+        lines.append(f"`{name}{signature(value)}`\n")
+    lines.append(f"{first(value)}\n")
+    if isinstance(value, type) and not issubclass(value, BaseException):
+        rows = [f"- fields: {', '.join(fields)}"] if (fields := declared(value)) else []
+        rows += [member(key, each) for key, each in members(value)]
+        lines += [*rows, ""] if rows else []
+    return "\n".join(lines)
+
+
+def members(kind: type) -> list[tuple[str, Any]]:
+    """Public methods and properties of a class and of its bases in ahbm, in the order in which they are written."""
+    found: dict[str, Any] = {}
+    for base in reversed(kind.__mro__):
+        if base.__module__.startswith("ahbm"):
+            found |= {name: value for name, value in vars(base).items() if not name.startswith("_")}
+    # Native types have no order of their own.
+    names = sorted(found) if kind.__module__ == "ahbm._core" else list(found)
+    known = [(name, inspect.getattr_static(kind, name)) for name in names]
+    return [(name, value) for name, value in known if first(value)]
+
+
+def declared(kind: type) -> list[str]:
+    """The public fields of a dataclass, with their types."""
+    if not is_dataclass(kind):
+        return []
+    return [f"`{field.name}: {field.type}`" for field in fields_of(kind) if not field.name.startswith("_")]
+
+
+def member(name: str, value: Any) -> str:
+    """A line of the list of members."""
+    function = value.__func__ if isinstance(value, staticmethod | classmethod) else value
+    called = signature(function).replace("(self, ", "(").replace("(self)", "()") if callable(function) else ""
+    return f"- `{name}{called}`: {first(function)}"
+
+
+class Spelled:
+    """An annotation as it was written."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def signature(value: Any) -> str:
+    """The parameters as they were written; `(...)` where nobody knows them."""
+    try:
+        found = inspect.signature(value)
+    except (ValueError, TypeError):
+        return "(...)"
+    parameters = [p.replace(annotation=spelled(p.annotation)) for p in found.parameters.values()]
+    returned = spelled(found.return_annotation)
+    text = str(found.replace(parameters=parameters, return_annotation=returned))
+    return text.replace("(/, ", "(").replace("(/)", "()")
+
+
+def spelled(annotation: Any) -> Any:
+    """An annotation for `Signature`, which quotes texts."""
+    return Spelled(annotation) if isinstance(annotation, str) and annotation else annotation
+
+
+def first(value: Any) -> str:
+    """The first paragraph of a docstring, in one line; empty for what has none of its own."""
+    doc = value.__doc__ if isinstance(value, type | ModuleType) else getattr(value, "__doc__", None)
+    if not isinstance(doc, str) or isinstance(value, int | float | str | tuple | dict | list | set | frozenset):
+        return ""
+    return " ".join(inspect.cleandoc(doc).partition("\n\n")[0].split())
+
+
+def main(*arguments: str) -> int:
+    """Writes or compares the page; the exit code."""
+    new = render()
+    if "--check" in arguments:
+        old = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
+        if old != new:
+            print("docs/api.md is not what the docstrings say: run python scripts/api.py", file=sys.stderr)
+        return int(old != new)
+    PAGE.write_text(new, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
