@@ -27,6 +27,7 @@ COMMANDS = {
     "convert": ["plan.xml", "other.json"],
     "explain": ["all_reduce", "--size", "64"],
     "explore": ["all_reduce", "--seeds", "1", "--size", "64"],
+    "inspect": ["all_reduce", "--size", "64"],
     "ladder": ["all_reduce", "-b", "1K", "-e", "1K"],
     "list": [],
     "new": ["fresh"],

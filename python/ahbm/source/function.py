@@ -89,7 +89,7 @@ def as_algorithm(value: Any) -> str | Algorithm | None:
         return value
     if isinstance(value, PurePath):
         return str(value)
-    if isinstance(value, type) or not hasattr(value, "lower"):
+    if isinstance(value, type) or not hasattr(value, "collectives"):
         return _described(value, {}, None)
     found: Algorithm = value
     return found
