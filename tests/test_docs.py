@@ -1,28 +1,15 @@
-"""Runs every code block of README.md and docs/.
+"""Runs every code block of README.md and docs/, as `support.pages` says.
 
-The blocks of a page run in order, in an empty directory:
-
-* ```python / ```yaml / ```csv whose first line is `# some/file.ext` are written to that file;
-* other ```python blocks run as scripts of their own;
-* other ```yaml blocks must name existing keys of topology.yaml or ccl.yaml: they are applied as overrides;
-* ```console: each line `$ ahbm ...`, `$ python ...` or `$ pytest ...` runs and must exit with 0 (or with N after a
-  trailing `# exits N`); the lines below it, if any, are its expected output, where `...` matches anything.
-
-```sh and ```text blocks are for the reader (cloning, building) and are not run.
-
-A page is several tests, one for each chain of blocks that have files in common (`chains`), so that no page holds up
-the others. A chain has a directory of its own.
+The blocks of a page run in order, in an empty directory. A page is several tests, one for each chain of blocks that
+have files in common (`chains`), so that no page holds up the others. A chain has a directory of its own.
 """
 
 from __future__ import annotations
 
-import doctest
 import json
 import re
-import shlex
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,108 +17,7 @@ import pytest
 import yaml
 
 from ahbm.base import packaged
-from ahbm.config.ccl import CclConfig, split_overrides
-from ahbm.config.topology import load_machine
-from support.commands import PROGRAMS, run
-
-ROOT = Path(__file__).resolve().parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-FILE = re.compile(r"# ([\w./-]+\.\w+)\n")
-MENTIONED = re.compile(r"[\w./-]*\w\.(?:py|yaml|csv|json|xml|et|html|svg|pftrace)\b|(?<=-o )\w+\b|(?<=--et )\w+\b")
-"""Names of files in a block, and of the folders that a command writes."""
-READ_UNASKED = re.compile(r"(?:^|[ /])(ccl\.yaml|topology\.yaml)$|\bahbm new\b", re.MULTILINE)
-"""A block that writes what every later block of its page reads without saying so."""
-
-
-@dataclass(frozen=True)
-class Block:
-    """One fenced block of a page: its language, text and line number."""
-
-    language: str
-    text: str
-    line: int
-
-    @property
-    def runs(self) -> bool:
-        return self.language not in ("sh", "text")
-
-    def files(self) -> set[str]:
-        return {name.rpartition("/")[2] for name in MENTIONED.findall(self.text)}
-
-    def configures(self) -> bool:
-        return bool(READ_UNASKED.search(self.text))
-
-
-def blocks(page: Path) -> Iterator[Block]:
-    text = page.read_text(encoding="utf-8")
-    for match in FENCE.finditer(text):
-        yield Block(match[1], match[2], text.count("\n", 0, match.start()) + 1)
-
-
-def chains(found: list[Block]) -> list[list[Block]]:
-    """The blocks in groups that can run apart, each in the order of the page."""
-    groups: list[list[Block]] = []
-    for block in found:
-        joined = [
-            group for group in groups if any(other.configures() or block.files() & other.files() for other in group)
-        ]
-        groups = [group for group in groups if group not in joined]
-        groups.append(sorted([*(other for group in joined for other in group), block], key=lambda other: other.line))
-    return sorted(groups, key=lambda group: group[0].line)
-
-
-def run_console(text: str, cwd: Path) -> None:
-    for command, expected in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", text, re.MULTILINE):
-        words, _, note = command.partition("# exits ")
-        program, *arguments = shlex.split(words, comments=True)
-        assert program in PROGRAMS, f"`{program}` cannot be run here; use a sh block"
-        target = None
-        if ">" in arguments:
-            arguments, (_, target) = arguments[:-2], arguments[-2:]
-        code, out, err = run(program, arguments, cwd)
-        got = out + err
-        assert code == int(note or 0), f"$ {command}\nexit {code}\n{got}"
-        if target is not None:
-            (cwd / target).write_text(got, encoding="utf-8")
-        if expected.strip():
-            flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-            assert doctest.OutputChecker().check_output(expected, got, flags), (
-                f"$ {command}\nexpected:\n{expected}\ngot:\n{got}"
-            )
-
-
-def flatten(tree: dict[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
-    for key, value in tree.items():
-        if isinstance(value, dict):
-            yield from flatten(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
-
-
-def apply_fragment(text: str) -> None:
-    for_topology, for_ccl = split_overrides(dict(flatten(yaml.safe_load(text))))
-    load_machine(None, for_topology)
-    CclConfig.load(overrides=for_ccl)
-
-
-def run_block(block: Block, cwd: Path) -> None:
-    named = FILE.match(block.text)
-    if block.language in ("python", "yaml", "csv") and named:
-        target = cwd / named[1]
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(block.text, encoding="utf-8")
-    elif block.language == "python":
-        script = cwd / f"line_{block.line}.py"
-        script.write_text(block.text, encoding="utf-8")
-        code, out, err = run("python", [script.name], cwd)
-        assert code == 0, out + err
-    elif block.language == "yaml":
-        apply_fragment(block.text)
-    elif block.language == "console":
-        run_console(block.text, cwd)
-    else:
-        assert block.language in ("sh", "text"), f"unknown block language {block.language!r}"
+from support.pages import FILE, PAGES, ROOT, Block, blocks, chains, run_block
 
 
 def chain_tests() -> Iterator[Any]:

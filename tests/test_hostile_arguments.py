@@ -56,6 +56,7 @@ GOOD: dict[str, Callable[[], Any]] = {
     "dtype": lambda: "f16",
     "findings": list,
     "found": dict,
+    "index": lambda: 0,
     "label": lambda: "rank 0",
     "machine": lambda: emulator().machine,
     "message": lambda: "wrong",
@@ -64,6 +65,7 @@ GOOD: dict[str, Callable[[], Any]] = {
     "op": lambda: "sum",
     "path": lambda: "written.xml",
     "prefix": lambda: "written",
+    "rank": lambda: 0,
     "ranks": lambda: 2,
     "shape": lambda: (4,),
     "share_bytes": lambda: 64,
@@ -78,7 +80,11 @@ GOOD: dict[str, Callable[[], Any]] = {
     "overrides": lambda: {"system.sips.count": 2},
 }
 """Values of parameters without a default, by name; else a tensor."""
-KEYWORDS = {ahbm.open: dict.fromkeys(Terms.__dataclass_fields__), ahbm.run: dict.fromkeys(Arguments.__annotations__)}
+KEYWORDS = {
+    ahbm.inspect: dict.fromkeys(Arguments.__annotations__),
+    ahbm.open: dict.fromkeys(Terms.__dataclass_fields__),
+    ahbm.run: dict.fromkeys(Arguments.__annotations__),
+}
 
 
 def public(home: Any, names: list[str]) -> Iterator[tuple[str, Any]]:
@@ -102,6 +108,7 @@ def samples() -> dict[type, Callable[[], object]]:
     return {
         ahbm.Emulator: lambda: ahbm.Emulator.load(overrides={"system.sips.count": 2}),
         ahbm.Explanation: lambda: report().explain(),
+        ahbm.Inspection: lambda: report().inspect(),
         ahbm.Machine: lambda: ahbm.Emulator.load().machine,
         ahbm.Report: report,
     }

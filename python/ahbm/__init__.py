@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from ahbm.job.door import open_ as open
     from ahbm.ranks.launch import spawn as spawn
     from ahbm.runs.explanation import Explanation as Explanation
+    from ahbm.runs.inspection import Inspection as Inspection
+    from ahbm.runs.inspection import inspect as inspect
     from ahbm.runs.measure import run as run
     from ahbm.runs.plans import convert as convert
     from ahbm.runs.report import Report as Report
@@ -37,12 +39,14 @@ _HOMES = {
     "DeviceTensor": "base.placement",
     "Emulator": "core.emulator",
     "Explanation": "runs.explanation",
+    "Inspection": "runs.inspection",
     "Machine": "_core",
     "Report": "runs.report",
     "Table": "runs.sweep",
     "Tl": "_core",
     "algorithm": "source.function",
     "convert": "runs.plans",
+    "inspect": "runs.inspection",
     "open": "job.door",
     "run": "runs.measure",
     "spawn": "ranks.launch",
@@ -57,6 +61,7 @@ __all__ = [
     "DeviceTensor",
     "Emulator",
     "Explanation",
+    "Inspection",
     "Machine",
     "Report",
     "Table",
@@ -65,6 +70,7 @@ __all__ = [
     "algorithm",
     "convert",
     "errors",
+    "inspect",
     "open",
     "run",
     "spawn",

@@ -103,6 +103,16 @@ def test_a_job_takes_what_its_parts_take(tmp_path: Path) -> None:
     assert [(call.start_ns, call.latency_ns, call.bytes) for call in report.calls] == [(12_000, took, 4096)]
 
 
+def test_a_job_on_a_changed_machine(tmp_path: Path) -> None:
+    ranks = of_groups((0, 1, 2, 3), (0, 1, 2, 3))
+    ranks[1].compute(3)
+    why = replayed(tmp_path, ranks).explain()
+    slower = why.what_if({"system.sips.link.bandwidth_gbs": "0.5x"})
+    there = replay(PLAIN.read(written(tmp_path, ranks)), "job", Setup(RING, None, dict(slower.changes)))
+    assert there is not None and slower.latency_ps == round(1000 * there.latency_ns) > why.latency_ps
+    assert why.advice[0].gain_ps > 0
+
+
 def test_groups_on_other_links_take_their_time_alone(tmp_path: Path) -> None:
     report = replayed(tmp_path, of_groups((0, 1), (4, 5)))
     assert [call.latency_ns for call in report.calls] == [alone((0, 1), 1 << 20)] * 2

@@ -258,7 +258,8 @@ def test_a_wrong_result_explains_itself_and_tells_one_cause_once() -> None:
     told = str(report).splitlines()
     assert report.wrong and report.findings[0].code == "AHBM-V401" and report.findings[0].sites[0].origin
     assert "only rank 0 arrived" in told[1] and "mine.py:" in told[2]
-    assert told[3].startswith("  and the same 7 more times: rank") and len(told) == 4
+    assert told[3] == "  hint: `ahbm inspect` with --element RANK:INDEX shows what an element was made of"
+    assert told[4].startswith("  and the same 7 more times: rank") and len(told) == 5
     with pytest.raises(DataError, match="only rank 0 arrived; and the same on 3 more ranks") as caught:
         ahbm.run(algorithm="mine.py", bytes_per_rank=32, dtype="i16", overrides=SMALL, check=True)
     assert len(caught.value.sites) == 1

@@ -103,3 +103,16 @@ def test_modules_of_the_package_are_imported_as_python_does(pytester: pytest.Pyt
     pytester.syspathinsert()
     result = pytester.runpytest_subprocess("-q", "-p", "no:cacheprovider", "-p", "no:xdist", *plugins)
     result.assert_outcomes(passed=1)
+
+
+def test_the_configuration_is_that_of_the_folder_where_pytest_was_started(pytester: pytest.Pytester) -> None:
+    pytester.makefile(".yaml", ccl="algorithms:\n  mine: {module: ring_allreduce}\n")
+    result = run(
+        pytester,
+        test_elsewhere="""
+        def test_elsewhere(run_collective, tmp_path, monkeypatch):
+            monkeypatch.chdir(tmp_path)
+            assert run_collective(algorithm="mine").algorithm == "mine"
+        """,
+    )
+    result.assert_outcomes(passed=1)

@@ -44,9 +44,6 @@ CHECKS = {
 }
 """Every check of a program, and the codes of what it finds."""
 
-CHECK_ENV = "AHBM_CHECK"
-"""Environment variable that names the checks of what is run for the first time, and of what is lowered."""
-
 
 @dataclass(frozen=True)
 class Family:

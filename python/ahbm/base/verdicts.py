@@ -6,6 +6,9 @@ from collections.abc import Iterable
 
 from ahbm.errors import DataError, DeadlockError, FormatError, UnsupportedError
 
+CHECK_ENV = "AHBM_CHECK"
+"""Environment variable that names the checks of what is run for the first time, and of what is lowered."""
+
 EXIT_CODES = {
     "correct": 0,
     "no_expectation": 15,

@@ -99,7 +99,7 @@ def explain_wrong(
     total = sum(len(indices) for indices in wrong)
     explained = request.parties <= DIFF_PARTIES
     sites = _differing(case, suspects) if explained else []
-    hint = "follow the named contribution through the kernel: which send or combine leaves it out or repeats it?"
+    hint = f"which send or combine leaves it out or repeats it? {followed(case, suspects[0], wrong)}"
     more = f" and {len(sites) - SHOWN} more places" if len(sites) > SHOWN else ""
     if not sites:
         first, index = suspects[0], int(wrong[suspects[0]][0])
@@ -118,6 +118,14 @@ def explain_wrong(
         sites=sites[:SHOWN],
         hint=hint,
     )
+
+
+def followed(case: Case, party: int, wrong: Sequence[NDArray[Any]]) -> str:
+    """The option of `ahbm inspect` that follows the first wrong element of a party."""
+    request = case.request
+    index = request.part(party).start + int(wrong[party][0])
+    cube = f".{party % request.tiles}" if request.placement is not None else ""
+    return f"`ahbm inspect` with --element {party // request.tiles}{cube}:{index} shows where it was lost"
 
 
 def _differing(case: Case, suspects: Sequence[int]) -> list[Site]:

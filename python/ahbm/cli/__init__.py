@@ -23,6 +23,7 @@ from ahbm.cli import (  # noqa: F401
     explore,
     inspect,
     ladder,
+    look,
     numerics,
     progress,
     report,

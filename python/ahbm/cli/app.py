@@ -14,7 +14,7 @@ from ahbm.errors import ConfigError
 PANELS = {
     "Run": ("run", "bench", "report"),
     "Check": ("check", "explore", "numerics"),
-    "Understand": ("explain", "compare"),
+    "Understand": ("explain", "inspect", "compare"),
     "Build": ("new", "synth", "ladder", "convert"),
     "Machines, and what there is": ("list", "topology", "probe"),
 }

@@ -12,8 +12,19 @@ from ahbm.base.codes import explained, is_code
 from ahbm.cli import completion
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
-from ahbm.cli.options import Asked, Json
+from ahbm.cli.options import Asked, Json, parse_what_if
 from ahbm.cli.targets import Targeted, arguments_of
+
+WhatIf = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--what-if",
+        metavar="KEY=VALUE",
+        help="The time with this change of the machine too; 2x is twice the value. all simulates every change that may "
+        "help, however long that takes, none simulates none. Repeatable.",
+        show_default=False,
+    ),
+]
 
 
 @app.command(
@@ -22,6 +33,7 @@ from ahbm.cli.targets import Targeted, arguments_of
     examples=(
         "ahbm explain all_reduce -t npu_ring_8 --size 64K",
         "ahbm explain plan.xml --size 1M --json",
+        "ahbm explain all_gather --what-if system.sips.link.latency_ns=0.5x",
         "ahbm explain AHBM-K209",
     ),
 )
@@ -39,6 +51,7 @@ def explain(
     ],
     *,
     asked: Asked,
+    what_if: WhatIf = None,
     full: Annotated[bool, typer.Option("--full", help="Every stretch of the critical path too.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -50,11 +63,13 @@ def explain(
         told = explained(target)
         typer.echo(json.dumps(asdict(told), indent=2) if as_json else str(told))
         return
+    budget, changes = parse_what_if(what_if)
     explanation = asked.open(target, args=arguments_of(context)).explain()
+    advice = [explanation.what_if(change) for change in changes] + explanation.advise(budget)
     if as_json:
-        typer.echo(json.dumps(explanation.to_json(full), indent=2))
+        typer.echo(json.dumps(explanation.to_json(full, advice), indent=2))
         return
-    typer.echo(str(explanation))
+    typer.echo(explanation.text(advice))
     if full:
         typer.echo("the critical path from launch to end:")
         for s in explanation.stretches():

@@ -395,6 +395,28 @@ def parse_settings(settings: Sequence[str] | None) -> dict[str, list[str]]:
     return found
 
 
+def parse_what_if(given: Sequence[str] | None) -> tuple[int | None, list[dict[str, object]]]:
+    """The budget of `Explanation.advise`, and the changes of `--what-if`. Raises ConfigError (AHBM-C142)."""
+    from ahbm.runs.advice import BUDGET
+
+    budgets: dict[str, int | None] = {"all": None, "none": 0}
+    budget: int | None = BUDGET
+    changes: list[dict[str, object]] = []
+    for text in given or ():
+        key, equals, value = text.partition("=")
+        if text in budgets:
+            budget = budgets[text]
+        elif not equals or not key or not value:
+            raise ConfigError(
+                "AHBM-C142",
+                f"--what-if {text}: no KEY=VALUE, all or none",
+                hint="--what-if system.sips.link.bandwidth_gbs=2x",
+            )
+        else:
+            changes.append({key: value})
+    return budget, changes
+
+
 def parse_ranks(text: str | None) -> list[int]:
     """The numbers of ranks in `2,4,8`; none for no text. Raises ConfigError (AHBM-C162)."""
     counts = [count.strip() for count in text.split(",")] if text else []

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ahbm.base import codes
-from ahbm.base.codes import CHECK_ENV
+from ahbm.base.verdicts import CHECK_ENV
 from ahbm.errors import AhbmError, Finding, ProgramWarning, told
 
 if TYPE_CHECKING:

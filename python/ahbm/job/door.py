@@ -25,6 +25,7 @@ from ahbm.errors import ConfigError
 from ahbm.job.replay import JobReport, replay
 from ahbm.ranks.setup import Setup
 from ahbm.runs import plans, timed
+from ahbm.runs.inspection import Inspection
 from ahbm.runs.keywords import Arguments
 from ahbm.runs.measure import measure, prepare
 from ahbm.runs.report import Report
@@ -135,13 +136,14 @@ class Opened:
             return self
         return replace(self, terms=replace(self.terms, bytes_per_rank=nbytes))
 
+    @checked
     def run(
         self, *, data: bool = True, check: bool | str | None = None, seed: int = 0
     ) -> Report | TimeReport | JobReport:
         """Runs the target: a job, or a plan without a known result, for its time only. Raises as `case`."""
         target, terms = self.target, self.terms
         if not is_plan(target):
-            return measure(self.case, data=data, check=check or False, seed=seed)
+            return measure(self.case, data=data, check=False if check is None else check, seed=seed)
         plan = read(self.source, terms.reading)
         job = self._replayed(plan)
         if job is not None:
@@ -157,7 +159,7 @@ class Opened:
             nbytes = plans.default_bytes(plan, terms.dtype, terms.instances or 1)
             note = (f"{nbytes} B per rank: no size was given",)
         if plan.buffers and has_known_result(plan):
-            report = measure(self.case, data=data, check=check or False, seed=seed)
+            report = measure(self.case, data=data, check=False if check is None else check, seed=seed)
             return replace(report, notes=(*report.notes, *note))
         if check is not None:
             raise ConfigError(
@@ -181,6 +183,16 @@ class Opened:
     def explain(self) -> Explanation:
         """Why the target takes as long as it does; runs it for its time."""
         return self.run(data=False).explain()
+
+    def inspect(self) -> Inspection:
+        """Looks into the run of the target. Raises ConfigError (AHBM-C146) for a job, which is many runs."""
+        if not is_plan(self.target):
+            return Inspection.of(self.case)
+        report = self.run(data=False)
+        if isinstance(report, JobReport):
+            hint = "look into one of its collectives: ahbm inspect all_reduce"
+            raise ConfigError("AHBM-C146", f"{self.target} is a job: what happens inside it is not followed", hint=hint)
+        return report.inspect()
 
     def _replayed(self, plan: Plan) -> JobReport | None:
         target, terms = self.target, self.terms
@@ -217,6 +229,10 @@ class Reopened:
             check=spec.checks or False if check is None else check,
         )
 
+    def inspect(self) -> Inspection:
+        """Looks into the run."""
+        return Inspection.of(self.case, self.spec.mode, self.spec.seed)
+
     def explain(self) -> Explanation:
         """Why the run takes as long as it does."""
         return self.run(data=False, check=False).explain()
@@ -227,7 +243,7 @@ def open_(target: str | Path | Report | Spec, **terms: Any) -> Opened | Reopened
     """Opens what can be run: a collective's name, the file of a plan or of a job, a report, or a spec.
 
     `terms`: fields of `Terms`, for names and files. `open(...).run()` runs the target, `.explain()` says why it takes
-    as long as it does, `.case` is what is measured.
+    as long as it does, `.inspect()` looks into it, `.case` is what is measured.
 
     Raises ConfigError: AHBM-C144 for a target that is none of these, C148 for a report without a spec, C146 for terms
     that a report or a spec does not take, or that do not exist.

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ahbm.base import codes
+from ahbm.base.verdicts import CHECK_ENV
 from ahbm.ranks.setup import Setup
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ def first_checks(emulator: Emulator, setup: Setup) -> Callable[[Compiled], None]
 
     Raises ConfigError (AHBM-C170) for unknown checks.
     """
-    names = setup.check or os.environ.get(codes.CHECK_ENV) or "result"
+    names = setup.check or os.environ.get(CHECK_ENV) or "result"
     if names == "none":
         return None
     from ahbm.check.case import Case

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -12,10 +13,22 @@ from numpy.typing import NDArray
 
 from ahbm._core import categories
 from ahbm.base import html
-from ahbm.base.arguments import checked
+from ahbm.base.arguments import checked, overrides, refused, text
+from ahbm.runs.advice import BUDGET, Advice, Advisor
+from ahbm.runs.answer import sentences, told
 
 if TYPE_CHECKING:
     from ahbm._core import Program, Timeline
+
+
+_FOLDERS = re.compile(r"(?<![^\s(])/(?:[^/\s#]+/)+")
+"""The folders of an absolute path."""
+_NAME = re.compile(r"[a-z_]+(?: [a-z_]+)*(?= \w+\[| [\d+]|\(|$)")
+"""An operation in words, without its number, type and arguments."""
+_CHANNEL = re.compile(r'dir="[^"]*\.(\w+)"')
+_NO_LINK = 2**32 - 1
+_MOST_OPERATIONS = 16
+"""Operations of one line that are looked at."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +41,40 @@ class Step:
     """Its first operation on the path, in words."""
     operations: int
     """Operations of this line on the path, of all agents."""
+    ps: int
+    by_category: dict[str, int]
+    """ps by category, the largest first."""
+    kind: str
+    """Names of the line's operations, and their channel if it has a name: the same for steps that do the same."""
+    ranks: list[int]
+    """The ranks whose operations these are."""
+
+    @property
+    def place(self) -> str:
+        """`origin` without the folders of its files."""
+        return _FOLDERS.sub("", self.origin) or "(no source)"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """The lines on the critical path that do the same."""
+
+    kind: str
+    lines: int
+    operations: int
+    """Operations of these lines on the path."""
+    ranks: list[int]
+    """The ranks that the path comes to them on."""
+    ps: int
+    by_category: dict[str, int]
+    """ps by category, the largest first."""
+
+
+@dataclass(frozen=True)
+class Rank:
+    """The part of a rank's operations in the critical path."""
+
+    rank: int
     ps: int
     by_category: dict[str, int]
     """ps by category, the largest first."""
@@ -69,9 +116,13 @@ class Explanation:
     """The reasons of a run's latency; times in ps. Costly parts are computed when they are asked for."""
 
     @checked
-    def __init__(self, program: Program, timeline: Timeline) -> None:
-        """Of a program and a timeline of it with detail. Raises DataError (AHBM-V123) without."""
+    def __init__(self, program: Program, timeline: Timeline, bound_ps: int | None = None) -> None:
+        """Of a program and a timeline of it with detail. Raises DataError (AHBM-V123) without.
+
+        bound_ps: the least time that any algorithm could take, where it is known.
+        """
         self._program = program
+        self.bound_ps = bound_ps
         self._timeline = timeline
         self._agent, self._op, self._category, self._link, self._line, start, end = timeline.critical_path()
         self._start: NDArray[np.int64] = start.astype(np.int64)
@@ -100,28 +151,151 @@ class Explanation:
     @cached_property
     def steps(self) -> list[Step]:
         """The lines of the algorithm in the order in which the critical path first comes to them."""
-        _, first, of = np.unique(self._line, return_index=True, return_inverse=True)
-        sorted_, bounds = np.argsort(of, kind="stable"), np.cumsum(np.bincount(of))
-        steps = []
-        for line in np.argsort(first):
-            here = sorted_[bounds[line - 1] if line else 0 : bounds[line]]
+        sorted_, bounds = np.argsort(self._step, kind="stable"), np.cumsum(np.bincount(self._step))
+        of_agents, steps = np.asarray(self._ranks, dtype=np.int64), []
+        for first, last in zip([0, *bounds[:-1]], bounds, strict=True):
+            here = sorted_[first:last]
             agent, op = int(self._agent[here[0]]), int(self._op[here[0]])
-            what, _ = self._program.describe(agent, op)
-            operations = len(np.unique(self._agent[here].astype(np.uint64) << np.uint64(32) | self._op[here]))
-            by_category = _by_category(self._category[here], self._ps[here])
-            steps.append(Step(self._program.line(agent, op), what, operations, int(self._ps[here].sum()), by_category))
+            steps.append(
+                Step(
+                    self._program.line(agent, op),
+                    self._program.describe(agent, op)[0],
+                    len(np.unique(self._agent[here].astype(np.uint64) << np.uint64(32) | self._op[here])),
+                    int(self._ps[here].sum()),
+                    _by_category(self._category[here], self._ps[here]),
+                    self._kind(agent, op),
+                    np.unique(of_agents[self._agent[here]]).tolist(),
+                )
+            )
         return steps
+
+    @cached_property
+    def _step(self) -> NDArray[np.int64]:
+        """The place in `steps` of each stretch's line."""
+        _, first, of = np.unique(self._line, return_index=True, return_inverse=True)
+        places = np.empty(len(first), dtype=np.int64)
+        places[np.argsort(first)] = np.arange(len(first))
+        return places[of]
+
+    def _kind(self, agent: int, op: int) -> str:
+        """The operations that stand together in the line of this operation, by name, and their channel."""
+        line, length, first = self._program.line(agent, op), self._program.lengths[agent], op
+        while first > 0 and self._program.line(agent, first - 1) == line:
+            first -= 1
+        told: list[str] = []
+        while first < length and self._program.line(agent, first) == line and len(told) < _MOST_OPERATIONS:
+            told.append(self._program.describe(agent, first)[0])
+            first += 1
+        names = dict.fromkeys(match[0] if (match := _NAME.match(what)) else what for what in told)
+        channels = dict.fromkeys(match[1] for match in map(_CHANNEL.search, told) if match)
+        return ", ".join(names) + (f" on {', '.join(channels)}" if channels else "")
+
+    @cached_property
+    def kinds(self) -> list[Kind]:
+        """The lines on the critical path by what they do, the most time first."""
+        alike: dict[str, list[Step]] = {}
+        for step in self.steps:
+            alike.setdefault(step.kind, []).append(step)
+        kinds = []
+        for kind, steps in alike.items():
+            by_category: dict[str, int] = {}
+            for step in steps:
+                for name, ps in step.by_category.items():
+                    by_category[name] = by_category.get(name, 0) + ps
+            ranks = sorted({rank for step in steps for rank in step.ranks})
+            ps, operations = sum(step.ps for step in steps), sum(step.operations for step in steps)
+            kinds.append(Kind(kind, len(steps), operations, ranks, ps, _largest(by_category)))
+        return sorted(kinds, key=lambda kind: -kind.ps)
+
+    @cached_property
+    def ranks(self) -> list[Rank]:
+        """The parts of the ranks in the critical path, the largest first."""
+        of, ranks = np.asarray(self._ranks, dtype=np.int64)[self._agent], []
+        for rank in np.unique(of).tolist():
+            here = of == rank
+            by_category = _by_category(self._category[here], self._ps[here])
+            ranks.append(Rank(rank, int(self._ps[here].sum()), by_category))
+        return sorted(ranks, key=lambda rank: -rank.ps)
+
+    @cached_property
+    def _ranks(self) -> list[int]:
+        return self._program.ranks
+
+    @cached_property
+    def advice(self) -> list[Advice]:
+        """What would help: changes of the machine, simulated again, then bounds; the best of each first.
+
+        A long run is simulated again less often than `MOST_RUNS` times, or not at all: `advise` does it all the same.
+        """
+        return self.advise(BUDGET)
+
+    @checked
+    def advise(self, budget: int | None = None) -> list[Advice]:
+        """As `advice`; `budget` limits the engine events and operations of all runs together, None does not.
+
+        Raises as `what_if`.
+        """
+        links = [(number, name, self._on_links.get(number, 0)) for number, name, *_ in self._timeline.link_use()]
+        lines = [(step.place, step.ps) for step in self.steps]
+        links.sort(key=lambda link: -link[2])
+        lines.sort(key=lambda line: -line[1])
+        return self._advisor.advise(self.unlinked, links, lines, budget)
+
+    @checked
+    def what_if(self, changes: Mapping[str, object]) -> Advice:
+        """The time that the same program takes on a changed machine, simulated.
+
+        changes: dotted path of the topology -> value; "2x" or "×2" is twice the parameter's value. Whatever chose the
+        algorithm does not choose again.
+
+        Raises ConfigError: AHBM-C107 for a factor of no parameter, C146 for a factor of no number, or a machine of
+        another shape; TopologyError, LintError, DeadlockError as a run on the machine.
+        """  # noqa: RUF002
+        return self._advisor.what_if(overrides(changes) or {})
+
+    @cached_property
+    def _advisor(self) -> Advisor:
+        return Advisor(self._program, self.latency_ps, self._timeline.events + self._program.ops)
+
+    @cached_property
+    def _on_links(self) -> dict[int, int]:
+        """ps of the critical path by the number of a link."""
+        numbers, of = np.unique(self._link, return_inverse=True)
+        return dict(zip(numbers.tolist(), np.bincount(of, self._ps).astype(np.int64).tolist(), strict=True))
 
     @cached_property
     def links(self) -> list[Link]:
         """Every link that was used, the one most waited for first."""
-        numbers, of = np.unique(self._link, return_inverse=True)
-        path = dict(zip(numbers.tolist(), np.bincount(of, self._ps).astype(np.int64).tolist(), strict=True))
-        use = self._timeline.link_use()
         return [
-            Link(name, busy, crossed, waits, waited, path.get(number, 0))
-            for number, name, busy, crossed, waits, waited in use
+            Link(name, busy, crossed, waits, waited, self._on_links.get(number, 0))
+            for number, name, busy, crossed, waits, waited in self._timeline.link_use()
         ]
+
+    @cached_property
+    def unlinked(self) -> dict[str, int]:
+        """Time of the critical path on no link by category, the largest first. DMA that hands bytes over to a link is
+        time on that link."""
+        here = self._link == _NO_LINK
+        return _by_category(self._category[here], self._ps[here])
+
+    @checked
+    def shares(self, category: str = "", link: str = "") -> list[tuple[Step, int]]:
+        """The lines with ps of the critical path on no link in this category, on this link, or on all links where
+        neither is named; the largest first. Raises ConfigError (AHBM-C129) for names that there are not."""
+        if text("category", category):
+            if category not in categories():
+                raise refused("category", f"one of {', '.join(categories())}", category)
+            here = (self._category == categories().index(category)) & (self._link == _NO_LINK)
+        elif text("link", link):
+            numbers = {name: number for number, name, *_ in self._timeline.link_use()}
+            if link not in numbers:
+                raise refused("link", "the name of a link in use", link)
+            here = self._link == numbers[link]
+        else:
+            here = self._link != _NO_LINK
+        sums = np.bincount(self._step[here], self._ps[here], minlength=len(self.steps)).astype(np.int64).tolist()
+        found = [(step, ps) for step, ps in zip(self.steps, sums, strict=True) if ps]
+        return sorted(found, key=lambda entry: -entry[1])
 
     def stretches(self) -> Iterator[Stretch]:
         """The critical path from launch to end; each stretch starts where the one before ended."""
@@ -167,20 +341,35 @@ class Explanation:
         return self._timeline.agent_time().reshape(-1, len(categories())).astype(np.int64)
 
     @checked
-    def to_json(self, full: bool = False) -> dict[str, Any]:
-        """As JSON-serialisable data; `full` with every stretch of the path."""
+    def to_json(self, full: bool = False, advice: Sequence[Advice] | None = None) -> dict[str, Any]:
+        """As JSON-serialisable data; `full` with every stretch of the path. `advice`: instead of the attribute."""
         data: dict[str, Any] = {
             "program": self._program.name,
             "latency_ps": self.latency_ps,
+            "bound_ps": self.bound_ps,
             "timeline_hash": self.timeline_hash,
+            "summary": sentences(self, self.advice if advice is None else advice),
             "critical_path_ps": self.by_category,
             "agents_ps": self.agents_by_category,
             "steps": [asdict(step) for step in self.steps],
+            "kinds": [asdict(kind) for kind in self.kinds],
+            "ranks": [asdict(rank) for rank in self.ranks],
             "links": [asdict(link) for link in self.links],
+            "advice": [asdict(entry) for entry in (self.advice if advice is None else advice)],
         }
         if full:
             data["path"] = [asdict(stretch) for stretch in self.stretches()]
         return data
+
+    @property
+    def name(self) -> str:
+        """Of the program."""
+        return self._program.name
+
+    @checked
+    def text(self, advice: Sequence[Advice] | None = None) -> str:
+        """For people, the answer in a few sentences first; `advice`: instead of the attribute."""
+        return told(self, self.advice if advice is None else advice)
 
     def _repr_html_(self) -> str:
         title = f"{self._program.name}: {self.latency_ps / 1000:,.3f} ns (simulated); the critical path"
@@ -202,25 +391,7 @@ class Explanation:
         )
 
     def __str__(self) -> str:
-        lines = [
-            f"{self._program.name}: {self.latency_ps / 1000:,.3f} ns (simulated); the critical path, in ns",
-            *_shares(self.by_category, self.latency_ps),
-            "by line of the algorithm:",
-        ]
-        for step in self.steps:
-            what = ", ".join(f"{name} {ps / 1000:,.3f}" for name, ps in step.by_category.items())
-            where = step.origin or "(no source)"
-            lines.append(f"  {step.ps / 1000:>14,.3f}  {where}  {step.what} x {step.operations}: {what}")
-        waited = [link for link in self.links if link.waited_ps][:5]
-        lines.append("links that messages queued for:" if waited else "no message had to wait for a link")
-        for link in waited:
-            lines.append(
-                f"  {link.waited_ps / 1000:>14,.3f}  {link.name}: {link.waits} of {link.crossed} waited, busy "
-                f"{100 * link.busy_ps / self.latency_ps:.1f} % of the run, {link.path_ps / 1000:,.3f} on the path"
-            )
-        total = sum(self.agents_by_category.values())
-        lines += ["time of all agents, waits included:", *_shares(self.agents_by_category, total)]
-        return "\n".join(lines)
+        return self.text()
 
 
 def _by_category(category: NDArray[np.uint8], ps: NDArray[np.int64]) -> dict[str, int]:
@@ -231,7 +402,3 @@ def _by_category(category: NDArray[np.uint8], ps: NDArray[np.int64]) -> dict[str
 
 def _largest(times: dict[str, int]) -> dict[str, int]:
     return dict(sorted(((name, ps) for name, ps in times.items() if ps), key=lambda entry: -entry[1]))
-
-
-def _shares(times: dict[str, int], total: int) -> list[str]:
-    return [f"  {ps / 1000:>14,.3f}  {100 * ps / total:5.1f} %  {name}" for name, ps in times.items()]

@@ -18,6 +18,7 @@ from ahbm.runs.traces import Run
 if TYPE_CHECKING:
     from ahbm._core import Program
     from ahbm.check.numerics import Numerics
+    from ahbm.runs.inspection import Inspection
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,11 @@ class Report(Run):
     spec: Spec | None = field(default=None, repr=False, compare=False)
     """The run as a value; None in a report that was read from JSON."""
 
+    @property
+    def bound_ps(self) -> int | None:
+        """`bound_ns` in ps."""
+        return None if self.bound_ns is None else round(1000 * self.bound_ns)
+
     def program(self) -> Program | None:
         """The program that ran; None when there was nothing to run. Raises ConfigError: AHBM-C148 without a
         spec, C163 when the algorithm is not what it was."""
@@ -83,6 +89,13 @@ class Report(Run):
         from ahbm.check.numerics import numerics
 
         return numerics(self._case(), whole("seeds", seeds, 1, 2**32 - 1))
+
+    def inspect(self) -> Inspection:
+        """Looks into the run: its state at any time, and the history of any element. Raises as `program`."""
+        from ahbm.runs.inspection import Inspection
+
+        spec, case = self.spec, self._case()
+        return Inspection.of(case) if spec is None else Inspection.of(case, spec.mode, spec.seed)
 
     def _case(self) -> Case:
         if self.spec is None:

@@ -10,7 +10,9 @@ Fixtures: `run_collective` (runs, checks against NumPy, raises DataError with a 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -81,10 +83,11 @@ def machine(request: pytest.FixtureRequest) -> Machine:
 def run_collective(request: pytest.FixtureRequest) -> Callable[..., Report]:
     """`ahbm.run` that fails with DataError (AHBM-V301), a diff of contributions, when the result is wrong.
 
-    Takes what `ahbm.run` takes, with two differences: `elements` gives the size in elements of a chunk, and the
-    collective defaults to the one that the algorithm implements.
+    Takes what `ahbm.run` takes, with three differences: `elements` gives the size in elements of a chunk, the
+    collective defaults to the one that the algorithm implements, and without `ccl` the ccl.yaml of the folder in which
+    pytest was started counts, wherever a test has gone.
     """
-    chosen = _chosen(request)
+    chosen, started = _chosen(request), request.config.invocation_params.dir / "ccl.yaml"
 
     def run(
         collective: str | None = None,
@@ -100,10 +103,13 @@ def run_collective(request: pytest.FixtureRequest) -> Callable[..., Report]:
         import ahbm
         from ahbm.base.collectives import COLLECTIVES
         from ahbm.base.elements import element
+        from ahbm.config.ccl import ENV
         from ahbm.core.emulator import Emulator
 
         if topology is None:
             topology = chosen.get("topology")
+        if ccl is None and not os.environ.get(ENV) and not Path("ccl.yaml").exists() and started.exists():
+            ccl = started
         emulator = Emulator.load(topology, ccl, {**chosen.get("overrides", {}), **(overrides or {})})
         if collective is None:
             collective = emulator.algorithm(algorithm).collectives[0] if algorithm else "all_reduce"

@@ -1,4 +1,4 @@
-"""Questions to a run that has ended: the reasons of its latency, and its traces."""
+"""Questions to a run that has ended: the reasons of its latency, what happened inside, and its traces."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from ahbm.errors import ConfigError
 if TYPE_CHECKING:
     from ahbm._core import Program
     from ahbm.runs.explanation import Explanation
+    from ahbm.runs.inspection import Inspection
 
 
 class Run(ABC):
@@ -26,12 +27,24 @@ class Run(ABC):
     def program(self) -> Program | None:
         """The program that ran; None when there was nothing to run."""
 
+    @property
+    def bound_ps(self) -> int | None:
+        """The least time that any algorithm could take; None where none is known."""
+        return None
+
     def explain(self) -> Explanation:
         """The reasons of the run's latency. Raises BudgetError (AHBM-B121) for a run with too much to explain."""
         from ahbm.runs.explanation import Explanation
 
         program = self._program()
-        return Explanation(program, program.simulate(detail=True))
+        return Explanation(program, program.simulate(detail=True), self.bound_ps)
+
+    def inspect(self) -> Inspection:
+        """Looks into the run: its state at any time, and the history of any element whose result is known."""
+        from ahbm.runs.inspection import Inspection
+
+        program = self._program()
+        return Inspection(program, program.simulate())
 
     @checked
     def write_timeline(self, path: str | Path) -> int:

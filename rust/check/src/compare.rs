@@ -261,10 +261,12 @@ fn report(subject: Subject<'_>, expectation: &Expectation, group: &Group) -> Dia
     let what =
         format!("{when}rank {rank}, elements [{}, {}) of {buffer}: {}", elements.start, elements.end, group.fault.why);
     let mut finding = Diagnostic::new("AHBM-V401", what);
-    if let Some(cast) = &group.fault.cast {
-        finding =
-            subject.site(finding, cast).hint("leave the cast out, cast to a wider type, or ask for the narrower type");
-    }
+    finding = match &group.fault.cast {
+        Some(cast) => {
+            subject.site(finding, cast).hint("leave the cast out, cast to a wider type, or ask for the narrower type")
+        }
+        None => finding.hint("`ahbm inspect` with --element RANK:INDEX shows what an element was made of"),
+    };
     match &group.fault.writer {
         Some(step) => finding.site(
             format!("last written by {}", subject.describe(step)),

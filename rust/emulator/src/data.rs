@@ -33,20 +33,23 @@
 //! | `AHBM-V311` | function not defined on its operands |
 //! | `AHBM-B301` | a buffer or value the host cannot hold |
 
+pub(crate) mod compute;
 mod create;
 mod element;
 mod elementwise;
 mod error;
-mod liveness;
+pub(crate) mod liveness;
 mod matrix;
 mod memory;
+mod observer;
 mod pool;
 mod queue;
 mod reduce;
 mod replay;
 mod round;
-mod shape;
+pub(crate) mod shape;
 mod value;
 
 pub use memory::Memory;
+pub use observer::Access;
 pub use replay::{Prepared, replay};

@@ -180,6 +180,9 @@ pub struct Detail {
     pub pieces: Vec<Piece>,
     /// Per agent: the piece that its end is the end of.
     pub last: Vec<PieceId>,
+    /// The links that DMA channels hand bytes over to: pieces of [`Kind::Handover`], in order, with the index of the
+    /// link. A transfer from or to a group has none.
+    pub handed: Vec<(PieceId, u32)>,
     /// Links in use.
     pub links: Vec<LinkId>,
     /// PEs in use.
@@ -191,6 +194,12 @@ impl Detail {
     #[inline]
     pub fn piece(&self, id: PieceId) -> &Piece {
         &self.pieces[id.0 as usize]
+    }
+
+    /// The link that a piece keeps busy, or that it hands bytes over to.
+    pub fn link(&self, id: PieceId) -> Option<u32> {
+        let handed = || self.handed.binary_search_by_key(&id, |entry| entry.0).ok().map(|at| self.handed[at].1);
+        self.piece(id).kind.link().or_else(handed)
     }
 
     /// When what a piece depends on inside its own operation was over: from here on it waits.

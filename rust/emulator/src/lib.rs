@@ -5,17 +5,19 @@
 //!
 //! Reading order: `timing` (a process per agent), `timing/agent` (what each operation costs and waits for),
 //! `timing/wiring` (routes, worked out before) and `timing/network` (who crosses which link when); [`mod@data`] and
-//! `data/replay`; [`Timeline`], [`Detail`] and `why` (what is known afterwards); [`mod@job`]. The rules of waiting are
+//! `data/replay`; [`Timeline`], [`Detail`] and `why` (what is known afterwards); [`mod@inspect`]
+//! (what an element was made of, and the state at a time); [`mod@job`]. The rules of waiting are
 //! those of [`ahbm_program::op`].
 
 pub mod data;
 mod detail;
+pub mod inspect;
 pub mod job;
 mod timeline;
 mod timing;
 mod why;
 
-pub use data::{Memory, Prepared, replay};
+pub use data::{Access, Memory, Prepared, replay};
 pub use detail::{Category, Detail, Kind, Piece, PieceId};
 pub use timeline::{Span, Timeline};
 pub use timing::{Options, simulate};

@@ -13,7 +13,7 @@ pub struct Segment {
     pub op: u32,
     /// The use of its time.
     pub category: Category,
-    /// The link that was busy, or that was waited for while this operation had it.
+    /// The link that was busy, that was waited for while this operation had it, or that got its bytes from DMA.
     pub link: Option<LinkId>,
     /// First picosecond.
     pub start: Ps,
@@ -60,7 +60,7 @@ impl Detail {
                 _ => piece.end,
             };
             path.push(piece.agent, piece.op, Category::LinkContention, piece.kind.link(), held, piece.end);
-            path.push(piece.agent, piece.op, piece.kind.category(), piece.kind.link(), start, held);
+            path.push(piece.agent, piece.op, piece.kind.category(), self.link(id), start, held);
             let queued = other > ready;
             wanted = match (queued, piece.kind) {
                 (true, Kind::Head(link) | Kind::Link(link)) => {
@@ -93,6 +93,23 @@ impl Detail {
                 time
             })
             .collect()
+    }
+
+    /// The links that are busy at a time: until when, and with whose operation.
+    pub fn busy_links(&self, at: Ps) -> Vec<(LinkId, Ps, AgentId, u32)> {
+        let mut busy: Vec<Option<(Ps, AgentId, u32)>> = vec![None; self.links.len()];
+        for piece in &self.pieces {
+            let Some(link) = piece.kind.link() else { continue };
+            if piece.end <= at || self.start(piece) > at {
+                continue;
+            }
+            let entry = busy[link as usize].get_or_insert((piece.end, piece.agent, piece.op));
+            if piece.end > entry.0 {
+                *entry = (piece.end, piece.agent, piece.op);
+            }
+        }
+        let busy = busy.iter().zip(&self.links);
+        busy.filter_map(|(until, &link)| until.map(|(end, agent, op)| (link, end, agent, op))).collect()
     }
 
     /// Every link that was used, the one most waited for first.

@@ -75,6 +75,14 @@ impl Faults {
         Some(&self.links[at].1)
     }
 
+    /// Gives a link another bandwidth.
+    pub(crate) fn set_rate(&mut self, link: LinkId, rate: Rate) {
+        match self.links.binary_search_by_key(&link, |fault| fault.0) {
+            Ok(at) => self.links[at].1.rate = rate,
+            Err(at) => self.links.insert(at, (link, LinkFault { rate, late_ps: 0, dead: false })),
+        }
+    }
+
     pub(crate) fn dead(&self, link: LinkId) -> bool {
         self.on(link).is_some_and(|fault| fault.dead)
     }

@@ -336,6 +336,16 @@ impl Machine {
         }
     }
 
+    /// The machine with twice the bandwidth on one link; the link's other properties stay.
+    #[must_use]
+    pub fn with_twice(&self, link: LinkId) -> Self {
+        let rate = self.link_rate(link);
+        let mut machine = self.clone();
+        machine.faults.set_rate(link, Rate::from_gbs(2.0 * rate.gbs()).unwrap_or(rate));
+        machine.canonical.push_str(&format!("twice {}\n", self.link_name(link)));
+        machine
+    }
+
     /// Every parameter with its effective value, one `path=value` per line in declaration order.
     pub fn canonical(&self) -> &str {
         &self.canonical

@@ -112,7 +112,7 @@ impl Job {
             .map(|(program, &after)| program::Launch { program, after, not_before: 0 })
             .collect();
         let composition = program::compose("job", &self.hosts, &launches);
-        Ok(Program { inner: composition.program.into(), machine: machine.inner.clone(), calls: 0, later: Vec::new() })
+        Ok(Program::new(composition.program.into(), machine, 0))
     }
 
     /// When everything happens, given per launch its program and the time in ps that it takes alone, None where nothing

@@ -3,6 +3,7 @@
 //! - [`errors`]: findings become exceptions of `ahbm.errors`; panics become typed errors too. [`logs`]: what the crates
 //!   log goes to `logging`.
 //! - [`machine`], [`program`], [`timeline`], [`memory`]: thin classes over the crates of the same names.
+//!   [`inspection`]: what happened inside a run.
 //! - [`synthesis`]: schedules computed from a machine. [`job`]: many programs that share one.
 //! - [`gate`]: where the threads of ranks wait for one another. [`interrupt`]: Ctrl-C while native code runs.
 //! - [`builder`]: writes a program; [`kernel`] runs a kernel once per body to record it; [`network`] knows the
@@ -27,6 +28,7 @@ mod formats;
 mod gate;
 mod given;
 mod handle;
+mod inspection;
 mod interrupt;
 mod job;
 mod kernel;
@@ -75,6 +77,8 @@ mod _core {
     use super::gate::{Gate, Gates};
     #[pymodule_export]
     use super::handle::{Handle, MemoryRef, RecvFuture};
+    #[pymodule_export]
+    use super::inspection::Flow;
     #[pymodule_export]
     use super::interrupt::Watch;
     #[pymodule_export]

@@ -134,6 +134,25 @@ impl Machine {
         self.source.overrides.clone()
     }
 
+    /// The machine with further overrides, as `from_yaml` takes them, laid over its own. Raises as `from_yaml`.
+    fn changed(&self, py: Python<'_>, overrides: Given<Vec<(String, String)>>) -> PyResult<Self> {
+        given!(overrides);
+        let Source { text, origin, overrides: own } = &*self.source;
+        Self::from_yaml(
+            py,
+            Given::ok(text.clone()),
+            Given::ok(origin.clone()),
+            Given::ok([own.clone(), overrides].concat()),
+        )
+    }
+
+    /// Every parameter by its dotted path, as text with its unit: ps, GB/s, or none.
+    #[getter]
+    fn parameters(&self) -> Vec<(String, String)> {
+        let pair = |line: &str| line.rsplit_once('=').map(|(path, value)| (path.to_owned(), value.to_owned()));
+        self.inner.canonical().lines().filter_map(pair).collect()
+    }
+
     /// Pickles and copies are made anew from the same text.
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Arguments)> {
         let make = py.get_type::<Self>().getattr("from_yaml")?;

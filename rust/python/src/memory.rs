@@ -2,6 +2,7 @@
 #![allow(unsafe_code)] // Arrays of any dtype are copied as bytes.
 
 use crate::errors;
+use crate::inspection::{self, Flow};
 use crate::interrupt::interruptible;
 use crate::program::Program;
 use crate::timeline::Timeline;
@@ -23,7 +24,7 @@ const LOG: &str = "ahbm::data";
 /// One memory image of a program: all buffers, zero at first, allocated when first touched.
 #[pyclass(frozen, module = "ahbm._core")]
 pub struct Memory {
-    program: Arc<ahbm_program::Program>,
+    pub(crate) program: Arc<ahbm_program::Program>,
     prepared: OnceLock<Prepared>,
     inner: Mutex<ahbm_emulator::Memory>,
 }
@@ -34,7 +35,7 @@ const QUICK: (u64, usize) = (1 << 12, 1 << 18);
 
 impl Memory {
     /// For a thread that has released the interpreter lock.
-    fn lock(&self) -> MutexGuard<'_, ahbm_emulator::Memory> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, ahbm_emulator::Memory> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -48,14 +49,17 @@ impl Memory {
         if !Arc::ptr_eq(&self.program, &timeline.program) {
             return Err(Diagnostic::new("AHBM-V120", "the timeline belongs to another program"));
         }
-        let prepared = match self.prepared.get() {
-            Some(known) => known,
+        self.prepared()?.replay(&self.program, &timeline.inner, inner)
+    }
+
+    fn prepared(&self) -> Result<&Prepared, Diagnostic> {
+        match self.prepared.get() {
+            Some(known) => Ok(known),
             None => {
                 let fresh = Prepared::of(&self.program)?;
-                self.prepared.get_or_init(|| fresh)
+                Ok(self.prepared.get_or_init(|| fresh))
             }
-        };
-        prepared.replay(&self.program, &timeline.inner, inner)
+        }
     }
 
     /// Copies pieces of an array into buffers; see `run`.
@@ -203,6 +207,20 @@ impl Memory {
     /// lock is released meanwhile. Raises `DataError`, `BudgetError` when the host cannot hold a buffer.
     fn replay(&self, py: Python<'_>, timeline: &Timeline) -> PyResult<()> {
         interruptible(py, || self.perform(timeline, &mut self.lock()).map_err(|finding| vec![finding]))
+    }
+
+    /// In which order memory was touched; replays as `replay` does where agents share memory. Raises as `replay`, and
+    /// `DeadlockError` (AHBM-D191) for a timeline that was not recorded.
+    fn flow(&self, py: Python<'_>, timeline: Py<Timeline>) -> PyResult<Flow> {
+        let of = timeline.get();
+        inspection::of_program(py, &self.program, of)?;
+        let follow = || {
+            let prepared = self.prepared()?;
+            let (accesses, lands) = prepared.accesses(&self.program, &of.inner, &mut self.lock())?;
+            ahbm_emulator::inspect::Flow::new(&self.program, &of.inner, accesses, lands)
+        };
+        let inner = interruptible(py, || follow().map_err(|finding| vec![finding]))?;
+        Ok(Flow { inner, timeline })
     }
 
     /// Runs the program on arrays: copies pieces of each into buffers, replays the timeline, and copies pieces back.

@@ -8,8 +8,10 @@ use crate::timeline::Timeline;
 use crate::{check, errors, operand};
 use ahbm_check::CheckOptions;
 use ahbm_emulator::Options;
+use ahbm_machine::{Diagnostic, LinkId};
 use ahbm_program::AgentId;
 use ahbm_wire::store::store;
+use indexmap::IndexSet;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 use std::path::PathBuf;
@@ -22,7 +24,10 @@ const PIECES: u32 = 1 << 26;
 #[pyclass(frozen, module = "ahbm._core")]
 pub struct Program {
     pub(crate) inner: Arc<ahbm_program::Program>,
+    /// The machine that it runs on.
     pub(crate) machine: Arc<ahbm_machine::Machine>,
+    /// The machine that was given for it.
+    pub(crate) given: Machine,
     pub(crate) calls: u64,
     /// The programs that further launches run, in turn, if those differ from `inner`.
     pub(crate) later: Vec<ahbm_program::Program>,
@@ -138,7 +143,44 @@ impl Program {
         given!(pauses);
         let pauses: Vec<_> = pauses.into_iter().map(|(agent, op, ps)| (ahbm_program::AgentId(agent), op, ps)).collect();
         let (inner, machine) = (Arc::new(self.inner.delayed(&pauses)), Arc::clone(&self.machine));
-        Ok(Self { inner, machine, calls: self.calls, later: Vec::new() })
+        Ok(Self { inner, machine, given: self.given.clone(), calls: self.calls, later: Vec::new() })
+    }
+
+    /// The machine that was given for the program.
+    #[getter]
+    fn machine(&self) -> Machine {
+        self.given.clone()
+    }
+
+    /// Names of the memory tiers that the program's queue slots live in, in order of first use.
+    #[getter]
+    fn tiers(&self) -> Vec<String> {
+        let used: IndexSet<u32> = self.inner.channels.iter().map(|channel| channel.tier).collect();
+        let tiers = &self.machine.costs().tiers;
+        used.into_iter().filter_map(|tier| tiers.get_index(tier as usize)).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// The same program on another machine of the same shape and slot tiers; the links with the numbers `doubled`
+    /// (`Timeline.link_use`) have twice the bandwidth there.
+    ///
+    /// Raises `ConfigError` (AHBM-C146) for a machine of another shape, C129 for links that are none, and `LintError`
+    /// for a machine that cannot hold the program.
+    #[pyo3(signature = (machine, doubled=Given::ok(Vec::new())), text_signature = "($self, machine, doubled=())")]
+    fn on(&self, py: Python<'_>, machine: Given<Bound<'_, Machine>>, doubled: Given<Vec<u32>>) -> PyResult<Self> {
+        given!(machine, doubled);
+        let machine = machine.get();
+        let tiers = |machine: &ahbm_machine::Machine| machine.costs().tiers.keys().cloned().collect::<Vec<_>>();
+        if machine.inner.sfr() != self.machine.sfr() || tiers(&machine.inner) != tiers(&self.machine) {
+            let what = format!("{} was made for a machine of another shape, or with other slot tiers", self.inner.name);
+            let finding = Diagnostic::new("AHBM-C146", what);
+            return Err(errors::raise_one(py, finding.hint("run the algorithm again on that machine")));
+        }
+        let mut program = Self::new(Arc::clone(&self.inner), machine, self.calls);
+        for link in doubled {
+            within("link", link as usize, machine.inner.links() as usize)?;
+            program.machine = Arc::new(program.machine.with_twice(LinkId(link)));
+        }
+        program.linted(py)
     }
 
     /// Number of operations of every agent, in the order they were added.
@@ -214,10 +256,19 @@ impl Program {
         machine: &Machine,
         calls: u64,
     ) -> PyResult<Self> {
+        Self::new(Arc::new(program), machine, calls).linted(py)
+    }
+
+    /// A program for a machine, unchecked.
+    pub(crate) fn new(inner: Arc<ahbm_program::Program>, machine: &Machine, calls: u64) -> Self {
+        Self { inner, machine: Arc::clone(&machine.inner), given: machine.clone(), calls, later: Vec::new() }
+    }
+
+    fn linted(self, py: Python<'_>) -> PyResult<Self> {
         interruptible(py, || {
-            let findings = ahbm_program::lint(&program, &machine.inner);
+            let findings = ahbm_program::lint(&self.inner, &self.machine);
             if findings.is_empty() { Ok(()) } else { Err(findings) }
         })?;
-        Ok(Self { inner: Arc::new(program), machine: Arc::clone(&machine.inner), calls, later: Vec::new() })
+        Ok(self)
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::errors;
 use crate::given::{Given, given, within};
+use crate::inspection;
 use crate::interrupt::interruptible;
 use ahbm_emulator::{Category, Detail, LinkUse, Segment, Span};
 use ahbm_machine::Diagnostic;
@@ -23,6 +24,9 @@ type Columns<'py> = (
     Column<'py, u64>,
     Column<'py, u64>,
 );
+
+/// Number, name, until when in ps, agent, operation.
+type Busy = (u32, String, u64, u32, u32);
 
 /// Number, name, busy ps, crossings, waits, waited ps.
 type Used = (u32, String, u64, u64, u64, u64);
@@ -168,6 +172,29 @@ impl Timeline {
         let detail = self.detail(py)?;
         let named = |l: LinkUse| (l.link.0, self.machine.link_name(l.link), l.busy, l.crossed, l.waits, l.waited);
         Ok(py.detach(|| detail.link_use().into_iter().map(named).collect()))
+    }
+
+    /// The links that are busy at `at` ps: number, name, until when in ps, and with whose operation (agent, operation).
+    ///
+    /// Raises `DataError` (AHBM-V123) without detail.
+    fn busy_links(&self, py: Python<'_>, at: Given<u64>) -> PyResult<Vec<Busy>> {
+        given!(at);
+        let detail = self.detail(py)?;
+        let busy = py.detach(|| detail.busy_links(at)).into_iter();
+        Ok(busy.map(|(link, end, agent, op)| (link.0, self.machine.link_name(link), end, agent.0, op)).collect())
+    }
+
+    /// The state of the run at `at` ps; effects at that very time have happened.
+    ///
+    /// Per agent, None without operations, or: its operation (the last one at the end), its start and end in ps, what it
+    /// does (works, ended, or what it waits for: message, slot, counter, barrier), the value of the counter or how many
+    /// have arrived at the barrier, and the operations that it waits for (agent, operation). Per queue: sender, receiver,
+    /// slots, free slots, messages sent and received until then, and those in it (operation that sent it, since when in
+    /// ps, bytes, the posted receive that claims it). The value of every counter. Raises `DataError` (AHBM-D191) for a
+    /// timeline that was not recorded.
+    fn state(&self, py: Python<'_>, at: Given<u64>) -> PyResult<inspection::AllAt> {
+        given!(at);
+        inspection::state(py, self, at)
     }
 
     /// Writes the run as a timeline to look at: for Perfetto (`.pftrace`), or as Chrome's trace-event JSON (`.json`).

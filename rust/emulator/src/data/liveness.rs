@@ -27,16 +27,24 @@ impl Liveness {
                 last_use[index] |= u8::from(!later) << i;
             }
         }
-        let results = body.ops.iter().enumerate().filter_map(|(index, op)| {
-            let tile = match op.kind {
-                OpKind::Reduce { axis, tile, .. } => reduce::reduced(&body.tiles[tile as usize], axis),
-                OpKind::Dot { tile, .. } => matrix::product_tile(&body.tiles[tile as usize]),
-                _ => return None,
-            };
-            Some((index as u32, tile))
-        });
+        let results =
+            body.ops.iter().enumerate().filter_map(|(index, op)| Some((index as u32, unnamed_tile(body, op.kind)?)));
         Self { results: results.collect(), last_use: last_use.into() }
     }
+}
+
+/// The tile of the result of an operation, if it is not the operation's.
+fn unnamed_tile(body: &Body, kind: OpKind) -> Option<Tile> {
+    match kind {
+        OpKind::Reduce { axis, tile, .. } => Some(reduce::reduced(&body.tiles[tile as usize], axis)),
+        OpKind::Dot { tile, .. } => Some(matrix::product_tile(&body.tiles[tile as usize])),
+        _ => None,
+    }
+}
+
+/// The tile of the result of an operation, or of what it moves.
+pub(crate) fn result_tile(body: &Body, kind: OpKind) -> Option<Tile> {
+    unnamed_tile(body, kind).or_else(|| kind.operands().tile.map(|tile| body.tiles[tile as usize].clone()))
 }
 
 /// True when some buffer is touched by several agents and written by one of them. Otherwise agents meet

@@ -1,12 +1,13 @@
 //! Replaying effects: who goes next, who waits for whom, what each operation does.
 
+use super::elementwise;
 use super::error::{self, Fault};
 use super::liveness::{Liveness, shares_memory};
 use super::memory::Memory;
+use super::observer::{Observer, observe};
 use super::pool;
 use super::queue::{Message, Queue};
 use super::value::Value;
-use super::{create, elementwise, matrix, reduce};
 use crate::Timeline;
 use ahbm_engine::interrupt::spend;
 use ahbm_machine::{Diagnostic, Ps};
@@ -21,8 +22,8 @@ const STEPS: u64 = 32;
 /// Facts worked out once for all replays of one program.
 #[derive(Debug)]
 pub struct Prepared {
-    liveness: Vec<Liveness>,
-    ordered: bool,
+    pub(super) liveness: Vec<Liveness>,
+    pub(super) ordered: bool,
 }
 
 impl Prepared {
@@ -48,8 +49,18 @@ impl Prepared {
     /// The findings in the table of [this module](super). After an error `memory` holds whatever was written until
     /// then.
     pub fn replay(&self, program: &Program, timeline: &Timeline, memory: &mut Memory) -> Result<(), Diagnostic> {
+        self.observed(program, timeline, memory, &mut None)
+    }
+
+    pub(super) fn observed(
+        &self,
+        program: &Program,
+        timeline: &Timeline,
+        memory: &mut Memory,
+        observer: &mut Observer,
+    ) -> Result<(), Diagnostic> {
         let mut pool = std::mem::take(&mut memory.pool);
-        let done = pool::with(&mut pool, || Replay::new(program, timeline, memory, self)?.run());
+        let done = pool::with(&mut pool, || Replay::new(program, timeline, memory, self, observer)?.run());
         memory.pool = pool;
         done
     }
@@ -63,9 +74,20 @@ pub fn replay(program: &Program, timeline: &Timeline, memory: &mut Memory) -> Re
     Prepared::of(program)?.replay(program, timeline, memory)
 }
 
+/// # Errors
+/// `AHBM-D191` for a timeline that does not say when the operations of `program` ran.
+pub(super) fn recorded(program: &Program, timeline: &Timeline) -> Result<(), Diagnostic> {
+    let spans = timeline.spans.iter().map(Vec::len);
+    if spans.eq((0..program.agents.len()).map(|a| program.body(AgentId(a as u32)).ops.len())) {
+        return Ok(());
+    }
+    Err(Diagnostic::new("AHBM-D191", "the order of accesses depends on times, and the timeline was not recorded")
+        .hint("record spans in the timing pass of the same program"))
+}
+
 /// One value slot of an agent.
 #[derive(Debug, Clone)]
-enum Slot<'p> {
+pub(super) enum Slot<'p> {
     Empty,
     Value(Value<'p>),
     /// A receive posted by operation `op`.
@@ -110,11 +132,21 @@ enum Turn {
     Agent(u32),
 }
 
-struct Replay<'p, 'm> {
-    program: &'p Program,
-    prepared: &'p Prepared,
+/// A posted transfer.
+struct Flight<'p> {
+    by: (AgentId, usize),
+    to: (BufferId, u64),
+    value: Value<'p>,
+}
+
+pub(super) struct Replay<'p, 'm> {
+    pub(super) program: &'p Program,
+    pub(super) prepared: &'p Prepared,
     timeline: &'p Timeline,
     memory: &'m mut Memory,
+    observer: &'m mut Observer,
+    /// The time of the latest effect.
+    now: Ps,
     agents: Vec<State<'p>>,
     queues: Vec<Queue<'p>>,
     counters: Vec<u64>,
@@ -122,8 +154,8 @@ struct Replay<'p, 'm> {
     at_counter: Vec<Vec<AgentId>>,
     at_barrier: Vec<Vec<AgentId>>,
     ready: BinaryHeap<Reverse<(Ps, Turn)>>,
-    /// Transfers on their way by number: the destination and the bytes. `departed` counts all there ever were.
-    flights: FxHashMap<u32, ((BufferId, u64), Value<'p>)>,
+    /// Transfers on their way by number. `departed` counts all there ever were.
+    flights: FxHashMap<u32, Flight<'p>>,
     departed: u32,
 }
 
@@ -133,18 +165,15 @@ impl<'p, 'm> Replay<'p, 'm> {
         timeline: &'p Timeline,
         memory: &'m mut Memory,
         prepared: &'p Prepared,
+        observer: &'m mut Observer,
     ) -> Result<Self, Diagnostic> {
         let foreign = |what: &str, hint: &str| Err(Diagnostic::new("AHBM-D191", what).hint(hint));
         let sizes = (0..memory.len()).map(|b| memory.size(BufferId(b as u32)));
         if !sizes.eq(program.buffers.iter().map(|b| b.bytes)) {
             return foreign("the memory was laid out for another program", "make it with Memory::new(&program)");
         }
-        let spans = timeline.spans.iter().map(Vec::len);
-        if prepared.ordered && !spans.eq((0..program.agents.len()).map(|a| program.body(AgentId(a as u32)).ops.len())) {
-            return foreign(
-                "agents share memory, and the timeline does not say when each operation of this program ran",
-                "record spans in the timing pass of the same program",
-            );
+        if prepared.ordered {
+            recorded(program, timeline)?;
         }
         let agents = program.agents.iter().map(|agent| State {
             slots: vec![Slot::Empty; program.bodies[agent.body as usize].values as usize],
@@ -166,6 +195,8 @@ impl<'p, 'm> Replay<'p, 'm> {
             prepared,
             timeline,
             memory,
+            observer,
+            now: 0,
         })
     }
 
@@ -173,12 +204,14 @@ impl<'p, 'm> Replay<'p, 'm> {
         for agent in 0..self.agents.len() {
             self.schedule(AgentId(agent as u32));
         }
-        while let Some(Reverse((_, turn))) = self.ready.pop() {
+        while let Some(Reverse((due, turn))) = self.ready.pop() {
+            self.now = self.now.max(due);
             match turn {
                 Turn::Agent(agent) => self.advance(AgentId(agent))?,
                 Turn::Landing(flight) => {
-                    if let Some((to, value)) = self.flights.remove(&flight) {
+                    if let Some(Flight { by, to, value }) = self.flights.remove(&flight) {
                         self.write(to, &value);
+                        observe(self.observer, self.program, self.now, by, true);
                     }
                 }
             }
@@ -215,6 +248,7 @@ impl<'p, 'm> Replay<'p, 'm> {
                 }
                 return Ok(());
             }
+            observe(self.observer, self.program, self.now, (agent, op), false);
             self.agents[agent.0 as usize].next += 1;
             let Some(due) = self.due(agent) else {
                 self.agents[agent.0 as usize].slots = Vec::new();
@@ -226,6 +260,7 @@ impl<'p, 'm> Replay<'p, 'm> {
                 self.ready.push(key);
                 return Ok(());
             }
+            self.now = self.now.max(due);
         }
     }
 
@@ -345,87 +380,18 @@ impl<'p, 'm> Replay<'p, 'm> {
         Ok(wait.map_or(Step::Done, Step::Wait))
     }
 
-    /// Operations on values alone.
-    fn compute(&mut self, agent: AgentId, op: usize) -> Result<(), Diagnostic> {
-        let program = self.program;
-        let body = program.body(agent);
-        let kind = body.ops[op].kind;
-        let operands = kind.operands();
-        let live = &self.prepared.liveness[program.agents[agent.0 as usize].body as usize];
-        let mut values = [const { None }; 3];
-        for (i, value) in operands.reads.into_iter().enumerate() {
-            if let Some(value) = value {
-                values[i] = Some(self.operand(agent, op, i, value)?);
-            }
-        }
-        let (Some(t), Some(dst)) = (operands.tile, body.ops[op].defines()) else { return Ok(()) };
-        let tile = &body.tiles[t as usize];
-        let result_tile = live.results.get(&(op as u32)).unwrap_or(tile);
-        let scalar = |s: u32| body.scalars[s as usize];
-        let result = match (kind, values) {
-            (OpKind::Fill { scalar: s, .. }, _) => create::fill(scalar(s), tile),
-            (OpKind::Arange { start, .. }, _) => create::arange(scalar(start), tile),
-            (OpKind::Unary { f, .. }, [Some(a), ..]) => elementwise::unary(f, a, tile),
-            (OpKind::Binary { f, .. }, [Some(a), Some(b), _]) => elementwise::binary(f, a, b, tile),
-            (OpKind::BinaryScalar { f, swapped, scalar: s, .. }, [Some(a), ..]) => {
-                elementwise::binary_scalar(f, swapped, a, scalar(s), tile)
-            }
-            (OpKind::Fma { .. }, [Some(a), Some(b), Some(c)]) => elementwise::fma(a, b, c, tile),
-            (OpKind::Clamp { lo, hi, .. }, [Some(a), ..]) => elementwise::clamp(a, scalar(lo), scalar(hi), tile),
-            (OpKind::Where { .. }, [Some(cond), Some(a), Some(b)]) => elementwise::select(cond, a, b, tile),
-            (OpKind::Reduce { f, axis, .. }, [Some(a), ..]) => reduce::reduce(f, axis, a, tile, result_tile),
-            (OpKind::Softmax { axis, .. }, [Some(a), ..]) => reduce::softmax(axis, a, tile),
-            (OpKind::Dot { .. }, [Some(a), Some(b), _]) => matrix::dot(a, b, tile, result_tile),
-            (OpKind::Transpose { .. }, [Some(a), ..]) => matrix::transpose(a, tile),
-            (OpKind::Cast { .. }, [Some(a), ..]) => create::cast(a, tile),
-            // `Operands` names as many values as the arms above take.
-            (
-                OpKind::Unary { .. }
-                | OpKind::Binary { .. }
-                | OpKind::BinaryScalar { .. }
-                | OpKind::Fma { .. }
-                | OpKind::Clamp { .. }
-                | OpKind::Where { .. }
-                | OpKind::Reduce { .. }
-                | OpKind::Softmax { .. }
-                | OpKind::Dot { .. }
-                | OpKind::Transpose { .. }
-                | OpKind::Cast { .. },
-                _,
-            ) => return Ok(()),
-            // `Replay::step` does these.
-            (
-                OpKind::Load { .. }
-                | OpKind::Store { .. }
-                | OpKind::ReducingLoad { .. }
-                | OpKind::Multicast { .. }
-                | OpKind::Copy { .. }
-                | OpKind::Send { .. }
-                | OpKind::AwaitSlot { .. }
-                | OpKind::Recv { .. }
-                | OpKind::RecvAny { .. }
-                | OpKind::PostRecv { .. }
-                | OpKind::Await { .. }
-                | OpKind::Signal { .. }
-                | OpKind::Fence
-                | OpKind::WaitCounter { .. }
-                | OpKind::Acquire { .. }
-                | OpKind::Barrier { .. }
-                | OpKind::Delay { .. },
-                _,
-            ) => return Ok(()),
-        };
-        let value = result.map_err(|fault| fault.at(program, agent, op))?;
-        self.define(agent, dst, Slot::Value(value));
-        Ok(())
-    }
-
-    fn define(&mut self, agent: AgentId, dst: ValueId, slot: Slot<'p>) {
+    pub(super) fn define(&mut self, agent: AgentId, dst: ValueId, slot: Slot<'p>) {
         self.agents[agent.0 as usize].slots[dst.0 as usize] = slot;
     }
 
     /// Operand `i` of an operation: handed over at its last use, shared before.
-    fn operand(&mut self, agent: AgentId, op: usize, i: usize, value: ValueId) -> Result<Value<'p>, Diagnostic> {
+    pub(super) fn operand(
+        &mut self,
+        agent: AgentId,
+        op: usize,
+        i: usize,
+        value: ValueId,
+    ) -> Result<Value<'p>, Diagnostic> {
         let program = self.program;
         let last = self.prepared.liveness[program.agents[agent.0 as usize].body as usize].last_use[op] >> i & 1 == 1;
         let slot = &mut self.agents[agent.0 as usize].slots[value.0 as usize];
@@ -482,7 +448,7 @@ impl<'p, 'm> Replay<'p, 'm> {
         };
         for &to in to {
             self.ready.push(Reverse((arrival, Turn::Landing(self.departed))));
-            self.flights.insert(self.departed, (to, value.clone()));
+            self.flights.insert(self.departed, Flight { by: (agent, op), to, value: value.clone() });
             self.departed += 1;
         }
         Ok(())

@@ -30,7 +30,7 @@ pub(super) fn expand<'p>(value: Value<'p>, tile: &'p Tile) -> Result<Value<'p>, 
 }
 
 /// The elements of `from` repeated to the shape `to`; `None` when it does not broadcast.
-pub(super) fn gather<T: Copy>(from: &[T], shape: &[u64], to: &[u64]) -> Option<Vec<T>> {
+pub(crate) fn gather<T: Copy>(from: &[T], shape: &[u64], to: &[u64]) -> Option<Vec<T>> {
     let total = to.iter().map(|&d| d as usize).product::<usize>();
     if from.len() == total {
         return Some(from.to_vec());

@@ -573,11 +573,13 @@ impl<R: Recorder> Sim<'_, R> {
         own: PieceId,
     ) -> (Time, PieceId) {
         let index = self.wiring.agents[agent.0 as usize].engines;
-        let (setup, entry) = (self.costs.dma_setup_ps, self.wiring.flows[flow as usize].entry.ps(bytes));
+        let way = &self.wiring.flows[flow as usize];
+        let (setup, entry) = (self.costs.dma_setup_ps, way.entry.ps(bytes));
+        let link = self.wiring.hops.get(way.first as usize).filter(|_| way.first < way.last).map(|hop| hop.link);
         let engines = &self.engines[index as usize];
         let channel = if read { &engines.dma_read } else { &engines.dma_write };
         let first = channel.reserve(ready, setup + entry) + setup + request;
-        let (granted, handed) = self.recorder.dma(2 * index + u32::from(read), own, setup, entry);
+        let (granted, handed) = self.recorder.dma(2 * index + u32::from(read), link, own, (setup, entry));
         let [granted, handed] = [granted, handed].map(|piece| self.recorder.plain(Kind::Wire, piece, request));
         self.network.inject(self, flow, bytes, first, arrival, granted);
         (first + entry, handed)

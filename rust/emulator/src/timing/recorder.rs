@@ -68,14 +68,23 @@ pub(super) trait Recorder {
         })
     }
 
-    /// A DMA channel is granted for `setup` and then for handing over its bytes; returns the ends of both.
+    /// A DMA channel is granted for `setup` and then for handing over its bytes to `link`; returns the ends of both.
     #[inline]
-    fn dma(&self, channel: u32, own: PieceId, setup: Time, handover: Time) -> (PieceId, PieceId) {
+    fn dma(
+        &self,
+        channel: u32,
+        link: Option<u32>,
+        own: PieceId,
+        (setup, handover): (Time, Time),
+    ) -> (PieceId, PieceId) {
         let mut ends = (PieceId::LAUNCH, PieceId::LAUNCH);
         self.on(|s| {
             let holder = &s.dma[channel as usize];
             ends.0 = s.add(Kind::Setup(channel), own, holder.get(), setup);
             ends.1 = s.add(Kind::Handover(channel), ends.0, PieceId::LAUNCH, handover);
+            if let Some(link) = link.filter(|_| handover > 0 && !s.full()) {
+                s.handed.borrow_mut().push((ends.1, link));
+            }
             holder.replace(ends.1)
         });
         ends
@@ -229,6 +238,7 @@ impl Recorder for State {
         Some(Detail {
             pieces: self.pieces.into_inner(),
             last: self.last.into_iter().map(Cell::into_inner).collect(),
+            handed: self.handed.into_inner(),
             links: wiring.links.clone(),
             engines: wiring.engines.clone(),
         })
@@ -238,6 +248,8 @@ impl Recorder for State {
 /// Records everything.
 pub(super) struct State {
     pieces: RefCell<Vec<Piece>>,
+    /// The link of every piece that hands bytes over.
+    handed: RefCell<Vec<(PieceId, u32)>>,
     /// More than this is an error.
     limit: usize,
     /// Per agent: the piece its clock is the end of.
@@ -268,6 +280,7 @@ impl State {
         let agents = program.agents.len();
         let state = Self {
             pieces: RefCell::new(vec![launch]),
+            handed: RefCell::default(),
             limit: limit as usize,
             last: super::default_vec(agents),
             done: super::default_vec(agents),
@@ -286,6 +299,10 @@ impl State {
             }
         }
         state
+    }
+
+    fn full(&self) -> bool {
+        self.pieces.borrow().len() > self.limit
     }
 
     fn ends(&self, piece: PieceId) -> Time {

@@ -180,6 +180,11 @@ fn accounted(program: &Program, machine: &Machine, timeline: &Timeline) {
     }
     let sums = detail.agent_time().into_iter().map(|time| time.iter().sum::<u64>());
     assert!(sums.eq(timeline.ends.iter().copied()));
+    let links = detail.links.len();
+    let hands_over = |&(id, link): &(PieceId, u32)| {
+        matches!(detail.piece(id).kind, Kind::Handover(_)) && detail.link(id) == Some(link) && (link as usize) < links
+    };
+    assert!(detail.handed.iter().all(hands_over));
     // The critical path covers the latency and nothing else.
     let path = detail.critical_path();
     let mut at = 0;

@@ -1,0 +1,235 @@
+"""Changes of the machine that would make a run shorter, simulated again; and bounds from the critical path."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from ahbm.base.yaml_source import did_you_mean, scalar_text
+from ahbm.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ahbm._core import Machine, Program
+
+MOST_RUNS = 10
+"""Changes that are simulated for one list of advice."""
+BUDGET = 3_000_000
+"""Engine events and operations that these runs may have together; about a second."""
+SINGLE_LINKS = 3
+"""Links that are tried alone: those that the critical path spends the most time on."""
+SIMULATED = "simulated again"
+SHARE = "its share of the path"
+
+SIPS, CUBES, CHIPLETS, INSIDE = "between SIPs", "between cubes", "between cubes and I/O chiplets", "inside cubes"
+HBM, SRAM, REDUCER = "of the HBM", "of the SRAM", "of the switch's reducer"
+
+_RELATIVE = re.compile(r"[x×](\d+(?:\.\d+)?)|(\d+(?:\.\d+)?)[x×]", re.ASCII)  # noqa: RUF001
+_UNITS = {"ps": 1e-3, "GB/s": 1.0}
+_UNLIMITED = float(2**63)
+_BYTES = ("link serialisation", "link contention")
+
+
+@dataclass(frozen=True)
+class Advice:
+    """A change, and the time that it saves."""
+
+    what: str
+    gain_ps: int
+    """ps that it saves, negative where the run takes longer; of a bound the most that it can save."""
+    way: str
+    """`SIMULATED`: the same program ran on the changed machine. `SHARE`: a bound, the time of the critical path that it
+    concerns. A bound holds as long as messages take shared links and engines in the same order."""
+    latency_ps: int | None = None
+    """The latency with the change; None for a bound."""
+    changes: Mapping[str, str] = field(default_factory=dict)
+    """The overrides that make the change; empty where it concerns one link or line."""
+
+
+@dataclass(frozen=True)
+class Lever:
+    """A change of the machine that may help."""
+
+    what: str
+    keys: tuple[str, ...]
+    """The parameters that it changes; patterns."""
+    value: str
+    categories: tuple[str, ...]
+    """The categories that it can shorten, of the path's time on no link."""
+    links: str = ""
+    """The class of links whose time it can shorten."""
+
+    def changes(self, parameters: Mapping[str, str]) -> dict[str, str]:
+        """The overrides for a machine; those alone that change something."""
+        found, switch = {}, parameters["system.sips.topology"] == "switch"
+        for key, old in parameters.items():
+            if not switch and key.startswith("system.sips.switch."):
+                continue
+            if any(fnmatchcase(key, pattern) for pattern in self.keys):
+                new = resolved(self.value, old)
+                if new != (resolved("1x", old) if _RELATIVE.fullmatch(self.value) else old):
+                    found[key] = new
+        return found
+
+
+def _quicker(links: str, *keys: str) -> Lever:
+    """Bytes on these links; a credit is some bytes too."""
+    return Lever(f"twice the bandwidth of all links {links}", keys, "2x", (*_BYTES, "credit"), links)
+
+
+LEVERS = (
+    _quicker(SIPS, "system.sips.link.bandwidth_gbs", "system.sips.edges.*.bandwidth_gbs"),
+    _quicker(CUBES, "cube.ucie.bandwidth_gbs"),
+    _quicker(CHIPLETS, "sip.io.bandwidth_gbs"),
+    _quicker(INSIDE, "cube.noc.link_gbs", "pe.noc_port_gbs", "pe.noc_port_in_gbs"),
+    _quicker(HBM, "pe.hbm.pc_bandwidth_gbs"),
+    _quicker(SRAM, "cube.sram.bandwidth_gbs"),
+    _quicker(REDUCER, "system.sips.switch.reduce_gbs"),
+    Lever(
+        "no latency between SIPs",
+        ("system.sips.link.latency_ns", "system.sips.edges.*.latency_ns", "system.sips.switch.latency_ns"),
+        "0x",
+        ("wire latency", "credit"),
+    ),
+    Lever(
+        "no latency inside SIPs",
+        ("cube.ucie.*_ns", "sip.io.*t*_ns", "cube.noc.router_ns", "cube.noc.pitch_mm", "pe.hbm.access_ns"),
+        "0x",
+        ("wire latency", "credit"),
+    ),
+    Lever("DMA without set-up", ("pe.dma.setup_ns",), "0x", ("DMA",)),
+    Lever("receives that do not wait for their credit", ("ipcq.credit.blocks_receiver",), "false", ("credit",)),
+    Lever("no dispatch", ("pe.dispatch_ns",), "0x", ("dispatch",)),
+    Lever("sends and receives without management of queues", ("ipcq.send_ns", "ipcq.recv_ns"), "0x", ("slot I/O",)),
+    Lever("math engines of twice the speed", ("pe.math.f16_per_ns", "pe.gemm.macs_per_ns"), "2x", ("math",)),
+)
+
+
+def link_class(name: str) -> str:
+    """The class of a link, by its name."""
+    if name == "switch.reducer":
+        return REDUCER
+    if "->" in name:
+        return SIPS
+    end = name.rpartition(".")[2]
+    for start, kind in (("ucie", CUBES), ("io_", CHIPLETS), ("hbm_", HBM), ("sram_", SRAM)):
+        if end.startswith(start):
+            return kind
+    return INSIDE
+
+
+def resolved(value: object, now: str | None) -> str:
+    """The text of an override: `value` itself, or, of "2x" or "×2", so many times the parameter `now`.
+
+    `now`: as `Machine.parameters` has it. Raises ConfigError (AHBM-C146) for a factor of what is no number.
+    """  # noqa: RUF002
+    text = scalar_text(value)
+    match = _RELATIVE.fullmatch(text)
+    if match is None:
+        return text
+    unit = next((unit for unit in _UNITS if now is not None and now.endswith(unit)), "")
+    try:
+        number = float((now or "").removesuffix(unit)) * _UNITS.get(unit, 1.0)
+    except ValueError as error:
+        raise ConfigError("AHBM-C146", f"{text} of {now}: that is no number", hint="give the new value") from error
+    if number >= _UNLIMITED:
+        return ".inf"
+    return f"{number * float(match[1] or match[2]):.12f}".rstrip("0").rstrip(".")
+
+
+class Advisor:
+    """Simulates the program of an explained run on changed machines."""
+
+    def __init__(self, program: Program, latency_ps: int, cost: int) -> None:
+        """`cost`: engine events and operations of the run."""
+        self._program = program
+        self._machine: Machine = program.machine
+        self._parameters = dict(self._machine.parameters)
+        self._latency_ps = latency_ps
+        self._cost = max(cost, 1)
+
+    def what_if(self, changes: Mapping[str, object], what: str = "") -> Advice:
+        """The same program on the changed machine; raises as `Explanation.what_if`."""
+        found = {}
+        for key, value in changes.items():
+            now = self._parameters.get(key)
+            if now is None and _RELATIVE.fullmatch(scalar_text(value)):
+                hint = did_you_mean(key, self._parameters)
+                raise ConfigError("AHBM-C107", f"{key}: the machine has no such parameter to scale", hint=hint)
+            found[key] = resolved(value, now)
+        machine = self._machine.changed(list(found.items()))
+        what = what or ", ".join(f"{key}={value}" for key, value in found.items())
+        return self._again(self._program.on(machine), what, found)
+
+    def twice(self, number: int, name: str) -> Advice:
+        """Twice the bandwidth of one link, by number and name."""
+        return self._again(self._program.on(self._machine, [number]), f"twice the bandwidth of {name} alone", {})
+
+    def advise(
+        self,
+        unlinked: Mapping[str, int],
+        links: list[tuple[int, str, int]],
+        lines: list[tuple[str, int]],
+        budget: int | None,
+    ) -> list[Advice]:
+        """The changes that concern at least 1 % of the path: the simulated ones first, the best first.
+
+        unlinked: ps of the path on no link, by category. links: number, name and ps of the path. lines: name and ps.
+        Both have the largest first. budget: engine events and operations of all runs; None does not limit them.
+        """
+        tried = []
+        for lever in self._levers():
+            changes = lever.changes(self._parameters)
+            if changes:
+                tried.append((_bound(lever, unlinked, links), lever.what, changes, -1, ""))
+        faults = self._faults()
+        if faults:
+            tried.append((self._latency_ps, "a machine without faults", faults, -1, ""))
+        for number, name, ps in links[:SINGLE_LINKS]:
+            tried.append(((ps + 1) // 2, f"twice the bandwidth of {name} alone", {}, number, name))
+        tried = sorted((entry for entry in tried if 100 * entry[0] >= self._latency_ps), key=lambda entry: -entry[0])
+        runs = MOST_RUNS if budget is None else min(MOST_RUNS, budget // self._cost)
+        simulated = [
+            self.twice(number, name) if name else self.what_if(changes, what)
+            for _, what, changes, number, name in tried[:runs]
+        ]
+        bounds = [Advice(what, bound, SHARE, None, changes) for bound, what, changes, _, _ in tried[runs:]]
+        bounds += [Advice(name, ps, SHARE) for name, ps in lines if 100 * ps >= self._latency_ps]
+        return sorted(simulated, key=_best) + sorted(bounds, key=_best)
+
+    def _again(self, program: Program, what: str, changes: Mapping[str, str]) -> Advice:
+        latency_ps = program.simulate(record=False).latency_ps
+        return Advice(what, self._latency_ps - latency_ps, SIMULATED, latency_ps, changes)
+
+    def _levers(self) -> Iterator[Lever]:
+        yield from LEVERS
+        for tier in self._program.tiers:
+            keys = f"ipcq.tiers.{tier}.bandwidth_gbs", f"ipcq.tiers.{tier}.bank_bandwidth_gbs"
+            yield Lever(f"twice the bandwidth of queue slots in {tier}", keys, "2x", ("slot I/O",))
+            yield Lever(f"no set-up of queue slots in {tier}", (f"ipcq.tiers.{tier}.setup_ns",), "0x", ("slot I/O",))
+
+    def _faults(self) -> dict[str, str]:
+        """The overrides that take the faults away."""
+        found = {
+            f"faults.{kind}": "[]"
+            for kind in ("links", "stragglers")
+            if any(key.startswith(f"faults.{kind}.") for key in self._parameters)
+        }
+        jitter = Lever("", ("faults.jitter.*_ns",), "0x", ())
+        return found | jitter.changes(self._parameters)
+
+
+def _bound(lever: Lever, unlinked: Mapping[str, int], links: list[tuple[int, str, int]]) -> int:
+    """ps of the path that the change can save at most."""
+    concerned = sum(unlinked.get(name, 0) for name in lever.categories)
+    if lever.links:
+        on_links = sum(ps for _, name, ps in links if link_class(name) == lever.links)
+        # The analytic model has bytes on no link. Without any bytes a credit alone is no reason.
+        concerned = concerned + on_links if on_links + sum(unlinked.get(name, 0) for name in _BYTES) else 0
+    return (concerned + 1) // 2 if lever.value == "2x" else concerned
+
+
+def _best(advice: Advice) -> int:
+    return -advice.gain_ps

@@ -1,0 +1,181 @@
+"""What would help: changes that are simulated again, and bounds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import ahbm
+from ahbm.cli import app
+from ahbm.errors import ConfigError, TopologyError
+from ahbm.runs.advice import LEVERS, SHARE, SIMULATED, link_class, resolved
+from ahbm.runs.explanation import Explanation
+from ahbm.runs.measure import Arguments
+from support.scripts import exchange
+
+BANDWIDTH, LATENCY = "system.sips.link.bandwidth_gbs", "system.sips.link.latency_ns"
+RING: Arguments = {"bytes_per_rank": "1M"}
+
+
+def explained(topology: str = "npu_ring_8", algorithm: str = "ring_allreduce", **arguments: object) -> Explanation:
+    return ahbm.run("all_reduce", algorithm, topology, data=False, **{**RING, **arguments}).explain()  # type: ignore[typeddict-item]
+
+
+@pytest.mark.parametrize("topology", ["npu_ring_8", "npu_torus_4x4", "ring_1d"])
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [(BANDWIDTH, "2x"), (BANDWIDTH, "\u00d70.5"), (LATENCY, "0x"), (LATENCY, 12.5), ("pe.dispatch_ns", 7)],
+)
+def test_a_change_gives_what_a_run_on_the_changed_machine_gives(topology: str, key: str, value: object) -> None:
+    why = explained(topology)
+    advice = why.what_if({key: value})
+    other = ahbm.run("all_reduce", "ring_allreduce", topology, data=False, overrides=advice.changes, **RING)
+    assert advice.latency_ps == round(1000 * other.latency_ns) == why.latency_ps - advice.gain_ps
+    assert advice.way == SIMULATED
+
+
+def test_a_ring_bound_by_bandwidth_gains_its_time_on_links() -> None:
+    # 2 (n - 1) messages of a chunk each, one after the other, over one link.
+    why = explained()
+    chunk = 2 * 7 * (1 << 20) // 8
+    gbs = 1000 * chunk / sum(link.path_ps for link in why.links)
+    assert gbs == pytest.approx(50)
+    assert why.what_if({BANDWIDTH: "2x"}).gain_ps == 1000 * chunk / 50 / 2
+    assert why.advice[0].what == "twice the bandwidth of all links between SIPs"
+
+
+def test_a_broadcast_bound_by_latency_gains_nothing_from_bandwidth() -> None:
+    why = ahbm.run("broadcast", None, "npu_ring_8", data=False, bytes_per_rank=64).explain()
+    assert 0 <= why.what_if({BANDWIDTH: "2x"}).gain_ps < 0.003 * why.latency_ps
+    best = why.advice[0]
+    assert best.changes == {LATENCY: "0"} and best.gain_ps > 0.99 * why.latency_ps
+
+
+@pytest.mark.parametrize("model", ["cut_through", "flit"])
+@pytest.mark.parametrize("place", [0, 3])
+def test_a_slow_link_is_named_first(place: int, model: str) -> None:
+    slow = {"from": place, "to": place + 1, "slowdown": 8, "bidirectional": False}
+    why = explained(overrides={"faults.links": [slow], "system.network_model": model})
+    name = f"sip{place}->sip{place + 1}"
+    answer = why.to_json()["summary"]
+    assert f"of the critical path is bytes on {name}," in answer[1] and "ring_allreduce.py:" in answer[1]
+    assert "a machine without faults" in answer[2]
+    gains = {entry.what: entry.gain_ps for entry in why.advice}
+    alone = gains[f"twice the bandwidth of {name} alone"]
+    assert alone == max(gain for what, gain in gains.items() if what.endswith("alone")) > 0.4 * why.latency_ps
+    assert (
+        gains["a machine without faults"]
+        == why.latency_ps - explained(overrides={"system.network_model": model}).latency_ps
+    )
+
+
+def test_links_of_a_custom_network_with_their_own_bandwidth_are_all_quicker() -> None:
+    edges = [{"from": 0, "to": 1, "bandwidth_gbs": 8}, {"from": 1, "to": 2}, {"from": 2, "to": 0, "latency_ns": 500}]
+    overrides = {"system.sips.count": 3, "system.sips.topology": "custom", "system.sips.edges": edges}
+    why = ahbm.run("all_gather", None, "ring_1d", data=False, overrides=overrides, bytes_per_rank="1M").explain()
+    quicker = next(entry for entry in why.advice if entry.what.endswith("all links between SIPs"))
+    assert quicker.changes == {BANDWIDTH: "256", "system.sips.edges.0.bandwidth_gbs": "16"}
+    assert quicker.gain_ps > 0.4 * why.latency_ps
+
+
+def test_every_gain_is_within_its_bound_where_nothing_is_shared() -> None:
+    why = explained()
+    exact = {entry.what: entry.gain_ps for entry in why.advice if entry.way == SIMULATED}
+    bounds = {entry.what: entry.gain_ps for entry in why.advise(0) if entry.what in exact}
+    assert set(bounds) == set(exact) and all(entry.way == SHARE for entry in why.advise(0))
+    assert all(gain <= bounds[what] for what, gain in exact.items())
+
+
+def test_the_budget_decides_how_many_are_simulated_and_time_does_not() -> None:
+    why = explained()
+    cost = why._timeline.events + why._program.ops
+    for runs in (0, 1, 3):
+        assert sum(entry.way == SIMULATED for entry in why.advise(runs * cost)) == runs
+    assert "No change was simulated" in why.text(why.advise(0))
+    assert why.text() == explained().text() == str(why)
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"system.sips.count": 4}, "AHBM-C146"),
+        ({"system.sips.topology": "npu"}, "AHBM-T006"),
+        ({"ipcq.credit.blocks_receiver": "2x"}, "AHBM-C146"),
+        ({"system.sips.link.bandwith_gbs": "2x"}, "AHBM-C107.*bandwidth_gbs"),
+        ({"system.sips.link.bandwith_gbs": 1}, "AHBM-T003"),
+        ({"ipcq.tiers.more.bandwidth_gbs": 1}, "AHBM-C146"),
+        ({BANDWIDTH: "-2"}, "AHBM-T005"),
+        (3, "AHBM-C129"),
+    ],
+)
+def test_changes_that_the_program_cannot_run_on(changes: object, code: str) -> None:
+    with pytest.raises((ConfigError, TopologyError), match=f"(?s){code}"):
+        explained().what_if(changes)  # type: ignore[arg-type]
+
+
+def test_all_that_can_be_explained_has_advice(tmp_path: Path) -> None:
+    why = ahbm.open(exchange(tmp_path), args=["--ranks", "4"], bytes_per_rank=4096).explain()
+    assert why.advice and why.advice[0].way == SIMULATED
+    parts = (why.by_category.values(), [s.ps for s in why.steps], [k.ps for k in why.kinds], [r.ps for r in why.ranks])
+    assert {sum(part) for part in parts} == {why.latency_ps}
+
+
+def test_equal_steps_of_a_plan_are_one_kind(tmp_path: Path) -> None:
+    path = tmp_path / "folder" / "ring.xml"
+    path.parent.mkdir()
+    ahbm.synthesize("all_reduce", topology="npu_ring_8", size=1 << 20).save(path)
+    why = ahbm.open(path, bytes_per_rank=1 << 20).explain()
+    text = why.text()
+    assert len(why.steps) > len(why.kinds) and sum(kind.lines for kind in why.kinds) == len(why.steps)
+    assert sum(kind.ps for kind in why.kinds) == why.latency_ps
+    assert any(kind.kind.startswith("recv") and kind.kind.endswith(" on ch0") for kind in why.kinds)
+    by_line = text.split("by line of the algorithm:\n")[1].split("by link:")[0].splitlines()
+    assert len(by_line) == 11 and by_line[-1].endswith("more")
+    assert "folder" not in text and "ring.xml:" in text
+
+
+def test_the_command_takes_changes() -> None:
+    arguments = ["explain", "all_reduce", "-a", "ring_allreduce", "-t", "npu_ring_8", "--size", "1M", "--json"]
+
+    def advice(*more: str) -> list[dict[str, object]]:
+        outcome = CliRunner().invoke(app, [*arguments, *more])
+        assert outcome.exit_code == 0, outcome.output
+        found: list[dict[str, object]] = json.loads(outcome.output)["advice"]
+        return found
+
+    asked = advice("--what-if", f"{BANDWIDTH}=2x", "--what-if", "none")
+    assert [entry["way"] for entry in asked[:2]] == [SIMULATED, SHARE]
+    assert asked[0]["changes"] == {BANDWIDTH: "100"}
+    assert asked[0]["gain_ps"] == advice()[0]["gain_ps"]
+    assert advice("--what-if", "all") == advice()
+    with pytest.raises(ConfigError, match="AHBM-C142"):
+        CliRunner().invoke(app, [*arguments, "--what-if", "everything"], catch_exceptions=False)
+
+
+def test_values() -> None:
+    assert resolved("2x", "134500ps") == "269"
+    assert resolved("\u00d71.5", "50.0GB/s") == "75"
+    assert resolved("2x", "infGB/s") == resolved("2x", str(2**64 - 1)) == ".inf"
+    assert resolved(True, "false") == "true" and resolved("17", None) == "17"
+
+
+def test_every_lever_moves_parameters_that_exist() -> None:
+    kinds = "npu_ring_8", "npu_switch_8", "ring_1d"
+    overrides = {"system.sips.switch.reduce_gbs": 50, "system.sips.switch.reduces": True}
+    machines = [ahbm.run("barrier", None, name, data=False).explain()._program.machine for name in kinds]
+    machines.append(machines[1].changed([(key, json.dumps(value)) for key, value in overrides.items()]))
+    for lever in LEVERS:
+        assert any(lever.changes(dict(machine.parameters)) for machine in machines), lever.what
+
+
+def test_links_of_every_class() -> None:
+    names = ["sip0->switch", "sip0.cube3.ucie_E2", "sip0.cube3.io_in", "sip0.cube1.r0c0_E", "sip0.cube1.pe3.noc_out"]
+    names += ["sip0.cube1.pe0.hbm_read", "sip0.cube1.sram_write", "switch.reducer"]
+    inside = "inside cubes"
+    assert [link_class(name) for name in names] == [
+        *("between SIPs", "between cubes", "between cubes and I/O chiplets", inside, inside),
+        *("of the HBM", "of the SRAM", "of the switch's reducer"),
+    ]
