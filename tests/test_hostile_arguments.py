@@ -111,6 +111,7 @@ def samples() -> dict[type, Callable[[], object]]:
         ahbm.Inspection: lambda: report().inspect(),
         ahbm.Machine: lambda: ahbm.Emulator.load().machine,
         ahbm.Report: report,
+        ahbm.Table: lambda: ahbm.sweep(sizes=64, overrides={"system.sips.count": 2}),
     }
 
 
@@ -149,8 +150,8 @@ def tried(name: str, call: Any) -> list[str]:
     return wrong
 
 
-FUNCTIONS = [name for name in ahbm.__all__ if name not in ("AhbmError", "__version__", "errors")]
-"""All but those that raise."""
+FUNCTIONS = [name for name in ahbm.__all__ if name not in ("AhbmError", "Tl", "__version__", "errors")]
+"""All but those that raise, and the one that only kernels are given."""
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -216,7 +216,7 @@ def _several(values: Any) -> list[Any]:
 
 def _named(algorithms: Sequence[AnyAlgorithm]) -> tuple[tuple[str, ...], dict[str, Algorithm]]:
     """Names of the algorithms, none for None alone; and those that are not names, by name."""
-    if algorithms == [None]:
+    if len(algorithms) == 1 and algorithms[0] is None:
         return (), {}
     found: dict[str, Algorithm] = {}
     names = []
