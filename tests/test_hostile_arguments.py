@@ -151,7 +151,7 @@ def tried(name: str, call: Any) -> list[str]:
 
 
 FUNCTIONS = [name for name in ahbm.__all__ if name not in ("AhbmError", "Tl", "__version__", "errors")]
-"""All but those that raise, and the type of what a kernel is given."""
+"""All but those that raise, and the one that only kernels are given."""
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

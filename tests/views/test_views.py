@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import shutil
@@ -268,3 +269,12 @@ def test_a_broken_page_is_seen(tmp_path: Path) -> None:
     page.write(path)
     dom, console = browse(path, "light", "--dump-dom")
     assert "data-failed" in dom or console
+
+
+def test_a_notebook_shows_a_page_in_a_frame_of_its_own() -> None:
+    page = Page('<"t">', "", [Section("a", "A & B", columns=("x",), rows=[["1"]])], {})
+    found = re.fullmatch(
+        r'<iframe sandbox="allow-scripts" style="[^"]*" srcdoc="([^"]*)"></iframe>', page._repr_html_()
+    )
+    assert found is not None
+    assert html.unescape(found[1]) == page.html()

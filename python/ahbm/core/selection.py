@@ -10,7 +10,7 @@ from ahbm.base.request import Request
 from ahbm.base.yaml_source import did_you_mean
 from ahbm.core.emulator import Emulator
 from ahbm.errors import ConfigError
-from ahbm.source.algorithm import Algorithm
+from ahbm.source.algorithm import Algorithm, is_algorithm
 
 SELECTOR, PLAN, ARGUMENT, CONFIGURED, DEFAULT = "selector", "plan", "argument", "ccl.yaml", "default"
 """The rules: a selector, a plan that was registered or executed, `algorithm=` of a run, the user's ccl.yaml or an
@@ -84,7 +84,7 @@ def select(selector: Selector, algorithms: Mapping[str, Algorithm], request: Req
             f"the selector chose {answer!r}, which is no configured algorithm of {request.collective}",
             hint=did_you_mean(answer, algorithms),
         )
-    if not all(hasattr(answer, name) for name in ("name", "identity", "lower", "collectives")):
+    if not is_algorithm(answer):
         raise ConfigError(
             "AHBM-C180",
             f"the selector for {request.collective} chose {shown(answer)}, which is no algorithm",

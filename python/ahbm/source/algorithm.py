@@ -78,6 +78,13 @@ class Algorithm(Protocol):
         """The plan that such a file holds, for `request`. Raises UnsupportedError (AHBM-U294) for a kernel."""
 
 
+def is_algorithm(value: object) -> bool:
+    """Whether a value has what tells an algorithm from everything else."""
+    return not isinstance(value, type) and all(
+        hasattr(value, name) for name in ("name", "identity", "lower", "collectives")
+    )
+
+
 def listed(settings: Settings) -> tuple[tuple[str, ...], str]:
     """Collectives and source of an entry, for a list: no code is executed for it.
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from ahbm.base.arguments import checked, shown
 from ahbm.errors import AhbmError, ConfigError, Site
-from ahbm.source.algorithm import Algorithm
+from ahbm.source.algorithm import Algorithm, is_algorithm
 from ahbm.source.module import ModuleAlgorithm, described
 
 AnyAlgorithm = str | Path | Algorithm | Callable[..., None] | ModuleType | None
@@ -89,7 +89,7 @@ def as_algorithm(value: Any) -> str | Algorithm | None:
         return value
     if isinstance(value, PurePath):
         return str(value)
-    if isinstance(value, type) or not hasattr(value, "collectives"):
+    if not is_algorithm(value):
         return _described(value, {}, None)
     found: Algorithm = value
     return found

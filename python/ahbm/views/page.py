@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,6 +73,11 @@ class Page:
             ramps=Markup(_json({"light": USE, "dark": USE_DARK})),
             script=Markup((Path(__file__).parent / "timeline.js").read_text()),
         )
+
+    def _repr_html_(self) -> str:
+        # A frame keeps the page's styles and scripts from the notebook's, and needs no network, unlike altair's own.
+        style = "width:100%;height:800px;border:1px solid rgba(128,128,128,.35)"
+        return f'<iframe sandbox="allow-scripts" style="{style}" srcdoc="{escape(self.html())}"></iframe>'
 
     def write(self, path: Path) -> None:
         """Writes the page. Raises ConfigError (AHBM-C161) where it cannot."""
