@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -302,7 +303,7 @@ class Emulator:
 
 def fitting(machine: Machine, settings: Settings, build: Callable[[Settings], _Built]) -> tuple[_Built, str]:
     """The result of `build` with the first memory tier of the settings that holds the queue slots; a note where that
-    tier is not the first.
+    tier is not the first. Where the choice is free and none holds them, with as many slots in the last as it holds.
 
     Raises what `build` raises, LintError (AHBM-L108) where no tier does, ConfigError (AHBM-C122) for a tier that the
     machine does not have.
@@ -321,8 +322,19 @@ def fitting(machine: Machine, settings: Settings, build: Callable[[Settings], _B
         except LintError as error:
             if any(finding.code not in TOO_SMALL for finding in error.findings):
                 raise
-    note = f"queue slots are in {tiers[-1]}: they do not fit {' or '.join(tiers[:-1])}" if len(tiers) > 1 else ""
-    return build(settings.in_tier(tiers[-1])), note
+    last = settings.in_tier(tiers[-1])
+    if len(tiers) == 1:
+        return build(last), ""
+    note = f"queue slots are in {tiers[-1]}: they do not fit {' or '.join(tiers[:-1])}"
+    slots = settings.queues.n_slots
+    while True:
+        try:
+            return build(replace(last, queues=replace(last.queues, n_slots=slots))), note
+        except LintError as error:
+            if slots == 1 or any(finding.code not in TOO_SMALL for finding in error.findings):
+                raise
+        slots = min(slots, 64) // 2
+        note = f"queues have {slots} slots in {tiers[-1]}: more do not fit"
 
 
 def _check_request(request: Request) -> None:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from ahbm._core import Tl
 
 COLLECTIVE = "reduce"
+LARGEST = 4 << 30
+"""Bytes of the largest message: the memory of a PE holds one of every child."""
 
 
 def kernel_args(
@@ -53,16 +55,20 @@ def binomial_reduce(
 
     # The subtree below me holds me .. me + reach - 1; its children sit at me + 1, 2, 4, ...
     reach = me & -me if me else 1 << (n - 1).bit_length()
-    acc = tl.load(t_ptr, shape=(n_elem,), dtype=dtype)
-    distance = 1
-    while distance < reach:  # the shallowest subtree answers first
-        if me + distance < n:
-            acc = tl.combine(acc, tl.recv(dir=peer(me + distance), shape=(n_elem,), dtype=dtype), op)
-        distance *= 2
-    if me:
-        tl.send(dir=peer(me - reach), src=acc)
-    else:
-        tl.store(t_ptr, acc / n if op == "avg" else acc)
+    most = LARGEST // tl.itemsize(dtype)
+    for first in range(0, n_elem, most):
+        shape = (min(most, n_elem - first),)
+        piece = t_ptr + first * tl.itemsize(dtype)
+        acc = tl.load(piece, shape=shape, dtype=dtype)
+        distance = 1
+        while distance < reach:  # the shallowest subtree answers first
+            if me + distance < n:
+                acc = tl.combine(acc, tl.recv(dir=peer(me + distance), shape=shape, dtype=dtype), op)
+            distance *= 2
+        if me:
+            tl.send(dir=peer(me - reach), src=acc)
+        else:
+            tl.store(piece, acc / n if op == "avg" else acc)
 
 
 kernel = binomial_reduce
