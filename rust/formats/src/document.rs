@@ -137,12 +137,12 @@ impl Document {
     /// # Errors
     /// The errors of [`chakra::Trace::to_plan`] for a trace that lists thread blocks.
     pub fn of_trace(trace: chakra::Trace, budget: &Budget) -> Result<Self, Vec<Diagnostic>> {
+        let mut warnings: Vec<Diagnostic> = trace.unknown_version().into_iter().collect();
         if trace.is_plan() {
             let plan = trace.to_plan(budget)?;
-            return Ok(Self::Chakra { trace, plan: Some(plan), warnings: Vec::new() });
+            return Ok(Self::Chakra { trace, plan: Some(plan), warnings });
         }
         let dangling: usize = trace.graphs.iter().map(|g| g.dangling).sum();
-        let mut warnings = Vec::new();
         if dangling > 0 {
             let message = format!("{dangling} dependencies on nodes that do not exist were left out");
             warnings.push(Diagnostic::new("AHBM-F164", message).site("trace", &*trace.name));

@@ -199,6 +199,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("AHBM-F174", "warning: a signal on a channel without a counterpart"),
     ("AHBM-F180", "a schedule of TACOS, TE-CCL, SCCL or TACCL that is not of its kind"),
     ("AHBM-F181", "a schedule in which a rank sends what it does not have at that point"),
+    ("AHBM-F182", "a trace of a version of the schema that is not known (a warning)"),
 
     ("AHBM-I101", "interrupted"),
 

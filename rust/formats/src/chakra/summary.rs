@@ -6,6 +6,9 @@ use ahbm_plan::Goal;
 use ahbm_wire::chakra::{COLLECTIVES, NodeKind};
 use std::collections::BTreeMap;
 
+/// The versions of the schema that are read. Their messages are the same; older ones have other fields.
+const VERSIONS: [&str; 3] = ["0.0.4", "1.0.0", "symbolic_tensor_network"];
+
 /// Counts over all ranks.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Summary {
@@ -49,6 +52,24 @@ impl Trace {
             format!("the trace {} names no buffers: which bytes go where is not known", self.name),
         )
         .hint("ahbm check follows its messages, ahbm run takes their time")
+    }
+
+    /// A warning (`AHBM-F182`) for the first rank that states a version of the schema which is not known.
+    ///
+    /// Versions as the producers of traces write them: of the schema itself, or of a producer's own schema and, behind
+    /// `chakra.`, of this one.
+    pub fn unknown_version(&self) -> Option<Diagnostic> {
+        let known = |version: &str| {
+            version.is_empty() || VERSIONS.contains(&version.rsplit("chakra.").next().unwrap_or(version))
+        };
+        let graph = self.graphs.iter().find(|graph| !known(&graph.metadata.version))?;
+        let message =
+            format!("version {:?} of the schema is not known: it is read as {}", graph.metadata.version, VERSIONS[1]);
+        Some(
+            Diagnostic::new("AHBM-F182", message)
+                .site(format!("rank {}", graph.rank), &*graph.file)
+                .hint(format!("known are {}", VERSIONS.join(", "))),
+        )
     }
 
     /// Counts its nodes.

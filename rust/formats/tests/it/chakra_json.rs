@@ -156,3 +156,26 @@ fn cut_anywhere_it_is_an_answer() {
     }
     assert_eq!(folder.nodes(text).len(), 1);
 }
+
+#[test]
+fn a_version_of_the_schema_that_is_not_known_is_told() {
+    let folder = Folder::new("version");
+    for (version, known) in [
+        ("0.0.4", true),
+        ("1.0.0", true),
+        ("1.1.1-chakra.0.0.4", true),
+        ("symbolic_tensor_network", true),
+        ("", true),
+        ("0.0.1", false),
+        ("2.0.0", false),
+        ("1.1.1-chakra.3.0.0", false),
+    ] {
+        let text = format!(
+            "{{\"version\": {version:?}}}\n{{\"id\": 1, \"name\": \"a\", \"type\": \"COMP_NODE\", \"duration_micros\": 1}}"
+        );
+        let read = folder.read(&[("v.json", &text)], Budget::default()).unwrap();
+        let told: Vec<_> = read.warnings().iter().filter(|warning| warning.code == "AHBM-F182").collect();
+        assert_eq!(told.len(), usize::from(!known), "{version}: {told:?}");
+        assert!(told.iter().all(|warning| warning.message.contains(version)));
+    }
+}
