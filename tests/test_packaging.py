@@ -36,7 +36,10 @@ def test_links_of_the_readme_lead_into_the_source_distribution() -> None:
     for link in re.findall(r"\]\(([^)#]+)\)", (ROOT / PROJECT["readme"]).read_text(encoding="utf-8")):
         if link.startswith(("http", "LICENSE")):
             continue
-        assert ROOT / link in included, f"README.md links {link}, which the source distribution leaves out"
+        target = ROOT / link
+        files = [path for path in target.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+        left_out = {*(files if target.is_dir() else [target])} - included
+        assert target.exists() and not left_out, f"README.md links {link}, which the source distribution leaves out"
 
 
 def test_wheels_are_built_for_all_platforms_without_secrets() -> None:
