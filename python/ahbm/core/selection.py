@@ -90,6 +90,5 @@ def select(selector: Selector, algorithms: Mapping[str, Algorithm], request: Req
             f"the selector for {request.collective} chose {shown(answer)}, which is no algorithm",
             hint="return a name, an algorithm or None",
         )
-    found: Algorithm = answer  # type: ignore[assignment]
-    named = found.name in algorithms and algorithms[found.name] is found
-    return Choice(SELECTOR, found.name if named else found)
+    named = answer.name in algorithms and algorithms[answer.name] is answer
+    return Choice(SELECTOR, answer.name if named else answer)

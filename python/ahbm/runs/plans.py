@@ -172,9 +172,9 @@ def of_collective(
 ) -> Case:
     """The plan in `file` as an algorithm of `collective`. Raises ConfigError (AHBM-C178) for another's plan, and as
     `prepare`."""
-    source = source_of(file)
-    _same(runnable(source, Options().reading).collective, collective, file)
-    return prepare(source, topology, **arguments)
+    case = prepare(source_of(file), topology, **arguments)
+    _same(case.request.collective, collective, file)
+    return case
 
 
 def _same(collective: str, wanted: str, file: str) -> None:

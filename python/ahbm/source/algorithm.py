@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,7 +78,7 @@ class Algorithm(Protocol):
         """The plan that such a file holds, for `request`. Raises UnsupportedError (AHBM-U294) for a kernel."""
 
 
-def is_algorithm(value: object) -> bool:
+def is_algorithm(value: object) -> TypeGuard[Algorithm]:
     """Whether a value has what tells an algorithm from everything else."""
     return not isinstance(value, type) and all(
         hasattr(value, name) for name in ("name", "identity", "lower", "collectives")

@@ -108,7 +108,7 @@ class Synthesis:
 
     def _repr_html_(self) -> str:
         title, *lines = str(self).splitlines()
-        return html.facts(title, [tuple(line.split(None, 1)) for line in lines])  # type: ignore[misc]
+        return html.facts(title, [(name, value) for name, value in (line.split(None, 1) for line in lines)])
 
     def __str__(self) -> str:
         found = self.schedule
