@@ -38,6 +38,7 @@ mod recorded;
 mod summary;
 mod symbolic;
 mod to_plan;
+mod to_workload;
 mod workload;
 
 pub use files::{find, is_json_trace, is_trace, read, render};
@@ -45,7 +46,8 @@ pub use from_plan::PlanOptions;
 pub use graph::Graph;
 pub use recorded::{Event, Fact, recorded};
 pub use summary::Summary;
-pub use workload::{Call, Groups, Workload};
+pub use to_workload::{Sort, parse_workload, read_workload, sort};
+pub use workload::{Call, Groups as OldGroups, Workload as OldWorkload};
 
 use ahbm_machine::Diagnostic;
 use ahbm_plan::{Budget, Limit};
@@ -111,7 +113,11 @@ pub fn parse(name: &str, files: &[(&str, &[u8])], options: &ReadOptions) -> Resu
     let mut usage = Usage::default();
     let graphs = (0..)
         .zip(files)
-        .map(|(rank, (file, bytes))| graph_of(rank, &Arc::from(*file), bytes, options, &mut usage))
+        .map(|(rank, (file, bytes))| {
+            usage.file_bytes += bytes.len() as u64;
+            options.budget.check(Limit::FileBytes, usage.file_bytes).map_err(one)?;
+            graph_of(rank, &Arc::from(*file), bytes, options, &mut usage)
+        })
         .collect::<Result<_, _>>()?;
     Ok(Trace { name: name.to_owned(), graphs })
 }
@@ -150,8 +156,6 @@ fn graph_of(
     options: &ReadOptions,
     usage: &mut Usage,
 ) -> Result<Graph, Vec<Diagnostic>> {
-    usage.file_bytes += bytes.len() as u64;
-    options.budget.check(Limit::FileBytes, usage.file_bytes).map_err(one)?;
     let read = if file.ends_with(".json") { json::graph } else { decode::graph };
     read(rank, file, bytes, options, usage)
 }

@@ -185,9 +185,6 @@ impl Arm {
     }
 }
 
-/// The field of `int64_list`.
-const INT64_LIST: u32 = 10;
-
 /// The value of an attribute.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
@@ -442,9 +439,14 @@ impl Node {
         }
     }
 
-    /// A list of integers in `int64_list`.
+    /// A list of integers, in the list of any arm that is a plain number.
     pub fn integers(&self, name: &str) -> Option<Vec<i64>> {
         integers(&self.attributes, name)
+    }
+
+    /// A list of truth values, in the list of any arm that is a plain number.
+    pub fn flags(&self, name: &str) -> Option<Vec<bool>> {
+        Some(self.integers(name)?.into_iter().map(|n| n != 0).collect())
     }
 
     /// A number in any arm.
@@ -465,9 +467,12 @@ impl Node {
 
 /// A list of integers among attributes.
 fn integers(attributes: &[Attribute], name: &str) -> Option<Vec<i64>> {
-    let Value::Raw(INT64_LIST, bytes) = &attributes.iter().find(|a| &*a.name == name)?.value else {
+    let Value::Raw(field, bytes) = &attributes.iter().find(|a| &*a.name == name)?.value else {
         return None;
     };
+    if !matches!(Arm::of(field - 1)?, Arm::Int32 | Arm::Int64 | Arm::Uint32 | Arm::Uint64 | Arm::Bool) {
+        return None;
+    }
     let mut r = Reader::new(bytes);
     let mut list = Vec::new();
     while let Some((field, payload)) = r.field().ok()? {
@@ -535,7 +540,7 @@ impl Metadata {
         })
     }
 
-    /// A list of integers in `int64_list`.
+    /// A list of integers, in the list of any arm that is a plain number.
     pub fn integers(&self, name: &str) -> Option<Vec<i64>> {
         integers(&self.attributes, name)
     }

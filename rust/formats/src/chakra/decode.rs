@@ -26,7 +26,7 @@ pub(super) fn graph(
     Graph::new(rank, Arc::clone(file), metadata, nodes, options.lenient)
 }
 
-fn inflate<'a>(
+pub(super) fn inflate<'a>(
     file: &Arc<str>,
     bytes: &'a [u8],
     options: &ReadOptions,
@@ -55,7 +55,7 @@ fn inflate<'a>(
     Ok(Cow::Owned(out))
 }
 
-fn messages(
+pub(super) fn messages(
     file: &Arc<str>,
     bytes: &[u8],
     options: &ReadOptions,

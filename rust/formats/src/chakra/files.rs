@@ -80,7 +80,7 @@ pub fn is_json_trace(path: &Path) -> bool {
 const LOOKED_AT: u64 = 64 << 10;
 
 /// The ending of the file names of the trace that a path names.
-fn ending(path: &Path) -> &'static str {
+pub(super) fn ending(path: &Path) -> &'static str {
     if path.extension().is_some_and(|e| e == "json") { ".json" } else { ".et" }
 }
 
@@ -96,10 +96,7 @@ pub fn read(path: &Path, options: &ReadOptions) -> Result<Trace, Vec<Diagnostic>
     let mut usage = Usage::default();
     let mut graphs = Vec::new();
     for (rank, path) in (0..).zip(find(path, options).map_err(one)?) {
-        let size = fs::metadata(&path).map_err(|e| one(unreadable(&path, &e)))?.len();
-        options.budget.check(Limit::FileBytes, usage.file_bytes.saturating_add(size)).map_err(one)?;
-        let bytes = load(&path, options.budget.get(Limit::FileBytes)).map_err(|e| one(unreadable(&path, &e)))?;
-        options.budget.check(Limit::FileBytes, bytes.len() as u64).map_err(one)?;
+        let bytes = load_of(&path, options, &mut usage)?;
         let file: Arc<str> = path.to_string_lossy().into();
         graphs.push(graph_of(rank, &file, &bytes, options, &mut usage)?);
     }
@@ -108,6 +105,16 @@ pub fn read(path: &Path, options: &ReadOptions) -> Result<Trace, Vec<Diagnostic>
         name => name,
     };
     Ok(Trace { name: name.to_owned(), graphs })
+}
+
+/// The bytes of a rank's file, counted.
+pub(super) fn load_of(path: &Path, options: &ReadOptions, usage: &mut Usage) -> Result<Vec<u8>, Vec<Diagnostic>> {
+    let size = fs::metadata(path).map_err(|e| one(unreadable(path, &e)))?.len();
+    options.budget.check(Limit::FileBytes, usage.file_bytes.saturating_add(size)).map_err(one)?;
+    let bytes = load(path, options.budget.get(Limit::FileBytes)).map_err(|e| one(unreadable(path, &e)))?;
+    usage.file_bytes += bytes.len() as u64;
+    options.budget.check(Limit::FileBytes, usage.file_bytes).map_err(one)?;
+    Ok(bytes)
 }
 
 /// The files of a trace, `<prefix>.<rank>.et`, where `path` is the prefix, with or without `.et`.

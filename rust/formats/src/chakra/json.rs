@@ -57,6 +57,17 @@ pub(super) fn graph(
     options: &ReadOptions,
     usage: &mut Usage,
 ) -> Result<Graph, Vec<Diagnostic>> {
+    let (metadata, nodes) = nodes(file, bytes, options, usage)?;
+    Graph::new(rank, Arc::clone(file), metadata, nodes, options.lenient)
+}
+
+/// Metadata and nodes of one rank.
+pub(super) fn nodes(
+    file: &Arc<str>,
+    bytes: &[u8],
+    options: &ReadOptions,
+    usage: &mut Usage,
+) -> Result<(Metadata, Vec<Node>), Vec<Diagnostic>> {
     // Metadata may hold a whole source; the strings of nodes are bounded below.
     let budget = options.budget.with(Limit::StringBytes, u64::MAX);
     scan::scan(bytes, &budget).map_err(|error| one(error.site("trace", &**file)))?;
@@ -72,7 +83,7 @@ pub(super) fn graph(
             return Err(one(finding.site("second", format!("{file} node {}", node.id))));
         }
     }
-    Graph::new(rank, Arc::clone(file), metadata, nodes, options.lenient)
+    Ok((metadata, nodes))
 }
 
 fn documents(bytes: &[u8]) -> Result<(Metadata, Vec<Node>), serde_json::Error> {

@@ -1,0 +1,341 @@
+//! Traces of jobs as workloads: one rank after the other, so that what ranks share is held once.
+//!
+//! Attributes are those of ASTRA-sim's feeder, and beyond them `duration_ns`, `dtype`, `op`, `root`, `ranks`,
+//! `in_splits`, `out_splits`, and of nodes that stand for a part of a collective `part_of`, `part` and `part_input`.
+
+use super::decode::{inflate, messages};
+use super::files::{find, load_of};
+use super::{ReadOptions, Trace, Usage, graph_of, json, one};
+use ahbm_machine::Diagnostic;
+use ahbm_plan::Limit;
+use ahbm_wire::chakra::{Metadata, Node, NodeKind, Value, prefix};
+use ahbm_workload::{
+    CallSpec, Collective, Gather, Groups, MessageSpec, NodeBuilder, PartSpec, RankBuilder, Work, Workload,
+};
+use serde_json::Value as Json;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The most that a node may take: eleven days, far below the end of simulated time.
+const LONGEST_PS: f64 = 1e18;
+
+/// Reads the job that `path` names: a prefix, one of its files, or a folder that holds one prefix. `groups` has the
+/// ranks of process groups that nodes name without listing them.
+///
+/// # Errors
+/// As [`find`] and [`super::parse`]; `AHBM-F136` an attribute that is missing or out of range, `AHBM-U234` a process
+/// group of unknown ranks.
+pub fn read_workload(path: &Path, options: &ReadOptions, groups: Groups) -> Result<Workload, Vec<Diagnostic>> {
+    let files = find(path, options).map_err(one)?;
+    let name = match prefix(path, super::files::ending(path)) {
+        "" => "trace",
+        name => name,
+    };
+    let mut gather = Gather::new(name, files.len() as u32, groups);
+    let mut usage = Usage::default();
+    for (rank, path) in (0..).zip(&files) {
+        let bytes = load_of(path, options, &mut usage)?;
+        let file: Arc<str> = path.to_string_lossy().into();
+        add_bytes(&mut gather, rank, file, &bytes, options, &mut usage)?;
+    }
+    Ok(gather.finish())
+}
+
+/// Reads a job from memory: per rank its file name and its bytes.
+///
+/// # Errors
+/// As [`read_workload`].
+pub fn parse_workload(
+    name: &str,
+    files: &[(&str, &[u8])],
+    options: &ReadOptions,
+    groups: Groups,
+) -> Result<Workload, Vec<Diagnostic>> {
+    options.budget.check(Limit::Ranks, files.len() as u64).map_err(one)?;
+    let mut gather = Gather::new(name, files.len() as u32, groups);
+    let mut usage = Usage::default();
+    for (rank, (file, bytes)) in (0..).zip(files) {
+        usage.file_bytes += bytes.len() as u64;
+        options.budget.check(Limit::FileBytes, usage.file_bytes).map_err(one)?;
+        add_bytes(&mut gather, rank, (*file).into(), bytes, options, &mut usage)?;
+    }
+    Ok(gather.finish())
+}
+
+fn add_bytes(
+    gather: &mut Gather,
+    rank: u32,
+    file: Arc<str>,
+    bytes: &[u8],
+    options: &ReadOptions,
+    usage: &mut Usage,
+) -> Result<(), Vec<Diagnostic>> {
+    let (metadata, nodes) = if file.ends_with(".json") {
+        json::nodes(&file, bytes, options, usage)?
+    } else {
+        let bytes = inflate(&file, bytes, options, usage).map_err(one)?;
+        messages(&file, &bytes, options, usage).map_err(one)?
+    };
+    add_nodes(gather, rank, file, &metadata, nodes, options.lenient)
+}
+
+impl Trace {
+    /// The job, from a trace that has been read.
+    ///
+    /// # Errors
+    /// As [`read_workload`].
+    pub fn job(&self, groups: Groups) -> Result<Workload, Vec<Diagnostic>> {
+        let mut gather = Gather::new(&self.name, self.graphs.len() as u32, groups);
+        for graph in &self.graphs {
+            let lenient = graph.dangling > 0 || graph.cycle.is_some();
+            let (file, nodes) = (Arc::clone(&graph.file), graph.nodes.clone());
+            add_nodes(&mut gather, graph.rank, file, &graph.metadata, nodes, lenient)?;
+        }
+        Ok(gather.finish())
+    }
+}
+
+fn add_nodes(
+    gather: &mut Gather,
+    rank: u32,
+    file: Arc<str>,
+    metadata: &Metadata,
+    nodes: Vec<Node>,
+    lenient: bool,
+) -> Result<(), Vec<Diagnostic>> {
+    name_groups(gather, metadata, &nodes);
+    let mut builder = RankBuilder::new(rank, Arc::clone(&file));
+    let mut ids: Vec<u64> = Vec::new();
+    if nodes.iter().any(|node| node.integer("part_of").is_some()) {
+        ids = nodes.iter().map(|node| node.id).collect();
+        ids.sort_unstable();
+    }
+    for node in nodes {
+        let reader = Reader { rank, file: &file, node: &node, ids: &ids };
+        let work = reader.work(gather, &mut builder)?;
+        let ps = reader.ps().map_err(one)?;
+        let cpu = node.integer("is_cpu_op").is_some_and(|flag| flag != 0);
+        let stream = node.integer("stream").and_then(|n| u32::try_from(n).ok());
+        let priority = node.integer("comm_priority").and_then(|n| i32::try_from(n).ok()).unwrap_or(0);
+        let made = NodeBuilder::new(node.id, node.name.clone()).work(work).ps(ps).cpu(cpu);
+        let made = made.stream(stream).priority(priority).after(&node.ctrl_deps).after(&node.data_deps);
+        builder.push(made);
+    }
+    gather.add(builder.finish(lenient)?);
+    Ok(())
+}
+
+/// Takes the groups that metadata and METADATA nodes list, as PyTorch writes them: `[{"pg_name", "ranks"}, ...]`, where
+/// an empty list of ranks means all.
+fn name_groups(gather: &mut Gather, metadata: &Metadata, nodes: &[Node]) {
+    let own = metadata.attributes.iter();
+    let of_nodes = nodes.iter().filter(|node| node.kind == NodeKind::Metadata);
+    let texts = own.chain(of_nodes.clone().flat_map(|node| &node.attributes)).filter_map(|a| match &a.value {
+        Value::Text(text) => Some(text.to_string()),
+        _ => None,
+    });
+    let tensors = of_nodes.flat_map(|node| node.tensors.iter().flatten()).map(|t| String::from_utf8_lossy(t).into());
+    for text in texts.chain(tensors) {
+        // Behind escapes where the list is a string within a string.
+        let text: String = if text.contains("\\\"pg_name") { text.replace("\\\"", "\"") } else { text };
+        let Some(start) = text.find("[{").filter(|_| text.contains("pg_name")) else { continue };
+        let Some(Ok(list)) = serde_json::Deserializer::from_str(&text[start..]).into_iter::<Json>().next() else {
+            continue;
+        };
+        for entry in list.as_array().into_iter().flatten() {
+            let ranks = entry["ranks"].as_array().map(|ranks| {
+                ranks.iter().map(|rank| rank.as_u64().and_then(|n| u32::try_from(n).ok()).unwrap_or(u32::MAX))
+            });
+            let mut ranks: Vec<u32> = ranks.into_iter().flatten().collect();
+            if ranks.is_empty() {
+                ranks = (0..gather.size()).collect();
+            }
+            if let Some(name) = entry["pg_name"].as_str() {
+                gather.name_group(name, ranks);
+            }
+        }
+    }
+}
+
+/// A node that is being read.
+struct Reader<'a> {
+    rank: u32,
+    file: &'a str,
+    node: &'a Node,
+    /// Ids of the file in ascending order, where a node refers to another one.
+    ids: &'a [u64],
+}
+
+impl Reader<'_> {
+    fn origin(&self) -> String {
+        format!("{} node {}", self.file, self.node.id)
+    }
+
+    fn wrong(&self, name: &str, how: &str) -> Diagnostic {
+        let label = format!("rank {}: {} {}", self.rank, self.node.kind.name(), self.node.name);
+        Diagnostic::new("AHBM-F136", format!("attribute {name} {how}")).site(label, self.origin())
+    }
+
+    /// A non-negative attribute; none where it is absent.
+    fn number(&self, name: &str) -> Result<Option<u64>, Diagnostic> {
+        let Some(number) = self.node.integer(name) else { return Ok(None) };
+        u64::try_from(number).map(Some).map_err(|_| self.wrong(name, &format!("is {number}")))
+    }
+
+    fn small(&self, name: &str) -> Result<Option<u32>, Diagnostic> {
+        let Some(number) = self.number(name)? else { return Ok(None) };
+        u32::try_from(number).map(Some).map_err(|_| self.wrong(name, &format!("is {number}, above {}", u32::MAX)))
+    }
+
+    /// How long the node takes: `duration_ns` where it has it, else whole microseconds.
+    fn ps(&self) -> Result<u64, Diagnostic> {
+        let ps = match self.node.real("duration_ns") {
+            Some(ns) => (ns * 1000.0).round(),
+            None => self.node.duration_micros as f64 * 1e6,
+        };
+        if (0.0..LONGEST_PS).contains(&ps) {
+            Ok(ps as u64)
+        } else {
+            Err(self.wrong("duration", &format!("is {ps} ps")))
+        }
+    }
+
+    fn work(&self, gather: &mut Gather, builder: &mut RankBuilder) -> Result<Work, Vec<Diagnostic>> {
+        let bytes = || self.number("tensor_size").map_err(one).map(Option::unwrap_or_default);
+        Ok(match self.node.kind {
+            NodeKind::Comp => {
+                Work::Compute { operations: self.number("num_ops").map_err(one)?.unwrap_or_default(), bytes: bytes()? }
+            }
+            NodeKind::MemLoad => Work::Memory { store: false, bytes: bytes()? },
+            NodeKind::MemStore => Work::Memory { store: true, bytes: bytes()? },
+            NodeKind::Send => Work::Send(self.message("comm_dst", gather, builder)?),
+            NodeKind::Recv => Work::Recv(self.message("comm_src", gather, builder)?),
+            NodeKind::Collective => self.call(gather, builder)?,
+            NodeKind::Metadata | NodeKind::Other(_) => match self.number("part_of").map_err(one)? {
+                None => Work::Nothing,
+                Some(call) => Work::Part(PartSpec {
+                    call: self.ids.binary_search(&call).map_or(u32::MAX, |at| at as u32),
+                    chunk: self.small("part").map_err(one)?.unwrap_or_default(),
+                    completes: self.node.integer("part_input").is_none_or(|flag| flag == 0),
+                }),
+            },
+        })
+    }
+
+    fn group(&self, gather: &mut Gather) -> Result<u32, Vec<Diagnostic>> {
+        let numbered = self.node.integer("pg_name").map(|number| number.to_string());
+        let name = self.node.text("pg_name").map(str::to_owned).or(numbered).unwrap_or_default();
+        let listed = self.node.integers("ranks");
+        let listed = listed.map(|ranks| ranks.iter().map(|&n| u32::try_from(n).unwrap_or(u32::MAX)).collect());
+        gather.group(self.rank, &name, listed, || self.origin())
+    }
+
+    fn message(
+        &self,
+        other: &str,
+        gather: &mut Gather,
+        builder: &mut RankBuilder,
+    ) -> Result<MessageSpec, Vec<Diagnostic>> {
+        let named = self.node.text("pg_name").is_some_and(|name| !name.is_empty());
+        let group = if named { Some(self.group(gather)?) } else { None };
+        let stated = self.number(other).map_err(one)?;
+        let of_two = || group.and_then(|group| gather.other_of_two(group, self.rank)).map(u64::from);
+        let peer = match stated.or_else(of_two) {
+            None => return Err(one(self.wrong(other, "is missing").hint("only in a group of two is the peer known"))),
+            Some(peer) if peer >= gather.size().into() => {
+                return Err(one(self.wrong(other, &format!("is {peer}, the trace has {} ranks", gather.size()))));
+            }
+            Some(peer) if peer == u64::from(self.rank) => return Err(one(self.wrong(other, "is the rank itself"))),
+            Some(peer) => builder.peer(peer as u32),
+        };
+        let bytes = self.number("comm_size").map_err(one)?.ok_or_else(|| one(self.wrong("comm_size", "is missing")))?;
+        let tag = self.small("comm_tag").map_err(one)?.unwrap_or_default();
+        Ok(MessageSpec { peer, group: group.map(|group| builder.group(group)), bytes, tag })
+    }
+
+    fn call(&self, gather: &mut Gather, builder: &mut RankBuilder) -> Result<Work, Vec<Diagnostic>> {
+        let kind = self.number("comm_type").map_err(one)?;
+        let kind = kind.ok_or_else(|| one(self.wrong("comm_type", "is missing")))?;
+        let collective = usize::try_from(kind).ok().and_then(|n| Collective::ALL.get(n).copied());
+        let collective = collective.ok_or_else(|| one(self.wrong("comm_type", &format!("is {kind}"))))?;
+        let group = self.group(gather)?;
+        let bytes = match self.number("comm_size").map_err(one)? {
+            Some(bytes) => bytes,
+            None if collective == Collective::Barrier => 0,
+            None => return Err(one(self.wrong("comm_size", "is missing"))),
+        };
+        let splits = [self.node.integers("in_splits"), self.node.integers("out_splits")];
+        let group = builder.group(group);
+        Ok(builder.call_of(CallSpec {
+            collective,
+            group,
+            bytes,
+            longest: splits.iter().flatten().flatten().max().map(|&n| u64::try_from(n).unwrap_or(0)),
+            dtype: self.node.text("dtype").map(Into::into),
+            op: self.node.text("op").map(Into::into),
+            root: self.small("root").map_err(one)?,
+            dimensions: self.node.flags("involved_dim").map(Into::into),
+        }))
+    }
+}
+
+/// Whether a trace is that of a job, as far as it says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sort {
+    /// It has collectives, groups, costs without durations, memory, or says that it was recorded.
+    Job,
+    /// It says which chunks it moves, or which collective it computes.
+    Algorithm,
+    /// Sends, receives and computation only: either.
+    Either,
+}
+
+/// What the trace that `path` names is. Reads ranks until one tells.
+///
+/// # Errors
+/// As [`super::read`].
+pub fn sort(path: &Path, options: &ReadOptions) -> Result<Sort, Vec<Diagnostic>> {
+    let mut usage = Usage::default();
+    for (rank, path) in (0..).zip(find(path, options).map_err(one)?) {
+        let bytes = load_of(&path, options, &mut usage)?;
+        let file: Arc<str> = path.to_string_lossy().into();
+        let options = ReadOptions { lenient: true, ..*options };
+        let graph = graph_of(rank, &file, &bytes, &options, &mut usage)?;
+        match sort_of(&graph.metadata, &graph.nodes) {
+            Sort::Either => {}
+            told => return Ok(told),
+        }
+    }
+    Ok(Sort::Either)
+}
+
+impl Trace {
+    /// What the trace is.
+    pub fn sort(&self) -> Sort {
+        let told = self.graphs.iter().map(|graph| sort_of(&graph.metadata, &graph.nodes));
+        told.into_iter().find(|sort| *sort != Sort::Either).unwrap_or(Sort::Either)
+    }
+}
+
+fn sort_of(metadata: &Metadata, nodes: &[Node]) -> Sort {
+    if metadata.integer("world_size").is_some() {
+        return Sort::Job;
+    }
+    if metadata.text("collective").is_some() {
+        return Sort::Algorithm;
+    }
+    let mut messages = false;
+    for node in nodes {
+        match node.kind {
+            NodeKind::Send | NodeKind::Recv if node.integer("msg_chunk_cnt").is_some() => return Sort::Algorithm,
+            NodeKind::Send | NodeKind::Recv => messages = true,
+            NodeKind::Comp if node.integer("num_ops").is_none() => {}
+            NodeKind::Other(_) => {}
+            _ => return Sort::Job,
+        }
+        if node.text("pg_name").is_some() || node.integer("is_cpu_op").is_some_and(|flag| flag != 0) {
+            return Sort::Job;
+        }
+    }
+    if messages || nodes.is_empty() { Sort::Either } else { Sort::Job }
+}

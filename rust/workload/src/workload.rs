@@ -1,0 +1,184 @@
+//! All ranks together: graphs that are shared, groups that are resolved.
+
+use crate::build::RankGraph;
+use crate::graph::Graph;
+use crate::one;
+use ahbm_machine::Diagnostic;
+use indexmap::{IndexMap, IndexSet};
+use rustc_hash::{FxBuildHasher, FxHashMap};
+use std::sync::Arc;
+
+/// Rank lists of process groups by name.
+pub type Groups = IndexMap<String, Vec<u32>, FxBuildHasher>;
+
+/// A process group.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Group {
+    /// Its name, `""` for that of all ranks.
+    pub name: Arc<str>,
+    /// Its ranks in the order of the group.
+    pub ranks: Arc<[u32]>,
+}
+
+/// A rank of a job.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rank {
+    /// Position of its graph in [`Workload::graphs`].
+    pub graph: u32,
+    /// Per group slot of the graph, a position in [`Workload::groups`].
+    pub groups: Box<[u32]>,
+    /// Per peer slot of the graph, a rank.
+    pub peers: Box<[u32]>,
+    /// Where it was written.
+    pub file: Arc<str>,
+}
+
+/// A training job: what every rank does.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Workload {
+    /// Name for people.
+    pub name: String,
+    /// Distinct graphs, in the order of the first rank that has them.
+    pub graphs: Vec<Graph>,
+    /// The ranks.
+    pub ranks: Vec<Rank>,
+    /// The process groups that calls name, in the order of first use.
+    pub groups: Vec<Group>,
+}
+
+impl Workload {
+    /// The graph of a rank.
+    pub fn graph(&self, rank: u32) -> &Graph {
+        &self.graphs[self.ranks[rank as usize].graph as usize]
+    }
+
+    /// The group of a slot of a rank's graph.
+    pub fn group(&self, rank: u32, slot: u32) -> &Group {
+        &self.groups[self.ranks[rank as usize].groups[slot as usize] as usize]
+    }
+
+    /// The place at which a rank's node was written.
+    pub fn origin(&self, rank: u32, at: u32) -> String {
+        format!("{} node {}", self.ranks[rank as usize].file, self.graph(rank).node(at).id)
+    }
+
+    /// A node in words, for one side of a finding.
+    pub fn label(&self, rank: u32, at: u32) -> String {
+        format!("rank {rank}: {}", self.graph(rank).name(at))
+    }
+
+    /// Number of nodes over all ranks.
+    pub fn nodes(&self) -> u64 {
+        self.ranks.iter().map(|rank| self.graphs[rank.graph as usize].nodes().len() as u64).sum()
+    }
+}
+
+/// Collects the ranks of a job in ascending order, and shares what they have in common.
+#[derive(Debug)]
+pub struct Gather {
+    workload: Workload,
+    /// Number of ranks.
+    size: u32,
+    named: Groups,
+    groups: IndexSet<Group, FxBuildHasher>,
+    /// Positions of the graphs of a digest.
+    known: FxHashMap<u64, Vec<u32>>,
+}
+
+impl Gather {
+    /// A job of `size` ranks; `named` has the ranks of groups that nodes name without listing them.
+    pub fn new(name: &str, size: u32, named: Groups) -> Self {
+        let workload = Workload { name: name.into(), graphs: Vec::new(), ranks: Vec::new(), groups: Vec::new() };
+        Self { workload, size, named, groups: IndexSet::default(), known: FxHashMap::default() }
+    }
+
+    /// Number of ranks.
+    pub fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// Adds ranks of a group that the source names, unless its name is known.
+    pub fn name_group(&mut self, name: &str, ranks: Vec<u32>) {
+        self.named.entry(name.to_owned()).or_insert(ranks);
+    }
+
+    /// The other rank of a group of two.
+    pub fn other_of_two(&self, group: u32, rank: u32) -> Option<u32> {
+        match &self.groups.get_index(group as usize)?.ranks[..] {
+            &[a, b] if a == rank => Some(b),
+            &[a, b] if b == rank => Some(a),
+            _ => None,
+        }
+    }
+
+    /// The group of a name, where a node states its ranks or somebody else has; a position in [`Workload::groups`].
+    /// Without either, the groups `""` and `"0"` are those of all ranks.
+    ///
+    /// # Errors
+    /// `AHBM-U234` an unknown group, `AHBM-F136` a group with a rank that does not exist, without `rank`, or with a
+    /// rank twice; `origin` is the place of the node.
+    pub fn group(
+        &mut self,
+        rank: u32,
+        name: &str,
+        listed: Option<Vec<u32>>,
+        origin: impl Fn() -> String,
+    ) -> Result<u32, Vec<Diagnostic>> {
+        let all = || matches!(name, "" | "0").then(|| (0..self.size).collect());
+        let Some(ranks) = listed.or_else(|| self.named.get(name).cloned()).or_else(all) else {
+            let known: Vec<&str> = self.named.keys().map(String::as_str).take(16).collect();
+            let what = format!("the trace does not say which ranks are in process group {name:?}");
+            let hint = match &known[..] {
+                [] => "give them: --groups FILE, a JSON object of rank lists by name".to_owned(),
+                known => format!("known groups: {}", known.join(", ")),
+            };
+            let finding = Diagnostic::new("AHBM-U234", what).site(format!("rank {rank}"), origin());
+            return Err(one(finding.hint(hint)));
+        };
+        let group = Group { name: name.into(), ranks: ranks.into() };
+        let known = self.groups.get_index_of(&group);
+        if known.is_none() {
+            let wrong = |how: String| {
+                let what = format!("process group {name:?} {how}");
+                one(Diagnostic::new("AHBM-F136", what).site(format!("rank {rank}"), origin()))
+            };
+            if let Some(outside) = group.ranks.iter().find(|&&rank| rank >= self.size) {
+                return Err(wrong(format!("has rank {outside}, the job has {} ranks", self.size)));
+            }
+            let mut sorted = group.ranks.to_vec();
+            sorted.sort_unstable();
+            if let Some(twice) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+                return Err(wrong(format!("has rank {} twice", twice[0])));
+            }
+        }
+        if !group.ranks.contains(&rank) {
+            let listed: Vec<String> = group.ranks.iter().take(16).map(u32::to_string).collect();
+            let more = if group.ranks.len() > 16 { ", …" } else { "" };
+            let what = format!("rank {rank} is not in process group {name:?} of ranks {}{more}", listed.join(", "));
+            return Err(one(Diagnostic::new("AHBM-F136", what).site(format!("rank {rank}"), origin())));
+        }
+        Ok(known.unwrap_or_else(|| self.groups.insert_full(group).0) as u32)
+    }
+
+    /// Adds the next rank.
+    pub fn add(&mut self, rank: RankGraph) {
+        debug_assert_eq!(rank.rank as usize, self.workload.ranks.len(), "ranks come in order");
+        let graphs = &mut self.workload.graphs;
+        let alike = self.known.entry(rank.graph.digest()).or_default();
+        let graph = match alike.iter().copied().find(|&known| graphs[known as usize] == rank.graph) {
+            Some(known) => known,
+            None => {
+                graphs.push(rank.graph);
+                alike.push(graphs.len() as u32 - 1);
+                graphs.len() as u32 - 1
+            }
+        };
+        let (groups, peers) = (rank.groups.into(), rank.peers.into());
+        self.workload.ranks.push(Rank { graph, groups, peers, file: rank.file });
+    }
+
+    /// The job.
+    pub fn finish(self) -> Workload {
+        Workload { groups: self.groups.into_iter().collect(), ..self.workload }
+    }
+}
