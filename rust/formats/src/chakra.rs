@@ -46,7 +46,7 @@ pub use from_plan::PlanOptions;
 pub use graph::Graph;
 pub use recorded::{Event, Fact, recorded};
 pub use summary::Summary;
-pub use to_workload::{Sort, parse_workload, read_workload, sort};
+pub use to_workload::{Sort, parse_workload, read_ranks, read_workload, sort};
 pub use workload::{Call, Groups as OldGroups, Workload as OldWorkload};
 
 use ahbm_machine::Diagnostic;

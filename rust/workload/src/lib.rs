@@ -27,6 +27,7 @@
 
 mod build;
 mod calls;
+mod crossing;
 mod graph;
 mod messages;
 mod node;

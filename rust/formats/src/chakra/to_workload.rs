@@ -8,12 +8,12 @@ use super::files::{find, load_of};
 use super::{ReadOptions, Trace, Usage, graph_of, json, one};
 use ahbm_machine::Diagnostic;
 use ahbm_plan::Limit;
-use ahbm_wire::chakra::{Metadata, Node, NodeKind, Value, prefix};
+use ahbm_wire::chakra::{Metadata, Node, NodeKind, Value, of_rank, prefix};
 use ahbm_workload::{
     CallSpec, Collective, Gather, Groups, MessageSpec, NodeBuilder, PartSpec, RankBuilder, Work, Workload,
 };
 use serde_json::Value as Json;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The most that a node may take: eleven days, far below the end of simulated time.
@@ -31,9 +31,28 @@ pub fn read_workload(path: &Path, options: &ReadOptions, groups: Groups) -> Resu
         "" => "trace",
         name => name,
     };
+    read_files(name, &files, options, groups)
+}
+
+/// Reads the job of the first `ranks` files `<prefix>.<rank>.et`; others may be there.
+///
+/// # Errors
+/// As [`read_workload`].
+pub fn read_ranks(path: &Path, ranks: u32, options: &ReadOptions, groups: Groups) -> Result<Workload, Vec<Diagnostic>> {
+    options.budget.check(Limit::Ranks, ranks.into()).map_err(one)?;
+    let files: Vec<PathBuf> = (0..ranks).map(|rank| of_rank(path, rank as usize)).collect();
+    read_files(prefix(path, ".et"), &files, options, groups)
+}
+
+fn read_files(
+    name: &str,
+    files: &[PathBuf],
+    options: &ReadOptions,
+    groups: Groups,
+) -> Result<Workload, Vec<Diagnostic>> {
     let mut gather = Gather::new(name, files.len() as u32, groups);
     let mut usage = Usage::default();
-    for (rank, path) in (0..).zip(&files) {
+    for (rank, path) in (0..).zip(files) {
         let bytes = load_of(path, options, &mut usage)?;
         let file: Arc<str> = path.to_string_lossy().into();
         add_bytes(&mut gather, rank, file, &bytes, options, &mut usage)?;

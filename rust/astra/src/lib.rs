@@ -1,0 +1,65 @@
+//! ASTRA-sim's numbers: its files, read, and its analytical back-ends, reproduced to the nanosecond.
+//!
+//! The rules are those of the public simulator (astra-sim 518bd51 with its analytical networks): a bandwidth of 1 GB/s
+//! is 2^30 bytes per second, every delay is cut to whole nanoseconds, a computation takes at least one. A rank has one
+//! computation, one communication and one host operation at a time and begins ready nodes by ascending id; messages
+//! leave at once; a link carries whole messages in the order of their arrival. None of this is shared with the machines
+//! of `ahbm_machine`, and none of it should be: it is what another simulator says.
+//!
+//! [`Setup::read`] reads the files; [`Setup::findings`] says what is wrong before a run; [`Setup::run`] runs.
+//!
+//! Reading order: [`config`], then `engine/rank.rs` (nodes), `engine/call.rs` (collectives into streams),
+//! `engine/stream.rs` (queues), `engine/exchange.rs` and `engine/tree.rs` (algorithms), `engine/network.rs`.
+
+pub mod config;
+mod engine;
+mod preflight;
+mod report;
+
+pub use config::{Backend, Files, Flags, Setup};
+pub use report::{CallKind, LinkTraffic, RankTimes, Report, Traffic};
+
+use ahbm_machine::Diagnostic;
+
+/// What a run may take, and what it keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// Most events.
+    pub max_events: u64,
+    /// Keeps start and end of every node.
+    pub times: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { max_events: 5_000_000_000, times: false }
+    }
+}
+
+impl Setup {
+    /// What is wrong with the set-up, before it runs: what the job itself has wrong, what stops ASTRA-sim, what never
+    /// ends there.
+    ///
+    /// `AHBM-F149` collectives that ranks lack or disagree on, `AHBM-F137` and `AHBM-F138` messages that do not fit,
+    /// `AHBM-D102` groups that are entered in crossing orders, `AHBM-D103` what never ends there, `AHBM-U235` what
+    /// ASTRA-sim stops at, `AHBM-C190` keys that are missing.
+    pub fn findings(&self) -> Vec<Diagnostic> {
+        let mut findings = preflight::findings(self);
+        match (self.job.calls(), self.job.messages()) {
+            (Ok(calls), Ok(messages)) => {
+                findings.extend(self.job.crossings(&calls, &messages).err().into_iter().flatten())
+            }
+            (calls, messages) => findings.extend(calls.err().into_iter().chain(messages.err()).flatten()),
+        }
+        findings
+    }
+
+    /// Runs.
+    ///
+    /// # Errors
+    /// `AHBM-B120` more events than allowed, `AHBM-B213` more links or queues than allowed, `AHBM-U235` what stops
+    /// ASTRA-sim.
+    pub fn run(&self, flags: Flags, options: &Options) -> Result<Report, Diagnostic> {
+        engine::Simulation::new(self, flags, options)?.run(options)
+    }
+}

@@ -1,0 +1,3 @@
+//! Integration tests of ASTRA-sim's numbers.
+
+mod corpus;
