@@ -297,7 +297,7 @@ impl<'a> Simulation<'a> {
     }
 
     fn report(mut self, events: u64) -> Report {
-        let stuck = self.stuck();
+        let findings = self.stuck().map_or_else(|| self.unreceived(), |finding| vec![finding]);
         let links = self.network.links.iter().zip(0..).filter(|(link, _)| link.bytes > 0).map(|(link, at)| {
             let (from, to) = self.network.name(at);
             crate::report::LinkTraffic { dimension: self.network.dimension_of(at), from, to, bytes: link.bytes }
@@ -309,7 +309,7 @@ impl<'a> Simulation<'a> {
             calls: self.kinds.into_values().collect(),
             traffic: self.traffic,
             events,
-            stuck,
+            findings,
         }
     }
 }

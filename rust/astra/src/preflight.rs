@@ -3,9 +3,9 @@
 use crate::config::{Choice, Expansion, Native, Setup, place};
 use crate::engine::{choices, chosen};
 use ahbm_machine::Diagnostic;
-use ahbm_workload::{CallSpec, Collective, Group, Node, Work};
+use ahbm_workload::{CallSpec, Collective, Group, Node, Work, Workload};
 use indexmap::IndexMap;
-use rustc_hash::FxBuildHasher;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 /// Findings that one answer lists.
 const LISTED: usize = 50;
@@ -66,6 +66,24 @@ pub(crate) fn findings(setup: &Setup) -> Vec<Diagnostic> {
         }
     }
     found.into_values().collect()
+}
+
+/// Whether every receive has its send, of the same size.
+pub(crate) fn all_received(job: &Workload) -> bool {
+    let mut balance: FxHashMap<(u32, u32, u32, u64), i64> = FxHashMap::default();
+    for (rank, bound) in (0..).zip(&job.ranks) {
+        for node in job.graph(rank).nodes() {
+            let (message, sends) = match &node.work {
+                Work::Send(message) => (message, true),
+                Work::Recv(message) => (message, false),
+                _ => continue,
+            };
+            let peer = bound.peers[message.peer as usize];
+            let (src, dst) = if sends { (rank, peer) } else { (peer, rank) };
+            *balance.entry((src, dst, message.tag, message.bytes)).or_default() += if sends { 1 } else { -1 };
+        }
+    }
+    balance.values().all(|&balance| balance >= 0)
 }
 
 /// ASTRA-sim does not go on.

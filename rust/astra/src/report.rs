@@ -82,6 +82,6 @@ pub struct Report {
     pub links: Vec<LinkTraffic>,
     /// Events that the run took.
     pub events: u64,
-    /// Ranks that never end.
-    pub stuck: Option<Diagnostic>,
+    /// Ranks that never end (`AHBM-D103`), messages that nobody received (`AHBM-F137`).
+    pub findings: Vec<Diagnostic>,
 }

@@ -162,7 +162,7 @@ impl Job {
 
     /// The job of a trace, its calls, and the number of computations that state no duration. The first launches of the
     /// job are the calls.
-    pub(crate) fn recorded(workload: chakra::Workload) -> (Self, Vec<JobCall>, u64) {
+    pub(crate) fn recorded(workload: chakra::OldWorkload) -> (Self, Vec<JobCall>, u64) {
         let mut after: Vec<_> = workload.calls.iter().map(|call| call.after).collect();
         after.resize(after.len() + workload.events as usize, None);
         let calls = workload.calls.into_iter().map(|call| JobCall {

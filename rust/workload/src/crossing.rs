@@ -15,6 +15,9 @@ const NONE: u32 = u32::MAX;
 /// Sides that a finding lists.
 const LISTED: usize = 8;
 
+/// Rank and node.
+type At = (u32, u32);
+
 /// What waits: a node of a rank, or a call of its group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Waits {
@@ -33,7 +36,7 @@ struct Order<'a> {
     missing: Vec<u32>,
     /// Per call, the one of the same group behind it.
     behind: Vec<u32>,
-    ready: Vec<(u32, u32)>,
+    ready: Vec<At>,
 }
 
 impl Workload {
@@ -62,7 +65,7 @@ impl Workload {
                 order.behind[after as usize] = number;
             }
         }
-        let mut receivers: Vec<((u32, u32), (u32, u32))> = Vec::with_capacity(messages.len());
+        let mut receivers: Vec<(At, At)> = Vec::with_capacity(messages.len());
         for (number, message) in (0..).zip(messages) {
             let (rank, node) = message.recv;
             order.of[rank as usize][node as usize] = number;
@@ -88,7 +91,7 @@ impl Order<'_> {
     }
 
     /// Ends what can end.
-    fn run(&mut self, receivers: &[((u32, u32), (u32, u32))]) {
+    fn run(&mut self, receivers: &[(At, At)]) {
         while let Some((rank, at)) = self.ready.pop() {
             if self.is_call(rank, at) {
                 self.arrive(self.of[rank as usize][at as usize]);
@@ -136,10 +139,8 @@ impl Order<'_> {
     fn circle(&self, messages: &[Message]) -> Option<Vec<Waits>> {
         let call = self.missing.iter().position(|missing| *missing != ENDED).map(|call| Waits::Call(call as u32));
         let node = || {
-            let of_rank = |(rank, open): (u32, &Box<[u32]>)| {
-                open.iter().position(|open| *open != ENDED).map(|at| Waits::Node(rank, at as u32))
-            };
-            (0..).zip(&self.open).find_map(of_rank)
+            let open = |rank: u32| self.open[rank as usize].iter().position(|open| *open != ENDED);
+            (0..self.open.len() as u32).find_map(|rank| open(rank).map(|at| Waits::Node(rank, at as u32)))
         };
         let first = call.or_else(node)?;
         let mut seen = rustc_hash::FxHashMap::default();

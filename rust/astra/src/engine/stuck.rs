@@ -1,7 +1,8 @@
 //! Which ranks never end, and in which nodes.
 
-use super::Simulation;
+use super::mail::Key;
 use super::rank::RUNNING;
+use super::{COLLECTIVE_TAGS, Simulation};
 use ahbm_machine::Diagnostic;
 use ahbm_workload::Work;
 use rustc_hash::FxHashMap;
@@ -51,6 +52,30 @@ impl Simulation<'_> {
             ));
         }
         Some(finding)
+    }
+
+    /// Messages that nobody received, though all ranks ended.
+    pub(super) fn unreceived(&self) -> Vec<Diagnostic> {
+        let finding = |key: &Key| {
+            let Key { src, dst, tag, bytes } = *key;
+            let what = format!("rank {src} sends {bytes} bytes of tag {tag} to rank {dst}, which never receives them");
+            let graph = self.job.graph(src);
+            let sends = |at: &u32| match &graph.node(*at).work {
+                Work::Send(message) => {
+                    message.bytes == bytes
+                        && message.tag % COLLECTIVE_TAGS == tag
+                        && self.job.ranks[src as usize].peers[message.peer as usize] == dst
+                }
+                _ => false,
+            };
+            let last = graph.order().iter().rev().copied().find(sends);
+            let finding = Diagnostic::new("AHBM-F137", what).hint("ASTRA-sim ends without a word");
+            match last {
+                Some(node) => finding.site(self.job.label(src, node), self.job.origin(src, node)),
+                None => finding,
+            }
+        };
+        self.mail.unreceived().iter().take(LISTED).map(finding).collect()
     }
 
     /// Whom a node waits for.

@@ -50,8 +50,8 @@ fn run(folder: &std::path::Path, case: &Value) -> Result<(), String> {
         Ok(report) => report,
         Err(finding) => return told(finding.to_string()),
     };
-    if let Some(stuck) = &report.stuck {
-        return told(stuck.to_string());
+    if let Some(finding) = report.findings.first() {
+        return told(finding.to_string());
     }
     if broken {
         return Err("nothing is said".into());
