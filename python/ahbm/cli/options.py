@@ -239,10 +239,23 @@ class Asked(Files, Terms):
         Path | None,
         typer.Option("--groups", metavar="FILE", help="Jobs: ranks of the process groups by name, as JSON."),
     ] = None
+    lanes: Annotated[
+        str | None,
+        typer.Option("--lanes", help="Jobs: what runs side by side: device, streams, astra or unlimited."),
+    ] = None
+    compute: Annotated[
+        list[str] | None,
+        typer.Option("--compute", metavar="TEXT=FACTOR", help="Jobs: computations of this name last so many times."),
+    ] = None
+    kind: Annotated[
+        str | None,
+        typer.Option("--as", metavar="KIND", help="Traces: job or algorithm, where the trace leaves it open."),
+    ] = None
 
     def terms(self, *, device: bool = False, args: Sequence[str] = ()) -> RunTerms:
         """The options as `ahbm.open` takes them. Raises ConfigError for values that are none."""
         from ahbm.job.door import Terms
+        from ahbm.job.replay import parse_factor
         from ahbm.runs.bench import parse_dtype, parse_size
         from ahbm.source.synth import WHOLE
 
@@ -263,6 +276,9 @@ class Asked(Files, Terms):
             instances=self.instances,
             reading=self.reading,
             groups=self.groups,
+            lanes=self.lanes,
+            factors=tuple(parse_factor(text) for text in self.compute or ()),
+            kind=self.kind,
             args=args,
             program=self.program,
             frontend=self.frontend,

@@ -11,6 +11,7 @@
 mod agent;
 mod background;
 mod diagnose;
+pub(crate) mod driven;
 mod meeting;
 mod network;
 mod posted;
@@ -58,7 +59,7 @@ impl Default for Options {
 pub fn simulate(program: &Program, machine: &Machine, options: &Options) -> Result<Timeline, Diagnostic> {
     // The host's clock goes into the log alone.
     let begin = log_enabled!(target: LOG, Level::Debug).then(Instant::now);
-    let outcome = Wiring::new(program, machine).and_then(|wiring| run(program, machine, &wiring, options));
+    let outcome = Wiring::new(program, machine).and_then(|wiring| run(program, machine, &wiring, options, None));
     if let Some(begin) = begin {
         let (name, agents, ms) = (&program.name, program.agents.len(), begin.elapsed().as_secs_f64() * 1e3);
         match &outcome {
@@ -72,11 +73,18 @@ pub fn simulate(program: &Program, machine: &Machine, options: &Options) -> Resu
     outcome
 }
 
-fn run(program: &Program, machine: &Machine, wiring: &Wiring, options: &Options) -> Result<Timeline, Diagnostic> {
+fn run<'a>(
+    program: &'a Program,
+    machine: &'a Machine,
+    wiring: &'a Wiring,
+    options: &Options,
+    driver: Option<driven::Seat<'a>>,
+) -> Result<Timeline, Diagnostic> {
     match options.detail {
-        0 => drive(Sim::new(program, machine, wiring, options, recorder::Off), options),
+        0 => drive(Sim { driver, ..Sim::new(program, machine, wiring, options, recorder::Off) }, options),
         limit => {
-            drive(Sim::new(program, machine, wiring, options, State::new(program, machine, wiring, limit)), options)
+            let recorder = State::new(program, machine, wiring, limit);
+            drive(Sim { driver, ..Sim::new(program, machine, wiring, options, recorder) }, options)
         }
     }
 }
@@ -89,9 +97,12 @@ fn drive(sim: Sim<'_, impl Recorder>, options: &Options) -> Result<Timeline, Dia
     let mut tasks = Tasks::new(roles.map(|role| process(&sim, role)));
     let limits = Limits { max_events: options.max_events, ..Limits::default() };
     let links = wiring.links.len() as u32;
-    let outcome = sim.engine.run(&mut tasks, &limits, |signal| match signal.checked_sub(links) {
-        None => sim.network.resume(&sim, signal),
-        Some(poster) => sim.land(poster),
+    let alarms = links + wiring.posters.len() as u32;
+    sim.begin();
+    let outcome = sim.engine.run(&mut tasks, &limits, |signal| match signal {
+        link if link < links => sim.network.resume(&sim, link),
+        poster if poster < alarms => sim.land(poster - links),
+        alarm => sim.alarm(alarm - alarms),
     });
     match outcome {
         Ok(()) => {
@@ -184,6 +195,7 @@ struct Sim<'a, R> {
     done: Vec<Cell<Time>>,
     counters: Vec<Counter>,
     barriers: Vec<BarrierState>,
+    driver: Option<driven::Seat<'a>>,
     backgrounds: Vec<background::State>,
     /// Per agent that posts; its signals come behind those of the links.
     posted: Vec<RefCell<posted::Posted>>,
@@ -216,6 +228,7 @@ impl<'a, R: Recorder> Sim<'a, R> {
             done: default_vec(count),
             counters: default_vec(program.counters as usize),
             barriers: default_vec(program.barriers.len()),
+            driver: None,
             backgrounds: default_vec(wiring.backgrounds.len()),
             posted: default_vec(wiring.posters.len()),
             messages: Cell::new(0),
@@ -320,7 +333,7 @@ mod tests {
             prop_assert!(ahead.hops.iter().all(|h| h.exclusive));
             let mut strict = Wiring::new(&program, &machine).unwrap();
             strict.hops.iter_mut().for_each(|h| h.exclusive = false);
-            let timeline = |wiring| Timeline { events: 0, ..run(&program, &machine, wiring, &Options::default()).unwrap() };
+            let timeline = |wiring| Timeline { events: 0, ..run(&program, &machine, wiring, &Options::default(), None).unwrap() };
             prop_assert_eq!(timeline(&ahead), timeline(&strict));
         }
     }
@@ -375,8 +388,9 @@ mod tests {
             shared += ahead.hops.iter().filter(|h| !h.exclusive).count();
             let mut strict = Wiring::new(&program, &machine).unwrap();
             strict.hops.iter_mut().for_each(|h| h.exclusive = false);
-            let timeline =
-                |wiring| run(&program, &machine, wiring, &Options::default()).map(|t| Timeline { events: 0, ..t });
+            let timeline = |wiring| {
+                run(&program, &machine, wiring, &Options::default(), None).map(|t| Timeline { events: 0, ..t })
+            };
             let expected = timeline(&strict);
             completed += usize::from(expected.is_ok());
             assert_eq!(timeline(&ahead), expected, "case {case}");

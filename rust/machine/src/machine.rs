@@ -29,6 +29,7 @@ pub struct Machine {
     hbm_bytes: u64,
     sram_bytes: u64,
     canonical: String,
+    roofline: (f64, f64),
     pub(crate) faults: Faults,
 }
 
@@ -109,6 +110,7 @@ impl Machine {
         let Validated { sfr, sips, cube, hbm_bytes } = validated;
         let mut canonical = String::new();
         declared.canonical("", &mut canonical);
+        let sfr_pes = f64::from(sfr.cubes()) * f64::from(sfr.pes);
         let mib = |real: f64| (real * f64::from(1 << 20)) as u64;
         Self {
             costs: costs(declared),
@@ -124,6 +126,7 @@ impl Machine {
             sips,
             cube,
             canonical,
+            roofline: roofline(declared, sfr_pes),
             faults: Faults::default(),
         }
     }
@@ -351,12 +354,28 @@ impl Machine {
         &self.canonical
     }
 
+    /// What a SIP computes at: arithmetic operations per nanosecond, and bytes per nanosecond of its memory; both may be
+    /// infinite.
+    pub fn roofline(&self) -> (f64, f64) {
+        self.roofline
+    }
+
     /// Stable 64-bit hash of everything that influences timing: FNV-1a over [`Machine::canonical`].
     pub fn hash(&self) -> u64 {
         self.canonical
             .bytes()
             .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
     }
+}
+
+/// Operations and bytes per nanosecond of so many PEs.
+fn roofline(declared: &Topology, pes: f64) -> (f64, f64) {
+    let pe = &declared.pe;
+    let macs = pe.gemm.macs_per_ns.0;
+    let by_gemm = if macs == u64::MAX { f64::INFINITY } else { 2.0 * macs as f64 };
+    let peak = pe.roofline.peak_tflops.map_or(by_gemm, |tflops| tflops.0 * 1000.0);
+    let port = pe.hbm.pc_bandwidth_gbs.gbs() * f64::from(pe.hbm.pseudo_channels.0);
+    (peak * pes, pe.roofline.memory_gbs.map_or(port, |gbs| gbs.0) * pes)
 }
 
 fn costs(declared: &Topology) -> Costs {

@@ -45,6 +45,7 @@ mod recording;
 mod synthesis;
 mod timeline;
 mod tl;
+mod workload;
 
 use pyo3::prelude::*;
 
@@ -101,4 +102,6 @@ mod _core {
     use super::timeline::{Timeline, categories, check_timeline_name, write_job_timeline};
     #[pymodule_export]
     use super::tl::Tl;
+    #[pymodule_export]
+    use super::workload::{Replayed, Workload, trace_sort};
 }

@@ -596,5 +596,6 @@ impl<R: Recorder> Sim<'_, R> {
             }
             !reached
         });
+        self.told(counter, value);
     }
 }
