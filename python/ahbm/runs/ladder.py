@@ -120,7 +120,7 @@ class Ladder:
             algorithm = self.emulator.algorithm(entry.algorithm)
             if not algorithm.is_plan:
                 continue
-            plan = algorithm.plan(self.emulator.machine, self._request(entry.largest))
+            plan = self.emulator.plan(self._request(entry.largest), entry.algorithm)
             file = path / f"{self.collective}_{index}_{entry.algorithm}.xml"
             files += plan.save(file, min_bytes=entry.min_bytes, max_bytes=entry.max_bytes)
         return files
