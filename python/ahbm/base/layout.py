@@ -96,10 +96,9 @@ def lanes(machine: Machine, ranks: Sequence[int], chunks: int, count: int) -> La
 
 
 def whole(machine: Machine, ranks: Sequence[int], chunks: int, count: int) -> Layout:
-    """As `lanes`, with one lane on the first PE of every SIP: how a plan sees a machine, which knows ranks and no cubes."""
-    return Layout(
-        _network(machine, ranks), tuple((sip, 0, 0) for sip in ranks), chunks, count, (Lane(count, 0, 1, 1, (0,)),)
-    )
+    """As `lanes`, with one lane on the first cube of every SIP: a plan knows ranks and no cubes."""
+    lane = Lane(count, 0, 1, 1, (0,))
+    return Layout(_network(machine, ranks), tuple((sip, 0, 0) for sip in ranks), chunks, count, (lane,))
 
 
 def tiles(machine: Machine, ranks: Sequence[int], cubes: int, count: int) -> Layout:

@@ -17,7 +17,7 @@ from ahbm._core import Machine, Plan, convert_plan
 from ahbm.base.arguments import checked, whole
 from ahbm.base.elements import element
 from ahbm.base.store import store
-from ahbm.config.ccl import unnamed_entry
+from ahbm.config.ccl import CclConfig, split_overrides, unnamed_entry
 from ahbm.config.topology import sized
 from ahbm.core.emulator import Emulator
 from ahbm.dsl.script import Script
@@ -101,7 +101,7 @@ def prepare(
     plan = runnable(file, options.reading)
     if arguments.get("bytes_per_rank") is None:
         arguments["bytes_per_rank"] = default_bytes(plan, arguments.get("dtype", "f16"), options.instances)
-    name = label(file)
+    name = free_name(file, arguments.get("ccl"), arguments.get("overrides"))
     settings = settings_of(file, name, options, plan.ranks)
     arguments["overrides"] = sized(plan.ranks, topology, arguments.get("overrides")) | settings
     arguments["root"] = plan.root or 0
@@ -160,7 +160,7 @@ def with_plans(sweep: Sweep) -> Sweep:
 
     Raises ConfigError (AHBM-C178) for plans of another collective or of several numbers of ranks, and as `prepare`.
     """
-    files = {name: label(name) for name in sweep.algorithms if is_file(name)}
+    files = {name: free_name(name, sweep.ccl, sweep.overrides) for name in sweep.algorithms if is_file(name)}
     if not files:
         return sweep
     found = added({name: source_of(file) for file, name in files.items()}, sweep.topology, sweep.overrides)
@@ -231,9 +231,9 @@ def convert(
     ccl.yaml. topology, ccl, overrides, dtype, root: of an algorithm, as in `ahbm.run`.
     Returns the files that were written; after an error there are none.
 
-    Raises FormatError, BudgetError, UnsupportedError (AHBM-U292 for what the format of `target` cannot express, U294 for
-    an operation of a kernel that no plan can express), ConfigError (AHBM-C146: arguments that do not go with `source`,
-    or no single collective), and for an algorithm what `ahbm.run` raises before it runs.
+    Raises FormatError, BudgetError, UnsupportedError (AHBM-U292 for what the format of `target` cannot express, U294
+    for an operation of a kernel that no plan can express), ConfigError (AHBM-C146: arguments that do not go with
+    `source`, or no single collective), and for an algorithm what `ahbm.run` raises before it runs.
     """
     nbytes = None if nbytes is None else whole("nbytes", nbytes, 1, 2**63 - 1)
     slots = None if slots is None else whole("slots", slots, 1, 2**32 - 1)
@@ -295,6 +295,15 @@ def _plan_of(
         arguments["bytes_per_rank"] = max(DEFAULT_BYTES // unit, 1) * unit
     case = measure.prepare(collective, chosen, emulator=emulator, **arguments)
     return emulator.plan(case.request, case.algorithm, limits)
+
+
+def free_name(file: str | Path | Script, ccl: str | Path | None, overrides: Mapping[str, object] | None) -> str:
+    """`label`, and the ending of the file's name where ccl.yaml has another algorithm of that name: `ring_xml`."""
+    name = label(file)
+    if name not in CclConfig.load(ccl, split_overrides(overrides)[1]).algorithms:
+        return name
+    ending = file.path if isinstance(file, Script) else str(file)
+    return f"{name}_{Path(ending).suffix[1:] or 'plan'}"
 
 
 def label(file: str | Path | Script) -> str:
