@@ -156,10 +156,19 @@ impl<'a> Writer<'a> {
             if second == dst {
                 (first, second) = (second, first);
             }
-            if first != dst {
+            // Runtimes do reductions into one place at once: what is there when they begin is no operand of the second.
+            let count = self.count(value);
+            let twice = (first == second && first == dst).then(|| self.scratch.take(count));
+            if let Some(chunk) = twice {
+                second = Slot { space: Space::Scratch, chunk };
+                self.local(plan, Action::Copy, [first, second], value, origin)?;
+            } else if first != dst {
                 self.local(plan, Action::Copy, [first, dst], value, origin)?;
             }
             self.local(plan, Action::Reduce, [second, dst], value, origin)?;
+            if let Some(chunk) = twice {
+                self.scratch.give(chunk, count);
+            }
         }
         for of in [a, b] {
             if self.homes[of] == Some(home) {
