@@ -81,7 +81,7 @@ class Ladder:
 
     @property
     def kernels(self) -> tuple[str, ...]:
-        """Winners that are neither plans nor synthesized: they have no MSCCL file."""
+        """Winners that are neither plans nor synthesized: `save` writes no MSCCL file of them."""
         names = dict.fromkeys(entry.algorithm for entry in self.ranges())
         return tuple(name for name in names if not self.emulator.algorithm(name).is_plan)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from os.path import isdir, isfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
@@ -266,12 +267,12 @@ def convert(
 def _is_source_of_plan(source: object) -> bool:
     """Whether this is a file, or the script, of a plan, and no algorithm of ccl.yaml or of Python."""
     if isinstance(source, str | Path):
-        return is_file(str(source)) or Path(source).is_dir() or Path(f"{source}.0.et").exists()
+        return is_file(str(source)) or isdir(source) or isfile(f"{source}.0.et")
     return isinstance(source, Script)
 
 
 def _plan_of(
-    emulator: Emulator,
+    on: Emulator,
     algorithm: AnyAlgorithm,
     collective: str | None,
     limits: Sequence[tuple[str, int]],
@@ -282,7 +283,7 @@ def _plan_of(
     if collective is None:
         if chosen is None:
             raise ConfigError("AHBM-C146", "neither an algorithm nor a collective is given", hint="ahbm list")
-        found = emulator.algorithm(chosen)
+        found = on.algorithm(chosen)
         if len(found.collectives) != 1:
             hint = f"ahbm convert {found.collectives[0]} -a {found.name}, or collective={found.collectives[0]!r}"
             raise ConfigError(
@@ -290,11 +291,12 @@ def _plan_of(
             )
         (collective,) = found.collectives
     if arguments.get("bytes_per_rank") is None:
-        ranks = emulator.settings(chosen).world_size or emulator.world_size
+        ranks = on.settings(chosen).world_size or on.world_size
         unit = ranks * element(arguments.get("dtype", "f16")).storage.itemsize
         arguments["bytes_per_rank"] = max(DEFAULT_BYTES // unit, 1) * unit
-    case = measure.prepare(collective, chosen, emulator=emulator, **arguments)
-    return emulator.plan(case.request, case.algorithm, limits)
+    arguments["emulator"] = on
+    case = measure.prepare(collective, chosen, **arguments)
+    return on.plan(case.request, case.algorithm, limits)
 
 
 def free_name(file: str | Path | Script, ccl: str | Path | None, overrides: Mapping[str, object] | None) -> str:
