@@ -345,3 +345,11 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert isinstance(error, ConfigError | UnsupportedError), (arguments, error)
         assert error.code == code, arguments
     assert not Path("b.xml").exists()
+
+
+def test_a_file_named_like_a_kernel_runs_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    ahbm.convert("ring_allreduce", "ring_allreduce.xml", topology="npu_ring_8")
+    for algorithm in ("ring_allreduce.xml", "ring_allreduce"):
+        report = ahbm.run("all_reduce", algorithm, "npu_ring_8", bytes_per_rank=1 << 16)
+        assert (report.algorithm, report.wrong) == (algorithm.replace(".", "_"), 0)

@@ -300,12 +300,12 @@ def _plan_of(
 
 
 def free_name(file: str | Path | Script, ccl: str | Path | None, overrides: Mapping[str, object] | None) -> str:
-    """`label`, and the ending of the file's name where ccl.yaml has another algorithm of that name: `ring_xml`."""
-    name = label(file)
-    if name not in CclConfig.load(ccl, split_overrides(overrides)[1]).algorithms:
+    """`label`; with the ending of the file's name, `ring_xml`, where ccl.yaml has a kernel or schedule of that name."""
+    name, path = label(file), file.path if isinstance(file, Script) else str(file)
+    known = CclConfig.load(ccl, split_overrides(overrides)[1])
+    if name not in known.algorithms or known.settings(name).kind == ("dsl" if path.endswith(".py") else "plan"):
         return name
-    ending = file.path if isinstance(file, Script) else str(file)
-    return f"{name}_{Path(ending).suffix[1:] or 'plan'}"
+    return f"{name}_{Path(path).suffix[1:] or 'plan'}"
 
 
 def label(file: str | Path | Script) -> str:
