@@ -20,6 +20,8 @@ from ahbm.errors import AhbmError, BudgetError, ConfigError, UnsupportedError
 from ahbm.runs import plans
 from ahbm.runs.measure import prepare
 from ahbm.runs.verdict import CheckOptions, check_file
+from planted.generator import cases as generated
+from planted.judge.calls import NUMBERS, Kernel
 
 FORMATS = ("xml", "json", "et")
 STATED = [name for name in CclConfig.packaged().algorithms if name not in ("direct_send_recv", "dissemination_barrier")]
@@ -219,6 +221,40 @@ def test_a_wrong_kernel_is_a_wrong_file(body: Body, slots: int, verdict: str, tm
     for suffix in ("xml", "et"):
         path = write(body, tmp_path / f"{body.__name__}.{suffix}")
         assert check_file(path, CheckOptions(slots=slots)).verdict == verdict, suffix
+
+
+BUGS = (
+    "contribution lost",
+    "contribution doubled",
+    "stale value",
+    "store dropped",
+    "offset shifted",
+    "messages swapped",
+)
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_random_bugs_are_judged_alike_in_kernel_and_file(bug: str, tmp_path: Path) -> None:
+    judged = 0
+    for number in range(8):
+        case = generated.case(f"files/{number}", "kernel", tmp_path, bug)
+        kernel = case.program.subject
+        assert isinstance(kernel, Kernel)
+        if kernel.op != "sum" or kernel.root:
+            continue
+        overrides = {**ranks(kernel.ranks), "defaults.n_slots": kernel.slots}
+        nbytes = np.dtype(NUMBERS[kernel.dtype]).itemsize * kernel.elements
+        path = tmp_path / "case.xml"
+        try:
+            ahbm.convert(tmp_path / "case.py", path, overrides=overrides, nbytes=nbytes, dtype=kernel.dtype)
+        except AhbmError as error:
+            # No plan has the operation, or the kernel cannot be captured at all.
+            assert error.code == "AHBM-U294" or case.checked.verdict == "malformed"
+            continue
+        found = check_file(path, CheckOptions(slots=kernel.slots))
+        assert found.verdict == case.checked.verdict, case.program.name
+        judged += 1
+    assert judged
 
 
 def test_an_execution_plan_has_the_slots_of_the_kernel(tmp_path: Path) -> None:
