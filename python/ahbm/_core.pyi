@@ -332,6 +332,18 @@ class Program:
         orders: int = 4,
         seed: int = 0,
     ) -> tuple[str, list[dict[str, Any]]]: ...
+    def plan(
+        self,
+        *,
+        name: str,
+        collective: str,
+        root: int,
+        nranks: int,
+        nbytes: int,
+        dtype: str,
+        slots: int,
+        limits: Sequence[tuple[str, int]] = (),
+    ) -> Plan: ...
 
 @final
 class Timeline:

@@ -90,4 +90,4 @@ def climbed(
     for path in written:
         typer.echo(f"# written {path}")
     for name in kernels:
-        typer.echo(f"# {name} is a kernel: it is in ccl.yaml and has no MSCCL file")
+        typer.echo(f"# {name} is a kernel: it is in ccl.yaml; ahbm convert -a {name} writes a file of it")

@@ -377,20 +377,20 @@ class Swept(Terms):
         from ahbm.dsl.script import Script, imports_language
         from ahbm.dsl.variation import parse_ranges, varied
         from ahbm.job.door import is_plan
-        from ahbm.runs.plans import Options, added, label
+        from ahbm.runs.plans import Options, added, free_name
 
         options = Options(reading=Reading(self.quirks))
         if imports_language(target):
             script = Script(target, tuple(args), self.program, self.frontend)
             ranges = parse_ranges(self.vary or ())
-            name = label(target)
+            name = free_name(target, self.ccl, self.overrides)
             found = {f"{name},{told}" if told else name: one for told, one in varied(script, ranges)}
             return added(found, self.topology, self.overrides, options)
         if self.vary or self.program or self.frontend:
             raise ConfigError("AHBM-C146", f"{target} is no script: it takes no --vary, --program or --frontend")
         if not is_plan(target):
             return None
-        return added({label(target): target}, self.topology, self.overrides, options)
+        return added({free_name(target, self.ccl, self.overrides): target}, self.topology, self.overrides, options)
 
 
 def parse_settings(settings: Sequence[str] | None) -> dict[str, list[str]]:

@@ -81,7 +81,7 @@ class Ladder:
 
     @property
     def kernels(self) -> tuple[str, ...]:
-        """Winners that are neither plans nor synthesized: they have no MSCCL file."""
+        """Winners that are neither plans nor synthesized: `save` writes no MSCCL file of them."""
         names = dict.fromkeys(entry.algorithm for entry in self.ranges())
         return tuple(name for name in names if not self.emulator.algorithm(name).is_plan)
 
@@ -120,7 +120,7 @@ class Ladder:
             algorithm = self.emulator.algorithm(entry.algorithm)
             if not algorithm.is_plan:
                 continue
-            plan = algorithm.plan(self.emulator.machine, self._request(entry.largest))
+            plan = self.emulator.plan(self._request(entry.largest), entry.algorithm)
             file = path / f"{self.collective}_{index}_{entry.algorithm}.xml"
             files += plan.save(file, min_bytes=entry.min_bytes, max_bytes=entry.max_bytes)
         return files

@@ -298,7 +298,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("AHBM-U291", "a file of a format that cannot be read"),
     ("AHBM-U292", "a conversion into a format that cannot express the meaning; the message says what"),
     ("AHBM-U293", "a schedule that no plan can state; the message says what"),
-    ("AHBM-U294", "a kernel where a file of another project is asked for"),
+    ("AHBM-U294", "a kernel that no plan can express; the message names the operation"),
     ("AHBM-U295", "a schedule of something that no plan says"),
     ("AHBM-U401", "synthesis or a bound: a switch with faulty links"),
     ("AHBM-U402", "synthesis: some NPU does not reach another"),

@@ -116,6 +116,11 @@ impl PyDocument {
         Self { inner: Document::Msccl(plan), reading: Reading { budget, ..Reading::default() } }
     }
 
+    /// The plan of a kernel, whose queues hold `slots` messages.
+    pub(crate) fn raised(plan: Plan, budget: Budget, slots: u32) -> Self {
+        Self { inner: Document::Made(plan), reading: Reading { budget, slots, ..Reading::default() } }
+    }
+
     /// A plan that an author wrote, treated as one that was read.
     pub(crate) fn authored(plan: Plan, budget: Budget) -> Self {
         Self { inner: Document::Made(plan), reading: Reading { budget, ..Reading::default() } }

@@ -1,5 +1,6 @@
 //! Programs and their timelines.
 
+use crate::formats::{PyDocument, budget};
 use crate::given::{Given, given, within};
 use crate::interrupt::interruptible;
 use crate::logs::{self, Part};
@@ -9,6 +10,7 @@ use crate::{check, errors, operand};
 use ahbm_check::CheckOptions;
 use ahbm_emulator::Options;
 use ahbm_machine::{Diagnostic, LinkId};
+use ahbm_plan::{Captured, Collective, Plan};
 use ahbm_program::AgentId;
 use ahbm_wire::store::store;
 use indexmap::IndexSet;
@@ -241,6 +243,39 @@ impl Program {
         logs::refresh(py, &[Part::Check]);
         let verdict = interruptible(py, || Ok(subject.check(&self.inner, &options)))?;
         Ok((verdict.outcome.name(), errors::to_list(py, &verdict.findings)?))
+    }
+
+    /// The program of a kernel as a plan: what its agents, one per rank, do with chunks of their arrays.
+    ///
+    /// `name` is the plan's; a rank's array has `nbytes` bytes of `dtype`, and is the only buffer of its agent. `slots`
+    /// is how many messages a queue holds. The interpreter lock is released meanwhile. Raises `UnsupportedError`
+    /// (AHBM-U294) for what a plan cannot express, `BudgetError`, KernelError (AHBM-K207) for an unknown dtype.
+    #[pyo3(signature = (*, name, collective, root, nranks, nbytes, dtype, slots, limits=Given::ok(Vec::new())),
+           text_signature = "($self, *, name, collective, root, nranks, nbytes, dtype, slots, limits=())")]
+    #[allow(clippy::too_many_arguments)] // Keywords in Python.
+    fn plan(
+        &self,
+        py: Python<'_>,
+        name: Given<&str>,
+        collective: Given<&str>,
+        root: Given<u32>,
+        nranks: Given<u32>,
+        nbytes: Given<u64>,
+        dtype: Given<&str>,
+        slots: Given<u32>,
+        limits: Given<Vec<(String, u64)>>,
+    ) -> PyResult<PyDocument> {
+        given!(name, collective, root, nranks, nbytes, dtype, slots, limits);
+        let dtype = operand::dtype(dtype).map_err(|fault| errors::raise_one(py, *fault))?;
+        let budget = budget(&limits).map_err(|finding| errors::raise_one(py, finding))?;
+        let Some(known) = Collective::parse(collective) else {
+            let what = format!("{name} computes {collective}, which no plan states");
+            return Err(errors::raise_one(py, Diagnostic::new("AHBM-U294", what)));
+        };
+        let program = &*self.inner;
+        let given = Captured { program, name, collective: (known, root), ranks: nranks, bytes: nbytes, dtype };
+        let plan = interruptible(py, || Plan::from_program(&given, &budget))?;
+        Ok(PyDocument::raised(plan, budget, slots))
     }
 
     fn __repr__(&self) -> String {
