@@ -241,11 +241,18 @@ def test_the_answer_comes_first(contents: overview.Contents) -> None:
     """Which is fastest, how far from the bound, why with a line, what to try: each from the data."""
     first, why, advice = overview.page(contents).headline
     best = min((r for r in contents.reports if r.bytes == 16384), key=lambda report: report.latency_ns)
+    explanation = contents.explanations[best.algorithm]
     assert first.startswith(f"{best.algorithm} is the fastest of 2 at 16 KiB: {best.latency_ns / 1000:.4g} us, ")
-    assert f"{best.percent_of_bound:.3g} % of the bound" in first
-    category = next(iter(contents.explanations[best.algorithm].by_category))
+    assert f"{best.percent_of_bound:.3g} % of the bound" in why
+    category = next(iter(explanation.by_category))
     assert f"% of its critical path is {category}" in why and f"{best.algorithm}.py:" in why
-    assert advice == f"Try {answer.REMEDIES[category]}."
+    change = explanation.advice[0]
+    assert change.latency_ps is not None and change.gain_ps > 0
+    again = explanation.what_if(change.changes)
+    percent = 100 * (again.latency_ps or 0) / explanation.latency_ps - 100
+    assert advice.startswith(f"Try {change.what}: {percent:+.1f} %, ") and "(simulated again)" in advice
+    assert answer.REMEDIES[category] in advice
+    assert re.search(rf"{best.algorithm}.py:\d+ at no cost: -\d+.\d % \(simulated again\)\.$", advice)
     html = overview.page(contents).html()
     assert html.index('id="answer"') < html.index("<nav") < html.index("<h2")
     for section in overview.page(contents).sections:
@@ -253,8 +260,12 @@ def test_the_answer_comes_first(contents: overview.Contents) -> None:
 
 
 def test_every_category_has_a_remedy_and_a_colour() -> None:
-    waits = {name for name in categories() if name.startswith("waiting")}
+    waits = {name for name in categories() if name.startswith(("waiting for ", "idle "))}
+    assert {"message", "slot", "counter", "barrier", "link", "engine", "transfer"} == {
+        name.removeprefix("waiting for ") for name in waits if name.startswith("waiting")
+    }
     assert set(categories()) == set(colors.CATEGORIES) == set(answer.REMEDIES) | waits
+    assert len(set(colors.CATEGORIES.values())) == len(colors.CATEGORIES)
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")

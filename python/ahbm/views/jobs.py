@@ -98,15 +98,17 @@ def _answer(report: JobReport, table: Sequence[Row], explanation: Explanation | 
             f"{time(most.time_ns * 1000)} together{bound}."
         )
     if explanation is not None:
-        told.append(answer.because(explanation))
+        told[-1] += f" {answer.because(explanation)}"
+        told.append(answer.advice(explanation))
     behind = [row for row in table if row.bound_ns]
     if behind:
         worst = max(behind, key=lambda row: row.time_ns - (row.bound_ns or 0))
         names = ", ".join(sorted(worst.algorithms))
-        told.append(
+        other = (
             f"Try another algorithm than {names} for {worst.collective} on {worst.ranks} ranks: up to "
             f"{time((worst.time_ns - (worst.bound_ns or 0)) * 1000)} of all calls together are above the bound."
         )
+        told = [*told, other] if explanation is None else [*told[:-1], f"{other} {told[-1]}"]
     return told
 
 

@@ -38,8 +38,8 @@ def sections(
     charts["gantt"] = why.gantt(best, f"operations of PEs under {name} (simulated)")
     found = [_why(name, best)]
     text = (
-        f"What every PE did under {name}, from launch to end. The first lane is the critical path by what it was spent "
-        "on; a red line below an operation marks it as part of that path."
+        f"What every PE did under {name}, from launch to end, and what it waited for. The first lane is the critical path "
+        "by what it was spent on; a red line below an operation marks it as part of that path."
     )
     shown = timeline(best, f"timeline of {name} (simulated)")
     found.append(Section("timeline", "Timeline", text, timeline=shown))

@@ -89,7 +89,7 @@ def _gantt(explanation: Explanation, picture: spans.Picture, named: Mapping[str,
 
 
 def agents(explanation: Explanation, title: str) -> alt.Chart:
-    """The time of each PE by category, waits included; a bar is as long as the PE was at work."""
+    """The time of each PE by category, waits by what is waited for; every bar is as long as the run."""
     places, names = spans.names(explanation), categories()
     chosen = spans.evenly(len(places), MOST_PES)
     times = explanation.time_of_agents

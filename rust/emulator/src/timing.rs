@@ -11,9 +11,11 @@
 mod agent;
 mod background;
 mod diagnose;
+mod free;
 mod meeting;
 mod network;
 mod posted;
+mod receive;
 mod recorder;
 mod wiring;
 
@@ -23,6 +25,7 @@ use agent::Pause;
 use ahbm_engine::{Engine, Fifos, Limits, Resource, Stop, Tasks, Time, Waiter};
 use ahbm_machine::{Costs, Diagnostic, Machine};
 use ahbm_program::{AgentId, ChannelId, Duty, Program};
+use free::Free;
 use log::{Level, debug, log_enabled};
 use recorder::{Recorder, State};
 use std::cell::{Cell, RefCell};
@@ -58,7 +61,7 @@ impl Default for Options {
 pub fn simulate(program: &Program, machine: &Machine, options: &Options) -> Result<Timeline, Diagnostic> {
     // The host's clock goes into the log alone.
     let begin = log_enabled!(target: LOG, Level::Debug).then(Instant::now);
-    let outcome = Wiring::new(program, machine).and_then(|wiring| run(program, machine, &wiring, options));
+    let outcome = Wiring::new(program, machine).and_then(|wiring| run(program, machine, &wiring, options, None));
     if let Some(begin) = begin {
         let (name, agents, ms) = (&program.name, program.agents.len(), begin.elapsed().as_secs_f64() * 1e3);
         match &outcome {
@@ -72,11 +75,34 @@ pub fn simulate(program: &Program, machine: &Machine, options: &Options) -> Resu
     outcome
 }
 
-fn run(program: &Program, machine: &Machine, wiring: &Wiring, options: &Options) -> Result<Timeline, Diagnostic> {
+/// The same where some operations cost nothing: `free`, per body and operation. Only their waits take time. Without
+/// detail.
+///
+/// # Errors
+/// As [`simulate`].
+pub fn simulate_free(
+    program: &Program,
+    machine: &Machine,
+    options: &Options,
+    free: &[Vec<bool>],
+) -> Result<Timeline, Diagnostic> {
+    let options = Options { detail: 0, ..*options };
+    Wiring::new(program, machine).and_then(|wiring| run(program, machine, &wiring, &options, Some(free)))
+}
+
+fn run(
+    program: &Program,
+    machine: &Machine,
+    wiring: &Wiring,
+    options: &Options,
+    free: Option<&[Vec<bool>]>,
+) -> Result<Timeline, Diagnostic> {
+    let free = free.map(|ops| Free::new(ops, program.channels.len()));
     match options.detail {
-        0 => drive(Sim::new(program, machine, wiring, options, recorder::Off), options),
+        0 => drive(Sim::new(program, machine, wiring, options, free, recorder::Off), options),
         limit => {
-            drive(Sim::new(program, machine, wiring, options, State::new(program, machine, wiring, limit)), options)
+            let state = State::new(program, machine, wiring, limit);
+            drive(Sim::new(program, machine, wiring, options, free, state), options)
         }
     }
 }
@@ -170,6 +196,7 @@ struct Sim<'a, R> {
     costs: &'a Costs,
     wiring: &'a Wiring,
     record: bool,
+    free: Option<Free<'a>>,
     recorder: R,
     engine: Engine,
     fifos: Fifos,
@@ -192,7 +219,14 @@ struct Sim<'a, R> {
 }
 
 impl<'a, R: Recorder> Sim<'a, R> {
-    fn new(program: &'a Program, machine: &'a Machine, wiring: &'a Wiring, options: &Options, recorder: R) -> Self {
+    fn new(
+        program: &'a Program,
+        machine: &'a Machine,
+        wiring: &'a Wiring,
+        options: &Options,
+        free: Option<Free<'a>>,
+        recorder: R,
+    ) -> Self {
         let slots = program.channels.iter().map(|c| c.slots as usize).sum();
         let mut fifos = Fifos::with_capacity(program.channels.len(), slots);
         for channel in &program.channels {
@@ -205,6 +239,7 @@ impl<'a, R: Recorder> Sim<'a, R> {
             costs: machine.costs(),
             wiring,
             record: options.record,
+            free,
             recorder,
             engine: Engine::new(),
             fifos,
@@ -229,9 +264,8 @@ impl<'a, R: Recorder> Sim<'a, R> {
         let index = channel.0 as usize;
         let write = self.wiring.tiers[self.wiring.channels[index].tier as usize].access_ps(bytes);
         let visible = self.slot_write[index].reserve(tail, write) + write;
-        self.messages.set(self.messages.get() + 1);
         self.recorder.deliver(channel, piece, write);
-        self.fifos.publish(ahbm_engine::FifoId(channel.0), visible, &self.engine);
+        self.publish(channel, visible);
     }
 
     /// The transfer an agent waits for has completed.
@@ -320,7 +354,7 @@ mod tests {
             prop_assert!(ahead.hops.iter().all(|h| h.exclusive));
             let mut strict = Wiring::new(&program, &machine).unwrap();
             strict.hops.iter_mut().for_each(|h| h.exclusive = false);
-            let timeline = |wiring| Timeline { events: 0, ..run(&program, &machine, wiring, &Options::default()).unwrap() };
+            let timeline = |wiring| Timeline { events: 0, ..run(&program, &machine, wiring, &Options::default(), None).unwrap() };
             prop_assert_eq!(timeline(&ahead), timeline(&strict));
         }
     }
@@ -375,8 +409,9 @@ mod tests {
             shared += ahead.hops.iter().filter(|h| !h.exclusive).count();
             let mut strict = Wiring::new(&program, &machine).unwrap();
             strict.hops.iter_mut().for_each(|h| h.exclusive = false);
-            let timeline =
-                |wiring| run(&program, &machine, wiring, &Options::default()).map(|t| Timeline { events: 0, ..t });
+            let timeline = |wiring| {
+                run(&program, &machine, wiring, &Options::default(), None).map(|t| Timeline { events: 0, ..t })
+            };
             let expected = timeline(&strict);
             completed += usize::from(expected.is_ok());
             assert_eq!(timeline(&ahead), expected, "case {case}");
