@@ -192,8 +192,8 @@ class Advisor:
         lines: list[tuple[int, str, int]],
         budget: int | None,
     ) -> list[Advice]:
-        """The changes and lines that concern at least 1 % of the path: the simulated ones first, changes before lines, the
-        best first.
+        """The changes and lines that concern at least 1 % of the path: the simulated ones first, changes before lines,
+        the best first.
 
         unlinked: ps of the path on no link, by category. links and lines: number, name and ps of the path, the largest
         first; the number of a line without a source is -1. budget: engine events and operations of all runs; None does
@@ -201,7 +201,9 @@ class Advisor:
         """
         # Bound, change in words, how it is made, the overrides that make it.
         tried: list[tuple[int, str, Callable[[], Advice], dict[str, str]]] = []
-        levers = [(lever.what, lever.changes(self._parameters), _bound(lever, unlinked, links)) for lever in self._levers()]
+        levers = [
+            (lever.what, lever.changes(self._parameters), _bound(lever, unlinked, links)) for lever in self._levers()
+        ]
         for what, changes, bound in [*levers, ("a machine without faults", self._faults(), self._latency_ps)]:
             if changes:
                 tried.append((bound, what, partial(self.what_if, changes, what), changes))

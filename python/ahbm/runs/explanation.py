@@ -145,8 +145,7 @@ class Explanation:
 
     @cached_property
     def agents_by_category(self) -> dict[str, int]:
-        """Time of all agents together, each from the launch to the end of the run; here a wait is a category of its own,
-        by what is waited for."""
+        """Time of all agents together, each from the launch to the end of the run, with categories for waits."""
         return _largest(dict(zip(categories(), self.time_of_agents.sum(axis=0).tolist(), strict=True)))
 
     @cached_property
@@ -231,7 +230,7 @@ class Explanation:
 
     @cached_property
     def advice(self) -> list[Advice]:
-        """What would help: changes of the machine, then lines at no cost, simulated again; then bounds; the best of each
+        """What would help: changes of the machine and lines at no cost, simulated again, then bounds; the best of each
         first.
 
         A long run is simulated again less often than `MOST_RUNS` times, or not at all: `advise` does it all the same.
@@ -281,6 +280,13 @@ class Explanation:
             Link(name, busy, crossed, waits, waited, self._on_links.get(number, 0))
             for number, name, busy, crossed, waits, waited in self._timeline.link_use()
         ]
+
+    def link_load(self, frames: int) -> dict[str, list[int]]:
+        """How busy each link is over time, by its name: ps in each of `frames` equal parts of the run.
+
+        Raises ConfigError (AHBM-C129) unless frames is 1 to 1000.
+        """
+        return {name: busy for _, name, busy in self._timeline.link_load(frames)}
 
     @cached_property
     def unlinked(self) -> dict[str, int]:

@@ -79,7 +79,8 @@ def because(explanation: Explanation) -> str:
     step = max(explanation.steps, key=lambda step: step.by_category.get(category, 0))
     part = step.by_category.get(category, 0)
     if part:
-        told += f", {'all' if part == ps else f'{100 * part / ps:.3g} %'} of that at {step.origin or step.what}"
+        share = "all" if part == ps else f"{100 * part / ps:.3g} %"
+        told += f", {share} of that at {step.place if step.origin else step.what}"
     link = max(explanation.links, key=lambda link: (link.path_ps, link.busy_ps), default=None)
     if link is not None and link.path_ps:
         told += f"; the link that the path spends most time on is {link.name} ({time(link.path_ps)})"
@@ -93,7 +94,8 @@ def advice(explanation: Explanation, report: Report | None = None) -> str:
     if not explanation.by_category:
         return "Try a larger size."
     told = [f"Try {_change(explanation)}"] if explanation.advice else []
-    line = max((a for a in explanation.advice if a.line), key=lambda entry: entry.gain_ps, default=None)
+    # A line that is all of the path can be nothing but all of its time.
+    line = next((entry for entry in explanation.advice if entry.line and len(explanation.steps) > 1), None)
     if report is not None and report.percent_of_bound is not None and report.percent_of_bound >= NEAR:
         told.append(f"no algorithm is faster on this machine than {time((report.bound_ns or 0) * 1000)}")
     else:

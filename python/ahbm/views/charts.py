@@ -79,7 +79,11 @@ def _lines(rows: Sequence[Row], y: alt.Y, title: str) -> Chart:
     opacity = alt.condition(picked, alt.value(1), alt.value(0.12))
     base = alt.Chart(alt.InlineData(values=list(rows))).encode(x=sizes(), y=y, color=color, opacity=opacity)
     lines = base.mark_line(clip=True).encode(strokeDash=strokes).add_params(picked)
-    points = base.transform_filter(alt.FieldOneOfPredicate("series", shown)).mark_point(filled=True, size=40, clip=True)
+    # A line of one size is none.
+    dotted = shown if len({row["bytes"] for row in rows}) > 1 else names
+    points = base.transform_filter(alt.FieldOneOfPredicate("series", dotted)).mark_point(
+        filled=True, size=40, clip=True
+    )
     points = points.encode(tooltip=tooltip("series:N", "bytes:Q", "us:Q", "busbw:Q", "percent:Q"))
     chart: Chart = zoomed(alt.layer(lines, points)).properties(width=WIDTH, height=HEIGHT, title=title)
     return chart

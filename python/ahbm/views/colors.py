@@ -24,7 +24,7 @@ CATEGORIES = {
     "waiting for link": "#9c4210",
     "waiting for engine": "#8a5f0c",
     "waiting for transfer": "#1d5686",
-    "idle after its end": "#d4d9df",
+    "idle after its end": "#9fb0c0",
 }
 """By what time was spent on. Waits are darker than what they wait for."""
 

@@ -18,7 +18,6 @@ from ahbm.views.page import Page, Section
 from ahbm.views.words import time
 
 if TYPE_CHECKING:
-    from ahbm._core import Machine
     from ahbm.runs.explanation import Explanation
     from ahbm.runs.timed import TimeReport
 
@@ -27,13 +26,13 @@ MOST_CALLS = 1500
 Charts = dict[str, alt.TopLevelMixin]
 
 
-def page(report: JobReport | TimeReport, machine: Machine | None = None) -> Page:
-    """The page of a run that was timed. `machine` is where a plan ran; a job knows its own."""
+def page(report: JobReport | TimeReport) -> Page:
+    """The page of a run that was timed."""
     if isinstance(report, JobReport):
         return _job(report)
-    explanation = report.explain()
+    explanation, program = report.explain(), report.program()
     charts: Charts = {}
-    sections = reasons.sections({report.plan: explanation}, machine, charts)
+    sections = reasons.sections({report.plan: explanation}, program and program.machine, charts)
     facts = [
         ("steps", f"{report.steps:,}"),
         ("messages", f"{report.messages:,} of {report.bytes:,} B"),

@@ -75,7 +75,7 @@ def operations(explanation: Explanation, most: int) -> Picture:
 
 
 def waits(explanation: Explanation, agents: Sequence[int], most: int) -> Picture:
-    """The times in which these agents wait, each on a lane of its own, or have ended before others: about `most` bars."""
+    """The times in which these agents wait or have ended before others, a lane for each agent: about `most` bars."""
     kinds, places = categories(), names(explanation)
     waiting = np.array([name.startswith(("waiting", "idle")) for name in kinds])
     found = [explanation.intervals(agent) for agent in agents]

@@ -39,7 +39,7 @@ def breakdown(explanations: Mapping[str, Explanation], title: str) -> alt.Chart:
     bars = alt.Chart(alt.InlineData(values=rows)).mark_bar()
     chart: alt.Chart = bars.encode(
         x=alt.X("us:Q", title="time on the critical path (us)"),
-        y=alt.Y("algorithm:N", title=None, axis=alt.Axis(labelLimit=120), sort=list(explanations)),
+        y=alt.Y("algorithm:N", title=None, axis=alt.Axis(labelLimit=160), sort=list(explanations)),
         color=_color(colors.CATEGORIES, [row["category"] for row in rows]),
         tooltip=tooltip("algorithm:N", "category:N", "us:Q"),
     )
