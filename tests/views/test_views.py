@@ -277,6 +277,21 @@ def test_a_sweep_of_one_size_shows_its_bound() -> None:
     assert "bound" in picked["filter"]["oneOf"]
 
 
+@pytest.mark.parametrize(
+    ("found", "ticks"),
+    [
+        ([1024, 16384], [1 << n for n in range(10, 15)]),
+        ([1000, 5000], [1024, 2048, 4096]),
+        ([16384, 65536], [16384, 32768, 65536]),
+        ([96, 100], [96, 100]),
+        ([0], [0]),
+        ([1, 1 << 33], [1 << n for n in range(0, 34, 4)]),
+    ],
+)
+def test_sizes_have_ticks_that_can_be_read(found: list[int], ticks: list[int]) -> None:
+    assert charts.sizes(found).to_dict()["axis"]["values"] == ticks
+
+
 def test_links_are_played_back(contents: overview.Contents) -> None:
     """Of every link on the map, how busy it is in each part of the run; the whole run is what is shown first."""
     name = next(iter(contents.explanations))
