@@ -152,7 +152,7 @@ def _page(contents: Contents) -> Page:
     subtitle = "All times are simulated. GB/s is 1e9 bytes per second; busbw as nccl-tests counts it, one direction."
     headline = answer.of_sweep(reports, contents.explanations.items())
     if contents.certificate is not None:
-        headline.insert(1, certificates.sentence(contents.certificate))
+        headline[0] += f" {certificates.sentence(contents.certificate)}"
     return Page(what, subtitle, sections, charts, facts, headline)
 
 

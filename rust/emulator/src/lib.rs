@@ -21,5 +21,5 @@ mod why;
 pub use data::{Access, Memory, Prepared, replay};
 pub use detail::{Category, Detail, Kind, Piece, PieceId};
 pub use timeline::{Span, Timeline};
-pub use timing::{Options, simulate};
-pub use why::{LinkUse, Segment};
+pub use timing::{Options, simulate, simulate_free};
+pub use why::{Interval, LinkUse, Segment};

@@ -12,9 +12,11 @@ mod agent;
 mod background;
 mod diagnose;
 pub(crate) mod driven;
+mod free;
 mod meeting;
 mod network;
 mod posted;
+mod receive;
 mod recorder;
 mod wiring;
 
@@ -24,6 +26,7 @@ use agent::Pause;
 use ahbm_engine::{Engine, Fifos, Limits, Resource, Stop, Tasks, Time, Waiter};
 use ahbm_machine::{Costs, Diagnostic, Machine};
 use ahbm_program::{AgentId, ChannelId, Duty, Program};
+use free::Free;
 use log::{Level, debug, log_enabled};
 use recorder::{Recorder, State};
 use std::cell::{Cell, RefCell};
@@ -59,7 +62,8 @@ impl Default for Options {
 pub fn simulate(program: &Program, machine: &Machine, options: &Options) -> Result<Timeline, Diagnostic> {
     // The host's clock goes into the log alone.
     let begin = log_enabled!(target: LOG, Level::Debug).then(Instant::now);
-    let outcome = Wiring::new(program, machine).and_then(|wiring| run(program, machine, &wiring, options, None));
+    let outcome =
+        Wiring::new(program, machine).and_then(|wiring| run(program, machine, &wiring, options, Beside::default()));
     if let Some(begin) = begin {
         let (name, agents, ms) = (&program.name, program.agents.len(), begin.elapsed().as_secs_f64() * 1e3);
         match &outcome {
@@ -73,18 +77,41 @@ pub fn simulate(program: &Program, machine: &Machine, options: &Options) -> Resu
     outcome
 }
 
+/// The same where some operations cost nothing: `free`, per body and operation. Only their waits take time. Without
+/// detail.
+///
+/// # Errors
+/// As [`simulate`].
+pub fn simulate_free(
+    program: &Program,
+    machine: &Machine,
+    options: &Options,
+    free: &[Vec<bool>],
+) -> Result<Timeline, Diagnostic> {
+    let options = Options { detail: 0, ..*options };
+    let beside = Beside { free: Some(Free::new(free, program.channels.len())), ..Beside::default() };
+    Wiring::new(program, machine).and_then(|wiring| run(program, machine, &wiring, &options, beside))
+}
+
+/// What a run may have beside its program.
+#[derive(Default)]
+struct Beside<'a> {
+    driver: Option<driven::Seat<'a>>,
+    free: Option<Free<'a>>,
+}
+
 fn run<'a>(
     program: &'a Program,
     machine: &'a Machine,
     wiring: &'a Wiring,
     options: &Options,
-    driver: Option<driven::Seat<'a>>,
+    beside: Beside<'a>,
 ) -> Result<Timeline, Diagnostic> {
     match options.detail {
-        0 => drive(Sim { driver, ..Sim::new(program, machine, wiring, options, recorder::Off) }, options),
+        0 => drive(Sim::new(program, machine, wiring, options, beside, recorder::Off), options),
         limit => {
             let recorder = State::new(program, machine, wiring, limit);
-            drive(Sim { driver, ..Sim::new(program, machine, wiring, options, recorder) }, options)
+            drive(Sim::new(program, machine, wiring, options, beside, recorder), options)
         }
     }
 }
@@ -181,6 +208,7 @@ struct Sim<'a, R> {
     costs: &'a Costs,
     wiring: &'a Wiring,
     record: bool,
+    free: Option<Free<'a>>,
     recorder: R,
     engine: Engine,
     fifos: Fifos,
@@ -204,7 +232,14 @@ struct Sim<'a, R> {
 }
 
 impl<'a, R: Recorder> Sim<'a, R> {
-    fn new(program: &'a Program, machine: &'a Machine, wiring: &'a Wiring, options: &Options, recorder: R) -> Self {
+    fn new(
+        program: &'a Program,
+        machine: &'a Machine,
+        wiring: &'a Wiring,
+        options: &Options,
+        beside: Beside<'a>,
+        recorder: R,
+    ) -> Self {
         let slots = program.channels.iter().map(|c| c.slots as usize).sum();
         let mut fifos = Fifos::with_capacity(program.channels.len(), slots);
         for channel in &program.channels {
@@ -217,6 +252,7 @@ impl<'a, R: Recorder> Sim<'a, R> {
             costs: machine.costs(),
             wiring,
             record: options.record,
+            free: beside.free,
             recorder,
             engine: Engine::new(),
             fifos,
@@ -228,7 +264,7 @@ impl<'a, R: Recorder> Sim<'a, R> {
             done: default_vec(count),
             counters: default_vec(program.counters as usize),
             barriers: default_vec(program.barriers.len()),
-            driver: None,
+            driver: beside.driver,
             backgrounds: default_vec(wiring.backgrounds.len()),
             posted: default_vec(wiring.posters.len()),
             messages: Cell::new(0),
@@ -242,9 +278,8 @@ impl<'a, R: Recorder> Sim<'a, R> {
         let index = channel.0 as usize;
         let write = self.wiring.tiers[self.wiring.channels[index].tier as usize].access_ps(bytes);
         let visible = self.slot_write[index].reserve(tail, write) + write;
-        self.messages.set(self.messages.get() + 1);
         self.recorder.deliver(channel, piece, write);
-        self.fifos.publish(ahbm_engine::FifoId(channel.0), visible, &self.engine);
+        self.publish(channel, visible);
     }
 
     /// The transfer an agent waits for has completed.
@@ -333,7 +368,7 @@ mod tests {
             prop_assert!(ahead.hops.iter().all(|h| h.exclusive));
             let mut strict = Wiring::new(&program, &machine).unwrap();
             strict.hops.iter_mut().for_each(|h| h.exclusive = false);
-            let timeline = |wiring| Timeline { events: 0, ..run(&program, &machine, wiring, &Options::default(), None).unwrap() };
+            let timeline = |wiring| Timeline { events: 0, ..run(&program, &machine, wiring, &Options::default(), Beside::default()).unwrap() };
             prop_assert_eq!(timeline(&ahead), timeline(&strict));
         }
     }
@@ -389,7 +424,8 @@ mod tests {
             let mut strict = Wiring::new(&program, &machine).unwrap();
             strict.hops.iter_mut().for_each(|h| h.exclusive = false);
             let timeline = |wiring| {
-                run(&program, &machine, wiring, &Options::default(), None).map(|t| Timeline { events: 0, ..t })
+                run(&program, &machine, wiring, &Options::default(), Beside::default())
+                    .map(|t| Timeline { events: 0, ..t })
             };
             let expected = timeline(&strict);
             completed += usize::from(expected.is_ok());

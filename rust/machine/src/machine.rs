@@ -8,6 +8,15 @@ use crate::validated::{Validated, validate};
 use crate::{Coord, Costs, Diagnostic, Heading, Jitter, LinkId, Node, PeId, Ps, Rate, Sfr, Tier, overrides, yaml};
 use std::cmp::Ordering;
 
+/// A change of one link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LinkChange {
+    /// Twice the bandwidth.
+    Twice,
+    /// No latency.
+    Instant,
+}
+
 /// A resolved machine: shape, links, routes, neighbour tables, costs.
 ///
 /// Small whatever its size: links and routes are arithmetic, only custom edges are stored.
@@ -224,13 +233,12 @@ impl Machine {
 
     /// Latency of a link itself in ps, without routers or memory; 0 for ids out of range.
     pub fn link_latency_ps(&self, link: LinkId) -> Ps {
-        let late_ps = self.faults.on(link).map_or(0, |fault| fault.late_ps);
-        late_ps
-            + match self.locate(link) {
-                Some(Place::Cube { index, .. }) => self.cube.latency_ps(self.cube.at(index)),
-                Some(Place::Sips { index }) => self.sips.link(index).map_or(0, |link| link.latency_ps),
-                Some(Place::Reducer) | None => 0,
-            }
+        let own = match self.locate(link) {
+            Some(Place::Cube { index, .. }) => self.cube.latency_ps(self.cube.at(index)),
+            Some(Place::Sips { index }) => self.sips.link(index).map_or(0, |link| link.latency_ps),
+            Some(Place::Reducer) | None => 0,
+        };
+        self.faults.latency(link, own)
     }
 
     /// Name of a link for people, e.g. `sip0.cube3.ucie_E2` or `sip0->sip1`.
@@ -263,12 +271,13 @@ impl Machine {
     pub fn links_between_sips(&self) -> impl Iterator<Item = SipLink> + '_ {
         (0..self.sips.links()).filter_map(|index| self.sips.link(index)).filter_map(|ends| {
             let link = LinkId(self.sip_base + ends.index);
-            let (rate, late_ps) = match self.faults.on(link) {
+            let rate = match self.faults.on(link) {
                 Some(fault) if fault.dead => return None,
-                Some(fault) => (fault.rate, fault.late_ps),
-                None => (ends.rate, 0),
+                Some(fault) => fault.rate,
+                None => ends.rate,
             };
-            Some(SipLink { from: ends.from, to: ends.to, link, rate, latency_ps: ends.latency_ps + late_ps })
+            let latency_ps = self.faults.latency(link, ends.latency_ps);
+            Some(SipLink { from: ends.from, to: ends.to, link, rate, latency_ps })
         })
     }
 
@@ -339,13 +348,16 @@ impl Machine {
         }
     }
 
-    /// The machine with twice the bandwidth on one link; the link's other properties stay.
+    /// The machine with twice the bandwidth on one link, or without that link's latency; its other properties stay.
     #[must_use]
-    pub fn with_twice(&self, link: LinkId) -> Self {
-        let rate = self.link_rate(link);
-        let mut machine = self.clone();
-        machine.faults.set_rate(link, Rate::from_gbs(2.0 * rate.gbs()).unwrap_or(rate));
-        machine.canonical.push_str(&format!("twice {}\n", self.link_name(link)));
+    pub fn with_link(&self, link: LinkId, change: LinkChange) -> Self {
+        let (rate, mut machine) = (self.link_rate(link), self.clone());
+        let (rate, instant, what) = match change {
+            LinkChange::Twice => (Rate::from_gbs(2.0 * rate.gbs()).unwrap_or(rate), false, "twice"),
+            LinkChange::Instant => (rate, true, "instant"),
+        };
+        machine.faults.change(link, rate, instant);
+        machine.canonical.push_str(&format!("{what} {}\n", self.link_name(link)));
         machine
     }
 

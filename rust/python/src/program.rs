@@ -9,9 +9,9 @@ use crate::timeline::Timeline;
 use crate::{check, errors, operand};
 use ahbm_check::CheckOptions;
 use ahbm_emulator::Options;
-use ahbm_machine::{Diagnostic, LinkId};
+use ahbm_machine::{Diagnostic, LinkChange, LinkId};
 use ahbm_plan::{Captured, Collective, Plan};
-use ahbm_program::AgentId;
+use ahbm_program::{AgentId, OriginId};
 use ahbm_wire::store::store;
 use indexmap::IndexSet;
 use pyo3::prelude::*;
@@ -97,6 +97,24 @@ impl Program {
         Ok(Timeline { inner: outcome, program: Arc::clone(&self.inner), machine: Arc::clone(&self.machine) })
     }
 
+    /// The latency in ps if the operations of these lines cost nothing: dispatch, transfers, messages, slots, credits and
+    /// math take no time there, waits do. Lines are numbered as in `Timeline.critical_path`.
+    ///
+    /// Raises as `simulate`.
+    fn latency_without(&self, py: Python<'_>, lines: Given<Vec<u32>>) -> PyResult<u64> {
+        given!(lines);
+        logs::refresh(py, &[Part::Engine, Part::Data]);
+        interruptible(py, || {
+            let of = self.inner.origins.lines();
+            let is_free = |origin: &OriginId| of.get(origin.0 as usize).is_some_and(|line| lines.contains(line));
+            let free: Vec<Vec<bool>> =
+                self.inner.bodies.iter().map(|body| body.origins.iter().map(is_free).collect()).collect();
+            let options = Options { record: false, ..Options::default() };
+            ahbm_emulator::simulate_free(&self.inner, &self.machine, &options, &free).map_err(|finding| vec![finding])
+        })
+        .map(|timeline| timeline.latency)
+    }
+
     /// Physical place of an agent, e.g. `"sip 0 cube 3 pe 0"`. Raises `ConfigError` (AHBM-C129).
     fn place(&self, agent: Given<usize>) -> PyResult<String> {
         given!(agent);
@@ -162,14 +180,21 @@ impl Program {
         used.into_iter().filter_map(|tier| tiers.get_index(tier as usize)).map(|(name, _)| name.clone()).collect()
     }
 
-    /// The same program on another machine of the same shape and slot tiers; the links with the numbers `doubled`
-    /// (`Timeline.link_use`) have twice the bandwidth there.
+    /// The same program on another machine of the same shape and slot tiers. Of the links with these numbers
+    /// (`Timeline.link_use`), the `doubled` ones have twice the bandwidth there, the `instant` ones no latency.
     ///
     /// Raises `ConfigError` (AHBM-C146) for a machine of another shape, C129 for links that are none, and `LintError`
     /// for a machine that cannot hold the program.
-    #[pyo3(signature = (machine, doubled=Given::ok(Vec::new())), text_signature = "($self, machine, doubled=())")]
-    fn on(&self, py: Python<'_>, machine: Given<Bound<'_, Machine>>, doubled: Given<Vec<u32>>) -> PyResult<Self> {
-        given!(machine, doubled);
+    #[pyo3(signature = (machine, doubled=Given::ok(Vec::new()), instant=Given::ok(Vec::new())),
+           text_signature = "($self, machine, doubled=(), instant=())")]
+    fn on(
+        &self,
+        py: Python<'_>,
+        machine: Given<Bound<'_, Machine>>,
+        doubled: Given<Vec<u32>>,
+        instant: Given<Vec<u32>>,
+    ) -> PyResult<Self> {
+        given!(machine, doubled, instant);
         let machine = machine.get();
         let tiers = |machine: &ahbm_machine::Machine| machine.costs().tiers.keys().cloned().collect::<Vec<_>>();
         if machine.inner.sfr() != self.machine.sfr() || tiers(&machine.inner) != tiers(&self.machine) {
@@ -178,9 +203,10 @@ impl Program {
             return Err(errors::raise_one(py, finding.hint("run the algorithm again on that machine")));
         }
         let mut program = Self::new(Arc::clone(&self.inner), machine, self.calls);
-        for link in doubled {
+        let changes = doubled.into_iter().map(|link| (link, LinkChange::Twice));
+        for (link, change) in changes.chain(instant.into_iter().map(|link| (link, LinkChange::Instant))) {
             within("link", link as usize, machine.inner.links() as usize)?;
-            program.machine = Arc::new(program.machine.with_twice(LinkId(link)));
+            program.machine = Arc::new(program.machine.with_link(LinkId(link), change));
         }
         program.linted(py)
     }

@@ -6,6 +6,7 @@ use crate::inspection;
 use crate::interrupt::interruptible;
 use ahbm_emulator::{Category, Detail, LinkUse, Segment, Span};
 use ahbm_machine::Diagnostic;
+use ahbm_program::AgentId;
 use ahbm_views::timeline_file::Format;
 use ahbm_views::tracks::{self, Flow, Tracks};
 use ahbm_wire::store::{Output, store};
@@ -25,11 +26,16 @@ type Columns<'py> = (
     Column<'py, u64>,
 );
 
+type Intervals<'py> = (Column<'py, u32>, Column<'py, u8>, Column<'py, u64>, Column<'py, u64>);
+
 /// Number, name, until when in ps, agent, operation.
 type Busy = (u32, String, u64, u32, u32);
 
 /// Number, name, busy ps, crossings, waits, waited ps.
 type Used = (u32, String, u64, u64, u64, u64);
+
+/// Parts of a run that `Timeline.link_load` takes.
+const MOST_FRAMES: u32 = 1000;
 
 /// Names of what time is spent on, in the order of the numbers in `Timeline.critical_path`.
 #[pyfunction]
@@ -155,7 +161,23 @@ impl Timeline {
         ))
     }
 
-    /// Per agent the time from launch to its end by category, as an array of shape (agents * categories,), u64 ps.
+    /// An agent's time from the launch to the end of the run: abutting intervals as four arrays of shape (n,).
+    ///
+    /// Operation (u32; after the agent's end the last one), index into `categories()` (u8), start and end (u64, ps).
+    /// Raises `ConfigError` (AHBM-C129), `DataError` (AHBM-V123) without detail.
+    fn intervals<'py>(&self, py: Python<'py>, agent: Given<usize>) -> PyResult<Intervals<'py>> {
+        given!(agent);
+        within("agent", agent, self.inner.ends.len())?;
+        let found = self.detail(py)?.intervals(AgentId(agent as u32));
+        Ok((
+            column(py, &found, |i| i.op),
+            column(py, &found, |i| i.category as u8),
+            column(py, &found, |i| i.start),
+            column(py, &found, |i| i.end),
+        ))
+    }
+
+    /// Per agent the time from the launch to the end of the run by category, as an array of shape (agents * categories,), u64 ps.
     ///
     /// Raises `DataError` (AHBM-V123) without detail.
     fn agent_time<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<u64>>> {
@@ -172,6 +194,23 @@ impl Timeline {
         let detail = self.detail(py)?;
         let named = |l: LinkUse| (l.link.0, self.machine.link_name(l.link), l.busy, l.crossed, l.waits, l.waited);
         Ok(py.detach(|| detail.link_use().into_iter().map(named).collect()))
+    }
+
+    /// How busy links are over time: number, name, and busy ps in each of `frames` equal parts of the run.
+    ///
+    /// Raises `ConfigError` (AHBM-C129), `DataError` (AHBM-V123) without detail.
+    fn link_load(&self, py: Python<'_>, frames: Given<u32>) -> PyResult<Vec<(u32, String, Vec<u64>)>> {
+        given!(frames);
+        let detail = self.detail(py)?;
+        if !(1..=MOST_FRAMES).contains(&frames) {
+            return Err(errors::raise_one(
+                py,
+                Diagnostic::new("AHBM-C129", format!("frames is 1 to {MOST_FRAMES}, not {frames}")),
+            ));
+        }
+        let load = py.detach(|| detail.link_load(frames));
+        let named = detail.links.iter().zip(load);
+        Ok(named.map(|(&link, load)| (link.0, self.machine.link_name(link), load)).collect())
     }
 
     /// The links that are busy at `at` ps: number, name, until when in ps, and with whose operation (agent, operation).
@@ -227,6 +266,6 @@ impl Timeline {
     }
 }
 
-fn column<'py, T: Element>(py: Python<'py>, path: &[Segment], of: impl Fn(&Segment) -> T) -> Column<'py, T> {
-    PyArray1::from_vec(py, path.iter().map(of).collect())
+fn column<'py, R, T: Element>(py: Python<'py>, rows: &[R], of: impl Fn(&R) -> T) -> Column<'py, T> {
+    PyArray1::from_vec(py, rows.iter().map(of).collect())
 }

@@ -2,7 +2,7 @@
 
 use super::recorder::Recorder;
 use super::wiring::Wiring;
-use super::{Options, Sim, run};
+use super::{Beside, Options, Sim, run};
 use crate::Timeline;
 use ahbm_engine::Time;
 use ahbm_machine::{Diagnostic, Machine};
@@ -47,7 +47,8 @@ pub(crate) fn simulate_driven(
     driver: &mut dyn Driver,
 ) -> Result<Timeline, Diagnostic> {
     let wiring = Wiring::new(program, machine)?;
-    run(program, machine, &wiring, options, Some(Seat { driver: RefCell::new(driver), watched }))
+    let seat = Seat { driver: RefCell::new(driver), watched };
+    run(program, machine, &wiring, options, Beside { driver: Some(seat), ..Beside::default() })
 }
 
 impl<R: Recorder> Sim<'_, R> {
