@@ -19,6 +19,6 @@ mod why;
 
 pub use data::{Access, Memory, Prepared, replay};
 pub use detail::{Category, Detail, Kind, Piece, PieceId};
-pub use timeline::{Span, Timeline};
-pub use timing::{Options, simulate};
+pub use timeline::{NEVER, Span, Timeline};
+pub use timing::{Options, simulate, until_stuck};
 pub use why::{LinkUse, Segment};
