@@ -6,15 +6,14 @@ import ast
 import errno
 import os
 import stat
+import sys
 import threading
 from pathlib import Path
 
 MAX_BYTES = 1 << 28
 """A file that is longer is nothing that this project reads."""
-_WITHOUT_WAITING = getattr(os, "O_NONBLOCK", 0)
-"""To open a pipe waits for who writes to it. Windows has no pipes among its files."""
-_AS_IT_IS = getattr(os, "O_BINARY", 0)
-"""Windows changes the ends of lines otherwise."""
+# To open a pipe waits for who writes to it; Windows has none among its files, and changes the ends of lines.
+_FLAGS = os.O_BINARY if sys.platform == "win32" else os.O_NONBLOCK
 _read: dict[Path, None] = {}
 
 
@@ -39,7 +38,7 @@ def load_bytes(path: str | Path, most: int = MAX_BYTES) -> bytes:
             mode = os.fstat(file.fileno()).st_mode
             if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
                 raise OSError(errno.EINVAL, "it is no regular file", str(path))
-            if _WITHOUT_WAITING:
+            if sys.platform != "win32":
                 os.set_blocking(file.fileno(), True)
             content = bytearray()
             while len(content) <= most and (part := file.read(min(1 << 20, most + 1 - len(content)))):
@@ -53,7 +52,7 @@ def load_bytes(path: str | Path, most: int = MAX_BYTES) -> bytes:
 
 
 def _opened(name: str, flags: int) -> int:
-    return os.open(name, flags | _WITHOUT_WAITING | _AS_IT_IS)
+    return os.open(name, flags | _FLAGS)
 
 
 def load_text(path: str | Path, most: int = MAX_BYTES) -> str:

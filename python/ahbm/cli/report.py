@@ -136,6 +136,8 @@ def _ladder(target: str, args: tuple[str, ...], swept: Swept, methods: tuple[str
     else:
         sweep = swept.sweep(target, args)
     found = climb(sweep, methods, tell=progress.at)
+    if found.failure is not None:
+        raise found.failure
     progress.at("drawing the page")
     return ladders.page(found, sweep), found.to_json()
 
