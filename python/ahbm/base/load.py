@@ -12,8 +12,10 @@ from pathlib import Path
 
 MAX_BYTES = 1 << 28
 """A file that is longer is nothing that this project reads."""
-# To open a pipe waits for who writes to it; Windows has none among its files, and changes the ends of lines.
-_FLAGS = os.O_BINARY if sys.platform == "win32" else os.O_NONBLOCK
+if sys.platform == "win32":
+    _FLAGS = os.O_BINARY  # or it changes the ends of lines
+else:
+    _FLAGS = os.O_NONBLOCK  # or it waits for who writes to a pipe
 _read: dict[Path, None] = {}
 
 
