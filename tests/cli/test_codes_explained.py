@@ -16,6 +16,7 @@ def test_a_code_is_explained_as_it_is_met(spelled: str, tmp_path: Path) -> None:
     assert code == 0 and out.startswith("AHBM-L108: ") and "exit code 6" in out and "docs/errors.md#l-lints" in out
     facts = json.loads(run("ahbm", ["explain", spelled, "--json"], tmp_path)[1])
     assert (facts["error"], facts["exit_code"]) == ("LintError", 6)
+    assert facts["example"] in out and facts["advice"] in out and "buffer_kind" in facts["advice"]
 
 
 def test_codes_near_one_that_there_is_not_are_named(tmp_path: Path) -> None:
