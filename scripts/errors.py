@@ -2,8 +2,8 @@
 
     python scripts/errors.py [--check]
 
-The registry is `rust/machine/src/codes.rs` and `codes/cases.rs`, as the installed `ahbm` has it; classes and exit codes are those of
-`ahbm.errors`.
+The registry is `rust/machine/src/codes.rs` with `codes/cases.rs`, as the installed `ahbm` has it; classes and exit
+codes are those of `ahbm.errors`.
 """
 
 from __future__ import annotations

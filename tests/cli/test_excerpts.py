@@ -55,7 +55,9 @@ def test_a_kernel_s_line_is_shown_below_the_error(tmp_path: Path) -> None:
 def test_the_call_that_is_meant_is_marked(line: str, told: str, marked: list[str], tmp_path: Path) -> None:
     indent, rest = ("", line) if not line.startswith("\t") else ("\t", line[1:])
     body = f"if 1:\n{indent}{rest}\n" if indent else f"{rest}\n"
-    (tmp_path / "k.py").write_text(f"# {tmp_path}\n{body}{'    pass' if rest.endswith(':') else ''}\n", encoding="utf-8")
+    (tmp_path / "k.py").write_text(
+        f"# {tmp_path}\n{body}{'    pass' if rest.endswith(':') else ''}\n", encoding="utf-8"
+    )
     number = 3 if indent else 2
     _, shown, marks = Excerpts().below(f"  {told}  [{tmp_path}/k.py:{number}]").split("\n")
     under = "".join(c if mark == "^" else "\0" for c, mark in zip(shown, marks.ljust(len(shown)), strict=True))

@@ -71,7 +71,8 @@ def _calls(path: Path, line: str, number: int, words: frozenset[str]) -> list[tu
         tree = parse_python(path)
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return []
-    calls, named = [], []
+    calls: list[ast.Call | ast.BinOp] = []
+    named: list[ast.Call | ast.BinOp] = []
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call | ast.BinOp) or node.lineno != number:
             continue

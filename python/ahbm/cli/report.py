@@ -72,8 +72,8 @@ def report(
 ) -> None:
     """Write one HTML file: what is fastest, how far from the bound, why, what to try; with charts and a timeline.
 
-    Of a sweep; of a plan, a job or a ladder; of two runs. Several -t or --set KEY=1,2 are machines beside each other; what
-    does not run is told on the page, and the exit code tells. --ranks 8 gives the machine 8 ranks; --ranks
+    Of a sweep; of a plan, a job or a ladder; of two runs. Several -t or --set KEY=1,2 are machines beside each other;
+    what does not run is told on the page, and the exit code tells. --ranks 8 gives the machine 8 ranks; --ranks
     2,4,8 adds which algorithm is fastest at these numbers.
     """
     from ahbm.views.page import require_extra

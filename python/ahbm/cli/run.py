@@ -15,10 +15,10 @@ import typer
 from ahbm.base.load import load_bytes
 from ahbm.cli import completion
 from ahbm.cli.app import app
+from ahbm.cli.cells import each
 from ahbm.cli.excerpts import Excerpts
 from ahbm.cli.groups import grouped
 from ahbm.cli.interrupts import leave_to_script
-from ahbm.cli.cells import each
 from ahbm.cli.options import Algorithms, Asked, Check, Json, NoData
 from ahbm.cli.output import fail_if_wrong
 from ahbm.cli.targets import Targeted, arguments_of, refuse_arguments

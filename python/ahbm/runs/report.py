@@ -148,7 +148,8 @@ class Report(Run):
             else f"{self.percent_of_bound:.1f} % of the bound of {self.bound_ns:,.2f} ns ({self.limited_by})"
         )
         return (
-            f"{self.collective} by {self.algorithm} on {place(self.machine, self.topology)}: {self.ranks} x {self.bytes} B {self.dtype} in "
+            f"{self.collective} by {self.algorithm} on {place(self.machine, self.topology)}: "
+            f"{self.ranks} x {self.bytes} B {self.dtype} in "
             f"{self.latency_ns:,.2f} ns (simulated), algbw {self.algbw_gbs:.2f} GB/s, busbw {self.busbw_gbs:.2f} GB/s, "
             f"{bound}, {self.messages} messages, {checked}"
             + (f", checked for {', '.join(self.checks)}" if self.checks else "")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def page(sides: Sequence[tuple[bench.Sweep, Sequence[Report | bench.Refused]]]) -> Page:
-    """The page of the sweeps, one for each machine, and of their cells. Raises the first cell's error where none ran."""
+    """The page of the sweeps, one for each machine, and of their cells. Raises a cell's error where none ran."""
     named: list[tuple[str, Report | bench.Refused]] = [
         (name, cell)
         for name, (_, cells) in zip(_names([sweep for sweep, _ in sides]), sides, strict=True)
