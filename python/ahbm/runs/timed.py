@@ -72,7 +72,8 @@ class TimeReport(Run):
     def __str__(self) -> str:
         lines = [
             f"{self.plan} on {place(self.machine, self.topology)}: {self.ranks} ranks, {self.steps} steps, "
-            f"{self.messages} messages of {self.bytes} B in {self.latency_ns:,.2f} ns (simulated), time only: {self.reason}"
+            f"{self.messages} messages of {self.bytes} B in {self.latency_ns:,.2f} ns (simulated), "
+            f"time only: {self.reason}"
         ]
         lines += [f"  note: {note}" for note in self.notes]
         lines += [f"  {line}" for finding in self.warnings for line in str(finding).splitlines()]
