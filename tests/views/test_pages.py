@@ -97,8 +97,9 @@ def test_a_plan_whose_result_is_not_known(tmp_path: Path) -> None:
     plan.write_text(plan.read_text().replace('coll="allgather"', 'coll="custom"'))
     page, told = report(tmp_path, str(plan), "-t", "npu_ring_8", "-e", "64K")
     assert "only its time is known" in told[0] and "timeline" in sections(page) and "critical path" in told[1]
-    bad = CliRunner().invoke(app, ["report", str(plan), "--numerics", "-o", str(tmp_path / "no.html")])
-    assert isinstance(bad.exception, ConfigError) and bad.exception.code == "AHBM-C146"
+    for given in (["--numerics"], ["-a", "ring_allreduce", "-a", "tree_allreduce"]):
+        bad = CliRunner().invoke(app, ["report", str(plan), *given, "-o", str(tmp_path / "no.html")])
+        assert isinstance(bad.exception, ConfigError) and bad.exception.code == "AHBM-C146"
 
 
 def test_a_ladder_by_its_terms_and_by_its_file(tmp_path: Path) -> None:

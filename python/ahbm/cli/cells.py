@@ -61,8 +61,8 @@ def each(target: str, runs: Sequence[Opened], data: bool, check: str | None, as_
             typer.echo(str(found))
         if isinstance(found, Report):
             reports.append(found)
-    if not as_json:
-        typer.echo("\n".join(bench.footer(reports, failed)))
+    for line in bench.footer(reports, failed) if not as_json else ():
+        typer.echo(line)
     if failed:
         raise failed[0].error
     fail_if_wrong(reports)

@@ -153,6 +153,10 @@ def _timed(target: str, args: tuple[str, ...], swept: Swept, groups: Path | None
 
     if Opened(target, Terms(args=args, program=swept.program, frontend=swept.frontend)).measured:
         return None
+    if len(swept.algorithms or ()) > 1:
+        raise ConfigError(
+            "AHBM-C146", f"-a: {target} runs once, by one algorithm", hint="ahbm run -a A -a B runs it by each"
+        )
     (algorithm,) = swept.algorithms or (None,)
     terms = Terms(
         topology=swept.topology,
