@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import ahbm
 from ahbm.cli import app
-from ahbm.errors import ConfigError
+from ahbm.errors import ConfigError, LintError
 from ahbm.job.door import open_
 from ahbm.views import jobs, spans, timeline
 
@@ -100,8 +100,9 @@ def test_a_plan_whose_result_is_not_known(tmp_path: Path) -> None:
     page, told = report(tmp_path, str(plan), "-t", "npu_ring_8", "-e", "64K")
     assert "only its time is known" in told[0] and "timeline" in sections(page) and "critical path" in told[1]
     assert 'id="chart-sip-links"' in page, "where it ran is drawn"
-    bad = CliRunner().invoke(app, ["report", str(plan), "--numerics", "-o", str(tmp_path / "no.html")])
-    assert isinstance(bad.exception, ConfigError) and bad.exception.code == "AHBM-C146"
+    for given in (["--numerics"], ["-a", "ring_allreduce", "-a", "tree_allreduce"]):
+        bad = CliRunner().invoke(app, ["report", str(plan), *given, "-o", str(tmp_path / "no.html")])
+        assert isinstance(bad.exception, ConfigError) and bad.exception.code == "AHBM-C146"
 
 
 def test_a_ladder_by_its_terms_and_by_its_file(tmp_path: Path) -> None:
@@ -132,12 +133,29 @@ def test_two_algorithms_are_compared(tmp_path: Path) -> None:
     assert "ring_allreduce -&gt; tree_allreduce" in page
 
 
+def test_any_number_of_machines_and_algorithms_stand_beside_each_other(tmp_path: Path) -> None:
+    machines = ("-t", "npu_ring_8", "-t", "npu_switch_8", "-t", "npu_mesh_4x4")
+    names = ("-a", "ring_allreduce", "-a", "tree_allreduce")
+    page, told = report(tmp_path, "all_reduce", *machines, *names, "--sizes", "1K,64K", "--no-data")
+    assert sections(page) == ["speed", "table"] and "is the fastest of 6" in told[0]
+    assert page.count("<tr>") > 12 and " on npu_" in told[0]
+    # Two algorithms on two machines are four, none of which hides another.
+    page, told = report(tmp_path, "all_reduce", *machines[:4], *names, "--sizes", "1K", "--no-data")
+    assert "is the fastest of 4" in told[0]
+    out = tmp_path / "tcm.html"
+    terms = ("-t", "npu_ring_8", "--set", "buffer_kind=tcm,hbm", *names[:2], "--sizes", "64M", "--no-data")
+    failed = CliRunner().invoke(app, ["report", "all_reduce", *terms, "-o", str(out)])
+    assert isinstance(failed.exception, LintError) and "L108" in out.read_text(encoding="utf-8")
+    page, told = report(tmp_path, "all_reduce", *terms[:4], *names[:2], "--sizes", "1K", "--no-data")
+    assert "npu_ring_8, buffer_kind=tcm is the fastest of 2" in told[0]
+
+
 def test_two_machines_and_two_files_are_compared(tmp_path: Path) -> None:
     machines = ("-t", "npu_ring_8", "-t", "npu_switch_8")
-    three = CliRunner().invoke(app, ["report", "all_gather", *machines, "-t", "npu_mesh_4x4"])
-    assert isinstance(three.exception, ConfigError) and three.exception.code == "AHBM-C146"
     page, told = report(tmp_path, "all_gather", *machines, "--sizes", "1K,64K", "--no-data")
-    assert sections(page) == ["comparison"] and told[0].startswith("Of 2 measurements ")
+    assert sections(page) == ["speed", "table", "comparison"] and "npu_ring_8 is the fastest of 2" in told[0]
+    bad = CliRunner().invoke(app, ["report", "all_gather", *machines, "--numerics"])
+    assert isinstance(bad.exception, ConfigError) and bad.exception.code == "AHBM-C146"
     files = []
     for algorithm in ("ring_allreduce", "tree_allreduce"):
         for command in ("run", "explain"):

@@ -73,7 +73,7 @@ def test_reasons_are_drawn(contents: overview.Contents) -> None:
         *("bandwidth", "latency", "selection", "comparison", "breakdown", "path", "agents", "gantt", "sip-links"),
     ]
     for chart in page.charts.values():
-        chart.to_dict()  # Against the schema of charts, which pages leave out.
+        chart.chart.to_dict()  # Against the schema of charts, which pages leave out.
     for name, explanation in contents.explanations.items():
         assert sum(explanation.by_category.values()) == explanation.latency_ps
         report = next(r for r in reversed(contents.reports) if r.algorithm == name)
@@ -215,6 +215,16 @@ def test_the_timeline_names_what_is_pointed_at(contents: overview.Contents, tmp_
     for text in (on_path, operation, zoomed):
         assert re.search(r"^sip \d cube 0 pe 0 · .* · ring_allreduce.py:\d+ · .* to .* \(.* [mnup]s\)$", text), text
     assert any(f" · {name} · " in on_path for name in colors.CATEGORIES)
+
+
+def test_a_notebook_shows_a_chart_without_network(contents: overview.Contents) -> None:
+    chart = overview.page(contents).charts["bandwidth"]
+    svg = chart._repr_svg_()
+    assert svg.startswith("<svg") and "busbw (GB/s)" in svg and "<script" not in svg
+    assert set(re.findall(r"https?://[^\"' ]+", svg)) <= {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}
+    # What IPython asks first would be altair's page, with scripts from the network.
+    assert not hasattr(chart, "_repr_mimebundle_") and not hasattr(chart, "_repr_html_")
+    assert chart.png().startswith(b"\x89PNG")
 
 
 def test_only_tables_scroll_sideways(contents: overview.Contents) -> None:

@@ -143,7 +143,9 @@ class Place:
             varied |= {f"--set {key}": values for key, values in parse_settings(self.settings).items()}
             names = ", ".join(name for name, values in varied.items() if len(values) > 1)
             raise ConfigError(
-                "AHBM-C146", f"{names}: several values are several machines", hint="ahbm bench measures on each of them"
+                "AHBM-C146",
+                f"{names}: several values are several machines",
+                hint="ahbm run and ahbm bench measure on each of them",
             )
         return found[0]
 
@@ -225,8 +227,8 @@ class Files:
 class Asked(Files, Terms):
     """One collective or plan, and how it is run."""
 
-    algorithm: Annotated[
-        str | None,
+    algorithms: Annotated[
+        list[str] | None,
         typer.Option("-a", "--algorithm", autocompletion=completion.algorithms, help="Name, or path of a module."),
     ] = None
     size: Size = None
@@ -251,6 +253,24 @@ class Asked(Files, Terms):
         str | None,
         typer.Option("--as", metavar="KIND", help="Traces: job or algorithm, where the trace leaves it open."),
     ] = None
+
+    def cells(self) -> list[Self]:
+        """One run each: every algorithm on every machine. Raises as `places`."""
+        given: list[str | None] = [*(self.algorithms or ())] or [None]
+        return [
+            replace(place, algorithms=None if algorithm is None else [algorithm])
+            for place in self.places()
+            for algorithm in given
+        ]
+
+    @property
+    def algorithm(self) -> str | None:
+        """The name or path of the algorithm. Raises ConfigError (AHBM-C146) for several."""
+        given = self.algorithms or ()
+        if len(given) > 1:
+            hint = "ahbm run and ahbm bench measure each of them"
+            raise ConfigError("AHBM-C146", "-a is given twice: several algorithms are several runs", hint=hint)
+        return given[0] if given else None
 
     def terms(self, *, device: bool = False, args: Sequence[str] = ()) -> RunTerms:
         """The options as `ahbm.open` takes them. Raises ConfigError for values that are none."""

@@ -20,6 +20,6 @@ mod why;
 
 pub use data::{Access, Memory, Prepared, replay};
 pub use detail::{Category, Detail, Kind, Piece, PieceId};
-pub use timeline::{Span, Timeline};
-pub use timing::{Options, simulate, simulate_free};
+pub use timeline::{NEVER, Span, Timeline};
+pub use timing::{Options, simulate, simulate_free, until_stuck};
 pub use why::{Interval, LinkUse, Segment};

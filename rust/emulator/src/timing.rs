@@ -20,8 +20,8 @@ mod receive;
 mod recorder;
 mod wiring;
 
-use crate::Timeline;
 use crate::detail::PieceId;
+use crate::timeline::{NEVER, Span, Timeline};
 use agent::Pause;
 use ahbm_engine::{Engine, Fifos, Limits, Resource, Stop, Tasks, Time, Waiter};
 use ahbm_machine::{Costs, Diagnostic, Machine};
@@ -60,6 +60,19 @@ impl Default for Options {
 /// `AHBM-D101` deadlock (with the wait-for cycle), `AHBM-B120` event budget exceeded, `AHBM-B121` budget of
 /// pieces exceeded, and whatever the machine reports about a route that does not exist.
 pub fn simulate(program: &Program, machine: &Machine, options: &Options) -> Result<Timeline, Diagnostic> {
+    ended(until_stuck(program, machine, options)?)
+}
+
+/// A deadlock as an error.
+fn ended(mut timeline: Timeline) -> Result<Timeline, Diagnostic> {
+    timeline.stuck.take().map_or(Ok(timeline), |deadlock| Err(*deadlock))
+}
+
+/// As [`simulate`], but a deadlock is no error: the timeline goes as far as the run, and says so ([`Timeline::stuck`]).
+///
+/// # Errors
+/// As [`simulate`], without `AHBM-D101`.
+pub fn until_stuck(program: &Program, machine: &Machine, options: &Options) -> Result<Timeline, Diagnostic> {
     // The host's clock goes into the log alone.
     let begin = log_enabled!(target: LOG, Level::Debug).then(Instant::now);
     let outcome =
@@ -67,6 +80,9 @@ pub fn simulate(program: &Program, machine: &Machine, options: &Options) -> Resu
     if let Some(begin) = begin {
         let (name, agents, ms) = (&program.name, program.agents.len(), begin.elapsed().as_secs_f64() * 1e3);
         match &outcome {
+            Ok(Timeline { stuck: Some(finding), .. }) => {
+                debug!(target: LOG, "{name}: {agents} agents, {} after {ms:.3} ms", finding.code);
+            }
             Ok(Timeline { latency, messages, events, .. }) => debug!(
                 target: LOG,
                 "{name}: {agents} agents, {latency} ps, {messages} messages, {events} events; simulated in {ms:.3} ms"
@@ -89,8 +105,10 @@ pub fn simulate_free(
     free: &[Vec<bool>],
 ) -> Result<Timeline, Diagnostic> {
     let options = Options { detail: 0, ..*options };
-    let beside = Beside { free: Some(Free::new(free, program.channels.len())), ..Beside::default() };
-    Wiring::new(program, machine).and_then(|wiring| run(program, machine, &wiring, &options, beside))
+    Wiring::new(program, machine).and_then(|wiring| {
+        let free = Some(Free::new(free, program.channels.len()));
+        ended(run(program, machine, &wiring, &options, Beside { free, ..Beside::default() })?)
+    })
 }
 
 /// What a run may have beside its program.
@@ -132,7 +150,7 @@ fn drive(sim: Sim<'_, impl Recorder>, options: &Options) -> Result<Timeline, Dia
         alarm => sim.alarm(alarm - alarms),
     });
     match outcome {
-        Ok(()) => {
+        Ok(()) | Err(Stop::Deadlock(_)) => {
             drop(tasks);
             if sim.recorder.overflowed() {
                 let what =
@@ -140,9 +158,9 @@ fn drive(sim: Sim<'_, impl Recorder>, options: &Options) -> Result<Timeline, Dia
                 return Err(Diagnostic::new("AHBM-B121", what)
                     .hint("explain a smaller run, or use the cut_through model instead of flit"));
             }
-            Ok(sim.finish())
+            let stuck = outcome.is_err().then(|| Box::new(diagnose::deadlock(&sim)));
+            Ok(Timeline { stuck, ..sim.finish() })
         }
-        Err(Stop::Deadlock(_)) => Err(diagnose::deadlock(&sim)),
         Err(Stop::EventLimit | Stop::TimeLimit) => Err(Diagnostic::new(
             "AHBM-B120",
             format!("{}: no end after {} events ({} ps simulated)", program.name, options.max_events, sim.engine.now()),
@@ -306,11 +324,17 @@ impl<'a, R: Recorder> Sim<'a, R> {
         }
         for agent in self.agents {
             let agent = agent.into_inner();
+            let operations = self.program.body(AgentId(timeline.ends.len() as u32)).ops.len();
             timeline.ends.push(agent.clock);
             timeline.latency = timeline.latency.max(agent.clock);
             timeline.hash = agent::mix(timeline.hash, agent.hash, agent.clock);
-            let extra = agent.extra.map(|e| *e).unwrap_or_default();
+            let mut extra = agent.extra.map(|e| *e).unwrap_or_default();
             if self.record {
+                // After a deadlock: the agent is in its next operation and has not begun those behind it.
+                if extra.spans.len() < operations {
+                    extra.spans.push(Span { start: agent.clock, end: NEVER });
+                    extra.spans.resize(operations, Span { start: NEVER, end: NEVER });
+                }
                 timeline.spans.push(extra.spans);
             }
             if !self.wiring.inbound.is_empty() {

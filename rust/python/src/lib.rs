@@ -71,7 +71,7 @@ mod _core {
     #[pymodule_export]
     use super::dsl::mscclpp::switch::{SwitchChannel, SwitchRank};
     #[pymodule_export]
-    use super::errors::codes;
+    use super::errors::{cases, codes};
     #[pymodule_export]
     use super::formats::{PyDocument, convert_plan, plan_files, plan_formats, plan_limits, read_plan};
     #[pymodule_export]

@@ -75,24 +75,27 @@ impl Program {
     /// Runs the timing pass on the program's machine; the interpreter lock is released meanwhile.
     ///
     /// `record` keeps the time of every operation, which views and some replays need; `detail` also keeps why it took
-    /// that long. Raises `DeadlockError`, `BudgetError` after `max_events` engine events or for more detail than 2 GB
+    /// that long. With `stuck`, a deadlock is no error: the timeline goes as far as the run (`Timeline.deadlock`). Raises `DeadlockError`, `BudgetError` after `max_events` engine events or for more detail than 2 GB
     /// hold, and KeyboardInterrupt.
     #[pyo3(signature = (
-        *, record=Given::ok(true), detail=Given::ok(false), max_events=Given::ok(Options::default().max_events)),
-           text_signature = "($self, *, record=True, detail=False, max_events=...)")]
+        *, record=Given::ok(true), detail=Given::ok(false), max_events=Given::ok(Options::default().max_events),
+        stuck=Given::ok(false)),
+           text_signature = "($self, *, record=True, detail=False, max_events=..., stuck=False)")]
     fn simulate(
         &self,
         py: Python<'_>,
         record: Given<bool>,
         detail: Given<bool>,
         max_events: Given<u64>,
+        stuck: Given<bool>,
     ) -> PyResult<Timeline> {
-        given!(record, detail, max_events);
+        given!(record, detail, max_events, stuck);
         logs::refresh(py, &[Part::Engine, Part::Data]);
         let outcome = interruptible(py, || {
             let detail = if detail { PIECES } else { 0 };
             let options = Options { record, detail, max_events };
-            ahbm_emulator::simulate(&self.inner, &self.machine, &options).map_err(|finding| vec![finding])
+            let simulate = if stuck { ahbm_emulator::until_stuck } else { ahbm_emulator::simulate };
+            simulate(&self.inner, &self.machine, &options).map_err(|finding| vec![finding])
         })?;
         Ok(Timeline { inner: outcome, program: Arc::clone(&self.inner), machine: Arc::clone(&self.machine) })
     }

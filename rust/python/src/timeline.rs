@@ -88,10 +88,17 @@ pub struct Timeline {
 
 #[pymethods]
 impl Timeline {
-    /// Latency of the launch: the last agent's end.
+    /// Latency of the launch: the last agent's end; of a deadlock, the last progress.
     #[getter]
     fn latency_ps(&self) -> u64 {
         self.inner.latency
+    }
+
+    /// The DeadlockError that the run ended in; None when it came to its end (see `Program.simulate`).
+    #[getter]
+    fn deadlock(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        let finding = self.inner.stuck.as_deref()?;
+        Some(errors::raise_one(py, finding.clone()).into_value(py).into_any())
     }
 
     /// Messages delivered.
@@ -225,8 +232,8 @@ impl Timeline {
 
     /// The state of the run at `at` ps; effects at that very time have happened.
     ///
-    /// Per agent, None without operations, or: its operation (the last one at the end), its start and end in ps, what it
-    /// does (works, ended, or what it waits for: message, slot, counter, barrier), the value of the counter or how many
+    /// Per agent, None without operations, or: its operation (the last one at the end), its start and end in ps (None for
+    /// an operation that a deadlock keeps from its end), what it does (works, ended, or what it waits for: message, slot, counter, barrier), the value of the counter or how many
     /// have arrived at the barrier, and the operations that it waits for (agent, operation). Per queue: sender, receiver,
     /// slots, free slots, messages sent and received until then, and those in it (operation that sent it, since when in
     /// ps, bytes, the posted receive that claims it). The value of every counter. Raises `DataError` (AHBM-D191) for a

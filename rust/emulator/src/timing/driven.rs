@@ -2,7 +2,7 @@
 
 use super::recorder::Recorder;
 use super::wiring::Wiring;
-use super::{Beside, Options, Sim, run};
+use super::{Beside, Options, Sim, ended, run};
 use crate::Timeline;
 use ahbm_engine::Time;
 use ahbm_machine::{Diagnostic, Machine};
@@ -48,7 +48,7 @@ pub(crate) fn simulate_driven(
 ) -> Result<Timeline, Diagnostic> {
     let wiring = Wiring::new(program, machine)?;
     let seat = Seat { driver: RefCell::new(driver), watched };
-    run(program, machine, &wiring, options, Beside { driver: Some(seat), ..Beside::default() })
+    ended(run(program, machine, &wiring, options, Beside { driver: Some(seat), ..Beside::default() })?)
 }
 
 impl<R: Recorder> Sim<'_, R> {

@@ -221,7 +221,10 @@ impl<'a> Hosts<'a> {
         let places = self.replay.job.places(share.launch);
         if self.replay.job.is_message(share.launch) && share.part == 0 {
             self.over.push(place);
-            self.over.extend(places.iter().filter(|&&other| other != place && self.is_there(other)));
+            let waits = places[1];
+            if self.is_there(waits) {
+                self.over.push(waits);
+            }
         } else if places.iter().all(|&place| self.is_there(place)) {
             let message = self.replay.job.is_message(share.launch);
             self.over.extend(places.iter().rev().filter(|&&other| !message || other == place));
