@@ -42,6 +42,7 @@ style: $(VENV)/.linting
 lint: style $(VENV)/.testing
 	$(STEP) "clippy" cargo clippy --workspace --all-targets -- -D warnings
 	$(STEP) "mypy" $(BIN)/mypy
+	$(STEP) "mypy, as if on Windows" $(BIN)/mypy --platform win32 python/ahbm
 	$(STEP) "stubs of the native module" $(BIN)/python scripts/check_stubs.py
 
 bench: $(VENV)/.running

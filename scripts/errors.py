@@ -2,8 +2,8 @@
 
     python scripts/errors.py [--check]
 
-The registry is `rust/machine/src/codes.rs`, as the installed `ahbm` has it; classes and exit codes are those of
-`ahbm.errors`.
+The registry is `rust/machine/src/codes.rs` with `codes/cases.rs`, as the installed `ahbm` has it; classes and exit
+codes are those of `ahbm.errors`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 import sys
 from pathlib import Path
 
-from ahbm._core import codes
+from ahbm._core import cases, codes
 from ahbm.base.codes import FAMILIES as HEADINGS
 from ahbm.errors import FAMILIES, AhbmError, RankError
 
@@ -30,12 +30,13 @@ def families() -> str:
 
 
 def tables() -> str:
-    known = codes()
+    known, told = codes(), {code: case for code, *case in cases()}
     assert {code[5] for code, _ in known} == set(HEADINGS), "a family without a heading"
     parts = []
     for letter, family in HEADINGS.items():
-        rows = [f"| `{code}` | {meaning} |" for code, meaning in known if code[5] == letter]
-        parts.append("\n".join([f"## {letter}: {family.subject}", "", "| code | meaning |", "|---|---|", *rows, ""]))
+        rows = [f"| `{code}` | {meaning} | {' | '.join(told[code])} |" for code, meaning in known if code[5] == letter]
+        head = ["| code | meaning | for example | what to do |", "|---|---|---|---|"]
+        parts.append("\n".join([f"## {letter}: {family.subject}", "", *head, *rows, ""]))
     return "\n" + "\n".join(parts) + "\n"
 
 

@@ -62,7 +62,7 @@ NAMED = 6
 """Places that a finding is repeated at and that are named; the rest is counted."""
 
 _NUMBER = re.compile(r"\d+")
-_TOTAL = re.compile(r" \(\d+ of \d+ elements are wrong\)$")
+_TOTAL = re.compile(r" \(\d+ of \d+ elements are wrong[^()]*\)$")
 
 
 def told(findings: Iterable[Finding]) -> str:

@@ -38,6 +38,37 @@ def test_a_kernel_s_line_is_shown_below_the_error(tmp_path: Path) -> None:
     assert "^" not in out + err and (site["file"], site["line"], site["origin"]) == ("mine.py", 7, "mine.py:7")
 
 
+@pytest.mark.parametrize(
+    ("line", "told", "marked"),
+    [
+        ('acc = acc + tl.recv(dir="W", shape=(n,))', 'waits in recv(dir="W") f16[8]', ['tl.recv(dir="W", shape=(n,))']),
+        ('tl.send(dir="W", src=tl.load(p))', "load of", ["tl.load(p)"]),
+        ('tl.send(dir="W", src=tl.load(p))', "waits in send of", ['tl.send(dir="W", src=tl.load(p))']),
+        ("tl.store(p, x + y * z)", "mul f16[8]", ["y * z"]),
+        ("x = tl.recv(a) if c else tl.recv(b)", "recv", ["tl.recv(a)", "tl.recv(b)"]),
+        ("größe = tl.load(p)  # ä", "", ["tl.load(p)"]),
+        ("\tx = tl.exp(y)", "exp", ["tl.exp(y)"]),
+        ("x = tl.exp(tl.log(y))", "of something else", ["x = tl.exp(tl.log(y))"]),
+        ("for _ in range(4):", "", ["for _ in range(4):"]),
+    ],
+)
+def test_the_call_that_is_meant_is_marked(line: str, told: str, marked: list[str], tmp_path: Path) -> None:
+    indent, rest = ("", line) if not line.startswith("\t") else ("\t", line[1:])
+    body = f"if 1:\n{indent}{rest}\n" if indent else f"{rest}\n"
+    (tmp_path / "k.py").write_text(
+        f"# {tmp_path}\n{body}{'    pass' if rest.endswith(':') else ''}\n", encoding="utf-8"
+    )
+    number = 3 if indent else 2
+    _, shown, marks = Excerpts().below(f"  {told}  [{tmp_path}/k.py:{number}]").split("\n")
+    under = "".join(c if mark == "^" else "\0" for c, mark in zip(shown, marks.ljust(len(shown)), strict=True))
+    assert [part for part in under.split("\0") if part] == marked
+
+
+def test_a_file_that_is_no_python_is_marked_by_whole_lines(tmp_path: Path) -> None:
+    (tmp_path / "k.py").write_text("tl.load(p\n  x = (\n", encoding="utf-8")
+    assert Excerpts().below(f"load  [{tmp_path}/k.py:1]").endswith("^" * len("tl.load(p"))
+
+
 def test_a_line_is_shown_once_and_a_command_shows_few(tmp_path: Path) -> None:
     kernel(tmp_path, 'send(dir="W", src=tl.load(t_ptr, shape=(n_elem,), dtype="f16"))')
     code, out, _ = run("ahbm", ["check", "-a", "mine", "-t", "npu_ring_8"], tmp_path)

@@ -66,7 +66,7 @@ def test_the_operator_that_nccl_tests_calls_o_is_named(command: str, tmp_path: P
     "given",
     [
         ["run", "all_reduce", "-d", "f16", "--dtype", "f32"],
-        ["run", "all_reduce", "-a", "ring_allreduce", "-atree_allreduce"],
+        ["explain", "all_reduce", "-a", "ring_allreduce", "-atree_allreduce"],
         ["bench", "all_reduce", "-b", "1K", "--minbytes=2K"],
         ["synth", "all_reduce", "--method", "ring", "--method", "tree"],
     ],

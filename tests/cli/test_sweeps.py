@@ -11,6 +11,7 @@ import pytest
 import ahbm
 import ahbm.distributed as dist
 from ahbm.ranks.setup import Setup
+from support import plans
 from support.commands import run
 
 QUICK = ["bench", "all_reduce", "-a", "ring_allreduce", "--no-data"]
@@ -44,7 +45,51 @@ def test_several_machines_are_rows_with_their_names(tmp_path: Path) -> None:
     assert "machine npu_ring_8" in text and "machine npu_switch_8" in text
 
 
-@pytest.mark.parametrize("command", ["run", "explain", "numerics", "ladder", "explore", "check", "probe"])
+CELLS = ["run", "all_reduce", "--no-data", "--size", "64M", "-a", "ring_allreduce", "-a", "tree_allreduce"]
+
+
+def test_a_run_of_several_is_a_row_of_each(tmp_path: Path) -> None:
+    several = [*CELLS, "-t", "npu_ring_8", "-t", "npu_switch_8"]
+    code, out, err = run("ahbm", several, tmp_path)
+    assert code == 0, err
+    rows = [line.split() for line in out.splitlines() if not line.startswith("#")]
+    heads = [line for line in out.splitlines() if line.startswith("# algorithm ")]
+    assert len(rows) == len(heads) == 4 and all(row[0] == str(64 << 20) for row in rows)
+    assert [head.rsplit(" ", 1)[1] for head in heads] == ["npu_ring_8"] * 2 + ["npu_switch_8"] * 2
+    lines = run("ahbm", [*several, "--json"], tmp_path)[1].splitlines()
+    alone = [
+        json.loads(run("ahbm", [*CELLS[:5], "-a", name, "-t", machine, "--json"], tmp_path)[1])
+        for machine in ("npu_ring_8", "npu_switch_8")
+        for name in ("ring_allreduce", "tree_allreduce")
+    ]
+    assert [json.loads(line) for line in lines] == alone
+
+
+def test_a_run_that_fails_is_a_row_among_the_others(tmp_path: Path) -> None:
+    several = [*CELLS[:7], "-t", "npu_ring_8", "--set", "buffer_kind=tcm,hbm"]
+    code, out, err = run("ahbm", several, tmp_path)
+    rows = [line.split() for line in out.splitlines() if not line.startswith("#")]
+    assert code == 6 and "AHBM-L108" in err and [row[5] == "L108" for row in rows] == [True, False]
+    assert out.index("# set buffer_kind=tcm") < out.index("# set buffer_kind=hbm")
+    code, out, _ = run("ahbm", [*several, "--json"], tmp_path)
+    failed, ran = map(json.loads, out.splitlines())
+    assert code == 6 and failed["error"]["findings"][0]["code"] == "AHBM-L108" and ran["latency_ns"] > 0
+    # What does not exist is told before anything runs.
+    code, out, err = run("ahbm", [*CELLS, "-t", "npu_ring_8", "-t", "npu_ring_9"], tmp_path)
+    assert code == 4 and not out and "AHBM-T101" in err
+    code, out, err = run("ahbm", [*CELLS, "--trace", "t.json"], tmp_path)
+    assert code == 3 and not out and "AHBM-C146" in err
+
+
+def test_a_plan_runs_on_several_machines(tmp_path: Path) -> None:
+    (tmp_path / "ring.xml").write_text(plans.ring(8), encoding="utf-8")
+    terms = ["run", "ring.xml", "--size", "64K", "-t", "npu_ring_8", "-t", "npu_switch_8", "--json"]
+    code, out, err = run("ahbm", terms, tmp_path)
+    assert code == 0, err
+    assert [json.loads(line)["machine"] for line in out.splitlines()] == ["npu_ring_8", "npu_switch_8"]
+
+
+@pytest.mark.parametrize("command", ["explain", "numerics", "ladder", "explore", "check", "probe"])
 @pytest.mark.parametrize(
     ("given", "named"),
     [

@@ -116,6 +116,61 @@ def test_changes_that_the_program_cannot_run_on(changes: object, code: str) -> N
         explained().what_if(changes)  # type: ignore[arg-type]
 
 
+def test_a_line_at_no_cost_is_simulated(tmp_path: Path) -> None:
+    """Of a kernel whose rank 0 computes twice and whose other ranks compute once."""
+    module = tmp_path / "two.py"
+    module.write_text(
+        "def kernel_args(world_size, n_elem, *, cube_w=4, cube_h=4):\n    return (n_elem,)\n\n\n"
+        "def kernel(t_ptr, n_elem, sip_rank, sip_topo_kind, sip_topo_w, sip_topo_h, *, tl):\n"
+        "    x = tl.load(t_ptr, shape=(n_elem,), dtype='f16')\n"
+        "    if sip_rank == 0:\n"
+        "        y = x + x\n"
+        "        y = y + x\n"
+        "    else:\n"
+        "        y = x * x\n"
+        "    tl.store(t_ptr, y)\n"
+    )
+    why = explained("ring_1d", algorithm=str(module), bytes_per_rank=4096)
+    lines = {entry.line: entry for entry in why.advice if entry.line}
+    parts = {step.place: step.ps for step in why.steps}
+    first, second = lines["two.py:8"], lines["two.py:9"]
+    assert first.way == second.way == SIMULATED and first.latency_ps == why.latency_ps - first.gain_ps
+    # Both take one pass over the elements; without one of them all ranks end together.
+    assert first.gain_ps == second.gain_ps == parts["two.py:8"] == parts["two.py:9"] > 0
+    assert "two.py:11" not in lines, "not on the path"
+    assert "what a line would give if it cost nothing:" in why.text()
+    assert "two.py:8 at no cost (simulated again)" in why.text()
+    assert not any(entry.line for entry in why.advise(0) if entry.way == SIMULATED)
+
+
+@pytest.mark.parametrize("topology", ["npu_ring_8", "npu_torus_4x4", "ring_1d"])
+def test_a_line_cannot_give_more_than_its_time_on_the_path(topology: str) -> None:
+    why = explained(topology)
+    parts = {step.place: step.ps for step in why.steps}
+    lines = [entry for entry in why.advice if entry.line]
+    assert lines and all(entry.gain_ps <= parts[entry.line] for entry in lines)
+
+
+def test_a_run_that_takes_no_time_has_no_lines(tmp_path: Path) -> None:
+    module = tmp_path / "nothing.py"
+    module.write_text(
+        "def kernel_args(world_size, n_elem, *, cube_w=4, cube_h=4):\n    return (n_elem,)\n\n\n"
+        "def kernel(t_ptr, n_elem, sip_rank, sip_topo_kind, sip_topo_w, sip_topo_h, *, tl):\n"
+        "    tl.load(t_ptr, shape=(n_elem,), dtype='f16')\n"
+    )
+    why = explained(algorithm=str(module), bytes_per_rank=4096)
+    assert (why.latency_ps, why.steps, why.advice) == (0, [], [])
+    assert "takes no time" in why.text()
+
+
+def test_a_link_without_latency() -> None:
+    """Twice around a ring of 8, the path comes to the last of its links twice at most."""
+    why = explained()
+    alone = [entry for entry in why.advice if entry.what.startswith("no latency of sip")]
+    assert len(alone) == 3 and {entry.gain_ps for entry in alone} <= {500_000, 1_000_000}
+    assert {entry.way for entry in alone} == {SIMULATED}
+
+
 def test_all_that_can_be_explained_has_advice(tmp_path: Path) -> None:
     why = ahbm.open(exchange(tmp_path), args=["--ranks", "4"], bytes_per_rank=4096).explain()
     assert why.advice and why.advice[0].way == SIMULATED

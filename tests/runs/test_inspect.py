@@ -317,12 +317,18 @@ def test_who_waits_is_who_waits_in_the_report_of_the_deadlock(tmp_path: Path) ->
         if rank == 2:
             tl.store(t_ptr, total)
             return"""
-        ahbm.inspect("all_reduce", kernel(tmp_path, never), "fully_connected", bytes_per_rank=64, overrides=ONE_PE)
+        file = kernel(tmp_path, never)
+        ahbm.run("all_reduce", file, "fully_connected", bytes_per_rank=64, overrides=ONE_PE)
     said = re.findall(
         r"(sip \d cube \d pe \d) waits in (\S+ \S+) \(", "\n".join(str(site.label) for site in caught.value.sites)
     )
     # Rank 2 waits in the report because it went on.
     assert waiting == {one for one in said if not one[0].startswith("sip 2 ")} and len(waiting) == 4
+    # The state of the run that stands still is the report's, and its message is that error.
+    stuck = ahbm.inspect("all_reduce", file, "fully_connected", bytes_per_rank=64, overrides=ONE_PE)
+    end = stuck.at()
+    assert {(agent.place, agent.what) for agent in end.waiting} == set(said)
+    assert isinstance(stuck.deadlock, DeadlockError) and end.deadlock == f"AHBM-D101 {caught.value.message}"
 
 
 @pytest.mark.parametrize(

@@ -66,8 +66,32 @@ def test_a_candidate_that_does_not_run_is_told_and_passed_over(tmp_path: Path) -
     assert found.rungs[0].winner == "ring_allreduce"
     assert found.rungs[0].refused["ring_all_gather"].startswith("AHBM-C115")
     assert any("AHBM-U406" in line for line in found.table())
-    with pytest.raises(ConfigError, match=r"AHBM-C151.*ring_all_gather: AHBM-C115"):
-        climb(Sweep("all_reduce", 64, 64, algorithms=("ring_all_gather",), topology="npu_ring_8"))
+
+
+def test_where_no_candidate_runs_a_row_says_why_of_each(tmp_path: Path) -> None:
+    path = tmp_path / "ccl.yaml"
+    command = ["ladder", "all_reduce", "-t", "npu_ring_8", "--sizes", "64,4K", "-a", "ring_all_gather"]
+    done = CliRunner().invoke(app, [*command, "-a", "ring_reduce_scatter", "-o", str(path)])
+    assert isinstance(done.exception, ConfigError) and done.exception.code == "AHBM-C151"
+    rows = [line.split() for line in done.stdout.splitlines() if not line.startswith("#")]
+    assert rows == [[size, "-", "-", "-", "-"] for size in ("64", "4096")]
+    for name in ("ring_all_gather", "ring_reduce_scatter"):
+        assert f"# {name} at 64 4096 B: AHBM-C115 " in done.stdout
+    assert not path.exists()
+    told = CliRunner().invoke(app, [*command, "--json"])
+    assert isinstance(told.exception, ConfigError)
+    rungs = json.loads(told.stdout)["rungs"]
+    assert [rung["winner"] for rung in rungs] == [None, None]
+    assert rungs[0]["refused"]["ring_all_gather"].startswith("AHBM-C115")
+
+
+def test_one_size_without_a_candidate_does_not_end_the_others() -> None:
+    overrides = {"system.sips.count": 8, "algorithms.ring_allreduce.slot_size": 64}
+    terms = {"algorithms": ("ring_allreduce",), "topology": "npu_ring_8", "overrides": overrides}
+    found = climb(Sweep("all_reduce", 64, 1 << 14, 16, **terms))
+    assert [bool(rung.reports) for rung in found.rungs] == [True, False, False]
+    with pytest.raises(ConfigError, match=r"AHBM-C151.*ring_allreduce: AHBM-L105"):
+        found.ranges()
 
 
 def test_command_line(tmp_path: Path) -> None:

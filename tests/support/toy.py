@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ahbm._core import Machine, Plan
@@ -10,7 +11,6 @@ from ahbm.base.request import Request
 from ahbm.config.checks import integer, text
 from ahbm.config.kinds import Kind
 from ahbm.config.settings import Settings
-from ahbm.errors import UnsupportedError
 from ahbm.source.algorithm import Algorithm, AlgorithmLoader, Lowered
 
 
@@ -38,8 +38,10 @@ class Toy:
     def lower(self, machine: Machine, request: Request, layout: Layout, settings: Settings) -> Lowered:
         return self._inner().lower(machine, request, layout, settings)
 
-    def plan(self, machine: Machine, request: Request) -> Plan:
-        raise UnsupportedError("AHBM-U294", f"{self.name} is a toy: no file of another project holds it")
+    def plan(
+        self, machine: Machine, request: Request, settings: Settings, limits: Sequence[tuple[str, int]] = ()
+    ) -> Plan:
+        return self._inner().plan(machine, request, settings, limits)
 
     def _inner(self) -> Algorithm:
         from ahbm.config.ccl import CclConfig

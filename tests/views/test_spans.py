@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 
+from ahbm._core import categories
 from ahbm.job.door import open_
 from ahbm.runs.explanation import Explanation
 from ahbm.views import colors, spans, timeline, why
@@ -30,6 +31,24 @@ def test_the_operations_of_all_times_are_there(torus: Explanation, most: int) ->
         here = [span for span in picture.spans if span.lane == lane]
         assert sum(span.count for span in here) == len(starts)
         assert (min(s.start_ps for s in here), max(s.end_ps for s in here)) == (starts.min(), ends.max())
+
+
+@pytest.mark.parametrize("most", [200, 100_000])
+def test_waits_stand_on_the_lanes_of_their_agents(torus: Explanation, most: int) -> None:
+    """Each with its reason; the intervals that they are taken from add up to the time of their agent."""
+    picture = spans.waits(torus, [0, 9, 63], most)
+    assert {span.agent for span in picture.spans} == {0, 9, 63}
+    assert {span.category for span in picture.spans} <= set(colors.CATEGORIES)
+    assert "waiting for message" in {span.category for span in picture.spans}
+    times = dict(zip(categories(), torus.time_of_agents[9].tolist(), strict=True))
+    assert sum(times.values()) == torus.latency_ps
+    start, end, _, _ = torus.intervals(9)
+    assert (start[0], end[-1]) == (0, torus.latency_ps) and (start[1:] == end[:-1]).all()
+    if not picture.note:
+        here = [span for span in picture.spans if span.agent == 9]
+        for name in ("waiting for message", "idle after its end"):
+            assert sum(s.end_ps - s.start_ps for s in here if s.category == name) == times[name]
+        assert all(torus.operation(s.agent, s.op)[0].startswith("recv") for s in here if s.category.endswith("message"))
 
 
 @pytest.mark.parametrize("most", [10, 100, 100_000])

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from ahbm._core import categories
 from ahbm.cli import app
 from ahbm.errors import ConfigError
+from ahbm.runs.advice import SIMULATED
 from ahbm.runs.bench import Sweep
 from ahbm.views import answer, charts, colors, links, overview
 from ahbm.views.page import Page, Section
@@ -72,7 +73,7 @@ def test_reasons_are_drawn(contents: overview.Contents) -> None:
         *("bandwidth", "latency", "selection", "comparison", "breakdown", "path", "agents", "gantt", "sip-links"),
     ]
     for chart in page.charts.values():
-        chart.to_dict()  # Against the schema of charts, which pages leave out.
+        chart.chart.to_dict()  # Against the schema of charts, which pages leave out.
     for name, explanation in contents.explanations.items():
         assert sum(explanation.by_category.values()) == explanation.latency_ps
         report = next(r for r in reversed(contents.reports) if r.algorithm == name)
@@ -84,7 +85,7 @@ def test_every_link_has_a_place(topology: str) -> None:
     found = overview.gather(Sweep("all_gather", 4096, 4096, topology=topology))
     (explanation,) = found.explanations.values()
     assert found.machine is not None
-    chart = links.sip_links(found.machine, explanation.links, explanation.latency_ps)
+    chart = links.sip_links(found.machine, explanation)
     assert chart is not None
     spec = json.dumps(chart.to_dict())
     between = {link.name for link in explanation.links if "->" in link.name}
@@ -100,7 +101,7 @@ def test_idle_and_dead_links_are_told_apart() -> None:
     live = found.machine.links_between_cubes(0)
     assert len(live) == 48 - 2 and "sip0.cube5.ucie_E0" not in live
     assert not found.machine.links_between_cubes(found.machine.sips)
-    chart = links.cube_links(found.machine, explanation.links, explanation.latency_ps)
+    chart = links.cube_links(found.machine, explanation)
     assert chart is not None
     spec = chart.to_dict()
     rows = spec["datasets"][spec["layer"][0]["data"]["name"]]
@@ -216,6 +217,16 @@ def test_the_timeline_names_what_is_pointed_at(contents: overview.Contents, tmp_
     assert any(f" · {name} · " in on_path for name in colors.CATEGORIES)
 
 
+def test_a_notebook_shows_a_chart_without_network(contents: overview.Contents) -> None:
+    chart = overview.page(contents).charts["bandwidth"]
+    svg = chart._repr_svg_()
+    assert svg.startswith("<svg") and "busbw (GB/s)" in svg and "<script" not in svg
+    assert set(re.findall(r"https?://[^\"' ]+", svg)) <= {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}
+    # What IPython asks first would be altair's page, with scripts from the network.
+    assert not hasattr(chart, "_repr_mimebundle_") and not hasattr(chart, "_repr_html_")
+    assert chart.png().startswith(b"\x89PNG")
+
+
 def test_only_tables_scroll_sideways(contents: overview.Contents) -> None:
     html = re.sub(r"<script.*?</script>", "", overview.page(contents).html(), flags=re.DOTALL)
     assert html.count("<table>") == html.count('<div class="table">') > 2
@@ -241,20 +252,116 @@ def test_the_answer_comes_first(contents: overview.Contents) -> None:
     """Which is fastest, how far from the bound, why with a line, what to try: each from the data."""
     first, why, advice = overview.page(contents).headline
     best = min((r for r in contents.reports if r.bytes == 16384), key=lambda report: report.latency_ns)
+    explanation = contents.explanations[best.algorithm]
     assert first.startswith(f"{best.algorithm} is the fastest of 2 at 16 KiB: {best.latency_ns / 1000:.4g} us, ")
-    assert f"{best.percent_of_bound:.3g} % of the bound" in first
-    category = next(iter(contents.explanations[best.algorithm].by_category))
+    assert f"{best.percent_of_bound:.3g} % of the bound" in why
+    category = next(iter(explanation.by_category))
     assert f"% of its critical path is {category}" in why and f"{best.algorithm}.py:" in why
-    assert advice == f"Try {answer.REMEDIES[category]}."
+    change = explanation.advice[0]
+    assert change.latency_ps is not None and change.gain_ps > 0
+    again = explanation.what_if(change.changes)
+    percent = 100 * (again.latency_ps or 0) / explanation.latency_ps - 100
+    assert advice.startswith(f"Try {change.what}: {percent:+.1f} %, ") and "(simulated again)" in advice
+    assert answer.REMEDIES[category] in advice
+    # All of the path is one line here, which says nothing about that line.
+    assert len(explanation.steps) == 1 and "at no cost" not in advice
     html = overview.page(contents).html()
     assert html.index('id="answer"') < html.index("<nav") < html.index("<h2")
     for section in overview.page(contents).sections:
         assert f'href="#{section.key}"' in html and f'id="{section.key}"' in html
 
 
+def test_of_several_lines_the_answer_names_the_one_that_gives_most() -> None:
+    (report,) = overview.gather(Sweep("all_reduce", 65536, 65536, device=True), explain=False).reports
+    why = report.explain()
+    told = answer.advice(why, report)
+    line = max((a for a in why.advice if a.line and a.way == SIMULATED), key=lambda entry: entry.gain_ps)
+    assert re.search(rf"{re.escape(line.line)} at no cost: -\d+.\d % \(simulated again\)\.$", told)
+
+
+def test_a_sweep_of_one_size_shows_its_bound() -> None:
+    found = overview.gather(Sweep("all_gather", 4096, 4096, topology="npu_ring_8"), explain=False)
+    chart = charts.latency(charts.series(found.reports, found.peak_gbs), "t").to_dict()
+    points = next(layer for layer in chart["layer"] if layer["mark"]["type"] == "point")
+    (picked,) = points["transform"]
+    assert "bound" in picked["filter"]["oneOf"]
+
+
+@pytest.mark.parametrize(
+    ("found", "ticks"),
+    [
+        ([1024, 16384], [1 << n for n in range(10, 15)]),
+        ([1000, 5000], [1024, 2048, 4096]),
+        ([16384, 65536], [16384, 32768, 65536]),
+        ([96, 100], [96, 100]),
+        ([0], [0]),
+        ([1, 1 << 33], [1 << n for n in range(0, 34, 4)]),
+    ],
+)
+def test_sizes_have_ticks_that_can_be_read(found: list[int], ticks: list[int]) -> None:
+    assert charts.sizes(found).to_dict()["axis"]["values"] == ticks
+
+
+def test_links_are_played_back(contents: overview.Contents) -> None:
+    """Of every link on the map, how busy it is in each part of the run; the whole run is what is shown first."""
+    name = next(iter(contents.explanations))
+    why = contents.explanations[name]
+    assert contents.machine is not None
+    chart = links.sip_links(contents.machine, why)
+    assert chart is not None
+    spec = chart.to_dict()
+    params = {param["name"]: param["value"] for param in spec["params"]}
+    frames = spec["usermeta"]["frames"]
+    assert params["frame"] == -1 and 8 <= frames <= 64 and spec["usermeta"]["latency"] == why.latency_ps
+    used = {link.name: link.busy_ps for link in why.links if "->" in link.name}
+    assert set(params["loads"]) == set(used)
+    for link, load in params["loads"].items():
+        assert len(load) == frames and all(0 <= percent <= 100 for percent in load)
+        assert sum(load) / 100 * why.latency_ps / frames == pytest.approx(used[link], abs=0.005 * why.latency_ps)
+    with pytest.raises(ConfigError, match="AHBM-C129"):
+        why.link_load(0)
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
+def test_the_playback_moves_with_its_slider(contents: overview.Contents, tmp_path: Path) -> None:
+    """Colours change, the whole run comes back, and print shows the whole run."""
+    path = tmp_path / "report.html"
+    acts = """<script>setTimeout(async () => {
+      const drawn = () => new Promise((done) => setTimeout(done, 100));
+      const slider = document.querySelector(".playback input"), told = document.querySelector(".playback output");
+      const lines = () => [...document.querySelectorAll("#chart-sip-links path[stroke]")];
+      const seen = () => [told.textContent, slider.getAttribute("aria-valuetext"),
+        lines().map((line) => line.getAttribute("stroke")).join()];
+      const states = [seen()];
+      for (const value of [1, 0, 3]) {
+        slider.value = value;
+        slider.dispatchEvent(new Event("input"));
+        await drawn();
+        states.push(seen());
+      }
+      dispatchEvent(new Event("beforeprint"));
+      await drawn();
+      document.body.dataset.states = JSON.stringify([...states, seen()]);
+    }, 500);</script></body>"""
+    html, _, rest = overview.page(contents).html().rpartition("</body>")
+    path.write_text(html + acts + rest)
+    dom, console = browse(path, "light", "--dump-dom")
+    assert console == ""
+    found = re.search('data-states="(.*?)"', dom)
+    assert found is not None
+    whole, first, again, third, printed = json.loads(found[1].replace("&quot;", '"'))
+    assert whole == again == printed and whole[:2] == ["the whole run"] * 2
+    assert re.fullmatch(r"0 to [\d.]+ (ns|us)", first[0]) and first[0] == first[1] != third[0]
+    assert first[2] != whole[2]
+
+
 def test_every_category_has_a_remedy_and_a_colour() -> None:
-    waits = {name for name in categories() if name.startswith("waiting")}
+    waits = {name for name in categories() if name.startswith(("waiting for ", "idle "))}
+    assert {"message", "slot", "counter", "barrier", "link", "engine", "transfer"} == {
+        name.removeprefix("waiting for ") for name in waits if name.startswith("waiting")
+    }
     assert set(categories()) == set(colors.CATEGORIES) == set(answer.REMEDIES) | waits
+    assert len(set(colors.CATEGORIES.values())) == len(colors.CATEGORIES)
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")

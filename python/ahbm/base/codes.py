@@ -1,6 +1,6 @@
 """Names of the error codes on which decisions rest, and what there is to say about any code.
 
-`ahbm._core.codes()` lists every code with its meaning.
+`ahbm._core.codes()` lists every code with its meaning, `ahbm._core.cases()` with an example and what to do.
 """
 
 from __future__ import annotations
@@ -53,35 +53,23 @@ class Family:
     """The heading of the family in docs/errors.md."""
     page: str
     """The page that explains what the errors are about."""
-    advice: str
-    """What to do about any of them."""
 
 
 FAMILIES = {
-    "C": Family(
-        "configuration", "machine-model", "Correct the argument, key or module that it names; `ahbm list` has names."
-    ),
-    "T": Family(
-        "topology", "machine-model", "Correct the key at the line that it names; `ahbm topology` shows a machine."
-    ),
-    "K": Family(
-        "kernels", "writing-an-algorithm", "Correct the line of the kernel that it names, by the module contract."
-    ),
-    "L": Family("lints", "writing-an-algorithm", "Correct what it names before the program can run; nothing has run."),
-    "D": Family("deadlocks", "check", "Follow the cycle: each side that it names waits for the next one."),
-    "V": Family(
-        "data", "check", "Look for the first contribution that is lost or comes twice; `ahbm check` names lines."
-    ),
-    "B": Family("budgets", "machine-model", "Ask for less, or raise the limit that it names."),
-    "U": Family("unsupported", "imports", "Do without what it names: it does not exist here."),
-    "X": Family("ranks", "torch", "Compare the calls of the ranks that it names: they must agree."),
-    "I": Family("interruptions", "quick-start", "Start it again; the message says how far it came."),
-    "F": Family("files", "imports", "Correct the file at the place that it names, or write it again."),
-    "R": Family("regressions", "compare", "Find what changed with `ahbm compare`, or renew the baseline."),
-    "A": Family(
-        "programs of the languages for algorithms", "authoring", "Correct the line of the script that it names."
-    ),
-    "Z": Family("defects of AHBM", "errors", "Report it, with the command that led to it: it is not your mistake."),
+    "C": Family("configuration", "machine-model"),
+    "T": Family("topology", "machine-model"),
+    "K": Family("kernels", "writing-an-algorithm"),
+    "L": Family("lints", "writing-an-algorithm"),
+    "D": Family("deadlocks", "check"),
+    "V": Family("data", "check"),
+    "B": Family("budgets", "machine-model"),
+    "U": Family("unsupported", "imports"),
+    "X": Family("ranks", "torch"),
+    "I": Family("interruptions", "quick-start"),
+    "F": Family("files", "imports"),
+    "R": Family("regressions", "compare"),
+    "A": Family("programs of the languages for algorithms", "authoring"),
+    "Z": Family("defects of AHBM", "errors"),
 }
 """Letter of a code -> its family, in the order of docs/errors.md."""
 
@@ -97,7 +85,10 @@ class Explained:
     exit_code: int
     about: str
     """What is wrong in all errors of the class."""
+    example: str
+    """Something that leads to it."""
     advice: str
+    """What to do about it."""
     page: str
     """Where docs/errors.md has it, and the page on its subject."""
 
@@ -105,6 +96,7 @@ class Explained:
         return (
             f"{self.code}: {self.meaning}\n"
             f"  class   {self.error}, exit code {self.exit_code}: {self.about}\n"
+            f"  example {self.example}\n"
             f"  advice  {self.advice}\n"
             f"  more    {self.page}"
         )
@@ -117,7 +109,7 @@ def is_code(text: str) -> bool:
 
 def explained(text: str) -> Explained:
     """A code, with or without its prefix, from the registry. Raises ConfigError (AHBM-C144) for an unknown one."""
-    from ahbm._core import codes
+    from ahbm._core import cases, codes
 
     known = dict(codes())
     code = f"AHBM-{text.upper().removeprefix('AHBM-')}"
@@ -129,4 +121,5 @@ def explained(text: str) -> Explained:
     about = (kind.__doc__ or "").partition("\n")[0] if letter in errors.FAMILIES else "A defect of AHBM."
     anchor = f"{letter}-{family.subject}".lower().replace(" ", "-")
     more = f"docs/errors.md#{anchor}, docs/{family.page}.md"
-    return Explained(code, known[code], kind.__name__, kind.exit_code, about, family.advice, more)
+    example, advice = {case: told for case, *told in cases()}[code]
+    return Explained(code, known[code], kind.__name__, kind.exit_code, about, example, advice, more)

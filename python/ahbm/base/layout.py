@@ -95,6 +95,12 @@ def lanes(machine: Machine, ranks: Sequence[int], chunks: int, count: int) -> La
     return Layout(_network(machine, ranks), tuple((sip, 0, 0) for sip in ranks), chunks, count, tuple(out))
 
 
+def whole(machine: Machine, ranks: Sequence[int], chunks: int, count: int) -> Layout:
+    """As `lanes`, with one lane on the first cube of every SIP: a plan knows ranks and no cubes."""
+    lane = Lane(count, 0, 1, 1, (0,))
+    return Layout(_network(machine, ranks), tuple((sip, 0, 0) for sip in ranks), chunks, count, (lane,))
+
+
 def tiles(machine: Machine, ranks: Sequence[int], cubes: int, count: int) -> Layout:
     """Device tensors: a tile of `count` elements on each of the first `cubes` cubes of every SIP in `ranks`.
 

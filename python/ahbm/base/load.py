@@ -6,11 +6,16 @@ import ast
 import errno
 import os
 import stat
+import sys
 import threading
 from pathlib import Path
 
 MAX_BYTES = 1 << 28
 """A file that is longer is nothing that this project reads."""
+if sys.platform == "win32":
+    _FLAGS = os.O_BINARY  # or it changes the ends of lines
+else:
+    _FLAGS = os.O_NONBLOCK  # or it waits for who writes to a pipe
 _read: dict[Path, None] = {}
 
 
@@ -31,12 +36,12 @@ def load_bytes(path: str | Path, most: int = MAX_BYTES) -> bytes:
     `most` bytes. A pipe that nobody writes to is empty.
     """
     try:
-        # Without O_NONBLOCK, to open a pipe waits for who writes to it.
-        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK), buffering=0) as file:
+        with open(path, "rb", opener=_opened, buffering=0) as file:
             mode = os.fstat(file.fileno()).st_mode
             if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
                 raise OSError(errno.EINVAL, "it is no regular file", str(path))
-            os.set_blocking(file.fileno(), True)
+            if sys.platform != "win32":
+                os.set_blocking(file.fileno(), True)
             content = bytearray()
             while len(content) <= most and (part := file.read(min(1 << 20, most + 1 - len(content)))):
                 content += part
@@ -46,6 +51,10 @@ def load_bytes(path: str | Path, most: int = MAX_BYTES) -> bytes:
         raise OSError(errno.EFBIG, f"it has more than {most} bytes", str(path))
     _read[Path(path).absolute()] = None
     return bytes(content)
+
+
+def _opened(name: str, flags: int) -> int:
+    return os.open(name, flags | _FLAGS)
 
 
 def load_text(path: str | Path, most: int = MAX_BYTES) -> str:

@@ -6,7 +6,6 @@ A *party* is what contributes one array: a rank of a collective on host arrays, 
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from ahbm.base.collectives import BITWISE
 from ahbm.base.elements import COMBINE, Element
+from ahbm.base.host import memory_bytes
 from ahbm.base.request import Request
 from ahbm.errors import BudgetError, ConfigError
 
@@ -86,7 +86,7 @@ class Reference:
 def _check_memory(request: Request) -> None:
     """Raises BudgetError (AHBM-B301) where inputs, their copies and the machine's memory exceed this computer's."""
     asked = 3 * request.parties * request.size * request.element.storage.itemsize
-    if asked > (most := os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")):
+    if asked > (most := memory_bytes()):
         raise BudgetError(
             "AHBM-B301",
             f"the data of {request.parties} x {request.size} elements take at least {asked} bytes, "

@@ -8,39 +8,70 @@ from typing import Annotated
 
 import typer
 
+from ahbm.cli import completion
 from ahbm.cli.app import app
-from ahbm.cli.options import Frontend, Json, Limits, Program, Quirks, output_option
+from ahbm.cli.groups import grouped
+from ahbm.cli.options import Dtype, Frontend, Json, Limits, Machine, Program, Quirks, Root, output_option
 from ahbm.cli.targets import Targeted, arguments_of
 from ahbm.errors import ConfigError
 
 
+class Converting(Targeted):
+    """`Targeted` by a plan, by a script that lowers one, or by the module of a kernel."""
+
+    executes = False
+
+
 @app.command(
-    cls=Targeted,
+    cls=Converting,
     page="imports",
     examples=(
         "ahbm convert plan.xml plan.json",
         "ahbm convert plan.xml trace.et --size 1M",
+        "ahbm convert -a ring_allreduce --ranks 8 -o ring.xml",
     ),
 )
+@grouped
 def convert(
     context: typer.Context,
     source: Annotated[
-        Path,
-        typer.Argument(help="An algorithm: .xml, .json, a Chakra trace by its prefix, or a script and its arguments."),
-    ],
+        str | None,
+        typer.Argument(
+            help="A plan: .xml, .json, or a Chakra trace by its prefix; a script that lowers one, with its arguments; "
+            "the module of a kernel, .py; or a collective, of -a.",
+            autocompletion=completion.collectives,
+            show_default=False,
+        ),
+    ] = None,
     target: Annotated[
         Path | None, typer.Argument(help="What to write: .xml, .json, or PREFIX.et for PREFIX.<rank>.et.")
     ] = None,
-    output: Annotated[Path | None, output_option("What to write, behind a script.")] = None,
+    *,
+    place: Machine,
+    output: Annotated[Path | None, output_option("What to write, instead of the second argument.")] = None,
+    algorithm: Annotated[
+        str | None,
+        typer.Option("-a", "--algorithm", autocompletion=completion.algorithms, help="Kernels: name, or path."),
+    ] = None,
+    dtype: Dtype = "f16",
+    root: Root = 0,
     size: Annotated[
-        str | None, typer.Option("-b", "--bytes", "--size", help="Traces: the size that comm_size states; about 1M.")
+        str | None,
+        typer.Option(
+            "-b",
+            "--bytes",
+            "--size",
+            help="Kernels: the size that they are called for. Traces: the size that comm_size states. About 1M.",
+        ),
     ] = None,
     link_order: Annotated[
         bool, typer.Option("--link-order", help="Traces: order the sends of every link by control dependencies.")
     ] = False,
     slots: Annotated[
         int | None,
-        typer.Option("--slots", min=1, max=2**32 - 2, help="Execution plans: messages a queue holds; as runtimes, 2."),
+        typer.Option(
+            "--slots", min=1, max=2**32 - 2, help="Execution plans: messages a queue holds; a kernel's, or 2."
+        ),
     ] = None,
     quirks: Quirks = False,
     limits: Limits = None,
@@ -48,24 +79,44 @@ def convert(
     frontend: Frontend = None,
     as_json: Json = False,
 ) -> None:
-    """Convert an algorithm between MSCCL-IR (.xml), MSCCL++ execution plans (.json) and Chakra traces (.et)."""
+    """Convert a kernel or plan to MSCCL-IR (.xml), an MSCCL++ execution plan (.json) or a Chakra trace (.et)."""
+    from ahbm.base.collectives import COLLECTIVES
     from ahbm.config.reading import parse_limits
     from ahbm.dsl.script import Script, imports_language
     from ahbm.runs import plans
-    from ahbm.runs.bench import parse_size
-    from ahbm.source.plan import SLOTS
+    from ahbm.runs.bench import parse_dtype, parse_size
+    from ahbm.source.function import AnyAlgorithm
 
+    if algorithm is not None and source not in COLLECTIVES and not (target and source):
+        source, target = None, target or (Path(source) if source else None)
     wanted = target or output
     if wanted is None or (target and output):
-        raise ConfigError("AHBM-C146", "convert writes one file", hint=f"ahbm convert {source} -o plan.json")
+        named = " ".join(filter(None, (source, algorithm and f"-a {algorithm}")))
+        raise ConfigError("AHBM-C146", "convert writes one file", hint=f"ahbm convert {named or 'SOURCE'} -o plan.json")
+    what: AnyAlgorithm | Script = algorithm or source
+    collective = source if source in COLLECTIVES else None
+    if algorithm is not None and source is not None and collective is None:
+        raise ConfigError(
+            "AHBM-C146", f"{source} and -a {algorithm}: {source} is no collective", hint="give one of them"
+        )
+    if source is not None and imports_language(source):
+        what = Script(source, arguments_of(context), program, frontend)
+    elif what == collective:
+        what = None
     paths = plans.convert(
-        Script(str(source), arguments_of(context), program, frontend) if imports_language(source) else source,
+        what,
         wanted,
         nbytes=parse_size(size) if size else None,
         link_order=link_order,
-        slots=slots or SLOTS,
+        slots=slots,
         quirks=quirks,
         limits=parse_limits(limits or ()),
+        collective=collective,
+        topology=place.topology,
+        ccl=place.ccl,
+        overrides=place.overrides,
+        dtype=parse_dtype(dtype),
+        root=root,
     )
     if as_json:
         typer.echo(json.dumps({"files": [str(path) for path in paths]}))

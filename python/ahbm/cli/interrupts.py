@@ -39,6 +39,8 @@ def heard() -> Iterator[None]:
     ):
         yield
         return
+    import socket
+
     from ahbm._core import Watch
 
     main = threading.get_ident()
@@ -49,16 +51,17 @@ def heard() -> Iterator[None]:
         told(str(interrupted(sys._current_frames().get(main)).message))
         return True
 
-    read, write = os.pipe()
-    os.set_blocking(write, False)
-    watch = Watch(read, GRACE_S, unheard)
-    before = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    # Sockets, because Windows wakes nothing else.
+    read, write = socket.socketpair()
+    write.setblocking(False)
+    watch = Watch(read.detach(), GRACE_S, unheard)
+    before = signal.set_wakeup_fd(write.fileno(), warn_on_full_buffer=False)
     try:
         yield
     finally:
         watch.stop()
         signal.set_wakeup_fd(before)
-        os.close(write)
+        write.close()
 
 
 def leave_to_script() -> None:

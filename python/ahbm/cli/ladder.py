@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,6 +18,7 @@ from ahbm.cli.targets import Targeted, arguments_of
 
 if TYPE_CHECKING:
     from ahbm.runs.bench import Sweep
+    from ahbm.runs.ladder import Ladder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,23 +73,35 @@ def climbed(
     chunks: int = 1,
     seed: int = 0,
 ) -> None:
-    """Prints the ladder of a sweep, and writes it if there is an output."""
+    """Prints the ladder of a sweep, and writes it if there is an output.
+
+    Raises ConfigError (AHBM-C151), and writes nothing, where no candidate runs at a size.
+    """
     from ahbm.runs.ladder import climb
 
     found = climb(sweep, methods, chunks=chunks, seed=seed, tell=progress.at)
     progress.clear()
-    written = found.save(output) if output is not None else []
+    failure = found.failure
+    written = found.save(output) if output is not None and failure is None else []
     kernels = found.kernels if output is not None and output.is_dir() else ()
     if as_json:
         files = {"files": [str(path) for path in written], "kernels": list(kernels)} if written else {}
         typer.echo(json.dumps(found.to_json() | files, indent=2))
-        return
+    else:
+        _print(found, written, kernels)
+    if failure is not None:
+        raise failure
+
+
+def _print(found: Ladder, written: Sequence[Path], kernels: Sequence[str]) -> None:
     for line in found.table():
         typer.echo(line)
+    if found.failure is not None:
+        return
     for entry in found.ranges():
         most = f"{entry.max_bytes} B" if entry.max_bytes else "any size"
         typer.echo(f"# from {entry.min_bytes} B to {most}: {entry.algorithm}")
     for path in written:
         typer.echo(f"# written {path}")
     for name in kernels:
-        typer.echo(f"# {name} is a kernel: it is in ccl.yaml and has no MSCCL file")
+        typer.echo(f"# {name} is a kernel: it is in ccl.yaml; ahbm convert -a {name} writes a file of it")

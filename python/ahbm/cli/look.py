@@ -39,7 +39,11 @@ def inspect(
     asked: Asked,
     at: Annotated[
         str | None,
-        typer.Option("--at", metavar="TIME", help="1200ns, 1.2us, 500ps or 50%; else the middle, of elements the end."),
+        typer.Option(
+            "--at",
+            metavar="TIME",
+            help="1200ns, 1.2us, 500ps or 50%; else the middle, of elements and deadlocks the end.",
+        ),
     ] = None,
     element: Element = None,
     from_: Annotated[
@@ -56,6 +60,7 @@ def inspect(
     The state: who does what, who waits for whom, and what is in the queues, counters and links.
     """
     from ahbm.base.collectives import COLLECTIVES
+    from ahbm.runs.inspection import Inspection
 
     one = {"--element": element, "--from": from_}
     state = {"--rank": rank, "--pe": pe}
@@ -69,7 +74,9 @@ def inspect(
         raise ConfigError("AHBM-C146", f"{names or '--depth'} do not go together", hint=hint)
     if asked.size is None and target in COLLECTIVES:
         asked = replace(asked, size="4K")
-    inspection = asked.open(target, device=device, args=arguments_of(context)).inspect()
+    opened = asked.open(target, device=device, args=arguments_of(context))
+    # What is timed is run first; what is measured need not come to its end.
+    inspection = Inspection.of(opened.case) if opened.measured else opened.inspect()
     found: Any
     if element is not None:
         whose, cube, index = _named("--element", element)
@@ -78,7 +85,7 @@ def inspect(
         whose, cube, index = _named("--from", from_)
         found = inspection.fate_of(whose, index, cube=cube)
     else:
-        found = inspection.at() if at is None else inspection.at(at)
+        found = inspection.at(at)
         found = found if rank is None and pe is None else found.of(rank=rank, place=pe)
     if as_json:
         typer.echo(json.dumps(found.to_json(), indent=2))

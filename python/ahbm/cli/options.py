@@ -143,7 +143,9 @@ class Place:
             varied |= {f"--set {key}": values for key, values in parse_settings(self.settings).items()}
             names = ", ".join(name for name, values in varied.items() if len(values) > 1)
             raise ConfigError(
-                "AHBM-C146", f"{names}: several values are several machines", hint="ahbm bench measures on each of them"
+                "AHBM-C146",
+                f"{names}: several values are several machines",
+                hint="ahbm run and ahbm bench measure on each of them",
             )
         return found[0]
 
@@ -225,8 +227,8 @@ class Files:
 class Asked(Files, Terms):
     """One collective or plan, and how it is run."""
 
-    algorithm: Annotated[
-        str | None,
+    algorithms: Annotated[
+        list[str] | None,
         typer.Option("-a", "--algorithm", autocompletion=completion.algorithms, help="Name, or path of a module."),
     ] = None
     size: Size = None
@@ -239,10 +241,41 @@ class Asked(Files, Terms):
         Path | None,
         typer.Option("--groups", metavar="FILE", help="Jobs: ranks of the process groups by name, as JSON."),
     ] = None
+    lanes: Annotated[
+        str | None,
+        typer.Option("--lanes", help="Jobs: what runs side by side: device, streams, astra or unlimited."),
+    ] = None
+    compute: Annotated[
+        list[str] | None,
+        typer.Option("--compute", metavar="TEXT=FACTOR", help="Jobs: computations of this name last so many times."),
+    ] = None
+    kind: Annotated[
+        str | None,
+        typer.Option("--as", metavar="KIND", help="Traces: job or algorithm, where the trace leaves it open."),
+    ] = None
+
+    def cells(self) -> list[Self]:
+        """One run each: every algorithm on every machine. Raises as `places`."""
+        given: list[str | None] = [*(self.algorithms or ())] or [None]
+        return [
+            replace(place, algorithms=None if algorithm is None else [algorithm])
+            for place in self.places()
+            for algorithm in given
+        ]
+
+    @property
+    def algorithm(self) -> str | None:
+        """The name or path of the algorithm. Raises ConfigError (AHBM-C146) for several."""
+        given = self.algorithms or ()
+        if len(given) > 1:
+            hint = "ahbm run and ahbm bench measure each of them"
+            raise ConfigError("AHBM-C146", "-a is given twice: several algorithms are several runs", hint=hint)
+        return given[0] if given else None
 
     def terms(self, *, device: bool = False, args: Sequence[str] = ()) -> RunTerms:
         """The options as `ahbm.open` takes them. Raises ConfigError for values that are none."""
         from ahbm.job.door import Terms
+        from ahbm.job.replay import parse_factor
         from ahbm.runs.bench import parse_dtype, parse_size
         from ahbm.source.synth import WHOLE
 
@@ -263,6 +296,9 @@ class Asked(Files, Terms):
             instances=self.instances,
             reading=self.reading,
             groups=self.groups,
+            lanes=self.lanes,
+            factors=tuple(parse_factor(text) for text in self.compute or ()),
+            kind=self.kind,
             args=args,
             program=self.program,
             frontend=self.frontend,
@@ -361,20 +397,20 @@ class Swept(Terms):
         from ahbm.dsl.script import Script, imports_language
         from ahbm.dsl.variation import parse_ranges, varied
         from ahbm.job.door import is_plan
-        from ahbm.runs.plans import Options, added, label
+        from ahbm.runs.plans import Options, added, free_name
 
         options = Options(reading=Reading(self.quirks))
         if imports_language(target):
             script = Script(target, tuple(args), self.program, self.frontend)
             ranges = parse_ranges(self.vary or ())
-            name = label(target)
+            name = free_name(target, self.ccl, self.overrides)
             found = {f"{name},{told}" if told else name: one for told, one in varied(script, ranges)}
             return added(found, self.topology, self.overrides, options)
         if self.vary or self.program or self.frontend:
             raise ConfigError("AHBM-C146", f"{target} is no script: it takes no --vary, --program or --frontend")
         if not is_plan(target):
             return None
-        return added({label(target): target}, self.topology, self.overrides, options)
+        return added({free_name(target, self.ccl, self.overrides): target}, self.topology, self.overrides, options)
 
 
 def parse_settings(settings: Sequence[str] | None) -> dict[str, list[str]]:

@@ -72,7 +72,8 @@ def report(
 ) -> None:
     """Write one HTML file: what is fastest, how far from the bound, why, what to try; with charts and a timeline.
 
-    Of a sweep; of a plan, a job or a ladder; of two runs or machines. --ranks 8 gives the machine 8 ranks; --ranks
+    Of a sweep; of a plan, a job or a ladder; of two runs. Several -t or --set KEY=1,2 are machines beside each other;
+    what does not run is told on the page, and the exit code tells. --ranks 8 gives the machine 8 ranks; --ranks
     2,4,8 adds which algorithm is fastest at these numbers.
     """
     from ahbm.views.page import require_extra
@@ -136,6 +137,8 @@ def _ladder(target: str, args: tuple[str, ...], swept: Swept, methods: tuple[str
     else:
         sweep = swept.sweep(target, args)
     found = climb(sweep, methods, tell=progress.at)
+    if found.failure is not None:
+        raise found.failure
     progress.at("drawing the page")
     return ladders.page(found, sweep), found.to_json()
 
@@ -150,6 +153,10 @@ def _timed(target: str, args: tuple[str, ...], swept: Swept, groups: Path | None
 
     if Opened(target, Terms(args=args, program=swept.program, frontend=swept.frontend)).measured:
         return None
+    if len(swept.algorithms or ()) > 1:
+        raise ConfigError(
+            "AHBM-C146", f"-a: {target} runs once, by one algorithm", hint="ahbm run -a A -a B runs it by each"
+        )
     (algorithm,) = swept.algorithms or (None,)
     terms = Terms(
         topology=swept.topology,
@@ -179,9 +186,9 @@ def _measured(
     device: bool,
     explain: bool,
 ) -> tuple[Page, list[Report | bench.Refused], dict[str, Any]]:
-    from ahbm.runs import bench, compare
+    from ahbm.runs import bench
     from ahbm.runs.ladder import schedules
-    from ahbm.views import comparisons, overview
+    from ahbm.views import machines, overview
 
     counts = parse_ranks(swept.ranks)
     if len(counts) > 1:
@@ -189,14 +196,15 @@ def _measured(
     names, entries = schedules(methods)
     sweeps = swept.sweeps(target, args, device=device)
     sweeps = [replace(s, algorithms=(*s.algorithms, *names), overrides={**s.overrides, **entries}) for s in sweeps]
-    if len(sweeps) == 2:
+    if len(sweeps) > 1:
+        given = [name for name, on in (("--numerics", numerics), ("--synth", bool(methods))) if on]
+        if given:
+            raise ConfigError("AHBM-C146", f"{', '.join(given)}: the page is about one machine, not {len(sweeps)}")
         sides = [list(bench.attempt([sweep], tell=progress.at)) for sweep in sweeps]
-        reports = [[cell for cell in side if not isinstance(cell, bench.Refused)] for side in sides]
-        page = comparisons.page(f"{target} on two machines", compare.versus(*reports))
         cells = [cell for side in sides for cell in side]
+        progress.at("drawing the page")
+        page = machines.page(list(zip(sweeps, sides, strict=True)))
         return page, cells, bench.to_json(sweeps, cells, sys.argv[1:])
-    if len(sweeps) > 2:
-        raise ConfigError("AHBM-C146", f"a page shows one machine or two, not {len(sweeps)}", hint="ahbm bench")
     contents = overview.gather(sweeps[0], counts[1:] and counts, numerics, explain, progress.at)
     progress.at("drawing the page")
     cells = [*contents.reports, *contents.refused]

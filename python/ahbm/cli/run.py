@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from os.path import isfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,10 +15,11 @@ import typer
 from ahbm.base.load import load_bytes
 from ahbm.cli import completion
 from ahbm.cli.app import app
+from ahbm.cli.cells import each
 from ahbm.cli.excerpts import Excerpts
 from ahbm.cli.groups import grouped
 from ahbm.cli.interrupts import leave_to_script
-from ahbm.cli.options import Asked, Check, Json, NoData
+from ahbm.cli.options import Algorithms, Asked, Check, Json, NoData
 from ahbm.cli.output import fail_if_wrong
 from ahbm.cli.targets import Targeted, arguments_of, refuse_arguments
 from ahbm.errors import ConfigError
@@ -27,6 +29,11 @@ if TYPE_CHECKING:
     from ahbm.ranks.setup import Setup
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Asked(Asked):
+    algorithms: Algorithms = None
+
+
 @app.command(
     cls=Targeted,
     context_settings={"allow_extra_args": True},
@@ -34,6 +41,7 @@ if TYPE_CHECKING:
     examples=(
         "ahbm run all_reduce -a ring_allreduce --size 64K",
         "ahbm run plan.xml --size 1M --trace plan.pftrace",
+        "ahbm run all_reduce --size 64K -a ring_allreduce -a tree_allreduce -t npu_ring_8 -t npu_switch_8",
     ),
 )
 @grouped
@@ -48,7 +56,7 @@ def run(
         ),
     ],
     *,
-    asked: Asked,
+    asked: _Asked,
     et: Annotated[
         Path | None,
         typer.Option(
@@ -65,7 +73,12 @@ def run(
     check: Check = None,
     as_json: Json = False,
 ) -> None:
-    """Run one collective, a plan or a script on the emulated machine."""
+    """Run one collective, a plan or a script on the emulated machine.
+
+    Several -a, -t, --ranks 2,4,8 or --set KEY=1,2 run each algorithm on each machine: one row each, as in `ahbm bench`,
+    or, with --json, one line of JSON as soon as it is there. A row that does not run says its code; the others run, and
+    the exit code is the one of the first that did not.
+    """
     from ahbm._core import check_timeline_name
     from ahbm.job.door import is_case, refuse_terms_of_plans
     from ahbm.runs.report import Report
@@ -83,6 +96,12 @@ def run(
         return
     refuse_arguments(context, target)
     if target.endswith(".py") and not _lowers(asked.open(target, args=args), asked):
+        return
+    cells = asked.cells()
+    if len(cells) > 1:
+        if (et, trace) != (None, None):
+            raise ConfigError("AHBM-C146", f"--et and --trace are for one run, not for {len(cells)}")
+        each(target, [cell.open(target, args=args) for cell in cells], not no_data, check, as_json)
         return
     if trace is not None:
         check_timeline_name(trace)

@@ -20,13 +20,17 @@ _KEY = "ahbm.script"
 class Targeted(Command):
     """A command whose first positional argument may be a script; `arguments_of` gives the script's arguments."""
 
+    executes = True
+    """Whether a script that lowers no program is run, so that all that follows it is its own."""
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         from ahbm.dsl.script import imports_language
 
         at = self._first_positional(args)
-        if at is not None and args[at].endswith(".py"):
+        lowers = at is not None and imports_language(args[at])
+        if at is not None and (lowers or (self.executes and args[at].endswith(".py"))):
             rest = args[at + 1 :]
-            own, theirs = self._shared(rest) if imports_language(args[at]) else ([], rest)
+            own, theirs = self._shared(rest) if lowers else ([], rest)
             ctx.meta[_KEY] = theirs
             args = [*args[: at + 1], *own]
         return super().parse_args(ctx, args)

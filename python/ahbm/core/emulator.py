@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from numpy.typing import NDArray
 
-from ahbm._core import Machine
+from ahbm._core import Machine, Plan
 from ahbm.base import codes
 from ahbm.base import layout as layouts
 from ahbm.base.arguments import checked, refused
@@ -155,6 +155,20 @@ class Emulator:
             )
         except AhbmError as error:
             return Refusal(error.findings)
+
+    @checked
+    def plan(
+        self, request: Request, algorithm: str | Algorithm | None = None, limits: Sequence[tuple[str, int]] = ()
+    ) -> Plan:
+        """The plan that states what `algorithm` (default: the one that ccl.yaml chooses) does for a request, in chunks.
+
+        limits: as in `ahbm.config.reading.Reading`. Raises UnsupportedError (AHBM-U294) for a kernel that no plan can
+        express, BudgetError, and as `compile`.
+        """
+        chosen = algorithm or self.choice(request.collective, request.nbytes)
+        found = self.algorithm(chosen)
+        found.check(request)
+        return found.plan(self.machine, request, self.settings(chosen), limits)
 
     @checked
     def bound(self, request: Request) -> Bound:

@@ -12,7 +12,7 @@ from os.path import isfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ahbm._core import Machine, Plan
+from ahbm._core import Machine, trace_sort
 from ahbm.base.arguments import checked
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.placement import DPPolicy
@@ -22,7 +22,7 @@ from ahbm.core.selection import Selector
 from ahbm.core.spec import Spec
 from ahbm.dsl.script import Script
 from ahbm.errors import ConfigError
-from ahbm.job.replay import JobReport, replay
+from ahbm.job.replay import How, JobReport, replay
 from ahbm.ranks.setup import Setup
 from ahbm.runs import plans, timed
 from ahbm.runs.inspection import Inspection
@@ -67,6 +67,12 @@ class Terms:
     """Plans: how the file is read."""
     groups: str | Path | None = None
     """Jobs: a JSON file with the ranks of the process groups by name."""
+    lanes: str | None = None
+    """Jobs: which nodes of a rank run side by side: "device", "streams", "astra" or "unlimited"."""
+    factors: Sequence[tuple[str, float]] = ()
+    """Jobs: computations whose name contains a text take so many times as long."""
+    kind: str | None = None
+    """Traces: "job" or "algorithm"; None as the trace says."""
     args: Sequence[str] = ()
     """Scripts: the arguments that follow the script's name."""
     program: str | None = None
@@ -127,11 +133,15 @@ class Opened:
         """Whether data moves and is compared: of a collective, and of a plan whose result is known. Raises as `run`."""
         if not is_plan(self.target):
             return True
+        if self.is_job:
+            return False
         plan = read(self.source, self.terms.reading)
         return plan.buffers and has_known_result(plan)
 
     def at(self, nbytes: int) -> Opened:
         """The target at this size, unless it is a trace that states sizes of its own."""
+        if self.is_job:
+            return self
         if is_plan(self.target) and not read(self.source, self.terms.reading).buffers:
             return self
         return replace(self, terms=replace(self.terms, bytes_per_rank=nbytes))
@@ -144,12 +154,12 @@ class Opened:
         target, terms = self.target, self.terms
         if not is_plan(target):
             return measure(self.case, data=data, check=False if check is None else check, seed=seed)
-        plan = read(self.source, terms.reading)
-        job = self._replayed(plan)
-        if job is not None:
+        if self.is_job:
             if check is not None:
                 raise ConfigError("AHBM-C146", f"{target} is a job, which runs for its time only: no --check")
-            return job
+            return self._replayed()
+        self._refuse_terms_of_jobs()
+        plan = read(self.source, terms.reading)
         if not plan.buffers and (terms.protocol, terms.instances, terms.slice_bytes) != (None,) * 3:
             raise ConfigError("AHBM-C146", f"{target} names no buffers: it has no protocol, slices or instances")
         if terms.slots is not None and not plan.queues:
@@ -194,17 +204,38 @@ class Opened:
             raise ConfigError("AHBM-C146", f"{self.target} is a job: what happens inside it is not followed", hint=hint)
         return report.inspect()
 
-    def _replayed(self, plan: Plan) -> JobReport | None:
+    @property
+    def is_job(self) -> bool:
+        """Whether the target is a training job. Raises as reading it."""
+        if not is_plan(self.target) or self.target.endswith(".py"):
+            return False
+        if self.terms.kind not in (None, "job", "algorithm"):
+            raise ConfigError("AHBM-C146", f"--as {self.terms.kind}: a trace is a job or an algorithm")
+        sort = trace_sort(self.target, limits=self.terms.reading.limits)
+        if self.terms.kind == "job" and sort == "none":
+            raise ConfigError("AHBM-C146", f"{self.target} is no trace, so it is no job")
+        return sort == "job" if self.terms.kind is None else self.terms.kind == "job"
+
+    def _refuse_terms_of_jobs(self) -> None:
+        if (self.terms.groups, self.terms.lanes, self.terms.factors) != (None, None, ()):
+            hint = "a trace that only sends, receives and computes is an algorithm: --as job makes it a job"
+            raise ConfigError("AHBM-C146", f"{self.target} is no job: no --groups, --lanes, --compute", hint=hint)
+
+    def _replayed(self) -> JobReport:
         target, terms = self.target, self.terms
-        setup = Setup(terms.topology, terms.ccl, dict(terms.overrides or {}) or None, as_algorithm(terms.algorithm))
-        setup = replace(setup, selector=terms.selector)
-        job = replay(plan, plans.label(target), setup, groups=terms.groups, dtype=terms.dtype, op=terms.op)
-        if job is not None and (terms.bytes_per_rank, *terms.of_plans) != (None,) * 5:
+        if (terms.bytes_per_rank, *terms.of_plans) != (None,) * 5:
             options = "--size, --slots, --protocol, --slice or --instances"
             raise ConfigError("AHBM-C146", f"{target} is a job: it takes no {options}")
-        if job is None and terms.groups is not None:
-            raise ConfigError("AHBM-C146", f"{target} is no job: it takes no --groups")
-        return job
+        setup = Setup(terms.topology, terms.ccl, dict(terms.overrides or {}) or None, as_algorithm(terms.algorithm))
+        how = How(
+            groups=terms.groups,
+            dtype=terms.dtype,
+            op=terms.op,
+            lanes=terms.lanes or "auto",
+            factors=terms.factors,
+            reading=terms.reading,
+        )
+        return replay(target, plans.label(target), replace(setup, selector=terms.selector), how)
 
 
 @dataclass(frozen=True)
@@ -277,7 +308,8 @@ def is_plan(target: str) -> bool:
 
 def refuse_terms_of_plans(terms: Terms) -> None:
     """Raises ConfigError (AHBM-C146) for what only plans have."""
-    if (*terms.of_plans, terms.groups, terms.program, terms.frontend) != (None,) * 7 or terms.reading != PLAIN:
+    of_files = (*terms.of_plans, terms.groups, terms.lanes, terms.kind, terms.program, terms.frontend)
+    if of_files != (None,) * 9 or terms.factors or terms.reading != PLAIN:
         options = "--slots, --protocol, --slice, --instances, --groups, --limit, --lenient, --program, --frontend"
         raise ConfigError("AHBM-C146", f"{options} and --quirks are for plans")
 

@@ -1,27 +1,28 @@
 """Replays recorded jobs (`ahbm run JOB`): traces of what every rank computed and which collectives it called.
 
-Every collective is prepared as `ahbm.distributed` would perform it; data is not moved. Collectives that overlap in
-simulated time contend for the machine's links and engines.
+Every collective is prepared as `ahbm.distributed` would perform it; data is not moved. A rank starts its part of a call
+when it arrives, and goes on when its own part is done. Calls that overlap in simulated time contend for the machine's
+links and engines.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from ahbm._core import Job, JobCall, JobTimes, Plan, Program
+from ahbm._core import JobCall, Program, Replayed, Workload
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.elements import element
 from ahbm.base.load import load_text
 from ahbm.base.request import Request
+from ahbm.config.reading import PLAIN, Reading
 from ahbm.core.selection import Catalogue, checked_selector, select
-from ahbm.errors import AhbmError, ConfigError, Finding, Site
+from ahbm.errors import AhbmError, ConfigError, Finding, Site, UnsupportedError
 from ahbm.ranks.calls import CallRecord, aligned, table
 from ahbm.ranks.groups import span
 from ahbm.runs.traces import Run
@@ -39,11 +40,40 @@ class RankTime:
     rank: int
     total_ns: float
     compute_ns: float
+    waiting_ns: float = 0.0
+    """The part of the exposed time in which another rank had not arrived yet."""
 
     @property
     def exposed_ns(self) -> float:
         """Time in which it did not compute: for communication, and for ranks that came later."""
         return self.total_ns - self.compute_ns
+
+
+@dataclass(frozen=True)
+class Exposed:
+    """The communication that a rank exposes in one call: it does not compute, and what it does next waits for it."""
+
+    rank: int
+    call: int | None
+    """Position in `JobReport.calls`; None for what is no call, as remote memory."""
+    exposed_ns: float
+    waiting_ns: float
+    """The part of it in which another rank had not arrived yet."""
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A stretch of a job's critical path."""
+
+    rank: int
+    start_ns: float
+    end_ns: float
+    what: str
+    """"compute", "memory" or "call"."""
+    call: int | None
+    """Position in `JobReport.calls`."""
+    node: str
+    origin: str
 
 
 @dataclass(frozen=True)
@@ -57,38 +87,56 @@ class JobReport(Run):
     latency_ns: float
     """End of the last rank."""
     calls: tuple[CallRecord, ...]
-    """Every collective, in the order of their starts."""
+    """Every collective and message, in the order of their starts: when their last rank had arrived."""
+    exposed: tuple[Exposed, ...]
+    """Per rank and call, what is exposed of it; those of a rank sum to its exposed time."""
+    path: tuple[Stretch, ...]
+    """The critical path from start to end; its stretches sum to the job's time."""
     together: int
-    """Calls that overlapped others in time, so that they were simulated together."""
+    """Calls that overlapped others in time."""
     untimed: int
-    """Computations that state no duration, and take none."""
+    """Computations that take no time: they state neither a duration nor operations, or the machine costs nothing."""
+    lanes: str
+    """Which nodes of a rank ran side by side."""
     times_hash: str
-    """16 hex digits; equal hashes are equal times of all calls and ranks."""
+    """16 hex digits; equal hashes are equal times of all nodes."""
     machine_hash: str
     version: str
     """Of this package."""
     warnings: tuple[Finding, ...]
     """The things that were left out in reading."""
     emulator: Emulator = field(repr=False, compare=False)
-    recorded: tuple[Job, Sequence[tuple[Program, int] | None]] = field(repr=False, compare=False)
-    """The job, and the program of each of its launches with the time it takes alone, in ps."""
+    replayed: Replayed = field(repr=False, compare=False)
 
     def program(self) -> Program | None:
-        """The whole job as one program."""
-        job, programs = self.recorded
-        return job.program(self.emulator.machine, programs)
+        """The whole job as one program, whose hosts issue their nodes in the order that was found."""
+        return self.replayed.program()
 
     def write_trace(self, prefix: str | Path) -> list[Path]:
         """Raises ConfigError (AHBM-C146): a job is a trace already."""
         raise ConfigError("AHBM-C146", f"{self.job} is a trace already", hint="--trace writes its timeline")
 
     def to_json(self) -> dict[str, Any]:
-        """All fields but `emulator` and `recorded` as JSON-serialisable data."""
-        data = {name: value for name, value in vars(self).items() if name not in ("emulator", "recorded")}
+        """All fields but `emulator` and `replayed` as JSON-serialisable data."""
+        data = {name: value for name, value in vars(self).items() if name not in ("emulator", "replayed")}
         data["ranks"] = [{**asdict(rank), "exposed_ns": rank.exposed_ns} for rank in self.ranks]
-        data["calls"] = [asdict(call) for call in self.calls]
+        for name in ("calls", "exposed", "path"):
+            data[name] = [asdict(entry) for entry in data[name]]
         data["warnings"] = [warning.to_json() for warning in self.warnings]
         return data
+
+    def exposures(self) -> list[tuple[str, int, float, float]]:
+        """Collective, ranks of its group, and the exposed time and its waiting part as means over all ranks, in ns; the
+        largest first."""
+        sums: dict[tuple[str, int], list[float]] = {}
+        for part in self.exposed:
+            key = ("other", 0) if part.call is None else (self.calls[part.call].collective, self.calls[part.call].ranks)
+            entry = sums.setdefault(key, [0.0, 0.0])
+            entry[0] += part.exposed_ns
+            entry[1] += part.waiting_ns
+        count = max(len(self.ranks), 1)
+        rows = [(name, ranks, a / count, b / count) for (name, ranks), (a, b) in sums.items()]
+        return sorted(rows, key=lambda row: (-row[2], row[:2]))
 
     def __str__(self) -> str:
         machine = self.emulator.machine
@@ -98,62 +146,148 @@ class JobReport(Run):
             "others, time only"
         ]
         lines += table(self.calls, self.emulator.limits)
-        cells = [("ranks", "compute (us)", "exposed (us)", "total (us)", "")]
-        alike: dict[tuple[str, str, str], list[int]] = {}
+        cells = [("ranks", "compute (us)", "exposed (us)", "waiting (us)", "total (us)")]
+        alike: dict[tuple[str, ...], list[int]] = {}
         for rank in self.ranks:
-            times = (rank.compute_ns, rank.exposed_ns, rank.total_ns)
-            shown = (f"{times[0] / 1000:.2f}", f"{times[1] / 1000:.2f}", f"{times[2] / 1000:.2f}")
-            alike.setdefault(shown, []).append(rank.rank)
-        cells += [(span(ranks), *shown, "") for shown, ranks in alike.items()]
+            times = (rank.compute_ns, rank.exposed_ns, rank.waiting_ns, rank.total_ns)
+            alike.setdefault(tuple(f"{time / 1000:.2f}" for time in times), []).append(rank.rank)
+        cells += [(span(ranks), *shown) for shown, ranks in alike.items()]
         lines += aligned(cells)
+        if self.exposed:
+            cells = [("exposed, mean of ranks", "(us)", "of it waiting (us)")]
+            for name, ranks, exposed, waiting in self.exposures():
+                label = f"{name} of {ranks} ranks" if ranks else name
+                cells.append((label, f"{exposed / 1000:.2f}", f"{waiting / 1000:.2f}"))
+            lines += aligned(cells)
         if self.untimed:
-            lines.append(f"{self.untimed} computations state no duration and take none")
+            lines.append(
+                f"{self.untimed} computations take no time: they state none, or the machine has no pe.roofline"
+            )
         lines += [f"  {line}" for finding in self.warnings for line in str(finding).splitlines()]
         return "\n".join(lines)
 
 
-def replay(
-    plan: Plan, name: str, setup: Setup, *, groups: str | Path | None = None, dtype: str = "u8", op: str = "sum"
-) -> JobReport | None:
-    """Replays the job in a trace, rank r on SIP r; None for the trace of an algorithm.
+@dataclass(frozen=True, kw_only=True)
+class How:
+    """How a job is read and replayed."""
 
-    groups: a JSON file with the ranks of process groups that the trace only names. dtype, op: of collectives that do
-    not state theirs.
+    groups: str | Path | None = None
+    """A JSON file with the ranks of process groups that the trace only names."""
+    dtype: str = "u8"
+    op: str = "sum"
+    """Of collectives that do not state theirs."""
+    lanes: str = "auto"
+    """Which nodes of a rank run side by side: "device", "streams", "astra", "unlimited"; "auto" is "device"."""
+    factors: Sequence[tuple[str, float]] = ()
+    """Computations whose name contains a text take so many times as long."""
+    reading: Reading = PLAIN
+
+
+def parse_factor(text: str) -> tuple[str, float]:
+    """`"gemm=0.5"` as text and factor. Raises ConfigError (AHBM-C146)."""
+    name, _, value = text.rpartition("=")
+    try:
+        factor = float(value)
+    except ValueError:
+        factor = math.nan
+    if not name or not 0 <= factor <= 1e6:
+        raise ConfigError("AHBM-C146", f"--compute {text}: no TEXT=FACTOR with a factor of 0 to 1e6", hint="gemm=0.5")
+    return name, factor
+
+
+def replay(path: str | Path, name: str, setup: Setup, how: How = How()) -> JobReport:
+    """Replays the job in a trace, rank r on SIP r.
 
     Raises ConfigError, TopologyError, FormatError and UnsupportedError for what the trace lacks (AHBM-F136, F149, U231,
     U234) or what cannot be performed, DeadlockError, BudgetError.
     """
     from ahbm import __version__
 
-    found = plan.job(_groups(groups) if groups is not None else {})
-    if found is None:
-        return None
-    job, calls, untimed = found
-    emulator = setup.sized(plan.ranks).emulator()
-    launches_of = _Launches(emulator, setup, dtype, op)
+    groups = _groups(how.groups) if how.groups is not None else {}
+    workload = Workload.read(path, groups=groups, lenient=how.reading.lenient, limits=how.reading.limits)
+    emulator = setup.sized(workload.ranks).emulator()
+    launches_of = _Launches(emulator, setup, how.dtype, how.op)
+    calls = workload.calls
     prepared = [launches_of.of(call) for call in calls]
-    programs = [(c.program, c.latency_ps) if c.program is not None else None for c in prepared]
-    launches = programs + [None] * (job.launches - len(programs))
-    times = job.times(emulator.machine, launches)
-    records = [
-        _record(call, compiled, start, end)
-        for call, compiled, start, end in zip(calls, prepared, times.starts_ps, times.ends_ps, strict=False)
+    lanes = "device" if how.lanes == "auto" else how.lanes
+    run = workload.replay(
+        emulator.machine,
+        [compiled.program for compiled in prepared],
+        regions=[_region(calls[call], prepared[call], *chunk) for call, *chunk in workload.chunks],
+        lanes=lanes,
+        factors=list(how.factors),
+    )
+    times = run.calls_ps
+    order = sorted(range(len(calls)), key=lambda call: (times[call][1], call))
+    place = {call: at for at, call in enumerate(order)}
+    exposed = [
+        Exposed(rank, None if call is None else place[call], exposed_ps / 1000, waiting_ps / 1000)
+        for rank, parts in enumerate(run.exposures)
+        for call, exposed_ps, waiting_ps in parts
     ]
+    waiting = [sum(waiting_ps for _, _, waiting_ps in parts) for parts in run.exposures]
+    columns = zip(run.ends_ps, run.computed_ps, waiting, strict=True)
     return JobReport(
         name,
         emulator.machine.topology,
-        tuple(_rank_times(job, times, plan.ranks)),
-        max(times.hosts_ps, default=0) / 1000,
-        tuple(sorted(records, key=lambda record: record.start_ns)),
-        times.together,
-        untimed,
-        _hash(times),
+        tuple(RankTime(rank, *(ps / 1000 for ps in column)) for rank, column in enumerate(columns)),
+        max(run.ends_ps, default=0) / 1000,
+        tuple(_record(calls[call], prepared[call], *times[call][1:]) for call in order),
+        tuple(exposed),
+        tuple(
+            Stretch(rank, start / 1000, end / 1000, what, None if call is None else place[call], node, origin)
+            for rank, start, end, what, call, node, origin in run.path
+        ),
+        _overlapping([times[call][1:] for call in order]),
+        run.untimed,
+        lanes,
+        _hash(run),
         f"{emulator.machine.hash:016x}",
         __version__,
-        tuple(Finding.from_json(warning) for warning in plan.warnings),
+        tuple(_left_out(workload)),
         emulator,
-        (job, launches),
+        run,
     )
+
+
+def _region(call: JobCall, compiled: Compiled, part: int, chunk: int, completes: bool) -> list[tuple[int, int, int]]:
+    """The memory that a chunk of a call is at a rank: buffer, first byte and end; chunks are equal parts of the array.
+
+    Raises UnsupportedError (AHBM-U231) for an algorithm that does not say where the data of its ranks are.
+    """
+    rank = compiled.request.ranks.index(call.ranks[part])
+    rows = (compiled.results if completes else compiled.operands)[rank : rank + 1]
+    if not rows:
+        what = f"{compiled.algorithm} does not say where its data are: nothing can wait for a chunk of it"
+        raise UnsupportedError("AHBM-U231", what, sites=(Site("in the job", call.origin),))
+    size, count = compiled.request.nbytes, len(call.ranks)
+    first, end = size * chunk // count, size * (chunk + 1) // count
+    found = []
+    for buffer, at, offset, length in rows[0].tolist():
+        low, high = max(first, at), min(end, at + length)
+        if low < high:
+            found.append((buffer, offset + low - at, offset + high - at))
+    return found
+
+
+def _overlapping(spans: Sequence[tuple[int, int]]) -> int:
+    """How many of these stretches of time, in the order of their starts, overlap another one."""
+    found = set[int]()
+    reached, last = -1, -1
+    for at, (start, end) in enumerate(spans):
+        if start < reached:
+            found |= {at, last}
+        if end > reached:
+            reached, last = end, at
+    return len(found)
+
+
+def _left_out(workload: Workload) -> Iterator[Finding]:
+    dangling, cut = workload.left_out
+    if dangling:
+        yield Finding("AHBM-F134", f"{dangling} dependencies on nodes that do not exist are left out")
+    if cut:
+        yield Finding("AHBM-F135", f"{cut} dependencies that closed circles are left out")
 
 
 class _Launches:
@@ -220,26 +354,8 @@ def _record(call: JobCall, compiled: Compiled, start_ps: int, end_ps: int) -> Ca
     ).at(start_ps, end_ps)
 
 
-def _rank_times(job: Job, times: JobTimes, ranks: int) -> list[RankTime]:
-    """Per rank; computations of a rank that run side by side count once."""
-    ends = [0] * ranks
-    computed: list[list[tuple[int, int]]] = [[] for _ in range(ranks)]
-    for rank, end, spans in zip(job.ranks, times.hosts_ps, times.computed_ps, strict=True):
-        ends[rank] = max(ends[rank], end)
-        computed[rank] += spans
-    found = []
-    for rank, spans in enumerate(computed):
-        busy = reached = 0
-        for start, end in sorted(spans):
-            busy += max(0, end - max(start, reached))
-            reached = max(reached, end)
-        found.append(RankTime(rank, ends[rank] / 1000, busy / 1000))
-    return found
-
-
-def _hash(times: JobTimes) -> str:
-    columns = (times.starts_ps, times.ends_ps, times.hosts_ps)
-    return hashlib.sha256(b"".join(np.array(column, "<u8").tobytes() for column in columns)).hexdigest()[:16]
+def _hash(run: Replayed) -> str:
+    return hashlib.sha256(b"".join(column.tobytes() for column in run.nodes)).hexdigest()[:16]
 
 
 def _groups(path: str | Path) -> Mapping[str, list[int]]:

@@ -1,11 +1,14 @@
-"""Changes of the machine that would make a run shorter, simulated again; and bounds from the critical path."""
+"""Changes of the machine, and lines at no cost, that would make a run shorter, simulated again; and bounds from the
+critical path.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ahbm.base.yaml_source import did_you_mean, scalar_text
@@ -14,8 +17,10 @@ from ahbm.errors import ConfigError
 if TYPE_CHECKING:
     from ahbm._core import Machine, Program
 
-MOST_RUNS = 10
+MOST_RUNS = 12
 """Changes that are simulated for one list of advice."""
+MOST_LINES = 5
+"""Lines that are simulated at no cost: those that the critical path spends the most time on."""
 BUDGET = 3_000_000
 """Engine events and operations that these runs may have together; about a second."""
 SINGLE_LINKS = 3
@@ -30,6 +35,7 @@ _RELATIVE = re.compile(r"[x×](\d+(?:\.\d+)?)|(\d+(?:\.\d+)?)[x×]", re.ASCII)  
 _UNITS = {"ps": 1e-3, "GB/s": 1.0}
 _UNLIMITED = float(2**63)
 _BYTES = ("link serialisation", "link contention")
+_LATENCY = ("wire latency", "credit")
 
 
 @dataclass(frozen=True)
@@ -40,12 +46,15 @@ class Advice:
     gain_ps: int
     """ps that it saves, negative where the run takes longer; of a bound the most that it can save."""
     way: str
-    """`SIMULATED`: the same program ran on the changed machine. `SHARE`: a bound, the time of the critical path that it
-    concerns. A bound holds as long as messages take shared links and engines in the same order."""
+    """`SIMULATED`: the same program ran on the changed machine, or without the costs of the line. `SHARE`: a bound, the
+    time of the critical path that it concerns. A bound holds as long as messages take shared links and engines in the
+    same order."""
     latency_ps: int | None = None
     """The latency with the change; None for a bound."""
     changes: Mapping[str, str] = field(default_factory=dict)
     """The overrides that make the change; empty where it concerns one link or line."""
+    line: str = ""
+    """The line whose operations cost nothing; empty for a change of the machine."""
 
 
 @dataclass(frozen=True)
@@ -91,13 +100,13 @@ LEVERS = (
         "no latency between SIPs",
         ("system.sips.link.latency_ns", "system.sips.edges.*.latency_ns", "system.sips.switch.latency_ns"),
         "0x",
-        ("wire latency", "credit"),
+        _LATENCY,
     ),
     Lever(
         "no latency inside SIPs",
         ("cube.ucie.*_ns", "sip.io.*t*_ns", "cube.noc.router_ns", "cube.noc.pitch_mm", "pe.hbm.access_ns"),
         "0x",
-        ("wire latency", "credit"),
+        _LATENCY,
     ),
     Lever("DMA without set-up", ("pe.dma.setup_ns",), "0x", ("DMA",)),
     Lever("receives that do not wait for their credit", ("ipcq.credit.blocks_receiver",), "false", ("credit",)),
@@ -167,37 +176,51 @@ class Advisor:
         """Twice the bandwidth of one link, by number and name."""
         return self._again(self._program.on(self._machine, [number]), f"twice the bandwidth of {name} alone", {})
 
+    def instant(self, number: int, name: str) -> Advice:
+        """One link without latency, by number and name."""
+        return self._again(self._program.on(self._machine, (), [number]), f"no latency of {name} alone", {})
+
+    def without(self, number: int, line: str) -> Advice:
+        """A line whose operations cost nothing, by number and name: only their waits take time."""
+        latency_ps = self._program.latency_without([number])
+        return Advice(f"{line} at no cost", self._latency_ps - latency_ps, SIMULATED, latency_ps, line=line)
+
     def advise(
         self,
         unlinked: Mapping[str, int],
         links: list[tuple[int, str, int]],
-        lines: list[tuple[str, int]],
+        lines: list[tuple[int, str, int]],
         budget: int | None,
     ) -> list[Advice]:
-        """The changes that concern at least 1 % of the path: the simulated ones first, the best first.
+        """The changes and lines that concern at least 1 % of the path: the simulated ones first, changes before lines,
+        the best first.
 
-        unlinked: ps of the path on no link, by category. links: number, name and ps of the path. lines: name and ps.
-        Both have the largest first. budget: engine events and operations of all runs; None does not limit them.
+        unlinked: ps of the path on no link, by category. links and lines: number, name and ps of the path, the largest
+        first; the number of a line without a source is -1. budget: engine events and operations of all runs; None does
+        not limit them.
         """
-        tried = []
-        for lever in self._levers():
-            changes = lever.changes(self._parameters)
-            if changes:
-                tried.append((_bound(lever, unlinked, links), lever.what, changes, -1, ""))
-        faults = self._faults()
-        if faults:
-            tried.append((self._latency_ps, "a machine without faults", faults, -1, ""))
-        for number, name, ps in links[:SINGLE_LINKS]:
-            tried.append(((ps + 1) // 2, f"twice the bandwidth of {name} alone", {}, number, name))
-        tried = sorted((entry for entry in tried if 100 * entry[0] >= self._latency_ps), key=lambda entry: -entry[0])
-        runs = MOST_RUNS if budget is None else min(MOST_RUNS, budget // self._cost)
-        simulated = [
-            self.twice(number, name) if name else self.what_if(changes, what)
-            for _, what, changes, number, name in tried[:runs]
+        # Bound, change in words, how it is made, the overrides that make it.
+        tried: list[tuple[int, str, Callable[[], Advice], dict[str, str]]] = []
+        levers = [
+            (lever.what, lever.changes(self._parameters), _bound(lever, unlinked, links)) for lever in self._levers()
         ]
-        bounds = [Advice(what, bound, SHARE, None, changes) for bound, what, changes, _, _ in tried[runs:]]
-        bounds += [Advice(name, ps, SHARE) for name, ps in lines if 100 * ps >= self._latency_ps]
-        return sorted(simulated, key=_best) + sorted(bounds, key=_best)
+        for what, changes, bound in [*levers, ("a machine without faults", self._faults(), self._latency_ps)]:
+            if changes:
+                tried.append((bound, what, partial(self.what_if, changes, what), changes))
+        on_wires = sum(unlinked.get(name, 0) for name in _LATENCY)
+        for number, name, ps in links[:SINGLE_LINKS]:
+            tried.append(((ps + 1) // 2, f"twice the bandwidth of {name} alone", partial(self.twice, number, name), {}))
+            tried.append((on_wires, f"no latency of {name} alone", partial(self.instant, number, name), {}))
+        tried = sorted((entry for entry in tried if 100 * entry[0] >= self._latency_ps), key=lambda entry: -entry[0])
+        lines = [line for line in lines if 100 * line[2] >= self._latency_ps]
+        left = MOST_RUNS + MOST_LINES if budget is None else budget // self._cost
+        runs = min(MOST_RUNS, left, len(tried))
+        alone = [line for line in lines if line[0] >= 0][: min(MOST_LINES, left - runs)]
+        simulated = [make() for _, _, make, _ in tried[:runs]]
+        without = [self.without(number, name) for number, name, _ in alone]
+        bounds = [Advice(what, bound, SHARE, None, changes) for bound, what, _, changes in tried[runs:]]
+        of_lines = [Advice(f"{n} at no cost", ps, SHARE, line=n) for at, n, ps in lines if (at, n, ps) not in alone]
+        return [entry for entries in (simulated, without, bounds, of_lines) for entry in sorted(entries, key=_best)]
 
     def _again(self, program: Program, what: str, changes: Mapping[str, str]) -> Advice:
         latency_ps = program.simulate(record=False).latency_ps

@@ -69,10 +69,19 @@ def told(why: Explanation, advice: Sequence[Advice]) -> str:
     lines.append("time of all agents, waits included:")
     lines += _categories(why.agents_by_category, sum(why.agents_by_category.values()))
     if advice:
-        lines.append("what would help:")
-        lines += [_advised(entry, why) for entry in advice if entry.way == SIMULATED]
-        lines += _top([_advised(entry, why) for entry in advice if entry.way != SIMULATED], BOUNDS)
+        for title, chosen in (
+            ("what would help:", [entry for entry in advice if not entry.line]),
+            ("what a line would give if it cost nothing:", [entry for entry in advice if entry.line]),
+        ):
+            lines += [title] if chosen else []
+            lines += [_advised(entry, why) for entry in chosen if entry.way == SIMULATED]
+            lines += _top([_advised(entry, why) for entry in chosen if entry.way != SIMULATED], BOUNDS)
     return "\n".join(lines)
+
+
+def changes(advice: Sequence[Advice]) -> list[Advice]:
+    """The changes of the machine that were simulated."""
+    return [entry for entry in advice if entry.way == SIMULATED and not entry.line]
 
 
 def ns(ps: int) -> str:
@@ -117,23 +126,24 @@ def _place(shares: list[tuple[Step, int]]) -> str:
 
 
 def _help(why: Explanation, advice: Sequence[Advice]) -> str:
-    simulated = [entry for entry in advice if entry.way == SIMULATED]
+    simulated = changes(advice)
     if not simulated:
         return "No change was simulated: the run is too long for that unless it is asked for, or nothing can change it"
     best = max(simulated, key=lambda entry: entry.gain_ps)
     if 100 * best.gain_ps < LEAST * why.latency_ps:
         return f"No change that was simulated ({len(simulated)}) saves {LEAST} % of the time"
     return (
-        f"Of the changes that were simulated ({len(simulated)}), this would help most: {best.what}, {_gain(best, why)}"
+        f"Of the changes that were simulated ({len(simulated)}), this would help most: {best.what}, {gain(best, why)}"
     )
 
 
 def _advised(entry: Advice, why: Explanation) -> str:
     bound = "" if entry.way == SIMULATED else "at most "
-    return f"  {bound + _gain(entry, why):>16}  {entry.what} ({entry.way})"
+    return f"  {bound + gain(entry, why):>16}  {entry.what} ({entry.way})"
 
 
-def _gain(entry: Advice, why: Explanation) -> str:
+def gain(entry: Advice, why: Explanation) -> str:
+    """The change of the latency, in %."""
     percent = round(-100 * entry.gain_ps / why.latency_ps, 1)
     return f"{percent:+.1f} %" if percent else "0.0 %"
 

@@ -26,6 +26,7 @@ from ahbm.source.plan import PlanAlgorithm
 
 if TYPE_CHECKING:
     from ahbm._core import Machine
+    from ahbm.base.request import Request
     from ahbm.check.case import Case
     from ahbm.core.emulator import Emulator
     from ahbm.runs.report import Report
@@ -282,12 +283,12 @@ def columns(cell: Report | Refused) -> list[str]:
     ]
 
 
-def refusal(refused: Refused, sweep: Sweep) -> str:
+def refusal(refused: Refused, asked: Sweep | Request) -> str:
     """The line of the table for a cell that did not run: its code, without the prefix that all codes have."""
-    kind = COLLECTIVES[sweep.collective]
-    op, root = sweep.op if kind.reduces else "none", sweep.root if kind.rooted else -1
+    kind = COLLECTIVES[asked.collective]
+    op, root = asked.op if kind.reduces else "none", asked.root if kind.rooted else -1
     code = refused.error.code.removeprefix("AHBM-")
-    return f"{refused.bytes:>12}  {'-':>12}  {NCCL_TYPES[sweep.dtype]:>8}  {op:>6}  {root:>6}  {code:>7}"
+    return f"{refused.bytes:>12}  {'-':>12}  {NCCL_TYPES[asked.dtype]:>8}  {op:>6}  {root:>6}  {code:>7}"
 
 
 def row(report: Report) -> str:

@@ -26,7 +26,7 @@ _FOLDERS = re.compile(r"(?<![^\s(])/(?:[^/\s#]+/)+")
 _NAME = re.compile(r"[a-z_]+(?: [a-z_]+)*(?= \w+\[| [\d+]|\(|$)")
 """An operation in words, without its number, type and arguments."""
 _CHANNEL = re.compile(r'dir="[^"]*\.(\w+)"')
-_NO_LINK = 2**32 - 1
+_NO_LINK = _NO_LINE = 2**32 - 1
 _MOST_OPERATIONS = 16
 """Operations of one line that are looked at."""
 
@@ -145,15 +145,16 @@ class Explanation:
 
     @cached_property
     def agents_by_category(self) -> dict[str, int]:
-        """Time of all agents together, each from launch to its end; here a wait is a category of its own."""
+        """Time of all agents together, each from the launch to the end of the run, with categories for waits."""
         return _largest(dict(zip(categories(), self.time_of_agents.sum(axis=0).tolist(), strict=True)))
 
     @cached_property
     def steps(self) -> list[Step]:
         """The lines of the algorithm in the order in which the critical path first comes to them."""
-        sorted_, bounds = np.argsort(self._step, kind="stable"), np.cumsum(np.bincount(self._step))
+        sorted_, counts = np.argsort(self._step, kind="stable"), np.bincount(self._step)
+        ends = np.cumsum(counts)
         of_agents, steps = np.asarray(self._ranks, dtype=np.int64), []
-        for first, last in zip([0, *bounds[:-1]], bounds, strict=True):
+        for first, last in zip(ends - counts, ends, strict=True):
             here = sorted_[first:last]
             agent, op = int(self._agent[here[0]]), int(self._op[here[0]])
             steps.append(
@@ -176,6 +177,12 @@ class Explanation:
         places = np.empty(len(first), dtype=np.int64)
         places[np.argsort(first)] = np.arange(len(first))
         return places[of]
+
+    @property
+    def _numbers(self) -> list[int]:
+        """The number of each step's line; -1 for none."""
+        lines, first = np.unique(self._line, return_index=True)
+        return [-1 if line == _NO_LINE else line for line in lines[np.argsort(first)].tolist()]
 
     def _kind(self, agent: int, op: int) -> str:
         """The operations that stand together in the line of this operation, by name, and their channel."""
@@ -223,7 +230,8 @@ class Explanation:
 
     @cached_property
     def advice(self) -> list[Advice]:
-        """What would help: changes of the machine, simulated again, then bounds; the best of each first.
+        """What would help: changes of the machine and lines at no cost, simulated again, then bounds; the best of each
+        first.
 
         A long run is simulated again less often than `MOST_RUNS` times, or not at all: `advise` does it all the same.
         """
@@ -235,10 +243,12 @@ class Explanation:
 
         Raises as `what_if`.
         """
+        if not self.latency_ps:
+            return []
         links = [(number, name, self._on_links.get(number, 0)) for number, name, *_ in self._timeline.link_use()]
-        lines = [(step.place, step.ps) for step in self.steps]
+        lines = [(number, step.place, step.ps) for number, step in zip(self._numbers, self.steps, strict=True)]
         links.sort(key=lambda link: -link[2])
-        lines.sort(key=lambda line: -line[1])
+        lines.sort(key=lambda line: -line[2])
         return self._advisor.advise(self.unlinked, links, lines, budget)
 
     @checked
@@ -270,6 +280,13 @@ class Explanation:
             Link(name, busy, crossed, waits, waited, self._on_links.get(number, 0))
             for number, name, busy, crossed, waits, waited in self._timeline.link_use()
         ]
+
+    def link_load(self, frames: int) -> dict[str, list[int]]:
+        """How busy each link is over time, by its name: ps in each of `frames` equal parts of the run.
+
+        Raises ConfigError (AHBM-C129) unless frames is 1 to 1000.
+        """
+        return {name: busy for _, name, busy in self._timeline.link_load(frames)}
 
     @cached_property
     def unlinked(self) -> dict[str, int]:
@@ -330,6 +347,15 @@ class Explanation:
         columns = (self._start, self._start + self._ps, self._agent, self._op, self._category)
         return tuple(column.astype(np.int64) for column in columns)
 
+    def intervals(self, agent: int) -> tuple[NDArray[np.int64], ...]:
+        """An agent's time from the launch to the end of the run as columns, a row per interval: start and end in ps,
+        operation (after its end the last one), and category by its position in `categories()`.
+
+        Raises ConfigError (AHBM-C129).
+        """
+        op, category, start, end = self._timeline.intervals(agent)
+        return tuple(column.astype(np.int64) for column in (start, end, op, category))
+
     @property
     def places(self) -> list[str]:
         """The place of each agent, e.g. "sip0.cube3.pe0"."""
@@ -337,7 +363,7 @@ class Explanation:
 
     @property
     def time_of_agents(self) -> NDArray[np.int64]:
-        """ps per agent (rows) and category (columns, as `categories()`): from launch to the agent's end."""
+        """ps per agent (rows) and category (columns, as `categories()`); every row sums to the latency."""
         return self._timeline.agent_time().reshape(-1, len(categories())).astype(np.int64)
 
     @checked

@@ -19,7 +19,7 @@ from ahbm.base.elements import ELEMENTS
 from ahbm.check.case import Case
 from ahbm.check.checks import IDEMPOTENT
 from ahbm.check.reference import inputs
-from ahbm.errors import ConfigError
+from ahbm.errors import ConfigError, DeadlockError
 from ahbm.runs.history import NAMED, Contribution, Fate, Lost, Origin, Step
 from ahbm.runs.keywords import Arguments
 from ahbm.runs.measure import prepare
@@ -28,8 +28,8 @@ from ahbm.runs.moments import State, moment, state
 if TYPE_CHECKING:
     from ahbm._core import Flow, Machine, Program, Timeline
 
-MIDDLE = "50%"
-"""The time that is looked at where none is given."""
+MIDDLE, END = "50%", "100%"
+"""The times that are looked at where none is given: of a run that ends, and of one that ends in a deadlock."""
 STEPS = 1 << 20
 """Most steps of the history of one element."""
 
@@ -38,7 +38,8 @@ class Inspection:
     """Looks into a run, which is simulated and replayed again as often as needed: the same inputs give the same run.
 
     Elements are named by rank and index in the rank's array, in place where operand and result are one (`cube` names a
-    tile of a device tensor). Times are ns from the launch, or texts such as "1.2us" and "50%"; None is the end.
+    tile of a device tensor). Times are ns from the launch, or texts such as "1.2us" and "50%"; None is the end. A run
+    that ends in a deadlock ends with its last progress: its elements are what they were then.
     """
 
     @checked
@@ -55,17 +56,25 @@ class Inspection:
     @staticmethod
     @checked
     def of(case: Case, mode: str = "integers", seed: int = 0) -> Inspection:
-        """Of a case. Raises ConfigError (AHBM-C148) when there is nothing to run, and what running it raises."""
+        """Of a case, until its end or its deadlock.
+
+        Raises ConfigError (AHBM-C148) when there is nothing to run, and what running it raises but DeadlockError.
+        """
         compiled = case.compiled()
-        timeline = compiled.timeline(record=True)
-        if compiled.program is None or timeline is None:
+        if compiled.program is None:
             raise ConfigError("AHBM-C148", "there was nothing to run, so there is nothing to show", hint="give a size")
+        timeline = compiled.program.simulate(record=True, max_events=compiled.event_budget, stuck=True)
         return Inspection(compiled.program, timeline, case, mode, whole("seed", seed, 0, 2**64 - 1))
 
     @property
     def latency_ps(self) -> int:
-        """Of the run."""
+        """Of the run; in a deadlock the last progress."""
         return self._timeline.latency_ps
+
+    @property
+    def deadlock(self) -> DeadlockError | None:
+        """The deadlock that the run ends in; None for one that comes to its end."""
+        return self._timeline.deadlock
 
     @property
     def timeline_hash(self) -> str:
@@ -73,12 +82,15 @@ class Inspection:
         return f"{self._timeline.hash:016x}"
 
     @checked
-    def at(self, when: float | str = MIDDLE) -> State:
+    def at(self, when: float | str | None = None) -> State:
         """Who does what, who waits for whom, and what is in the queues, counters and links.
+
+        None is the middle of the run, or the end of one that ends in a deadlock: there, nothing moves any more.
 
         Raises ConfigError (AHBM-C129) for no time of the run, BudgetError (AHBM-B121) for a run whose links have more
         pieces of time than the budget.
         """
+        when = when if when is not None else MIDDLE if self.deadlock is None else END
         return state(self._program, self._timeline, self._detailed, moment(when, self.latency_ps))
 
     @checked
@@ -231,7 +243,7 @@ class Inspection:
 
     @cached_property
     def _detailed(self) -> Timeline:
-        return self._program.simulate(record=False, detail=True)
+        return self._program.simulate(record=False, detail=True, stuck=True)
 
     @cached_property
     def _given(self) -> list[NDArray[Any]]:

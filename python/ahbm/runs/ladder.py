@@ -35,11 +35,14 @@ class Rung:
     reports: Mapping[str, Report]
     """By candidate, those that ran and were right."""
     refused: Mapping[str, str]
-    """By candidate, why it did not run, or that it was wrong."""
+    """By candidate, the code and message of why it did not run, or that it was wrong."""
 
     @property
     def winner(self) -> str:
-        """The quickest; the first in order of candidates among equals."""
+        """The quickest; the first in order of candidates among equals. Raises ConfigError (AHBM-C151) for none."""
+        if not self.reports:
+            reasons = "; ".join(f"{name}: {reason}" for name, reason in self.refused.items())
+            raise ConfigError("AHBM-C151", f"no algorithm runs {self.nbytes} bytes: {reasons or 'none is configured'}")
         return min(self.reports, key=lambda name: self.reports[name].latency_ns)
 
 
@@ -67,9 +70,19 @@ class Ladder:
     candidates: tuple[str, ...]
     rungs: tuple[Rung, ...]
 
+    @property
+    def failure(self) -> ConfigError | None:
+        """The error (AHBM-C151) for sizes that no candidate runs, where there are any."""
+        sizes = [rung.nbytes for rung in self.rungs if not rung.reports]
+        if not sizes:
+            return None
+        at = " ".join(map(str, sizes))
+        what = f"of the {len(self.candidates)} candidates for {self.collective}, none runs at {at} bytes"
+        return ConfigError("AHBM-C151", what, hint="-a or --synth name other candidates, --sizes other sizes")
+
     def ranges(self) -> list[Range]:
         """Ranges of sizes in ascending order. Between two sizes with different winners, the border is their geometric
-        mean, rounded down."""
+        mean, rounded down. Raises ConfigError (AHBM-C151) where no candidate runs at a size."""
         runs = [(winner, list(rungs)) for winner, rungs in groupby(self.rungs, key=lambda rung: rung.winner)]
         found, least = [], 0
         for index, (winner, rungs) in enumerate(runs):
@@ -81,7 +94,7 @@ class Ladder:
 
     @property
     def kernels(self) -> tuple[str, ...]:
-        """Winners that are neither plans nor synthesized: they have no MSCCL file."""
+        """Winners that are neither plans nor synthesized: `save` writes no MSCCL file of them."""
         names = dict.fromkeys(entry.algorithm for entry in self.ranges())
         return tuple(name for name in names if not self.emulator.algorithm(name).is_plan)
 
@@ -120,7 +133,7 @@ class Ladder:
             algorithm = self.emulator.algorithm(entry.algorithm)
             if not algorithm.is_plan:
                 continue
-            plan = algorithm.plan(self.emulator.machine, self._request(entry.largest))
+            plan = self.emulator.plan(self._request(entry.largest), entry.algorithm)
             file = path / f"{self.collective}_{index}_{entry.algorithm}.xml"
             files += plan.save(file, min_bytes=entry.min_bytes, max_bytes=entry.max_bytes)
         return files
@@ -134,17 +147,19 @@ class Ladder:
         """Per size, the time of every candidate in us, the winner and its share of what the network allows."""
         width = max(10, *(len(name) for name in self.candidates))
         names = "  ".join(f"{name:>{width}}" for name in self.candidates)
+        reasons: dict[tuple[str, str], list[int]] = {}
         yield f"# {self.collective} on {self.emulator.machine.topology}, simulated us; - did not run"
         yield f"#{'bytes':>11}  {names}  {'% of bound':>10}  winner"
         for rung in self.rungs:
             times = (rung.reports.get(name) for name in self.candidates)
             cells = "  ".join(f"{'-' if t is None else f'{t.latency_ns / 1000:.3f}':>{width}}" for t in times)
-            percent = rung.reports[rung.winner].percent_of_bound
-            yield f"{rung.nbytes:>12}  {cells}  {'-' if percent is None else f'{percent:.1f}':>10}  {rung.winner}"
-        for name in self.candidates:
-            reasons = [(rung.nbytes, rung.refused[name]) for rung in self.rungs if name in rung.refused]
-            if reasons:
-                yield f"# {name}, from {reasons[0][0]} B ({len(reasons)} sizes): {reasons[0][1]}"
+            winner = rung.winner if rung.reports else "-"
+            percent = rung.reports[winner].percent_of_bound if rung.reports else None
+            yield f"{rung.nbytes:>12}  {cells}  {'-' if percent is None else f'{percent:.1f}':>10}  {winner}"
+            for name, reason in rung.refused.items():
+                reasons.setdefault((name, reason), []).append(rung.nbytes)
+        for (name, reason), sizes in reasons.items():
+            yield f"# {name} at {' '.join(map(str, sizes))} B: {reason}"
 
     def to_json(self) -> dict[str, Any]:
         """The ladder as JSON-serialisable data."""
@@ -155,8 +170,8 @@ class Ladder:
             "rungs": [
                 {
                     "bytes": rung.nbytes,
-                    "winner": rung.winner,
-                    "percent_of_bound": rung.reports[rung.winner].percent_of_bound,
+                    "winner": rung.winner if rung.reports else None,
+                    "percent_of_bound": rung.reports[rung.winner].percent_of_bound if rung.reports else None,
                     "times_us": {name: report.latency_ns / 1000 for name, report in rung.reports.items()},
                     "refused": dict(rung.refused),
                 }
@@ -164,7 +179,7 @@ class Ladder:
             ],
             "ranges": [
                 {"algorithm": entry.algorithm, "min_bytes": entry.min_bytes, "max_bytes": entry.max_bytes}
-                for entry in self.ranges()
+                for entry in ([] if self.failure else self.ranges())
             ],
         }
 
@@ -206,9 +221,9 @@ def climb(
     """Simulates the candidates over the sizes of `sweep`: its algorithms (names, paths of modules, plans; without any,
     all that are configured for the collective) and a synthesized schedule for each of `methods`.
 
-    A candidate that does not run at a size, or is wrong there (`sweep.data`), does not stand for it.
-    `tell` is told what runs next, for people.
-    Raises ConfigError (AHBM-C151) where no candidate is left, and what loading topology and ccl.yaml raises.
+    A candidate that does not run at a size, or is wrong there (`sweep.data`), does not stand for it: its rung says why,
+    and `Ladder.failure` where none is left. `tell` is told what runs next, for people.
+    Raises what loading topology and ccl.yaml raises.
     """
     sweep = with_plans(sweep)
     added: dict[str, object] = {}
@@ -242,9 +257,4 @@ def _rung(sweep: Sweep, emulator: Emulator, names: Sequence[str], size: int, tel
             refused[name] = f"{report.wrong} wrong elements"
         else:
             reports[name] = report
-    if not reports:
-        reasons = "; ".join(f"{name}: {reason}" for name, reason in refused.items())
-        raise ConfigError(
-            "AHBM-C151", f"no algorithm runs {sweep.collective} of {size} bytes: {reasons or 'none given'}"
-        )
     return Rung(size, reports, refused)

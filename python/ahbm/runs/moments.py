@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ahbm.base.arguments import refused
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from ahbm._core import Program, Timeline
 
 UNITS = {"ps": 1, "ns": 1000, "us": 1_000_000, "ms": 1_000_000_000}
+NEVER = 2**64 - 1
+"""The end of an operation that is not over in a deadlock, in ps."""
 LISTED = 32
 """Agents, queues or links that a text lists before it only counts the rest."""
 
@@ -47,8 +49,13 @@ class Awaited:
     rank: int
     what: str
     origin: str
-    at_ps: int
-    """When it will be over."""
+    at_ps: int | None
+    """When it will be over; None for never, in a deadlock."""
+
+    def __str__(self) -> str:
+        line = f" ({self.origin})" if self.origin else ""
+        when = "and never does" if self.at_ps is None else f"by {ns(self.at_ps)} ns"
+        return f"{self.place} must do {self.what}{line} {when}"
 
 
 @dataclass(frozen=True)
@@ -62,13 +69,14 @@ class AgentState:
     what: str
     origin: str
     since_ps: int
-    until_ps: int
+    until_ps: int | None
+    """None for never, in a deadlock."""
     doing: str
     """works, ended; or what it waits for: message, slot, counter, barrier."""
     number: int
     """The value of the counter, or the number of those who have arrived at the barrier."""
     waits_for: tuple[Awaited, ...]
-    """The operations that must be over before it goes on; the first few of them."""
+    """The operations that must be over before it goes on, the first few of them; none where no operation would do."""
 
     @property
     def waits(self) -> bool:
@@ -77,9 +85,10 @@ class AgentState:
 
     def __str__(self) -> str:
         line = f" ({self.origin})" if self.origin else ""
-        if self.doing == "ended":
+        if self.until_ps is not None and self.doing == "ended":
             return f"{self.place}: ended at {ns(self.until_ps)} ns with {self.what}{line}"
-        text = f"{self.place}: {self.what}{line}, since {ns(self.since_ps)} until {ns(self.until_ps)} ns"
+        until = "and never over" if self.until_ps is None else f"until {ns(self.until_ps)} ns"
+        text = f"{self.place}: {self.what}{line}, since {ns(self.since_ps)} {until}"
         if not self.waits:
             return text
         about = {
@@ -88,10 +97,7 @@ class AgentState:
             "counter": f"waits, the counter stands at {self.number}",
             "barrier": f"waits, {self.number} have arrived",
         }[self.doing]
-        by = "; ".join(
-            f"{one.place} must do {one.what}" + (f" ({one.origin})" if one.origin else "") + f" by {ns(one.at_ps)} ns"
-            for one in self.waits_for[:2]
-        )
+        by = "; ".join(map(str, self.waits_for[:2])) or "nobody has an operation left that would do"
         more = f" and {len(self.waits_for) - 2} more" if len(self.waits_for) > 2 else ""
         return f"{text}; {about}: {by}{more}"
 
@@ -137,11 +143,15 @@ class LinkState:
 
     name: str
     until_ps: int
-    by: str
-    """The operation whose bytes are on it, and where it was written."""
+    place: str
+    """The place of the agent whose bytes are on it."""
+    what: str
+    """The operation that they belong to."""
+    origin: str
 
     def __str__(self) -> str:
-        return f"{self.name}: until {ns(self.until_ps)} ns, {self.by}"
+        line = f" ({self.origin})" if self.origin else ""
+        return f"{self.name}: until {ns(self.until_ps)} ns, {self.what} of {self.place}{line}"
 
 
 @dataclass(frozen=True)
@@ -151,10 +161,13 @@ class State:
     program: str
     at_ps: int
     latency_ps: int
+    """Of the run; in a deadlock the last progress."""
     agents: tuple[AgentState, ...]
     queues: tuple[QueueState, ...]
     counters: tuple[int, ...]
     links: tuple[LinkState, ...]
+    deadlock: str = ""
+    """The deadlock that the run ends in, with its code; empty for one that comes to its end."""
 
     @property
     def waiting(self) -> list[AgentState]:
@@ -162,23 +175,23 @@ class State:
         return [agent for agent in self.agents if agent.waits]
 
     def of(self, *, rank: int | None = None, place: str | None = None) -> State:
-        """What concerns the agents of a rank, or those at a place such as "sip3.cube0.pe0".
+        """What concerns the agents of a rank, or those at a place such as "sip3.cube0.pe0" or "sip3".
 
         Raises ConfigError (AHBM-C129) when there are none.
         """
-        wanted = None if place is None else _plain(place)
+        wanted = [] if place is None else _parts(place)
         kept = [
             agent
             for agent in self.agents
-            if (rank is None or agent.rank == rank) and (wanted is None or _plain(agent.place).startswith(wanted))
+            if (rank is None or agent.rank == rank) and _parts(agent.place)[: len(wanted)] == wanted
         ]
-        if not kept:
+        if not kept or (place is not None and not wanted):
             what = f"rank {rank}" if place is None else place
             raise refused("rank" if place is None else "pe", "one that runs something", what)
         places = {agent.place for agent in kept}
         queues = tuple(queue for queue in self.queues if places & {queue.sender, queue.receiver})
-        links = tuple(link for link in self.links if any(place in link.by for place in places))
-        return State(self.program, self.at_ps, self.latency_ps, tuple(kept), queues, self.counters, links)
+        links = tuple(link for link in self.links if link.place in places)
+        return replace(self, agents=tuple(kept), queues=queues, links=links)
 
     def to_json(self) -> dict[str, Any]:
         """All fields as JSON-serialisable data."""
@@ -188,6 +201,8 @@ class State:
         """The state in words; what waits comes first."""
         share = 100 * self.at_ps / self.latency_ps if self.latency_ps else 100.0
         yield f"{self.program} at {ns(self.at_ps)} ns ({share:.1f} % of {ns(self.latency_ps)} ns, simulated)"
+        if self.deadlock:
+            yield f"nothing moves after {ns(self.latency_ps)} ns: {self.deadlock}"
         yield f"agents: {len(self.waiting)} of {len(self.agents)} wait"
         yield from _some(sorted(self.agents, key=lambda agent: not agent.waits), "agents")
         held = [queue for queue in self.queues if queue.messages]
@@ -209,8 +224,10 @@ def _some(what: Any, name: str) -> Iterator[str]:
         yield f"  ... and {len(what) - LISTED} more {name}"
 
 
-def _plain(place: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", place.lower())
+def _parts(place: str) -> list[tuple[str, int]]:
+    """A place as `sip 3 cube 0 pe 0` or `sip3.cube0` names it, from the outside in; nothing for what is none."""
+    parts = re.findall(r"([a-z]+)[ ]?([0-9]{1,9})", place.lower())
+    return [(kind, int(number)) for kind, number in parts]
 
 
 def state(program: Program, timeline: Timeline, detailed: Timeline, at_ps: int) -> State:
@@ -221,8 +238,8 @@ def state(program: Program, timeline: Timeline, detailed: Timeline, at_ps: int) 
 
     def awaited(agent: int, op: int) -> Awaited:
         what, origin = program.describe(agent, op)
-        ends = timeline.spans(agent)[1]
-        return Awaited(places[agent], ranks[agent], what, origin, int(ends[op]))
+        end = int(timeline.spans(agent)[1][op])
+        return Awaited(places[agent], ranks[agent], what, origin, end if end != NEVER else None)
 
     found = []
     for agent, doing in enumerate(agents):
@@ -244,5 +261,7 @@ def state(program: Program, timeline: Timeline, detailed: Timeline, at_ps: int) 
     busy = []
     for _, name, until, agent, op in detailed.busy_links(at_ps):
         what, origin = program.describe(agent, op)
-        busy.append(LinkState(name, until, f"{what} of {places[agent]}" + (f" ({origin})" if origin else "")))
-    return State(program.name, at_ps, timeline.latency_ps, tuple(found), tuple(held), tuple(counters), tuple(busy))
+        busy.append(LinkState(name, until, places[agent], what, origin))
+    stuck = "" if timeline.deadlock is None else f"{timeline.deadlock.code} {timeline.deadlock.message}"
+    latency_ps = timeline.latency_ps
+    return State(program.name, at_ps, latency_ps, tuple(found), tuple(held), tuple(counters), tuple(busy), stuck)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from os.path import isdir, isfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
@@ -17,13 +18,15 @@ from ahbm._core import Machine, Plan, convert_plan
 from ahbm.base.arguments import checked, whole
 from ahbm.base.elements import element
 from ahbm.base.store import store
-from ahbm.config.ccl import unnamed_entry
+from ahbm.config.ccl import CclConfig, split_overrides, unnamed_entry
 from ahbm.config.topology import sized
+from ahbm.core.emulator import Emulator
 from ahbm.dsl.script import Script
 from ahbm.errors import ConfigError, FormatError
 from ahbm.runs import measure
 from ahbm.runs.keywords import spelled
 from ahbm.source import dsl
+from ahbm.source.function import AnyAlgorithm, as_algorithm
 from ahbm.source.plan import SLOTS, PlanOptions, runnable
 from ahbm.source.synth import UNBOUNDED
 
@@ -99,7 +102,7 @@ def prepare(
     plan = runnable(file, options.reading)
     if arguments.get("bytes_per_rank") is None:
         arguments["bytes_per_rank"] = default_bytes(plan, arguments.get("dtype", "f16"), options.instances)
-    name = label(file)
+    name = free_name(file, arguments.get("ccl"), arguments.get("overrides"))
     settings = settings_of(file, name, options, plan.ranks)
     arguments["overrides"] = sized(plan.ranks, topology, arguments.get("overrides")) | settings
     arguments["root"] = plan.root or 0
@@ -158,7 +161,7 @@ def with_plans(sweep: Sweep) -> Sweep:
 
     Raises ConfigError (AHBM-C178) for plans of another collective or of several numbers of ranks, and as `prepare`.
     """
-    files = {name: label(name) for name in sweep.algorithms if is_file(name)}
+    files = {name: free_name(name, sweep.ccl, sweep.overrides) for name in sweep.algorithms if is_file(name)}
     if not files:
         return sweep
     found = added({name: source_of(file) for file, name in files.items()}, sweep.topology, sweep.overrides)
@@ -201,29 +204,53 @@ def run(
 
 @checked
 def convert(
-    source: str | Path | Script,
+    source: AnyAlgorithm | Script,
     target: str | Path,
     *,
     nbytes: int | None = None,
     link_order: bool = False,
-    slots: int = SLOTS,
+    slots: int | None = None,
     quirks: bool = False,
     limits: Sequence[tuple[str, int]] = (),
+    collective: str | None = None,
+    topology: str | Path | Machine | None = None,
+    ccl: str | Path | None = None,
+    overrides: Mapping[str, object] | None = None,
+    dtype: str = "f16",
+    root: int = 0,
 ) -> list[Path]:
     """Writes the algorithm in `source` as what the name of `target` says: .xml, .json, or the prefix of a trace, .et.
 
-    In its language's own format, the program of a script is written as the language's compiler writes it.
+    source: the file of a plan, a script that lowers one, or an algorithm as `ahbm.run` takes it: a name in ccl.yaml, a
+    module's name or path, a kernel function. The program of a script is written as its language's compiler writes it
+    where `target` is of that language's own format.
+    nbytes: the size, of the larger of operand and result, for which a kernel is captured, and by which a trace states
+    its `comm_size`; about 1 MiB. link_order: orders the sends of every link of a trace by control dependencies. slots:
+    messages that the queues of an execution plan hold; without it a kernel's own number, else 2. limits: as in
+    `ahbm.config.reading.Reading`. quirks: the same, of a file or script.
+    collective: the one to write, of an algorithm that computes several; None for `source` leaves the algorithm to
+    ccl.yaml. topology, ccl, overrides, dtype, root: of an algorithm, as in `ahbm.run`.
+    Returns the files that were written; after an error there are none.
 
-    nbytes: the size, of the larger of operand and result, by which a trace states its `comm_size`; about 1 MiB.
-    link_order: orders the sends of every link of a trace by control dependencies. slots: messages that the queues of an
-    execution plan hold. quirks, limits: as in `ahbm.config.reading.Reading`. Returns the files that were written; after
-    an error there are none.
-
-    Raises FormatError, BudgetError, and UnsupportedError (AHBM-U292) for what the format of `target` cannot express.
+    Raises FormatError, BudgetError, UnsupportedError (AHBM-U292 for what the format of `target` cannot express, U294
+    for an operation of a kernel that no plan can express), ConfigError (AHBM-C146: arguments that do not go with
+    `source`, or no single collective), and for an algorithm what `ahbm.run` raises before it runs.
     """
     nbytes = None if nbytes is None else whole("nbytes", nbytes, 1, 2**63 - 1)
-    slots = whole("slots", slots, 1, 2**32 - 1)
+    slots = None if slots is None else whole("slots", slots, 1, 2**32 - 1)
+    if not _is_source_of_plan(source):
+        assert not isinstance(source, Script)
+        if quirks:
+            raise ConfigError("AHBM-C146", f"{source} is no file of a plan: it has no quirks")
+        emulator = Emulator.load(topology, ccl, overrides)
+        plan = _plan_of(emulator, source, collective, limits, bytes_per_rank=nbytes, dtype=dtype, root=root)
+        return plan.save(target, nbytes=nbytes, link_order=link_order, slots=slots)
+    if (collective, topology, ccl, overrides or None, dtype, root) != (None, None, None, None, "f16", 0):
+        what = "no collective, topology, ccl.yaml, overrides, dtype or root"
+        raise ConfigError("AHBM-C146", f"{source} is a plan: it takes {what}", hint="of a script, they follow --")
+    slots = slots or SLOTS
     if not isinstance(source, Script):
+        assert isinstance(source, str | Path)
         return convert_plan(
             source, target, nbytes=nbytes, link_order=link_order, slots=slots, quirks=quirks, limits=limits
         )
@@ -235,6 +262,50 @@ def convert(
             raise FormatError("AHBM-F102", f"{target} cannot be written: {error}") from error
         return [Path(target)]
     return program.plan.save(target, nbytes=nbytes, link_order=link_order, slots=slots)
+
+
+def _is_source_of_plan(source: object) -> bool:
+    """Whether this is a file, or the script, of a plan, and no algorithm of ccl.yaml or of Python."""
+    if isinstance(source, str | Path):
+        return is_file(str(source)) or isdir(source) or isfile(f"{source}.0.et")
+    return isinstance(source, Script)
+
+
+def _plan_of(
+    on: Emulator,
+    algorithm: AnyAlgorithm,
+    collective: str | None,
+    limits: Sequence[tuple[str, int]],
+    **arguments: Unpack[Arguments],
+) -> Plan:
+    """The plan of an algorithm, at the largest size up to `DEFAULT_BYTES` of equal blocks where none is given."""
+    chosen = as_algorithm(algorithm)
+    if collective is None:
+        if chosen is None:
+            raise ConfigError("AHBM-C146", "neither an algorithm nor a collective is given", hint="ahbm list")
+        found = on.algorithm(chosen)
+        if len(found.collectives) != 1:
+            hint = f"ahbm convert {found.collectives[0]} -a {found.name}, or collective={found.collectives[0]!r}"
+            raise ConfigError(
+                "AHBM-C146", f"{found.name} computes {', '.join(found.collectives)}: say which", hint=hint
+            )
+        (collective,) = found.collectives
+    if arguments.get("bytes_per_rank") is None:
+        ranks = on.settings(chosen).world_size or on.world_size
+        unit = ranks * element(arguments.get("dtype", "f16")).storage.itemsize
+        arguments["bytes_per_rank"] = max(DEFAULT_BYTES // unit, 1) * unit
+    arguments["emulator"] = on
+    case = measure.prepare(collective, chosen, **arguments)
+    return on.plan(case.request, case.algorithm, limits)
+
+
+def free_name(file: str | Path | Script, ccl: str | Path | None, overrides: Mapping[str, object] | None) -> str:
+    """`label`; with the ending of the file's name, `ring_xml`, where ccl.yaml has a kernel or schedule of that name."""
+    name, path = label(file), file.path if isinstance(file, Script) else str(file)
+    known = CclConfig.load(ccl, split_overrides(overrides)[1])
+    if name not in known.algorithms or known.settings(name).kind == ("dsl" if path.endswith(".py") else "plan"):
+        return name
+    return f"{name}_{Path(path).suffix[1:] or 'plan'}"
 
 
 def label(file: str | Path | Script) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -147,13 +148,20 @@ class Report(Run):
             else f"{self.percent_of_bound:.1f} % of the bound of {self.bound_ns:,.2f} ns ({self.limited_by})"
         )
         return (
-            f"{self.collective} by {self.algorithm} on {self.topology}: {self.ranks} x {self.bytes} B {self.dtype} in "
+            f"{self.collective} by {self.algorithm} on {place(self.machine, self.topology)}: "
+            f"{self.ranks} x {self.bytes} B {self.dtype} in "
             f"{self.latency_ns:,.2f} ns (simulated), algbw {self.algbw_gbs:.2f} GB/s, busbw {self.busbw_gbs:.2f} GB/s, "
             f"{bound}, {self.messages} messages, {checked}"
             + (f", checked for {', '.join(self.checks)}" if self.checks else "")
             + "".join(f"\nnote: {note}" for note in self.notes)
             + (f"\n{told(self.findings)}" if self.findings else "")
         )
+
+
+def place(machine: str, network: str) -> str:
+    """A machine without its overrides, and its network, such as "npu_ring_8 (ring_1d)"."""
+    name = re.split(r", (?=[\w.]+=)", machine)[0]
+    return f"{name} ({network})" if name not in ("", network) else network
 
 
 def bandwidths(collective: str, ranks: int, nbytes: int, latency_ps: int) -> tuple[float, float]:

@@ -15,8 +15,10 @@ from ahbm._core import Machine, Plan, Program
 from ahbm.config.ccl import CclConfig, split_overrides
 from ahbm.config.topology import load_machine, sized
 from ahbm.core.emulator import fitting
+from ahbm.core.spec import machine_name
 from ahbm.errors import Finding
 from ahbm.runs.plans import Options
+from ahbm.runs.report import place
 from ahbm.runs.traces import Run
 from ahbm.source.plan import as_program
 
@@ -52,6 +54,8 @@ class TimeReport(Run):
     """The reason that only the time is known."""
     notes: tuple[str, ...] = ()
     """Choices that the configuration left open and that were not its first option."""
+    machine: str = ""
+    """The machine in words: its topology, and the overrides that changed it."""
     ran: Program | None = field(default=None, repr=False, compare=False)
     """The program that ran."""
 
@@ -67,8 +71,9 @@ class TimeReport(Run):
 
     def __str__(self) -> str:
         lines = [
-            f"{self.plan} on {self.topology}: {self.ranks} ranks, {self.steps} steps, {self.messages} messages of "
-            f"{self.bytes} B in {self.latency_ns:,.2f} ns (simulated), time only: {self.reason}"
+            f"{self.plan} on {place(self.machine, self.topology)}: {self.ranks} ranks, {self.steps} steps, "
+            f"{self.messages} messages of {self.bytes} B in {self.latency_ns:,.2f} ns (simulated), "
+            f"time only: {self.reason}"
         ]
         lines += [f"  note: {note}" for note in self.notes]
         lines += [f"  {line}" for finding in self.warnings for line in str(finding).splitlines()]
@@ -121,5 +126,6 @@ def run(
         tuple(Finding.from_json(warning) for warning in plan.warnings),
         f"what a {plan.collective} plan computes is not compared" if plan.buffers else "the trace names no buffers",
         (note,) if note else (),
+        machine_name(machine),
         program,
     )

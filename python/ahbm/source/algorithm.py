@@ -72,10 +72,14 @@ class Algorithm(Protocol):
 
     @property
     def is_plan(self) -> bool:
-        """Whether a file of another project can hold it."""
+        """Whether it is a plan whatever the request, and no code."""
 
-    def plan(self, machine: Machine, request: Request) -> Plan:
-        """The plan that such a file holds, for `request`. Raises UnsupportedError (AHBM-U294) for a kernel."""
+    def plan(
+        self, machine: Machine, request: Request, settings: Settings, limits: Sequence[tuple[str, int]] = ()
+    ) -> Plan:
+        """The plan that such a file holds, for `request`; `limits` as in `ahbm.config.reading.Reading`.
+
+        Raises UnsupportedError (AHBM-U294) for a kernel that no plan can express, and as `lower`."""
 
 
 def is_algorithm(value: object) -> TypeGuard[Algorithm]:

@@ -10,7 +10,7 @@ import hashlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from os.path import isfile
@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from ahbm._core import Machine, Plan, ProgramBuilder
+from ahbm.base import layout as layouts
 from ahbm.base import packaged
 from ahbm.base.arguments import shown
 from ahbm.base.collectives import COLLECTIVES
@@ -281,9 +282,31 @@ class ModuleAlgorithm:
         """False: a kernel is code."""
         return False
 
-    def plan(self, machine: Machine, request: Request) -> Plan:
-        """Raises UnsupportedError (AHBM-U294)."""
-        raise UnsupportedError("AHBM-U294", f"{self.name} is a kernel: no file of another project holds it")
+    def plan(
+        self, machine: Machine, request: Request, settings: Settings, limits: Sequence[tuple[str, int]] = ()
+    ) -> Plan:
+        """The kernel's work for `request`, captured for one PE per rank and for a sum: a plan leaves both to the run.
+
+        Raises UnsupportedError (AHBM-U294) for device tensors and for what a plan cannot express, BudgetError
+        (AHBM-B211) for too many chunks, and as `lower`.
+        """
+        if request.placement is not None:
+            raise UnsupportedError("AHBM-U294", f"{self.name}: a plan knows no cubes that hold tiles of a tensor")
+        request = replace(request, op="sum")
+        arrange = layouts.flat if request.world_size > machine.sips else layouts.whole
+        layout = arrange(machine, request.ranks, request.chunks, request.count)
+        # A capture runs nothing: the largest memory holds its slots.
+        settings = settings.in_tier(settings.queues.tiers(machine.tiers)[-1])
+        return self.lower(machine, request, layout, settings).program.plan(
+            name=self.name,
+            collective=request.collective,
+            root=request.root if request.kind.rooted else 0,
+            nranks=request.world_size,
+            nbytes=request.nbytes,
+            dtype=request.dtype,
+            slots=settings.queues.n_slots,
+            limits=limits,
+        )
 
 
 def _sample(count: int) -> list[int]:

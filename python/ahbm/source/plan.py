@@ -135,7 +135,9 @@ class PlanAlgorithm:
         """True."""
         return True
 
-    def plan(self, machine: Machine, request: Request) -> Plan:
+    def plan(
+        self, machine: Machine, request: Request, settings: Settings, limits: Sequence[tuple[str, int]] = ()
+    ) -> Plan:
         """The plan that was read."""
         return self.read
 

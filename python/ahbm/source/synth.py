@@ -99,7 +99,9 @@ class SynthAlgorithm:
         """True."""
         return True
 
-    def plan(self, machine: Machine, request: Request) -> Plan:
+    def plan(
+        self, machine: Machine, request: Request, settings: Settings, limits: Sequence[tuple[str, int]] = ()
+    ) -> Plan:
         """The schedule for the greatest size up to the request's whose chunks are equal, between all SIPs."""
         return self.synthesize(machine, request).even().plan
 

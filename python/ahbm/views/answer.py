@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from ahbm.runs.advice import SIMULATED
+from ahbm.runs.answer import gain
 from ahbm.views.words import size, time
 
 if TYPE_CHECKING:
@@ -59,11 +61,11 @@ def distance(report: Report) -> str:
         return f"No bound is known: {report.limited_by}."
     if report.percent_of_bound >= NEAR:
         return (
-            f"That is {report.percent_of_bound:.3g} % of the bound of {time(report.bound_ns * 1000)}: "
+            f"It is at {report.percent_of_bound:.3g} % of the bound of {time(report.bound_ns * 1000)}: "
             f"what limits it is the machine, {report.limited_by}."
         )
     return (
-        f"That is {report.percent_of_bound:.3g} % of the bound of {time(report.bound_ns * 1000)} "
+        f"It is at {report.percent_of_bound:.3g} % of the bound of {time(report.bound_ns * 1000)} "
         f"({report.limited_by}): {report.latency_ns / report.bound_ns:.3g} times the least time possible."
     )
 
@@ -77,7 +79,8 @@ def because(explanation: Explanation) -> str:
     step = max(explanation.steps, key=lambda step: step.by_category.get(category, 0))
     part = step.by_category.get(category, 0)
     if part:
-        told += f", {'all' if part == ps else f'{100 * part / ps:.3g} %'} of that at {step.origin or step.what}"
+        share = "all" if part == ps else f"{100 * part / ps:.3g} %"
+        told += f", {share} of that at {step.place if step.origin else step.what}"
     link = max(explanation.links, key=lambda link: (link.path_ps, link.busy_ps), default=None)
     if link is not None and link.path_ps:
         told += f"; the link that the path spends most time on is {link.name} ({time(link.path_ps)})"
@@ -85,25 +88,44 @@ def because(explanation: Explanation) -> str:
 
 
 def advice(explanation: Explanation, report: Report | None = None) -> str:
-    """What to try next: the remedy for the largest part of the path, and where no algorithm can help, the machine."""
+    """What to try next: the change of the machine and the line that give most, with what they give; the remedy in the
+    algorithm. Where no algorithm can help, the machine.
+    """
     if not explanation.by_category:
         return "Try a larger size."
+    told = [f"Try {_change(explanation)}"] if explanation.advice else []
+    # A line that is all of the path can be nothing but all of its time.
+    line = next((entry for entry in explanation.advice if entry.line and len(explanation.steps) > 1), None)
     if report is not None and report.percent_of_bound is not None and report.percent_of_bound >= NEAR:
-        return f"Try another machine: no algorithm is faster on this one than {time((report.bound_ns or 0) * 1000)}."
-    category = next(iter(explanation.by_category))
-    if category == "link contention":
-        link = max(explanation.links, key=lambda link: (link.path_ps if link.waits else 0, link.waited_ps))
-        return (
-            f"Try to relieve {link.name}: {link.waits:,} of its {link.crossed:,} messages waited, "
-            f"{time(link.waited_ps)} together."
-        )
-    return f"Try {REMEDIES[category]}." if category in REMEDIES else f"Try to shorten {category}."
+        told.append(f"no algorithm is faster on this machine than {time((report.bound_ns or 0) * 1000)}")
+    else:
+        remedy = REMEDIES[next(iter(explanation.by_category))]
+        told.append(f"in the algorithm, {remedy}" if told else f"Try {remedy}")
+        if line is not None:
+            most = "" if line.way == SIMULATED else "at most "
+            told.append(f"{line.what}: {most}{gain(line, explanation)} ({line.way})")
+    return "; ".join(told) + "."
+
+
+def _change(explanation: Explanation) -> str:
+    """The change of the machine that gives most; simulated ones come first."""
+    best = next((entry for entry in explanation.advice if not entry.line), None)
+    if best is None:
+        return "another machine"
+    if best.latency_ps is None:
+        return f"{best.what}: at most {gain(best, explanation)} ({best.way})"
+    return f"{best.what}: {gain(best, explanation)}, {time(best.latency_ps)} ({best.way})"
 
 
 def of_sweep(reports: Sequence[Report], explanations: Iterable[tuple[str, Explanation]]) -> list[str]:
     """The sentences of a sweep of algorithms."""
     largest = max(report.bytes for report in reports)
     best = min((r for r in reports if r.bytes == largest), key=lambda report: report.latency_ns)
-    told = [f"{fastest(reports)} {distance(best)}"]
-    explanation = dict(explanations).get(best.algorithm)
-    return told if explanation is None else [*told, because(explanation), advice(explanation, best)]
+    return first_lines(fastest(reports), best, dict(explanations).get(best.algorithm))
+
+
+def first_lines(fastest: str, best: Report, explanation: Explanation | None) -> list[str]:
+    """The fastest; how far it is from the bound, and why; what to try."""
+    if explanation is None:
+        return [fastest, distance(best)]
+    return [fastest, f"{distance(best)} {because(explanation)}", advice(explanation, best)]

@@ -14,16 +14,27 @@ WIDTH, HEIGHT = "container", 280
 FILE_WIDTH = 640
 """Width of a chart in a file, where no page gives it one; in pixels."""
 
+MOST_TICKS = 9
+"""Of an axis of sizes."""
+
 Row = dict[str, Any]
 Chart: TypeAlias = alt.LayerChart | alt.FacetChart
 
 
-def sizes(field: str = "bytes", title: str = "size of one rank's array (B)") -> alt.X:
-    """The axis every sweep has: bytes, in powers of two."""
-    label = "datum.value >= 1073741824 ? datum.value / 1073741824 + 'G' : datum.value >= 1048576 ? "
-    label += "datum.value / 1048576 + 'M' : datum.value >= 1024 ? datum.value / 1024 + 'K' : datum.value"
-    axis = alt.Axis(labelExpr=label, tickCount=8, grid=False)
-    return alt.X(f"{field}:Q", title=title, scale=alt.Scale(type="log", base=2), axis=axis)
+def sizes(found: Iterable[int]) -> alt.X:
+    """The axis every sweep has: bytes, with ticks at powers of two, at the sizes themselves between two of them."""
+    label = "datum.value"
+    for unit, letter in ((1 << 10, "K"), (1 << 20, "M"), (1 << 30, "G")):
+        label = f"datum.value >= {unit} ? format(datum.value / {unit}, '.4~g') + '{letter}' : {label}"
+    axis = alt.Axis(labelExpr=label, values=_ticks(set(found)), grid=False, labelOverlap="greedy", labelSeparation=6)
+    title = "size of one rank's array (B)"
+    return alt.X("bytes:Q", title=title, scale=alt.Scale(type="log", base=2), axis=axis)
+
+
+def _ticks(found: set[int]) -> list[int]:
+    least, most = (min(found, default=0) - 1).bit_length(), max(found, default=0).bit_length()
+    powers = [1 << exponent for exponent in range(least, most)]
+    return powers[:: -(-len(powers) // MOST_TICKS)] if len(powers) > 1 else sorted(found)[:MOST_TICKS]
 
 
 def tooltip(*fields: str) -> list[alt.Tooltip]:
@@ -77,9 +88,15 @@ def _lines(rows: Sequence[Row], y: alt.Y, title: str) -> Chart:
     )
     picked = alt.selection_point(name="picked", fields=["series"], bind="legend")
     opacity = alt.condition(picked, alt.value(1), alt.value(0.12))
-    base = alt.Chart(alt.InlineData(values=list(rows))).encode(x=sizes(), y=y, color=color, opacity=opacity)
+    base = alt.Chart(alt.InlineData(values=list(rows))).encode(
+        x=sizes(row["bytes"] for row in rows), y=y, color=color, opacity=opacity
+    )
     lines = base.mark_line(clip=True).encode(strokeDash=strokes).add_params(picked)
-    points = base.transform_filter(alt.FieldOneOfPredicate("series", shown)).mark_point(filled=True, size=40, clip=True)
+    # A line of one size is none.
+    dotted = shown if len({row["bytes"] for row in rows}) > 1 else names
+    points = base.transform_filter(alt.FieldOneOfPredicate("series", dotted)).mark_point(
+        filled=True, size=40, clip=True
+    )
     points = points.encode(tooltip=tooltip("series:N", "bytes:Q", "us:Q", "busbw:Q", "percent:Q"))
     chart: Chart = zoomed(alt.layer(lines, points)).properties(width=WIDTH, height=HEIGHT, title=title)
     return chart

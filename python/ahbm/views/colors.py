@@ -17,11 +17,16 @@ CATEGORIES = {
     "credit": "#a39414",
     "math": "#cc79a7",
     "delay": "#b7b7b7",
-    "waiting for peer": "#7d6bb3",
+    "waiting for message": "#7d6bb3",
+    "waiting for slot": "#6d630b",
     "waiting for counter": "#9c8ec9",
     "waiting for barrier": "#bdb3dd",
+    "waiting for link": "#9c4210",
+    "waiting for engine": "#8a5f0c",
+    "waiting for transfer": "#1d5686",
+    "idle after its end": "#9fb0c0",
 }
-"""By what time was spent on."""
+"""By what time was spent on. Waits are darker than what they wait for."""
 
 KINDS = {
     "load": "#d99a1c",

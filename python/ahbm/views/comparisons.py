@@ -102,6 +102,7 @@ def _changes(rows: Sequence[c.Row]) -> alt.Chart:
         }
         for row, label in zip(shown, labels, strict=True)
     ]
+    used = [verdict for verdict in VERDICTS if any(row.verdict == verdict for row in shown)]
     chart: alt.Chart = (
         alt.Chart(alt.InlineData(values=values))
         .mark_bar()
@@ -111,7 +112,7 @@ def _changes(rows: Sequence[c.Row]) -> alt.Chart:
             color=alt.Color(
                 "verdict:N",
                 title=None,
-                scale=alt.Scale(domain=list(VERDICTS), range=list(VERDICTS.values())),
+                scale=alt.Scale(domain=used, range=[VERDICTS[verdict] for verdict in used]),
                 legend=alt.Legend(orient="bottom"),
             ),
             tooltip=tooltip("what:N", "verdict:N", "before:Q", "after:Q", "change:Q"),
@@ -145,6 +146,12 @@ def _steps(title: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Page:
         told.append(
             f"Most of the change is at {most.origin or most.what}: {time(abs(ps))} {'more' if ps > 0 else 'less'}, "
             f"first of all {next(iter(most.by_category))}."
+        )
+    longest = max(steps, key=lambda step: step.after_ps, default=None)
+    if longest is not None and after:
+        told.append(
+            f"Try to shorten {longest.origin or longest.what} next: it has "
+            f"{100 * longest.after_ps / after:.3g} % of the time that is left."
         )
     section_ = Section("comparison", "Comparison", text, columns, cells)
     return Page(title, "All times are simulated, and have no noise.", [section_], {}, (), told)

@@ -18,7 +18,6 @@ from ahbm.views.page import Page, Section
 from ahbm.views.words import time
 
 if TYPE_CHECKING:
-    from ahbm._core import Machine
     from ahbm.runs.explanation import Explanation
     from ahbm.runs.timed import TimeReport
 
@@ -27,13 +26,13 @@ MOST_CALLS = 1500
 Charts = dict[str, alt.TopLevelMixin]
 
 
-def page(report: JobReport | TimeReport, machine: Machine | None = None) -> Page:
-    """The page of a run that was timed. `machine` is where a plan ran; a job knows its own."""
+def page(report: JobReport | TimeReport) -> Page:
+    """The page of a run that was timed."""
     if isinstance(report, JobReport):
         return _job(report)
-    explanation = report.explain()
+    explanation, program = report.explain(), report.program()
     charts: Charts = {}
-    sections = reasons.sections({report.plan: explanation}, machine, charts)
+    sections = reasons.sections({report.plan: explanation}, program and program.machine, charts)
     facts = [
         ("steps", f"{report.steps:,}"),
         ("messages", f"{report.messages:,} of {report.bytes:,} B"),
@@ -98,15 +97,17 @@ def _answer(report: JobReport, table: Sequence[Row], explanation: Explanation | 
             f"{time(most.time_ns * 1000)} together{bound}."
         )
     if explanation is not None:
-        told.append(answer.because(explanation))
+        told[-1] += f" {answer.because(explanation)}"
+        told.append(answer.advice(explanation))
     behind = [row for row in table if row.bound_ns]
     if behind:
         worst = max(behind, key=lambda row: row.time_ns - (row.bound_ns or 0))
         names = ", ".join(sorted(worst.algorithms))
-        told.append(
+        other = (
             f"Try another algorithm than {names} for {worst.collective} on {worst.ranks} ranks: up to "
             f"{time((worst.time_ns - (worst.bound_ns or 0)) * 1000)} of all calls together are above the bound."
         )
+        told = [*told, other] if explanation is None else [*told[:-1], f"{other} {told[-1]}"]
     return told
 
 

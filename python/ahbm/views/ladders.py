@@ -55,12 +55,9 @@ def page(ladder: Ladder, sweep: bench.Sweep) -> Page:
     sections += reasons.sections({last.winner: explanation}, ladder.emulator.machine, shown, f" at {last.nbytes:,} B")
     steps = [f"up to {size(entry.max_bytes)} {entry.algorithm}" for entry in ladder.ranges() if entry.max_bytes]
     steps.append(f"{'above' if steps else 'at every size'} {ladder.ranges()[-1].algorithm}")
-    headline = [
-        f"The quickest of {len(ladder.candidates)}: {', '.join(steps)}.",
-        f"{answer.fastest([report for report in reports if report.bytes == last.nbytes])} {answer.distance(best)}",
-        answer.because(explanation),
-        answer.advice(explanation, best),
-    ]
+    fastest = answer.fastest([report for report in reports if report.bytes == last.nbytes])
+    quickest = f"The quickest of {len(ladder.candidates)}: {', '.join(steps)}. {fastest}"
+    headline = answer.first_lines(quickest, best, explanation)
     facts = [("ahbm", best.version), ("machine", best.machine_hash), ("type", ladder.dtype)]
     subtitle = "All times are simulated. GB/s is 1e9 bytes per second; busbw as nccl-tests counts it, one direction."
     return Page(f"ladder of {what}, {ladder.dtype}", subtitle, sections, shown, facts, headline)

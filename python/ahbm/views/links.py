@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import altair as alt
 
-from ahbm.runs.explanation import Link
+from ahbm.runs.explanation import Explanation, Link
 from ahbm.views.charts import Chart, tooltip
 
 if TYPE_CHECKING:
@@ -33,6 +33,13 @@ LONG = 1.5
 BETWEEN_SIPS = re.compile(r"(sip\d+|switch)->(sip\d+|switch)")
 BETWEEN_CUBES = re.compile(r"sip(\d+)\.(cube\d+)\.ucie_([NESW])\d+")
 STEPS = {"N": (0, -1), "E": (1, 0), "S": (0, 1), "W": (-1, 0)}
+
+
+MOST_FRAMES = 64
+"""Parts of the run in the playback of a drawing."""
+LEAST_FRAMES = 8
+MOST_LOADS = 64_000
+"""Numbers in a playback, about: many links have fewer frames."""
 
 
 def positions(machine: Machine) -> dict[str, Point]:
@@ -69,9 +76,9 @@ def _gray(code: int) -> int:
     return at
 
 
-def sip_links(machine: Machine, links: Iterable[Link], latency_ps: int) -> Chart | None:
+def sip_links(machine: Machine, explanation: Explanation) -> Chart | None:
     """The network between the SIPs, each direction of a link a line of its own; None where nothing crossed it."""
-    used = _named(links, BETWEEN_SIPS)
+    used, latency_ps = _named(explanation.links, BETWEEN_SIPS), explanation.latency_ps
     if not used:
         return None
     places = positions(machine)
@@ -88,13 +95,13 @@ def sip_links(machine: Machine, links: Iterable[Link], latency_ps: int) -> Chart
             rows += _rows(link, latency_ps, *_stubs(a, b, _towards(b, a)))
         else:
             rows += _rows(link, latency_ps, _curve(a, b, bent=bool(machine.sip_w) and math.dist(a, b) > LONG))
-    deep = " Links to other planes are slanted." if machine.sip_d > 1 else ""
-    return _drawn(rows, places, f"links between SIPs (simulated).{deep}")
+    deep = "; links to other planes are slanted" if machine.sip_d > 1 else ""
+    return _drawn(rows, places, f"links between SIPs (simulated){deep}", explanation)
 
 
-def cube_links(machine: Machine, links: Iterable[Link], latency_ps: int) -> Chart | None:
+def cube_links(machine: Machine, explanation: Explanation) -> Chart | None:
     """The cube mesh of the SIP whose cubes were busiest, of a port's connections the busiest. None for none."""
-    used = _named(links, BETWEEN_CUBES)
+    used, latency_ps = _named(explanation.links, BETWEEN_CUBES), explanation.latency_ps
     if not used:
         return None
     busy: dict[str, int] = {}
@@ -108,7 +115,7 @@ def cube_links(machine: Machine, links: Iterable[Link], latency_ps: int) -> Char
     for (_, cube, heading), link in ports.items():
         (x, y), (dx, dy) = places[cube], STEPS[heading]
         rows += _rows(link, latency_ps, _curve((x, y), (x + dx, y + dy)))
-    return _drawn(rows, places, f"links between the cubes of sip{shown} (simulated)")
+    return _drawn(rows, places, f"links between the cubes of sip{shown} (simulated)", explanation)
 
 
 def _named(links: Iterable[Link], pattern: re.Pattern[str]) -> dict[tuple[str, ...], Link]:
@@ -171,7 +178,15 @@ def _rows(link: Link, latency_ps: int, *lines: list[Point]) -> list[Row]:
     return rows
 
 
-def _drawn(rows: list[Row], places: dict[str, Point], title: str) -> Chart:
+def _loads(explanation: Explanation, shown: set[str]) -> dict[str, list[int]]:
+    """How busy each of the links shown is, in % of each of some equal parts of the run."""
+    frames = max(LEAST_FRAMES, min(MOST_FRAMES, MOST_LOADS // max(len(shown), 1)))
+    part = max(explanation.latency_ps, 1) / frames
+    busy = explanation.link_load(frames)
+    return {name: [min(round(100 * ps / part), 100) for ps in busy[name]] for name in sorted(shown & busy.keys())}
+
+
+def _drawn(rows: list[Row], places: dict[str, Point], title: str, explanation: Explanation) -> Chart:
     xs, ys = [p[0] for p in places.values()], [p[1] for p in places.values()]
     wide, high = (max(axis) - min(axis) + 2 * MARGIN for axis in (xs, ys))
     x = alt.Scale(domain=[min(xs) - MARGIN, max(xs) + MARGIN], nice=False, zero=False)
@@ -181,22 +196,28 @@ def _drawn(rows: list[Row], places: dict[str, Point], title: str) -> Chart:
     legend = alt.Legend(type="gradient", format=".2~p", orient="bottom", gradientLength=200)
     # No range: the page gives it, on light ground darker where busy, on dark ground lighter.
     most = max(row["busy"] for row in rows)
-    busy = alt.Color("busy:Q", title="busy, part of the run", scale=alt.Scale(domain=[0, most]), legend=legend)
+    # -1 is the whole run; a page sets the frame. Of a part of the run the scale leads to busy all the time.
+    loads = _loads(explanation, {row["link"] for row in rows})
+    playback = [alt.param(name="frame", value=-1), alt.param(name="loads", value=loads)]
+    scale = alt.Scale(domainMin=0, domainMax=alt.ExprRef(f"frame < 0 ? {most} : 1"))
+    busy = alt.Color("now:Q", title="busy, part of the time", scale=scale, legend=legend)
+    now = {"now": "frame < 0 ? datum.busy : loads[datum.link][frame] / 100"}
     told = [*tooltip("link:N"), alt.Tooltip("busy:Q", format=".1%"), *tooltip("messages:Q", "waited_ns:Q")]
     drawn = alt.Chart(alt.InlineData(values=rows))
+    in_use = drawn.transform_filter("datum.messages > 0").transform_calculate(**now)
     at = {"x": alt.X("x:Q", axis=None, scale=x), "y": alt.Y("y:Q", axis=None, scale=y), "tooltip": told}
     lines = {"detail": alt.Detail("line:N"), "order": alt.Order("order:Q"), **at}
     idle = drawn.transform_filter("datum.messages == 0").mark_line(strokeWidth=1, strokeDash=[2, 3], color="#8a94a0")
-    used = drawn.transform_filter("datum.messages > 0").mark_line(strokeWidth=4)
-    heads = drawn.transform_filter("datum.messages > 0 && datum.order == 0").mark_point(
-        shape="triangle", filled=True, size=90, opacity=1
-    )
+    used = in_use.mark_line(strokeWidth=4)
+    heads = in_use.transform_filter("datum.order == 0").mark_point(shape="triangle", filled=True, size=90, opacity=1)
     turned = {"angle": alt.Angle("turn:Q", scale=None), "x": alt.X("ax:Q", scale=x), "y": alt.Y("ay:Q", scale=y)}
     named = [{"node": re.sub("sip|cube", "", name), "x": px, "y": py} for name, (px, py) in places.items()]
     nodes = alt.Chart(alt.InlineData(values=named)).encode(x=alt.X("x:Q", scale=x), y=alt.Y("y:Q", scale=y))
     boxes = nodes.mark_square(size=620, color=NODE, stroke="#8a94a0", strokeWidth=1, opacity=1)
     names = nodes.mark_text(fontSize=12, color=NODE_INK).encode(text="node:N")
     shown = [idle.encode(**lines), used.encode(color=busy, **lines), heads.encode(color=busy, **{**at, **turned})]
-    chart: Chart = alt.layer(*shown, boxes, names)
+    chart: Chart = alt.layer(*shown, boxes, names).add_params(*playback)
     step = max(STEP_PX, LEAST_PX / wide)
-    return chart.properties(width=round(step * wide), height=round(step * high), title=title, autosize="pad")
+    return chart.properties(
+        width=round(step * wide), height=round(step * high), title=title, autosize="pad"
+    ).properties(usermeta={"frames": len(next(iter(loads.values()), ())), "latency": explanation.latency_ps})

@@ -120,13 +120,10 @@ def _page(contents: Contents) -> Page:
     }
     sections = [
         Section("speed", "Speed", _limits(reports), charts=["bandwidth", "latency"]),
-        Section("table", "Measurements", "", COLUMNS, [_row(report) for report in reports]),
+        Section("table", "Measurements", "", COLUMNS, [row(report) for report in reports]),
     ]
     if contents.refused:
-        text = "These sizes did not run; everything else did."
-        columns = ("machine", "algorithm", "size (B)", "code", "why")
-        cells = [[r.machine, r.algorithm, f"{r.bytes:,}", r.error.code, r.error.message] for r in contents.refused]
-        sections.append(Section("refused", "What did not run", text, columns, cells))
+        sections.append(left_out(contents.refused))
     if contents.worlds:
         charts["selection"] = c.selection(contents.worlds, f"fastest algorithm for {sweep.collective} (simulated)")
         text = "The fastest of the algorithms for every size and number of ranks, and its percentage of the bound."
@@ -152,14 +149,23 @@ def _page(contents: Contents) -> Page:
     subtitle = "All times are simulated. GB/s is 1e9 bytes per second; busbw as nccl-tests counts it, one direction."
     headline = answer.of_sweep(reports, contents.explanations.items())
     if contents.certificate is not None:
-        headline.insert(1, certificates.sentence(contents.certificate))
+        headline[0] += f" {certificates.sentence(contents.certificate)}"
     return Page(what, subtitle, sections, charts, facts, headline)
+
+
+def left_out(refused: Sequence[bench.Refused]) -> Section:
+    """The cells that did not run, and why."""
+    text = "These sizes did not run; everything else did."
+    columns = ("machine", "algorithm", "size (B)", "code", "why")
+    cells = [[r.machine, r.algorithm, f"{r.bytes:,}", r.error.code, r.error.message] for r in refused]
+    return Section("refused", "What did not run", text, columns, cells)
 
 
 COLUMNS = ("algorithm", "size (B)", "time (us)", "algbw (GB/s)", "busbw (GB/s)", "bound (us)", "% of bound", "wrong")
 
 
-def _row(report: Report) -> list[str]:
+def row(report: Report) -> list[str]:
+    """The cells of `COLUMNS`."""
     return [
         report.algorithm,
         f"{report.bytes:,}",

@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any
 from ahbm.base.store import store
 from ahbm.errors import ConfigError
 from ahbm.views.colors import USE, USE_DARK
+from ahbm.views.drawing import Drawing
 
 if TYPE_CHECKING:
     import altair as alt
-
-Chart = "alt.TopLevelMixin"
 
 
 @dataclass(frozen=True)
@@ -44,11 +43,16 @@ class Page:
     title: str
     subtitle: str
     sections: Sequence[Section]
-    charts: Mapping[str, alt.TopLevelMixin]
-    """Those that no section names are for files."""
+    plots: Mapping[str, alt.TopLevelMixin]
+    """The charts; those that no section names are for files."""
     facts: Sequence[tuple[str, str]] = field(default=())
     headline: Sequence[str] = ()
     """The answer, in sentences."""
+
+    @property
+    def charts(self) -> dict[str, Drawing]:
+        """The charts by name, as drawings."""
+        return {name: Drawing(plot) for name, plot in self.plots.items()}
 
     def html(self) -> str:
         """The page as one self-contained document."""
@@ -59,7 +63,7 @@ class Page:
             loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined, trim_blocks=True
         )
         shown = [name for section in self.sections for name in section.charts]
-        specs = {name: self.charts[name].to_dict(validate=False) for name in shown}
+        specs = {name: self.charts[name].to_dict() for name in shown}
         timelines = {section.key: section.timeline for section in self.sections if section.timeline}
         return environment.get_template("page.html.j2").render(
             title=self.title,
@@ -85,16 +89,13 @@ class Page:
 
     def write_charts(self, folder: Path, kind: str = "svg") -> list[Path]:
         """Writes every chart as NAME.svg or NAME.png into `folder`. Raises ConfigError (AHBM-C161)."""
-        import vl_convert
-
         paths = []
         for name, chart in self.charts.items():
-            spec = _in_file(chart.to_dict(validate=False))
             path = folder / f"{name}.{kind}"
             if kind == "svg":
-                _write(path, vl_convert.vegalite_to_svg(spec).encode())
+                _write(path, chart.svg().encode())
             elif kind == "png":
-                _write(path, vl_convert.vegalite_to_png(spec, scale=2))
+                _write(path, chart.png())
             else:
                 raise ConfigError("AHBM-C161", f"no charts as {kind}", hint="svg or png")
             paths.append(path)
@@ -104,16 +105,6 @@ class Page:
 def _json(data: object) -> str:
     # "<" never stands in the JSON, so nothing in it can end the script element.
     return json.dumps(data, sort_keys=True, separators=(",", ":")).replace("<", "\\u003c")
-
-
-def _in_file(spec: dict[str, Any]) -> dict[str, Any]:
-    """A chart with the width, columns and colours that otherwise the page gives it."""
-    from ahbm.views.charts import FILE_WIDTH
-
-    if spec.get("width") == "container":
-        spec["width"] = FILE_WIDTH
-    spec["config"] = {**spec.get("config", {}), "legend": {"columns": 4}, "range": {"ramp": list(USE)}}
-    return spec
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -38,8 +38,8 @@ def sections(
     charts["gantt"] = why.gantt(best, f"operations of PEs under {name} (simulated)")
     found = [_why(name, best)]
     text = (
-        f"What every PE did under {name}, from launch to end. The first lane is the critical path by what it was spent "
-        "on; a red line below an operation marks it as part of that path."
+        f"What every PE did under {name}, from launch to end, and what it waited for. The first lane is the critical "
+        "path by what it was spent on; a red line below an operation marks it as part of that path."
     )
     shown = timeline(best, f"timeline of {name} (simulated)")
     found.append(Section("timeline", "Timeline", text, timeline=shown))
@@ -52,7 +52,7 @@ def _why(name: str, best: Explanation) -> Section:
     steps = sorted(best.steps, key=lambda step: -step.ps)
     rows = [
         [
-            step.origin or "-",
+            step.place,
             step.what,
             f"{step.operations:,}",
             f"{step.ps / 1000:,.2f}",
@@ -78,8 +78,8 @@ def _links(
 
     drawn: dict[str, alt.TopLevelMixin | None] = {}
     if machine is not None:
-        drawn["sip-links"] = links.sip_links(machine, best.links, best.latency_ps)
-        drawn["cube-links"] = links.cube_links(machine, best.links, best.latency_ps)
+        drawn["sip-links"] = links.sip_links(machine, best)
+        drawn["cube-links"] = links.cube_links(machine, best)
     shown: dict[str, alt.TopLevelMixin] = {key: chart for key, chart in drawn.items() if chart is not None}
     charts.update(shown)
     rows = [

@@ -10,6 +10,7 @@ function timelineView(element, data) {
   let view = { ...all };
   let pointed = null;
   const ofLanes = byLane(data.operations, data.lanes.length);
+  const waitsOfLanes = byLane(data.waits, data.lanes.length);
   const pathOfLanes = byLane(data.path, data.lanes.length);
 
   element.append(heading(), canvas, told, legend());
@@ -44,6 +45,7 @@ function timelineView(element, data) {
     list.className = "timeline-legend";
     const used = (bars, groups) => groups.filter((_, index) => bars.group.includes(index));
     entries("operations", used(data.operations, data.kinds));
+    entries("of them waits", used(data.waits, data.categories));
     entries("critical path", used(data.path, data.categories));
     function entries(title, groups) {
       const name = document.createElement("b");
@@ -122,6 +124,7 @@ function timelineView(element, data) {
     c.clip();
     bars(c, data.path, data.path.lane.keys(), TIMELINE.ruler, TIMELINE.lane - 2, data.categories);
     ofLanes.forEach((indexes, lane) => bars(c, data.operations, indexes, top(lane), TIMELINE.lane - 2, data.kinds));
+    waitsOfLanes.forEach((indexes, lane) => bars(c, data.waits, indexes, top(lane), TIMELINE.lane - 2, data.categories));
     c.fillStyle = color("--mark");
     pathOfLanes.forEach((indexes, lane) => marks(c, indexes, top(lane) + TIMELINE.lane - 4));
     if (pointed) {
@@ -178,16 +181,20 @@ function timelineView(element, data) {
     const lane = Math.floor((py - top(0)) / TIMELINE.lane);
     const onPath = py >= TIMELINE.ruler && py < top(0) - 4;
     if (px < left() || !(onPath || (lane >= 0 && lane < data.lanes.length))) return null;
-    const kind = onPath ? data.path : data.operations;
-    const indexes = onPath ? kind.lane.keys() : ofLanes[lane];
     const at = time(px), near = 2 / scale();
-    let best = null;
-    for (const index of indexes) {
-      const before = kind.start[index] - at, after = at - kind.start[index] - kind.length[index];
-      if (before > near) break;
-      if (after <= near && (best === null || kind.length[index] <= kind.length[best])) best = index;
+    // A wait is drawn over its operation.
+    const kinds = onPath ? [[data.path, data.path.lane.keys()]]
+      : [[data.waits, waitsOfLanes[lane]], [data.operations, ofLanes[lane]]];
+    for (const [kind, indexes] of kinds) {
+      let best = null;
+      for (const index of indexes) {
+        const before = kind.start[index] - at, after = at - kind.start[index] - kind.length[index];
+        if (before > near) break;
+        if (after <= near && (best === null || kind.length[index] <= kind.length[best])) best = index;
+      }
+      if (best !== null) return { bars: kind, index: best, lane, y: onPath ? TIMELINE.ruler : top(lane) };
     }
-    return best === null ? null : { bars: kind, index: best, lane, y: onPath ? TIMELINE.ruler : top(lane) };
+    return null;
   }
 
   function tell(found) {
@@ -198,9 +205,10 @@ function timelineView(element, data) {
     }
     const { bars: kind, index, lane } = found;
     const [what, origin, place] = data.texts[kind.text[index]];
-    const [group] = (kind === data.path ? data.categories : data.kinds)[kind.group[index]];
+    const [group] = (kind === data.operations ? data.kinds : data.categories)[kind.group[index]];
     const start = kind.start[index], length = kind.length[index], count = kind.count[index];
-    const many = count > 1 ? `${count} operations merged, the longest ` : "";
+    const merged = kind === data.waits ? "waits" : "operations";
+    const many = count > 1 ? `${count} ${merged} merged, the longest ` : "";
     const parts = [place || data.lanes[lane], `${many}${what}`, origin, group];
     told.textContent = `${parts.filter(Boolean).join(" · ")} · ${said(start)} to ${said(start + length)} (${said(length)})`;
   }

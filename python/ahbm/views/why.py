@@ -39,7 +39,7 @@ def breakdown(explanations: Mapping[str, Explanation], title: str) -> alt.Chart:
     bars = alt.Chart(alt.InlineData(values=rows)).mark_bar()
     chart: alt.Chart = bars.encode(
         x=alt.X("us:Q", title="time on the critical path (us)"),
-        y=alt.Y("algorithm:N", title=None, axis=alt.Axis(labelLimit=120), sort=list(explanations)),
+        y=alt.Y("algorithm:N", title=None, axis=alt.Axis(labelLimit=160), sort=list(explanations)),
         color=_color(colors.CATEGORIES, [row["category"] for row in rows]),
         tooltip=tooltip("algorithm:N", "category:N", "us:Q"),
     )
@@ -89,7 +89,7 @@ def _gantt(explanation: Explanation, picture: spans.Picture, named: Mapping[str,
 
 
 def agents(explanation: Explanation, title: str) -> alt.Chart:
-    """The time of each PE by category, waits included; a bar is as long as the PE was at work."""
+    """The time of each PE by category, waits by what is waited for; every bar is as long as the run."""
     places, names = spans.names(explanation), categories()
     chosen = spans.evenly(len(places), MOST_PES)
     times = explanation.time_of_agents

@@ -88,8 +88,8 @@ pub(crate) struct RunResult {
     /// Operations that contributions cannot follow and that elements depend on whose contents is expected.
     pub(crate) undecided: Vec<Step>,
     groups: Vec<Group>,
-    /// Wrong elements by call.
-    wrong: BTreeMap<u32, u64>,
+    /// By call, wrong elements and the ranks that have them.
+    wrong: BTreeMap<u32, (u64, BTreeSet<u32>)>,
     runs: usize,
     mixes_calls: bool,
     /// The function that the first expected element was reduced with.
@@ -163,7 +163,7 @@ impl RunResult {
                 } else {
                     self.mixes_calls |= values.mixes(&found, call);
                     if !expectation.is_idempotent() && !self.explains(observed, &elements, call) {
-                        self.count(&elements, call);
+                        self.count(observed, &elements, call);
                         continue;
                     }
                     let (contents, wanted) = (values.contents(&found), expectation.contributions(set));
@@ -198,8 +198,10 @@ impl RunResult {
         }
     }
 
-    fn count(&mut self, elements: &Range<u64>, call: u32) {
-        *self.wrong.entry(call).or_default() += elements.end - elements.start;
+    fn count(&mut self, observed: &Observed, elements: &Range<u64>, call: u32) {
+        let (wrong, ranks) = self.wrong.entry(call).or_default();
+        *wrong += elements.end - elements.start;
+        ranks.insert(observed.rank);
         self.runs += 1;
     }
 
@@ -209,7 +211,7 @@ impl RunResult {
     }
 
     fn note(&mut self, observed: &Observed, elements: Range<u64>, call: u32, fault: Fault) {
-        self.count(&elements, call);
+        self.count(observed, &elements, call);
         let first = Observed { elements, ..observed.clone() };
         let here = Group { call, first, fault };
         match self.groups.last_mut() {
@@ -227,7 +229,14 @@ impl RunResult {
         let mut found: Vec<Diagnostic> =
             groups.iter().take(LISTED).map(|group| report(subject, terms.expectation, group)).collect();
         if let Some(first) = found.first_mut() {
-            let _ = write!(first.message, " ({} of {} elements are wrong)", self.wrong[&call], terms.total);
+            let (wrong, ranks) = &self.wrong[&call];
+            let listed: BTreeSet<u32> = groups.iter().take(LISTED).map(|group| group.first.rank).collect();
+            let on = match ranks.len() {
+                1 => "1 rank".into(),
+                many if many == listed.len() => format!("{many} ranks"),
+                many => format!("{many} ranks, {} of which are listed", listed.len()),
+            };
+            let _ = write!(first.message, " ({wrong} of {} elements are wrong, on {on})", terms.total);
         }
         found
     }

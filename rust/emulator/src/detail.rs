@@ -50,8 +50,10 @@ pub enum Kind {
     Credit(u32),
     /// A posted receive; waits for those posted before it.
     Queued,
-    /// The agent, or a signal, waits for what was posted.
+    /// The agent waits for a receive that it posted.
     Await,
+    /// The agent, or a signal, waits for the transfers that were posted before.
+    Fence,
     /// The math or matrix engine works; waits for who had it before.
     Math(u32),
     /// A fixed time.
@@ -72,21 +74,33 @@ pub enum Category {
     LinkContention,
     WireLatency,
     SlotIo,
-    /// A credit on the wire; for an agent's own time also the wait for one.
+    /// A credit on the wire.
     Credit,
     Math,
     Delay,
-    /// Only in an agent's own time: on the critical path stands what the peer did.
-    Peer,
-    /// As [`Category::Peer`].
+    /// Only in an agent's own time, as all that follow: on the critical path stands what was waited for.
+    ///
+    /// A receive: nothing has arrived.
+    Message,
+    /// A send: no slot of the queue is free.
+    Slot,
+    /// Nobody has signalled.
     Counter,
-    /// As [`Category::Peer`].
+    /// Others have not come.
     Barrier,
+    /// A transfer: the link carries other bytes.
+    Link,
+    /// The PE's DMA channel or math engine serves something else.
+    Engine,
+    /// A fence: transfers that were posted have not arrived.
+    Transfer,
+    /// The agent has ended, others have not.
+    Ended,
 }
 
 impl Category {
     /// Every category, in order.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 17] = [
         Self::Dispatch,
         Self::Dma,
         Self::LinkSerialisation,
@@ -96,9 +110,14 @@ impl Category {
         Self::Credit,
         Self::Math,
         Self::Delay,
-        Self::Peer,
+        Self::Message,
+        Self::Slot,
         Self::Counter,
         Self::Barrier,
+        Self::Link,
+        Self::Engine,
+        Self::Transfer,
+        Self::Ended,
     ];
 
     /// Name for people and JSON.
@@ -113,9 +132,14 @@ impl Category {
             Self::Credit => "credit",
             Self::Math => "math",
             Self::Delay => "delay",
-            Self::Peer => "waiting for peer",
+            Self::Message => "waiting for message",
+            Self::Slot => "waiting for slot",
             Self::Counter => "waiting for counter",
             Self::Barrier => "waiting for barrier",
+            Self::Link => "waiting for link",
+            Self::Engine => "waiting for engine",
+            Self::Transfer => "waiting for transfer",
+            Self::Ended => "idle after its end",
         }
     }
 }
@@ -129,10 +153,12 @@ impl Kind {
             Self::Wire => Category::WireLatency,
             Self::Head(_) | Self::Link(_) | Self::Tail(_) | Self::Serial => Category::LinkSerialisation,
             Self::Control | Self::SlotWrite(_) | Self::SlotRead(_) | Self::Queued => Category::SlotIo,
-            Self::Claim(_) | Self::Credit(_) => Category::Credit,
+            Self::Credit(_) => Category::Credit,
             Self::Math(_) => Category::Math,
             Self::Delay => Category::Delay,
-            Self::Await => Category::Peer,
+            Self::Claim(_) => Category::Slot,
+            Self::Await => Category::Message,
+            Self::Fence => Category::Transfer,
             Self::Counter(_) => Category::Counter,
             Self::Barrier(_) => Category::Barrier,
         }
@@ -141,8 +167,9 @@ impl Kind {
     /// The use of the wait before the piece.
     pub fn wait(self) -> Category {
         match self {
-            Self::Head(_) | Self::Link(_) => Category::LinkContention,
-            Self::SlotRead(_) => Category::Peer,
+            Self::Head(_) | Self::Link(_) => Category::Link,
+            Self::SlotRead(_) => Category::Message,
+            Self::Setup(_) | Self::Math(_) => Category::Engine,
             kind => kind.category(),
         }
     }

@@ -1,7 +1,7 @@
 //! Program × Machine → Timeline → data.
 //!
 //! Pass 1 ([`simulate`]) says when, pass 2 ([`replay`]) says what. [`mod@job`] says when of many programs that share a
-//! machine.
+//! machine, [`mod@training`] of a training job.
 //!
 //! Reading order: `timing` (a process per agent), `timing/agent` (what each operation costs and waits for),
 //! `timing/wiring` (routes, worked out before) and `timing/network` (who crosses which link when); [`mod@data`] and
@@ -15,10 +15,11 @@ pub mod inspect;
 pub mod job;
 mod timeline;
 mod timing;
+pub mod training;
 mod why;
 
 pub use data::{Access, Memory, Prepared, replay};
 pub use detail::{Category, Detail, Kind, Piece, PieceId};
-pub use timeline::{Span, Timeline};
-pub use timing::{Options, simulate};
-pub use why::{LinkUse, Segment};
+pub use timeline::{NEVER, Span, Timeline};
+pub use timing::{Options, simulate, simulate_free, until_stuck};
+pub use why::{Interval, LinkUse, Segment};

@@ -1,8 +1,11 @@
 //! The results of pass 1.
 
 use crate::Detail;
-use ahbm_machine::Ps;
+use ahbm_machine::{Diagnostic, Ps};
 use ahbm_program::ChannelId;
+
+/// The end of an operation that did not come to it before the deadlock.
+pub const NEVER: Ps = Ps::MAX;
 
 /// When an operation ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -36,4 +39,7 @@ pub struct Timeline {
     pub arrivals: Vec<Vec<Ps>>,
     /// Why each of these times; only when asked for.
     pub detail: Option<Box<Detail>>,
+    /// The deadlock that this run ended in; only of [`crate::until_stuck`]. `latency` is then the last progress, and an
+    /// operation that is not over has the end [`NEVER`].
+    pub stuck: Option<Box<Diagnostic>>,
 }

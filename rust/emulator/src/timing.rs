@@ -11,18 +11,22 @@
 mod agent;
 mod background;
 mod diagnose;
+pub(crate) mod driven;
+mod free;
 mod meeting;
 mod network;
 mod posted;
+mod receive;
 mod recorder;
 mod wiring;
 
-use crate::Timeline;
 use crate::detail::PieceId;
+use crate::timeline::{NEVER, Span, Timeline};
 use agent::Pause;
 use ahbm_engine::{Engine, Fifos, Limits, Resource, Stop, Tasks, Time, Waiter};
 use ahbm_machine::{Costs, Diagnostic, Machine};
 use ahbm_program::{AgentId, ChannelId, Duty, Program};
+use free::Free;
 use log::{Level, debug, log_enabled};
 use recorder::{Recorder, State};
 use std::cell::{Cell, RefCell};
@@ -56,12 +60,29 @@ impl Default for Options {
 /// `AHBM-D101` deadlock (with the wait-for cycle), `AHBM-B120` event budget exceeded, `AHBM-B121` budget of
 /// pieces exceeded, and whatever the machine reports about a route that does not exist.
 pub fn simulate(program: &Program, machine: &Machine, options: &Options) -> Result<Timeline, Diagnostic> {
+    ended(until_stuck(program, machine, options)?)
+}
+
+/// A deadlock as an error.
+fn ended(mut timeline: Timeline) -> Result<Timeline, Diagnostic> {
+    timeline.stuck.take().map_or(Ok(timeline), |deadlock| Err(*deadlock))
+}
+
+/// As [`simulate`], but a deadlock is no error: the timeline goes as far as the run, and says so ([`Timeline::stuck`]).
+///
+/// # Errors
+/// As [`simulate`], without `AHBM-D101`.
+pub fn until_stuck(program: &Program, machine: &Machine, options: &Options) -> Result<Timeline, Diagnostic> {
     // The host's clock goes into the log alone.
     let begin = log_enabled!(target: LOG, Level::Debug).then(Instant::now);
-    let outcome = Wiring::new(program, machine).and_then(|wiring| run(program, machine, &wiring, options));
+    let outcome =
+        Wiring::new(program, machine).and_then(|wiring| run(program, machine, &wiring, options, Beside::default()));
     if let Some(begin) = begin {
         let (name, agents, ms) = (&program.name, program.agents.len(), begin.elapsed().as_secs_f64() * 1e3);
         match &outcome {
+            Ok(Timeline { stuck: Some(finding), .. }) => {
+                debug!(target: LOG, "{name}: {agents} agents, {} after {ms:.3} ms", finding.code);
+            }
             Ok(Timeline { latency, messages, events, .. }) => debug!(
                 target: LOG,
                 "{name}: {agents} agents, {latency} ps, {messages} messages, {events} events; simulated in {ms:.3} ms"
@@ -72,11 +93,43 @@ pub fn simulate(program: &Program, machine: &Machine, options: &Options) -> Resu
     outcome
 }
 
-fn run(program: &Program, machine: &Machine, wiring: &Wiring, options: &Options) -> Result<Timeline, Diagnostic> {
+/// The same where some operations cost nothing: `free`, per body and operation. Only their waits take time. Without
+/// detail.
+///
+/// # Errors
+/// As [`simulate`].
+pub fn simulate_free(
+    program: &Program,
+    machine: &Machine,
+    options: &Options,
+    free: &[Vec<bool>],
+) -> Result<Timeline, Diagnostic> {
+    let options = Options { detail: 0, ..*options };
+    Wiring::new(program, machine).and_then(|wiring| {
+        let free = Some(Free::new(free, program.channels.len()));
+        ended(run(program, machine, &wiring, &options, Beside { free, ..Beside::default() })?)
+    })
+}
+
+/// What a run may have beside its program.
+#[derive(Default)]
+struct Beside<'a> {
+    driver: Option<driven::Seat<'a>>,
+    free: Option<Free<'a>>,
+}
+
+fn run<'a>(
+    program: &'a Program,
+    machine: &'a Machine,
+    wiring: &'a Wiring,
+    options: &Options,
+    beside: Beside<'a>,
+) -> Result<Timeline, Diagnostic> {
     match options.detail {
-        0 => drive(Sim::new(program, machine, wiring, options, recorder::Off), options),
+        0 => drive(Sim::new(program, machine, wiring, options, beside, recorder::Off), options),
         limit => {
-            drive(Sim::new(program, machine, wiring, options, State::new(program, machine, wiring, limit)), options)
+            let recorder = State::new(program, machine, wiring, limit);
+            drive(Sim::new(program, machine, wiring, options, beside, recorder), options)
         }
     }
 }
@@ -89,12 +142,15 @@ fn drive(sim: Sim<'_, impl Recorder>, options: &Options) -> Result<Timeline, Dia
     let mut tasks = Tasks::new(roles.map(|role| process(&sim, role)));
     let limits = Limits { max_events: options.max_events, ..Limits::default() };
     let links = wiring.links.len() as u32;
-    let outcome = sim.engine.run(&mut tasks, &limits, |signal| match signal.checked_sub(links) {
-        None => sim.network.resume(&sim, signal),
-        Some(poster) => sim.land(poster),
+    let alarms = links + wiring.posters.len() as u32;
+    sim.begin();
+    let outcome = sim.engine.run(&mut tasks, &limits, |signal| match signal {
+        link if link < links => sim.network.resume(&sim, link),
+        poster if poster < alarms => sim.land(poster - links),
+        alarm => sim.alarm(alarm - alarms),
     });
     match outcome {
-        Ok(()) => {
+        Ok(()) | Err(Stop::Deadlock(_)) => {
             drop(tasks);
             if sim.recorder.overflowed() {
                 let what =
@@ -102,9 +158,9 @@ fn drive(sim: Sim<'_, impl Recorder>, options: &Options) -> Result<Timeline, Dia
                 return Err(Diagnostic::new("AHBM-B121", what)
                     .hint("explain a smaller run, or use the cut_through model instead of flit"));
             }
-            Ok(sim.finish())
+            let stuck = outcome.is_err().then(|| Box::new(diagnose::deadlock(&sim)));
+            Ok(Timeline { stuck, ..sim.finish() })
         }
-        Err(Stop::Deadlock(_)) => Err(diagnose::deadlock(&sim)),
         Err(Stop::EventLimit | Stop::TimeLimit) => Err(Diagnostic::new(
             "AHBM-B120",
             format!("{}: no end after {} events ({} ps simulated)", program.name, options.max_events, sim.engine.now()),
@@ -170,6 +226,7 @@ struct Sim<'a, R> {
     costs: &'a Costs,
     wiring: &'a Wiring,
     record: bool,
+    free: Option<Free<'a>>,
     recorder: R,
     engine: Engine,
     fifos: Fifos,
@@ -184,6 +241,7 @@ struct Sim<'a, R> {
     done: Vec<Cell<Time>>,
     counters: Vec<Counter>,
     barriers: Vec<BarrierState>,
+    driver: Option<driven::Seat<'a>>,
     backgrounds: Vec<background::State>,
     /// Per agent that posts; its signals come behind those of the links.
     posted: Vec<RefCell<posted::Posted>>,
@@ -192,7 +250,14 @@ struct Sim<'a, R> {
 }
 
 impl<'a, R: Recorder> Sim<'a, R> {
-    fn new(program: &'a Program, machine: &'a Machine, wiring: &'a Wiring, options: &Options, recorder: R) -> Self {
+    fn new(
+        program: &'a Program,
+        machine: &'a Machine,
+        wiring: &'a Wiring,
+        options: &Options,
+        beside: Beside<'a>,
+        recorder: R,
+    ) -> Self {
         let slots = program.channels.iter().map(|c| c.slots as usize).sum();
         let mut fifos = Fifos::with_capacity(program.channels.len(), slots);
         for channel in &program.channels {
@@ -205,6 +270,7 @@ impl<'a, R: Recorder> Sim<'a, R> {
             costs: machine.costs(),
             wiring,
             record: options.record,
+            free: beside.free,
             recorder,
             engine: Engine::new(),
             fifos,
@@ -216,6 +282,7 @@ impl<'a, R: Recorder> Sim<'a, R> {
             done: default_vec(count),
             counters: default_vec(program.counters as usize),
             barriers: default_vec(program.barriers.len()),
+            driver: beside.driver,
             backgrounds: default_vec(wiring.backgrounds.len()),
             posted: default_vec(wiring.posters.len()),
             messages: Cell::new(0),
@@ -229,9 +296,8 @@ impl<'a, R: Recorder> Sim<'a, R> {
         let index = channel.0 as usize;
         let write = self.wiring.tiers[self.wiring.channels[index].tier as usize].access_ps(bytes);
         let visible = self.slot_write[index].reserve(tail, write) + write;
-        self.messages.set(self.messages.get() + 1);
         self.recorder.deliver(channel, piece, write);
-        self.fifos.publish(ahbm_engine::FifoId(channel.0), visible, &self.engine);
+        self.publish(channel, visible);
     }
 
     /// The transfer an agent waits for has completed.
@@ -258,11 +324,17 @@ impl<'a, R: Recorder> Sim<'a, R> {
         }
         for agent in self.agents {
             let agent = agent.into_inner();
+            let operations = self.program.body(AgentId(timeline.ends.len() as u32)).ops.len();
             timeline.ends.push(agent.clock);
             timeline.latency = timeline.latency.max(agent.clock);
             timeline.hash = agent::mix(timeline.hash, agent.hash, agent.clock);
-            let extra = agent.extra.map(|e| *e).unwrap_or_default();
+            let mut extra = agent.extra.map(|e| *e).unwrap_or_default();
             if self.record {
+                // After a deadlock: the agent is in its next operation and has not begun those behind it.
+                if extra.spans.len() < operations {
+                    extra.spans.push(Span { start: agent.clock, end: NEVER });
+                    extra.spans.resize(operations, Span { start: NEVER, end: NEVER });
+                }
                 timeline.spans.push(extra.spans);
             }
             if !self.wiring.inbound.is_empty() {
@@ -320,7 +392,7 @@ mod tests {
             prop_assert!(ahead.hops.iter().all(|h| h.exclusive));
             let mut strict = Wiring::new(&program, &machine).unwrap();
             strict.hops.iter_mut().for_each(|h| h.exclusive = false);
-            let timeline = |wiring| Timeline { events: 0, ..run(&program, &machine, wiring, &Options::default()).unwrap() };
+            let timeline = |wiring| Timeline { events: 0, ..run(&program, &machine, wiring, &Options::default(), Beside::default()).unwrap() };
             prop_assert_eq!(timeline(&ahead), timeline(&strict));
         }
     }
@@ -375,8 +447,10 @@ mod tests {
             shared += ahead.hops.iter().filter(|h| !h.exclusive).count();
             let mut strict = Wiring::new(&program, &machine).unwrap();
             strict.hops.iter_mut().for_each(|h| h.exclusive = false);
-            let timeline =
-                |wiring| run(&program, &machine, wiring, &Options::default()).map(|t| Timeline { events: 0, ..t });
+            let timeline = |wiring| {
+                run(&program, &machine, wiring, &Options::default(), Beside::default())
+                    .map(|t| Timeline { events: 0, ..t })
+            };
             let expected = timeline(&strict);
             completed += usize::from(expected.is_ok());
             assert_eq!(timeline(&ahead), expected, "case {case}");

@@ -21,6 +21,19 @@ pub struct Segment {
     pub end: Ps,
 }
 
+/// A stretch of an agent's time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Interval {
+    /// Index of its operation; after its end the last one.
+    pub op: u32,
+    /// The use of the time.
+    pub category: Category,
+    /// First picosecond.
+    pub start: Ps,
+    /// End; the next interval's start.
+    pub end: Ps,
+}
+
 /// How much a link was used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkUse {
@@ -75,24 +88,48 @@ impl Detail {
         path.segments
     }
 
-    /// Per agent, the time from launch to its end by category in the order of [`Category::ALL`]; waits count as
-    /// what was waited for.
+    /// An agent's time from the launch to the end of the run: abutting intervals, each with the use of it. A wait counts
+    /// as what was waited for.
+    pub fn intervals(&self, agent: AgentId) -> Vec<Interval> {
+        let latency = self.latency();
+        let mut id = self.last[agent.0 as usize];
+        let mut found = Vec::new();
+        // Latest first.
+        let mut add = |op, category, start, end| match found.last_mut() {
+            _ if start == end => {}
+            Some(Interval { op: o, category: c, start: later, .. }) if (*o, *c) == (op, category) => *later = start,
+            _ => found.push(Interval { op, category, start, end }),
+        };
+        let last = self.piece(id);
+        add(last.op, Category::Ended, last.end, latency);
+        while id != PieceId::LAUNCH {
+            let piece = self.piece(id);
+            let start = self.start(piece);
+            add(piece.op, piece.kind.category(), start, piece.end);
+            add(piece.op, piece.kind.wait(), self.ready(piece), start);
+            id = piece.own;
+        }
+        found.reverse();
+        found
+    }
+
+    /// The sums of [`Detail::intervals`], per agent in the order of [`Category::ALL`].
     pub fn agent_time(&self) -> Vec<[Ps; Category::ALL.len()]> {
-        self.last
-            .iter()
-            .map(|&last| {
+        let agents = (0..self.last.len() as u32).map(AgentId);
+        agents
+            .map(|agent| {
                 let mut time = [0; Category::ALL.len()];
-                let mut id = last;
-                while id != PieceId::LAUNCH {
-                    let piece = self.piece(id);
-                    let start = self.start(piece);
-                    time[piece.kind.category() as usize] += piece.end - start;
-                    time[piece.kind.wait() as usize] += start - self.ready(piece);
-                    id = piece.own;
+                for interval in self.intervals(agent) {
+                    time[interval.category as usize] += interval.end - interval.start;
                 }
                 time
             })
             .collect()
+    }
+
+    /// The end of the agent that ends last.
+    fn latency(&self) -> Ps {
+        self.last.iter().map(|&id| self.piece(id).end).max().unwrap_or(0)
     }
 
     /// The links that are busy at a time: until when, and with whose operation.
@@ -110,6 +147,31 @@ impl Detail {
         }
         let busy = busy.iter().zip(&self.links);
         busy.filter_map(|(until, &link)| until.map(|(end, agent, op)| (link, end, agent, op))).collect()
+    }
+
+    /// How busy links are over time: ps by link, in the order of [`Detail::links`], for each of `frames` equal parts of
+    /// the time from the launch to the end of the run. A part that ends between picoseconds ends at the one before.
+    pub fn link_load(&self, frames: u32) -> Vec<Vec<Ps>> {
+        let (latency, count) = (u128::from(self.latency().max(1)), u128::from(frames.max(1)));
+        let border = |frame: u128| (latency * frame / count) as Ps;
+        let mut load = vec![vec![0; count as usize]; self.links.len()];
+        let mut ends = vec![0; self.links.len()];
+        for piece in &self.pieces {
+            let start = match piece.kind {
+                Kind::Link(_) => self.start(piece),
+                Kind::Tail(link) => ends[link as usize],
+                _ => continue,
+            };
+            let Some(link) = piece.kind.link() else { continue };
+            ends[link as usize] = piece.end;
+            let mut frame = u128::from(start) * count / latency;
+            while frame < count && border(frame) < piece.end {
+                let part = piece.end.min(border(frame + 1)).saturating_sub(start.max(border(frame)));
+                load[link as usize][frame as usize] += part;
+                frame += 1;
+            }
+        }
+        load
     }
 
     /// Every link that was used, the one most waited for first.

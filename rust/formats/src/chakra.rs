@@ -27,7 +27,6 @@
 //! | `AHBM-U234` | process group whose ranks the trace does not name |
 
 mod algorithm;
-mod chains;
 mod decode;
 mod files;
 mod from_plan;
@@ -39,7 +38,6 @@ mod summary;
 mod symbolic;
 mod to_plan;
 mod to_workload;
-mod workload;
 
 pub use files::{find, is_json_trace, is_trace, read, render};
 pub use from_plan::PlanOptions;
@@ -47,7 +45,6 @@ pub use graph::Graph;
 pub use recorded::{Event, Fact, recorded};
 pub use summary::Summary;
 pub use to_workload::{Sort, parse_workload, read_ranks, read_workload, sort};
-pub use workload::{Call, Groups as OldGroups, Workload as OldWorkload};
 
 use ahbm_machine::Diagnostic;
 use ahbm_plan::{Budget, Limit};

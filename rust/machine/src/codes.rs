@@ -2,8 +2,13 @@
 //!
 //! The first letter is the family. It decides the class of the exception and the exit code
 //! (`python/ahbm/errors.py`). `docs/errors.md` is generated from this table by `scripts/errors.py`. A code has one
-//! meaning and keeps it; a number that was given up is not used again. To add one: a row here, then
-//! `python scripts/errors.py`. Tests refuse a code that is raised and not listed, and one that is listed and not raised.
+//! meaning and keeps it; a number that was given up is not used again. To add one: a row here and one in `codes/cases.rs`,
+//! then `python scripts/errors.py`. Tests refuse a code that is raised and not listed, and one that is listed and not
+//! raised.
+
+mod cases;
+
+pub use cases::CASES;
 
 /// A family on which decisions rest: a limit was reached.
 pub const BUDGET: char = 'B';
@@ -303,7 +308,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("AHBM-U291", "a file of a format that cannot be read"),
     ("AHBM-U292", "a conversion into a format that cannot express the meaning; the message says what"),
     ("AHBM-U293", "a schedule that no plan can state; the message says what"),
-    ("AHBM-U294", "a kernel where a file of another project is asked for"),
+    ("AHBM-U294", "a kernel that no plan can express; the message names the operation"),
     ("AHBM-U295", "a schedule of something that no plan says"),
     ("AHBM-U401", "synthesis or a bound: a switch with faulty links"),
     ("AHBM-U402", "synthesis: some NPU does not reach another"),
@@ -393,6 +398,20 @@ mod tests {
             let number = code.strip_prefix("AHBM-").unwrap();
             assert!(number.len() == 4 && family(code).is_ascii_uppercase() && number[1..].parse::<u16>().is_ok());
             assert!(!meaning.is_empty() && !meaning.contains(['\n', '|']), "{code}");
+        }
+    }
+
+    #[test]
+    fn every_code_has_an_example_and_a_remedy() {
+        assert!(
+            CODES.iter().map(|row| row.0).eq(CASES.iter().map(|row| row.0)),
+            "a row of codes/cases.rs for each code"
+        );
+        for (code, example, remedy) in CASES {
+            for part in [example, remedy] {
+                assert!(!part.is_empty() && !part.contains(['\n', '|']) && !part.ends_with('.'), "{code}");
+                assert_eq!(part.matches('`').count() % 2, 0, "{code}");
+            }
         }
     }
 

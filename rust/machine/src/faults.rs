@@ -51,7 +51,9 @@ pub(crate) struct LinkFault {
     /// Its bandwidth.
     pub(crate) rate: Rate,
     /// Latency on top of its own.
-    pub(crate) late_ps: Ps,
+    late_ps: Ps,
+    /// It has no latency at all.
+    instant: bool,
     pub(crate) dead: bool,
 }
 
@@ -75,11 +77,20 @@ impl Faults {
         Some(&self.links[at].1)
     }
 
-    /// Gives a link another bandwidth.
-    pub(crate) fn set_rate(&mut self, link: LinkId, rate: Rate) {
+    /// The latency of a link whose own is `own`.
+    pub(crate) fn latency(&self, link: LinkId, own: Ps) -> Ps {
+        match self.on(link) {
+            Some(fault) if fault.instant => 0,
+            Some(fault) => own + fault.late_ps,
+            None => own,
+        }
+    }
+
+    /// Gives a link another bandwidth, or takes its latency away.
+    pub(crate) fn change(&mut self, link: LinkId, rate: Rate, instant: bool) {
         match self.links.binary_search_by_key(&link, |fault| fault.0) {
-            Ok(at) => self.links[at].1.rate = rate,
-            Err(at) => self.links.insert(at, (link, LinkFault { rate, late_ps: 0, dead: false })),
+            Ok(at) => self.links[at].1 = LinkFault { rate, instant, ..self.links[at].1 },
+            Err(at) => self.links.insert(at, (link, LinkFault { rate, late_ps: 0, instant, dead: false })),
         }
     }
 
@@ -142,7 +153,7 @@ impl Faults {
                     let rate = machine.link_rate(link);
                     let slow = Rate::from_gbs(rate.gbs() / fault.slowdown.0.max(1.0)).unwrap_or(rate);
                     let late_ps = fault.extra_latency_ns.0;
-                    faults.links.push((link, LinkFault { rate: slow, late_ps, dead: fault.dead }));
+                    faults.links.push((link, LinkFault { rate: slow, late_ps, instant: false, dead: fault.dead }));
                 }
             }
             if fault.slowdown.0 < 1.0 {
@@ -192,9 +203,8 @@ fn left(machine: &Machine, faults: &Faults) -> (Custom, Vec<u32>) {
     numbers.sort_by_key(|index| (ends(index), *index));
     let edge = |&index: &u32| {
         let link = machine.sips.link(index)?;
-        let late = faults.on(LinkId(machine.sip_base + index)).map_or(0, |fault| fault.late_ps);
-        let (from, to, rate, latency_ps) = (link.from, link.to, link.rate, link.latency_ps + late);
-        Some(CustomEdge { from, to, rate, latency_ps })
+        let latency_ps = faults.latency(LinkId(machine.sip_base + index), link.latency_ps);
+        Some(CustomEdge { from: link.from, to: link.to, rate: link.rate, latency_ps })
     };
     (Custom::new(machine.sfr.sips + 1, numbers.iter().filter_map(edge).collect()), numbers)
 }

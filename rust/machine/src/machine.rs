@@ -8,6 +8,15 @@ use crate::validated::{Validated, validate};
 use crate::{Coord, Costs, Diagnostic, Heading, Jitter, LinkId, Node, PeId, Ps, Rate, Sfr, Tier, overrides, yaml};
 use std::cmp::Ordering;
 
+/// A change of one link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LinkChange {
+    /// Twice the bandwidth.
+    Twice,
+    /// No latency.
+    Instant,
+}
+
 /// A resolved machine: shape, links, routes, neighbour tables, costs.
 ///
 /// Small whatever its size: links and routes are arithmetic, only custom edges are stored.
@@ -29,6 +38,7 @@ pub struct Machine {
     hbm_bytes: u64,
     sram_bytes: u64,
     canonical: String,
+    roofline: (f64, f64),
     pub(crate) faults: Faults,
 }
 
@@ -109,6 +119,7 @@ impl Machine {
         let Validated { sfr, sips, cube, hbm_bytes } = validated;
         let mut canonical = String::new();
         declared.canonical("", &mut canonical);
+        let sfr_pes = f64::from(sfr.cubes()) * f64::from(sfr.pes);
         let mib = |real: f64| (real * f64::from(1 << 20)) as u64;
         Self {
             costs: costs(declared),
@@ -124,6 +135,7 @@ impl Machine {
             sips,
             cube,
             canonical,
+            roofline: roofline(declared, sfr_pes),
             faults: Faults::default(),
         }
     }
@@ -221,13 +233,12 @@ impl Machine {
 
     /// Latency of a link itself in ps, without routers or memory; 0 for ids out of range.
     pub fn link_latency_ps(&self, link: LinkId) -> Ps {
-        let late_ps = self.faults.on(link).map_or(0, |fault| fault.late_ps);
-        late_ps
-            + match self.locate(link) {
-                Some(Place::Cube { index, .. }) => self.cube.latency_ps(self.cube.at(index)),
-                Some(Place::Sips { index }) => self.sips.link(index).map_or(0, |link| link.latency_ps),
-                Some(Place::Reducer) | None => 0,
-            }
+        let own = match self.locate(link) {
+            Some(Place::Cube { index, .. }) => self.cube.latency_ps(self.cube.at(index)),
+            Some(Place::Sips { index }) => self.sips.link(index).map_or(0, |link| link.latency_ps),
+            Some(Place::Reducer) | None => 0,
+        };
+        self.faults.latency(link, own)
     }
 
     /// Name of a link for people, e.g. `sip0.cube3.ucie_E2` or `sip0->sip1`.
@@ -260,12 +271,13 @@ impl Machine {
     pub fn links_between_sips(&self) -> impl Iterator<Item = SipLink> + '_ {
         (0..self.sips.links()).filter_map(|index| self.sips.link(index)).filter_map(|ends| {
             let link = LinkId(self.sip_base + ends.index);
-            let (rate, late_ps) = match self.faults.on(link) {
+            let rate = match self.faults.on(link) {
                 Some(fault) if fault.dead => return None,
-                Some(fault) => (fault.rate, fault.late_ps),
-                None => (ends.rate, 0),
+                Some(fault) => fault.rate,
+                None => ends.rate,
             };
-            Some(SipLink { from: ends.from, to: ends.to, link, rate, latency_ps: ends.latency_ps + late_ps })
+            let latency_ps = self.faults.latency(link, ends.latency_ps);
+            Some(SipLink { from: ends.from, to: ends.to, link, rate, latency_ps })
         })
     }
 
@@ -336,13 +348,16 @@ impl Machine {
         }
     }
 
-    /// The machine with twice the bandwidth on one link; the link's other properties stay.
+    /// The machine with twice the bandwidth on one link, or without that link's latency; its other properties stay.
     #[must_use]
-    pub fn with_twice(&self, link: LinkId) -> Self {
-        let rate = self.link_rate(link);
-        let mut machine = self.clone();
-        machine.faults.set_rate(link, Rate::from_gbs(2.0 * rate.gbs()).unwrap_or(rate));
-        machine.canonical.push_str(&format!("twice {}\n", self.link_name(link)));
+    pub fn with_link(&self, link: LinkId, change: LinkChange) -> Self {
+        let (rate, mut machine) = (self.link_rate(link), self.clone());
+        let (rate, instant, what) = match change {
+            LinkChange::Twice => (Rate::from_gbs(2.0 * rate.gbs()).unwrap_or(rate), false, "twice"),
+            LinkChange::Instant => (rate, true, "instant"),
+        };
+        machine.faults.change(link, rate, instant);
+        machine.canonical.push_str(&format!("{what} {}\n", self.link_name(link)));
         machine
     }
 
@@ -351,12 +366,28 @@ impl Machine {
         &self.canonical
     }
 
+    /// What a SIP computes at: arithmetic operations per nanosecond, and bytes per nanosecond of its memory; both may be
+    /// infinite.
+    pub fn roofline(&self) -> (f64, f64) {
+        self.roofline
+    }
+
     /// Stable 64-bit hash of everything that influences timing: FNV-1a over [`Machine::canonical`].
     pub fn hash(&self) -> u64 {
         self.canonical
             .bytes()
             .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
     }
+}
+
+/// Operations and bytes per nanosecond of so many PEs.
+fn roofline(declared: &Topology, pes: f64) -> (f64, f64) {
+    let pe = &declared.pe;
+    let macs = pe.gemm.macs_per_ns.0;
+    let by_gemm = if macs == u64::MAX { f64::INFINITY } else { 2.0 * macs as f64 };
+    let peak = pe.roofline.peak_tflops.map_or(by_gemm, |tflops| tflops.0 * 1000.0);
+    let port = pe.hbm.pc_bandwidth_gbs.gbs() * f64::from(pe.hbm.pseudo_channels.0);
+    (peak * pes, pe.roofline.memory_gbs.map_or(port, |gbs| gbs.0) * pes)
 }
 
 fn costs(declared: &Topology) -> Costs {

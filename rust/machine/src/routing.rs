@@ -141,7 +141,7 @@ impl Walk<'_> {
     }
 
     fn link(&mut self, link: u32, rate: Rate, latency_ps: Ps) {
-        let latency_ps = latency_ps + self.machine.faults.on(LinkId(link)).map_or(0, |fault| fault.late_ps);
+        let latency_ps = self.machine.faults.latency(LinkId(link), latency_ps);
         if rate.is_unlimited() {
             self.wait(latency_ps);
         } else {

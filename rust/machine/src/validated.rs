@@ -192,7 +192,9 @@ fn grid(count: u32, given: &[Option<u32>], reader: &mut Reader<'_>) -> Option<[u
             let keys = names[..given.len()].join(", ");
             return refuse(
                 format!("{count} SIPs do not form a perfect {shape}"),
-                &format!("give system.sips.{{{keys}}} with a product of {count}"),
+                &format!(
+                    "give system.sips.{{{keys}}} with a product of {count}, or a number of SIPs (--ranks) that does"
+                ),
             );
         }
         extents[..given.len()].fill(side);

@@ -7,7 +7,7 @@
 //! Reading order: [`collective`] (what a correct answer is), [`Goal`] (what a plan says it computes) and [`expectation`]
 //! (the same about the memory of a program), [`buffers`] (whose memory is where), [`blocks`] and [`execution`] (the two models, each with its way to a
 //! program), [`PlanBuilder`] (a
-//! plan from an author), [`options`] (what a plan leaves open), [`budget`] (what data from strangers may ask for).
+//! plan from an author), [`Captured`] (a plan from kernels), [`options`] (what a plan leaves open), [`budget`] (what data from strangers may ask for).
 
 pub mod blocks;
 pub mod budget;
@@ -19,6 +19,7 @@ pub mod expectation;
 mod goal;
 mod lowered;
 pub mod options;
+mod raise;
 
 pub use blocks::{Plan, Transfer, Transfers};
 pub use budget::{Budget, Limit};
@@ -29,3 +30,4 @@ pub use expectation::{Contribution, Expectation, Held, Observed, SetId};
 pub use goal::Goal;
 pub use lowered::Lowered;
 pub use options::{LowerOptions, Protocol, Reduction, Site};
+pub use raise::Captured;

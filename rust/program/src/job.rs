@@ -7,7 +7,7 @@
 use crate::{
     Agent, AgentId, Body, BufferId, Channel, ChannelId, Duty, Gate, Locus, Op, OpKind, Origin, OriginId, Program,
 };
-use ahbm_machine::{Coord, PeId};
+use ahbm_machine::{Coord, Machine, PeId};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -79,11 +79,83 @@ pub fn compose(name: &str, hosts: &[(u32, Vec<Step>)], launches: &[Launch<'_>]) 
         ];
         writer.control(Duty::Starter, ready.into_iter().flatten(), nowhere);
         if let Some(program) = launch.program {
-            writer.launch(program, Gate { start: 3 * index + 1, end: 3 * index + 2 });
+            writer.launch(program, |_| Gate { start: 3 * index + 1, end: 3 * index + 2 });
         }
         agents.push(first..writer.program.agents.len());
     }
     Composition { program: writer.program, launches: agents }
+}
+
+/// A launch whose ranks start and end each on its own.
+#[derive(Debug, Clone, Copy)]
+pub struct Share<'a> {
+    /// The program that runs.
+    pub program: &'a Program,
+    /// The SIPs of its parts.
+    pub sips: &'a [u32],
+}
+
+/// A part of a launch: what one rank does in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part {
+    /// The counter that is no longer zero once the part may start.
+    pub start: u32,
+    /// The counter that every agent of the part adds one to at its end.
+    pub end: u32,
+    /// The agents of the part.
+    pub agents: u32,
+}
+
+/// Launches as one program that nobody has started.
+#[derive(Debug, Clone, Default)]
+pub struct Assembly {
+    /// The program. Its first counters are those of the parts.
+    pub program: Program,
+    /// Per launch its parts, in the order of its SIPs.
+    pub parts: Vec<Box<[Part]>>,
+    /// Per launch, where its program's own counters begin.
+    pub counters: Vec<u32>,
+}
+
+/// Places launches beside each other on one machine. An agent on a SIP without a part belongs to the first part.
+pub fn assemble(name: &str, machine: &Machine, launches: &[Share<'_>]) -> Assembly {
+    let part_of = |sips: &[u32], agent: &Agent| {
+        let sip = machine.coord(agent.place).sip;
+        sips.iter().position(|&known| known == sip).unwrap_or(0)
+    };
+    let mut writer = Writer { program: Program { name: name.into(), ..Program::default() }, imported: Vec::new() };
+    let mut parts = Vec::with_capacity(launches.len());
+    for launch in launches {
+        let counters = &mut writer.program.counters;
+        let mut own: Box<[Part]> = (0..launch.sips.len() as u32)
+            .map(|n| Part { start: *counters + 2 * n, end: *counters + 2 * n + 1, agents: 0 })
+            .collect();
+        *counters += 2 * own.len() as u32;
+        for agent in &launch.program.agents {
+            own[part_of(launch.sips, agent)].agents += 1;
+        }
+        parts.push(own);
+    }
+    let mut counters = Vec::with_capacity(launches.len());
+    for (launch, parts) in launches.iter().zip(&parts) {
+        counters.push(writer.program.counters);
+        writer.launch(launch.program, |agent| {
+            let part = parts[part_of(launch.sips, agent)];
+            Gate { start: part.start, end: part.end }
+        });
+    }
+    Assembly { program: writer.program, parts, counters }
+}
+
+impl Assembly {
+    /// Adds a host of a SIP that takes these operations in order: delays, signals and waits.
+    pub fn host(&mut self, sip: u32, ops: impl Iterator<Item = OpKind>) {
+        let mut writer = Writer { program: std::mem::take(&mut self.program), imported: Vec::new() };
+        let name = writer.program.name.as_str().into();
+        let nowhere = writer.program.origins.intern(Origin { file: name, locus: Locus::Whole });
+        writer.control(Duty::Host(sip), ops, nowhere);
+        self.program = writer.program;
+    }
 }
 
 struct Writer<'a> {
@@ -109,7 +181,7 @@ impl<'a> Writer<'a> {
         self.program.duties.push(duty);
     }
 
-    fn launch(&mut self, program: &'a Program, gate: Gate) {
+    fn launch(&mut self, program: &'a Program, gate: impl Fn(&Agent) -> Gate) {
         let bodies = self.bodies(program);
         let to = &mut self.program;
         let [agent, channel] = [to.agents.len(), to.channels.len()].map(|n| n as u32);
@@ -122,7 +194,7 @@ impl<'a> Writer<'a> {
             buffers: a.buffers + buffers,
             ..*a
         }));
-        to.duties.extend(program.agents.iter().map(|_| Duty::Launched(gate)));
+        to.duties.extend(program.agents.iter().map(|agent| Duty::Launched(gate(agent))));
         to.channels.extend(program.channels.iter().map(|c| Channel {
             sender: AgentId(c.sender.0 + agent),
             receiver: AgentId(c.receiver.0 + agent),

@@ -42,7 +42,7 @@
 //! Reading order: [`op`] (what an agent can do, who waits for whom, what changes with a new operation), [`body`] (how
 //! operations are stored and shared), [`program`] (how agents, channels and buffers hang together), [`builder`] (how a
 //! source writes one), [`mod@lint`] (what is checked before anything runs), and [`mod@job`] (how many programs become
-//! one). Nothing here knows time.
+//! one, of which [`marks`] tell what a piece of memory waits for). Nothing here knows time.
 
 pub mod body;
 pub mod builder;
@@ -50,6 +50,7 @@ mod delayed;
 mod hash;
 pub mod job;
 pub mod lint;
+pub mod marks;
 pub mod op;
 pub mod origin;
 pub mod program;

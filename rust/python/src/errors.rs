@@ -14,6 +14,12 @@ pub(crate) fn codes() -> &'static [(&'static str, &'static str)] {
     ahbm_machine::codes::CODES
 }
 
+/// Every error code, an example of what leads to it, and what to do, by code.
+#[pyfunction]
+pub(crate) fn cases() -> &'static [(&'static str, &'static str, &'static str)] {
+    ahbm_machine::codes::CASES
+}
+
 /// The exception for `findings`; the first one's code decides its class.
 pub(crate) fn raise(py: Python<'_>, findings: &[Diagnostic]) -> PyErr {
     let call = || -> PyResult<()> {

@@ -3,7 +3,6 @@
 use crate::errors;
 use crate::given::{Given, given};
 use crate::interrupt::interruptible;
-use crate::job::{Job, JobCall};
 use crate::logs::{self, Part};
 use crate::machine::Machine;
 use crate::program::Program;
@@ -16,7 +15,6 @@ use ahbm_program::Dtype;
 use ahbm_wire::store::store;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
-use std::collections::HashMap;
 use std::path::PathBuf;
 
 /// Verdict, least depth, findings, and elements and picoseconds of the run with numbers.
@@ -118,6 +116,11 @@ impl PyDocument {
         Self { inner: Document::Msccl(plan), reading: Reading { budget, ..Reading::default() } }
     }
 
+    /// The plan of a kernel, whose queues hold `slots` messages.
+    pub(crate) fn raised(plan: Plan, budget: Budget, slots: u32) -> Self {
+        Self { inner: Document::Made(plan), reading: Reading { budget, slots, ..Reading::default() } }
+    }
+
     /// A plan that an author wrote, treated as one that was read.
     pub(crate) fn authored(plan: Plan, budget: Budget) -> Self {
         Self { inner: Document::Made(plan), reading: Reading { budget, ..Reading::default() } }
@@ -142,23 +145,6 @@ impl PyDocument {
     #[getter]
     fn root(&self) -> Option<u32> {
         self.inner.goal().parameter().and_then(|(name, root)| (name == "root").then_some(root))
-    }
-
-    /// The job in the trace of one: itself, its calls, which are its first launches, and how many computations state no
-    /// duration. None for an algorithm.
-    ///
-    /// `groups` has the ranks of process groups that the trace only names. The interpreter lock is released meanwhile.
-    /// Raises `FormatError`, `UnsupportedError` (AHBM-U231 for nodes that cannot be replayed, AHBM-U234 for a process
-    /// group of unknown ranks).
-    fn job(
-        &self,
-        py: Python<'_>,
-        groups: Given<HashMap<String, Vec<u32>>>,
-    ) -> PyResult<Option<(Job, Vec<JobCall>, u64)>> {
-        given!(groups);
-        let Some(trace) = self.inner.trace().filter(|trace| trace.is_workload()) else { return Ok(None) };
-        let groups = groups.into_iter().collect();
-        interruptible(py, || trace.workload(&groups)).map(|workload| Some(Job::recorded(workload)))
     }
 
     /// Number of ranks.

@@ -5,6 +5,7 @@ use crate::given::{Given, given};
 use crate::interrupt::interruptible;
 use crate::memory::Memory;
 use crate::timeline::Timeline;
+use ahbm_emulator::NEVER;
 use ahbm_emulator::inspect::{Phase, Spot, State};
 use ahbm_machine::Diagnostic;
 use ahbm_program::BufferId;
@@ -21,9 +22,9 @@ type Source<'py> = (Place, u64, Vec<u32>, Bound<'py, PyBytes>);
 /// A place without a type, when the element was there in ps, the places that it went to, memory that had it in the end
 /// (buffer, first byte, bytes), and the operations (agent, operation) that replaced it in memory.
 type Use = ((i64, u32, u64), u64, Vec<u32>, Vec<(u32, u64, u64)>, Vec<(u32, u32)>);
-/// Operation, its start and end in ps, what the agent does, a number that goes with that, and the operations that it
-/// waits for (agent, operation).
-pub(crate) type Doing = (u32, u64, u64, &'static str, u64, Vec<(u32, u32)>);
+/// Operation, its start and end in ps (None: never), what the agent does, a number that goes with that, and the operations
+/// that it waits for (agent, operation).
+pub(crate) type Doing = (u32, u64, Option<u64>, &'static str, u64, Vec<(u32, u32)>);
 /// A message: the operation that sent it, when that was over in ps, bytes, and the posted receive that claims it.
 pub(crate) type Message = (u32, u64, u64, Option<u32>);
 /// A queue: sender, receiver, slots, free ones, messages sent, messages received, and those in it.
@@ -143,7 +144,8 @@ pub(crate) fn state(py: Python<'_>, timeline: &Timeline, at: u64) -> PyResult<Al
             Phase::Ended => ("ended", 0),
         };
         let by = doing.by.into_iter().map(|(agent, op)| (agent.0, op)).collect();
-        Some((doing.op, doing.span.start, doing.span.end, phase, number, by))
+        let end = Some(doing.span.end).filter(|&end| end != NEVER);
+        Some((doing.op, doing.span.start, end, phase, number, by))
     });
     let queues = found.queues.into_iter().zip(&program.channels).map(|(queue, channel)| {
         let held = queue.held.into_iter().map(|m| (m.op, m.since, m.bytes, m.claimed)).collect();

@@ -6,15 +6,41 @@ use ahbm_engine::interrupt::watched;
 use ahbm_machine::Diagnostic;
 use pyo3::prelude::*;
 use std::cell::RefCell;
-use std::fs::File;
 use std::io::Read;
-use std::os::fd::{FromRawFd, RawFd};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
+
+/// One end of a pair of sockets, as Python's `socket.detach` gives it away.
+#[cfg(unix)]
+mod end {
+    use std::os::fd::FromRawFd;
+    pub(super) use std::os::fd::RawFd as Raw;
+    pub(super) use std::os::unix::net::UnixStream as Stream;
+
+    /// # Safety
+    /// Nobody else owns the socket.
+    pub(super) unsafe fn of(raw: Raw) -> Stream {
+        // SAFETY: as promised.
+        unsafe { Stream::from_raw_fd(raw) }
+    }
+}
+#[cfg(windows)]
+mod end {
+    pub(super) use std::net::TcpStream as Stream;
+    use std::os::windows::io::FromRawSocket;
+    pub(super) use std::os::windows::io::RawSocket as Raw;
+
+    /// # Safety
+    /// Nobody else owns the socket.
+    pub(super) unsafe fn of(raw: Raw) -> Stream {
+        // SAFETY: as promised.
+        unsafe { Stream::from_raw_socket(raw) }
+    }
+}
 
 /// Number of the signal of Ctrl-C.
 const SIGINT: u8 = 2;
@@ -60,15 +86,15 @@ pub struct Watch {
 
 #[pymethods]
 impl Watch {
-    /// Reads the numbers of signals from the file `fd` (`signal.set_wakeup_fd` writes them) in a thread of its own,
-    /// which owns the file. `grace_s` seconds after Ctrl-C it calls `unheard`; when that returns True, or cannot be
+    /// Reads the numbers of signals from a socket (`signal.set_wakeup_fd` writes them to its other end) in a thread of its
+    /// own, which owns it: `socket` is what `detach` returns. `grace_s` seconds after Ctrl-C it calls `unheard`; when that returns True, or cannot be
     /// called because native code keeps the interpreter's lock, the process ends at once with exit code 130.
     #[new]
-    fn new(fd: RawFd, grace_s: f64, unheard: Py<PyAny>) -> Self {
+    fn new(socket: end::Raw, grace_s: f64, unheard: Py<PyAny>) -> Self {
         let over = Arc::new(AtomicBool::new(false));
         let ended = Arc::clone(&over);
-        // SAFETY: the caller gives the file away.
-        let signals = unsafe { File::from_raw_fd(fd) };
+        // SAFETY: the caller gives the socket away.
+        let signals = unsafe { end::of(socket) };
         let unheard = Arc::new(unheard);
         thread::spawn(move || watch(signals, Duration::from_secs_f64(grace_s), &ended, &unheard));
         Self { over }
@@ -80,7 +106,7 @@ impl Watch {
     }
 }
 
-fn watch(mut signals: File, grace: Duration, over: &Arc<AtomicBool>, unheard: &Arc<Py<PyAny>>) {
+fn watch(mut signals: end::Stream, grace: Duration, over: &Arc<AtomicBool>, unheard: &Arc<Py<PyAny>>) {
     let mut number = [0];
     while signals.read_exact(&mut number).is_ok() {
         if number[0] != SIGINT {

@@ -7,9 +7,8 @@ use crate::machine::Machine;
 use crate::program::Program;
 use ahbm_emulator::Options;
 use ahbm_emulator::job::{self, Launch};
-use ahbm_formats::chakra;
 use ahbm_machine::Diagnostic;
-use ahbm_program::job::{self as program, Step};
+use ahbm_program::job::Step;
 use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 
@@ -17,23 +16,23 @@ use pyo3::prelude::*;
 #[pyclass(frozen, get_all, module = "ahbm._core")]
 pub struct JobCall {
     /// Name; `"send_recv"` for a send.
-    collective: String,
+    pub(crate) collective: String,
     /// Name of its process group, `""` where the trace names none.
-    group: String,
+    pub(crate) group: String,
     /// Its ranks in the order of the group; of a send, sender and receiver.
-    ranks: Vec<u32>,
+    pub(crate) ranks: Vec<u32>,
     /// One chunk for all_gather and gather, else all that a rank has.
-    bytes: u64,
+    pub(crate) bytes: u64,
     /// Longest chunk of an all_to_all in elements, where the trace says how it is split.
-    longest: Option<u64>,
+    pub(crate) longest: Option<u64>,
     /// Element type, where the trace has one.
-    dtype: Option<String>,
+    pub(crate) dtype: Option<String>,
     /// Reduction operator, where the trace has one.
-    op: Option<String>,
+    pub(crate) op: Option<String>,
     /// Global rank of the root, where the trace has one.
-    root: Option<u32>,
+    pub(crate) root: Option<u32>,
     /// The place at which it was written.
-    origin: String,
+    pub(crate) origin: String,
 }
 
 /// When everything in a job happened; picoseconds from its start.
@@ -98,23 +97,6 @@ impl Job {
         self.after.len()
     }
 
-    /// The whole job as one program. `programs` are those of `times`, which it raises as too.
-    fn program(
-        &self,
-        py: Python<'_>,
-        machine: &Machine,
-        programs: Vec<Option<(PyRef<'_, Program>, u64)>>,
-    ) -> PyResult<Program> {
-        self.check_count(py, programs.len())?;
-        let programs = programs.iter().map(|entry| entry.as_ref().map(|(program, _)| &*program.inner));
-        let launches: Vec<_> = programs
-            .zip(&self.after)
-            .map(|(program, &after)| program::Launch { program, after, not_before: 0 })
-            .collect();
-        let composition = program::compose("job", &self.hosts, &launches);
-        Ok(Program::new(composition.program.into(), machine, 0))
-    }
-
     /// When everything happens, given per launch its program and the time in ps that it takes alone, None where nothing
     /// runs.
     ///
@@ -158,24 +140,5 @@ impl Job {
         }
         let what = format!("{programs} programs for {} launches", self.after.len());
         Err(errors::raise_one(py, Diagnostic::new("AHBM-V125", what)))
-    }
-
-    /// The job of a trace, its calls, and the number of computations that state no duration. The first launches of the
-    /// job are the calls.
-    pub(crate) fn recorded(workload: chakra::OldWorkload) -> (Self, Vec<JobCall>, u64) {
-        let mut after: Vec<_> = workload.calls.iter().map(|call| call.after).collect();
-        after.resize(after.len() + workload.events as usize, None);
-        let calls = workload.calls.into_iter().map(|call| JobCall {
-            collective: call.collective,
-            group: call.group,
-            ranks: call.ranks,
-            bytes: call.bytes,
-            longest: call.longest,
-            dtype: call.dtype,
-            op: call.op,
-            root: call.root,
-            origin: call.origin,
-        });
-        (Self { hosts: workload.hosts, after }, calls.collect(), workload.untimed)
     }
 }

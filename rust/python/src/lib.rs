@@ -47,6 +47,7 @@ mod recording;
 mod synthesis;
 mod timeline;
 mod tl;
+mod workload;
 
 use pyo3::prelude::*;
 
@@ -74,7 +75,7 @@ mod _core {
     #[pymodule_export]
     use super::dsl::mscclpp::switch::{SwitchChannel, SwitchRank};
     #[pymodule_export]
-    use super::errors::codes;
+    use super::errors::{cases, codes};
     #[pymodule_export]
     use super::formats::{PyDocument, convert_plan, plan_files, plan_formats, plan_limits, read_plan};
     #[pymodule_export]
@@ -105,4 +106,6 @@ mod _core {
     use super::timeline::{Timeline, categories, check_timeline_name, write_job_timeline};
     #[pymodule_export]
     use super::tl::Tl;
+    #[pymodule_export]
+    use super::workload::{Replayed, Workload, trace_sort};
 }

@@ -1,5 +1,6 @@
 //! Programs and their timelines.
 
+use crate::formats::{PyDocument, budget};
 use crate::given::{Given, given, within};
 use crate::interrupt::interruptible;
 use crate::logs::{self, Part};
@@ -8,8 +9,9 @@ use crate::timeline::Timeline;
 use crate::{check, errors, operand};
 use ahbm_check::CheckOptions;
 use ahbm_emulator::Options;
-use ahbm_machine::{Diagnostic, LinkId};
-use ahbm_program::AgentId;
+use ahbm_machine::{Diagnostic, LinkChange, LinkId};
+use ahbm_plan::{Captured, Collective, Plan};
+use ahbm_program::{AgentId, OriginId};
 use ahbm_wire::store::store;
 use indexmap::IndexSet;
 use pyo3::prelude::*;
@@ -73,26 +75,47 @@ impl Program {
     /// Runs the timing pass on the program's machine; the interpreter lock is released meanwhile.
     ///
     /// `record` keeps the time of every operation, which views and some replays need; `detail` also keeps why it took
-    /// that long. Raises `DeadlockError`, `BudgetError` after `max_events` engine events or for more detail than 2 GB
+    /// that long. With `stuck`, a deadlock is no error: the timeline goes as far as the run (`Timeline.deadlock`). Raises `DeadlockError`, `BudgetError` after `max_events` engine events or for more detail than 2 GB
     /// hold, and KeyboardInterrupt.
     #[pyo3(signature = (
-        *, record=Given::ok(true), detail=Given::ok(false), max_events=Given::ok(Options::default().max_events)),
-           text_signature = "($self, *, record=True, detail=False, max_events=...)")]
+        *, record=Given::ok(true), detail=Given::ok(false), max_events=Given::ok(Options::default().max_events),
+        stuck=Given::ok(false)),
+           text_signature = "($self, *, record=True, detail=False, max_events=..., stuck=False)")]
     fn simulate(
         &self,
         py: Python<'_>,
         record: Given<bool>,
         detail: Given<bool>,
         max_events: Given<u64>,
+        stuck: Given<bool>,
     ) -> PyResult<Timeline> {
-        given!(record, detail, max_events);
+        given!(record, detail, max_events, stuck);
         logs::refresh(py, &[Part::Engine, Part::Data]);
         let outcome = interruptible(py, || {
             let detail = if detail { PIECES } else { 0 };
             let options = Options { record, detail, max_events };
-            ahbm_emulator::simulate(&self.inner, &self.machine, &options).map_err(|finding| vec![finding])
+            let simulate = if stuck { ahbm_emulator::until_stuck } else { ahbm_emulator::simulate };
+            simulate(&self.inner, &self.machine, &options).map_err(|finding| vec![finding])
         })?;
         Ok(Timeline { inner: outcome, program: Arc::clone(&self.inner), machine: Arc::clone(&self.machine) })
+    }
+
+    /// The latency in ps if the operations of these lines cost nothing: dispatch, transfers, messages, slots, credits and
+    /// math take no time there, waits do. Lines are numbered as in `Timeline.critical_path`.
+    ///
+    /// Raises as `simulate`.
+    fn latency_without(&self, py: Python<'_>, lines: Given<Vec<u32>>) -> PyResult<u64> {
+        given!(lines);
+        logs::refresh(py, &[Part::Engine, Part::Data]);
+        interruptible(py, || {
+            let of = self.inner.origins.lines();
+            let is_free = |origin: &OriginId| of.get(origin.0 as usize).is_some_and(|line| lines.contains(line));
+            let free: Vec<Vec<bool>> =
+                self.inner.bodies.iter().map(|body| body.origins.iter().map(is_free).collect()).collect();
+            let options = Options { record: false, ..Options::default() };
+            ahbm_emulator::simulate_free(&self.inner, &self.machine, &options, &free).map_err(|finding| vec![finding])
+        })
+        .map(|timeline| timeline.latency)
     }
 
     /// Physical place of an agent, e.g. `"sip 0 cube 3 pe 0"`. Raises `ConfigError` (AHBM-C129).
@@ -160,14 +183,21 @@ impl Program {
         used.into_iter().filter_map(|tier| tiers.get_index(tier as usize)).map(|(name, _)| name.clone()).collect()
     }
 
-    /// The same program on another machine of the same shape and slot tiers; the links with the numbers `doubled`
-    /// (`Timeline.link_use`) have twice the bandwidth there.
+    /// The same program on another machine of the same shape and slot tiers. Of the links with these numbers
+    /// (`Timeline.link_use`), the `doubled` ones have twice the bandwidth there, the `instant` ones no latency.
     ///
     /// Raises `ConfigError` (AHBM-C146) for a machine of another shape, C129 for links that are none, and `LintError`
     /// for a machine that cannot hold the program.
-    #[pyo3(signature = (machine, doubled=Given::ok(Vec::new())), text_signature = "($self, machine, doubled=())")]
-    fn on(&self, py: Python<'_>, machine: Given<Bound<'_, Machine>>, doubled: Given<Vec<u32>>) -> PyResult<Self> {
-        given!(machine, doubled);
+    #[pyo3(signature = (machine, doubled=Given::ok(Vec::new()), instant=Given::ok(Vec::new())),
+           text_signature = "($self, machine, doubled=(), instant=())")]
+    fn on(
+        &self,
+        py: Python<'_>,
+        machine: Given<Bound<'_, Machine>>,
+        doubled: Given<Vec<u32>>,
+        instant: Given<Vec<u32>>,
+    ) -> PyResult<Self> {
+        given!(machine, doubled, instant);
         let machine = machine.get();
         let tiers = |machine: &ahbm_machine::Machine| machine.costs().tiers.keys().cloned().collect::<Vec<_>>();
         if machine.inner.sfr() != self.machine.sfr() || tiers(&machine.inner) != tiers(&self.machine) {
@@ -176,9 +206,10 @@ impl Program {
             return Err(errors::raise_one(py, finding.hint("run the algorithm again on that machine")));
         }
         let mut program = Self::new(Arc::clone(&self.inner), machine, self.calls);
-        for link in doubled {
+        let changes = doubled.into_iter().map(|link| (link, LinkChange::Twice));
+        for (link, change) in changes.chain(instant.into_iter().map(|link| (link, LinkChange::Instant))) {
             within("link", link as usize, machine.inner.links() as usize)?;
-            program.machine = Arc::new(program.machine.with_twice(LinkId(link)));
+            program.machine = Arc::new(program.machine.with_link(LinkId(link), change));
         }
         program.linted(py)
     }
@@ -241,6 +272,39 @@ impl Program {
         logs::refresh(py, &[Part::Check]);
         let verdict = interruptible(py, || Ok(subject.check(&self.inner, &options)))?;
         Ok((verdict.outcome.name(), errors::to_list(py, &verdict.findings)?))
+    }
+
+    /// The program of a kernel as a plan: what its agents, one per rank, do with chunks of their arrays.
+    ///
+    /// `name` is the plan's; a rank's array has `nbytes` bytes of `dtype`, and is the only buffer of its agent. `slots`
+    /// is how many messages a queue holds. The interpreter lock is released meanwhile. Raises `UnsupportedError`
+    /// (AHBM-U294) for what a plan cannot express, `BudgetError`, KernelError (AHBM-K207) for an unknown dtype.
+    #[pyo3(signature = (*, name, collective, root, nranks, nbytes, dtype, slots, limits=Given::ok(Vec::new())),
+           text_signature = "($self, *, name, collective, root, nranks, nbytes, dtype, slots, limits=())")]
+    #[allow(clippy::too_many_arguments)] // Keywords in Python.
+    fn plan(
+        &self,
+        py: Python<'_>,
+        name: Given<&str>,
+        collective: Given<&str>,
+        root: Given<u32>,
+        nranks: Given<u32>,
+        nbytes: Given<u64>,
+        dtype: Given<&str>,
+        slots: Given<u32>,
+        limits: Given<Vec<(String, u64)>>,
+    ) -> PyResult<PyDocument> {
+        given!(name, collective, root, nranks, nbytes, dtype, slots, limits);
+        let dtype = operand::dtype(dtype).map_err(|fault| errors::raise_one(py, *fault))?;
+        let budget = budget(&limits).map_err(|finding| errors::raise_one(py, finding))?;
+        let Some(known) = Collective::parse(collective) else {
+            let what = format!("{name} computes {collective}, which no plan states");
+            return Err(errors::raise_one(py, Diagnostic::new("AHBM-U294", what)));
+        };
+        let program = &*self.inner;
+        let given = Captured { program, name, collective: (known, root), ranks: nranks, bytes: nbytes, dtype };
+        let plan = interruptible(py, || Plan::from_program(&given, &budget))?;
+        Ok(PyDocument::raised(plan, budget, slots))
     }
 
     fn __repr__(&self) -> String {

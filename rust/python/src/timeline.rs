@@ -6,6 +6,7 @@ use crate::inspection;
 use crate::interrupt::interruptible;
 use ahbm_emulator::{Category, Detail, LinkUse, Segment, Span};
 use ahbm_machine::Diagnostic;
+use ahbm_program::AgentId;
 use ahbm_views::timeline_file::Format;
 use ahbm_views::tracks::{self, Flow, Tracks};
 use ahbm_wire::store::{Output, store};
@@ -25,11 +26,16 @@ type Columns<'py> = (
     Column<'py, u64>,
 );
 
+type Intervals<'py> = (Column<'py, u32>, Column<'py, u8>, Column<'py, u64>, Column<'py, u64>);
+
 /// Number, name, until when in ps, agent, operation.
 type Busy = (u32, String, u64, u32, u32);
 
 /// Number, name, busy ps, crossings, waits, waited ps.
 type Used = (u32, String, u64, u64, u64, u64);
+
+/// Parts of a run that `Timeline.link_load` takes.
+const MOST_FRAMES: u32 = 1000;
 
 /// Names of what time is spent on, in the order of the numbers in `Timeline.critical_path`.
 #[pyfunction]
@@ -82,10 +88,17 @@ pub struct Timeline {
 
 #[pymethods]
 impl Timeline {
-    /// Latency of the launch: the last agent's end.
+    /// Latency of the launch: the last agent's end; of a deadlock, the last progress.
     #[getter]
     fn latency_ps(&self) -> u64 {
         self.inner.latency
+    }
+
+    /// The DeadlockError that the run ended in; None when it came to its end (see `Program.simulate`).
+    #[getter]
+    fn deadlock(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        let finding = self.inner.stuck.as_deref()?;
+        Some(errors::raise_one(py, finding.clone()).into_value(py).into_any())
     }
 
     /// Messages delivered.
@@ -155,7 +168,23 @@ impl Timeline {
         ))
     }
 
-    /// Per agent the time from launch to its end by category, as an array of shape (agents * categories,), u64 ps.
+    /// An agent's time from the launch to the end of the run: abutting intervals as four arrays of shape (n,).
+    ///
+    /// Operation (u32; after the agent's end the last one), index into `categories()` (u8), start and end (u64, ps).
+    /// Raises `ConfigError` (AHBM-C129), `DataError` (AHBM-V123) without detail.
+    fn intervals<'py>(&self, py: Python<'py>, agent: Given<usize>) -> PyResult<Intervals<'py>> {
+        given!(agent);
+        within("agent", agent, self.inner.ends.len())?;
+        let found = self.detail(py)?.intervals(AgentId(agent as u32));
+        Ok((
+            column(py, &found, |i| i.op),
+            column(py, &found, |i| i.category as u8),
+            column(py, &found, |i| i.start),
+            column(py, &found, |i| i.end),
+        ))
+    }
+
+    /// Per agent the time from the launch to the end of the run by category, as an array of shape (agents * categories,), u64 ps.
     ///
     /// Raises `DataError` (AHBM-V123) without detail.
     fn agent_time<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<u64>>> {
@@ -174,6 +203,23 @@ impl Timeline {
         Ok(py.detach(|| detail.link_use().into_iter().map(named).collect()))
     }
 
+    /// How busy links are over time: number, name, and busy ps in each of `frames` equal parts of the run.
+    ///
+    /// Raises `ConfigError` (AHBM-C129), `DataError` (AHBM-V123) without detail.
+    fn link_load(&self, py: Python<'_>, frames: Given<u32>) -> PyResult<Vec<(u32, String, Vec<u64>)>> {
+        given!(frames);
+        let detail = self.detail(py)?;
+        if !(1..=MOST_FRAMES).contains(&frames) {
+            return Err(errors::raise_one(
+                py,
+                Diagnostic::new("AHBM-C129", format!("frames is 1 to {MOST_FRAMES}, not {frames}")),
+            ));
+        }
+        let load = py.detach(|| detail.link_load(frames));
+        let named = detail.links.iter().zip(load);
+        Ok(named.map(|(&link, load)| (link.0, self.machine.link_name(link), load)).collect())
+    }
+
     /// The links that are busy at `at` ps: number, name, until when in ps, and with whose operation (agent, operation).
     ///
     /// Raises `DataError` (AHBM-V123) without detail.
@@ -186,8 +232,8 @@ impl Timeline {
 
     /// The state of the run at `at` ps; effects at that very time have happened.
     ///
-    /// Per agent, None without operations, or: its operation (the last one at the end), its start and end in ps, what it
-    /// does (works, ended, or what it waits for: message, slot, counter, barrier), the value of the counter or how many
+    /// Per agent, None without operations, or: its operation (the last one at the end), its start and end in ps (None for
+    /// an operation that a deadlock keeps from its end), what it does (works, ended, or what it waits for: message, slot, counter, barrier), the value of the counter or how many
     /// have arrived at the barrier, and the operations that it waits for (agent, operation). Per queue: sender, receiver,
     /// slots, free slots, messages sent and received until then, and those in it (operation that sent it, since when in
     /// ps, bytes, the posted receive that claims it). The value of every counter. Raises `DataError` (AHBM-D191) for a
@@ -227,6 +273,6 @@ impl Timeline {
     }
 }
 
-fn column<'py, T: Element>(py: Python<'py>, path: &[Segment], of: impl Fn(&Segment) -> T) -> Column<'py, T> {
-    PyArray1::from_vec(py, path.iter().map(of).collect())
+fn column<'py, R, T: Element>(py: Python<'py>, rows: &[R], of: impl Fn(&R) -> T) -> Column<'py, T> {
+    PyArray1::from_vec(py, rows.iter().map(of).collect())
 }

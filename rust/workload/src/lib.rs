@@ -27,15 +27,19 @@
 
 mod build;
 mod calls;
+mod chains;
 mod crossing;
 mod graph;
+mod linked;
 mod messages;
 mod node;
 mod workload;
 
 pub use build::{NodeBuilder, RankBuilder, RankGraph};
 pub use calls::Call;
+pub use chains::{Chains, Link};
 pub use graph::Graph;
+pub use linked::{Chunk, Linked, Share};
 pub use messages::Message;
 pub use node::{CallSpec, Collective, MessageSpec, Node, PartSpec, Work};
 pub use workload::{Gather, Group, Groups, Rank, Workload};

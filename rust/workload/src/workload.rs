@@ -104,9 +104,9 @@ impl Gather {
 
     /// The other rank of a group of two.
     pub fn other_of_two(&self, group: u32, rank: u32) -> Option<u32> {
-        match &self.groups.get_index(group as usize)?.ranks[..] {
-            &[a, b] if a == rank => Some(b),
-            &[a, b] if b == rank => Some(a),
+        match self.groups.get_index(group as usize)?.ranks[..] {
+            [a, b] if a == rank => Some(b),
+            [a, b] if b == rank => Some(a),
             _ => None,
         }
     }

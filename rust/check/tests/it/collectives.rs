@@ -1,6 +1,6 @@
 //! What every collective promises: an algorithm that does nothing is right for one rank, and wrong for two.
 
-use ahbm_check::{CheckOptions, Outcome, check};
+use ahbm_check::{CheckOptions, Outcome, Verdict, check};
 use ahbm_machine::{Node, PeId};
 use ahbm_plan::{Budget, Collective, Goal, Limit, RankBuffers, Region};
 use ahbm_program::{ChannelSettings, ProgramBuilder};
@@ -10,6 +10,10 @@ const NAMES: [&str; 8] =
 
 /// Nothing runs; `whole` elements per rank, operand and result are one memory.
 fn idle(goal: Goal, ranks: u32, whole: u64) -> Outcome {
+    verdict(goal, ranks, whole).outcome
+}
+
+fn verdict(goal: Goal, ranks: u32, whole: u64) -> Verdict {
     let mut builder = ProgramBuilder::new("idle");
     let part = whole / u64::from(ranks);
     let buffers: Vec<RankBuffers> = (0..ranks)
@@ -29,7 +33,19 @@ fn idle(goal: Goal, ranks: u32, whole: u64) -> Outcome {
     let settings = ChannelSettings { slots: 1, slot_bytes: None, tier: 0, credit_bytes: 16 };
     let program = builder.finish(settings).expect("nothing to resolve");
     let expectation = goal.expectation(&buffers, whole, 8, &Budget::default()).expect("small");
-    check(&program, &expectation, &CheckOptions::default()).outcome
+    check(&program, &expectation, &CheckOptions::default())
+}
+
+#[test]
+fn the_number_of_wrong_ranks_is_told_however_few_are_listed() {
+    for (ranks, told) in [(1, None), (2, Some("on 2 ranks)")), (512, Some("on 512 ranks, 8 of which are listed)"))] {
+        let found = verdict(Goal::from(Collective::AllReduce), ranks, u64::from(ranks)).findings;
+        assert_eq!(found.len(), if told.is_some() { ranks.min(8) as usize } else { 0 });
+        if let Some(told) = told {
+            let all = u64::from(ranks) * u64::from(ranks);
+            assert!(found[0].message.ends_with(&format!("({all} of {all} elements are wrong, {told}")), "{}", found[0]);
+        }
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::memory::Memory;
 use super::replay::Prepared;
-use crate::Timeline;
+use crate::{NEVER, Timeline};
 use ahbm_machine::{Diagnostic, Ps};
 use ahbm_program::{AgentId, Program};
 
@@ -60,7 +60,7 @@ impl Prepared {
         super::replay::recorded(program, timeline)?;
         for (agent, spans) in timeline.spans.iter().enumerate() {
             ahbm_engine::interrupt::spend(8 * spans.len() as u64);
-            for (op, span) in spans.iter().enumerate() {
+            for (op, span) in spans.iter().enumerate().take_while(|(_, span)| span.end != NEVER) {
                 observe(&mut observer, program, span.end, (AgentId(agent as u32), op), false);
             }
         }

@@ -8,7 +8,7 @@ use super::observer::{Observer, observe};
 use super::pool;
 use super::queue::{Message, Queue};
 use super::value::Value;
-use crate::Timeline;
+use crate::{NEVER, Timeline};
 use ahbm_engine::interrupt::spend;
 use ahbm_machine::{Diagnostic, Ps};
 use ahbm_program::{AgentId, BufferId, ChannelId, OpKind, Program, Tile, ValueId};
@@ -172,7 +172,7 @@ impl<'p, 'm> Replay<'p, 'm> {
         if !sizes.eq(program.buffers.iter().map(|b| b.bytes)) {
             return foreign("the memory was laid out for another program", "make it with Memory::new(&program)");
         }
-        if prepared.ordered {
+        if prepared.ordered || timeline.stuck.is_some() {
             recorded(program, timeline)?;
         }
         let agents = program.agents.iter().map(|agent| State {
@@ -223,6 +223,9 @@ impl<'p, 'm> Replay<'p, 'm> {
     fn due(&self, agent: AgentId) -> Option<Ps> {
         let next = self.agents[agent.0 as usize].next;
         if next >= self.program.body(agent).ops.len() {
+            return None;
+        }
+        if self.timeline.stuck.is_some() && self.timeline.spans[agent.0 as usize][next].end == NEVER {
             return None;
         }
         Some(if self.prepared.ordered { self.timeline.spans[agent.0 as usize][next].end } else { 0 })

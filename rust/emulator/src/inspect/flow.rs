@@ -2,7 +2,7 @@
 
 use super::elements::{given, taken};
 use crate::data::liveness::result_tile;
-use crate::{Access, Timeline};
+use crate::{Access, NEVER, Timeline};
 use ahbm_engine::interrupt::spend;
 use ahbm_machine::{Diagnostic, Ps};
 use ahbm_program::{AgentId, BufferId, ChannelId, OpKind, Program, Tile, ValueId};
@@ -55,6 +55,8 @@ pub struct Flow {
     /// Per channel, the operations that send, and those that receive, in the order of their messages.
     sends: Vec<Vec<u32>>,
     receives: Vec<Vec<u32>>,
+    /// Per agent, how many of its operations ran: not all in a deadlock.
+    ran: Vec<u32>,
 }
 
 impl Flow {
@@ -86,8 +88,14 @@ impl Flow {
             }
         }
         landings.sort_unstable();
-        let (sends, receives) = messages(program, timeline);
-        Ok(Self { accesses, lands, by_buffer, issued, landings, sends, receives })
+        let ran: Vec<u32> =
+            timeline.spans.iter().map(|spans| spans.partition_point(|span| span.end != NEVER) as u32).collect();
+        let (mut sends, mut receives) = messages(program, timeline);
+        for (number, channel) in program.channels.iter().enumerate() {
+            sends[number].retain(|&op| op < ran[channel.sender.0 as usize]);
+            receives[number].retain(|&op| op < ran[channel.receiver.0 as usize]);
+        }
+        Ok(Self { accesses, lands, by_buffer, issued, landings, sends, receives, ran })
     }
 
     /// Number of accesses to memory.
@@ -120,7 +128,8 @@ impl Flow {
                 .unwrap_or(op as usize),
             _ => op as usize,
         };
-        timeline.spans[agent.0 as usize][op].end
+        // What was posted before a deadlock may have arrived and never be awaited.
+        timeline.spans[agent.0 as usize][op].end.min(timeline.latency)
     }
 
     /// Position of the access in which an operation reads memory.
@@ -259,7 +268,8 @@ impl Flow {
             return Vec::new();
         };
         let mut found = Vec::new();
-        for (later, next) in body.ops.iter().enumerate().skip(op as usize + 1) {
+        let ran = self.ran[agent.0 as usize] as usize;
+        for (later, next) in body.ops.iter().enumerate().take(ran).skip(op as usize + 1) {
             spend(4);
             for (i, read) in next.kind.operands().reads.into_iter().enumerate() {
                 if read == Some(value) {

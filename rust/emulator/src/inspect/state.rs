@@ -1,7 +1,7 @@
 //! The state of a run at a time: who does what, who waits for whom, and what stands in the queues.
 
 use super::flow::{messages, unrecorded};
-use crate::{Span, Timeline};
+use crate::{NEVER, Span, Timeline};
 use ahbm_engine::interrupt::spend;
 use ahbm_machine::{Diagnostic, Ps};
 use ahbm_program::{AgentId, Body, OpKind, Program, ValueId};
@@ -31,11 +31,12 @@ pub enum Phase {
 pub struct Doing {
     /// Its operation; its last one when it has ended.
     pub op: u32,
-    /// When that operation began and ended.
+    /// When that operation began and ended; [`NEVER`] in a deadlock.
     pub span: Span,
     /// What it is about.
     pub phase: Phase,
-    /// The agents that it waits for, the first few of them, with the operations that they must have done.
+    /// The agents that it waits for, the first few of them, with the operations that they must have done. Empty where
+    /// nobody's operation would help: a message that no operation sends.
     pub by: Vec<(AgentId, u32)>,
 }
 
@@ -216,6 +217,8 @@ impl Seen<'_> {
         }
         let body = self.program.body(agent);
         match body.ops[op as usize].kind {
+            // Of a deadlock: no message came, so that it is not known whose it would have taken.
+            OpKind::RecvAny { .. } if span.end == NEVER => (Phase::Message, Vec::new()),
             OpKind::Recv { .. } | OpKind::RecvAny { .. } => self.unsent(agent, op).unwrap_or(works),
             OpKind::Await { value } => {
                 let posted = (0..op).rev().find(|&earlier| body.ops[earlier as usize].defines() == Some(value));
@@ -250,7 +253,7 @@ impl Seen<'_> {
                 let all = (0..self.program.agents.len() as u32).map(AgentId).filter_map(theirs);
                 let (there, missing): (Vec<_>, Vec<_>) =
                     all.partition(|&(other, at)| self.span(other, at).start <= self.at);
-                if missing.is_empty() {
+                if missing.is_empty() && there.len() as u32 >= self.program.barriers[id as usize] {
                     return works;
                 }
                 (Phase::Barrier(there.len() as u32), missing.into_iter().take(NAMED).collect())
@@ -271,7 +274,7 @@ impl Seen<'_> {
         };
         let number = receives[channel].binary_search(&op).ok()?;
         let sender = self.program.channels[channel].sender;
-        let &sent = sends[channel].get(number)?;
+        let Some(&sent) = sends[channel].get(number) else { return Some((Phase::Message, Vec::new())) };
         (self.span(sender, sent).end > self.at).then(|| (Phase::Message, vec![(sender, sent)]))
     }
 }

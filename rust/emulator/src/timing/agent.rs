@@ -38,10 +38,12 @@ pub(super) struct Agent {
     pub(super) wait: Wait,
     pub(super) hash: u64,
     /// How far the operation at `pc` has come, and the time it was heading for.
-    phase: u8,
-    at: Time,
+    pub(super) phase: u8,
+    /// The operation at `pc` costs nothing.
+    pub(super) free: bool,
+    pub(super) at: Time,
     /// Next direction of `recv(dir=None)`.
-    turn: u32,
+    pub(super) turn: u32,
     /// Only for agents that record or use posted receives.
     pub(super) extra: Option<Box<Extra>>,
 }
@@ -51,7 +53,7 @@ pub(super) struct Extra {
     pub(super) spans: Vec<Span>,
     pub(super) choices: Vec<ChannelId>,
     /// Value, background process and position of receives that were posted and not awaited yet.
-    posted: Vec<(ValueId, u32, u32)>,
+    pub(super) posted: Vec<(ValueId, u32, u32)>,
 }
 
 /// Why [`Agent::advance`] returned.
@@ -108,7 +110,8 @@ impl Agent {
         let wiring = &sim.wiring.agents[me.0 as usize];
         let dispatch = wiring.paced(sim.costs.dispatch_ps);
         while let Some(op) = body.ops.get(self.pc as usize) {
-            let start = self.clock + dispatch * Time::from(op.calls);
+            self.free = sim.free.as_ref().is_some_and(|free| free.has(index, self.pc));
+            let start = if self.free { self.clock } else { self.clock + dispatch * Time::from(op.calls) };
             let end = match op.kind {
                 OpKind::Send { dir, tile, .. } => self.send(sim, me, dir, tiles[tile as usize], start),
                 OpKind::AwaitSlot { dir } => self.await_slot(sim, me, dir, start),
@@ -117,7 +120,12 @@ impl Agent {
                 OpKind::PostRecv { dir, dst, tile } => {
                     let background = sim.wiring.channels[sim.program.rx(me, dir).0 as usize].background;
                     let issued = self.issue(sim, me, start);
-                    let position = sim.backgrounds[background as usize].post(sim, start, tiles[tile as usize], issued);
+                    let position = sim.backgrounds[background as usize].post(
+                        sim,
+                        start,
+                        (tiles[tile as usize], self.free),
+                        issued,
+                    );
                     self.extra.get_or_insert_default().posted.push((dst, background, position));
                     Ok(start)
                 }
@@ -161,11 +169,12 @@ impl Agent {
                 }
                 OpKind::Acquire { counter, amount } => self.wait_counter(sim, me, (counter, amount), true, start),
                 OpKind::Barrier { id } => self.barrier(sim, me, id, start),
-                OpKind::Delay { ps } => {
+                OpKind::Delay { ps } if !self.free => {
                     let issued = self.issue(sim, me, start);
                     sim.recorder.end(me, sim.recorder.plain(Kind::Delay, issued, ps));
                     Ok(start + ps)
                 }
+                _ if self.free => Ok(start),
                 _ => {
                     let duration = wiring.paced(math_ps(sim, body, tiles, &op.kind));
                     let record = |agent: &Self| {
@@ -204,7 +213,7 @@ impl Agent {
     /// Records that the operation at `pc` is issued at `start`; once per operation, when nothing can make it wait
     /// before its first effect.
     #[inline]
-    fn issue(&self, sim: &Sim<'_, impl Recorder>, me: AgentId, start: Time) -> PieceId {
+    pub(super) fn issue(&self, sim: &Sim<'_, impl Recorder>, me: AgentId, start: Time) -> PieceId {
         sim.recorder.issue(me, self.pc, start - self.clock)
     }
 
@@ -220,7 +229,7 @@ impl Agent {
     }
 
     #[inline]
-    fn park<T>(&mut self, wait: Wait) -> Result<T, Pause> {
+    pub(super) fn park<T>(&mut self, wait: Wait) -> Result<T, Pause> {
         self.wait = wait;
         Err(Pause::Park)
     }
@@ -241,7 +250,8 @@ impl Agent {
                 sim.fifos.sender(fifo).enter(&sim.engine);
                 return self.park(Wait::Credit(channel));
             };
-            self.at = (start + sim.costs.ipcq_send_ps).max(credit);
+            let control = if self.free { 0 } else { sim.costs.ipcq_send_ps };
+            self.at = (start + control).max(credit);
             self.phase = 1;
         }
         if sim.wiring.agents[me.0 as usize].shares && self.at > sim.engine.now() {
@@ -249,6 +259,14 @@ impl Agent {
         }
         let wiring = &sim.wiring.channels[channel.0 as usize];
         sim.bytes.set(sim.bytes.get() + bytes);
+        if let Some(free) = &sim.free
+            && free.send(channel, self.free.then_some(self.at))
+        {
+            sim.publish(channel, self.at);
+            return Ok(self.at);
+        } else if self.free {
+            return Ok(self.at);
+        }
         let issued = self.issue(sim, me, start);
         let ready = sim.recorder.plain(Kind::Control, issued, sim.costs.ipcq_send_ps);
         let claimed = sim.claim(ready, channel, 1);
@@ -274,117 +292,6 @@ impl Agent {
         }
     }
 
-    #[inline]
-    fn receive(
-        &mut self,
-        sim: &Sim<'_, impl Recorder>,
-        me: AgentId,
-        dir: u16,
-        bytes: u64,
-        start: Time,
-    ) -> Result<Time, Pause> {
-        let channel = sim.program.rx(me, dir);
-        let background = sim.wiring.channels[channel.0 as usize].background;
-        if background != u32::MAX {
-            let state = &sim.backgrounds[background as usize];
-            if self.phase == 0 {
-                let issued = self.issue(sim, me, start);
-                self.at = Time::from(state.post(sim, start, bytes, issued));
-                self.phase = 1;
-            }
-            let (end, done) = self.completion(sim, background, self.at as u32, start)?;
-            sim.recorder.end(me, sim.recorder.join(Kind::Await, sim.recorder.last(me), done));
-            return Ok(end);
-        }
-        let fifo = FifoId(channel.0);
-        let Some(arrival) = sim.fifos.try_take(fifo) else {
-            sim.fifos.receiver(fifo).enter(&sim.engine);
-            return self.park(Wait::Message(channel));
-        };
-        let (end, piece) = sim.consume(channel, bytes, start, arrival, self.issue(sim, me, start));
-        sim.recorder.end(me, piece);
-        Ok(end)
-    }
-
-    fn await_posted(
-        &mut self,
-        sim: &Sim<'_, impl Recorder>,
-        me: AgentId,
-        value: ValueId,
-        start: Time,
-    ) -> Result<Time, Pause> {
-        let posted = |extra: &Extra| extra.posted.iter().position(|p| p.0 == value);
-        let Some(at) = self.extra.as_deref().and_then(posted) else {
-            self.issue(sim, me, start);
-            return Ok(start);
-        };
-        let (_, background, position) = self.extra.get_or_insert_default().posted[at];
-        let (end, done) = self.completion(sim, background, position, start)?;
-        self.extra.get_or_insert_default().posted.swap_remove(at);
-        let issued = self.issue(sim, me, start);
-        sim.recorder.end(me, sim.recorder.join(Kind::Await, issued, done));
-        Ok(end)
-    }
-
-    /// Waits for the posted receive at `position` of a background process.
-    fn completion(
-        &mut self,
-        sim: &Sim<'_, impl Recorder>,
-        background: u32,
-        position: u32,
-        start: Time,
-    ) -> Result<(Time, PieceId), Pause> {
-        let state = &sim.backgrounds[background as usize];
-        match state.completion(position) {
-            Some((done, piece)) => Ok((start.max(done), piece)),
-            None => {
-                state.agent.enter(&sim.engine);
-                self.park(Wait::Message(sim.wiring.backgrounds[background as usize].channel))
-            }
-        }
-    }
-
-    /// Takes the first message, in turn, that is there. The arrivals up to a time are known only once the
-    /// engine has reached that time, hence the pauses.
-    fn receive_any(
-        &mut self,
-        sim: &Sim<'_, impl Recorder>,
-        me: AgentId,
-        bytes: u64,
-        start: Time,
-    ) -> Result<Time, Pause> {
-        let inbound = sim.wiring.inbound.get(&me).map_or(&[][..], Vec::as_slice);
-        if self.phase == 0 {
-            self.at = start;
-            self.phase = 1;
-        }
-        for channel in inbound {
-            sim.fifos.receiver(FifoId(channel.0)).leave();
-        }
-        if self.at > sim.engine.now() {
-            return Err(Pause::Until(self.at));
-        }
-        let count = inbound.len() as u32;
-        let here = |i: &u32| sim.fifos.peek(FifoId(inbound[*i as usize].0)).is_some_and(|arrival| arrival <= self.at);
-        if let Some(i) = (0..count).map(|i| (self.turn + i) % count).find(here) {
-            let channel = inbound[i as usize];
-            let arrival = sim.fifos.try_take(FifoId(channel.0)).unwrap_or(self.at);
-            self.turn = (i + 1) % count;
-            self.extra.get_or_insert_default().choices.push(channel);
-            let (end, piece) = sim.consume(channel, bytes, start, arrival, self.issue(sim, me, start));
-            sim.recorder.end(me, piece);
-            return Ok(end);
-        }
-        if let Some(arrival) = inbound.iter().filter_map(|c| sim.fifos.peek(FifoId(c.0))).min() {
-            self.at = arrival;
-            return Err(Pause::Until(arrival));
-        }
-        for channel in inbound {
-            sim.fifos.receiver(FifoId(channel.0)).enter(&sim.engine);
-        }
-        self.park(Wait::AnyMessage)
-    }
-
     /// A one-sided transfer; ends when its last byte has arrived or, `posted`, has left.
     fn transfer(
         &mut self,
@@ -395,6 +302,9 @@ impl Agent {
         posted: bool,
         start: Time,
     ) -> Result<Time, Pause> {
+        if self.free {
+            return Ok(start);
+        }
         let done = &sim.done[me.0 as usize];
         if self.phase == 0 {
             if sim.wiring.agents[me.0 as usize].shares && start > sim.engine.now() {
@@ -424,7 +334,7 @@ impl Agent {
             return self.park(Wait::Transfer);
         };
         let issued = self.issue(sim, me, start);
-        sim.recorder.end(me, sim.recorder.join(Kind::Await, issued, piece));
+        sim.recorder.end(me, sim.recorder.join(Kind::Fence, issued, piece));
         Ok(start.max(latest))
     }
 
@@ -531,28 +441,6 @@ impl<R: Recorder> Sim<'_, R> {
         self.program.buffers[buffer.0 as usize].node
     }
 
-    /// Takes a message, the last one taken, out of its slot: slot read, credit. `own` is what the receiver did
-    /// until `start`; returns the receive's end and the piece that ends then.
-    #[inline]
-    pub(super) fn consume(
-        &self,
-        channel: ChannelId,
-        bytes: u64,
-        start: Time,
-        arrival: Time,
-        own: PieceId,
-    ) -> (Time, PieceId) {
-        let wiring = &self.wiring.channels[channel.0 as usize];
-        let access = self.wiring.tiers[wiring.tier as usize].access_ps(wiring.wire.bytes(bytes));
-        let read = (start + self.costs.ipcq_recv_ps).max(arrival) + access;
-        let credited = read + wiring.credit;
-        let index = self.fifos.progress(FifoId(channel.0)).1.wrapping_sub(1);
-        let costs = (self.costs.ipcq_recv_ps, access, wiring.credit);
-        let pieces = self.recorder.consume(channel, index, own, costs);
-        self.fifos.release(FifoId(channel.0), credited, &self.engine);
-        if self.costs.credit_blocks_receiver { (credited, pieces.1) } else { (read, pieces.0) }
-    }
-
     /// Records the wait for the credit of the message claimed last (`claimed` 1) or to be claimed next (0).
     #[inline]
     fn claim(&self, own: PieceId, channel: ChannelId, claimed: u32) -> PieceId {
@@ -596,5 +484,6 @@ impl<R: Recorder> Sim<'_, R> {
             }
             !reached
         });
+        self.told(counter, value);
     }
 }

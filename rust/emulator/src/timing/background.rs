@@ -6,10 +6,13 @@ use crate::detail::{Kind, PieceId};
 use ahbm_engine::{FifoId, Time, Waiter};
 use std::cell::{Cell, RefCell};
 
+/// Bytes, and whether the receive costs nothing.
+type Size = (u64, bool);
+
 /// The posted receives of one channel.
 #[derive(Default)]
 pub(super) struct State {
-    posts: RefCell<Vec<(Time, u64, PieceId)>>,
+    posts: RefCell<Vec<(Time, Size, PieceId)>>,
     completed: RefCell<Vec<(Time, PieceId)>>,
     /// The background process waits here for a post.
     worker: Waiter,
@@ -19,9 +22,9 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Posts a receive of `bytes` at `at`, the end of `own`; returns its position in the channel.
-    pub(super) fn post(&self, sim: &Sim<'_, impl Recorder>, at: Time, bytes: u64, own: PieceId) -> u32 {
-        self.posts.borrow_mut().push((at, bytes, own));
+    /// Posts a receive at `at`, the end of `own`; returns its position in the channel.
+    pub(super) fn post(&self, sim: &Sim<'_, impl Recorder>, at: Time, size: Size, own: PieceId) -> u32 {
+        self.posts.borrow_mut().push((at, size, own));
         self.worker.notify(&sim.engine);
         self.posts.borrow().len() as u32 - 1
     }
@@ -39,7 +42,7 @@ pub(super) async fn run(sim: &Sim<'_, impl Recorder>, index: u32) {
     let (mut clock, mut before): (Time, PieceId) = (0, PieceId::LAUNCH);
     while state.next.get() < wiring.posts {
         let k = state.next.get();
-        let (posted, bytes, issued) = loop {
+        let (posted, size, issued) = loop {
             let post = state.posts.borrow().get(k as usize).copied();
             if let Some(post) = post {
                 break post;
@@ -55,7 +58,7 @@ pub(super) async fn run(sim: &Sim<'_, impl Recorder>, index: u32) {
             sim.engine.park().await;
         };
         let own = sim.recorder.join(Kind::Queued, issued, before);
-        (clock, before) = sim.consume(wiring.channel, bytes, clock.max(posted), arrival, own);
+        (clock, before) = sim.consume(wiring.channel, size, clock.max(posted), arrival, own);
         state.completed.borrow_mut().push((clock, before));
         state.next.set(k + 1);
         state.agent.notify(&sim.engine);

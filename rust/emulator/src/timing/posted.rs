@@ -82,7 +82,7 @@ impl<R: Recorder> Sim<'_, R> {
         {
             posted.behind.pop_front();
             let (latest, before) = posted.latest;
-            posted.due.push_back((self.recorder.join(Kind::Await, own, before), counter, add));
+            posted.due.push_back((self.recorder.join(Kind::Fence, own, before), counter, add));
             self.engine.signal_at(at.max(latest), (self.wiring.links.len() + index) as u32);
         }
     }

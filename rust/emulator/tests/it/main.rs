@@ -2,6 +2,7 @@
 
 mod data_ops;
 mod data_schedule;
+mod inspect;
 mod job;
 mod reference;
 mod support;

@@ -14,7 +14,7 @@ fn run(program: &Program, machine: &Machine) -> Timeline {
 
 /// A step of a hand-written agent.
 #[derive(Clone, Copy)]
-enum Step {
+pub(crate) enum Step {
     Send(&'static str, u32),
     Recv(&'static str, u32),
     RecvAny(u32),
@@ -32,7 +32,7 @@ enum Step {
 use Step::*;
 
 /// One agent per SIP (cube 0, PE 0), each with its own steps; line numbers count steps from 1.
-fn program(machine: &Machine, agents: &[&[Step]], slots: u32) -> Program {
+pub(crate) fn program(machine: &Machine, agents: &[&[Step]], slots: u32) -> Program {
     let mut builder = ProgramBuilder::new("steps");
     let group = builder.group(machine.sfr().clone());
     builder.counter();

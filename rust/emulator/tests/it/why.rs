@@ -2,10 +2,10 @@
 
 use crate::support::ring;
 
-use ahbm_emulator::{Category, Detail, Kind, Options, PieceId, Timeline, simulate};
+use ahbm_emulator::{Category, Detail, Kind, Options, PieceId, Timeline, simulate, simulate_free};
 use ahbm_machine::{Coord, Direction, Machine, Node};
 use ahbm_program::{
-    BinaryFn, BodyBuilder, Dtype, Locus, Mem, OpKind, Origin, Program, ProgramBuilder, Scalar, Tile, ValueId,
+    AgentId, BinaryFn, BodyBuilder, Dtype, Locus, Mem, OpKind, Origin, Program, ProgramBuilder, Scalar, Tile, ValueId,
 };
 use proptest::prelude::*;
 
@@ -178,8 +178,17 @@ fn accounted(program: &Program, machine: &Machine, timeline: &Timeline) {
         // What is left is a late start.
         assert_eq!(detail.piece(id).own, PieceId::LAUNCH);
     }
-    let sums = detail.agent_time().into_iter().map(|time| time.iter().sum::<u64>());
-    assert!(sums.eq(timeline.ends.iter().copied()));
+    for (agent, time) in (0..).map(AgentId).zip(detail.agent_time()) {
+        let mut at = 0;
+        for interval in detail.intervals(agent) {
+            assert!(interval.start == at && interval.end > at, "{interval:?} of agent {agent:?}");
+            at = interval.end;
+        }
+        assert_eq!(at, timeline.latency);
+        assert_eq!(time.iter().sum::<u64>(), at);
+        assert_eq!(time[Category::Ended as usize], at - timeline.ends[agent.0 as usize]);
+        assert_eq!(time[Category::LinkContention as usize], 0, "agents wait for links");
+    }
     let links = detail.links.len();
     let hands_over = |&(id, link): &(PieceId, u32)| {
         matches!(detail.piece(id).kind, Kind::Handover(_)) && detail.link(id) == Some(link) && (link as usize) < links
@@ -191,13 +200,24 @@ fn accounted(program: &Program, machine: &Machine, timeline: &Timeline) {
     for segment in &path {
         assert_eq!(segment.start, at);
         assert!(segment.end > at);
-        assert!(!matches!(segment.category, Category::Peer | Category::Counter | Category::Barrier), "{segment:?}");
+        assert!(segment.category < Category::Message, "no wait: {segment:?}");
         at = segment.end;
     }
     assert_eq!(at, timeline.latency);
     // What nobody waits for may be on its way after the last agent has ended.
     let end = timeline.arrivals.iter().flatten().copied().max().unwrap_or(0).max(timeline.latency);
     assert!(detail.link_use().iter().all(|l| l.busy <= end));
+    // What is on its way after the end is in no frame.
+    for frames in [1, 7, 64] {
+        let load = detail.link_load(frames);
+        for (index, link) in detail.links.iter().enumerate() {
+            let used = detail.link_use().iter().find(|l| l.link == *link).map_or(0, |l| l.busy);
+            let sum = load[index].iter().sum::<u64>();
+            assert!(sum <= used && (sum == used || end > timeline.latency), "{sum} of {used} in {frames}");
+            let most = timeline.latency.div_ceil(frames.into());
+            assert!(load[index].iter().all(|&busy| busy <= most), "{:?} in frames of {most}", load[index]);
+        }
+    }
 }
 
 proptest! {
@@ -211,7 +231,20 @@ proptest! {
         let (machine, places) = machine(["cut_through", "flit", "analytic"][model], blocks, 100 * jitter);
         let program = program(&machine, &places, &events, slots);
         match simulate(&program, &machine, &DETAIL) {
-            Ok(timeline) => accounted(&program, &machine, &timeline),
+            Ok(timeline) => {
+                accounted(&program, &machine, &timeline);
+                let free = |free| program.bodies.iter().map(|body| vec![free; body.ops.len()]).collect::<Vec<_>>();
+                let costly = simulate_free(&program, &machine, &DETAIL, &free(false)).unwrap();
+                prop_assert_eq!(costly, Timeline { detail: None, ..timeline });
+                if jitter == 0 {
+                    // Another agent may be first at a permit, which can end in a deadlock.
+                    let took = simulate_free(&program, &machine, &DETAIL, &free(true)).map_or_else(
+                        |error| if error.code == "AHBM-D101" { 0 } else { 1 },
+                        |timeline| timeline.latency,
+                    );
+                    prop_assert_eq!(took, 0);
+                }
+            }
             Err(error) => prop_assert_eq!(error.code, "AHBM-D101"),
         }
     }
@@ -266,6 +299,146 @@ fn a_wait_for_a_link_is_contention_by_its_holder() {
         (links[0].busy, links[0].crossed, links[0].waits, links[0].waited),
         (2 * message, 2, 1, message - wanted)
     );
+}
+
+/// Two agents; `first` and `second` are their operations.
+fn pair(
+    slots: u32,
+    first: impl Fn(&mut BodyBuilder) -> Vec<OpKind>,
+    second: impl Fn(&mut BodyBuilder) -> Vec<OpKind>,
+) -> (Program, Machine) {
+    let machine = ring::npu_network("ring_1d", 2, 50.0, 50.0, "cut_through");
+    let mut builder = ProgramBuilder::new("told");
+    let group = builder.group(machine.sfr().clone());
+    assert_eq!((builder.counter(), builder.barrier(2)), (0, 0));
+    let origin = builder.origins.intern(Origin { file: "told".into(), locus: Locus::Whole });
+    let places = [0, 1].map(|sip| machine.pe(Coord { sip, cube: 0, pe: 0 }).unwrap());
+    let memories = places.map(|pe| builder.buffer(Node::Hbm(pe), 1 << 20));
+    for (sip, &pe) in (0..).zip(&places) {
+        let mut body = BodyBuilder::new();
+        let operations = if sip == 0 { first(&mut body) } else { second(&mut body) };
+        operations.into_iter().for_each(|kind| body.push(kind, 0, origin));
+        let body = builder.body(body.finish());
+        builder.agent(group, Coord { sip, cube: 0, pe: 0 }, pe, body, &memories).unwrap();
+    }
+    (builder.finish(ring::settings(slots)).unwrap(), machine)
+}
+
+/// The intervals of both agents, in ns.
+fn told(
+    slots: u32,
+    first: impl Fn(&mut BodyBuilder) -> Vec<OpKind>,
+    second: impl Fn(&mut BodyBuilder) -> Vec<OpKind>,
+) -> [Vec<(&'static str, u64)>; 2] {
+    let (program, machine) = pair(slots, first, second);
+    let timeline = simulate(&program, &machine, &DETAIL).unwrap();
+    accounted(&program, &machine, &timeline);
+    let detail = timeline.detail.unwrap();
+    [0, 1].map(|agent| {
+        let intervals = detail.intervals(AgentId(agent)).into_iter();
+        intervals.map(|i| (i.category.name(), (i.end - i.start) / 1000)).collect()
+    })
+}
+
+/// Two messages of 20 ns on the link and 50 ns of latency, received after 30 ns and 1 ns of work.
+#[test]
+fn operations_at_no_cost() {
+    let (program, machine) = pair(
+        4,
+        |body| messages(body, "sip1", 2),
+        |body| {
+            [vec![OpKind::Delay { ps: 30_000 }], receives(body, "sip0", 2), vec![OpKind::Delay { ps: 1000 }]].concat()
+        },
+    );
+    let ns = |free: &[(usize, usize)]| {
+        let mut ops = [vec![false; 3], vec![false; 4]];
+        free.iter().for_each(|&(body, op)| ops[body][op] = true);
+        simulate_free(&program, &machine, &DETAIL, &ops).unwrap().latency / 1000
+    };
+    assert_eq!(ns(&[]), 91);
+    assert_eq!(ns(&[(1, 3)]), 90, "the work behind");
+    assert_eq!(ns(&[(1, 0)]), 91, "the work beside");
+    assert_eq!(ns(&[(0, 1)]), 71, "the second message has the link at once");
+    assert_eq!(ns(&[(0, 2)]), 71, "the second message comes behind the first");
+    assert_eq!(ns(&[(0, 1), (0, 2)]), 31);
+    assert_eq!(ns(&[(0, 1), (0, 2), (1, 0)]), 1);
+}
+
+const DELAY: OpKind = OpKind::Delay { ps: 1_000_000 };
+
+fn messages(body: &mut BodyBuilder, to: &str, count: usize) -> Vec<OpKind> {
+    let (tile, src) = (body.tile(Tile::new(Dtype::U8, &[1000])), body.value());
+    let (scalar, dir) = (body.scalar(Scalar::Int(0)), body.direction(Direction::parse(to).unwrap()));
+    let mut found = vec![OpKind::Fill { dst: src, scalar, tile }];
+    found.extend([OpKind::Send { dir, src, tile }].repeat(count));
+    found
+}
+
+fn receives(body: &mut BodyBuilder, from: &str, count: usize) -> Vec<OpKind> {
+    let (tile, dst) = (body.tile(Tile::new(Dtype::U8, &[1000])), body.value());
+    let dir = body.direction(Direction::parse(from).unwrap());
+    [OpKind::Recv { dir, dst, tile }].repeat(count)
+}
+
+/// Every wait is told by what is missing: 1000 B take 20 ns on the link and 50 ns of latency.
+#[test]
+fn waits_are_told_apart() {
+    let message = told(4, |b| messages(b, "sip1", 1), |b| receives(b, "sip0", 1));
+    assert_eq!(message, [vec![("idle after its end", 70)], vec![("waiting for message", 70)]]);
+
+    // One slot: the second send waits until the receiver has emptied it and the credit has come back.
+    let slot = told(1, |b| messages(b, "sip1", 2), |b| [vec![DELAY], receives(b, "sip0", 2)].concat());
+    let sender = vec![("waiting for slot", 1050), ("idle after its end", 70)];
+    assert_eq!(slot, [sender, vec![("delay", 1000), ("waiting for message", 120)]]);
+
+    let counter = told(
+        1,
+        |_| vec![DELAY, OpKind::Signal { counter: 0, add: 1, posted: false }],
+        |_| vec![OpKind::WaitCounter { counter: 0, at_least: 1 }, DELAY],
+    );
+    let waiter = vec![("waiting for counter", 1000), ("delay", 1000)];
+    assert_eq!(counter, [vec![("delay", 1000), ("idle after its end", 1000)], waiter]);
+
+    let barrier = told(1, |_| vec![DELAY, OpKind::Barrier { id: 0 }], |_| vec![OpKind::Barrier { id: 0 }]);
+    assert_eq!(barrier, [vec![("delay", 1000)], vec![("waiting for barrier", 1000)]]);
+
+    // A message has the link for 20 ns; then comes a put of the same size.
+    let put = |posted| {
+        move |b: &mut BodyBuilder| {
+            let mut found = messages(b, "sip1", 1);
+            let tile = b.tile(Tile::new(Dtype::U8, &[1000]));
+            let (src, dst) = (b.mem(Mem { buffer: 0, offset: 0 }), b.mem(Mem { buffer: 1, offset: 0 }));
+            found.push(OpKind::Copy { src, dst, tile, posted });
+            found.extend(posted.then_some(OpKind::Fence));
+            found
+        }
+    };
+    let [sender, _] = told(1, put(false), |b| receives(b, "sip0", 1));
+    assert_eq!(sender[0], ("waiting for link", 20));
+    let [sender, _] = told(1, put(true), |b| receives(b, "sip0", 1));
+    assert_eq!(sender, [("DMA", 20), ("waiting for transfer", 70)]);
+
+    // A store goes through the DMA channel that hands the message over.
+    let store = |b: &mut BodyBuilder| {
+        let mut found = messages(b, "sip1", 1);
+        let Some(OpKind::Send { src, .. }) = found.last().copied() else { return found };
+        let (tile, mem) = (b.tile(Tile::new(Dtype::U8, &[1000])), b.mem(Mem { buffer: 0, offset: 0 }));
+        found.push(OpKind::Store { src, mem, tile, posted: false });
+        found
+    };
+    let [sender, _] = told(1, store, |b| receives(b, "sip0", 1));
+    assert_eq!(sender[0], ("waiting for engine", 20));
+}
+
+/// Two messages of 20 ns, one in each direction, in a run of 70 ns.
+#[test]
+fn loads_are_told_over_time() {
+    let machine = ring::npu_network("ring_1d", 2, 50.0, 50.0, "cut_through");
+    let program = ring::ring(&machine, 1, 1000, 1);
+    let timeline = simulate(&program, &machine, &DETAIL).unwrap();
+    let load = timeline.detail.unwrap().link_load(7);
+    assert_eq!(timeline.latency, 70_000);
+    assert_eq!(load, vec![vec![10_000, 10_000, 0, 0, 0, 0, 0]; 2]);
 }
 
 #[test]

@@ -4,7 +4,6 @@
 //! Messages carry zeros: a trace says how many bytes travel, not which. The durations of COMP nodes include all
 //! accesses to memory, so messages cost their travel only.
 
-use super::chains::{Chains, Link};
 use super::pairs::{Pair, Size, pairs, size, wrong};
 use super::{Graph, Trace, one};
 use ahbm_machine::{Diagnostic, Direction, Machine};
@@ -13,6 +12,7 @@ use ahbm_program::{
     AgentId, Body, BodyBuilder, ChannelSettings, Dtype, Locus, OpKind, Origin, Program, ProgramBuilder, Scalar, Tile,
 };
 use ahbm_wire::chakra::NodeKind;
+use ahbm_workload::{Chains, Link};
 use rustc_hash::FxHashMap;
 
 /// The size of a message of the trace in the program.
@@ -57,14 +57,14 @@ impl Trace {
         options.budget.check(Limit::Ops, nodes).map_err(one)?;
         let symbolic = !matches!(sizing, Sizing::Bytes(0));
         let pairs = pairs(self, symbolic)?;
-        let covers: Vec<Chains> = self.graphs.iter().map(Chains::of).collect();
+        let covers: Vec<Chains> = self.graphs.iter().map(chains).collect();
         let queues = Queues::new(&pairs, &covers);
         let mut builder = ProgramBuilder::new(&*self.name);
         let mut first_agent = Vec::with_capacity(self.graphs.len());
         let mut agents = 0;
         for (graph, cover) in self.graphs.iter().zip(&covers) {
             first_agent.push(agents);
-            let counters = cover.counters(&mut builder);
+            let counters = counters(cover, &mut builder);
             let posts = cover.posts();
             for (index, chain) in cover.chains.iter().enumerate() {
                 let writer = Writer { graph, cover, counters: &counters, posts: &posts, queues: &queues, sizing };
@@ -117,25 +117,15 @@ impl Trace {
     }
 }
 
-impl Chains {
-    /// One counter per chain that others wait for.
-    fn counters(&self, builder: &mut ProgramBuilder) -> Vec<Option<u32>> {
-        let awaited = |chain: &Vec<u32>| chain.iter().any(|&at| self.awaited[at as usize]);
-        self.chains.iter().map(|chain| awaited(chain).then(|| builder.counter())).collect()
-    }
+/// The chains of a rank.
+pub(super) fn chains(graph: &Graph) -> Chains {
+    Chains::of(graph.order(), |at| graph.deps(at))
+}
 
-    /// Per node, what the counter of its chain shows once it has finished.
-    fn posts(&self) -> Vec<u32> {
-        let mut posts = vec![0; self.links.len()];
-        for chain in &self.chains {
-            let mut posted = 0;
-            for &at in chain {
-                posted += u32::from(self.awaited[at as usize]);
-                posts[at as usize] = posted;
-            }
-        }
-        posts
-    }
+/// One counter per chain that others wait for.
+fn counters(cover: &Chains, builder: &mut ProgramBuilder) -> Vec<Option<u32>> {
+    let awaited = |chain: &Vec<u32>| chain.iter().any(|&at| cover.awaited[at as usize]);
+    cover.chains.iter().map(|chain| awaited(chain).then(|| builder.counter())).collect()
 }
 
 /// A FIFO from a chain to a chain, each as (rank, chain); `number` is unique between two ranks.

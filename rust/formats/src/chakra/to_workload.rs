@@ -98,22 +98,6 @@ fn add_bytes(
     add_nodes(gather, rank, file, &metadata, nodes, options.lenient)
 }
 
-impl Trace {
-    /// The job, from a trace that has been read.
-    ///
-    /// # Errors
-    /// As [`read_workload`].
-    pub fn job(&self, groups: Groups) -> Result<Workload, Vec<Diagnostic>> {
-        let mut gather = Gather::new(&self.name, self.graphs.len() as u32, groups);
-        for graph in &self.graphs {
-            let lenient = graph.dangling > 0 || graph.cycle.is_some();
-            let (file, nodes) = (Arc::clone(&graph.file), graph.nodes.clone());
-            add_nodes(&mut gather, graph.rank, file, &graph.metadata, nodes, lenient)?;
-        }
-        Ok(gather.finish())
-    }
-}
-
 fn add_nodes(
     gather: &mut Gather,
     rank: u32,
@@ -329,6 +313,11 @@ pub fn sort(path: &Path, options: &ReadOptions) -> Result<Sort, Vec<Diagnostic>>
 }
 
 impl Trace {
+    /// True for the trace of a job.
+    pub fn is_workload(&self) -> bool {
+        self.sort() == Sort::Job
+    }
+
     /// What the trace is.
     pub fn sort(&self) -> Sort {
         let told = self.graphs.iter().map(|graph| sort_of(&graph.metadata, &graph.nodes));

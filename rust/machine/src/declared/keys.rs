@@ -283,6 +283,8 @@ section! {
         tcm: Tcm = Tcm::default(),
         /// The PE's ports to its slice of the HBM, one to read and one to write.
         hbm: Hbm = Hbm::default(),
+        /// What a job's computations take.
+        roofline: Roofline = Roofline::default(),
     }
 }
 
@@ -307,6 +309,17 @@ section! {
     Gemm {
         /// Multiply-accumulates per ns; `.inf` costs nothing.
         macs_per_ns: PerNs = PerNs(4096),
+    }
+}
+
+section! {
+    /// What the computations of a training job take, where they state operations and bytes but no duration: the longer of
+    /// operations at the peak and bytes at the bandwidth of the memory. A rank has this for each of its PEs.
+    Roofline {
+        /// Peak of dense arithmetic, in 1e12 operations per second; by default two per multiply-accumulate of `gemm`.
+        peak_tflops: Option<Real> = None,
+        /// Bandwidth of the memory; by default that of the HBM's read port.
+        memory_gbs: Option<Real> = None,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Routes, links and calibrated latencies of resolved machines.
 
-use ahbm_machine::{Coord, LinkId, Machine, Node, PeId, Ps, Route};
+use ahbm_machine::{Coord, LinkChange, LinkId, Machine, Node, PeId, Ps, Route};
 
 fn machine(text: &str) -> Machine {
     Machine::from_yaml(text, "topology.yaml", &[]).unwrap_or_else(|findings| panic!("{findings:#?}"))
@@ -293,4 +293,22 @@ fn what_does_not_meet_in_a_switch_is_named() {
     assert!(there.message.contains("SIP 1 from the switch") && there.message.contains("sip1->switch"), "{there}");
     assert!(m.route_from_switch(Node::Pe(pe(&m, 1, 0, 0)), true).is_ok());
     assert_eq!(m.route_to_switch(Node::Pe(PeId(m.pes()))).unwrap_err().code, "AHBM-T016");
+}
+
+/// One direction of one link changes, and nothing else about it.
+#[test]
+fn a_link_can_be_changed_alone() {
+    let late = "faults: {links: [{from: 0, to: 1, extra_latency_ns: 70}]}";
+    let m = machine(&format!("system: {{sips: {{count: 4, topology: ring_1d, link: {{latency_ns: 30}}}}}}\n{late}"));
+    let way =
+        |m: &Machine, from, to| m.route(Node::Pe(pe(m, from, 0, 0)), Node::Pe(pe(m, to, 0, 0))).unwrap().latency_ps();
+    let link = m.links_between_sips().find(|link| (link.from, link.to) == (0, 1)).unwrap();
+    assert_eq!(link.latency_ps, 100_000);
+    let instant = m.with_link(link.link, LinkChange::Instant);
+    assert_eq!((instant.link_latency_ps(link.link), instant.link_rate(link.link)), (0, link.rate));
+    assert_eq!(way(&m, 0, 1) - way(&instant, 0, 1), 100_000);
+    assert_eq!(way(&m, 1, 0), way(&instant, 1, 0));
+    let twice = m.with_link(link.link, LinkChange::Twice);
+    assert_eq!((twice.link_latency_ps(link.link), twice.link_rate(link.link).gbs()), (100_000, 2.0 * link.rate.gbs()));
+    assert!(m.hash() != instant.hash() && instant.hash() != twice.hash());
 }

@@ -100,6 +100,7 @@ fn bad_files_are_refused_with_code_and_line() {
         ("AHBM-T006", "system: {sips: {topology: torus_2D}}", "topology.yaml:1", "did you mean `torus_2d`?"),
         ("AHBM-T006", "system: {network_model: cutthrough}", "topology.yaml:1", "did you mean `cut_through`?"),
         ("AHBM-T007", "system: {sips: {count: 6, topology: torus_2d}}", "topology.yaml:1", "perfect square"),
+        ("AHBM-T007", "system: {sips: {count: 2, topology: torus_2d}}", "topology.yaml:1", "number of SIPs (--ranks)"),
         ("AHBM-T007", "system: {sips: {count: 9, topology: torus_3d}}", "topology.yaml:1", "perfect cube"),
         ("AHBM-T007", "system:\n  sips:\n    topology: torus_2d\n    count: 6\n    w: 4", "topology.yaml:5", "w = 4"),
         ("AHBM-T007", "system: {sips: {count: 6, topology: mesh_2d_no_wrap, w: 2, h: 2}}", "topology.yaml:1", "6 SIPs"),

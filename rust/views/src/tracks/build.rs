@@ -202,6 +202,11 @@ impl<'a> Builder<'a> {
                 self.messages.all[number as usize].claimed = piece.end;
             }
         }
+        let (name, start) = (Category::Ended as u32, self.detail.piece(self.detail.last[agent.0 as usize]).end);
+        if start < self.latency {
+            let (flow, end) = (Flow::None, self.latency);
+            out.slices.push(Slice { track, name, origin: None, depth: 0, flow, start, end });
+        }
     }
 
     /// Slices of DMA channels, math engines, links and posted receives, and the ends of messages.

@@ -1,0 +1,76 @@
+"""Pages of one sweep on several machines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ahbm.runs import bench, compare
+from ahbm.runs.report import Report
+from ahbm.views import answer, charts, comparisons, overview
+from ahbm.views.page import Page, Section
+
+if TYPE_CHECKING:
+    import altair as alt
+
+
+def page(sides: Sequence[tuple[bench.Sweep, Sequence[Report | bench.Refused]]]) -> Page:
+    """The page of the sweeps, one for each machine, and of their cells. Raises a cell's error where none ran."""
+    named: list[tuple[str, Report | bench.Refused]] = [
+        (name, cell)
+        for name, (_, cells) in zip(_names([sweep for sweep, _ in sides]), sides, strict=True)
+        for cell in cells
+    ]
+    ran = [(name, cell) for name, cell in named if not isinstance(cell, bench.Refused)]
+    refused = [replace(cell, machine=name) for name, cell in named if isinstance(cell, bench.Refused)]
+    if not ran:
+        raise refused[0].error
+    reports = [report for _, report in ran]
+    what, algorithms = sides[0][0].collective, list(dict.fromkeys(report.algorithm for report in reports))
+    # A line for each algorithm on each machine. Their bounds differ: the table has them.
+    lines = [
+        replace(
+            report,
+            algorithm=name if len(algorithms) == 1 else f"{report.algorithm} on {name}",
+            bound_ns=None,
+        )
+        for name, report in ran
+    ]
+    title = f"{what} on {len(sides)} machines, {reports[0].dtype}"
+    rows = charts.series(lines, None)
+    shown: dict[str, alt.TopLevelMixin] = {
+        "bandwidth": charts.bandwidth(rows, f"{title} (simulated)"),
+        "latency": charts.latency(rows, f"{title} (simulated)"),
+    }
+    table = [[name, *overview.row(report)] for name, report in ran]
+    text = "Each machine has a bound of its own."
+    sections = [
+        Section("speed", "Speed", charts=["bandwidth", "latency"]),
+        Section("table", "Measurements", text, ("machine", *overview.COLUMNS), table),
+    ]
+    if refused:
+        sections.append(overview.left_out(refused))
+    if (len(sides), len(algorithms)) == (2, 1):
+        pair = [[cell for cell in cells if isinstance(cell, Report)] for _, cells in sides]
+        sections.append(comparisons.section(compare.versus(*pair), shown))
+    subtitle = "All times are simulated. GB/s is 1e9 bytes per second; busbw as nccl-tests counts it, one direction."
+    headline = [answer.fastest(lines)]
+    if refused:
+        headline.append(f"{len(refused)} of {len(named)} measurements did not run.")
+    return Page(title, subtitle, sections, shown, (), headline)
+
+
+def _names(sweeps: Sequence[bench.Sweep]) -> list[str]:
+    """The machine of each sweep: its topology, and the settings in which the sweeps differ."""
+    keys = list(dict.fromkeys(key for sweep in sweeps for key in sweep.overrides))
+    varied = [key for key in keys if len({str(sweep.overrides.get(key)) for sweep in sweeps}) > 1]
+    return [
+        ", ".join(
+            [
+                str(sweep.topology or "default"),
+                *(f"{key}={sweep.overrides[key]}" for key in varied if key in sweep.overrides),
+            ]
+        )
+        for sweep in sweeps
+    ]

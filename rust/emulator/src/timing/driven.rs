@@ -1,0 +1,88 @@
+//! A run that something outside the program drives: it opens gates when it likes, and learns of what was reached.
+
+use super::recorder::Recorder;
+use super::wiring::Wiring;
+use super::{Beside, Options, Sim, ended, run};
+use crate::Timeline;
+use ahbm_engine::Time;
+use ahbm_machine::{Diagnostic, Machine};
+use ahbm_program::Program;
+use std::cell::RefCell;
+
+/// What a driver wants to happen.
+#[derive(Debug, Default)]
+pub(crate) struct Orders {
+    /// Counters that one is added to, now.
+    pub(crate) add: Vec<u32>,
+    /// Moments at which the driver wants to be told a number of its own.
+    pub(crate) alarms: Vec<(Time, u32)>,
+}
+
+/// Decides what a run does next.
+pub(crate) trait Driver {
+    /// The run begins, at time 0.
+    fn begin(&mut self, orders: &mut Orders);
+    /// A counter has reached the value that it is watched for.
+    fn reached(&mut self, counter: u32, now: Time, orders: &mut Orders);
+    /// The moment of an alarm has come.
+    fn alarm(&mut self, alarm: u32, now: Time, orders: &mut Orders);
+}
+
+/// The driver of a run and, per counter, the value it is watched for; 0 where nobody cares.
+pub(super) struct Seat<'a> {
+    driver: RefCell<&'a mut dyn Driver>,
+    watched: &'a [u32],
+}
+
+/// Runs the timing pass of a program whose gates `driver` opens. `watched` holds per counter the value at which the
+/// driver is told, 0 for never.
+///
+/// # Errors
+/// As [`super::simulate`].
+pub(crate) fn simulate_driven(
+    program: &Program,
+    machine: &Machine,
+    options: &Options,
+    watched: &[u32],
+    driver: &mut dyn Driver,
+) -> Result<Timeline, Diagnostic> {
+    let wiring = Wiring::new(program, machine)?;
+    let seat = Seat { driver: RefCell::new(driver), watched };
+    ended(run(program, machine, &wiring, options, Beside { driver: Some(seat), ..Beside::default() })?)
+}
+
+impl<R: Recorder> Sim<'_, R> {
+    /// Lets the driver begin.
+    pub(super) fn begin(&self) {
+        self.ask(|driver, orders| driver.begin(orders));
+    }
+
+    /// Tells the driver of an alarm.
+    pub(super) fn alarm(&self, alarm: u32) {
+        self.ask(|driver, orders| driver.alarm(alarm, self.engine.now(), orders));
+    }
+
+    /// Tells the driver of a counter, where it is watched for this value.
+    #[inline]
+    pub(super) fn told(&self, counter: u32, value: u64) {
+        if let Some(seat) = &self.driver
+            && seat.watched.get(counter as usize).is_some_and(|&at| at > 0 && u64::from(at) == value)
+        {
+            self.ask(|driver, orders| driver.reached(counter, self.engine.now(), orders));
+        }
+    }
+
+    fn ask(&self, question: impl FnOnce(&mut dyn Driver, &mut Orders)) {
+        let Some(seat) = &self.driver else { return };
+        let mut orders = Orders::default();
+        question(&mut **seat.driver.borrow_mut(), &mut orders);
+        let first = (self.wiring.links.len() + self.wiring.posters.len()) as u32;
+        for (time, alarm) in orders.alarms {
+            self.engine.signal_at(time, first + alarm);
+        }
+        // The driver is told of what these reach in turn, after what it was told of first.
+        for counter in orders.add {
+            self.signal(counter, 1);
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Where the time of a job went: exposed communication by call, and the critical path through all ranks.
+
+use super::order::LANES;
+use super::{Replay, Times};
+use ahbm_machine::Ps;
+use ahbm_workload::Work;
+
+/// The part of a rank's time that a launch exposes: the rank does not compute, and what it does next waits for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Exposure {
+    /// The call or message; none for other nodes.
+    pub launch: Option<u32>,
+    /// Exposed time.
+    pub exposed: Ps,
+    /// The part of it in which some other rank had not arrived yet.
+    pub waiting: Ps,
+}
+
+/// What a stretch of the critical path is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    /// A node computes.
+    Compute,
+    /// A node moves bytes to or from remote memory.
+    Memory,
+    /// A call or a message runs, all its ranks being there.
+    Launch(u32),
+}
+
+/// A stretch of the critical path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Segment {
+    /// The rank.
+    pub rank: u32,
+    /// Position of the node.
+    pub node: u32,
+    /// From when.
+    pub start: Ps,
+    /// Until when.
+    pub end: Ps,
+    /// What it is.
+    pub why: Why,
+}
+
+/// Where the time went.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Answers {
+    /// Per rank, the end of its last node.
+    pub ends: Vec<Ps>,
+    /// Per rank, the time in which it computed; computations side by side count once.
+    pub computed: Vec<Ps>,
+    /// Per rank, what its exposed time is made of, in order of first appearance: the parts sum to `ends - computed`.
+    pub exposures: Vec<Vec<Exposure>>,
+    /// The critical path from the start of the job to its end; the stretches sum to the job's time.
+    pub path: Vec<Segment>,
+}
+
+pub(super) fn answers(replay: &Replay<'_>, times: &Times) -> Answers {
+    let walk = Walk::new(replay, times);
+    let ranks = replay.job.workload.ranks.len() as u32;
+    let mut answers = Answers::default();
+    for rank in 0..ranks {
+        let (end, computed, exposures) = walk.rank(rank);
+        answers.ends.push(end);
+        answers.computed.push(computed);
+        answers.exposures.push(exposures);
+    }
+    answers.path = walk.path();
+    answers
+}
+
+struct Walk<'a> {
+    replay: &'a Replay<'a>,
+    times: &'a Times,
+    /// Per place, the node before it in its lane.
+    before: Vec<u32>,
+    /// Per launch, when its last rank arrived, and the place of that rank's node.
+    latest: Vec<(Ps, u32)>,
+}
+
+impl<'a> Walk<'a> {
+    fn new(replay: &'a Replay<'a>, times: &'a Times) -> Self {
+        let job = replay.job;
+        let mut before = vec![u32::MAX; job.nodes()];
+        for rank in 0..job.workload.ranks.len() as u32 {
+            let order = replay.order(rank);
+            let mut sequence: Vec<u32> = (0..order.lanes.len() as u32).map(|at| job.place(rank, at)).collect();
+            sequence.sort_unstable_by_key(|&place| times.issued[place as usize]);
+            let mut last = [u32::MAX; LANES];
+            for place in sequence {
+                let lane = order.lanes[job.node(place).1 as usize] as usize;
+                if let Some(last) = last.get_mut(lane) {
+                    before[place as usize] = std::mem::replace(last, place);
+                }
+            }
+        }
+        let arrival = |&place: &u32| (times.nodes[place as usize].start, place);
+        let latest = |launch| {
+            // The first of those that arrived last.
+            let places = job.places(launch);
+            places
+                .iter()
+                .map(arrival)
+                .max_by_key(|&(at, place)| (at, std::cmp::Reverse(place)))
+                .unwrap_or((0, u32::MAX))
+        };
+        Self { replay, times, before, latest: (0..job.launches() as u32).map(latest).collect() }
+    }
+
+    fn span(&self, place: u32) -> crate::Span {
+        self.times.nodes[place as usize]
+    }
+
+    /// The node whose end let a node start; none for one that started with the job.
+    fn cause(&self, place: u32) -> Option<u32> {
+        let (rank, at) = self.replay.job.node(place);
+        let deps = self.replay.order(rank).deps(at).iter().map(|&dep| self.replay.job.place(rank, dep));
+        let lane = Some(self.before[place as usize]).filter(|&place| place != u32::MAX);
+        deps.chain(lane).max_by_key(|&dep| (self.span(dep).end, self.times.issued[dep as usize]))
+    }
+
+    fn computes(&self, place: u32) -> bool {
+        matches!(self.replay.job.work(place), Work::Compute { .. })
+    }
+
+    /// End and computing time of a rank, and what it waited for meanwhile.
+    fn rank(&self, rank: u32) -> (Ps, Ps, Vec<Exposure>) {
+        let job = self.replay.job;
+        let count = self.replay.order(rank).lanes.len() as u32;
+        let places: Vec<u32> = (0..count).map(|at| job.place(rank, at)).collect();
+        let last =
+            places.iter().copied().max_by_key(|&place| (self.span(place).end, self.times.issued[place as usize]));
+        let Some(last) = last else { return (0, 0, Vec::new()) };
+        let end = self.span(last).end;
+        let mut computing: Vec<u32> = places
+            .into_iter()
+            .filter(|&place| self.computes(place) && self.span(place).end > self.span(place).start)
+            .collect();
+        computing.sort_unstable_by_key(|&place| (self.span(place).start, place));
+        let (mut reached, mut computed) = (0, 0);
+        let mut found: Vec<Exposure> = Vec::new();
+        let mut index: rustc_hash::FxHashMap<Option<u32>, usize> = Default::default();
+        let mut file = |launch: Option<u32>, exposed: Ps, waiting: Ps| {
+            let at = *index.entry(launch).or_insert_with(|| {
+                found.push(Exposure { launch, exposed: 0, waiting: 0 });
+                found.len() - 1
+            });
+            found[at].exposed += exposed;
+            found[at].waiting += waiting;
+        };
+        for place in computing {
+            let span = self.span(place);
+            if span.start > reached {
+                self.gap(reached, span.start, self.cause(place), &mut file);
+            }
+            computed += span.end.saturating_sub(span.start.max(reached));
+            reached = reached.max(span.end);
+        }
+        if end > reached {
+            self.gap(reached, end, Some(last), &mut file);
+        }
+        (end, computed, found)
+    }
+
+    /// Files what the time from `from` to `until` was spent on, going back from the node that ended it.
+    fn gap(&self, from: Ps, until: Ps, mut place: Option<u32>, file: &mut impl FnMut(Option<u32>, Ps, Ps)) {
+        let mut until = until;
+        while until > from {
+            let Some(at) = place else { return file(None, until - from, 0) };
+            let span = self.span(at);
+            let start = span.start.clamp(from, until);
+            let launch = self.replay.job.share(at).map(|share| share.launch);
+            let arrived = launch.map_or(start, |launch| self.latest[launch as usize].0.clamp(start, until));
+            file(launch, until - start, arrived - start);
+            until = start;
+            place = self.cause(at);
+        }
+    }
+
+    /// Back from the last node: through a call to the rank that arrived last, else to what let the node start.
+    fn path(&self) -> Vec<Segment> {
+        let job = self.replay.job;
+        let mut path = Vec::new();
+        let last = (0..job.nodes() as u32).max_by_key(|&place| (self.span(place).end, std::cmp::Reverse(place)));
+        let Some(mut place) = last else { return path };
+        let mut until = self.span(place).end;
+        loop {
+            let (rank, node) = job.node(place);
+            let mut from = self.span(place).start;
+            let share = job.share(place);
+            let mut cause = place;
+            if let Some((arrived, by)) = share.map(|share| self.latest[share.launch as usize])
+                && (from..=until).contains(&arrived)
+            {
+                (from, cause) = (arrived, by);
+            }
+            let why = match (share, job.work(place)) {
+                (Some(share), _) => Why::Launch(share.launch),
+                (None, Work::Memory { .. }) => Why::Memory,
+                _ => Why::Compute,
+            };
+            if until > from {
+                path.push(Segment { rank, node, start: from, end: until, why });
+            }
+            until = from;
+            match self.cause(cause) {
+                Some(next) => place = next,
+                None => break,
+            }
+        }
+        path.reverse();
+        path
+    }
+}

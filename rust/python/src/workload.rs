@@ -1,0 +1,325 @@
+//! Training jobs: read, and replayed on a machine.
+
+use crate::errors;
+use crate::formats::budget;
+use crate::given::{Given, given};
+use crate::interrupt::interruptible;
+use crate::job::JobCall;
+use crate::logs::{self, Part};
+use crate::machine::Machine;
+use crate::operand;
+use crate::program::Program;
+use ahbm_emulator::training::{Answers, Lanes, Replay, Terms, Times, Why};
+use ahbm_emulator::{Options, Span};
+use ahbm_formats::chakra::{self, ReadOptions, Sort};
+use ahbm_program::marks::Region;
+use ahbm_workload::{Linked, Work};
+use numpy::{Element, PyArray1};
+use pyo3::prelude::*;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+type Column<'py, T> = Bound<'py, PyArray1<T>>;
+
+/// A training job as a graph of what every rank computes, calls, sends and receives. Immutable.
+#[pyclass(frozen, module = "ahbm._core")]
+pub struct Workload {
+    inner: Arc<Linked>,
+}
+
+#[pymethods]
+impl Workload {
+    /// Reads the job that a path names: the prefix of a Chakra trace, one of its files, or a folder that holds one.
+    ///
+    /// `groups` has the ranks of process groups that nodes only name; `lenient` leaves out dependencies on nodes that do
+    /// not exist and those that close a circle; `limits` are pairs of a name of `plan_limits()` and a number. The
+    /// interpreter lock is released meanwhile. Raises `FormatError` (AHBM-F131 to F139, F149), `UnsupportedError`
+    /// (AHBM-U234 for a process group of unknown ranks), `BudgetError`.
+    #[staticmethod]
+    #[pyo3(signature = (path, *, groups=Given::ok(HashMap::new()), lenient=false, limits=Vec::new()),
+           text_signature = "(path, *, groups={}, lenient=False, limits=())")]
+    fn read(
+        py: Python<'_>,
+        path: PathBuf,
+        groups: Given<HashMap<String, Vec<u32>>>,
+        lenient: bool,
+        limits: Vec<(String, u64)>,
+    ) -> PyResult<Self> {
+        given!(groups);
+        let budget = budget(&limits).map_err(|finding| errors::raise_one(py, finding))?;
+        logs::refresh(py, &[Part::Formats]);
+        let mut named: Vec<_> = groups.into_iter().collect();
+        named.sort();
+        interruptible(py, || {
+            let workload = chakra::read_workload(&path, &ReadOptions { budget, lenient }, named.into_iter().collect())?;
+            Linked::new(workload)
+        })
+        .map(|inner| Self { inner: inner.into() })
+    }
+
+    /// Name for people.
+    #[getter]
+    fn name(&self) -> &str {
+        &self.inner.workload.name
+    }
+
+    /// Number of ranks.
+    #[getter]
+    fn ranks(&self) -> usize {
+        self.inner.workload.ranks.len()
+    }
+
+    /// Number of nodes of all ranks.
+    #[getter]
+    fn nodes(&self) -> usize {
+        self.inner.nodes()
+    }
+
+    /// Number of different graphs: ranks that do the same share one.
+    #[getter]
+    fn graphs(&self) -> usize {
+        self.inner.workload.graphs.len()
+    }
+
+    /// Dependencies that lenient reading left out: on nodes that do not exist, and to open circles.
+    #[getter]
+    fn left_out(&self) -> (usize, usize) {
+        let of = |rank: &ahbm_workload::Rank| &self.inner.workload.graphs[rank.graph as usize];
+        let ranks = &self.inner.workload.ranks;
+        (ranks.iter().map(|rank| of(rank).dangling).sum(), ranks.iter().map(|rank| of(rank).cut.len()).sum())
+    }
+
+    /// The collectives, group by group, and behind them the messages.
+    #[getter]
+    fn calls(&self) -> Vec<JobCall> {
+        let (job, workload) = (&self.inner, &self.inner.workload);
+        let calls = job.calls.iter().map(|call| {
+            let (group, spec) = (&workload.groups[call.group as usize], &call.spec);
+            JobCall {
+                collective: spec.collective.name().into(),
+                group: group.name.to_string(),
+                ranks: group.ranks.to_vec(),
+                bytes: spec.bytes,
+                longest: spec.longest,
+                dtype: spec.dtype.as_deref().map(str::to_owned),
+                op: spec.op.as_deref().map(str::to_owned),
+                root: spec.root,
+                origin: workload.origin(group.ranks[0], call.nodes[0]),
+            }
+        });
+        let messages = job.messages.iter().map(|message| JobCall {
+            collective: "send_recv".into(),
+            group: message.group.map(|group| workload.groups[group as usize].name.to_string()).unwrap_or_default(),
+            ranks: vec![message.send.0, message.recv.0],
+            bytes: message.bytes,
+            longest: None,
+            dtype: None,
+            op: None,
+            root: None,
+            origin: workload.origin(message.send.0, message.send.1),
+        });
+        calls.chain(messages).collect()
+    }
+
+    /// The chunks of calls that nodes wait for or deliver: the call, the rank's position in it, the chunk, and whether
+    /// it is waited for.
+    #[getter]
+    fn chunks(&self) -> Vec<(u32, u32, u32, bool)> {
+        self.inner.chunks.iter().map(|c| (c.share.launch, c.share.part, c.chunk, c.completes)).collect()
+    }
+
+    /// Replays the job. `programs` has one entry for each of `calls`, None where nothing runs, and `regions` one for
+    /// each of `chunks`: buffers of the program with first byte and end. Rank r is SIP r.
+    ///
+    /// `lanes` says which nodes of a rank may run side by side: "device" (one computation of the accelerator and one of
+    /// the host at a time), "streams" (besides, nodes of a recorded stream one after the other), "astra" (besides, one
+    /// communication at a time) or "unlimited". Computations without a duration take what `machine.roofline` says;
+    /// `factors` are pairs of a text and a factor for computations with the text in their name. The interpreter lock is
+    /// released meanwhile. Raises `DeadlockError` (AHBM-D102) for ranks that wait for each other, `ConfigError`
+    /// (AHBM-C205) for unknown lanes, `BudgetError`, and KeyboardInterrupt.
+    #[pyo3(signature = (machine, programs, *, regions=Vec::new(), lanes="device", factors=Vec::new(), max_events=Options::default().max_events),
+           text_signature = "($self, machine, programs, *, regions=(), lanes='device', factors=(), max_events=5000000000)")]
+    #[allow(clippy::too_many_arguments)] // Keywords in Python.
+    fn replay(
+        &self,
+        py: Python<'_>,
+        machine: &Machine,
+        programs: Vec<Option<PyRef<'_, Program>>>,
+        regions: Vec<Vec<(u32, u64, u64)>>,
+        lanes: &str,
+        factors: Vec<(String, f64)>,
+        max_events: u64,
+    ) -> PyResult<Replayed> {
+        let Some(policy) = Lanes::ALL.into_iter().find(|known| known.name() == lanes) else {
+            let names = Lanes::ALL.map(Lanes::name);
+            return Err(errors::raise_one(py, *operand::unknown("AHBM-C205", "lanes", lanes, &names)));
+        };
+        if programs.len() != self.inner.launches() {
+            let what = format!("{} programs for {} calls", programs.len(), self.inner.launches());
+            return Err(errors::raise_one(py, ahbm_machine::Diagnostic::new("AHBM-V125", what)));
+        }
+        if regions.len() != self.inner.chunks.len() {
+            let what = format!("{} regions for {} chunks", regions.len(), self.inner.chunks.len());
+            return Err(errors::raise_one(py, ahbm_machine::Diagnostic::new("AHBM-V125", what)));
+        }
+        let region = |(buffer, from, to)| Region { buffer, from, to };
+        let regions: Vec<Vec<Region>> =
+            regions.into_iter().map(|list| list.into_iter().map(region).collect()).collect();
+        logs::refresh(py, &[Part::Engine]);
+        let (operations_per_ns, bytes_per_ns) = machine.inner.roofline();
+        let terms = Terms { lanes: policy, operations_per_ns, bytes_per_ns, factors };
+        let programs: Vec<_> = programs.iter().map(|program| program.as_ref().map(|p| p.inner.clone())).collect();
+        let (times, answers, untimed) = interruptible(py, || {
+            let known: Vec<_> = programs.iter().map(Option::as_deref).collect();
+            let replay = Replay::new(&self.inner, &known, &regions, &machine.inner, &terms);
+            let options = Options { max_events, ..Options::default() };
+            let times = replay.run(&machine.inner, &options).map_err(|finding| vec![finding])?;
+            let answers = replay.answers(&times);
+            Ok((times, answers, replay.untimed))
+        })?;
+        Ok(Replayed {
+            job: self.inner.clone(),
+            machine: machine.clone(),
+            programs,
+            regions,
+            terms,
+            times,
+            answers,
+            untimed,
+        })
+    }
+}
+
+/// Whether a path names the trace of a job: "job", "algorithm", "either" where it only sends, receives and computes, or
+/// "none" where it is no Chakra trace.
+///
+/// Raises as `read_plan`.
+#[pyfunction]
+#[pyo3(signature = (path, *, limits=Vec::new()), text_signature = "(path, *, limits=())")]
+pub(crate) fn trace_sort(py: Python<'_>, path: PathBuf, limits: Vec<(String, u64)>) -> PyResult<&'static str> {
+    let budget = budget(&limits).map_err(|finding| errors::raise_one(py, finding))?;
+    if !chakra::is_trace(&path) && !(path.extension().is_some_and(|e| e == "json") && chakra::is_json_trace(&path)) {
+        return Ok("none");
+    }
+    let sort = interruptible(py, || chakra::sort(&path, &ReadOptions { budget, ..ReadOptions::default() }))?;
+    Ok(match sort {
+        Sort::Job => "job",
+        Sort::Algorithm => "algorithm",
+        Sort::Either => "either",
+    })
+}
+
+/// A job that was replayed. Times are picoseconds from its start.
+#[pyclass(frozen, module = "ahbm._core")]
+pub struct Replayed {
+    job: Arc<Linked>,
+    machine: Machine,
+    programs: Vec<Option<Arc<ahbm_program::Program>>>,
+    regions: Vec<Vec<Region>>,
+    terms: Terms,
+    times: Times,
+    answers: Answers,
+    /// Computations that state neither a duration nor operations, and take no time.
+    #[pyo3(get)]
+    untimed: u64,
+}
+
+#[pymethods]
+impl Replayed {
+    /// Per rank, the end of its last node.
+    #[getter]
+    fn ends_ps(&self) -> Vec<u64> {
+        self.answers.ends.clone()
+    }
+
+    /// Per rank, the time in which it computed; computations side by side count once.
+    #[getter]
+    fn computed_ps(&self) -> Vec<u64> {
+        self.answers.computed.clone()
+    }
+
+    /// Per rank, what its exposed time is made of: the call, None for other nodes, the exposed time, and the part of it
+    /// in which another rank had not arrived yet. The exposed times sum to the rank's end less its computing.
+    #[getter]
+    fn exposures(&self) -> Vec<Vec<(Option<u32>, u64, u64)>> {
+        let of = |e: &ahbm_emulator::training::Exposure| (e.launch, e.exposed, e.waiting);
+        self.answers.exposures.iter().map(|rank| rank.iter().map(of).collect()).collect()
+    }
+
+    /// The critical path: rank, start, end, "compute", "memory" or "call", the call, name and origin of the node.
+    #[getter]
+    fn path(&self) -> Vec<(u32, u64, u64, &'static str, Option<u32>, String, String)> {
+        let workload = &self.job.workload;
+        let segment = |s: &ahbm_emulator::training::Segment| {
+            let (what, launch) = match s.why {
+                Why::Compute => ("compute", None),
+                Why::Memory => ("memory", None),
+                Why::Launch(launch) => ("call", Some(launch)),
+            };
+            let name = workload.graph(s.rank).name(s.node).to_owned();
+            (s.rank, s.start, s.end, what, launch, name, workload.origin(s.rank, s.node))
+        };
+        self.answers.path.iter().map(segment).collect()
+    }
+
+    /// Per call, when its first rank arrived, when its last did, and when its last part ended.
+    #[getter]
+    fn calls_ps(&self) -> Vec<(u64, u64, u64)> {
+        let of = |launch| {
+            let spans: Vec<Span> =
+                self.job.places(launch).iter().map(|&place| self.times.nodes[place as usize]).collect();
+            let starts = || spans.iter().map(|span| span.start);
+            let end = spans.iter().map(|span| span.end).max();
+            (starts().min().unwrap_or(0), starts().max().unwrap_or(0), end.unwrap_or(0))
+        };
+        (0..self.job.launches() as u32).map(of).collect()
+    }
+
+    /// Every node in the order of ranks and ids, as columns: rank, id, start and end, and 0 for a computation, 1 for a
+    /// call, 2 for a send, 3 for a receive, 4 for memory, 5 for others.
+    #[getter]
+    #[allow(clippy::type_complexity)] // A tuple in Python.
+    fn nodes<'py>(
+        &self,
+        py: Python<'py>,
+    ) -> (Column<'py, u32>, Column<'py, u64>, Column<'py, u64>, Column<'py, u64>, Column<'py, u8>) {
+        let places = 0..self.job.nodes() as u32;
+        let at = |place| self.job.node(place);
+        let kind = |place| match self.job.work(place) {
+            Work::Compute { .. } => 0,
+            Work::Call(_) => 1,
+            Work::Send(_) => 2,
+            Work::Recv(_) => 3,
+            Work::Memory { .. } => 4,
+            Work::Nothing | Work::Part(_) => 5,
+        };
+        let id = |(rank, node): (u32, u32)| self.job.workload.graph(rank).node(node).id;
+        (
+            column(py, places.clone().map(|place| at(place).0)),
+            column(py, places.clone().map(|place| id(at(place)))),
+            column(py, self.times.nodes.iter().map(|span| span.start)),
+            column(py, self.times.nodes.iter().map(|span| span.end)),
+            column(py, places.map(kind)),
+        )
+    }
+
+    /// Messages that were sent, their bytes, and events of the simulation.
+    #[getter]
+    fn traffic(&self) -> (u64, u64, u64) {
+        (self.times.messages, self.times.bytes, self.times.events)
+    }
+
+    /// The whole job as one program, whose hosts issue their nodes in the order that was found.
+    fn program(&self, py: Python<'_>) -> PyResult<Program> {
+        let program = interruptible(py, || {
+            let known: Vec<_> = self.programs.iter().map(Option::as_deref).collect();
+            Ok(Replay::new(&self.job, &known, &self.regions, &self.machine.inner, &self.terms).program(&self.times))
+        })?;
+        Ok(Program::new(program.into(), &self.machine, 0))
+    }
+}
+
+fn column<'py, T: Element>(py: Python<'py>, values: impl Iterator<Item = T>) -> Column<'py, T> {
+    PyArray1::from_vec(py, values.collect())
+}

@@ -1,0 +1,169 @@
+//! A job whose calls and messages are known: which node of which rank takes part in what.
+
+use crate::calls::Call;
+use crate::messages::Message;
+use crate::node::Work;
+use crate::workload::Workload;
+use ahbm_machine::Diagnostic;
+use indexmap::IndexSet;
+use rustc_hash::{FxBuildHasher, FxHashMap};
+
+/// A launch and the part that a node has in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Share {
+    /// A position in [`Linked::calls`], and behind them in [`Linked::messages`].
+    pub launch: u32,
+    /// Position in the group; of a message, 0 sends and 1 receives.
+    pub part: u32,
+}
+
+impl Share {
+    const NONE: Self = Self { launch: u32::MAX, part: 0 };
+}
+
+/// A workload with its calls and messages. Nodes of all ranks have one numbering, rank by rank: their places.
+#[derive(Debug)]
+pub struct Linked {
+    /// The job.
+    pub workload: Workload,
+    /// Its collectives.
+    pub calls: Vec<Call>,
+    /// Its messages.
+    pub messages: Vec<Message>,
+    /// The chunks of calls that nodes wait for or deliver, in the order of the first such node.
+    pub chunks: Vec<Chunk>,
+    /// Per rank the place of its first node, and the end.
+    first: Vec<u32>,
+    shares: Vec<Share>,
+    /// The chunk of every place that stands for one.
+    chunk_of: FxHashMap<u32, u32>,
+}
+
+/// A chunk of a call at a rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Chunk {
+    /// The rank's part in the call.
+    pub share: Share,
+    /// The chunk, of as many as the group has ranks.
+    pub chunk: u32,
+    /// Somebody waits for it; else somebody delivers it.
+    pub completes: bool,
+}
+
+impl Linked {
+    /// Finds calls and messages.
+    ///
+    /// # Errors
+    /// As [`Workload::calls`] and [`Workload::messages`].
+    pub fn new(workload: Workload) -> Result<Self, Vec<Diagnostic>> {
+        let (calls, messages) = (workload.calls()?, workload.messages()?);
+        let mut first = vec![0];
+        for rank in &workload.ranks {
+            first.push(first[first.len() - 1] + workload.graphs[rank.graph as usize].nodes().len() as u32);
+        }
+        let mut shares = vec![Share::NONE; first[first.len() - 1] as usize];
+        for (launch, call) in (0..).zip(&calls) {
+            let ranks = &workload.groups[call.group as usize].ranks;
+            for (part, (&rank, &node)) in (0..).zip(ranks.iter().zip(&call.nodes)) {
+                shares[(first[rank as usize] + node) as usize] = Share { launch, part };
+            }
+        }
+        for (launch, message) in (calls.len() as u32..).zip(&messages) {
+            for (part, (rank, node)) in (0..).zip([message.send, message.recv]) {
+                shares[(first[rank as usize] + node) as usize] = Share { launch, part };
+            }
+        }
+        let chunk_of = FxHashMap::default();
+        let mut linked = Self { workload, calls, messages, chunks: Vec::new(), first, shares, chunk_of };
+        (linked.chunks, linked.chunk_of) = linked.find_chunks()?;
+        Ok(linked)
+    }
+
+    fn find_chunks(&self) -> Result<(Vec<Chunk>, FxHashMap<u32, u32>), Vec<Diagnostic>> {
+        let mut of = FxHashMap::default();
+        let mut found: IndexSet<Chunk, FxBuildHasher> = IndexSet::default();
+        for rank in 0..self.workload.ranks.len() as u32 {
+            for at in 0..self.workload.graph(rank).nodes().len() as u32 {
+                let Work::Part(part) = self.workload.graph(rank).node(at).work else { continue };
+                let Some(share) = self.share(self.place(rank, part.call)) else { continue };
+                let chunk = Chunk { share, chunk: part.chunk, completes: part.completes };
+                let ranks = self.ranks(chunk.share.launch).len();
+                if chunk.chunk as usize >= ranks {
+                    let what = format!("attribute part is {}, the call has {ranks} ranks", chunk.chunk);
+                    let finding = Diagnostic::new("AHBM-F136", what);
+                    return Err(vec![finding.site(self.workload.label(rank, at), self.workload.origin(rank, at))]);
+                }
+                of.insert(self.place(rank, at), found.insert_full(chunk).0 as u32);
+            }
+        }
+        Ok((found.into_iter().collect(), of))
+    }
+
+    /// The chunk that a node stands for: a position in [`Linked::chunks`].
+    pub fn chunk(&self, place: u32) -> Option<usize> {
+        self.chunk_of.get(&place).map(|&chunk| chunk as usize)
+    }
+
+    /// Number of calls and messages.
+    pub fn launches(&self) -> usize {
+        self.calls.len() + self.messages.len()
+    }
+
+    /// Whether a launch is a message.
+    pub fn is_message(&self, launch: u32) -> bool {
+        launch as usize >= self.calls.len()
+    }
+
+    /// The ranks of a launch, in the order of its parts.
+    pub fn ranks(&self, launch: u32) -> Box<[u32]> {
+        match self.calls.get(launch as usize) {
+            Some(call) => self.workload.groups[call.group as usize].ranks.as_ref().into(),
+            None => {
+                let message = &self.messages[launch as usize - self.calls.len()];
+                [message.send.0, message.recv.0].into()
+            }
+        }
+    }
+
+    /// Per part of a launch, the place of its node.
+    pub fn places(&self, launch: u32) -> Box<[u32]> {
+        let place = |(&rank, &node): (&u32, &u32)| self.first[rank as usize] + node;
+        match self.calls.get(launch as usize) {
+            Some(call) => self.workload.groups[call.group as usize].ranks.iter().zip(&call.nodes).map(place).collect(),
+            None => {
+                let message = &self.messages[launch as usize - self.calls.len()];
+                [message.send, message.recv].iter().map(|(rank, node)| place((rank, node))).collect()
+            }
+        }
+    }
+
+    /// Number of nodes of all ranks.
+    pub fn nodes(&self) -> usize {
+        self.shares.len()
+    }
+
+    /// The place of a rank's node.
+    #[inline]
+    pub fn place(&self, rank: u32, at: u32) -> u32 {
+        self.first[rank as usize] + at
+    }
+
+    /// Rank and node position of a place.
+    #[inline]
+    pub fn node(&self, place: u32) -> (u32, u32) {
+        let rank = self.first.partition_point(|&first| first <= place) as u32 - 1;
+        (rank, place - self.first[rank as usize])
+    }
+
+    /// The part that a node has in a launch.
+    #[inline]
+    pub fn share(&self, place: u32) -> Option<Share> {
+        Some(self.shares[place as usize]).filter(|share| share.launch != u32::MAX)
+    }
+
+    /// What the node at a place does.
+    pub fn work(&self, place: u32) -> &Work {
+        let (rank, at) = self.node(place);
+        &self.workload.graph(rank).node(at).work
+    }
+}
