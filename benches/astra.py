@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -80,7 +79,7 @@ def step(dp: int, tp: int, pp: int, layers: int, rank: int) -> bytes:
 
     def message(kind: int, peer: int) -> None:
         ends = number("comm_dst", peer, 7) if kind == SEND else number("comm_src", peer, 7)
-        tag = number("comm_tag", min(rank, peer), 7) + number("comm_size", 4 << 20)
+        tag = number("comm_tag", 100 + min(rank, peer) // (dp * tp), 7) + number("comm_size", 4 << 20)
         add("activations", kind, ends + tag)
 
     if stage > 0:
@@ -142,7 +141,10 @@ def setup(folder: Path, ranks: int, groups: dict[str, list[int]] | None = None) 
 
 def wide(folder: Path, nodes: int) -> dict[str, Path]:
     """Two ranks with nodes that are all ready at once."""
-    body = [node(at, f"c{at}", COMP, [], number("is_cpu_op", 0, 27) + number("num_ops", 1)) for at in range(nodes)]
+    body = [
+        node(at, f"c{at}", COMP, [], number("is_cpu_op", 0, 27) + number("num_ops", 1 << 30) + number("tensor_size", 1))
+        for at in range(nodes)
+    ]
     for rank in range(2):
         (folder / f"et.{rank}.et").write_bytes(HEAD + b"".join(body))
     return setup(folder, 2)
@@ -150,20 +152,20 @@ def wide(folder: Path, nodes: int) -> dict[str, Path]:
 
 def command(files: dict[str, Path], backend: str) -> list[str]:
     names = {"workload": "workload", "system": "system", "network": "network", "memory": "remote-memory"}
-    options = [part for name, path in files.items() if name in names for part in (f"--{names[name]}-configuration", path)]
+    options = [
+        part for name, path in files.items() if name in names for part in (f"--{names[name]}-configuration", path)
+    ]
     options += ["--comm-group-configuration", files["groups"], "--limit", "file_bytes=4000000000"]
     options += ["--limit", "inflated_bytes=4000000000"]
     return [sys.executable, "-m", "ahbm", "astra", "--parity", "--backend", backend, *map(str, options)]
 
 
 def job(name: str, files: dict[str, Path], backend: str) -> None:
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     process = subprocess.Popen(command(files, backend), stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     lines = process.stdout.read().splitlines()
     _, status, usage = os.wait4(process.pid, 0)
     seconds = usage.ru_utime + usage.ru_stime
-    del before
     ended = sum(line.startswith("sys[") for line in lines)
     print(f"{name:44}{backend:20}{seconds:8.2f} s{usage.ru_maxrss / 1024:8.0f} MB  {ended} ranks, exit {status >> 8}")
 

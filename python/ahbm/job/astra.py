@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ahbm._core import AstraRun, AstraSetup
+from ahbm.base.words import aligned, span
 from ahbm.errors import ConfigError, Finding, raise_findings
-from ahbm.ranks.calls import aligned
-from ahbm.ranks.groups import span
 
 BACKENDS = ("congestion_unaware", "congestion_aware")
 """ASTRA-sim's analytical networks: delays, and links that carry one message at a time."""
