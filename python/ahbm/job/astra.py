@@ -14,6 +14,9 @@ from ahbm.errors import ConfigError, Finding, raise_findings
 BACKENDS = ("congestion_unaware", "congestion_aware")
 """ASTRA-sim's analytical networks: delays, and links that carry one message at a time."""
 
+FILE_BYTES = 1 << 30
+"""Most bytes of a job's files together, unless a limit says otherwise: they are read one rank at a time."""
+
 LISTED = 12
 """Collectives and rows of ranks that a report prints; `to_json` has all."""
 
@@ -37,7 +40,8 @@ class AstraFiles:
         BudgetError, UnsupportedError (AHBM-U234, U235).
         """
         groups = self.groups if self.groups is not None and "empty" not in str(self.groups) else None
-        return AstraSetup(self.workload, self.system, self.network, self.memory, groups, limits=list(limits))
+        given = [("file_bytes", FILE_BYTES), *limits]
+        return AstraSetup(self.workload, self.system, self.network, self.memory, groups, limits=given)
 
 
 @dataclass(frozen=True, kw_only=True)

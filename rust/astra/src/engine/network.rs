@@ -53,7 +53,9 @@ struct Level {
 
 impl Level {
     fn place(&self, npu: u32) -> u32 {
-        npu / self.stride % self.npus
+        // The lowest dimension, and the only one, need not divide; every message asks several times.
+        let above = if self.stride == 1 { npu } else { npu / self.stride };
+        if above < self.npus { above } else { above % self.npus }
     }
 
     /// Links per NPU.
