@@ -1,4 +1,4 @@
-"""ASTRA-sim's numbers: how many recorded runs come out exactly, what is said of broken ones, and how long large jobs take.
+"""ASTRA-sim's numbers: recorded runs that come out exactly, broken ones that are told, processor time of large jobs.
 
     AHBM_CORPUS=folder python benches/astra.py [--runs] [--jobs]
 

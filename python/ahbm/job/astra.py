@@ -138,7 +138,8 @@ class AstraReport:
     warnings: tuple[Finding, ...]
     """Keys and options that change no number."""
     findings: tuple[Finding, ...]
-    """Ranks that never end there (AHBM-D103), messages that nobody receives (AHBM-F137)."""
+    """Ranks that never end there (AHBM-D103), messages that nobody receives (AHBM-F137), algorithm graphs too small for
+    their collectives (AHBM-U232)."""
 
     @property
     def lines(self) -> list[str]:
@@ -150,7 +151,8 @@ class AstraReport:
         ]
 
     def raise_findings(self) -> None:
-        """Raises DeadlockError (AHBM-D103) or FormatError (AHBM-F137) where the run ended otherwise than it should."""
+        """Raises DeadlockError (AHBM-D103), FormatError (AHBM-F137) or UnsupportedError (AHBM-U232) for what the run
+        is not as the files say."""
         if self.findings:
             raise_findings([finding.to_json() for finding in self.findings])
 

@@ -45,6 +45,7 @@ impl Setup {
     /// ASTRA-sim stops at, `AHBM-C190` keys that are missing.
     pub fn findings(&self) -> Vec<Diagnostic> {
         let mut findings = preflight::findings(self);
+        findings.retain(|finding| finding.code != preflight::TOLD);
         match (self.job.calls(), self.job.messages()) {
             (Ok(calls), Ok(messages)) => {
                 findings.extend(self.job.crossings(&calls, &messages).err().into_iter().flatten())
@@ -64,6 +65,8 @@ impl Setup {
     /// `AHBM-B120` more events than allowed, `AHBM-B213` more links or queues than allowed, `AHBM-U235` what stops
     /// ASTRA-sim.
     pub fn run(&self, flags: Flags, options: &Options) -> Result<Report, Diagnostic> {
-        engine::Simulation::new(self, flags, options)?.run(options)
+        let mut report = engine::Simulation::new(self, flags, options)?.run(options)?;
+        report.findings.extend(preflight::findings(self).into_iter().filter(|finding| finding.code == preflight::TOLD));
+        Ok(report)
     }
 }

@@ -31,8 +31,12 @@ pub(crate) fn chunks(setup: &Setup, collective: Collective, bytes: u64, world: u
     Cut { bytes: chunk, streams: if chunk == 0 { 0 } else { size.div_ceil(chunk) } }
 }
 
+/// Runs there, with another meaning than the files have: told behind the run.
+pub(crate) const TOLD: &str = "AHBM-U232";
+
 /// The findings; an empty list where the set-up runs.
 pub(crate) fn findings(setup: &Setup) -> Vec<Diagnostic> {
+    let sent: Vec<u64> = setup.algorithms.iter().map(sent).collect();
     let mut found: IndexMap<String, Diagnostic, FxBuildHasher> = IndexMap::default();
     for (rank, bound) in (0..).zip(&setup.job.ranks) {
         let graph = &setup.job.graphs[bound.graph as usize];
@@ -47,7 +51,7 @@ pub(crate) fn findings(setup: &Setup) -> Vec<Diagnostic> {
                         continue;
                     }
                     match graph.spec(at) {
-                        Some(spec) => of_call(setup, spec, setup.job.group(rank, spec.group), node),
+                        Some(spec) => of_call(setup, spec, setup.job.group(rank, spec.group), node, &sent),
                         None => None,
                     }
                 }
@@ -107,7 +111,25 @@ fn of_node(setup: &Setup, node: &Node) -> Option<Diagnostic> {
     }
 }
 
-fn of_call(setup: &Setup, spec: &CallSpec, group: &Group, node: &Node) -> Option<Diagnostic> {
+/// Bytes that the ranks of a graph send.
+fn sent(algorithm: &Workload) -> u64 {
+    let of_node = |node: &Node| if let Work::Send(message) = &node.work { message.bytes } else { 0 };
+    let of_graph = |graph: &ahbm_workload::Graph| graph.nodes().iter().map(of_node).fold(0, u64::saturating_add);
+    let graphs: Vec<u64> = algorithm.graphs.iter().map(of_graph).collect();
+    algorithm.ranks.iter().map(|rank| graphs[rank.graph as usize]).fold(0, u64::saturating_add)
+}
+
+/// Bytes that any algorithm sends at least: every rank needs what it has not, and what is reduced comes back.
+fn least(collective: Collective, bytes: u64, members: u64) -> u64 {
+    let others = (members - 1).saturating_mul(bytes);
+    match collective {
+        Collective::AllReduce => others.saturating_mul(2),
+        Collective::AllGather => others.saturating_mul(members),
+        _ => others,
+    }
+}
+
+fn of_call(setup: &Setup, spec: &CallSpec, group: &Group, node: &Node, sent: &[u64]) -> Option<Diagnostic> {
     let (name, members) = (spec.collective.name(), group.ranks.len() as u32);
     if setup.system.replay_only {
         return None;
@@ -133,7 +155,7 @@ fn of_call(setup: &Setup, spec: &CallSpec, group: &Group, node: &Node) -> Option
         return endless(&format!("{name} of {bytes} bytes in {splits} splits, which makes chunks of no byte for ever"));
     }
     if let Some(algorithm) = chosen(setup, spec.collective, node.id) {
-        return of_graph(setup, algorithm, cut, spec, group);
+        return of_graph(setup, algorithm, cut, spec, group, sent[algorithm as usize]);
     }
     if members == 1 {
         return endless(&format!(
@@ -180,7 +202,7 @@ fn of_choice(setup: &Setup, choice: &Choice, collective: Collective, size: u32, 
     }
 }
 
-fn of_graph(setup: &Setup, algorithm: u32, cut: Cut, spec: &CallSpec, group: &Group) -> Option<Diagnostic> {
+fn of_graph(setup: &Setup, algorithm: u32, cut: Cut, spec: &CallSpec, group: &Group, sent: u64) -> Option<Diagnostic> {
     let graph = &setup.algorithms[algorithm as usize];
     let (ranks, members) = (graph.ranks.len(), group.ranks.len());
     if ranks != members {
@@ -203,6 +225,15 @@ fn of_graph(setup: &Setup, algorithm: u32, cut: Cut, spec: &CallSpec, group: &Gr
             graph.name
         );
         return endless(&what);
+    }
+    let least = least(spec.collective, spec.bytes, members as u64);
+    if sent < least {
+        let (name, bytes) = (spec.collective.name(), spec.bytes);
+        let what = format!(
+            "algorithm graph {} sends {sent} bytes, {name} of {bytes} bytes needs {least}: a smaller one is simulated",
+            graph.name
+        );
+        return Some(Diagnostic::new(TOLD, what).hint("a graph with sizes has one size; write one of this size"));
     }
     None
 }

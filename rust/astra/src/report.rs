@@ -82,6 +82,7 @@ pub struct Report {
     pub links: Vec<LinkTraffic>,
     /// Events that the run took.
     pub events: u64,
-    /// Ranks that never end (`AHBM-D103`), messages that nobody received (`AHBM-F137`).
+    /// Ranks that never end (`AHBM-D103`), messages that nobody received (`AHBM-F137`), algorithm graphs too small for
+    /// their collectives (`AHBM-U232`).
     pub findings: Vec<Diagnostic>,
 }

@@ -40,7 +40,8 @@ pub struct AstraRun {
     links: Vec<(usize, String, String, u64)>,
     /// Events that the run took.
     events: u64,
-    /// Findings about ranks that never end and messages that nobody received, as dicts of `Finding.from_json`.
+    /// Findings about ranks that never end, messages that nobody received and algorithm graphs too small for their
+    /// collectives, as dicts of `Finding.from_json`.
     findings: Py<PyList>,
 }
 

@@ -4,7 +4,7 @@ use crate::setups::{call, dimension, job, one_call, setup, system};
 use ahbm_astra::config::{Native, Shape};
 use ahbm_astra::{Files, Setup};
 use ahbm_formats::chakra::ReadOptions;
-use ahbm_workload::{Collective, Gather, NodeBuilder, RankBuilder, Work};
+use ahbm_workload::{Collective, Gather, MessageSpec, NodeBuilder, RankBuilder, Work};
 use std::fs;
 use std::path::PathBuf;
 
@@ -77,6 +77,38 @@ fn halving_of_six_ranks_does_not_panic() {
             }
         }
     }
+}
+
+#[test]
+fn algorithm_graphs_that_do_not_fit() {
+    let graph = |bytes: u64| {
+        job(2, &[], &|rank, _, builder| {
+            for (id, sends) in [(0, true), (1, false)] {
+                let spec = MessageSpec { peer: builder.peer(1 - rank), group: None, bytes, tag: 0 };
+                builder.push(NodeBuilder::new(id, "step").work(if sends {
+                    Work::Send(spec)
+                } else {
+                    Work::Recv(spec)
+                }));
+            }
+        })
+    };
+    let with = |bytes: u64, splits: u64, ranks: u32| {
+        let mut made = on_ring(Native::Ring, ranks, Collective::AllReduce, 1 << 20);
+        (made.algorithms, made.custom[0], made.system.splits) = (vec![graph(bytes)], Some(0), splits);
+        made
+    };
+    let sound = with(1 << 20, 1, 2);
+    assert_eq!(first(&sound), "");
+    let run = |setup: &Setup| setup.run(Default::default(), &Default::default()).unwrap();
+    assert!(run(&sound).findings.is_empty());
+    assert!(first(&with(1 << 20, 4, 2)).contains("preferred-dataset-splits must be 1"));
+    assert!(first(&with(1 << 20, 1, 4)).contains("of 2 ranks for a group of 4"));
+    let small = with(1 << 16, 1, 2);
+    assert_eq!(first(&small), "");
+    let report = run(&small);
+    assert!(report.ranks[0].cycles.is_some(), "it runs there");
+    assert!(report.findings[0].to_string().contains("AHBM-U232 algorithm graph job sends 131072 bytes"));
 }
 
 struct Folder(PathBuf);

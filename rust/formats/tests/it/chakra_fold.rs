@@ -57,7 +57,8 @@ fn ranks_are_bound_to_their_own_groups_and_peers() {
     }
     assert_eq!(*job.groups[job.ranks[4].groups[0] as usize].ranks, [5, 4, 3]);
     // Files that differ in what nobody reads are not compared, but read: equal to the last field.
-    let spelled = read(|rank, nodes| nodes[0].attributes.push(number("ignored", rank.into())), &ReadOptions::default()).unwrap();
+    let spelled =
+        read(|rank, nodes| nodes[0].attributes.push(number("ignored", rank.into())), &ReadOptions::default()).unwrap();
     assert_eq!(job, spelled);
 }
 
