@@ -12,6 +12,10 @@ from ahbm.cli.app import Command, app
 from ahbm.cli.options import Json, Limits
 
 SWITCH = "--rendezvous-protocol"
+FILES = (
+    "--workload-configuration job --system-configuration system.json --network-configuration network.yml "
+    "--remote-memory-configuration memory.json"
+)
 
 
 class Seat(Command):
@@ -35,9 +39,9 @@ def _file(name: str, about: str) -> Any:
     cls=Seat,
     page="astra",
     examples=(
-        "ahbm astra --parity --workload-configuration job/et --system-configuration system.json "
-        "--network-configuration network.yml --remote-memory-configuration memory.json",
-        "ahbm astra --parity --backend congestion_aware --json ...",
+        f"ahbm astra --parity {FILES}",
+        f"ahbm astra --parity --backend congestion_aware --json {FILES}",
+        f"ahbm astra {FILES}",
     ),
 )
 def astra(
@@ -72,16 +76,32 @@ def astra(
     from ahbm.job import astra as seat
 
     files = seat.AstraFiles(workload=workload, system=system, network=network, memory=memory, groups=groups)
+    flags = seat.AstraFlags(
+        backend=backend, queues=queues, injection_scale=injection_scale, rendezvous=seat.truth(rendezvous)
+    )
+    allowed = parse_limits(limits or ())
     given = {
         "--comm-scale": comm_scale != 1.0,
         "--compute-scale": compute_scale != 1.0,
         "--logging-configuration": logging_configuration != "empty",
         "--logging-folder": logging_folder != "log",
     }
+    if parity:
+        idle = [name for name, stated in given.items() if stated]
+        report = seat.simulate(files, flags, times=as_json, limits=allowed, idle=idle)
+        typer.echo(json.dumps(report.to_json()) if as_json else str(report))
+        report.raise_findings()
+        return
+    from ahbm.job.astra_machine import replay
+
+    given |= {
+        "--backend": backend != "congestion_unaware",
+        "--num-queues-per-dim": queues != 1,
+        "--injection-scale": injection_scale != 1.0,
+        SWITCH: flags.rendezvous,
+    }
+    replayed = replay(files, files.read(allowed), allowed)
+    typer.echo(json.dumps(replayed.to_json()) if as_json else str(replayed))
     idle = [name for name, stated in given.items() if stated]
-    flags = seat.AstraFlags(
-        backend=backend, queues=queues, injection_scale=injection_scale, rendezvous=seat.truth(rendezvous)
-    )
-    report = seat.simulate(files, flags, times=as_json, limits=parse_limits(limits or ()), idle=idle)
-    typer.echo(json.dumps(report.to_json()) if as_json else str(report))
-    report.raise_findings()
+    if idle and not as_json:
+        typer.echo(f"no effect without --parity: {', '.join(idle)}")

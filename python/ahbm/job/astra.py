@@ -33,13 +33,18 @@ class AstraFiles:
     groups: str | Path | None = None
     """None, or a name with `empty` in it: there are none."""
 
+    @property
+    def has_groups(self) -> bool:
+        """Whether there is a groups file."""
+        return self.groups is not None and "empty" not in str(self.groups)
+
     def read(self, limits: Iterable[tuple[str, int]] = ()) -> AstraSetup:
         """The set-up. limits: of `plan_limits()`.
 
         Raises ConfigError (AHBM-C190) for keys that are missing or have an unusable value, FormatError, TopologyError,
         BudgetError, UnsupportedError (AHBM-U234, U235).
         """
-        groups = self.groups if self.groups is not None and "empty" not in str(self.groups) else None
+        groups = self.groups if self.has_groups else None
         given = [("file_bytes", FILE_BYTES), *limits]
         return AstraSetup(self.workload, self.system, self.network, self.memory, groups, limits=given)
 
@@ -187,7 +192,7 @@ class AstraReport:
             exposed = f"{rank.exposed / 1000:,.3f}" if rank.exposed is not None else "-"
             shown = (total, exposed, f"{rank.comm_ns / 1000:,.3f}", f"{rank.gpu_ns / 1000:,.3f}", "")
             alike.setdefault(shown, []).append(rank.rank)
-        cells = [("ranks", "total (us)", "exposed (us)", "communication (us)", "computation (us)", "")]
+        cells: list[tuple[str, ...]] = [("ranks", "total (us)", "exposed (us)", "communication (us)", "computation (us)", "")]
         cells += [(span(ranks), *shown) for shown, ranks in list(alike.items())[:LISTED]]
         more = len(alike) - LISTED
         return aligned(cells) + ([f"  {more} more: --json"] if more > 0 else [])

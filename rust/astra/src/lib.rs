@@ -6,6 +6,32 @@
 //! leave at once; a link carries whole messages in the order of their arrival. None of this is shared with the machines
 //! of `ahbm_machine`, and none of it should be: it is what another simulator says.
 //!
+//! ```
+//! use ahbm_astra::{Backend, Files, Flags, Options, Setup};
+//! # let folder = std::env::temp_dir().join(format!("ahbm-astra-tour-{}", std::process::id()));
+//! # std::fs::create_dir_all(&folder)?;
+//! # let write = |name: &str, bytes: &[u8]| std::fs::write(folder.join(name), bytes);
+//! # write("network.yml", b"topology: [Ring]\nnpus_count: [2]\nbandwidth: [50.0]\nlatency: [500.0]\n")?;
+//! # write("system.json", b"{}")?;
+//! # write("memory.json", br#"{"memory-type": "NO_MEMORY_EXPANSION"}"#)?;
+//! # // Metadata, and node 1: a computation of 3 us.
+//! # (0..2).try_for_each(|rank| write(&format!("job.{rank}.et"), b"\x07\x0a\x050.0.4\x06\x08\x01\x18\x04\x38\x03"))?;
+//! let files = Files {
+//!     workload: folder.join("job"),
+//!     system: folder.join("system.json"),
+//!     network: folder.join("network.yml"),
+//!     memory: folder.join("memory.json"),
+//!     groups: None,
+//! };
+//! let setup = Setup::read(&files, &Default::default()).expect("a set-up");
+//! assert!(setup.findings().is_empty());
+//! let flags = Flags { backend: Backend::CongestionAware, ..Flags::default() };
+//! let report = setup.run(flags, &Options::default()).expect("it runs");
+//! assert_eq!((report.ranks[1].cycles, report.ranks[1].exposed), (Some(3000), Some(0)));
+//! # std::fs::remove_dir_all(&folder)?;
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
 //! [`Setup::read`] reads the files; [`Setup::findings`] says what is wrong before a run; [`Setup::run`] runs.
 //!
 //! Reading order: [`config`], then `engine/rank.rs` (nodes), `engine/call.rs` (collectives into streams),
