@@ -146,7 +146,7 @@ class JobReport(Run):
             "others, time only"
         ]
         lines += table(self.calls, self.emulator.limits)
-        cells = [("ranks", "compute (us)", "exposed (us)", "waiting (us)", "total (us)")]
+        cells: list[tuple[str, ...]] = [("ranks", "compute (us)", "exposed (us)", "waiting (us)", "total (us)")]
         alike: dict[tuple[str, ...], list[int]] = {}
         for rank in self.ranks:
             times = (rank.compute_ns, rank.exposed_ns, rank.waiting_ns, rank.total_ns)
@@ -213,7 +213,10 @@ def replay(path: str | Path, name: str, setup: Setup, how: How = How()) -> JobRe
     run = workload.replay(
         emulator.machine,
         [compiled.program for compiled in prepared],
-        regions=[_region(calls[call], prepared[call], *chunk) for call, *chunk in workload.chunks],
+        regions=[
+            _region(calls[call], prepared[call], part, chunk, completes)
+            for call, part, chunk, completes in workload.chunks
+        ],
         lanes=lanes,
         factors=list(how.factors),
     )
