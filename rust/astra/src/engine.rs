@@ -34,6 +34,9 @@ const REQUEST_BYTES: u64 = 8192;
 /// What tells the tags of collectives, and those of requests, from the tags of nodes.
 const COLLECTIVE_TAGS: u32 = 500_000_000;
 const REQUEST_TAGS: u32 = 1_000_000_000;
+/// Most messages and streams at a time: a gigabyte or two, and a third of one.
+const MAX_MESSAGES: usize = 1 << 24;
+const MAX_STREAMS: usize = 1 << 20;
 /// Steps of [`spend`] that an event takes.
 const EVENT_STEPS: u64 = 64;
 
@@ -129,8 +132,12 @@ impl<'a> Simulation<'a> {
     /// # Errors
     /// `AHBM-B120` more events than `max_events`, `AHBM-U235` what stops ASTRA-sim.
     pub(crate) fn run(mut self, options: &Options) -> Result<Report, Diagnostic> {
+        let mut instant = None;
         for rank in 0..self.ranks.len() as u32 {
             self.issue(rank);
+            if instant.is_none() && self.queue.next_time() == Some(0) {
+                instant = Some(self.instant(rank));
+            }
         }
         let mut events = 0u64;
         while let Some((time, event)) = self.queue.pop() {
@@ -158,7 +165,11 @@ impl<'a> Simulation<'a> {
         }
         match self.fault.take() {
             Some(fault) => Err(fault),
-            None => Ok(self.report(events)),
+            None => {
+                let mut report = self.report(events);
+                report.findings.extend(instant);
+                Ok(report)
+            }
         }
     }
 
@@ -203,6 +214,10 @@ impl<'a> Simulation<'a> {
             let what = format!("rank {} sends a message of {} bytes to itself", key.src, key.bytes);
             let fault = Diagnostic::new("AHBM-U235", what).hint("ASTRA-sim stops there at an assertion");
             return self.stop(fault);
+        }
+        if self.messages.held() >= MAX_MESSAGES {
+            let what = format!("more than {MAX_MESSAGES} messages on their way at a time");
+            return self.stop(Diagnostic::new("AHBM-B213", what));
         }
         let way = Way { at: key.src, switch: None };
         let message = self.messages.insert(Message { key, sent, way, next: NONE });

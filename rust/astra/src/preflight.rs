@@ -38,10 +38,11 @@ pub(crate) const TOLD: &str = "AHBM-U232";
 pub(crate) fn findings(setup: &Setup) -> Vec<Diagnostic> {
     let sent: Vec<u64> = setup.algorithms.iter().map(sent).collect();
     let mut found: IndexMap<String, Diagnostic, FxBuildHasher> = IndexMap::default();
+    let mut known = vec![false; setup.job.graphs.len()];
     for (rank, bound) in (0..).zip(&setup.job.ranks) {
         let graph = &setup.job.graphs[bound.graph as usize];
         // What depends on the graph alone is said of the first rank that has it.
-        let first = setup.job.ranks.iter().position(|other| other.graph == bound.graph) == Some(rank as usize);
+        let first = !std::mem::replace(&mut known[bound.graph as usize], true);
         let mut seen = vec![false; graph.specs().len()];
         for (at, node) in (0..).zip(graph.nodes()) {
             let finding = match &node.work {

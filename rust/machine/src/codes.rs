@@ -79,7 +79,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("AHBM-B210", "a check that takes more than `check_steps` steps"),
     ("AHBM-B211", "a check of buffers with more than `cells` elements"),
     ("AHBM-B212", "an XML element with more than `attributes` attributes, or a document with more namespaces"),
-    ("AHBM-B213", "ASTRA-sim's numbers: a network with too many links, or too many queues"),
+    ("AHBM-B213", "ASTRA-sim's numbers: too many links, queues, streams or messages at a time"),
     ("AHBM-B301", "the data do not fit this computer's memory"),
     ("AHBM-B401", "synthesis: more chunks or transfers than the schedule can keep track of"),
     ("AHBM-B402", "synthesis: too many NPUs at one switch"),

@@ -3,9 +3,10 @@
 use super::exchange::{Members, Op, Ring, result};
 use super::rank::{is_stated, stated};
 use super::stream::{Machine, Phase, Stream};
-use super::{COLLECTIVE_TAGS, Simulation};
+use super::{COLLECTIVE_TAGS, MAX_STREAMS, Simulation};
 use crate::config::{Choice, Native, place};
 use crate::preflight::chunks;
+use ahbm_machine::Diagnostic;
 use ahbm_workload::{CallSpec, Collective};
 
 /// What carries out the collectives of a group and a type.
@@ -60,11 +61,9 @@ impl Simulation<'_> {
         state.priority = priority;
         let world = setup.world();
         let cut = chunks(setup, spec.collective, spec.bytes, world);
-        let counter = if anonymous { &mut state.streams } else { &mut state.group_streams[spec.group as usize] };
-        let first = *counter;
         match plan {
             Plan::Graph(algorithm) => {
-                *counter += 1;
+                state.number(spec.group, anonymous, 1);
                 state.taking.streams = cut.streams;
                 self.follow(rank, algorithm, spec);
             }
@@ -74,10 +73,12 @@ impl Simulation<'_> {
                     // ASTRA-sim waits for streams that it never made.
                     return;
                 }
+                if self.streams.held() as u64 + cut.streams > MAX_STREAMS as u64 {
+                    let what = format!("more than {MAX_STREAMS} streams at a time");
+                    return self.stop(Diagnostic::new("AHBM-B213", what).hint("fewer preferred-dataset-splits"));
+                }
                 let state = &mut self.ranks[rank as usize];
-                let counter =
-                    if anonymous { &mut state.streams } else { &mut state.group_streams[spec.group as usize] };
-                *counter += cut.streams;
+                let first = state.number(spec.group, anonymous, cut.streams);
                 state.taking.streams = cut.streams;
                 for number in first..first + cut.streams {
                     let mut phases = self.phases(rank, spec.collective, kind, cut.bytes, &axes);

@@ -50,8 +50,8 @@ pub(super) struct Rank {
     /// Priority of the next collective.
     pub(super) priority: i64,
     /// Streams so far: of calls of all ranks, and by slot of a group.
-    pub(super) streams: u64,
-    pub(super) group_streams: Box<[u64]>,
+    streams: u64,
+    group_streams: Box<[u64]>,
     pub(super) queues: Vec<stream::Queue>,
     pub(super) levels: Vec<Level>,
     /// Trees taken so far, by collective and dimension.
@@ -132,6 +132,14 @@ impl Rank {
             comm_ns: self.comm.total,
             gpu_ns: self.gpu.total,
         }
+    }
+
+    /// The number of the first of so many streams, of all ranks or of a slot's group.
+    pub(super) fn number(&mut self, slot: u32, anonymous: bool, many: u64) -> u64 {
+        let counter = if anonymous { &mut self.streams } else { &mut self.group_streams[slot as usize] };
+        let first = *counter;
+        *counter += many;
+        first
     }
 
     pub(super) fn has_ended(&self) -> bool {

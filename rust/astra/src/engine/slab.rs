@@ -17,11 +17,12 @@ enum Place<T> {
 pub(super) struct Slab<T> {
     places: Vec<Place<T>>,
     free: u32,
+    held: usize,
 }
 
 impl<T> Default for Slab<T> {
     fn default() -> Self {
-        Self { places: Vec::new(), free: u32::MAX }
+        Self { places: Vec::new(), free: u32::MAX, held: 0 }
     }
 }
 
@@ -29,6 +30,7 @@ impl<T> Slab<T> {
     /// # Panics
     /// When more values are held than an event can name; memory ends before.
     pub(super) fn insert(&mut self, value: T) -> u32 {
+        self.held += 1;
         if self.free == u32::MAX {
             assert!(self.places.len() < MOST, "more than 2^29 things at a time");
             self.places.push(Place::Value(value));
@@ -41,12 +43,18 @@ impl<T> Slab<T> {
         at
     }
 
+    /// Number of values.
+    pub(super) fn held(&self) -> usize {
+        self.held
+    }
+
     /// # Panics
     /// When nothing is there.
     pub(super) fn remove(&mut self, at: u32) -> T {
         match std::mem::replace(&mut self.places[at as usize], Place::Free(self.free)) {
             Place::Value(value) => {
                 self.free = at;
+                self.held -= 1;
                 value
             }
             Place::Free(_) => unreachable!("nothing at {at}"),

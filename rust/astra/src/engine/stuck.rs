@@ -78,6 +78,17 @@ impl Simulation<'_> {
         self.mail.unreceived().iter().take(LISTED).map(finding).collect()
     }
 
+    /// The finding about a rank that begins with something that takes no time.
+    pub(super) fn instant(&self, rank: u32) -> Diagnostic {
+        let what = format!("rank {rank} begins with something that takes no time");
+        let finding = Diagnostic::new("AHBM-U235", what).hint("ASTRA-sim stops there at an assertion");
+        let open = &self.ranks[rank as usize].open;
+        match (0..).zip(open).find(|(_, open)| **open == RUNNING) {
+            Some((node, _)) => finding.site(self.job.label(rank, node), self.job.origin(rank, node)),
+            None => finding,
+        }
+    }
+
     /// Whom a node waits for.
     fn partner(&self, rank: u32, node: u32) -> String {
         let peer = |at: u32| self.job.ranks[rank as usize].peers[at as usize];

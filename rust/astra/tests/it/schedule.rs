@@ -179,6 +179,29 @@ fn more_events_than_allowed_end_the_run() {
 }
 
 #[test]
+fn what_takes_no_time_at_the_start_stops_astra_sim() {
+    let mut setup = four(&|_, _, builder| {
+        builder.push(NodeBuilder::new(4, "tiny").work(Work::Compute { operations: 1, bytes: 1 }));
+    });
+    setup.system.roofline = Some(1e12);
+    let report = ran(&setup, Backend::CongestionUnaware);
+    assert_eq!(report.ranks[0].cycles, Some(0));
+    let text = report.findings[0].to_string();
+    assert!(text.starts_with("AHBM-U235 rank 0 begins") && text.contains("job.0.et node 4"), "{text}");
+}
+
+#[test]
+fn streams_are_bounded_before_they_are_made() {
+    let mut made = setup(
+        vec![dimension(Shape::Ring, 64)],
+        system(Native::Ring, 1),
+        one_call(64, Collective::AllReduce, (1 << 40) + 1),
+    );
+    made.system.splits = 1 << 20;
+    assert_eq!(made.run(Flags::default(), &Options::default()).unwrap_err().code, "AHBM-B213");
+}
+
+#[test]
 fn equal_runs_are_equal() {
     let mut system = system(Native::HalvingDoubling, 2);
     (system.splits, system.active_chunks) = (4, 2);
