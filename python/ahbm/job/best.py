@@ -57,9 +57,10 @@ class Best:
     def __str__(self) -> str:
         before, after = self.before.latency_ns, self.after.latency_ns
         share = 100 * (before - after) / before if before else 0.0
+        gain = f"-{share:.3g} %" if before > after else "nothing is quicker"
         lines = [
             f"{self.before.job}: {before / 1000:,.2f} us as it is, {after / 1000:,.2f} us with the best algorithm per "
-            f"call (-{share:.3g} %, simulated)"
+            f"call ({gain}, simulated)"
         ]
         rows: list[tuple[str, ...]] = [
             ("collective", "ranks", "bytes", "calls", "alone (us)", "best", "saves (us)", "")
