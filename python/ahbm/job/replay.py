@@ -20,11 +20,11 @@ from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.elements import element
 from ahbm.base.load import load_text
 from ahbm.base.request import Request
+from ahbm.base.words import aligned, span
 from ahbm.config.reading import PLAIN, Reading
 from ahbm.core.selection import Catalogue, Selector, checked_selector, select
 from ahbm.errors import AhbmError, ConfigError, Finding, Site, UnsupportedError
-from ahbm.ranks.calls import CallRecord, aligned, table
-from ahbm.ranks.groups import span
+from ahbm.ranks.calls import CallRecord, table
 from ahbm.runs.traces import Run
 
 if TYPE_CHECKING:

@@ -1,0 +1,3 @@
+//! Integration tests of the workload graph.
+
+mod crossings;
