@@ -63,6 +63,24 @@ def test_one_communication_at_a_time(tmp_path: Path) -> None:
     assert {stretch.what for stretch in after.path} == {"call"}
 
 
+def test_ranks_that_a_lane_holds_in_different_calls(tmp_path: Path) -> None:
+    """The job is sound, but with one communication at a time the ranks enter their calls as they become ready."""
+    calls = [
+        node(number + 2, "COMM_COLL", [number], ranks=[0, 1], pg_name=f"{number + 1}", comm_type=0, comm_size=8)
+        for number in range(2)
+    ]
+    ranks = [[comp(0, [], 1.0 + rank), comp(1, [], 2.0 - rank), *calls] for rank in range(2)]
+    path = written(tmp_path, *ranks)
+    assert replayed(path, How(lanes="unlimited")).latency_ns > 2000
+    work = [[comp(0, [], 1.0 + rank), comp(1, [], 2.0 - rank, is_cpu_op=True), *calls] for rank in range(2)]
+    with pytest.raises(AhbmError, match="AHBM-D102") as caught:
+        replayed(written(tmp_path, *work), How(lanes="astra"))
+    assert [site.label for site in caught.value.sites] == [
+        'rank 0 waits in all_reduce of group "1", for rank 1',
+        'rank 1 waits in all_reduce of group "2", for rank 0',
+    ]
+
+
 def test_computations_without_a_duration_take_what_the_roofline_says(tmp_path: Path) -> None:
     work = [
         node(0, "COMP", [], num_ops=10**9, tensor_size=1000),
