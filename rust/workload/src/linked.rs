@@ -54,9 +54,10 @@ impl Linked {
     /// Finds calls and messages.
     ///
     /// # Errors
-    /// As [`Workload::calls`] and [`Workload::messages`].
+    /// As [`Workload::calls`], [`Workload::messages`] and [`Workload::crossings`].
     pub fn new(workload: Workload) -> Result<Self, Vec<Diagnostic>> {
         let (calls, messages) = (workload.calls()?, workload.messages()?);
+        workload.crossings(&calls, &messages)?;
         let mut first = vec![0];
         for rank in &workload.ranks {
             first.push(first[first.len() - 1] + workload.graphs[rank.graph as usize].nodes().len() as u32);
