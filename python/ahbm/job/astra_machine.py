@@ -29,17 +29,20 @@ Dimension = tuple[str, int, float, float]
 """Shape, NPUs, GB/s of 2^30 bytes, latency in ns."""
 
 
-def machine(dimensions: Sequence[Dimension], origin: str) -> Machine:
+def machine(dimensions: Sequence[Dimension], origin: str, roofline: tuple[float, float] | None = None) -> Machine:
     """The machine of a network file: one NPU per rank, dimension 0 varying fastest, bandwidths in GB/s of 10^9 bytes.
+    roofline: TFLOPS and GB/s of an NPU, which give computations that only state operations and bytes their time.
 
     Raises UnsupportedError (AHBM-U235) for a switch among several dimensions, TopologyError for a machine too big.
     """
+    costs = {} if roofline is None else dict(zip(("peak_tflops", "memory_gbs"), roofline, strict=True))
     if len(dimensions) == 1:
         ((shape, npus, bandwidth, latency),) = dimensions
         link = {"link.latency_ns": latency, "link.bandwidth_gbs": bandwidth * GB}
         inside = {"switch.latency_ns": 0} if shape == "Switch" else {}
         keys = {"count": npus, **link, **inside}
-        return load_machine(PACKAGED[shape], {f"system.sips.{key}": value for key, value in keys.items()})
+        inner = {f"pe.roofline.{key}": value for key, value in costs.items()}
+        return load_machine(PACKAGED[shape], {f"system.sips.{key}": value for key, value in keys.items()} | inner)
     if any(shape == "Switch" for shape, *_ in dimensions):
         raise UnsupportedError(
             "AHBM-U235",
@@ -49,6 +52,8 @@ def machine(dimensions: Sequence[Dimension], origin: str) -> Machine:
     text: dict[str, Any] = yaml.safe_load(load_text(packaged.TOPOLOGIES / f"{PACKAGED['Ring']}.yaml"))
     count = prod(npus for _, npus, *_ in dimensions)
     text["system"] = {"sips": {"count": count, "topology": "custom", "edges": list(_edges(dimensions))}}
+    if costs:
+        text["pe"]["roofline"] = costs
     return Machine.from_yaml(yaml.safe_dump(text), origin)
 
 
@@ -74,7 +79,7 @@ def replay(files: AstraFiles, setup: AstraSetup, limits: Sequence[tuple[str, int
     """
     groups = files.groups if files.has_groups else None
     terms = Terms(
-        topology=machine(setup.dimensions, str(files.network)),
+        topology=machine(setup.dimensions, str(files.network), setup.roofline),
         # Whole activations are messages, too long for the slots of a small memory.
         overrides={"defaults.buffer_kind": "hbm"},
         kind="job",

@@ -93,6 +93,12 @@ impl AstraSetup {
         self.inner.network.iter().map(|d| (name(d.shape), d.npus, d.bandwidth, d.latency)).collect()
     }
 
+    /// Peak in 1e12 operations per second and bandwidth of the memory in 1e9 bytes per second, where the roofline is on.
+    #[getter]
+    fn roofline(&self) -> Option<(f64, f64)> {
+        self.inner.system.roofline.map(|peak| (peak / 1e12, self.inner.system.memory_bandwidth))
+    }
+
     /// Keys that change no number, as dicts of `Finding.from_json`.
     #[getter]
     fn warnings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {

@@ -1,0 +1,71 @@
+"""ASTRA-sim's set-ups on machines of this project."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ahbm._core import write_recording
+from ahbm.errors import UnsupportedError
+from ahbm.job.astra import AstraFiles, simulate
+from ahbm.job.astra_machine import GB, machine, replay
+from support.astra_files import write
+from support.commands import run
+
+
+def files(folder: Path) -> AstraFiles:
+    names = {"workload": "job", "system": "system.json", "network": "network.yml", "memory": "memory.json"}
+    return AstraFiles(**{name: folder / file for name, file in names.items()})
+
+
+def test_messages_take_what_the_network_file_says(tmp_path: Path) -> None:
+    """Around a ring, one after the other: both simulators send whole messages over one link each."""
+    write(tmp_path)
+    size, events = [("comm_size", 1 << 20)], []
+    for rank in range(4):
+        send = ("COMM_SEND_NODE", "out", [] if rank == 0 else [0], 0, 0, [("comm_dst", (rank + 1) % 4), *size])
+        recv = ("COMM_RECV_NODE", "in", [0] if rank == 0 else [], 0, 0, [("comm_src", (rank - 1) % 4), *size])
+        events = [send, recv] if rank == 0 else [recv, send]
+        write_recording(tmp_path / "job", rank, 4, events)
+    theirs = simulate(files(tmp_path)).ranks[0].cycles
+    ours = replay(files(tmp_path), files(tmp_path).read())
+    assert theirs == 4 * int(500 + (1 << 20) / (50 * GB))
+    assert abs(ours.latency_ns - theirs) <= 4
+
+
+def test_the_command_replays_and_says_what_has_no_effect(tmp_path: Path) -> None:
+    options = ["astra", *write(tmp_path), "--num-queues-per-dim", "2"]
+    code, out, err = run("ahbm", options, tmp_path)
+    assert (code, err) == (0, "") and "on 4 SIPs in a ring_1d" in out and "all_reduce" in out
+    assert out.endswith("no effect without --parity: --num-queues-per-dim\n")
+    data = json.loads(run("ahbm", [*options, "--json"], tmp_path)[1])
+    assert data["calls"][0]["collective"] == "all_reduce"
+
+
+@pytest.mark.parametrize(
+    ("shape", "network"), [("Ring", "ring_1d"), ("Switch", "switch"), ("FullyConnected", "fully_connected")]
+)
+def test_one_dimension_is_a_network_of_its_kind(shape: str, network: str) -> None:
+    made = machine([(shape, 6, 50.0, 500.0)], "network.yml")
+    assert (made.sips, made.topology) == (6, network)
+    parameters = dict(made.parameters)
+    assert parameters["system.sips.link.bandwidth_gbs"] == f"{50 * GB}GB/s"
+    assert parameters["system.sips.link.latency_ns"] == "500000ps"
+
+
+def test_several_dimensions_are_a_product() -> None:
+    made = machine([("Ring", 4, 50.0, 500.0), ("FullyConnected", 3, 10.0, 900.0), ("Ring", 2, 10.0, 900.0)], "n.yml")
+    links = made.links_between_sips()
+    # Both ways: 4 a ring of 4, 3 a triangle, 1 a ring of 2.
+    assert (made.sips, made.topology, len(links)) == (24, "custom", 2 * (24 + 24 + 12))
+    with pytest.raises(UnsupportedError, match=r"AHBM-U235 n\.yml: a Switch among several dimensions"):
+        machine([("Ring", 4, 50.0, 500.0), ("Switch", 2, 10.0, 900.0)], "n.yml")
+
+
+def test_a_roofline_gives_computations_their_time() -> None:
+    for dimensions in ([("Ring", 4, 50.0, 500.0)], [("Ring", 2, 50.0, 500.0)] * 2):
+        parameters = dict(machine(dimensions, "n.yml", (900.0, 1600.0)).parameters)
+        assert float(parameters["pe.roofline.peak_tflops"]) == 900
+        assert float(parameters["pe.roofline.memory_gbs"]) == 1600
