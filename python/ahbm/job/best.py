@@ -7,11 +7,11 @@ from typing import Any
 
 from ahbm._core import Workload
 from ahbm.base.request import Request
+from ahbm.base.words import aligned
 from ahbm.core.emulator import Emulator
 from ahbm.core.selection import Catalogue, Selector
 from ahbm.errors import AhbmError
 from ahbm.job.replay import AS_IT_IS, How, JobReport, Preparation, replay
-from ahbm.ranks.calls import aligned
 from ahbm.ranks.setup import Setup
 
 
