@@ -19,8 +19,6 @@ from ahbm.check.case import Case
 from ahbm.check.reference import inputs
 from ahbm.cli import app
 from ahbm.errors import AhbmError, ConfigError, DataError, DeadlockError
-from ahbm.job.door import Opened
-from ahbm.job.replay import JobReport
 from ahbm.runs.history import Origin
 from ahbm.runs.measure import prepare
 from ahbm.runs.moments import moment
@@ -435,11 +433,12 @@ def test_a_run_without_a_known_result_has_states_and_no_elements(tmp_path: Path)
     assert caught.value.code == "AHBM-C148"
 
 
-def test_a_job_is_not_looked_into(monkeypatch: pytest.MonkeyPatch) -> None:
-    job = object.__new__(JobReport)
-    monkeypatch.setattr(Opened, "run", lambda self, **_: job)
+def test_a_job_is_not_looked_into(tmp_path: Path) -> None:
+    head = {"version": "0.0.4", "attr": [{"name": "world_size", "int32Val": 1}]}
+    node = {"id": 0, "name": "gemm", "type": "COMP_NODE", "durationMicros": 1}
+    (tmp_path / "steps.0.json").write_text("\n".join(map(json.dumps, (head, node))))
     with pytest.raises(ConfigError, match="is a job") as caught:
-        ahbm.open("steps.et").inspect()
+        ahbm.open(tmp_path / "steps.0.json").inspect()
     assert caught.value.code == "AHBM-C146"
 
 

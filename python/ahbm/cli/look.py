@@ -60,7 +60,6 @@ def inspect(
     The state: who does what, who waits for whom, and what is in the queues, counters and links.
     """
     from ahbm.base.collectives import COLLECTIVES
-    from ahbm.runs.inspection import Inspection
 
     one = {"--element": element, "--from": from_}
     state = {"--rank": rank, "--pe": pe}
@@ -75,8 +74,7 @@ def inspect(
     if asked.size is None and target in COLLECTIVES:
         asked = replace(asked, size="4K")
     opened = asked.open(target, device=device, args=arguments_of(context))
-    # What is timed is run first; what is measured need not come to its end.
-    inspection = Inspection.of(opened.case) if opened.measured else opened.inspect()
+    inspection = opened.inspect()
     found: Any
     if element is not None:
         whose, cube, index = _named("--element", element)

@@ -198,7 +198,8 @@ class Opened:
 
     def inspect(self) -> Inspection:
         """Looks into the run of the target. Raises ConfigError (AHBM-C146) for a job, which is many runs."""
-        if not is_plan(self.target):
+        # What is timed is run first; what is measured need not come to its end.
+        if self.measured:
             return Inspection.of(self.case)
         report = self.run(data=False)
         if isinstance(report, JobReport):

@@ -36,7 +36,7 @@ fn crossings(job: &Workload) -> Result<(), Vec<Diagnostic>> {
 
 #[test]
 fn two_groups_in_crossing_orders() {
-    let order = |rank: u32| if rank % 2 == 0 { ["a", "b"] } else { ["b", "a"] };
+    let order = |rank: u32| if rank.is_multiple_of(2) { ["a", "b"] } else { ["b", "a"] };
     let job = job(4, &|rank, gather, builder| {
         call(rank, gather, builder, 0, order(rank)[0], &[]);
         call(rank, gather, builder, 1, order(rank)[1], &[0]);
@@ -53,7 +53,7 @@ fn two_groups_in_crossing_orders() {
 
 #[test]
 fn groups_without_a_dependency_between_them_do_not_cross() {
-    let order = |rank: u32| if rank % 2 == 0 { ["a", "b"] } else { ["b", "a"] };
+    let order = |rank: u32| if rank.is_multiple_of(2) { ["a", "b"] } else { ["b", "a"] };
     let job = job(4, &|rank, gather, builder| {
         call(rank, gather, builder, 0, order(rank)[0], &[]);
         call(rank, gather, builder, 1, order(rank)[1], &[]);
