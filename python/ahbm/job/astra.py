@@ -192,9 +192,8 @@ class AstraReport:
             exposed = f"{rank.exposed / 1000:,.3f}" if rank.exposed is not None else "-"
             shown = (total, exposed, f"{rank.comm_ns / 1000:,.3f}", f"{rank.gpu_ns / 1000:,.3f}", "")
             alike.setdefault(shown, []).append(rank.rank)
-        cells: list[tuple[str, ...]] = [
-            ("ranks", "total (us)", "exposed (us)", "communication (us)", "computation (us)", "")
-        ]
+        head = ("ranks", "total (us)", "exposed (us)", "communication (us)", "computation (us)", "")
+        cells: list[tuple[str, ...]] = [head]
         cells += [(span(ranks), *shown) for shown, ranks in list(alike.items())[:LISTED]]
         more = len(alike) - LISTED
         return aligned(cells) + ([f"  {more} more: --json"] if more > 0 else [])
