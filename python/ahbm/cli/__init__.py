@@ -22,6 +22,7 @@ from ahbm.cli import (  # noqa: F401
     explain,
     explore,
     inspect,
+    job,
     ladder,
     look,
     numerics,

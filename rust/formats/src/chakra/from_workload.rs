@@ -23,7 +23,7 @@ use ahbm_wire::protobuf::Writer;
 use ahbm_wire::store::{Output, store};
 use ahbm_workload::{CallSpec, Collective, Graph, Group, MessageSpec, Rank, Work, Workload};
 use rustc_hash::FxHashSet;
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Value as Json, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -114,10 +114,10 @@ impl Encoder<'_> {
         if groups().all(|(group, _)| self.is_world(group)) {
             return None;
         }
-        let list = |(group, number): (&Group, &Box<str>)| (number.to_string(), json!(group.ranks.as_ref()));
-        let lists: Map<String, Json> = groups().map(list).collect();
+        let list = |(group, number): (&Group, &Box<str>)| format!("{:?}:{}", number, json!(group.ranks.as_ref()));
+        let lists: Vec<String> = groups().map(list).collect();
         let path = path.with_file_name(format!("{}.groups.json", prefix(path, ".et")));
-        Some(Output { path, bytes: Json::Object(lists).to_string().into_bytes() })
+        Some(Output { path, bytes: format!("{{{}}}", lists.join(",")).into_bytes() })
     }
 
     fn metadata(&mut self, rank: u32) -> Metadata {

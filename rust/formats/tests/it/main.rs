@@ -14,3 +14,4 @@ mod mscclpp_plans;
 mod nvls;
 mod schedules;
 mod support;
+mod workload_write;
