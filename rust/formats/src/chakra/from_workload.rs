@@ -109,13 +109,17 @@ impl Encoder<'_> {
         group.ranks.len() == self.workload.ranks.len() && group.ranks.iter().copied().eq(0..group.ranks.len() as u32)
     }
 
+    /// Every group with what `pg_name` says.
+    fn groups(&self) -> impl Iterator<Item = (&Group, &str)> {
+        self.workload.groups.iter().zip(self.numbers.iter().map(AsRef::as_ref))
+    }
+
     fn groups_file(&self, path: &Path) -> Option<Output> {
-        let groups = || self.workload.groups.iter().zip(&self.numbers);
-        if groups().all(|(group, _)| self.is_world(group)) {
+        if self.groups().all(|(group, _)| self.is_world(group)) {
             return None;
         }
-        let list = |(group, number): (&Group, &Box<str>)| format!("{:?}:{}", number, json!(group.ranks.as_ref()));
-        let lists: Vec<String> = groups().map(list).collect();
+        let list = |(group, number): (&Group, &str)| format!("{:?}:{}", number, json!(group.ranks.as_ref()));
+        let lists: Vec<String> = self.groups().map(list).collect();
         let path = path.with_file_name(format!("{}.groups.json", prefix(path, ".et")));
         Some(Output { path, bytes: format!("{{{}}}", lists.join(",")).into_bytes() })
     }
@@ -127,16 +131,16 @@ impl Encoder<'_> {
             Attribute::integer(&self.names.intern("world_size"), Arm::Int32, self.workload.ranks.len() as u32),
         ];
         if rank == 0 && !self.workload.groups.is_empty() {
-            let entry = |(group, number): (&Group, &Box<str>)| {
+            let entry = |(group, number): (&Group, &str)| {
                 // As PyTorch writes it: no ranks are all ranks.
                 let ranks: &[u32] = if self.is_all(group) { &[] } else { &group.ranks };
                 let mut entry = json!({ "pg_name": number, "ranks": ranks });
-                if *group.name != **number {
+                if &*group.name != number {
                     entry["name"] = json!(&*group.name);
                 }
                 entry
             };
-            let list: Vec<Json> = self.workload.groups.iter().zip(&self.numbers).map(entry).collect();
+            let list: Vec<Json> = self.groups().map(entry).collect();
             attributes.push(Attribute::text(&self.names.intern("process_groups"), Json::Array(list).to_string()));
         }
         Metadata { version: "0.0.4".into(), attributes }
@@ -192,7 +196,7 @@ impl Encoder<'_> {
         node.duration_micros = (known.ps + 500_000) / 1_000_000;
         let mut facts = Facts { names: &mut self.names, node };
         facts.number("is_cpu_op", Arm::Bool, known.cpu);
-        if known.ps % 1_000_000 != 0 {
+        if !known.ps.is_multiple_of(1_000_000) {
             facts.value("duration_ns", Value::Double((known.ps / 1000) as f64 + (known.ps % 1000) as f64 / 1000.0));
         }
         if let Some(stream) = known.stream {
