@@ -12,6 +12,8 @@ from typing_extensions import disjoint_base
 from ahbm.errors import DeadlockError
 
 __all__ = [
+    "AstraRun",
+    "AstraSetup",
     "Flow",
     "Gate",
     "Gates",
@@ -40,10 +42,12 @@ __all__ = [
     "ProgramBuilder",
     "RecvFuture",
     "Ref",
+    "Replayed",
     "Schedule",
     "Timeline",
     "Tl",
     "Watch",
+    "Workload",
     "cases",
     "categories",
     "check_timeline_name",
@@ -57,6 +61,7 @@ __all__ = [
     "plan_formats",
     "plan_limits",
     "read_plan",
+    "trace_sort",
     "write_job_timeline",
     "write_recording",
 ]
@@ -65,6 +70,61 @@ _Shape: TypeAlias = int | Sequence[int]
 _Run: TypeAlias = tuple[int, int, int, list[tuple[int, int]]]
 _Place: TypeAlias = tuple[int, int, int]
 _Number: TypeAlias = float | SupportsIndex
+
+@final
+class AstraRun:
+    @property
+    def cycles(self) -> list[int | None]: ...
+    @property
+    def exposed(self) -> list[int | None]: ...
+    @property
+    def comm_ns(self) -> list[int]: ...
+    @property
+    def gpu_ns(self) -> list[int]: ...
+    @property
+    def times(self) -> list[list[tuple[int, int, int]]] | None: ...
+    @property
+    def calls(self) -> list[tuple[str, int, int, int, int, int]]: ...
+    @property
+    def traffic(self) -> list[tuple[int, int]]: ...
+    @property
+    def links(self) -> list[tuple[int, str, str, int]]: ...
+    @property
+    def events(self) -> int: ...
+    @property
+    def findings(self) -> list[dict[str, Any]]: ...
+
+@final
+class AstraSetup:
+    def __new__(
+        cls,
+        workload: str | PathLike[str],
+        system: str | PathLike[str],
+        network: str | PathLike[str],
+        memory: str | PathLike[str],
+        groups: str | PathLike[str] | None = None,
+        *,
+        limits: Sequence[tuple[str, int]] = (),
+    ) -> AstraSetup: ...
+    @property
+    def ranks(self) -> int: ...
+    @property
+    def nodes(self) -> int: ...
+    @property
+    def dimensions(self) -> list[tuple[str, int, float, float]]: ...
+    @property
+    def warnings(self) -> list[dict[str, Any]]: ...
+    def check(self) -> None: ...
+    def run(
+        self,
+        *,
+        aware: bool = False,
+        queues: int = 1,
+        injection_scale: float = 1.0,
+        rendezvous: bool = False,
+        times: bool = False,
+        max_events: int | None = None,
+    ) -> AstraRun: ...
 
 @final
 class Job:

@@ -13,6 +13,7 @@ import typer
 import ahbm
 from ahbm.cli import app
 from ahbm.cli.app import PANELS
+from support import astra_files
 from support.commands import run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -59,6 +60,8 @@ def test_the_examples_of_a_command_run(
         small = run("ahbm", ["bench", "all_reduce", "--sizes", "1K", "--json"], tmp_path)[1]
         for day in ("yesterday", "today"):
             (tmp_path / f"{day}.json").write_text(small, encoding="utf-8")
+    if name == "astra":
+        astra_files.write(tmp_path)
     for line in lines:
         code, out, err = run("ahbm", shlex.split(line)[1:], tmp_path)
         assert code == 0, f"$ {line}\n{out}{err}"

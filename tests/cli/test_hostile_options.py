@@ -17,6 +17,7 @@ from tests.support.commands import environment
 
 import ahbm
 from ahbm.cli import app, main
+from support import astra_files
 
 HOSTILE = [
     "",
@@ -42,6 +43,7 @@ KEYS = [
     for value in ("", "-1", "9" * 30, "[", "{x", "nan", "\udcff")
 ]
 BASE: dict[str, list[str]] = {
+    "astra": astra_files.OPTIONS,
     "bench": ["all_reduce", "-b", "64", "-e", "64"],
     "check": ["plan.xml"],
     "compare": ["run.json", "run.json"],
@@ -104,6 +106,8 @@ def called(arguments: list[str]) -> tuple[object, str]:
 
 @pytest.mark.parametrize("command", BASE)
 def test_every_option(command: str, here: Path) -> None:
+    if command == "astra":
+        astra_files.write(here)
     if command in ("check", "convert"):
         ahbm.synthesize("all_gather", topology="ring_1d", size=1 << 10).save("plan.xml")
     if command == "job":

@@ -19,8 +19,10 @@ from tests.support.commands import environment
 
 import ahbm
 from ahbm.cli import app, main
+from support import astra_files
 
 COMMANDS = {
+    "astra": astra_files.OPTIONS,
     "bench": ["all_reduce", "-e", "1K"],
     "check": ["-a", "ring_allreduce"],
     "compare": ["run.json", "run.json"],
@@ -65,6 +67,8 @@ def test_every_command_is_listed_here() -> None:
 
 @pytest.mark.parametrize("command", [*COMMANDS, "--help", "--version"])
 def test_a_full_disk(command: str, here: Path) -> None:
+    if command == "astra":
+        astra_files.write(here)
     if command == "compare":
         Path("run.json").write_text(json.dumps(ahbm.run(bytes_per_rank=64).to_json()))
     if command == "convert":

@@ -15,6 +15,7 @@ from ahbm.base.load import forget_files_read
 
 # Each adds its commands to the application.
 from ahbm.cli import (  # noqa: F401
+    astra,
     bench,
     check,
     compare,

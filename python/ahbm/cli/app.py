@@ -12,7 +12,7 @@ from ahbm.cli.interrupts import heard, interrupted
 from ahbm.errors import ConfigError
 
 PANELS = {
-    "Run": ("run", "bench", "report"),
+    "Run": ("run", "bench", "report", "astra"),
     "Check": ("check", "explore", "numerics"),
     "Understand": ("explain", "inspect", "compare"),
     "Build": ("new", "synth", "ladder", "convert", "job"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -20,7 +21,7 @@ from ahbm.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ahbm.runs.verdict import Checked
+    from ahbm.runs.verdict import Checked, CheckOptions
 
 
 @app.command(
@@ -65,6 +66,10 @@ def check(
     seed: Annotated[
         int, typer.Option("--seed", min=0, max=2**64 - 1, help="Chooses the random ones among the orders.")
     ] = 0,
+    groups: Annotated[
+        Path | None,
+        typer.Option("--groups", metavar="FILE", help="Jobs: ranks of the process groups by name, as JSON."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Check algorithms: correct, wrong, deadlock, race, ...; the exit code tells which."""
@@ -83,7 +88,7 @@ def check(
                 script = Script(files[0], arguments_of(context), how.program, how.frontend)
                 yield from c.check_script(script, options)
             else:
-                yield from c.check_files(files, options)
+                yield from _jobs_and_files(files, options, terms, groups)
             return
         from ahbm.runs.bench import parse_dtype, parse_size
 
@@ -107,3 +112,26 @@ def check(
         typer.echo(json.dumps(checked.to_json()) if as_json else excerpts.below(str(checked)))
         verdicts.add(checked.verdict)
     raise typer.Exit(exit_code(verdicts))
+
+
+def _jobs_and_files(files: list[str], options: CheckOptions, terms: Terms, groups: Path | None) -> Iterable[Checked]:
+    from ahbm._core import trace_sort
+    from ahbm.errors import AhbmError
+    from ahbm.job.checking import check_job
+    from ahbm.job.replay import How
+    from ahbm.ranks.setup import Setup
+    from ahbm.runs.verdict import check_files
+
+    def is_job(file: str) -> bool:
+        try:
+            return trace_sort(file, limits=options.reading.limits) == "job"
+        except AhbmError:
+            # Reading it says what is wrong.
+            return False
+
+    jobs = {file for file in files if is_job(file)}
+    checked = iter(check_files([file for file in files if file not in jobs], options))
+    setup = Setup(terms.topology, terms.ccl, terms.overrides or None)
+    how = How(groups=groups, dtype=terms.dtype, op=terms.op, reading=options.reading)
+    for file in files:
+        yield check_job(file, setup, how) if file in jobs else next(checked)

@@ -71,6 +71,9 @@ def run(
     ] = None,
     no_data: NoData = False,
     check: Check = None,
+    best: Annotated[
+        bool, typer.Option("--best", help="Jobs: try every algorithm for every kind of call; say what each saves.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Run one collective, a plan or a script on the emulated machine.
@@ -102,6 +105,10 @@ def run(
         if (et, trace) != (None, None):
             raise ConfigError("AHBM-C146", f"--et and --trace are for one run, not for {len(cells)}")
         each(target, [cell.open(target, args=args) for cell in cells], not no_data, check, as_json)
+        return
+    if best:
+        found = asked.open(target, args=args).best()
+        typer.echo(json.dumps(found.to_json(), indent=2) if as_json else str(found))
         return
     if trace is not None:
         check_timeline_name(trace)

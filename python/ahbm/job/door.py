@@ -23,6 +23,7 @@ from ahbm.core.spec import Spec
 from ahbm.dsl.script import Script
 from ahbm.errors import ConfigError
 from ahbm.job.replay import How, JobReport, replay
+from ahbm.job.replay import read as read_job
 from ahbm.ranks.setup import Setup
 from ahbm.runs import plans, timed
 from ahbm.runs.inspection import Inspection
@@ -34,6 +35,7 @@ from ahbm.source.function import AnyAlgorithm, as_algorithm
 from ahbm.source.plan import SLOTS, has_known_result, read
 
 if TYPE_CHECKING:
+    from ahbm.job.best import Best
     from ahbm.runs.explanation import Explanation
 
 
@@ -221,7 +223,20 @@ class Opened:
             hint = "a trace that only sends, receives and computes is an algorithm: --as job makes it a job"
             raise ConfigError("AHBM-C146", f"{self.target} is no job: no --groups, --lanes, --compute", hint=hint)
 
+    def best(self) -> Best:
+        """The best algorithm for every call of a job. Raises ConfigError (AHBM-C146) for what is no job."""
+        from ahbm.job.best import best
+
+        if not self.is_job:
+            raise ConfigError("AHBM-C146", f"{self.target} is no job", hint="ahbm ladder compares algorithms")
+        setup, how = self._replaying()
+        return best(read_job(self.target, how), plans.label(self.target), setup, how)
+
     def _replayed(self) -> JobReport:
+        setup, how = self._replaying()
+        return replay(self.target, plans.label(self.target), setup, how)
+
+    def _replaying(self) -> tuple[Setup, How]:
         target, terms = self.target, self.terms
         if (terms.bytes_per_rank, *terms.of_plans) != (None,) * 5:
             options = "--size, --slots, --protocol, --slice or --instances"
@@ -235,7 +250,7 @@ class Opened:
             factors=terms.factors,
             reading=terms.reading,
         )
-        return replay(target, plans.label(target), replace(setup, selector=terms.selector), how)
+        return replace(setup, selector=terms.selector), how
 
 
 @dataclass(frozen=True)

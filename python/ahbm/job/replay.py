@@ -20,11 +20,11 @@ from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.elements import element
 from ahbm.base.load import load_text
 from ahbm.base.request import Request
+from ahbm.base.words import aligned, span
 from ahbm.config.reading import PLAIN, Reading
-from ahbm.core.selection import Catalogue, checked_selector, select
+from ahbm.core.selection import Catalogue, Selector, checked_selector, select
 from ahbm.errors import AhbmError, ConfigError, Finding, Site, UnsupportedError
-from ahbm.ranks.calls import CallRecord, aligned, table
-from ahbm.ranks.groups import span
+from ahbm.ranks.calls import CallRecord, table
 from ahbm.runs.traces import Run
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class JobReport(Run):
             "others, time only"
         ]
         lines += table(self.calls, self.emulator.limits)
-        cells = [("ranks", "compute (us)", "exposed (us)", "waiting (us)", "total (us)")]
+        cells: list[tuple[str, ...]] = [("ranks", "compute (us)", "exposed (us)", "waiting (us)", "total (us)")]
         alike: dict[tuple[str, ...], list[int]] = {}
         for rank in self.ranks:
             times = (rank.compute_ns, rank.exposed_ns, rank.waiting_ns, rank.total_ns)
@@ -183,6 +183,10 @@ class How:
     reading: Reading = PLAIN
 
 
+AS_IT_IS = How()
+"""As jobs are replayed where nothing else is said."""
+
+
 def parse_factor(text: str) -> tuple[str, float]:
     """`"gemm=0.5"` as text and factor. Raises ConfigError (AHBM-C146)."""
     name, _, value = text.rpartition("=")
@@ -195,25 +199,39 @@ def parse_factor(text: str) -> tuple[str, float]:
     return name, factor
 
 
-def replay(path: str | Path, name: str, setup: Setup, how: How = How()) -> JobReport:
-    """Replays the job in a trace, rank r on SIP r.
+def read(path: str | Path, how: How = AS_IT_IS) -> Workload:
+    """The job in a trace.
+
+    Raises FormatError, UnsupportedError, BudgetError, and DeadlockError (AHBM-D102) for ranks that enter their
+    collectives in orders that wait for each other.
+    """
+    groups = _groups(how.groups) if how.groups is not None else {}
+    return Workload.read(path, groups=groups, lenient=how.reading.lenient, limits=how.reading.limits)
+
+
+def replay(
+    job: str | Path | Workload, name: str, setup: Setup, how: How = AS_IT_IS, chooser: Selector | None = None
+) -> JobReport:
+    """Replays a job, or the one in a trace; rank r on SIP r. `chooser` may choose algorithms before anything else does.
 
     Raises ConfigError, TopologyError, FormatError and UnsupportedError for what the trace lacks (AHBM-F136, F149, U231,
     U234) or what cannot be performed, DeadlockError, BudgetError.
     """
     from ahbm import __version__
 
-    groups = _groups(how.groups) if how.groups is not None else {}
-    workload = Workload.read(path, groups=groups, lenient=how.reading.lenient, limits=how.reading.limits)
+    workload = job if isinstance(job, Workload) else read(job, how)
     emulator = setup.sized(workload.ranks).emulator()
-    launches_of = _Launches(emulator, setup, how.dtype, how.op)
+    preparation = Preparation(emulator, setup, how, chooser)
     calls = workload.calls
-    prepared = [launches_of.of(call) for call in calls]
+    prepared = [preparation.of(call) for call in calls]
     lanes = "device" if how.lanes == "auto" else how.lanes
     run = workload.replay(
         emulator.machine,
         [compiled.program for compiled in prepared],
-        regions=[_region(calls[call], prepared[call], *chunk) for call, *chunk in workload.chunks],
+        regions=[
+            _region(calls[call], prepared[call], part, chunk, completes)
+            for call, part, chunk, completes in workload.chunks
+        ],
         lanes=lanes,
         factors=list(how.factors),
     )
@@ -290,15 +308,14 @@ def _left_out(workload: Workload) -> Iterator[Finding]:
         yield Finding("AHBM-F135", f"{cut} dependencies that closed circles are left out")
 
 
-class _Launches:
+class Preparation:
     """The programs that calls run; each kind of call is prepared once."""
 
-    def __init__(self, emulator: Emulator, setup: Setup, dtype: str, op: str) -> None:
+    def __init__(self, emulator: Emulator, setup: Setup, how: How, chooser: Selector | None = None) -> None:
         self._emulator = emulator
         self._algorithm = setup.algorithm
-        self._selector = None if setup.selector is None else checked_selector(setup.selector)
-        self._dtype = dtype
-        self._op = op
+        self._selectors = [checked_selector(one) for one in (chooser, setup.selector) if one is not None]
+        self._how = how
 
     def of(self, call: JobCall) -> Compiled:
         """The program that performs the call. Raises what the emulator raises, with the node of the call."""
@@ -308,7 +325,7 @@ class _Launches:
             raise AhbmError.of([_at(error.findings[0], call), *error.findings[1:]]) from None
 
     def _compiled(self, call: JobCall) -> Compiled:
-        dtype = call.dtype or self._dtype
+        dtype = call.dtype or self._how.dtype
         kind = COLLECTIVES.get(call.collective)
         ranks = tuple(sorted(call.ranks))
         count = -(-call.bytes // element(dtype).storage.itemsize)
@@ -324,16 +341,20 @@ class _Launches:
             ranks,
             count,
             dtype,
-            call.op or self._op,
+            call.op or self._how.op,
             root=0 if call.root is None else ranks.index(call.root) if call.root in ranks else -1,
             src=ranks.index(call.ranks[0]) if paired else 0,
             dst=ranks.index(call.ranks[1]) if paired else 1,
         )
-        if self._selector is not None and not paired:
-            choice = select(self._selector, Catalogue(self._emulator, request.collective), request)
+        for selector in () if paired else self._selectors:
+            choice = select(selector, Catalogue(self._emulator, request.collective), request)
             if choice is not None:
                 return self._emulator.compile(request, choice.algorithm)
-        return self._emulator.compile(request, self._algorithm if call.collective == "all_reduce" else None)
+        return self._emulator.compile(request, self._algorithm if self._performs(request.collective) else None)
+
+    def _performs(self, collective: str) -> bool:
+        """Whether the algorithm that was asked for performs this collective."""
+        return self._algorithm is not None and collective in self._emulator.algorithm(self._algorithm).collectives
 
 
 def _at(finding: Finding, call: JobCall) -> Finding:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from ahbm.base.collectives import COLLECTIVES
+from ahbm.base.words import aligned
 from ahbm.core.limits import Limits
 from ahbm.core.selection import DEFAULT
 from ahbm.runs.report import bandwidths
@@ -96,16 +97,3 @@ def table(calls: Iterable[CallRecord], limits: Limits) -> list[str]:
         for row in rows(calls, limits)
     ]
     return aligned([head, *lines])
-
-
-def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
-    """Cells as lines: the first and the last column to the left, the others to the right."""
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    out = []
-    for line in lines:
-        cells = [
-            cell.ljust(width) if at in (0, len(line) - 1) else cell.rjust(width)
-            for at, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ]
-        out.append("  ".join(cells).rstrip())
-    return out

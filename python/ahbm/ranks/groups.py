@@ -87,15 +87,3 @@ class Groups:
 
 NON_GROUP_MEMBER = ProcessGroup("NON_GROUP_MEMBER", ())
 """The value that `new_group` returns to the ranks it leaves out."""
-
-
-def span(ranks: list[int]) -> str:
-    """Ascending ranks in few words: `rank 3`, `ranks 0-2, 5`."""
-    runs: list[list[int]] = []
-    for rank in ranks:
-        if runs and runs[-1][-1] == rank - 1:
-            runs[-1].append(rank)
-        else:
-            runs.append([rank])
-    text = ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
-    return f"rank {text}" if len(ranks) == 1 else f"ranks {text}"

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from ahbm.base.words import span
 from ahbm.errors import DistributedError, Site
-from ahbm.ranks.groups import ProcessGroup, span
+from ahbm.ranks.groups import ProcessGroup
 from ahbm.ranks.terms import Terms
 from ahbm.ranks.ticket import Ticket
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from ahbm.base.words import span
 from ahbm.errors import DistributedError, Site
-from ahbm.ranks.groups import span
 from ahbm.ranks.operation import Part
 
 NAMED = 8

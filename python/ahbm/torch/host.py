@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from ahbm.base.words import span
 from ahbm.errors import AhbmError, DistributedError, FormatError
 from ahbm.ranks.blame import clone
 from ahbm.ranks.exchange import Exchange
-from ahbm.ranks.groups import ProcessGroup, span
+from ahbm.ranks.groups import ProcessGroup
 from ahbm.ranks.lobby import check_world_size
 from ahbm.ranks.seat import Call
 from ahbm.ranks.session import Session

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 MOST_RANKS = 24
 MOST_CALLS = 1500
+STRETCHES = 20
+"""Of the critical path that a page lists."""
 Charts = dict[str, alt.TopLevelMixin]
 
 
@@ -56,6 +58,30 @@ def _job(report: JobReport) -> Page:
     charts: Charts = {"ranks": _ranks(report), "calls": _calls(report.calls)}
     sections = [
         Section("ranks", "Ranks", "Time in which a rank computed, and time that is exposed.", charts=["ranks"]),
+        Section(
+            "exposed",
+            "Exposed communication",
+            "Time in which a rank does not compute and what it does next waits for a call, as a mean over all ranks; "
+            "waiting is the part in which another rank had not arrived.",
+            ("collective", "ranks", "exposed (us)", "waiting (us)", "% of the job"),
+            [
+                [
+                    name,
+                    f"{ranks}" if ranks else "-",
+                    f"{exposed / 1000:,.2f}",
+                    f"{waiting / 1000:,.2f}",
+                    f"{100 * exposed / report.latency_ns:.1f}" if report.latency_ns else "-",
+                ]
+                for name, ranks, exposed, waiting in report.exposures()
+            ],
+        ),
+        Section(
+            "path",
+            "Critical path",
+            "The longest stretches of the chain of nodes and calls that sums to the job's time.",
+            ("from (us)", "takes (us)", "% of the job", "rank", "what", "where"),
+            _stretches(report),
+        ),
         Section("calls", "Collectives", "All calls of one collective on groups of one size.", COLUMNS, _cells(table)),
         Section("when", "Calls over time", "A lane for each group; calls that overlap contend.", charts=["calls"]),
     ]
@@ -78,6 +104,21 @@ def _job(report: JobReport) -> Page:
     subtitle = "All times are simulated; no data was moved. Exposed is time in which a rank did not compute."
     title = f"{report.job} on {report.topology}, {len(report.ranks)} ranks"
     return Page(title, subtitle, sections, charts, facts, _answer(report, table, explanation))
+
+
+def _stretches(report: JobReport) -> list[list[str]]:
+    longest = sorted(report.path, key=lambda stretch: (stretch.start_ns - stretch.end_ns, stretch.start_ns))[:STRETCHES]
+    return [
+        [
+            f"{stretch.start_ns / 1000:,.2f}",
+            f"{(stretch.end_ns - stretch.start_ns) / 1000:,.2f}",
+            f"{100 * (stretch.end_ns - stretch.start_ns) / report.latency_ns:.1f}",
+            f"{stretch.rank}",
+            stretch.node if stretch.call is None else report.calls[stretch.call].collective,
+            stretch.origin,
+        ]
+        for stretch in sorted(longest, key=lambda stretch: stretch.start_ns)
+    ]
 
 
 def _answer(report: JobReport, table: Sequence[Row], explanation: Explanation | None) -> list[str]:

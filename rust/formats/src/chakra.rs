@@ -29,6 +29,7 @@
 mod algorithm;
 mod decode;
 mod files;
+mod fold;
 mod from_plan;
 mod from_workload;
 mod graph;
@@ -46,7 +47,7 @@ pub use from_workload::write_workload;
 pub use graph::Graph;
 pub use recorded::{Event, Fact, recorded};
 pub use summary::Summary;
-pub use to_workload::{Sort, parse_workload, read_workload, sort};
+pub use to_workload::{Sort, parse_workload, read_ranks, read_workload, sort};
 
 use ahbm_machine::Diagnostic;
 use ahbm_plan::{Budget, Limit};
@@ -76,12 +77,17 @@ struct Usage {
 }
 
 impl Usage {
+    /// Counts nodes and their dependencies.
+    fn take(&mut self, nodes: u64, deps: u64, options: &ReadOptions) -> Result<(), Diagnostic> {
+        self.nodes += nodes;
+        options.budget.check(Limit::Steps, self.nodes)?;
+        self.deps += deps;
+        options.budget.check(Limit::Deps, self.deps)
+    }
+
     /// Counts a node and bounds what it holds.
     fn admit(&mut self, node: &Node, options: &ReadOptions) -> Result<(), Diagnostic> {
-        self.nodes += 1;
-        options.budget.check(Limit::Steps, self.nodes)?;
-        self.deps += (node.ctrl_deps.len() + node.data_deps.len()) as u64;
-        options.budget.check(Limit::Deps, self.deps)?;
+        self.take(1, (node.ctrl_deps.len() + node.data_deps.len()) as u64, options)?;
         let text = |value: &Value| if let Value::Text(text) = value { text.len() } else { 0 };
         let longest = node.attributes.iter().map(|a| a.name.len().max(text(&a.value))).max().unwrap_or(0);
         options.budget.check(Limit::StringBytes, longest.max(node.name.len()) as u64)?;

@@ -52,7 +52,7 @@ mod sfr;
 mod sip_links;
 mod svg;
 mod validated;
-mod yaml;
+pub mod yaml;
 
 pub use costs::{Costs, NetworkModel, Tier};
 pub use diagnostic::{Diagnostic, Site};

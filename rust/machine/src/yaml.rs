@@ -14,7 +14,7 @@ const MAX_DEPTH: usize = 32;
 
 /// The place where a node was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum At {
+pub enum At {
     /// A line of the file; 0 when unknown.
     Line(u32),
     /// An override by its index.
@@ -23,18 +23,25 @@ pub(crate) enum At {
 
 /// A value and its place.
 #[derive(Debug, Clone)]
-pub(crate) struct Tree {
-    pub(crate) at: At,
-    pub(crate) value: Value,
+pub struct Tree {
+    /// Its place.
+    pub at: At,
+    /// What it says.
+    pub value: Value,
 }
 
 /// The values of YAML, reduced to those a topology needs.
 #[derive(Debug, Clone)]
-pub(crate) enum Value {
+pub enum Value {
+    /// Nothing.
     Null,
+    /// True or false.
     Bool(bool),
+    /// Any number.
     Number(f64),
+    /// Text.
     Text(String),
+    /// A list.
     List(Vec<Tree>),
     /// Entries in file order.
     Map(Vec<(String, Tree)>),
@@ -42,7 +49,7 @@ pub(crate) enum Value {
 
 impl Value {
     /// The kind of value, for messages.
-    pub(crate) fn kind(&self) -> &'static str {
+    pub fn kind(&self) -> &'static str {
         match self {
             Value::Null => "nothing",
             Value::Bool(_) => "a boolean",
@@ -54,8 +61,11 @@ impl Value {
     }
 }
 
-/// Parses one document; an empty one is `Null`.
-pub(crate) fn parse(text: &str, origin: &str) -> Result<Tree, Diagnostic> {
+/// Parses one document; an empty one is `Null`. `origin` names it in findings.
+///
+/// # Errors
+/// `AHBM-T001` no YAML, `AHBM-T002` a document that is too long, nested too deeply or inflates.
+pub fn parse(text: &str, origin: &str) -> Result<Tree, Diagnostic> {
     if text.len() > MAX_BYTES {
         return Err(Diagnostic::new(
             "AHBM-T002",

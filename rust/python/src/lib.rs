@@ -6,6 +6,7 @@
 //!   [`inspection`]: what happened inside a run.
 //! - [`synthesis`]: schedules computed from a machine. [`job`]: many programs that share one.
 //! - [`gate`]: where the threads of ranks wait for one another. [`interrupt`]: Ctrl-C while native code runs.
+//! - [`astra`]: set-ups of another simulator, and its numbers.
 //! - [`builder`]: writes a program; [`kernel`] runs a kernel once per body to record it; [`network`] knows the
 //!   SIP networks by name.
 //! - [`formats`]: plans of other projects, read, checked and lowered. [`check`]: captured programs, checked.
@@ -18,6 +19,7 @@
 //! Laws. No lock is held while Python code can run. Long runs release the interpreter lock. A value's slot
 //! is given back exactly when its last handle dies, so that equal kernels record equal bodies.
 
+mod astra;
 mod builder;
 mod capture;
 mod check;
@@ -52,6 +54,8 @@ use pyo3::prelude::*;
 /// Machines, programs and the recording context of kernels.
 #[pymodule]
 mod _core {
+    #[pymodule_export]
+    use super::astra::{AstraRun, AstraSetup};
     #[pymodule_export]
     use super::builder::ProgramBuilder;
     #[pymodule_export]

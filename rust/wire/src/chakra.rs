@@ -262,7 +262,11 @@ impl Attribute {
         Self { name: Arc::clone(name), value, doc: None }
     }
 
-    fn read(mut r: Reader<'_>, names: &mut Names) -> Result<Self, Malformed> {
+    /// From the message of an attribute.
+    ///
+    /// # Errors
+    /// A violation of the wire format or of the schema.
+    pub fn read(mut r: Reader<'_>, names: &mut Names) -> Result<Self, Malformed> {
         let start = r.at();
         let mut attribute = Self { name: Arc::clone(&names.empty), value: Value::None, doc: None };
         while let Some((field, payload)) = r.field()? {

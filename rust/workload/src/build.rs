@@ -195,7 +195,7 @@ impl RankBuilder {
                     .site(format!("second: {}", pair[1].name), origin(id)),
             ]);
         }
-        let index: FxHashMap<u64, u32> = (0..).zip(&self.nodes).map(|(at, node)| (node.id, at)).collect();
+        let place = Places::of(&self.nodes);
         let mut names: IndexSet<Box<str>, FxBuildHasher> = IndexSet::default();
         let mut nodes = Vec::with_capacity(self.nodes.len());
         let mut edges = Vec::new();
@@ -204,8 +204,8 @@ impl RankBuilder {
         for node in self.nodes {
             let start = edges.len();
             for dep in node.after {
-                match index.get(&dep) {
-                    Some(&at) => edges.push(at),
+                match place.at(dep) {
+                    Some(at) => edges.push(at),
                     None => missing.push((node.id, dep)),
                 }
             }
@@ -232,5 +232,32 @@ impl RankBuilder {
             groups: self.groups.into_iter().collect(),
             peers: self.peers.into_iter().collect(),
         })
+    }
+}
+
+/// Where the node of an id is.
+enum Places {
+    /// Ids without gaps: the first, and how many.
+    Run(u64, u64),
+    /// Any others.
+    Index(FxHashMap<u64, u32>),
+}
+
+impl Places {
+    /// Of nodes in ascending order of their ids.
+    fn of(nodes: &[NodeBuilder]) -> Self {
+        match (nodes.first(), nodes.last()) {
+            (Some(first), Some(last)) if last.id - first.id == nodes.len() as u64 - 1 => {
+                Self::Run(first.id, nodes.len() as u64)
+            }
+            _ => Self::Index((0..).zip(nodes).map(|(at, node)| (node.id, at)).collect()),
+        }
+    }
+
+    fn at(&self, id: u64) -> Option<u32> {
+        match self {
+            Self::Run(first, many) => id.checked_sub(*first).filter(|at| at < many).map(|at| at as u32),
+            Self::Index(index) => index.get(&id).copied(),
+        }
     }
 }

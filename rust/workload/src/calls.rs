@@ -20,6 +20,9 @@ pub struct Call {
     pub after: Option<u32>,
 }
 
+/// Rank and node position.
+type Place = (u32, u32);
+
 /// The definition of a collective, for whoever has it wrong.
 const ONE_CALL: &str = "the n-th collective node of a group is one call on all of its ranks";
 
@@ -107,7 +110,7 @@ impl Workload {
     /// The finding about the n-th call of a group: who calls what.
     fn disagreement(&self, group: u32, number: usize, members: &[&[u32]]) -> Vec<Diagnostic> {
         let group = &self.groups[group as usize];
-        let mut kinds: Vec<(Option<&CallSpec>, Vec<(u32, u32)>)> = Vec::new();
+        let mut kinds: Vec<(Option<&CallSpec>, Vec<Place>)> = Vec::new();
         for (&rank, sequence) in group.ranks.iter().zip(members) {
             let at = sequence.get(number).copied();
             let spec = at.and_then(|at| self.graph(rank).spec(at));
@@ -122,7 +125,7 @@ impl Workload {
                 None => kinds.push((spec, vec![entry])),
             }
         }
-        let listed = |ranks: &[(u32, u32)]| {
+        let listed = |ranks: &[Place]| {
             let shown: Vec<String> = ranks.iter().take(LISTED).map(|(rank, _)| rank.to_string()).collect();
             let more = if ranks.len() > LISTED { ", …" } else { "" };
             format!("rank{} {}{more}", if ranks.len() == 1 { "" } else { "s" }, shown.join(", "))

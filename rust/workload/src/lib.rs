@@ -28,6 +28,7 @@
 mod build;
 mod calls;
 mod chains;
+mod crossing;
 mod graph;
 mod linked;
 mod messages;

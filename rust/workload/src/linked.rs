@@ -54,9 +54,10 @@ impl Linked {
     /// Finds calls and messages.
     ///
     /// # Errors
-    /// As [`Workload::calls`] and [`Workload::messages`].
+    /// As [`Workload::calls`], [`Workload::messages`] and [`Workload::crossings`].
     pub fn new(workload: Workload) -> Result<Self, Vec<Diagnostic>> {
         let (calls, messages) = (workload.calls()?, workload.messages()?);
+        workload.crossings(&calls, &messages)?;
         let mut first = vec![0];
         for rank in &workload.ranks {
             first.push(first[first.len() - 1] + workload.graphs[rank.graph as usize].nodes().len() as u32);
@@ -75,11 +76,11 @@ impl Linked {
         }
         let chunk_of = FxHashMap::default();
         let mut linked = Self { workload, calls, messages, chunks: Vec::new(), first, shares, chunk_of };
-        (linked.chunks, linked.chunk_of) = linked.find_chunks()?;
+        linked.find_chunks()?;
         Ok(linked)
     }
 
-    fn find_chunks(&self) -> Result<(Vec<Chunk>, FxHashMap<u32, u32>), Vec<Diagnostic>> {
+    fn find_chunks(&mut self) -> Result<(), Vec<Diagnostic>> {
         let mut of = FxHashMap::default();
         let mut found: IndexSet<Chunk, FxBuildHasher> = IndexSet::default();
         for rank in 0..self.workload.ranks.len() as u32 {
@@ -96,7 +97,8 @@ impl Linked {
                 of.insert(self.place(rank, at), found.insert_full(chunk).0 as u32);
             }
         }
-        Ok((found.into_iter().collect(), of))
+        (self.chunks, self.chunk_of) = (found.into_iter().collect(), of);
+        Ok(())
     }
 
     /// The chunk that a node stands for: a position in [`Linked::chunks`].

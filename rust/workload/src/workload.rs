@@ -182,8 +182,23 @@ impl Gather {
                 graphs.len() as u32 - 1
             }
         };
-        let (groups, peers) = (rank.groups.into(), rank.peers.into());
-        self.workload.ranks.push(Rank { graph, groups, peers, file: rank.file });
+        self.bind(graph, rank.groups, rank.peers, rank.file);
+    }
+
+    /// Adds the next rank, whose graph is that of another one.
+    pub fn bind(&mut self, graph: u32, groups: Vec<u32>, peers: Vec<u32>, file: Arc<str>) {
+        self.workload.ranks.push(Rank { graph, groups: groups.into(), peers: peers.into(), file });
+    }
+
+    /// The rank that was added last, and its graph.
+    pub fn last(&self) -> Option<(&Rank, &Graph)> {
+        let rank = self.workload.ranks.last()?;
+        Some((rank, &self.workload.graphs[rank.graph as usize]))
+    }
+
+    /// The name of a group.
+    pub fn group_name(&self, group: u32) -> &str {
+        self.groups.get_index(group as usize).map_or("", |group| &group.name)
     }
 
     /// Adds the next rank with the graph of an earlier one, `like`; `group` and `peer` give what the new rank has in

@@ -69,7 +69,9 @@ pub(super) fn messages(
     let mut names = Names::default();
     let mut metadata = None;
     let mut nodes: Vec<Node> = Vec::new();
+    // Places of the nodes, where ids do not ascend; what ascends is unique.
     let mut seen: FxHashMap<u64, usize> = FxHashMap::default();
+    let mut starts: Vec<usize> = Vec::new();
     while !reader.is_empty() {
         let start = reader.at();
         let message = reader.message().map_err(malformed)?;
@@ -79,7 +81,12 @@ pub(super) fn messages(
         }
         let node = Node::read(message, &mut names).map_err(malformed)?;
         usage.admit(&node, options)?;
-        if let Some(first) = seen.insert(node.id, start) {
+        if seen.is_empty() && nodes.last().is_some_and(|last| last.id >= node.id) {
+            seen = nodes.iter().map(|node| node.id).zip(starts.drain(..)).collect();
+        }
+        if seen.is_empty() {
+            starts.push(start);
+        } else if let Some(first) = seen.insert(node.id, start) {
             return Err(Diagnostic::new("AHBM-F133", format!("two nodes have the id {}", node.id))
                 .site("first", format!("{file}, byte {first}"))
                 .site("second", format!("{file}, byte {start}")));

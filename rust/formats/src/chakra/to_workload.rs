@@ -5,15 +5,16 @@
 
 use super::decode::{inflate, messages};
 use super::files::{find, load_of};
+use super::fold::{Facts, Patterns};
 use super::{ReadOptions, Trace, Usage, graph_of, json, one};
 use ahbm_machine::Diagnostic;
 use ahbm_plan::Limit;
-use ahbm_wire::chakra::{Metadata, Node, NodeKind, Value, prefix};
+use ahbm_wire::chakra::{Metadata, Node, NodeKind, Value, of_rank, prefix};
 use ahbm_workload::{
     CallSpec, Collective, Gather, Groups, MessageSpec, NodeBuilder, PartSpec, RankBuilder, Work, Workload,
 };
 use serde_json::Value as Json;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The most that a node may take: eleven days, far below the end of simulated time.
@@ -31,14 +32,31 @@ pub fn read_workload(path: &Path, options: &ReadOptions, groups: Groups) -> Resu
         "" => "trace",
         name => name,
     };
-    let mut gather = Gather::new(name, files.len() as u32, groups);
-    let mut usage = Usage::default();
-    for (rank, path) in (0..).zip(&files) {
-        let bytes = load_of(path, options, &mut usage)?;
-        let file: Arc<str> = path.to_string_lossy().into();
-        add_bytes(&mut gather, rank, file, &bytes, options, &mut usage)?;
+    read_files(name, &files, options, groups)
+}
+
+/// Reads the job of the first `ranks` files `<prefix>.<rank>.et`; others may be there.
+///
+/// # Errors
+/// As [`read_workload`].
+pub fn read_ranks(path: &Path, ranks: u32, options: &ReadOptions, groups: Groups) -> Result<Workload, Vec<Diagnostic>> {
+    options.budget.check(Limit::Ranks, ranks.into()).map_err(one)?;
+    let files: Vec<PathBuf> = (0..ranks).map(|rank| of_rank(path, rank as usize)).collect();
+    read_files(prefix(path, ".et"), &files, options, groups)
+}
+
+fn read_files(
+    name: &str,
+    files: &[PathBuf],
+    options: &ReadOptions,
+    groups: Groups,
+) -> Result<Workload, Vec<Diagnostic>> {
+    let mut source = Source::new(name, files.len(), options, groups);
+    for (rank, path) in (0..).zip(files) {
+        let bytes = load_of(path, options, &mut source.usage)?;
+        source.add(rank, path.to_string_lossy().into(), &bytes)?;
     }
-    Ok(gather.finish())
+    Ok(source.gather.finish())
 }
 
 /// Reads a job from memory: per rank its file name and its bytes.
@@ -52,31 +70,46 @@ pub fn parse_workload(
     groups: Groups,
 ) -> Result<Workload, Vec<Diagnostic>> {
     options.budget.check(Limit::Ranks, files.len() as u64).map_err(one)?;
-    let mut gather = Gather::new(name, files.len() as u32, groups);
-    let mut usage = Usage::default();
+    let mut source = Source::new(name, files.len(), options, groups);
     for (rank, (file, bytes)) in (0..).zip(files) {
-        usage.file_bytes += bytes.len() as u64;
-        options.budget.check(Limit::FileBytes, usage.file_bytes).map_err(one)?;
-        add_bytes(&mut gather, rank, (*file).into(), bytes, options, &mut usage)?;
+        source.usage.file_bytes += bytes.len() as u64;
+        options.budget.check(Limit::FileBytes, source.usage.file_bytes).map_err(one)?;
+        source.add(rank, (*file).into(), bytes)?;
     }
-    Ok(gather.finish())
+    Ok(source.gather.finish())
 }
 
-fn add_bytes(
-    gather: &mut Gather,
-    rank: u32,
-    file: Arc<str>,
-    bytes: &[u8],
-    options: &ReadOptions,
-    usage: &mut Usage,
-) -> Result<(), Vec<Diagnostic>> {
-    let (metadata, nodes) = if file.ends_with(".json") {
-        json::nodes(&file, bytes, options, usage)?
-    } else {
+/// A job that is being read.
+struct Source<'a> {
+    gather: Gather,
+    usage: Usage,
+    patterns: Patterns,
+    options: &'a ReadOptions,
+}
+
+impl<'a> Source<'a> {
+    fn new(name: &str, ranks: usize, options: &'a ReadOptions, groups: Groups) -> Self {
+        let gather = Gather::new(name, ranks as u32, groups);
+        Self { gather, usage: Usage::default(), patterns: Patterns::default(), options }
+    }
+
+    /// Adds the next rank from the bytes of its file.
+    fn add(&mut self, rank: u32, file: Arc<str>, bytes: &[u8]) -> Result<(), Vec<Diagnostic>> {
+        let Self { gather, usage, patterns, options } = self;
+        if file.ends_with(".json") {
+            let (metadata, nodes) = json::nodes(&file, bytes, options, usage)?;
+            return add_nodes(gather, rank, file, &metadata, nodes, options.lenient);
+        }
         let bytes = inflate(&file, bytes, options, usage).map_err(one)?;
-        messages(&file, &bytes, options, usage).map_err(one)?
-    };
-    add_nodes(gather, rank, file, &metadata, nodes, options.lenient)
+        if let Some((nodes, deps)) = patterns.repeat(gather, rank, &file, &bytes) {
+            return usage.take(nodes, deps, options).map_err(one);
+        }
+        let (metadata, nodes) = messages(&file, &bytes, options, usage).map_err(one)?;
+        let facts: Vec<Facts> = nodes.iter().map(Facts::of).collect();
+        add_nodes(gather, rank, file, &metadata, nodes, options.lenient)?;
+        patterns.keep(gather, &bytes, &facts);
+        Ok(())
+    }
 }
 
 fn add_nodes(

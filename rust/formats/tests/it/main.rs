@@ -1,6 +1,7 @@
 //! The integration tests of this crate, in one binary.
 
 mod chakra_corpus;
+mod chakra_fold;
 mod chakra_json;
 mod chakra_read;
 mod closed_forms;

@@ -1,3 +1,4 @@
-//! The integration tests of this crate, in one binary.
+//! Integration tests of the workload graph.
 
+mod crossings;
 mod transformer;
