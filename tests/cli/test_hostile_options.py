@@ -51,6 +51,7 @@ BASE: dict[str, list[str]] = {
     "explain": ["all_reduce", "--size", "64"],
     "explore": ["all_reduce", "--seeds", "1", "--size", "64"],
     "inspect": ["all_reduce", "--size", "64"],
+    "job": ["new", "tiny.yaml", "-o", "step", "--layers", "1", "--micro-batches", "1"],
     "ladder": ["all_reduce", "-b", "64", "-e", "64", "-a", "ring_allreduce"],
     "list": [],
     "new": ["fresh"],
@@ -109,6 +110,8 @@ def test_every_option(command: str, here: Path) -> None:
         astra_files.write(here)
     if command in ("check", "convert"):
         ahbm.synthesize("all_gather", topology="ring_1d", size=1 << 10).save("plan.xml")
+    if command == "job":
+        Path("tiny.yaml").write_text("hidden: 64\nheads: 4\nsequence: 8\n")
     wrong = []
     for name, parameter in parameters():
         if name != command:

@@ -23,6 +23,7 @@ from ahbm.cli import (  # noqa: F401
     explain,
     explore,
     inspect,
+    job,
     ladder,
     look,
     numerics,

@@ -15,7 +15,7 @@ PANELS = {
     "Run": ("run", "bench", "report", "astra"),
     "Check": ("check", "explore", "numerics"),
     "Understand": ("explain", "inspect", "compare"),
-    "Build": ("new", "synth", "ladder", "convert"),
+    "Build": ("new", "synth", "ladder", "convert", "job"),
     "Machines, and what there is": ("list", "topology", "probe"),
 }
 """The commands in the order of `ahbm --help`."""

@@ -31,6 +31,7 @@ mod decode;
 mod files;
 mod fold;
 mod from_plan;
+mod from_workload;
 mod graph;
 mod json;
 mod pairs;
@@ -42,6 +43,7 @@ mod to_workload;
 
 pub use files::{find, is_json_trace, is_trace, read, render};
 pub use from_plan::PlanOptions;
+pub use from_workload::write_workload;
 pub use graph::Graph;
 pub use recorded::{Event, Fact, recorded};
 pub use summary::Summary;

@@ -127,6 +127,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("AHBM-C151", "a ladder has no candidate that runs at a size; the message says why of each"),
     ("AHBM-C152", "`--members` that is no list of NPUs"),
     ("AHBM-C153", "`--groups` without a JSON object of rank lists"),
+    ("AHBM-C157", "a manifest of a transformer: numbers that are missing, out of range, do not divide each other, or make too large a job"),
     ("AHBM-C160", "a file or a text that holds no reports"),
     ("AHBM-C161", "a page or chart that cannot be written, or of no known format"),
     ("AHBM-C162", "no list of numbers of ranks"),

@@ -13,7 +13,7 @@ use ahbm_emulator::training::{Answers, Lanes, Replay, Terms, Times, Why};
 use ahbm_emulator::{Options, Span};
 use ahbm_formats::chakra::{self, ReadOptions, Sort};
 use ahbm_program::marks::Region;
-use ahbm_workload::{Linked, Work};
+use ahbm_workload::{Linked, Schedule, Transformer, Work};
 use numpy::{Element, PyArray1};
 use pyo3::prelude::*;
 use std::collections::HashMap;
@@ -56,6 +56,65 @@ impl Workload {
             Linked::new(workload)
         })
         .map(|inner| Self { inner: inner.into() })
+    }
+
+    /// One training step of a transformer; `ahbm.job.transformer.Transformer` says what the numbers mean.
+    ///
+    /// `sizes` has each of them by name, `dtype` is a name and its bytes. The interpreter lock is released meanwhile.
+    /// Raises `ConfigError` (AHBM-C157) for a name that is missing or unknown, and for numbers that are out of range, do
+    /// not divide each other as they must, or make too large a job.
+    #[staticmethod]
+    fn transformer(
+        py: Python<'_>,
+        name: &str,
+        sizes: HashMap<String, u64>,
+        dtype: (String, u64),
+        schedule: &str,
+    ) -> PyResult<Self> {
+        let wrong = |what: String| errors::raise_one(py, ahbm_machine::Diagnostic::new("AHBM-C157", what));
+        let Some(schedule) = Schedule::ALL.into_iter().find(|known| known.name() == schedule) else {
+            return Err(wrong(format!(
+                "schedule {schedule:?} is none of {}",
+                Schedule::ALL.map(Schedule::name).join(", ")
+            )));
+        };
+        let mut sizes = sizes;
+        let mut take = |name: &str| sizes.remove(name).ok_or_else(|| wrong(format!("{name} is missing")));
+        let transformer = Transformer {
+            layers: take("layers")?,
+            hidden: take("hidden")?,
+            heads: take("heads")?,
+            ffn: take("ffn")?,
+            sequence: take("sequence")?,
+            vocabulary: take("vocabulary")?,
+            micro_batch: take("micro_batch")?,
+            micro_batches: take("micro_batches")?,
+            dtype: (dtype.0.into(), dtype.1),
+            tensor: take("tp")?,
+            pipeline: take("pp")?,
+            data: take("dp")?,
+            expert: take("ep")?,
+            experts: take("experts")?,
+            top_k: take("top_k")?,
+            schedule,
+            zero: take("zero")?,
+            sequence_parallel: take("sequence_parallel")? != 0,
+            recompute: take("recompute")? != 0,
+            bucket_bytes: take("bucket_bytes")?,
+        };
+        if let Some(unknown) = sizes.keys().min() {
+            return Err(wrong(format!("{unknown} is no number of a transformer")));
+        }
+        interruptible(py, || Linked::new(transformer.workload(name)?)).map(|inner| Self { inner: inner.into() })
+    }
+
+    /// Writes the job as a Chakra trace: `PREFIX.<rank>.et`, and `PREFIX.groups.json` where calls name groups.
+    ///
+    /// Reading the files gives the same job. Returns the files. The interpreter lock is released meanwhile. Raises
+    /// `FormatError` (AHBM-F102, F139), after which nothing was written.
+    fn write(&self, py: Python<'_>, prefix: PathBuf) -> PyResult<Vec<PathBuf>> {
+        logs::refresh(py, &[Part::Formats]);
+        interruptible(py, || chakra::write_workload(&self.inner.workload, &prefix).map_err(|finding| vec![finding]))
     }
 
     /// Name for people.

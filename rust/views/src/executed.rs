@@ -10,8 +10,9 @@ use std::sync::Arc;
 
 /// The bytes of one file per rank: one node per operation, in order by control dependencies along each agent.
 ///
-/// Beside whole microseconds, `start_ns` and `duration_ns` are exact to the picosecond. A message's
-/// `comm_tag` is the number of its queue.
+/// Beside whole microseconds, `start_ns` and `duration_ns` are exact to the picosecond, on one clock for all ranks. A
+/// message's `comm_tag` is the number of its queue, and `send_node` of a receive is the node in the file of rank
+/// `comm_src` that sent what it received: the traces of all ranks are joined message by message.
 ///
 /// # Errors
 /// `AHBM-D191` when the timeline was not recorded or belongs to another program.
@@ -23,11 +24,15 @@ pub fn executed(program: &Program, timeline: &Timeline) -> Result<Vec<Vec<u8>>, 
     let names = Names::default();
     let ranks = program.agents.iter().map(|a| a.rank + 1).max().unwrap_or(0);
     let mut files: Vec<Vec<Node>> = vec![Vec::new(); ranks as usize];
+    // A queue has one sender and one receiver, and is first in, first out: the k-th receive has what the k-th send sent.
+    let mut sends: Vec<Vec<u64>> = vec![Vec::new(); program.channels.len()];
+    let mut receives: Vec<(u32, u64, ChannelId)> = Vec::new();
     for (agent, spans) in (0..).zip(&timeline.spans) {
         let agent = AgentId(agent);
         let mut choices = timeline.choices.get(agent.0 as usize).into_iter().flatten().copied();
         let body = program.body(agent);
-        let file = &mut files[program.agents[agent.0 as usize].rank as usize];
+        let rank = program.agents[agent.0 as usize].rank;
+        let file = &mut files[rank as usize];
         let mut previous = None;
         for (index, (op, span)) in body.ops.iter().zip(spans).enumerate() {
             let (kind, channel, tile) = match op.kind {
@@ -47,7 +52,19 @@ pub fn executed(program: &Program, timeline: &Timeline) -> Result<Vec<Vec<u8>>, 
             let bytes = tile.map(|t| body.tiles[t as usize].bytes());
             names.describe(&mut node, program, channel, bytes);
             names.time(&mut node, span.start, span.end - span.start);
+            match (kind, channel) {
+                (NodeKind::Send, Some(channel)) => sends[channel.0 as usize].push(id),
+                (NodeKind::Recv, Some(channel)) => receives.push((rank, id, channel)),
+                _ => {}
+            }
             file.push(node);
+        }
+    }
+    let mut sent: Vec<_> = sends.iter().map(|ids| ids.iter()).collect();
+    let send_node: Arc<str> = Arc::from("send_node");
+    for (rank, id, channel) in receives {
+        if let Some(&from) = sent.get_mut(channel.0 as usize).and_then(Iterator::next) {
+            files[rank as usize][id as usize].attributes.push(Attribute::integer(&send_node, Arm::Int64, from));
         }
     }
     let metadata = Metadata {

@@ -293,6 +293,11 @@ impl Attribute {
         Ok(attribute)
     }
 
+    /// Appends the field of a node that holds it.
+    pub fn append_to(&self, node: &mut Writer) {
+        node.message(10, &self.encode());
+    }
+
     fn encode(&self) -> Vec<u8> {
         let mut out = Writer::default();
         out.message(1, self.name.as_bytes());
@@ -398,7 +403,8 @@ impl Node {
         Ok(node)
     }
 
-    fn encode(&self) -> Vec<u8> {
+    /// The message of the node; attributes may be appended.
+    pub fn encode(&self) -> Vec<u8> {
         let mut out = Writer::default();
         let number = |out: &mut Writer, field, n| {
             if n != 0 {
@@ -419,7 +425,7 @@ impl Node {
                 out.message(field, bytes);
             }
         }
-        self.attributes.iter().for_each(|a| out.message(10, &a.encode()));
+        self.attributes.iter().for_each(|a| a.append_to(&mut out));
         out.bytes
     }
 
@@ -527,7 +533,8 @@ impl Metadata {
         Ok(metadata)
     }
 
-    fn encode(&self) -> Vec<u8> {
+    /// The message of the metadata.
+    pub fn encode(&self) -> Vec<u8> {
         let mut out = Writer::default();
         if !self.version.is_empty() {
             out.message(1, self.version.as_bytes());

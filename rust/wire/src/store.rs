@@ -1,6 +1,7 @@
 //! Files that are written whole or not at all.
 
 use ahbm_machine::Diagnostic;
+use std::borrow::Borrow;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -15,17 +16,18 @@ pub struct Output {
 }
 
 /// Writes every file beside its place and then moves all of them there, so that a failure while writing leaves what
-/// was there before. Folders must exist. A link stays a link; a path that is no regular file (a pipe, a device) is
+/// was there before. Each file is made when its turn comes, and dropped once it is written. Folders must exist. A link stays a link; a path that is no regular file (a pipe, a device) is
 /// written to as it is.
 ///
 /// # Errors
 /// `AHBM-F102` what the file system reports.
-pub fn store(files: &[Output]) -> Result<(), Diagnostic> {
+pub fn store<T: Borrow<Output>>(files: impl IntoIterator<Item = T>) -> Result<(), Diagnostic> {
     let failed = |path: &Path, error: io::Error| {
         Diagnostic::new("AHBM-F102", format!("{} cannot be written: {error}", path.display()))
     };
-    let mut beside: Vec<(PathBuf, PathBuf)> = Vec::with_capacity(files.len());
-    let written = files.iter().try_for_each(|file| {
+    let mut beside: Vec<(PathBuf, PathBuf)> = Vec::new();
+    let written = files.into_iter().try_for_each(|file| {
+        let file: &Output = file.borrow();
         let target = fs::canonicalize(&file.path).unwrap_or_else(|_| file.path.clone());
         if target.exists() && !target.is_file() {
             return fs::write(&target, &file.bytes).map_err(|error| failed(&file.path, error));

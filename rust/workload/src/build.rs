@@ -152,6 +152,30 @@ impl RankBuilder {
         Work::Call(self.specs.insert_full(spec).0 as u32)
     }
 
+    /// Numbers calls, groups and peers in the order of the nodes: a graph does not depend on the order of its file.
+    fn renumber(&mut self) {
+        let (mut specs, mut groups, mut peers) = (IndexSet::default(), IndexSet::default(), IndexSet::default());
+        let mut known = vec![None; self.specs.len()];
+        for node in &mut self.nodes {
+            match &mut node.work {
+                Work::Call(spec) => {
+                    let was = *spec as usize;
+                    *spec = *known[was].get_or_insert_with(|| {
+                        let mut of = self.specs[was].clone();
+                        of.group = groups.insert_full(self.groups[of.group as usize]).0 as u32;
+                        specs.insert_full(of).0 as u32
+                    });
+                }
+                Work::Send(message) | Work::Recv(message) => {
+                    message.peer = peers.insert_full(self.peers[message.peer as usize]).0 as u32;
+                    message.group = message.group.map(|slot| groups.insert_full(self.groups[slot as usize]).0 as u32);
+                }
+                _ => {}
+            }
+        }
+        (self.specs, self.groups, self.peers) = (specs, groups, peers);
+    }
+
     /// The graph. When `lenient`, dependencies on ids that no node has are left out and counted, and circles are cut
     /// at the dependencies on higher ids.
     ///
@@ -160,6 +184,7 @@ impl RankBuilder {
     /// wait for each other, `AHBM-F136` a part of a node that is no call.
     pub fn finish(mut self, lenient: bool) -> Result<RankGraph, Vec<Diagnostic>> {
         self.nodes.sort_by_key(|node| node.id);
+        self.renumber();
         let file = Arc::clone(&self.file);
         let origin = |id: u64| format!("{file} node {id}");
         if let Some(pair) = self.nodes.windows(2).find(|pair| pair[0].id == pair[1].id) {

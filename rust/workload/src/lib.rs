@@ -33,6 +33,7 @@ mod graph;
 mod linked;
 mod messages;
 mod node;
+mod transformer;
 mod workload;
 
 pub use build::{NodeBuilder, RankBuilder, RankGraph};
@@ -42,6 +43,7 @@ pub use graph::Graph;
 pub use linked::{Chunk, Linked, Share};
 pub use messages::Message;
 pub use node::{CallSpec, Collective, MessageSpec, Node, PartSpec, Work};
+pub use transformer::{Schedule, Transformer};
 pub use workload::{Gather, Group, Groups, Rank, Workload};
 
 use ahbm_machine::Diagnostic;

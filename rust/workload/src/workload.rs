@@ -80,6 +80,8 @@ pub struct Gather {
     /// Number of ranks.
     size: u32,
     named: Groups,
+    /// Names of groups that the source only numbers.
+    titles: FxHashMap<String, Arc<str>>,
     groups: IndexSet<Group, FxBuildHasher>,
     /// Positions of the graphs of a digest.
     known: FxHashMap<u64, Vec<u32>>,
@@ -89,7 +91,8 @@ impl Gather {
     /// A job of `size` ranks; `named` has the ranks of groups that nodes name without listing them.
     pub fn new(name: &str, size: u32, named: Groups) -> Self {
         let workload = Workload { name: name.into(), graphs: Vec::new(), ranks: Vec::new(), groups: Vec::new() };
-        Self { workload, size, named, groups: IndexSet::default(), known: FxHashMap::default() }
+        let (titles, known) = Default::default();
+        Self { workload, size, named, titles, groups: IndexSet::default(), known }
     }
 
     /// Number of ranks.
@@ -100,6 +103,11 @@ impl Gather {
     /// Adds ranks of a group that the source names, unless its name is known.
     pub fn name_group(&mut self, name: &str, ranks: Vec<u32>) {
         self.named.entry(name.to_owned()).or_insert(ranks);
+    }
+
+    /// Gives the groups that nodes call `number` a name of their own.
+    pub fn title_group(&mut self, number: &str, name: &str) {
+        self.titles.entry(number.to_owned()).or_insert_with(|| name.into());
     }
 
     /// The other rank of a group of two.
@@ -135,7 +143,8 @@ impl Gather {
             let finding = Diagnostic::new("AHBM-U234", what).site(format!("rank {rank}"), origin());
             return Err(one(finding.hint(hint)));
         };
-        let group = Group { name: name.into(), ranks: ranks.into() };
+        let title = self.titles.get(name).map_or_else(|| name.into(), Arc::clone);
+        let group = Group { name: title, ranks: ranks.into() };
         let known = self.groups.get_index_of(&group);
         if known.is_none() {
             let wrong = |how: String| {
@@ -192,8 +201,29 @@ impl Gather {
         self.groups.get_index(group as usize).map_or("", |group| &group.name)
     }
 
-    /// The job.
-    pub fn finish(self) -> Workload {
-        Workload { groups: self.groups.into_iter().collect(), ..self.workload }
+    /// Adds the next rank with the graph of an earlier one, `like`; `group` and `peer` give what the new rank has in
+    /// the place of a group of [`Gather::group`], or a peer, of that one.
+    pub fn add_like(
+        &mut self,
+        like: u32,
+        file: impl Into<Arc<str>>,
+        group: impl Fn(u32) -> u32,
+        peer: impl Fn(u32) -> u32,
+    ) {
+        let known = &self.workload.ranks[like as usize];
+        let groups = known.groups.iter().map(|&of| group(of)).collect();
+        let peers = known.peers.iter().map(|&of| peer(of)).collect();
+        let rank = Rank { graph: known.graph, groups, peers, file: file.into() };
+        self.workload.ranks.push(rank);
+    }
+
+    /// The job. Groups stand in the order in which ranks and their nodes call them.
+    pub fn finish(mut self) -> Workload {
+        let mut order: IndexSet<u32, FxBuildHasher> = IndexSet::default();
+        for rank in &mut self.workload.ranks {
+            rank.groups.iter_mut().for_each(|group| *group = order.insert_full(*group).0 as u32);
+        }
+        self.workload.groups = order.iter().map(|&group| self.groups[group as usize].clone()).collect();
+        self.workload
     }
 }

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The most that a node may take: eleven days, far below the end of simulated time.
-const LONGEST_PS: f64 = 1e18;
+const LONGEST_NS: f64 = 1e15;
 
 /// Reads the job that `path` names: a prefix, one of its files, or a folder that holds one prefix. `groups` has the
 /// ranks of process groups that nodes name without listing them.
@@ -143,7 +143,7 @@ fn add_nodes(
 }
 
 /// Takes the groups that metadata and METADATA nodes list, as PyTorch writes them: `[{"pg_name", "ranks"}, ...]`, where
-/// an empty list of ranks means all.
+/// an empty list of ranks means all. Where `pg_name` is a number that was given in writing, `name` has the group's own.
 fn name_groups(gather: &mut Gather, metadata: &Metadata, nodes: &[Node]) {
     let own = metadata.attributes.iter();
     let of_nodes = nodes.iter().filter(|node| node.kind == NodeKind::Metadata);
@@ -167,8 +167,11 @@ fn name_groups(gather: &mut Gather, metadata: &Metadata, nodes: &[Node]) {
             if ranks.is_empty() {
                 ranks = (0..gather.size()).collect();
             }
-            if let Some(name) = entry["pg_name"].as_str() {
-                gather.name_group(name, ranks);
+            if let Some(number) = entry["pg_name"].as_str() {
+                gather.name_group(number, ranks);
+                if let Some(name) = entry["name"].as_str() {
+                    gather.title_group(number, name);
+                }
             }
         }
     }
@@ -206,14 +209,12 @@ impl Reader<'_> {
 
     /// How long the node takes: `duration_ns` where it has it, else whole microseconds.
     fn ps(&self) -> Result<u64, Diagnostic> {
-        let ps = match self.node.real("duration_ns") {
-            Some(ns) => (ns * 1000.0).round(),
-            None => self.node.duration_micros as f64 * 1e6,
-        };
-        if (0.0..LONGEST_PS).contains(&ps) {
-            Ok(ps as u64)
+        let ns = self.node.real("duration_ns").unwrap_or(self.node.duration_micros as f64 * 1e3);
+        if (0.0..LONGEST_NS).contains(&ns) {
+            // Apart, so that whole nanoseconds stay exact at any length.
+            Ok(ns.trunc() as u64 * 1000 + (ns.fract() * 1000.0).round() as u64)
         } else {
-            Err(self.wrong("duration", &format!("is {ps} ps")))
+            Err(self.wrong("duration", &format!("is {ns} ns")))
         }
     }
 

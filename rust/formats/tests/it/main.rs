@@ -15,3 +15,4 @@ mod mscclpp_plans;
 mod nvls;
 mod schedules;
 mod support;
+mod workload_write;

@@ -6,6 +6,7 @@ use ahbm_machine::Machine;
 use ahbm_plan::{Collective, LowerOptions, Plan, Transfer, Transfers};
 use ahbm_program::Dtype;
 use ahbm_views::executed;
+use ahbm_wire::chakra::{Node, NodeKind};
 
 /// The ring all-reduce: every block goes once around to be summed and once to be known.
 fn ring(ranks: u32) -> Plan {
@@ -50,5 +51,20 @@ fn a_run_is_a_trace() {
     let end = again.graphs[0].nodes.iter().map(|node| node.start_micros + node.duration_micros).max().unwrap();
     let agents = program.agents.iter().zip(&timeline.ends).filter(|(agent, _)| agent.rank == 0);
     assert_eq!(end, agents.map(|(_, end)| end / 1_000_000).max().unwrap());
+    // Every receive names its own send, which began before it ended.
+    let mut named = std::collections::BTreeSet::new();
+    for (graph, node) in again.graphs.iter().flat_map(|graph| graph.nodes.iter().map(move |node| (graph, node))) {
+        let Some(from) = node.integer("send_node") else { continue };
+        let rank = node.integer("comm_src").unwrap();
+        let sender = again.graphs[rank as usize].nodes.iter().find(|node| i128::from(node.id) == from).unwrap();
+        assert_eq!((sender.kind, sender.integer("comm_dst")), (NodeKind::Send, Some(graph.rank.into())));
+        for name in ["comm_tag", "comm_size"] {
+            assert_eq!(sender.integer(name), node.integer(name));
+        }
+        let end = |node: &Node| node.real("start_ns").unwrap() + node.real("duration_ns").unwrap();
+        assert!(sender.real("start_ns").unwrap() < end(node));
+        named.insert((rank, from));
+    }
+    assert_eq!(named.len(), 8 * 14);
     assert_eq!(executed(&program, &Default::default()).unwrap_err().code, "AHBM-D191");
 }

@@ -1,3 +1,4 @@
 //! Integration tests of the workload graph.
 
 mod crossings;
+mod transformer;

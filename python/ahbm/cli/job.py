@@ -1,0 +1,111 @@
+"""`ahbm job`: training jobs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ahbm.cli import completion
+from ahbm.cli.app import app
+from ahbm.cli.groups import grouped
+from ahbm.cli.options import Json, output_option
+from ahbm.errors import ConfigError
+
+
+def _number(about: str) -> typer.models.OptionInfo:
+    option: typer.models.OptionInfo = typer.Option(metavar="N", help=about)
+    return option
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """The numbers of a transformer, in place of those of a manifest."""
+
+    layers: Annotated[int | None, _number("Layers.")] = None
+    hidden: Annotated[int | None, _number("Width of the residual stream.")] = None
+    heads: Annotated[int | None, _number("Attention heads; else one for every 128 of --hidden.")] = None
+    ffn: Annotated[int | None, _number("Width of the feed-forward part; else 4 times --hidden.")] = None
+    sequence: Annotated[int | None, _number("Tokens of a sequence; else 2048.")] = None
+    vocabulary: Annotated[int | None, _number("Tokens that exist; else 50304.")] = None
+    micro_batch: Annotated[int | None, _number("Sequences of a micro-batch; else 1.")] = None
+    micro_batches: Annotated[int | None, _number("Micro-batches of a step; else 8.")] = None
+    dtype: Annotated[
+        str | None,
+        typer.Option(
+            "-d", "--dtype", autocompletion=completion.dtypes, help="Of parameters and activations; else bf16."
+        ),
+    ] = None
+    tp: Annotated[int | None, _number("Tensor-parallel ranks.")] = None
+    pp: Annotated[int | None, _number("Pipeline stages.")] = None
+    dp: Annotated[int | None, _number("Data-parallel ranks.")] = None
+    ep: Annotated[int | None, _number("Expert-parallel ranks, out of the data-parallel ones.")] = None
+    experts: Annotated[int | None, _number("Experts of a layer.")] = None
+    top_k: Annotated[int | None, _number("Experts that a token visits; else 2.")] = None
+    schedule: Annotated[str | None, typer.Option(help="1f1b (default) or gpipe.")] = None
+    zero: Annotated[
+        int | None, _number("Data-parallel ranks shard: 1 optimizer states, 2 also gradients, 3 also parameters.")
+    ] = None
+    sequence_parallel: Annotated[
+        bool | None, typer.Option("--sequence-parallel", help="Norms work on parts of the sequence.")
+    ] = None
+    recompute: Annotated[
+        bool | None, typer.Option("--recompute", help="Layers are computed again in the backward pass.")
+    ] = None
+
+
+@app.command(
+    page="generate",
+    examples=(
+        "ahbm job new --layers 4 --hidden 1024 --tp 2 --dp 2 -o step",
+        "ahbm job new --layers 8 --hidden 1024 --pp 2 --dp 4 --fsdp -o sharded",
+    ),
+)
+@grouped
+def job(
+    action: Annotated[str, typer.Argument(help="new: write a training step of a transformer as a Chakra trace.")],
+    manifest: Annotated[
+        Path | None, typer.Argument(help="A YAML file with the numbers; options replace them.", show_default=False)
+    ] = None,
+    *,
+    model: Model,
+    fsdp: Annotated[bool, typer.Option("--fsdp", help="As --zero 3.")] = False,
+    bucket: Annotated[
+        str | None, typer.Option("--bucket", metavar="SIZE", help="Gradients that are reduced together; else 25M.")
+    ] = None,
+    output: Annotated[Path | None, output_option("Prefix of the trace: PREFIX.<rank>.et.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Write a training job that nobody has recorded: a step of a transformer of any size, cut in any way."""
+    from ahbm.job.transformer import read_manifest, transformer_of
+    from ahbm.runs.bench import parse_dtype, parse_size
+
+    if action != "new":
+        raise ConfigError("AHBM-C146", f"ahbm job {action[:40]}: there is no such action", hint="ahbm job new")
+    if output is None:
+        raise ConfigError("AHBM-C146", "ahbm job new writes a trace", hint="name its prefix: -o step")
+    if fsdp and model.zero not in (None, 3):
+        raise ConfigError("AHBM-C146", f"--fsdp is --zero 3, and --zero {model.zero} is given")
+    values = read_manifest(manifest) if manifest is not None else {}
+    values |= {name: value for name, value in asdict(model).items() if value is not None}
+    if model.dtype is not None:
+        values["dtype"] = parse_dtype(model.dtype)
+    if fsdp:
+        values["zero"] = 3
+    if bucket is not None:
+        values["bucket_bytes"] = parse_size(bucket)
+    name = output.name.removesuffix(".et").encode(errors="replace").decode()
+    workload = transformer_of(values).workload(name)
+    files = workload.write(output)
+    if as_json:
+        told = {"ranks": workload.ranks, "nodes": workload.nodes, "graphs": workload.graphs}
+        typer.echo(json.dumps({**told, "files": [str(path) for path in files]}))
+        return
+    total = sum(path.stat().st_size for path in files)
+    typer.echo(
+        f"{workload.name}: {workload.ranks} ranks, {workload.nodes} nodes, {workload.graphs} different graphs, "
+        f"{len(files)} files of {total} bytes"
+    )

@@ -1,0 +1,122 @@
+"""One training step of a transformer, made a job from a few numbers (`ahbm job new`)."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from ahbm._core import Workload
+from ahbm.base.elements import ELEMENTS
+from ahbm.base.load import load_text
+from ahbm.base.yaml_source import did_you_mean, parse
+from ahbm.errors import ConfigError, Site
+
+SCHEDULES = ("1f1b", "gpipe")
+"""Orders of micro-batches in a pipeline stage."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Transformer:
+    """A transformer, how a step of its training is cut, and how its state is sharded.
+
+    docs/generate.md has the formulae. Ranks are numbered as Megatron-LM numbers them: rank = t + tp * (d + dp * p).
+    """
+
+    layers: int
+    """Layers of all pipeline stages."""
+    hidden: int
+    """Width of the residual stream."""
+    heads: int | None = None
+    """Attention heads; without it, one for every 128 of `hidden`."""
+    ffn: int | None = None
+    """Width between the two products of the feed-forward part, of one expert; without it, 4 * `hidden`."""
+    sequence: int = 2048
+    """Tokens of a sequence."""
+    vocabulary: int = 50304
+    """Tokens that exist."""
+    micro_batch: int = 1
+    """Sequences of a micro-batch."""
+    micro_batches: int = 8
+    """Micro-batches of a step, for each data-parallel rank."""
+    dtype: str = "bf16"
+    """Of parameters, activations and gradients."""
+    tp: int = 1
+    """Tensor-parallel ranks."""
+    pp: int = 1
+    """Pipeline stages."""
+    dp: int = 1
+    """Data-parallel ranks."""
+    ep: int = 1
+    """Expert-parallel ranks, out of the data-parallel ones."""
+    experts: int = 0
+    """Experts of a layer; 0 for a dense model."""
+    top_k: int = 2
+    """Experts that a token visits."""
+    schedule: str = "1f1b"
+    """Order of micro-batches in a stage: "1f1b" or "gpipe"."""
+    zero: int = 0
+    """What data-parallel ranks shard: 0 nothing, 1 optimizer states, 2 also gradients, 3 also parameters (FSDP)."""
+    sequence_parallel: bool = False
+    """Norms work on parts of the sequence: all_gather and reduce_scatter take the place of all_reduce."""
+    recompute: bool = False
+    """The backward pass of a layer begins with its forward pass."""
+    bucket_bytes: int = 25 << 20
+    """Gradients that are reduced together, at least; where parameters are sharded, it is a layer's."""
+
+    def workload(self, name: str = "step") -> Workload:
+        """The step as a job, which `.write(prefix)` makes a Chakra trace.
+
+        Raises ConfigError (AHBM-C157) for numbers that are out of range, do not divide each other as they must, or make
+        too large a job.
+        """
+        sizes = asdict(self)
+        dtype, schedule = sizes.pop("dtype"), sizes.pop("schedule")
+        for key, value in sizes.items():
+            flag = isinstance(getattr(type(self), key, None), bool)
+            if value is not None and (isinstance(value, bool) is not flag or not _is_count(value)):
+                wanted = "true or false" if flag else "a whole number from 0"
+                raise ConfigError("AHBM-C157", f"{key} is {str(value)[:40]!r}, not {wanted}")
+        if schedule not in SCHEDULES:
+            raise ConfigError("AHBM-C157", f"schedule is {str(schedule)[:40]!r}", hint=f"one of {', '.join(SCHEDULES)}")
+        if not isinstance(dtype, str) or dtype not in ELEMENTS:
+            hint = f"one of {', '.join(ELEMENTS)}"
+            raise ConfigError("AHBM-C157", f"dtype is {str(dtype)[:40]!r}", hint=hint)
+        if self.heads is None:
+            sizes["heads"] = max(self.hidden // 128, 1)
+        if self.ffn is None:
+            sizes["ffn"] = 4 * self.hidden
+        if sizes["ffn"] >= 1 << 64:
+            raise ConfigError("AHBM-C157", f"hidden is {self.hidden}: too wide")
+        return Workload.transformer(name, sizes, (dtype, ELEMENTS[dtype].storage.itemsize), schedule)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and 0 <= value < 1 << 64
+
+
+def read_manifest(path: str | Path) -> dict[str, Any]:
+    """The fields of a `Transformer` in a YAML file.
+
+    Raises ConfigError: AHBM-C157 for a file that cannot be read and for keys that are no fields, C102 for what is no
+    YAML mapping.
+    """
+    try:
+        source = parse(load_text(path), str(path))
+    except OSError as error:
+        raise ConfigError("AHBM-C157", f"{path}: {error.strerror or error}") from None
+    known = [field.name for field in fields(Transformer)]
+    for key in source.values:
+        if key not in known:
+            hint = did_you_mean(key, known)
+            site = Site("found here", source.place((key,)))
+            raise ConfigError("AHBM-C157", f"{key} is no number of a transformer", sites=(site,), hint=hint)
+    return source.values
+
+
+def transformer_of(values: dict[str, Any]) -> Transformer:
+    """A transformer of its fields. Raises ConfigError (AHBM-C157) where layers or hidden is missing."""
+    missing = [name for name in ("layers", "hidden") if values.get(name) is None]
+    if missing:
+        raise ConfigError("AHBM-C157", f"{' and '.join(missing)} missing", hint="--layers 96 --hidden 12288")
+    return Transformer(**values)

@@ -1,0 +1,210 @@
+//! Generated steps against the formulae of their sources.
+
+use ahbm_workload::{Collective, Linked, Schedule, Transformer, Work, Workload};
+
+fn small() -> Transformer {
+    Transformer {
+        layers: 4,
+        hidden: 64,
+        heads: 4,
+        ffn: 256,
+        sequence: 32,
+        vocabulary: 100,
+        micro_batch: 2,
+        micro_batches: 3,
+        dtype: ("bf16".into(), 2),
+        tensor: 1,
+        pipeline: 1,
+        data: 1,
+        expert: 1,
+        experts: 0,
+        top_k: 2,
+        schedule: Schedule::OneForwardOneBackward,
+        zero: 0,
+        sequence_parallel: false,
+        recompute: false,
+        bucket_bytes: 1,
+    }
+}
+
+/// Operations of a rank's nodes whose names satisfy `of`.
+fn operations(job: &Workload, rank: u32, of: impl Fn(&str) -> bool) -> u64 {
+    let graph = job.graph(rank);
+    (0..graph.nodes().len() as u32)
+        .filter(|&at| of(graph.name(at)))
+        .map(|at| match graph.node(at).work {
+            Work::Compute { operations, .. } => operations,
+            _ => 0,
+        })
+        .sum()
+}
+
+/// Number and bytes of a rank's calls, by collective and the beginning of the group's name.
+fn called(job: &Workload, rank: u32, collective: Collective, group: &str) -> (u64, u64) {
+    let graph = job.graph(rank);
+    let of = |at| graph.spec(at).filter(|spec| spec.collective == collective);
+    let in_group = |slot| job.group(rank, slot).name.trim_end_matches(|c: char| c.is_ascii_digit()) == group;
+    (0..graph.nodes().len() as u32)
+        .filter_map(of)
+        .filter(|spec| in_group(spec.group))
+        .fold((0, 0), |(n, bytes), spec| (n + 1, bytes + spec.bytes))
+}
+
+fn job(of: &Transformer) -> Workload {
+    let job = of.workload("step").unwrap();
+    Linked::new(job.clone()).unwrap();
+    job
+}
+
+#[test]
+fn a_layer_costs_what_the_papers_say() {
+    let of = small();
+    let (tokens, hidden) = (of.micro_batch * of.sequence, of.hidden);
+    let steps = of.layers * of.micro_batches;
+    let matrices = |name: &str| {
+        name.starts_with("layer") && !["norm", "dgrad", "wgrad", "backward"].iter().any(|part| name.contains(part))
+    };
+    // 24 B s h^2 (1 + s / 6h), Narayanan et al. 2021.
+    let forward = 24 * tokens * hidden * hidden + 4 * tokens * of.sequence * hidden;
+    assert_eq!(operations(&job(&of), 0, matrices), steps * forward);
+    let again = Transformer { recompute: true, ..of.clone() };
+    assert_eq!(operations(&job(&again), 0, matrices), 2 * steps * forward);
+    let backward = |name: &str| name.starts_with("layer") && (name.ends_with("grad") || name.contains("core.back"));
+    let both = 2 * 24 * tokens * hidden * hidden + 10 * tokens * of.sequence * hidden;
+    assert_eq!(operations(&job(&of), 0, backward), steps * both);
+    // The same work, cut in four: nothing is lost and nothing is done twice.
+    let cut = Transformer { tensor: 4, ..of.clone() };
+    assert_eq!(4 * operations(&job(&cut), 3, |n| matrices(n) || backward(n)), steps * (forward + both));
+    let staged = job(&Transformer { pipeline: 2, ..of });
+    let sum: u64 = [0, 1].map(|rank| operations(&staged, rank, |n| matrices(n) || backward(n))).iter().sum();
+    assert_eq!(sum, steps * (forward + both));
+}
+
+#[test]
+fn zero_moves_two_or_three_times_the_parameters() {
+    // 12 L h^2 (1 + 13 / 12h) of the layers, Narayanan et al. 2021; embeddings and a head of its own.
+    let of = Transformer { data: 4, micro_batches: 1, ..small() };
+    let (hidden, layers) = (of.hidden, of.layers);
+    let parameters =
+        layers * (12 * hidden * hidden + 13 * hidden) + (2 * of.vocabulary + of.sequence) * hidden + 2 * hidden;
+    let bytes = 2 * parameters;
+    let moved = |zero, micro_batches| {
+        let job = job(&Transformer { zero, micro_batches, ..of.clone() });
+        let of = |collective| called(&job, 1, collective, "dp").1;
+        (of(Collective::AllReduce), of(Collective::ReduceScatter), 4 * of(Collective::AllGather))
+    };
+    assert_eq!(moved(0, 1), (bytes, 0, 0));
+    assert_eq!(moved(0, 5), (bytes, 0, 0), "gradients are added first");
+    assert_eq!(moved(1, 5), (0, bytes, bytes));
+    assert_eq!(moved(2, 5), (0, 5 * bytes, bytes));
+    assert_eq!(moved(3, 1), (0, bytes, 2 * bytes));
+    assert_eq!(moved(3, 2), (0, 2 * bytes, 4 * bytes));
+}
+
+#[test]
+fn buckets_are_filled_before_they_are_reduced() {
+    let of = Transformer { data: 2, ..small() };
+    assert_eq!(called(&job(&of), 0, Collective::AllReduce, "dp").0, 6, "four layers, embedding, head");
+    let whole = Transformer { bucket_bytes: 1 << 40, ..of };
+    assert_eq!(called(&job(&whole), 0, Collective::AllReduce, "dp").0, 1);
+}
+
+#[test]
+fn tensor_parallel_ranks_say_what_megatron_says() {
+    let of = Transformer { tensor: 2, ..small() };
+    let steps = of.layers * of.micro_batches;
+    let activations = 2 * of.micro_batch * of.sequence * of.hidden;
+    let plain = job(&of);
+    // Two forward and two backward per layer; behind the embedding, behind the head's input, and three of numbers.
+    let ends = of.micro_batches * (2 * activations + 3 * 4 * of.micro_batch * of.sequence);
+    let expected = (4 * steps + 5 * of.micro_batches, 4 * steps * activations + ends);
+    assert_eq!(called(&plain, 1, Collective::AllReduce, "tp"), expected);
+    let split = job(&Transformer { sequence_parallel: true, ..of.clone() });
+    let scattered = called(&split, 1, Collective::ReduceScatter, "tp");
+    assert_eq!(scattered, (4 * steps + 2 * of.micro_batches, (4 * steps + 2 * of.micro_batches) * activations));
+    // Two gathered inputs and two gathered gradients, and two inputs again.
+    let gathered = called(&split, 1, Collective::AllGather, "tp");
+    assert_eq!(gathered.0, 6 * steps + 3 * of.micro_batches);
+    assert_eq!(2 * gathered.1, gathered.0 * activations);
+}
+
+#[test]
+fn stages_and_experts_meet() {
+    let of = Transformer { pipeline: 4, data: 4, tensor: 2, sequence_parallel: true, ..small() };
+    let dense = of.workload("step").unwrap();
+    assert_eq!((dense.ranks.len(), dense.graphs.len()), (32, 4));
+    let linked = Linked::new(dense).unwrap();
+    assert_eq!(linked.messages.len(), 2 * 3 * 8 * 3, "two ways over three borders of eight ranks");
+    assert!(linked.messages.iter().all(|m| m.bytes == 2 * 2 * 32 * 64 / 2 && m.send.0.abs_diff(m.recv.0) == 8));
+    let routed = Transformer { experts: 8, expert: 2, ffn: 32, ..of };
+    let job = job(&routed);
+    let (count, bytes) = called(&job, 5, Collective::AllToAll, "ep");
+    assert_eq!(count, 4 * 3, "there and back, forward and backward, one layer, three micro-batches");
+    assert_eq!(bytes, count * 2 * (2 * 2 * 32 * 64 / 2));
+    let of_rank = |rank: u32, name: &str| {
+        let groups = job.ranks[rank as usize].groups.iter().map(|&group| &job.groups[group as usize]);
+        groups.filter(|group| group.name.starts_with(name)).map(|group| group.ranks.to_vec()).collect::<Vec<_>>()
+    };
+    assert_eq!(of_rank(5, "ep"), [[5, 7]]);
+    assert_eq!(of_rank(5, "edp"), [[1, 5]]);
+    assert_eq!(of_rank(13, "dp"), [[9, 11, 13, 15]]);
+    assert_eq!(of_rank(13, "tp"), [[12, 13]]);
+    assert!(called(&job, 5, Collective::AllReduce, "edp").1 > 0);
+}
+
+#[test]
+fn parameters_are_gathered_while_the_layer_before_computes() {
+    let of = Transformer { data: 2, zero: 3, micro_batches: 1, ..small() };
+    let job = job(&of);
+    let graph = job.graph(0);
+    let at = |name: &str| (0..graph.nodes().len() as u32).find(|&at| graph.name(at) == name).unwrap();
+    let gather = |at: u32| {
+        let deps = graph.deps(at).iter().copied();
+        deps.into_iter().find(|&dep| graph.name(dep) == "parameters").unwrap()
+    };
+    let second = gather(at("layer1.attention.norm"));
+    assert_eq!(graph.deps(second), [at("embedding")], "two uses before");
+    assert!(graph.deps(gather(at("embedding"))).is_empty());
+}
+
+#[test]
+fn numbers_that_do_not_fit_are_refused_together() {
+    let codes = |of: Transformer| {
+        let findings = of.workload("step").unwrap_err();
+        assert!(findings.iter().all(|finding| finding.code == "AHBM-C157"));
+        findings.iter().map(|finding| finding.message.clone()).collect::<Vec<_>>().join("; ")
+    };
+    assert_eq!(
+        codes(Transformer { layers: 0, zero: 4, ..small() }),
+        "layers is 0, it goes from 1 to 65536; zero is 4, it goes from 0 to 3"
+    );
+    let uncut = Transformer { pipeline: 3, tensor: 8, ..small() };
+    assert_eq!(codes(uncut), "pp is 3, which does not divide layers, 4; tp is 8, which does not divide heads, 4");
+    assert!(codes(Transformer { expert: 2, data: 2, ..small() }).contains("no experts"));
+    assert!(codes(Transformer { experts: 2, tensor: 2, ..small() }).contains("sequence_parallel"));
+    assert!(codes(Transformer { top_k: 5, experts: 4, ..small() }).contains("top_k is 5"));
+    let wide = Transformer { data: 1 << 16, pipeline: 4, ..small() };
+    assert!(codes(wide).contains("262144 ranks"));
+    let long = Transformer { micro_batches: 1 << 16, ..small() };
+    assert!(codes(long).contains("micro_batches, at most"));
+    let many = Transformer { micro_batches: 1 << 10, data: 1 << 12, ..small() };
+    assert!(codes(many).contains("over all ranks"));
+    let huge = Transformer { hidden: 1 << 20, sequence: 1 << 24, micro_batch: 1 << 16, ffn: 1 << 24, ..small() };
+    assert!(codes(huge).contains("too many to count"));
+}
+
+#[test]
+fn the_largest_numbers_that_pass_do_not_overflow() {
+    let of = Transformer { layers: 1, micro_batches: 1, ..small() };
+    for exponent in 0..25u32 {
+        for (sequence, micro_batch) in [(1 << exponent.min(24), 1), (1, 1 << exponent.min(16))] {
+            for hidden in [64, 1 << 12, 1 << 20] {
+                let wide =
+                    Transformer { sequence, micro_batch, hidden, ffn: 1 << 24, vocabulary: 1 << 24, ..of.clone() };
+                let _ = wide.workload("step");
+                let routed = Transformer { experts: 1 << 16, top_k: 1 << 16, ..wide };
+                let _ = routed.workload("step");
+            }
+        }
+    }
+}

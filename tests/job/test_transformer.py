@@ -1,0 +1,129 @@
+"""Generated jobs: made from a manifest or options, written, read and replayed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ahbm
+from ahbm._core import Workload
+from ahbm.errors import ConfigError
+from ahbm.job.replay import JobReport
+from ahbm.job.transformer import Transformer, read_manifest, transformer_of
+from support.commands import run
+
+SMALL = Transformer(layers=4, hidden=64, heads=4, sequence=32, vocabulary=100, micro_batches=2)
+ROOF = {"pe.roofline.peak_tflops": 10, "pe.roofline.memory_gbs": 1000}
+
+
+def replayed(prefix: Path) -> JobReport:
+    report = ahbm.open(prefix, topology="npu_ring_8", overrides=ROOF).run()
+    assert isinstance(report, JobReport)
+    return report
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        {"tp": 2, "pp": 2, "dp": 2},
+        {"tp": 2, "pp": 2, "dp": 2, "sequence_parallel": True, "zero": 3, "schedule": "gpipe"},
+        {"dp": 4, "tp": 2, "ep": 2, "experts": 4, "ffn": 32, "sequence_parallel": True, "zero": 1},
+        {"pp": 4, "dp": 2, "zero": 2, "recompute": True},
+        {},
+    ],
+)
+def test_every_way_of_cutting_is_replayed(cut: dict[str, Any], tmp_path: Path) -> None:
+    job = Transformer(**{**vars(SMALL), **cut}).workload()
+    files = job.write(tmp_path / "step")
+    assert len(files) == job.ranks + (job.ranks > 1)
+    again = Workload.read(tmp_path / "step")
+    told = [(call.collective, call.group, call.ranks, call.bytes, call.op, call.dtype) for call in job.calls]
+    assert told == [(call.collective, call.group, call.ranks, call.bytes, call.op, call.dtype) for call in again.calls]
+    assert (again.ranks, again.nodes, again.graphs) == (job.ranks, job.nodes, job.graphs)
+    report = replayed(tmp_path / "step")
+    assert report.untimed == 0 and report.latency_ns > 0
+    for rank in report.ranks:
+        assert rank.compute_ns > 0
+
+
+def test_a_pipeline_has_its_bubble(tmp_path: Path) -> None:
+    """(p - 1) / m of the ideal time is lost (Narayanan et al. 2021, section 2.2)."""
+    times = []
+    for micro_batches in (4, 8, 16):
+        of = Transformer(layers=4, hidden=256, heads=4, sequence=256, vocabulary=1, pp=4, micro_batches=micro_batches)
+        of.workload().write(tmp_path / f"m{micro_batches}")
+        report = replayed(tmp_path / f"m{micro_batches}")
+        times.append(report.latency_ns)
+    # Every further micro-batch costs the slowest stage's pass; what is left is the bubble of three passes and an end.
+    assert times[2] - times[1] == pytest.approx(2 * (times[1] - times[0]), rel=0.02)
+    assert times[0] - (times[1] - times[0]) > 0.5 * (times[1] - times[0])
+
+
+def test_a_manifest_and_options_that_replace_it(tmp_path: Path) -> None:
+    (tmp_path / "m.yaml").write_text("layers: 2\nhidden: 64\nheads: 4\nsequence: 16\ndp: 2\nsequence_parallel: false\n")
+    code, out, err = run(
+        "ahbm", ["job", "new", "m.yaml", "--layers", "4", "--fsdp", "-o", "out.et", "--json", "-d", "float"], tmp_path
+    )
+    told = json.loads(out)
+    assert (code, told["ranks"], told["files"]) == (0, 2, ["out.0.et", "out.1.et", "out.groups.json"]), err
+    job = Workload.read(tmp_path / "out")
+    named = transformer_of({**read_manifest(tmp_path / "m.yaml"), "layers": 4, "zero": 3, "dtype": "f32"})
+    assert job.nodes == named.workload().nodes
+    assert {call.dtype for call in job.calls} == {"f32"}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("layers: 4\n", "hidden missing"),
+        ("layers: 4\nhiden: 64\n", "hiden"),
+        ("layers: x\nhidden: 64\n", "layers is 'x'"),
+        ("layers: true\nhidden: 64\n", "layers is 'True'"),
+        ("layers: 1\nhidden: -64\n", "hidden is '-64'"),
+        ("layers: 1\nhidden: 99999999999999999999999\n", "hidden is"),
+        ("layers: 1\nhidden: 18446744073709551615\n", "hidden"),
+        ("layers: 1\nhidden: 1.5\n", "hidden is '1.5'"),
+        ("layers: 1\nhidden: 64\nrecompute: 1\n", "recompute is '1', not true or false"),
+        ("layers: 1\nhidden: 64\ndtype: [f16]\n", "dtype is"),
+        ("layers: 1\nhidden: 64\ndtype: f12\n", "dtype is"),
+        ("layers: 1\nhidden: 64\nschedule: zb\n", "schedule is 'zb'"),
+        ("layers: 3\nhidden: 64\npp: 2\nzero: 3\nep: 2\n", "pp is 2, which does not divide layers, 3"),
+        ("layers: 60000\nhidden: 64\nmicro_batches: 60000\n", "at most"),
+        ("- 1\n", "no mapping"),
+    ],
+)
+def test_manifests_that_make_no_job(text: str, told: str, tmp_path: Path) -> None:
+    (tmp_path / "m.yaml").write_text(text)
+    with pytest.raises(ConfigError) as raised:
+        transformer_of(read_manifest(tmp_path / "m.yaml")).workload()
+    assert told in str(raised.value)
+    assert all(finding.code in ("AHBM-C157", "AHBM-C102") for finding in raised.value.findings)
+
+
+def test_a_manifest_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="C157"):
+        read_manifest(tmp_path / "m.yaml")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [["old", "-o", "x"], ["new", "--layers", "1", "--hidden", "64"], ["new", "-o", "x", "--fsdp", "--zero", "1"]],
+)
+def test_terms_that_do_not_go_together(given: list[str], tmp_path: Path) -> None:
+    code, _, err = run("ahbm", ["job", *given], tmp_path)
+    assert code == 3 and "AHBM-C146" in err and not list(tmp_path.iterdir())
+
+
+def test_nothing_is_written_where_it_cannot_be(tmp_path: Path) -> None:
+    with pytest.raises(ahbm.errors.FormatError, match="F102"):
+        SMALL.workload().write(tmp_path / "missing" / "step")
+
+
+def test_sizes_of_the_border_are_named() -> None:
+    with pytest.raises(ConfigError, match="layers is missing"):
+        Workload.transformer("x", {}, ("f16", 2), "1f1b")
+    with pytest.raises(ConfigError, match="1f1b, gpipe"):
+        Workload.transformer("x", {}, ("f16", 2), "zb")
