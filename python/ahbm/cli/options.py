@@ -249,6 +249,16 @@ class Asked(Files, Terms):
         list[str] | None,
         typer.Option("--compute", metavar="TEXT=FACTOR", help="Jobs: computations of this name last so many times."),
     ] = None
+    step: Annotated[
+        int | None,
+        typer.Option("--step", min=0, metavar="N", help="Profiler's traces: only the step ProfilerStep#N."),
+    ] = None
+    host_gaps: Annotated[
+        bool, typer.Option("--host-gaps", help="Profiler's traces: the host's time between launches counts.")
+    ] = False
+    symmetric: Annotated[
+        bool, typer.Option("--symmetric", help="Profiler's traces: all ranks do what the one with a trace does.")
+    ] = False
     kind: Annotated[
         str | None,
         typer.Option("--as", metavar="KIND", help="Traces: job or algorithm, where the trace leaves it open."),
@@ -298,6 +308,9 @@ class Asked(Files, Terms):
             groups=self.groups,
             lanes=self.lanes,
             factors=tuple(parse_factor(text) for text in self.compute or ()),
+            step=self.step,
+            host_gaps=self.host_gaps,
+            symmetric=self.symmetric,
             kind=self.kind,
             args=args,
             program=self.program,

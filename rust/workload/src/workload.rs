@@ -44,6 +44,8 @@ pub struct Workload {
     pub ranks: Vec<Rank>,
     /// The process groups that calls name, in the order of first use.
     pub groups: Vec<Group>,
+    /// What the source leaves open, and how it was taken.
+    pub notes: Vec<Diagnostic>,
 }
 
 impl Workload {
@@ -88,7 +90,8 @@ pub struct Gather {
 impl Gather {
     /// A job of `size` ranks; `named` has the ranks of groups that nodes name without listing them.
     pub fn new(name: &str, size: u32, named: Groups) -> Self {
-        let workload = Workload { name: name.into(), graphs: Vec::new(), ranks: Vec::new(), groups: Vec::new() };
+        let (graphs, ranks, groups, notes) = Default::default();
+        let workload = Workload { name: name.into(), graphs, ranks, groups, notes };
         Self { workload, size, named, groups: IndexSet::default(), known: FxHashMap::default() }
     }
 
@@ -100,6 +103,18 @@ impl Gather {
     /// Adds ranks of a group that the source names, unless its name is known.
     pub fn name_group(&mut self, name: &str, ranks: Vec<u32>) {
         self.named.entry(name.to_owned()).or_insert(ranks);
+    }
+
+    /// Says what the source leaves open, once.
+    pub fn note(&mut self, note: Diagnostic) {
+        if !self.workload.notes.contains(&note) {
+            self.workload.notes.push(note);
+        }
+    }
+
+    /// The ranks of a group of [`Gather::group`].
+    pub fn members(&self, group: u32) -> Arc<[u32]> {
+        self.groups.get_index(group as usize).map(|group| Arc::clone(&group.ranks)).unwrap_or_default()
     }
 
     /// The other rank of a group of two.
