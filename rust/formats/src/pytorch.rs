@@ -186,7 +186,7 @@ fn missing(ranked: &[(u32, String, Trace)], world: u32) -> Diagnostic {
     let lacking: Vec<u32> = (0..world).filter(|rank| there.binary_search(rank).is_err()).collect();
     let listed: Vec<String> = lacking.iter().take(8).map(u32::to_string).collect();
     let more = if lacking.len() > 8 { ", …" } else { "" };
-    let what = format!("the job has {world} ranks, the traces of {} are missing: {}{more}", lacking.len(), listed.join(", "));
+    let what = format!("the job has {world} ranks; {} have no trace: {}{more}", lacking.len(), listed.join(", "));
     let finding = Diagnostic::new("AHBM-F185", what).site("the trace that is there", &*ranked[0].1);
     match ranked {
         [(rank, ..)] => finding.hint(format!("record every rank; or --symmetric: the others do what rank {rank} does")),

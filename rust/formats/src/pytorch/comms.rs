@@ -116,7 +116,10 @@ impl<'a> Comms<'a> {
         let mut assumed = false;
         if listed.is_none() {
             assumed = facts.group.is_none() && facts.group_size.is_none() && self.lone;
-            listed = (assumed || facts.group_size == Some(size)).then(all);
+            listed = match facts.group_size {
+                Some(1) => Some(vec![rank]),
+                stated => (assumed || stated == Some(size)).then(all),
+            };
         }
         if assumed && size > 1 {
             self.gather.note(note("the traces name no process groups: every communication is taken for one of all ranks".into()));

@@ -32,8 +32,18 @@ pub(super) fn graph(
     streams.dedup();
     let comms = Comms::new(gather, rank, file, &recorded.groups, streams.len() <= 1);
     let mut walk = Walk::new(recorded, comms, options.host_gaps);
-    for moment in walk.moments(step) {
+    let moments = walk.moments(step);
+    if !moments.iter().any(|moment| matches!(moment, Moment::Launched(_))) {
+        let finding = Diagnostic::new("AHBM-F184", "the trace has no kernels").site(format!("rank {rank}"), file);
+        return Err(one(finding.hint("record with ProfilerActivity.CUDA")));
+    }
+    for moment in moments {
         walk.take(moment)?;
+    }
+    let unlaunched: usize = walk.unlaunched.values().map(Vec::len).sum();
+    if unlaunched > 0 {
+        let what = format!("{unlaunched} communications of rank {rank} without a kernel are left out");
+        walk.comms.gather.note(note(what).hint("a group of one rank needs none; the host's communication has none"));
     }
     walk.comms.builder.finish(false)
 }
@@ -107,7 +117,7 @@ struct Walk<'a> {
     /// Per thread the operators that are open: end, and position where it is the outermost that issues something.
     open: FxHashMap<u32, Vec<(Clock, Option<usize>)>>,
     /// Per thread the operations that have launched nothing.
-    unlaunched: FxHashMap<u32, Vec<usize>>,
+    unlaunched: BTreeMap<u32, Vec<usize>>,
     /// The node whose end is that of an activity.
     nodes: Vec<Option<u64>>,
     next: u64,
@@ -151,7 +161,7 @@ impl<'a> Walk<'a> {
             fresh: FxHashMap::default(),
             operations: Vec::new(),
             open: FxHashMap::default(),
-            unlaunched: FxHashMap::default(),
+            unlaunched: BTreeMap::new(),
             nodes: vec![None; recorded.activities.len()],
             next: 0,
             host: Host::default(),
@@ -319,19 +329,20 @@ impl<'a> Walk<'a> {
         self.last.insert(activity.stream, at);
         let mut ids: Vec<u64> = after.iter().filter_map(|&at| self.nodes[at]).collect();
         if let Some((call, event)) = call.filter(|_| self.host_gaps) {
-            ids.push(self.host_node(call, event.end));
+            ids.push(self.host_node(call, (event.start, event.end)));
         }
         self.nodes[at] = Some(self.node(activity, operation, thread, &ids)?);
         Ok(())
     }
 
     /// The host's computation that ends with a call.
-    fn host_node(&mut self, call: usize, end: Clock) -> u64 {
+    fn host_node(&mut self, call: usize, (start, end): (Clock, Clock)) -> u64 {
         if self.host.call == Some(call)
             && let Some(node) = self.host.node
         {
             return node;
         }
+        self.passed(start);
         self.passed(end);
         let busy = u64::try_from(std::mem::take(&mut self.host.busy)).unwrap_or(0).min(super::LONGEST_PS);
         let work = if busy == 0 { Work::Nothing } else { Work::Compute { operations: 0, bytes: 0 } };
