@@ -1,6 +1,5 @@
 //! Any plan: which format it has, what it says, and whether it is right.
 
-
 use crate::schedules::Producer;
 use crate::{Format, chakra, msccl_xml, mscclpp, pytorch};
 use ahbm_check::{CheckOptions, Outcome, Verdict};

@@ -148,7 +148,8 @@ fn job(
     let mut ranked = Vec::with_capacity(traces.len());
     for (named, file, trace) in traces {
         let Some(rank) = trace.rank().or(named).or(alone.then_some(0)) else {
-            let finding = Diagnostic::new("AHBM-F185", "neither the trace nor its file's name says which rank it is of");
+            let finding =
+                Diagnostic::new("AHBM-F185", "neither the trace nor its file's name says which rank it is of");
             return Err(one(finding.site("trace", file).hint("name the files rank0_trace.json, rank1_trace.json, …")));
         };
         ranked.push((rank, file, trace));
@@ -170,13 +171,16 @@ fn job(
         let what = format!("all {world} ranks do what rank {} did: only its trace is there", ranked[0].0);
         gather.note(note(what));
     }
-    for rank in 0..world {
-        let (_, file, trace) = &ranked[if symmetric { 0 } else { rank as usize }];
+    for (rank, (_, file, trace)) in (0..).zip(&ranked) {
         let graph = match trace {
             Trace::Kineto(recorded) => kineto::graph(&mut gather, rank, file, recorded, options)?,
             Trace::Host(hosted) => host::graph(&mut gather, rank, file, hosted)?,
         };
         gather.add(graph);
+    }
+    if symmetric {
+        options.budget.check(Limit::Steps, gather.nodes().saturating_mul(world.into())).map_err(one)?;
+        (1..world).try_for_each(|_| gather.repeat())?;
     }
     Ok(gather.finish())
 }

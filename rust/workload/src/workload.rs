@@ -192,6 +192,34 @@ impl Gather {
         self.workload.ranks.push(Rank { graph, groups, peers, file: rank.file });
     }
 
+    /// Adds the next rank, which does what the one before does.
+    ///
+    /// # Errors
+    /// `AHBM-F136` where its groups are not those of all ranks, or it sends or receives: what another rank does is then
+    /// not known.
+    pub fn repeat(&mut self) -> Result<(), Vec<Diagnostic>> {
+        let rank = self.workload.ranks.len() as u32;
+        let Some(last) = self.workload.ranks.last().cloned() else { return Ok(()) };
+        let narrow = |group: &u32| self.members(*group).len() < self.size as usize;
+        let what = match last.groups.iter().find(|group| narrow(group)) {
+            Some(&group) => {
+                let name = self.groups.get_index(group as usize).map_or("", |group| &*group.name);
+                format!("process group {name:?} has not all ranks: what rank {rank} calls in its own is not known")
+            }
+            None if !last.peers.is_empty() => format!("to whom rank {rank} sends is not known"),
+            None => {
+                self.workload.ranks.push(last);
+                return Ok(());
+            }
+        };
+        Err(one(Diagnostic::new("AHBM-F136", what).site(format!("rank {}", rank - 1), &*last.file)))
+    }
+
+    /// Number of nodes of the ranks so far.
+    pub fn nodes(&self) -> u64 {
+        self.workload.nodes()
+    }
+
     /// The job.
     pub fn finish(self) -> Workload {
         Workload { groups: self.groups.into_iter().collect(), ..self.workload }

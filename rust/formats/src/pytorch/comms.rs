@@ -44,6 +44,10 @@ impl<'a> Comms<'a> {
         let Some(kind) = facts.kind else {
             return Err(one(self.lacking(at, "which operation it is")));
         };
+        if facts.group_size == Some(1) {
+            self.gather.note(note("communications of groups of one rank are left out".into()));
+            return Ok(Work::Nothing);
+        }
         match kind {
             Kind::Collective(collective) => self.call(collective, facts, at),
             Kind::Send => Ok(Work::Send(self.message(facts, at)?)),
@@ -116,13 +120,12 @@ impl<'a> Comms<'a> {
         let mut assumed = false;
         if listed.is_none() {
             assumed = facts.group.is_none() && facts.group_size.is_none() && self.lone;
-            listed = match facts.group_size {
-                Some(1) => Some(vec![rank]),
-                stated => (assumed || stated == Some(size)).then(all),
-            };
+            listed = (assumed || facts.group_size == Some(size)).then(all);
         }
         if assumed && size > 1 {
-            self.gather.note(note("the traces name no process groups: every communication is taken for one of all ranks".into()));
+            self.gather.note(note(
+                "the traces name no process groups: every communication is taken for one of all ranks".into(),
+            ));
         }
         let origin = || format!("{} node {}", self.file, at.id);
         let unnamed = facts.group_size.map(|size| format!("of {size} ranks"));
@@ -134,7 +137,11 @@ impl<'a> Comms<'a> {
         let group = self.gather.group(rank, name, listed, origin)?;
         let members = self.gather.members(group).len();
         if facts.group_size.is_some_and(|size| size as usize != members) {
-            let what = format!("{} states a group of {} ranks, group {name:?} has {members}", at.name, facts.group_size.unwrap_or(0));
+            let what = format!(
+                "{} states a group of {} ranks, group {name:?} has {members}",
+                at.name,
+                facts.group_size.unwrap_or(0)
+            );
             return Err(one(Diagnostic::new("AHBM-F184", what).site(format!("rank {rank}"), origin())));
         }
         self.known.insert(stated, group);

@@ -274,7 +274,11 @@ fn stated(args: &Map<String, Json>) -> Facts {
         longest: split("In split size", inputs).max(split("Out split size", outputs)),
         group: text("Process Group Name").map(Into::into),
         group_size,
-        ranks: args.get("Process Group Ranks").and_then(facts::numbers).filter(|ranks| !ranks.is_empty()).map(Into::into),
+        ranks: args
+            .get("Process Group Ranks")
+            .and_then(facts::numbers)
+            .filter(|ranks| !ranks.is_empty())
+            .map(Into::into),
         other: match kind {
             Some(facts::Kind::Send) => small("Dst Rank"),
             Some(facts::Kind::Recv) => small("Src Rank"),

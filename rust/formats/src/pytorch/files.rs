@@ -114,7 +114,11 @@ pub(super) fn numbered(name: &str) -> Option<(String, u32, &'static str)> {
     let (before, last) = stem.rsplit_once(['.', '_', '-']).unwrap_or(("", stem));
     // Longer numbers are dates and processes.
     let short = last.len() <= 5 && last.bytes().all(|byte| byte.is_ascii_digit());
-    Some((format!("{before}{}#", &stem[before.len()..stem.len() - last.len()]), short.then(|| last.parse().ok())??, ending))
+    Some((
+        format!("{before}{}#", &stem[before.len()..stem.len() - last.len()]),
+        short.then(|| last.parse().ok())??,
+        ending,
+    ))
 }
 
 /// Name for people: that of the file without its ending, or of the folder.

@@ -5,15 +5,15 @@
 //! what its launching stream had; that stream's next kernel waits for it where the host let it (`cudaStreamWaitEvent`
 //! outside of an operator). No inferred dependency contradicts the recorded times.
 
-use super::comms::{At, Comms, note};
-use super::events::{Activity, Clock, Doing, Recorded, Step};
-use super::facts::{Facts, Kind, kind};
 use super::Options;
+use super::comms::{At, Comms, note};
+use super::events::{Activity, Clock, Doing, Recorded, Step, StreamWait};
+use super::facts::{Facts, Kind, kind};
 use crate::chakra::one;
 use ahbm_machine::Diagnostic;
 use ahbm_workload::{Gather, NodeBuilder, RankGraph, Work};
 use rustc_hash::FxHashMap;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Clocks of streams agree to about this.
 const TOLERANCE: Clock = 1_000_000;
@@ -40,10 +40,9 @@ pub(super) fn graph(
     for moment in moments {
         walk.take(moment)?;
     }
-    let unlaunched: usize = walk.unlaunched.values().map(Vec::len).sum();
-    if unlaunched > 0 {
-        let what = format!("{unlaunched} communications of rank {rank} without a kernel are left out");
-        walk.comms.gather.note(note(what).hint("a group of one rank needs none; the host's communication has none"));
+    if walk.operations.iter().any(|operation| !operation.launched) {
+        let what = note("communications without a kernel are left out".into());
+        walk.comms.gather.note(what.hint("a group of one rank needs none; the host's communication has none"));
     }
     walk.comms.builder.finish(false)
 }
@@ -86,7 +85,6 @@ enum Moment {
 /// An operator that issues a communication, with all that is stated within it.
 struct Operation {
     facts: Facts,
-    thread: u32,
     launched: bool,
 }
 
@@ -96,28 +94,34 @@ struct Walk<'a> {
     host_gaps: bool,
     /// The call that launched what has a correlation.
     calls: FxHashMap<u64, usize>,
-    /// What waits for which stream, where the trace says so: by the correlation of the wait, and of the mark.
-    waits: FxHashMap<u64, Vec<(u32, u64)>>,
-    marked: FxHashMap<u64, Vec<u32>>,
-    marks: FxHashMap<(u64, u32), usize>,
+    /// What a wait waits for, where the trace says so, by its correlation.
+    waits: FxHashMap<u64, StreamWait>,
+    /// How many activities there were at a mark, by its correlation.
+    marks: FxHashMap<u64, usize>,
     /// The host's calls tell what waits for communications.
     waits_seen: bool,
-    /// Last activity of each stream.
-    last: BTreeMap<u32, usize>,
+    /// The activities of each stream, with how many there were before on all.
+    streams: BTreeMap<u32, Vec<(usize, usize)>>,
+    count: usize,
+    /// Streams with activities that the host has not waited for, and the node that stands for what it has.
+    busy: BTreeSet<u32>,
+    synchronized: Option<u64>,
     /// What the next activity of a stream waits for.
     pending: BTreeMap<u32, Vec<usize>>,
     /// The stream on which a thread last computed, and any thread did.
     current: FxHashMap<u32, u32>,
     recent: Option<u32>,
-    /// Communications that nothing waits for yet, and the streams that launched them.
-    unawaited: VecDeque<(usize, Option<u32>)>,
+    /// Communications that nothing waits for yet, by the stream that launched them where no host tells who waits. Those
+    /// that were taken out of turn are still in it.
+    unawaited: BTreeMap<Option<u32>, VecDeque<usize>>,
+    awaited: Vec<bool>,
     /// The communication that a thread launched last, with nothing after it.
     fresh: FxHashMap<u32, usize>,
     operations: Vec<Operation>,
-    /// Per thread the operators that are open: end, and position where it is the outermost that issues something.
+    /// Per thread the operators that are open: end, and position of the outermost that issues something.
     open: FxHashMap<u32, Vec<(Clock, Option<usize>)>>,
-    /// Per thread the operations that have launched nothing.
-    unlaunched: BTreeMap<u32, Vec<usize>>,
+    /// Per thread its operations; those that launched nothing are what a kernel outside of them performs.
+    issued: BTreeMap<u32, Vec<usize>>,
     /// The node whose end is that of an activity.
     nodes: Vec<Option<u64>>,
     next: u64,
@@ -139,29 +143,27 @@ impl<'a> Walk<'a> {
         let calls = recorded.host.iter().enumerate();
         let calls = calls.filter(|(_, event)| matches!(event.doing, Doing::Call));
         let calls = calls.filter_map(|(at, event)| Some((event.correlation?, at))).collect();
-        let (mut waits, mut marked): (FxHashMap<u64, Vec<_>>, FxHashMap<u64, Vec<_>>) = Default::default();
-        for wait in &recorded.waits {
-            waits.entry(wait.correlation).or_default().push((wait.stream, wait.mark));
-            marked.entry(wait.mark).or_default().push(wait.on);
-        }
         Self {
             recorded,
             comms,
             host_gaps,
             calls,
-            waits,
-            marked,
+            waits: recorded.waits.iter().map(|wait| (wait.correlation, *wait)).collect(),
             marks: FxHashMap::default(),
             waits_seen: recorded.host.iter().any(|event| matches!(event.doing, Doing::Wait)),
-            last: BTreeMap::new(),
+            streams: BTreeMap::new(),
+            count: 0,
+            busy: BTreeSet::new(),
+            synchronized: None,
             pending: BTreeMap::new(),
             current: FxHashMap::default(),
             recent: None,
-            unawaited: VecDeque::new(),
+            unawaited: BTreeMap::new(),
+            awaited: vec![false; recorded.activities.len()],
             fresh: FxHashMap::default(),
             operations: Vec::new(),
             open: FxHashMap::default(),
-            unlaunched: BTreeMap::new(),
+            issued: BTreeMap::new(),
             nodes: vec![None; recorded.activities.len()],
             next: 0,
             host: Host::default(),
@@ -217,62 +219,77 @@ impl<'a> Walk<'a> {
         while open.last().is_some_and(|(end, _)| *end < now) {
             open.pop();
         }
-        open.iter().find_map(|(_, operation)| *operation)
+        open.last().and_then(|(_, operation)| *operation)
     }
 
     fn issue(&mut self, thread: u32, end: Clock, operation: Option<usize>, facts: &Facts) {
-        let mut own = None;
+        let mut outermost = operation;
         match operation {
             Some(outer) => {
                 let outer = &mut self.operations[outer];
                 outer.facts = std::mem::take(&mut outer.facts).or(facts);
             }
             None if facts.kind.is_some() => {
-                own = Some(self.operations.len());
-                self.unlaunched.entry(thread).or_default().push(self.operations.len());
-                self.operations.push(Operation { facts: facts.clone(), thread, launched: false });
+                outermost = Some(self.operations.len());
+                self.issued.entry(thread).or_default().push(self.operations.len());
+                self.operations.push(Operation { facts: facts.clone(), launched: false });
             }
             None => {}
         }
-        self.open.entry(thread).or_default().push((end, own));
+        self.open.entry(thread).or_default().push((end, outermost));
     }
 
     fn record(&mut self, correlation: Option<u64>) {
-        let Some((mark, streams)) = correlation.and_then(|mark| Some((mark, self.marked.get(&mark)?))) else { return };
-        for &stream in streams {
-            if let Some(&last) = self.last.get(&stream) {
-                self.marks.insert((mark, stream), last);
-            }
-        }
+        self.marks.extend(correlation.map(|mark| (mark, self.count)));
     }
 
     fn wait(&mut self, thread: u32, correlation: Option<u64>, in_operation: bool) {
         if !self.waits.is_empty() {
-            for &(stream, mark) in correlation.and_then(|c| self.waits.get(&c)).into_iter().flatten() {
-                let on = self.marked.get(&mark).into_iter().flatten();
-                let found = on.filter_map(|&on| self.marks.get(&(mark, on)).copied());
-                self.pending.entry(stream).or_default().extend(found);
+            let Some(wait) = correlation.and_then(|correlation| self.waits.get(&correlation)) else { return };
+            let (Some(&mark), Some(on)) = (self.marks.get(&wait.mark), self.streams.get(&wait.on)) else { return };
+            if let Some(last) = on.partition_point(|(before, _)| *before < mark).checked_sub(1) {
+                self.pending.entry(wait.stream).or_default().push(on[last].1);
             }
             return;
         }
         let Some(stream) = self.current.get(&thread).copied().or(self.recent).filter(|_| !in_operation) else { return };
-        let fresh = self.fresh.remove(&thread);
-        let place = fresh.and_then(|fresh| self.unawaited.iter().position(|(at, _)| *at == fresh));
-        if let Some((awaited, _)) = self.unawaited.remove(place.unwrap_or(0)) {
-            self.pending.entry(stream).or_default().push(awaited);
+        let mut found = self.fresh.remove(&thread).filter(|&fresh| !self.awaited[fresh]);
+        let oldest = self.unawaited.entry(None).or_default();
+        while found.is_none() {
+            let Some(at) = oldest.pop_front() else { return };
+            found = Some(at).filter(|&at| !self.awaited[at]);
         }
+        if let Some(at) = found {
+            self.awaited[at] = true;
+            self.pending.entry(stream).or_default().push(at);
+        }
+    }
+
+    fn last(&self, stream: u32) -> Option<usize> {
+        self.streams.get(&stream)?.last().map(|(_, at)| *at)
     }
 
     /// What the host waited for has ended before anything that it launches later.
     fn synchronize(&mut self, thread: u32, (start, end): (Clock, Clock), all: bool) {
         let stream = self.current.get(&thread).copied().or(self.recent);
-        let awaited = self.last.iter().filter(|(known, _)| all || Some(**known) == stream).map(|(_, &at)| at);
-        let awaited: Vec<usize> =
-            awaited.filter(|&at| self.recorded.activities[at].end() <= end + TOLERANCE).collect();
-        for &stream in self.last.keys() {
-            self.pending.entry(stream).or_default().extend(&awaited);
+        let busy = if all {
+            std::mem::take(&mut self.busy)
+        } else {
+            stream.and_then(|s| self.busy.take(&s)).into_iter().collect()
+        };
+        let ended = |at: &usize| self.recorded.activities[*at].end() <= end + TOLERANCE;
+        let (done, still): (Vec<u32>, Vec<u32>) =
+            busy.into_iter().partition(|&s| self.last(s).as_ref().is_some_and(ended));
+        let mut after: Vec<u64> =
+            done.iter().filter_map(|&stream| self.nodes[self.last(stream)?]).chain(self.synchronized).collect();
+        self.busy.extend(still);
+        if !done.is_empty() {
+            let node = self.id();
+            self.comms.builder.push(NodeBuilder::new(node, "synchronize").cpu(true).after(&after));
+            self.synchronized = Some(node);
+            after = vec![node];
         }
-        self.host.after.extend(awaited.iter().filter_map(|&at| self.nodes[at]));
+        self.host.after = after;
         self.passed(start);
         self.host.cursor = self.host.cursor.max(Some(end));
     }
@@ -290,34 +307,36 @@ impl<'a> Walk<'a> {
         let call = self.call_of(activity).map(|call| (call, &recorded.host[call]));
         let thread = call.map(|(_, event)| event.thread);
         let operation = call.and_then(|(_, event)| self.operation(event.thread, event.start));
-        let mut after: Vec<usize> = self.last.get(&activity.stream).copied().into_iter().collect();
+        let mut after: Vec<usize> = self.last(activity.stream).into_iter().collect();
         let told = !self.waits.is_empty();
         for awaited in self.pending.remove(&activity.stream).unwrap_or_default() {
             if told || recorded.activities[awaited].end() <= activity.start + TOLERANCE {
                 after.push(awaited);
             } else if recorded.activities[awaited].facts.is_some() {
                 // The wait was for something else.
-                self.unawaited.push_front((awaited, Some(activity.stream)));
+                self.awaited[awaited] = false;
+                self.unawaited.entry(None).or_default().push_front(awaited);
             }
         }
         if activity.facts.is_some() {
             let launching = thread.and_then(|thread| self.current.get(&thread).copied()).or(self.recent);
-            let had = launching.and_then(|stream| self.last.get(&stream).copied());
+            let had = launching.and_then(|stream| self.last(stream));
             let ended = |&had: &usize| recorded.activities[had].end() <= activity.start + TOLERANCE;
             after.extend(had.filter(ended).filter(|_| !told));
-            self.unawaited.push_back((at, launching));
+            self.unawaited.entry(launching.filter(|_| !self.waits_seen)).or_default().push_back(at);
         } else {
             self.recent = Some(activity.stream);
             if let Some(thread) = thread {
                 self.current.insert(thread, activity.stream);
             }
             if !told && !self.waits_seen {
-                let ready = |(awaited, stream): &(usize, Option<u32>)| {
-                    stream.is_none_or(|stream| stream == activity.stream)
-                        && recorded.activities[*awaited].end() <= activity.start + TOLERANCE
-                };
-                after.extend(self.unawaited.iter().filter(|entry| ready(entry)).map(|(awaited, _)| *awaited));
-                self.unawaited.retain(|entry| !ready(entry));
+                let ready = |at: &usize| recorded.activities[*at].end() <= activity.start + TOLERANCE;
+                for launching in [Some(activity.stream), None] {
+                    let Some(queue) = self.unawaited.get_mut(&launching) else { continue };
+                    while queue.front().is_some_and(ready) {
+                        after.extend(queue.pop_front());
+                    }
+                }
             }
         }
         if let Some(thread) = thread {
@@ -326,8 +345,10 @@ impl<'a> Walk<'a> {
                 None => self.fresh.remove(&thread),
             };
         }
-        self.last.insert(activity.stream, at);
-        let mut ids: Vec<u64> = after.iter().filter_map(|&at| self.nodes[at]).collect();
+        self.streams.entry(activity.stream).or_default().push((self.count, at));
+        self.count += 1;
+        self.busy.insert(activity.stream);
+        let mut ids: Vec<u64> = after.iter().filter_map(|&at| self.nodes[at]).chain(self.synchronized).collect();
         if let Some((call, event)) = call.filter(|_| self.host_gaps) {
             ids.push(self.host_node(call, (event.start, event.end)));
         }
@@ -403,14 +424,17 @@ impl<'a> Walk<'a> {
             if std::mem::replace(&mut operation.launched, true) {
                 return Vec::new();
             }
-            let thread = operation.thread;
-            self.unlaunched.entry(thread).or_default().retain(|&other| other != at);
             return vec![kernel.clone().or(&self.operations[at].facts)];
         }
         let whole = matches!(kernel.kind, Some(Kind::Collective(_))) && kernel.inputs.is_some();
-        let joined = thread.filter(|_| !whole).and_then(|thread| self.unlaunched.remove(&thread)).unwrap_or_default();
-        let operations = joined.into_iter().map(|at| &self.operations[at].facts).filter(|facts| !coalesced(facts));
-        let joined: Vec<Facts> = operations.cloned().collect();
+        let issued = thread.filter(|_| !whole).and_then(|thread| self.issued.remove(&thread)).unwrap_or_default();
+        let mut joined = Vec::new();
+        for at in issued {
+            let operation = &mut self.operations[at];
+            if !std::mem::replace(&mut operation.launched, true) && !coalesced(&operation.facts) {
+                joined.push(operation.facts.clone());
+            }
+        }
         if joined.is_empty() { vec![kernel.clone()] } else { joined }
     }
 }

@@ -205,7 +205,8 @@ impl<'a> Stream<'a> {
 
 /// Bytes that are no trace of PyTorch.
 pub(super) fn malformed(file: &str, offset: u64, what: &str) -> Diagnostic {
-    Diagnostic::new("AHBM-F183", format!("no trace of PyTorch: {what}")).site("reading", format!("{file}, byte {offset}"))
+    Diagnostic::new("AHBM-F183", format!("no trace of PyTorch: {what}"))
+        .site("reading", format!("{file}, byte {offset}"))
 }
 
 /// Parses a value. Profilers write numbers that are none and names that are no UTF-8: such numbers are null.

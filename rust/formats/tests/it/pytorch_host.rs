@@ -9,10 +9,15 @@ const HEAD: &str = r#""pid":1,"time":"2024-02-01","start_ts":5"#;
 /// Of schema 1.0.1: inputs and their types beside each other.
 fn old(nodes: &[(u64, &str, &str)]) -> String {
     let node = |(id, values, types): &(u64, &str, &str)| {
-        format!(r#",{{"name":"record_param_comms","id":{id},"parent":1,"inputs":[{values}],"input_types":[{types}],"outputs":[]}}"#)
+        format!(
+            r#",{{"name":"record_param_comms","id":{id},"parent":1,"inputs":[{values}],"input_types":[{types}],"outputs":[]}}"#
+        )
     };
     let nodes: Vec<String> = nodes.iter().map(node).collect();
-    format!(r#"{{"schema":"1.0.1",{HEAD},"nodes":[{{"name":"aten::mm","id":1,"inputs":[],"outputs":[]}}{}]}}"#, nodes.concat())
+    format!(
+        r#"{{"schema":"1.0.1",{HEAD},"nodes":[{{"name":"aten::mm","id":1,"inputs":[],"outputs":[]}}{}]}}"#,
+        nodes.concat()
+    )
 }
 
 /// Of schemas from 1.0.2 on, with the groups that a node lists.
@@ -23,7 +28,8 @@ fn new(schema: &str, nodes: &[(u64, &str, &str, &str)]) -> String {
         )
     };
     let nodes: Vec<String> = nodes.iter().map(node).collect();
-    let groups = r#"[{\"pg_name\": \"0\", \"ranks\": [], \"group_size\": 2}, {\"pg_name\": \"dp\", \"ranks\": [0, 1]}]"#;
+    let groups =
+        r#"[{\"pg_name\": \"0\", \"ranks\": [], \"group_size\": 2}, {\"pg_name\": \"dp\", \"ranks\": [0, 1]}]"#;
     format!(
         r###"{{"schema":"{schema}",{HEAD},"nodes":[{{"id":4,"name":"## process_group:init ##","inputs":{{"values":["{groups}"],"types":["String"]}}}},{}]}}"###,
         nodes.join(",")
@@ -37,12 +43,14 @@ fn read(ranks: &[&str]) -> Result<Workload, Vec<Diagnostic>> {
 }
 
 const TENSOR: &str = r#"[[131,132,0,1024,2,"cuda:0"]]"#;
-const TYPES: &str = r#""GenericList[Tensor(c10::Half)]","Int","Int","Int","String","GenericList[]","GenericList[]","Int""#;
+const TYPES: &str =
+    r#""GenericList[Tensor(c10::Half)]","Int","Int","Int","String","GenericList[]","GenericList[]","Int""#;
 
 #[test]
 fn the_oldest_schema_states_sizes_and_the_size_of_the_group() {
     let calls = format!(r#"{TENSOR},337,93825114103440,0,"allreduce",[],[],2"#);
-    let wait = (152, r#"337,0,0,"wait",[],[],1"#, r#""Int","Int","Int","String","GenericList[]","GenericList[]","Int""#);
+    let wait =
+        (152, r#"337,0,0,"wait",[],[],1"#, r#""Int","Int","Int","String","GenericList[]","GenericList[]","Int""#);
     let text = old(&[(150, &calls, TYPES), wait, (318, &calls, TYPES)]);
     let workload = read(&[&text, &text]).unwrap();
     let calls = workload.calls().unwrap();
@@ -64,7 +72,10 @@ fn later_schemas_name_groups() {
         let text = new(schema, &[(437, &call, &types, r#"{"name":"dtype","type":"string","value":"Half"}"#)]);
         let workload = read(&[&text, &text]).unwrap();
         let calls = workload.calls().unwrap();
-        assert_eq!((calls[0].spec.collective, calls[0].spec.bytes, calls[0].spec.root), (Collective::Broadcast, 2048, Some(1)));
+        assert_eq!(
+            (calls[0].spec.collective, calls[0].spec.bytes, calls[0].spec.root),
+            (Collective::Broadcast, 2048, Some(1))
+        );
         assert_eq!((&*workload.groups[0].name, &*workload.groups[0].ranks), ("dp", &[0, 1][..]));
     }
 }

@@ -64,8 +64,9 @@ impl Profile {
         let us = self.host - start;
         self.host += 1.0;
         let cat = if name.starts_with("nccl:") { "user_annotation" } else { "cpu_op" };
-        let fields =
-            format!(r#"{{"ph":"X","cat":"{cat}","name":"{name}","pid":1,"tid":1,"ts":{start},"dur":{us},"args":{{{facts}}}}}"#);
+        let fields = format!(
+            r#"{{"ph":"X","cat":"{cat}","name":"{name}","pid":1,"tid":1,"ts":{start},"dur":{us},"args":{{{facts}}}}}"#
+        );
         self.events.insert(at, fields);
     }
 
