@@ -308,7 +308,7 @@ fn picoseconds(text: &str) -> Option<Clock> {
     let text = text.trim_matches('"');
     if text.contains(['e', 'E']) {
         let us: f64 = text.parse().ok()?;
-        return (us.abs() < 1e20).then(|| (us * 1e6) as Clock);
+        return (us.abs() < 1e20).then_some((us * 1e6) as Clock);
     }
     let (negative, digits) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
