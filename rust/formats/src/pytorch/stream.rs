@@ -127,8 +127,9 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// The bytes of the value that begins here, as a range of the buffer.
+    /// The bytes of the next value, as a range of the buffer.
     fn value(&mut self) -> Result<(usize, usize), Diagnostic> {
+        self.peek()?;
         let (mut length, mut depth, mut quoted) = (0, 0u64, false);
         loop {
             let Some(&byte) = self.buffer.get(self.at + length) else {

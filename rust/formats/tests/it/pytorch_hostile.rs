@@ -76,6 +76,14 @@ fn numbers_beyond_every_type_are_findings() {
     assert_eq!(code(Kind::Kineto, dims.as_bytes(), small()), "AHBM-F184");
 }
 
+#[test]
+fn white_space_may_stand_anywhere() {
+    let text = sample().text(0, 1);
+    let wide = text.replace("\":", "\" :\n ").replace(",\"", "\t, \"");
+    assert_eq!(code(Kind::Kineto, wide.as_bytes(), small()), "");
+    assert_eq!(code(Kind::Kineto, format!("\n {{ }} \n{text}").as_bytes(), small()), "AHBM-F183");
+}
+
 fn json() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         Just("null".to_owned()),
