@@ -68,7 +68,7 @@ def test_a_file_or_a_folder_is_a_job(tmp_path: Path) -> None:
     one, folder = replayed(path), replayed(tmp_path)
     assert one.times_hash == folder.times_hash and one.job == "rank0_trace"
     assert [rank.compute_ns for rank in one.ranks] == [60_000.0, 60_000.0]
-    assert [(call.collective, call.nbytes, call.dtype) for call in one.calls] == [("all_reduce", 1 << 20, "f16")] * 2
+    assert [(call.collective, call.bytes, call.dtype) for call in one.calls] == [("all_reduce", 1 << 20, "f16")] * 2
     assert any("2 steps, all are replayed: 3, 4" in finding.message for finding in one.warnings)
 
 

@@ -329,7 +329,9 @@ def refuse_terms_of_plans(terms: Terms) -> None:
     """Raises ConfigError (AHBM-C146) for what only plans have."""
     of_files = (*terms.of_plans, terms.kind, terms.program, terms.frontend)
     if of_files != (None,) * 7 or terms.of_jobs != NOTHING_OF_JOBS or terms.reading != PLAIN:
-        options = f"--slots, --protocol, --slice, --instances, {OPTIONS_OF_JOBS}, --limit, --lenient, --program, --frontend"
+        options = (
+            f"--slots, --protocol, --slice, --instances, {OPTIONS_OF_JOBS}, --limit, --lenient, --program, --frontend"
+        )
         raise ConfigError("AHBM-C146", f"{options} and --quirks are for plans")
 
 
