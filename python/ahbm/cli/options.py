@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
@@ -224,7 +224,31 @@ class Files:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked(Files, Terms):
+class Recorded:
+    """The options of reading the traces of jobs."""
+
+    groups: Annotated[
+        Path | None,
+        typer.Option("--groups", metavar="FILE", help="Jobs: ranks of the process groups by name, as JSON."),
+    ] = None
+    step: Annotated[
+        int | None,
+        typer.Option("--step", min=0, metavar="N", help="Profiler's traces: only the step ProfilerStep#N."),
+    ] = None
+    host_gaps: Annotated[
+        bool, typer.Option("--host-gaps", help="Profiler's traces: the host's time between launches counts.")
+    ] = False
+    symmetric: Annotated[
+        bool, typer.Option("--symmetric", help="Profiler's traces: all ranks do what the one with a trace does.")
+    ] = False
+
+    def of_jobs(self) -> dict[str, Any]:
+        """Them as fields of `ahbm.job.door.Terms`."""
+        return {field.name: getattr(self, field.name) for field in fields(Recorded)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked(Recorded, Files, Terms):
     """One collective or plan, and how it is run."""
 
     algorithms: Annotated[
@@ -237,10 +261,6 @@ class Asked(Files, Terms):
         str | None, typer.Option("--slice", help="Plans: size of the largest message, or inf; else the protocol's.")
     ] = None
     instances: Annotated[int | None, typer.Option("--instances", min=1, help="Plans: parallel copies.")] = None
-    groups: Annotated[
-        Path | None,
-        typer.Option("--groups", metavar="FILE", help="Jobs: ranks of the process groups by name, as JSON."),
-    ] = None
     lanes: Annotated[
         str | None,
         typer.Option("--lanes", help="Jobs: what runs side by side: device, streams, astra or unlimited."),
@@ -295,7 +315,7 @@ class Asked(Files, Terms):
             slice_bytes=largest,
             instances=self.instances,
             reading=self.reading,
-            groups=self.groups,
+            **self.of_jobs(),
             lanes=self.lanes,
             factors=tuple(parse_factor(text) for text in self.compute or ()),
             kind=self.kind,

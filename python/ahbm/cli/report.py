@@ -13,7 +13,7 @@ import typer
 from ahbm.cli import completion, progress
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
-from ahbm.cli.options import Device, Json, Swept, output_option, parse_ranks
+from ahbm.cli.options import Device, Json, Recorded, Swept, output_option, parse_ranks
 from ahbm.cli.output import fail_if_wrong
 from ahbm.cli.targets import Targeted, arguments_of
 from ahbm.errors import ConfigError
@@ -59,10 +59,7 @@ def report(
     synth: Annotated[
         list[str] | None, typer.Option("--synth", help="Also schedules by this method, certified; repeatable.")
     ] = None,
-    groups: Annotated[
-        Path | None,
-        typer.Option("--groups", metavar="FILE", help="Jobs: ranks of the process groups by name, as JSON."),
-    ] = None,
+    recorded: Recorded,
     numerics: Annotated[bool, typer.Option("--numerics", help="Also rounding errors and orders of addition.")] = False,
     device: Device = False,
     explain: Annotated[bool, typer.Option(help="Also where the time of the largest size went.")] = True,
@@ -89,14 +86,13 @@ def report(
         _refuse(context, "files are compared as they are", ("swept", *WHAT))
         page = comparisons.of_files(target, after)
     elif ladder or target.endswith((".yaml", ".yml")):
-        _refuse(context, "a ladder", ("groups", "numerics", "device", "explain"))
+        _refuse(context, "a ladder", (*OF_JOBS, "numerics", "device", "explain"))
         page, facts = _ladder(target, args, swept, methods)
-    elif (timed := _timed(target, args, swept, groups)) is not None:
+    elif (timed := _timed(target, args, swept, recorded)) is not None:
         _refuse(context, f"{target} runs for its time only", ("synth", "numerics", "device", "explain"))
         page, facts = timed
     else:
-        if groups is not None:
-            raise ConfigError("AHBM-C146", f"{target} is no job: it takes no --groups")
+        _refuse(context, f"{target} is no job", OF_JOBS)
         page, cells, facts = _measured(target, args, swept, methods, numerics, device, explain)
     page.write(output)
     progress.clear()
@@ -108,7 +104,8 @@ def report(
     _fail(cells)
 
 
-WHAT = ("ladder", "synth", "groups", "numerics", "device", "explain")
+OF_JOBS = ("groups", "step", "host_gaps", "symmetric")
+WHAT = ("ladder", "synth", *OF_JOBS, "numerics", "device", "explain")
 
 
 def _refuse(context: Any, why: str, names: tuple[str, ...]) -> None:
@@ -143,7 +140,7 @@ def _ladder(target: str, args: tuple[str, ...], swept: Swept, methods: tuple[str
     return ladders.page(found, sweep), found.to_json()
 
 
-def _timed(target: str, args: tuple[str, ...], swept: Swept, groups: Path | None) -> tuple[Page, dict[str, Any]] | None:
+def _timed(target: str, args: tuple[str, ...], swept: Swept, recorded: Recorded) -> tuple[Page, dict[str, Any]] | None:
     """A job, a trace, or a plan without a known result; None for what is measured."""
     from ahbm.job.door import Opened, Terms
     from ahbm.job.replay import JobReport
@@ -165,7 +162,7 @@ def _timed(target: str, args: tuple[str, ...], swept: Swept, groups: Path | None
         algorithm=algorithm,
         dtype=parse_dtype(swept.dtype),
         op=swept.op,
-        groups=groups,
+        **recorded.of_jobs(),
         args=args,
         program=swept.program,
         frontend=swept.frontend,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from os.path import isfile
+from os.path import isdir, isfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,6 +73,12 @@ class Terms:
     """Jobs: which nodes of a rank run side by side: "device", "streams", "astra" or "unlimited"."""
     factors: Sequence[tuple[str, float]] = ()
     """Jobs: computations whose name contains a text take so many times as long."""
+    step: int | None = None
+    """Jobs, of a profiler's trace: the step of this number; all by default."""
+    host_gaps: bool = False
+    """Jobs, of a profiler's trace: the time that the host takes between launches counts."""
+    symmetric: bool = False
+    """Jobs, of PyTorch's traces: all ranks do what the one rank with a trace does."""
     kind: str | None = None
     """Traces: "job" or "algorithm"; None as the trace says."""
     args: Sequence[str] = ()
@@ -83,10 +89,18 @@ class Terms:
     """Scripts: "upstream" leaves lowering to the installed package of the language."""
 
     @property
+    def of_jobs(self) -> tuple[object, ...]:
+        """The terms that only jobs have; each is None, False or empty by default."""
+        return self.groups, self.lanes, self.factors, self.step, self.host_gaps or None, self.symmetric or None
+
+    @property
     def of_plans(self) -> tuple[object, ...]:
         """The terms that only plans have."""
         return self.slots, self.protocol, self.slice_bytes, self.instances
 
+
+NOTHING_OF_JOBS = Terms().of_jobs
+OPTIONS_OF_JOBS = "--groups, --lanes, --compute, --step, --host-gaps, --symmetric"
 
 UNLIMITED = -1
 """Depth of a queue that holds every message."""
@@ -220,9 +234,9 @@ class Opened:
         return sort == "job" if self.terms.kind is None else self.terms.kind == "job"
 
     def _refuse_terms_of_jobs(self) -> None:
-        if (self.terms.groups, self.terms.lanes, self.terms.factors) != (None, None, ()):
+        if self.terms.of_jobs != NOTHING_OF_JOBS:
             hint = "a trace that only sends, receives and computes is an algorithm: --as job makes it a job"
-            raise ConfigError("AHBM-C146", f"{self.target} is no job: no --groups, --lanes, --compute", hint=hint)
+            raise ConfigError("AHBM-C146", f"{self.target} is no job: no {OPTIONS_OF_JOBS}", hint=hint)
 
     def best(self) -> Best:
         """The best algorithm for every call of a job. Raises ConfigError (AHBM-C146) for what is no job."""
@@ -249,6 +263,9 @@ class Opened:
             op=terms.op,
             lanes=terms.lanes or "auto",
             factors=terms.factors,
+            step=terms.step,
+            host_gaps=terms.host_gaps,
+            symmetric=terms.symmetric,
             reading=terms.reading,
         )
         return replace(setup, selector=terms.selector), how
@@ -318,15 +335,19 @@ def is_case(target: str) -> bool:
 
 
 def is_plan(target: str) -> bool:
-    """Whether this is the file of a plan, by its name, the prefix of a trace, or a script that lowers programs."""
-    return plans.is_file(target) or isfile(f"{target}.0.et")
+    """Whether this is the file of a plan, by its name, the prefix of a trace, a folder with one, or a script that lowers
+    programs."""
+    folder = target not in COLLECTIVES and isdir(target)
+    return folder or plans.is_file(target) or isfile(f"{target}.0.et")
 
 
 def refuse_terms_of_plans(terms: Terms) -> None:
     """Raises ConfigError (AHBM-C146) for what only plans have."""
-    of_files = (*terms.of_plans, terms.groups, terms.lanes, terms.kind, terms.program, terms.frontend)
-    if of_files != (None,) * 9 or terms.factors or terms.reading != PLAIN:
-        options = "--slots, --protocol, --slice, --instances, --groups, --limit, --lenient, --program, --frontend"
+    of_files = (*terms.of_plans, terms.kind, terms.program, terms.frontend)
+    if of_files != (None,) * 7 or terms.of_jobs != NOTHING_OF_JOBS or terms.reading != PLAIN:
+        options = (
+            f"--slots, --protocol, --slice, --instances, {OPTIONS_OF_JOBS}, --limit, --lenient, --program, --frontend"
+        )
         raise ConfigError("AHBM-C146", f"{options} and --quirks are for plans")
 
 

@@ -104,7 +104,7 @@ class JobReport(Run):
     version: str
     """Of this package."""
     warnings: tuple[Finding, ...]
-    """The things that were left out in reading."""
+    """What was left out in reading, and what the source leaves open."""
     emulator: Emulator = field(repr=False, compare=False)
     replayed: Replayed = field(repr=False, compare=False)
 
@@ -180,6 +180,12 @@ class How:
     """Which nodes of a rank run side by side: "device", "streams", "astra", "unlimited"; "auto" is "device"."""
     factors: Sequence[tuple[str, float]] = ()
     """Computations whose name contains a text take so many times as long."""
+    step: int | None = None
+    """Traces of PyTorch: the profiler's step of this number; all by default."""
+    host_gaps: bool = False
+    """Traces of PyTorch: the time that the host takes between launches counts."""
+    symmetric: bool = False
+    """Traces of PyTorch: all ranks do what the one rank with a trace does."""
     reading: Reading = PLAIN
 
 
@@ -206,7 +212,15 @@ def read(path: str | Path, how: How = AS_IT_IS) -> Workload:
     collectives in orders that wait for each other.
     """
     groups = _groups(how.groups) if how.groups is not None else {}
-    return Workload.read(path, groups=groups, lenient=how.reading.lenient, limits=how.reading.limits)
+    return Workload.read(
+        path,
+        groups=groups,
+        lenient=how.reading.lenient,
+        limits=how.reading.limits,
+        step=how.step,
+        host_gaps=how.host_gaps,
+        symmetric=how.symmetric,
+    )
 
 
 def replay(
@@ -306,6 +320,7 @@ def _left_out(workload: Workload) -> Iterator[Finding]:
         yield Finding("AHBM-F134", f"{dangling} dependencies on nodes that do not exist are left out")
     if cut:
         yield Finding("AHBM-F135", f"{cut} dependencies that closed circles are left out")
+    yield from map(Finding.from_json, workload.notes)
 
 
 class Preparation:

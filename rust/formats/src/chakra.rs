@@ -166,6 +166,6 @@ fn graph_of(
 }
 
 /// A finding that stands alone.
-fn one(finding: Diagnostic) -> Vec<Diagnostic> {
+pub(crate) fn one(finding: Diagnostic) -> Vec<Diagnostic> {
     vec![finding]
 }

@@ -1,7 +1,7 @@
 //! Any plan: which format it has, what it says, and whether it is right.
 
 use crate::schedules::Producer;
-use crate::{Format, chakra, msccl_xml, mscclpp};
+use crate::{Format, chakra, msccl_xml, mscclpp, pytorch};
 use ahbm_check::{CheckOptions, Outcome, Verdict};
 use ahbm_machine::{Diagnostic, Machine, codes};
 use ahbm_plan::execution::{ExecutionPlan, Launch, Places};
@@ -92,6 +92,10 @@ impl Document {
         let name = path.to_string_lossy();
         let budget = reading.budget;
         let one = |finding| vec![finding];
+        if pytorch::kind(path).is_some() {
+            let what = format!("{name} is a trace of PyTorch: that of a job, where an algorithm is asked for");
+            return Err(one(Diagnostic::new("AHBM-U231", what).hint("`ahbm run` replays a job")));
+        }
         if is_trace(path) {
             let options = chakra::ReadOptions { budget, lenient: reading.lenient };
             return chakra::read(path, &options).and_then(|trace| Self::of_trace(trace, &budget));

@@ -29,15 +29,17 @@
 //! assert_eq!((findings[0].code, &*findings[0].sites[0].origin), ("AHBM-F114", "empty.xml:1"));
 //! ```
 //!
-//! Reading order: one module per format ([`msccl_xml`], [`mscclpp`], [`chakra`]), [`schedules`] of synthesizers; [`document`] is all of them behind
-//! one door, [`convert`] the way from one to another.
+//! Reading order: one module per format ([`msccl_xml`], [`mscclpp`], [`chakra`], [`pytorch`]), [`schedules`] of synthesizers; [`document`] is
+//! all plans behind one door, [`jobs`] all training jobs, [`convert`] the way from one plan to another.
 
 pub mod chakra;
 pub mod convert;
 pub mod document;
 pub mod format;
+pub mod jobs;
 pub mod msccl_xml;
 pub mod mscclpp;
+pub mod pytorch;
 mod scan;
 pub mod schedules;
 

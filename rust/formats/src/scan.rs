@@ -38,6 +38,32 @@ pub(crate) fn scan(bytes: &[u8], budget: &Budget) -> Result<(), Diagnostic> {
     budget.check(Limit::Steps, values)
 }
 
+/// What the first key of the top level says that says something. The text may end anywhere.
+pub(crate) fn told<T>(bytes: &[u8], mut says: impl FnMut(&[u8]) -> Option<T>) -> Option<T> {
+    let (mut depth, mut at) = (0usize, 0);
+    while let Some(&byte) = bytes.get(at) {
+        at += 1;
+        match byte {
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            b'"' => {
+                let start = at;
+                while bytes.get(at).is_some_and(|&byte| byte != b'"') {
+                    at += if bytes[at] == b'\\' { 2 } else { 1 };
+                }
+                let text = bytes.get(start..at).unwrap_or_default();
+                at += 1;
+                let is_key = bytes[at.min(bytes.len())..].iter().find(|b| !b.is_ascii_whitespace()) == Some(&b':');
+                if let Some(told) = (depth == 1 && is_key).then(|| says(text)).flatten() {
+                    return Some(told);
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -171,7 +171,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("AHBM-F128", "a plan's message that nobody receives, or that nobody sends"),
     ("AHBM-F130", "a Chakra trace whose nodes do not follow the order of the steps they state"),
     ("AHBM-F131", "a Chakra trace with bytes that are no execution trace, with the offset"),
-    ("AHBM-F132", "a Chakra trace with a broken gzip stream"),
+    ("AHBM-F132", "a trace with a broken gzip stream"),
     ("AHBM-F133", "a Chakra trace with two nodes of one id"),
     ("AHBM-F134", "a Chakra trace with a dependency on a node that does not exist"),
     ("AHBM-F135", "a Chakra trace with nodes that wait for each other"),
@@ -210,6 +210,11 @@ pub const CODES: &[(&str, &str)] = &[
     ("AHBM-F180", "a schedule of TACOS, TE-CCL, SCCL or TACCL that is not of its kind"),
     ("AHBM-F181", "a schedule in which a rank sends what it does not have at that point"),
     ("AHBM-F182", "a trace of a version of the schema that is not known (a warning)"),
+    ("AHBM-F183", "a trace of PyTorch with bytes that are no such trace, with the offset"),
+    ("AHBM-F184", "a trace of PyTorch that does not state what a communication is, its size or its ranks"),
+    ("AHBM-F185", "ranks without a trace of PyTorch, or with several"),
+    ("AHBM-F186", "warning: what a trace of PyTorch leaves open, and how it was taken"),
+    ("AHBM-F187", "a step that a trace of PyTorch does not have"),
 
     ("AHBM-I101", "interrupted"),
 

@@ -11,11 +11,13 @@ use crate::operand;
 use crate::program::Program;
 use ahbm_emulator::training::{Answers, Lanes, Replay, Terms, Times, Why};
 use ahbm_emulator::{Options, Span};
-use ahbm_formats::chakra::{self, ReadOptions, Sort};
+use ahbm_formats::chakra::{ReadOptions, Sort};
+use ahbm_formats::{jobs, pytorch};
 use ahbm_program::marks::Region;
 use ahbm_workload::{Linked, Schedule, Transformer, Work};
 use numpy::{Element, PyArray1};
 use pyo3::prelude::*;
+use pyo3::types::PyList;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,21 +32,31 @@ pub struct Workload {
 
 #[pymethods]
 impl Workload {
-    /// Reads the job that a path names: the prefix of a Chakra trace, one of its files, or a folder that holds one.
+    /// Reads the job that a path names: the prefix of a Chakra trace, one of its files, or a folder that holds one; or
+    /// the trace of a rank that PyTorch wrote (.json, .json.gz), whose siblings are found by their names, or a folder of
+    /// such traces.
     ///
     /// `groups` has the ranks of process groups that nodes only name; `lenient` leaves out dependencies on nodes that do
-    /// not exist and those that close a circle; `limits` are pairs of a name of `plan_limits()` and a number. The
-    /// interpreter lock is released meanwhile. Raises `FormatError` (AHBM-F131 to F139, F149), `UnsupportedError`
-    /// (AHBM-U234 for a process group of unknown ranks), `BudgetError`.
+    /// not exist and those that close a circle; `limits` are pairs of a name of `plan_limits()` and a number. Of traces
+    /// of PyTorch, `step` takes the profiler's step of this number instead of all, `host_gaps` keeps the time that the
+    /// host takes between launches, and `symmetric` lets all ranks do what the one rank with a trace does. The
+    /// interpreter lock is released meanwhile. Raises `FormatError` (AHBM-F131 to F139, F149, F183 to F187),
+    /// `UnsupportedError` (AHBM-U234 for a process group of unknown ranks), `ConfigError` (AHBM-C146 for options that do
+    /// not go with the trace), `BudgetError`.
     #[staticmethod]
-    #[pyo3(signature = (path, *, groups=Given::ok(HashMap::new()), lenient=false, limits=Vec::new()),
-           text_signature = "(path, *, groups={}, lenient=False, limits=())")]
+    #[pyo3(signature = (path, *, groups=Given::ok(HashMap::new()), lenient=false, limits=Vec::new(), step=None,
+                        host_gaps=false, symmetric=false),
+           text_signature = "(path, *, groups={}, lenient=False, limits=(), step=None, host_gaps=False, symmetric=False)")]
+    #[allow(clippy::too_many_arguments)] // Keywords in Python.
     fn read(
         py: Python<'_>,
         path: PathBuf,
         groups: Given<HashMap<String, Vec<u32>>>,
         lenient: bool,
         limits: Vec<(String, u64)>,
+        step: Option<u64>,
+        host_gaps: bool,
+        symmetric: bool,
     ) -> PyResult<Self> {
         given!(groups);
         let budget = budget(&limits).map_err(|finding| errors::raise_one(py, finding))?;
@@ -52,8 +64,8 @@ impl Workload {
         let mut named: Vec<_> = groups.into_iter().collect();
         named.sort();
         interruptible(py, || {
-            let workload = chakra::read_workload(&path, &ReadOptions { budget, lenient }, named.into_iter().collect())?;
-            Linked::new(workload)
+            let options = pytorch::Options { budget, step, host_gaps, symmetric };
+            Linked::new(jobs::read(&path, lenient, &options, named.into_iter().collect())?)
         })
         .map(|inner| Self { inner: inner.into() })
     }
@@ -147,6 +159,12 @@ impl Workload {
         let of = |rank: &ahbm_workload::Rank| &self.inner.workload.graphs[rank.graph as usize];
         let ranks = &self.inner.workload.ranks;
         (ranks.iter().map(|rank| of(rank).dangling).sum(), ranks.iter().map(|rank| of(rank).cut.len()).sum())
+    }
+
+    /// What the source leaves open, and how it was taken.
+    #[getter]
+    fn notes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        errors::to_list(py, &self.inner.workload.notes)
     }
 
     /// The collectives, group by group, and behind them the messages.
@@ -251,21 +269,19 @@ impl Workload {
 }
 
 /// Whether a path names the trace of a job: "job", "algorithm", "either" where it only sends, receives and computes, or
-/// "none" where it is no Chakra trace.
+/// "none" where it is no trace.
 ///
 /// Raises as `read_plan`.
 #[pyfunction]
 #[pyo3(signature = (path, *, limits=Vec::new()), text_signature = "(path, *, limits=())")]
 pub(crate) fn trace_sort(py: Python<'_>, path: PathBuf, limits: Vec<(String, u64)>) -> PyResult<&'static str> {
     let budget = budget(&limits).map_err(|finding| errors::raise_one(py, finding))?;
-    if !chakra::is_trace(&path) && !(path.extension().is_some_and(|e| e == "json") && chakra::is_json_trace(&path)) {
-        return Ok("none");
-    }
-    let sort = interruptible(py, || chakra::sort(&path, &ReadOptions { budget, ..ReadOptions::default() }))?;
+    let sort = interruptible(py, || jobs::sort(&path, &ReadOptions { budget, ..ReadOptions::default() }))?;
     Ok(match sort {
-        Sort::Job => "job",
-        Sort::Algorithm => "algorithm",
-        Sort::Either => "either",
+        Some(Sort::Job) => "job",
+        Some(Sort::Algorithm) => "algorithm",
+        Some(Sort::Either) => "either",
+        None => "none",
     })
 }
 

@@ -44,6 +44,8 @@ pub struct Workload {
     pub ranks: Vec<Rank>,
     /// The process groups that calls name, in the order of first use.
     pub groups: Vec<Group>,
+    /// What the source leaves open, and how it was taken.
+    pub notes: Vec<Diagnostic>,
 }
 
 impl Workload {
@@ -90,7 +92,8 @@ pub struct Gather {
 impl Gather {
     /// A job of `size` ranks; `named` has the ranks of groups that nodes name without listing them.
     pub fn new(name: &str, size: u32, named: Groups) -> Self {
-        let workload = Workload { name: name.into(), graphs: Vec::new(), ranks: Vec::new(), groups: Vec::new() };
+        let (graphs, ranks, groups, notes) = Default::default();
+        let workload = Workload { name: name.into(), graphs, ranks, groups, notes };
         let (titles, known) = Default::default();
         Self { workload, size, named, titles, groups: IndexSet::default(), known }
     }
@@ -108,6 +111,18 @@ impl Gather {
     /// Gives the groups that nodes call `number` a name of their own.
     pub fn title_group(&mut self, number: &str, name: &str) {
         self.titles.entry(number.to_owned()).or_insert_with(|| name.into());
+    }
+
+    /// Says what the source leaves open, once.
+    pub fn note(&mut self, note: Diagnostic) {
+        if !self.workload.notes.contains(&note) {
+            self.workload.notes.push(note);
+        }
+    }
+
+    /// The ranks of a group of [`Gather::group`].
+    pub fn members(&self, group: u32) -> Arc<[u32]> {
+        self.groups.get_index(group as usize).map(|group| Arc::clone(&group.ranks)).unwrap_or_default()
     }
 
     /// The other rank of a group of two.
@@ -215,6 +230,34 @@ impl Gather {
         let peers = known.peers.iter().map(|&of| peer(of)).collect();
         let rank = Rank { graph: known.graph, groups, peers, file: file.into() };
         self.workload.ranks.push(rank);
+    }
+
+    /// Adds the next rank, which does what the one before does.
+    ///
+    /// # Errors
+    /// `AHBM-F136` where its groups are not those of all ranks, or it sends or receives: what another rank does is then
+    /// not known.
+    pub fn repeat(&mut self) -> Result<(), Vec<Diagnostic>> {
+        let rank = self.workload.ranks.len() as u32;
+        let Some(last) = self.workload.ranks.last().cloned() else { return Ok(()) };
+        let narrow = |group: &u32| self.members(*group).len() < self.size as usize;
+        let what = match last.groups.iter().find(|group| narrow(group)) {
+            Some(&group) => {
+                let name = self.groups.get_index(group as usize).map_or("", |group| &*group.name);
+                format!("process group {name:?} has not all ranks: what rank {rank} calls in its own is not known")
+            }
+            None if !last.peers.is_empty() => format!("to whom rank {rank} sends is not known"),
+            None => {
+                self.workload.ranks.push(last);
+                return Ok(());
+            }
+        };
+        Err(one(Diagnostic::new("AHBM-F136", what).site(format!("rank {}", rank - 1), &*last.file)))
+    }
+
+    /// Number of nodes of the ranks so far.
+    pub fn nodes(&self) -> u64 {
+        self.workload.nodes()
     }
 
     /// The job. Groups stand in the order in which ranks and their nodes call them.

@@ -22,31 +22,12 @@ use std::sync::Arc;
 
 /// True when a JSON text is a trace: decided by the first key of the top level that says so.
 pub(crate) fn is_trace(bytes: &[u8]) -> bool {
-    let (mut depth, mut at) = (0usize, 0);
-    while let Some(&byte) = bytes.get(at) {
-        at += 1;
-        match byte {
-            b'{' | b'[' => depth += 1,
-            b'}' | b']' => depth = depth.saturating_sub(1),
-            b'"' => {
-                let start = at;
-                while bytes.get(at).is_some_and(|&byte| byte != b'"') {
-                    at += if bytes[at] == b'\\' { 2 } else { 1 };
-                }
-                let text = bytes.get(start..at).unwrap_or_default();
-                at += 1;
-                let is_key = bytes[at.min(bytes.len())..].iter().find(|b| !b.is_ascii_whitespace()) == Some(&b':');
-                match text {
-                    _ if depth != 1 || !is_key => {}
-                    b"nodes" | b"workload_graph" | b"version" | b"attr" | b"id" | b"type" => return true,
-                    b"gpus" | b"collective" | b"protocol" | b"inplace" => return false,
-                    _ => {}
-                }
-            }
-            _ => {}
-        }
-    }
-    false
+    let told = scan::told(bytes, |key| match key {
+        b"nodes" | b"workload_graph" | b"version" | b"attr" | b"id" | b"type" => Some(true),
+        b"gpus" | b"collective" | b"protocol" | b"inplace" => Some(false),
+        _ => None,
+    });
+    told == Some(true)
 }
 
 /// The trace of one rank. `usage` counts against the budget over all ranks.

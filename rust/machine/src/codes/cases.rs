@@ -187,6 +187,11 @@ pub const CASES: &[(&str, &str, &str)] = &[
     ("AHBM-F180", "a `.json` of another tool", "give a schedule of TACOS, TE-CCL, SCCL or TACCL"),
     ("AHBM-F181", "step 1 sends chunk 3, which arrives in step 2", "correct the order of the schedule"),
     ("AHBM-F182", "a trace that a newer Chakra wrote", "compare its nodes with what was read; other fields may have been left out"),
+    ("AHBM-F183", "a profiler's trace that ends in the middle", "let the profiler finish: leave its `with` block before the process ends"),
+    ("AHBM-F184", "a kernel `ncclDevKernel_SendRecv` in a group of four, and nothing says to whom it sends", "record with a later version of PyTorch, or with `record_shapes=True`"),
+    ("AHBM-F185", "`rank0_trace.json` alone, of a job of 8 ranks", "give the traces of all ranks, or `--symmetric` where they do the same"),
+    ("AHBM-F186", "a profiler's trace of three steps", "nothing, or `--step` for one of them"),
+    ("AHBM-F187", "`--step 7` of a trace with steps 3 to 5", "give one of the steps that it names"),
 
     ("AHBM-I101", "Ctrl-C", "start it again; the message says how far it came"),
 

@@ -1,0 +1,199 @@
+//! Traces that PyTorch writes, as jobs: the profiler's (kineto), and host execution traces.
+//!
+//! A file is the trace of one rank, plain or gzip. The duration of a communication kernel contains waiting for other
+//! ranks, so it is dropped: the kernel becomes a call of its collective, size and group. Computations keep their
+//! durations. Clocks of ranks are never compared.
+//!
+//! | code | finding |
+//! |---|---|
+//! | `AHBM-F132` | broken gzip stream |
+//! | `AHBM-F139` | files that cannot be read |
+//! | `AHBM-F183` | bytes that are no such trace, with the offset |
+//! | `AHBM-F184` | a communication of which the trace does not state what it needs |
+//! | `AHBM-F185` | ranks without a trace, or with several |
+//! | `AHBM-F186` | a note: what the trace leaves open, and how it is taken |
+//! | `AHBM-F187` | a step that the trace does not have |
+//! | `AHBM-U234` | a process group of unknown ranks |
+//!
+//! Reading order: [`read`], `stream` (elements of a JSON array), `events` and `kineto` (the profiler's trace), `host`,
+//! `facts` and `comms` (what is stated about a communication).
+
+mod comms;
+mod events;
+mod facts;
+mod files;
+mod host;
+mod kineto;
+mod stream;
+
+pub use files::{Kind, kind};
+
+use crate::chakra::one;
+use ahbm_machine::Diagnostic;
+use ahbm_plan::{Budget, Limit};
+use ahbm_workload::{Gather, Groups, Workload};
+use comms::note;
+use std::fs::{self, File};
+use std::path::Path;
+use stream::Stream;
+
+/// The most that a node may take: eleven days, far below the end of simulated time.
+const LONGEST_PS: u64 = 1_000_000_000_000_000_000;
+
+/// How to read a trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Options {
+    /// Limits, over all ranks together; a step is an event.
+    pub budget: Budget,
+    /// The step to take, by its number; all by default.
+    pub step: Option<u64>,
+    /// Keeps the time that the host takes between launches, as computations of the host.
+    pub host_gaps: bool,
+    /// Ranks without a trace do what the one rank with a trace does.
+    pub symmetric: bool,
+}
+
+/// The part of the budget that has been taken so far.
+#[derive(Debug, Default)]
+struct Usage {
+    file_bytes: u64,
+    inflated_bytes: u64,
+    elements: u64,
+}
+
+/// The trace of a rank.
+enum Trace {
+    Kineto(events::Recorded),
+    Host(host::Hosted),
+}
+
+impl Trace {
+    fn read(kind: Kind, file: &str, stream: Stream<'_>) -> Result<Self, Diagnostic> {
+        Ok(match kind {
+            Kind::Kineto => Self::Kineto(events::read(file, stream)?),
+            Kind::Host => Self::Host(host::read(file, stream)?),
+        })
+    }
+
+    fn rank(&self) -> Option<u32> {
+        match self {
+            Self::Kineto(recorded) => recorded.rank,
+            Self::Host(_) => None,
+        }
+    }
+
+    /// Number of ranks of the job, as far as the trace says.
+    fn world(&self) -> u32 {
+        let size = |facts: &facts::Facts| facts.group_size.unwrap_or(0);
+        match self {
+            Self::Kineto(recorded) => {
+                let stated = recorded.activities.iter().filter_map(|activity| activity.facts.as_deref()).map(size);
+                stated.chain(recorded.world).max().unwrap_or(0)
+            }
+            Self::Host(hosted) => hosted.communications.iter().map(|(_, facts)| size(facts)).max().unwrap_or(0),
+        }
+    }
+}
+
+/// Reads the job that `path` names: the file of a rank, whose name says which (`rank3_trace.json.gz`, `step.3.json`), and
+/// those of the other ranks beside it; or a folder of them. `groups` has the ranks of process groups that traces name
+/// without listing them.
+///
+/// # Errors
+/// The table of this module; `AHBM-F136` a process group that lacks the rank, `AHBM-B201` to `B208` over budget.
+pub fn read(path: &Path, options: &Options, groups: Groups) -> Result<Workload, Vec<Diagnostic>> {
+    let (kind, found) = files::find(path, options).map_err(one)?;
+    let mut usage = Usage::default();
+    let mut traces = Vec::new();
+    for (named, path) in found {
+        let shown = path.to_string_lossy().into_owned();
+        let unreadable = |e: std::io::Error| one(files::unreadable(&path, &e));
+        let size = fs::metadata(&path).map_err(unreadable)?.len();
+        let file = File::open(&path).map_err(unreadable)?;
+        let stream = Stream::new(&shown, file, size, options, &mut usage).map_err(one)?;
+        traces.push((named, shown.clone(), Trace::read(kind, &shown, stream).map_err(one)?));
+    }
+    job(&files::name_of(path), traces, options, groups)
+}
+
+/// Reads a job from memory: per rank its file name and its bytes.
+///
+/// # Errors
+/// As [`read`].
+pub fn parse(
+    name: &str,
+    kind: Kind,
+    files: &[(&str, &[u8])],
+    options: &Options,
+    groups: Groups,
+) -> Result<Workload, Vec<Diagnostic>> {
+    let mut usage = Usage::default();
+    let mut traces = Vec::new();
+    for (file, bytes) in files {
+        let stream = Stream::new(file, *bytes, bytes.len() as u64, options, &mut usage);
+        let trace = Trace::read(kind, file, stream.map_err(one)?).map_err(one)?;
+        traces.push((files::numbered(file).map(|(_, rank, _)| rank), (*file).to_owned(), trace));
+    }
+    job(name, traces, options, groups)
+}
+
+/// Joins the traces of ranks: the number in the file's name, its name, and what it says.
+fn job(
+    name: &str,
+    traces: Vec<(Option<u32>, String, Trace)>,
+    options: &Options,
+    groups: Groups,
+) -> Result<Workload, Vec<Diagnostic>> {
+    let alone = traces.len() == 1;
+    let mut ranked = Vec::with_capacity(traces.len());
+    for (named, file, trace) in traces {
+        let Some(rank) = trace.rank().or(named).or(alone.then_some(0)) else {
+            let finding =
+                Diagnostic::new("AHBM-F185", "neither the trace nor its file's name says which rank it is of");
+            return Err(one(finding.site("trace", file).hint("name the files rank0_trace.json, rank1_trace.json, …")));
+        };
+        ranked.push((rank, file, trace));
+    }
+    ranked.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
+    if let Some(pair) = ranked.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+        let finding = Diagnostic::new("AHBM-F185", format!("rank {} has several traces", pair[0].0));
+        return Err(one(finding.site("first", &*pair[0].1).site("second", &*pair[1].1)));
+    }
+    let highest = ranked.last().map_or(0, |(rank, ..)| rank.saturating_add(1));
+    let world = ranked.iter().map(|(.., trace)| trace.world()).max().unwrap_or(0).max(highest);
+    options.budget.check(Limit::Ranks, world.into()).map_err(one)?;
+    let mut gather = Gather::new(name, world, groups);
+    let symmetric = options.symmetric && alone && world > 1;
+    if ranked.len() < world as usize && !symmetric {
+        return Err(one(missing(&ranked, world)));
+    }
+    if symmetric {
+        let what = format!("all {world} ranks do what rank {} did: only its trace is there", ranked[0].0);
+        gather.note(note(what));
+    }
+    for (rank, (_, file, trace)) in (0..).zip(&ranked) {
+        let graph = match trace {
+            Trace::Kineto(recorded) => kineto::graph(&mut gather, rank, file, recorded, options)?,
+            Trace::Host(hosted) => host::graph(&mut gather, rank, file, hosted)?,
+        };
+        gather.add(graph);
+    }
+    if symmetric {
+        options.budget.check(Limit::Steps, gather.nodes().saturating_mul(world.into())).map_err(one)?;
+        (1..world).try_for_each(|_| gather.repeat())?;
+    }
+    Ok(gather.finish())
+}
+
+fn missing(ranked: &[(u32, String, Trace)], world: u32) -> Diagnostic {
+    let there: Vec<u32> = ranked.iter().map(|(rank, ..)| *rank).collect();
+    let lacking: Vec<u32> = (0..world).filter(|rank| there.binary_search(rank).is_err()).collect();
+    let listed: Vec<String> = lacking.iter().take(8).map(u32::to_string).collect();
+    let more = if lacking.len() > 8 { ", …" } else { "" };
+    let what = format!("the job has {world} ranks; {} have no trace: {}{more}", lacking.len(), listed.join(", "));
+    let finding = Diagnostic::new("AHBM-F185", what).site("the trace that is there", &*ranked[0].1);
+    match ranked {
+        [(rank, ..)] => finding.hint(format!("record every rank; or --symmetric: the others do what rank {rank} does")),
+        _ => finding.hint("record every rank, one file each, in one folder"),
+    }
+}

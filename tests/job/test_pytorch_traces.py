@@ -1,0 +1,134 @@
+"""Traces of PyTorch through every door: the command line, `ahbm.open`, `Workload.read`."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import ahbm
+from ahbm._core import Workload, trace_sort
+from ahbm.cli import app
+from ahbm.errors import BudgetError, ConfigError, FormatError
+from ahbm.job.replay import JobReport
+
+RING = "npu_ring_8"
+REAL = Path(os.environ.get("AHBM_CORPUS", "")) / "real_traces"
+corpus = pytest.mark.skipif("AHBM_CORPUS" not in os.environ, reason="the public traces are not at hand: AHBM_CORPUS")
+
+
+def profile(rank: int, world: int = 2, steps: int = 2, gap: float = 500.0) -> dict[str, Any]:
+    """Steps of a kernel of 10 us, an all_reduce of 1 MiB that it hides in part, and a kernel of 20 us behind it."""
+    events: list[dict[str, Any]] = []
+    ts = 1706850122846038.125 + 1000 * rank
+
+    def add(cat: str, name: str, start: float, us: float, **args: object) -> None:
+        events.append({"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": 1, "ts": start, "dur": us, "args": args})
+
+    def launch(name: str, us: float, stream: int, start: float, **facts: object) -> None:
+        correlation = len(events)
+        add("cuda_runtime", "cudaLaunchKernel", ts, 2, correlation=correlation)
+        add("kernel", name, start, us, stream=stream, device=0, correlation=correlation, **facts)
+
+    for step in range(steps):
+        begin = ts
+        launch("gemm", 10, 7, ts + 5)
+        facts = {"Collective name": "allreduce", "In msg nelems": 1 << 19, "dtype": "Half", "Group size": world}
+        launch("ncclDevKernel_AllReduce_Sum_f16_RING_LL", 300, 24, ts + 15, **facts)
+        ts += gap
+        launch("gemm", 20, 7, ts + 5)
+        ts += 50
+        add("user_annotation", f"ProfilerStep#{step + 3}", begin, ts - begin)
+    groups = [{"pg_name": "0", "pg_desc": "default_pg", "ranks": [*range(world)], "pg_size": world}]
+    info = {"backend": "nccl", "rank": rank, "world_size": world, "pg_config": groups}
+    return {"schemaVersion": 1, "distributedInfo": info, "traceEvents": events}
+
+
+def write(folder: Path, ranks: int = 2, of: int = 2, **how: Any) -> Path:
+    for rank in range(ranks):
+        text = json.dumps(profile(rank, of, **how)).encode()
+        (folder / f"rank{rank}_trace.json.gz").write_bytes(gzip.compress(text))
+    return folder / "rank0_trace.json.gz"
+
+
+def replayed(path: Path, **terms: Any) -> JobReport:
+    report = ahbm.open(path, topology=RING, **terms).run()
+    assert isinstance(report, JobReport)
+    return report
+
+
+def test_a_file_or_a_folder_is_a_job(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    assert trace_sort(path) == trace_sort(tmp_path) == "job"
+    one, folder = replayed(path), replayed(tmp_path)
+    assert one.times_hash == folder.times_hash and one.job == "rank0_trace"
+    assert [rank.compute_ns for rank in one.ranks] == [60_000.0, 60_000.0]
+    assert [(call.collective, call.bytes, call.dtype) for call in one.calls] == [("all_reduce", 1 << 20, "f16")] * 2
+    assert any("2 steps, all are replayed: 3, 4" in finding.message for finding in one.warnings)
+
+
+def test_one_step_and_the_gaps_of_the_host(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    step = replayed(path, step=4)
+    assert len(step.calls) == 1 and [rank.compute_ns for rank in step.ranks] == [30_000.0] * 2
+    assert not any(finding.code == "AHBM-F186" for finding in step.warnings)
+    kept = replayed(path, step=4, host_gaps=True)
+    assert step.latency_ns < 500_000 < kept.latency_ns
+    with pytest.raises(FormatError, match="AHBM-F187"):
+        replayed(path, step=9)
+
+
+def test_a_job_needs_all_ranks_or_is_symmetric(tmp_path: Path) -> None:
+    path = write(tmp_path, ranks=1, of=4)
+    with pytest.raises(FormatError, match=r"AHBM-F185 .*4 ranks; 3 have no trace: 1, 2, 3"):
+        replayed(path)
+    report = replayed(path, symmetric=True)
+    assert len(report.ranks) == 4 and len({rank.compute_ns for rank in report.ranks}) == 1
+    assert Workload.read(path, symmetric=True).notes[0]["code"] == "AHBM-F186"
+
+
+def test_terms_of_jobs_are_refused_elsewhere(tmp_path: Path) -> None:
+    for terms in ({"step": 3}, {"host_gaps": True}, {"symmetric": True}):
+        with pytest.raises(ConfigError, match="AHBM-C146"):
+            ahbm.open("all_reduce", **terms).run()
+    chakra = {"nodes": [{"id": 1, "name": "c", "node_type": "coll_comm_node", "comm_type": "ALL_REDUCE"}]}
+    (tmp_path / "c.json").write_text(json.dumps(chakra), encoding="utf-8")
+    with pytest.raises(ConfigError, match="AHBM-C146"):
+        ahbm.open(tmp_path / "c.json", step=3).run()
+
+
+def test_bytes_that_are_no_trace_are_findings(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(FormatError, match="AHBM-F132"):
+        replayed(path)
+    bomb = b'{"traceEvents": [' + b" " * (1 << 24) + b"]}"
+    path.write_bytes(gzip.compress(bomb))
+    with pytest.raises(BudgetError, match="AHBM-B203"):
+        replayed(path)
+
+
+@pytest.mark.parametrize("command", ["run", "explain", "report"])
+def test_commands_take_traces(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    options = ["--step", "3", "-t", RING]
+    result = CliRunner().invoke(app, [command, str(path), *options], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    assert result.output if command != "report" else (tmp_path / "report.html").exists()
+
+
+@corpus
+def test_a_recorded_step_is_the_job_that_was_made_of_it() -> None:
+    direct, made = replayed(REAL / "megatron_tp8_kineto"), replayed(REAL / "megatron_tp8")
+    assert direct.latency_ns == made.latency_ns and len(direct.calls) == 84
+    assert direct.ranks == made.ranks
+    ring = ahbm.open(REAL / "megatron_tp8_kineto", topology=RING, algorithm="ring_allreduce").run()
+    assert 300e6 < ring.latency_ns < 330e6
+    # The recording took 595 to 631 ms; with the host's gaps the replay does too.
+    assert 590e6 < replayed(REAL / "megatron_tp8_kineto", algorithm="ring_allreduce", host_gaps=True).latency_ns < 632e6
