@@ -2,8 +2,9 @@
 //! is the same trace; a trace of a job is a job or typed findings.
 #![no_main]
 
-use ahbm_formats::chakra::{Groups, ReadOptions, parse};
+use ahbm_formats::chakra::{ReadOptions, parse, parse_workload};
 use ahbm_plan::{Budget, Limit};
+use ahbm_workload::{Groups, Linked};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -14,7 +15,8 @@ fuzz_target!(|bytes: &[u8]| {
         match parse("fuzz", &[(file, bytes)], &options) {
             Err(findings) => ahbm_fuzz::told(&findings),
             Ok(trace) if !lenient => {
-                if let Err(findings) = trace.workload(&Groups::default()) {
+                let job = parse_workload("fuzz", &[(file, bytes)], &options, Groups::default());
+                if let Err(findings) = job.and_then(Linked::new) {
                     ahbm_fuzz::told(&findings);
                 }
                 let written = trace.to_bytes().remove(0);

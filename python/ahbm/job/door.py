@@ -335,8 +335,7 @@ def is_case(target: str) -> bool:
 
 
 def is_plan(target: str) -> bool:
-    """Whether this is the file of a plan, by its name, the prefix of a trace, a folder with one, or a script that lowers
-    programs."""
+    """Whether this is the file of a plan, by its name, the prefix of a trace, a folder with one, or a script."""
     folder = target not in COLLECTIVES and isdir(target)
     return folder or plans.is_file(target) or isfile(f"{target}.0.et")
 

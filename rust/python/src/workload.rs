@@ -126,7 +126,7 @@ impl Workload {
     /// `FormatError` (AHBM-F102, F139), after which nothing was written.
     fn write(&self, py: Python<'_>, prefix: PathBuf) -> PyResult<Vec<PathBuf>> {
         logs::refresh(py, &[Part::Formats]);
-        interruptible(py, || chakra::write_workload(&self.inner.workload, &prefix).map_err(|finding| vec![finding]))
+        interruptible(py, || ahbm_formats::chakra::write_workload(&self.inner.workload, &prefix).map_err(|finding| vec![finding]))
     }
 
     /// Name for people.
