@@ -22,6 +22,9 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+/// Rank, start, end, what, call, name and origin.
+type Stretch = (u32, u64, u64, &'static str, Option<u32>, String, String);
+
 type Column<'py, T> = Bound<'py, PyArray1<T>>;
 
 /// A training job as a graph of what every rank computes, calls, sends and receives. Immutable.
@@ -126,7 +129,9 @@ impl Workload {
     /// `FormatError` (AHBM-F102, F139), after which nothing was written.
     fn write(&self, py: Python<'_>, prefix: PathBuf) -> PyResult<Vec<PathBuf>> {
         logs::refresh(py, &[Part::Formats]);
-        interruptible(py, || ahbm_formats::chakra::write_workload(&self.inner.workload, &prefix).map_err(|finding| vec![finding]))
+        interruptible(py, || {
+            ahbm_formats::chakra::write_workload(&self.inner.workload, &prefix).map_err(|finding| vec![finding])
+        })
     }
 
     /// Name for people.
@@ -324,7 +329,7 @@ impl Replayed {
 
     /// The critical path: rank, start, end, "compute", "memory" or "call", the call, name and origin of the node.
     #[getter]
-    fn path(&self) -> Vec<(u32, u64, u64, &'static str, Option<u32>, String, String)> {
+    fn path(&self) -> Vec<Stretch> {
         let workload = &self.job.workload;
         let segment = |s: &ahbm_emulator::training::Segment| {
             let (what, launch) = match s.why {

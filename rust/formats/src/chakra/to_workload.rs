@@ -6,7 +6,7 @@
 use super::decode::{inflate, messages};
 use super::files::{find, load_of};
 use super::fold::{Facts, Patterns};
-use super::{ReadOptions, Trace, Usage, graph_of, json, one};
+use super::{Graph, ReadOptions, Trace, Usage, graph_of, json, one};
 use ahbm_machine::Diagnostic;
 use ahbm_plan::Limit;
 use ahbm_wire::chakra::{Metadata, Node, NodeKind, Value, of_rank, prefix};
@@ -353,6 +353,8 @@ fn sort_of(metadata: &Metadata, nodes: &[Node]) -> Sort {
             NodeKind::Send | NodeKind::Recv if node.integer("msg_chunk_cnt").is_some() => return Sort::Algorithm,
             NodeKind::Send | NodeKind::Recv => messages = true,
             NodeKind::Comp if node.integer("num_ops").is_none() => {}
+            // A run that was recorded has memory with its time.
+            NodeKind::MemLoad | NodeKind::MemStore if Graph::is_local(node) => {}
             NodeKind::Other(_) => {}
             _ => return Sort::Job,
         }

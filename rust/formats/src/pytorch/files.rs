@@ -48,8 +48,11 @@ fn of_file(path: &Path) -> Option<Kind> {
     })?
 }
 
+/// The rank in the name of a file, where it has one, and the file.
+type Numbered = (Option<u32>, PathBuf);
+
 /// The traces that a path names with the number in each name, and what they are.
-pub(super) fn find(path: &Path, options: &Options) -> Result<(Kind, Vec<(Option<u32>, PathBuf)>), Diagnostic> {
+pub(super) fn find(path: &Path, options: &Options) -> Result<(Kind, Vec<Numbered>), Diagnostic> {
     let none = || Diagnostic::new("AHBM-F183", format!("{} is no trace of PyTorch", path.display()));
     let name = |path: &Path| path.file_name().and_then(|n| n.to_str()).unwrap_or_default().to_owned();
     let (kind, found) = if path.is_dir() {
