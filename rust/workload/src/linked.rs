@@ -116,6 +116,11 @@ impl Linked {
         launch as usize >= self.calls.len()
     }
 
+    /// Whether a node sends a message: it waits for nobody.
+    pub fn is_sender(&self, place: u32) -> bool {
+        self.share(place).is_some_and(|share| self.is_message(share.launch) && share.part == 0)
+    }
+
     /// The ranks of a launch, in the order of its parts.
     pub fn ranks(&self, launch: u32) -> Box<[u32]> {
         match self.calls.get(launch as usize) {
