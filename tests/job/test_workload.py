@@ -203,3 +203,11 @@ def test_the_best_algorithm_for_every_call(tmp_path: Path) -> None:
     assert shown.exit_code == 0 and "instead of tree_allreduce" in shown.stdout
     refused = CliRunner().invoke(app, ["run", "all_reduce", "--best"])
     assert isinstance(refused.exception, ConfigError) and refused.exception.code == "AHBM-C146"
+
+
+def test_a_run_that_was_recorded_is_a_job_of_messages(tmp_path: Path) -> None:
+    """Many of its moments are equal, on both ranks: the critical path has to end all the same."""
+    ahbm.run("all_reduce", bytes_per_rank=4096).write_trace(tmp_path / "run")
+    report = ahbm.open(tmp_path / "run.0.et", kind="job").run()
+    assert len(report.calls) == 32
+    assert sum(stretch.end_ns - stretch.start_ns for stretch in report.path) == pytest.approx(report.latency_ns)
