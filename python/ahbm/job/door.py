@@ -22,7 +22,7 @@ from ahbm.core.selection import Selector
 from ahbm.core.spec import Spec
 from ahbm.dsl.script import Script
 from ahbm.errors import ConfigError
-from ahbm.job.replay import How, JobReport, replay
+from ahbm.job.replay import AS_IT_IS, How, JobReport, replay
 from ahbm.job.replay import read as read_job
 from ahbm.ranks.setup import Setup
 from ahbm.runs import plans, timed
@@ -261,7 +261,7 @@ class Opened:
             groups=terms.groups,
             dtype=terms.dtype,
             op=terms.op,
-            lanes=terms.lanes or "auto",
+            lanes=terms.lanes or AS_IT_IS.lanes,
             factors=terms.factors,
             step=terms.step,
             host_gaps=terms.host_gaps,

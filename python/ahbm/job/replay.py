@@ -176,8 +176,8 @@ class How:
     dtype: str = "u8"
     op: str = "sum"
     """Of collectives that do not state theirs."""
-    lanes: str = "auto"
-    """Which nodes of a rank run side by side: "device", "streams", "astra", "unlimited"; "auto" is "device"."""
+    lanes: str = "device"
+    """Which nodes of a rank run side by side: "device", "streams", "astra" or "unlimited"."""
     factors: Sequence[tuple[str, float]] = ()
     """Computations whose name contains a text take so many times as long."""
     step: int | None = None
@@ -238,7 +238,6 @@ def replay(
     preparation = Preparation(emulator, setup, how, chooser)
     calls = workload.calls
     prepared = [preparation.of(call) for call in calls]
-    lanes = "device" if how.lanes == "auto" else how.lanes
     run = workload.replay(
         emulator.machine,
         [compiled.program for compiled in prepared],
@@ -246,7 +245,7 @@ def replay(
             _region(calls[call], prepared[call], part, chunk, completes)
             for call, part, chunk, completes in workload.chunks
         ],
-        lanes=lanes,
+        lanes=how.lanes,
         factors=list(how.factors),
     )
     times = run.calls_ps
@@ -272,7 +271,7 @@ def replay(
         ),
         _overlapping([times[call][1:] for call in order]),
         run.untimed,
-        lanes,
+        how.lanes,
         _hash(run),
         f"{emulator.machine.hash:016x}",
         __version__,
