@@ -94,7 +94,8 @@ def main() -> None:
     else:
         raise AssertionError("64 bytes have a plan")
     comm.group.barrier()
-    print(f"rank {rank} is done")
+    # One write: under torchrun nothing is buffered, and print writes the end of the line by itself.
+    print(f"rank {rank} is done\n", end="")
 
 
 if __name__ == "__main__":

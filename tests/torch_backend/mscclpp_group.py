@@ -80,4 +80,5 @@ elif rank == 0:
     last = np.zeros((10, 100))
     group.recv(last, world - 1, 1)
     assert (last == 7).all()
-print(f"rank {rank} is done")
+# One write: under torchrun nothing is buffered, and print writes the end of the line by itself.
+print(f"rank {rank} is done\n", end="")

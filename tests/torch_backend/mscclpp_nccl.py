@@ -58,7 +58,8 @@ def main() -> None:
     assert small.eq(world).all()
     dist.barrier()
     dist.destroy_process_group()
-    print(f"rank {rank} is done")
+    # One write: under torchrun nothing is buffered, and print writes the end of the line by itself.
+    print(f"rank {rank} is done\n", end="")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,8 @@ def worker(rank: int, world: int, port: str) -> None:
     dist.all_reduce(x)
     assert x.eq(world * (world + 1) // 2).all()
     dist.destroy_process_group()
-    print(f"rank {rank} of {sys.argv[2]} is done", flush=True)
+    # One write: under torchrun nothing is buffered, and print writes the end of the line by itself.
+    print(f"rank {rank} of {sys.argv[2]} is done\n", end="", flush=True)
 
 
 if __name__ == "__main__":
