@@ -10,12 +10,14 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ahbm._core import JobCall, Program, Replayed, Workload
+from ahbm._core import JobCall, Program, Replayed, Workload, check_timeline_name
+from ahbm.base.arguments import checked
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.elements import element
 from ahbm.base.load import load_text
@@ -23,7 +25,7 @@ from ahbm.base.request import Request
 from ahbm.base.words import aligned, span
 from ahbm.config.reading import PLAIN, Reading
 from ahbm.core.selection import Catalogue, Selector, checked_selector, select
-from ahbm.errors import AhbmError, ConfigError, Finding, Site, UnsupportedError
+from ahbm.errors import AhbmError, BudgetError, ConfigError, Finding, Site, UnsupportedError
 from ahbm.ranks.calls import CallRecord, table
 from ahbm.runs.traces import Run
 
@@ -112,9 +114,32 @@ class JobReport(Run):
         """The whole job as one program, whose hosts issue their nodes in the order that was found."""
         return self.replayed.program()
 
+    @checked
+    def write_timeline(self, path: str | Path) -> int:
+        """Writes what every rank computes and calls, above the machine that runs it, as a timeline: `.pftrace` for
+        Perfetto or `.json` for Chrome. Returns how many slices it has. Of a job whose operations are too many to show,
+        the ranks alone are written, and a warning says so.
+
+        Raises ConfigError (AHBM-C149) for other names, BudgetError (AHBM-B122) for a job too long to show, FormatError
+        (AHBM-F102) for a file that cannot be written.
+        """
+        check_timeline_name(path)
+        try:
+            return self.replayed.write_timeline(path)
+        except BudgetError as error:
+            what = f"{path} shows the ranks without the machine: {error.findings[0].message}"
+            warnings.warn(what, stacklevel=2)
+            return self.replayed.write_timeline(path, ranks_only=True)
+
+    @checked
     def write_trace(self, prefix: str | Path) -> list[Path]:
-        """Raises ConfigError (AHBM-C146): a job is a trace already."""
-        raise ConfigError("AHBM-C146", f"{self.job} is a trace already", hint="--trace writes its timeline")
+        """Writes the job with the operations of its calls in their places, and the times that they took, as a Chakra
+        trace, which is a job again; returns its files.
+
+        Raises UnsupportedError (AHBM-U294) for a call with a barrier between ranks, FormatError for files that cannot be
+        written.
+        """
+        return self.replayed.write_trace(prefix)
 
     def to_json(self) -> dict[str, Any]:
         """All fields but `emulator` and `replayed` as JSON-serialisable data."""
