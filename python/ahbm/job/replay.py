@@ -136,8 +136,8 @@ class JobReport(Run):
         """Writes the job with the operations of its calls in their places, and the times that they took, as a Chakra
         trace, which is a job again; returns its files.
 
-        Raises UnsupportedError (AHBM-U294) for a call with a barrier between ranks, FormatError for files that cannot be
-        written.
+        Raises UnsupportedError (AHBM-U294) for a call with a barrier between ranks, FormatError for files that cannot
+        be written.
         """
         return self.replayed.write_trace(prefix)
 
@@ -163,6 +163,16 @@ class JobReport(Run):
         rows = [(name, ranks, a / count, b / count) for (name, ranks), (a, b) in sums.items()]
         return sorted(rows, key=lambda row: (-row[2], row[:2]))
 
+    def on_path(self) -> list[tuple[str, float]]:
+        """The parts of the critical path: "compute", "memory" and the calls by collective and ranks, in ns; the largest
+        first. They sum to the job's time."""
+        sums: dict[str, float] = {}
+        for stretch in self.path:
+            call = None if stretch.call is None else self.calls[stretch.call]
+            label = stretch.what if call is None else f"{call.collective} of {call.ranks} ranks"
+            sums[label] = sums.get(label, 0.0) + stretch.end_ns - stretch.start_ns
+        return sorted(sums.items(), key=lambda item: (-item[1], item[0]))
+
     def __str__(self) -> str:
         machine = self.emulator.machine
         lines = [
@@ -184,6 +194,10 @@ class JobReport(Run):
                 label = f"{name} of {ranks} ranks" if ranks else name
                 cells.append((label, f"{exposed / 1000:.2f}", f"{waiting / 1000:.2f}"))
             lines += aligned(cells)
+        if self.path:
+            parts = ", ".join(f"{label} {100 * ns / self.latency_ns:.3g} %" for label, ns in self.on_path())
+            hidden = "" if any(stretch.what == "call" for stretch in self.path) else ": no communication is on it"
+            lines.append(f"critical path: {parts}{hidden}")
         if self.untimed:
             lines.append(
                 f"{self.untimed} computations take no time: they state none, or the machine has no pe.roofline"
@@ -260,6 +274,9 @@ def replay(
 
     workload = job if isinstance(job, Workload) else read(job, how)
     emulator = setup.sized(workload.ranks).emulator()
+    if workload.ranks > emulator.machine.sips:
+        what = f"{name} has {workload.ranks} ranks, the machine has {emulator.machine.sips} SIPs"
+        raise ConfigError("AHBM-C120", what, hint=f"--ranks {workload.ranks} gives the machine as many")
     preparation = Preparation(emulator, setup, how, chooser)
     calls = workload.calls
     prepared = [preparation.of(call) for call in calls]

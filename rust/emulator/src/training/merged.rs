@@ -156,6 +156,8 @@ impl Merge<'_> {
                         _ => Doing::Nothing,
                     }
                 }
+                // Without a duration, a reader would charge its own.
+                OpKind::Load { .. } | OpKind::ReducingLoad { .. } if span.end == span.start => Doing::Nothing,
                 OpKind::Load { tile, .. } | OpKind::ReducingLoad { tile, .. } => {
                     Doing::Memory { store: false, bytes: bytes(tile) }
                 }
@@ -165,6 +167,7 @@ impl Merge<'_> {
                             self.tags += 1;
                             Doing::Send { to, bytes: bytes(tile), tag: self.tags - 1 }
                         }
+                        None if span.end == span.start => Doing::Nothing,
                         None => Doing::Memory { store: true, bytes: bytes(tile) },
                     }
                 }
