@@ -1,7 +1,8 @@
 //! Bodies: the operations of an agent, position-independent so that equal agents share one.
 
-use crate::{Op, OpKind, OriginId, Set, Tile, ValueId};
+use crate::{Op, OpKind, OriginId, Set, Shared, Tile, ValueId};
 use ahbm_machine::Direction;
+use std::sync::Arc;
 
 /// A memory operand: an offset into one of the agent's buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -13,23 +14,23 @@ pub struct Mem {
 }
 
 /// The operations of an agent, in order. Directions, buffers and tiles are named by index, so agents that
-/// differ only in place share one body.
+/// differ only in place share one body. Bodies that differ share the lists in which they do not.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Body {
     /// Operations in issue order.
-    pub ops: Box<[Op]>,
+    pub ops: Shared<Op>,
     /// Origin of every operation, parallel to `ops`.
-    pub origins: Box<[OriginId]>,
+    pub origins: Shared<OriginId>,
     /// Distinct tiles.
-    pub tiles: Box<[Tile]>,
+    pub tiles: Arc<[Tile]>,
     /// Distinct memory operands.
-    pub mems: Box<[Mem]>,
+    pub mems: Arc<[Mem]>,
     /// Distinct groups of memory operands, in which operations inside the network take part together.
     pub groups: Box<[Box<[u32]>]>,
     /// Distinct directions.
-    pub directions: Box<[Direction]>,
+    pub directions: Arc<[Direction]>,
     /// Distinct scalars.
-    pub scalars: Box<[Scalar]>,
+    pub scalars: Arc<[Scalar]>,
     /// Number of value slots.
     pub values: u32,
 }
