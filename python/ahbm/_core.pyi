@@ -372,6 +372,9 @@ class ProgramBuilder:
         *,
         by_class: bool = True,
     ) -> list[int]: ...
+    def agents(
+        self, group: int, bodies: Sequence[int], places: Sequence[_Place], cubes: Sequence[int], nbytes: int
+    ) -> int: ...
     def agent(self, group: int, coord: _Place, place: _Place, body: int, buffers: Sequence[int]) -> None: ...
     def finish(self) -> Program: ...
 
@@ -621,9 +624,9 @@ class RecvFuture:
 
 @final
 class Tl:
-    """The recording context of one kernel call. Pointers are ints (bytes), directions texts or what `peer`
-    returns, shapes an int or a tuple of ints, dtypes one of f16 bf16 f32 f64 i8 i16 i32 i64 u8 u16 u32 u64. A call that cannot be recorded raises
-    `ahbm.errors.KernelError` with the kernel's file and line."""
+    """The recording context of one kernel call. Pointers are ints (bytes), directions texts or what `peer` returns,
+    shapes an int or a tuple of ints, dtypes one of f16 bf16 f32 f64 i8 i16 i32 i64 u8 u16 u32 u64. A call that cannot
+    be recorded raises `ahbm.errors.KernelError` with the kernel's file and line."""
 
     def program_id(self, axis: int = 0) -> int:
         """This PE's index: axis 0 inside its cube, axis 1 the cube's index inside its SIP."""

@@ -31,9 +31,7 @@ def captured(machine: Machine, kernel: Callable[..., None], by_class: bool, rank
         machine, "test", n_slots=64, slot_bytes=None, tier=machine.tiers[0], credit_bytes=16, op_budget=3_000
     )
     views = [(BASE + cube * SLOTS * 2, SLOTS * 2) for cube in range(CUBES)]
-    bodies = builder.capture_all(
-        kernel, (BASE,), (BASE,), (RANKS,), ranks, CUBES, views, "f16", by_class=by_class
-    )
+    bodies = builder.capture_all(kernel, (BASE,), (BASE,), (RANKS,), ranks, CUBES, views, "f16", by_class=by_class)
     group = builder.group()
     for rank in range(ranks):
         buffers = [builder.buffer((rank, cube, 0), SLOTS * 2) for cube in range(CUBES)]
@@ -118,7 +116,9 @@ numbers = st.one_of(st.sampled_from(("rank", "cube", "k", "x", "n")), st.integer
 def forms(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     plain = st.builds("({1} {0} {2})".format, st.sampled_from(BINARY), inner, inner)
     return st.one_of(
-        plain, plain, st.builds(lambda form, a, b, c: form.format(a=a, b=b, c=c), st.sampled_from(FORMS), inner, inner, inner)
+        plain,
+        plain,
+        st.builds(lambda form, a, b, c: form.format(a=a, b=b, c=c), st.sampled_from(FORMS), inner, inner, inner),
     )
 
 
@@ -262,7 +262,7 @@ def test_a_kernel_that_looks_behind_the_symbol(machine: Machine, caplog: pytest.
         caplog.clear()
         same(machine, kernel)
         line += kernel.__code__.co_firstlineno
-        assert f"with a symbolic rank it does something else at" in caplog.text
+        assert "with a symbolic rank it does something else at" in caplog.text
         assert f"test_classes.py:{line}" in caplog.text
 
 

@@ -18,6 +18,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ahbm._core import Machine, Plan, ProgramBuilder
 from ahbm.base import layout as layouts
 from ahbm.base import packaged
@@ -33,7 +36,7 @@ from ahbm.config.kinds import Kind
 from ahbm.config.settings import Settings
 from ahbm.config.topology import NETWORKS
 from ahbm.errors import AhbmError, ConfigError, KernelError, KernelValueError, Site, UnsupportedError
-from ahbm.source.algorithm import Lowered, Piece, rows
+from ahbm.source.algorithm import Lowered
 from ahbm.source.files import no_file
 
 BASE = 1 << 32
@@ -234,7 +237,7 @@ class ModuleAlgorithm:
         )
         sip_args = (self.topology_kind(net.topology), net.w, net.h)
         bodies: dict[int, list[int]] = {}
-        pieces: list[list[Piece]] = [[] for _ in layout.places]
+        pieces: list[NDArray[np.int64]] = []
         itemsize = request.element.storage.itemsize
         for lane in layout.lanes:
             group = builder.group(
@@ -264,15 +267,12 @@ class ModuleAlgorithm:
                     request.dtype,
                     by_class=BY_CLASS,
                 )
-            lane_bodies = bodies[lane.n_elem]
-            for rank in range(len(layout.places)):
-                places = [layout.place(rank, cube) for cube in lane.cubes]
-                ids = [builder.buffer(place, nbytes) for place in places]
-                pieces[rank] += layout.pieces(lane, ids, itemsize)
-                for cube, place in enumerate(places):
-                    builder.agent(group, (rank, cube, 0), place, lane_bodies[rank * cubes + cube], ids)
+            first = builder.agents(group, bodies[lane.n_elem], layout.places, lane.cubes, nbytes)
+            rows = np.repeat(layout.pieces(lane, itemsize)[None], len(layout.places), axis=0)
+            rows[..., 0] += first + cubes * np.arange(len(layout.places))[:, None]
+            pieces.append(rows)
         program = builder.finish()
-        found = rows(pieces)
+        found = list(np.concatenate(pieces, axis=1))
         return Lowered(program, found, found, covered=True)
 
     @property

@@ -1,6 +1,6 @@
 //! Bodies: the operations of an agent, position-independent so that equal agents share one.
 
-use crate::{Op, OpKind, OriginId, Set, Shared, Tile, ValueId};
+use crate::{Map, Op, OpKind, OriginId, Set, Shared, Tile, ValueId};
 use ahbm_machine::Direction;
 use std::sync::Arc;
 
@@ -44,6 +44,17 @@ impl Body {
         let written = operands.mem_written.into_iter().chain(group(operands.group_written));
         read.map(|mem| (mem, false)).chain(written.map(|mem| (mem, true)))
     }
+}
+
+/// Per body, the first one with the same operations, tiles and sizes of tables: what is true of one's operations, as
+/// long as it asks for no memory operand and no direction, is true of the other's.
+pub(crate) fn alike<'a>(bodies: impl Iterator<Item = &'a Body>) -> Vec<u32> {
+    let mut known: Map<_, u32> = Map::default();
+    let sizes = |body: &Body| {
+        [body.mems.len(), body.groups.len(), body.directions.len(), body.scalars.len(), body.values as usize]
+    };
+    let key = |body: &'a Body| (&body.ops, &body.tiles, &body.groups, sizes(body));
+    bodies.zip(0..).map(|(body, index)| *known.entry(key(body)).or_insert(index)).collect()
 }
 
 /// A scalar operand, kept exactly.

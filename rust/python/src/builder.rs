@@ -10,7 +10,7 @@ use crate::machine::Machine;
 use crate::network;
 use crate::operand;
 use crate::program::Program;
-use ahbm_machine::{Coord, Diagnostic, Node, Sfr};
+use ahbm_machine::{Coord, Diagnostic, Node, PeId, Sfr};
 use ahbm_program::class::{Surroundings, View};
 use ahbm_program::{Body, BufferId, ChannelSettings, Dtype, Formulas, OriginId, Origins};
 use log::debug;
@@ -253,27 +253,47 @@ impl ProgramBuilder {
         buffers: Vec<u32>,
     ) -> PyResult<()> {
         self.with(py, |state| {
-            let at = self::coord(coord);
-            let pe = self.machine.get().place(place)?;
-            let wrong = |what: String| Diagnostic::new("AHBM-C204", what).site(at.to_string(), "");
-            if group >= state.groups {
-                return Err(wrong(format!("group {group} of {}", state.groups)));
-            }
-            let Some(&views) = state.bodies.get(body as usize) else {
-                return Err(wrong(format!("body {body} of {}", state.bodies.len())));
-            };
-            if buffers.len() < views as usize {
-                return Err(wrong(format!("{} buffers for a body that uses {views}", buffers.len())));
-            }
             if let Some(buffer) = buffers.iter().find(|&&buffer| buffer >= state.buffers) {
-                return Err(wrong(format!("buffer {buffer} of {}", state.buffers)));
-            }
-            let sfr = state.builder.sfr(group);
-            if !sfr.contains(at) {
-                return Err(Diagnostic::new("AHBM-T202", format!("{at} is outside its group of {}", shape(sfr))));
+                let what = format!("buffer {buffer} of {}", state.buffers);
+                return Err(Diagnostic::new("AHBM-C204", what).site(self::coord(coord).to_string(), ""));
             }
             let buffers: Vec<BufferId> = buffers.into_iter().map(BufferId).collect();
-            state.builder.agent(group, at, pe, body, &buffers).map(drop)
+            state.agent(group, self::coord(coord), self.machine.get().place(place)?, body, &buffers)
+        })
+    }
+
+    /// Adds the agents of a launch, those of rank 0's cubes first, and a buffer of `nbytes` for each of them in the HBM
+    /// slice of its PE; returns the id of the first buffer, which the others follow in order of the agents.
+    ///
+    /// The agent that its group sees at `(rank, i, 0)` runs `bodies[rank * len(cubes) + i]` at the physical place of its
+    /// rank, `cubes[i]` cubes further; the body's view `k` is the buffer of the rank's agent `k`. Raises as `agent`.
+    fn agents(
+        &self,
+        py: Python<'_>,
+        group: u32,
+        bodies: Vec<u32>,
+        places: Vec<Place>,
+        cubes: Vec<u32>,
+        nbytes: u64,
+    ) -> PyResult<u32> {
+        self.with(py, |state| {
+            let first = state.buffers;
+            if bodies.len() != places.len() * cubes.len() {
+                let what = format!("{} bodies for {} ranks of {} cubes", bodies.len(), places.len(), cubes.len());
+                return Err(Diagnostic::new("AHBM-C204", what));
+            }
+            let mut bodies = bodies.into_iter();
+            for ((sip, start, pe), rank) in places.into_iter().zip(0..) {
+                let pes = cubes.iter().map(|cube| self.machine.get().place((sip, start.saturating_add(*cube), pe)));
+                let pes = pes.collect::<Result<Vec<PeId>, _>>()?;
+                let buffers: Vec<BufferId> =
+                    pes.iter().map(|&pe| state.builder.buffer(Node::Hbm(pe), nbytes)).collect();
+                state.buffers += buffers.len() as u32;
+                for ((pe, cube), body) in pes.into_iter().zip(0..).zip(&mut bodies) {
+                    state.agent(group, Coord { sip: rank, cube, pe: 0 }, pe, body, &buffers)?;
+                }
+            }
+            Ok(first)
         })
     }
 
@@ -325,6 +345,25 @@ impl Subject<'_, '_> {
 }
 
 impl State {
+    /// Adds an agent with buffers that exist.
+    fn agent(&mut self, group: u32, at: Coord, pe: PeId, body: u32, buffers: &[BufferId]) -> Result<(), Diagnostic> {
+        let wrong = |what: String| Diagnostic::new("AHBM-C204", what).site(at.to_string(), "");
+        if group >= self.groups {
+            return Err(wrong(format!("group {group} of {}", self.groups)));
+        }
+        let Some(&views) = self.bodies.get(body as usize) else {
+            return Err(wrong(format!("body {body} of {}", self.bodies.len())));
+        };
+        if buffers.len() < views as usize {
+            return Err(wrong(format!("{} buffers for a body that uses {views}", buffers.len())));
+        }
+        let sfr = self.builder.sfr(group);
+        if !sfr.contains(at) {
+            return Err(Diagnostic::new("AHBM-T202", format!("{at} is outside its group of {}", shape(sfr))));
+        }
+        self.builder.agent(group, at, pe, body, buffers).map(drop)
+    }
+
     fn intern(&mut self, body: Body) -> u32 {
         let views = body.mems.iter().map(|mem| u32::from(mem.buffer) + 1).max().unwrap_or(0);
         let id = self.builder.body(body);

@@ -3,9 +3,9 @@
 use crate::errors;
 use crate::operand::{self, Fault, MADE_BYTES, Shape, fault};
 use crate::origin::{Here, Lines};
-use ahbm_machine::{Coord, Diagnostic, Direction, Sfr};
 use crate::peer::Toward;
 use crate::symbolic::{Path, SymbolicInt, Walked};
+use ahbm_machine::{Coord, Diagnostic, Direction, Sfr};
 use ahbm_program::class::{Access, View, Way};
 use ahbm_program::formula::Axis;
 use ahbm_program::{BodyBuilder, Class, Dtype, Formulas, OpKind, OriginId, Origins, Scalar, Term, Tile, ValueId};
@@ -199,11 +199,7 @@ impl Launch {
         if self.views.iter().any(|view| view.address <= address && end <= view.end()) {
             return Ok(());
         }
-        let views: Vec<String> = self
-            .views
-            .iter()
-            .map(|v| format!("[{:#x}, {:#x})", v.address, v.end()))
-            .collect();
+        let views: Vec<String> = self.views.iter().map(|v| format!("[{:#x}, {:#x})", v.address, v.end())).collect();
         Err(operand::fault(
             "AHBM-K204",
             format!("bytes [{address:#x}, {end:#x}) are not inside one shard of the tensor"),

@@ -9,6 +9,7 @@ use crate::builder::{ProgramBuilder, Subject, renumber};
 use crate::errors;
 use crate::kernel;
 use crate::logs::{self, Part};
+use crate::origin;
 use ahbm_machine::Coord;
 use ahbm_program::class::Surroundings;
 use ahbm_program::formula::Axis;
@@ -177,7 +178,11 @@ impl<'py> Everywhere<'_, 'py> {
             let mut recorded = match outcome {
                 Ok(recorded) => recorded,
                 Err(error) if error.is_instance_of::<PyKeyboardInterrupt>(py) => return Err(error),
-                Err(error) => return Ok(Some(Refused::Unlike(error.to_string()))),
+                Err(error) => {
+                    // It may be the kernel's own; then the call with plain integers raises it, too.
+                    self.call_alone(py, place, found)?;
+                    return Ok(Some(Refused::Unlike(self.line_of(py, &error))));
+                }
             };
             formulas = recorded.formulas;
             self.builder.origins(py, |origins| renumber(&mut recorded.class.body, &recorded.origins, origins))?;
@@ -225,7 +230,7 @@ impl<'py> Everywhere<'_, 'py> {
             Ok((again, _)) if again == *body => return Ok(None),
             Ok((again, _)) => (again, self.called(py, *place, self.before)),
             Err(error) if error.is_instance_of::<PyKeyboardInterrupt>(py) => return Err(error),
-            Err(error) => return Ok(Some(Refused::Unlike(error.to_string()))),
+            Err(error) => return Ok(Some(Refused::Unlike(self.line_of(py, &error)))),
         };
         if let Ok((first, _)) = first
             && first != again
@@ -235,6 +240,12 @@ impl<'py> Everywhere<'_, 'py> {
         let end = kernel::origin_of(self.subject.kernel);
         let line = |origins: &mut _| kernel::parting(&end, [body, &again], origins).1[0].2.clone();
         Ok(Some(Refused::Unlike(self.builder.origins(py, line)?)))
+    }
+
+    /// The line of the kernel that raised an error, in a call of `tl` or by itself.
+    fn line_of(&self, py: Python<'py>, error: &PyErr) -> String {
+        let code = self.subject.kernel.getattr("__code__").ok();
+        origin::of_error(py, &error.cause(py).unwrap_or_else(|| error.clone_ref(py)), code.as_ref())
     }
 
     fn arguments(&self, before: &Bound<'py, PyTuple>, rank: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTuple>> {

@@ -42,7 +42,9 @@ impl Peer {
         let [sip, cube, pe] = parts;
         let parts = [index(sip)?, index(cube)?, index(pe)?];
         if parts.iter().all(Option::is_none) {
-            return Err(fault("AHBM-K208", "an address of nobody").hint("tl.peer takes sip=, cube= and pe=, or some").into());
+            return Err(fault("AHBM-K208", "an address of nobody")
+                .hint("tl.peer takes sip=, cube= and pe=, or some")
+                .into());
         }
         Ok(Self { path: Arc::clone(path), parts })
     }
@@ -103,12 +105,15 @@ impl<'py> FromPyObject<'_, 'py> for Dir<'py> {
 impl Dir<'_> {
     /// The direction on a path.
     pub(crate) fn toward(&self, py: Python<'_>, path: &Arc<Path>) -> PyResult<Toward<'_>> {
-        let Ok(peer) = self.0.cast::<Peer>() else { return Ok(Toward::Text(Cow::Borrowed(self.0.cast::<PyString>()?.to_str()?))) };
+        let Ok(peer) = self.0.cast::<Peer>() else {
+            return Ok(Toward::Text(Cow::Borrowed(self.0.cast::<PyString>()?.to_str()?)));
+        };
         let peer = peer.get();
         if !Arc::ptr_eq(&peer.path, path) {
             return peer.plain(py).map(|text| Toward::Text(Cow::Owned(text)));
         }
-        let term = |part: Part| part.term.unwrap_or_else(|| path.formulas(|formulas| formulas.constant(part.value.into())));
+        let term =
+            |part: Part| part.term.unwrap_or_else(|| path.formulas(|formulas| formulas.constant(part.value.into())));
         Ok(Toward::Peer(peer.direction(), Way::Peer(peer.parts.map(|part| part.map(term)))))
     }
 }

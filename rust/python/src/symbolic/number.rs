@@ -283,19 +283,11 @@ impl SymbolicInt {
         self.by_python(other, "truediv", true)
     }
 
-    fn __pow__<'py>(
-        &self,
-        other: &Bound<'py, PyAny>,
-        modulo: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    fn __pow__<'py>(&self, other: &Bound<'py, PyAny>, modulo: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         self.plain_object(other.py())?.pow(other, modulo)
     }
 
-    fn __rpow__<'py>(
-        &self,
-        other: &Bound<'py, PyAny>,
-        modulo: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    fn __rpow__<'py>(&self, other: &Bound<'py, PyAny>, modulo: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         other.pow(self.plain_object(other.py())?, modulo)
     }
 
@@ -323,11 +315,7 @@ impl SymbolicInt {
         self.unary(py, Function::Ones)
     }
 
-    fn __richcmp__<'py>(
-        &self,
-        other: &Bound<'py, PyAny>,
-        op: CompareOp,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    fn __richcmp__<'py>(&self, other: &Bound<'py, PyAny>, op: CompareOp) -> PyResult<Bound<'py, PyAny>> {
         let py = other.py();
         let Some(operand) = self.operand(other) else {
             let other = match other.cast::<Self>() {
@@ -383,10 +371,7 @@ impl SymbolicInt {
     }
 
     #[pyo3(signature = (digits=None))]
-    fn __round__<'py>(
-        slf: Bound<'py, Self>,
-        digits: Option<Bound<'py, PyAny>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    fn __round__<'py>(slf: Bound<'py, Self>, digits: Option<Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
         match digits {
             None => Ok(slf.into_any()),
