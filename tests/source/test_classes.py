@@ -194,6 +194,11 @@ def written(lines: list[str]) -> Callable[..., None]:
 @example(["tl.send(tl.peer(sip=rank ^ 5), own)", "tl.recv(tl.peer(sip=rank ^ 5), 1)"])
 @example(["tl.send(tl.peer(sip=rank - 1), own)"])
 @example(["x = rank << 59"])
+@example(["x = rank // (rank - 7)", "x = 0"])
+@example(["x = 5 >> (20 - rank)", "x = 0"])
+@example(["try:\n    k = 1 % (rank - 3)\nexcept ZeroDivisionError:\n    tl.zeros(3)"])
+@example(["tl.peer(sip=rank - 1)"])
+@example(["tl.ref(t_ptr + rank * 100, 1)"])
 def test_generated_kernels(machine: Machine, lines: list[str]) -> None:
     same(machine, written(lines))
 

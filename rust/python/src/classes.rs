@@ -51,6 +51,8 @@ struct Found {
     bodies: Vec<Option<Body>>,
     /// Places that were called alone, in this order.
     alone: Vec<u32>,
+    /// Lines at which places have left a path, and how many.
+    parted: IndexMap<String, usize, FxBuildHasher>,
     calls: u64,
 }
 
@@ -69,42 +71,35 @@ impl Group {
     }
 }
 
-/// A reason to call every place.
-enum Refused {
-    /// The rest only: classes are too small. The line at which most places part.
-    Small(String),
-    /// All of them: symbolic integers do not do what plain ones do. The line, or what was raised.
-    Unlike(String),
-}
-
 impl<'py> Everywhere<'_, 'py> {
     /// The body of every place, and the number of `tl` calls at all of them.
     pub(crate) fn capture(&self, py: Python<'py>, by_class: bool) -> PyResult<(Vec<Body>, u64)> {
         let count = self.ranks as usize * self.cubes as usize;
-        let nothing = || Found { bodies: vec![None; count], alone: Vec::new(), calls: 0 };
+        let nothing = || Found { bodies: vec![None; count], alone: Vec::new(), parted: IndexMap::default(), calls: 0 };
         let mut found = nothing();
         if by_class && count > 1 {
             logs::refresh(py, &[Part::Capture]);
-            let name = kernel::name_of(self.subject.kernel);
-            match self.by_class(py, &mut found)? {
-                None => {}
-                Some(Refused::Small(line)) => info!(
+            if let Some(line) = self.by_class(py, &mut found)? {
+                found = nothing();
+                let name = kernel::name_of(self.subject.kernel);
+                info!(
                     target: "ahbm::capture",
-                    "{name} is captured rank by rank: its ranks take different paths at {line}"
-                ),
-                Some(Refused::Unlike(line)) => {
-                    found = nothing();
-                    info!(
-                        target: "ahbm::capture",
-                        "{name} is captured rank by rank: with a symbolic rank it does something else at {line}"
-                    );
-                }
+                    "{name} is captured rank by rank: with a symbolic rank it does something else at {line}"
+                );
             }
         }
         for place in 0..count as u32 {
             if found.bodies[place as usize].is_none() {
                 self.call_alone(py, place, &mut found)?;
             }
+        }
+        let most = found.parted.iter().rev().max_by_key(|(_, places)| **places);
+        if let Some((line, _)) = most.filter(|_| found.alone.len() > count / 2) {
+            let name = kernel::name_of(self.subject.kernel);
+            info!(
+                target: "ahbm::capture",
+                "{name} is captured rank by rank: its ranks take different paths at {line}"
+            );
         }
         self.call_twice(py, &found)?;
         let bodies = found.bodies.into_iter().map(|body| body.expect("every place was called")).collect();
@@ -153,23 +148,22 @@ impl<'py> Everywhere<'_, 'py> {
         Ok(errors::raise_one(py, finding))
     }
 
-    /// Captures classes until every place has a body, or until that does not pay.
-    fn by_class(&self, py: Python<'py>, found: &mut Found) -> PyResult<Option<Refused>> {
+    /// Captures classes until every place has a body, or until that does not pay. Returns a line at which symbolic
+    /// integers do not do what plain ones do; then nothing that was found counts.
+    fn by_class(&self, py: Python<'py>, found: &mut Found) -> PyResult<Option<String>> {
         let all = Group { places: (0..found.bodies.len() as u32).collect(), path: Arc::default(), fulfil: 0 };
         let tried = (found.bodies.len() / 8).clamp(WORTH, TRIED);
         let mut waiting = BTreeMap::from([(0, all)]);
         let mut formulas = Formulas::default();
         let (mut classes, mut covered) = (0, 0);
-        // Where most places part from a class.
-        let mut parted: IndexMap<String, usize, FxBuildHasher> = IndexMap::default();
         while let Some((place, group)) = waiting.pop_first() {
+            if classes >= tried && covered < WORTH * classes {
+                return Ok(None);
+            }
             if group.places.len() == 1 {
+                (classes, covered) = (classes + 1, covered + 1);
                 self.call_alone(py, place, found)?;
                 continue;
-            }
-            if classes >= tried && covered < WORTH * classes {
-                let most = parted.into_iter().rev().max_by_key(|(_, places)| *places);
-                return Ok(Some(Refused::Small(most.map(|(line, _)| line).unwrap_or_default())));
             }
             let at = self.coord(place);
             let outcome = self.builder.record_with(py, &self.subject, at, Some(formulas), |capture| {
@@ -181,7 +175,7 @@ impl<'py> Everywhere<'_, 'py> {
                 Err(error) => {
                     // It may be the kernel's own; then the call with plain integers raises it, too.
                     self.call_alone(py, place, found)?;
-                    return Ok(Some(Refused::Unlike(self.line_of(py, &error))));
+                    return Ok(Some(self.line_of(py, &error)));
                 }
             };
             formulas = recorded.formulas;
@@ -192,36 +186,35 @@ impl<'py> Everywhere<'_, 'py> {
             let split = recorded.class.split(&formulas, &around, &group.places, known);
             let path: Arc<[Condition]> = recorded.class.conditions.into();
             for rest in split.rest {
-                if let Some(line) = recorded.asked.get(rest.fulfil) {
-                    *parted.entry(line.clone()).or_default() += rest.agents.len();
-                }
+                let line = recorded.asked.get(rest.fulfil).map_or("an address or a peer", |line| line);
+                *found.parted.entry(line.to_owned()).or_default() += rest.agents.len();
                 let group = Group { places: rest.agents, path: Arc::clone(&path), fulfil: rest.fulfil };
                 waiting.insert(group.places[0], group);
             }
             classes += 1;
             covered += split.members.len();
             if split.members.first().is_none_or(|(first, _)| *first != place) {
-                return Ok(Some(Refused::Unlike("a formula of its place".to_owned())));
+                return Ok(Some("a formula of its place".to_owned()));
             }
             if split.members.len() == 1 {
                 self.call_alone(py, place, found)?;
                 continue;
             }
-            if let Some(refused) = self.verify(py, classes, &split.members)? {
-                return Ok(Some(refused));
+            if let Some(line) = self.verify(py, classes, &split.members)? {
+                return Ok(Some(line));
             }
             found.calls += recorded.calls * split.members.len() as u64;
             for (place, body) in split.members {
                 found.bodies[place as usize] = Some(body);
             }
         }
-        debug!(target: "ahbm::capture", "{covered} places are captured by {classes} classes");
+        debug!(target: "ahbm::capture", "{covered} places take {classes} paths");
         Ok(None)
     }
 
     /// Calls one of the members of a class with plain integers, drawn by the number of the class; the first member is the
     /// one that the class was recorded for.
-    fn verify(&self, py: Python<'py>, number: usize, members: &[(u32, Body)]) -> PyResult<Option<Refused>> {
+    fn verify(&self, py: Python<'py>, number: usize, members: &[(u32, Body)]) -> PyResult<Option<String>> {
         // A step of the SplitMix64 generator (Steele, Lea and Flood, OOPSLA 2014).
         let mixed = (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let drawn = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 33;
@@ -230,16 +223,16 @@ impl<'py> Everywhere<'_, 'py> {
             Ok((again, _)) if again == *body => return Ok(None),
             Ok((again, _)) => (again, self.called(py, *place, self.before)),
             Err(error) if error.is_instance_of::<PyKeyboardInterrupt>(py) => return Err(error),
-            Err(error) => return Ok(Some(Refused::Unlike(self.line_of(py, &error)))),
+            Err(error) => return Ok(Some(self.line_of(py, &error))),
         };
-        if let Ok((first, _)) = first
-            && first != again
-        {
-            return Err(self.unlike(py, *place, [&first, &again])?);
+        match first {
+            Ok((first, _)) if first != again => return Err(self.unlike(py, *place, [&first, &again])?),
+            Err(error) if error.is_instance_of::<PyKeyboardInterrupt>(py) => return Err(error),
+            _ => {}
         }
         let end = kernel::origin_of(self.subject.kernel);
         let line = |origins: &mut _| kernel::parting(&end, [body, &again], origins).1[0].2.clone();
-        Ok(Some(Refused::Unlike(self.builder.origins(py, line)?)))
+        Ok(Some(self.builder.origins(py, line)?))
     }
 
     /// The line of the kernel that raised an error, in a call of `tl` or by itself.

@@ -1,10 +1,10 @@
 //! Addresses of PEs, and the directions that `tl` calls take.
 
 use crate::operand::{self, Fault, fault};
-use crate::symbolic::Path;
+use crate::symbolic::{Operand, Path};
 use ahbm_machine::Direction;
-use ahbm_program::Term;
 use ahbm_program::class::Way;
+use ahbm_program::formula::Function;
 use pyo3::basic::CompareOp;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
@@ -19,38 +19,28 @@ use std::sync::Arc;
 pub struct Peer {
     path: Arc<Path>,
     /// SIP, cube and PE; `None` means "same as mine".
-    parts: [Option<Part>; 3],
-}
-
-/// An index, with its formula where it depends on the place.
-#[derive(Clone, Copy)]
-struct Part {
-    value: u32,
-    term: Option<Term>,
+    parts: [Option<Operand>; 3],
 }
 
 impl Peer {
-    /// The PE with these indices, which are values on `path`.
-    pub(crate) fn new(path: &Arc<Path>, parts: [Option<(i64, Option<Term>)>; 3]) -> Result<Self, Fault> {
-        let index = |part: Option<(i64, Option<Term>)>| -> Result<Option<Part>, Fault> {
-            let Some((value, term)) = part else { return Ok(None) };
-            let value = u32::try_from(value).map_err(|_| {
-                fault("AHBM-K208", format!("{value} is no index of a peer")).hint("an index is an integer from 0 on")
-            })?;
-            Ok(Some(Part { value, term }))
-        };
-        let [sip, cube, pe] = parts;
-        let parts = [index(sip)?, index(cube)?, index(pe)?];
-        if parts.iter().all(Option::is_none) {
-            return Err(fault("AHBM-K208", "an address of nobody")
-                .hint("tl.peer takes sip=, cube= and pe=, or some")
-                .into());
+    /// The PE with these indices, if they are that: an index at another place may be none.
+    pub(crate) fn new(py: Python<'_>, path: &Arc<Path>, parts: [Option<Operand>; 3]) -> PyResult<Result<Self, Fault>> {
+        for part in parts.into_iter().flatten() {
+            let (first, last) = (Operand::plain(0), Operand::plain(u32::MAX.into()));
+            if path.ask(py, Function::Lt, part, first)? || path.ask(py, Function::Lt, last, part)? {
+                let what = fault("AHBM-K208", format!("{} is no index of a peer", part.value));
+                return Ok(Err(what.hint("an index is an integer from 0 on").into()));
+            }
         }
-        Ok(Self { path: Arc::clone(path), parts })
+        if parts.iter().all(Option::is_none) {
+            let what = fault("AHBM-K208", "an address of nobody");
+            return Ok(Err(what.hint("tl.peer takes sip=, cube= and pe=, or some of them").into()));
+        }
+        Ok(Ok(Self { path: Arc::clone(path), parts }))
     }
 
     fn direction(&self) -> Direction {
-        let [sip, cube, pe] = self.parts.map(|part| part.map(|part| part.value));
+        let [sip, cube, pe] = self.parts.map(|part| part.map(|part| part.value as u32));
         Direction::Peer { sip, cube, pe }
     }
 
@@ -58,7 +48,7 @@ impl Peer {
     fn plain(&self, py: Python<'_>) -> PyResult<String> {
         for part in self.parts.iter().flatten() {
             if let Some(term) = part.term {
-                self.path.fix(py, term, part.value.into())?;
+                self.path.fix(py, term, part.value)?;
             }
         }
         Ok(self.direction().to_string())
@@ -112,9 +102,8 @@ impl Dir<'_> {
         if !Arc::ptr_eq(&peer.path, path) {
             return peer.plain(py).map(|text| Toward::Text(Cow::Owned(text)));
         }
-        let term =
-            |part: Part| part.term.unwrap_or_else(|| path.formulas(|formulas| formulas.constant(part.value.into())));
-        Ok(Toward::Peer(peer.direction(), Way::Peer(peer.parts.map(|part| part.map(term)))))
+        let parts = peer.parts.map(|part| part.map(|part| path.term(part)));
+        Ok(Toward::Peer(peer.direction(), Way::Peer(parts)))
     }
 }
 

@@ -10,10 +10,26 @@ mod number;
 pub(crate) use number::{Integer, SymbolicInt};
 
 use crate::origin::{Here, Lines};
+use ahbm_program::formula::Function;
 use ahbm_program::{Condition, Formulas, OriginId, Term};
 use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// An integer operand.
+#[derive(Clone, Copy)]
+pub(crate) struct Operand {
+    pub(crate) value: i64,
+    /// Its formula, where it depends on the place.
+    pub(crate) term: Option<Term>,
+}
+
+impl Operand {
+    /// A number.
+    pub(crate) const fn plain(value: i64) -> Self {
+        Self { value, term: None }
+    }
+}
 
 /// The path of one kernel call: its formulas and the conditions that led along it.
 pub(crate) struct Path(Mutex<State>);
@@ -62,6 +78,22 @@ impl Path {
     /// Does something with the formulas.
     pub(crate) fn formulas<T>(&self, work: impl FnOnce(&mut Formulas) -> T) -> T {
         work(&mut self.lock().formulas)
+    }
+
+    /// The formula of an operand.
+    pub(crate) fn term(&self, operand: Operand) -> Term {
+        operand.term.unwrap_or_else(|| self.formulas(|formulas| formulas.constant(operand.value)))
+    }
+
+    /// The answer of a comparison, which becomes a condition where it depends on the place.
+    pub(crate) fn ask(&self, py: Python<'_>, function: Function, a: Operand, b: Operand) -> PyResult<bool> {
+        let value = function.apply(a.value, b.value).expect("comparisons have no limits");
+        if a.term.is_some() || b.term.is_some() {
+            let (a, b) = (self.term(a), self.term(b));
+            let term = self.formulas(|formulas| formulas.apply(function, a, b));
+            self.fix(py, term, value)?;
+        }
+        Ok(value != 0)
     }
 
     /// Makes the value of a formula a condition.

@@ -185,8 +185,8 @@ impl Tl {
         self.capture.count(py)?;
         // Rounded down, the negative of a quotient is rounded up.
         let divide = |a: Integer<'py>, b: Integer<'py>| a.object(py)?.neg()?.floor_div(b.object(py)?)?.neg();
-        let values = (a.on(py, &self.capture.path)?.0, b.on(py, &self.capture.path)?.0);
-        match values {
+        let value = |number: &Integer<'py>| number.on(py, &self.capture.path).map(|number| number.value);
+        match (value(&a)?, value(&b)?) {
             (a, 0) => {
                 let what = fault("AHBM-K209", format!("cdiv({a}, 0)")).hint("the divisor must not be zero");
                 Err(self.capture.raise(py, what))
@@ -210,7 +210,7 @@ impl Tl {
         let path = &self.capture.path;
         let on = |part: Option<Integer<'py>>| part.map(|part| part.on(py, path)).transpose();
         let parts = [on(sip)?, on(cube)?, on(pe)?];
-        self.checked(py, Peer::new(path, parts))
+        self.checked(py, Peer::new(py, path, parts)?)
     }
 
     /// Element-wise maximum; one operand may be a number.

@@ -1,6 +1,6 @@
 //! The integer that Python code sees.
 
-use super::Path;
+use super::{Operand, Path};
 use ahbm_program::Term;
 use ahbm_program::formula::{Axis, Function};
 use pyo3::basic::CompareOp;
@@ -18,13 +18,6 @@ pub(crate) struct SymbolicInt {
     value: i64,
 }
 
-/// An integer operand: its value, and its formula on a path that is still walked.
-#[derive(Clone, Copy)]
-struct Operand {
-    value: i64,
-    term: Option<Term>,
-}
-
 impl SymbolicInt {
     /// A coordinate.
     pub(crate) fn axis(path: &Arc<Path>, axis: Axis, value: i64) -> Self {
@@ -33,11 +26,11 @@ impl SymbolicInt {
     }
 
     /// Its value on a path, with its formula if that is its own path.
-    pub(crate) fn on(&self, py: Python<'_>, path: &Arc<Path>) -> PyResult<(i64, Option<Term>)> {
+    pub(crate) fn on(&self, py: Python<'_>, path: &Arc<Path>) -> PyResult<Operand> {
         if Arc::ptr_eq(&self.path, path) {
-            return Ok((self.value, self.me().term));
+            return Ok(self.me());
         }
-        Ok((self.plain(py)?, None))
+        self.plain(py).map(Operand::plain)
     }
 
     fn is_fixed(&self) -> bool {
@@ -61,7 +54,7 @@ impl SymbolicInt {
     /// Another operand, if it is an integer of 64 bits.
     fn operand(&self, other: &Bound<'_, PyAny>) -> Option<Operand> {
         if other.is_exact_instance_of::<PyInt>() || other.is_exact_instance_of::<PyBool>() {
-            return Some(Operand { value: other.extract().ok()?, term: None });
+            return other.extract().ok().map(Operand::plain);
         }
         let other = other.cast::<Self>().ok()?.get();
         // One of another path is no operand: that path wants to know.
@@ -83,6 +76,12 @@ impl SymbolicInt {
         if let Some((a, b)) = both
             && let Some(value) = function.apply(a.value, b.value)
         {
+            // An exception at another place leaves the path, whether or not somebody uses the result.
+            match function {
+                Function::Quotient | Function::Remainder => self.path.ask(py, Function::Eq, b, Operand::plain(0))?,
+                Function::Shl | Function::Shr => self.path.ask(py, Function::Lt, b, Operand::plain(0))?,
+                _ => false,
+            };
             return self.made(py, function, a, b, value);
         }
         // No formula: an operand of another kind, a result of more than 64 bits, or an error.
@@ -120,10 +119,8 @@ impl SymbolicInt {
         let term = if b.term.is_none() && b.value == neutral {
             a.term
         } else {
-            self.path.formulas(|formulas| {
-                let [a, b] = [a, b].map(|operand| operand.term.unwrap_or_else(|| formulas.constant(operand.value)));
-                Some(formulas.apply(function, a, b))
-            })
+            let (a, b) = (self.path.term(a), self.path.term(b));
+            Some(self.path.formulas(|formulas| formulas.apply(function, a, b)))
         };
         let term = term.expect("an operand has a formula");
         Ok(Bound::new(py, Self { path: Arc::clone(&self.path), term, value })?.into_any())
@@ -135,19 +132,6 @@ impl SymbolicInt {
             Some(value) => self.made(py, function, self.me(), self.me(), value),
             None => self.plain_object(py)?.call_method0(intern!(py, "__abs__")),
         }
-    }
-
-    /// The answer of `f(a, b)`, which becomes a condition.
-    fn ask(&self, py: Python<'_>, function: Function, a: Operand, b: Operand) -> PyResult<bool> {
-        let value = function.apply(a.value, b.value).expect("comparisons have no limits");
-        if a.term.is_some() || b.term.is_some() {
-            let term = self.path.formulas(|formulas| {
-                let [a, b] = [a, b].map(|operand| operand.term.unwrap_or_else(|| formulas.constant(operand.value)));
-                formulas.apply(function, a, b)
-            });
-            self.path.fix(py, term, value)?;
-        }
-        Ok(value != 0)
     }
 }
 
@@ -177,9 +161,9 @@ impl<'py> Integer<'py> {
     }
 
     /// Its value on a path, and its formula.
-    pub(crate) fn on(&self, py: Python<'_>, path: &Arc<Path>) -> PyResult<(i64, Option<Term>)> {
+    pub(crate) fn on(&self, py: Python<'_>, path: &Arc<Path>) -> PyResult<Operand> {
         match self {
-            Self::Plain(value) => Ok((*value, None)),
+            Self::Plain(value) => Ok(Operand::plain(*value)),
             Self::Symbolic(symbolic) => symbolic.get().on(py, path),
         }
     }
@@ -326,19 +310,18 @@ impl SymbolicInt {
         };
         let me = self.me();
         let answer = match op {
-            CompareOp::Lt => self.ask(py, Function::Lt, me, operand),
-            CompareOp::Le => self.ask(py, Function::Le, me, operand),
-            CompareOp::Gt => self.ask(py, Function::Lt, operand, me),
-            CompareOp::Ge => self.ask(py, Function::Le, operand, me),
-            CompareOp::Eq => self.ask(py, Function::Eq, me, operand),
-            CompareOp::Ne => self.ask(py, Function::Eq, me, operand).map(|equal| !equal),
+            CompareOp::Lt => self.path.ask(py, Function::Lt, me, operand),
+            CompareOp::Le => self.path.ask(py, Function::Le, me, operand),
+            CompareOp::Gt => self.path.ask(py, Function::Lt, operand, me),
+            CompareOp::Ge => self.path.ask(py, Function::Le, operand, me),
+            CompareOp::Eq => self.path.ask(py, Function::Eq, me, operand),
+            CompareOp::Ne => self.path.ask(py, Function::Eq, me, operand).map(|equal| !equal),
         }?;
         Ok(PyBool::new(py, answer).to_owned().into_any())
     }
 
     fn __bool__(&self, py: Python<'_>) -> PyResult<bool> {
-        let zero = Operand { value: 0, term: None };
-        self.ask(py, Function::Eq, self.me(), zero).map(|is_zero| !is_zero)
+        self.path.ask(py, Function::Eq, self.me(), Operand::plain(0)).map(|is_zero| !is_zero)
     }
 
     fn __index__(&self, py: Python<'_>) -> PyResult<i64> {

@@ -84,8 +84,8 @@ impl Tl {
     pub(super) fn pointer(&self, py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<Address> {
         let found = match value.cast::<SymbolicInt>() {
             Ok(symbolic) => {
-                let (value, term) = symbolic.get().on(py, &self.capture.path)?;
-                u64::try_from(value).ok().map(|value| Address { value, term })
+                let found = symbolic.get().on(py, &self.capture.path)?;
+                u64::try_from(found.value).ok().map(|value| Address { value, term: found.term })
             }
             Err(_) => value.extract().ok().map(|value| Address { value, term: None }),
         };
