@@ -159,9 +159,14 @@ def test_what_is_not_known_says_why() -> None:
 
 
 def test_names_of_cuts() -> None:
-    assert describe(([[0, 1, 2, 7]], 100.0, 2, 16), "sip", 8) == "out of sip0-sip2, sip7 over 2 links, 100 GB/s"
-    assert describe(([[0, 1, 2, 3, 4, 5, 6]], 100.0, 2, 7), "sip", 8) == "into sip7 over 2 links, 100 GB/s"
-    assert describe(([[0], [1]], 50.0, 1, 2), "sip", 2) == "between 2 parts over 1 link, 50 GB/s"
+    assert describe((1, [(0, 3), (7, 8)], 100.0, 2, 16), "sip", 8) == "out of sip0-sip2, sip7 over 2 links, 100 GB/s"
+    assert describe((1, [(0, 7)], 100.0, 2, 7), "sip", 8) == "into sip7 over 2 links, 100 GB/s"
+    assert describe((1, [(0, 2), (3, 8)], 100.0, 2, 7), "sip", 8) == "into sip2 over 2 links, 100 GB/s"
+    assert describe((1, [(1, 8)], 100.0, 2, 7), "sip", 8) == "into sip0 over 2 links, 100 GB/s"
+    assert describe((2, [], 50.0, 1, 2), "sip", 2) == "between 2 parts over 1 link, 50 GB/s"
+    # A node more than there are names for stands for all other SIPs.
+    assert describe((1, [(0, 4)], 50.0, 1, 4), "cube", 4) == "into the other SIPs over 1 link, 50 GB/s"
+    assert describe((1, [(0, 3), (4, 5)], 50.0, 1, 4), "cube", 4) == "into cube3 over 1 link, 50 GB/s"
 
 
 def test_some_of_the_ranks() -> None:

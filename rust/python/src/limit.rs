@@ -4,7 +4,7 @@ use crate::interrupt::interruptible;
 use crate::machine::Machine;
 use crate::operand;
 use ahbm_machine::{Diagnostic, NetworkModel};
-use ahbm_synthesis::{Collective, Network};
+use ahbm_synthesis::{Collective, Network, Parts};
 use pyo3::prelude::*;
 
 /// The least time of one collective on one machine, as a function of the data. Immutable.
@@ -77,11 +77,16 @@ impl Limit {
         self.inner.is_tightest()
     }
 
-    /// The tight cut: its parts (one: a set of nodes against the others), the bandwidth across it in GB/s, the number
-    /// of links across it, and how many shares have to cross it.
+    /// The tight cut: the number of its parts; the nodes of the part where it is one against all others, as ranges
+    /// (first, after the last); the bandwidth across it in GB/s, the number of links across it, and how many shares have
+    /// to cross it.
     #[getter]
-    fn cut(&self) -> (Vec<Vec<u32>>, f64, u32, u64) {
+    fn cut(&self) -> (usize, Vec<(u32, u32)>, f64, u32, u64) {
         let cut = self.inner.cut();
-        (cut.parts.lists(), self.inner.cut_gbs(), cut.links, cut.demand)
+        let side = match &cut.parts {
+            Parts::Side(ranges) => ranges.iter().map(|nodes| (nodes.start, nodes.end)).collect(),
+            Parts::Each(_) | Parts::Blocks(_) => Vec::new(),
+        };
+        (cut.parts.count(), side, self.inner.cut_gbs(), cut.links, cut.demand)
     }
 }
