@@ -335,3 +335,16 @@ fn rooted_bounds() {
     // Middle cut of a 4 x 4 mesh: 64 pairs over 4 links.
     assert_eq!(ratio(&bound(&graph, Collective::AllToAll, 1, 1, 0).cut), 16.0);
 }
+
+#[test]
+fn only_nodes_with_equal_links_both_ways_are_alike() {
+    let link = |(from, to, gbs): (u32, u32, f64)| Link { from, to, rate: Rate::from_gbs(gbs).unwrap(), latency_ps: 0 };
+    let graph = |links: &[(u32, u32, f64)]| Graph::new(4, links.iter().copied().map(link).collect()).unwrap();
+    let hub = [(0, 3, 1.0), (1, 3, 1.0), (2, 3, 1.0), (3, 0, 9.0), (3, 1, 9.0), (3, 2, 2.0)];
+    assert_eq!(Work::on(&graph(&hub)).alike, [0, 0, 2, 3]);
+    // Node 1 is like the root, so that nothing that was found for the root holds for it: all but the root have to wait
+    // for the one link that leaves the root.
+    let narrow = [(2, 0, 9.0), (2, 1, 9.0), (0, 2, 1.0), (1, 2, 1.0), (3, 2, 1.0), (2, 3, 9.0)];
+    let found = bound(&graph(&narrow), Collective::Broadcast, 1 << 20, 1, 0);
+    assert_eq!((found.cut.capacity, found.cut.parts), (1, Parts::Side(vec![0..1])));
+}
