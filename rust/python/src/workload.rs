@@ -1,6 +1,7 @@
 //! Training jobs: read, and replayed on a machine.
 
 use crate::errors;
+use crate::features::JobFeatures;
 use crate::formats::budget;
 use crate::given::{Given, given};
 use crate::interrupt::interruptible;
@@ -209,6 +210,16 @@ impl Workload {
     #[getter]
     fn chunks(&self) -> Vec<(u32, u32, u32, bool)> {
         self.inner.chunks.iter().map(|c| (c.share.launch, c.share.part, c.chunk, c.completes)).collect()
+    }
+
+    /// What its calls look like before they run. Computations without a duration take what `machine.roofline` says;
+    /// `factors` as in `replay`. The interpreter lock is released meanwhile. Raises KeyboardInterrupt.
+    #[pyo3(signature = (machine, *, factors=Vec::new()), text_signature = "($self, machine, *, factors=())")]
+    fn features(&self, py: Python<'_>, machine: &Machine, factors: Vec<(String, f64)>) -> PyResult<JobFeatures> {
+        let (operations_per_ns, bytes_per_ns) = machine.inner.roofline();
+        let terms = Terms { lanes: Lanes::ALL[0], operations_per_ns, bytes_per_ns, factors };
+        let found = interruptible(py, || Ok(ahbm_views::features::Job::of(&self.inner, &terms)))?;
+        JobFeatures::of(py, &found)
     }
 
     /// Replays the job. `programs` has one entry for each of `calls`, None where nothing runs, and `regions` one for
