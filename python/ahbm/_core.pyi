@@ -59,6 +59,7 @@ __all__ = [
     "convert_plan",
     "expected",
     "held",
+    "is_pytorch_trace",
     "msccl_chunk",
     "plan_files",
     "plan_formats",
@@ -148,6 +149,8 @@ class JobCall:
     def collective(self) -> str: ...
     @property
     def group(self) -> str: ...
+    @property
+    def node(self) -> str: ...
     @property
     def ranks(self) -> list[int]: ...
     @property
@@ -309,6 +312,7 @@ class Replayed:
     def traffic(self) -> tuple[int, int, int]: ...
     def program(self) -> Program: ...
 
+def is_pytorch_trace(path: str | PathLike[str]) -> bool: ...
 def trace_sort(path: str | PathLike[str], *, limits: Sequence[tuple[str, int]] = ()) -> str: ...
 
 @final
@@ -816,6 +820,7 @@ class Plan:
         credit_bytes: int = 16,
         slice_bytes: int | None = None,
         sips: Sequence[int] = (),
+        stated: int = 0,
     ) -> tuple[Program, list[list[_Region]], int]: ...
     def save(
         self,

@@ -268,3 +268,19 @@ def test_the_page_has_every_column_with_its_unit() -> None:
             unit = rest.partition("|")[0].strip()
             found |= {(name, unit) for name in re.findall("`([a-z_]+)`", names)}
     assert tables == [set(OF_ALGORITHMS.items()), set(OF_CALLS.items())]
+
+
+def test_what_gets_stuck_has_no_columns(tmp_path: Path) -> None:
+    """Each of two ranks sends three messages before it receives any."""
+    for rank in range(2):
+        nodes = []
+        for number in range(6):
+            kind, name = ("COMM_SEND_NODE", "comm_dst") if number < 3 else ("COMM_RECV_NODE", "comm_src")
+            facts = [attribute("comm_size", 64), attribute(name, 1 - rank)]
+            nodes.append({"id": number, "name": "x", "type": kind, "ctrlDeps": [number - 1] if number else [], "attr": facts})
+        write(tmp_path / "pair", rank, nodes)
+    terms: dict[str, Any] = {"topology": "npu_ring_8", "kind": "algorithm"}
+    assert ahbm.features(tmp_path / "pair.0.json", slots=3, **terms)[0]["dependency_depth"] == 1
+    with pytest.raises(ahbm.errors.DeadlockError) as error:
+        ahbm.features(tmp_path / "pair.0.json", slots=2, **terms)
+    assert error.value.code == "AHBM-D201"

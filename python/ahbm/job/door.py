@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from os.path import isdir, isfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -224,7 +225,7 @@ class Opened:
             raise ConfigError("AHBM-C146", f"{self.target} is a job: what happens inside it is not followed", hint=hint)
         return report.inspect()
 
-    @property
+    @cached_property
     def is_job(self) -> bool:
         """Whether the target is a training job. Raises as reading it."""
         if not is_plan(self.target) or self.target.endswith(".py"):

@@ -110,5 +110,5 @@ mod _core {
     #[pymodule_export]
     use super::tl::Tl;
     #[pymodule_export]
-    use super::workload::{Replayed, Workload, trace_sort};
+    use super::workload::{Replayed, Workload, is_pytorch_trace, trace_sort};
 }

@@ -182,6 +182,7 @@ impl Workload {
             JobCall {
                 collective: spec.collective.name().into(),
                 group: group.name.to_string(),
+                node: workload.graph(group.ranks[0]).name(call.nodes[0]).to_owned(),
                 ranks: group.ranks.to_vec(),
                 bytes: spec.bytes,
                 longest: spec.longest,
@@ -194,6 +195,7 @@ impl Workload {
         let messages = job.messages.iter().map(|message| JobCall {
             collective: "send_recv".into(),
             group: message.group.map(|group| workload.groups[group as usize].name.to_string()).unwrap_or_default(),
+            node: workload.graph(message.send.0).name(message.send.1).to_owned(),
             ranks: vec![message.send.0, message.recv.0],
             bytes: message.bytes,
             longest: None,
@@ -299,6 +301,13 @@ pub(crate) fn trace_sort(py: Python<'_>, path: PathBuf, limits: Vec<(String, u64
         Some(Sort::Either) => "either",
         None => "none",
     })
+}
+
+/// Whether a path names traces that PyTorch wrote: the file of a rank, or a folder.
+#[pyfunction]
+#[pyo3(text_signature = "(path)")]
+pub(crate) fn is_pytorch_trace(path: PathBuf) -> bool {
+    pytorch::kind(&path).is_some()
 }
 
 /// A job that was replayed. Times are picoseconds from its start.
