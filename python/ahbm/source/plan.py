@@ -254,7 +254,8 @@ def load(settings: Settings) -> PlanAlgorithm:
     told = found.known or found.read.collective not in ("custom", how.collective)
     if (how.collective and told) or (how.stated_bytes and found.known):
         what = "collective and stated_bytes are for graphs that do not say what they perform"
-        raise ConfigError("AHBM-C103", f"algorithms.{found.name}: {what}", sites=(found._site(),))
+        own = f"this one performs {found.read.collective}"
+        raise ConfigError("AHBM-C103", f"algorithms.{found.name}: {what}, {own}", sites=(found._site(),))
     return found
 
 
