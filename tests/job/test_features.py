@@ -277,7 +277,9 @@ def test_what_gets_stuck_has_no_columns(tmp_path: Path) -> None:
         for number in range(6):
             kind, name = ("COMM_SEND_NODE", "comm_dst") if number < 3 else ("COMM_RECV_NODE", "comm_src")
             facts = [attribute("comm_size", 64), attribute(name, 1 - rank)]
-            nodes.append({"id": number, "name": "x", "type": kind, "ctrlDeps": [number - 1] if number else [], "attr": facts})
+            nodes.append(
+                {"id": number, "name": "x", "type": kind, "ctrlDeps": [number - 1] if number else [], "attr": facts}
+            )
         write(tmp_path / "pair", rank, nodes)
     terms: dict[str, Any] = {"topology": "npu_ring_8", "kind": "algorithm"}
     assert ahbm.features(tmp_path / "pair.0.json", slots=3, **terms)[0]["dependency_depth"] == 1

@@ -29,7 +29,6 @@ class Converting(Targeted):
         "ahbm convert plan.xml plan.json",
         "ahbm convert plan.xml trace.et --size 1M",
         "ahbm convert -a ring_allreduce --ranks 8 -o ring.xml",
-        "ahbm convert rank0_trace.json.gz step.et --step 12",
     ),
 )
 @grouped

@@ -130,7 +130,7 @@ class Emulator:
         if found.timed:
             raise UnsupportedError(
                 "AHBM-U233",
-                f"{found.algorithm} says how many bytes travel, not which: there is no data to run it on",
+                f"only the time of {found.algorithm} is known: there is no data to run it on",
                 hint="it performs calls of jobs, which run for their time; ahbm run FILE does so alone",
             )
         return found

@@ -206,6 +206,7 @@ class Opened:
             ccl=terms.ccl,
         )
 
+    @checked
     def options(self, plan: Plan) -> plans.Options:
         """How a plan without a known result is read and lowered; queues of a trace hold what is sent."""
         return _options(self.terms, SLOTS if plan.buffers or self.terms.slots is not None else None)

@@ -242,7 +242,7 @@ def convert(
     `source`, or no single collective), and for an algorithm what `ahbm.run` raises before it runs.
     """
     of_jobs = (groups, step, host_gaps or None, symmetric or None)
-    if isinstance(source, str | Path) and is_pytorch_trace(source):
+    if isinstance(source, str | Path) and (isfile(source) or isdir(source)) and is_pytorch_trace(source):
         of_algorithms = (
             nbytes,
             slots,

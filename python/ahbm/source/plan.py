@@ -114,12 +114,13 @@ class PlanAlgorithm:
         """Raises ConfigError AHBM-C115 for another collective than the plan's, C117 for another number of ranks,
         UnsupportedError AHBM-U112 for another root than the plan's, AHBM-U113 for one that does not say what it
         performs."""
-        if self.collectives[0] not in COLLECTIVES:
+        told = self.how.collective or (not self.read.buffers and self.read.collective in COLLECTIVES)
+        if not self.known and not told:
             raise UnsupportedError(
                 "AHBM-U113",
-                f"{self.name} does not say which collective it performs",
+                f"{self.name} does not say which collective it performs: it is {self.read.collective}",
                 sites=(self._site(),),
-                hint="`collective: all_reduce` beside `plan:` in ccl.yaml says it",
+                hint="for calls of jobs, which run for their time, `collective: all_reduce` beside `plan:` says it",
             )
         if request.collective not in self.collectives:
             raise ConfigError(

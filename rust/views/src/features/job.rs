@@ -161,7 +161,7 @@ const MERGES: [&str; 5] = ["concat", "catarray", "flatten", "coalesc", "bucket"]
 fn merges(name: &str) -> bool {
     name.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| {
         let starts = |begin: &&str| word.get(..begin.len()).is_some_and(|start| start.eq_ignore_ascii_case(begin));
-        word.eq_ignore_ascii_case("cat") || MERGES.iter().any(|begin| starts(begin))
+        word.eq_ignore_ascii_case("cat") || MERGES.iter().any(starts)
     })
 }
 

@@ -42,7 +42,7 @@ fn a_ring() {
             }
         }
         let (n, hops) = (u64::from(ranks), 2 * (ranks - 1));
-        if BYTES % (n * 2) != 0 {
+        if !BYTES.is_multiple_of(n * 2) {
             continue;
         }
         let found = found(ranks, ranks, &list);
