@@ -300,7 +300,7 @@ def test_the_command_line_replays(tmp_path: Path) -> None:
     timeline = tmp_path / "timeline.json"
     assert CliRunner().invoke(app, ["run", str(path), "-t", RING, "--trace", str(timeline)]).exit_code == 0
     assert json.loads(timeline.read_text())["traceEvents"]
-    for extra in (["--size", "4K"], ["--check", "all"], ["--et", str(tmp_path / "x")]):
+    for extra in (["--size", "4K"], ["--check", "all"]):
         refused = CliRunner().invoke(app, ["run", str(path), "-t", RING, *extra])
         assert isinstance(refused.exception, ConfigError), extra
 
@@ -336,19 +336,3 @@ def test_a_job_never_takes_less_than_its_parts(tmp_path_factory: pytest.TempPath
     assert program.simulate(record=False).latency_ps / 1000 == report.latency_ns
     serial = sum(least[group, 4 * elements] + pause for group, elements, pause, _ in calls)
     assert report.latency_ns <= serial + 2
-
-
-def test_a_timeline_shows_hosts_on_tracks_of_their_own(tmp_path: Path) -> None:
-    ranks = [Rank(), Rank()]
-    for number, rank in enumerate(ranks):
-        work = rank.collective("all_reduce", 4096, (0, 1), wait=False)
-        rank.compute(5 + number)
-        rank.wait(work)
-    path = tmp_path / "out.json"
-    replayed(tmp_path, ranks).write_timeline(path)
-    events = json.loads(path.read_text())["traceEvents"]
-    tracks = {event["tid"]: event["args"]["name"] for event in events if event.get("name") == "thread_name"}
-    where = {event["name"]: tracks[event["tid"]].split(" / ")[0] for event in events if event["ph"] in "BX"}
-    assert where["delay 5000000 ps"] == "SIP 0 host" and where["delay 6000000 ps"] == "SIP 1 host"
-    kernels = [name for name in tracks.values() if "PE 0 / agent" in name]
-    assert len(kernels) == 2

@@ -10,12 +10,14 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ahbm._core import JobCall, Program, Replayed, Workload
+from ahbm._core import JobCall, Program, Replayed, Workload, check_timeline_name
+from ahbm.base.arguments import checked
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.elements import element
 from ahbm.base.load import load_text
@@ -24,7 +26,7 @@ from ahbm.base.words import aligned, span
 from ahbm.config.reading import PLAIN, Reading
 from ahbm.config.rules import Place
 from ahbm.core.selection import ARGUMENT, CONFIGURED, DEFAULT, Catalogue, Selector, checked_selector, select
-from ahbm.errors import AhbmError, ConfigError, Finding, Site, UnsupportedError
+from ahbm.errors import AhbmError, BudgetError, ConfigError, Finding, Site, UnsupportedError
 from ahbm.ranks.calls import CallRecord, table
 from ahbm.runs.traces import Run
 
@@ -113,9 +115,32 @@ class JobReport(Run):
         """The whole job as one program, whose hosts issue their nodes in the order that was found."""
         return self.replayed.program()
 
+    @checked
+    def write_timeline(self, path: str | Path) -> int:
+        """Writes what every rank computes and calls, above the machine that runs it, as a timeline: `.pftrace` for
+        Perfetto or `.json` for Chrome. Returns how many slices it has. Of a job whose operations are too many to show,
+        the ranks alone are written, and a warning says so.
+
+        Raises ConfigError (AHBM-C149) for other names, BudgetError (AHBM-B122) for a job too long to show, FormatError
+        (AHBM-F102) for a file that cannot be written.
+        """
+        check_timeline_name(path)
+        try:
+            return self.replayed.write_timeline(path)
+        except BudgetError as error:
+            what = f"{path} shows the ranks without the machine: {error.findings[0].message}"
+            warnings.warn(what, stacklevel=2)
+            return self.replayed.write_timeline(path, ranks_only=True)
+
+    @checked
     def write_trace(self, prefix: str | Path) -> list[Path]:
-        """Raises ConfigError (AHBM-C146): a job is a trace already."""
-        raise ConfigError("AHBM-C146", f"{self.job} is a trace already", hint="--trace writes its timeline")
+        """Writes the job with the operations of its calls in their places, and the times that they took, as a Chakra
+        trace, which is a job again; returns its files.
+
+        Raises UnsupportedError (AHBM-U294) for a call with a barrier between ranks, FormatError for files that cannot
+        be written.
+        """
+        return self.replayed.write_trace(prefix)
 
     def to_json(self) -> dict[str, Any]:
         """All fields but `emulator` and `replayed` as JSON-serialisable data."""
@@ -139,6 +164,16 @@ class JobReport(Run):
         rows = [(name, ranks, a / count, b / count) for (name, ranks), (a, b) in sums.items()]
         return sorted(rows, key=lambda row: (-row[2], row[:2]))
 
+    def on_path(self) -> list[tuple[str, float]]:
+        """The parts of the critical path: "compute", "memory" and the calls by collective and ranks, in ns; the largest
+        first. They sum to the job's time."""
+        sums: dict[str, float] = {}
+        for stretch in self.path:
+            call = None if stretch.call is None else self.calls[stretch.call]
+            label = stretch.what if call is None else f"{call.collective} of {call.ranks} ranks"
+            sums[label] = sums.get(label, 0.0) + stretch.end_ns - stretch.start_ns
+        return sorted(sums.items(), key=lambda item: (-item[1], item[0]))
+
     def __str__(self) -> str:
         machine = self.emulator.machine
         lines = [
@@ -160,6 +195,10 @@ class JobReport(Run):
                 label = f"{name} of {ranks} ranks" if ranks else name
                 cells.append((label, f"{exposed / 1000:.2f}", f"{waiting / 1000:.2f}"))
             lines += aligned(cells)
+        if self.path:
+            parts = ", ".join(f"{label} {100 * ns / self.latency_ns:.3g} %" for label, ns in self.on_path())
+            hidden = "" if any(stretch.what == "call" for stretch in self.path) else ": no communication is on it"
+            lines.append(f"critical path: {parts}{hidden}")
         if self.untimed:
             lines.append(
                 f"{self.untimed} computations take no time: they state none, or the machine has no pe.roofline"
@@ -236,6 +275,9 @@ def replay(
 
     workload = job if isinstance(job, Workload) else read(job, how)
     emulator = setup.sized(workload.ranks).emulator()
+    if workload.ranks > emulator.machine.sips:
+        what = f"{name} has {workload.ranks} ranks, the machine has {emulator.machine.sips} SIPs"
+        raise ConfigError("AHBM-C120", what, hint=f"--ranks {workload.ranks} gives the machine as many")
     preparation = Preparation(emulator, setup, how, chooser)
     calls = workload.calls
     prepared = [preparation.of(call) for call in calls]

@@ -8,13 +8,15 @@
 mod answers;
 mod fixed;
 mod hosts;
+mod merged;
 mod order;
 
 pub use answers::{Answers, Exposure, Segment, Why};
+pub use merged::Merged;
 pub use order::Lanes;
 
 use crate::timing::driven::simulate_driven;
-use crate::{Options, Span};
+use crate::{Options, Span, simulate};
 use ahbm_machine::{Diagnostic, Machine, Ps};
 use ahbm_program::Program;
 use ahbm_program::job::{Assembly, Share, assemble};
@@ -152,6 +154,16 @@ impl<'a> Replay<'a> {
     /// The job as one program, whose hosts issue their nodes in the order of `times`.
     pub fn program(&self, times: &Times) -> Program {
         fixed::program(self, times)
+    }
+
+    /// The job with the operations of its calls in their places.
+    ///
+    /// # Errors
+    /// `AHBM-U294` a call with a barrier between ranks; as [`crate::simulate`].
+    pub fn merged(&self, times: &Times, machine: &Machine) -> Result<Merged, Vec<Diagnostic>> {
+        let program = self.program(times);
+        let timeline = simulate(&program, machine, &Options::default()).map_err(|finding| vec![finding])?;
+        merged::merged(self.job, &program, machine, &timeline)
     }
 
     /// Where the time of every rank went, and the job's critical path.

@@ -65,7 +65,7 @@ pub fn compose(name: &str, hosts: &[(u32, Vec<Step>)], launches: &[Launch<'_>]) 
             Step::Arrive(launch) => OpKind::Signal { counter: 3 * launch, add: ONE, posted: false },
             Step::Wait(launch) => ended(launch),
         });
-        writer.control(Duty::Host(*sip), ops, nowhere);
+        writer.control(Duty::Host(*sip), ops, vec![nowhere; steps.len()]);
     }
     let mut agents = Vec::with_capacity(launches.len());
     for (index, (launch, &hosts)) in (0..).zip(launches.iter().zip(&arrivals)) {
@@ -77,7 +77,9 @@ pub fn compose(name: &str, hosts: &[(u32, Vec<Step>)], launches: &[Launch<'_>]) 
             Some(OpKind::Signal { counter: 3 * index + 1, add: ONE, posted: false }),
             launch.program.is_none().then_some(OpKind::Signal { counter: 3 * index + 2, add: ONE, posted: false }),
         ];
-        writer.control(Duty::Starter, ready.into_iter().flatten(), nowhere);
+        let ready: Vec<OpKind> = ready.into_iter().flatten().collect();
+        let origins = vec![nowhere; ready.len()];
+        writer.control(Duty::Starter, ready.into_iter(), origins);
         if let Some(program) = launch.program {
             writer.launch(program, |_| Gate { start: 3 * index + 1, end: 3 * index + 2 });
         }
@@ -148,12 +150,13 @@ pub fn assemble(name: &str, machine: &Machine, launches: &[Share<'_>]) -> Assemb
 }
 
 impl Assembly {
-    /// Adds a host of a SIP that takes these operations in order: delays, signals and waits.
-    pub fn host(&mut self, sip: u32, ops: impl Iterator<Item = OpKind>) {
+    /// Adds a host of a SIP that takes these operations in order: delays, signals and waits, each for a node of the
+    /// trace in `file`.
+    pub fn host(&mut self, sip: u32, file: &Arc<str>, ops: &[(OpKind, u64)]) {
         let mut writer = Writer { program: std::mem::take(&mut self.program), imported: Vec::new() };
-        let name = writer.program.name.as_str().into();
-        let nowhere = writer.program.origins.intern(Origin { file: name, locus: Locus::Whole });
-        writer.control(Duty::Host(sip), ops, nowhere);
+        let origin = |&(_, id): &(OpKind, u64)| Origin { file: Arc::clone(file), locus: Locus::Node(id) };
+        let origins = ops.iter().map(|op| writer.program.origins.intern(origin(op))).collect();
+        writer.control(Duty::Host(sip), ops.iter().map(|(kind, _)| *kind), origins);
         self.program = writer.program;
     }
 }
@@ -166,9 +169,9 @@ struct Writer<'a> {
 
 impl<'a> Writer<'a> {
     /// Adds an agent of the job itself. It needs no engine of its PE, so any place does.
-    fn control(&mut self, duty: Duty, kinds: impl Iterator<Item = OpKind>, origin: OriginId) {
+    fn control(&mut self, duty: Duty, kinds: impl Iterator<Item = OpKind>, origins: Vec<OriginId>) {
         let ops: Box<[Op]> = kinds.map(|kind| Op { kind, calls: 0 }).collect();
-        let origins = vec![origin; ops.len()].into();
+        let origins = origins.into();
         self.program.bodies.push(Arc::new(Body { ops, origins, ..Body::default() }));
         self.program.agents.push(Agent {
             coord: Coord { sip: 0, cube: 0, pe: 0 },

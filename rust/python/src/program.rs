@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Pieces of detail that a run may keep, 32 bytes each.
-const PIECES: u32 = 1 << 26;
+pub(crate) const PIECES: u32 = 1 << 26;
 
 /// A program to run: agents, their operations, queues and buffers. Immutable; made by `ProgramBuilder.finish`.
 #[pyclass(frozen, module = "ahbm._core")]

@@ -9,12 +9,15 @@ use crate::job::JobCall;
 use crate::logs::{self, Part};
 use crate::machine::Machine;
 use crate::operand;
-use crate::program::Program;
+use crate::program::{PIECES, Program};
 use ahbm_emulator::training::{Answers, Lanes, Replay, Terms, Times, Why};
-use ahbm_emulator::{Options, Span};
+use ahbm_emulator::{Options, Span, simulate};
 use ahbm_formats::chakra::{ReadOptions, Sort};
 use ahbm_formats::{jobs, pytorch};
 use ahbm_program::marks::Region;
+use ahbm_views::timeline_file::Format;
+use ahbm_views::tracks::Tracks;
+use ahbm_wire::store::{Output, store};
 use ahbm_workload::{Linked, Schedule, Transformer, Work};
 use numpy::{Element, PyArray1};
 use pyo3::prelude::*;
@@ -131,7 +134,7 @@ impl Workload {
     fn write(&self, py: Python<'_>, prefix: PathBuf) -> PyResult<Vec<PathBuf>> {
         logs::refresh(py, &[Part::Formats]);
         interruptible(py, || {
-            ahbm_formats::chakra::write_workload(&self.inner.workload, &prefix).map_err(|finding| vec![finding])
+            ahbm_formats::chakra::write_workload(&self.inner.workload, &prefix, &[]).map_err(|finding| vec![finding])
         })
     }
 
@@ -412,11 +415,55 @@ impl Replayed {
 
     /// The whole job as one program, whose hosts issue their nodes in the order that was found.
     fn program(&self, py: Python<'_>) -> PyResult<Program> {
-        let program = interruptible(py, || {
-            let known: Vec<_> = self.programs.iter().map(Option::as_deref).collect();
-            Ok(Replay::new(&self.job, &known, &self.regions, &self.machine.inner, &self.terms).program(&self.times))
-        })?;
+        let program = interruptible(py, || Ok(self.with(|replay| replay.program(&self.times))))?;
         Ok(Program::new(program.into(), &self.machine, 0))
+    }
+
+    /// Writes the job with the operations of its calls in their places, and the times that they took, as a Chakra trace:
+    /// `PREFIX.<rank>.et`.
+    ///
+    /// Returns the files. The interpreter lock is released meanwhile. Raises `UnsupportedError` (AHBM-U294) for a call
+    /// with a barrier between ranks, `FormatError` (AHBM-F102, F139), after which nothing was written.
+    fn write_trace(&self, py: Python<'_>, prefix: PathBuf) -> PyResult<Vec<PathBuf>> {
+        logs::refresh(py, &[Part::Formats]);
+        interruptible(py, || {
+            let merged = self.with(|replay| replay.merged(&self.times, &self.machine.inner))?;
+            ahbm_formats::chakra::write_workload(&merged.workload, &prefix, &merged.starts)
+                .map_err(|finding| vec![finding])
+        })
+    }
+
+    /// Writes the job as a timeline to look at: for Perfetto (`.pftrace`), or as Chrome's trace-event JSON (`.json`).
+    /// It shows what every rank computes and calls, with arrows between the parts of a call and, unless `ranks_only`, the
+    /// machine below.
+    ///
+    /// Returns the number of slices. The interpreter lock is released meanwhile. Raises `ConfigError` (AHBM-C149) for
+    /// other names, `BudgetError` (AHBM-B121, B122) for a job too long to show, `FormatError` (AHBM-F102) for a file
+    /// that cannot be written.
+    #[pyo3(signature = (path, *, ranks_only=false))]
+    fn write_timeline(&self, py: Python<'_>, path: PathBuf, ranks_only: bool) -> PyResult<usize> {
+        let (job, machine) = (&self.job, &*self.machine.inner);
+        let write = || {
+            let format = Format::of(&path)?;
+            let tracks = if ranks_only {
+                Tracks::of_replay(job, &self.times, machine, None)?
+            } else {
+                let program = self.with(|replay| replay.program(&self.times));
+                let options = Options { record: false, detail: PIECES, ..Options::default() };
+                let timeline = simulate(&program, machine, &options)?;
+                Tracks::of_replay(job, &self.times, machine, Some((&program, &timeline)))?
+            };
+            store(&[Output { path, bytes: format.render(&tracks) }])?;
+            Ok(tracks.slices.len())
+        };
+        interruptible(py, || write().map_err(|finding| vec![finding]))
+    }
+}
+
+impl Replayed {
+    fn with<R>(&self, of: impl FnOnce(&Replay<'_>) -> R) -> R {
+        let known: Vec<_> = self.programs.iter().map(Option::as_deref).collect();
+        of(&Replay::new(&self.job, &known, &self.regions, &self.machine.inner, &self.terms))
     }
 }
 

@@ -4,9 +4,10 @@
 //! than complete ones (`X`): readers round `ts` and `dur` apart, after which a slice may reach out of the one around it
 //! and be dropped, whereas rounding begins and ends keeps their order. `ts` is in microseconds, to the nanosecond; a
 //! slice whose ends are no whole nanoseconds has them as `args`, `start_ps` and `end_ps`. Messages are `s` and `f`
-//! events right behind the begin of the slice they belong to, counters are `C`.
+//! events right behind the begin of the slice they belong to, `t` where more than two slices are joined; counters are `C`.
 
 use crate::tracks::{Flow, Slice, Tracks};
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 /// The text of a `.json` timeline, one event a line.
@@ -19,6 +20,7 @@ pub fn render(tracks: &Tracks) -> String {
     facts(&mut out, tracks);
     out.push_str("},\"traceEvents\":[\n");
     describe(&mut out, tracks, &processes);
+    let mut begun = BTreeSet::new();
     for edge in tracks.edges() {
         let slice = &tracks.slices[edge.slice as usize];
         let (pid, tid) = (processes[slice.track as usize], slice.track + 1);
@@ -42,6 +44,8 @@ pub fn render(tracks: &Tracks) -> String {
             Flow::None => continue,
             Flow::Out(message) => ("s", message, ""),
             Flow::In(message) => ("f", message, ",\"bp\":\"e\""),
+            Flow::With(message) if begun.insert(message) => ("s", message, ""),
+            Flow::With(message) => ("t", message, ",\"bp\":\"e\""),
         };
         end(&mut out, phase);
         add(&mut out, format_args!(",\"id\":{},\"name\":\"message\",\"cat\":\"message\"{binding}}},\n", message + 1));

@@ -158,7 +158,7 @@ impl Packets {
         body.varint(event::NAME_IID, u64::from(slice.name) + 1);
         match slice.flow {
             Flow::None => {}
-            Flow::Out(message) => body.scalar(event::FLOW, Wire::Fixed64, u64::from(message) + 1),
+            Flow::Out(message) | Flow::With(message) => body.scalar(event::FLOW, Wire::Fixed64, u64::from(message) + 1),
             Flow::In(message) => body.scalar(event::LAST_OF_FLOW, Wire::Fixed64, u64::from(message) + 1),
         }
         let mut note = Writer::default();

@@ -13,6 +13,7 @@
 mod build;
 mod counters;
 mod messages;
+mod replayed;
 mod rows;
 
 pub use rows::Stretch;
@@ -43,6 +44,20 @@ pub enum Flow {
     Out(u32),
     /// It reads the message of this number.
     In(u32),
+    /// It is one of several that are joined in the order of time.
+    With(u32),
+}
+
+impl Flow {
+    /// With its number counted from `first`.
+    fn moved(self, first: u32) -> Self {
+        match self {
+            Self::None => Self::None,
+            Self::Out(number) => Self::Out(first + number),
+            Self::In(number) => Self::In(first + number),
+            Self::With(number) => Self::With(first + number),
+        }
+    }
 }
 
 /// Something that kept a resource busy, or an agent waiting.
@@ -135,6 +150,19 @@ impl Tracks {
     /// # Errors
     /// `AHBM-V123` without detail, `AHBM-D191` for another program's timeline, `AHBM-B122` for a run too long to show.
     pub fn of(program: &Program, machine: &Machine, timeline: &Timeline) -> Result<Self, Diagnostic> {
+        Self::with_rows(program, machine, timeline, Vec::new())
+    }
+
+    /// The tracks of a replayed job: those of its program, where `rows` take the place of its hosts.
+    ///
+    /// # Errors
+    /// As [`Tracks::of`].
+    pub fn with_rows(
+        program: &Program,
+        machine: &Machine,
+        timeline: &Timeline,
+        rows: Vec<Stretch>,
+    ) -> Result<Self, Diagnostic> {
         let Some(detail) = timeline.detail.as_deref() else {
             return Err(
                 Diagnostic::new("AHBM-V123", "the timeline was recorded without detail").hint("simulate(detail=True)")
@@ -143,7 +171,7 @@ impl Tracks {
         if detail.last.len() != program.agents.len() {
             return Err(Diagnostic::new("AHBM-D191", "the timeline belongs to another program"));
         }
-        bounded(detail.pieces.len())?;
+        bounded(detail.pieces.len() + rows.len())?;
         let mut tracks = Self {
             facts: vec![
                 ("ahbm", env!("CARGO_PKG_VERSION").to_owned()),
@@ -155,7 +183,7 @@ impl Tracks {
             ],
             ..Self::default()
         };
-        build::Builder::new(program, machine, timeline, detail).build(&mut tracks);
+        build::Builder::new(program, machine, timeline, detail).build(rows, &mut tracks);
         Ok(tracks)
     }
 

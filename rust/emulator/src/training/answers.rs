@@ -119,6 +119,13 @@ impl<'a> Walk<'a> {
         deps.chain(lane).max_by_key(|&dep| (self.span(dep).end, self.times.issued[dep as usize]))
     }
 
+    /// The call or message that a node takes part in, or waits for a chunk of.
+    fn launch(&self, place: u32) -> Option<u32> {
+        let job = self.replay.job;
+        let chunk = || job.chunk(place).map(|chunk| job.chunks[chunk].share);
+        job.share(place).or_else(chunk).map(|share| share.launch)
+    }
+
     fn computes(&self, place: u32) -> bool {
         matches!(self.replay.job.work(place), Work::Compute { .. })
     }
@@ -169,7 +176,7 @@ impl<'a> Walk<'a> {
             let Some(at) = place else { return file(None, until - from, 0) };
             let span = self.span(at);
             let start = span.start.clamp(from, until);
-            let launch = self.replay.job.share(at).map(|share| share.launch);
+            let launch = self.launch(at);
             let arrived = launch.map_or(start, |launch| self.latest[launch as usize].0.clamp(start, until));
             file(launch, until - start, arrived - start);
             until = start;
@@ -187,9 +194,9 @@ impl<'a> Walk<'a> {
         loop {
             let (rank, node) = job.node(place);
             let mut from = self.span(place).start;
-            let share = job.share(place);
+            let launch = self.launch(place);
             let mut cause = place;
-            if let Some((arrived, by)) = share.map(|share| self.latest[share.launch as usize])
+            if let Some((arrived, by)) = launch.map(|launch| self.latest[launch as usize])
                 // Back in time, so that the walk ends: where moments are equal, each may seem to have waited for the other.
                 && from < arrived
                 && arrived < until
@@ -197,8 +204,8 @@ impl<'a> Walk<'a> {
             {
                 (from, cause) = (arrived, by);
             }
-            let why = match (share, job.work(place)) {
-                (Some(share), _) => Why::Launch(share.launch),
+            let why = match (launch, job.work(place)) {
+                (Some(launch), _) => Why::Launch(launch),
                 (None, Work::Memory { .. }) => Why::Memory,
                 _ => Why::Compute,
             };

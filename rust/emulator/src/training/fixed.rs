@@ -10,7 +10,7 @@ pub(super) fn program(replay: &Replay<'_>, times: &Times) -> Program {
     let job = replay.job;
     let mut assembly = replay.assembly.clone();
     for rank in 0..job.workload.ranks.len() as u32 {
-        let order = replay.order(rank);
+        let (order, graph) = (replay.order(rank), job.workload.graph(rank));
         let count = order.lanes.len() as u32;
         let issued = |at: u32| times.issued[job.place(rank, at) as usize];
         let mut sequence: Vec<u32> = (0..count).collect();
@@ -29,8 +29,9 @@ pub(super) fn program(replay: &Replay<'_>, times: &Times) -> Program {
         let first = assembly.program.counters;
         assembly.program.counters += cover.chains.len() as u32;
         for (number, chain) in (0..).zip(&cover.chains) {
-            let mut ops = Vec::with_capacity(2 * chain.len());
+            let mut taken = Vec::with_capacity(2 * chain.len());
             for &at in chain {
+                let mut ops = Vec::new();
                 ops.extend(cover.waits[at as usize].iter().map(|&link| OpKind::WaitCounter {
                     counter: first + link.chain,
                     at_least: posts[cover.node(link) as usize],
@@ -59,9 +60,10 @@ pub(super) fn program(replay: &Replay<'_>, times: &Times) -> Program {
                 if cover.awaited[at as usize] {
                     ops.push(OpKind::Signal { counter: first + number, add: 1, posted: false });
                 }
+                let id = graph.node(at).id;
+                taken.extend(ops.into_iter().filter(|op| !matches!(op, OpKind::Delay { ps: 0 })).map(|op| (op, id)));
             }
-            ops.retain(|op| !matches!(op, OpKind::Delay { ps: 0 }));
-            assembly.host(rank, ops.into_iter());
+            assembly.host(rank, &job.workload.ranks[rank as usize].file, &taken);
         }
     }
     assembly.program

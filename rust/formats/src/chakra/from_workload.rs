@@ -11,6 +11,7 @@
 //! | `pg_name` | `string_val` | collectives, messages | the group as a number; none for that of all ranks |
 //! | `dtype`, `op`, `root`, `involved_dim`, `in_splits` | | collectives | where stated; of the splits the longest |
 //! | `stream` | `int64_val` | all | where stated |
+//! | `start_ns` | `double_val` | all | when it started, of a job that was replayed |
 //! | `part_of`, `part`, `part_input` | `int64_val` | parts of a call | node of the call, chunk, whether it is delivered |
 //!
 //! A node that does nothing, and a part of a call, are `INVALID_NODE`s, which ASTRA-sim skips. The metadata of rank 0
@@ -28,12 +29,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Writes `<prefix>.<rank>.et`, and `<prefix>.groups.json` where calls name groups; `path` is the prefix, with or without
-/// `.et`. Returns the files. Reading them gives the same workload.
+/// `.et`. Returns the files. Reading them gives the same workload. `starts` has per rank and node the picosecond in which
+/// a replay started it, and may be empty.
 ///
 /// # Errors
 /// `AHBM-F102` what the file system reports, `AHBM-F139` where the file of a further rank is there already. In each case
 /// nothing was written.
-pub fn write_workload(workload: &Workload, path: &Path) -> Result<Vec<PathBuf>, Diagnostic> {
+pub fn write_workload(workload: &Workload, path: &Path, starts: &[Vec<u64>]) -> Result<Vec<PathBuf>, Diagnostic> {
     refuse_foreign(path, workload.ranks.len())?;
     let numbers = numbers(&workload.groups);
     let mut encoder = Encoder { names: Names::default(), workload, numbers };
@@ -46,7 +48,7 @@ pub fn write_workload(workload: &Workload, path: &Path) -> Result<Vec<PathBuf>, 
     let ranks = (0..).zip(&workload.ranks).map(|(rank, bound)| {
         let graph = bound.graph as usize;
         let form = forms[graph].get_or_insert_with(|| encoder.forms(&workload.graphs[graph]));
-        let bytes = encoder.rank(rank, bound, form);
+        let bytes = encoder.rank(rank, bound, form, starts.get(rank as usize).map_or(&[], Vec::as_slice));
         uses[graph] -= 1;
         if uses[graph] == 0 {
             forms[graph] = None;
@@ -146,7 +148,7 @@ impl Encoder<'_> {
         Metadata { version: "0.0.4".into(), attributes }
     }
 
-    fn rank(&mut self, rank: u32, bound: &Rank, forms: &[Form]) -> Vec<u8> {
+    fn rank(&mut self, rank: u32, bound: &Rank, forms: &[Form], starts: &[u64]) -> Vec<u8> {
         let mut out = Writer::default();
         out.delimited(&self.metadata(rank).encode());
         let attribute = |attributes: &[Attribute]| {
@@ -154,22 +156,27 @@ impl Encoder<'_> {
             attributes.iter().for_each(|attribute| attribute.append_to(&mut out));
             out.bytes
         };
-        let [name, src, dst] = ["pg_name", "comm_src", "comm_dst"].map(|name| self.names.intern(name));
+        let [name, src, dst, start] =
+            ["pg_name", "comm_src", "comm_dst", "start_ns"].map(|name| self.names.intern(name));
         let number = |&group: &u32| attribute(&[Attribute::text(&name, self.numbers[group as usize].clone())]);
         let groups: Vec<Vec<u8>> = bound.groups.iter().map(number).collect();
         let ends = |from: u32, to: u32| {
             attribute(&[Attribute::integer(&src, narrow(from), from), Attribute::integer(&dst, narrow(to), to)])
         };
         let peers: Vec<[Vec<u8>; 2]> = bound.peers.iter().map(|&peer| [ends(rank, peer), ends(peer, rank)]).collect();
-        for form in forms {
+        let started = |&ps: &u64| {
+            attribute(&[Attribute { name: Arc::clone(&start), value: Value::Double(nanoseconds(ps)), doc: None }])
+        };
+        for (at, form) in forms.iter().enumerate() {
             // The group of all ranks needs no name, except where a message states it.
             let named = |slot: &u32| {
                 form.peer.is_some() || !self.is_world(&self.workload.groups[bound.groups[*slot as usize] as usize])
             };
             let group = form.group.filter(named).map_or(&[][..], |slot| &groups[slot as usize]);
             let peer = form.peer.map_or(&[][..], |(slot, end)| &peers[slot as usize][end as usize]);
-            out.raw_varint((form.bytes.len() + group.len() + peer.len()) as u64);
-            for part in [&form.bytes, group, peer] {
+            let start = starts.get(at).map(started).unwrap_or_default();
+            out.raw_varint((form.bytes.len() + group.len() + peer.len() + start.len()) as u64);
+            for part in [&form.bytes, group, peer, &start] {
                 out.bytes.extend_from_slice(part);
             }
         }
@@ -197,7 +204,7 @@ impl Encoder<'_> {
         let mut facts = Facts { names: &mut self.names, node };
         facts.number("is_cpu_op", Arm::Bool, known.cpu);
         if !known.ps.is_multiple_of(1_000_000) {
-            facts.value("duration_ns", Value::Double((known.ps / 1000) as f64 + (known.ps % 1000) as f64 / 1000.0));
+            facts.value("duration_ns", Value::Double(nanoseconds(known.ps)));
         }
         if let Some(stream) = known.stream {
             facts.number("stream", Arm::Int64, stream);
@@ -223,6 +230,10 @@ impl Encoder<'_> {
         }
         Form { bytes: facts.node.encode(), group, peer }
     }
+}
+
+fn nanoseconds(ps: u64) -> f64 {
+    (ps / 1000) as f64 + (ps % 1000) as f64 / 1000.0
 }
 
 /// A node and the attributes that it gets.

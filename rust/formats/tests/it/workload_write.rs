@@ -118,7 +118,7 @@ proptest! {
         let folder = Folder::new("workload-write");
         let path = folder.0.join("job");
         let written = workload(&path, ranks, &lists);
-        write_workload(&written, &path).unwrap();
+        write_workload(&written, &path, &[]).unwrap();
         let read = read_workload(&path, &ReadOptions::default(), Groups::default()).unwrap();
         prop_assert_eq!(&read, &written);
     }
@@ -151,7 +151,7 @@ fn the_order_of_a_file_and_the_names_of_its_groups_do_not_matter() {
     assert_eq!(straight, read([head, &second, &first]));
     let folder = Folder::new("workload-order");
     let path = folder.0.join("job.et");
-    let files = write_workload(&straight, &path).unwrap();
+    let files = write_workload(&straight, &path, &[]).unwrap();
     assert_eq!(files, ["job.0.et", "job.groups.json"].map(|name| folder.0.join(name)));
     assert_eq!(std::fs::read_to_string(&files[1]).unwrap(), r#"{"1":[0],"7":[0]}"#);
     let again = read_workload(&path, &ReadOptions::default(), Groups::default()).unwrap();
@@ -165,7 +165,7 @@ fn a_longer_trace_is_not_mixed_with() {
     let path = folder.0.join("job");
     std::fs::write(of_rank(&path, 3), "").unwrap();
     let made = workload(&path, 3, &[Vec::new()]);
-    assert_eq!(write_workload(&made, &path).unwrap_err().code, "AHBM-F139");
+    assert_eq!(write_workload(&made, &path, &[]).unwrap_err().code, "AHBM-F139");
     assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1);
 }
 
@@ -189,7 +189,7 @@ fn jobs_of_the_corpus_are_written_and_read() {
             .unwrap_or_default();
         let Ok(first) = read_workload(&path, &ReadOptions::default(), groups) else { continue };
         let copy = folder.0.join(format!("copy{known}"));
-        write_workload(&first, &copy).unwrap();
+        write_workload(&first, &copy, &[]).unwrap();
         let second = read_workload(&copy, &ReadOptions::default(), Groups::default()).unwrap();
         assert_eq!(without_files(second), without_files(first), "{}", path.display());
         known += 1;

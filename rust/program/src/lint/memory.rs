@@ -1,4 +1,6 @@
 //! `AHBM-L108`: buffers and slots fit the memories they live in.
+//!
+//! The launches of a job come and go: each must fit alone. How many of them live at one time is a result of the run.
 
 use super::{Findings, Target, label};
 use crate::{AgentId, BufferId, Program};
@@ -16,9 +18,11 @@ struct Load {
 }
 
 pub(super) fn check(program: &Program, target: &Target<'_>, findings: &mut Findings) {
-    let mut loads: IndexMap<Node, Load, FxBuildHasher> = IndexMap::default();
+    let mut loads: IndexMap<(Node, Part), Load, FxBuildHasher> = IndexMap::default();
+    let parts = parts_of_buffers(program);
     for (index, buffer) in program.buffers.iter().enumerate() {
-        let load = loads.entry(target.memory(buffer.node)).or_default();
+        let part = parts.get(index).copied().flatten();
+        let load = loads.entry((target.memory(buffer.node), part)).or_default();
         load.buffers += 1;
         load.buffer_bytes = load.buffer_bytes.saturating_add(buffer.bytes);
         if load.largest.is_none_or(|b| program.buffers[b.0 as usize].bytes < buffer.bytes) {
@@ -28,18 +32,40 @@ pub(super) fn check(program: &Program, target: &Target<'_>, findings: &mut Findi
     for channel in &program.channels {
         let place = program.agents[channel.receiver.0 as usize].place;
         if let Some(node) = target.slots(channel.tier, place) {
-            let load = loads.entry(node).or_default();
+            let load = loads.entry((node, part(program, channel.receiver))).or_default();
             load.queues += 1;
             load.queue_bytes = load.queue_bytes.saturating_add(channel.slot_bytes.saturating_mul(channel.slots.into()));
         }
     }
-    for (&node, load) in &loads {
+    for (&(node, _), load) in &loads {
         let capacity = (target.capacity)(node);
         let need = load.buffer_bytes.saturating_add(load.queue_bytes);
         if need > capacity {
             findings.add("AHBM-L108", |code| report(program, node, load, need, capacity, code));
         }
     }
+}
+
+/// The part of a launch that an agent belongs to, by the counter that starts it; none outside of jobs.
+type Part = Option<u32>;
+
+fn part(program: &Program, agent: AgentId) -> Part {
+    program.gate(agent).map(|gate| gate.start)
+}
+
+/// Per buffer, the part whose agent names it first; empty outside of jobs.
+fn parts_of_buffers(program: &Program) -> Vec<Part> {
+    if program.duties.is_empty() {
+        return Vec::new();
+    }
+    let mut parts = vec![None; program.buffers.len()];
+    for agent in (0..program.agents.len() as u32).map(AgentId) {
+        for mem in &program.body(agent).mems {
+            let owner = &mut parts[program.buffer(agent, mem.buffer).0 as usize];
+            *owner = owner.or(part(program, agent));
+        }
+    }
+    parts
 }
 
 fn report(program: &Program, node: Node, load: &Load, need: u64, capacity: u64, code: &'static str) -> Diagnostic {

@@ -1,7 +1,7 @@
 //! Pieces of time to slices on tracks.
 
 use super::messages::Messages;
-use super::{Counter, Flow, Slice, Tracks, Tree, Unit, counters};
+use super::{Counter, Flow, Slice, Stretch, Tracks, Tree, Unit, counters};
 use ahbm_emulator::{Category, Detail, Kind, Piece, PieceId, Timeline};
 use ahbm_machine::{Coord, Machine, PeId, Ps};
 use ahbm_program::{AgentId, Duty, OpKind, Program};
@@ -25,7 +25,8 @@ pub(super) struct Builder<'a> {
 
 /// The tracks of resources, by their numbers.
 struct Places {
-    agents: Vec<u32>,
+    /// None for hosts that are not shown.
+    agents: Vec<Option<u32>>,
     /// Per engine: DMA write, DMA read, math.
     engines: Vec<[u32; 3]>,
     links: Vec<u32>,
@@ -47,7 +48,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    pub(super) fn build(mut self, out: &mut Tracks) {
+    pub(super) fn build(mut self, rows: Vec<Stretch>, out: &mut Tracks) {
         out.origins = (0..)
             .map_while(|id| self.program.origins.get(ahbm_program::OriginId(id)))
             .map(ToString::to_string)
@@ -59,11 +60,15 @@ impl<'a> Builder<'a> {
         let name = out.names.insert_full(self.program.name.clone()).0 as u32;
         let whole = Slice { track: run, name, origin: None, depth: 0, flow: Flow::None, start: 0, end: self.latency };
         out.slices.push(whole);
+        let hosts = rows.is_empty();
+        out.place(&mut self.tree, rows, self.messages.all.len() as u32);
         let sips = self.sips();
         let counters: Vec<[u32; 2]> = sips.iter().map(|&sip| self.counters(sip)).collect();
-        let places = self.places();
+        let places = self.places(hosts);
         for (agent, &track) in (0..).map(AgentId).zip(&places.agents) {
-            self.agent(agent, track, out);
+            if let Some(track) = track {
+                self.agent(agent, track, out);
+            }
         }
         self.resources(&places, out);
         let number: BTreeMap<u32, usize> = sips.iter().copied().zip(0..).collect();
@@ -111,12 +116,13 @@ impl<'a> Builder<'a> {
         ["bytes on their way", "slots in use"].map(|what| self.tree.track(Some(parent), format!("{what} to SIP {sip}")))
     }
 
-    fn places(&mut self) -> Places {
+    fn places(&mut self, hosts: bool) -> Places {
         let mut pes: BTreeMap<PeId, Vec<u32>> = self.detail.engines.iter().map(|&pe| (pe, Vec::new())).collect();
-        let mut agents = vec![0; self.program.agents.len()];
+        let mut agents = vec![None; self.program.agents.len()];
         for (index, agent) in (0..).zip(&self.program.agents) {
             // Hosts and what starts launches run on no PE.
             let parent = match self.program.duties.get(index as usize) {
+                Some(Duty::Host(_)) if !hosts => continue,
                 Some(Duty::Host(sip)) => {
                     let parent = self.sip(*sip);
                     self.tree.track(Some(parent), format!("SIP {sip} host"))
@@ -127,13 +133,13 @@ impl<'a> Builder<'a> {
                     continue;
                 }
             };
-            agents[index as usize] = self.tree.track(Some(parent), format!("agent {index}"));
+            agents[index as usize] = Some(self.tree.track(Some(parent), format!("agent {index}")));
         }
         let mut of_pe = BTreeMap::new();
         for (pe, here) in pes {
             let parent = Some(self.pe(self.machine.coord(pe)));
             for agent in here {
-                agents[agent as usize] = self.tree.track(parent, format!("agent {agent}"));
+                agents[agent as usize] = Some(self.tree.track(parent, format!("agent {agent}")));
             }
             of_pe.insert(pe, ["DMA write", "DMA read", "math"].map(|name| self.tree.track(parent, name)));
         }

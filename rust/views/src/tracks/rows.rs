@@ -1,4 +1,4 @@
-//! A job's operations as slices: rows of ranks, without a program behind them.
+//! A job's operations as slices: rows of ranks, with or without a program behind them.
 
 use super::{Flow, Slice, Tracks, Tree, bounded};
 use ahbm_machine::{Diagnostic, Ps};
@@ -26,15 +26,13 @@ impl Tracks {
     ///
     /// # Errors
     /// `AHBM-B122` for a job too long to show.
-    pub fn of_job(name: &str, mut stretches: Vec<Stretch>) -> Result<Self, Diagnostic> {
+    pub fn of_job(name: &str, stretches: Vec<Stretch>) -> Result<Self, Diagnostic> {
         bounded(stretches.len())?;
-        stretches.sort_by_key(|s| (s.start, s.end));
         let mut out = Self {
             facts: vec![("ahbm", env!("CARGO_PKG_VERSION").to_owned()), ("program", name.to_owned())],
             ..Self::default()
         };
         let mut tree = Tree::default();
-        let mut origins = indexmap::IndexSet::new();
         let run = Slice {
             track: tree.track(None, "run"),
             name: out.names.insert_full(name.to_owned()).0 as u32,
@@ -44,11 +42,24 @@ impl Tracks {
             start: 0,
             end: stretches.iter().map(|s| s.end).max().unwrap_or(0),
         };
-        // Rows in the order of their names, so that a rank's stand together.
-        let mut rows: BTreeMap<Vec<String>, Vec<Stretch>> = BTreeMap::new();
-        stretches.into_iter().for_each(|s| rows.entry(s.row.clone()).or_default().push(s));
         out.slices.push(run);
-        for (row, stretches) in rows {
+        out.place(&mut tree, stretches, 0);
+        out.tracks = tree.into_tracks();
+        Ok(out)
+    }
+
+    /// Adds the stretches in rows ordered by their names, so that a rank's stand together. The number of a flow counts
+    /// from `first`.
+    pub(super) fn place(&mut self, tree: &mut Tree, mut stretches: Vec<Stretch>, first: u32) {
+        stretches.sort_by_key(|s| (s.start, s.end));
+        let mut rows: BTreeMap<Vec<_>, Vec<Stretch>> = BTreeMap::new();
+        for stretch in stretches {
+            rows.entry(stretch.row.iter().map(|name| natural(name)).collect()).or_default().push(stretch);
+        }
+        let known = self.origins.len();
+        let mut origins = indexmap::IndexSet::new();
+        for stretches in rows.into_values() {
+            let row = stretches[0].row.clone();
             let Some((last, groups)) = row.split_last() else { continue };
             let parent = groups.iter().fold(None, |parent, group| Some(tree.track(parent, group.as_str())));
             // Per row of this name, its last end.
@@ -64,20 +75,24 @@ impl Tracks {
                 let number = if lane == 0 { last.clone() } else { format!("{last} ({})", lane + 1) };
                 lanes[lane].push(Slice {
                     track: tree.track(parent, number),
-                    name: out.names.insert_full(stretch.name).0 as u32,
-                    origin: Some(origins.insert_full(stretch.origin).0 as u32),
+                    name: self.names.insert_full(stretch.name).0 as u32,
+                    origin: Some((known + origins.insert_full(stretch.origin).0) as u32),
                     depth: 0,
-                    flow: stretch.flow,
+                    flow: stretch.flow.moved(first),
                     start: stretch.start,
                     end: stretch.end,
                 });
             }
-            out.slices.extend(lanes.into_iter().flatten());
+            self.slices.extend(lanes.into_iter().flatten());
         }
-        out.origins = origins.into_iter().collect();
-        out.tracks = tree.into_tracks();
-        Ok(out)
+        self.origins.extend(origins);
     }
+}
+
+/// The key that orders names with their numbers as numbers: rank 2 before rank 10.
+fn natural(name: &str) -> Vec<(u64, String)> {
+    let runs = name.as_bytes().chunk_by(|a, b| a.is_ascii_digit() == b.is_ascii_digit()).map(String::from_utf8_lossy);
+    runs.map(|run| run.parse().map_or_else(|_| (u64::MAX, run.to_string()), |number| (number, String::new()))).collect()
 }
 
 #[cfg(test)]
