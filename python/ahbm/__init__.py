@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ahbm.errors import AhbmError as AhbmError
     from ahbm.front.device import tensor as tensor
     from ahbm.job.door import open_ as open
+    from ahbm.job.features import features as features
     from ahbm.ranks.launch import spawn as spawn
     from ahbm.runs.explanation import Explanation as Explanation
     from ahbm.runs.inspection import Inspection as Inspection
@@ -46,6 +47,7 @@ _HOMES = {
     "Tl": "_core",
     "algorithm": "source.function",
     "convert": "runs.plans",
+    "features": "job.features",
     "inspect": "runs.inspection",
     "open": "job.door",
     "run": "runs.measure",
@@ -70,6 +72,7 @@ __all__ = [
     "algorithm",
     "convert",
     "errors",
+    "features",
     "inspect",
     "open",
     "run",

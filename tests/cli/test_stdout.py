@@ -29,6 +29,7 @@ COMMANDS = {
     "convert": ["plan.xml", "other.json"],
     "explain": ["all_reduce", "--size", "64"],
     "explore": ["all_reduce", "--seeds", "1", "--size", "64"],
+    "features": ["ring_allreduce", "--size", "64"],
     "inspect": ["all_reduce", "--size", "64"],
     "job": ["new", "--layers", "1", "--hidden", "64", "-o", "step"],
     "ladder": ["all_reduce", "-b", "1K", "-e", "1K"],

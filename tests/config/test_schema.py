@@ -12,8 +12,9 @@ import yaml
 
 from ahbm.base import packaged
 from ahbm.base.collectives import COLLECTIVES
-from ahbm.config.ccl import COMMON, DEFAULTS, RANGE, CclConfig
+from ahbm.config.ccl import COMMON, DEFAULTS, CclConfig
 from ahbm.config.kinds import KINDS, kind
+from ahbm.config.rules import RULE
 from ahbm.config.schema import ccl_schema
 from ahbm.errors import AhbmError
 
@@ -34,6 +35,9 @@ VALUES: dict[str, Any] = {
     "module": "m.py",
     "plan": "p.xml",
     "dsl": "d.py",
+    "group": "tp*",
+    "node": "gradients",
+    "collective": "all_reduce",
 }
 """Good values of the keys whose value is not a number."""
 
@@ -106,7 +110,7 @@ def test_entries(name: str, entry: dict[str, Any], tmp_path: Path) -> None:
         ({"collectives": {"all_gather": []}}, False),
         ({"collectives": {"all_gather": [{"max_bytes": 3}]}}, False),
         ({"collectives": {"all_gather": [{"algorithm": "ring_all_gather", "bytes": 3}]}}, False),
-        ({"collectives": {name: [{key: good(key) for key in RANGE}] for name in COLLECTIVES}}, True),
+        ({"collectives": {name: [{key: good(key) for key in RULE}] for name in COLLECTIVES}}, True),
         ({"collectives": {"all_gather": "ring_all_gather"}}, True),
     ],
 )

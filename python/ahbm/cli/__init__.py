@@ -22,6 +22,7 @@ from ahbm.cli import (  # noqa: F401
     convert,
     explain,
     explore,
+    features,
     inspect,
     job,
     ladder,

@@ -14,7 +14,7 @@ from ahbm.errors import ConfigError
 PANELS = {
     "Run": ("run", "bench", "report", "astra"),
     "Check": ("check", "explore", "numerics"),
-    "Understand": ("explain", "inspect", "compare"),
+    "Understand": ("explain", "inspect", "compare", "features"),
     "Build": ("new", "synth", "ladder", "convert", "job"),
     "Machines, and what there is": ("list", "topology", "probe"),
 }

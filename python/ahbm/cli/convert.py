@@ -11,7 +11,7 @@ import typer
 from ahbm.cli import completion
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
-from ahbm.cli.options import Dtype, Frontend, Json, Limits, Machine, Program, Quirks, Root, output_option
+from ahbm.cli.options import Dtype, Frontend, Json, Limits, Machine, Program, Quirks, Recorded, Root, output_option
 from ahbm.cli.targets import Targeted, arguments_of
 from ahbm.errors import ConfigError
 
@@ -38,7 +38,7 @@ def convert(
         str | None,
         typer.Argument(
             help="A plan: .xml, .json, or a Chakra trace by its prefix; a script that lowers one, with its arguments; "
-            "the module of a kernel, .py; or a collective, of -a.",
+            "the module of a kernel, .py; a collective, of -a; or a PyTorch trace of a job.",
             autocompletion=completion.collectives,
             show_default=False,
         ),
@@ -48,6 +48,7 @@ def convert(
     ] = None,
     *,
     place: Machine,
+    recorded: Recorded,
     output: Annotated[Path | None, output_option("What to write, instead of the second argument.")] = None,
     algorithm: Annotated[
         str | None,
@@ -79,10 +80,14 @@ def convert(
     frontend: Frontend = None,
     as_json: Json = False,
 ) -> None:
-    """Convert a kernel or plan to MSCCL-IR (.xml), an MSCCL++ execution plan (.json) or a Chakra trace (.et)."""
+    """Convert a kernel or plan to MSCCL-IR (.xml), an MSCCL++ execution plan (.json) or a Chakra trace (.et).
+
+    PyTorch's traces of jobs become Chakra traces.
+    """
     from ahbm.base.collectives import COLLECTIVES
     from ahbm.config.reading import parse_limits
     from ahbm.dsl.script import Script, imports_language
+    from ahbm.job.replay import read_groups
     from ahbm.runs import plans
     from ahbm.runs.bench import parse_dtype, parse_size
     from ahbm.source.function import AnyAlgorithm
@@ -117,6 +122,10 @@ def convert(
         overrides=place.overrides,
         dtype=parse_dtype(dtype),
         root=root,
+        groups=read_groups(recorded.groups) if recorded.groups is not None else None,
+        step=recorded.step,
+        host_gaps=recorded.host_gaps,
+        symmetric=recorded.symmetric,
     )
     if as_json:
         typer.echo(json.dumps({"files": [str(path) for path in paths]}))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache, cached_property
 from math import inf
@@ -24,6 +24,7 @@ from ahbm.base.load import load_text
 from ahbm.base.yaml_source import KeyPath, Source, did_you_mean, parse, scalar, scalar_text
 from ahbm.config.checks import AUTO, Check, backpressure, integer, size, text, texts
 from ahbm.config.kinds import KINDS, keys, kind
+from ahbm.config.rules import RULE, Place, first, is_placed, reached_before, told
 from ahbm.config.settings import Queues, Settings
 from ahbm.errors import ConfigError, Site, UnsupportedError
 
@@ -45,7 +46,6 @@ DEFAULTS: dict[str, Check] = {
 }
 COMMON = {key: check for key, check in DEFAULTS.items() if key != "algorithm"}
 """Keys of every entry."""
-RANGE: dict[str, Check] = {"ranks": integer(1), "max_bytes": integer(0), "algorithm": text}
 _ROOTS = ("defaults", "algorithms", "collectives")
 
 
@@ -116,19 +116,36 @@ class CclConfig:
                 "AHBM-C105", f"unknown collective {collective!r}", hint=did_you_mean(collective, COLLECTIVES)
             )
         choice = self._collectives.get(collective)
-        if choice is None and collective == "all_reduce":
-            return self.defaults
         if isinstance(choice, str):
             return (choice,)
-        for entry in choice or ():
-            if entry.get("ranks", ranks) == ranks and nbytes <= entry.get("max_bytes", nbytes):
-                return (str(entry["algorithm"]),)
+        at = first(choice or (), nbytes, ranks, None)
+        if choice is not None and at is not None:
+            return (str(choice[at]["algorithm"]),)
+        if collective == "all_reduce" and all(map(is_placed, choice or ())):
+            return self.defaults
         raise ConfigError(
             "AHBM-C106",
             f"no algorithm is configured for {collective} of {nbytes} bytes among {ranks} ranks",
             sites=(Site(f"collectives.{collective}", self._place(("collectives", collective))),),
             hint=f"name one under collectives.{collective} in ccl.yaml",
         )
+
+    def placed(self, collective: str, nbytes: int, ranks: int, place: Place) -> tuple[int, str] | None:
+        """The rule for calls of jobs that holds for a call, by its position, and its algorithm; None where what
+        `candidates` says holds."""
+        choice = self._collectives.get(collective)
+        if not isinstance(choice, list):
+            return None
+        at = first(choice, nbytes, ranks, place)
+        return None if at is None or not is_placed(choice[at]) else (at, str(choice[at]["algorithm"]))
+
+    def rules_of_jobs(self) -> Iterator[tuple[str, int, Site]]:
+        """Collective and position of each rule for calls of jobs, and where it was written."""
+        for name, choice in self._collectives.items():
+            for at, rule in enumerate(choice if isinstance(choice, list) else ()):
+                if is_placed(rule):
+                    label = f"collectives.{name}.{at}: {told(rule)}"
+                    yield name, at, Site(label, self._place(("collectives", name, at)))
 
     def is_own(self, collective: str) -> bool:
         """Whether the user's file or an override chooses for `collective`, not the packaged file."""
@@ -144,12 +161,8 @@ class CclConfig:
             return ", else ".join(self.defaults) if collective == "all_reduce" else "-"
         if isinstance(choice, str):
             return choice
-        parts = []
-        for entry in choice:
-            told = [f"of {entry['ranks']} ranks"] if "ranks" in entry else []
-            told += [f"up to {entry['max_bytes']} B"] if "max_bytes" in entry else []
-            parts.append(" ".join([entry["algorithm"], *told]))
-        return ", else ".join(parts)
+        rest = self.defaults if collective == "all_reduce" and all(map(is_placed, choice)) else ()
+        return ", else ".join([*map(told, choice), *rest])
 
     def settings(self, algorithm: str) -> Settings:
         """Settings of `algorithm`: the name of an entry, else, with defaults, the file of a plan, a script that lowers
@@ -192,6 +205,7 @@ class CclConfig:
             world_size=merged.get("world_size"),
             op_budget=merged["op_budget"],
             event_budget=merged["event_budget"],
+            own_slots="n_slots" in entry,
             parameters=tuple(
                 (name, tuple(value) if isinstance(value, list) else value)
                 for name, value in sorted(entry.items())
@@ -233,6 +247,7 @@ class CclConfig:
         return self._places.get(path, self.origin)
 
     def _add(self, source: Source, folder: Path) -> None:
+        before = dict(self._places)
         self._places.update(source.places)
         for root, content in source.values.items():
             if root not in _ROOTS:
@@ -251,7 +266,10 @@ class CclConfig:
                     if name not in COLLECTIVES:
                         _unknown(source, (root, name), COLLECTIVES)
                     self._check_shape(source, name, content[name])
-                self._collectives.update(content)
+                    choice = self._collectives[name] = self._with_rest(name, content[name])
+                    if choice is not content[name]:
+                        # Rules for calls of jobs leave what everything else runs by to whoever chose it.
+                        self._places[root, name] = before.get((root, name), "packaged ccl.yaml")
 
     def _add_algorithm(self, source: Source, folder: Path, name: str, entry: Any) -> None:
         path = ("algorithms", name)
@@ -288,19 +306,21 @@ class CclConfig:
         _expect(
             isinstance(choice, list) and bool(choice), source, path, choice, "an algorithm or a list of size ranges"
         )
-        # The first range that fits is taken: one that none of its size reaches would be a mistake.
-        reached: dict[int | None, float] = {}
+        # The first rule that fits is taken: one that no call reaches would be a mistake.
         for index, entry in enumerate(choice):
             here: KeyPath = (*path, index)
-            _expect(
-                isinstance(entry, dict) and "algorithm" in entry, source, here, entry, "{ranks, max_bytes, algorithm}"
-            )
-            _check_keys(source, here, entry, RANGE)
-            ranks, bound = entry.get("ranks"), entry.get("max_bytes", inf)
-            last = max(reached.get(ranks, -1), reached.get(None, -1))
+            _expect(isinstance(entry, dict) and "algorithm" in entry, source, here, entry, f"{{{', '.join(RULE)}}}")
+            _check_keys(source, here, entry, RULE)
+            last = reached_before(choice, index)
             wanted = "above the previous range's max_bytes" if last < inf else "before the range that has no max_bytes"
-            _expect(bound > last, source, here, entry, wanted)
-            reached[ranks] = bound
+            _expect(entry.get("max_bytes", inf) > last, source, here, entry, wanted)
+
+    def _with_rest(self, name: str, choice: Any) -> Any:
+        """A choice; below rules for calls of jobs alone, what held without them."""
+        if isinstance(choice, str) or not all(map(is_placed, choice)):
+            return choice
+        rest = self._collectives.get(name)
+        return [*choice, *([{"algorithm": rest}] if isinstance(rest, str) else rest or ())]
 
     def _check_choice(self, name: str, choice: Any) -> None:
         for entry in [{"algorithm": choice}] if isinstance(choice, str) else choice:

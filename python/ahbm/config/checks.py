@@ -51,6 +51,12 @@ def text(value: Any) -> str | None:
     return None if isinstance(value, str) and value else "a name"
 
 
+@shaped({"type": "string"})
+def pattern(value: Any) -> str | None:
+    """A text in which `*` stands for any other, `?` for a character and `[ab]` for one of some."""
+    return None if isinstance(value, str) else "a name, or a pattern such as tp*"
+
+
 @shaped({"oneOf": [schema_of(text), {"type": "array", "items": schema_of(text), "minItems": 1}]})
 def texts(value: Any) -> str | None:
     """A text, or a list of texts."""
@@ -74,6 +80,16 @@ def size(value: Any) -> str | None:
 def backpressure(value: Any) -> str | None:
     """The ways in which a sender waits for a free slot."""
     return None if value in ("sleep", "poll") else "sleep or poll"
+
+
+def one_of(*known: str) -> Check:
+    """One of some names."""
+
+    @shaped({"enum": list(known)})
+    def check(value: Any) -> str | None:
+        return None if value in known else f"one of {', '.join(known)}"
+
+    return check
 
 
 def mapping(keys: Mapping[str, Check], told: str) -> Check:

@@ -6,9 +6,10 @@ import json
 from collections.abc import Mapping
 
 from ahbm.base.collectives import COLLECTIVES
-from ahbm.config.ccl import COMMON, DEFAULTS, RANGE
+from ahbm.config.ccl import COMMON, DEFAULTS
 from ahbm.config.checks import Check, Schema, parameter, schema_of, text
 from ahbm.config.kinds import KINDS, keys, kind
+from ahbm.config.rules import RULE
 
 
 def ccl_schema() -> str:
@@ -26,8 +27,8 @@ def ccl_schema() -> str:
     laid = _object({key: check for key, check in {**COMMON, **keys()}.items() if key not in KINDS})
     laid["additionalProperties"] = schema_of(parameter)
     laid["not"] = {"anyOf": [{"required": [key]} for key in KINDS]}
-    ranges = {"type": "array", "minItems": 1, "items": {**_object(RANGE), "required": ["algorithm"]}}
-    choice = {"oneOf": [schema_of(text), ranges]}
+    rules = {"type": "array", "minItems": 1, "items": {**_object(RULE), "required": ["algorithm"]}}
+    choice = {"oneOf": [schema_of(text), rules]}
     collectives = {name: choice for name in COLLECTIVES}
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -53,6 +53,8 @@ class Settings:
     """`tl` calls one kernel may make."""
     event_budget: int
     """Events one simulation may take."""
+    own_slots: bool = False
+    """Whether the entry itself says how many messages a queue holds."""
     parameters: tuple[tuple[str, Hashable], ...] = ()
     """The algorithm's own parameters: further keys of the entry, by name; a list is a tuple."""
 

@@ -37,6 +37,8 @@ class Compiled:
     event_budget: int = 0
     covered: bool = False
     """Whether the operands fill all buffers, so that nothing of an earlier run remains."""
+    timed: bool = False
+    """Whether only its time is known: it moves no data."""
     notes: tuple[str, ...] = ()
     """The options that were chosen where the configuration leaves a choice and its first option does not do."""
     given: Algorithm | None = None

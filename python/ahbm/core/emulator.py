@@ -123,9 +123,20 @@ class Emulator:
 
         `algorithm`: a name, or an algorithm that ccl.yaml does not name, such as a plan in memory.
 
-        Raises ConfigError, DataError (AHBM-V101) for tiles that do not fit the placement, UnsupportedError,
-        KernelError, LintError, BudgetError.
+        Raises ConfigError, DataError (AHBM-V101) for tiles that do not fit the placement, UnsupportedError (AHBM-U233
+        for an algorithm that says how many bytes travel and not which), KernelError, LintError, BudgetError.
         """
+        found = self.compile_timed(request, algorithm)
+        if found.timed:
+            raise UnsupportedError(
+                "AHBM-U233",
+                f"only the time of {found.algorithm} is known: there is no data to run it on",
+                hint="it performs calls of jobs, which run for their time; ahbm run FILE does so alone",
+            )
+        return found
+
+    def compile_timed(self, request: Request, algorithm: str | Algorithm | None = None) -> Compiled:
+        """As `compile`, of which only the time is asked for: the algorithm need not say which bytes travel."""
         key = (request, algorithm)
         try:
             known = self._known.get(key)
@@ -278,6 +289,7 @@ class Emulator:
             lowered.results,
             settings.event_budget,
             lowered.covered,
+            lowered.timed,
             (*notes, *filter(None, (lowered.note, note))),
         )
 

@@ -157,7 +157,7 @@ def _alone(emulator: Emulator, request: Request) -> dict[str, int]:
     found = {}
     for algorithm in Catalogue(emulator, request.collective):
         try:
-            found[algorithm] = emulator.compile(request, algorithm).latency_ps
+            found[algorithm] = emulator.compile_timed(request, algorithm).latency_ps
         except AhbmError:
             # It cannot perform this call: no candidate.
             continue

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from os.path import isdir, isfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ahbm._core import Machine, trace_sort
+from ahbm._core import Machine, Plan, trace_sort
 from ahbm.base.arguments import checked
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.placement import DPPolicy
@@ -174,7 +175,7 @@ class Opened:
             if check is not None:
                 raise ConfigError("AHBM-C146", f"{target} is a job, which runs for its time only: no --check")
             return self._replayed()
-        self._refuse_terms_of_jobs()
+        self.refuse_terms_of_jobs()
         plan = read(self.source, terms.reading)
         if not plan.buffers and (terms.protocol, terms.instances, terms.slice_bytes) != (None,) * 3:
             raise ConfigError("AHBM-C146", f"{target} names no buffers: it has no protocol, slices or instances")
@@ -193,18 +194,22 @@ class Opened:
                 f"{target} runs for its time only: --check is for plans with a known result",
                 hint="ahbm check FILE looks at its chunks, messages and orders",
             )
-        bounded = plan.buffers or terms.slots is not None
         return timed.run(
             plan,
             plans.label(target),
             terms.topology,
-            _options(terms, SLOTS if bounded else None),
+            self.options(plan),
             nbytes=nbytes,
             dtype=terms.dtype if plan.buffers else "u8",
             op=terms.op,
             overrides=terms.overrides,
             ccl=terms.ccl,
         )
+
+    @checked
+    def options(self, plan: Plan) -> plans.Options:
+        """How a plan without a known result is read and lowered; queues of a trace hold what is sent."""
+        return _options(self.terms, SLOTS if plan.buffers or self.terms.slots is not None else None)
 
     def explain(self) -> Explanation:
         """Why the target takes as long as it does; runs it for its time."""
@@ -221,7 +226,7 @@ class Opened:
             raise ConfigError("AHBM-C146", f"{self.target} is a job: what happens inside it is not followed", hint=hint)
         return report.inspect()
 
-    @property
+    @cached_property
     def is_job(self) -> bool:
         """Whether the target is a training job. Raises as reading it."""
         if not is_plan(self.target) or self.target.endswith(".py"):
@@ -233,7 +238,8 @@ class Opened:
             raise ConfigError("AHBM-C146", f"{self.target} is no trace, so it is no job")
         return sort == "job" if self.terms.kind is None else self.terms.kind == "job"
 
-    def _refuse_terms_of_jobs(self) -> None:
+    def refuse_terms_of_jobs(self) -> None:
+        """Raises ConfigError (AHBM-C146) for terms that only jobs have."""
         if self.terms.of_jobs != NOTHING_OF_JOBS:
             hint = "a trace that only sends, receives and computes is an algorithm: --as job makes it a job"
             raise ConfigError("AHBM-C146", f"{self.target} is no job: no {OPTIONS_OF_JOBS}", hint=hint)
@@ -244,14 +250,15 @@ class Opened:
 
         if not self.is_job:
             raise ConfigError("AHBM-C146", f"{self.target} is no job", hint="ahbm ladder compares algorithms")
-        setup, how = self._replaying()
+        setup, how = self.replaying()
         return best(read_job(self.target, how), plans.label(self.target), setup, how)
 
     def _replayed(self) -> JobReport:
-        setup, how = self._replaying()
+        setup, how = self.replaying()
         return replay(self.target, plans.label(self.target), setup, how)
 
-    def _replaying(self) -> tuple[Setup, How]:
+    def replaying(self) -> tuple[Setup, How]:
+        """The machine that a job is replayed on, and how. Raises ConfigError (AHBM-C146) for terms of plans."""
         target, terms = self.target, self.terms
         if (terms.bytes_per_rank, *terms.of_plans) != (None,) * 5:
             options = "--size, --slots, --protocol, --slice or --instances"
@@ -319,14 +326,20 @@ def open_(target: str | Path | Report | Spec, **terms: Any) -> Opened | Reopened
         if spec is None:
             raise ConfigError("AHBM-C148", "a report that was read from JSON has no program", hint="run it again")
         return Reopened(spec)
-    unknown = [name for name in terms if name not in Terms.__dataclass_fields__]
+    name = str(target)
+    known = terms_of(terms)
+    if not is_case(name):
+        raise ConfigError("AHBM-C144", f"{name} is no collective, no plan and no job", hint=", ".join(COLLECTIVES))
+    return Opened(name, known)
+
+
+def terms_of(given: Mapping[str, Any]) -> Terms:
+    """`given` as terms. Raises ConfigError (AHBM-C146) for one that there is not."""
+    unknown = [name for name in given if name not in Terms.__dataclass_fields__]
     if unknown:
         known = ", ".join(Terms.__dataclass_fields__)
         raise ConfigError("AHBM-C146", f"open: there is no term {unknown[0]!r}", hint=f"one of {known}")
-    name = str(target)
-    if not is_case(name):
-        raise ConfigError("AHBM-C144", f"{name} is no collective, no plan and no job", hint=", ".join(COLLECTIVES))
-    return Opened(name, Terms(**terms))
+    return Terms(**given)
 
 
 def is_case(target: str) -> bool:

@@ -24,7 +24,8 @@ from ahbm.base.load import load_text
 from ahbm.base.request import Request
 from ahbm.base.words import aligned, span
 from ahbm.config.reading import PLAIN, Reading
-from ahbm.core.selection import Catalogue, Selector, checked_selector, select
+from ahbm.config.rules import Place
+from ahbm.core.selection import ARGUMENT, CONFIGURED, DEFAULT, Catalogue, Selector, checked_selector, select
 from ahbm.errors import AhbmError, BudgetError, ConfigError, Finding, Site, UnsupportedError
 from ahbm.ranks.calls import CallRecord, table
 from ahbm.runs.traces import Run
@@ -250,7 +251,7 @@ def read(path: str | Path, how: How = AS_IT_IS) -> Workload:
     Raises FormatError, UnsupportedError, BudgetError, and DeadlockError (AHBM-D102) for ranks that enter their
     collectives in orders that wait for each other.
     """
-    groups = _groups(how.groups) if how.groups is not None else {}
+    groups = read_groups(how.groups) if how.groups is not None else {}
     return Workload.read(
         path,
         groups=groups,
@@ -305,7 +306,7 @@ def replay(
         emulator.machine.topology,
         tuple(RankTime(rank, *(ps / 1000 for ps in column)) for rank, column in enumerate(columns)),
         max(run.ends_ps, default=0) / 1000,
-        tuple(_record(calls[call], prepared[call], *times[call][1:]) for call in order),
+        tuple(_record(calls[call], prepared[call], preparation.rules[call], *times[call][1:]) for call in order),
         tuple(exposed),
         tuple(
             Stretch(rank, start / 1000, end / 1000, what, None if call is None else place[call], node, origin)
@@ -317,7 +318,7 @@ def replay(
         _hash(run),
         f"{emulator.machine.hash:016x}",
         __version__,
-        tuple(_left_out(workload)),
+        (*_left_out(workload), *preparation.idle_rules()),
         emulator,
         run,
     )
@@ -372,6 +373,12 @@ class Preparation:
         self._algorithm = setup.algorithm
         self._selectors = [checked_selector(one) for one in (chooser, setup.selector) if one is not None]
         self._how = how
+        self.rules: list[str] = []
+        """The rule that chose the algorithm of each call that was prepared, as in `CallRecord.rule`."""
+        self._used = set[tuple[str, int]]()
+        """The rules for calls of jobs that held for a call, by collective and position."""
+        self._overruled = set[str]()
+        """The collectives of which something else than ccl.yaml chose the algorithm."""
 
     def of(self, call: JobCall) -> Compiled:
         """The program that performs the call. Raises what the emulator raises, with the node of the call."""
@@ -405,8 +412,27 @@ class Preparation:
         for selector in () if paired else self._selectors:
             choice = select(selector, Catalogue(self._emulator, request.collective), request)
             if choice is not None:
-                return self._emulator.compile(request, choice.algorithm)
-        return self._emulator.compile(request, self._algorithm if self._performs(request.collective) else None)
+                self._overruled.add(request.collective)
+                self.rules.append(choice.rule)
+                return self._emulator.compile_timed(request, choice.algorithm)
+        if self._performs(request.collective):
+            self._overruled.add(request.collective)
+            self.rules.append(ARGUMENT)
+            return self._emulator.compile_timed(request, self._algorithm)
+        place = Place(call.group, call.node)
+        rule = self._emulator.ccl.placed(request.collective, request.nbytes, request.world_size, place)
+        if rule is not None:
+            self._used.add((request.collective, rule[0]))
+        own = rule is not None or self._emulator.ccl.is_own(request.collective)
+        self.rules.append(CONFIGURED if own else DEFAULT)
+        return self._emulator.compile_timed(request, None if rule is None else rule[1])
+
+    def idle_rules(self) -> Iterator[Finding]:
+        """A warning for each rule for calls of jobs that held for none of those which were prepared."""
+        for collective, at, site in self._emulator.ccl.rules_of_jobs():
+            if (collective, at) not in self._used and collective not in self._overruled:
+                hint = "patterns are compared with the names of groups and nodes: ahbm features FILE lists both"
+                yield Finding("AHBM-C158", "no call of the job meets a rule of ccl.yaml", (site,), hint)
 
     def _performs(self, collective: str) -> bool:
         """Whether the algorithm that was asked for performs this collective."""
@@ -417,7 +443,7 @@ def _at(finding: Finding, call: JobCall) -> Finding:
     return Finding(finding.code, finding.message, (*finding.sites, Site("in the job", call.origin)), finding.hint)
 
 
-def _record(call: JobCall, compiled: Compiled, start_ps: int, end_ps: int) -> CallRecord:
+def _record(call: JobCall, compiled: Compiled, rule: str, start_ps: int, end_ps: int) -> CallRecord:
     return CallRecord(
         call.collective,
         call.group,
@@ -428,6 +454,7 @@ def _record(call: JobCall, compiled: Compiled, start_ps: int, end_ps: int) -> Ca
         compiled.algorithm,
         compiled.timeline_hash,
         sorted(call.ranks).index(call.root) if call.root is not None else 0,
+        rule,
     ).at(start_ps, end_ps)
 
 
@@ -435,7 +462,7 @@ def _hash(run: Replayed) -> str:
     return hashlib.sha256(b"".join(column.tobytes() for column in run.nodes)).hexdigest()[:16]
 
 
-def _groups(path: str | Path) -> Mapping[str, list[int]]:
+def read_groups(path: str | Path) -> Mapping[str, list[int]]:
     """The process groups in a JSON file. Raises ConfigError (AHBM-C153)."""
     try:
         found = json.loads(load_text(path))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from os.path import isdir, isfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
@@ -145,8 +146,11 @@ def prepare(
     not), TopologyError, UnsupportedError.
     """
     refuse_unknown(arguments)
-    if text("collective", collective) not in COLLECTIVES:
-        raise ConfigError("AHBM-C105", f"unknown collective {collective!r}", hint=did_you_mean(collective, COLLECTIVES))
+    named = str(collective) if isinstance(collective, Path) else text("collective", collective)
+    if named not in COLLECTIVES:
+        is_file = isfile(named) or isdir(named) or isfile(f"{named}.0.et")
+        hint = f"ahbm.open({named!r}).run() runs a file" if is_file else did_you_mean(named, COLLECTIVES)
+        raise ConfigError("AHBM-C105", f"unknown collective {named!r}", hint=hint)
     chosen = as_algorithm(algorithm)
     emulator = instance("emulator", arguments.get("emulator"), Emulator, "an ahbm.Emulator")
     ccl, overrides = path("ccl", arguments.get("ccl")), overrides_of(arguments.get("overrides"))

@@ -14,7 +14,7 @@ from os.path import isdir, isfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
-from ahbm._core import Machine, Plan, convert_plan
+from ahbm._core import Machine, Plan, Workload, convert_plan, is_pytorch_trace
 from ahbm.base.arguments import checked, whole
 from ahbm.base.elements import element
 from ahbm.base.store import store
@@ -22,13 +22,12 @@ from ahbm.config.ccl import CclConfig, split_overrides, unnamed_entry
 from ahbm.config.topology import sized
 from ahbm.core.emulator import Emulator
 from ahbm.dsl.script import Script
-from ahbm.errors import ConfigError, FormatError
+from ahbm.errors import ConfigError, FormatError, UnsupportedError
 from ahbm.runs import measure
 from ahbm.runs.keywords import spelled
 from ahbm.source import dsl
 from ahbm.source.function import AnyAlgorithm, as_algorithm
-from ahbm.source.plan import SLOTS, PlanOptions, runnable
-from ahbm.source.synth import UNBOUNDED
+from ahbm.source.plan import SLOTS, UNBOUNDED, PlanOptions, runnable
 
 if TYPE_CHECKING:
     from ahbm.check.case import Case
@@ -218,24 +217,53 @@ def convert(
     overrides: Mapping[str, object] | None = None,
     dtype: str = "f16",
     root: int = 0,
+    groups: Mapping[str, Sequence[int]] | None = None,
+    step: int | None = None,
+    host_gaps: bool = False,
+    symmetric: bool = False,
 ) -> list[Path]:
     """Writes the algorithm in `source` as what the name of `target` says: .xml, .json, or the prefix of a trace, .et.
 
     source: the file of a plan, a script that lowers one, or an algorithm as `ahbm.run` takes it: a name in ccl.yaml, a
     module's name or path, a kernel function. The program of a script is written as its language's compiler writes it
-    where `target` is of that language's own format.
+    where `target` is of that language's own format. PyTorch's traces of a job, a rank's file or a folder, become a
+    Chakra trace with every node, edge and attribute of the job.
     nbytes: the size, of the larger of operand and result, for which a kernel is captured, and by which a trace states
     its `comm_size`; about 1 MiB. link_order: orders the sends of every link of a trace by control dependencies. slots:
     messages that the queues of an execution plan hold; without it a kernel's own number, else 2. limits: as in
     `ahbm.config.reading.Reading`. quirks: the same, of a file or script.
     collective: the one to write, of an algorithm that computes several; None for `source` leaves the algorithm to
     ccl.yaml. topology, ccl, overrides, dtype, root: of an algorithm, as in `ahbm.run`.
+    groups, step, host_gaps, symmetric: of PyTorch's traces, as in `Workload.read`.
     Returns the files that were written; after an error there are none.
 
     Raises FormatError, BudgetError, UnsupportedError (AHBM-U292 for what the format of `target` cannot express, U294
     for an operation of a kernel that no plan can express), ConfigError (AHBM-C146: arguments that do not go with
     `source`, or no single collective), and for an algorithm what `ahbm.run` raises before it runs.
     """
+    of_jobs = (groups, step, host_gaps or None, symmetric or None)
+    if isinstance(source, str | Path) and (isfile(source) or isdir(source)) and is_pytorch_trace(source):
+        of_algorithms = (
+            nbytes,
+            slots,
+            collective,
+            topology,
+            ccl,
+            overrides or None,
+            link_order or None,
+            quirks or None,
+        )
+        if of_algorithms != (None,) * 8 or (dtype, root) != ("f16", 0):
+            raise ConfigError("AHBM-C146", f"{source} is the trace of a job: it takes no options of algorithms")
+        if Path(target).suffix.lower() != ".et":
+            raise UnsupportedError("AHBM-U292", f"{target}: a job is written as a Chakra trace", hint="PREFIX.et")
+        job = Workload.read(
+            source, groups=groups or {}, limits=limits, step=step, host_gaps=host_gaps, symmetric=symmetric
+        )
+        return job.write(target)
+    if of_jobs != (None,) * 4:
+        what = "no groups, step, host gaps or symmetry"
+        raise ConfigError("AHBM-C146", f"{source} is no trace of PyTorch: it takes {what}")
     nbytes = None if nbytes is None else whole("nbytes", nbytes, 1, 2**63 - 1)
     slots = None if slots is None else whole("slots", slots, 1, 2**32 - 1)
     if not _is_source_of_plan(source):

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from ahbm.base import html
 from ahbm.base.arguments import checked, refused, text
 from ahbm.base.arguments import overrides as overrides_of
-from ahbm.base.store import store
 from ahbm.core.emulator import Emulator
-from ahbm.errors import ConfigError, UnsupportedError
+from ahbm.errors import ConfigError
 from ahbm.runs.bench import Refused, Sweep, attempt, parse_dtype, parse_size
 from ahbm.runs.plans import with_plans
 from ahbm.runs.report import Report
+from ahbm.runs.rows import Rows
 from ahbm.source.algorithm import Algorithm
 from ahbm.source.function import AnyAlgorithm, as_algorithm
 
@@ -56,25 +52,14 @@ _SHOWN = ("bytes", "latency_ns", "busbw_gbs", "percent_of_bound", "wrong", "code
 
 
 @dataclass(frozen=True, repr=False)
-class Table:
-    """The cells of a sweep in the order in which they ran: a sequence of rows, each a dict of plain values.
+class Table(Rows):
+    """The cells of a sweep in the order in which they ran.
 
     A row has the columns `COLUMNS` (units as in `Report`), one for each override that was varied, and `FAILED`.
     """
 
-    columns: tuple[str, ...]
-    rows: tuple[dict[str, Any], ...]
     cells: tuple[Report | Refused, ...] = field(compare=False)
     """The reports behind the rows, and the errors of the cells that did not run."""
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        return iter(self.rows)
-
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        return self.rows[index]
 
     @property
     def reports(self) -> list[Report]:
@@ -86,40 +71,8 @@ class Table:
         """The cells that did not run, with their errors."""
         return [cell for cell in self.cells if isinstance(cell, Refused)]
 
-    def to_pandas(self) -> Any:
-        """A pandas.DataFrame with `columns`. Raises UnsupportedError (AHBM-U145) where pandas is not installed."""
-        return _package("pandas").DataFrame(list(self.rows), columns=list(self.columns))
-
-    def to_polars(self) -> Any:
-        """A polars.DataFrame with `columns`. Raises UnsupportedError (AHBM-U145) where polars is not installed."""
-        values = {name: [row[name] for row in self.rows] for name in self.columns}
-        return _package("polars").DataFrame(values, strict=False)
-
-    @checked
-    def to_csv(self, path: str | Path) -> Path:
-        """Writes the rows below a line of column names; a value that a row does not have is empty.
-
-        Raises ConfigError (AHBM-C141) for a file that cannot be written.
-        """
-        out = io.StringIO()
-        writer = csv.DictWriter(out, self.columns, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(self.rows)
-        return _stored(path, out.getvalue())
-
-    @checked
-    def to_jsonl(self, path: str | Path) -> Path:
-        """Writes each row as a line of JSON. Raises ConfigError (AHBM-C141) for a file that cannot be written."""
-        return _stored(path, "".join(f"{json.dumps(row)}\n" for row in self.rows))
-
     def __repr__(self) -> str:
         return f"<Table of {self._told()}>"
-
-    def __str__(self) -> str:
-        names = self._shown()
-        lines = [names, *([_short(row[name]) for name in names] for row in self.rows)]
-        widths = [max(len(line[at]) for line in lines) for at in range(len(names))]
-        return "\n".join("  ".join(map(str.rjust, line, widths)).rstrip() for line in lines)
 
     def _repr_html_(self) -> str:
         names = self._shown()
@@ -232,25 +185,3 @@ def _named(algorithms: Sequence[AnyAlgorithm]) -> tuple[tuple[str, ...], dict[st
         if not isinstance(value, str):
             found[name] = value
     return tuple(names), found
-
-
-def _package(name: str) -> Any:
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise UnsupportedError(
-            "AHBM-U145", f"{name} is not installed", hint=f"pip install {name}; or to_csv, which needs nothing"
-        ) from error
-
-
-def _stored(path: str | Path, content: str) -> Path:
-    target = Path(path)
-    try:
-        store({target: content.encode()})
-    except OSError as error:
-        raise ConfigError("AHBM-C141", f"{target} cannot be written: {error}") from error
-    return target
-
-
-def _short(value: object) -> str:
-    return "" if value is None else f"{value:,.2f}" if isinstance(value, float) else str(value)

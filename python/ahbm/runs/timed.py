@@ -13,6 +13,7 @@ from typing import Any
 
 from ahbm._core import Machine, Plan, Program
 from ahbm.config.ccl import CclConfig, split_overrides
+from ahbm.config.settings import Settings
 from ahbm.config.topology import load_machine, sized
 from ahbm.core.emulator import fitting
 from ahbm.core.spec import machine_name
@@ -80,6 +81,31 @@ class TimeReport(Run):
         return "\n".join(lines)
 
 
+def prepare(
+    plan: Plan,
+    topology: str | Path | Machine | None,
+    options: Options,
+    nbytes: int | None,
+    dtype: str,
+    op: str,
+    overrides: Mapping[str, object] | None,
+    ccl: str | Path | None,
+) -> tuple[Program, Settings, str]:
+    """The program that `run` runs, the settings that it runs with, and a note on the memory of its queues.
+
+    Arguments and errors are those of `run`.
+    """
+    for_topology, for_ccl = split_overrides(sized(plan.ranks, topology, overrides))
+    machine = load_machine(topology, for_topology)
+    config = CclConfig.load(ccl, for_ccl)
+    settings = config.settings(config.default_algorithm)
+    settings = replace(settings, queues=options.queues(settings.queues))
+    (program, _), note = fitting(
+        machine, settings, lambda chosen: as_program(plan, machine, chosen.queues, options, nbytes or 0, dtype, op)
+    )
+    return program, settings, note
+
+
 def run(
     plan: Plan,
     name: str,
@@ -101,14 +127,8 @@ def run(
     """
     from ahbm import __version__
 
-    for_topology, for_ccl = split_overrides(sized(plan.ranks, topology, overrides))
-    machine = load_machine(topology, for_topology)
-    config = CclConfig.load(ccl, for_ccl)
-    settings = config.settings(config.default_algorithm)
-    settings = replace(settings, queues=options.queues(settings.queues))
-    (program, _), note = fitting(
-        machine, settings, lambda chosen: as_program(plan, machine, chosen.queues, options, nbytes or 0, dtype, op)
-    )
+    program, settings, note = prepare(plan, topology, options, nbytes, dtype, op, overrides, ccl)
+    machine = program.machine
     timeline = program.simulate(record=False, max_events=settings.event_budget)
     return TimeReport(
         name,

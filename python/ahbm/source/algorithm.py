@@ -33,6 +33,8 @@ class Lowered:
     """Per group rank, the pieces that are copied into its array after the run."""
     covered: bool = False
     """Whether the operands fill all of its buffers, so that nothing of an earlier run remains."""
+    timed: bool = False
+    """Whether it says how many bytes travel and not which: it has a time, and moves no data."""
     note: str = ""
     """The choice that the algorithm made other than asked for; empty without one."""
 

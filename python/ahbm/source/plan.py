@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os.path import isfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.layout import Layout
 from ahbm.base.load import load_bytes
 from ahbm.base.request import Request
-from ahbm.config.checks import Check, integer, mapping, switch, text
+from ahbm.config.checks import Check, integer, mapping, one_of, switch, text
 from ahbm.config.kinds import Kind
 from ahbm.config.reading import PLAIN, SUFFIXES, Reading
 from ahbm.dsl.script import Script
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 Region = tuple[int, int, int]
 """Buffer, first byte, bytes."""
 
+UNBOUNDED = 2**32 - 1
+"""Messages a queue holds that has no bound."""
 SLOTS = 2
 """Messages a plan's queue holds where its entry does not say: what the runtime of such plans has."""
 
@@ -43,12 +45,21 @@ class PlanOptions:
     slice_bytes: int | None = None
     """Size of the largest message instead of the protocol's."""
     reading: Reading = PLAIN
+    collective: str | None = None
+    """The collective that a graph performs which does not say so itself."""
+    stated_bytes: int | None = None
+    """The size of one rank's array for which a graph states the sizes of its messages."""
 
     @staticmethod
     def of(entry: Mapping[str, Any]) -> PlanOptions:
         """Those of an entry of ccl.yaml."""
         return PlanOptions(
-            entry.get("protocol"), entry.get("instances", 1), entry.get("slice_bytes"), Reading.of(entry)
+            entry.get("protocol"),
+            entry.get("instances", 1),
+            entry.get("slice_bytes"),
+            Reading.of(entry),
+            entry.get("collective"),
+            entry.get("stated_bytes"),
         )
 
 
@@ -78,7 +89,12 @@ class PlanAlgorithm:
     @property
     def collectives(self) -> tuple[str, ...]:
         """The one collective that it computes."""
-        return (self.read.collective,)
+        return (self.read.collective if self.known else self.how.collective or self.read.collective,)
+
+    @property
+    def known(self) -> bool:
+        """Whether it is known what it computes, from which bytes; else only how long it takes."""
+        return self.read.buffers and has_known_result(self.read)
 
     @property
     def source(self) -> str:
@@ -96,11 +112,20 @@ class PlanAlgorithm:
 
     def check(self, request: Request) -> None:
         """Raises ConfigError AHBM-C115 for another collective than the plan's, C117 for another number of ranks,
-        UnsupportedError AHBM-U112 for another root than the plan's."""
+        UnsupportedError AHBM-U112 for another root than the plan's, AHBM-U113 for one that does not say what it
+        performs."""
+        told = self.how.collective or (not self.read.buffers and self.read.collective in COLLECTIVES)
+        if not self.known and not told:
+            raise UnsupportedError(
+                "AHBM-U113",
+                f"{self.name} does not say which collective it performs: it is {self.read.collective}",
+                sites=(self._site(),),
+                hint="for calls of jobs, which run for their time, `collective: all_reduce` beside `plan:` says it",
+            )
         if request.collective not in self.collectives:
             raise ConfigError(
                 "AHBM-C115",
-                f"{self.name} implements {self.read.collective}, not {request.collective}",
+                f"{self.name} implements {self.collectives[0]}, not {request.collective}",
                 sites=(self._site(),),
                 hint="choose another algorithm",
             )
@@ -111,10 +136,11 @@ class PlanAlgorithm:
                 sites=(self._site(),),
                 hint=f"set system.sips.count={self.read.ranks}, or world_size: {self.read.ranks} for this algorithm",
             )
-        if COLLECTIVES[request.collective].rooted and request.root != self.read.root:
+        root = self.read.root or 0
+        if COLLECTIVES[request.collective].rooted and request.root != root:
             raise UnsupportedError(
                 "AHBM-U112",
-                f"{self.name} is rooted at rank {self.read.root}, not {request.root}",
+                f"{self.name} is rooted at rank {root}, not {request.root}",
                 sites=(self._site(),),
             )
         if request.placement is not None:
@@ -125,10 +151,18 @@ class PlanAlgorithm:
     def lower(self, machine: Machine, request: Request, layout: Layout, settings: Settings) -> Lowered:
         """Rank i is on the SIP of its place.
 
-        Raises FormatError (AHBM-F127) when the size does not split into the plan's chunks, UnsupportedError,
-        BudgetError, LintError.
+        Raises FormatError (AHBM-F127) when the size does not split into the plan's chunks, UnsupportedError
+        (AHBM-U232 for messages that cannot be scaled to the request's size), BudgetError, LintError.
         """
-        return lower(self.read, machine, request, settings.queues, self.how, [sip for sip, _, _ in layout.places])
+        sips = [sip for sip, _, _ in layout.places]
+        if self.known:
+            return lower(self.read, machine, request, settings.queues, self.how, sips)
+        # A graph knows no bound on queues.
+        bounded = self.read.buffers or settings.own_slots
+        queues = settings.queues if bounded else replace(settings.queues, n_slots=UNBOUNDED)
+        dtype = request.dtype if self.read.buffers else "u8"
+        program, _ = as_program(self.read, machine, queues, self.how, request.nbytes, dtype, request.op, sips)
+        return Lowered(program, [], [], timed=True)
 
     @property
     def is_plan(self) -> bool:
@@ -171,6 +205,7 @@ def as_program(
         credit_bytes=queues.ipcq_credit_size_bytes,
         slice_bytes=how.slice_bytes,
         sips=list(sips),
+        stated=how.stated_bytes or 0,
     )
     return program, ranks
 
@@ -202,8 +237,8 @@ def options_of(settings: Settings) -> tuple[str, PlanOptions]:
 def load(settings: Settings) -> PlanAlgorithm:
     """The plan of `settings`.
 
-    Raises ConfigError (AHBM-C110) when there is no such file, FormatError, UnsupportedError (AHBM-U233 for a trace
-    without buffers, AHBM-U113), BudgetError.
+    Raises ConfigError (AHBM-C110 when there is no such file, C103 where the entry says what the plan says itself),
+    FormatError, UnsupportedError, BudgetError.
     """
     name, how = options_of(settings)
     path = settings.folder / name
@@ -215,9 +250,14 @@ def load(settings: Settings) -> PlanAlgorithm:
     except OSError as error:
         raise ConfigError("AHBM-C110", f"cannot read algorithm {settings.algorithm}: {error}") from error
     path = path.resolve()
-    return PlanAlgorithm(
-        settings.algorithm, path, hashlib.sha256(content).hexdigest(), runnable(path, how.reading), how
-    )
+    digest = hashlib.sha256(content).hexdigest()
+    found = PlanAlgorithm(settings.algorithm, path, digest, read(path, how.reading), how)
+    told = found.known or found.read.collective not in ("custom", how.collective)
+    if (how.collective and told) or (how.stated_bytes and found.known):
+        what = "collective and stated_bytes are for graphs that do not say what they perform"
+        own = f"this one performs {found.read.collective}"
+        raise ConfigError("AHBM-C103", f"algorithms.{found.name}: {what}, {own}", sites=(found._site(),))
+    return found
 
 
 def has_known_result(plan: Plan) -> bool:
@@ -267,7 +307,14 @@ KIND = Kind(
     options=lambda entry: (str(entry["plan"]), PlanOptions.of(entry)),
     load=load,
     listed=lambda settings: ((found := load(settings)).collectives, found.source),
-    keys={**LOWERING, "quirks": switch, "lenient": switch, "limits": _LIMITS},
+    keys={
+        **LOWERING,
+        "quirks": switch,
+        "lenient": switch,
+        "limits": _LIMITS,
+        "collective": one_of(*COLLECTIVES),
+        "stated_bytes": integer(1),
+    },
     defaults={"n_slots": SLOTS},
     is_path=lambda value: True,
     claims=lambda name: name.removesuffix(".gz").endswith(SUFFIXES),

@@ -14,14 +14,12 @@ from ahbm.config.checks import integer, mapping, text
 from ahbm.config.kinds import Kind
 from ahbm.errors import ConfigError, Site, UnsupportedError
 from ahbm.source.algorithm import Lowered
-from ahbm.source.plan import LOWERING, PlanOptions, lower
+from ahbm.source.plan import LOWERING, UNBOUNDED, PlanOptions, lower
 from ahbm.source.synthesis import SYNTHESIZED, Synthesis, synthesize
 
 if TYPE_CHECKING:
     from ahbm.config.settings import Settings
 
-UNBOUNDED = 2**32 - 1
-"""Queue depth that holds every message: what synthesized schedules count on."""
 WHOLE = 2**63 - 1
 """Size of a slice that no message exceeds: synthesized schedules have cut their messages themselves."""
 

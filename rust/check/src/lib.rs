@@ -59,7 +59,7 @@
 //! | `AHBM-V415` | a rank leaves a barrier that another may not have entered |
 //!
 //! Reading order: [`Expectation`], `schedule` (who goes next), `print`, `nodes` and `values` (what it does), `spots` and `clocks`
-//! (what orders it), `deadlock` and `compare` (what to say), `proof` (the same with numbers).
+//! (what orders it), `deadlock` and `compare` (what to say), `proof` (the same with numbers). `walk` is one order, for other crates.
 
 #[cfg(test)]
 mod agreement;
@@ -74,10 +74,11 @@ mod schedule;
 mod spots;
 mod support;
 mod values;
+mod walk;
 
 use ahbm_plan::Expectation;
 pub use proof::Proof;
-pub use schedule::sequence;
+pub use walk::{Walker, sequence, walk};
 
 use ahbm_machine::{Diagnostic, Machine, codes};
 use ahbm_program::{AgentId, OpKind, Program};

@@ -512,23 +512,6 @@ impl Fence {
     }
 }
 
-/// The operations of a structurally sound program in one order in which they can take effect, barriers left out;
-/// `None` when it gets stuck.
-pub fn sequence(program: &Program) -> Option<Vec<(AgentId, u32)>> {
-    struct Record(Vec<(AgentId, u32)>);
-    impl Watch for Record {
-        fn done(&mut self, step: &Step) -> Result<(), Diagnostic> {
-            self.0.push((step.agent, step.op));
-            Ok(())
-        }
-        fn released(&mut self, _: &[AgentId]) {}
-    }
-    let mut record = Record(Vec::with_capacity(program.ops() as usize));
-    let order = Order::of(0, program.agents.len(), 0);
-    let ended = Schedule::new(Subject::once(program), None, order, Fence::World).run(&mut record);
-    (ended == Ok(Ended::Complete)).then_some(record.0)
-}
-
 /// Messages a queue of `program` holds under an override; `u64::MAX` when unbounded.
 pub(crate) fn depth(program: &Program, slots: Option<u32>, channel: ChannelId) -> u64 {
     match slots.unwrap_or(program.channels[channel.0 as usize].slots) {

@@ -21,5 +21,5 @@ mod why;
 pub use data::{Access, Memory, Prepared, replay};
 pub use detail::{Category, Detail, Kind, Piece, PieceId};
 pub use timeline::{NEVER, Span, Timeline};
-pub use timing::{Options, simulate, simulate_free, until_stuck};
+pub use timing::{Options, math_ps, simulate, simulate_free, until_stuck};
 pub use why::{Interval, LinkUse, Segment};

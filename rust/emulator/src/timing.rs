@@ -23,6 +23,7 @@ mod wiring;
 use crate::detail::PieceId;
 use crate::timeline::{NEVER, Span, Timeline};
 use agent::Pause;
+pub use agent::math_ps;
 use ahbm_engine::{Engine, Fifos, Limits, Resource, Stop, Tasks, Time, Waiter};
 use ahbm_machine::{Costs, Diagnostic, Machine};
 use ahbm_program::{AgentId, ChannelId, Duty, Program};

@@ -197,7 +197,7 @@ impl Terms {
 
     /// How long a node takes: what it states, else by the roofline (S. Williams et al., CACM 52(4), 2009): the longer of
     /// arithmetic at its peak and bytes at the bandwidth of the memory.
-    fn cost(&self, name: &str, node: &ahbm_workload::Node) -> Ps {
+    pub fn cost(&self, name: &str, node: &ahbm_workload::Node) -> Ps {
         let (operations, bytes, scaled) = match node.work {
             Work::Compute { operations, bytes } => (operations, bytes, true),
             Work::Memory { bytes, .. } => (0, bytes, false),

@@ -116,7 +116,7 @@ impl Budget {
             return Ok(());
         }
         let (name, most) = (limit.name(), self.get(limit));
-        Err(Diagnostic::new(limit.code(), format!("the file asks for {asked} {name}, the limit is {most}"))
+        Err(Diagnostic::new(limit.code(), format!("{asked} {name} are asked for, the limit is {most}"))
             .hint(format!("--limit {name}={asked} raises it")))
     }
 }

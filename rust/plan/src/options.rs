@@ -100,6 +100,8 @@ impl Reduction {
 pub struct LowerOptions {
     /// Bytes of the larger of input and output, the size by which runtimes select plans.
     pub bytes: u64,
+    /// The same of the size for which the messages of a trace state theirs; 0 where that is not known.
+    pub stated_bytes: u64,
     /// Element type.
     pub dtype: Dtype,
     /// Reduction operator.
@@ -127,6 +129,7 @@ impl LowerOptions {
     pub fn new(bytes: u64, dtype: Dtype) -> Self {
         Self {
             bytes,
+            stated_bytes: 0,
             dtype,
             reduction: Reduction::Sum,
             slots: 2,

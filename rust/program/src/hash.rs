@@ -68,6 +68,24 @@ impl Program {
         }
         h.0
     }
+
+    /// A hash of who does what with whom: ranks, kinds of operations, channels, counters and barriers. Sizes, element
+    /// types, memory and physical places are left out, so an algorithm that takes the same steps at another size has the
+    /// same hash.
+    ///
+    /// Equal on every platform and in every run; may change between releases.
+    pub fn shape(&self) -> u64 {
+        let mut h = Hasher::new();
+        h.list(&self.bodies, |h, body| {
+            h.list(&body.ops, |h, o| h.words([op(&o.kind)[0], o.kind.direction().map_or(0, |dir| u64::from(dir) + 1)]));
+        });
+        h.list(&self.agents, |h, a| h.words([a.rank, a.body, a.channels].map(u64::from)));
+        h.list(&self.channels, |h, c| h.words([c.sender.0, c.receiver.0].map(u64::from)));
+        h.list(&self.channel_table, |h, c| h.word(c.0.into()));
+        h.word(self.counters.into());
+        h.list(&self.barriers, |h, &n| h.word(n.into()));
+        h.0
+    }
 }
 
 fn body(h: &mut Hasher, body: &Body) {

@@ -259,12 +259,13 @@ impl PyDocument {
     /// size of the largest message, None what the protocol has. `sips` are the SIPs of the ranks, without any the
     /// first; ranks that only relay come last. Returns the program, per rank that takes part the `(buffer, offset,
     /// bytes)` of operand, result and scratch, and the bytes of a chunk. Without `buffers` there are no such ranks and
-    /// messages are zeros; `nbytes` is 0 where the trace states sizes. The interpreter lock is released meanwhile.
+    /// messages are zeros; `nbytes` is 0 where the trace states sizes, and `stated` the size for which it states them: they
+    /// are scaled. The interpreter lock is released meanwhile.
     /// Raises `FormatError`, `LintError`, `BudgetError`, `UnsupportedError`.
     #[pyo3(signature = (machine, *, nbytes, dtype, op=Given::ok("sum"), slots=Given::ok(Some(2)),
             protocol=Given::ok(None), instances=Given::ok(1), tier=Given::ok("tcm"), credit_bytes=Given::ok(16),
-            slice_bytes=Given::ok(None), sips=Given::ok(Vec::new())),
-           text_signature = "($self, machine, *, nbytes, dtype, op='sum', slots=2, protocol=None, instances=1, tier='tcm', credit_bytes=16, slice_bytes=None, sips=())")]
+            slice_bytes=Given::ok(None), sips=Given::ok(Vec::new()), stated=Given::ok(0)),
+           text_signature = "($self, machine, *, nbytes, dtype, op='sum', slots=2, protocol=None, instances=1, tier='tcm', credit_bytes=16, slice_bytes=None, sips=(), stated=0)")]
     #[allow(clippy::too_many_arguments)]
     fn lower(
         &self,
@@ -280,8 +281,9 @@ impl PyDocument {
         credit_bytes: Given<u64>,
         slice_bytes: Given<Option<u64>>,
         sips: Given<Vec<u32>>,
+        stated: Given<u64>,
     ) -> PyResult<(Program, Vec<Regions>, u64)> {
-        given!(machine, nbytes, dtype, op, slots, protocol, instances, tier, credit_bytes, slice_bytes, sips);
+        given!(machine, nbytes, dtype, op, slots, protocol, instances, tier, credit_bytes, slice_bytes, sips, stated);
         let machine = machine.get();
         let options = || -> Result<LowerOptions, Diagnostic> {
             let dtype =
@@ -299,6 +301,7 @@ impl PyDocument {
                     .hint(format!("one of {names}"))
             })?;
             Ok(LowerOptions {
+                stated_bytes: stated,
                 reduction: Reduction::parse(op)?,
                 slots: slots.unwrap_or(u32::MAX),
                 tier: tier as u32,

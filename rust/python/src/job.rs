@@ -19,6 +19,8 @@ pub struct JobCall {
     pub(crate) collective: String,
     /// Name of its process group, `""` where the trace names none.
     pub(crate) group: String,
+    /// Name of its node at the first of its ranks.
+    pub(crate) node: String,
     /// Its ranks in the order of the group; of a send, sender and receiver.
     pub(crate) ranks: Vec<u32>,
     /// One chunk for all_gather and gather, else all that a rank has.

@@ -3,7 +3,7 @@
 //! - [`errors`]: findings become exceptions of `ahbm.errors`; panics become typed errors too. [`logs`]: what the crates
 //!   log goes to `logging`.
 //! - [`machine`], [`program`], [`timeline`], [`memory`]: thin classes over the crates of the same names.
-//!   [`inspection`]: what happened inside a run.
+//!   [`inspection`]: what happened inside a run. [`features`]: what selectors learn from.
 //! - [`synthesis`]: schedules computed from a machine. [`job`]: many programs that share one.
 //! - [`gate`]: where the threads of ranks wait for one another. [`interrupt`]: Ctrl-C while native code runs.
 //! - [`astra`]: set-ups of another simulator, and its numbers.
@@ -29,6 +29,7 @@ mod classes;
 mod collectives;
 mod dsl;
 mod errors;
+mod features;
 mod formats;
 mod gate;
 mod given;
@@ -82,6 +83,8 @@ mod _core {
     #[pymodule_export]
     use super::errors::{cases, codes};
     #[pymodule_export]
+    use super::features::{AlgorithmFeatures, CallFeatures, JobFeatures};
+    #[pymodule_export]
     use super::formats::{PyDocument, convert_plan, plan_files, plan_formats, plan_limits, read_plan};
     #[pymodule_export]
     use super::gate::{Gate, Gates};
@@ -114,5 +117,5 @@ mod _core {
     #[pymodule_export]
     use super::tl::Tl;
     #[pymodule_export]
-    use super::workload::{Replayed, Workload, trace_sort};
+    use super::workload::{Replayed, Workload, is_pytorch_trace, trace_sort};
 }

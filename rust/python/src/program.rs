@@ -1,5 +1,6 @@
 //! Programs and their timelines.
 
+use crate::features::AlgorithmFeatures;
 use crate::formats::{PyDocument, budget};
 use crate::given::{Given, given, within};
 use crate::interrupt::interruptible;
@@ -70,6 +71,15 @@ impl Program {
     /// The program as text, for people and for golden files.
     fn text(&self) -> String {
         self.inner.text()
+    }
+
+    /// What the program computes and sends, and what waits for what, without a run; the interpreter lock is released
+    /// meanwhile. Raises `DeadlockError` (AHBM-D201) for a program that gets stuck, and KeyboardInterrupt.
+    fn features(&self, py: Python<'_>) -> PyResult<AlgorithmFeatures> {
+        let found = interruptible(py, || {
+            ahbm_views::features::Algorithm::of(&self.inner, &self.machine).map_err(|finding| vec![finding])
+        })?;
+        Ok(AlgorithmFeatures::of(&found))
     }
 
     /// Runs the timing pass on the program's machine; the interpreter lock is released meanwhile.

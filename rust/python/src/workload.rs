@@ -1,6 +1,7 @@
 //! Training jobs: read, and replayed on a machine.
 
 use crate::errors;
+use crate::features::JobFeatures;
 use crate::formats::budget;
 use crate::given::{Given, given};
 use crate::interrupt::interruptible;
@@ -184,6 +185,7 @@ impl Workload {
             JobCall {
                 collective: spec.collective.name().into(),
                 group: group.name.to_string(),
+                node: workload.graph(group.ranks[0]).name(call.nodes[0]).to_owned(),
                 ranks: group.ranks.to_vec(),
                 bytes: spec.bytes,
                 longest: spec.longest,
@@ -196,6 +198,7 @@ impl Workload {
         let messages = job.messages.iter().map(|message| JobCall {
             collective: "send_recv".into(),
             group: message.group.map(|group| workload.groups[group as usize].name.to_string()).unwrap_or_default(),
+            node: workload.graph(message.send.0).name(message.send.1).to_owned(),
             ranks: vec![message.send.0, message.recv.0],
             bytes: message.bytes,
             longest: None,
@@ -212,6 +215,16 @@ impl Workload {
     #[getter]
     fn chunks(&self) -> Vec<(u32, u32, u32, bool)> {
         self.inner.chunks.iter().map(|c| (c.share.launch, c.share.part, c.chunk, c.completes)).collect()
+    }
+
+    /// What its calls look like before they run. Computations without a duration take what `machine.roofline` says;
+    /// `factors` as in `replay`. The interpreter lock is released meanwhile. Raises KeyboardInterrupt.
+    #[pyo3(signature = (machine, *, factors=Vec::new()), text_signature = "($self, machine, *, factors=())")]
+    fn features(&self, py: Python<'_>, machine: &Machine, factors: Vec<(String, f64)>) -> PyResult<JobFeatures> {
+        let (operations_per_ns, bytes_per_ns) = machine.inner.roofline();
+        let terms = Terms { lanes: Lanes::ALL[0], operations_per_ns, bytes_per_ns, factors };
+        let found = interruptible(py, || Ok(ahbm_views::features::Job::of(&self.inner, &terms)))?;
+        JobFeatures::of(py, &found)
     }
 
     /// Replays the job. `programs` has one entry for each of `calls`, None where nothing runs, and `regions` one for
@@ -291,6 +304,13 @@ pub(crate) fn trace_sort(py: Python<'_>, path: PathBuf, limits: Vec<(String, u64
         Some(Sort::Either) => "either",
         None => "none",
     })
+}
+
+/// Whether a path names traces that PyTorch wrote: the file of a rank, or a folder.
+#[pyfunction]
+#[pyo3(text_signature = "(path)")]
+pub(crate) fn is_pytorch_trace(path: PathBuf) -> bool {
+    pytorch::kind(&path).is_some()
 }
 
 /// A job that was replayed. Times are picoseconds from its start.

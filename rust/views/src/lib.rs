@@ -1,6 +1,6 @@
-//! Runs as files to look at: timelines for Perfetto and Chrome, post-execution traces.
+//! Runs as files to look at: timelines for Perfetto and Chrome, post-execution traces; programs and jobs as columns.
 //!
-//! A view is computed from a program, a machine and a timeline. It knows no source: nothing here reads a plan.
+//! A view is computed from a program or a job, a machine and a timeline. It knows no source: nothing here reads a plan.
 //!
 //! ```
 //! use ahbm_emulator::{Options, simulate};
@@ -30,10 +30,12 @@
 //! ```
 //!
 //! Reading order: [`tracks`] (a run as rows of slices), [`perfetto`] and [`chrome`] (the same as bytes),
-//! [`timeline_file`] (which of them a name asks for), [`mod@executed`] (a run as a Chakra trace).
+//! [`timeline_file`] (which of them a name asks for), [`mod@executed`] (a run as a Chakra trace), [`features`]
+//! (what selectors learn from).
 
 pub mod chrome;
 pub mod executed;
+pub mod features;
 pub mod perfetto;
 pub mod timeline_file;
 pub mod tracks;

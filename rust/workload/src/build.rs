@@ -1,5 +1,6 @@
 //! A rank's graph while it is read: nodes in any order, dependencies by id.
 
+use crate::edges::Edges;
 use crate::graph::Graph;
 use crate::node::{CallSpec, Collective, Node, Work};
 use ahbm_machine::Diagnostic;
@@ -198,32 +199,21 @@ impl RankBuilder {
         let place = Places::of(&self.nodes);
         let mut names: IndexSet<Box<str>, FxBuildHasher> = IndexSet::default();
         let mut nodes = Vec::with_capacity(self.nodes.len());
-        let mut edges = Vec::new();
-        let mut starts = vec![0u32];
+        let mut edges = Edges::default();
         let mut missing = Vec::new();
         for node in self.nodes {
-            let start = edges.len();
-            for dep in node.after {
-                match place.at(dep) {
-                    Some(at) => edges.push(at),
-                    None => missing.push((node.id, dep)),
+            edges.push(node.after.iter().filter_map(|&dep| {
+                let at = place.at(dep);
+                if at.is_none() {
+                    missing.push((node.id, dep));
                 }
-            }
-            edges[start..].sort_unstable();
-            let mut kept = start;
-            for at in start..edges.len() {
-                if at == start || edges[at] != edges[kept - 1] {
-                    edges[kept] = edges[at];
-                    kept += 1;
-                }
-            }
-            edges.truncate(kept);
-            starts.push(kept as u32);
+                at
+            }));
             let (id, ps, cpu, stream, priority) = (node.id, node.ps, node.cpu, node.stream, node.priority);
             let name = names.insert_full(node.name).0 as u32;
             nodes.push(Node { id, name, work: node.work, ps, cpu, stream, priority });
         }
-        let graph = Graph::new(nodes, names, self.specs, (edges, starts), missing.len());
+        let graph = Graph::new(nodes, names, self.specs, edges, missing.len());
         let graph = graph.checked(self.rank, &self.file, &missing, lenient)?;
         Ok(RankGraph {
             rank: self.rank,

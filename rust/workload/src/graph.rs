@@ -1,11 +1,10 @@
 //! One rank's nodes as a graph: dependencies resolved, an order that respects them, cycles found.
 
+use crate::edges::{Edges, circular, dangling};
 use crate::node::{CallSpec, Node, Work};
 use ahbm_machine::Diagnostic;
 use indexmap::IndexSet;
 use rustc_hash::{FxBuildHasher, FxHasher};
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::hash::{Hash, Hasher};
 
 /// The nodes of a rank, or of several ranks that do the same. Positions are of type `u32`.
@@ -14,9 +13,8 @@ pub struct Graph {
     nodes: Vec<Node>,
     names: IndexSet<Box<str>, FxBuildHasher>,
     specs: IndexSet<CallSpec, FxBuildHasher>,
-    /// Per node what it waits for, ascending; start of each node's entries, and the end.
-    deps: (Vec<u32>, Vec<u32>),
-    users: (Vec<u32>, Vec<u32>),
+    deps: Edges,
+    users: Edges,
     order: Vec<u32>,
     /// Dependencies on ids that no node has, left out; lenient reading only.
     pub dangling: usize,
@@ -35,18 +33,15 @@ impl PartialEq for Graph {
     }
 }
 
-/// How many nodes a message lists before it says `…`.
-const LISTED: usize = 8;
-
 impl Graph {
     pub(crate) fn new(
         nodes: Vec<Node>,
         names: IndexSet<Box<str>, FxBuildHasher>,
         specs: IndexSet<CallSpec, FxBuildHasher>,
-        deps: (Vec<u32>, Vec<u32>),
+        deps: Edges,
         dangling: usize,
     ) -> Self {
-        Self { nodes, names, specs, deps, users: Default::default(), order: Vec::new(), dangling, cut: Vec::new() }
+        Self { nodes, names, specs, deps, users: Edges::default(), order: Vec::new(), dangling, cut: Vec::new() }
     }
 
     /// Orders the graph, or says what keeps it from being one.
@@ -57,33 +52,24 @@ impl Graph {
         missing: &[(u64, u64)],
         lenient: bool,
     ) -> Result<Self, Vec<Diagnostic>> {
-        let label = |at: u32| format!("rank {rank}: {}", self.name(at));
-        let origin = |id: u64| format!("{file} node {id}");
-        if !lenient && let Some(&(node, _)) = missing.first() {
-            let listed: Vec<String> = missing.iter().take(LISTED).map(|(n, d)| format!("{n} on {d}")).collect();
-            let more = if missing.len() > LISTED { ", …" } else { "" };
-            let what =
-                format!("{} dependencies on nodes that do not exist: {}{more}", missing.len(), listed.join(", "));
-            return Err(vec![
-                Diagnostic::new("AHBM-F134", what)
-                    .site(format!("rank {rank}: node {node}"), origin(node))
-                    .hint("the trace was cut or linked badly; read leniently to leave such dependencies out"),
-            ]);
+        if !lenient && let Some(finding) = dangling(rank, file, missing) {
+            return Err(vec![finding]);
         }
         for (at, node) in (0..).zip(&self.nodes) {
             if let Work::Part(part) = &node.work
                 && !self.nodes.get(part.call as usize).is_some_and(|call| matches!(call.work, Work::Call(_)))
             {
                 let what = "attribute part_of names a node that is no collective";
-                return Err(vec![Diagnostic::new("AHBM-F136", what).site(label(at), origin(node.id))]);
+                let (label, origin) = (format!("rank {rank}: {}", self.name(at)), format!("{file} node {}", node.id));
+                return Err(vec![Diagnostic::new("AHBM-F136", what).site(label, origin)]);
             }
         }
-        self.users = self.turned();
-        let sorted = match self.sort() {
+        self.users = self.deps.turned();
+        let sorted = match self.deps.sorted(&self.users, |at| at) {
             Err(_) if lenient => {
                 self.open_circles();
-                self.users = self.turned();
-                self.sort()
+                self.users = self.deps.turned();
+                self.deps.sorted(&self.users, |at| at)
             }
             sorted => sorted,
         };
@@ -92,17 +78,9 @@ impl Graph {
                 self.order = order;
                 Ok(self)
             }
-            Err(cycle) => {
-                let id = |at: u32| self.nodes[at as usize].id;
-                let ids: Vec<String> = cycle.iter().take(LISTED).map(|&at| id(at).to_string()).collect();
-                let more = if cycle.len() > LISTED { " -> …" } else { "" };
-                let what =
-                    format!("{} nodes wait for each other: {}{more} -> {}", cycle.len(), ids.join(" -> "), ids[0]);
-                let mut finding = Diagnostic::new("AHBM-F135", what);
-                for &at in cycle.iter().take(LISTED) {
-                    finding = finding.site(format!("rank {rank}: {}", self.name(at)), origin(id(at)));
-                }
-                Err(vec![finding.hint("dependencies must form no circle; an arrow reads `waits for`")])
+            Err(circle) => {
+                let named = |&at: &u32| (self.nodes[at as usize].id, self.name(at).to_owned());
+                Err(vec![circular(rank, file, &circle.iter().map(named).collect::<Vec<_>>())])
             }
         }
     }
@@ -111,19 +89,14 @@ impl Graph {
     /// time, so these point back.
     fn open_circles(&mut self) {
         let circle = self.circles();
-        let (mut edges, mut starts) = (Vec::with_capacity(self.deps.0.len()), vec![0u32]);
-        let mut cut = Vec::new();
+        let (mut kept, mut cut) = (Edges::default(), Vec::new());
         for at in 0..self.nodes.len() as u32 {
-            for &dep in self.deps(at) {
-                if dep >= at && circle[dep as usize] == circle[at as usize] {
-                    cut.push((self.nodes[at as usize].id, self.nodes[dep as usize].id));
-                } else {
-                    edges.push(dep);
-                }
-            }
-            starts.push(edges.len() as u32);
+            let back = |dep: u32| dep >= at && circle[dep as usize] == circle[at as usize];
+            let id = |at: u32| self.nodes[at as usize].id;
+            cut.extend(self.deps(at).iter().filter(|&&dep| back(dep)).map(|&dep| (id(at), id(dep))));
+            kept.push(self.deps(at).iter().copied().filter(|&dep| !back(dep)));
         }
-        (self.deps, self.cut) = ((edges, starts), cut);
+        (self.deps, self.cut) = (kept, cut);
     }
 
     /// Per node the number of its strongly connected component (R. Tarjan, SIAM J. Comput. 1, 1972), without recursion.
@@ -170,58 +143,6 @@ impl Graph {
         component
     }
 
-    fn turned(&self) -> (Vec<u32>, Vec<u32>) {
-        let mut starts = vec![0u32; self.nodes.len() + 1];
-        self.deps.0.iter().for_each(|&at| starts[at as usize + 1] += 1);
-        for at in 1..starts.len() {
-            starts[at] += starts[at - 1];
-        }
-        let mut next = starts.clone();
-        let mut users = vec![0u32; self.deps.0.len()];
-        for at in 0..self.nodes.len() as u32 {
-            for &dep in self.deps(at) {
-                users[next[dep as usize] as usize] = at;
-                next[dep as usize] += 1;
-            }
-        }
-        (users, starts)
-    }
-
-    /// Dependencies first, smallest id first among the ready ones; else one cycle, each node waiting for the next.
-    fn sort(&self) -> Result<Vec<u32>, Vec<u32>> {
-        let mut open: Vec<u32> = (0..self.nodes.len() as u32).map(|at| self.deps(at).len() as u32).collect();
-        let mut heap: BinaryHeap<_> =
-            (0..open.len() as u32).filter(|&at| open[at as usize] == 0).map(Reverse).collect();
-        let mut order = Vec::with_capacity(open.len());
-        while let Some(Reverse(at)) = heap.pop() {
-            order.push(at);
-            for &user in self.users(at) {
-                open[user as usize] -= 1;
-                if open[user as usize] == 0 {
-                    heap.push(Reverse(user));
-                }
-            }
-        }
-        if order.len() == open.len() { Ok(order) } else { Err(self.cycle(&open)) }
-    }
-
-    /// Every node that is still open waits for another open one, so following them closes a circle.
-    fn cycle(&self, open: &[u32]) -> Vec<u32> {
-        let is_open = |at: &u32| open[*at as usize] > 0;
-        let mut seen = vec![u32::MAX; self.nodes.len()];
-        let mut path = Vec::new();
-        let mut at = (0..self.nodes.len() as u32).find(is_open).unwrap_or(0);
-        while seen[at as usize] == u32::MAX {
-            seen[at as usize] = path.len() as u32;
-            path.push(at);
-            match self.deps(at).iter().copied().find(is_open) {
-                Some(next) => at = next,
-                None => break,
-            }
-        }
-        path.split_off(seen[at as usize] as usize)
-    }
-
     /// The nodes, in ascending order of their ids.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
@@ -252,14 +173,12 @@ impl Graph {
 
     /// Positions of the nodes that a node waits for, ascending and distinct.
     pub fn deps(&self, at: u32) -> &[u32] {
-        let (edges, starts) = &self.deps;
-        &edges[starts[at as usize] as usize..starts[at as usize + 1] as usize]
+        self.deps.of(at)
     }
 
     /// Positions of the nodes that wait for a node, ascending and distinct.
     pub fn users(&self, at: u32) -> &[u32] {
-        let (edges, starts) = &self.users;
-        &edges[starts[at as usize] as usize..starts[at as usize + 1] as usize]
+        self.users.of(at)
     }
 
     /// Node positions in an order that respects every dependency, smallest id first among the ready ones.

@@ -10,7 +10,7 @@ use super::wiring::OneSided;
 use crate::Span;
 use crate::detail::{Kind, PieceId};
 use ahbm_engine::{FifoId, Time};
-use ahbm_machine::Node;
+use ahbm_machine::{Costs, Node};
 use ahbm_program::{AgentId, Body, ChannelId, OpKind, ValueId};
 
 /// The event an agent waits for.
@@ -176,7 +176,7 @@ impl Agent {
                 }
                 _ if self.free => Ok(start),
                 _ => {
-                    let duration = wiring.paced(math_ps(sim, body, tiles, &op.kind));
+                    let duration = wiring.paced(math_ps(sim.costs, body, tiles, &op.kind));
                     let record = |agent: &Self| {
                         let issued = agent.issue(sim, me, start);
                         sim.recorder.end(me, sim.recorder.math(wiring.engines, wiring.shares, issued, duration));
@@ -395,10 +395,11 @@ impl Agent {
     }
 }
 
-/// Time of an operation on the math or matrix engine, in whole nanoseconds.
-fn math_ps(sim: &Sim<'_, impl Recorder>, body: &Body, tiles: &[u64], kind: &OpKind) -> Time {
+/// Time of an operation on the math or matrix engine in picoseconds, whole nanoseconds; 0 for any other operation.
+/// `tiles` has the bytes of the body's tiles.
+pub fn math_ps(costs: &Costs, body: &Body, tiles: &[u64], kind: &OpKind) -> Time {
     let ns = |work: u64, per_ns: u64| if per_ns == u64::MAX { 0 } else { work.div_ceil(per_ns) * 1000 };
-    let rate = sim.costs.math_bytes_per_ns;
+    let rate = costs.math_bytes_per_ns;
     match *kind {
         OpKind::Fill { tile, .. }
         | OpKind::Arange { tile, .. }
@@ -413,7 +414,7 @@ fn math_ps(sim: &Sim<'_, impl Recorder>, body: &Body, tiles: &[u64], kind: &OpKi
         | OpKind::Cast { tile, .. } => ns(tiles[tile as usize], rate),
         // Maximum, exponential of the difference, sum, division: four passes over the tile.
         OpKind::Softmax { tile, .. } => 4 * ns(tiles[tile as usize], rate),
-        OpKind::Dot { tile, .. } => ns(body.tiles[tile as usize].elements(), sim.costs.gemm_macs_per_ns),
+        OpKind::Dot { tile, .. } => ns(body.tiles[tile as usize].elements(), costs.gemm_macs_per_ns),
         // `Agent::advance` times these itself.
         OpKind::Load { .. }
         | OpKind::Store { .. }

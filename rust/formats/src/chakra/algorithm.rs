@@ -18,16 +18,17 @@ use rustc_hash::FxHashMap;
 /// The size of a message of the trace in the program.
 #[derive(Clone, Copy)]
 enum Sizing {
-    /// Its own bytes, or its share of a size where that is not zero.
-    Bytes(u64),
+    /// Its own bytes, or its share of the first size where that is not zero. Own bytes are then scaled: they are those
+    /// for the second size, where that is not zero.
+    Bytes(u64, u64),
     /// One element, for checks.
     Unit,
 }
 
 impl Trace {
     /// The algorithm on a machine: the chains of a rank on the PEs of its SIP in turn. `options.bytes` is
-    /// the size that symbolic messages are shares of; 0 takes the sizes that the trace states. Of the other
-    /// options only `slots`, `tier`, `credit_bytes`, `sips` and `budget` apply; a trace knows no bound on queues, so
+    /// the size that symbolic messages are shares of; 0 takes the sizes that the trace states. Where they are
+    /// those for `options.stated_bytes`, they are scaled. Of the other options only `slots`, `tier`, `credit_bytes`, `sips` and `budget` apply; a trace knows no bound on queues, so
     /// `slots: u32::MAX` is its own meaning.
     ///
     /// # Errors
@@ -37,7 +38,7 @@ impl Trace {
         let site = Site::of(machine, options, &self.name, self.graphs.len());
         self.lower_at(
             &site.map_err(|error| vec![error.site("trace", &*self.name)])?,
-            Sizing::Bytes(options.bytes),
+            Sizing::Bytes(options.bytes, options.stated_bytes),
             options,
         )
     }
@@ -55,7 +56,7 @@ impl Trace {
         self.refuse_workload()?;
         let nodes: u64 = self.graphs.iter().map(|g| g.nodes.len() as u64).sum();
         options.budget.check(Limit::Ops, nodes).map_err(one)?;
-        let symbolic = !matches!(sizing, Sizing::Bytes(0));
+        let symbolic = !matches!(sizing, Sizing::Bytes(0, _));
         let pairs = pairs(self, symbolic)?;
         let covers: Vec<Chains> = self.graphs.iter().map(chains).collect();
         let queues = Queues::new(&pairs, &covers);
@@ -244,16 +245,28 @@ impl Writer<'_> {
         };
         let bytes = match self.sizing {
             Sizing::Unit => 1,
-            Sizing::Bytes(0) => match size_of(false).map_err(one)? {
+            Sizing::Bytes(0, _) => match size_of(false).map_err(one)? {
                 Size::Bytes(0) => return Err(vec![wrong(self.graph, at, "comm_size", "is 0")]),
                 Size::Bytes(bytes) => bytes,
                 Size::Share(..) => {
                     return Err(refuse("messages are shares of a size that is not given".into(), "give --size"));
                 }
             },
-            Sizing::Bytes(total) => match size_of(true).map_err(one)? {
-                Size::Bytes(_) => {
-                    return Err(refuse("messages have fixed sizes and cannot be scaled".into(), "leave out --size"));
+            Sizing::Bytes(total, stated) => match size_of(true).map_err(one)? {
+                Size::Bytes(_) if stated == 0 => {
+                    return Err(refuse(
+                        "messages have fixed sizes, for an array of a size that is not known: they cannot be scaled"
+                            .into(),
+                        "leave out --size; for calls of a job, `stated_bytes` of its entry in ccl.yaml is the array's size",
+                    ));
+                }
+                Size::Bytes(bytes) => {
+                    let scaled = u128::from(bytes) * u128::from(total);
+                    if !scaled.is_multiple_of(stated.into()) {
+                        let what = format!("{bytes} of {stated} bytes are no whole number of {total} bytes");
+                        return Err(refuse(what, &format!("take a multiple of {stated} bytes")));
+                    }
+                    u64::try_from(scaled / u128::from(stated)).unwrap_or(u64::MAX)
                 }
                 Size::Share(count, of) => {
                     if !total.is_multiple_of(of) {

@@ -61,13 +61,25 @@ pub(super) fn messages(
     options: &ReadOptions,
     usage: &mut Usage,
 ) -> Result<(Metadata, Vec<Node>), Diagnostic> {
+    messages_until(file, bytes, options, usage, |_, _| false)
+}
+
+/// As [`messages`], as far as `enough` wants to go on; it is told of the metadata and of every node.
+pub(super) fn messages_until(
+    file: &Arc<str>,
+    bytes: &[u8],
+    options: &ReadOptions,
+    usage: &mut Usage,
+    mut enough: impl FnMut(&Metadata, Option<&Node>) -> bool,
+) -> Result<(Metadata, Vec<Node>), Diagnostic> {
     let malformed = |error: Malformed| {
         Diagnostic::new("AHBM-F131", format!("no execution trace: {}", error.what))
             .site("reading", format!("{file}, byte {}", error.at))
     };
     let mut reader = Reader::new(bytes);
     let mut names = Names::default();
-    let mut metadata = None;
+    let mut metadata: Option<Metadata> = None;
+    let none = Metadata::default();
     let mut nodes: Vec<Node> = Vec::new();
     // Places of the nodes, where ids do not ascend; what ascends is unique.
     let mut seen: FxHashMap<u64, usize> = FxHashMap::default();
@@ -76,7 +88,10 @@ pub(super) fn messages(
         let start = reader.at();
         let message = reader.message().map_err(malformed)?;
         if start == 0 && is_metadata(message.clone()).map_err(malformed)? {
-            metadata = Some(Metadata::read(message, &mut names).map_err(malformed)?);
+            let read = metadata.insert(Metadata::read(message, &mut names).map_err(malformed)?);
+            if enough(read, None) {
+                break;
+            }
             continue;
         }
         let node = Node::read(message, &mut names).map_err(malformed)?;
@@ -91,7 +106,11 @@ pub(super) fn messages(
                 .site("first", format!("{file}, byte {first}"))
                 .site("second", format!("{file}, byte {start}")));
         }
+        let told = enough(metadata.as_ref().unwrap_or(&none), Some(&node));
         nodes.push(node);
+        if told {
+            break;
+        }
     }
     if metadata.is_none() && nodes.is_empty() {
         return Err(malformed(Malformed { at: 0, what: "the file is empty" }));

@@ -42,8 +42,9 @@ pub fn find(path: &Path, options: &ReadOptions) -> Result<Vec<PathBuf>, Diagnost
     }
     let mut prefixes = traces.into_iter();
     let (Some((prefix, files)), other) = (prefixes.next(), prefixes.next()) else {
-        return Err(Diagnostic::new("AHBM-F139", format!("{shown} names no execution trace"))
-            .hint("name a folder, or a prefix P whose files are P.0.et, P.1.et, …"));
+        return Err(Diagnostic::new("AHBM-F139", format!("{shown} names no execution trace")).hint(
+            "name a folder, or a prefix P whose files are P.0.et, P.1.et, …; of PyTorch's traces, the file of a rank",
+        ));
     };
     if let Some((second, _)) = other {
         return Err(Diagnostic::new("AHBM-F139", format!("{shown} holds several traces: {prefix}, {second}, …"))

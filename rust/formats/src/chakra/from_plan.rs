@@ -105,8 +105,7 @@ impl Trace {
         }
         while let Some((rank, at)) = ready.pop() {
             let next = levels[rank][at] + 1;
-            let (starts, list) = &users[rank];
-            let own = list[starts[at] as usize..starts[at + 1] as usize].iter().map(|&user| (rank, user as usize));
+            let own = users[rank].of(at as u32).iter().map(|&user| (rank, user as usize));
             let across = sent.get(&(rank as u32, at as u32)).map(|to| (to.rank as usize, to.node as usize));
             for (rank, at) in own.chain(across) {
                 levels[rank][at] = levels[rank][at].max(next);

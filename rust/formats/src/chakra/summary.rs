@@ -3,7 +3,7 @@
 use super::{Graph, Trace};
 use ahbm_machine::Diagnostic;
 use ahbm_plan::Goal;
-use ahbm_wire::chakra::{COLLECTIVES, NodeKind};
+use ahbm_wire::chakra::{COLLECTIVES, Metadata, NodeKind};
 use std::collections::BTreeMap;
 
 /// The versions of the schema that are read. Their messages are the same; older ones have other fields.
@@ -55,21 +55,8 @@ impl Trace {
     }
 
     /// A warning (`AHBM-F182`) for the first rank that states a version of the schema which is not known.
-    ///
-    /// Versions as the producers of traces write them: of the schema itself, or of a producer's own schema and, behind
-    /// `chakra.`, of this one.
     pub fn unknown_version(&self) -> Option<Diagnostic> {
-        let known = |version: &str| {
-            version.is_empty() || VERSIONS.contains(&version.rsplit("chakra.").next().unwrap_or(version))
-        };
-        let graph = self.graphs.iter().find(|graph| !known(&graph.metadata.version))?;
-        let message =
-            format!("version {:?} of the schema is not known: it is read as {}", graph.metadata.version, VERSIONS[1]);
-        Some(
-            Diagnostic::new("AHBM-F182", message)
-                .site(format!("rank {}", graph.rank), &*graph.file)
-                .hint(format!("known are {}", VERSIONS.join(", "))),
-        )
+        self.graphs.iter().find_map(|graph| unknown_version(&graph.metadata, graph.rank, &graph.file))
     }
 
     /// Counts its nodes.
@@ -95,4 +82,18 @@ impl Trace {
         }
         summary
     }
+}
+
+/// A warning (`AHBM-F182`) where a rank's file states a version of the schema that is not known.
+///
+/// Versions as the producers of traces write them: of the schema itself, or of a producer's own schema and, behind
+/// `chakra.`, of this one.
+pub(super) fn unknown_version(metadata: &Metadata, rank: u32, file: &str) -> Option<Diagnostic> {
+    let version = &*metadata.version;
+    if version.is_empty() || VERSIONS.contains(&version.rsplit("chakra.").next().unwrap_or(version)) {
+        return None;
+    }
+    let message = format!("version {version:?} of the schema is not known: it is read as {}", VERSIONS[1]);
+    let finding = Diagnostic::new("AHBM-F182", message).site(format!("rank {rank}"), file);
+    Some(finding.hint(format!("known are {}", VERSIONS.join(", "))))
 }

@@ -3,10 +3,11 @@
 //! Attributes are those of ASTRA-sim's feeder, and beyond them `duration_ns`, `dtype`, `op`, `root`, `ranks`,
 //! `in_splits`, `out_splits`, and of nodes that stand for a part of a collective `part_of`, `part` and `part_input`.
 
-use super::decode::{inflate, messages};
+use super::decode::{inflate, messages, messages_until};
 use super::files::{find, load_of};
 use super::fold::{Facts, Patterns};
-use super::{Graph, ReadOptions, Trace, Usage, graph_of, json, one};
+use super::summary::unknown_version;
+use super::{Graph, ReadOptions, Trace, Usage, json, one};
 use ahbm_machine::Diagnostic;
 use ahbm_plan::Limit;
 use ahbm_wire::chakra::{Metadata, Node, NodeKind, Value, of_rank, prefix};
@@ -85,19 +86,28 @@ struct Source<'a> {
     usage: Usage,
     patterns: Patterns,
     options: &'a ReadOptions,
+    /// A version of the schema that is not known has been told.
+    told: bool,
 }
 
 impl<'a> Source<'a> {
     fn new(name: &str, ranks: usize, options: &'a ReadOptions, groups: Groups) -> Self {
         let gather = Gather::new(name, ranks as u32, groups);
-        Self { gather, usage: Usage::default(), patterns: Patterns::default(), options }
+        Self { gather, usage: Usage::default(), patterns: Patterns::default(), options, told: false }
     }
 
     /// Adds the next rank from the bytes of its file.
     fn add(&mut self, rank: u32, file: Arc<str>, bytes: &[u8]) -> Result<(), Vec<Diagnostic>> {
-        let Self { gather, usage, patterns, options } = self;
+        let Self { gather, usage, patterns, options, told } = self;
+        let mut tell = |gather: &mut Gather, metadata: &Metadata| {
+            if let Some(finding) = unknown_version(metadata, rank, &file).filter(|_| !*told) {
+                gather.note(finding);
+                *told = true;
+            }
+        };
         if file.ends_with(".json") {
             let (metadata, nodes) = json::nodes(&file, bytes, options, usage)?;
+            tell(gather, &metadata);
             return add_nodes(gather, rank, file, &metadata, nodes, options.lenient);
         }
         let bytes = inflate(&file, bytes, options, usage).map_err(one)?;
@@ -105,6 +115,7 @@ impl<'a> Source<'a> {
             return usage.take(nodes, deps, options).map_err(one);
         }
         let (metadata, nodes) = messages(&file, &bytes, options, usage).map_err(one)?;
+        tell(gather, &metadata);
         let facts: Vec<Facts> = nodes.iter().map(Facts::of).collect();
         add_nodes(gather, rank, file, &metadata, nodes, options.lenient)?;
         patterns.keep(gather, &bytes, &facts);
@@ -308,20 +319,33 @@ pub enum Sort {
     Either,
 }
 
-/// What the trace that `path` names is. Reads ranks until one tells.
+/// What the trace that `path` names is. Reads until a node tells.
 ///
 /// # Errors
-/// As [`super::read`].
+/// As [`super::read`], as far as it reads.
 pub fn sort(path: &Path, options: &ReadOptions) -> Result<Sort, Vec<Diagnostic>> {
     let mut usage = Usage::default();
-    for (rank, path) in (0..).zip(find(path, options).map_err(one)?) {
+    for path in find(path, options).map_err(one)? {
         let bytes = load_of(&path, options, &mut usage)?;
         let file: Arc<str> = path.to_string_lossy().into();
-        let options = ReadOptions { lenient: true, ..*options };
-        let graph = graph_of(rank, &file, &bytes, &options, &mut usage)?;
-        match sort_of(&graph.metadata, &graph.nodes) {
-            Sort::Either => {}
-            told => return Ok(told),
+        let told = if file.ends_with(".json") {
+            let (metadata, nodes) = json::nodes(&file, &bytes, options, &mut usage)?;
+            sort_of(&metadata, &nodes)
+        } else {
+            let bytes = inflate(&file, &bytes, options, &mut usage).map_err(one)?;
+            let mut teller = Teller::default();
+            messages_until(&file, &bytes, options, &mut usage, |metadata, node| {
+                match node {
+                    None => teller.metadata(metadata),
+                    Some(node) => drop(teller.node(node)),
+                }
+                teller.told.is_some()
+            })
+            .map_err(one)?;
+            teller.end()
+        };
+        if told != Sort::Either {
+            return Ok(told);
         }
     }
     Ok(Sort::Either)
@@ -341,26 +365,50 @@ impl Trace {
 }
 
 fn sort_of(metadata: &Metadata, nodes: &[Node]) -> Sort {
-    if metadata.integer("world_size").is_some() {
-        return Sort::Job;
+    let mut teller = Teller::default();
+    teller.metadata(metadata);
+    nodes.iter().take_while(|node| teller.node(node).is_none()).for_each(drop);
+    teller.end()
+}
+
+/// Tells what a rank's trace is, node by node.
+#[derive(Default)]
+struct Teller {
+    told: Option<Sort>,
+    messages: bool,
+    nodes: bool,
+}
+
+impl Teller {
+    fn metadata(&mut self, metadata: &Metadata) {
+        if metadata.integer("world_size").is_some() {
+            self.told = Some(Sort::Job);
+        } else if metadata.text("collective").is_some() {
+            self.told = Some(Sort::Algorithm);
+        }
     }
-    if metadata.text("collective").is_some() {
-        return Sort::Algorithm;
-    }
-    let mut messages = false;
-    for node in nodes {
-        match node.kind {
-            NodeKind::Send | NodeKind::Recv if node.integer("msg_chunk_cnt").is_some() => return Sort::Algorithm,
-            NodeKind::Send | NodeKind::Recv => messages = true,
-            NodeKind::Comp if node.integer("num_ops").is_none() => {}
+
+    fn node(&mut self, node: &Node) -> Option<Sort> {
+        self.nodes = true;
+        self.told = self.told.or_else(|| match node.kind {
+            NodeKind::Send | NodeKind::Recv if node.integer("msg_chunk_cnt").is_some() => Some(Sort::Algorithm),
+            _ if node.text("pg_name").is_some() || node.integer("is_cpu_op").is_some_and(|flag| flag != 0) => {
+                Some(Sort::Job)
+            }
+            NodeKind::Send | NodeKind::Recv => {
+                self.messages = true;
+                None
+            }
+            NodeKind::Comp if node.integer("num_ops").is_none() => None,
             // A run that was recorded has memory with its time.
-            NodeKind::MemLoad | NodeKind::MemStore if Graph::is_local(node) => {}
-            NodeKind::Other(_) => {}
-            _ => return Sort::Job,
-        }
-        if node.text("pg_name").is_some() || node.integer("is_cpu_op").is_some_and(|flag| flag != 0) {
-            return Sort::Job;
-        }
+            NodeKind::MemLoad | NodeKind::MemStore if Graph::is_local(node) => None,
+            NodeKind::Other(_) => None,
+            _ => Some(Sort::Job),
+        });
+        self.told
     }
-    if messages || nodes.is_empty() { Sort::Either } else { Sort::Job }
+
+    fn end(self) -> Sort {
+        self.told.unwrap_or(if self.messages || !self.nodes { Sort::Either } else { Sort::Job })
+    }
 }

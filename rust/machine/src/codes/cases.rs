@@ -105,6 +105,7 @@ pub const CASES: &[(&str, &str, &str)] = &[
     ("AHBM-C152", "`--members 0;1`", "write `--members 0,1,2`"),
     ("AHBM-C153", "a groups file with a list at the top", "write a JSON object: group name to list of ranks"),
     ("AHBM-C157", "`ahbm job new --layers 96 --hidden 64 --pp 5 -o step`", "correct the numbers that it names; docs/generate.md says what each means"),
+    ("AHBM-C158", "`{group: tp*, algorithm: ring_allreduce}` for a job whose groups are `dp0` and `dp1`", "correct the pattern; the warning has the line"),
     ("AHBM-C160", "`ahbm compare` of a file that `--json` did not write", "give a file that `ahbm bench`, `run` or `explain --json` printed"),
     ("AHBM-C161", "`--format gif`", "use svg or png, and a folder that can be written"),
     ("AHBM-C162", "`--ranks 2;4`", "write `--ranks 2,4,8`"),

@@ -1,0 +1,69 @@
+"""The rules of a collective in ccl.yaml: which algorithm performs it, by ranks, size, and a call's place in a job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from math import inf
+from typing import Any
+
+from ahbm.config.checks import Check, integer, pattern, text
+
+RULE: dict[str, Check] = {
+    "ranks": integer(1),
+    "max_bytes": integer(0),
+    "group": pattern,
+    "node": pattern,
+    "algorithm": text,
+}
+"""Keys of a rule."""
+_OF_PLACES = ("group", "node")
+_SELECTORS = ("ranks", *_OF_PLACES)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a call stands in a job."""
+
+    group: str
+    """Name of its process group; "" for that of all ranks."""
+    node: str
+    """Name of its node."""
+
+
+def is_placed(rule: Mapping[str, Any]) -> bool:
+    """Whether a rule is for calls of jobs: it names groups or nodes."""
+    return any(key in rule for key in _OF_PLACES)
+
+
+def fits(rule: Mapping[str, Any], nbytes: int, ranks: int, place: Place | None) -> bool:
+    """Whether a rule is for a call of `nbytes` bytes of one rank's tensor among `ranks` ranks.
+
+    A call without a place is in no job.
+    """
+    if rule.get("ranks", ranks) != ranks or nbytes > rule.get("max_bytes", nbytes):
+        return False
+    if place is None:
+        return not is_placed(rule)
+    return all(fnmatchcase(getattr(place, key), rule.get(key, "*")) for key in _OF_PLACES)
+
+
+def first(rules: Sequence[Mapping[str, Any]], nbytes: int, ranks: int, place: Place | None) -> int | None:
+    """Position of the first rule that fits."""
+    return next((at for at, rule in enumerate(rules) if fits(rule, nbytes, ranks, place)), None)
+
+
+def reached_before(rules: Sequence[Mapping[str, Any]], at: int) -> float:
+    """The size up to which rules before the one at a position take all calls that it would take; -1 for none."""
+
+    def covers(rule: Mapping[str, Any]) -> bool:
+        return all(key not in rule or rule[key] == rules[at].get(key) for key in _SELECTORS)
+
+    return max((rule.get("max_bytes", inf) for rule in rules[:at] if covers(rule)), default=-1)
+
+
+def told(rule: Mapping[str, Any]) -> str:
+    """A rule in words: `ring of 4 ranks in groups tp* up to 64 B`."""
+    words = {"ranks": "of {} ranks", "group": "in groups {!r}", "node": "at nodes {!r}", "max_bytes": "up to {} B"}
+    return " ".join([rule["algorithm"], *(form.format(rule[key]) for key, form in words.items() if key in rule)])

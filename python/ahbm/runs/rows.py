@@ -1,0 +1,91 @@
+"""Rows of plain values under named columns, and what they are written as."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from ahbm.base.arguments import checked
+from ahbm.base.store import store
+from ahbm.errors import ConfigError, UnsupportedError
+
+
+@dataclass(frozen=True, repr=False)
+class Rows:
+    """A sequence of rows, each a dict of plain values with the same columns."""
+
+    columns: tuple[str, ...]
+    rows: tuple[dict[str, Any], ...]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self.rows)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return self.rows[index]
+
+    def to_pandas(self) -> Any:
+        """A pandas.DataFrame with `columns`. Raises UnsupportedError (AHBM-U145) where pandas is not installed."""
+        return _package("pandas").DataFrame(list(self.rows), columns=list(self.columns))
+
+    def to_polars(self) -> Any:
+        """A polars.DataFrame with `columns`. Raises UnsupportedError (AHBM-U145) where polars is not installed."""
+        values = {name: [row[name] for row in self.rows] for name in self.columns}
+        return _package("polars").DataFrame(values, strict=False)
+
+    def csv(self) -> str:
+        """The rows below a line of column names; a value that a row does not have is empty."""
+        out = io.StringIO()
+        writer = csv.DictWriter(out, self.columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(self.rows)
+        return out.getvalue()
+
+    @checked
+    def to_csv(self, path: str | Path) -> Path:
+        """Writes `csv`. Raises ConfigError (AHBM-C141) for a file that cannot be written."""
+        return _stored(path, self.csv())
+
+    @checked
+    def to_jsonl(self, path: str | Path) -> Path:
+        """Writes each row as a line of JSON. Raises ConfigError (AHBM-C141) for a file that cannot be written."""
+        return _stored(path, "".join(f"{json.dumps(row)}\n" for row in self.rows))
+
+    def __str__(self) -> str:
+        names = self._shown()
+        lines = [names, *([self._cell(row[name]) for name in names] for row in self.rows)]
+        widths = [max(len(line[at]) for line in lines) for at in range(len(names))]
+        return "\n".join("  ".join(map(str.rjust, line, widths)).rstrip() for line in lines)
+
+    def _shown(self) -> list[str]:
+        """The columns for people."""
+        return list(self.columns)
+
+    def _cell(self, value: object) -> str:
+        return "" if value is None else f"{value:,.2f}" if isinstance(value, float) else str(value)
+
+
+def _package(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise UnsupportedError(
+            "AHBM-U145", f"{name} is not installed", hint=f"pip install {name}; or to_csv, which needs nothing"
+        ) from error
+
+
+def _stored(path: str | Path, content: str) -> Path:
+    target = Path(path)
+    try:
+        store({target: content.encode()})
+    except OSError as error:
+        raise ConfigError("AHBM-C141", f"{target} cannot be written: {error}") from error
+    return target
