@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from ahbm._core import JobCall, Program, Replayed, Workload
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.elements import element
 from ahbm.base.load import load_text
+from ahbm.base.logs import INFO, log
 from ahbm.base.request import Request
 from ahbm.base.words import aligned, span
 from ahbm.config.reading import PLAIN, Reading
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from ahbm.core.compiled import Compiled
     from ahbm.core.emulator import Emulator
     from ahbm.ranks.setup import Setup
+    from ahbm.source.algorithm import Algorithm
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,8 @@ class JobReport(Run):
     """Computations that take no time: they state neither a duration nor operations, or the machine costs nothing."""
     lanes: str
     """Which nodes of a rank ran side by side."""
+    simulated: int
+    """Ranks that were simulated; each of the others does what one of these does."""
     times_hash: str
     """16 hex digits; equal hashes are equal times of all nodes."""
     machine_hash: str
@@ -186,6 +190,8 @@ class How:
     """Traces of PyTorch: the time that the host takes between launches counts."""
     symmetric: bool = False
     """Traces of PyTorch: all ranks do what the one rank with a trace does."""
+    fold: bool = True
+    """Of ranks that do the same one is simulated; the times are those of all ranks."""
     reading: Reading = PLAIN
 
 
@@ -237,17 +243,21 @@ def replay(
     emulator = setup.sized(workload.ranks).emulator()
     preparation = Preparation(emulator, setup, how, chooser)
     calls = workload.calls
-    prepared = [preparation.of(call) for call in calls]
+    prepared = preparation.all(calls)
+    first: dict[int, int] = {}
     run = workload.replay(
         emulator.machine,
         [compiled.program for compiled in prepared],
+        made_for=[first.setdefault(id(compiled), call) for call, compiled in enumerate(prepared)],
         regions=[
             _region(calls[call], prepared[call], part, chunk, completes)
             for call, part, chunk, completes in workload.chunks
         ],
         lanes=how.lanes,
         factors=list(how.factors),
+        fold=how.fold,
     )
+    log("emulator", INFO, "%s: %d of %d ranks simulated", name, run.simulated, workload.ranks)
     times = run.calls_ps
     order = sorted(range(len(calls)), key=lambda call: (times[call][1], call))
     place = {call: at for at, call in enumerate(order)}
@@ -272,6 +282,7 @@ def replay(
         _overlapping([times[call][1:] for call in order]),
         run.untimed,
         how.lanes,
+        run.simulated,
         _hash(run),
         f"{emulator.machine.hash:016x}",
         __version__,
@@ -286,7 +297,7 @@ def _region(call: JobCall, compiled: Compiled, part: int, chunk: int, completes:
 
     Raises UnsupportedError (AHBM-U231) for an algorithm that does not say where the data of its ranks are.
     """
-    rank = compiled.request.ranks.index(call.ranks[part])
+    rank = sorted(call.ranks).index(call.ranks[part])
     rows = (compiled.results if completes else compiled.operands)[rank : rank + 1]
     if not rows:
         what = f"{compiled.algorithm} does not say where its data are: nothing can wait for a chunk of it"
@@ -330,9 +341,21 @@ class Preparation:
         self._algorithm = setup.algorithm
         self._selectors = [checked_selector(one) for one in (chooser, setup.selector) if one is not None]
         self._how = how
+        self._made: dict[object, list[Compiled]] = {}
+        """Programs that other ranks may run, by what is asked for besides ranks."""
+
+    def all(self, calls: Sequence[JobCall]) -> list[Compiled]:
+        """The programs of all calls of a job, one for those that are alike. Raises as `of`."""
+        found: list[Compiled] = []
+        for at, call in enumerate(calls):
+            # A selector may answer differently every time.
+            known = call.alike < at and not self._selectors
+            found.append(found[call.alike] if known else self.of(call))
+        return found
 
     def of(self, call: JobCall) -> Compiled:
-        """The program that performs the call. Raises what the emulator raises, with the node of the call."""
+        """The program that performs the call: its own, or that of an earlier call whose ranks the machine cannot tell
+        from those of this one. Raises what the emulator raises, with the node of the call."""
         try:
             return self._compiled(call)
         except AhbmError as error:
@@ -363,8 +386,19 @@ class Preparation:
         for selector in () if paired else self._selectors:
             choice = select(selector, Catalogue(self._emulator, request.collective), request)
             if choice is not None:
-                return self._emulator.compile(request, choice.algorithm)
-        return self._emulator.compile(request, self._algorithm if self._performs(request.collective) else None)
+                return self._shared(request, choice.algorithm)
+        return self._shared(request, self._algorithm if self._performs(request.collective) else None)
+
+    def _shared(self, request: Request, algorithm: str | Algorithm | None) -> Compiled:
+        made = self._made.setdefault((replace(request, ranks=range(request.world_size)), algorithm), [])
+        machine, ranks = self._emulator.machine, list(request.ranks)
+        for compiled in made:
+            if machine.carries(list(compiled.request.ranks), ranks):
+                return compiled
+        compiled = self._emulator.compile(request, algorithm)
+        if self._emulator.runs_anywhere(compiled):
+            made.append(compiled)
+        return compiled
 
     def _performs(self, collective: str) -> bool:
         """Whether the algorithm that was asked for performs this collective."""

@@ -131,6 +131,11 @@ class PlanAlgorithm:
         return lower(self.read, machine, request, settings.queues, self.how, [sip for sip, _, _ in layout.places])
 
     @property
+    def anywhere(self) -> bool:
+        """True: a plan numbers its ranks itself."""
+        return True
+
+    @property
     def is_plan(self) -> bool:
         """True."""
         return True

@@ -18,6 +18,7 @@ mod network;
 mod posted;
 mod receive;
 mod recorder;
+mod ties;
 mod wiring;
 
 use crate::detail::PieceId;
@@ -29,6 +30,8 @@ use ahbm_program::{AgentId, ChannelId, Duty, Program};
 use free::Free;
 use log::{Level, debug, log_enabled};
 use recorder::{Recorder, State};
+use ties::{EngineOf, Ties};
+pub(crate) use wiring::Cover;
 use std::cell::{Cell, RefCell};
 use std::time::Instant;
 use wiring::Wiring;
@@ -76,7 +79,7 @@ pub fn until_stuck(program: &Program, machine: &Machine, options: &Options) -> R
     // The host's clock goes into the log alone.
     let begin = log_enabled!(target: LOG, Level::Debug).then(Instant::now);
     let outcome =
-        Wiring::new(program, machine).and_then(|wiring| run(program, machine, &wiring, options, Beside::default()));
+        Wiring::new(program, machine, None).and_then(|wiring| run(program, machine, &wiring, options, Beside::default()));
     if let Some(begin) = begin {
         let (name, agents, ms) = (&program.name, program.agents.len(), begin.elapsed().as_secs_f64() * 1e3);
         match &outcome {
@@ -105,7 +108,7 @@ pub fn simulate_free(
     free: &[Vec<bool>],
 ) -> Result<Timeline, Diagnostic> {
     let options = Options { detail: 0, ..*options };
-    Wiring::new(program, machine).and_then(|wiring| {
+    Wiring::new(program, machine, None).and_then(|wiring| {
         let free = Some(Free::new(free, program.channels.len()));
         ended(run(program, machine, &wiring, &options, Beside { free, ..Beside::default() })?)
     })
@@ -116,6 +119,8 @@ pub fn simulate_free(
 struct Beside<'a> {
     driver: Option<driven::Seat<'a>>,
     free: Option<Free<'a>>,
+    /// Watches for ties; without a cover nobody needs to.
+    ties: Option<&'a Ties>,
 }
 
 fn run<'a>(
@@ -187,6 +192,9 @@ async fn process(sim: &Sim<'_, impl Recorder>, role: Role) {
     }
     loop {
         let pause = sim.agents[agent.0 as usize].borrow_mut().advance(sim, agent);
+        if let Some(ties) = sim.ties {
+            ties.waits(agent.0);
+        }
         match pause {
             Pause::Park => sim.engine.park().await,
             Pause::Until(time) => sim.engine.sleep_until(time).await,
@@ -242,6 +250,7 @@ struct Sim<'a, R> {
     counters: Vec<Counter>,
     barriers: Vec<BarrierState>,
     driver: Option<driven::Seat<'a>>,
+    ties: Option<&'a Ties>,
     backgrounds: Vec<background::State>,
     /// Per agent that posts; its signals come behind those of the links.
     posted: Vec<RefCell<posted::Posted>>,
@@ -283,6 +292,7 @@ impl<'a, R: Recorder> Sim<'a, R> {
             counters: default_vec(program.counters as usize),
             barriers: default_vec(program.barriers.len()),
             driver: beside.driver,
+            ties: beside.ties,
             backgrounds: default_vec(wiring.backgrounds.len()),
             posted: default_vec(wiring.posters.len()),
             messages: Cell::new(0),
@@ -388,9 +398,9 @@ mod tests {
             let model = if flit { "flit" } else { "cut_through" };
             let machine = support::npu_network("ring_1d", sips, 500.0, 50.0, model);
             let program = support::ring(&machine, rounds, bytes, slots);
-            let ahead = Wiring::new(&program, &machine).unwrap();
+            let ahead = Wiring::new(&program, &machine, None).unwrap();
             prop_assert!(ahead.hops.iter().all(|h| h.exclusive));
-            let mut strict = Wiring::new(&program, &machine).unwrap();
+            let mut strict = Wiring::new(&program, &machine, None).unwrap();
             strict.hops.iter_mut().for_each(|h| h.exclusive = false);
             let timeline = |wiring| Timeline { events: 0, ..run(&program, &machine, wiring, &Options::default(), Beside::default()).unwrap() };
             prop_assert_eq!(timeline(&ahead), timeline(&strict));
@@ -443,9 +453,9 @@ mod tests {
                 builder.agent(group, coord, machine.pe(coord).unwrap(), body, &[]).unwrap();
             }
             let program = builder.finish(support::settings(2)).unwrap();
-            let ahead = Wiring::new(&program, &machine).unwrap();
+            let ahead = Wiring::new(&program, &machine, None).unwrap();
             shared += ahead.hops.iter().filter(|h| !h.exclusive).count();
-            let mut strict = Wiring::new(&program, &machine).unwrap();
+            let mut strict = Wiring::new(&program, &machine, None).unwrap();
             strict.hops.iter_mut().for_each(|h| h.exclusive = false);
             let timeline = |wiring| {
                 run(&program, &machine, wiring, &Options::default(), Beside::default())
