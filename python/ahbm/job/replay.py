@@ -11,7 +11,8 @@ import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ from ahbm.config.reading import PLAIN, Reading
 from ahbm.core.selection import Catalogue, Selector, checked_selector, select
 from ahbm.errors import AhbmError, ConfigError, Finding, Site, UnsupportedError
 from ahbm.ranks.calls import CallRecord, table
+from ahbm.runs.report import bandwidths
 from ahbm.runs.traces import Run
 
 if TYPE_CHECKING:
@@ -90,8 +92,6 @@ class JobReport(Run):
     """End of the last rank."""
     calls: tuple[CallRecord, ...]
     """Every collective and message, in the order of their starts: when their last rank had arrived."""
-    exposed: tuple[Exposed, ...]
-    """Per rank and call, what is exposed of it; those of a rank sum to its exposed time."""
     path: tuple[Stretch, ...]
     """The critical path from start to end; its stretches sum to the job's time."""
     together: int
@@ -111,6 +111,22 @@ class JobReport(Run):
     """What was left out in reading, and what the source leaves open."""
     emulator: Emulator = field(repr=False, compare=False)
     replayed: Replayed = field(repr=False, compare=False)
+    order: tuple[int, ...] = field(repr=False, compare=False)
+    """For each of `calls`, its number in the job."""
+
+    @cached_property
+    def exposed(self) -> tuple[Exposed, ...]:
+        """Per rank and call, what is exposed of it; those of a rank sum to its exposed time."""
+        place = self._places()
+        return tuple(
+            Exposed(rank, place[call], exposed_ps / 1000, waiting_ps / 1000)
+            for rank, parts in enumerate(self.replayed.exposures)
+            for call, exposed_ps, waiting_ps in parts
+        )
+
+    def _places(self) -> dict[int | None, int | None]:
+        """For each call of the job its position in `calls`; None for what is no call."""
+        return {None: None, **{call: at for at, call in enumerate(self.order)}}
 
     def program(self) -> Program | None:
         """The whole job as one program, whose hosts issue their nodes in the order that was found."""
@@ -121,8 +137,10 @@ class JobReport(Run):
         raise ConfigError("AHBM-C146", f"{self.job} is a trace already", hint="--trace writes its timeline")
 
     def to_json(self) -> dict[str, Any]:
-        """All fields but `emulator` and `replayed` as JSON-serialisable data."""
-        data = {name: value for name, value in vars(self).items() if name not in ("emulator", "replayed")}
+        """All fields but `emulator`, `replayed` and `order`, and `exposed`, as JSON-serialisable data."""
+        names = [field.name for field in fields(self) if field.name not in ("emulator", "replayed", "order")]
+        names.insert(names.index("path"), "exposed")
+        data = {name: getattr(self, name) for name in names}
         data["ranks"] = [{**asdict(rank), "exposed_ns": rank.exposed_ns} for rank in self.ranks]
         for name in ("calls", "exposed", "path"):
             data[name] = [asdict(entry) for entry in data[name]]
@@ -132,13 +150,15 @@ class JobReport(Run):
     def exposures(self) -> list[tuple[str, int, float, float]]:
         """Collective, ranks of its group, and the exposed time and its waiting part as means over all ranks, in ns; the
         largest first."""
-        sums: dict[tuple[str, int], list[float]] = {}
-        for part in self.exposed:
-            key = ("other", 0) if part.call is None else (self.calls[part.call].collective, self.calls[part.call].ranks)
-            entry = sums.setdefault(key, [0.0, 0.0])
-            entry[0] += part.exposed_ns
-            entry[1] += part.waiting_ns
-        count = max(len(self.ranks), 1)
+        sums: dict[tuple[str, int], list[int]] = {}
+        places = self._places()
+        for call, exposed_ps, waiting_ps in self.replayed.exposed_ps:
+            place = places[call]
+            key = ("other", 0) if place is None else (self.calls[place].collective, self.calls[place].ranks)
+            entry = sums.setdefault(key, [0, 0])
+            entry[0] += exposed_ps
+            entry[1] += waiting_ps
+        count = 1000 * max(len(self.ranks), 1)
         rows = [(name, ranks, a / count, b / count) for (name, ranks), (a, b) in sums.items()]
         return sorted(rows, key=lambda row: (-row[2], row[:2]))
 
@@ -157,7 +177,7 @@ class JobReport(Run):
             alike.setdefault(tuple(f"{time / 1000:.2f}" for time in times), []).append(rank.rank)
         cells += [(span(ranks), *shown) for shown, ranks in alike.items()]
         lines += aligned(cells)
-        if self.exposed:
+        if self.replayed.exposed_ps:
             cells = [("exposed, mean of ranks", "(us)", "of it waiting (us)")]
             for name, ranks, exposed, waiting in self.exposures():
                 label = f"{name} of {ranks} ranks" if ranks else name
@@ -261,20 +281,13 @@ def replay(
     times = run.calls_ps
     order = sorted(range(len(calls)), key=lambda call: (times[call][1], call))
     place = {call: at for at, call in enumerate(order)}
-    exposed = [
-        Exposed(rank, None if call is None else place[call], exposed_ps / 1000, waiting_ps / 1000)
-        for rank, parts in enumerate(run.exposures)
-        for call, exposed_ps, waiting_ps in parts
-    ]
-    waiting = [sum(waiting_ps for _, _, waiting_ps in parts) for parts in run.exposures]
-    columns = zip(run.ends_ps, run.computed_ps, waiting, strict=True)
+    columns = zip(run.ends_ps, run.computed_ps, run.waiting_ps, strict=True)
     return JobReport(
         name,
         emulator.machine.topology,
         tuple(RankTime(rank, *(ps / 1000 for ps in column)) for rank, column in enumerate(columns)),
         max(run.ends_ps, default=0) / 1000,
         tuple(_record(calls[call], prepared[call], *times[call][1:]) for call in order),
-        tuple(exposed),
         tuple(
             Stretch(rank, start / 1000, end / 1000, what, None if call is None else place[call], node, origin)
             for rank, start, end, what, call, node, origin in run.path
@@ -289,6 +302,7 @@ def replay(
         tuple(_left_out(workload)),
         emulator,
         run,
+        tuple(order),
     )
 
 
@@ -410,17 +424,23 @@ def _at(finding: Finding, call: JobCall) -> Finding:
 
 
 def _record(call: JobCall, compiled: Compiled, start_ps: int, end_ps: int) -> CallRecord:
+    request = compiled.request
+    algbw, busbw = bandwidths(call.collective, request.world_size, request.nbytes, end_ps - start_ps)
     return CallRecord(
         call.collective,
         call.group,
-        len(call.ranks),
-        compiled.request.nbytes,
+        request.world_size,
+        request.nbytes,
         call.dtype or "",
         call.op or "",
         compiled.algorithm,
         compiled.timeline_hash,
         sorted(call.ranks).index(call.root) if call.root is not None else 0,
-    ).at(start_ps, end_ps)
+        start_ns=start_ps / 1000,
+        latency_ns=(end_ps - start_ps) / 1000,
+        algbw_gbs=algbw,
+        busbw_gbs=busbw,
+    )
 
 
 def _hash(run: Replayed) -> str:

@@ -102,12 +102,12 @@ pub fn replay(
     };
     if let Some(replay) = fold.then(|| Replay::folded(job, launches, machine, terms)).flatten() {
         // An error names ranks, so the whole job finds it.
-        if let Ok(Some(times)) = replay.run(machine, options) {
+        if let Ok((times, false)) = replay.run(machine, options) {
             return Ok(done(replay, times));
         }
     }
     let replay = Replay::new(job, launches, regions, machine, terms);
-    let times = replay.run(machine, options)?.unwrap_or_default();
+    let (times, _) = replay.run(machine, options)?;
     Ok(done(replay, times))
 }
 
@@ -212,11 +212,12 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Runs the job; none where ranks that are not simulated could do something else than those that stand for them.
+    /// Runs the job. True where the order of two events at one moment could have mattered to a rank: ranks that are not
+    /// simulated might then do something else than those that stand for them.
     ///
     /// # Errors
     /// `AHBM-D102` ranks that wait for each other, with the calls they wait in; as [`crate::simulate`].
-    fn run(&self, machine: &Machine, options: &Options) -> Result<Option<Times>, Diagnostic> {
+    fn run(&self, machine: &Machine, options: &Options) -> Result<(Times, bool), Diagnostic> {
         let mut hosts = Hosts::new(self);
         let watched = hosts.watched();
         let options = Options { record: false, detail: 0, ..*options };
@@ -226,7 +227,10 @@ impl<'a> Replay<'a> {
             Err(finding) if finding.code != "AHBM-D101" => Err(finding),
             outcome if !hosts.done() => Err(hosts.stuck(outcome.err())),
             Err(finding) => Err(finding),
-            Ok(timeline) => Ok(timeline.filter(|_| !hosts.tied()).map(|timeline| hosts.times(&timeline))),
+            Ok((timeline, tied)) => {
+                let tied = tied || hosts.tied();
+                Ok((hosts.times(&timeline), tied))
+            }
         }
     }
 
@@ -316,3 +320,6 @@ impl Terms {
         ps.clamp(0.0, 1e18) as Ps
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,6 +14,7 @@ use crate::{
 use ahbm_machine::{Coord, PeId};
 use rustc_hash::FxHashMap;
 use std::ops::Range;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// The next act of a host.
@@ -95,12 +96,15 @@ pub fn compose(name: &str, hosts: &[(u32, Vec<Step>)], launches: &[Launch<'_>]) 
 #[derive(Default)]
 struct Writer {
     program: Program,
-    /// Where the bodies of a program begin, by the program, and the launch whose counters they name.
-    imported: FxHashMap<(*const Program, u32), u32>,
+    /// What the bodies of a program are here, by the program, and the launch whose counters they name.
+    imported: FxHashMap<(*const Program, u32), Rc<[u32]>>,
 }
 
 /// The launch of bodies that name no counters.
 const ANY: u32 = u32::MAX;
+
+/// The number of what is not in a program.
+const ABSENT: u32 = u32::MAX;
 
 impl Writer {
     fn new(name: &str) -> Self {
@@ -126,14 +130,14 @@ impl Writer {
     /// Adds a launch whose agents share a gate.
     fn launch(&mut self, launch: u32, program: &Program, gate: Gate) {
         let (counters, barriers) = self.counters(program);
-        let bodies = self.bodies(launch, program, (counters, barriers));
+        let bodies = self.bodies(launch, program, (counters, barriers), |_| true);
         let to = &mut self.program;
         let [agent, channel] = [to.agents.len(), to.channels.len()].map(|n| n as u32);
         let [channels, buffers, buffer] =
             [to.channel_table.len(), to.buffer_table.len(), to.buffers.len()].map(|n| n as u32);
         let moved = |id: ChannelId| if id == ChannelId::NONE { id } else { ChannelId(id.0 + channel) };
         to.agents.extend(program.agents.iter().map(|a| Agent {
-            body: a.body + bodies,
+            body: bodies[a.body as usize],
             channels: a.channels + channels,
             buffers: a.buffers + buffers,
             ..*a
@@ -158,25 +162,35 @@ impl Writer {
         first
     }
 
-    /// The index at which the bodies of `program` begin. Launches share them unless they name counters or barriers.
-    fn bodies(&mut self, launch: u32, program: &Program, (counters, barriers): (u32, u32)) -> u32 {
+    /// What the bodies of `program` that are `used` are here. Launches share them unless they name counters or barriers.
+    fn bodies(
+        &mut self,
+        launch: u32,
+        program: &Program,
+        (counters, barriers): (u32, u32),
+        used: impl Fn(u32) -> bool,
+    ) -> Rc<[u32]> {
         let own = program.counters > 0 || !program.barriers.is_empty();
         let key = (std::ptr::from_ref(program), if own { launch } else { ANY });
-        if let Some(&first) = self.imported.get(&key) {
-            return first;
+        if let Some(known) = self.imported.get(&key) {
+            return Rc::clone(known);
         }
         let to = &mut self.program;
-        let first = to.bodies.len() as u32;
         let origins: Vec<OriginId> = program.origins.iter().map(|origin| to.origins.intern(origin.clone())).collect();
-        to.bodies.extend(program.bodies.iter().map(|body| {
-            Arc::new(Body {
+        let import = |(index, body): (u32, &Arc<Body>)| {
+            if !used(index) {
+                return ABSENT;
+            }
+            to.bodies.push(Arc::new(Body {
                 ops: body.ops.iter().map(|op| Op { kind: moved(op.kind, counters, barriers), ..*op }).collect(),
                 origins: body.origins.iter().map(|id| origins[id.0 as usize]).collect(),
                 ..Body::clone(body)
-            })
-        }));
-        self.imported.insert(key, first);
-        first
+            }));
+            to.bodies.len() as u32 - 1
+        };
+        let made: Rc<[u32]> = (0..).zip(&program.bodies).map(import).collect();
+        self.imported.insert(key, Rc::clone(&made));
+        made
     }
 }
 

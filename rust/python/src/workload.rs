@@ -18,7 +18,7 @@ use ahbm_workload::{Linked, Schedule, Transformer, Work};
 use numpy::{Element, PyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -359,6 +359,25 @@ impl Replayed {
         self.found.answers.exposures.iter().map(|rank| rank.iter().map(of).collect()).collect()
     }
 
+    /// Per rank, the part of its exposed time in which another rank had not arrived yet.
+    #[getter]
+    fn waiting_ps(&self) -> Vec<u64> {
+        self.found.answers.exposures.iter().map(|rank| rank.iter().map(|e| e.waiting).sum()).collect()
+    }
+
+    /// Per call that a rank exposes, None for other nodes: the exposed time of all ranks, and the part of it in which
+    /// another rank had not arrived yet. In the order of calls, the other nodes first.
+    #[getter]
+    fn exposed_ps(&self) -> Vec<(Option<u32>, u64, u64)> {
+        let mut sums: BTreeMap<Option<u32>, (u64, u64)> = BTreeMap::new();
+        for exposure in self.found.answers.exposures.iter().flatten() {
+            let (exposed, waiting) = sums.entry(exposure.launch).or_default();
+            *exposed += exposure.exposed;
+            *waiting += exposure.waiting;
+        }
+        sums.into_iter().map(|(launch, (exposed, waiting))| (launch, exposed, waiting)).collect()
+    }
+
     /// The critical path: rank, start, end, "compute", "memory" or "call", the call, name and origin of the node.
     #[getter]
     fn path(&self) -> Vec<Stretch> {
@@ -396,9 +415,7 @@ impl Replayed {
         &self,
         py: Python<'py>,
     ) -> (Column<'py, u32>, Column<'py, u64>, Column<'py, u64>, Column<'py, u64>, Column<'py, u8>) {
-        let places = 0..self.job.nodes() as u32;
-        let at = |place| self.job.node(place);
-        let kind = |place| match self.job.work(place) {
+        let kind = |work: &Work| match work {
             Work::Compute { .. } => 0,
             Work::Call(_) => 1,
             Work::Send(_) => 2,
@@ -406,13 +423,16 @@ impl Replayed {
             Work::Memory { .. } => 4,
             Work::Nothing | Work::Part(_) => 5,
         };
-        let id = |(rank, node): (u32, u32)| self.job.workload.graph(rank).node(node).id;
+        let workload = &self.job.workload;
+        let graphs = || (0..workload.ranks.len() as u32).map(|rank| (rank, workload.graph(rank)));
+        let nodes = || graphs().flat_map(|(_, graph)| graph.nodes());
+        let times = &self.found.times.nodes;
         (
-            column(py, places.clone().map(|place| at(place).0)),
-            column(py, places.clone().map(|place| id(at(place)))),
-            column(py, self.found.times.nodes.iter().map(|span| span.start)),
-            column(py, self.found.times.nodes.iter().map(|span| span.end)),
-            column(py, places.map(kind)),
+            column(py, graphs().flat_map(|(rank, graph)| std::iter::repeat_n(rank, graph.nodes().len()))),
+            column(py, nodes().map(|node| node.id)),
+            column(py, times.iter().map(|span| span.start)),
+            column(py, times.iter().map(|span| span.end)),
+            column(py, nodes().map(|node| kind(&node.work))),
         )
     }
 

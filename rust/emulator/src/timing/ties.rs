@@ -114,7 +114,6 @@ impl Ties {
         let before = last.replace(now);
         // Who occupies nothing keeps nobody waiting.
         if before.0 == now.0 && before.1 != now.1 && before.2.max(now.2) > 0 && !ordered(before.1) {
-            if !self.found.get() { eprintln!("DBG tie {before:?} {now:?}"); }
             self.found.set(true);
         }
     }

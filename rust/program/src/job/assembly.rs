@@ -3,7 +3,7 @@
 //! Of parts that do the same, one can stand for the others ([`Stands`]): only its agents are in the program, and what
 //! they send to a part that another stands for reaches the one that stands for it.
 
-use super::Writer;
+use super::{ABSENT, Writer};
 use crate::{
     Agent, AgentId, Buffer, BufferId, Channel, ChannelId, Duty, Gate, Locus, OpKind, Origin, Program,
 };
@@ -104,6 +104,8 @@ struct Shape {
     agents: Vec<Vec<u32>>,
     /// Per channel, the agents that name it and the places of the channel in their tables.
     named: Vec<Vec<(u32, u32)>>,
+    /// Per body, whether an agent that is there has it.
+    used: Vec<bool>,
 }
 
 impl Shape {
@@ -125,7 +127,7 @@ impl Shape {
                 }
             }
         }
-        Self { member, number, agents, named }
+        Self { member, number, agents, named, used: vec![false; program.bodies.len()] }
     }
 }
 
@@ -142,8 +144,6 @@ struct Launch {
     /// Per agent its number in the program; [`ABSENT`] where another stands for it.
     agents: Box<[u32]>,
 }
-
-const ABSENT: u32 = u32::MAX;
 
 impl Launch {
     fn part(&self, shape: &Shape, agent: u32) -> u32 {
@@ -164,8 +164,9 @@ pub fn assemble(name: &str, machine: &Machine, launches: &[Share<'_>], stands: &
         let first = *made.entry(one).or_insert_with(|| writer.counters(share.program));
         counters[launch as usize] = first.0;
         if !assembler.list[launch as usize].agents.is_empty() {
-            let bodies = writer.bodies(one, share.program, first);
-            assembler.agents(launch, &mut writer.program, bodies, &parts[launch as usize]);
+            let used = &assembler.shapes[assembler.list[launch as usize].shape].used;
+            let bodies = writer.bodies(one, share.program, first, |body| used[body as usize]);
+            assembler.agents(launch, &mut writer.program, &bodies, &parts[launch as usize]);
         }
     }
     let towards = assembler.channels(&mut writer.program);
@@ -221,6 +222,9 @@ impl<S: Stands> Assembler<'_, S> {
                     next - 1
                 };
                 made.agents = (0..share.program.agents.len() as u32).map(number).collect();
+                for (agent, _) in share.program.agents.iter().zip(&made.agents).filter(|(_, id)| **id != ABSENT) {
+                    self.shapes[shape].used[agent.body as usize] = true;
+                }
             }
             parts.push(own);
             self.list.push(made);
@@ -235,7 +239,7 @@ impl<S: Stands> Assembler<'_, S> {
     }
 
     /// Adds the agents of a launch and their buffers.
-    fn agents(&self, launch: u32, to: &mut Program, bodies: u32, parts: &[Part]) {
+    fn agents(&self, launch: u32, to: &mut Program, bodies: &[u32], parts: &[Part]) {
         let (share, own) = (&self.launches[launch as usize], &self.list[launch as usize]);
         let program = share.program;
         let [buffers, buffer] = [to.buffer_table.len(), to.buffers.len()].map(|n| n as u32);
@@ -243,7 +247,7 @@ impl<S: Stands> Assembler<'_, S> {
             let part = parts[own.part(&self.shapes[own.shape], index) as usize];
             to.agents.push(Agent {
                 place: share.place(self.machine, agent.place),
-                body: agent.body + bodies,
+                body: bodies[agent.body as usize],
                 channels: to.channel_table.len() as u32,
                 buffers: agent.buffers + buffers,
                 ..*agent
