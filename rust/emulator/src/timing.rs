@@ -37,7 +37,7 @@ use std::time::Instant;
 use wiring::Wiring;
 
 /// The target the pass logs to.
-const LOG: &str = "ahbm::engine";
+pub(crate) const LOG: &str = "ahbm::engine";
 
 /// How to run pass 1.
 #[derive(Clone, Copy)]

@@ -15,7 +15,7 @@ mod order;
 pub use answers::{Answers, Exposure, Segment, Why};
 pub use order::Lanes;
 
-use crate::timing::Cover;
+use crate::timing::{Cover, LOG};
 use crate::timing::driven::simulate_driven;
 use crate::{Options, Span};
 use ahbm_machine::{Diagnostic, Machine, Ps};
@@ -26,6 +26,7 @@ use ahbm_workload::{Linked, Work};
 use fold::{Fold, Parts};
 use hosts::Hosts;
 use indexmap::IndexMap;
+use log::debug;
 use order::Order;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
@@ -100,10 +101,16 @@ pub fn replay(
         untimed: replay.untimed,
         simulated: replay.ranks.len(),
     };
-    if let Some(replay) = fold.then(|| Replay::folded(job, launches, machine, terms)).flatten() {
+    if fold {
         // An error names ranks, so the whole job finds it.
-        if let Ok((times, false)) = replay.run(machine, options) {
-            return Ok(done(replay, times));
+        let attempt = Replay::folded(job, launches, machine, terms).and_then(|replay| match replay.run(machine, options) {
+            Ok((times, None)) => Ok(done(replay, times)),
+            Ok((_, Some(tie))) => Err(tie),
+            Err(_) => Err("the job does not end"),
+        });
+        match attempt {
+            Ok(replayed) => return Ok(replayed),
+            Err(why) => debug!(target: LOG, "{}: every rank is simulated: {why}", job.workload.name),
         }
     }
     let replay = Replay::new(job, launches, regions, machine, terms);
@@ -173,14 +180,14 @@ impl<'a> Replay<'a> {
         Self { chunks, given, ..Self::of(job, assembly, &shares, terms, None) }
     }
 
-    /// The same with one rank for each class of ranks that do the same; none where there is no such class.
-    fn folded(job: &'a Linked, launches: &[Launch<'_>], machine: &Machine, terms: &Terms) -> Option<Self> {
+    /// The same with one rank for each class of ranks that do the same; the reason where there is no such class.
+    fn folded(job: &'a Linked, launches: &[Launch<'_>], machine: &Machine, terms: &Terms) -> Result<Self, &'static str> {
         let empty = Program::default();
         let groups = Groups::new(job);
         let shares = groups.shares(launches, |_, program| program, &empty);
         let fold = Fold::new(job, &shares, machine)?;
         let assembly = assemble(&job.workload.name, machine, &shares, &Parts { job, fold: &fold });
-        Some(Self::of(job, assembly, &shares, terms, Some(fold)))
+        Ok(Self::of(job, assembly, &shares, terms, Some(fold)))
     }
 
     fn of(job: &'a Linked, assembly: Assembly, shares: &[Share<'_>], terms: &Terms, fold: Option<Fold>) -> Self {
@@ -212,12 +219,12 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Runs the job. True where the order of two events at one moment could have mattered to a rank: ranks that are not
+    /// Runs the job. Says where the order of two events at one moment could have mattered to a rank: ranks that are not
     /// simulated might then do something else than those that stand for them.
     ///
     /// # Errors
     /// `AHBM-D102` ranks that wait for each other, with the calls they wait in; as [`crate::simulate`].
-    fn run(&self, machine: &Machine, options: &Options) -> Result<(Times, bool), Diagnostic> {
+    fn run(&self, machine: &Machine, options: &Options) -> Result<(Times, Option<&'static str>), Diagnostic> {
         let mut hosts = Hosts::new(self);
         let watched = hosts.watched();
         let options = Options { record: false, detail: 0, ..*options };
@@ -228,7 +235,7 @@ impl<'a> Replay<'a> {
             outcome if !hosts.done() => Err(hosts.stuck(outcome.err())),
             Err(finding) => Err(finding),
             Ok((timeline, tied)) => {
-                let tied = tied || hosts.tied();
+                let tied = tied.or(hosts.tied());
                 Ok((hosts.times(&timeline), tied))
             }
         }

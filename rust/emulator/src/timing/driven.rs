@@ -36,8 +36,7 @@ pub(super) struct Seat<'a> {
 }
 
 /// Runs the timing pass of a program whose gates `driver` opens. `watched` holds per counter the value at which the
-/// driver is told, 0 for never. With a `cover`, true is the answer of a run in which the order of two events at one moment
-/// could have mattered.
+/// driver is told, 0 for never. With a `cover`, it says where the order of two events at one moment could have mattered.
 ///
 /// # Errors
 /// As [`super::simulate`].
@@ -48,13 +47,13 @@ pub(crate) fn simulate_driven(
     cover: Option<Cover<'_>>,
     watched: &[u32],
     driver: &mut dyn Driver,
-) -> Result<(Timeline, bool), Diagnostic> {
+) -> Result<(Timeline, Option<&'static str>), Diagnostic> {
     let wiring = Wiring::new(program, machine, cover)?;
     let ties = cover.map(|_| Ties::new(&wiring, program));
     let seat = Seat { driver: RefCell::new(driver), watched };
     let beside = Beside { driver: Some(seat), ties: ties.as_ref(), ..Beside::default() };
     let timeline = ended(run(program, machine, &wiring, options, beside)?)?;
-    Ok((timeline, ties.is_some_and(|ties| ties.found())))
+    Ok((timeline, ties.and_then(|ties| ties.found())))
 }
 
 impl<R: Recorder> Sim<'_, R> {

@@ -39,7 +39,7 @@ pub(super) struct Ties {
     /// Per agent, the counter that its end adds to.
     ends: Vec<Option<u32>>,
     events: Cell<u32>,
-    found: Cell<bool>,
+    found: Cell<Option<&'static str>>,
 }
 
 /// An engine of a PE.
@@ -63,7 +63,7 @@ impl Ties {
             starts: super::default_vec(ends.len()),
             ends,
             events: Cell::new(0),
-            found: Cell::new(false),
+            found: Cell::new(None),
         }
     }
 
@@ -91,7 +91,9 @@ impl Ties {
 
     /// A hop of a flow is about to occupy its link.
     pub(super) fn link(&self, link: u32, hop: u32, at: Time, duration: Time) {
-        self.note(&self.links[link as usize], (at, hop, duration), |_| false);
+        if clash(&self.links[link as usize], (at, hop, duration), |_| false) {
+            self.found.set(Some("two messages ask for a link at one moment"));
+        }
     }
 
     /// An agent is about to occupy an engine of its PE.
@@ -102,19 +104,20 @@ impl Ties {
             let both = one.event == other.event && one.fresh && other.fresh;
             other.at == at && (because || both)
         };
-        self.note(&self.engines[pe as usize][engine as usize], (at, agent, duration), ordered);
-    }
-
-    /// Whether there was such a moment.
-    pub(super) fn found(&self) -> bool {
-        self.found.get()
-    }
-
-    fn note(&self, last: &Use, now: (Time, u32, Time), ordered: impl FnOnce(u32) -> bool) {
-        let before = last.replace(now);
-        // Who occupies nothing keeps nobody waiting.
-        if before.0 == now.0 && before.1 != now.1 && before.2.max(now.2) > 0 && !ordered(before.1) {
-            self.found.set(true);
+        if clash(&self.engines[pe as usize][engine as usize], (at, agent, duration), ordered) {
+            self.found.set(Some("two agents ask for an engine at one moment"));
         }
     }
+
+    /// What two users asked for at such a moment.
+    pub(super) fn found(&self) -> Option<&'static str> {
+        self.found.get()
+    }
+}
+
+/// Whether another user asked for a resource at the same moment.
+fn clash(last: &Use, now: (Time, u32, Time), ordered: impl FnOnce(u32) -> bool) -> bool {
+    let before = last.replace(now);
+    // Who occupies nothing keeps nobody waiting.
+    before.0 == now.0 && before.1 != now.1 && before.2.max(now.2) > 0 && !ordered(before.1)
 }

@@ -37,17 +37,19 @@ pub(super) struct Fold {
 }
 
 impl Fold {
-    /// The classes of a job; none where no two ranks are alike, or where the run could tell ranks of a class apart.
-    pub(super) fn new(job: &Linked, launches: &[Share<'_>], machine: &Machine) -> Option<Self> {
-        // A chunk that somebody waits for is another one at every rank.
-        if !machine.is_even() || !job.chunks.is_empty() {
-            return None;
+    /// The classes of a job; the reason where no two ranks are alike, or where the run could tell ranks of a class apart.
+    pub(super) fn new(job: &Linked, launches: &[Share<'_>], machine: &Machine) -> Result<Self, &'static str> {
+        if !machine.is_even() {
+            return Err("the machine has faults");
         }
-        let sites = sites::Sites::new(job, launches, machine)?;
-        let stands = classes::classes(job, &sites)?;
-        let orbits = cover::orbits(job, &sites, &stands)?;
-        let links = cover::links(&sites, &stands, &orbits)?;
-        Some(Self { stands, orbits, links })
+        if !job.chunks.is_empty() {
+            return Err("ranks wait for chunks, each for others");
+        }
+        let sites = sites::Sites::new(job, launches, machine).ok_or("no agent of a program can stand for another")?;
+        let stands = classes::classes(job, &sites).ok_or("no two ranks are alike")?;
+        let orbits = cover::orbits(job, &sites, &stands).ok_or("calls of ranks that seem alike differ")?;
+        let links = cover::links(&sites, &stands, &orbits).ok_or("links of ranks that seem alike differ")?;
+        Ok(Self { stands, orbits, links })
     }
 }
 

@@ -96,9 +96,9 @@ impl<'a> Hosts<'a> {
         self.ended == self.replay.ranks.iter().map(|&rank| self.replay.order(rank).lanes.len()).sum::<usize>()
     }
 
-    /// Whether the order of two events at one moment could have mattered.
-    pub(super) fn tied(&self) -> bool {
-        self.tied
+    /// Where the order of two events at one moment could have mattered.
+    pub(super) fn tied(&self) -> Option<&'static str> {
+        self.tied.then_some("two things happen to a rank at one moment")
     }
 
     /// The times of all ranks, also of those that another stands for.
@@ -312,7 +312,12 @@ impl Driver for Hosts<'_> {
                 }
             }
             place => {
-                self.note(self.replay.job.node(place).0, now);
+                // A call of one rank that takes no time follows what let it start, and meets nothing of other ranks.
+                let share = self.replay.job.share(place);
+                let follows = share.is_some_and(|share| self.replay.job.parts(share.launch) == 1);
+                if !follows || self.nodes[place as usize].start != now {
+                    self.note(self.replay.job.node(place).0, now);
+                }
                 self.over.push(place);
             }
         }
