@@ -13,6 +13,7 @@ from ahbm.cli import progress
 from ahbm.cli.output import fail_if_wrong
 
 if TYPE_CHECKING:
+    from ahbm.cli.options import Asked
     from ahbm.job.door import Opened
 
 
@@ -66,6 +67,31 @@ def each(target: str, runs: Sequence[Opened], data: bool, check: str | None, as_
     if failed:
         raise failed[0].error
     fail_if_wrong(reports)
+
+
+def each_job(target: str, cells: Sequence[Asked], as_json: bool) -> None:
+    """Prints a table of a job under the changes of each cell, or a line of JSON for each; the job is read once.
+
+    Raises the error of the first that did not run, after all of them.
+    """
+    from ahbm.job.what_if import Point, WhatIf, points
+
+    told = [cell.told() for cell in cells]
+    common = set.intersection(*map(set, told))
+    labels = [", ".join(text for text in one if text not in common) for one in told]
+    found: list[Point] = []
+    for point in points(zip(labels, (cell.open(target) for cell in cells), strict=True)):
+        found.append(point)
+        progress.at(f"{target}, run {len(found)} of {len(cells)}")
+        if as_json:
+            typer.echo(json.dumps(point.to_json()))
+            sys.stdout.flush()
+    progress.clear()
+    if not as_json:
+        typer.echo(str(WhatIf(tuple(found))))
+    for point in found:
+        if point.error is not None:
+            raise point.error
 
 
 def _refused(cell: Any) -> dict[str, Any]:

@@ -247,6 +247,11 @@ class Recorded:
         return {field.name: getattr(self, field.name) for field in fields(Recorded)}
 
 
+def _named(text: str) -> tuple[str, str]:
+    name, _, values = text.rpartition("=")
+    return name, values
+
+
 @dataclass(frozen=True, kw_only=True)
 class Asked(Recorded, Files, Terms):
     """One collective or plan, and how it is run."""
@@ -267,7 +272,11 @@ class Asked(Recorded, Files, Terms):
     ] = None
     compute: Annotated[
         list[str] | None,
-        typer.Option("--compute", metavar="TEXT=FACTOR", help="Jobs: computations of this name last so many times."),
+        typer.Option(
+            "--compute",
+            metavar="TEXT=FACTOR",
+            help="Jobs: computations of this name last so many times; TEXT=1,0.5: both.",
+        ),
     ] = None
     no_fold: Annotated[
         bool, typer.Option("--no-fold", help="Jobs: every rank is simulated, also those that do what another does.")
@@ -278,13 +287,22 @@ class Asked(Recorded, Files, Terms):
     ] = None
 
     def cells(self) -> list[Self]:
-        """One run each: every algorithm on every machine. Raises as `places`."""
+        """One run each: every algorithm on every machine, with every factor of computations. Raises as `places`."""
         given: list[str | None] = [*(self.algorithms or ())] or [None]
+        scaled = [[f"{name}={one}" for one in many.split(",")] for name, many in map(_named, self.compute or ())]
         return [
-            replace(place, algorithms=None if algorithm is None else [algorithm])
+            replace(place, algorithms=None if algorithm is None else [algorithm], compute=list(compute) or None)
             for place in self.places()
             for algorithm in given
+            for compute in product(*scaled)
         ]
+
+    def told(self) -> list[str]:
+        """What tells a cell from others, as it is given on the command line."""
+        topology = [f"-t {name}" for name in self.topologies or ()]
+        ranks = [f"--ranks {self.ranks}"] if self.ranks else []
+        algorithm = [f"-a {name}" for name in self.algorithms or ()]
+        return [*topology, *ranks, *algorithm, *(self.settings or ()), *(self.compute or ())]
 
     @property
     def algorithm(self) -> str | None:

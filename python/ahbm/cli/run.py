@@ -15,7 +15,7 @@ import typer
 from ahbm.base.load import load_bytes
 from ahbm.cli import completion
 from ahbm.cli.app import app
-from ahbm.cli.cells import each
+from ahbm.cli.cells import each, each_job
 from ahbm.cli.excerpts import Excerpts
 from ahbm.cli.groups import grouped
 from ahbm.cli.interrupts import leave_to_script
@@ -104,6 +104,9 @@ def run(
     if len(cells) > 1:
         if (et, trace) != (None, None):
             raise ConfigError("AHBM-C146", f"--et and --trace are for one run, not for {len(cells)}")
+        if check is None and not best and cells[0].open(target, args=args).is_job:
+            each_job(target, cells, as_json)
+            return
         each(target, [cell.open(target, args=args) for cell in cells], not no_data, check, as_json)
         return
     if best:

@@ -37,6 +37,7 @@ from ahbm.source.plan import SLOTS, has_known_result, read
 
 if TYPE_CHECKING:
     from ahbm.job.best import Best
+    from ahbm.job.what_if import WhatIf
     from ahbm.runs.explanation import Explanation
 
 
@@ -255,6 +256,21 @@ class Opened:
             raise ConfigError("AHBM-C146", f"{self.target} is no job", hint="ahbm ladder compares algorithms")
         setup, how = self.replaying()
         return best(read_job(self.target, how), plans.label(self.target), setup, how)
+
+    @checked
+    def what_if(self, *changes: Mapping[str, Any]) -> WhatIf:
+        """A job as it is, and under each of `changes`, all in one process.
+
+        A change has dotted keys of the machine, whose values may be factors of what the machine has
+        (`{"system.sips.link.bandwidth_gbs": "2x"}`), and terms (`{"factors": [("gemm", 0.5)]}`,
+        `{"algorithm": "ring_allreduce"}`, `{"groups": "other.json"}`).
+
+        Raises ConfigError (AHBM-C146) for what is no job, and for terms that do not exist. A change under which the job
+        does not run is a point with its error.
+        """
+        from ahbm.job.what_if import what_if
+
+        return what_if(self, changes)
 
     def _replayed(self) -> JobReport:
         setup, how = self.replaying()

@@ -198,6 +198,12 @@ class JobReport(Run):
             sums[label] = sums.get(label, 0.0) + stretch.end_ns - stretch.start_ns
         return sorted(sums.items(), key=lambda item: (-item[1], item[0]))
 
+    def shares(self) -> str:
+        """The parts of the critical path in words."""
+        parts = ", ".join(f"{label} {100 * ns / self.latency_ns:.3g} %" for label, ns in self.on_path())
+        hidden = "" if any(stretch.what == "call" for stretch in self.path) else ": no communication is on it"
+        return f"{parts}{hidden}"
+
     def __str__(self) -> str:
         machine = self.emulator.machine
         lines = [
@@ -220,9 +226,7 @@ class JobReport(Run):
                 cells.append((label, f"{exposed / 1000:.2f}", f"{waiting / 1000:.2f}"))
             lines += aligned(cells)
         if self.path:
-            parts = ", ".join(f"{label} {100 * ns / self.latency_ns:.3g} %" for label, ns in self.on_path())
-            hidden = "" if any(stretch.what == "call" for stretch in self.path) else ": no communication is on it"
-            lines.append(f"critical path: {parts}{hidden}")
+            lines.append(f"critical path: {self.shares()}")
         if self.untimed:
             lines.append(
                 f"{self.untimed} computations take no time: they state none, or the machine has no pe.roofline"

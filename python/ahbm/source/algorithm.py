@@ -74,7 +74,7 @@ class Algorithm(Protocol):
 
     @property
     def anywhere(self) -> bool:
-        """Whether its program depends on the number of ranks and not on which SIPs they are, but for the agents' places;
+        """Whether its program depends on the number of ranks and not on which SIPs they are, but for agents' places;
         on all SIPs of the machine it may be another one."""
 
     @property

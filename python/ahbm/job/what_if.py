@@ -1,0 +1,139 @@
+"""A job under changes: other machines, algorithms, groups, or quicker computations, all in one process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ahbm._core import Workload
+from ahbm.base.words import aligned
+from ahbm.config.topology import load_machine
+from ahbm.errors import AhbmError, ConfigError, InterruptedRun
+from ahbm.job.replay import How, JobReport, read, replay
+from ahbm.runs import plans
+from ahbm.runs.advice import resolved
+
+if TYPE_CHECKING:
+    from ahbm.job.door import Opened, Terms
+
+
+@dataclass(frozen=True)
+class Point:
+    """A job under some changes."""
+
+    changes: str
+    """What differs from the terms that the job was opened with; empty where nothing does."""
+    report: JobReport | None
+    error: AhbmError | None = None
+    """Why it does not run; None where it does."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The changes, and the report or the error, as JSON-serialisable data."""
+        found = {} if self.report is None else self.report.to_json()
+        return {"changes": self.changes, **found, **({} if self.error is None else {"error": self.error.to_json()})}
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """A job under changes. The first point is the one that the others are compared with."""
+
+    points: tuple[Point, ...]
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """The points as JSON-serialisable data."""
+        return [point.to_json() for point in self.points]
+
+    def __str__(self) -> str:
+        base = self.points[0].report if self.points else None
+        rows: list[tuple[str, ...]] = [("changes", "time (us)", "", "exposed (us)", "on the critical path")]
+        for point in self.points:
+            name = point.changes or "as it is"
+            if point.report is None:
+                rows.append((name, f"{point.error.code if point.error else ''}", "", "", ""))
+                continue
+            report = point.report
+            share = "" if base is None or base is report else _change(base.latency_ns, report.latency_ns)
+            exposed = sum(rank.exposed_ns for rank in report.ranks) / max(len(report.ranks), 1)
+            times = (f"{report.latency_ns / 1000:,.2f}", share, f"{exposed / 1000:,.2f}")
+            rows.append((name, *times, report.shares()))
+        return "\n".join(aligned(rows))
+
+
+def _change(base_ns: float, ns: float) -> str:
+    return "same" if ns == base_ns else f"{100 * (ns - base_ns) / base_ns:+.3g} %" if base_ns else ""
+
+
+class Jobs:
+    """Jobs that were read, by what was asked of their files: each is read once."""
+
+    def __init__(self) -> None:
+        self._read: dict[object, Workload] = {}
+
+    def of(self, target: str, how: How) -> Workload:
+        """The job of a target. Raises as `ahbm.job.replay.read`."""
+        key = (target, str(how.groups), how.step, how.host_gaps, how.symmetric, how.reading)
+        if key not in self._read:
+            self._read[key] = read(target, how)
+        return self._read[key]
+
+
+def points(runs: Iterable[tuple[str, Opened]]) -> Iterator[Point]:
+    """Each run of a job, by the changes that it has, in order; one that does not run gives its error.
+
+    Values of `overrides` may be factors ("2x") of what the machine has. Raises KeyboardInterrupt.
+    """
+    jobs = Jobs()
+    for changes, run in runs:
+        try:
+            run = replace(run, terms=_resolved(run.terms))
+            setup, how = run.replaying()
+            yield Point(changes, replay(jobs.of(run.target, how), plans.label(run.target), setup, how))
+        except InterruptedRun:
+            raise
+        except AhbmError as error:
+            yield Point(changes, None, error)
+
+
+def _resolved(terms: Terms) -> Terms:
+    """The terms with every factor of a machine's parameter as a value."""
+    relative = {key: value for key, value in (terms.overrides or {}).items() if str(value).endswith("x")}
+    if not relative:
+        return terms
+    fixed = {key: value for key, value in (terms.overrides or {}).items() if key not in relative}
+    parameters = dict(load_machine(terms.topology, fixed).parameters)
+    found = {key: resolved(value, parameters.get(key)) for key, value in relative.items()}
+    return replace(terms, overrides={**fixed, **found})
+
+
+def what_if(opened: Opened, changes: Sequence[Mapping[str, Any]]) -> WhatIf:
+    """A job as it was opened, and under each of `changes`: dotted keys of the machine or of ccl.yaml, and terms.
+
+    Raises ConfigError (AHBM-C146) for what is no job, and for terms that do not exist; AhbmError where the job does not
+    run as it is.
+    """
+    from ahbm.job.door import terms_of
+
+    if not opened.is_job:
+        raise ConfigError("AHBM-C146", f"{opened.target} is no job", hint="explain(...).what_if changes its machine")
+    runs = [("", opened)]
+    for change in changes:
+        overrides = {key: value for key, value in change.items() if "." in key}
+        terms = {key: value for key, value in change.items() if key not in overrides}
+        terms_of(terms)
+        if overrides:
+            terms["overrides"] = {**(opened.terms.overrides or {}), **overrides, **dict(terms.get("overrides") or {})}
+        label = ", ".join(f"{key}={_short(value)}" for key, value in change.items())
+        runs.append((label, replace(opened, terms=replace(opened.terms, **terms))))
+    found = tuple(points(runs))
+    if found[0].error is not None:
+        raise found[0].error
+    return WhatIf(found)
+
+
+def _short(value: object) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}={one}" for key, one in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join("=".join(map(str, one)) if isinstance(one, list | tuple) else str(one) for one in value)
+    return str(value)
