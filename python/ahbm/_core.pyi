@@ -345,7 +345,9 @@ class Limit:
     def ps(self, nbytes: int) -> int: ...
     def by_bandwidth(self, nbytes: int) -> bool: ...
     @property
-    def cut(self) -> tuple[list[list[int]], float, int, int]: ...
+    def tightest(self) -> bool: ...
+    @property
+    def cut(self) -> tuple[int, list[tuple[int, int]], float, int, int]: ...
 
 @final
 class Machine:
@@ -434,6 +436,22 @@ class ProgramBuilder:
         dtype: str,
         body: int,
     ) -> None: ...
+    def capture_all(
+        self,
+        kernel: Callable[..., None],
+        before: tuple[object, ...],
+        again: tuple[object, ...],
+        after: tuple[object, ...],
+        ranks: int,
+        cubes: int,
+        views: Sequence[tuple[int, int]],
+        dtype: str,
+        *,
+        by_class: bool = True,
+    ) -> list[int]: ...
+    def agents(
+        self, group: int, bodies: Sequence[int], places: Sequence[_Place], cubes: Sequence[int], nbytes: int
+    ) -> int: ...
     def agent(self, group: int, coord: _Place, place: _Place, body: int, buffers: Sequence[int]) -> None: ...
     def finish(self) -> Program: ...
 
@@ -668,6 +686,14 @@ class MemoryRef:
     def space(self) -> str: ...
 
 @final
+class Peer:
+    """The address of a PE: a value for `dir=` of `tl.send`, `tl.recv` and `tl.recv_async`; what `tl.peer` returns. It
+    is equal to the text that says the same, `"sip2.cube5.pe0"`."""
+
+    def __eq__(self, other: object) -> bool: ...
+    def __hash__(self) -> int: ...
+
+@final
 class RecvFuture:
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -676,9 +702,9 @@ class RecvFuture:
 
 @final
 class Tl:
-    """The recording context of one kernel call. Pointers are ints (bytes), shapes an int or a tuple of ints, dtypes
-    one of f16 bf16 f32 f64 i8 i16 i32 i64 u8 u16 u32 u64. A call that cannot be recorded raises
-    `ahbm.errors.KernelError` with the kernel's file and line."""
+    """The recording context of one kernel call. Pointers are ints (bytes), directions texts or what `peer` returns,
+    shapes an int or a tuple of ints, dtypes one of f16 bf16 f32 f64 i8 i16 i32 i64 u8 u16 u32 u64. A call that cannot
+    be recorded raises `ahbm.errors.KernelError` with the kernel's file and line."""
 
     def program_id(self, axis: int = 0) -> int:
         """This PE's index: axis 0 inside its cube, axis 1 the cube's index inside its SIP."""
@@ -718,6 +744,12 @@ class Tl:
 
     def cdiv(self, a: int, b: int) -> int:
         """`a / b` rounded up; plain ints."""
+
+    def peer(self, *, sip: int | None = None, cube: int | None = None, pe: int | None = None) -> Peer:
+        """The address of a PE: a direction for `send`, `recv` and `recv_async`. A part left out means "same as mine".
+
+        It names the same queue as the text `"sip2.cube5.pe0"`, and a rank behind it keeps its formula, which a text
+        loses. A name, so it is no call that costs a dispatch."""
 
     def maximum(self, a: Handle | _Number, b: Handle | _Number) -> Handle:
         """Element-wise maximum; one operand may be a number."""
@@ -762,12 +794,12 @@ class Tl:
     def cast(self, a: Handle, dtype: str) -> Handle:
         """Conversion to another dtype, rounding to nearest even."""
 
-    def send(self, dir: str, src: Handle | MemoryRef) -> None:
+    def send(self, dir: str | Peer, src: Handle | MemoryRef) -> None:
         """Posts `src` (a value, or a memory reference) to the PE behind `dir`; blocks only while no slot is free."""
 
     def recv(
         self,
-        dir: str | None = None,
+        dir: str | Peer | None = None,
         shape: _Shape | None = None,
         dtype: str = "f16",
         mode: str = "return_slot",
@@ -776,7 +808,7 @@ class Tl:
         """Receives the next message from `dir`, or (None) from the next direction, in turn, that has one.
         `mode="copy_to_dst"` also stores it at byte address `dst`."""
 
-    def recv_async(self, dir: str, shape: _Shape, dtype: str = "f16") -> RecvFuture:
+    def recv_async(self, dir: str | Peer, shape: _Shape, dtype: str = "f16") -> RecvFuture:
         """Posts a receive that completes in the background; `tl.wait` gives its value."""
 
     def wait(self, future: RecvFuture | Handle) -> Handle:

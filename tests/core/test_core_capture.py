@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import re
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -226,6 +227,21 @@ def test_peer_names_share_bodies_between_lanes(builder: ProgramBuilder) -> None:
         for name in ("sip1", f"sip1.cube{cube}", f"sip1.cube{cube}.pe0", "sip1.pe0")
     }
     assert len(ids) == 1
+
+
+def test_a_peer_is_the_text_that_says_the_same(builder: ProgramBuilder) -> None:
+    def kernel(t_ptr: int, ways: Callable[[Any], list[Any]], tl: Any) -> None:
+        for way in ways(tl):
+            tl.send(way, tl.zeros(4))
+
+    def peers(tl: Any) -> list[Any]:
+        peer = tl.peer(sip=1, cube=2)
+        assert peer == "sip1.cube2" == f"{peer}" and peer != tl.peer(sip=1) and {peer: 1}[str(peer)]
+        assert repr(peer) == "<peer sip1.cube2>"
+        return [peer, tl.peer(sip=1, pe=3), tl.peer(pe=3)]
+
+    texts = ["sip1.cube2", "sip1.pe3", "pe3"]
+    assert capture(builder, kernel, peers) == capture(builder, kernel, lambda tl: texts)
 
 
 def test_integers_stay_exact(machine: Machine) -> None:

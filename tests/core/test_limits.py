@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 import random
 
 import pytest
 
 import ahbm
 from ahbm._core import Limit, Machine
+from ahbm.base.request import Request
 from ahbm.config.topology import load_machine
+from ahbm.core.compiled import Cost
 from ahbm.core.limits import Limits, describe
 from ahbm.errors import AhbmError, ConfigError, UnsupportedError
+from ahbm.runs.report import Report
 
 GBS, LATENCY_PS = 50.0, 500_000
 MIB = 1 << 20
@@ -159,9 +163,14 @@ def test_what_is_not_known_says_why() -> None:
 
 
 def test_names_of_cuts() -> None:
-    assert describe(([[0, 1, 2, 7]], 100.0, 2, 16), "sip", 8) == "out of sip0-sip2, sip7 over 2 links, 100 GB/s"
-    assert describe(([[0, 1, 2, 3, 4, 5, 6]], 100.0, 2, 7), "sip", 8) == "into sip7 over 2 links, 100 GB/s"
-    assert describe(([[0], [1]], 50.0, 1, 2), "sip", 2) == "between 2 parts over 1 link, 50 GB/s"
+    assert describe((1, [(0, 3), (7, 8)], 100.0, 2, 16), "sip", 8) == "out of sip0-sip2, sip7 over 2 links, 100 GB/s"
+    assert describe((1, [(0, 7)], 100.0, 2, 7), "sip", 8) == "into sip7 over 2 links, 100 GB/s"
+    assert describe((1, [(0, 2), (3, 8)], 100.0, 2, 7), "sip", 8) == "into sip2 over 2 links, 100 GB/s"
+    assert describe((1, [(1, 8)], 100.0, 2, 7), "sip", 8) == "into sip0 over 2 links, 100 GB/s"
+    assert describe((2, [], 50.0, 1, 2), "sip", 2) == "between 2 parts over 1 link, 50 GB/s"
+    # A node more than there are names for stands for all other SIPs.
+    assert describe((1, [(0, 4)], 50.0, 1, 4), "cube", 4) == "into the other SIPs over 1 link, 50 GB/s"
+    assert describe((1, [(0, 3), (4, 5)], 50.0, 1, 4), "cube", 4) == "into cube3 over 1 link, 50 GB/s"
 
 
 def test_some_of_the_ranks() -> None:
@@ -172,6 +181,43 @@ def test_some_of_the_ranks() -> None:
         report = ahbm.run(collective, algorithm, "npu_ring_8", bytes_per_rank=size, overrides=overrides, data=False)
         assert report.ranks == 5 and report.bound_ns is not None
         assert 0 < report.bound_ns <= report.latency_ns, collective
+
+
+def test_a_bound_is_found_when_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+
+    def limit(*given: object, **named: object) -> Limit:
+        asked.append(given)
+        return Limit(*given, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("ahbm.core.limits.Limit", limit)
+    emulator = ahbm.Emulator.load("npu_ring_8")
+    report = ahbm.run("all_gather", emulator=emulator, bytes_per_rank=1 << 12)
+    explanation, cost = report.explain(), emulator.cost(Request("all_gather", range(8), 256, "f16"))
+    assert isinstance(cost, Cost) and not asked
+    assert explanation.bound_ps == report.bound_ps == cost.bound_ps
+    assert report.bound_ns is not None and report.bound_is_tightest and len(asked) == 1
+
+
+def test_a_report_keeps_its_bound_in_json_and_in_copies() -> None:
+    edges = "[{from: 0, to: 1}, {from: 1, to: 2}, {from: 2, to: 0}, {from: 2, to: 3}, {from: 3, to: 0}]"
+    overrides = {"system.sips.count": 4, "system.sips.topology": "custom", "system.sips.edges": edges}
+    told = {}
+    for collective in ("all_gather", "all_to_all"):
+        report = ahbm.run(collective, topology="npu_ring_8", bytes_per_rank=1 << 20, overrides=overrides, data=False)
+        told[collective] = report.bound_is_tightest, report.limited_by.endswith(", perhaps not the tightest")
+        data = report.to_json()
+        old = {name: value for name, value in data.items() if name != "bound_is_tightest"}
+        for again in (Report.from_json(data), pickle.loads(pickle.dumps(report))):
+            assert again.to_json() == data and again == report
+        assert Report.from_json(old).to_json() == data | {"bound_is_tightest": False}
+    assert told == {"all_gather": (True, False), "all_to_all": (False, True)}
+
+
+@pytest.mark.parametrize("topology", ["npu_ring_8", "npu_mesh_4x4"])
+def test_a_message_to_itself_takes_no_time_at_least(topology: str) -> None:
+    report = ahbm.run("send_recv", topology=topology, src=1, dst=1, data=False)
+    assert (report.bound_ns, report.limited_by) == (0, "a message to itself")
 
 
 def test_a_faulty_switch_has_no_bound() -> None:

@@ -15,6 +15,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ahbm._core import Machine
 from ahbm.errors import ConfigError, UnsupportedError
 
@@ -68,20 +71,20 @@ class Layout:
         """Computed once: a layout is part of the key under which every call looks its program up."""
         return hash((self.network, self.places, self.chunks, self.count, self.lanes))
 
-    def place(self, rank: int, cube: int) -> Place:
-        """The PE that runs the kernel of a rank on one of a lane's cubes."""
-        sip, first, pe = self.places[rank]
-        return (sip, first + cube, pe)
-
-    def pieces(self, lane: Lane, buffers: Sequence[int], itemsize: int) -> list[tuple[int, int, int, int]]:
-        """The cut of a rank's array over the `buffers` of one lane: (buffer, first byte in the array, first byte in the
-        buffer, bytes) for every chunk on every cube."""
-        size = lane.n_elem * itemsize
-        return [
-            (buffer, ((cube * self.chunks + chunk) * self.count + lane.offset) * itemsize, chunk * size, size)
-            for cube, buffer in enumerate(buffers)
-            for chunk in range(self.chunks)
-        ]
+    def pieces(self, lane: Lane, itemsize: int) -> NDArray[np.int64]:
+        """The cut of a rank's array over the cubes of one lane, shape (pieces, 4): cube, first byte in the array, first
+        byte in the cube's buffer, bytes. A piece is a chunk on a cube, or all of them where nothing lies between."""
+        chunks, size = self.chunks, lane.n_elem * itemsize
+        if lane.n_elem == self.count:
+            chunks, size = 1, chunks * size
+        cubes = np.arange(len(lane.cubes), dtype=np.int64)
+        rows = np.empty((len(cubes), chunks, 4), np.int64)
+        stride = self.chunks * self.count // chunks * itemsize
+        rows[..., 0] = cubes[:, None]
+        rows[..., 1] = (cubes[:, None] * chunks + np.arange(chunks)) * stride + lane.offset * itemsize
+        rows[..., 2] = np.arange(chunks) * size
+        rows[..., 3] = size
+        return rows.reshape(-1, 4)
 
 
 def lanes(machine: Machine, ranks: Sequence[int], chunks: int, count: int) -> Layout:

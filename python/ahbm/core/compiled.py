@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ahbm._core import Memory, Program, Timeline
 from ahbm.base.request import Request
+from ahbm.core.limits import Bound
 from ahbm.errors import AhbmError, Finding, told
 from ahbm.source.algorithm import Algorithm
 
@@ -126,11 +127,19 @@ class Cost:
     messages: int
     bytes: int
     """Payload of all messages."""
-    bound_ps: int | None
-    """The least time that any algorithm could take; None where none is known."""
-    reason: str
-    """The tight cut or the longest way behind the bound, or why no bound is known."""
+    bound: Bound = field(compare=False, repr=False)
+    """The least time that any algorithm could take."""
     notes: tuple[str, ...] = ()
+
+    @property
+    def bound_ps(self) -> int | None:
+        """The least time that any algorithm could take; None where none is known."""
+        return self.bound.ps
+
+    @property
+    def reason(self) -> str:
+        """The tight cut or the longest way behind the bound, or why no bound is known."""
+        return self.bound.reason
 
 
 @dataclass(frozen=True)

@@ -154,14 +154,12 @@ class Emulator:
         """The cost of a request, or the reason why it cannot be performed; needs no arrays and raises no AhbmError."""
         try:
             compiled = self.compile(request, algorithm)
-            bound = self.bound(request)
             return Cost(
                 compiled.algorithm,
                 compiled.latency_ps,
                 compiled.messages,
                 compiled.bytes,
-                bound.ps,
-                bound.reason,
+                self.bound(request),
                 compiled.notes,
             )
         except AhbmError as error:

@@ -6,28 +6,67 @@ and every node must hear of the farthest contribution. `docs/synthesis.md` tells
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 from ahbm._core import Limit, Machine
+from ahbm.base.collectives import COLLECTIVES
 from ahbm.errors import BudgetError, ConfigError, UnsupportedError
 
-Cut = tuple[list[list[int]], float, int, int]
-"""Parts, GB/s across, links across, shares that must cross: see `Limit.cut`."""
+Range = tuple[int, int]
+"""Nodes by number: the first, and the one after the last."""
+Cut = tuple[int, list[Range], float, int, int]
+"""Parts, the nodes of the only one, GB/s across, links across, shares that must cross: see `Limit.cut`."""
+NOT_TIGHTEST = "perhaps not the tightest"
+"""What is said of a bound where a tighter one may exist."""
 
 
 @dataclass(frozen=True)
-class Bound:
-    """The least time of a run."""
+class Known:
+    """What is known of the least time of a run."""
 
     ps: int | None
-    """None where none is known; then `reason` says why."""
     reason: str
-    """The tight cut or the longest way, for people."""
+    tightest: bool
+
+
+class Bound:
+    """The least time of a run. It is found when somebody first asks for one of its properties."""
+
+    def __init__(self, find: Callable[[], Known]) -> None:
+        self._find = find
+
+    @staticmethod
+    def known(ps: int | None, reason: str, tightest: bool) -> Bound:
+        """A bound that has been found."""
+        return Bound(lambda: Known(ps, reason, tightest))
+
+    @cached_property
+    def _found(self) -> Known:
+        return self._find()
+
+    @property
+    def ps(self) -> int | None:
+        """None where none is known; then `reason` says why."""
+        return self._found.ps
+
+    @property
+    def reason(self) -> str:
+        """The tight cut or the longest way, for people."""
+        return self._found.reason
+
+    @property
+    def tightest(self) -> bool:
+        """Whether no cut of the machine is tighter and no way longer; False where that is not known."""
+        return self._found.tightest
+
+    def __reduce__(self) -> tuple[Callable[[int | None, str, bool], Bound], tuple[int | None, str, bool]]:
+        return Bound.known, (self.ps, self.reason, self.tightest)
 
 
 class Limits:
-    """The bounds of one machine; what does not depend on the size is computed once."""
+    """The bounds of one machine; what does not depend on the size is computed once, when it is asked for."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
@@ -46,19 +85,24 @@ class Limits:
             if not 0 <= rank < max(ranks, 1):
                 raise ConfigError("AHBM-C120", f"rank {rank} is not in a group of {ranks}")
         if ranks == 1 and tiles in (None, 1):
-            return Bound(0, "a single rank")
+            return Bound.known(0, "a single rank", True)
+        if COLLECTIVES[collective].paired and root == dst:
+            return Bound.known(0, "a message to itself", True)
         if ranks > sips:
-            return Bound(None, f"no bound is known for {ranks} ranks on {sips} SIPs")
-        found = []
-        if sips > 1:
-            found.append(self._bound(collective, nbytes, ranks, root, dst, cubes=False))
+            return Bound.known(None, f"no bound is known for {ranks} ranks on {sips} SIPs", False)
+        levels = [(ranks, False)] if sips > 1 else []
         if tiles == cubes and cubes > 1:
-            found.append(self._bound(collective, nbytes, 0, root, dst, cubes=True))
-        if not found:
-            return Bound(None, f"no bound is known for {tiles} of {cubes} cubes")
-        return max(found, key=lambda bound: -1 if bound.ps is None else bound.ps)
+            levels.append((0, True))
+        if not levels:
+            return Bound.known(None, f"no bound is known for {tiles} of {cubes} cubes", False)
 
-    def _bound(self, collective: str, nbytes: int, ranks: int, root: int, dst: int, *, cubes: bool) -> Bound:
+        def find() -> Known:
+            found = [self._bound(collective, nbytes, ranks, root, dst, cubes=cubes) for ranks, cubes in levels]
+            return max(found, key=lambda bound: -1 if bound.ps is None else bound.ps)
+
+        return Bound(find)
+
+    def _bound(self, collective: str, nbytes: int, ranks: int, root: int, dst: int, *, cubes: bool) -> Known:
         key = (collective, ranks, root, dst, cubes)
         if key not in self._known:
             try:
@@ -67,33 +111,32 @@ class Limits:
                 self._known[key] = error.message
         limit = self._known[key]
         if isinstance(limit, str):
-            return Bound(None, limit)
+            return Known(None, limit, False)
         name, nodes = ("cube", self._machine.cubes) if cubes else ("sip", self._machine.sips)
         by_cut = nbytes > 0 and limit.by_bandwidth(nbytes)
         reason = describe(limit.cut, name, nodes) if by_cut else f"the way between the farthest {name}s"
-        return Bound(limit.ps(nbytes), reason)
+        return Known(limit.ps(nbytes), reason if limit.tightest else f"{reason}, {NOT_TIGHTEST}", limit.tightest)
 
 
 def describe(cut: Cut, name: str, nodes: int) -> str:
     """A cut for people, e.g. "out of sip0-sip31 over 8 links of 400 GB/s"; `nodes` are named `name`0, `name`1, ..."""
-    parts, gbs, links, _ = cut
+    parts, inside, gbs, links, _ = cut
     across = f"{links} link{'s' * (links != 1)}, {gbs:g} GB/s"
-    if len(parts) != 1:
-        return f"between {len(parts)} parts over {across}"
-    inside = parts[0]
-    outside = sorted(set(range(nodes)) - set(inside))
+    if parts != 1:
+        return f"between {parts} parts over {across}"
+    # A node more than there are names for stands for all else.
+    starts, ends = [0, *(end for _, end in inside)], [*(first for first, _ in inside), nodes]
+    outside = [(first, end) for first, end in zip(starts, ends, strict=True) if first < end]
     # The smaller side is the shorter name.
-    if len(outside) < len(inside):
+    if _size(outside) < _size(inside):
         return f"into {_ranges(outside, name) or 'the other SIPs'} over {across}"
     return f"out of {_ranges(inside, name)} over {across}"
 
 
-def _ranges(numbers: Sequence[int], name: str) -> str:
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    shown = [f"{name}{a}" if a == b else f"{name}{a}-{name}{b}" for a, b in runs]
+def _size(ranges: list[Range]) -> int:
+    return sum(end - first for first, end in ranges)
+
+
+def _ranges(ranges: list[Range], name: str) -> str:
+    shown = [f"{name}{a}" if a + 1 == end else f"{name}{a}-{name}{end - 1}" for a, end in ranges]
     return ", ".join(shown[:4]) + (f" and {len(shown) - 4} more" if len(shown) > 4 else "")

@@ -414,6 +414,7 @@ def result(cell: Report | Refused, sweep: Sweep) -> dict[str, Any]:
             "time": None if cell.bound_ns is None else cell.bound_ns / 1000,
             "percent": cell.percent_of_bound,
             "limited_by": cell.limited_by,
+            "is_tightest": cell.bound_is_tightest,
         },
         "experiment_name": cell.algorithm,
         "machine": cell.machine,

@@ -14,7 +14,7 @@ from typing import Any
 
 from ahbm.base.load import load_text
 from ahbm.errors import AhbmError, ConfigError, Finding
-from ahbm.runs.report import Report
+from ahbm.runs.report import OF_BOUND, Report
 
 Key = tuple[str, str, str, int, int, str, str, int]
 """Collective, algorithm, topology or machine, ranks, bytes, dtype, op, root."""
@@ -185,7 +185,8 @@ def load(path: str | Path) -> list[Report]:
 
 
 def _report(row: object, path: str | Path) -> Report:
-    names = {field.name: field.default is MISSING for field in fields(Report) if field.name != "spec"}
+    own = {field.name: field.default is MISSING for field in fields(Report) if field.name not in ("bound", "spec")}
+    names = own | {name: name != OF_BOUND[-1] for name in OF_BOUND}
     needed = {name for name, must in names.items() if must}
     if not isinstance(row, dict) or not needed <= set(row) <= names.keys():
         missing = ", ".join(sorted(needed - set(row))) if isinstance(row, dict) else ""

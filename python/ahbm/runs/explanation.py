@@ -19,6 +19,7 @@ from ahbm.runs.answer import sentences, told
 
 if TYPE_CHECKING:
     from ahbm._core import Program, Timeline
+    from ahbm.core.limits import Bound
 
 
 _FOLDERS = re.compile(r"(?<![^\s(])/(?:[^/\s#]+/)+")
@@ -116,17 +117,22 @@ class Explanation:
     """The reasons of a run's latency; times in ps. Costly parts are computed when they are asked for."""
 
     @checked
-    def __init__(self, program: Program, timeline: Timeline, bound_ps: int | None = None) -> None:
+    def __init__(self, program: Program, timeline: Timeline, bound: Bound | None = None) -> None:
         """Of a program and a timeline of it with detail. Raises DataError (AHBM-V123) without.
 
-        bound_ps: the least time that any algorithm could take, where it is known.
+        bound: the least time that any algorithm could take, where one is known.
         """
         self._program = program
-        self.bound_ps = bound_ps
+        self._bound = bound
         self._timeline = timeline
         self._agent, self._op, self._category, self._link, self._line, start, end = timeline.critical_path()
         self._start: NDArray[np.int64] = start.astype(np.int64)
         self._ps: NDArray[np.int64] = end.astype(np.int64) - self._start
+
+    @property
+    def bound_ps(self) -> int | None:
+        """The least time that any algorithm could take; None where none is known."""
+        return None if self._bound is None else self._bound.ps
 
     @property
     def latency_ps(self) -> int:

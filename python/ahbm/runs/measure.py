@@ -96,8 +96,7 @@ def verify(
 ) -> tuple[Compiled, int | None, frozenset[str], tuple[Finding, ...]]:
     """What ran, how many elements are wrong (None without data), the checks, and what they could not decide.
 
-    `measure` without the report, whose bound takes longer than everything else on large machines. Arguments and errors
-    are those of `measure`.
+    `measure` without the report. Arguments and errors are those of `measure`.
     """
     request, wrong = case.request, None
     seed = whole("seed", seed, 0, 2**64 - 1)
@@ -245,7 +244,6 @@ def _elements(kind: Collective, item: int, settings: Settings, pes: int, argumen
 
 def _report(case: Case, compiled: Compiled, wrong: int | None, spec: Spec, findings: tuple[Finding, ...]) -> Report:
     request, kind, machine = case.request, case.request.kind, case.emulator.machine
-    bound = case.emulator.bound(request)
     latency_ps = compiled.latency_ps
     algbw, busbw = bandwidths(request.collective, request.parties, request.nbytes, latency_ps)
     return Report(
@@ -262,9 +260,7 @@ def _report(case: Case, compiled: Compiled, wrong: int | None, spec: Spec, findi
         messages=compiled.messages,
         algbw_gbs=algbw,
         busbw_gbs=busbw,
-        bound_ns=None if bound.ps is None else bound.ps / 1000,
-        percent_of_bound=None if bound.ps is None or not latency_ps else 100 * bound.ps / latency_ps,
-        limited_by=bound.reason,
+        bound=case.emulator.bound(request),
         wrong=wrong,
         timeline_hash=f"{compiled.timeline_hash:016x}",
         machine_hash=f"{machine.hash:016x}",

@@ -12,6 +12,7 @@ from ahbm.base import html
 from ahbm.base.arguments import checked, whole
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.check.case import Case
+from ahbm.core.limits import Bound
 from ahbm.core.spec import Spec
 from ahbm.errors import ConfigError, Finding, told
 from ahbm.runs.traces import Run
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from ahbm._core import Program
     from ahbm.check.numerics import Numerics
     from ahbm.runs.inspection import Inspection
+
+OF_BOUND = ("bound_ns", "percent_of_bound", "limited_by", "bound_is_tightest")
+"""Names under which JSON has the bound; files may lack the last."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +51,8 @@ class Report(Run):
     """bytes / latency."""
     busbw_gbs: float
     """algbw times the collective's factor in nccl-tests."""
-    bound_ns: float | None
-    """The least time any algorithm could take; None where none is known."""
-    percent_of_bound: float | None
-    """bound / latency; 100 cannot be beaten."""
-    limited_by: str
-    """The tight cut or the longest way behind the bound, or why no bound is known."""
+    bound: Bound = field(repr=False, compare=False)
+    """The least time any algorithm could take, found when one of the four properties that tell of it is first read."""
     wrong: int | None
     """Elements that differ from NumPy's answer; None when no data was run."""
     timeline_hash: str
@@ -75,10 +75,34 @@ class Report(Run):
     spec: Spec | None = field(default=None, repr=False, compare=False)
     """The run as a value; None in a report that was read from JSON."""
 
+    def _least(self) -> Bound:
+        return self.bound
+
     @property
     def bound_ps(self) -> int | None:
         """`bound_ns` in ps."""
-        return None if self.bound_ns is None else round(1000 * self.bound_ns)
+        return self.bound.ps
+
+    @property
+    def bound_ns(self) -> float | None:
+        """The least time any algorithm could take; None where none is known."""
+        return None if self.bound.ps is None else self.bound.ps / 1000
+
+    @property
+    def percent_of_bound(self) -> float | None:
+        """bound / latency; 100 cannot be beaten."""
+        latency_ps = round(1000 * self.latency_ns)
+        return None if self.bound.ps is None or not latency_ps else 100 * self.bound.ps / latency_ps
+
+    @property
+    def limited_by(self) -> str:
+        """The tight cut or the longest way behind the bound, or why no bound is known."""
+        return self.bound.reason
+
+    @property
+    def bound_is_tightest(self) -> bool:
+        """Whether no cut of the machine is tighter and no way longer; False where that is not known."""
+        return self.bound.tightest
 
     def program(self) -> Program | None:
         """The program that ran; None when there was nothing to run. Raises ConfigError: AHBM-C148 without a
@@ -104,9 +128,13 @@ class Report(Run):
         return Case.of(self.spec)
 
     def to_json(self) -> dict[str, Any]:
-        """All fields but `spec` as JSON-serialisable data."""
-        data = asdict(replace(self, spec=None, findings=()))
-        del data["spec"]
+        """All fields but `spec` as JSON-serialisable data, and what is known of the bound."""
+        data: dict[str, Any] = {}
+        for name, value in asdict(replace(self, spec=None, findings=())).items():
+            if name == "bound":
+                data |= {key: getattr(self, key) for key in OF_BOUND}
+            elif name != "spec":
+                data[name] = value
         return data | {"findings": [finding.to_json() for finding in self.findings]}
 
     @staticmethod
@@ -118,8 +146,11 @@ class Report(Run):
             known["checks"] = tuple(known.get("checks", ()))
             known["notes"] = tuple(known.get("notes", ()))
             known["findings"] = tuple(map(Finding.from_json, known.get("findings", ())))
-            return Report(**known)
-        except (TypeError, ValueError, KeyError, AttributeError, RecursionError) as error:
+            ns, _, reason = (known.pop(name) for name in OF_BOUND[:3])
+            ps = None if ns is None else round(1000 * ns)
+            bound = Bound.known(ps, reason, known.pop("bound_is_tightest", False))
+            return Report(**known, bound=bound)
+        except (TypeError, ValueError, KeyError, AttributeError, RecursionError, OverflowError) as error:
             raise ConfigError("AHBM-C160", f"no report: {error}", hint="give what Report.to_json has made") from error
 
     def _repr_html_(self) -> str:

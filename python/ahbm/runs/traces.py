@@ -12,6 +12,7 @@ from ahbm.errors import ConfigError
 
 if TYPE_CHECKING:
     from ahbm._core import Program
+    from ahbm.core.limits import Bound
     from ahbm.runs.explanation import Explanation
     from ahbm.runs.inspection import Inspection
 
@@ -27,9 +28,8 @@ class Run(ABC):
     def program(self) -> Program | None:
         """The program that ran; None when there was nothing to run."""
 
-    @property
-    def bound_ps(self) -> int | None:
-        """The least time that any algorithm could take; None where none is known."""
+    def _least(self) -> Bound | None:
+        """The least time that any algorithm could take; None where nobody asks for it."""
         return None
 
     def explain(self) -> Explanation:
@@ -37,7 +37,7 @@ class Run(ABC):
         from ahbm.runs.explanation import Explanation
 
         program = self._program()
-        return Explanation(program, program.simulate(detail=True), self.bound_ps)
+        return Explanation(program, program.simulate(detail=True), self._least())
 
     def inspect(self) -> Inspection:
         """Looks into the run: its state at any time, and the history of any element whose result is known."""

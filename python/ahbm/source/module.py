@@ -18,12 +18,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ahbm._core import Machine, Plan, ProgramBuilder
 from ahbm.base import layout as layouts
 from ahbm.base import packaged
 from ahbm.base.arguments import shown
 from ahbm.base.collectives import COLLECTIVES
-from ahbm.base.layout import Lane, Layout, Place
+from ahbm.base.layout import Layout
 from ahbm.base.load import load_bytes, parse_python
 from ahbm.base.request import Request
 from ahbm.base.yaml_source import did_you_mean
@@ -33,15 +36,13 @@ from ahbm.config.kinds import Kind
 from ahbm.config.settings import Settings
 from ahbm.config.topology import NETWORKS
 from ahbm.errors import AhbmError, ConfigError, KernelError, KernelValueError, Site, UnsupportedError
-from ahbm.source.algorithm import Lowered, Piece, rows
+from ahbm.source.algorithm import Lowered
 from ahbm.source.files import no_file
 
-Views = list[tuple[int, int]]
-"""Virtual address and bytes of each buffer that a kernel may touch."""
 BASE = 1 << 32
 """Virtual address of the tensor on every SIP."""
-REPEATED = 8
-"""Places at which a kernel is called twice, to see that it does the same; the first and the last are among them."""
+BY_CLASS = True
+"""Whether one call of a kernel may stand for all ranks that take the same path; else every rank is called."""
 GIVEN = ("world_size", "n_elem", "cube_w", "cube_h")
 """The arguments that every `kernel_args` gets."""
 OFFERED = ("op", "dtype", "root", "collective", "src", "dst")
@@ -212,7 +213,7 @@ class ModuleAlgorithm:
         return f"{_shown(self.path)}:{code.co_firstlineno}" if code else _shown(self.path)
 
     def lower(self, machine: Machine, request: Request, layout: Layout, settings: Settings) -> Lowered:
-        """Calls the kernel once per place, recording, and once more at up to `REPEATED` of the places.
+        """Calls the kernel for every class of places, or at every place, recording, and some calls twice.
 
         Raises ConfigError (AHBM-C116), KernelError (AHBM-K216: it did something else the second time; KernelValueError
         where it raised a ValueError), LintError, BudgetError.
@@ -235,12 +236,10 @@ class ModuleAlgorithm:
             op_budget=settings.op_budget,
         )
         sip_args = (self.topology_kind(net.topology), net.w, net.h)
-        bodies: dict[tuple[int, int, int], int] = {}
-        captured: list[tuple[Lane, Place, Views, int]] = []
-        pieces: list[list[Piece]] = [[] for _ in layout.places]
+        bodies: dict[int, list[int]] = {}
+        pieces: list[NDArray[np.int64]] = []
         itemsize = request.element.storage.itemsize
         for lane in layout.lanes:
-            args = self.arguments(request, lane.n_elem, lane.cube_w, lane.cube_h)
             group = builder.group(
                 topology=net.topology,
                 sips=net.sips,
@@ -251,30 +250,29 @@ class ModuleAlgorithm:
                 cube_h=lane.cube_h,
                 pes=1,
             )
-            nbytes = layout.chunks * lane.n_elem * itemsize
-            views = [(BASE + cube * nbytes, nbytes) for cube in range(len(lane.cubes))]
-            for rank in range(len(layout.places)):
-                places = [layout.place(rank, cube) for cube in lane.cubes]
-                ids = [builder.buffer(place, nbytes) for place in places]
-                pieces[rank] += layout.pieces(lane, ids, itemsize)
-                for cube, place in enumerate(places):
-                    coord, key = (rank, cube, 0), (rank, cube, lane.n_elem)
-                    if key not in bodies:
-                        body = bodies[key] = builder.capture(
-                            self.kernel, (BASE, *args, rank, *sip_args), coord, (1, len(places)), views, request.dtype
-                        )
-                        captured.append((lane, coord, views, body))
-                    builder.agent(group, coord, place, bodies[key], ids)
-        # Backwards, so that a kernel that counts its calls meets another count everywhere.
-        again: dict[Lane, tuple[object, ...]] = {}
-        for index in reversed(_sample(len(captured))):
-            lane, coord, views, body = captured[index]
-            if lane not in again:
-                again[lane] = self.arguments(request, lane.n_elem, lane.cube_w, lane.cube_h)
-            args = (BASE, *again[lane], coord[0], *sip_args)
-            builder.recapture(self.kernel, args, coord, (1, len(lane.cubes)), views, request.dtype, body)
+            nbytes, cubes = layout.chunks * lane.n_elem * itemsize, len(lane.cubes)
+            if lane.n_elem not in bodies:
+                before, again = (
+                    (BASE, *self.arguments(request, lane.n_elem, lane.cube_w, lane.cube_h)) for _ in range(2)
+                )
+                views = [(BASE + cube * nbytes, nbytes) for cube in range(cubes)]
+                bodies[lane.n_elem] = builder.capture_all(
+                    self.kernel,
+                    before,
+                    again,
+                    sip_args,
+                    len(layout.places),
+                    cubes,
+                    views,
+                    request.dtype,
+                    by_class=BY_CLASS,
+                )
+            first = builder.agents(group, bodies[lane.n_elem], layout.places, lane.cubes, nbytes)
+            rows = np.repeat(layout.pieces(lane, itemsize)[None], len(layout.places), axis=0)
+            rows[..., 0] += first + cubes * np.arange(len(layout.places))[:, None]
+            pieces.append(rows)
         program = builder.finish()
-        found = rows(pieces)
+        found = list(np.concatenate(pieces, axis=1))
         return Lowered(program, found, found, covered=True)
 
     @property
@@ -307,12 +305,6 @@ class ModuleAlgorithm:
             slots=settings.queues.n_slots,
             limits=limits,
         )
-
-
-def _sample(count: int) -> list[int]:
-    """At most `REPEATED` of `count` indices, evenly spread from the first to the last."""
-    most = min(count, REPEATED)
-    return [at * (count - 1) // max(most - 1, 1) for at in range(most)]
 
 
 def load(settings: Settings) -> ModuleAlgorithm:

@@ -49,15 +49,15 @@ def zoomed(chart: Any, y: bool = True) -> Any:
     return chart.add_params(alt.selection_interval(name="zoom", bind="scales", encodings=axes))
 
 
-def series(reports: Iterable[Report], peak_gbs: float | None) -> list[Row]:
-    """The rows of a sweep: one per algorithm and size, then those of the bound and of the peak."""
+def series(reports: Iterable[Report], peak_gbs: float | None, *, bounds: bool = True) -> list[Row]:
+    """The rows of a sweep: one per algorithm and size, then those of the bound (with `bounds`) and of the peak."""
     rows: list[Row] = []
     limits: dict[int, Row] = {}
     for report in reports:
         us = report.latency_ns / 1000
         rows.append({"series": report.algorithm, "bytes": report.bytes, "busbw": report.busbw_gbs, "us": us})
         rows[-1]["percent"] = report.percent_of_bound
-        if report.bound_ns:
+        if bounds and report.bound_ns:
             busbw = report.busbw_gbs * report.latency_ns / report.bound_ns
             limits[report.bytes] = {"series": "bound", "bytes": report.bytes, "busbw": busbw}
             limits[report.bytes]["us"] = report.bound_ns / 1000

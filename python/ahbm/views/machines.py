@@ -30,15 +30,11 @@ def page(sides: Sequence[tuple[bench.Sweep, Sequence[Report | bench.Refused]]]) 
     what, algorithms = sides[0][0].collective, list(dict.fromkeys(report.algorithm for report in reports))
     # A line for each algorithm on each machine. Their bounds differ: the table has them.
     lines = [
-        replace(
-            report,
-            algorithm=name if len(algorithms) == 1 else f"{report.algorithm} on {name}",
-            bound_ns=None,
-        )
+        replace(report, algorithm=name if len(algorithms) == 1 else f"{report.algorithm} on {name}")
         for name, report in ran
     ]
     title = f"{what} on {len(sides)} machines, {reports[0].dtype}"
-    rows = charts.series(lines, None)
+    rows = charts.series(lines, None, bounds=False)
     shown: dict[str, alt.TopLevelMixin] = {
         "bandwidth": charts.bandwidth(rows, f"{title} (simulated)"),
         "latency": charts.latency(rows, f"{title} (simulated)"),

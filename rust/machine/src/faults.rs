@@ -94,6 +94,12 @@ impl Faults {
         }
     }
 
+    /// True when one of these links has a fault.
+    pub(crate) fn among(&self, links: std::ops::Range<LinkId>) -> bool {
+        let next = self.links.partition_point(|fault| fault.0 < links.start);
+        self.links.get(next).is_some_and(|fault| fault.0 < links.end)
+    }
+
     pub(crate) fn dead(&self, link: LinkId) -> bool {
         self.on(link).is_some_and(|fault| fault.dead)
     }

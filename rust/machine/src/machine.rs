@@ -281,6 +281,14 @@ impl Machine {
         })
     }
 
+    /// Bandwidth and latency of every link between SIPs, where all are alike: `None` for a list of edges, a single SIP,
+    /// and links with faults.
+    pub fn sip_link(&self) -> Option<(Rate, Ps)> {
+        let listed = self.sfr.network == crate::SipNetwork::Custom;
+        let alike = !listed && self.sfr.sips > 1 && !self.faults.among(LinkId(self.sip_base)..self.reducer());
+        alike.then_some((self.sips.rate, self.sips.latency_ps))
+    }
+
     /// Thousandths of the declared time that a PE's dispatch and math take: [`crate::FULL_PACE`] without faults.
     pub fn pace(&self, pe: PeId) -> u32 {
         self.faults.pace(pe)

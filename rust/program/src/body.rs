@@ -1,7 +1,8 @@
 //! Bodies: the operations of an agent, position-independent so that equal agents share one.
 
-use crate::{Op, OpKind, OriginId, Set, Tile, ValueId};
+use crate::{Map, Op, OpKind, OriginId, Set, Shared, Tile, ValueId};
 use ahbm_machine::Direction;
+use std::sync::Arc;
 
 /// A memory operand: an offset into one of the agent's buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -13,23 +14,23 @@ pub struct Mem {
 }
 
 /// The operations of an agent, in order. Directions, buffers and tiles are named by index, so agents that
-/// differ only in place share one body.
+/// differ only in place share one body. Bodies that differ share the lists in which they do not.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Body {
     /// Operations in issue order.
-    pub ops: Box<[Op]>,
+    pub ops: Shared<Op>,
     /// Origin of every operation, parallel to `ops`.
-    pub origins: Box<[OriginId]>,
+    pub origins: Shared<OriginId>,
     /// Distinct tiles.
-    pub tiles: Box<[Tile]>,
+    pub tiles: Arc<[Tile]>,
     /// Distinct memory operands.
-    pub mems: Box<[Mem]>,
+    pub mems: Arc<[Mem]>,
     /// Distinct groups of memory operands, in which operations inside the network take part together.
     pub groups: Box<[Box<[u32]>]>,
     /// Distinct directions.
-    pub directions: Box<[Direction]>,
+    pub directions: Arc<[Direction]>,
     /// Distinct scalars.
-    pub scalars: Box<[Scalar]>,
+    pub scalars: Arc<[Scalar]>,
     /// Number of value slots.
     pub values: u32,
 }
@@ -43,6 +44,17 @@ impl Body {
         let written = operands.mem_written.into_iter().chain(group(operands.group_written));
         read.map(|mem| (mem, false)).chain(written.map(|mem| (mem, true)))
     }
+}
+
+/// Per body, the first one with the same operations, tiles and sizes of tables: what is true of one's operations, as
+/// long as it asks for no memory operand and no direction, is true of the other's.
+pub(crate) fn alike<'a>(bodies: impl Iterator<Item = &'a Body>) -> Vec<u32> {
+    let mut known: Map<_, u32> = Map::default();
+    let sizes = |body: &Body| {
+        [body.mems.len(), body.groups.len(), body.directions.len(), body.scalars.len(), body.values as usize]
+    };
+    let key = |body: &'a Body| (&body.ops, &body.tiles, &body.groups, sizes(body));
+    bodies.zip(0..).map(|(body, index)| *known.entry(key(body)).or_insert(index)).collect()
 }
 
 /// A scalar operand, kept exactly.

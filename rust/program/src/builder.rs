@@ -1,7 +1,9 @@
 //! Builders: how a source writes a program, and how directions become channels.
 
+use crate::body::alike;
 use crate::{
-    Agent, AgentId, Body, Buffer, BufferId, Channel, ChannelId, Map, OpKind, Origins, Program, Set, WireFactor,
+    Agent, AgentId, Body, Buffer, BufferId, Channel, ChannelId, Map, Op, OpKind, Origins, Program, Set, Shared,
+    WireFactor,
 };
 use ahbm_machine::{Coord, Diagnostic, Direction, Node, PeId, Sfr};
 use std::collections::BTreeSet;
@@ -31,6 +33,7 @@ pub struct ProgramBuilder {
     agents: Vec<Agent>,
     group_of: Vec<u32>,
     bodies: Set<Arc<Body>>,
+    ops: Set<Shared<Op>>,
     buffers: Vec<Buffer>,
     buffer_table: Vec<BufferId>,
     buffer_lists: Map<Box<[BufferId]>, u32>,
@@ -98,8 +101,10 @@ impl ProgramBuilder {
         self.wire = Some(factor);
     }
 
-    /// Interns a body, so that equal agents share it.
-    pub fn body(&mut self, body: Body) -> u32 {
+    /// Interns a body, so that equal agents share it; bodies with equal operations share those.
+    pub fn body(&mut self, mut body: Body) -> u32 {
+        let (known, _) = self.ops.insert_full(body.ops);
+        body.ops = self.ops[known].clone();
         self.bodies.insert_full(Arc::new(body)).0 as u32
     }
 
@@ -166,12 +171,16 @@ impl ProgramBuilder {
         let mut table = Vec::new();
         let mut findings = Vec::new();
         let wire = self.wire.unwrap_or(WireFactor::ONE);
+        let alike = alike(self.bodies.iter().map(|body| &**body));
+        let first = |(body, index): (&Arc<Body>, u32)| (alike[index as usize] == index).then(|| DirectionUse::of(body));
+        let uses: Vec<Option<DirectionUse>> = self.bodies.iter().zip(0..).map(first).collect();
         for index in 0..self.agents.len() {
             let body = Arc::clone(&self.bodies[self.agents[index].body as usize]);
             self.agents[index].channels = table.len() as u32;
             let base = table.len();
             table.resize(base + 2 * body.directions.len(), ChannelId::NONE);
-            let used = DirectionUse::of(&body);
+            let used = uses[alike[self.agents[index].body as usize] as usize].as_ref();
+            let used = used.expect("the first of those that are alike");
             let me = AgentId(index as u32);
             for (d, &direction) in body.directions.iter().enumerate() {
                 let mine = (me, self.canonical(me, direction));

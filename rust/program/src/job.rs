@@ -6,6 +6,7 @@
 
 use crate::{
     Agent, AgentId, Body, BufferId, Channel, ChannelId, Duty, Gate, Locus, Op, OpKind, Origin, OriginId, Program,
+    Shared,
 };
 use ahbm_machine::{Coord, Machine, PeId};
 use std::ops::Range;
@@ -170,7 +171,7 @@ struct Writer<'a> {
 impl<'a> Writer<'a> {
     /// Adds an agent of the job itself. It needs no engine of its PE, so any place does.
     fn control(&mut self, duty: Duty, kinds: impl Iterator<Item = OpKind>, origins: Vec<OriginId>) {
-        let ops: Box<[Op]> = kinds.map(|kind| Op { kind, calls: 0 }).collect();
+        let ops: Shared<Op> = kinds.map(|kind| Op { kind, calls: 0 }).collect();
         let origins = origins.into();
         self.program.bodies.push(Arc::new(Body { ops, origins, ..Body::default() }));
         self.program.agents.push(Agent {

@@ -40,13 +40,16 @@
 //! ```
 //!
 //! Reading order: [`op`] (what an agent can do, who waits for whom, what changes with a new operation), [`body`] (how
-//! operations are stored and shared), [`program`] (how agents, channels and buffers hang together), [`builder`] (how a
+//! operations are stored and shared), [`class`] (how one recorded call of a kernel becomes the bodies of many agents, by
+//! the [`formula`]s behind its numbers), [`program`] (how agents, channels and buffers hang together), [`builder`] (how a
 //! source writes one), [`mod@lint`] (what is checked before anything runs), and [`mod@job`] (how many programs become
 //! one, of which [`marks`] tell what a piece of memory waits for). Nothing here knows time.
 
 pub mod body;
 pub mod builder;
+pub mod class;
 mod delayed;
+pub mod formula;
 mod hash;
 pub mod job;
 pub mod lint;
@@ -54,15 +57,19 @@ pub mod marks;
 pub mod op;
 pub mod origin;
 pub mod program;
+mod shared;
 mod text;
 pub mod tile;
 
 pub use body::{Body, BodyBuilder, Mem, Scalar};
 pub use builder::{ChannelSettings, ProgramBuilder};
+pub use class::{Class, Condition};
+pub use formula::{Formulas, Term};
 pub use lint::{Operands, lint, structure};
 pub use op::{BinaryFn, Op, OpKind, ReduceFn, UnaryFn, ValueId};
 pub use origin::{Locus, Origin, OriginId, Origins};
 pub use program::{Agent, AgentId, Buffer, BufferId, Channel, ChannelId, Duty, Gate, Program, WireFactor};
+pub use shared::Shared;
 pub use tile::{Dtype, Tile};
 
 /// Insertion-ordered tables with a quick, unseeded hash: their order never depends on it.

@@ -13,7 +13,7 @@
 //! | `AHBM-L111` | queue without slots |
 //!
 //! `AHBM-L101`, `L102` and `L106` are raised by the [builder](crate::builder) itself. Checks run once per
-//! distinct body and once per channel, so their cost follows the distinct text of a program, not the
+//! distinct list of operations and once per channel, so their cost follows the distinct text of a program, not the
 //! number of agents.
 
 mod bounds;
@@ -29,6 +29,7 @@ mod values;
 
 pub use operands::Operands;
 
+use crate::body::alike;
 use crate::{AgentId, Program};
 use ahbm_machine::{Diagnostic, Machine};
 use findings::Findings;
@@ -44,12 +45,13 @@ pub fn lint(program: &Program, machine: &Machine) -> Vec<Diagnostic> {
 
 fn lint_for(program: &Program, target: &Target<'_>) -> Vec<Diagnostic> {
     let mut findings = Findings::default();
-    shape::check(program, &mut findings);
+    let alike = alike(program.bodies.iter().map(|body| &**body));
+    shape::check(program, &alike, &mut findings);
     shape::check_places(program, target, &mut findings);
     if findings.is_empty() {
-        values::check(program, &mut findings);
-        bounds::check(program, &mut findings);
-        traffic::check(program, &mut findings);
+        values::check(program, &alike, &mut findings);
+        bounds::check(program, &alike, &mut findings);
+        traffic::check(program, &alike, &mut findings);
         memory::check(program, target, &mut findings);
     }
     findings.finish(program)
@@ -61,10 +63,11 @@ fn lint_for(program: &Program, target: &Target<'_>) -> Vec<Diagnostic> {
 /// After an empty answer every index a body uses is in range for every agent.
 pub fn structure(program: &Program) -> Vec<Diagnostic> {
     let mut findings = Findings::default();
-    shape::check(program, &mut findings);
+    let alike = alike(program.bodies.iter().map(|body| &**body));
+    shape::check(program, &alike, &mut findings);
     if findings.is_empty() {
-        values::check(program, &mut findings);
-        bounds::check(program, &mut findings);
+        values::check(program, &alike, &mut findings);
+        bounds::check(program, &alike, &mut findings);
     }
     findings.finish(program)
 }
@@ -74,11 +77,13 @@ fn label(program: &Program, agent: AgentId, op: usize) -> String {
     format!("{}: {}", program.agents[agent.0 as usize].coord, program.describe(agent, op))
 }
 
-/// The first agent that runs each body; bodies nobody runs are left out of every check.
-fn first_users(program: &Program) -> Vec<Option<AgentId>> {
+/// The first agent that runs each body or one that is alike; bodies nobody runs are left out of every check, and so are
+/// those that are like one before.
+fn first_users(program: &Program, alike: &[u32]) -> Vec<Option<AgentId>> {
     let mut users = vec![None; program.bodies.len()];
     for (index, agent) in program.agents.iter().enumerate() {
-        if let Some(user @ None) = users.get_mut(agent.body as usize) {
+        let body = alike.get(agent.body as usize).map_or(agent.body, |&first| first);
+        if let Some(user @ None) = users.get_mut(body as usize) {
             *user = Some(AgentId(index as u32));
         }
     }

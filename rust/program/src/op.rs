@@ -44,7 +44,7 @@
 //! These have an arm for the rest, which may have to change:
 //!
 //! - here [`Op::defines`] and [`OpKind::direction`]; `lint/shape`, `lint/values` and `lint/traffic`; `builder` for what
-//!   moves messages; `text` for operands that it should print
+//!   moves messages; `class/member` for what names memory or directions; `text` for operands that it should print
 //! - the emulator's `timing/agent` (`advance`) for all but math, `data/replay` (`step`) for all but math, and
 //!   `data/liveness` for results whose tile is not the operation's
 //! - the check's `values` (what the result is made of) and `clocks` (what it orders)

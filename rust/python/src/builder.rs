@@ -1,6 +1,7 @@
 //! Writes a program: groups, buffers, captured bodies, agents.
 
-use crate::capture::{Capture, Launch, View};
+use crate::capture::{Capture, Launch, Recorded, label};
+use crate::classes::Everywhere;
 use crate::errors;
 use crate::interrupt::interruptible;
 use crate::kernel;
@@ -9,8 +10,9 @@ use crate::machine::Machine;
 use crate::network;
 use crate::operand;
 use crate::program::Program;
-use ahbm_machine::{Coord, Diagnostic, Node, Sfr};
-use ahbm_program::{Body, BufferId, ChannelSettings, OriginId, Origins};
+use ahbm_machine::{Coord, Diagnostic, Node, PeId, Sfr};
+use ahbm_program::class::{Surroundings, View};
+use ahbm_program::{Body, BufferId, ChannelSettings, Dtype, Formulas, OriginId, Origins};
 use log::debug;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -165,16 +167,45 @@ impl ProgramBuilder {
         views: Vec<(u64, u64)>,
         dtype: &str,
     ) -> PyResult<u32> {
-        let (_, body, origins, calls) = self.record(py, kernel, args, coord, num_programs, views, dtype)?;
+        let subject = self.subject(py, kernel, num_programs, views, dtype)?;
+        let recorded = self.record(py, &subject, args, self::coord(coord))?;
+        self.with(py, |state| {
+            state.calls += recorded.calls;
+            let body = subject.body(recorded, self::coord(coord), &mut state.builder.origins);
+            Ok(state.intern(body))
+        })
+    }
+
+    /// Calls `kernel(*before, rank, *after, tl=tl)` for every cube of every rank, or for some that stand for the others,
+    /// and returns the ids of the bodies: those of rank 0's cubes, then those of rank 1's, and so on.
+    ///
+    /// Virtual coordinates are `(rank, cube, 0)`; `views` and `dtype` are as in `capture`, and so are the bodies.
+    /// `again` is the arguments for the calls that repeat one. With `by_class`, ranks and cubes that take the same path
+    /// through the kernel are captured by one call, and one of them by a second call, which must record the same.
+    ///
+    /// Raises `KernelError` (AHBM-K216) with both lines when the kernel does something else the second time, and as
+    /// `capture`.
+    #[pyo3(signature = (kernel, before, again, after, ranks, cubes, views, dtype, *, by_class=true))]
+    #[allow(clippy::too_many_arguments)]
+    fn capture_all(
+        &self,
+        py: Python<'_>,
+        kernel: &Bound<'_, PyAny>,
+        before: &Bound<'_, PyTuple>,
+        again: &Bound<'_, PyTuple>,
+        after: &Bound<'_, PyTuple>,
+        ranks: u32,
+        cubes: u32,
+        views: Vec<(u64, u64)>,
+        dtype: &str,
+        by_class: bool,
+    ) -> PyResult<Vec<u32>> {
+        let subject = self.subject(py, kernel, (1, cubes), views, dtype)?;
+        let launch = Everywhere { builder: self, subject, before, again, after, ranks, cubes };
+        let (bodies, calls) = launch.capture(py, by_class)?;
         self.with(py, |state| {
             state.calls += calls;
-            let views = body.mems.iter().map(|mem| u32::from(mem.buffer) + 1).max().unwrap_or(0);
-            let body = with_origins(body, &origins, &mut state.builder.origins);
-            let id = state.builder.body(body);
-            if id as usize == state.bodies.len() {
-                state.bodies.push(views);
-            }
-            Ok(id)
+            Ok(bodies.into_iter().map(|body| state.intern(body)).collect())
         })
     }
 
@@ -193,17 +224,17 @@ impl ProgramBuilder {
         dtype: &str,
         body: u32,
     ) -> PyResult<()> {
-        let end = kernel::origin_of(kernel);
-        let (capture, again, origins, _) = self.record(py, kernel, args, coord, num_programs, views, dtype)?;
+        let subject = self.subject(py, kernel, num_programs, views, dtype)?;
+        let recorded = self.record(py, &subject, args, self::coord(coord))?;
         self.with(py, |state| {
-            let again = with_origins(again, &origins, &mut state.builder.origins);
+            let again = subject.body(recorded, self::coord(coord), &mut state.builder.origins);
             let Some(first) = state.builder.body_at(body) else {
                 return Err(Diagnostic::new("AHBM-C204", format!("body {body} of {}", state.bodies.len())));
             };
             if *first == again {
                 return Ok(());
             }
-            Err(kernel::unlike(&capture.launch, &end, [first, &again], &state.builder.origins))
+            Err(subject.unlike(self::coord(coord), [first, &again], &state.builder.origins))
         })
     }
 
@@ -222,27 +253,47 @@ impl ProgramBuilder {
         buffers: Vec<u32>,
     ) -> PyResult<()> {
         self.with(py, |state| {
-            let at = self::coord(coord);
-            let pe = self.machine.get().place(place)?;
-            let wrong = |what: String| Diagnostic::new("AHBM-C204", what).site(at.to_string(), "");
-            if group >= state.groups {
-                return Err(wrong(format!("group {group} of {}", state.groups)));
-            }
-            let Some(&views) = state.bodies.get(body as usize) else {
-                return Err(wrong(format!("body {body} of {}", state.bodies.len())));
-            };
-            if buffers.len() < views as usize {
-                return Err(wrong(format!("{} buffers for a body that uses {views}", buffers.len())));
-            }
             if let Some(buffer) = buffers.iter().find(|&&buffer| buffer >= state.buffers) {
-                return Err(wrong(format!("buffer {buffer} of {}", state.buffers)));
-            }
-            let sfr = state.builder.sfr(group);
-            if !sfr.contains(at) {
-                return Err(Diagnostic::new("AHBM-T202", format!("{at} is outside its group of {}", shape(sfr))));
+                let what = format!("buffer {buffer} of {}", state.buffers);
+                return Err(Diagnostic::new("AHBM-C204", what).site(self::coord(coord).to_string(), ""));
             }
             let buffers: Vec<BufferId> = buffers.into_iter().map(BufferId).collect();
-            state.builder.agent(group, at, pe, body, &buffers).map(drop)
+            state.agent(group, self::coord(coord), self.machine.get().place(place)?, body, &buffers)
+        })
+    }
+
+    /// Adds the agents of a launch, those of rank 0's cubes first, and a buffer of `nbytes` for each of them in the HBM
+    /// slice of its PE; returns the id of the first buffer, which the others follow in order of the agents.
+    ///
+    /// The agent that its group sees at `(rank, i, 0)` runs `bodies[rank * len(cubes) + i]` at the physical place of its
+    /// rank, `cubes[i]` cubes further; the body's view `k` is the buffer of the rank's agent `k`. Raises as `agent`.
+    fn agents(
+        &self,
+        py: Python<'_>,
+        group: u32,
+        bodies: Vec<u32>,
+        places: Vec<Place>,
+        cubes: Vec<u32>,
+        nbytes: u64,
+    ) -> PyResult<u32> {
+        self.with(py, |state| {
+            let first = state.buffers;
+            if bodies.len() != places.len() * cubes.len() {
+                let what = format!("{} bodies for {} ranks of {} cubes", bodies.len(), places.len(), cubes.len());
+                return Err(Diagnostic::new("AHBM-C204", what));
+            }
+            let mut bodies = bodies.into_iter();
+            for ((sip, start, pe), rank) in places.into_iter().zip(0..) {
+                let pes = cubes.iter().map(|cube| self.machine.get().place((sip, start.saturating_add(*cube), pe)));
+                let pes = pes.collect::<Result<Vec<PeId>, _>>()?;
+                let buffers: Vec<BufferId> =
+                    pes.iter().map(|&pe| state.builder.buffer(Node::Hbm(pe), nbytes)).collect();
+                state.buffers += buffers.len() as u32;
+                for ((pe, cube), body) in pes.into_iter().zip(0..).zip(&mut bodies) {
+                    state.agent(group, Coord { sip: rank, cube, pe: 0 }, pe, body, &buffers)?;
+                }
+            }
+            Ok(first)
         })
     }
 
@@ -267,39 +318,123 @@ impl ProgramBuilder {
     }
 }
 
+/// A kernel that is captured, and what all its calls have in common.
+pub(crate) struct Subject<'a, 'py> {
+    pub(crate) kernel: &'a Bound<'py, PyAny>,
+    num_programs: (u32, u32),
+    pub(crate) views: Vec<View>,
+    dtype: Dtype,
+    pub(crate) sfr: Sfr,
+}
+
+impl Subject<'_, '_> {
+    /// The body of the call at a place, with the origins of the program.
+    pub(crate) fn body(&self, mut recorded: Recorded, at: Coord, origins: &mut Origins) -> Body {
+        renumber(&mut recorded.class.body, &recorded.origins, origins);
+        let around = Surroundings { views: &self.views, sfr: &self.sfr, coord: &|_| at };
+        let known = recorded.class.conditions.len();
+        let split = recorded.class.split(&recorded.formulas, &around, &[0], known);
+        let (_, body) = split.members.into_iter().next().expect("a call is of its own class");
+        body
+    }
+
+    /// The finding for two calls with equal arguments that recorded two bodies.
+    pub(crate) fn unlike(&self, at: Coord, bodies: [&Body; 2], origins: &Origins) -> Diagnostic {
+        kernel::unlike(&label(&kernel::name_of(self.kernel), at), &kernel::origin_of(self.kernel), bodies, origins)
+    }
+}
+
+impl State {
+    /// Adds an agent with buffers that exist.
+    fn agent(&mut self, group: u32, at: Coord, pe: PeId, body: u32, buffers: &[BufferId]) -> Result<(), Diagnostic> {
+        let wrong = |what: String| Diagnostic::new("AHBM-C204", what).site(at.to_string(), "");
+        if group >= self.groups {
+            return Err(wrong(format!("group {group} of {}", self.groups)));
+        }
+        let Some(&views) = self.bodies.get(body as usize) else {
+            return Err(wrong(format!("body {body} of {}", self.bodies.len())));
+        };
+        if buffers.len() < views as usize {
+            return Err(wrong(format!("{} buffers for a body that uses {views}", buffers.len())));
+        }
+        let sfr = self.builder.sfr(group);
+        if !sfr.contains(at) {
+            return Err(Diagnostic::new("AHBM-T202", format!("{at} is outside its group of {}", shape(sfr))));
+        }
+        self.builder.agent(group, at, pe, body, buffers).map(drop)
+    }
+
+    fn intern(&mut self, body: Body) -> u32 {
+        let views = body.mems.iter().map(|mem| u32::from(mem.buffer) + 1).max().unwrap_or(0);
+        let id = self.builder.body(body);
+        if id as usize == self.bodies.len() {
+            self.bodies.push(views);
+        }
+        id
+    }
+}
+
 impl ProgramBuilder {
-    /// Calls a kernel once; returns its body, whose origins index the table beside it, and the number of `tl` calls.
-    #[allow(clippy::too_many_arguments)] // Those of `capture`.
-    fn record(
+    fn subject<'a, 'py>(
         &self,
-        py: Python<'_>,
-        kernel: &Bound<'_, PyAny>,
-        args: &Bound<'_, PyTuple>,
-        coord: Place,
+        py: Python<'py>,
+        kernel: &'a Bound<'py, PyAny>,
         num_programs: (u32, u32),
         views: Vec<(u64, u64)>,
         dtype: &str,
-    ) -> PyResult<(Arc<Capture>, Body, Origins, u64)> {
+    ) -> PyResult<Subject<'a, 'py>> {
         let dtype = operand::dtype(dtype).map_err(|fault| errors::raise_one(py, *fault))?;
         if views.len() > usize::from(u16::MAX) {
             let what = format!("{} views, at most {}", views.len(), u16::MAX);
             return Err(errors::raise_one(py, Diagnostic::new("AHBM-B103", what)));
         }
-        let capture = Arc::new(Capture::new(Launch {
-            kernel: kernel::name_of(kernel),
-            coord: self::coord(coord),
-            num_programs: [num_programs.0, num_programs.1],
-            views: views.into_iter().map(|(address, bytes)| View { address, bytes }).collect(),
-            dtype,
+        let views = views.into_iter().map(|(address, bytes)| View { address, bytes }).collect();
+        Ok(Subject { kernel, num_programs, views, dtype, sfr: self.machine.get().inner.sfr().clone() })
+    }
+
+    /// Works with the program's origins.
+    pub(crate) fn origins<T>(&self, py: Python<'_>, work: impl FnOnce(&mut Origins) -> T) -> PyResult<T> {
+        self.with(py, |state| Ok(work(&mut state.builder.origins)))
+    }
+
+    /// Calls a kernel once at a place.
+    fn record(
+        &self,
+        py: Python<'_>,
+        subject: &Subject<'_, '_>,
+        args: &Bound<'_, PyTuple>,
+        at: Coord,
+    ) -> PyResult<Recorded> {
+        self.record_with(py, subject, at, None, |_| Ok(args.clone()))
+    }
+
+    /// Calls a kernel once at a place. With `formulas`, which it adds to, the kernel sees its place as symbolic integers.
+    pub(crate) fn record_with<'py>(
+        &self,
+        py: Python<'py>,
+        subject: &Subject<'_, 'py>,
+        at: Coord,
+        formulas: Option<Formulas>,
+        args: impl FnOnce(&Capture) -> PyResult<Bound<'py, PyTuple>>,
+    ) -> PyResult<Recorded> {
+        let launch = Launch {
+            kernel: kernel::name_of(subject.kernel),
+            coord: at,
+            num_programs: [subject.num_programs.0, subject.num_programs.1],
+            views: subject.views.clone(),
+            dtype: subject.dtype,
             budget: self.op_budget,
-            sfr: self.machine.get().inner.sfr().clone(),
-        }));
-        self.check_signature(py, &capture.launch, kernel, args)?;
-        let outcome = kernel::run(py, kernel, args, &capture);
+            sfr: subject.sfr.clone(),
+            symbolic: formulas.is_some(),
+        };
+        let capture = Arc::new(Capture::new(launch, formulas.unwrap_or_default()));
+        let args = args(&capture)?;
+        self.check_signature(py, &capture.launch, subject.kernel, &args)?;
+        let outcome = kernel::run(py, subject.kernel, &args, &capture);
         let recorded = capture.finish();
         outcome?;
-        let Some((body, origins, calls)) = recorded else { unreachable!("a capture is finished once") };
-        Ok((capture, body, origins, calls))
+        let Some(recorded) = recorded else { unreachable!("a capture is finished once") };
+        Ok(recorded)
     }
 
     /// Checks the kernel's parameters once per kernel and number of arguments.
@@ -321,14 +456,11 @@ impl ProgramBuilder {
     }
 }
 
-/// The body with its origins numbered by `to`.
-fn with_origins(mut body: Body, from: &Origins, to: &mut Origins) -> Body {
+/// Numbers the origins of a body by `to`.
+pub(crate) fn renumber(body: &mut Body, from: &Origins, to: &mut Origins) {
     let map: Vec<OriginId> =
         (0..).map_while(|id| from.get(OriginId(id))).map(|origin| to.intern(origin.clone())).collect();
-    for id in &mut body.origins {
-        *id = map[id.0 as usize];
-    }
-    body
+    body.origins = body.origins.iter().map(|id| map[id.0 as usize]).collect();
 }
 
 fn shape(sfr: &Sfr) -> String {

@@ -3,20 +3,17 @@
 use crate::errors;
 use crate::operand::{self, Fault, MADE_BYTES, Shape, fault};
 use crate::origin::{Here, Lines};
+use crate::peer::Toward;
+use crate::symbolic::{Path, SymbolicInt, Walked};
 use ahbm_machine::{Coord, Diagnostic, Direction, Sfr};
-use ahbm_program::{Body, BodyBuilder, Dtype, Mem, OpKind, OriginId, Origins, Scalar, Tile, ValueId};
+use ahbm_program::class::{Access, View, Way};
+use ahbm_program::formula::Axis;
+use ahbm_program::{BodyBuilder, Class, Dtype, Formulas, OpKind, OriginId, Origins, Scalar, Term, Tile, ValueId};
 use indexmap::{Equivalent, IndexSet};
 use pyo3::prelude::*;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use std::hash::{Hash, Hasher};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// A range of virtual addresses that the kernel may touch; its index is the body's buffer index.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct View {
-    pub(crate) address: u64,
-    pub(crate) bytes: u64,
-}
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The inputs of a kernel's call besides its arguments.
 pub(crate) struct Launch {
@@ -33,12 +30,33 @@ pub(crate) struct Launch {
     pub(crate) budget: u64,
     /// Spells directions.
     pub(crate) sfr: Sfr,
+    /// Whether the kernel sees its place as symbolic integers.
+    pub(crate) symbolic: bool,
 }
 
 /// A launch and its recording.
 pub(crate) struct Capture {
     pub(crate) launch: Launch,
+    pub(crate) path: Arc<Path>,
     recorder: Mutex<Recorder>,
+}
+
+/// The recording of a kernel call that has returned. The origins of the class's body index the table beside it.
+pub(crate) struct Recorded {
+    pub(crate) class: Class,
+    pub(crate) origins: Origins,
+    /// Number of `tl` calls.
+    pub(crate) calls: u64,
+    pub(crate) formulas: Formulas,
+    /// Line of every condition of the class.
+    pub(crate) asked: Vec<String>,
+}
+
+/// A byte address, with its formula where it depends on the place.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Address {
+    pub(crate) value: u64,
+    pub(crate) term: Option<Term>,
 }
 
 /// The body so far. Only the methods of [`Capture`] hand it out, under its lock.
@@ -53,11 +71,17 @@ pub(crate) struct Recorder {
     pending: u16,
     /// Mirrors the body's tiles, to look one up without building it.
     tiles: IndexSet<Tile, FxBuildHasher>,
+    /// Ranges of memory that were named, and those that operations use.
+    accesses: IndexSet<Access, FxBuildHasher>,
+    mems: IndexSet<u32, FxBuildHasher>,
+    ways: IndexSet<Way, FxBuildHasher>,
+    /// By text.
     directions: FxHashMap<Box<str>, u16>,
 }
 
 impl Capture {
-    pub(crate) fn new(launch: Launch) -> Self {
+    /// A recording whose formulas are added to `formulas`.
+    pub(crate) fn new(launch: Launch, formulas: Formulas) -> Self {
         let recorder = Recorder {
             body: Some(BodyBuilder::new()),
             lines: Lines::default(),
@@ -65,9 +89,12 @@ impl Capture {
             calls: 0,
             pending: 0,
             tiles: IndexSet::default(),
+            accesses: IndexSet::default(),
+            mems: IndexSet::default(),
+            ways: IndexSet::default(),
             directions: FxHashMap::default(),
         };
-        Self { launch, recorder: Mutex::new(recorder) }
+        Self { launch, path: Arc::new(Path::new(formulas)), recorder: Mutex::new(recorder) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Recorder> {
@@ -127,38 +154,52 @@ impl Capture {
         self.lock().release(value);
     }
 
-    /// Ends the recording; `tl` and its handles are inert from here on. Returns the body (its origins index
-    /// the table beside it) and the number of `tl` calls.
-    pub(crate) fn finish(&self) -> Option<(Body, Origins, u64)> {
+    /// Ends the recording; `tl` and its handles are inert from here on.
+    pub(crate) fn finish(&self) -> Option<Recorded> {
         let mut recorder = self.lock();
         recorder.flush();
         let body = recorder.body.take()?.finish();
-        let lines = std::mem::take(&mut recorder.lines);
-        let calls = recorder.calls;
+        let Walked { formulas, conditions, asked } = self.path.close();
+        let class = Class {
+            body,
+            conditions,
+            accesses: std::mem::take(&mut recorder.accesses).into_iter().collect(),
+            mems: std::mem::take(&mut recorder.mems).into_iter().collect(),
+            ways: std::mem::take(&mut recorder.ways).into_iter().collect(),
+        };
+        let (lines, calls) = (std::mem::take(&mut recorder.lines), recorder.calls);
         drop(recorder);
-        Some((body, lines.into_origins(), calls))
+        Some(Recorded { class, origins: lines.into_origins(), calls, formulas, asked })
     }
+
+    /// A coordinate of the place, which runs over `count` values at the places of the launch.
+    pub(crate) fn coordinate<'py>(&self, py: Python<'py>, axis: Axis, count: u32) -> PyResult<Bound<'py, PyAny>> {
+        let value = axis.of(self.launch.coord);
+        if self.launch.symbolic && count > 1 {
+            return Ok(Bound::new(py, SymbolicInt::axis(&self.path, axis, value))?.into_any());
+        }
+        Ok(value.into_pyobject(py)?.into_any())
+    }
+}
+
+/// A kernel at a place, for people.
+pub(crate) fn label(kernel: &str, at: Coord) -> String {
+    format!("kernel {kernel} at {at}")
 }
 
 impl Launch {
     /// Who is being captured.
     pub(crate) fn label(&self) -> String {
-        format!("kernel {} at {}", self.kernel, self.coord)
+        label(&self.kernel, self.coord)
     }
 
-    /// The memory operand for `bytes` at a virtual address.
-    pub(crate) fn mem(&self, address: u64, bytes: u64) -> Result<Mem, Fault> {
+    /// Checks that `bytes` at a virtual address are the kernel's to touch.
+    fn inside(&self, address: u64, bytes: u64) -> Result<(), Fault> {
         let end = address.saturating_add(bytes);
-        for (index, view) in self.views.iter().enumerate() {
-            if view.address <= address && end <= view.address.saturating_add(view.bytes) {
-                return Ok(Mem { buffer: index as u16, offset: address - view.address });
-            }
+        if self.views.iter().any(|view| view.address <= address && end <= view.end()) {
+            return Ok(());
         }
-        let views: Vec<String> = self
-            .views
-            .iter()
-            .map(|v| format!("[{:#x}, {:#x})", v.address, v.address.saturating_add(v.bytes)))
-            .collect();
+        let views: Vec<String> = self.views.iter().map(|v| format!("[{:#x}, {:#x})", v.address, v.end())).collect();
         Err(operand::fault(
             "AHBM-K204",
             format!("bytes [{address:#x}, {end:#x}) are not inside one shard of the tensor"),
@@ -272,9 +313,17 @@ impl Recorder {
         self.tile(dtype, shape.extents())
     }
 
-    /// Interns a memory operand.
-    pub(crate) fn mem(&mut self, mem: Mem) -> u32 {
-        self.body().mem(mem)
+    /// Names `bytes` at an address; returns the number of the access.
+    pub(crate) fn access(&mut self, capture: &Capture, address: Address, bytes: u64) -> Result<u32, Fault> {
+        capture.launch.inside(address.value, bytes)?;
+        let constant = || capture.path.formulas(|formulas| formulas.constant(address.value as i64));
+        let address = address.term.unwrap_or_else(constant);
+        Ok(self.accesses.insert_full(Access { address, bytes }).0 as u32)
+    }
+
+    /// Interns the memory operand of an access.
+    pub(crate) fn mem(&mut self, access: u32) -> u32 {
+        self.mems.insert_full(access).0 as u32
     }
 
     /// Interns a scalar.
@@ -282,20 +331,23 @@ impl Recorder {
         self.body().scalar(scalar)
     }
 
-    /// Interns a direction by its text.
-    pub(crate) fn direction(&mut self, launch: &Launch, text: &str) -> Result<u16, Fault> {
-        if let Some(&index) = self.directions.get(text) {
+    /// Interns a direction.
+    pub(crate) fn direction(&mut self, launch: &Launch, toward: &Toward<'_>) -> Result<u16, Fault> {
+        if let Toward::Text(text) = toward
+            && let Some(&index) = self.directions.get(&**text)
+        {
             return Ok(index);
         }
-        let direction = Direction::parse(text).ok_or_else(|| operand::unknown_direction(text))?;
-        let direction = launch.sfr.canonical(launch.coord, direction);
-        if let Direction::Peer { sip: None, cube: None, pe: None } = direction {
-            return Err(operand::fault("AHBM-K208", format!("\"{text}\" is the PE that runs the kernel itself"))
+        let (direction, way) = toward.known()?;
+        if launch.sfr.canonical(launch.coord, direction) == (Direction::Peer { sip: None, cube: None, pe: None }) {
+            return Err(operand::fault("AHBM-K208", format!("\"{toward}\" is the PE that runs the kernel itself"))
                 .hint("a PE has no queue to itself; keep the value, or skip the call")
                 .into());
         }
-        let index = self.body().direction(direction);
-        self.directions.insert(text.into(), index);
+        let index = self.ways.insert_full(way).0 as u16;
+        if let Toward::Text(text) = toward {
+            self.directions.insert((**text).into(), index);
+        }
         Ok(index)
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::capture::{Capture, Recorder};
 use crate::operand::{self, Fault, Number, fault};
-use ahbm_program::{BinaryFn, Mem, OpKind, UnaryFn, ValueId};
+use ahbm_program::{BinaryFn, OpKind, UnaryFn, ValueId};
 use pyo3::basic::CompareOp;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -284,14 +284,15 @@ impl Handle {
 #[pyclass(frozen, module = "ahbm._core")]
 pub struct MemoryRef {
     pub(crate) capture: Arc<Capture>,
-    pub(crate) mem: Mem,
+    /// The number of its access.
+    pub(crate) access: u32,
     pub(crate) tile: u32,
 }
 
 impl MemoryRef {
     /// Records the read of this piece.
     pub(crate) fn load(&self, rec: &mut Recorder) -> ValueId {
-        let (mem, tile) = (rec.mem(self.mem), self.tile);
+        let (mem, tile) = (rec.mem(self.access), self.tile);
         rec.define(|dst| OpKind::Load { dst, mem, tile })
     }
 }

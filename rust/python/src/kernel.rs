@@ -119,17 +119,11 @@ fn refuse(py: Python<'_>, launch: &Launch, kernel: &Bound<'_, PyAny>, returned: 
 
 /// The finding for a kernel whose two calls with equal arguments recorded two bodies: where they part. `end` is the
 /// kernel's own line.
-pub(crate) fn unlike(launch: &Launch, end: &str, bodies: [&Body; 2], origins: &Origins) -> Diagnostic {
-    let told = |body: &Body, at: usize| match body.ops.get(at) {
-        Some(op) => (body.words(at), op.calls, origins.text(body.origins[at])),
-        None => ("the end of the kernel".to_owned(), 0, end.to_owned()),
-    };
-    let longest = bodies[0].ops.len().max(bodies[1].ops.len());
-    let at = (0..longest).find(|&at| told(bodies[0], at) != told(bodies[1], at)).unwrap_or(longest);
-    let message = format!("called twice with equal arguments, {} differs in operation {at}", launch.label());
+pub(crate) fn unlike(label: &str, end: &str, bodies: [&Body; 2], origins: &Origins) -> Diagnostic {
+    let (at, [first, then]) = parting(end, bodies, origins);
+    let message = format!("called twice with equal arguments, {label} differs in operation {at}");
     let mut finding = Diagnostic::new("AHBM-K216", message);
-    for (which, body) in ["first", "then"].into_iter().zip(bodies) {
-        let (words, calls, origin) = told(body, at);
+    for (which, (words, calls, origin)) in [("first", first), ("then", then)] {
         let calls = if calls > 1 { format!(", {calls} tl calls") } else { String::new() };
         finding = finding.site(format!("{which}: {words}{calls}"), origin);
     }
@@ -137,6 +131,20 @@ pub(crate) fn unlike(launch: &Launch, end: &str, bodies: [&Body; 2], origins: &O
         "a kernel and its kernel_args see nothing but their arguments: no random numbers, no clock, no global that a \
          call changes, no order of a set",
     )
+}
+
+/// An operation in words, its calls and its line.
+type Told = (String, u16, String);
+
+/// The first operation in which two bodies differ, and what it is in either.
+pub(crate) fn parting(end: &str, bodies: [&Body; 2], origins: &Origins) -> (usize, [Told; 2]) {
+    let told = |body: &Body, at: usize| match body.ops.get(at) {
+        Some(op) => (body.words(at), op.calls, origins.text(body.origins[at])),
+        None => ("the end of the kernel".to_owned(), 0, end.to_owned()),
+    };
+    let longest = bodies[0].ops.len().max(bodies[1].ops.len());
+    let at = (0..longest).find(|&at| told(bodies[0], at) != told(bodies[1], at)).unwrap_or(longest);
+    (at, bodies.map(|body| told(body, at)))
 }
 
 /// The kernel's name for people.

@@ -13,6 +13,8 @@
 //! - [`dsl`]: recorders for programs of other languages.
 //! - [`tl`], [`handle`]: what a kernel sees. [`capture`] is the recording behind them, [`operand`] the
 //!   checks on their arguments ([`given`]: those of the other classes), [`origin`] finds the kernel's line behind a call.
+//!   [`symbolic`] integers and [`peer`]s keep the formulas by which one call stands for many, and [`classes`] makes the
+//!   bodies of a whole launch of them.
 //!
 //! [`ahbm_machine::codes`] lists the codes of its findings.
 //!
@@ -23,6 +25,7 @@ mod astra;
 mod builder;
 mod capture;
 mod check;
+mod classes;
 mod collectives;
 mod dsl;
 mod errors;
@@ -42,9 +45,11 @@ mod memory;
 mod network;
 mod operand;
 mod origin;
+mod peer;
 mod plan_builder;
 mod program;
 mod recording;
+mod symbolic;
 mod synthesis;
 mod timeline;
 mod tl;
@@ -97,6 +102,8 @@ mod _core {
     use super::machine::Machine;
     #[pymodule_export]
     use super::memory::Memory;
+    #[pymodule_export]
+    use super::peer::Peer;
     #[pymodule_export]
     use super::plan_builder::PlanBuilder;
     #[pymodule_export]

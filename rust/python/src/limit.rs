@@ -4,7 +4,7 @@ use crate::interrupt::interruptible;
 use crate::machine::Machine;
 use crate::operand;
 use ahbm_machine::{Diagnostic, NetworkModel};
-use ahbm_synthesis::{Collective, Graph, cubes_of_a_sip};
+use ahbm_synthesis::{Collective, Network, Parts};
 use pyo3::prelude::*;
 
 /// The least time of one collective on one machine, as a function of the data. Immutable.
@@ -34,25 +34,26 @@ impl Limit {
         cubes: bool,
     ) -> PyResult<Self> {
         let work = || -> Result<Self, Diagnostic> {
-            let graph = if cubes { cubes_of_a_sip(&machine.inner)? } else { Graph::of(&machine.inner)? };
-            let ranks = if ranks == 0 { graph.nodes() } else { ranks };
-            if ranks > graph.nodes() || root.max(dst) >= ranks {
-                let text = format!("ranks 0 to {} of {ranks} on {} nodes", root.max(dst), graph.nodes());
+            let machine = &machine.inner;
+            let network = if cubes { Network::of_cubes(machine) } else { Network::of_sips(machine) };
+            let ranks = if ranks == 0 { network.nodes() } else { ranks };
+            if ranks > network.nodes() || root.max(dst) >= ranks {
+                let text = format!("ranks 0 to {} of {ranks} on {} nodes", root.max(dst), network.nodes());
                 return Err(Diagnostic::new("AHBM-T201", text));
             }
             let inner = match collective {
-                "send_recv" => ahbm_synthesis::Limit::between(&graph, root, dst),
+                "send_recv" => network.between(root, dst)?,
                 // Everybody hears of everybody, without data.
-                "barrier" => ahbm_synthesis::Limit::of(&graph, ranks, Collective::AllReduce, 0),
+                "barrier" => network.limit(ranks, Collective::AllReduce, 0)?,
                 _ => match Collective::parse(collective) {
-                    Some(collective) => ahbm_synthesis::Limit::of(&graph, ranks, collective, root),
+                    Some(collective) => network.limit(ranks, collective, root)?,
                     None => {
                         let names = Collective::ALL.map(|c| c.0);
                         return Err(*operand::unknown("AHBM-C205", "collective", collective, &names));
                     }
                 },
             };
-            let contended = machine.inner.costs().network != NetworkModel::Analytic;
+            let contended = machine.costs().network != NetworkModel::Analytic;
             Ok(Self { inner: if contended { inner } else { inner.without_contention() } })
         };
         interruptible(py, || work().map_err(|finding| vec![finding]))
@@ -69,11 +70,23 @@ impl Limit {
         self.inner.by_bandwidth(nbytes)
     }
 
-    /// The tight cut: its parts (one: a set of nodes against the others), the bandwidth across it in GB/s, the number
-    /// of links across it, and how many shares have to cross it.
+    /// True when no cut is tighter and no way longer. False where the search for them ended before it had seen all, and
+    /// where it looks at some only: among a part of the nodes, and for all_to_all on networks without a regular shape.
     #[getter]
-    fn cut(&self) -> (Vec<Vec<u32>>, f64, u32, u64) {
+    fn tightest(&self) -> bool {
+        self.inner.is_tightest()
+    }
+
+    /// The tight cut: the number of its parts; the nodes of the part where it is one against all others, as ranges
+    /// (first, after the last); the bandwidth across it in GB/s, the number of links across it, and how many shares have
+    /// to cross it.
+    #[getter]
+    fn cut(&self) -> (usize, Vec<(u32, u32)>, f64, u32, u64) {
         let cut = self.inner.cut();
-        (cut.parts.clone(), self.inner.cut_gbs(), cut.links, cut.demand)
+        let side = match &cut.parts {
+            Parts::Side(ranges) => ranges.iter().map(|nodes| (nodes.start, nodes.end)).collect(),
+            Parts::Each(_) | Parts::Blocks(_) => Vec::new(),
+        };
+        (cut.parts.count(), side, self.inner.cut_gbs(), cut.links, cut.demand)
     }
 }

@@ -170,15 +170,6 @@ impl Number {
     }
 }
 
-/// A non-negative address; pointers are plain ints.
-pub(crate) fn pointer(value: &Bound<'_, PyAny>) -> Result<u64, Fault> {
-    value.extract().map_err(|_| {
-        fault("AHBM-K209", format!("{value} is not a pointer"))
-            .hint("a pointer is the int t_ptr plus a byte offset, or what tl.ref returned")
-            .into()
-    })
-}
-
 /// The reduction operator of a collective.
 pub(crate) fn reduction(name: &str) -> Result<BinaryFn, Fault> {
     Ok(match name {

@@ -144,7 +144,7 @@ impl Schedule {
     #[getter]
     fn cut(&self) -> (Vec<Vec<u32>>, f64, u32, u64) {
         let cut = &self.bound.cut;
-        (cut.parts.clone(), cut.capacity as f64 * self.graph.unit_gbs(), cut.links, cut.demand)
+        (cut.parts.lists(), cut.capacity as f64 * self.graph.unit_gbs(), cut.links, cut.demand)
     }
 
     /// PEs an NPU needs so that, in the program, each of its links out has a DMA engine of its own.

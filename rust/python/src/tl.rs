@@ -6,14 +6,17 @@ mod record;
 use crate::capture::Capture;
 use crate::handle::{Handle, MemoryRef, RecvFuture, Space, not_an_operand};
 use crate::operand::{self, Fault, MAX_ELEMENTS, Number, Shape, fault};
+use crate::peer::{Dir, Peer};
+use crate::symbolic::Integer;
+use ahbm_program::formula::Axis;
 use ahbm_program::{BinaryFn, Dtype, OpKind, ReduceFn, UnaryFn};
-use argument::{Operand, copy_target};
+use argument::Operand;
 use pyo3::prelude::*;
 use std::sync::Arc;
 
 /// The recording context of one kernel call.
 ///
-/// Pointers are ints (bytes), shapes an int or a tuple of ints, dtypes one of f16 bf16 f32 f64 i8 i16 i32 i64 u8 u16
+/// Pointers are ints (bytes), directions texts or what `peer` returns, shapes an int or a tuple of ints, dtypes one of f16 bf16 f32 f64 i8 i16 i32 i64 u8 u16
 /// u32 u64. A call that cannot be recorded raises `ahbm.errors.KernelError` with the kernel's file and line.
 #[pyclass(frozen, module = "ahbm._core")]
 pub struct Tl {
@@ -24,15 +27,18 @@ pub struct Tl {
 impl Tl {
     /// This PE's index: axis 0 inside its cube, axis 1 the cube's index inside its SIP.
     #[pyo3(signature = (axis=0))]
-    fn program_id(&self, py: Python<'_>, axis: i64) -> PyResult<u32> {
-        let coord = self.capture.launch.coord;
-        self.program_axis(py, axis, [coord.pe, coord.cube])
+    fn program_id<'py>(&self, py: Python<'py>, axis: i64) -> PyResult<Bound<'py, PyAny>> {
+        let launch = &self.capture.launch;
+        match self.program_axis(py, axis)? {
+            0 => Ok(launch.coord.pe.into_pyobject(py)?.into_any()),
+            _ => self.capture.coordinate(py, Axis::Cube, launch.num_programs[1]),
+        }
     }
 
     /// How many indices `program_id(axis)` runs over.
     #[pyo3(signature = (axis=0))]
     fn num_programs(&self, py: Python<'_>, axis: i64) -> PyResult<u32> {
-        self.program_axis(py, axis, self.capture.launch.num_programs)
+        Ok(self.capture.launch.num_programs[self.program_axis(py, axis)?])
     }
 
     /// Reads `shape` elements at byte address `ptr` (or what `tl.ref` names) into a value.
@@ -49,21 +55,21 @@ impl Tl {
             self.own(py, &memory.capture)?;
             return self.define(py, Space::Hbm, |rec| Ok((memory.load(rec), memory.tile)));
         }
-        let address = self.checked(py, operand::pointer(ptr))?;
+        let address = self.pointer(py, ptr)?;
         let shape = self.checked(py, Shape::parse(shape))?;
         self.define(py, Space::Hbm, |rec| {
             let dtype = operand::dtype(dtype)?;
             self.capture.launch.access(dtype)?;
             let tile = rec.shaped(dtype, &shape);
-            let mem = self.capture.launch.mem(address, rec.tile_at(tile).bytes())?;
-            let mem = rec.mem(mem);
+            let access = rec.access(&self.capture, address, rec.tile_at(tile).bytes())?;
+            let mem = rec.mem(access);
             Ok((rec.define(|dst| OpKind::Load { dst, mem, tile }), tile))
         })
     }
 
     /// Writes a value to byte address `ptr`.
     fn store(&self, py: Python<'_>, ptr: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        let address = self.checked(py, operand::pointer(ptr))?;
+        let address = self.pointer(py, ptr)?;
         let source = self.source(py, value)?;
         self.capture.call(py, |rec| {
             let tile = source.tile();
@@ -80,15 +86,15 @@ impl Tl {
         shape: &Bound<'_, PyAny>,
         dtype: &str,
     ) -> PyResult<MemoryRef> {
-        let address = self.checked(py, operand::pointer(ptr))?;
+        let address = self.pointer(py, ptr)?;
         let shape = self.checked(py, Shape::parse(Some(shape)))?;
-        let (mem, tile) = self.capture.call(py, |rec| {
+        let (access, tile) = self.capture.call(py, |rec| {
             let dtype = operand::dtype(dtype)?;
             self.capture.launch.access(dtype)?;
             let tile = rec.shaped(dtype, &shape);
-            Ok((self.capture.launch.mem(address, rec.tile_at(tile).bytes())?, tile))
+            Ok((rec.access(&self.capture, address, rec.tile_at(tile).bytes())?, tile))
         })?;
-        Ok(MemoryRef { capture: Arc::clone(&self.capture), mem, tile })
+        Ok(MemoryRef { capture: Arc::clone(&self.capture), access, tile })
     }
 
     /// A value of zeros.
@@ -143,7 +149,7 @@ impl Tl {
         out_ptr: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
         let (a, b) = (self.source(py, a)?, self.source(py, b)?);
-        let address = self.checked(py, operand::pointer(out_ptr))?;
+        let address = self.pointer(py, out_ptr)?;
         self.capture.call(py, |rec| {
             if op != "gemm" {
                 return Err(operand::unknown("AHBM-K214", "composite op", op, &["gemm"]));
@@ -175,12 +181,36 @@ impl Tl {
     }
 
     /// `a / b` rounded up; plain ints.
-    fn cdiv(&self, py: Python<'_>, a: i64, b: i64) -> PyResult<i64> {
+    fn cdiv<'py>(&self, py: Python<'py>, a: Integer<'py>, b: Integer<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.capture.count(py)?;
-        let quotient = a.checked_div(b).ok_or_else(|| {
-            self.capture.raise(py, fault("AHBM-K209", format!("cdiv({a}, {b})")).hint("the divisor must not be zero"))
-        })?;
-        Ok(quotient + i64::from(a % b != 0 && (a < 0) == (b < 0)))
+        // Rounded down, the negative of a quotient is rounded up.
+        let divide = |a: Integer<'py>, b: Integer<'py>| a.object(py)?.neg()?.floor_div(b.object(py)?)?.neg();
+        let value = |number: &Integer<'py>| number.on(py, &self.capture.path).map(|number| number.value);
+        match (value(&a)?, value(&b)?) {
+            (a, 0) => {
+                let what = fault("AHBM-K209", format!("cdiv({a}, 0)")).hint("the divisor must not be zero");
+                Err(self.capture.raise(py, what))
+            }
+            _ => divide(a, b),
+        }
+    }
+
+    /// The address of a PE: a direction for `send`, `recv` and `recv_async`. A part left out means "same as mine".
+    ///
+    /// It names the same queue as the text `"sip2.cube5.pe0"`, and a rank behind it keeps its formula, which a text
+    /// loses. A name, so it is no call that costs a dispatch.
+    #[pyo3(signature = (*, sip=None, cube=None, pe=None))]
+    fn peer<'py>(
+        &self,
+        py: Python<'py>,
+        sip: Option<Integer<'py>>,
+        cube: Option<Integer<'py>>,
+        pe: Option<Integer<'py>>,
+    ) -> PyResult<Peer> {
+        let path = &self.capture.path;
+        let on = |part: Option<Integer<'py>>| part.map(|part| part.on(py, path)).transpose();
+        let parts = [on(sip)?, on(cube)?, on(pe)?];
+        self.checked(py, Peer::new(py, path, parts)?)
     }
 
     /// Element-wise maximum; one operand may be a number.
@@ -329,10 +359,11 @@ impl Tl {
     }
 
     /// Posts `src` (a value, or a memory reference) to the PE behind `dir`; blocks only while no slot is free.
-    fn send(&self, py: Python<'_>, dir: &str, src: &Bound<'_, PyAny>) -> PyResult<()> {
+    fn send(&self, py: Python<'_>, dir: Dir<'_>, src: &Bound<'_, PyAny>) -> PyResult<()> {
         let source = self.source(py, src)?;
+        let toward = dir.toward(py, &self.capture.path)?;
         self.capture.call(py, |rec| {
-            let dir = rec.direction(&self.capture.launch, dir)?;
+            let dir = rec.direction(&self.capture.launch, &toward)?;
             let tile = source.tile();
             source.with(rec, |rec, src| {
                 rec.push(OpKind::Send { dir, src, tile });
@@ -348,17 +379,18 @@ impl Tl {
     fn recv(
         &self,
         py: Python<'_>,
-        dir: Option<&str>,
+        dir: Option<Dir<'_>>,
         shape: Option<&Bound<'_, PyAny>>,
         dtype: &str,
         mode: &str,
         dst: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<Handle>> {
         let shape = self.checked(py, Shape::parse(shape))?;
-        let target = self.checked(py, copy_target(mode, dst))?;
+        let target = self.copy_target(py, mode, dst)?;
+        let toward = dir.as_ref().map(|dir| dir.toward(py, &self.capture.path)).transpose()?;
         self.define(py, Space::Slot, |rec| {
             let dtype = operand::dtype(dtype)?;
-            let dir = dir.map(|dir| rec.direction(&self.capture.launch, dir)).transpose()?;
+            let dir = toward.as_ref().map(|toward| rec.direction(&self.capture.launch, toward)).transpose()?;
             let tile = rec.shaped(dtype, &shape);
             let value = rec.define(|dst| match dir {
                 Some(dir) => OpKind::Recv { dir, dst, tile },
@@ -373,11 +405,12 @@ impl Tl {
 
     /// Posts a receive that completes in the background; `tl.wait` gives its value.
     #[pyo3(signature = (dir, shape, dtype="f16"))]
-    fn recv_async(&self, py: Python<'_>, dir: &str, shape: &Bound<'_, PyAny>, dtype: &str) -> PyResult<RecvFuture> {
+    fn recv_async(&self, py: Python<'_>, dir: Dir<'_>, shape: &Bound<'_, PyAny>, dtype: &str) -> PyResult<RecvFuture> {
         let shape = self.checked(py, Shape::parse(Some(shape)))?;
+        let toward = dir.toward(py, &self.capture.path)?;
         let (value, tile) = self.capture.call(py, |rec| {
             let dtype = operand::dtype(dtype)?;
-            let dir = rec.direction(&self.capture.launch, dir)?;
+            let dir = rec.direction(&self.capture.launch, &toward)?;
             let tile = rec.shaped(dtype, &shape);
             Ok((rec.define(|dst| OpKind::PostRecv { dir, dst, tile }), tile))
         })?;

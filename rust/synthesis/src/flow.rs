@@ -5,6 +5,10 @@ use ahbm_engine::interrupt::spend;
 /// A flow network. Arcs come in pairs: arc `2k` and its residual `2k + 1`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Flow {
+    /// Arcs that were looked at.
+    pub(crate) work: u64,
+    /// When so many were, a run ends before its time.
+    pub(crate) limit: u64,
     head: Vec<u32>,
     next: Vec<u32>,
     to: Vec<u32>,
@@ -19,7 +23,8 @@ const NONE: u32 = u32::MAX;
 
 impl Flow {
     pub(crate) fn new(nodes: usize) -> Self {
-        Self { head: vec![NONE; nodes], level: vec![NONE; nodes], current: vec![NONE; nodes], ..Self::default() }
+        let none = vec![NONE; nodes];
+        Self { limit: u64::MAX, head: none.clone(), level: none.clone(), current: none, ..Self::default() }
     }
 
     /// Adds an arc; returns its index.
@@ -40,14 +45,32 @@ impl Flow {
         self.residual[arc as usize + 1] = 0;
     }
 
+    /// Gives an arc and its residual these capacities.
+    pub(crate) fn assign(&mut self, arc: u32, (ahead, back): (i64, i64)) {
+        self.residual[arc as usize] = ahead;
+        self.residual[arc as usize + 1] = back;
+    }
+
+    /// Gives an arc so much more capacity; its flow stays.
+    pub(crate) fn widen(&mut self, arc: u32, by: i64) {
+        self.residual[arc as usize] += by;
+    }
+
+    /// Capacity of an arc that no flow uses.
+    pub(crate) fn left(&self, arc: u32) -> i64 {
+        self.residual[arc as usize]
+    }
+
     /// Pushes flow from `source` to `sink` until there is no way left or `enough` has come through.
     pub(crate) fn run(&mut self, source: u32, sink: u32, enough: i64) -> i64 {
         let mut total = 0;
-        while total < enough && self.layers(source, sink) {
+        while total < enough && self.work < self.limit && self.layers(source, sink) {
             spend(self.to.len() as u64);
+            self.work += self.to.len() as u64;
             self.current.copy_from_slice(&self.head);
-            while total < enough {
+            while total < enough && self.work < self.limit {
                 spend(self.path.len() as u64 + 16);
+                self.work += self.path.len() as u64 + 16;
                 let pushed = self.augment(source, sink, enough - total);
                 if pushed == 0 {
                     break;

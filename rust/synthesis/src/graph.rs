@@ -1,5 +1,6 @@
 //! The network as the synthesizer sees it: NPUs and directed links.
 
+use crate::bound::Regular;
 use ahbm_engine::interrupt::spend;
 use ahbm_machine::{Diagnostic, Machine, Ps, Rate, SipNetwork};
 use std::borrow::Cow;
@@ -54,6 +55,7 @@ pub struct Graph {
     links: Vec<Link>,
     grid: Option<Grid>,
     switch: Option<Switch>,
+    regular: Option<Regular>,
     /// Capacity of each link in multiples of `unit_gbs`.
     capacity: Vec<u64>,
     unit_gbs: f64,
@@ -129,7 +131,7 @@ impl Graph {
             _ => (Vec::new(), false),
         };
         let grid = (!extents.is_empty()).then_some(Grid { extents, wrap });
-        Ok(Self { grid, switch, ..Self::new(sips, links)? })
+        Ok(Self { grid, switch, regular: Regular::of(machine), ..Self::new(sips, links)? })
     }
 
     /// A graph from its links.
@@ -146,13 +148,13 @@ impl Graph {
             let text = format!("a link from {} to {} among {nodes} NPUs", link.from, link.to);
             return Err(Diagnostic::new("AHBM-U404", text));
         }
-        // Bandwidths in kB/s are integers for every bandwidth a topology can state.
-        let exact: Vec<u64> = links.iter().map(|l| ((l.rate.gbs() * 1e6).round() as u64).max(1)).collect();
+        let exact: Vec<u64> = links.iter().map(|l| kilobytes(l.rate)).collect();
         let unit = exact.iter().fold(0, |a, &b| gcd(a, b)).max(1);
         let graph = Self {
             nodes,
             grid: None,
             switch: None,
+            regular: None,
             capacity: exact.iter().map(|c| c / unit).collect(),
             unit_gbs: unit as f64 / 1e6,
             out: Adjacency::new(nodes, links.iter().map(|l| l.from)),
@@ -164,6 +166,14 @@ impl Graph {
             return Err(Diagnostic::new("AHBM-U402", text).hint("a collective needs two NPUs or more, all connected"));
         }
         Ok(graph)
+    }
+
+    /// The same graph, known to be a mesh of these extents where its links are alike and as many; they join neighbours.
+    pub(crate) fn as_mesh(self, extents: &[u32]) -> Self {
+        let link = self.links[0];
+        let shape = Regular::mesh(extents, link.rate, link.latency_ps);
+        let whole = |shape: &Regular| self.uniform() && shape.links() == self.links.len() as u64;
+        Self { regular: shape.filter(whole), ..self }
     }
 
     /// True when node 0 reaches all nodes (`forward`), or all nodes reach it.
@@ -194,6 +204,7 @@ impl Graph {
             links,
             capacity: self.capacity.clone(),
             grid: self.grid.clone(),
+            regular: self.regular.clone(),
             out: self.incoming.clone(),
             incoming: self.out.clone(),
             ..*self
@@ -209,7 +220,8 @@ impl Graph {
         }
         let others = u64::from(self.nodes - 1);
         let unit_gbs = self.unit_gbs * self.capacity[0] as f64 / others as f64;
-        Cow::Owned(Self { switch: None, capacity: vec![1; self.links.len()], unit_gbs, ..self.clone() })
+        let regular = self.regular.as_ref().map(|regular| regular.split(unit_gbs));
+        Cow::Owned(Self { switch: None, regular, capacity: vec![1; self.links.len()], unit_gbs, ..self.clone() })
     }
 
     /// Number of NPUs.
@@ -230,6 +242,17 @@ impl Graph {
     /// The grid the NPUs form, if they do.
     pub fn grid(&self) -> Option<&Grid> {
         self.grid.as_ref()
+    }
+
+    /// The regular network that it is, as far as is known.
+    pub(crate) fn regular(&self) -> Option<&Regular> {
+        self.regular.as_ref()
+    }
+
+    /// The same list of links, of which no shape is known.
+    #[cfg(test)]
+    pub(crate) fn without_shape(self) -> Self {
+        Self { regular: None, ..self }
     }
 
     /// The switch between the NPUs, if there is one.
@@ -401,6 +424,11 @@ impl<'a> Clock<'a> {
         *down = end;
         end + link.latency_ps - switch.enter_ps
     }
+}
+
+/// A bandwidth in kB/s, an integer for every bandwidth that a topology can state.
+pub(crate) fn kilobytes(rate: Rate) -> u64 {
+    ((rate.gbs() * 1e6).round() as u64).max(1)
 }
 
 pub(crate) fn gcd(a: u64, b: u64) -> u64 {

@@ -60,9 +60,9 @@ mod synthesize;
 pub mod trees;
 
 pub use ahbm_plan::Collective;
-pub use bound::{Bound, Cut, bound};
+pub use bound::{Bound, Cut, Parts, bound};
 pub use graph::{Graph, Grid, Link, Switch};
-pub use limit::{Limit, cubes_of_a_sip};
+pub use limit::{Limit, Network, cubes_of_a_sip};
 pub use lower::{Elements, Lowered, ends, engines, lower};
 pub use method::{Method, Task};
 pub use request::{Request, Synthesis};

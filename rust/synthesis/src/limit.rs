@@ -2,9 +2,63 @@
 //!
 //! Runs pass messages on flit by flit and choose their own chunks, so only pure latency counts besides the tight cut.
 
-use crate::bound::{Bound, Cut, bound, bound_among, least_cut};
+use crate::bound::{Bound, Cut, Regular, bound, bound_among, bound_between};
 use crate::{Collective, Graph, Link};
 use ahbm_machine::{Diagnostic, Machine, Ps};
+
+/// A network whose collectives are bounded. Its list of links is made where no closed form does without it.
+#[derive(Debug, Clone)]
+pub struct Network<'a> {
+    machine: &'a Machine,
+    regular: Option<Regular>,
+    graph: fn(&Machine) -> Result<Graph, Diagnostic>,
+    nodes: u32,
+}
+
+impl<'a> Network<'a> {
+    /// The SIPs of a machine.
+    pub fn of_sips(machine: &'a Machine) -> Self {
+        Self { machine, regular: Regular::of(machine), graph: Graph::of, nodes: machine.sfr().sips }
+    }
+
+    /// The cubes of one of its SIPs: see [`cubes_of_a_sip`].
+    pub fn of_cubes(machine: &'a Machine) -> Self {
+        let nodes = machine.sfr().cubes() + u32::from(machine.sfr().sips > 1);
+        Self { machine, regular: None, graph: cubes_of_a_sip, nodes }
+    }
+
+    /// Number of nodes.
+    pub fn nodes(&self) -> u32 {
+        self.nodes
+    }
+
+    /// The bound of a collective among the first `ranks` nodes, the others relaying, with the given root where it has
+    /// one.
+    ///
+    /// # Errors
+    /// Those of [`Graph::of`] and [`cubes_of_a_sip`].
+    pub fn limit(&self, ranks: u32, collective: Collective, root: u32) -> Result<Limit, Diagnostic> {
+        if let Some(shape) = &self.regular
+            && let Some(bound) = shape.bound(ranks, collective, 0, 1, root)
+        {
+            return Ok(Limit { bound, unit_gbs: shape.unit_gbs(), contended: true });
+        }
+        Ok(Limit::of(&(self.graph)(self.machine)?, ranks, collective, root))
+    }
+
+    /// The bound of a message from one node to another.
+    ///
+    /// # Errors
+    /// Those of [`Graph::of`] and [`cubes_of_a_sip`].
+    pub fn between(&self, from: u32, to: u32) -> Result<Limit, Diagnostic> {
+        if let Some(shape) = &self.regular
+            && let Some(bound) = shape.between(from, to)
+        {
+            return Ok(Limit { bound, unit_gbs: shape.unit_gbs(), contended: true });
+        }
+        Ok(Limit::between(&(self.graph)(self.machine)?, from, to))
+    }
+}
 
 /// The least time of one collective on one network, as a function of the data.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,12 +81,7 @@ impl Limit {
 
     /// A message from one node to another.
     pub fn between(graph: &Graph, from: u32, to: u32) -> Self {
-        let latency_ps = graph.distances_ps(from, 0)[to as usize];
-        let bandwidth_ps = graph.min_latency_ps();
-        let hops = u64::from(graph.hops(from)[to as usize]);
-        let (cut, uniform) = (least_cut(graph, from, to), graph.uniform());
-        let bound = Bound { ps: latency_ps.max(bandwidth_ps), bandwidth_ps, latency_ps, cut, hops, uniform };
-        Self { bound, unit_gbs: graph.unit_gbs(), contended: true }
+        Self { bound: bound_between(graph, from, to), unit_gbs: graph.unit_gbs(), contended: true }
     }
 
     /// The same where links carry any number of messages at once (the `analytic` network model): only distance counts.
@@ -54,6 +103,11 @@ impl Limit {
         self.ps(bytes) > self.bound.latency_ps
     }
 
+    /// No cut is tighter and no way longer: see [`Bound::tightest`].
+    pub fn is_tightest(&self) -> bool {
+        self.bound.tightest
+    }
+
     /// The tight cut.
     pub fn cut(&self) -> &Cut {
         &self.bound.cut
@@ -73,7 +127,8 @@ pub fn cubes_of_a_sip(machine: &Machine) -> Result<Graph, Diagnostic> {
     let (cubes, alone) = (machine.sfr().cubes(), machine.sfr().sips == 1);
     let ports = machine.cube_ports().filter(|p| !alone || (p.from < cubes && p.to < cubes));
     let links = ports.map(|p| Link { from: p.from, to: p.to, rate: p.rate, latency_ps: p.latency_ps }).collect();
-    Graph::new(cubes + u32::from(!alone), links)
+    let graph = Graph::new(cubes + u32::from(!alone), links)?;
+    Ok(if alone { graph.as_mesh(&[machine.sfr().cube_w, machine.sfr().cube_h]) } else { graph })
 }
 
 #[cfg(test)]

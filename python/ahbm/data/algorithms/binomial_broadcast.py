@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ahbm._core import Tl
+    from ahbm._core import Peer, Tl
 
 COLLECTIVE = "broadcast"
 
@@ -39,8 +39,8 @@ def binomial_broadcast(
         return
     me = (sip_rank - root) % n
 
-    def peer(i: int) -> str:
-        return f"sip{(i + root) % n}"
+    def peer(i: int) -> Peer:
+        return tl.peer(sip=(i + root) % n)
 
     # The subtree below me holds me .. me + reach - 1; its children sit at me + 1, 2, 4, ...
     reach = me & -me if me else 1 << (n - 1).bit_length()

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ahbm._core import Tl
+    from ahbm._core import Peer, Tl
 
 COLLECTIVE = "scatter"
 
@@ -41,8 +41,8 @@ def binomial_scatter(
     me = (sip_rank - root) % n
     chunk_bytes = n_elem * tl.itemsize(dtype)
 
-    def peer(i: int) -> str:
-        return f"sip{(i + root) % n}"
+    def peer(i: int) -> Peer:
+        return tl.peer(sip=(i + root) % n)
 
     def runs(i: int, reach: int) -> list[tuple[int, int]]:
         """(address, elements) of the chunks of the subtree i .. i + reach - 1: two runs where it wraps past rank n."""

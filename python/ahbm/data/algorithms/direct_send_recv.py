@@ -40,9 +40,9 @@ def direct_send_recv(
     if src == dst:
         return
     if sip_rank == src:
-        tl.send(dir=f"sip{dst}", src=tl.ref(t_ptr, shape=(n_elem,), dtype=dtype))
+        tl.send(dir=tl.peer(sip=dst), src=tl.ref(t_ptr, shape=(n_elem,), dtype=dtype))
     elif sip_rank == dst:
-        tl.recv(dir=f"sip{src}", shape=(n_elem,), dtype=dtype, mode="copy_to_dst", dst=t_ptr)
+        tl.recv(dir=tl.peer(sip=src), shape=(n_elem,), dtype=dtype, mode="copy_to_dst", dst=t_ptr)
 
 
 kernel = direct_send_recv

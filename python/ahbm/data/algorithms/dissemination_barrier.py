@@ -40,8 +40,8 @@ def dissemination_barrier(
     token = tl.zeros((n_elem,), dtype)
     distance = 1
     while distance < n:
-        tl.send(dir=f"sip{(sip_rank + distance) % n}", src=token)
-        tl.recv(dir=f"sip{(sip_rank - distance) % n}", shape=(n_elem,), dtype=dtype)
+        tl.send(dir=tl.peer(sip=(sip_rank + distance) % n), src=token)
+        tl.recv(dir=tl.peer(sip=(sip_rank - distance) % n), shape=(n_elem,), dtype=dtype)
         distance *= 2
 
 

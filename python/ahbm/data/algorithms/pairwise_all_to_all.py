@@ -46,8 +46,8 @@ def pairwise_all_to_all(
         partner = (step - me) % n
         if partner != me:
             chunk = t_ptr + partner * chunk_bytes
-            tl.send(dir=f"sip{partner}", src=tl.load(chunk, shape=(n_elem,), dtype=dtype))
-            tl.store(chunk, tl.recv(dir=f"sip{partner}", shape=(n_elem,), dtype=dtype))
+            tl.send(dir=tl.peer(sip=partner), src=tl.load(chunk, shape=(n_elem,), dtype=dtype))
+            tl.store(chunk, tl.recv(dir=tl.peer(sip=partner), shape=(n_elem,), dtype=dtype))
 
 
 kernel = pairwise_all_to_all

@@ -47,10 +47,10 @@ def recursive_doubling_allreduce(
     tile = t_ptr + cube * n_elem * tl.itemsize(dtype)
 
     def send(i: int, value: Handle) -> None:
-        tl.send(dir=f"sip{i // cubes}.cube{i % cubes}", src=value)
+        tl.send(dir=tl.peer(sip=i // cubes, cube=i % cubes), src=value)
 
     def receive(i: int) -> Handle:
-        return tl.recv(dir=f"sip{i // cubes}.cube{i % cubes}", shape=(n_elem,), dtype=dtype)
+        return tl.recv(dir=tl.peer(sip=i // cubes, cube=i % cubes), shape=(n_elem,), dtype=dtype)
 
     core = 1 << (n.bit_length() - 1)  # the largest power of two that is <= n
     acc = tl.load(tile, shape=(n_elem,), dtype=dtype)

@@ -43,8 +43,8 @@ def ring_all_gather(
 
     current = tl.load(t_ptr + me * chunk_bytes, shape=(n_elem,), dtype=dtype)
     for step in range(1, n):
-        tl.send(dir=f"sip{(me + 1) % n}", src=current)
-        current = tl.recv(dir=f"sip{(me - 1) % n}", shape=(n_elem,), dtype=dtype)
+        tl.send(dir=tl.peer(sip=(me + 1) % n), src=current)
+        current = tl.recv(dir=tl.peer(sip=(me - 1) % n), shape=(n_elem,), dtype=dtype)
         tl.store(t_ptr + (me - step) % n * chunk_bytes, current)
 
 

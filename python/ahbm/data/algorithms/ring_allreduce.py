@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ahbm._core import Handle, Tl
+    from ahbm._core import Handle, Peer, Tl
 
 COLLECTIVE = "all_reduce"
 
@@ -46,8 +46,8 @@ def ring_allreduce(
     element = tl.itemsize(dtype)
     tile = t_ptr + cube * n_elem * element
 
-    def peer(i: int) -> str:
-        return f"sip{i % n // cubes}.cube{i % n % cubes}"
+    def peer(i: int) -> Peer:
+        return tl.peer(sip=i % n // cubes, cube=i % n % cubes)
 
     right, left = peer(me + 1), peer(me - 1)
 

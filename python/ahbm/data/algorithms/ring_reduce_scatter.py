@@ -48,8 +48,8 @@ def ring_reduce_scatter(
     # Chunk c starts at rank c + 1, so that after n - 1 hops it stands, complete, at rank c.
     current = load(me - 1)
     for step in range(1, n):
-        tl.send(dir=f"sip{(me + 1) % n}", src=current)
-        arrived = tl.recv(dir=f"sip{(me - 1) % n}", shape=(n_elem,), dtype=dtype)
+        tl.send(dir=tl.peer(sip=(me + 1) % n), src=current)
+        arrived = tl.recv(dir=tl.peer(sip=(me - 1) % n), shape=(n_elem,), dtype=dtype)
         current = tl.combine(arrived, load(me - 1 - step), op)
     if op == "avg":
         current = current / n

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ahbm._core import Handle, Tl
+    from ahbm._core import Handle, Peer, Tl
 
 COLLECTIVE = "all_reduce"
 
@@ -45,8 +45,8 @@ def tree_allreduce(
     me = sip_rank * cubes + cube
     tile = t_ptr + cube * n_elem * tl.itemsize(dtype)
 
-    def peer(i: int) -> str:
-        return f"sip{i // cubes}.cube{i % cubes}"
+    def peer(i: int) -> Peer:
+        return tl.peer(sip=i // cubes, cube=i % cubes)
 
     def receive(i: int) -> Handle:
         return tl.recv(dir=peer(i), shape=(n_elem,), dtype=dtype)

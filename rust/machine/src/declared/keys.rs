@@ -98,7 +98,7 @@ section! {
     /// Number of SIPs and how they are joined.
     Sips {
         /// Number of SIPs (ranks).
-        count: Count<1, 65_536> = Count(2),
+        count: Count<1, 1_048_576> = Count(2),
         /// Network between the SIPs.
         topology: Kind = Kind::Ring1d,
         /// Grid extent along E/W. Without w, h, d the count must be a perfect square (cube in three dimensions).

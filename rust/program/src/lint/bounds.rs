@@ -4,8 +4,13 @@ use super::{Findings, label};
 use crate::{AgentId, Body, Program};
 use ahbm_machine::Diagnostic;
 
-pub(super) fn check(program: &Program, findings: &mut Findings) {
-    let extents: Vec<Vec<u64>> = program.bodies.iter().map(|b| extents(b)).collect();
+pub(super) fn check(program: &Program, alike: &[u32], findings: &mut Findings) {
+    let mut longest: Vec<Vec<u64>> = Vec::with_capacity(alike.len());
+    for (index, (body, &first)) in program.bodies.iter().zip(alike).enumerate() {
+        longest.push(if first as usize == index { longest_accesses(body) } else { Vec::new() });
+    }
+    let extents: Vec<Vec<u64>> =
+        program.bodies.iter().zip(alike).map(|(body, &first)| extents(body, &longest[first as usize])).collect();
     for (index, agent) in program.agents.iter().enumerate() {
         let id = AgentId(index as u32);
         for (buffer, &extent) in extents[agent.body as usize].iter().enumerate() {
@@ -23,32 +28,41 @@ pub(super) fn check(program: &Program, findings: &mut Findings) {
     }
 }
 
+/// The bytes of the longest access per memory operand; zero where no operation touches it.
+fn longest_accesses(body: &Body) -> Vec<u64> {
+    let mut longest = vec![0; body.mems.len()];
+    for_each_access(body, |_, mem, bytes| longest[mem] = bytes.max(longest[mem]));
+    longest
+}
+
 /// The end of the furthest access per buffer; zero where the body does not touch it.
-fn extents(body: &Body) -> Vec<u64> {
+fn extents(body: &Body, longest: &[u64]) -> Vec<u64> {
     let mut extents = vec![0; body.mems.iter().map(|m| usize::from(m.buffer) + 1).max().unwrap_or(0)];
-    for_each_access(body, |_, buffer, start, bytes| {
-        extents[buffer] = extents[buffer].max(start.saturating_add(bytes));
-    });
+    for (mem, &bytes) in body.mems.iter().zip(longest).filter(|(_, bytes)| **bytes > 0) {
+        let extent = &mut extents[usize::from(mem.buffer)];
+        *extent = mem.offset.saturating_add(bytes).max(*extent);
+    }
     extents
 }
 
 fn first_beyond(body: &Body, buffer: usize, size: u64) -> (usize, u64, u64) {
     let mut first = None;
-    for_each_access(body, |op, b, start, bytes| {
-        let end = start.saturating_add(bytes);
-        if b == buffer && end > size && first.is_none() {
-            first = Some((op, start, end));
+    for_each_access(body, |op, mem, bytes| {
+        let mem = body.mems[mem];
+        let end = mem.offset.saturating_add(bytes);
+        if usize::from(mem.buffer) == buffer && end > size && first.is_none() {
+            first = Some((op, mem.offset, end));
         }
     });
     first.unwrap_or_default()
 }
 
-fn for_each_access(body: &Body, mut f: impl FnMut(usize, usize, u64, u64)) {
+/// The operation, its memory operand and its bytes.
+fn for_each_access(body: &Body, mut f: impl FnMut(usize, usize, u64)) {
     for (index, op) in body.ops.iter().enumerate() {
         let bytes = op.kind.operands().tile.map_or(0, |t| body.tiles[t as usize].bytes());
         for (mem, _) in body.touched(op.kind) {
-            let mem = body.mems[mem as usize];
-            f(index, mem.buffer.into(), mem.offset, bytes);
+            f(index, mem as usize, bytes);
         }
     }
 }

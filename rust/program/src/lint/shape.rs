@@ -8,8 +8,8 @@ const CODE: &str = "AHBM-L110";
 const HINT: &str = "the source that wrote this program is at fault; please report it with the program's text form";
 
 /// Checks everything the other lints and the run index by.
-pub(super) fn check(program: &Program, findings: &mut Findings) {
-    for (index, user) in first_users(program).into_iter().enumerate() {
+pub(super) fn check(program: &Program, alike: &[u32], findings: &mut Findings) {
+    for (index, user) in first_users(program, alike).into_iter().enumerate() {
         if let Some(user) = user {
             check_body(program, &program.bodies[index], user, findings);
         }

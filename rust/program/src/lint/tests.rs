@@ -103,7 +103,7 @@ fn ring(bodies: &[Arc<Body>], who: &[u32]) -> Program {
             });
         }
         let channels = program.channel_table.len() as u32;
-        for &d in &bodies[body as usize].directions {
+        for &d in bodies[body as usize].directions.iter() {
             let (tx, rx) = if d == E { (2 * i, 2 * ((i + 1) % n) + 1) } else { (2 * i + 1, 2 * ((i + n - 1) % n)) };
             program.channel_table.extend([ChannelId(tx), ChannelId(rx)]);
         }

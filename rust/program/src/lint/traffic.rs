@@ -5,6 +5,7 @@ use crate::{AgentId, Body, Channel, ChannelId, OpKind, Program};
 use ahbm_machine::Diagnostic;
 use rustc_hash::FxHashMap;
 use std::borrow::Cow;
+use std::sync::Arc;
 
 /// The message operations of a body: operation indices in issue order.
 struct Traffic {
@@ -72,17 +73,22 @@ enum Verdict {
 
 struct Check<'a> {
     program: &'a Program,
-    traffic: Vec<Traffic>,
+    /// Per body, the first one whose operations are the same.
+    alike: &'a [u32],
+    /// Of the first ones.
+    traffic: Vec<Option<Traffic>>,
     tx: Vec<Name>,
     rx: Vec<Name>,
 }
 
-pub(super) fn check(program: &Program, findings: &mut Findings) {
-    let traffic: Vec<Traffic> = program.bodies.iter().map(|b| Traffic::of(b)).collect();
+pub(super) fn check(program: &Program, alike: &[u32], findings: &mut Findings) {
+    let of = |(body, index): (&Arc<Body>, u32)| (alike[index as usize] == index).then(|| Traffic::of(body));
+    let traffic: Vec<Option<Traffic>> = program.bodies.iter().zip(0..).map(of).collect();
     let mut tx = vec![Name::Unused; program.channels.len()];
     let mut rx = vec![Name::Unused; program.channels.len()];
     for (index, agent) in program.agents.iter().enumerate() {
-        let (id, t) = (AgentId(index as u32), &traffic[agent.body as usize]);
+        let id = AgentId(index as u32);
+        let t = traffic[alike[agent.body as usize] as usize].as_ref().expect("the first of those that are alike");
         for dir in 0..t.sends.len() {
             if !t.sends[dir].is_empty() {
                 tx[program.tx(id, dir as u16).0 as usize].add(dir as u16);
@@ -92,15 +98,20 @@ pub(super) fn check(program: &Program, findings: &mut Findings) {
             }
         }
     }
-    let check = Check { program, traffic, tx, rx };
+    let check = Check { program, alike, traffic, tx, rx };
     check.slots(findings);
     check.pairs(findings);
     check.pools(findings);
 }
 
 impl Check<'_> {
+    /// The operations of an agent, as the number of the first body that has them.
+    fn first(&self, agent: AgentId) -> u32 {
+        self.alike[self.program.agents[agent.0 as usize].body as usize]
+    }
+
     fn traffic(&self, agent: AgentId) -> &Traffic {
-        &self.traffic[self.program.agents[agent.0 as usize].body as usize]
+        self.traffic[self.first(agent) as usize].as_ref().expect("the first of those that are alike")
     }
 
     fn sends(&self, channel: ChannelId) -> Cow<'_, [u32]> {
@@ -131,9 +142,9 @@ impl Check<'_> {
     /// `AHBM-L105`.
     fn slots(&self, findings: &mut Findings) {
         let program = self.program;
-        for (index, agent) in program.agents.iter().enumerate() {
+        for index in 0..program.agents.len() {
             let id = AgentId(index as u32);
-            for (dir, &(bytes, op)) in self.traffic[agent.body as usize].largest.iter().enumerate() {
+            for (dir, &(bytes, op)) in self.traffic(id).largest.iter().enumerate() {
                 if bytes == 0 {
                     continue;
                 }
@@ -154,12 +165,11 @@ impl Check<'_> {
     /// `AHBM-L104` and `AHBM-L107`, queue by queue.
     fn pairs(&self, findings: &mut Findings) {
         let program = self.program;
-        // Queues whose ends run the same bodies under the same names compare alike.
+        // Queues whose ends run the same operations under the same names compare alike.
         let mut known: FxHashMap<(u32, Name, u32, Name), Verdict> = FxHashMap::default();
         for (index, channel) in program.channels.iter().enumerate() {
             let id = ChannelId(index as u32);
-            let body = |a: AgentId| program.agents[a.0 as usize].body;
-            let key = (body(channel.sender), self.tx[index], body(channel.receiver), self.rx[index]);
+            let key = (self.first(channel.sender), self.tx[index], self.first(channel.receiver), self.rx[index]);
             let verdict = if key.1 == Name::Several || key.3 == Name::Several {
                 self.compare(id)
             } else {
@@ -241,7 +251,7 @@ impl Check<'_> {
     /// `AHBM-L104` for receivers with `recv(dir=None)`: their queues count as one pool.
     fn pools(&self, findings: &mut Findings) {
         let program = self.program;
-        if self.traffic.iter().all(|t| t.any.is_empty()) {
+        if self.traffic.iter().flatten().all(|t| t.any.is_empty()) {
             return;
         }
         let mut sent = vec![0usize; program.agents.len()];

@@ -12,8 +12,8 @@ enum State {
     Defined,
 }
 
-pub(super) fn check(program: &Program, findings: &mut Findings) {
-    for (index, user) in first_users(program).into_iter().enumerate() {
+pub(super) fn check(program: &Program, alike: &[u32], findings: &mut Findings) {
+    for (index, user) in first_users(program, alike).into_iter().enumerate() {
         if let Some(user) = user {
             check_body(program, &program.bodies[index], user, findings);
         }

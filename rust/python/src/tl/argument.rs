@@ -1,9 +1,10 @@
 //! Arguments of `tl` calls that belong to a capture.
 
 use super::Tl;
-use crate::capture::{Capture, Recorder};
+use crate::capture::{Address, Capture, Recorder};
 use crate::handle::{Handle, MemoryRef, not_an_operand, same_capture};
 use crate::operand::{self, Fault, Number, fault};
+use crate::symbolic::SymbolicInt;
 use ahbm_program::ValueId;
 use pyo3::prelude::*;
 use std::sync::Arc;
@@ -79,19 +80,40 @@ impl Tl {
         Number::parse(value).ok_or_else(|| self.capture.raise(py, not_an_operand(value)))
     }
 
+    /// A non-negative address: a plain int.
+    pub(super) fn pointer(&self, py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<Address> {
+        let found = match value.cast::<SymbolicInt>() {
+            Ok(symbolic) => {
+                let found = symbolic.get().on(py, &self.capture.path)?;
+                u64::try_from(found.value).ok().map(|value| Address { value, term: found.term })
+            }
+            Err(_) => value.extract().ok().map(|value| Address { value, term: None }),
+        };
+        found.ok_or_else(|| {
+            let what = fault("AHBM-K209", format!("{value} is not a pointer"));
+            self.capture.raise(py, what.hint("a pointer is the int t_ptr plus a byte offset, or what tl.ref returned"))
+        })
+    }
+
+    /// The place at which `recv` also stores its message.
+    pub(super) fn copy_target(
+        &self,
+        py: Python<'_>,
+        mode: &str,
+        dst: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Option<Address>> {
+        let wrong = |fault| Err(self.capture.raise(py, fault));
+        match (mode, dst) {
+            ("return_slot", None) => Ok(None),
+            ("copy_to_dst", Some(dst)) => self.pointer(py, dst).map(Some),
+            ("return_slot", Some(_)) => wrong(fault("AHBM-K214", "dst= without mode=\"copy_to_dst\"")),
+            ("copy_to_dst", None) => wrong(fault("AHBM-K214", "mode=\"copy_to_dst\" needs dst=, a byte address")),
+            _ => wrong(*operand::unknown("AHBM-K214", "mode", mode, &["return_slot", "copy_to_dst"])),
+        }
+    }
+
     /// The value of an argument, or its fault at the kernel's line.
     pub(super) fn checked<T>(&self, py: Python<'_>, argument: Result<T, Fault>) -> PyResult<T> {
         argument.map_err(|fault| self.capture.raise(py, *fault))
-    }
-}
-
-/// The place at which `recv` also stores its message.
-pub(super) fn copy_target(mode: &str, dst: Option<&Bound<'_, PyAny>>) -> Result<Option<u64>, Fault> {
-    match (mode, dst) {
-        ("return_slot", None) => Ok(None),
-        ("copy_to_dst", Some(dst)) => operand::pointer(dst).map(Some),
-        ("return_slot", Some(_)) => Err(fault("AHBM-K214", "dst= without mode=\"copy_to_dst\"").into()),
-        ("copy_to_dst", None) => Err(fault("AHBM-K214", "mode=\"copy_to_dst\" needs dst=, a byte address").into()),
-        _ => Err(operand::unknown("AHBM-K214", "mode", mode, &["return_slot", "copy_to_dst"])),
     }
 }

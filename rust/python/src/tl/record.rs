@@ -2,7 +2,7 @@
 
 use super::Tl;
 use super::argument::{Operand, Source};
-use crate::capture::Recorder;
+use crate::capture::{Address, Recorder};
 use crate::handle::{Handle, Space, define};
 use crate::operand::{self, Fault, Number, Shape, fault};
 use ahbm_program::{BinaryFn, OpKind, ReduceFn, Scalar, UnaryFn, ValueId};
@@ -126,21 +126,20 @@ impl Tl {
         }
     }
 
-    pub(super) fn program_axis<T>(&self, py: Python<'_>, axis: i64, of: [T; 2]) -> PyResult<T> {
+    pub(super) fn program_axis(&self, py: Python<'_>, axis: i64) -> PyResult<usize> {
         self.capture.count(py)?;
-        let index = usize::try_from(axis).ok();
-        let value = index.and_then(|axis| of.into_iter().nth(axis));
+        let known = usize::try_from(axis).ok().filter(|&axis| axis < 2);
         let wrong =
             || fault("AHBM-K214", format!("program axis {axis}")).hint("axis 0 is the PE in its cube, axis 1 the cube");
-        value.ok_or_else(|| self.capture.raise(py, wrong()))
+        known.ok_or_else(|| self.capture.raise(py, wrong()))
     }
 
     /// Records the write of a value to memory.
-    pub(super) fn put(&self, rec: &mut Recorder, address: u64, src: ValueId, tile: u32) -> Result<(), Fault> {
+    pub(super) fn put(&self, rec: &mut Recorder, address: Address, src: ValueId, tile: u32) -> Result<(), Fault> {
         let (dtype, bytes) = (rec.tile_at(tile).dtype, rec.tile_at(tile).bytes());
         self.capture.launch.access(dtype)?;
-        let mem = self.capture.launch.mem(address, bytes)?;
-        let mem = rec.mem(mem);
+        let access = rec.access(&self.capture, address, bytes)?;
+        let mem = rec.mem(access);
         rec.push(OpKind::Store { src, mem, tile, posted: false });
         Ok(())
     }

@@ -84,7 +84,7 @@ pub fn ring(bodies: Vec<Body>, bytes: u64) -> Program {
     for (i, body) in bodies.into_iter().enumerate() {
         let i = i as u32;
         let channels = program.channel_table.len() as u32;
-        for &direction in &body.directions {
+        for &direction in body.directions.iter() {
             let (tx, rx) =
                 if direction == E { (2 * i, 2 * ((i + 1) % n) + 1) } else { (2 * i + 1, 2 * ((i + n - 1) % n)) };
             program.channel_table.extend([ChannelId(tx), ChannelId(rx)]);
