@@ -60,7 +60,7 @@ fn parts_of_buffers(program: &Program) -> Vec<Part> {
     }
     let mut parts = vec![None; program.buffers.len()];
     for agent in (0..program.agents.len() as u32).map(AgentId) {
-        for mem in &program.body(agent).mems {
+        for mem in program.body(agent).mems.iter() {
             let owner = &mut parts[program.buffer(agent, mem.buffer).0 as usize];
             *owner = owner.or(part(program, agent));
         }
