@@ -164,6 +164,8 @@ class JobCall:
     @property
     def root(self) -> int | None: ...
     @property
+    def alike(self) -> int: ...
+    @property
     def origin(self) -> str: ...
 
 @final
@@ -284,9 +286,11 @@ class Workload:
         machine: Machine,
         programs: Sequence[Program | None],
         *,
+        made_for: Sequence[int] = (),
         regions: Sequence[Sequence[tuple[int, int, int]]] = (),
         lanes: str = "device",
         factors: Sequence[tuple[str, float]] = (),
+        fold: bool = True,
         max_events: int = ...,
     ) -> Replayed: ...
 
@@ -294,6 +298,12 @@ class Workload:
 class Replayed:
     @property
     def untimed(self) -> int: ...
+    @property
+    def simulated(self) -> int: ...
+    @property
+    def waiting_ps(self) -> list[int]: ...
+    @property
+    def exposed_ps(self) -> list[tuple[int | None, int, int]]: ...
     @property
     def ends_ps(self) -> list[int]: ...
     @property
@@ -353,6 +363,7 @@ class Limit:
 class Machine:
     @staticmethod
     def from_yaml(text: str, origin: str, overrides: Sequence[tuple[str, str]] = ()) -> Machine: ...
+    def carries(self, source: Sequence[int], target: Sequence[int]) -> bool: ...
     @property
     def sips(self) -> int: ...
     @property

@@ -24,6 +24,7 @@ class Toy:
     collectives = ("all_reduce",)
     source = "a toy"
     is_plan = False
+    anywhere = False
 
     @property
     def identity(self) -> tuple[str, int]:

@@ -269,6 +269,9 @@ class Asked(Recorded, Files, Terms):
         list[str] | None,
         typer.Option("--compute", metavar="TEXT=FACTOR", help="Jobs: computations of this name last so many times."),
     ] = None
+    no_fold: Annotated[
+        bool, typer.Option("--no-fold", help="Jobs: every rank is simulated, also those that do what another does.")
+    ] = False
     kind: Annotated[
         str | None,
         typer.Option("--as", metavar="KIND", help="Traces: job or algorithm, where the trace leaves it open."),
@@ -317,6 +320,7 @@ class Asked(Recorded, Files, Terms):
             reading=self.reading,
             **self.of_jobs(),
             lanes=self.lanes,
+            fold=not self.no_fold,
             factors=tuple(parse_factor(text) for text in self.compute or ()),
             kind=self.kind,
             args=args,

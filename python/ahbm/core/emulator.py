@@ -97,6 +97,11 @@ class Emulator:
         candidates = self.ccl.candidates(collective, nbytes, self.world_size)
         return self._choose(candidates, self.machine.topology)[0].algorithm
 
+    def runs_anywhere(self, compiled: Compiled) -> bool:
+        """Whether the program of `compiled` is that of any other group of as many ranks, but for their places."""
+        legacy = (self.settings(compiled.by).world_size or self.world_size) > self.machine.sips
+        return not legacy and bool(getattr(self.algorithm(compiled.by), "anywhere", False))
+
     @checked
     def algorithms(self, collective: str) -> list[str]:
         """Names of the configured algorithms that compute `collective`, sorted. Raises as `algorithm`."""

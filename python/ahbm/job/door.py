@@ -72,6 +72,8 @@ class Terms:
     """Jobs: a JSON file with the ranks of the process groups by name."""
     lanes: str | None = None
     """Jobs: which nodes of a rank run side by side: "device", "streams", "astra" or "unlimited"."""
+    fold: bool = True
+    """Jobs: of ranks that do the same one is simulated; the times are those of all ranks."""
     factors: Sequence[tuple[str, float]] = ()
     """Jobs: computations whose name contains a text take so many times as long."""
     step: int | None = None
@@ -92,7 +94,8 @@ class Terms:
     @property
     def of_jobs(self) -> tuple[object, ...]:
         """The terms that only jobs have; each is None, False or empty by default."""
-        return self.groups, self.lanes, self.factors, self.step, self.host_gaps or None, self.symmetric or None
+        flags = (self.host_gaps or None, self.symmetric or None, not self.fold or None)
+        return (self.groups, self.lanes, self.factors, self.step, *flags)
 
     @property
     def of_plans(self) -> tuple[object, ...]:
@@ -101,7 +104,7 @@ class Terms:
 
 
 NOTHING_OF_JOBS = Terms().of_jobs
-OPTIONS_OF_JOBS = "--groups, --lanes, --compute, --step, --host-gaps, --symmetric"
+OPTIONS_OF_JOBS = "--groups, --lanes, --compute, --step, --host-gaps, --symmetric, --no-fold"
 
 UNLIMITED = -1
 """Depth of a queue that holds every message."""
@@ -269,6 +272,7 @@ class Opened:
             dtype=terms.dtype,
             op=terms.op,
             lanes=terms.lanes or AS_IT_IS.lanes,
+            fold=terms.fold,
             factors=terms.factors,
             step=terms.step,
             host_gaps=terms.host_gaps,

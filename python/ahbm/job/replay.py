@@ -12,7 +12,8 @@ import json
 import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from ahbm.base.arguments import checked
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.elements import element
 from ahbm.base.load import load_text
+from ahbm.base.logs import INFO, log
 from ahbm.base.request import Request
 from ahbm.base.words import aligned, span
 from ahbm.config.reading import PLAIN, Reading
@@ -28,12 +30,14 @@ from ahbm.config.rules import Place
 from ahbm.core.selection import ARGUMENT, CONFIGURED, DEFAULT, Catalogue, Selector, checked_selector, select
 from ahbm.errors import AhbmError, BudgetError, ConfigError, Finding, Site, UnsupportedError
 from ahbm.ranks.calls import CallRecord, table
+from ahbm.runs.report import bandwidths
 from ahbm.runs.traces import Run
 
 if TYPE_CHECKING:
     from ahbm.core.compiled import Compiled
     from ahbm.core.emulator import Emulator
     from ahbm.ranks.setup import Setup
+    from ahbm.source.algorithm import Algorithm
 
 
 @dataclass(frozen=True)
@@ -91,8 +95,6 @@ class JobReport(Run):
     """End of the last rank."""
     calls: tuple[CallRecord, ...]
     """Every collective and message, in the order of their starts: when their last rank had arrived."""
-    exposed: tuple[Exposed, ...]
-    """Per rank and call, what is exposed of it; those of a rank sum to its exposed time."""
     path: tuple[Stretch, ...]
     """The critical path from start to end; its stretches sum to the job's time."""
     together: int
@@ -101,6 +103,8 @@ class JobReport(Run):
     """Computations that take no time: they state neither a duration nor operations, or the machine costs nothing."""
     lanes: str
     """Which nodes of a rank ran side by side."""
+    simulated: int
+    """Ranks that were simulated; each of the others does what one of these does."""
     times_hash: str
     """16 hex digits; equal hashes are equal times of all nodes."""
     machine_hash: str
@@ -110,6 +114,22 @@ class JobReport(Run):
     """What was left out in reading, and what the source leaves open."""
     emulator: Emulator = field(repr=False, compare=False)
     replayed: Replayed = field(repr=False, compare=False)
+    order: tuple[int, ...] = field(repr=False, compare=False)
+    """For each of `calls`, its number in the job."""
+
+    @cached_property
+    def exposed(self) -> tuple[Exposed, ...]:
+        """Per rank and call, what is exposed of it; those of a rank sum to its exposed time."""
+        place = self._places()
+        return tuple(
+            Exposed(rank, place[call], exposed_ps / 1000, waiting_ps / 1000)
+            for rank, parts in enumerate(self.replayed.exposures)
+            for call, exposed_ps, waiting_ps in parts
+        )
+
+    def _places(self) -> dict[int | None, int | None]:
+        """For each call of the job its position in `calls`; None for what is no call."""
+        return {None: None, **{call: at for at, call in enumerate(self.order)}}
 
     def program(self) -> Program | None:
         """The whole job as one program, whose hosts issue their nodes in the order that was found."""
@@ -143,8 +163,10 @@ class JobReport(Run):
         return self.replayed.write_trace(prefix)
 
     def to_json(self) -> dict[str, Any]:
-        """All fields but `emulator` and `replayed` as JSON-serialisable data."""
-        data = {name: value for name, value in vars(self).items() if name not in ("emulator", "replayed")}
+        """All fields but `emulator`, `replayed` and `order`, and `exposed`, as JSON-serialisable data."""
+        names = [field.name for field in fields(self) if field.name not in ("emulator", "replayed", "order")]
+        names.insert(names.index("path"), "exposed")
+        data = {name: getattr(self, name) for name in names}
         data["ranks"] = [{**asdict(rank), "exposed_ns": rank.exposed_ns} for rank in self.ranks]
         for name in ("calls", "exposed", "path"):
             data[name] = [asdict(entry) for entry in data[name]]
@@ -154,13 +176,15 @@ class JobReport(Run):
     def exposures(self) -> list[tuple[str, int, float, float]]:
         """Collective, ranks of its group, and the exposed time and its waiting part as means over all ranks, in ns; the
         largest first."""
-        sums: dict[tuple[str, int], list[float]] = {}
-        for part in self.exposed:
-            key = ("other", 0) if part.call is None else (self.calls[part.call].collective, self.calls[part.call].ranks)
-            entry = sums.setdefault(key, [0.0, 0.0])
-            entry[0] += part.exposed_ns
-            entry[1] += part.waiting_ns
-        count = max(len(self.ranks), 1)
+        sums: dict[tuple[str, int], list[int]] = {}
+        places = self._places()
+        for call, exposed_ps, waiting_ps in self.replayed.exposed_ps:
+            place = places[call]
+            key = ("other", 0) if place is None else (self.calls[place].collective, self.calls[place].ranks)
+            entry = sums.setdefault(key, [0, 0])
+            entry[0] += exposed_ps
+            entry[1] += waiting_ps
+        count = 1000 * max(len(self.ranks), 1)
         rows = [(name, ranks, a / count, b / count) for (name, ranks), (a, b) in sums.items()]
         return sorted(rows, key=lambda row: (-row[2], row[:2]))
 
@@ -189,7 +213,7 @@ class JobReport(Run):
             alike.setdefault(tuple(f"{time / 1000:.2f}" for time in times), []).append(rank.rank)
         cells += [(span(ranks), *shown) for shown, ranks in alike.items()]
         lines += aligned(cells)
-        if self.exposed:
+        if self.replayed.exposed_ps:
             cells = [("exposed, mean of ranks", "(us)", "of it waiting (us)")]
             for name, ranks, exposed, waiting in self.exposures():
                 label = f"{name} of {ranks} ranks" if ranks else name
@@ -226,6 +250,8 @@ class How:
     """Traces of PyTorch: the time that the host takes between launches counts."""
     symmetric: bool = False
     """Traces of PyTorch: all ranks do what the one rank with a trace does."""
+    fold: bool = True
+    """Of ranks that do the same one is simulated; the times are those of all ranks."""
     reading: Reading = PLAIN
 
 
@@ -280,34 +306,31 @@ def replay(
         raise ConfigError("AHBM-C120", what, hint=f"--ranks {workload.ranks} gives the machine as many")
     preparation = Preparation(emulator, setup, how, chooser)
     calls = workload.calls
-    prepared = [preparation.of(call) for call in calls]
+    prepared = preparation.all(calls)
+    first: dict[int, int] = {}
     run = workload.replay(
         emulator.machine,
         [compiled.program for compiled in prepared],
+        made_for=[first.setdefault(id(compiled), call) for call, compiled in enumerate(prepared)],
         regions=[
             _region(calls[call], prepared[call], part, chunk, completes)
             for call, part, chunk, completes in workload.chunks
         ],
         lanes=how.lanes,
         factors=list(how.factors),
+        fold=how.fold,
     )
+    log("emulator", INFO, "%s: %d of %d ranks simulated", name, run.simulated, workload.ranks)
     times = run.calls_ps
     order = sorted(range(len(calls)), key=lambda call: (times[call][1], call))
     place = {call: at for at, call in enumerate(order)}
-    exposed = [
-        Exposed(rank, None if call is None else place[call], exposed_ps / 1000, waiting_ps / 1000)
-        for rank, parts in enumerate(run.exposures)
-        for call, exposed_ps, waiting_ps in parts
-    ]
-    waiting = [sum(waiting_ps for _, _, waiting_ps in parts) for parts in run.exposures]
-    columns = zip(run.ends_ps, run.computed_ps, waiting, strict=True)
+    columns = zip(run.ends_ps, run.computed_ps, run.waiting_ps, strict=True)
     return JobReport(
         name,
         emulator.machine.topology,
         tuple(RankTime(rank, *(ps / 1000 for ps in column)) for rank, column in enumerate(columns)),
         max(run.ends_ps, default=0) / 1000,
         tuple(_record(calls[call], prepared[call], preparation.rules[call], *times[call][1:]) for call in order),
-        tuple(exposed),
         tuple(
             Stretch(rank, start / 1000, end / 1000, what, None if call is None else place[call], node, origin)
             for rank, start, end, what, call, node, origin in run.path
@@ -315,12 +338,14 @@ def replay(
         _overlapping([times[call][1:] for call in order]),
         run.untimed,
         how.lanes,
+        run.simulated,
         _hash(run),
         f"{emulator.machine.hash:016x}",
         __version__,
         (*left_out(workload), *preparation.idle_rules()),
         emulator,
         run,
+        tuple(order),
     )
 
 
@@ -329,7 +354,7 @@ def _region(call: JobCall, compiled: Compiled, part: int, chunk: int, completes:
 
     Raises UnsupportedError (AHBM-U231) for an algorithm that does not say where the data of its ranks are.
     """
-    rank = compiled.request.ranks.index(call.ranks[part])
+    rank = sorted(call.ranks).index(call.ranks[part])
     rows = (compiled.results if completes else compiled.operands)[rank : rank + 1]
     if not rows:
         what = f"{compiled.algorithm} does not say where its data are: nothing can wait for a chunk of it"
@@ -380,9 +405,25 @@ class Preparation:
         """The rules for calls of jobs that held for a call, by collective and position."""
         self._overruled = set[str]()
         """The collectives of which something else than ccl.yaml chose the algorithm."""
+        self._made: dict[object, list[Compiled]] = {}
+        """Programs that other ranks may run, by what is asked for besides ranks."""
+
+    def all(self, calls: Sequence[JobCall]) -> list[Compiled]:
+        """The programs of all calls of a job, one for those that are alike. Raises as `of`."""
+        # A selector may answer differently every time, and a rule may be for one node.
+        each = bool(self._selectors) or any(True for _ in self._emulator.ccl.rules_of_jobs())
+        found: list[Compiled] = []
+        for at, call in enumerate(calls):
+            if call.alike < at and not each:
+                found.append(found[call.alike])
+                self.rules.append(self.rules[call.alike])
+            else:
+                found.append(self.of(call))
+        return found
 
     def of(self, call: JobCall) -> Compiled:
-        """The program that performs the call. Raises what the emulator raises, with the node of the call."""
+        """The program that performs the call: its own, or that of an earlier call whose ranks the machine cannot tell
+        from those of this one. Raises what the emulator raises, with the node of the call."""
         try:
             return self._compiled(call)
         except AhbmError as error:
@@ -415,18 +456,18 @@ class Preparation:
             if choice is not None:
                 self._overruled.add(request.collective)
                 self.rules.append(choice.rule)
-                return self._emulator.compile_timed(request, choice.algorithm)
+                return self._shared(request, choice.algorithm)
         if self._performs(request.collective):
             self._overruled.add(request.collective)
             self.rules.append(ARGUMENT)
-            return self._emulator.compile_timed(request, self._algorithm)
+            return self._shared(request, self._algorithm)
         place = Place(call.group, call.node)
         rule = self._emulator.ccl.placed(request.collective, request.nbytes, request.world_size, place)
         if rule is not None:
             self._used.add((request.collective, rule[0]))
         own = rule is not None or self._emulator.ccl.is_own(request.collective)
         self.rules.append(CONFIGURED if own else DEFAULT)
-        return self._emulator.compile_timed(request, None if rule is None else rule[1])
+        return self._shared(request, None if rule is None else rule[1])
 
     def idle_rules(self) -> Iterator[Finding]:
         """A warning for each rule for calls of jobs that held for none of those which were prepared."""
@@ -434,6 +475,17 @@ class Preparation:
             if (collective, at) not in self._used and collective not in self._overruled:
                 hint = "patterns are compared with the names of groups and nodes: ahbm features FILE lists both"
                 yield Finding("AHBM-C158", "no call of the job meets a rule of ccl.yaml", (site,), hint)
+
+    def _shared(self, request: Request, algorithm: str | Algorithm | None) -> Compiled:
+        made = self._made.setdefault((replace(request, ranks=range(request.world_size)), algorithm), [])
+        machine, ranks = self._emulator.machine, list(request.ranks)
+        for compiled in made:
+            if machine.carries(list(compiled.request.ranks), ranks):
+                return compiled
+        compiled = self._emulator.compile_timed(request, algorithm)
+        if self._emulator.runs_anywhere(compiled):
+            made.append(compiled)
+        return compiled
 
     def _performs(self, collective: str) -> bool:
         """Whether the algorithm that was asked for performs this collective."""
@@ -445,18 +497,24 @@ def _at(finding: Finding, call: JobCall) -> Finding:
 
 
 def _record(call: JobCall, compiled: Compiled, rule: str, start_ps: int, end_ps: int) -> CallRecord:
+    request = compiled.request
+    algbw, busbw = bandwidths(call.collective, request.world_size, request.nbytes, end_ps - start_ps)
     return CallRecord(
         call.collective,
         call.group,
-        len(call.ranks),
-        compiled.request.nbytes,
+        request.world_size,
+        request.nbytes,
         call.dtype or "",
         call.op or "",
         compiled.algorithm,
         compiled.timeline_hash,
         sorted(call.ranks).index(call.root) if call.root is not None else 0,
         rule,
-    ).at(start_ps, end_ps)
+        start_ps / 1000,
+        (end_ps - start_ps) / 1000,
+        algbw,
+        busbw,
+    )
 
 
 def _hash(run: Replayed) -> str:

@@ -73,6 +73,11 @@ class Algorithm(Protocol):
         """The program for `request`, whose tensors lie as `layout` says. Raises what is wrong with it."""
 
     @property
+    def anywhere(self) -> bool:
+        """Whether its program depends on the number of ranks and not on which SIPs they are, but for the agents' places;
+        on all SIPs of the machine it may be another one."""
+
+    @property
     def is_plan(self) -> bool:
         """Whether it is a plan whatever the request, and no code."""
 

@@ -276,6 +276,11 @@ class ModuleAlgorithm:
         return Lowered(program, found, found, covered=True)
 
     @property
+    def anywhere(self) -> bool:
+        """True: a kernel sees a rank's position in its group."""
+        return True
+
+    @property
     def is_plan(self) -> bool:
         """False: a kernel is code."""
         return False

@@ -165,6 +165,11 @@ class PlanAlgorithm:
         return Lowered(program, [], [], timed=True)
 
     @property
+    def anywhere(self) -> bool:
+        """True: a plan numbers its ranks itself."""
+        return True
+
+    @property
     def is_plan(self) -> bool:
         """True."""
         return True

@@ -93,6 +93,11 @@ class SynthAlgorithm:
         return replace(lowered, note=note)
 
     @property
+    def anywhere(self) -> bool:
+        """False: a schedule is made for the links between its ranks."""
+        return False
+
+    @property
     def is_plan(self) -> bool:
         """True."""
         return True

@@ -18,6 +18,7 @@ mod network;
 mod posted;
 mod receive;
 mod recorder;
+mod ties;
 mod wiring;
 
 use crate::detail::PieceId;
@@ -32,10 +33,12 @@ use log::{Level, debug, log_enabled};
 use recorder::{Recorder, State};
 use std::cell::{Cell, RefCell};
 use std::time::Instant;
+use ties::{EngineOf, Ties};
+pub(crate) use wiring::Cover;
 use wiring::Wiring;
 
 /// The target the pass logs to.
-const LOG: &str = "ahbm::engine";
+pub(crate) const LOG: &str = "ahbm::engine";
 
 /// How to run pass 1.
 #[derive(Clone, Copy)]
@@ -76,8 +79,8 @@ fn ended(mut timeline: Timeline) -> Result<Timeline, Diagnostic> {
 pub fn until_stuck(program: &Program, machine: &Machine, options: &Options) -> Result<Timeline, Diagnostic> {
     // The host's clock goes into the log alone.
     let begin = log_enabled!(target: LOG, Level::Debug).then(Instant::now);
-    let outcome =
-        Wiring::new(program, machine).and_then(|wiring| run(program, machine, &wiring, options, Beside::default()));
+    let outcome = Wiring::new(program, machine, None)
+        .and_then(|wiring| run(program, machine, &wiring, options, Beside::default()));
     if let Some(begin) = begin {
         let (name, agents, ms) = (&program.name, program.agents.len(), begin.elapsed().as_secs_f64() * 1e3);
         match &outcome {
@@ -106,7 +109,7 @@ pub fn simulate_free(
     free: &[Vec<bool>],
 ) -> Result<Timeline, Diagnostic> {
     let options = Options { detail: 0, ..*options };
-    Wiring::new(program, machine).and_then(|wiring| {
+    Wiring::new(program, machine, None).and_then(|wiring| {
         let free = Some(Free::new(free, program.channels.len()));
         ended(run(program, machine, &wiring, &options, Beside { free, ..Beside::default() })?)
     })
@@ -117,6 +120,8 @@ pub fn simulate_free(
 struct Beside<'a> {
     driver: Option<driven::Seat<'a>>,
     free: Option<Free<'a>>,
+    /// Watches for ties; without a cover nobody needs to.
+    ties: Option<&'a Ties>,
 }
 
 fn run<'a>(
@@ -188,6 +193,9 @@ async fn process(sim: &Sim<'_, impl Recorder>, role: Role) {
     }
     loop {
         let pause = sim.agents[agent.0 as usize].borrow_mut().advance(sim, agent);
+        if let Some(ties) = sim.ties {
+            ties.waits(agent.0);
+        }
         match pause {
             Pause::Park => sim.engine.park().await,
             Pause::Until(time) => sim.engine.sleep_until(time).await,
@@ -243,6 +251,7 @@ struct Sim<'a, R> {
     counters: Vec<Counter>,
     barriers: Vec<BarrierState>,
     driver: Option<driven::Seat<'a>>,
+    ties: Option<&'a Ties>,
     backgrounds: Vec<background::State>,
     /// Per agent that posts; its signals come behind those of the links.
     posted: Vec<RefCell<posted::Posted>>,
@@ -284,6 +293,7 @@ impl<'a, R: Recorder> Sim<'a, R> {
             counters: default_vec(program.counters as usize),
             barriers: default_vec(program.barriers.len()),
             driver: beside.driver,
+            ties: beside.ties,
             backgrounds: default_vec(wiring.backgrounds.len()),
             posted: default_vec(wiring.posters.len()),
             messages: Cell::new(0),
@@ -389,9 +399,9 @@ mod tests {
             let model = if flit { "flit" } else { "cut_through" };
             let machine = support::npu_network("ring_1d", sips, 500.0, 50.0, model);
             let program = support::ring(&machine, rounds, bytes, slots);
-            let ahead = Wiring::new(&program, &machine).unwrap();
+            let ahead = Wiring::new(&program, &machine, None).unwrap();
             prop_assert!(ahead.hops.iter().all(|h| h.exclusive));
-            let mut strict = Wiring::new(&program, &machine).unwrap();
+            let mut strict = Wiring::new(&program, &machine, None).unwrap();
             strict.hops.iter_mut().for_each(|h| h.exclusive = false);
             let timeline = |wiring| Timeline { events: 0, ..run(&program, &machine, wiring, &Options::default(), Beside::default()).unwrap() };
             prop_assert_eq!(timeline(&ahead), timeline(&strict));
@@ -444,9 +454,9 @@ mod tests {
                 builder.agent(group, coord, machine.pe(coord).unwrap(), body, &[]).unwrap();
             }
             let program = builder.finish(support::settings(2)).unwrap();
-            let ahead = Wiring::new(&program, &machine).unwrap();
+            let ahead = Wiring::new(&program, &machine, None).unwrap();
             shared += ahead.hops.iter().filter(|h| !h.exclusive).count();
-            let mut strict = Wiring::new(&program, &machine).unwrap();
+            let mut strict = Wiring::new(&program, &machine, None).unwrap();
             strict.hops.iter_mut().for_each(|h| h.exclusive = false);
             let timeline = |wiring| {
                 run(&program, &machine, wiring, &Options::default(), Beside::default())

@@ -72,6 +72,10 @@ pub(crate) struct Faults {
 pub const FULL_PACE: u32 = 1000;
 
 impl Faults {
+    pub(crate) fn is_none(&self) -> bool {
+        self.links.is_empty() && self.paces.is_empty() && self.left.is_none()
+    }
+
     pub(crate) fn on(&self, link: LinkId) -> Option<&LinkFault> {
         let at = self.links.binary_search_by_key(&link, |fault| fault.0).ok()?;
         Some(&self.links[at].1)

@@ -51,6 +51,7 @@ mod schema;
 mod sfr;
 mod sip_links;
 mod svg;
+mod symmetry;
 mod validated;
 pub mod yaml;
 

@@ -4,12 +4,18 @@
 //! start at that common time. It ends with its last agent. Engines and links are shared between launches, channels,
 //! buffers, counters and barriers are each launch's own.
 
+mod assembly;
+
+pub use assembly::{Assembly, Part, Share, Stands, Themselves, assemble};
+
 use crate::{
     Agent, AgentId, Body, BufferId, Channel, ChannelId, Duty, Gate, Locus, Op, OpKind, Origin, OriginId, Program,
     Shared,
 };
-use ahbm_machine::{Coord, Machine, PeId};
+use ahbm_machine::{Coord, PeId};
+use rustc_hash::FxHashMap;
 use std::ops::Range;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// The next act of a host.
@@ -48,7 +54,7 @@ const ONE: u32 = 1;
 
 /// Composes a job of `hosts`, each a SIP and a list of steps, from `launches`.
 pub fn compose(name: &str, hosts: &[(u32, Vec<Step>)], launches: &[Launch<'_>]) -> Composition {
-    let mut writer = Writer { program: Program { name: name.into(), ..Program::default() }, imported: Vec::new() };
+    let mut writer = Writer::new(name);
     let nowhere = writer.program.origins.intern(Origin { file: name.into(), locus: Locus::Whole });
     // Per launch three counters: hosts that have arrived, whether it has started, agents that have ended.
     writer.program.counters = 3 * launches.len() as u32;
@@ -82,93 +88,32 @@ pub fn compose(name: &str, hosts: &[(u32, Vec<Step>)], launches: &[Launch<'_>]) 
         let origins = vec![nowhere; ready.len()];
         writer.control(Duty::Starter, ready.into_iter(), origins);
         if let Some(program) = launch.program {
-            writer.launch(program, |_| Gate { start: 3 * index + 1, end: 3 * index + 2 });
+            writer.launch(index, program, Gate { start: 3 * index + 1, end: 3 * index + 2 });
         }
         agents.push(first..writer.program.agents.len());
     }
     Composition { program: writer.program, launches: agents }
 }
 
-/// A launch whose ranks start and end each on its own.
-#[derive(Debug, Clone, Copy)]
-pub struct Share<'a> {
-    /// The program that runs.
-    pub program: &'a Program,
-    /// The SIPs of its parts.
-    pub sips: &'a [u32],
-}
-
-/// A part of a launch: what one rank does in it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Part {
-    /// The counter that is no longer zero once the part may start.
-    pub start: u32,
-    /// The counter that every agent of the part adds one to at its end.
-    pub end: u32,
-    /// The agents of the part.
-    pub agents: u32,
-}
-
-/// Launches as one program that nobody has started.
-#[derive(Debug, Clone, Default)]
-pub struct Assembly {
-    /// The program. Its first counters are those of the parts.
-    pub program: Program,
-    /// Per launch its parts, in the order of its SIPs.
-    pub parts: Vec<Box<[Part]>>,
-    /// Per launch, where its program's own counters begin.
-    pub counters: Vec<u32>,
-}
-
-/// Places launches beside each other on one machine. An agent on a SIP without a part belongs to the first part.
-pub fn assemble(name: &str, machine: &Machine, launches: &[Share<'_>]) -> Assembly {
-    let part_of = |sips: &[u32], agent: &Agent| {
-        let sip = machine.coord(agent.place).sip;
-        sips.iter().position(|&known| known == sip).unwrap_or(0)
-    };
-    let mut writer = Writer { program: Program { name: name.into(), ..Program::default() }, imported: Vec::new() };
-    let mut parts = Vec::with_capacity(launches.len());
-    for launch in launches {
-        let counters = &mut writer.program.counters;
-        let mut own: Box<[Part]> = (0..launch.sips.len() as u32)
-            .map(|n| Part { start: *counters + 2 * n, end: *counters + 2 * n + 1, agents: 0 })
-            .collect();
-        *counters += 2 * own.len() as u32;
-        for agent in &launch.program.agents {
-            own[part_of(launch.sips, agent)].agents += 1;
-        }
-        parts.push(own);
-    }
-    let mut counters = Vec::with_capacity(launches.len());
-    for (launch, parts) in launches.iter().zip(&parts) {
-        counters.push(writer.program.counters);
-        writer.launch(launch.program, |agent| {
-            let part = parts[part_of(launch.sips, agent)];
-            Gate { start: part.start, end: part.end }
-        });
-    }
-    Assembly { program: writer.program, parts, counters }
-}
-
-impl Assembly {
-    /// Adds a host of a SIP that takes these operations in order: delays, signals and waits, each for a node of the
-    /// trace in `file`.
-    pub fn host(&mut self, sip: u32, file: &Arc<str>, ops: &[(OpKind, u64)]) {
-        let mut writer = Writer { program: std::mem::take(&mut self.program), imported: Vec::new() };
-        let origin = |&(_, id): &(OpKind, u64)| Origin { file: Arc::clone(file), locus: Locus::Node(id) };
-        let origins = ops.iter().map(|op| writer.program.origins.intern(origin(op))).collect();
-        writer.control(Duty::Host(sip), ops.iter().map(|(kind, _)| *kind), origins);
-        self.program = writer.program;
-    }
-}
-
-struct Writer<'a> {
+/// Writes programs into one.
+#[derive(Default)]
+struct Writer {
     program: Program,
-    /// Programs whose bodies have been taken over, and the first of them.
-    imported: Vec<(&'a Program, u32)>,
+    /// What the bodies of a program are here, by the program, and the launch whose counters they name.
+    imported: FxHashMap<(*const Program, u32), Rc<[u32]>>,
 }
 
-impl<'a> Writer<'a> {
+/// The launch of bodies that name no counters.
+const ANY: u32 = u32::MAX;
+
+/// The number of what is not in a program.
+const ABSENT: u32 = u32::MAX;
+
+impl Writer {
+    fn new(name: &str) -> Self {
+        Self { program: Program { name: name.into(), ..Program::default() }, ..Self::default() }
+    }
+
     /// Adds an agent of the job itself. It needs no engine of its PE, so any place does.
     fn control(&mut self, duty: Duty, kinds: impl Iterator<Item = OpKind>, origins: Vec<OriginId>) {
         let ops: Shared<Op> = kinds.map(|kind| Op { kind, calls: 0 }).collect();
@@ -185,20 +130,22 @@ impl<'a> Writer<'a> {
         self.program.duties.push(duty);
     }
 
-    fn launch(&mut self, program: &'a Program, gate: impl Fn(&Agent) -> Gate) {
-        let bodies = self.bodies(program);
+    /// Adds a launch whose agents share a gate.
+    fn launch(&mut self, launch: u32, program: &Program, gate: Gate) {
+        let (counters, barriers) = self.counters(program);
+        let bodies = self.bodies(launch, program, (counters, barriers), |_| true);
         let to = &mut self.program;
         let [agent, channel] = [to.agents.len(), to.channels.len()].map(|n| n as u32);
         let [channels, buffers, buffer] =
             [to.channel_table.len(), to.buffer_table.len(), to.buffers.len()].map(|n| n as u32);
         let moved = |id: ChannelId| if id == ChannelId::NONE { id } else { ChannelId(id.0 + channel) };
         to.agents.extend(program.agents.iter().map(|a| Agent {
-            body: a.body + bodies,
+            body: bodies[a.body as usize],
             channels: a.channels + channels,
             buffers: a.buffers + buffers,
             ..*a
         }));
-        to.duties.extend(program.agents.iter().map(|agent| Duty::Launched(gate(agent))));
+        to.duties.extend(program.agents.iter().map(|_| Duty::Launched(gate)));
         to.channels.extend(program.channels.iter().map(|c| Channel {
             sender: AgentId(c.sender.0 + agent),
             receiver: AgentId(c.receiver.0 + agent),
@@ -207,29 +154,46 @@ impl<'a> Writer<'a> {
         to.channel_table.extend(program.channel_table.iter().map(|&id| moved(id)));
         to.buffers.extend(&program.buffers);
         to.buffer_table.extend(program.buffer_table.iter().map(|id| BufferId(id.0 + buffer)));
-        to.counters += program.counters;
-        to.barriers.extend(&program.barriers);
     }
 
-    /// The index at which the bodies of `program` begin. Launches share them unless they name counters or barriers.
-    fn bodies(&mut self, program: &'a Program) -> u32 {
+    /// Adds the counters and barriers of a program; returns where they begin.
+    fn counters(&mut self, program: &Program) -> (u32, u32) {
+        let to = &mut self.program;
+        let first = (to.counters, to.barriers.len() as u32);
+        to.counters += program.counters;
+        to.barriers.extend(&program.barriers);
+        first
+    }
+
+    /// What the bodies of `program` that are `used` are here. Launches share them unless they name counters or barriers.
+    fn bodies(
+        &mut self,
+        launch: u32,
+        program: &Program,
+        (counters, barriers): (u32, u32),
+        used: impl Fn(u32) -> bool,
+    ) -> Rc<[u32]> {
         let own = program.counters > 0 || !program.barriers.is_empty();
-        if !own && let Some((_, first)) = self.imported.iter().find(|(known, _)| std::ptr::eq(*known, program)) {
-            return *first;
+        let key = (std::ptr::from_ref(program), if own { launch } else { ANY });
+        if let Some(known) = self.imported.get(&key) {
+            return Rc::clone(known);
         }
         let to = &mut self.program;
-        let first = to.bodies.len() as u32;
         let origins: Vec<OriginId> = program.origins.iter().map(|origin| to.origins.intern(origin.clone())).collect();
-        let (counters, barriers) = (to.counters, to.barriers.len() as u32);
-        to.bodies.extend(program.bodies.iter().map(|body| {
-            Arc::new(Body {
+        let import = |(index, body): (u32, &Arc<Body>)| {
+            if !used(index) {
+                return ABSENT;
+            }
+            to.bodies.push(Arc::new(Body {
                 ops: body.ops.iter().map(|op| Op { kind: moved(op.kind, counters, barriers), ..*op }).collect(),
                 origins: body.origins.iter().map(|id| origins[id.0 as usize]).collect(),
                 ..Body::clone(body)
-            })
-        }));
-        self.imported.push((program, first));
-        first
+            }));
+            to.bodies.len() as u32 - 1
+        };
+        let made: Rc<[u32]> = (0..).zip(&program.bodies).map(import).collect();
+        self.imported.insert(key, Rc::clone(&made));
+        made
     }
 }
 

@@ -33,6 +33,8 @@ pub struct JobCall {
     pub(crate) op: Option<String>,
     /// Global rank of the root, where the trace has one.
     pub(crate) root: Option<u32>,
+    /// Position of the first call that says the same of the same ranks.
+    pub(crate) alike: u32,
     /// The place at which it was written.
     pub(crate) origin: String,
 }

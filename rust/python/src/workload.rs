@@ -10,7 +10,7 @@ use crate::logs::{self, Part};
 use crate::machine::Machine;
 use crate::operand;
 use crate::program::{PIECES, Program};
-use ahbm_emulator::training::{Answers, Lanes, Replay, Terms, Times, Why};
+use ahbm_emulator::training::{self, Lanes, Launch, Replay, Terms, Why};
 use ahbm_emulator::{Options, Span, simulate};
 use ahbm_formats::chakra::{ReadOptions, Sort};
 use ahbm_formats::{jobs, pytorch};
@@ -22,7 +22,7 @@ use ahbm_workload::{Linked, Schedule, Transformer, Work};
 use numpy::{Element, PyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -180,7 +180,8 @@ impl Workload {
     #[getter]
     fn calls(&self) -> Vec<JobCall> {
         let (job, workload) = (&self.inner, &self.inner.workload);
-        let calls = job.calls.iter().map(|call| {
+        let alike = job.alike();
+        let calls = job.calls.iter().zip(&alike).map(|(call, &alike)| {
             let (group, spec) = (&workload.groups[call.group as usize], &call.spec);
             JobCall {
                 collective: spec.collective.name().into(),
@@ -192,10 +193,11 @@ impl Workload {
                 dtype: spec.dtype.as_deref().map(str::to_owned),
                 op: spec.op.as_deref().map(str::to_owned),
                 root: spec.root,
+                alike,
                 origin: workload.origin(group.ranks[0], call.nodes[0]),
             }
         });
-        let messages = job.messages.iter().map(|message| JobCall {
+        let messages = job.messages.iter().zip(&alike[job.calls.len()..]).map(|(message, &alike)| JobCall {
             collective: "send_recv".into(),
             group: message.group.map(|group| workload.groups[group as usize].name.to_string()).unwrap_or_default(),
             node: workload.graph(message.send.0).name(message.send.1).to_owned(),
@@ -205,6 +207,7 @@ impl Workload {
             dtype: None,
             op: None,
             root: None,
+            alike,
             origin: workload.origin(message.send.0, message.send.1),
         });
         calls.chain(messages).collect()
@@ -228,7 +231,9 @@ impl Workload {
     }
 
     /// Replays the job. `programs` has one entry for each of `calls`, None where nothing runs, and `regions` one for
-    /// each of `chunks`: buffers of the program with first byte and end. Rank r is SIP r.
+    /// each of `chunks`: buffers of the program with first byte and end. Rank r is SIP r. `made_for` has for each of
+    /// `calls` the one for whose ranks its program was made, whose places its own ranks take in ascending order; without
+    /// any, every program was made for its call. With `fold`, of ranks that do the same one is simulated.
     ///
     /// `lanes` says which nodes of a rank may run side by side: "device" (one computation of the accelerator and one of
     /// the host at a time), "streams" (besides, nodes of a recorded stream one after the other), "astra" (besides, one
@@ -236,17 +241,20 @@ impl Workload {
     /// `factors` are pairs of a text and a factor for computations with the text in their name. The interpreter lock is
     /// released meanwhile. Raises `DeadlockError` (AHBM-D102) for ranks that wait for each other, `ConfigError`
     /// (AHBM-C205) for unknown lanes, `BudgetError`, and KeyboardInterrupt.
-    #[pyo3(signature = (machine, programs, *, regions=Vec::new(), lanes="device", factors=Vec::new(), max_events=Options::default().max_events),
-           text_signature = "($self, machine, programs, *, regions=(), lanes='device', factors=(), max_events=5000000000)")]
+    #[pyo3(signature = (machine, programs, *, made_for=Vec::new(), regions=Vec::new(), lanes="device", factors=Vec::new(),
+                        fold=true, max_events=Options::default().max_events),
+           text_signature = "($self, machine, programs, *, made_for=(), regions=(), lanes='device', factors=(), fold=True, max_events=5000000000)")]
     #[allow(clippy::too_many_arguments)] // Keywords in Python.
     fn replay(
         &self,
         py: Python<'_>,
         machine: &Machine,
         programs: Vec<Option<PyRef<'_, Program>>>,
+        made_for: Vec<u32>,
         regions: Vec<Vec<(u32, u64, u64)>>,
         lanes: &str,
         factors: Vec<(String, f64)>,
+        fold: bool,
         max_events: u64,
     ) -> PyResult<Replayed> {
         let Some(policy) = Lanes::ALL.into_iter().find(|known| known.name() == lanes) else {
@@ -261,6 +269,10 @@ impl Workload {
             let what = format!("{} regions for {} chunks", regions.len(), self.inner.chunks.len());
             return Err(errors::raise_one(py, ahbm_machine::Diagnostic::new("AHBM-V125", what)));
         }
+        let made_for = if made_for.is_empty() { (0..programs.len() as u32).collect() } else { made_for };
+        if let Err(what) = self.check_made_for(&made_for, machine) {
+            return Err(errors::raise_one(py, ahbm_machine::Diagnostic::new("AHBM-V125", what)));
+        }
         let region = |(buffer, from, to)| Region { buffer, from, to };
         let regions: Vec<Vec<Region>> =
             regions.into_iter().map(|list| list.into_iter().map(region).collect()).collect();
@@ -268,25 +280,49 @@ impl Workload {
         let (operations_per_ns, bytes_per_ns) = machine.inner.roofline();
         let terms = Terms { lanes: policy, operations_per_ns, bytes_per_ns, factors };
         let programs: Vec<_> = programs.iter().map(|program| program.as_ref().map(|p| p.inner.clone())).collect();
-        let (times, answers, untimed) = interruptible(py, || {
-            let known: Vec<_> = programs.iter().map(Option::as_deref).collect();
-            let replay = Replay::new(&self.inner, &known, &regions, &machine.inner, &terms);
+        let programs: Vec<_> = programs.into_iter().zip(made_for).collect();
+        let found = interruptible(py, || {
             let options = Options { max_events, ..Options::default() };
-            let times = replay.run(&machine.inner, &options).map_err(|finding| vec![finding])?;
-            let answers = replay.answers(&times);
-            Ok((times, answers, replay.untimed))
+            let how = (&*machine.inner, &terms);
+            training::replay(&self.inner, &launches(&programs), &regions, how, &options, fold)
+                .map_err(|finding| vec![finding])
         })?;
-        Ok(Replayed {
-            job: self.inner.clone(),
-            machine: machine.clone(),
-            programs,
-            regions,
-            terms,
-            times,
-            answers,
-            untimed,
-        })
+        Ok(Replayed { job: self.inner.clone(), machine: machine.clone(), programs, regions, terms, found })
     }
+}
+
+impl Workload {
+    /// What is wrong with the calls for whose ranks programs were made.
+    fn check_made_for(&self, made_for: &[u32], machine: &Machine) -> Result<(), String> {
+        if made_for.len() != self.inner.launches() {
+            return Err(format!("{} calls that programs were made for, of {}", made_for.len(), self.inner.launches()));
+        }
+        let ascending = |call: u32| {
+            let mut ranks = self.inner.ranks(call);
+            ranks.sort_unstable();
+            ranks
+        };
+        let mut known = HashSet::new();
+        for (call, &of) in (0..).zip(made_for) {
+            if of as usize >= made_for.len() {
+                return Err(format!("there is no call {of} of {}", made_for.len()));
+            }
+            // Calls of one group are at the same places.
+            let group = |call: u32| self.inner.calls.get(call as usize).map(|call| call.group);
+            let pair = (group(call), group(of));
+            let new = call != of && (pair.0.is_none() || pair.1.is_none() || known.insert(pair));
+            if new && !machine.inner.carries(&ascending(of), &ascending(call)) {
+                return Err(format!("the program of call {of} does not fit the ranks of call {call}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+type Prepared = (Option<Arc<ahbm_program::Program>>, u32);
+
+fn launches(programs: &[Prepared]) -> Vec<Launch<'_>> {
+    programs.iter().map(|(program, made_for)| Launch { program: program.as_deref(), made_for: *made_for }).collect()
 }
 
 /// Whether a path names the trace of a job: "job", "algorithm", "either" where it only sends, receives and computes, or
@@ -318,14 +354,10 @@ pub(crate) fn is_pytorch_trace(path: PathBuf) -> bool {
 pub struct Replayed {
     job: Arc<Linked>,
     machine: Machine,
-    programs: Vec<Option<Arc<ahbm_program::Program>>>,
+    programs: Vec<Prepared>,
     regions: Vec<Vec<Region>>,
     terms: Terms,
-    times: Times,
-    answers: Answers,
-    /// Computations that state neither a duration nor operations, and take no time.
-    #[pyo3(get)]
-    untimed: u64,
+    found: training::Replayed,
 }
 
 #[pymethods]
@@ -333,13 +365,13 @@ impl Replayed {
     /// Per rank, the end of its last node.
     #[getter]
     fn ends_ps(&self) -> Vec<u64> {
-        self.answers.ends.clone()
+        self.found.answers.ends.clone()
     }
 
     /// Per rank, the time in which it computed; computations side by side count once.
     #[getter]
     fn computed_ps(&self) -> Vec<u64> {
-        self.answers.computed.clone()
+        self.found.answers.computed.clone()
     }
 
     /// Per rank, what its exposed time is made of: the call, None for other nodes, the exposed time, and the part of it
@@ -347,7 +379,26 @@ impl Replayed {
     #[getter]
     fn exposures(&self) -> Vec<Vec<(Option<u32>, u64, u64)>> {
         let of = |e: &ahbm_emulator::training::Exposure| (e.launch, e.exposed, e.waiting);
-        self.answers.exposures.iter().map(|rank| rank.iter().map(of).collect()).collect()
+        self.found.answers.exposures.iter().map(|rank| rank.iter().map(of).collect()).collect()
+    }
+
+    /// Per rank, the part of its exposed time in which another rank had not arrived yet.
+    #[getter]
+    fn waiting_ps(&self) -> Vec<u64> {
+        self.found.answers.exposures.iter().map(|rank| rank.iter().map(|e| e.waiting).sum()).collect()
+    }
+
+    /// Per call that a rank exposes, None for other nodes: the exposed time of all ranks, and the part of it in which
+    /// another rank had not arrived yet. In the order of calls, the other nodes first.
+    #[getter]
+    fn exposed_ps(&self) -> Vec<(Option<u32>, u64, u64)> {
+        let mut sums: BTreeMap<Option<u32>, (u64, u64)> = BTreeMap::new();
+        for exposure in self.found.answers.exposures.iter().flatten() {
+            let (exposed, waiting) = sums.entry(exposure.launch).or_default();
+            *exposed += exposure.exposed;
+            *waiting += exposure.waiting;
+        }
+        sums.into_iter().map(|(launch, (exposed, waiting))| (launch, exposed, waiting)).collect()
     }
 
     /// The critical path: rank, start, end, "compute", "memory" or "call", the call, name and origin of the node.
@@ -363,7 +414,7 @@ impl Replayed {
             let name = workload.graph(s.rank).name(s.node).to_owned();
             (s.rank, s.start, s.end, what, launch, name, workload.origin(s.rank, s.node))
         };
-        self.answers.path.iter().map(segment).collect()
+        self.found.answers.path.iter().map(segment).collect()
     }
 
     /// Per call, when its first rank arrived, when its last did, and when its last part ended.
@@ -371,7 +422,7 @@ impl Replayed {
     fn calls_ps(&self) -> Vec<(u64, u64, u64)> {
         let of = |launch| {
             let spans: Vec<Span> =
-                self.job.places(launch).iter().map(|&place| self.times.nodes[place as usize]).collect();
+                self.job.places(launch).iter().map(|&place| self.found.times.nodes[place as usize]).collect();
             let starts = || spans.iter().map(|span| span.start);
             let end = spans.iter().map(|span| span.end).max();
             (starts().min().unwrap_or(0), starts().max().unwrap_or(0), end.unwrap_or(0))
@@ -387,9 +438,7 @@ impl Replayed {
         &self,
         py: Python<'py>,
     ) -> (Column<'py, u32>, Column<'py, u64>, Column<'py, u64>, Column<'py, u64>, Column<'py, u8>) {
-        let places = 0..self.job.nodes() as u32;
-        let at = |place| self.job.node(place);
-        let kind = |place| match self.job.work(place) {
+        let kind = |work: &Work| match work {
             Work::Compute { .. } => 0,
             Work::Call(_) => 1,
             Work::Send(_) => 2,
@@ -397,25 +446,40 @@ impl Replayed {
             Work::Memory { .. } => 4,
             Work::Nothing | Work::Part(_) => 5,
         };
-        let id = |(rank, node): (u32, u32)| self.job.workload.graph(rank).node(node).id;
+        let workload = &self.job.workload;
+        let graphs = || (0..workload.ranks.len() as u32).map(|rank| (rank, workload.graph(rank)));
+        let nodes = || graphs().flat_map(|(_, graph)| graph.nodes());
+        let times = &self.found.times.nodes;
         (
-            column(py, places.clone().map(|place| at(place).0)),
-            column(py, places.clone().map(|place| id(at(place)))),
-            column(py, self.times.nodes.iter().map(|span| span.start)),
-            column(py, self.times.nodes.iter().map(|span| span.end)),
-            column(py, places.map(kind)),
+            column(py, graphs().flat_map(|(rank, graph)| std::iter::repeat_n(rank, graph.nodes().len()))),
+            column(py, nodes().map(|node| node.id)),
+            column(py, times.iter().map(|span| span.start)),
+            column(py, times.iter().map(|span| span.end)),
+            column(py, nodes().map(|node| kind(&node.work))),
         )
+    }
+
+    /// Computations that state neither a duration nor operations, and take no time.
+    #[getter]
+    fn untimed(&self) -> u64 {
+        self.found.untimed
+    }
+
+    /// Ranks that were simulated; the others do what one of these does.
+    #[getter]
+    fn simulated(&self) -> usize {
+        self.found.simulated
     }
 
     /// Messages that were sent, their bytes, and events of the simulation.
     #[getter]
     fn traffic(&self) -> (u64, u64, u64) {
-        (self.times.messages, self.times.bytes, self.times.events)
+        (self.found.times.messages, self.found.times.bytes, self.found.times.events)
     }
 
     /// The whole job as one program, whose hosts issue their nodes in the order that was found.
     fn program(&self, py: Python<'_>) -> PyResult<Program> {
-        let program = interruptible(py, || Ok(self.with(|replay| replay.program(&self.times))))?;
+        let program = interruptible(py, || Ok(self.with(|replay| replay.program(&self.found.times))))?;
         Ok(Program::new(program.into(), &self.machine, 0))
     }
 
@@ -427,7 +491,7 @@ impl Replayed {
     fn write_trace(&self, py: Python<'_>, prefix: PathBuf) -> PyResult<Vec<PathBuf>> {
         logs::refresh(py, &[Part::Formats]);
         interruptible(py, || {
-            let merged = self.with(|replay| replay.merged(&self.times, &self.machine.inner))?;
+            let merged = self.with(|replay| replay.merged(&self.found.times, &self.machine.inner))?;
             ahbm_formats::chakra::write_workload(&merged.workload, &prefix, &merged.starts)
                 .map_err(|finding| vec![finding])
         })
@@ -446,12 +510,12 @@ impl Replayed {
         let write = || {
             let format = Format::of(&path)?;
             let tracks = if ranks_only {
-                Tracks::of_replay(job, &self.times, machine, None)?
+                Tracks::of_replay(job, &self.found.times, machine, None)?
             } else {
-                let program = self.with(|replay| replay.program(&self.times));
+                let program = self.with(|replay| replay.program(&self.found.times));
                 let options = Options { record: false, detail: PIECES, ..Options::default() };
                 let timeline = simulate(&program, machine, &options)?;
-                Tracks::of_replay(job, &self.times, machine, Some((&program, &timeline)))?
+                Tracks::of_replay(job, &self.found.times, machine, Some((&program, &timeline)))?
             };
             store(&[Output { path, bytes: format.render(&tracks) }])?;
             Ok(tracks.slices.len())
@@ -462,8 +526,7 @@ impl Replayed {
 
 impl Replayed {
     fn with<R>(&self, of: impl FnOnce(&Replay<'_>) -> R) -> R {
-        let known: Vec<_> = self.programs.iter().map(Option::as_deref).collect();
-        of(&Replay::new(&self.job, &known, &self.regions, &self.machine.inner, &self.terms))
+        of(&Replay::new(&self.job, &launches(&self.programs), &self.regions, &self.machine.inner, &self.terms))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::calls::Call;
 use crate::messages::Message;
-use crate::node::Work;
+use crate::node::{CallSpec, Work};
 use crate::workload::Workload;
 use ahbm_machine::Diagnostic;
 use indexmap::IndexSet;
@@ -111,6 +111,22 @@ impl Linked {
         self.calls.len() + self.messages.len()
     }
 
+    /// Per launch the first one that says the same of the same ranks.
+    pub fn alike(&self) -> Vec<u32> {
+        let mut calls: FxHashMap<(u32, CallSpec), u32> = FxHashMap::default();
+        let call = |(number, call): (u32, &Call)| {
+            *calls.entry((call.group, CallSpec { group: 0, ..call.spec.clone() })).or_insert(number)
+        };
+        let mut messages: FxHashMap<(u32, u32, u64, Option<u32>), u32> = FxHashMap::default();
+        let message = |(number, message): (u32, &Message)| {
+            let key = (message.send.0, message.recv.0, message.bytes, message.group);
+            *messages.entry(key).or_insert(number)
+        };
+        let found: Vec<u32> = (0..).zip(&self.calls).map(call).collect();
+        let behind = (found.len() as u32..).zip(&self.messages).map(message);
+        found.into_iter().chain(behind).collect()
+    }
+
     /// Whether a launch is a message.
     pub fn is_message(&self, launch: u32) -> bool {
         launch as usize >= self.calls.len()
@@ -130,6 +146,25 @@ impl Linked {
                 [message.send.0, message.recv.0].into()
             }
         }
+    }
+
+    /// Rank and node position of a part of a launch.
+    pub fn member(&self, launch: u32, part: u32) -> (u32, u32) {
+        match self.calls.get(launch as usize) {
+            Some(call) => {
+                let rank = self.workload.groups[call.group as usize].ranks[part as usize];
+                (rank, call.nodes[part as usize])
+            }
+            None => {
+                let message = &self.messages[launch as usize - self.calls.len()];
+                if part == 0 { message.send } else { message.recv }
+            }
+        }
+    }
+
+    /// Number of parts of a launch.
+    pub fn parts(&self, launch: u32) -> u32 {
+        self.calls.get(launch as usize).map_or(2, |call| call.nodes.len() as u32)
     }
 
     /// Per part of a launch, the place of its node.

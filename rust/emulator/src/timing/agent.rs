@@ -3,10 +3,10 @@
 //! The process, [`super::process`], alternates between [`Agent::advance`], which executes operations until one must
 //! wait, and the wait itself. An operation that waits is entered again afterwards; `phase` says how far it had come.
 
-use super::Sim;
 use super::network::Arrival;
 use super::recorder::Recorder;
 use super::wiring::OneSided;
+use super::{EngineOf, Sim};
 use crate::Span;
 use crate::detail::{Kind, PieceId};
 use ahbm_engine::{FifoId, Time};
@@ -82,6 +82,9 @@ pub(super) async fn open(sim: &Sim<'_, impl Recorder>, me: AgentId, start: u32) 
         sim.engine.park().await;
     }
     state.borrow_mut().clock += sim.engine.now();
+    if let Some(ties) = sim.ties {
+        ties.starts(me.0, start);
+    }
     sim.recorder.opened(me, start);
 }
 
@@ -185,6 +188,9 @@ impl Agent {
                         let math = &sim.engines[wiring.engines as usize].math;
                         self.at_engine_time(sim, start, |agent| {
                             record(agent);
+                            if let Some(ties) = sim.ties {
+                                ties.engine(wiring.engines, EngineOf::Math, me.0, start, duration);
+                            }
                             math.reserve(start, duration) + duration
                         })
                     } else {
@@ -467,6 +473,10 @@ impl<R: Recorder> Sim<'_, R> {
         let link = self.wiring.hops.get(way.first as usize).filter(|_| way.first < way.last).map(|hop| hop.link);
         let engines = &self.engines[index as usize];
         let channel = if read { &engines.dma_read } else { &engines.dma_write };
+        if let Some(ties) = self.ties {
+            let engine = if read { EngineOf::Read } else { EngineOf::Write };
+            ties.engine(index, engine, agent.0, ready, setup + entry);
+        }
         let first = channel.reserve(ready, setup + entry) + setup + request;
         let (granted, handed) = self.recorder.dma(2 * index + u32::from(read), link, own, (setup, entry));
         let [granted, handed] = [granted, handed].map(|piece| self.recorder.plain(Kind::Wire, piece, request));

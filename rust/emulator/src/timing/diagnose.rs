@@ -28,12 +28,9 @@ pub(super) fn deadlock(sim: &Sim<'_, impl Recorder>) -> Diagnostic {
             chain.iter().map(|&a| name(sim, a)).collect::<Vec<_>>().join(" -> "),
         ),
     );
-    let mut shown = chain.clone();
+    // The last agent of a cycle is its first.
+    let mut shown = chain[..chain.len() - usize::from(cyclic)].to_vec();
     shown.extend(blocked.iter().filter(|a| !chain.contains(a)));
-    shown.dedup();
-    if cyclic {
-        shown.remove(chain.len() - 1);
-    }
     for &agent in shown.iter().take(LISTED) {
         report = describe(sim, agent, report);
     }

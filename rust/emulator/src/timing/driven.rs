@@ -1,7 +1,8 @@
 //! A run that something outside the program drives: it opens gates when it likes, and learns of what was reached.
 
 use super::recorder::Recorder;
-use super::wiring::Wiring;
+use super::ties::Ties;
+use super::wiring::{Cover, Wiring};
 use super::{Beside, Options, Sim, ended, run};
 use crate::Timeline;
 use ahbm_engine::Time;
@@ -35,7 +36,7 @@ pub(super) struct Seat<'a> {
 }
 
 /// Runs the timing pass of a program whose gates `driver` opens. `watched` holds per counter the value at which the
-/// driver is told, 0 for never.
+/// driver is told, 0 for never. With a `cover`, it says where the order of two events at one moment could have mattered.
 ///
 /// # Errors
 /// As [`super::simulate`].
@@ -43,23 +44,27 @@ pub(crate) fn simulate_driven(
     program: &Program,
     machine: &Machine,
     options: &Options,
+    cover: Option<Cover<'_>>,
     watched: &[u32],
     driver: &mut dyn Driver,
-) -> Result<Timeline, Diagnostic> {
-    let wiring = Wiring::new(program, machine)?;
+) -> Result<(Timeline, Option<&'static str>), Diagnostic> {
+    let wiring = Wiring::new(program, machine, cover)?;
+    let ties = cover.map(|_| Ties::new(&wiring, program));
     let seat = Seat { driver: RefCell::new(driver), watched };
-    ended(run(program, machine, &wiring, options, Beside { driver: Some(seat), ..Beside::default() })?)
+    let beside = Beside { driver: Some(seat), ties: ties.as_ref(), ..Beside::default() };
+    let timeline = ended(run(program, machine, &wiring, options, beside)?)?;
+    Ok((timeline, ties.and_then(|ties| ties.found())))
 }
 
 impl<R: Recorder> Sim<'_, R> {
     /// Lets the driver begin.
     pub(super) fn begin(&self) {
-        self.ask(|driver, orders| driver.begin(orders));
+        self.ask(None, |driver, orders| driver.begin(orders));
     }
 
     /// Tells the driver of an alarm.
     pub(super) fn alarm(&self, alarm: u32) {
-        self.ask(|driver, orders| driver.alarm(alarm, self.engine.now(), orders));
+        self.ask(None, |driver, orders| driver.alarm(alarm, self.engine.now(), orders));
     }
 
     /// Tells the driver of a counter, where it is watched for this value.
@@ -68,12 +73,14 @@ impl<R: Recorder> Sim<'_, R> {
         if let Some(seat) = &self.driver
             && seat.watched.get(counter as usize).is_some_and(|&at| at > 0 && u64::from(at) == value)
         {
-            self.ask(|driver, orders| driver.reached(counter, self.engine.now(), orders));
+            self.ask(Some(counter), |driver, orders| driver.reached(counter, self.engine.now(), orders));
         }
     }
 
-    fn ask(&self, question: impl FnOnce(&mut dyn Driver, &mut Orders)) {
+    /// `reached` is the counter that the question is about.
+    fn ask(&self, reached: Option<u32>, question: impl FnOnce(&mut dyn Driver, &mut Orders)) {
         let Some(seat) = &self.driver else { return };
+        let event = self.ties.map(|ties| ties.told(reached, self.engine.now()));
         let mut orders = Orders::default();
         question(&mut **seat.driver.borrow_mut(), &mut orders);
         let first = (self.wiring.links.len() + self.wiring.posters.len()) as u32;
@@ -82,6 +89,9 @@ impl<R: Recorder> Sim<'_, R> {
         }
         // The driver is told of what these reach in turn, after what it was told of first.
         for counter in orders.add {
+            if let (Some(ties), Some(event)) = (self.ties, event) {
+                ties.adds(counter, event);
+            }
             self.signal(counter, 1);
         }
     }

@@ -185,6 +185,9 @@ impl<'a> Network<'a> {
             }
             let link = &self.links[hop.link as usize];
             let duration = hop.rate.ps(bytes);
+            if let Some(ties) = sim.ties {
+                ties.link(hop.link, transfer.hop, transfer.head, duration);
+            }
             let start = link.reserve(transfer.head, duration);
             let mut end = start + duration;
             let onward = transfer.hop + 1 < transfer.last;
@@ -227,6 +230,9 @@ impl<'a> Network<'a> {
                     break;
                 }
                 let duration = hop.rate.ps(flit.bytes);
+                if let Some(ties) = sim.ties {
+                    ties.link(hop.link, flit.hop, flit.head, duration);
+                }
                 let left = self.links[hop.link as usize].reserve(flit.head, duration) + duration;
                 let piece = sim.recorder.occupy(hop.link, flit.head_piece, duration);
                 if flit.rest > 0 && pending.is_none() {

@@ -3,10 +3,19 @@
 use ahbm_machine::{Diagnostic, FULL_PACE, LinkId, Machine, Node, PeId, Rate, Route, Tier};
 use ahbm_program::{AgentId, Body, ChannelId, OpKind, Program, WireFactor};
 use indexmap::{IndexMap, IndexSet};
-use rustc_hash::FxBuildHasher;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 use std::ops::Range;
 
 type Map<K, V> = IndexMap<K, V, FxBuildHasher>;
+
+/// How a run of few agents stands for one of many.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Cover<'a> {
+    /// Per channel, where its messages go.
+    pub(crate) towards: &'a [PeId],
+    /// The link that stands for each link in use.
+    pub(crate) links: &'a FxHashMap<LinkId, LinkId>,
+}
 
 /// One contended link of a flow.
 #[derive(Debug, Clone, Copy)]
@@ -123,9 +132,11 @@ pub(super) struct Wiring {
 }
 
 impl Wiring {
-    pub(super) fn new(program: &Program, machine: &Machine) -> Result<Self, Diagnostic> {
+    /// With a `cover`, the program has one agent for many.
+    pub(super) fn new(program: &Program, machine: &Machine, cover: Option<Cover<'_>>) -> Result<Self, Diagnostic> {
         let mut routes = Routes {
             machine,
+            stands: cover.map(|cover| cover.links),
             list: Vec::with_capacity(program.channels.len()),
             hops: Vec::with_capacity(program.channels.len()),
             links: Map::with_capacity_and_hasher(program.channels.len(), FxBuildHasher),
@@ -160,9 +171,9 @@ impl Wiring {
             inbound: Map::default(),
         };
         let costs = machine.costs();
-        for channel in &program.channels {
+        for (index, channel) in program.channels.iter().enumerate() {
             let from = program.agents[channel.sender.0 as usize].place;
-            let to = program.agents[channel.receiver.0 as usize].place;
+            let to = cover.map_or(program.agents[channel.receiver.0 as usize].place, |cover| cover.towards[index]);
             let back = machine.route(Node::Pe(to), Node::Pe(from))?;
             let slowest = back.hops.iter().fold(Rate::UNLIMITED, |r, h| r.slower(machine.link_rate(h.link)));
             if channel.tier as usize >= wiring.tiers.len() {
@@ -387,6 +398,8 @@ struct LinkUse {
 
 struct Routes<'a> {
     machine: &'a Machine,
+    /// The link that stands for a link, under a cover.
+    stands: Option<&'a FxHashMap<LinkId, LinkId>>,
     list: Vec<Flow>,
     hops: Vec<Hop>,
     links: Map<LinkId, LinkUse>,
@@ -406,10 +419,11 @@ impl Routes<'_> {
         let mut prefix = 0u64;
         for hop in &route.hops {
             let rate = self.machine.link_rate(hop.link);
-            let entry = self.links.entry(hop.link);
+            let entry = self.links.entry(self.stands.map_or(hop.link, |stands| stands[&hop.link]));
             let link = entry.index() as u32;
             let seen = entry.or_insert(LinkUse { stream, prefix, exclusive: true });
-            seen.exclusive &= seen.stream == stream && seen.prefix == prefix && !ordered;
+            // Under a cover, one stream here is many.
+            seen.exclusive &= seen.stream == stream && seen.prefix == prefix && !ordered && self.stands.is_none();
             prefix = (prefix ^ (u64::from(hop.link.0) + 1)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
             self.hops.push(Hop { link, exclusive: false, rate, after: hop.after_ps });
         }

@@ -4,6 +4,7 @@ use super::order::LANES;
 use super::{Replay, Times};
 use ahbm_machine::Ps;
 use ahbm_workload::Work;
+use rustc_hash::FxHashMap;
 
 /// The part of a rank's time that a launch exposes: the rank does not compute, and what it does next waits for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,23 +58,36 @@ pub struct Answers {
 
 pub(super) fn answers(replay: &Replay<'_>, times: &Times) -> Answers {
     let walk = Walk::new(replay, times);
-    let ranks = replay.job.workload.ranks.len() as u32;
-    let mut answers = Answers::default();
-    for rank in 0..ranks {
-        let (end, computed, exposures) = walk.rank(rank);
-        answers.ends.push(end);
-        answers.computed.push(computed);
-        answers.exposures.push(exposures);
+    let count = replay.job.workload.ranks.len();
+    let mut answers = Answers {
+        ends: vec![0; count],
+        computed: vec![0; count],
+        exposures: vec![Vec::new(); count],
+        path: walk.path(),
+    };
+    for &rank in &replay.ranks {
+        let at = rank as usize;
+        (answers.ends[at], answers.computed[at], answers.exposures[at]) = walk.rank(rank);
     }
-    answers.path = walk.path();
+    for rank in 0..count as u32 {
+        let (at, stand) = (rank as usize, replay.stand(rank));
+        if stand != rank {
+            answers.ends[at] = answers.ends[stand as usize];
+            answers.computed[at] = answers.computed[stand as usize];
+            answers.exposures[at] =
+                answers.exposures[stand as usize].iter().map(|of| walk.instead(*of, stand, rank)).collect();
+        }
+    }
     answers
 }
 
 struct Walk<'a> {
     replay: &'a Replay<'a>,
     times: &'a Times,
-    /// Per place, the node before it in its lane.
+    /// Per place of a rank that was simulated, the node before it in its lane.
     before: Vec<u32>,
+    /// The node of each launch at each rank that was simulated, where others do the same.
+    at: FxHashMap<(u32, u32), u32>,
     /// Per launch, when its last rank arrived, and the place of that rank's node.
     latest: Vec<(Ps, u32)>,
 }
@@ -82,15 +96,19 @@ impl<'a> Walk<'a> {
     fn new(replay: &'a Replay<'a>, times: &'a Times) -> Self {
         let job = replay.job;
         let mut before = vec![u32::MAX; job.nodes()];
-        for rank in 0..job.workload.ranks.len() as u32 {
+        let mut at = FxHashMap::default();
+        for &rank in &replay.ranks {
             let order = replay.order(rank);
-            let mut sequence: Vec<u32> = (0..order.lanes.len() as u32).map(|at| job.place(rank, at)).collect();
-            sequence.sort_unstable_by_key(|&place| times.issued[place as usize]);
+            let mut sequence: Vec<u32> = (0..order.lanes.len() as u32).collect();
+            sequence.sort_unstable_by_key(|&at| times.issued[job.place(rank, at) as usize]);
             let mut last = [u32::MAX; LANES];
-            for place in sequence {
-                let lane = order.lanes[job.node(place).1 as usize] as usize;
-                if let Some(last) = last.get_mut(lane) {
-                    before[place as usize] = std::mem::replace(last, place);
+            for node in sequence {
+                let place = job.place(rank, node);
+                if let Some(last) = last.get_mut(order.lanes[node as usize] as usize) {
+                    before[place as usize] = std::mem::replace(last, node);
+                }
+                if let Some(share) = job.share(place).filter(|_| replay.fold.is_some()) {
+                    at.insert((rank, share.launch), node);
                 }
             }
         }
@@ -104,7 +122,7 @@ impl<'a> Walk<'a> {
                 .max_by_key(|&(at, place)| (at, std::cmp::Reverse(place)))
                 .unwrap_or((0, u32::MAX))
         };
-        Self { replay, times, before, latest: (0..job.launches() as u32).map(latest).collect() }
+        Self { replay, times, before, at, latest: (0..job.launches() as u32).map(latest).collect() }
     }
 
     fn span(&self, place: u32) -> crate::Span {
@@ -115,7 +133,8 @@ impl<'a> Walk<'a> {
     fn cause(&self, place: u32) -> Option<u32> {
         let (rank, at) = self.replay.job.node(place);
         let deps = self.replay.order(rank).deps(at).iter().map(|&dep| self.replay.job.place(rank, dep));
-        let lane = Some(self.before[place as usize]).filter(|&place| place != u32::MAX);
+        let before = self.before[self.replay.job.place(self.replay.stand(rank), at) as usize];
+        let lane = (before != u32::MAX).then(|| self.replay.job.place(rank, before));
         deps.chain(lane).max_by_key(|&dep| (self.span(dep).end, self.times.issued[dep as usize]))
     }
 
@@ -124,6 +143,13 @@ impl<'a> Walk<'a> {
         let job = self.replay.job;
         let chunk = || job.chunk(place).map(|chunk| job.chunks[chunk].share);
         job.share(place).or_else(chunk).map(|share| share.launch)
+    }
+
+    /// What a rank exposes where the one that stands for it exposes this.
+    fn instead(&self, of: Exposure, stand: u32, rank: u32) -> Exposure {
+        let job = self.replay.job;
+        let node = of.launch.and_then(|launch| self.at.get(&(stand, launch)));
+        Exposure { launch: node.and_then(|&at| job.share(job.place(rank, at))).map(|share| share.launch), ..of }
     }
 
     fn computes(&self, place: u32) -> bool {

@@ -7,7 +7,7 @@ use crate::{Span, Timeline};
 use ahbm_engine::Time;
 use ahbm_machine::Diagnostic;
 use ahbm_workload::{Share, Work};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -40,20 +40,26 @@ pub(super) struct Hosts<'a> {
     /// Places that are to be issued, and places that have ended, at this moment.
     pending: Vec<u32>,
     over: Vec<u32>,
+    /// Per rank, when something happened to it last.
+    last: Vec<Time>,
+    /// Two things happened to a rank at one moment.
+    tied: bool,
 }
 
 impl<'a> Hosts<'a> {
     pub(super) fn new(replay: &'a Replay<'a>) -> Self {
         let job = replay.job;
-        let mut open = Vec::with_capacity(job.nodes());
-        for rank in 0..job.workload.ranks.len() as u32 {
-            let order = replay.order(rank);
-            open.extend((0..job.workload.graph(rank).nodes().len() as u32).map(|at| order.deps(at).len() as u32));
-        }
+        let mut open = vec![0; job.nodes()];
         let mut of_counter = vec![CHUNK; replay.assembly.program.counters as usize];
-        for (launch, parts) in (0..).zip(&replay.assembly.parts) {
-            for (part, place) in parts.iter().zip(job.places(launch)) {
-                of_counter[part.end as usize] = place;
+        for &rank in &replay.ranks {
+            let order = replay.order(rank);
+            for at in 0..order.lanes.len() as u32 {
+                let place = job.place(rank, at);
+                open[place as usize] = order.deps(at).len() as u32;
+                if let Some(share) = job.share(place) {
+                    let part = replay.assembly.parts[share.launch as usize][share.part as usize];
+                    of_counter[part.end as usize] = place;
+                }
             }
         }
         Self {
@@ -68,6 +74,8 @@ impl<'a> Hosts<'a> {
             of_counter,
             pending: Vec::new(),
             over: Vec::new(),
+            last: vec![NEVER; job.workload.ranks.len()],
+            tied: false,
         }
     }
 
@@ -85,12 +93,33 @@ impl<'a> Hosts<'a> {
 
     /// Whether every node has ended.
     pub(super) fn done(&self) -> bool {
-        self.ended == self.nodes.len()
+        self.ended == self.replay.ranks.iter().map(|&rank| self.replay.order(rank).lanes.len()).sum::<usize>()
     }
 
-    pub(super) fn times(self, timeline: &Timeline) -> Times {
-        let &Timeline { messages, bytes, events, .. } = timeline;
-        Times { nodes: self.nodes, issued: self.issued, messages, bytes, events }
+    /// Where the order of two events at one moment could have mattered.
+    pub(super) fn tied(&self) -> Option<&'static str> {
+        self.tied.then_some("two things happen to a rank at one moment")
+    }
+
+    /// The times of all ranks, also of those that another stands for.
+    pub(super) fn times(mut self, timeline: &Timeline) -> Times {
+        let job = self.replay.job;
+        for rank in 0..self.ranks.len() as u32 {
+            let stand = self.replay.stand(rank);
+            if stand != rank {
+                let [to, from] = [rank, stand].map(|rank| job.place(rank, 0) as usize);
+                let count = self.replay.order(rank).lanes.len();
+                self.nodes.copy_within(from..from + count, to);
+                self.issued.copy_within(from..from + count, to);
+            }
+        }
+        let (messages, bytes) = self.replay.traffic;
+        Times { nodes: self.nodes, issued: self.issued, messages, bytes, events: timeline.events }
+    }
+
+    /// Something happens to a rank.
+    fn note(&mut self, rank: u32, now: Time) {
+        self.tied |= std::mem::replace(&mut self.last[rank as usize], now) == now;
     }
 
     /// Nothing moves any more: which ranks wait in which calls, and for whom.
@@ -218,7 +247,11 @@ impl<'a> Hosts<'a> {
 
     /// A rank arrives at a launch that has nothing to run: all leave once the last is there, whoever sends at once.
     fn meet(&mut self, place: u32, share: Share) {
-        let places = self.replay.job.places(share.launch);
+        let mut places = self.replay.job.places(share.launch).into_vec();
+        for place in &mut places {
+            let (rank, at) = self.replay.job.node(*place);
+            *place = self.replay.job.place(self.replay.stand(rank), at);
+        }
         if self.replay.job.is_message(share.launch) && share.part == 0 {
             self.over.push(place);
             let waits = places[1];
@@ -227,7 +260,9 @@ impl<'a> Hosts<'a> {
             }
         } else if places.iter().all(|&place| self.is_there(place)) {
             let message = self.replay.job.is_message(share.launch);
-            self.over.extend(places.iter().rev().filter(|&&other| !message || other == place));
+            let mut seen = FxHashSet::default();
+            let leave = places.iter().rev().filter(|&&other| !message || other == place);
+            self.over.extend(leave.filter(|&&other| seen.insert(other)));
         }
     }
 
@@ -258,7 +293,7 @@ impl<'a> Hosts<'a> {
 
 impl Driver for Hosts<'_> {
     fn begin(&mut self, orders: &mut Orders) {
-        for rank in 0..self.ranks.len() as u32 {
+        for &rank in &self.replay.ranks {
             let count = self.replay.job.workload.graph(rank).nodes().len() as u32;
             for at in (0..count).rev().filter(|&at| self.replay.order(rank).deps(at).is_empty()) {
                 self.ready(rank, at);
@@ -276,12 +311,21 @@ impl Driver for Hosts<'_> {
                     self.over.extend(waiting.drain(..).rev());
                 }
             }
-            place => self.over.push(place),
+            place => {
+                // A call of one rank that takes no time follows what let it start, and meets nothing of other ranks.
+                let share = self.replay.job.share(place);
+                let follows = share.is_some_and(|share| self.replay.job.parts(share.launch) == 1);
+                if !follows || self.nodes[place as usize].start != now {
+                    self.note(self.replay.job.node(place).0, now);
+                }
+                self.over.push(place);
+            }
         }
         self.settle(now, orders);
     }
 
     fn alarm(&mut self, alarm: u32, now: Time, orders: &mut Orders) {
+        self.note(self.replay.job.node(alarm).0, now);
         self.over.push(alarm);
         self.settle(now, orders);
     }

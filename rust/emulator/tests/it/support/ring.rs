@@ -1,6 +1,6 @@
 //! Programs and machines that several tests and benchmarks share.
 
-use ahbm_machine::{Coord, Direction, Machine};
+use ahbm_machine::{Coord, Direction, Machine, Sfr};
 use ahbm_program::{BinaryFn, BodyBuilder, ChannelSettings, Dtype, OpKind, Program, ProgramBuilder, Tile};
 
 /// `slots` slots of the first tier, sized to the largest message.
@@ -25,8 +25,14 @@ pub(crate) fn npu_network(topology: &str, sips: u32, latency_ns: f64, bandwidth_
 /// Every rank sends `rounds` messages of `bytes` to rank + 1, each after receiving and adding the one
 /// before: the communication of a ring all-reduce with 2(n-1) rounds. All agents share one body.
 pub(crate) fn ring(machine: &Machine, rounds: u32, bytes: u32, slots: u32) -> Program {
+    let sips: Vec<u32> = (0..machine.sfr().sips).collect();
+    ring_of(machine, machine.sfr().clone(), &sips, rounds, bytes, slots)
+}
+
+/// The same between the SIPs `sips`, whose network is `shape`.
+pub(crate) fn ring_of(machine: &Machine, shape: Sfr, sips: &[u32], rounds: u32, bytes: u32, slots: u32) -> Program {
     let mut builder = ProgramBuilder::new("ring");
-    let group = builder.group(machine.sfr().clone());
+    let group = builder.group(shape);
     let origin =
         builder.origins.intern(ahbm_program::Origin { file: "ring.rs".into(), locus: ahbm_program::Locus::Whole });
     let mut body = BodyBuilder::new();
@@ -42,10 +48,9 @@ pub(crate) fn ring(machine: &Machine, rounds: u32, bytes: u32, slots: u32) -> Pr
         body.push(OpKind::Binary { f: BinaryFn::Add, dst: mine, a: mine, b: theirs, tile }, 1, origin);
     }
     let body = builder.body(body.finish());
-    for sip in 0..machine.sfr().sips {
-        let coord = Coord { sip, cube: 0, pe: 0 };
-        let place = machine.pe(coord).expect("in range");
-        builder.agent(group, coord, place, body, &[]).expect("one agent per SIP");
+    for (rank, &sip) in (0..).zip(sips) {
+        let place = machine.pe(Coord { sip, cube: 0, pe: 0 }).expect("in range");
+        builder.agent(group, Coord { sip: rank, cube: 0, pe: 0 }, place, body, &[]).expect("one agent per SIP");
     }
     builder.finish(settings(slots)).expect("every direction has a neighbour")
 }

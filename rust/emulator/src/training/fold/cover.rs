@@ -1,0 +1,161 @@
+//! Whether one rank can stand for all of its class: the whole run covers the small one.
+
+use super::sites::{Site, Sites};
+use ahbm_machine::LinkId;
+use ahbm_workload::Linked;
+use indexmap::IndexSet;
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
+
+/// Per launch, the first of those that make one together; none where ranks do not do what those that stand for them do.
+///
+/// Every part is compared with the one that stands for it: the same program, agents of the same kinds, and the other
+/// ends of their channels in ranks for which the same ranks stand.
+pub(super) fn orbits(job: &Linked, sites: &Sites, stands: &[u32]) -> Option<Vec<u32>> {
+    let graph = |rank: u32| job.workload.ranks[rank as usize].graph;
+    if !(0..).zip(stands).all(|(rank, &stand)| graph(rank) == graph(stand)) {
+        return None;
+    }
+    let mut compared: FxHashSet<(u32, u32, u32, u32)> = FxHashSet::default();
+    // The launch of which a node of a rank that stands for others is part, and that rank's node in a launch.
+    let mut of_node: FxHashMap<(u32, u32), u32> = FxHashMap::default();
+    let mut node_in: FxHashMap<(u32, u32), u32> = FxHashMap::default();
+    let mut ranks_of: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
+    let mut orbits = Vec::with_capacity(job.launches());
+    for launch in 0..job.launches() as u32 {
+        let members = || (0..job.parts(launch)).map(|part| (part, job.member(launch, part)));
+        let (_, (rank, node)) = members().next()?;
+        let orbit = *of_node.get(&(stands[rank as usize], node)).unwrap_or(&launch);
+        for (part, (rank, node)) in members() {
+            let stand = stands[rank as usize];
+            if *of_node.entry((stand, node)).or_insert(orbit) != orbit
+                || *node_in.entry((orbit, stand)).or_insert(node) != node
+            {
+                return None;
+            }
+            let by = job.share(job.place(stand, node))?;
+            if job.is_message(launch) && (!job.is_message(by.launch) || by.part != part) {
+                return None;
+            }
+            let key = (sites.of[launch as usize], rank, sites.of[by.launch as usize], stand);
+            if compared.insert(key) && !equal(sites, stands, (key.0, key.1), (key.2, key.3)) {
+                return None;
+            }
+        }
+        let mut ranks: Vec<u32> = members().map(|(_, (rank, _))| stands[rank as usize]).collect();
+        ranks.sort_unstable();
+        if *ranks_of.entry(orbit).or_insert_with(|| ranks.clone()) != ranks {
+            return None;
+        }
+        orbits.push(orbit);
+    }
+    Some(orbits)
+}
+
+fn member(site: &Site, rank: u32) -> Option<usize> {
+    site.members.binary_search_by_key(&rank, |&(rank, _)| rank).ok()
+}
+
+/// Whether a rank at a site does what another one does at another.
+fn equal(sites: &Sites, stands: &[u32], one: (u32, u32), other: (u32, u32)) -> bool {
+    let [(a, shape), (b, its)] = [one, other].map(|(site, _)| (&sites.list[site as usize], sites.shape(site)));
+    let (Some(from), Some(to)) = (member(a, one.1), member(b, other.1)) else { return false };
+    if a.shape != b.shape || shape.counts && !(from == to && apart(a, stands)) {
+        return false;
+    }
+    let stand = |site: &Site, member: u32| stands[site.members[member as usize].0 as usize];
+    let (mine, theirs) = (shape.agents.get(from), its.agents.get(to));
+    let (Some(mine), Some(theirs)) = (mine, theirs) else { return mine.is_none() && theirs.is_none() };
+    let same = |(&x, &y): (&u32, &u32)| {
+        let (x, y) = (&shape.actors[x as usize], &its.actors[y as usize]);
+        let end = |site: &Site, end: Option<(u32, u32)>| {
+            end.map(|(agent, place)| {
+                let actor = &shape.actors[agent as usize];
+                (stand(site, actor.member), actor.number, place)
+            })
+        };
+        x.kind == y.kind
+            && x.ends.iter().map(|&x| end(a, x)).eq(y.ends.iter().map(|&y| end(b, y)))
+            && x.owners.iter().map(|&x| stand(a, x)).eq(y.owners.iter().map(|&y| stand(b, y)))
+    };
+    mine.len() == theirs.len() && mine.iter().zip(theirs).all(same)
+}
+
+/// Whether no rank of a site stands for two of it.
+fn apart(site: &Site, stands: &[u32]) -> bool {
+    let mut seen = FxHashSet::default();
+    site.members.iter().all(|&(rank, _)| seen.insert(stands[rank as usize]))
+}
+
+/// The link that stands for each link in use; none where links for which one stands carry different flows.
+///
+/// A flow of an agent is many flows of the whole run, one for each rank of the class. At every hop they must be on links
+/// of one class, on every link of it, and on none of them twice.
+pub(super) fn links(sites: &Sites, stands: &[u32], orbits: &[u32]) -> Option<FxHashMap<LinkId, LinkId>> {
+    let mut together: FxHashMap<u32, usize> = FxHashMap::default();
+    let mut lists: Vec<Vec<u32>> = Vec::new();
+    for (&orbit, &site) in orbits.iter().zip(&sites.of) {
+        let list = *together.entry(orbit).or_insert_with(|| {
+            lists.push(Vec::new());
+            lists.len() - 1
+        });
+        lists[list].push(site);
+    }
+    // Launches at the same sites use the same links.
+    let lists: IndexSet<Vec<u32>, FxBuildHasher> = lists.into_iter().collect();
+    let mut classes = Classes { parent: (0..sites.links.len() as u32).collect() };
+    let mut uses: Vec<Vec<u32>> = Vec::new();
+    for list in &lists {
+        // Per agent that stands for others, the first of its hops in `uses`.
+        let mut first: FxHashMap<(u32, u32), usize> = FxHashMap::default();
+        for &site in list {
+            let mut next = 0;
+            for (at, actor) in sites.shape(site).actors.iter().enumerate() {
+                let (rank, _) = sites.list[site as usize].members[actor.member as usize];
+                let start = *first.entry((stands[rank as usize], actor.number)).or_insert(uses.len());
+                for (hop, &link) in (start..).zip(sites.ways(site, at, &mut next).flatten()) {
+                    if hop == uses.len() {
+                        uses.push(Vec::new());
+                    }
+                    uses[hop].push(link);
+                }
+            }
+        }
+    }
+    let mut last = vec![usize::MAX; sites.links.len()];
+    for (number, links) in uses.iter().enumerate() {
+        for &link in links {
+            if std::mem::replace(&mut last[link as usize], number) == number {
+                return None;
+            }
+            classes.join(links[0], link);
+        }
+    }
+    let mut sizes = vec![0; sites.links.len()];
+    (0..sites.links.len() as u32).for_each(|link| sizes[classes.of(link) as usize] += 1);
+    if uses.iter().any(|links| sizes[classes.of(links[0]) as usize] != links.len()) {
+        return None;
+    }
+    let link = |at: u32| sites.links[at as usize];
+    Some((0..sites.links.len() as u32).map(|at| (link(at), link(classes.of(at)))).collect())
+}
+
+/// Disjoint sets of links (B. Galler, M. Fischer, CACM 7(5), 1964).
+struct Classes {
+    parent: Vec<u32>,
+}
+
+impl Classes {
+    fn of(&mut self, mut link: u32) -> u32 {
+        while self.parent[link as usize] != link {
+            let above = self.parent[self.parent[link as usize] as usize];
+            self.parent[link as usize] = above;
+            link = above;
+        }
+        link
+    }
+
+    fn join(&mut self, a: u32, b: u32) {
+        let (a, b) = (self.of(a), self.of(b));
+        self.parent[a.max(b) as usize] = a.min(b);
+    }
+}

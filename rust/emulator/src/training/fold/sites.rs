@@ -1,0 +1,91 @@
+//! The places at which the programs of a job run, and the links that they use there.
+
+use super::shape::Shape;
+use ahbm_machine::{LinkId, Machine};
+use ahbm_program::Program;
+use ahbm_program::job::Share;
+use ahbm_workload::Linked;
+use indexmap::IndexSet;
+use rustc_hash::{FxBuildHasher, FxHashMap};
+
+/// A program on a set of ranks. All launches of it there are alike.
+#[derive(Debug)]
+pub(super) struct Site {
+    pub(super) shape: u32,
+    /// Per member of the program's group, the rank and its node in the first launch here.
+    pub(super) members: Box<[(u32, u32)]>,
+    /// Number of its first flow.
+    first: u32,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(super) struct Sites {
+    pub(super) shapes: Vec<Shape>,
+    pub(super) list: Vec<Site>,
+    /// Per launch its site.
+    pub(super) of: Vec<u32>,
+    /// Links in use.
+    pub(super) links: IndexSet<LinkId, FxBuildHasher>,
+    /// The links of all flows, positions in `links`; per flow where its own begin, and the end.
+    hops: (Vec<u32>, Vec<u32>),
+}
+
+impl Sites {
+    /// None where an agent of a program cannot stand for another.
+    pub(super) fn new(job: &Linked, launches: &[Share<'_>], machine: &Machine) -> Option<Self> {
+        let mut sites = Self { hops: (Vec::new(), vec![0]), ..Self::default() };
+        let mut shapes: FxHashMap<*const Program, u32> = FxHashMap::default();
+        let mut known: FxHashMap<(u32, &[u32]), u32> = FxHashMap::default();
+        for (launch, share) in (0..).zip(launches) {
+            let shape = match shapes.get(&std::ptr::from_ref(share.program)) {
+                Some(&shape) => shape,
+                None => {
+                    sites.shapes.push(Shape::new(machine, share.program, share.home)?);
+                    let shape = sites.shapes.len() as u32 - 1;
+                    shapes.insert(share.program, shape);
+                    shape
+                }
+            };
+            // The order of the parts counts: of a message the first one sends.
+            let site = match known.get(&(shape, share.sips)) {
+                Some(&site) => site,
+                None => {
+                    let site = sites.add(job, launch, share, machine, shape)?;
+                    known.insert((shape, share.sips), site);
+                    site
+                }
+            };
+            sites.of.push(site);
+        }
+        Some(sites)
+    }
+
+    fn add(&mut self, job: &Linked, launch: u32, share: &Share<'_>, machine: &Machine, shape: u32) -> Option<u32> {
+        let mut members: Box<[(u32, u32)]> = (0..job.parts(launch)).map(|part| job.member(launch, part)).collect();
+        members.sort_unstable();
+        self.list.push(Site { shape, members, first: self.hops.1.len() as u32 - 1 });
+        for flow in self.shapes[shape as usize].actors.iter().flat_map(|actor| &actor.flows) {
+            let route = machine.route(share.node(machine, flow.from), share.node(machine, flow.to)).ok()?;
+            let links = &mut self.links;
+            self.hops.0.extend(route.hops.iter().map(|hop| links.insert_full(hop.link).0 as u32));
+            self.hops.1.push(self.hops.0.len() as u32);
+        }
+        Some(self.list.len() as u32 - 1)
+    }
+
+    /// The shape of a site.
+    pub(super) fn shape(&self, site: u32) -> &Shape {
+        &self.shapes[self.list[site as usize].shape as usize]
+    }
+
+    /// The links of an agent of a site, flow by flow: positions in `links`. Agents are asked for in order; `next` counts
+    /// their flows and begins at 0.
+    pub(super) fn ways(&self, site: u32, agent: usize, next: &mut usize) -> impl Iterator<Item = &[u32]> {
+        let first = self.list[site as usize].first as usize + *next;
+        let count = self.shape(site).actors[agent].flows.len();
+        *next += count;
+        let (links, starts) = &self.hops;
+        (first..first + count).map(|flow| &links[starts[flow] as usize..starts[flow + 1] as usize])
+    }
+}
