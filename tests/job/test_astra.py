@@ -151,3 +151,15 @@ def test_limits_hold(tmp_path: Path) -> None:
         simulate(files(tmp_path), max_events=5)
     with pytest.raises(AhbmError, match="AHBM-F101"):
         AstraFiles(workload=tmp_path / "job", system="/dev/zero", network="/dev/zero", memory="/dev/zero").read()
+
+
+def test_an_unknown_version_of_the_schema_is_told(tmp_path: Path) -> None:
+    options = write(tmp_path)
+    for rank in range(4):
+        path = tmp_path / f"job.{rank}.et"
+        path.write_bytes(path.read_bytes().replace(b"0.0.4", b"9.9.9", 1))
+    report = simulated(tmp_path)
+    assert [warning.code for warning in report.warnings if warning.code != "AHBM-C191"] == ["AHBM-F182"]
+    code, out, _ = called(tmp_path, *options)
+    assert code == 0 and out.count("AHBM-F182") == 1
+    assert [rank.cycles for rank in report.ranks] == [3000 + ALL_REDUCE] * 4

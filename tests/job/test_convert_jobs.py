@@ -157,6 +157,9 @@ def test_an_unknown_version_of_the_schema_is_told_once(tmp_path: Path) -> None:
     report = ahbm.open(tmp_path / "step.0.json", topology=RING).run()
     assert isinstance(report, JobReport)
     assert [(warning.code, warning.sites[0].label) for warning in report.warnings] == [("AHBM-F182", "rank 0")]
+    assert ahbm.features(tmp_path / "step.0.json", topology=RING).warnings == report.warnings
+    for form, where in (([], 1), (["--json"], 1), (["--csv"], 2)):
+        assert "AHBM-F182" in run("ahbm", ["features", "step.0.json", *form], tmp_path)[where]  # type: ignore[operator]
     for rank in range(3):
         write(tmp_path / "step", rank, [{"id": 0, "name": "all", "type": "COMM_COLL_NODE", "attr": facts}], "1.0.0")
     assert not ahbm.open(tmp_path / "step.0.json", topology=RING).run().warnings

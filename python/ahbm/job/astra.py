@@ -141,7 +141,7 @@ class AstraReport:
     times: tuple[tuple[tuple[int, int, int], ...], ...] | None
     """Per rank and node its id, begin and end in ns, where they were asked for."""
     warnings: tuple[Finding, ...]
-    """Keys and options that change no number."""
+    """Keys and options that change no number (AHBM-C191), and what the trace leaves open (AHBM-F182)."""
     findings: tuple[Finding, ...]
     """Ranks that never end there (AHBM-D103), messages that nobody receives (AHBM-F137), algorithm graphs too small for
     their collectives (AHBM-U232)."""
@@ -170,8 +170,11 @@ class AstraReport:
 
     def __str__(self) -> str:
         lines = [*self.lines, *self._table(), *self._ranks(), *self._dimensions()]
-        if self.warnings:
-            lines.append("no effect: " + "; ".join(finding.message for finding in self.warnings))
+        idle = [finding.message for finding in self.warnings if finding.code == "AHBM-C191"]
+        if idle:
+            lines.append("no effect: " + "; ".join(idle))
+        for finding in self.warnings:
+            lines += str(finding).splitlines() if finding.code != "AHBM-C191" else ()
         return "\n".join(lines)
 
     def _table(self) -> list[str]:

@@ -15,8 +15,9 @@ from ahbm.base.arguments import checked
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.core.compiled import Compiled
 from ahbm.core.emulator import Emulator
-from ahbm.errors import AhbmError, ConfigError, InterruptedRun
+from ahbm.errors import AhbmError, ConfigError, Finding, InterruptedRun
 from ahbm.job.door import Opened, Terms, is_plan, refuse_terms_of_plans, terms_of
+from ahbm.job.replay import left_out
 from ahbm.job.replay import read as read_job
 from ahbm.runs import plans, timed
 from ahbm.runs.rows import Rows
@@ -84,10 +85,16 @@ class Features(Rows):
 
     units: Mapping[str, str]
     """Of the columns that have one."""
+    warnings: tuple[Finding, ...] = ()
+    """What was left out in reading jobs, and what their sources leave open."""
 
     def to_json(self) -> dict[str, Any]:
-        """Units and rows as JSON-serialisable data."""
-        return {"units": dict(self.units), "rows": list(self.rows)}
+        """Units, rows and warnings as JSON-serialisable data."""
+        warnings = [warning.to_json() for warning in self.warnings]
+        return {"units": dict(self.units), "rows": list(self.rows), "warnings": warnings}
+
+    def __str__(self) -> str:
+        return "\n".join([super().__str__(), *map(str, self.warnings)])
 
     def _shown(self) -> list[str]:
         """The columns in which any row has something."""
@@ -114,11 +121,12 @@ def features(*targets: AnyAlgorithm | Path, **terms: Any) -> Features:
 def gathered(asked: Sequence[tuple[AnyAlgorithm | Path, Terms]]) -> Features:
     """The rows of all targets, each on its own terms. Raises as `features`."""
     rows: dict[bool, list[dict[str, Any]]] = {}
+    warnings: dict[Finding, None] = {}
     for target, terms in asked:
         name = str(target) if isinstance(target, str | Path) else ""
         opened = Opened(name, terms)
         of_job = is_plan(name) and opened.is_job
-        rows.setdefault(of_job, []).extend(_calls(opened) if of_job else _algorithms(target, opened))
+        rows.setdefault(of_job, []).extend(_calls(opened, warnings) if of_job else _algorithms(target, opened))
     if len(rows) > 1:
         raise ConfigError("AHBM-C146", "jobs and algorithms have other columns", hint="one table for each")
     of_calls = True in rows
@@ -127,15 +135,16 @@ def gathered(asked: Sequence[tuple[AnyAlgorithm | Path, Terms]]) -> Features:
     failed = FAILED if any("code" in row for row in found) else ()
     columns = (*units, *failed)
     made = tuple({name: None for name in columns} | row for row in found)
-    return Features(columns, made, {name: unit for name, unit in units.items() if unit})
+    return Features(columns, made, {name: unit for name, unit in units.items() if unit}, tuple(warnings))
 
 
-def _calls(opened: Opened) -> Iterator[dict[str, Any]]:
-    """A row for every collective of a job."""
+def _calls(opened: Opened, warnings: dict[Finding, None]) -> Iterator[dict[str, Any]]:
+    """A row for every collective of a job, whose warnings are added."""
     if opened.terms.algorithm is not None or opened.terms.selector is not None:
         raise ConfigError("AHBM-C146", f"{opened.target} is a job: its columns depend on no algorithm")
     setup, how = opened.replaying()
     workload = read_job(opened.target, how)
+    warnings |= dict.fromkeys(left_out(workload))
     found = workload.features(setup.sized(workload.ranks).emulator().machine, factors=list(how.factors))
     of_job = {name: getattr(found, name) for name in _OF_JOBS}
     for number, (call, own) in enumerate(zip(workload.calls, found.calls, strict=False)):

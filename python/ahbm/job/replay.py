@@ -346,7 +346,7 @@ def replay(
         _hash(run),
         f"{emulator.machine.hash:016x}",
         __version__,
-        (*_left_out(workload), *preparation.idle_rules()),
+        (*left_out(workload), *preparation.idle_rules()),
         emulator,
         run,
         tuple(order),
@@ -385,7 +385,8 @@ def _overlapping(spans: Sequence[tuple[int, int]]) -> int:
     return len(found)
 
 
-def _left_out(workload: Workload) -> Iterator[Finding]:
+def left_out(workload: Workload) -> Iterator[Finding]:
+    """Warnings about what lenient reading left out of a job, and what its source leaves open."""
     dangling, cut = workload.left_out
     if dangling:
         yield Finding("AHBM-F134", f"{dangling} dependencies on nodes that do not exist are left out")

@@ -145,6 +145,7 @@ impl Setup {
         let algorithms = algorithms.into_values().collect();
         let ranks = network.iter().map(|dimension| dimension.npus).product();
         let job = read_ranks(&files.workload, ranks, options, named)?;
+        warnings.extend(job.notes.iter().cloned());
         Ok(Self { network, system, memory, groups, algorithms, custom, per_node, job, warnings })
     }
 
