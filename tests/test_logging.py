@@ -21,7 +21,8 @@ def test_a_run_tells_what_it_does_at_debug(caplog: pytest.LogCaptureFixture) -> 
     (simulated,) = _records(caplog, "ahbm.engine")
     assert "8 agents" in simulated
     assert "simulated in" in simulated
-    assert "tl calls" in _records(caplog, "ahbm.capture")[0]
+    paths, calls = _records(caplog, "ahbm.capture")
+    assert "8 places take 1 paths" in paths and "tl calls" in calls
     assert "replayed in" in _records(caplog, "ahbm.data")[0]
 
 

@@ -39,6 +39,7 @@ __all__ = [
     "MscclppSwitchChannel",
     "MscclppSwitchRank",
     "MscclppThreadBlockGroup",
+    "Peer",
     "Plan",
     "PlanBuilder",
     "Program",
@@ -701,8 +702,8 @@ class Peer:
     """The address of a PE: a value for `dir=` of `tl.send`, `tl.recv` and `tl.recv_async`; what `tl.peer` returns. It
     is equal to the text that says the same, `"sip2.cube5.pe0"`."""
 
-    def __eq__(self, other: object) -> bool: ...
-    def __hash__(self) -> int: ...
+    def __eq__(self, other: object, /) -> bool: ...
+    def __hash__(self, /) -> int: ...
 
 @final
 class RecvFuture:

@@ -37,14 +37,32 @@ def test_lanes_cut_a_chunk_into_almost_equal_parts(count: int, sizes: list[int])
     assert [lane.offset for lane in shape.lanes] == [sum(sizes[:i]) for i in range(len(sizes))]
     assert [lane.cubes for lane in shape.lanes] == [(i,) for i in range(len(sizes))]
     assert {(lane.cube_w, lane.cube_h) for lane in shape.lanes} == {(1, 1)}
-    assert shape.place(5, 2) == (5, 2, 0)
+    assert shape.places[5] == (5, 0, 0)
+
+
+@pytest.mark.parametrize("chunks", [1, 6])
+@pytest.mark.parametrize("count", [1, 3, 4, 11])
+def test_every_byte_is_in_one_place(count: int, chunks: int) -> None:
+    tiles, lanes = layout.tiles(machine(), range(6), 4, count), layout.lanes(machine(), range(6), chunks, count)
+    for shape, parties in ((tiles, 4), (lanes, 1), (layout.whole(machine(), range(6), chunks, count), 1)):
+        array: list[int] = []
+        for lane in shape.lanes:
+            held: list[tuple[int, int]] = []
+            for cube, first, at, size in shape.pieces(lane, 2).tolist():
+                array += range(first, first + size)
+                held += [(cube, byte) for byte in range(at, at + size)]
+            buffers = [
+                (cube, byte) for cube in range(len(lane.cubes)) for byte in range(shape.chunks * lane.n_elem * 2)
+            ]
+            assert sorted(held) == buffers
+        assert sorted(array) == list(range(parties * shape.chunks * count * 2))
 
 
 def test_the_full_world_keeps_the_network_and_a_subset_is_a_ring() -> None:
     assert layout.lanes(machine(), range(6), 1, 8).network == layout.Network("torus_2d", 6, 3, 2, machine().sip_d)
     subset = layout.lanes(machine(), (4, 1), 1, 8)
     assert subset.network == layout.Network("ring_1d", 2)
-    assert [subset.place(rank, 0) for rank in (0, 1)] == [(4, 0, 0), (1, 0, 0)]
+    assert subset.places == ((4, 0, 0), (1, 0, 0))
     assert layout.lanes(machine(), (1, 0, 2, 3, 4, 5), 1, 8).network.topology == "ring_1d"
 
 

@@ -91,6 +91,9 @@ class Recorder:
     def itemsize(self, dtype: str) -> int:
         return np.dtype(NUMBERS[dtype]).itemsize
 
+    def peer(self, *, sip: int, cube: int = 0) -> str:
+        return f"sip{sip}.cube{cube}"
+
     def load(self, ptr: int, shape: tuple[int], dtype: str) -> Value:
         value = self._value(shape[0], dtype)
         self.calls.append(("load", value.name, ptr, shape[0], dtype))

@@ -100,6 +100,7 @@ impl SymbolicInt {
         py.import(intern!(py, "operator"))?.call_method1(name, (a, b))
     }
 
+    /// The result of a function, with its formula where one of the operands has one.
     fn made<'py>(
         &self,
         py: Python<'py>,
@@ -108,21 +109,19 @@ impl SymbolicInt {
         b: Operand,
         value: i64,
     ) -> PyResult<Bound<'py, PyAny>> {
-        if a.term.is_none() && b.term.is_none() {
-            return Ok(value.into_pyobject(py)?.into_any());
-        }
         let neutral = match function {
-            Function::Add | Function::Sub | Function::Or | Function::Xor | Function::Shl | Function::Shr => 0,
-            Function::Mul | Function::Quotient => 1,
-            _ => i64::MIN,
+            Function::Add | Function::Sub | Function::Or | Function::Xor | Function::Shl | Function::Shr => Some(0),
+            Function::Mul | Function::Quotient => Some(1),
+            _ => None,
         };
-        let term = if b.term.is_none() && b.value == neutral {
-            a.term
-        } else {
-            let (a, b) = (self.path.term(a), self.path.term(b));
-            Some(self.path.formulas(|formulas| formulas.apply(function, a, b)))
+        let term = match (a.term, b.term) {
+            (None, None) => return Ok(value.into_pyobject(py)?.into_any()),
+            (Some(same), None) if neutral == Some(b.value) => same,
+            _ => {
+                let (a, b) = (self.path.term(a), self.path.term(b));
+                self.path.formulas(|formulas| formulas.apply(function, a, b))
+            }
         };
-        let term = term.expect("an operand has a formula");
         Ok(Bound::new(py, Self { path: Arc::clone(&self.path), term, value })?.into_any())
     }
 
