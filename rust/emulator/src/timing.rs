@@ -30,10 +30,10 @@ use ahbm_program::{AgentId, ChannelId, Duty, Program};
 use free::Free;
 use log::{Level, debug, log_enabled};
 use recorder::{Recorder, State};
-use ties::{EngineOf, Ties};
-pub(crate) use wiring::Cover;
 use std::cell::{Cell, RefCell};
 use std::time::Instant;
+use ties::{EngineOf, Ties};
+pub(crate) use wiring::Cover;
 use wiring::Wiring;
 
 /// The target the pass logs to.
@@ -78,8 +78,8 @@ fn ended(mut timeline: Timeline) -> Result<Timeline, Diagnostic> {
 pub fn until_stuck(program: &Program, machine: &Machine, options: &Options) -> Result<Timeline, Diagnostic> {
     // The host's clock goes into the log alone.
     let begin = log_enabled!(target: LOG, Level::Debug).then(Instant::now);
-    let outcome =
-        Wiring::new(program, machine, None).and_then(|wiring| run(program, machine, &wiring, options, Beside::default()));
+    let outcome = Wiring::new(program, machine, None)
+        .and_then(|wiring| run(program, machine, &wiring, options, Beside::default()));
     if let Some(begin) = begin {
         let (name, agents, ms) = (&program.name, program.agents.len(), begin.elapsed().as_secs_f64() * 1e3);
         match &outcome {

@@ -15,8 +15,8 @@ mod order;
 pub use answers::{Answers, Exposure, Segment, Why};
 pub use order::Lanes;
 
-use crate::timing::{Cover, LOG};
 use crate::timing::driven::simulate_driven;
+use crate::timing::{Cover, LOG};
 use crate::{Options, Span};
 use ahbm_machine::{Diagnostic, Machine, Ps};
 use ahbm_program::Program;
@@ -103,11 +103,12 @@ pub fn replay(
     };
     if fold {
         // An error names ranks, so the whole job finds it.
-        let attempt = Replay::folded(job, launches, machine, terms).and_then(|replay| match replay.run(machine, options) {
-            Ok((times, None)) => Ok(done(replay, times)),
-            Ok((_, Some(tie))) => Err(tie),
-            Err(_) => Err("the job does not end"),
-        });
+        let attempt =
+            Replay::folded(job, launches, machine, terms).and_then(|replay| match replay.run(machine, options) {
+                Ok((times, None)) => Ok(done(replay, times)),
+                Ok((_, Some(tie))) => Err(tie),
+                Err(_) => Err("the job does not end"),
+            });
         match attempt {
             Ok(replayed) => return Ok(replayed),
             Err(why) => debug!(target: LOG, "{}: every rank is simulated: {why}", job.workload.name),
@@ -161,7 +162,8 @@ impl<'a> Replay<'a> {
             })
             .collect();
         let groups = Groups::new(job);
-        let shares = groups.shares(launches, |launch, program| changed.get(&launch).map_or(program, |(own, _)| own), &empty);
+        let shares =
+            groups.shares(launches, |launch, program| changed.get(&launch).map_or(program, |(own, _)| own), &empty);
         let assembly = assemble(&job.workload.name, machine, &shares, &Themselves);
         let mut chunks = vec![(0, 0); job.chunks.len()];
         for (launch, marks) in &marks {
@@ -181,7 +183,12 @@ impl<'a> Replay<'a> {
     }
 
     /// The same with one rank for each class of ranks that do the same; the reason where there is no such class.
-    fn folded(job: &'a Linked, launches: &[Launch<'_>], machine: &Machine, terms: &Terms) -> Result<Self, &'static str> {
+    fn folded(
+        job: &'a Linked,
+        launches: &[Launch<'_>],
+        machine: &Machine,
+        terms: &Terms,
+    ) -> Result<Self, &'static str> {
         let empty = Program::default();
         let groups = Groups::new(job);
         let shares = groups.shares(launches, |_, program| program, &empty);

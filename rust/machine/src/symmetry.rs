@@ -1,7 +1,7 @@
 //! Symmetry of the network between SIPs.
 
-use crate::sip_links::Shape;
 use crate::Machine;
+use crate::sip_links::Shape;
 
 impl Machine {
     /// Whether a renumbering of the SIPs that takes every `from[i]` to `to[i]` leaves the machine as it is, routes

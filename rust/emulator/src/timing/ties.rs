@@ -65,9 +65,8 @@ pub(super) enum EngineOf {
 impl Ties {
     pub(super) fn new(wiring: &Wiring, program: &Program) -> Self {
         let unused = || Cell::new(NEVER);
-        let ends: Vec<_> = (0..program.agents.len() as u32)
-            .map(|agent| program.gate(AgentId(agent)).map(|gate| gate.end))
-            .collect();
+        let ends: Vec<_> =
+            (0..program.agents.len() as u32).map(|agent| program.gate(AgentId(agent)).map(|gate| gate.end)).collect();
         Self {
             links: wiring.links.iter().map(|_| unused()).collect(),
             engines: wiring.engines.iter().map(|_| [unused(), unused(), unused()]).collect(),

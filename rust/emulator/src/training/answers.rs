@@ -59,8 +59,12 @@ pub struct Answers {
 pub(super) fn answers(replay: &Replay<'_>, times: &Times) -> Answers {
     let walk = Walk::new(replay, times);
     let count = replay.job.workload.ranks.len();
-    let mut answers =
-        Answers { ends: vec![0; count], computed: vec![0; count], exposures: vec![Vec::new(); count], path: walk.path() };
+    let mut answers = Answers {
+        ends: vec![0; count],
+        computed: vec![0; count],
+        exposures: vec![Vec::new(); count],
+        path: walk.path(),
+    };
     for &rank in &replay.ranks {
         let at = rank as usize;
         (answers.ends[at], answers.computed[at], answers.exposures[at]) = walk.rank(rank);

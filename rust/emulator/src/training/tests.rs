@@ -206,11 +206,7 @@ fn what_the_order_of_events_decides_is_decided_as_in_the_whole_run() {
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         (0..4u64).prop_map(|n| Step::Compute(n * 500_000)),
-        (0..3usize, 1..4u64, any::<bool>()).prop_map(|(group, n, waited)| Step::Call {
-            group,
-            bytes: n << 14,
-            waited
-        }),
+        (0..3usize, 1..4u64, any::<bool>()).prop_map(|(group, n, waited)| Step::Call { group, bytes: n << 14, waited }),
         (1..4u64).prop_map(|n| Step::Pass(n << 10)),
     ]
 }

@@ -4,9 +4,7 @@
 //! they send to a part that another stands for reaches the one that stands for it.
 
 use super::{ABSENT, Writer};
-use crate::{
-    Agent, AgentId, Buffer, BufferId, Channel, ChannelId, Duty, Gate, Locus, OpKind, Origin, Program,
-};
+use crate::{Agent, AgentId, Buffer, BufferId, Channel, ChannelId, Duty, Gate, Locus, OpKind, Origin, Program};
 use ahbm_machine::{Coord, Machine, Node, PeId};
 use rustc_hash::FxHashMap;
 

@@ -9,15 +9,12 @@ pub(super) fn step(body: &Body, at: usize) -> Option<[u64; 4]> {
     let bytes = |tile: u32| body.tiles[tile as usize].bytes();
     let buffer = |mem: u32| u64::from(body.mems[mem as usize].buffer);
     let [kind, a, b, c] = match op.kind {
-        OpKind::RecvAny { .. }
-        | OpKind::Acquire { .. }
-        | OpKind::ReducingLoad { .. }
-        | OpKind::Multicast { .. } => return None,
+        OpKind::RecvAny { .. } | OpKind::Acquire { .. } | OpKind::ReducingLoad { .. } | OpKind::Multicast { .. } => {
+            return None;
+        }
         OpKind::Load { mem, tile, .. } => [1, buffer(mem), bytes(tile), 0],
         OpKind::Store { mem, tile, posted, .. } => [2, buffer(mem), bytes(tile), u64::from(posted)],
-        OpKind::Copy { src, dst, tile, posted } => {
-            [3, buffer(src) << 32 | buffer(dst), bytes(tile), u64::from(posted)]
-        }
+        OpKind::Copy { src, dst, tile, posted } => [3, buffer(src) << 32 | buffer(dst), bytes(tile), u64::from(posted)],
         OpKind::Send { dir, tile, .. } => [4, u64::from(dir), bytes(tile), 0],
         OpKind::AwaitSlot { dir } => [5, u64::from(dir), 0, 0],
         OpKind::Recv { dir, tile, .. } => [6, u64::from(dir), bytes(tile), 0],

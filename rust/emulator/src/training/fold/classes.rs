@@ -69,7 +69,8 @@ fn each<'a>(sites: &'a Sites, colours: &[u64], mut visit: impl FnMut(u32, u64, &
     for (site, place) in (0..).zip(&sites.list) {
         let shape = sites.shape(site);
         let colour = |member: u32| colours[place.members[member as usize].0 as usize];
-        let together = (0..place.members.len() as u32).fold(0u64, |sum, member| sum.wrapping_add(mix(colour(member), 2)));
+        let together =
+            (0..place.members.len() as u32).fold(0u64, |sum, member| sum.wrapping_add(mix(colour(member), 2)));
         let mut next = 0;
         for (at, actor) in shape.actors.iter().enumerate() {
             let (rank, node) = place.members[actor.member as usize];
