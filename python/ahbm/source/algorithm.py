@@ -74,8 +74,8 @@ class Algorithm(Protocol):
 
     @property
     def anywhere(self) -> bool:
-        """Whether its program depends on the number of ranks and not on which SIPs they are, but for agents' places;
-        on all SIPs of the machine it may be another one."""
+        """Whether its program depends on the number of ranks and not on which SIPs they are, but for the places of its
+        agents; on all SIPs of the machine it may be another one."""
 
     @property
     def is_plan(self) -> bool:

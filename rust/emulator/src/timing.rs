@@ -282,7 +282,7 @@ impl<'a, R: Recorder> Sim<'a, R> {
             record: options.record,
             free: beside.free,
             recorder,
-            engine: Engine::new(),
+            engine: if beside.ties.is_some() { Engine::remembering() } else { Engine::new() },
             fifos,
             network: network::Network::new(wiring, machine.costs()),
             slot_write: default_vec(program.channels.len()),

@@ -243,10 +243,7 @@ impl<'a> Replay<'a> {
             Err(finding) if finding.code != "AHBM-D101" => Err(finding),
             outcome if !hosts.done() => Err(hosts.stuck(outcome.err())),
             Err(finding) => Err(finding),
-            Ok((timeline, tied)) => {
-                let tied = tied.or(hosts.tied());
-                Ok((hosts.times(&timeline), tied))
-            }
+            Ok((timeline, tie)) => Ok((hosts.times(&timeline), tie)),
         }
     }
 

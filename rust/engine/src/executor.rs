@@ -1,5 +1,6 @@
 //! Processes: futures polled by index, without wakers.
 
+use crate::history::History;
 use crate::{EventQueue, Time, interrupt};
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -72,12 +73,35 @@ pub struct Engine {
     current: Cell<u32>,
     events: Cell<u64>,
     queue: RefCell<EventQueue>,
+    history: History,
 }
 
 impl Engine {
     /// An engine at time 0.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// An engine at time 0 that remembers what posted its events.
+    pub fn remembering() -> Self {
+        Self { history: History::kept(), ..Self::default() }
+    }
+
+    /// The number of the event that fires, from 1 on; 0 before the first, and where none is remembered.
+    #[inline]
+    pub fn event(&self) -> u32 {
+        self.history.current()
+    }
+
+    /// Whether times alone say which of two events comes first: their own, those of the events that posted them, and so
+    /// on. Then they come in one order wherever such events happen at these times. False where nothing is remembered.
+    pub fn ordered(&self, one: u32, other: u32) -> bool {
+        self.history.ordered(one, other)
+    }
+
+    #[inline]
+    fn post(&self, time: Time, event: u32) {
+        self.queue.borrow_mut().push_from(time, event, self.history.current());
     }
 
     /// Current virtual time.
@@ -100,14 +124,14 @@ impl Engine {
     /// Resumes a process at the current time, after everything already pending for that time.
     #[inline]
     pub fn wake(&self, task: TaskId) {
-        self.queue.borrow_mut().push(self.now.get(), task.0);
+        self.post(self.now.get(), task.0);
     }
 
     /// Hands `signal` (below 2^31) to the driver of [`Engine::run`] at `time >= now`.
     #[inline]
     pub fn signal_at(&self, time: Time, signal: u32) {
         debug_assert!(signal < SIGNAL);
-        self.queue.borrow_mut().push(time, signal | SIGNAL);
+        self.post(time, signal | SIGNAL);
     }
 
     /// Waits until `time`; returns at once when it is not in the future.
@@ -137,7 +161,8 @@ impl Engine {
             self.poll(tasks, index as u32, &mut context);
         }
         loop {
-            let Some((time, event)) = self.queue.borrow_mut().pop() else { break };
+            let Some((time, event, from)) = self.queue.borrow_mut().pop_from() else { break };
+            self.history.fires(time, from);
             let count = self.events.get() + 1;
             self.events.set(count);
             if count > limits.max_events {
@@ -189,7 +214,7 @@ impl Future for Sleep<'_> {
         if self.armed || self.time <= self.engine.now.get() {
             return Poll::Ready(());
         }
-        self.engine.queue.borrow_mut().push(self.time, self.engine.current.get());
+        self.engine.post(self.time, self.engine.current.get());
         self.armed = true;
         Poll::Pending
     }

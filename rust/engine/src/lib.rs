@@ -64,6 +64,7 @@
 
 pub mod executor;
 pub mod fifo;
+mod history;
 pub mod interrupt;
 pub mod queue;
 pub mod resource;

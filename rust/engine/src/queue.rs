@@ -14,6 +14,8 @@ const BLOCK: usize = 62;
 struct Entry {
     time: Time,
     event: u32,
+    /// A number that the event carries.
+    from: u32,
 }
 
 struct Block {
@@ -84,14 +86,29 @@ impl EventQueue {
     /// When `time` lies before the last popped time: virtual time never goes back.
     #[inline]
     pub fn push(&mut self, time: Time, event: u32) {
+        self.push_from(time, event, 0);
+    }
+
+    /// Adds an event that carries a number.
+    ///
+    /// # Panics
+    /// As [`EventQueue::push`].
+    #[inline]
+    pub fn push_from(&mut self, time: Time, event: u32, from: u32) {
         assert!(time >= self.last, "event posted into the past");
-        self.insert(Entry { time, event });
+        self.insert(Entry { time, event, from });
         self.len += 1;
     }
 
     /// Removes the next event.
     #[inline]
     pub fn pop(&mut self) -> Option<(Time, u32)> {
+        self.pop_from().map(|(time, event, _)| (time, event))
+    }
+
+    /// Removes the next event, with the number that it carries.
+    #[inline]
+    pub fn pop_from(&mut self) -> Option<(Time, u32, u32)> {
         if self.buckets[0].head == NONE && !self.refill() {
             return None;
         }
@@ -109,7 +126,7 @@ impl EventQueue {
             }
         }
         self.len -= 1;
-        Some((entry.time, entry.event))
+        Some((entry.time, entry.event, entry.from))
     }
 
     /// Moves the lowest non-empty bucket down until bucket 0 holds the minimum.

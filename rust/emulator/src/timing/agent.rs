@@ -189,7 +189,7 @@ impl Agent {
                         self.at_engine_time(sim, start, |agent| {
                             record(agent);
                             if let Some(ties) = sim.ties {
-                                ties.engine(wiring.engines, EngineOf::Math, me.0, start, duration);
+                                ties.engine(&sim.engine, (wiring.engines, EngineOf::Math), me.0, start, duration);
                             }
                             math.reserve(start, duration) + duration
                         })
@@ -475,7 +475,7 @@ impl<R: Recorder> Sim<'_, R> {
         let channel = if read { &engines.dma_read } else { &engines.dma_write };
         if let Some(ties) = self.ties {
             let engine = if read { EngineOf::Read } else { EngineOf::Write };
-            ties.engine(index, engine, agent.0, ready, setup + entry);
+            ties.engine(&self.engine, (index, engine), agent.0, ready, setup + entry);
         }
         let first = channel.reserve(ready, setup + entry) + setup + request;
         let (granted, handed) = self.recorder.dma(2 * index + u32::from(read), link, own, (setup, entry));

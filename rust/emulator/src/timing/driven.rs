@@ -17,6 +17,8 @@ pub(crate) struct Orders {
     pub(crate) add: Vec<u32>,
     /// Moments at which the driver wants to be told a number of its own.
     pub(crate) alarms: Vec<(Time, u32)>,
+    /// Whom the driver was told about, for whom the order of events at one moment may matter.
+    pub(crate) concerned: Option<u32>,
 }
 
 /// Decides what a run does next.
@@ -83,6 +85,9 @@ impl<R: Recorder> Sim<'_, R> {
         let event = self.ties.map(|ties| ties.told(reached, self.engine.now()));
         let mut orders = Orders::default();
         question(&mut **seat.driver.borrow_mut(), &mut orders);
+        if let (Some(ties), Some(whom)) = (self.ties, orders.concerned) {
+            ties.happens(&self.engine, whom, reached.is_none());
+        }
         let first = (self.wiring.links.len() + self.wiring.posters.len()) as u32;
         for (time, alarm) in orders.alarms {
             self.engine.signal_at(time, first + alarm);

@@ -1,44 +1,56 @@
 //! Events at one moment whose order could matter.
 //!
-//! The order of events at one moment is that of their numbers. A run in which one rank stands for many cannot know the
-//! numbers of the whole run, so it watches for moments at which two users ask for one link or one engine. Two agents of
-//! a rank have the same order at every rank where one starts because the other has ended, and where one event has
-//! started both.
+//! The order of events at one moment is that in which they were posted. A run in which one rank stands for many cannot
+//! know in which order the whole run posts events of different ranks, so it watches for moments at which two users ask
+//! for one link or one engine, or two things happen to a host. Their order is the same at every rank, and no tie, where
+//! times say so: something posted the one event earlier ([`Engine::ordered`]); and where one rank alone decides: one
+//! agent starts because the other has ended, one event has started both, or both are alarms of one host.
 
 use super::wiring::Wiring;
-use ahbm_engine::Time;
+use ahbm_engine::{Engine, Time};
 use ahbm_program::{AgentId, Program};
+use rustc_hash::FxHashMap;
 use std::cell::{Cell, RefCell};
 
-/// The last use of a resource: when it was asked for, by whom, and for how long.
-type Use = Cell<(Time, u32, Time)>;
+/// A use of a resource.
+#[derive(Clone, Copy)]
+struct Use {
+    at: Time,
+    duration: Time,
+    /// The hop of a flow, or the agent.
+    user: u32,
+    /// The event at which it was asked for.
+    event: u32,
+}
 
-const NOBODY: (Time, u32, Time) = (Time::MAX, 0, 0);
+const NEVER: Use = Use { at: Time::MAX, duration: 0, user: 0, event: 0 };
 
 /// Why an agent starts.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Start {
-    /// The event at which the driver let it start, from 1 on; 0 before.
-    event: u32,
+    /// The number of times that the driver was told something, this one included; 0 before.
+    told: u32,
     /// The counter that the driver was told of; none where it was told of an alarm.
     counter: Option<u32>,
     at: Time,
-    /// It has waited for nothing yet.
+    /// The agent has waited for nothing yet.
     fresh: bool,
 }
 
 /// What a run has seen.
 pub(super) struct Ties {
-    links: Vec<Use>,
+    links: Vec<Cell<Use>>,
     /// Per PE in use its DMA channels and its math engine.
-    engines: Vec<[Use; 3]>,
-    /// Per counter, why it was last added to by the driver.
+    engines: Vec<[Cell<Use>; 3]>,
+    /// Per host, when something last happened to it, at which event, and whether that was an alarm.
+    hosts: RefCell<FxHashMap<u32, (Time, u32, bool)>>,
+    /// Per counter, why the driver last added to it.
     added: RefCell<Vec<Start>>,
     /// Per agent.
     starts: Vec<Cell<Start>>,
     /// Per agent, the counter that its end adds to.
     ends: Vec<Option<u32>>,
-    events: Cell<u32>,
+    told: Cell<u32>,
     found: Cell<Option<&'static str>>,
 }
 
@@ -52,24 +64,25 @@ pub(super) enum EngineOf {
 
 impl Ties {
     pub(super) fn new(wiring: &Wiring, program: &Program) -> Self {
-        let unused = || Cell::new(NOBODY);
+        let unused = || Cell::new(NEVER);
         let ends: Vec<_> =
             (0..program.agents.len() as u32).map(|agent| program.gate(AgentId(agent)).map(|gate| gate.end)).collect();
         Self {
             links: wiring.links.iter().map(|_| unused()).collect(),
             engines: wiring.engines.iter().map(|_| [unused(), unused(), unused()]).collect(),
+            hosts: RefCell::default(),
             added: RefCell::new(vec![Start::default(); program.counters as usize]),
             starts: super::default_vec(ends.len()),
             ends,
-            events: Cell::new(0),
+            told: Cell::new(0),
             found: Cell::new(None),
         }
     }
 
     /// The driver is told of a counter, or of something else; what it lets start starts because of that.
     pub(super) fn told(&self, counter: Option<u32>, at: Time) -> Start {
-        self.events.set(self.events.get() + 1);
-        Start { event: self.events.get(), counter, at, fresh: true }
+        self.told.set(self.told.get() + 1);
+        Start { told: self.told.get(), counter, at, fresh: true }
     }
 
     /// The driver adds to a counter.
@@ -88,22 +101,33 @@ impl Ties {
         start.set(Start { fresh: false, ..start.get() });
     }
 
-    /// A hop of a flow is about to occupy its link.
+    /// A host is told that something has ended, of an alarm or of something else.
+    pub(super) fn happens(&self, engine: &Engine, host: u32, alarm: bool) {
+        let now = (engine.now(), engine.event(), alarm);
+        if let Some((at, event, also)) = self.hosts.borrow_mut().insert(host, now)
+            && at == now.0
+            && !(alarm && also)
+            && !engine.ordered(event, now.1)
+        {
+            self.found.set(Some("two things happen to a rank at one moment"));
+        }
+    }
+
+    /// A hop of a flow is about to occupy its link. Of two that wait for it, the lower hop takes its turn first.
     pub(super) fn link(&self, link: u32, hop: u32, at: Time, duration: Time) {
-        if clash(&self.links[link as usize], (at, hop, duration), |_| false) {
+        if clash(&self.links[link as usize], Use { at, duration, user: hop, event: 0 }).is_some() {
             self.found.set(Some("two messages ask for a link at one moment"));
         }
     }
 
     /// An agent is about to occupy an engine of its PE.
-    pub(super) fn engine(&self, pe: u32, engine: EngineOf, agent: u32, at: Time, duration: Time) {
-        let ordered = |before: u32| {
-            let [one, other] = [before, agent].map(|agent| self.starts[agent as usize].get());
-            let because = other.counter.is_some() && other.counter == self.ends[before as usize];
-            let both = one.event == other.event && one.fresh && other.fresh;
-            other.at == at && (because || both)
-        };
-        if clash(&self.engines[pe as usize][engine as usize], (at, agent, duration), ordered) {
+    pub(super) fn engine(&self, engine: &Engine, of: (u32, EngineOf), agent: u32, at: Time, duration: Time) {
+        let now = Use { at, duration, user: agent, event: engine.event() };
+        let Some(before) = clash(&self.engines[of.0 as usize][of.1 as usize], now) else { return };
+        let [one, other] = [before.user, agent].map(|agent| self.starts[agent as usize].get());
+        let because = other.counter.is_some() && other.counter == self.ends[before.user as usize];
+        let both = one.told == other.told && one.fresh && other.fresh;
+        if !(other.at == at && (because || both)) && !engine.ordered(before.event, now.event) {
             self.found.set(Some("two agents ask for an engine at one moment"));
         }
     }
@@ -114,9 +138,10 @@ impl Ties {
     }
 }
 
-/// Whether another user asked for a resource at the same moment.
-fn clash(last: &Use, now: (Time, u32, Time), ordered: impl FnOnce(u32) -> bool) -> bool {
+/// The use of a resource that another user asked for at the same moment.
+fn clash(last: &Cell<Use>, now: Use) -> Option<Use> {
     let before = last.replace(now);
     // Who occupies nothing keeps nobody waiting.
-    before.0 == now.0 && before.1 != now.1 && before.2.max(now.2) > 0 && !ordered(before.1)
+    let clash = before.at == now.at && before.user != now.user && before.duration.max(now.duration) > 0;
+    clash.then_some(before)
 }

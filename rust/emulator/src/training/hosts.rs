@@ -40,10 +40,6 @@ pub(super) struct Hosts<'a> {
     /// Places that are to be issued, and places that have ended, at this moment.
     pending: Vec<u32>,
     over: Vec<u32>,
-    /// Per rank, when something happened to it last.
-    last: Vec<Time>,
-    /// Two things happened to a rank at one moment.
-    tied: bool,
 }
 
 impl<'a> Hosts<'a> {
@@ -74,8 +70,6 @@ impl<'a> Hosts<'a> {
             of_counter,
             pending: Vec::new(),
             over: Vec::new(),
-            last: vec![NEVER; job.workload.ranks.len()],
-            tied: false,
         }
     }
 
@@ -96,11 +90,6 @@ impl<'a> Hosts<'a> {
         self.ended == self.replay.ranks.iter().map(|&rank| self.replay.order(rank).lanes.len()).sum::<usize>()
     }
 
-    /// Where the order of two events at one moment could have mattered.
-    pub(super) fn tied(&self) -> Option<&'static str> {
-        self.tied.then_some("two things happen to a rank at one moment")
-    }
-
     /// The times of all ranks, also of those that another stands for.
     pub(super) fn times(mut self, timeline: &Timeline) -> Times {
         let job = self.replay.job;
@@ -115,11 +104,6 @@ impl<'a> Hosts<'a> {
         }
         let (messages, bytes) = self.replay.traffic;
         Times { nodes: self.nodes, issued: self.issued, messages, bytes, events: timeline.events }
-    }
-
-    /// Something happens to a rank.
-    fn note(&mut self, rank: u32, now: Time) {
-        self.tied |= std::mem::replace(&mut self.last[rank as usize], now) == now;
     }
 
     /// Nothing moves any more: which ranks wait in which calls, and for whom.
@@ -316,7 +300,7 @@ impl Driver for Hosts<'_> {
                 let share = self.replay.job.share(place);
                 let follows = share.is_some_and(|share| self.replay.job.parts(share.launch) == 1);
                 if !follows || self.nodes[place as usize].start != now {
-                    self.note(self.replay.job.node(place).0, now);
+                    orders.concerned = Some(self.replay.job.node(place).0);
                 }
                 self.over.push(place);
             }
@@ -325,7 +309,7 @@ impl Driver for Hosts<'_> {
     }
 
     fn alarm(&mut self, alarm: u32, now: Time, orders: &mut Orders) {
-        self.note(self.replay.job.node(alarm).0, now);
+        orders.concerned = Some(self.replay.job.node(alarm).0);
         self.over.push(alarm);
         self.settle(now, orders);
     }
