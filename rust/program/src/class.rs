@@ -16,7 +16,7 @@ use columns::{Columns, LANES};
 use member::Members;
 use std::collections::BTreeMap;
 
-/// What an agent must fulfil: the formula has this value.
+/// A condition of membership: the formula has this value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Condition {
     /// A formula of its coordinates.

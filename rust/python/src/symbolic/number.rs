@@ -397,7 +397,7 @@ impl SymbolicInt {
         None
     }
 
-    /// What else an `int` has.
+    /// The other attributes of an `int`.
     fn __getattr__<'py>(&self, name: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = name.py();
         self.plain_object(py)?.getattr(name.cast()?)
