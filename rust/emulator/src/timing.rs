@@ -378,12 +378,9 @@ fn default_vec<T: Default>(len: usize) -> Vec<T> {
 }
 
 #[cfg(test)]
-#[path = "../tests/it/support/ring.rs"]
-mod support;
-
-#[cfg(test)]
 mod tests {
     use super::*;
+    use crate::support;
     use proptest::prelude::*;
 
     proptest! {
