@@ -33,8 +33,8 @@ use recorder::{Recorder, State};
 use std::cell::{Cell, RefCell};
 use std::time::Instant;
 use ties::{EngineOf, Ties};
-pub(crate) use wiring::Cover;
 use wiring::Wiring;
+pub(crate) use wiring::{Cover, Stand};
 
 /// The target the pass logs to.
 pub(crate) const LOG: &str = "ahbm::engine";

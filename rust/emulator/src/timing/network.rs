@@ -185,7 +185,7 @@ impl<'a> Network<'a> {
             }
             let link = &self.links[hop.link as usize];
             let duration = hop.rate.ps(bytes);
-            if let Some(ties) = sim.ties {
+            if let Some(ties) = sim.ties.filter(|_| !hop.exclusive) {
                 ties.link(&sim.engine, hop.link, transfer.hop, duration);
             }
             let start = link.reserve(transfer.head, duration);
@@ -230,7 +230,7 @@ impl<'a> Network<'a> {
                     break;
                 }
                 let duration = hop.rate.ps(flit.bytes);
-                if let Some(ties) = sim.ties {
+                if let Some(ties) = sim.ties.filter(|_| !hop.exclusive) {
                     ties.link(&sim.engine, hop.link, flit.hop, duration);
                 }
                 let left = self.links[hop.link as usize].reserve(flit.head, duration) + duration;
