@@ -55,7 +55,7 @@ def simulated(job: Workload, topology: str, sips: int, how: How | None = None, *
         ("npu_fully_connected_8", {"dp": 4, "tp": 4}, 1),
         ("npu_switch_8", {"dp": 32, "zero": 3}, 1),
         ("npu_switch_8", {"dp": 4, "pp": 4}, 4),
-        ("npu_ring_8", {"dp": 8, "tp": 4}, 4),
+        ("npu_ring_8", {"dp": 4, "tp": 8, "layers": 24, "hidden": 2048, "heads": 16, "micro_batches": 1}, 8),
         ("npu_ring_8", {"dp": 32}, 1),
     ],
 )
@@ -76,6 +76,7 @@ def test_a_line_does_not_fold() -> None:
     dp=st.sampled_from([1, 2, 3, 4]),
     zero=st.integers(0, 3),
     schedule=st.sampled_from(["1f1b", "gpipe"]),
+    experts=st.booleans(),
     parallel=st.booleans(),
     recompute=st.booleans(),
     topology=st.sampled_from(["npu_ring_8", "npu_switch_8", "npu_fully_connected_8"]),
@@ -89,6 +90,7 @@ def test_folding_changes_no_time(
     dp: int,
     zero: int,
     schedule: str,
+    experts: bool,
     parallel: bool,
     recompute: bool,
     topology: str,
@@ -97,6 +99,8 @@ def test_folding_changes_no_time(
     algorithm: str | None,
 ) -> None:
     more: dict[str, Any] = {"sequence_parallel": parallel and tp > 1, "recompute": recompute, "schedule": schedule}
+    if experts and tp == 1:
+        more |= {"ep": dp, "experts": 2 * dp}
     job = changed(STEP, tp=tp, pp=pp, dp=dp, zero=zero, bucket_bytes=1 << 18, **more).workload()
     setup = Setup(
         topology,

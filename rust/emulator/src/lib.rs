@@ -18,6 +18,10 @@ mod timing;
 pub mod training;
 mod why;
 
+#[cfg(test)]
+#[path = "../tests/it/support/ring.rs"]
+mod support;
+
 pub use data::{Access, Memory, Prepared, replay};
 pub use detail::{Category, Detail, Kind, Piece, PieceId};
 pub use timeline::{NEVER, Span, Timeline};

@@ -34,8 +34,8 @@ use recorder::{Recorder, State};
 use std::cell::{Cell, RefCell};
 use std::time::Instant;
 use ties::{EngineOf, Ties};
-pub(crate) use wiring::Cover;
 use wiring::Wiring;
+pub(crate) use wiring::{Cover, Stand};
 
 /// The target the pass logs to.
 pub(crate) const LOG: &str = "ahbm::engine";
@@ -379,12 +379,9 @@ fn default_vec<T: Default>(len: usize) -> Vec<T> {
 }
 
 #[cfg(test)]
-#[path = "../tests/it/support/ring.rs"]
-mod support;
-
-#[cfg(test)]
 mod tests {
     use super::*;
+    use crate::support;
     use proptest::prelude::*;
 
     proptest! {

@@ -75,6 +75,7 @@ pub(super) fn mix(hash: u64, start: u64, end: u64) -> u64 {
 pub(super) async fn open(sim: &Sim<'_, impl Recorder>, me: AgentId, start: u32) {
     let state = &sim.agents[me.0 as usize];
     let counter = &sim.counters[start as usize];
+    let waits = counter.value.get() == 0;
     while counter.value.get() == 0 {
         counter.waiters.borrow_mut().push((me, 1));
         sim.parked[me.0 as usize].enter(&sim.engine);
@@ -82,7 +83,8 @@ pub(super) async fn open(sim: &Sim<'_, impl Recorder>, me: AgentId, start: u32) 
         sim.engine.park().await;
     }
     state.borrow_mut().clock += sim.engine.now();
-    if let Some(ties) = sim.ties {
+    // Agents that need not wait start in their own order, whatever let them start.
+    if let Some(ties) = sim.ties.filter(|_| waits) {
         ties.starts(me.0, start);
     }
     sim.recorder.opened(me, start);
@@ -189,7 +191,7 @@ impl Agent {
                         self.at_engine_time(sim, start, |agent| {
                             record(agent);
                             if let Some(ties) = sim.ties {
-                                ties.engine(&sim.engine, (wiring.engines, EngineOf::Math), me.0, start, duration);
+                                ties.engine(&sim.engine, (wiring.engines, EngineOf::Math), me.0, duration);
                             }
                             math.reserve(start, duration) + duration
                         })
@@ -475,7 +477,7 @@ impl<R: Recorder> Sim<'_, R> {
         let channel = if read { &engines.dma_read } else { &engines.dma_write };
         if let Some(ties) = self.ties {
             let engine = if read { EngineOf::Read } else { EngineOf::Write };
-            ties.engine(&self.engine, (index, engine), agent.0, ready, setup + entry);
+            ties.engine(&self.engine, (index, engine), agent.0, setup + entry);
         }
         let first = channel.reserve(ready, setup + entry) + setup + request;
         let (granted, handed) = self.recorder.dma(2 * index + u32::from(read), link, own, (setup, entry));

@@ -185,8 +185,8 @@ impl<'a> Network<'a> {
             }
             let link = &self.links[hop.link as usize];
             let duration = hop.rate.ps(bytes);
-            if let Some(ties) = sim.ties {
-                ties.link(hop.link, transfer.hop, transfer.head, duration);
+            if let Some(ties) = sim.ties.filter(|_| !hop.exclusive) {
+                ties.link(&sim.engine, hop.link, transfer.hop, duration);
             }
             let start = link.reserve(transfer.head, duration);
             let mut end = start + duration;
@@ -230,8 +230,8 @@ impl<'a> Network<'a> {
                     break;
                 }
                 let duration = hop.rate.ps(flit.bytes);
-                if let Some(ties) = sim.ties {
-                    ties.link(hop.link, flit.hop, flit.head, duration);
+                if let Some(ties) = sim.ties.filter(|_| !hop.exclusive) {
+                    ties.link(&sim.engine, hop.link, flit.hop, duration);
                 }
                 let left = self.links[hop.link as usize].reserve(flit.head, duration) + duration;
                 let piece = sim.recorder.occupy(hop.link, flit.head_piece, duration);

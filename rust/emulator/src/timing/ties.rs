@@ -15,18 +15,17 @@ use std::cell::{Cell, RefCell};
 /// A use of a resource.
 #[derive(Clone, Copy)]
 struct Use {
-    at: Time,
     duration: Time,
     /// The hop of a flow, or the agent.
     user: u32,
     /// The event at which it was asked for.
     event: u32,
+    /// What let the agent start.
+    start: Start,
 }
 
-const NEVER: Use = Use { at: Time::MAX, duration: 0, user: 0, event: 0 };
-
 /// Why an agent starts.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub(super) struct Start {
     /// The number of times that the driver was told something, this one included; 0 before.
     told: u32,
@@ -37,11 +36,35 @@ pub(super) struct Start {
     fresh: bool,
 }
 
+const NOTHING: Start = Start { told: 0, counter: None, at: 0, fresh: false };
+
+/// The uses of a resource that were asked for at one moment, the last one.
+#[derive(Default)]
+struct Uses {
+    at: Time,
+    list: Vec<Use>,
+}
+
+impl Uses {
+    /// Adds a use; whether it clashes with another one whose order is not that of `ordered`.
+    fn add(&mut self, at: Time, now: Use, ordered: impl Fn(&Use) -> bool) -> bool {
+        if self.at != at {
+            self.list.clear();
+            self.at = at;
+        }
+        // Who occupies nothing keeps nobody waiting.
+        let clash = |before: &Use| before.user != now.user && before.duration.max(now.duration) > 0 && !ordered(before);
+        let found = self.list.iter().any(clash);
+        self.list.push(now);
+        found
+    }
+}
+
 /// What a run has seen.
 pub(super) struct Ties {
-    links: Vec<Cell<Use>>,
+    links: Vec<RefCell<Uses>>,
     /// Per PE in use its DMA channels and its math engine.
-    engines: Vec<[Cell<Use>; 3]>,
+    engines: Vec<[RefCell<Uses>; 3]>,
     /// Per host, when something last happened to it, at which event, and whether that was an alarm.
     hosts: RefCell<FxHashMap<u32, (Time, u32, bool)>>,
     /// Per counter, why the driver last added to it.
@@ -64,15 +87,14 @@ pub(super) enum EngineOf {
 
 impl Ties {
     pub(super) fn new(wiring: &Wiring, program: &Program) -> Self {
-        let unused = || Cell::new(NEVER);
         let ends: Vec<_> =
             (0..program.agents.len() as u32).map(|agent| program.gate(AgentId(agent)).map(|gate| gate.end)).collect();
         Self {
-            links: wiring.links.iter().map(|_| unused()).collect(),
-            engines: wiring.engines.iter().map(|_| [unused(), unused(), unused()]).collect(),
+            links: super::default_vec(wiring.links.len()),
+            engines: super::default_vec(wiring.engines.len()),
             hosts: RefCell::default(),
-            added: RefCell::new(vec![Start::default(); program.counters as usize]),
-            starts: super::default_vec(ends.len()),
+            added: RefCell::new(vec![NOTHING; program.counters as usize]),
+            starts: vec![Cell::new(NOTHING); ends.len()],
             ends,
             told: Cell::new(0),
             found: Cell::new(None),
@@ -114,20 +136,23 @@ impl Ties {
     }
 
     /// A hop of a flow is about to occupy its link. Of two that wait for it, the lower hop takes its turn first.
-    pub(super) fn link(&self, link: u32, hop: u32, at: Time, duration: Time) {
-        if clash(&self.links[link as usize], Use { at, duration, user: hop, event: 0 }).is_some() {
+    pub(super) fn link(&self, engine: &Engine, link: u32, hop: u32, duration: Time) {
+        let now = Use { duration, user: hop, event: engine.event(), start: NOTHING };
+        if self.links[link as usize].borrow_mut().add(engine.now(), now, |_| false) {
             self.found.set(Some("two messages ask for a link at one moment"));
         }
     }
 
     /// An agent is about to occupy an engine of its PE.
-    pub(super) fn engine(&self, engine: &Engine, of: (u32, EngineOf), agent: u32, at: Time, duration: Time) {
-        let now = Use { at, duration, user: agent, event: engine.event() };
-        let Some(before) = clash(&self.engines[of.0 as usize][of.1 as usize], now) else { return };
-        let [one, other] = [before.user, agent].map(|agent| self.starts[agent as usize].get());
-        let because = other.counter.is_some() && other.counter == self.ends[before.user as usize];
-        let both = one.told == other.told && one.fresh && other.fresh;
-        if !(other.at == at && (because || both)) && !engine.ordered(before.event, now.event) {
+    pub(super) fn engine(&self, engine: &Engine, of: (u32, EngineOf), agent: u32, duration: Time) {
+        let (at, start) = (engine.now(), self.starts[agent as usize].get());
+        let now = Use { duration, user: agent, event: engine.event(), start };
+        let ordered = |before: &Use| {
+            let because = start.counter.is_some() && start.counter == self.ends[before.user as usize];
+            let both = before.start.told == start.told && before.start.fresh && start.fresh;
+            start.at == at && (because || both) || engine.ordered(before.event, now.event)
+        };
+        if self.engines[of.0 as usize][of.1 as usize].borrow_mut().add(at, now, ordered) {
             self.found.set(Some("two agents ask for an engine at one moment"));
         }
     }
@@ -136,12 +161,4 @@ impl Ties {
     pub(super) fn found(&self) -> Option<&'static str> {
         self.found.get()
     }
-}
-
-/// The use of a resource that another user asked for at the same moment.
-fn clash(last: &Cell<Use>, now: Use) -> Option<Use> {
-    let before = last.replace(now);
-    // Who occupies nothing keeps nobody waiting.
-    let clash = before.at == now.at && before.user != now.user && before.duration.max(now.duration) > 0;
-    clash.then_some(before)
 }

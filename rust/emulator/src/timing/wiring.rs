@@ -14,7 +14,15 @@ pub(crate) struct Cover<'a> {
     /// Per channel, where its messages go.
     pub(crate) towards: &'a [PeId],
     /// The link that stands for each link in use.
-    pub(crate) links: &'a FxHashMap<LinkId, LinkId>,
+    pub(crate) links: &'a FxHashMap<LinkId, Stand>,
+}
+
+/// A link that stands for others.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stand {
+    pub(crate) link: LinkId,
+    /// As of [`Hop`], in the run of many.
+    pub(crate) exclusive: bool,
 }
 
 /// One contended link of a flow.
@@ -399,7 +407,7 @@ struct LinkUse {
 struct Routes<'a> {
     machine: &'a Machine,
     /// The link that stands for a link, under a cover.
-    stands: Option<&'a FxHashMap<LinkId, LinkId>>,
+    stands: Option<&'a FxHashMap<LinkId, Stand>>,
     list: Vec<Flow>,
     hops: Vec<Hop>,
     links: Map<LinkId, LinkUse>,
@@ -419,11 +427,13 @@ impl Routes<'_> {
         let mut prefix = 0u64;
         for hop in &route.hops {
             let rate = self.machine.link_rate(hop.link);
-            let entry = self.links.entry(self.stands.map_or(hop.link, |stands| stands[&hop.link]));
+            let stand = self.stands.map(|stands| stands[&hop.link]);
+            let entry = self.links.entry(stand.map_or(hop.link, |stand| stand.link));
             let link = entry.index() as u32;
             let seen = entry.or_insert(LinkUse { stream, prefix, exclusive: true });
             // Under a cover, one stream here is many.
-            seen.exclusive &= seen.stream == stream && seen.prefix == prefix && !ordered && self.stands.is_none();
+            let alone = seen.stream == stream && seen.prefix == prefix && !ordered;
+            seen.exclusive &= stand.map_or(alone, |stand| stand.exclusive);
             prefix = (prefix ^ (u64::from(hop.link.0) + 1)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
             self.hops.push(Hop { link, exclusive: false, rate, after: hop.after_ps });
         }

@@ -19,6 +19,7 @@ mod cover;
 mod shape;
 mod sites;
 
+use crate::timing::Stand;
 use ahbm_machine::{LinkId, Machine};
 use ahbm_program::Program;
 use ahbm_program::job::{Share, Stands};
@@ -33,7 +34,7 @@ pub(super) struct Fold {
     /// Per launch, the first of those that make one together.
     orbits: Vec<u32>,
     /// The link that stands for each link in use.
-    pub(super) links: FxHashMap<LinkId, LinkId>,
+    pub(super) links: FxHashMap<LinkId, Stand>,
 }
 
 impl Fold {
@@ -48,7 +49,7 @@ impl Fold {
         let sites = sites::Sites::new(job, launches, machine).ok_or("no agent of a program can stand for another")?;
         let stands = classes::classes(job, &sites).ok_or("no two ranks are alike")?;
         let orbits = cover::orbits(job, &sites, &stands).ok_or("calls of ranks that seem alike differ")?;
-        let links = cover::links(&sites, &stands, &orbits).ok_or("links of ranks that seem alike differ")?;
+        let links = cover::links(&sites, &stands, &orbits, machine).ok_or("links of ranks that seem alike differ")?;
         Ok(Self { stands, orbits, links })
     }
 }

@@ -1,7 +1,9 @@
 //! Whether one rank can stand for all of its class: the whole run covers the small one.
 
+use super::classes::mix;
 use super::sites::{Site, Sites};
-use ahbm_machine::LinkId;
+use crate::timing::Stand;
+use ahbm_machine::{Coord, LinkId, Machine};
 use ahbm_workload::Linked;
 use indexmap::IndexSet;
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
@@ -90,7 +92,12 @@ fn apart(site: &Site, stands: &[u32]) -> bool {
 ///
 /// A flow of an agent is many flows of the whole run, one for each rank of the class. At every hop they must be on links
 /// of one class, on every link of it, and on none of them twice.
-pub(super) fn links(sites: &Sites, stands: &[u32], orbits: &[u32]) -> Option<FxHashMap<LinkId, LinkId>> {
+pub(super) fn links(
+    sites: &Sites,
+    stands: &[u32],
+    orbits: &[u32],
+    machine: &Machine,
+) -> Option<FxHashMap<LinkId, Stand>> {
     let mut together: FxHashMap<u32, usize> = FxHashMap::default();
     let mut lists: Vec<Vec<u32>> = Vec::new();
     for (&orbit, &site) in orbits.iter().zip(&sites.of) {
@@ -135,9 +142,39 @@ pub(super) fn links(sites: &Sites, stands: &[u32], orbits: &[u32]) -> Option<FxH
     if uses.iter().any(|links| sizes[classes.of(links[0]) as usize] != links.len()) {
         return None;
     }
-    let link = |at: u32| sites.links[at as usize];
-    Some((0..sites.links.len() as u32).map(|at| (link(at), link(classes.of(at)))).collect())
+    let alone = alone(sites, machine);
+    let stand = |at: u32| {
+        let by = classes.of(at);
+        (sites.links[at as usize], Stand { link: sites.links[by as usize], exclusive: alone[by as usize] })
+    };
+    Some((0..sites.links.len() as u32).map(stand).collect())
 }
+
+/// Per link, whether only one DMA stream ever crosses it, always after the same links: as `timing/wiring` decides it for
+/// the whole run. Events of the small run must have the times of the whole one.
+fn alone(sites: &Sites, machine: &Machine) -> Vec<bool> {
+    let mut users: Vec<Option<(Stream, u64)>> = vec![None; sites.links.len()];
+    let mut alone = vec![true; sites.links.len()];
+    for (site, place) in (0..).zip(&sites.list) {
+        let mut next = 0;
+        for (at, actor) in sites.shape(site).actors.iter().enumerate() {
+            let (rank, _) = place.members[actor.member as usize];
+            let Coord { cube, pe, .. } = machine.coord(actor.place);
+            for (flow, way) in actor.flows.iter().zip(sites.ways(site, at, &mut next)) {
+                let mut before = 0;
+                for &link in way {
+                    let user = ((rank, cube, pe, flow.reads), before);
+                    alone[link as usize] &= *users[link as usize].get_or_insert(user) == user;
+                    before = mix(before, u64::from(link) + 1);
+                }
+            }
+        }
+    }
+    alone
+}
+
+/// Rank, cube, PE, and whether it reads.
+type Stream = (u32, u32, u32, bool);
 
 /// Disjoint sets of links (B. Galler, M. Fischer, CACM 7(5), 1964).
 struct Classes {

@@ -1,7 +1,7 @@
 //! What is the same wherever a program runs: who does what, and who talks to whom.
 
 use super::body;
-use ahbm_machine::{Diagnostic, Machine, Node, Rate};
+use ahbm_machine::{Diagnostic, Machine, Node, PeId, Rate};
 use ahbm_program::{AgentId, Body, ChannelId, OpKind, Program};
 use indexmap::{IndexMap, IndexSet};
 use rustc_hash::{FxBuildHasher, FxHashMap};
@@ -11,6 +11,8 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 pub(super) struct Flow {
     pub(super) from: Node,
     pub(super) to: Node,
+    /// It uses the DMA channel that reads.
+    pub(super) reads: bool,
 }
 
 /// The other end of an agent's channel: the agent, and the place of the channel in that one's table.
@@ -22,6 +24,8 @@ pub(super) struct Actor {
     /// Position of its SIP in the group, and how many agents of that SIP come before it.
     pub(super) member: u32,
     pub(super) number: u32,
+    /// The PE that it runs on, where the program was made for.
+    pub(super) place: PeId,
     /// Equal numbers are equal work at equal places of a SIP, with ways of equal length and speed.
     pub(super) kind: u32,
     /// Per entry of its table of channels, sending and receiving in turn, the other end.
@@ -95,23 +99,24 @@ impl Shape {
                 facts.push(channel.credit_bytes);
                 if place % 2 == 0 {
                     let (from, to) = (Node::Pe(agent.place), Node::Pe(program.agents[other.0 as usize].place));
-                    flows.push(Flow { from, to });
+                    flows.push(Flow { from, to, reads: false });
                     // Credits come back.
-                    cost(machine, Flow { from: to, to: from }, &mut facts).ok()?;
+                    cost(machine, (to, from), &mut facts).ok()?;
                 }
             }
             let owners = owners(machine, program, index, home, &mut facts)?;
             transfers(program, index, body, &mut flows);
             for flow in &flows {
-                cost(machine, *flow, &mut facts).ok()?;
+                cost(machine, (flow.from, flow.to), &mut facts).ok()?;
                 // What is read at a distance is asked for.
-                cost(machine, Flow { from: Node::Pe(agent.place), to: flow.from }, &mut facts).ok()?;
+                cost(machine, (Node::Pe(agent.place), flow.from), &mut facts).ok()?;
             }
             let kind = Kind { body: bodies[agent.body as usize], cube: at.cube, pe: at.pe, facts };
             let own = &mut agents[member as usize];
             actors.push(Actor {
                 member,
                 number: own.len() as u32,
+                place: agent.place,
                 kind: kinds.insert_full(kind).0 as u32,
                 ends: ends.into(),
                 owners,
@@ -177,12 +182,12 @@ fn transfers(program: &Program, agent: usize, body: &Body, flows: &mut Vec<Flow>
         };
         known.insert(way, ());
     }
-    flows.extend(known.into_keys().map(|(from, to)| Flow { from, to }));
+    flows.extend(known.into_keys().map(|(from, to)| Flow { from, to, reads: from != own }));
 }
 
 /// Latencies and bandwidths along a way.
-fn cost(machine: &Machine, flow: Flow, facts: &mut Vec<u64>) -> Result<(), Diagnostic> {
-    let route = machine.route(flow.from, flow.to)?;
+fn cost(machine: &Machine, (from, to): (Node, Node), facts: &mut Vec<u64>) -> Result<(), Diagnostic> {
+    let route = machine.route(from, to)?;
     facts.extend([route.head_ps, route.hops.len() as u64]);
     // Rates are told apart by the time of so many bytes.
     let time = |rate: Rate| rate.ps(1 << 32);
