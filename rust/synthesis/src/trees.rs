@@ -182,6 +182,9 @@ impl Packing {
             // Nor do pieces whose way up and down a tree takes a two-thousandth of the time of all.
             let enough = (4000.0 * f64::from(height) * slowest / busiest).ceil() as u64;
             let pieces = most.min(units / u64::from(trees)).min(useful.max(1)).min(enough.max(1));
+            // Equal chunks make a plan for more sizes, and cost little where almost as many do.
+            let equal = |pieces: &u64| units.is_multiple_of(u64::from(trees) * pieces);
+            let pieces = (pieces / 2 + 1..=pieces).rev().find(equal).unwrap_or(pieces);
             let fill = 2.0 * f64::from(height) * (latency + slowest * part / pieces as f64);
             (busiest * part + fill, trees, pieces as u32)
         });
