@@ -169,7 +169,7 @@ impl Graph {
     }
 
     /// The same graph, known to be a mesh of these extents where its links are alike and as many; they join neighbours.
-    pub(crate) fn as_mesh(self, extents: &[u32]) -> Self {
+    pub(crate) fn known_as_mesh(self, extents: &[u32]) -> Self {
         let link = self.links[0];
         let shape = Regular::mesh(extents, link.rate, link.latency_ps);
         let whole = |shape: &Regular| self.uniform() && shape.links() == self.links.len() as u64;

@@ -128,7 +128,7 @@ pub fn cubes_of_a_sip(machine: &Machine) -> Result<Graph, Diagnostic> {
     let ports = machine.cube_ports().filter(|p| !alone || (p.from < cubes && p.to < cubes));
     let links = ports.map(|p| Link { from: p.from, to: p.to, rate: p.rate, latency_ps: p.latency_ps }).collect();
     let graph = Graph::new(cubes + u32::from(!alone), links)?;
-    Ok(if alone { graph.as_mesh(&[machine.sfr().cube_w, machine.sfr().cube_h]) } else { graph })
+    Ok(if alone { graph.known_as_mesh(&[machine.sfr().cube_w, machine.sfr().cube_h]) } else { graph })
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use crate::schedule::{Schedule, Transfer};
 use ahbm_engine::interrupt::spend;
 use ahbm_machine::Ps;
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 
 /// How many jobs are looked at for one that need not wait inside a switch.
 const PASSING: usize = 32;
@@ -41,7 +41,7 @@ struct Ports<'a, B> {
     jobs: Vec<Job>,
     bytes: B,
     /// Per port, jobs that have nothing to wait for but the port: (priority, job).
-    ready: Vec<BinaryHeap<Reverse<(u64, u32)>>>,
+    ready: Vec<BTreeSet<(u64, u32)>>,
     clock: Clock<'a>,
     /// Per NPU at a switch, until when the port that leads to it will be busy with what is under way.
     promised: Vec<Ps>,
@@ -72,9 +72,9 @@ pub(crate) fn dispatch(
 
 impl<'a, B: Fn(u32) -> u64> Ports<'a, B> {
     fn new(graph: &'a Graph, jobs: Vec<Job>, bytes: B) -> Self {
-        let mut ready: Vec<BinaryHeap<_>> = vec![BinaryHeap::new(); graph.ports() as usize];
+        let mut ready = vec![BTreeSet::new(); graph.ports() as usize];
         for (index, job) in jobs.iter().enumerate().filter(|j| j.1.waits == 0) {
-            ready[graph.port(job.transfer.link) as usize].push(Reverse((job.priority, index as u32)));
+            ready[graph.port(job.transfer.link) as usize].insert((job.priority, index as u32));
         }
         let busy = (0..).zip(&ready).filter(|(_, ready)| !ready.is_empty());
         let events = busy.map(|(port, _)| Reverse((0, Event::Departure(port)))).collect();
@@ -89,7 +89,7 @@ impl<'a, B: Fn(u32) -> u64> Ports<'a, B> {
         waiting.waits -= 1;
         if waiting.waits == 0 {
             let link = waiting.transfer.link;
-            self.ready[self.graph.port(link) as usize].push(Reverse((waiting.priority, job)));
+            self.ready[self.graph.port(link) as usize].insert((waiting.priority, job));
             if self.clock.free(link) <= now {
                 self.events.push(Reverse((now, Event::Departure(self.graph.port(link)))));
             }
@@ -98,7 +98,7 @@ impl<'a, B: Fn(u32) -> u64> Ports<'a, B> {
 
     /// The port sends the job that is its turn, unless it is busy or nothing is ready.
     fn depart(&mut self, port: u32, now: Ps) {
-        let Some(&Reverse((_, first))) = self.ready[port as usize].peek() else { return };
+        let Some(&(_, first)) = self.ready[port as usize].first() else { return };
         if self.clock.free(self.jobs[first as usize].transfer.link) > now {
             return;
         }
@@ -118,26 +118,17 @@ impl<'a, B: Fn(u32) -> u64> Ports<'a, B> {
 
     /// Takes the first of the ready jobs that need not wait inside a switch, else the first.
     fn choose(&mut self, port: u32, now: Ps) -> Option<u32> {
-        let ready = &mut self.ready[port as usize];
-        let passes = |&Reverse((_, job)): &Reverse<(u64, u32)>| {
+        let ready = &self.ready[port as usize];
+        let passes = |&&(_, job): &&(u64, u32)| {
             let transfer = self.jobs[job as usize].transfer;
             let (link, size) = (transfer.link, (self.bytes)(transfer.chunk()));
             let left = now + self.graph.link(link).rate.ps(size);
             let head = self.clock.head(link, left, size);
             head.is_none_or(|head| self.promised[self.graph.link(link).to as usize] <= head)
         };
-        let mut first: Vec<_> = Vec::new();
-        while first.len() < PASSING && !first.last().is_some_and(passes) {
-            let Some(next) = ready.pop() else { break };
-            first.push(next);
-        }
-        let chosen = first.iter().position(passes).unwrap_or(0);
-        if first.is_empty() {
-            return None;
-        }
-        let Reverse((_, job)) = first.swap_remove(chosen);
-        ready.extend(first);
-        Some(job)
+        let chosen = *ready.iter().take(PASSING).find(passes).or_else(|| ready.first())?;
+        self.ready[port as usize].remove(&chosen);
+        Some(chosen.1)
     }
 
     /// The job, whose last byte has `left` its port, is on its last way.

@@ -1,14 +1,19 @@
 //! All-reduce by packing spanning trees: each tree reduces its part of the buffer towards its root and broadcasts the
 //! result back, so that every link of the tree is used once in each direction.
 
-use crate::list::{Job, dispatch, dispatch_in_rounds};
+mod pipeline;
+mod product;
+
+use crate::list::{dispatch, dispatch_in_rounds};
 use crate::method::{Method, Task};
 use crate::random::Random;
 use crate::request::{Request, Synthesis, refuse};
-use crate::schedule::{Schedule, Transfer, split};
+use crate::schedule::{Schedule, split};
 use crate::{Collective, Graph};
 use ahbm_engine::interrupt::spend;
 use ahbm_machine::Diagnostic;
+use pipeline::Pipeline;
+use product::Product;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -16,12 +21,12 @@ use std::collections::BinaryHeap;
 const TREES: u32 = 400;
 /// Link visits a packing may take.
 const WORK: u64 = 1_200_000;
-/// Transfers of a schedule (at least, and per NPU), and pieces of one tree's part.
-const TRANSFERS: u64 = 400_000;
-const TRANSFERS_PER_NPU: u64 = 4_000;
+/// Transfers of a schedule (per NPU, at least, and at most), and pieces of one tree's part.
+const TRANSFERS_PER_NPU: u64 = 8_000;
+const TRANSFERS: std::ops::Range<u64> = 400_000..4_100_000;
 const PIECES: u64 = 512;
 /// Most rounds that latency is taken for.
-const LAG: usize = 1_000;
+const LAG: u64 = 1_000;
 
 /// The method.
 pub(crate) struct Trees;
@@ -49,7 +54,7 @@ impl Method for Trees {
         let (graph, request, cut) = (task.graph, task.request, &task.limit.cut);
         let fluid = 1000.0 * cut.demand as f64 / (cut.capacity as f64 * graph.unit_gbs());
         let packing = Packing::new(graph, fluid, request.seed)?;
-        Ok(task.found(packing.schedule(graph, request.share_bytes, request.unit)))
+        Ok(Synthesis::of(graph, packing.schedule(graph, request.share_bytes, request.unit)))
     }
 }
 
@@ -74,8 +79,8 @@ pub struct Packing {
 }
 
 impl Packing {
-    /// Packs trees one after the other, each a minimum spanning tree of the load so far, until the busiest link is
-    /// within half a percent of `fluid`, the bound in ps per byte of the buffer.
+    /// Packs trees one after the other until the busiest link is within half a percent of `fluid`, the bound in ps per
+    /// byte of the buffer: those of a product on regular grids, else each a minimum spanning tree of the load so far.
     ///
     /// # Errors
     /// `AHBM-U405` where a link has no partner the other way.
@@ -89,13 +94,17 @@ impl Packing {
         let mut load = vec![0u32; graph.ports() as usize];
         let mut packing = Self { trees: Vec::new(), partner, prefixes: Vec::new() };
         let mut random = Random::new(seed);
-        let center = center(graph);
+        let mut product = graph.grid().filter(|_| graph.regular().is_some()).and_then(Product::new);
+        let center = if product.is_some() { 0 } else { center(graph) };
         let limit = u64::from(TREES).min(WORK / graph.links().len() as u64).max(1) as u32;
         let (mut best, mut height) = (f64::INFINITY, 0);
         for count in 1..=limit {
             // At a switch every NPU in turn is the root, near to all others.
             let root = if graph.switch().is_some() { (count - 1) % graph.nodes() } else { center };
-            let tree = packing.grow(graph, root, &per_byte, &load, &mut random);
+            let tree = match &mut product {
+                Some(product) => Tree::of(graph, &packing.partner, &product.next()),
+                None => packing.grow(graph, root, &per_byte, &load, &mut random),
+            };
             for &link in tree.up.iter().filter(|&&l| l != u32::MAX) {
                 for way in [link, packing.partner[link as usize]] {
                     load[graph.port(way) as usize] += 1;
@@ -163,14 +172,19 @@ impl Packing {
         let latency = graph.links().iter().map(|l| l.latency_ps).max().unwrap_or(0) as f64;
         let slowest = graph.links().iter().map(|l| l.rate.ps(1 << 20) as f64 / f64::from(1 << 20)).fold(0.0, f64::max);
         let per_tree = 2 * (u64::from(graph.nodes()) - 1);
-        let budget = TRANSFERS.max(TRANSFERS_PER_NPU * u64::from(graph.nodes()));
+        let budget = (TRANSFERS_PER_NPU * u64::from(graph.nodes())).clamp(TRANSFERS.start, TRANSFERS.end);
         let units = (bytes / unit).max(1);
         let plans = self.prefixes.iter().filter(|p| u64::from(p.0) <= units).map(|&(trees, busiest, height)| {
             let most = (budget / (per_tree * u64::from(trees))).clamp(1, PIECES);
             let part = bytes as f64 / f64::from(trees);
             // Pieces far shorter than the latency gain nothing.
             let useful = if latency > 0.0 { (4.0 * slowest * part / latency) as u64 } else { PIECES };
-            let pieces = most.min(units / u64::from(trees)).min(useful.max(1));
+            // Nor do pieces whose way up and down a tree takes a two-thousandth of the time of all.
+            let enough = (4000.0 * f64::from(height) * slowest / busiest).ceil() as u64;
+            let pieces = most.min(units / u64::from(trees)).min(useful.max(1)).min(enough.max(1));
+            // Equal chunks make a plan for more sizes, and cost little where almost as many do.
+            let equal = |pieces: &u64| units.is_multiple_of(u64::from(trees) * pieces);
+            let pieces = (pieces / 2 + 1..=pieces).rev().find(equal).unwrap_or(pieces);
             let fill = 2.0 * f64::from(height) * (latency + slowest * part / pieces as f64);
             (busiest * part + fill, trees, pieces as u32)
         });
@@ -179,15 +193,16 @@ impl Packing {
         self.pipelined(graph, &self.trees[..trees as usize], split(bytes, trees * pieces, unit), pieces)
     }
 
-    /// All pieces of all trees, earlier pieces and longer ways first.
+    /// All pieces of all trees, those first that have the least time left.
     fn pipelined(&self, graph: &Graph, trees: &[Tree], chunk_bytes: Vec<u64>, pieces: u32) -> Schedule {
         let pipeline = Pipeline::new(graph, &self.partner, trees, pieces);
-        let jobs = pipeline.jobs();
+        let slowest = graph.links().iter().map(|l| l.rate.ps(chunk_bytes[0])).max().unwrap_or(0).max(1);
+        let latency = graph.links().iter().map(|l| l.latency_ps).max().unwrap_or(0);
+        let lag = latency.div_ceil(slowest).min(LAG);
+        let jobs = pipeline.jobs(1 + lag);
         let then = |job: u32, wake: &mut dyn FnMut(u32)| pipeline.then(job, wake);
         let transfers = if graph.uniform() && graph.switch().is_none() {
-            let (link, bytes) = (graph.link(0), chunk_bytes[0]);
-            let lag = link.latency_ps.div_ceil(link.rate.ps(bytes).max(1));
-            dispatch_in_rounds(graph, jobs, (lag as usize).min(LAG), then)
+            dispatch_in_rounds(graph, jobs, lag as usize, then)
         } else {
             dispatch(graph, jobs, |chunk| chunk_bytes[chunk as usize], then)
         };
@@ -204,91 +219,42 @@ impl Packing {
     }
 }
 
-/// The jobs of pieces that go up trees and come down again.
-///
-/// A job is numbered by (tree, piece, way, node): jobs up, then jobs down, by the node at the outer end; roots have
-/// none.
-struct Pipeline<'a> {
-    graph: &'a Graph,
-    partner: &'a [u32],
-    trees: &'a [Tree],
-    pieces: u32,
-    /// Edges of a tree.
-    edges: u32,
-    /// Per tree and node, its place among the jobs of one way.
-    place: Vec<Vec<u32>>,
-    children: Vec<Vec<Vec<u32>>>,
-}
-
-impl<'a> Pipeline<'a> {
-    fn new(graph: &'a Graph, partner: &'a [u32], trees: &'a [Tree], pieces: u32) -> Self {
-        let n = graph.nodes();
-        let mut place = Vec::with_capacity(trees.len());
-        let mut children: Vec<Vec<Vec<u32>>> = Vec::with_capacity(trees.len());
-        for tree in trees {
-            let mut at = vec![u32::MAX; n as usize];
-            let mut below = vec![Vec::new(); n as usize];
-            for (index, &node) in tree.order[1..].iter().enumerate() {
-                at[node as usize] = index as u32;
-                below[graph.link(tree.up[node as usize]).to as usize].push(node);
-            }
-            place.push(at);
-            children.push(below);
-        }
-        Self { graph, partner, trees, pieces, edges: n - 1, place, children }
-    }
-
-    fn jobs(&self) -> Vec<Job> {
-        let all = self.trees.len() * self.pieces as usize * 2 * self.edges as usize;
-        let mut jobs = Vec::with_capacity(all);
-        for (t, tree) in self.trees.iter().enumerate() {
-            let (depth, below) = tree.depths(self.graph);
-            for piece in 0..self.pieces {
-                spend(16 * tree.order.len() as u64);
-                let chunk = t as u32 * self.pieces + piece;
-                let rank = |left: u32| (u64::from(piece) << 32) | u64::from(u32::MAX - left);
-                jobs.extend(tree.order[1..].iter().map(|&node| Job {
-                    transfer: Transfer::add(tree.up[node as usize], chunk),
-                    priority: rank(depth[node as usize] + tree.height),
-                    waits: self.children[t][node as usize].len() as u32,
-                }));
-                jobs.extend(tree.order[1..].iter().map(|&node| {
-                    let up = tree.up[node as usize];
-                    let parent = self.graph.link(up).to;
-                    let at_root = parent == tree.order[0];
-                    Job {
-                        transfer: Transfer::copy(self.partner[up as usize], chunk),
-                        priority: rank(below[node as usize] + 1),
-                        waits: if at_root { self.children[t][parent as usize].len() as u32 } else { 1 },
-                    }
-                }));
-            }
-        }
-        jobs
-    }
-
-    /// Wakes the jobs that wait for `job`: the parent's, up the tree; from the root on the children's, down.
-    fn then(&self, job: u32, wake: &mut dyn FnMut(u32)) {
-        let (chunk, way) = (job / (2 * self.edges), job % (2 * self.edges));
-        let t = (chunk / self.pieces) as usize;
-        let base = chunk * 2 * self.edges;
-        let tree = &self.trees[t];
-        let node = tree.order[1 + (way % self.edges) as usize];
-        let down = |from: u32, wake: &mut dyn FnMut(u32)| {
-            for &child in &self.children[t][from as usize] {
-                wake(base + self.edges + self.place[t][child as usize]);
-            }
-        };
-        if way < self.edges {
-            let parent = self.graph.link(tree.up[node as usize]).to;
-            if parent == tree.order[0] { down(parent, wake) } else { wake(base + self.place[t][parent as usize]) }
-        } else {
-            down(node, wake);
-        }
-    }
-}
-
 impl Tree {
+    /// The tree of these pairs of neighbours, with the root in its middle.
+    fn of(graph: &Graph, partner: &[u32], pairs: &[(u32, u32)]) -> Self {
+        spend(64 * pairs.len() as u64);
+        let mut links: Vec<Vec<u32>> = vec![Vec::new(); graph.nodes() as usize];
+        for link in pairs.iter().filter_map(|&(a, b)| graph.between(a, b)) {
+            links[graph.link(link).from as usize].push(link);
+            links[graph.link(link).to as usize].push(partner[link as usize]);
+        }
+        let from = |root: u32| {
+            let (mut order, mut up, mut depth) = (vec![root], vec![u32::MAX; links.len()], vec![0; links.len()]);
+            let mut at = 0;
+            while let Some(&node) = order.get(at) {
+                at += 1;
+                let back = up[node as usize];
+                for &link in links[node as usize].iter().filter(|&&link| link != back) {
+                    let to = graph.link(link).to;
+                    up[to as usize] = partner[link as usize];
+                    depth[to as usize] = depth[node as usize] + 1;
+                    order.push(to);
+                }
+            }
+            (order, up, depth)
+        };
+        let last = |order: &[u32]| order.last().copied().unwrap_or(0);
+        // The middle of a longest way, half of it above one of its ends.
+        let (order, up, depth) = from(last(&from(0).0));
+        let end = last(&order);
+        let mut root = end;
+        for _ in 0..depth[end as usize] / 2 {
+            root = graph.link(up[root as usize]).to;
+        }
+        let (order, up, depth) = from(root);
+        Self { height: depth[last(&order) as usize], order, up }
+    }
+
     /// Per node: links to the root, and links to the farthest node below.
     fn depths(&self, graph: &Graph) -> (Vec<u32>, Vec<u32>) {
         let (mut depth, mut below) = (vec![0; self.up.len()], vec![0; self.up.len()]);
@@ -328,6 +294,27 @@ mod tests {
         for graph in meshes.into_iter().chain([grid(&[8, 8], true), hypercube(6)]) {
             let reached = percent(&graph);
             assert!((98.0..100.001).contains(&reached), "{} NPUs: {reached} %", graph.nodes());
+        }
+    }
+
+    #[test]
+    fn trees_of_grids_are_low_and_load_all_links_alike() {
+        for (sips, height) in [
+            ("count: 256, topology: mesh_2d_no_wrap", 24),
+            ("count: 1024, topology: mesh_2d_no_wrap", 48),
+            ("count: 128, topology: mesh_2d_no_wrap, w: 16, h: 8", 20),
+            ("count: 1024, topology: torus_2d", 32),
+            ("count: 64, topology: torus_2d, w: 4, h: 16", 10),
+            ("count: 32, topology: ring_1d", 16),
+        ] {
+            let machine =
+                ahbm_machine::Machine::from_yaml(&format!("system: {{sips: {{{sips}}}}}"), "grid", &[]).unwrap();
+            let graph = Graph::of(&machine).unwrap();
+            let cut = bound(&graph, Collective::AllReduce, 1 << 30, 1, 0).cut;
+            let fluid = 1000.0 * cut.demand as f64 / (cut.capacity as f64 * graph.unit_gbs());
+            let packing = Packing::new(&graph, fluid, 1).unwrap();
+            assert!(packing.ps_per_byte() <= fluid * 1.005, "{sips}: {}", packing.ps_per_byte() / fluid);
+            assert!(packing.trees.iter().all(|tree| tree.height <= height), "{sips}: {:?}", packing.prefixes);
         }
     }
 }

@@ -29,6 +29,11 @@ impl Parts {
         Self::Side(runs)
     }
 
+    /// One node against all others.
+    pub(crate) fn one(node: u32) -> Self {
+        Self::Side(std::iter::once(node..node + 1).collect())
+    }
+
     /// All of `nodes` but one.
     pub(crate) fn all_but(nodes: u32, node: u32) -> Self {
         Self::Side([0..node, node + 1..nodes].into_iter().filter(|run| !run.is_empty()).collect())
@@ -95,7 +100,7 @@ impl Cut {
     pub(crate) fn from(graph: &Graph, node: u32, demand: u64) -> Self {
         let links = graph.out(node);
         Self {
-            parts: Parts::Side(vec![node..node + 1]),
+            parts: Parts::one(node),
             capacity: links.iter().map(|&l| graph.capacity(l)).sum(),
             links: links.len() as u32,
             demand,

@@ -180,7 +180,7 @@ impl Regular {
 
     fn alone(&self, node: u32, demand: u64) -> Cut {
         let links = self.degree(node);
-        Cut { parts: Parts::Side(vec![node..node + 1]), capacity: links.into(), links, demand }
+        Cut { parts: Parts::one(node), capacity: links.into(), links, demand }
     }
 
     /// The middle of the dimension with the greatest load; of the last of those, whose sides are single ranges.
@@ -329,6 +329,6 @@ fn star(nodes: u32, ranks: u32, collective: Collective, reduces: bool) -> (Cut, 
     }
     let once = matches!(collective, Collective::Broadcast | Collective::Reduce | Collective::AllReduce);
     let demand = if once { 1 } else { others };
-    let cut = Cut { parts: Parts::Side(vec![0..1]), capacity: 1, links: 1, demand };
+    let cut = Cut { parts: Parts::one(0), capacity: 1, links: 1, demand };
     (cut, ranks == nodes || collective != Collective::AllReduce)
 }
