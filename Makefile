@@ -47,6 +47,7 @@ lint: style $(VENV)/.testing
 
 bench: $(VENV)/.running
 	$(BIN)/pip $(PIP) $$($(PYTHON) scripts/needs.py bench)
+	$(BIN)/python benches/phases.py
 	cargo bench -p ahbm-engine --bench queue
 	cargo bench -p ahbm-emulator --bench data
 	cargo bench -p ahbm-emulator --bench job

@@ -1,0 +1,168 @@
+"""What a user waits for, phase by phase: one call of `ahbm.run(..., data=False)` in a fresh process, with its bound.
+
+`make bench` prints the table. Each row is a process of its own. `import` and `machine` come before the call; `capture`
+calls the kernel for all ranks, `build` makes the program, `simulate` finds its times, `bound` the least time of any
+algorithm, and `report` is all the rest. `total` is wall time from the start of Python's main module. The last column is
+messages per second of the whole call as a ratio to SimPy's messages per second on the same traffic
+(`benches/peers/simpy_ring.py`), which is the simulation alone.
+
+`python benches/phases.py [CASE ...] [--json]`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+SIPS = "system.sips.count"
+GRID = {SIPS: 1024, "system.sips.w": 32, "system.sips.h": 32}
+PHASES = ("import", "machine", "capture", "build", "simulate", "bound", "report")
+
+CASES: dict[str, tuple[str, str | None, dict[str, int], str, int]] = {
+    "demo": ("all_reduce", None, {}, "lrab_hierarchical_allreduce", 1 << 20),
+    "ring, 64": ("all_reduce", "npu_ring_8", {SIPS: 64}, "ring_allreduce", 1 << 20),
+    "ring, 1,024": ("all_reduce", "npu_ring_8", {SIPS: 1024}, "ring_allreduce", 1 << 20),
+    "tree, 1,024": ("all_reduce", "npu_ring_8", {SIPS: 1024}, "tree_allreduce", 1 << 20),
+    "all_gather, 32 x 32 torus": ("all_gather", "npu_torus_4x4", GRID, "ring_all_gather", 1 << 10),
+    "lrab, 1,024 x 16 cubes": ("all_reduce", None, {SIPS: 1024}, "lrab_hierarchical_allreduce", 1 << 16),
+    "doubling, 65,536": ("all_reduce", "npu_hypercube_16", {SIPS: 1 << 16}, "recursive_doubling_allreduce", 1 << 16),
+    "tree, 1,048,576": ("all_reduce", "npu_hypercube_16", {SIPS: 1 << 20}, "tree_allreduce", 1 << 16),
+}
+
+
+class Clock:
+    """Seconds of phases; one that runs inside another does not count for it."""
+
+    def __init__(self) -> None:
+        self.spent = dict.fromkeys(PHASES, 0.0)
+        self._open: list[str] = []
+        self._since = time.perf_counter()
+
+    def _turn(self) -> None:
+        now = time.perf_counter()
+        if self._open:
+            self.spent[self._open[-1]] += now - self._since
+        self._since = now
+
+    def begin(self, phase: str) -> None:
+        """Everything up to the matching `end` is of this phase."""
+        self._turn()
+        self._open.append(phase)
+
+    def end(self) -> None:
+        """The phase that began last is over."""
+        self._turn()
+        self._open.pop()
+
+    def around(self, owner: Any, name: str, phase: str) -> None:
+        """Calls of a function are of this phase."""
+        inner = getattr(owner, name)
+
+        def timed(*given: Any, **named: Any) -> Any:
+            self.begin(phase)
+            try:
+                return inner(*given, **named)
+            finally:
+                self.end()
+
+        setattr(owner, name, timed)
+
+
+def measured(case: str) -> dict[str, Any]:
+    """One call, in this process."""
+    import resource
+
+    collective, topology, overrides, algorithm, nbytes = CASES[case]
+    clock = Clock()
+    clock.begin("import")
+    start = time.perf_counter()
+    import ahbm
+    from ahbm import _core
+    from ahbm.core.compiled import Compiled
+    from ahbm.core.emulator import Emulator
+    from ahbm.source import module
+
+    clock.end()
+
+    class Builder:
+        """The native builder, whose calls are phases."""
+
+        def __init__(self, *given: Any, **named: Any) -> None:
+            self._inner = _core.ProgramBuilder(*given, **named)
+
+        def __getattr__(self, name: str) -> Any:
+            inner = getattr(self._inner, name)
+            if not callable(inner):
+                return inner
+
+            def timed(*given: Any, **named: Any) -> Any:
+                clock.begin("capture" if name.startswith("capture") else "build")
+                try:
+                    return inner(*given, **named)
+                finally:
+                    clock.end()
+
+            return timed
+
+    module.ProgramBuilder = Builder  # type: ignore[assignment,misc]
+    clock.around(Emulator, "load", "machine")
+    clock.around(Compiled, "timeline", "simulate")
+    clock.begin("report")
+    report = ahbm.run(
+        collective, algorithm=algorithm, topology=topology, overrides=overrides, bytes_per_rank=nbytes, data=False
+    )
+    clock.begin("bound")
+    bound = report.bound_ns
+    clock.end()
+    str(report)
+    clock.end()
+    total = time.perf_counter() - start
+    return {
+        "case": case,
+        **{phase: round(seconds, 4) for phase, seconds in clock.spent.items()},
+        "total": round(total, 4),
+        "messages": report.messages,
+        "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+        "latency_ns": report.latency_ns,
+        "bound_ns": bound,
+    }
+
+
+def main() -> None:
+    """Prints the table, or with --json a line for each case."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of {', '.join(CASES)}; all by default")
+    parser.add_argument("--json", action="store_true", help="print a line of JSON for each case")
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.here:
+        print(json.dumps(measured(asked.cases[0])))
+        return
+    peer = 0.0
+    if not asked.json:
+        command = [sys.executable, "benches/peers/simpy_ring.py", "256"]
+        ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        peer = json.loads(ran.stdout)["messages_per_s"] if ran.returncode == 0 else 0.0
+        print(f"SimPy: {peer:,.0f} messages/s, simulation alone" if peer else "SimPy is not installed: no ratio")
+        names = "".join(f"{phase:>10}" for phase in (*PHASES, "total"))
+        print(f"{'seconds of wall time':<26}{names}{'peak MB':>9}{'messages':>12}{'M msg/s':>9}{'x SimPy':>9}")
+    for case in asked.cases or CASES:
+        command = [sys.executable, __file__, "--here", case]
+        found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        if asked.json:
+            print(json.dumps(found))
+            continue
+        rate = found["messages"] / found["total"]
+        times = "".join(f"{found[phase]:>10.3f}" for phase in (*PHASES, "total"))
+        ratio = f"{rate / peer:>9.1f}" if peer else ""
+        print(f"{case:<26}{times}{found['peak_mb']:>9}{found['messages']:>12,}{rate / 1e6:>9.2f}{ratio}")
+
+
+if __name__ == "__main__":
+    main()
