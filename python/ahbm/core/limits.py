@@ -26,12 +26,18 @@ class Bound:
     """The tight cut or the longest way, for people."""
 
 
+KEPT = 4096
+"""Bounds that are kept."""
+
+
 class Limits:
     """The bounds of one machine; what does not depend on the size is computed once."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self._known: dict[tuple[str, int, int, int, bool], Limit | str] = {}
+        self._bounds: dict[tuple[str, int, int, int, bool, int], Bound] = {}
+        """The bounds of sizes that were asked for before: a job asks for few, many times."""
 
     def bound(
         self, collective: str, ranks: int, nbytes: int, *, root: int = 0, dst: int = 0, tiles: int | None = None
@@ -68,10 +74,16 @@ class Limits:
         limit = self._known[key]
         if isinstance(limit, str):
             return Bound(None, limit)
+        known = self._bounds.get((*key, nbytes))
+        if known is not None:
+            return known
         name, nodes = ("cube", self._machine.cubes) if cubes else ("sip", self._machine.sips)
         by_cut = nbytes > 0 and limit.by_bandwidth(nbytes)
         reason = describe(limit.cut, name, nodes) if by_cut else f"the way between the farthest {name}s"
-        return Bound(limit.ps(nbytes), reason)
+        if len(self._bounds) >= KEPT:
+            self._bounds.clear()
+        self._bounds[(*key, nbytes)] = bound = Bound(limit.ps(nbytes), reason)
+        return bound
 
 
 def describe(cut: Cut, name: str, nodes: int) -> str:
