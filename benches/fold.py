@@ -20,7 +20,7 @@ from ahbm.base.words import aligned
 from ahbm.job.transformer import Transformer
 
 STEP = Transformer(layers=24, hidden=2048, micro_batches=1)
-JOBS = [(1, 8), (8, 8), (16, 8), (32, 8), (64, 8), (128, 8)]
+JOBS = [(1, 8), (16, 8), (128, 8)]
 """Data-parallel and tensor-parallel ranks; the first one is the measure."""
 ONE_GROUP = [(8, 1), (64, 1), (256, 1)]
 MACHINES = ["npu_switch_8", "npu_ring_8", "npu_fully_connected_8"]

@@ -71,6 +71,7 @@ class Limits:
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self._known: dict[tuple[str, int, int, int, bool], Limit | str] = {}
+        """The bounds of sizes that were asked for before: a job asks for few, many times."""
 
     def bound(
         self, collective: str, ranks: int, nbytes: int, *, root: int = 0, dst: int = 0, tiles: int | None = None
