@@ -97,8 +97,11 @@ class Emulator:
         candidates = self.ccl.candidates(collective, nbytes, self.world_size)
         return self._choose(candidates, self.machine.topology)[0].algorithm
 
+    @checked
     def runs_anywhere(self, compiled: Compiled) -> bool:
         """Whether the program of `compiled` is that of any other group of as many ranks, but for their places."""
+        if not isinstance(compiled, Compiled):
+            raise refused("compiled", "a Compiled", compiled)
         legacy = (self.settings(compiled.by).world_size or self.world_size) > self.machine.sips
         return not legacy and bool(getattr(self.algorithm(compiled.by), "anywhere", False))
 

@@ -64,8 +64,9 @@ impl Machine {
 
     /// Whether a renumbering of the SIPs that takes every `source[i]` to `target[i]` leaves the machine as it is: what
     /// runs on the SIPs `source` then takes the same time on the SIPs `target`. Lists of one length, of SIPs.
-    fn carries(&self, source: Vec<u32>, target: Vec<u32>) -> bool {
-        self.inner.carries(&source, &target)
+    fn carries(&self, source: Given<Vec<u32>>, target: Given<Vec<u32>>) -> PyResult<bool> {
+        given!(source, target);
+        Ok(self.inner.carries(&source, &target))
     }
 
     /// Number of SIPs.
