@@ -72,7 +72,8 @@ def bidirectional_ring_allreduce(
     ahead, behind = {1: peer(me + 1), -1: peer(me - 1)}, {1: peer(me - 1), -1: peer(me + 1)}
     reach = {1: n // 2, -1: (n - 1) // 2}
     halves = 2 if n_elem // n * element >= SPLIT_BYTES else 1
-    streams = [(half, way) for half in range(halves) for way in (1, -1) if reach[way]]
+    ways = [way for way in (1, -1) if reach[way]]
+    streams = [(half, way) for half in range(halves) for way in ways]
 
     def bounds(c: int, part: int, parts: int) -> tuple[int, int]:
         """First element and length of a part of chunk c; lengths may be 0."""
@@ -101,23 +102,22 @@ def bidirectional_ring_allreduce(
     for half, way in streams:
         c = me + way * reach[way]
         arriving[half, way] = shift(way, load(c, half, halves), c - way, half, halves)
-    own = [load(me, half, halves) for half in range(halves)]
-    for step in range(1, n // 2 + 1):
+    for step in range(1, n // 2):
         for half, way in streams:
-            left = reach[way] - step  # steps from here to the participant that reduces the chunk
-            if left > 0:
-                c = me + way * left
+            if step < reach[way]:
+                c = me + way * (reach[way] - step)
                 mine = load(c, half, halves)
                 partial = add(arriving[half, way], mine)
                 arriving[half, way] = shift(way, partial, c - way, half, halves)
-            elif left == 0:
-                own[half] = add(arriving[half, way], own[half])
-    for half, value in enumerate(own):
+    own = [load(me, half, halves) for half in range(halves)]
+    for half in range(halves):
+        for way in reversed(ways):  # the shorter way first: its message is there
+            own[half] = add(arriving[half, way], own[half])
+        value = own[half]
         store(me, value / n if op == "avg" and value is not None else value, half, halves)
 
     # What is spread is not added to: whole chunks, which are fewer messages.
     result = load(me)
-    ways = [way for way in (1, -1) if reach[way]]
     spread = {way: shift(way, result, me - way) for way in ways}
     for step in range(1, n // 2 + 1):
         for way in ways:
