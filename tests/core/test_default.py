@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-import ahbm
 from ahbm import DPPolicy
 from ahbm.base.request import Request
 from ahbm.config.ccl import CclConfig
 from ahbm.config.topology import load_machine
+from ahbm.core.compiled import Cost
 from ahbm.core.emulator import COMPARED_PES, Emulator
 
 SMALL = {"sip.cube_mesh.w": 2, "sip.cube_mesh.h": 2}
@@ -45,7 +45,7 @@ def test_the_default_is_the_quickest(name: str) -> None:
         for nbytes in SIZES:
             request = of(machine, nbytes, placed=placed)
             costs = [machine.cost(request, algorithm) for algorithm in CclConfig.packaged().defaults]
-            times = {cost.algorithm: cost.ps for cost in costs if isinstance(cost, ahbm.Cost)}
+            times = {cost.algorithm: cost.ps for cost in costs if isinstance(cost, Cost)}
             chosen = machine.compile(request)
             assert chosen.latency_ps == times[chosen.algorithm] == min(times.values())
             assert len(times) == (5 if machine.machine.topology in ("ring_1d", "torus_2d", "mesh_2d_no_wrap") else 4)

@@ -1,8 +1,8 @@
 """Bidirectional ring all-reduce: every chunk is gathered from both sides of a ring, and spread to both sides.
 
-The participants (every cube of every SIP) form one ring: a snake through the cube mesh of every SIP, and a snake through
-the SIPs. Of n chunks of the tile, participant i reduces chunk i. Its contributions come from the n//2 participants
-before it and from the (n-1)//2 behind it, each of them adding its own part on the way; the result travels back the
+The participants (every cube of every SIP) form one ring: a snake through the cube mesh of every SIP, and a snake
+through the SIPs. Of n chunks of the tile, participant i reduces chunk i. The contributions to a chunk come from the
+n//2 participants before and from the (n-1)//2 behind; each adds its own part on the way. The result travels back the
 same ways. Two streams of messages run through each participant at all times, so one is on the wire while the other is
 being read and added. Chunks of 8 KiB or more are gathered in halves, which makes four streams.
 
