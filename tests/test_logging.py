@@ -17,7 +17,7 @@ def _records(caplog: pytest.LogCaptureFixture, name: str) -> list[str]:
 
 def test_a_run_tells_what_it_does_at_debug(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG, logger="ahbm"):
-        ahbm.run("all_reduce", topology="npu_ring_8", bytes_per_rank=1024)
+        ahbm.run("all_reduce", "lrab_hierarchical_allreduce", "npu_ring_8", bytes_per_rank=1024)
     (simulated,) = _records(caplog, "ahbm.engine")
     assert "8 agents" in simulated
     assert "simulated in" in simulated
@@ -30,7 +30,7 @@ def test_levels_are_followed_when_they_change(caplog: pytest.LogCaptureFixture) 
     for level, count in [(logging.WARNING, 0), (logging.DEBUG, 1), (logging.WARNING, 0), (logging.INFO, 0)]:
         with caplog.at_level(level, logger="ahbm"):
             caplog.clear()
-            ahbm.run("all_reduce", topology="npu_ring_8", bytes_per_rank=1024)
+            ahbm.run("all_reduce", "lrab_hierarchical_allreduce", "npu_ring_8", bytes_per_rank=1024)
         assert len(_records(caplog, "ahbm.engine")) == count
 
 
@@ -68,7 +68,7 @@ def test_verbosity_behind_a_script_is_the_scripts() -> None:
 
 
 def test_a_program_that_is_known_is_said_to_be(caplog: pytest.LogCaptureFixture) -> None:
-    emulator = ahbm.Emulator.load("npu_ring_8")
+    emulator = ahbm.Emulator.load("npu_ring_8", overrides={"algorithm": "lrab_hierarchical_allreduce"})
     with caplog.at_level(logging.DEBUG, logger="ahbm.emulator"):
         ahbm.run(bytes_per_rank=1024, emulator=emulator)
         ahbm.run(algorithm="lrab_hierarchical_allreduce", bytes_per_rank=1024, emulator=emulator)

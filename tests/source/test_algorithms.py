@@ -24,7 +24,13 @@ Array = NDArray[Any]
 
 ALGORITHM_FOLDER = Path(__file__).resolve().parents[2] / "python/ahbm/data/algorithms"
 
-ALL_REDUCE = ["lrab_hierarchical_allreduce", "ring_allreduce", "tree_allreduce", "recursive_doubling_allreduce"]
+ALL_REDUCE = [
+    "lrab_hierarchical_allreduce",
+    "ring_allreduce",
+    "bidirectional_ring_allreduce",
+    "tree_allreduce",
+    "recursive_doubling_allreduce",
+]
 ALGORITHMS = {
     **dict.fromkeys(ALL_REDUCE, "all_reduce"),
     "ring_all_gather": "all_gather",

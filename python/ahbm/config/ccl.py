@@ -106,7 +106,7 @@ class CclConfig:
     def candidates(self, collective: str, nbytes: int, ranks: int) -> tuple[str, ...]:
         """The algorithms for `nbytes` bytes of one rank's tensor in a group of `ranks` ranks.
 
-        The first that knows the network is meant.
+        Of several, the quickest that knows the network is meant: see `Emulator.compile`.
 
         Raises ConfigError AHBM-C105 for an unknown collective, C106 when none is configured for it, its size and its
         ranks.
@@ -224,7 +224,7 @@ class CclConfig:
 
     @property
     def defaults(self) -> tuple[str, ...]:
-        """`defaults.algorithm`: the algorithms of all_reduce, in order of preference."""
+        """`defaults.algorithm`: the algorithms of all_reduce; of several, the quickest is meant."""
         names = self._defaults["algorithm"]
         return (names,) if isinstance(names, str) else tuple(names)
 

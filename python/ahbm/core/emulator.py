@@ -33,6 +33,8 @@ CACHED_OPS = 50_000_000
 """Operations in the programs that an emulator keeps; the least recently used ones go first."""
 CACHED_CALLS = 4096
 """Requests whose program an emulator finds at once."""
+COMPARED_PES = 1024
+"""PEs of one group among which the quickest of several algorithms is found by simulating each."""
 TOO_SMALL = (codes.TOO_SMALL, codes.LEFT_OUT)
 """Codes of a program that does not fit its memories (L100 counts what is not listed)."""
 
@@ -124,7 +126,7 @@ class Emulator:
         candidates = CclConfig.packaged().candidates(
             request.collective, request.tiles * request.nbytes, request.world_size
         )
-        return self._choose(candidates, self.machine.topology)[0].algorithm
+        return self._quickest(request, candidates, self.machine.topology)[0].algorithm
 
     def compile(self, request: Request, algorithm: str | Algorithm | None = None) -> Compiled:
         """The program of a request, by `algorithm` (default: the one that ccl.yaml chooses); needs no arrays.
@@ -167,7 +169,7 @@ class Emulator:
                 compiled.latency_ps,
                 compiled.messages,
                 compiled.bytes,
-                self.bound(request),
+                self.bound(request, compiled),
                 compiled.notes,
             )
         except AhbmError as error:
@@ -182,14 +184,15 @@ class Emulator:
         limits: as in `ahbm.config.reading.Reading`. Raises UnsupportedError (AHBM-U294) for a kernel that no plan can
         express, BudgetError, and as `compile`.
         """
-        chosen = algorithm or self.choice(request.collective, request.nbytes)
+        chosen = algorithm or self.compile_timed(request).by
         found = self.algorithm(chosen)
         found.check(request)
         return found.plan(self.machine, request, self.settings(chosen), limits)
 
     @checked
-    def bound(self, request: Request) -> Bound:
-        """The least time that any algorithm could take for a request."""
+    def bound(self, request: Request, compiled: Compiled | None = None) -> Bound:
+        """The least time that any algorithm could take for a request; with `compiled`, any that moves its data as that
+        does, in messages alone or not."""
         kind = request.kind
         return self.limits.bound(
             request.collective,
@@ -198,6 +201,7 @@ class Emulator:
             root=request.src if kind.paired else request.root if kind.rooted else 0,
             dst=request.dst if kind.paired else 0,
             tiles=None if request.placement is None else request.tiles,
+            program=None if compiled is None else compiled.program,
         )
 
     @checked
@@ -262,7 +266,7 @@ class Emulator:
         if given is not None:
             found: Algorithm = given
         else:
-            settings, notes = self._choose(candidates, layout.network.topology)
+            settings, notes = self._quickest(request, candidates, layout.network.topology)
             found = self._loader.load(settings)
         found.check(request)
         if not layout.count:
@@ -271,9 +275,9 @@ class Emulator:
         with self._lock:
             if key not in self._compiled:
                 log("emulator", INFO, "%s of %d B runs by %s", name, nbytes, settings.algorithm)
-                self._compiled[key] = self._lower(request, found, settings, layout, notes)
+                self._compiled[key] = self._lower(request, found, settings, layout)
                 self._compiled[key].given = given
-                for note in self._compiled[key].notes:
+                for note in (*notes, *self._compiled[key].notes):
                     log("emulator", INFO, "%s", note)
             else:
                 log("emulator", DEBUG, "%s of %d B by %s is compiled already", name, nbytes, settings.algorithm)
@@ -281,11 +285,11 @@ class Emulator:
             while len(self._compiled) > 1 and sum(entry.ops for entry in self._compiled.values()) > CACHED_OPS:
                 self._compiled.popitem(last=False)
                 self._known.clear()
-            return self._compiled[key]
+            compiled = self._compiled[key]
+            # The same program and timelines, whoever chose the algorithm.
+            return replace(compiled, notes=(*notes, *compiled.notes)) if notes else compiled
 
-    def _lower(
-        self, request: Request, algorithm: Algorithm, settings: Settings, layout: Layout, notes: tuple[str, ...]
-    ) -> Compiled:
+    def _lower(self, request: Request, algorithm: Algorithm, settings: Settings, layout: Layout) -> Compiled:
         lowered, note = fitting(
             self.machine, settings, lambda chosen: algorithm.lower(self.machine, request, layout, chosen)
         )
@@ -298,8 +302,25 @@ class Emulator:
             settings.event_budget,
             lowered.covered,
             lowered.timed,
-            (*notes, *filter(None, (lowered.note, note))),
+            tuple(filter(None, (lowered.note, note))),
         )
+
+    def _quickest(self, request: Request, candidates: Sequence[str], network: str) -> tuple[Settings, tuple[str, ...]]:
+        """The settings of the quickest of the `candidates` that know the network, simulated once per request; the first
+        of equals. As `_choose` for more than `COMPARED_PES` PEs, and where none can perform the request."""
+        known = [name for name in candidates if self._loader.load(self.ccl.settings(name)).supports(network)]
+        pes = request.world_size * (self.machine.cubes if request.placement is None else request.tiles)
+        if len(known) < 2 or pes > COMPARED_PES or not request.count:
+            return self._choose(candidates, network)
+        costs = {name: self.cost(request, name) for name in known}
+        times = {name: cost.ps for name, cost in costs.items() if isinstance(cost, Cost)}
+        if not times:
+            return self._choose(candidates, network)
+        best = min(times, key=lambda name: times[name])
+        for name, cost in costs.items():
+            told = f"takes {cost.ps / 1000:,.2f} ns" if isinstance(cost, Cost) else f"does not do: {cost.message}"
+            log("emulator", INFO, "%s %s", name, told)
+        return self.ccl.settings(best), (f"{best} runs: the quickest of {len(times)} that were simulated",)
 
     def _choose(self, candidates: Sequence[str], network: str) -> tuple[Settings, tuple[str, ...]]:
         """The settings of the first of the `candidates` that knows the network, the first where none does; a note where

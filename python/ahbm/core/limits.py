@@ -1,7 +1,8 @@
 """The lower bounds that no run can beat on a machine, for every collective, and the cut that causes them.
 
 The physics, whatever the algorithm: every byte that must leave a set of nodes crosses one of the links that leave it,
-and every node must hear of the farthest contribution. `docs/synthesis.md` tells where the bounds come from.
+and every node must hear of the farthest contribution. `docs/synthesis.md` tells where the bounds come from. An
+all-reduce among PEs that exchange messages alone has a further bound, by their ports: `rust/synthesis/src/ports.rs`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
-from ahbm._core import Limit, Machine
+from ahbm._core import Limit, Machine, Program
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.errors import BudgetError, ConfigError, UnsupportedError
 
@@ -74,11 +75,20 @@ class Limits:
         """The bounds of sizes that were asked for before: a job asks for few, many times."""
 
     def bound(
-        self, collective: str, ranks: int, nbytes: int, *, root: int = 0, dst: int = 0, tiles: int | None = None
+        self,
+        collective: str,
+        ranks: int,
+        nbytes: int,
+        *,
+        root: int = 0,
+        dst: int = 0,
+        tiles: int | None = None,
+        program: Program | None = None,
     ) -> Bound:
         """Bounds a collective of `nbytes` bytes per chunk of one rank (the whole array where it has no chunks).
 
-        Ranks are the first SIPs; with `tiles`, every SIP holds so many tiles of `nbytes`, each a contribution.
+        Ranks are the first SIPs; with `tiles`, every SIP holds so many tiles of `nbytes`, each a contribution. With
+        `program`, the bound is that of programs that move their data as that one does: in messages alone, or not.
         Raises ConfigError (AHBM-C120).
         """
         sips, cubes = self._machine.sips, self._machine.cubes
@@ -97,8 +107,12 @@ class Limits:
         if not levels:
             return Bound.known(None, f"no bound is known for {tiles} of {cubes} cubes", False)
 
+        by_ports = program if tiles is not None and collective == "all_reduce" else None
+
         def find() -> Known:
             found = [self._bound(collective, nbytes, ranks, root, dst, cubes=cubes) for ranks, cubes in levels]
+            if by_ports is not None:
+                found.append(_by_ports(by_ports, ranks * (tiles or 1), nbytes, all(bound.tightest for bound in found)))
             return max(found, key=lambda bound: -1 if bound.ps is None else bound.ps)
 
         return Bound(find)
@@ -117,6 +131,16 @@ class Limits:
         by_cut = nbytes > 0 and limit.by_bandwidth(nbytes)
         reason = describe(limit.cut, name, nodes) if by_cut else f"the way between the farthest {name}s"
         return Known(limit.ps(nbytes), reason if limit.tightest else f"{reason}, {NOT_TIGHTEST}", limit.tightest)
+
+
+def _by_ports(program: Program, parties: int, nbytes: int, tightest: bool) -> Known:
+    """What the ports of the PEs allow a program; `tightest`: whether nothing else of the machine is tighter."""
+    found = program.least_by_ports(parties, nbytes)
+    if found is None:
+        return Known(None, "PEs do not exchange messages alone", False)
+    ps, out, memory = found
+    reason = f"one DMA write channel per PE, {out:g} GB/s to the others and {memory:g} GB/s to its memory"
+    return Known(ps, reason if tightest else f"{reason}, {NOT_TIGHTEST}", tightest)
 
 
 def describe(cut: Cut, name: str, nodes: int) -> str:

@@ -260,7 +260,7 @@ def _report(case: Case, compiled: Compiled, wrong: int | None, spec: Spec, findi
         messages=compiled.messages,
         algbw_gbs=algbw,
         busbw_gbs=busbw,
-        bound=case.emulator.bound(request),
+        bound=case.emulator.bound(request, compiled),
         wrong=wrong,
         timeline_hash=f"{compiled.timeline_hash:016x}",
         machine_hash=f"{machine.hash:016x}",

@@ -68,8 +68,8 @@ class Report(Run):
     """Checks of the program that were made, and passed but for what `findings` say."""
     findings: tuple[Finding, ...] = ()
     """Why the result is wrong where nobody asked for an error; and findings of checks that could not decide."""
-    notes: tuple[str, ...] = ()
-    """Choices that the configuration left open and that were not its first option."""
+    notes: tuple[str, ...] = field(default=(), compare=False)
+    """Choices that the configuration left open, and that a run by the same algorithm does not make again."""
     machine: str = ""
     """The machine in words: its topology, and the overrides that changed it."""
     spec: Spec | None = field(default=None, repr=False, compare=False)

@@ -231,6 +231,14 @@ impl Machine {
         }
     }
 
+    /// Bandwidths of a PE's ports that its DMA write channel feeds: to its router, and to its HBM slice.
+    pub fn ports(&self, pe: PeId) -> [Rate; 2] {
+        let at = self.coord(pe);
+        let base = (at.sip * self.sfr.cubes() + at.cube) * self.cube.links();
+        [CubeLink::NocOut(at.pe), CubeLink::HbmWrite(at.pe)]
+            .map(|link| self.link_rate(LinkId(base + self.cube.index(link))))
+    }
+
     /// Latency of a link itself in ps, without routers or memory; 0 for ids out of range.
     pub fn link_latency_ps(&self, link: LinkId) -> Ps {
         let own = match self.locate(link) {

@@ -50,6 +50,12 @@ impl Rate {
     pub fn slower(self, other: Self) -> Self {
         Self(self.0.max(other.0))
     }
+
+    /// The quicker of two rates.
+    #[must_use]
+    pub fn quicker(self, other: Self) -> Self {
+        Self(self.0.min(other.0))
+    }
 }
 
 /// Nanoseconds to picoseconds, rounded to the nearest. `None` when negative, not finite or above 10^15 ns.

@@ -13,6 +13,7 @@ use ahbm_emulator::Options;
 use ahbm_machine::{Diagnostic, LinkChange, LinkId};
 use ahbm_plan::{Captured, Collective, Plan};
 use ahbm_program::{AgentId, OriginId};
+use ahbm_synthesis::Ports;
 use ahbm_wire::store::store;
 use indexmap::IndexSet;
 use pyo3::prelude::*;
@@ -126,6 +127,13 @@ impl Program {
             ahbm_emulator::simulate_free(&self.inner, &self.machine, &options, &free).map_err(|finding| vec![finding])
         })
         .map(|timeline| timeline.latency)
+    }
+
+    /// The least time in ps of an all-reduce by this program among `parties` PEs with tiles of `nbytes` bytes, and the
+    /// bandwidths in GB/s out of a PE and into its memory that give it. None where PEs do not exchange messages alone.
+    fn least_by_ports(&self, parties: u32, nbytes: u64) -> Option<(u64, f64, f64)> {
+        let ports = Ports::of(&self.inner, &self.machine)?;
+        Some((ports.ps(parties, nbytes), ports.out.gbs(), ports.memory.gbs()))
     }
 
     /// Physical place of an agent, e.g. `"sip 0 cube 3 pe 0"`. Raises `ConfigError` (AHBM-C129).

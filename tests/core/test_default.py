@@ -1,0 +1,92 @@
+"""What all_reduce runs where nobody names an algorithm: the quickest of the configured list."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from ahbm import DPPolicy
+from ahbm.base.request import Request
+from ahbm.config.ccl import CclConfig
+from ahbm.config.topology import load_machine
+from ahbm.core.compiled import Cost
+from ahbm.core.emulator import COMPARED_PES, Emulator
+
+SMALL = {"sip.cube_mesh.w": 2, "sip.cube_mesh.h": 2}
+MACHINES: dict[str, tuple[str | None, dict[str, object]]] = {
+    "default": (None, SMALL),
+    "reference_torus": ("reference_torus", SMALL),
+    "mesh": ("mesh_2d_no_wrap", {"system.sips.count": 4, **SMALL}),
+    "ring of NPUs": ("npu_ring_8", {}),
+    "hypercube of NPUs": ("npu_hypercube_16", {}),
+    "switch of NPUs": ("npu_switch_8", {}),
+}
+SIZES = [256, 4096, 65_536, 1 << 20, 16 << 20]
+REFERENCE = "lrab_hierarchical_allreduce"
+
+
+def emulator(name: str) -> Emulator:
+    topology, overrides = MACHINES[name]
+    return Emulator(load_machine(topology, overrides), CclConfig.packaged())
+
+
+def of(machine: Emulator, nbytes: int, *, placed: bool) -> Request:
+    placement = DPPolicy(cube="row_wise") if placed else None
+    tiles = machine.machine.cubes if placed else 1
+    return Request("all_reduce", range(machine.world_size), nbytes // 2, "f16", "sum", placement=placement, tiles=tiles)
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_the_default_is_the_quickest(name: str) -> None:
+    machine = emulator(name)
+    for placed in (False, True) if machine.machine.cubes > 1 else (False,):
+        for nbytes in SIZES:
+            request = of(machine, nbytes, placed=placed)
+            costs = [machine.cost(request, algorithm) for algorithm in CclConfig.packaged().defaults]
+            times = {cost.algorithm: cost.ps for cost in costs if isinstance(cost, Cost)}
+            chosen = machine.compile(request)
+            assert chosen.latency_ps == times[chosen.algorithm] == min(times.values())
+            assert len(times) == (5 if machine.machine.topology in ("ring_1d", "torus_2d", "mesh_2d_no_wrap") else 4)
+            assert f"{chosen.algorithm} runs: the quickest of {len(times)}" in chosen.notes[0]
+
+
+def test_size_decides() -> None:
+    machine = emulator("default")
+    names = {machine.compile(of(machine, nbytes, placed=True)).algorithm for nbytes in SIZES}
+    assert len(names) > 1
+    assert "bidirectional_ring_allreduce" in names
+
+
+def test_one_of_a_list_of_one_is_not_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Emulator(load_machine(None, SMALL), CclConfig.load(overrides={"algorithm": "tree_allreduce"}))
+    monkeypatch.setattr(Emulator, "cost", None)
+    compiled = machine.compile(of(machine, 4096, placed=False))
+    assert (compiled.algorithm, compiled.notes) == ("tree_allreduce", ())
+
+
+def test_large_machines_take_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Emulator(load_machine("npu_ring_8", {"system.sips.count": COMPARED_PES + 1}), CclConfig.packaged())
+    monkeypatch.setattr(Emulator, "cost", None)
+    assert machine.compile(of(machine, 256, placed=False)).algorithm == REFERENCE
+
+
+def test_what_one_algorithm_refuses_another_does(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A module without `op` only sums; `-v` says why it does not run."""
+    module = tmp_path / "only_sums.py"
+    module.write_text(
+        "def kernel_args(world_size, n_elem, *, cube_w=4, cube_h=4):\n    return ()\n\n\n"
+        "def kernel(t_ptr, sip_rank, kind, w, h, *, tl):\n    return\n",
+        encoding="utf-8",
+    )
+    ccl = tmp_path / "ccl.yaml"
+    ccl.write_text(
+        "algorithms: {only_sums: {module: ./only_sums.py}}\ndefaults: {algorithm: [only_sums, tree_allreduce]}\n",
+        encoding="utf-8",
+    )
+    machine = Emulator(load_machine("npu_ring_8"), CclConfig.load(ccl))
+    with caplog.at_level(logging.INFO, "ahbm"):
+        chosen = machine.compile(Request("all_reduce", range(8), 64, "f16", "max"))
+    assert chosen.algorithm == "tree_allreduce"
+    assert any("only_sums does not do" in record.getMessage() for record in caplog.records)
