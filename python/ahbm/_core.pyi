@@ -515,6 +515,14 @@ class Program:
         orders: int = 4,
         seed: int = 0,
     ) -> tuple[str, list[dict[str, Any]]]: ...
+    def orders(
+        self,
+        *,
+        dtype: str,
+        operands: Sequence[tuple[int, int, int, int, int]],
+        results: Sequence[tuple[int, int, int, int, int]],
+        parties: int,
+    ) -> tuple[list[str], list[tuple[int, int, int, int]]] | None: ...
     def plan(
         self,
         *,

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
 import numpy as np
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from ahbm.check import orders
+from ahbm.base.placement import DPPolicy
+from ahbm.check import masks, orders
 from ahbm.check.case import Case
 from ahbm.check.numerics import Numerics, numerics
 from ahbm.check.reference import inputs
@@ -75,12 +78,12 @@ def test_adding_in_the_order_that_was_found_gives_the_bits(algorithm: str, topol
     """The strongest test of an order: NumPy, adding in it, rounds as the machine does."""
     found = measured("all_reduce", algorithm, topology, bytes_per_rank=512, dtype=dtype)
     case = prepare("all_reduce", algorithm, topology, bytes_per_rank=512, dtype=dtype)
-    given = inputs(case.request, "random", 5)
-    results = case.execute(given)[1]
+    data = inputs(case.request, "random", 5)
+    results = case.execute(data)[1]
     covered = 0
     for order in found.orders:
         for first, end in order.elements:
-            numbers = [values[first:end] for values in given]
+            numbers = [values[first:end] for values in data]
             for ranks in order.ranks:
                 for rank in range(*ranks):
                     assert np.array_equal(added(order.order, numbers), results[rank][first:end]), order.order
@@ -97,6 +100,38 @@ def test_errors_shrink_with_digits_and_averages_are_measured_too() -> None:
     assert len(mean.orders) == 8 and mean.mean_ulp > 0
 
 
+SUMS = (
+    *(("all_reduce", f"{name}_allreduce") for name in ("ring", "tree", "recursive_doubling", "lrab_hierarchical")),
+    ("reduce_scatter", "ring_reduce_scatter"),
+    ("reduce", "binomial_reduce"),
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    sum_=st.sampled_from(SUMS),
+    topology=st.sampled_from(["npu_ring_8", "npu_mesh_4x4", "npu_hypercube_16"]),
+    count=st.integers(1, 100),
+    dtype=st.sampled_from(["f16", "bf16", "f32", "f64"]),
+)
+def test_operations_and_results_tell_the_same_orders(
+    sum_: tuple[str, str], topology: str, count: int, dtype: str
+) -> None:
+    """The masks look at results alone: they are the reference for what is read off the operations."""
+    assume(topology != "npu_hypercube_16" or not sum_[1].startswith("lrab"))
+    case = prepare(*sum_, topology, bytes_per_rank=128 * count, dtype=dtype)
+    read = orders.read(case)
+    assert read is not None
+    assert orders.grouped(read) == orders.grouped(masks.probed(case))
+
+
+def test_orders_of_tiles_are_read_too() -> None:
+    case = prepare("all_reduce", "lrab_hierarchical_allreduce", None, bytes_per_pe=64, placement=DPPolicy())
+    read = orders.read(case)
+    assert case.request.tiles == 16 and read is not None
+    assert orders.grouped(read) == orders.grouped(masks.probed(case))
+
+
 def test_many_elements_are_asked_in_one_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every chunk of a ring has an order of its own, yet each is asked about 15 pairs and then about its own 15."""
     case = prepare(
@@ -111,14 +146,17 @@ def test_many_elements_are_asked_in_one_run(monkeypatch: pytest.MonkeyPatch) -> 
         return execute(self, given)
 
     monkeypatch.setattr(Case, "execute", counted)
-    assert len(orders.orders(case)) == 16
+    assert len(orders.grouped(masks.probed(case))) == 16
     assert runs <= 30
 
 
-def test_orders_that_differ_everywhere_are_a_budget_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(orders, "MOST_STRETCHES", 20)
+@pytest.mark.parametrize("find", [orders.read, lambda case: list(masks.probed(case))])
+def test_orders_that_differ_everywhere_are_a_budget_error(
+    find: Callable[[Case], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(masks, "MOST_STRETCHES", 20)
     with pytest.raises(BudgetError) as caught:
-        measured("all_reduce", "ring_allreduce", "npu_ring_8", bytes_per_rank=512)
+        find(prepare("all_reduce", "ring_allreduce", "npu_ring_8", bytes_per_rank=512))
     assert caught.value.code == "AHBM-B123"
 
 
@@ -145,11 +183,25 @@ def kernel(t_ptr, n_elem, n_sips, dtype, sip_rank, sip_topo_kind, sip_topo_w, si
 
 @pytest.mark.parametrize("wrong", ["acc + current", "current", "acc - current"])
 def test_what_is_no_sum_has_no_order(wrong: str, tmp_path: Path) -> None:
+    """The operations do not say how to read it, and the results say what is wrong."""
     module = tmp_path / "wrong.py"
     module.write_text(DOUBLE.replace("{wrong}", wrong))
     with pytest.raises(DataError) as caught:
         measured("all_reduce", str(module), "npu_ring_8", bytes_per_rank=64, dtype="f32")
     assert caught.value.code == "AHBM-V320"
+
+
+@pytest.mark.parametrize("extra", ["acc * 1.0", "tl.maximum(acc, acc)", "tl.cast(tl.cast(acc, 'f64'), dtype)"])
+def test_what_does_more_than_add_is_probed(extra: str, tmp_path: Path) -> None:
+    module = tmp_path / "more.py"
+    module.write_text(DOUBLE.replace("{wrong}", extra))
+    case = prepare("all_reduce", str(module), "npu_ring_8", bytes_per_rank=64, dtype="f32")
+    assert orders.read(case) is None
+    plain = tmp_path / "plain.py"
+    plain.write_text(DOUBLE.replace("{wrong}", "acc"))
+    alike = prepare("all_reduce", str(plain), "npu_ring_8", bytes_per_rank=64, dtype="f32")
+    found = orders.read(alike)
+    assert found is not None and orders.orders(case) == orders.grouped(found)
 
 
 def test_what_does_not_round() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -24,6 +24,10 @@ ROUNDS = 4
 """Most data passes with wide numbers."""
 DIFF_PARTIES = 512
 """Contributions up to which a wrong result is explained: each costs one more data pass."""
+
+
+Piece = tuple[int, int, int, int, int]
+"""A part of a party's array: the party, the buffer, the first byte there, the bytes, the first byte in the array."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,43 @@ class Case:
     def compiled(self) -> Compiled:
         """The program of the request."""
         return self.emulator.compile(self.request, self.algorithm)
+
+    def operands(self, compiled: Compiled) -> Iterator[Piece]:
+        """The operands in memory, rank by rank."""
+        return self._cut(compiled.operands, self.request.held)
+
+    def results(self, compiled: Compiled) -> Iterator[Piece]:
+        """The results in memory, rank by rank."""
+
+        def part(party: int) -> list[tuple[int, int]]:
+            found = self.request.part(party)
+            return [(found.start, found.stop)]
+
+        return self._cut(compiled.results, part)
+
+    def parts(self) -> dict[int, slice]:
+        """Per party that ends with a result, where in its array it is."""
+        found = {party: self.request.part(party) for party in range(self.request.parties)}
+        return {party: part for party, part in found.items() if part.stop > part.start}
+
+    def _cut(
+        self, pieces: Sequence[NDArray[np.int64]], wanted: Callable[[int], Iterable[tuple[int, int]]]
+    ) -> Iterator[Piece]:
+        """Pieces of the ranks' arrays, cut to the ranges of elements that are wanted of each party."""
+        request = self.request
+        item, tiles = request.element.storage.itemsize, request.tiles
+        for rank in range(request.world_size):
+            # A rank's array holds those of its parties, one after the other.
+            ranges = [
+                (party, (party % tiles) * request.size * item, low * item, high * item)
+                for party in range(rank * tiles, (rank + 1) * tiles)
+                for low, high in wanted(party)
+            ]
+            for buffer, first, to, length in pieces[rank].tolist():
+                for party, origin, low, high in ranges:
+                    start, end = max(first, origin + low), min(first + length, origin + high)
+                    if start < end:
+                        yield party, buffer, to + start - first, end - start, start - origin
 
     def name(self, party: int) -> str:
         """A party in words."""

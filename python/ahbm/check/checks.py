@@ -71,7 +71,7 @@ def demand(findings: Sequence[Finding]) -> tuple[Finding, ...]:
 def _program(case: Case, compiled: Compiled, program: Program, calls: int, orders: int, seed: int) -> list[Finding]:
     request = case.request
     item, tiles = request.element.storage.itemsize, request.tiles
-    operands, results = [], []
+    results = []
     members = request.ranks if request.placement is None else None
 
     def number(party: int) -> int:
@@ -85,19 +85,7 @@ def _program(case: Case, compiled: Compiled, program: Program, calls: int, order
     names: dict[int, str] = {}
     owners: dict[int, int] = {}
     for rank in range(request.world_size):
-        # A rank's array holds those of its parties, one after the other.
-        held = [
-            (t * request.size + low, t * request.size + high, rank * tiles + t)
-            for t in range(tiles)
-            for low, high in request.held(rank * tiles + t)
-        ]
-        for buffer, first, to, size in compiled.operands[rank].tolist():
-            owners[buffer] = rank
-            for low, high, party in held:
-                start, end = max(first, low * item), min(first + size, high * item)
-                if start < end:
-                    index = start - (party % tiles) * request.size * item
-                    operands.append((number(party), buffer, to + start - first, end - start, index))
+        owners |= dict.fromkeys(compiled.operands[rank][:, 0].tolist(), rank)
         wanted = [
             (tile * request.size + low, tile * request.size + high, contributions)
             for tile in range(tiles)
@@ -119,7 +107,7 @@ def _program(case: Case, compiled: Compiled, program: Program, calls: int, order
                     results.append((number(rank), buffer, at + start - first, end - start, set_))
     _, found = program.check(
         dtype=request.element.name,
-        operands=operands,
+        operands=[(number(piece[0]), *piece[1:]) for piece in case.operands(compiled)],
         results=results,
         sets=[[(number(party), index + shift) for party, index in whose] for whose, shift in sets],
         names=list(names.items()),

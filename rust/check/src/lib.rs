@@ -59,7 +59,8 @@
 //! | `AHBM-V415` | a rank leaves a barrier that another may not have entered |
 //!
 //! Reading order: [`Expectation`], `schedule` (who goes next), `print`, `nodes` and `values` (what it does), `spots` and `clocks`
-//! (what orders it), `deadlock` and `compare` (what to say), `proof` (the same with numbers). `walk` is one order, for other crates.
+//! (what orders it), `deadlock` and `compare` (what to say), `proof` (the same with numbers). `walk` is one order, for other crates;
+//! `orders` is another question, in which order a sum adds.
 
 #[cfg(test)]
 mod agreement;
@@ -68,6 +69,7 @@ mod compare;
 mod counters;
 mod deadlock;
 mod nodes;
+mod orders;
 mod print;
 mod proof;
 mod schedule;
@@ -77,6 +79,7 @@ mod values;
 mod walk;
 
 use ahbm_plan::Expectation;
+pub use orders::{Orders, Part, Stretch, orders};
 pub use proof::Proof;
 pub use walk::{Walker, sequence, walk};
 

@@ -1,5 +1,6 @@
 //! The contents of runs of elements: a graph of nodes, each made of earlier ones.
 
+use crate::orders::Addition;
 use crate::print::Print;
 use crate::support::Step;
 use ahbm_engine::interrupt::spend;
@@ -117,6 +118,15 @@ impl Nodes {
     /// Memory that nobody wrote.
     pub(crate) fn unwritten(&mut self, print: Print) -> Node {
         self.add(Known { print, made: Made::Undefined, undefined: true, flat: false, ..*self.get(EMPTY) })
+    }
+
+    /// The nodes in the order in which they were made, as sums.
+    pub(crate) fn additions(&self) -> impl Iterator<Item = Addition> + '_ {
+        self.nodes.iter().map(|known| match known.made {
+            Made::Input(rank, _) => Addition::Contribution(rank),
+            Made::Union(a, b, 0) => Addition::Of(a, b),
+            Made::Nothing | Made::Undefined | Made::Function | Made::Union(..) => Addition::None,
+        })
     }
 
     /// Whether inputs of another call than `call` went into a node.

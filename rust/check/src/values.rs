@@ -7,6 +7,7 @@
 //! of nodes is walked only to explain a result that is wrong.
 
 use crate::nodes::{By, Contents, EMPTY, Node, Nodes, Piece, Value, length};
+use crate::orders::Addition;
 use crate::print::Print;
 use crate::support::{Step, Subject, bytes};
 use ahbm_machine::Diagnostic;
@@ -49,8 +50,9 @@ pub(crate) struct Found {
     pub(crate) by: By,
     /// The first cast on the way to a type that does not hold every element of the request.
     pub(crate) narrowed: Option<Step>,
-    node: Node,
-    index: i64,
+    pub(crate) node: Node,
+    /// Index of the first element.
+    pub(crate) index: i64,
 }
 
 pub(crate) struct Values<'p> {
@@ -134,6 +136,11 @@ impl<'p> Values<'p> {
             node: held.node,
             index: held.index,
         })
+    }
+
+    /// All nodes as sums, those that a node is made of before it.
+    pub(crate) fn additions(&self) -> impl Iterator<Item = Addition> + '_ {
+        self.nodes.additions()
     }
 
     /// Whether inputs of another call than `call` went into the elements of a run.

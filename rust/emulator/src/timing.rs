@@ -50,11 +50,13 @@ pub struct Options {
     pub detail: u32,
     /// Give up after this many engine events.
     pub max_events: u64,
+    /// Most links that the routes in use may have together, 24 bytes each.
+    pub max_hops: u64,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { record: true, detail: 0, max_events: 5_000_000_000 }
+        Self { record: true, detail: 0, max_events: 5_000_000_000, max_hops: 1 << 27 }
     }
 }
 
@@ -62,7 +64,7 @@ impl Default for Options {
 ///
 /// # Errors
 /// `AHBM-D101` deadlock (with the wait-for cycle), `AHBM-B120` event budget exceeded, `AHBM-B121` budget of
-/// pieces exceeded, and whatever the machine reports about a route that does not exist.
+/// pieces exceeded, `AHBM-B125` budget of links exceeded, and whatever the machine reports about a route that does not exist.
 pub fn simulate(program: &Program, machine: &Machine, options: &Options) -> Result<Timeline, Diagnostic> {
     ended(until_stuck(program, machine, options)?)
 }
@@ -79,7 +81,7 @@ fn ended(mut timeline: Timeline) -> Result<Timeline, Diagnostic> {
 pub fn until_stuck(program: &Program, machine: &Machine, options: &Options) -> Result<Timeline, Diagnostic> {
     // The host's clock goes into the log alone.
     let begin = log_enabled!(target: LOG, Level::Debug).then(Instant::now);
-    let outcome = Wiring::new(program, machine, None)
+    let outcome = Wiring::new(program, machine, None, options.max_hops)
         .and_then(|wiring| run(program, machine, &wiring, options, Beside::default()));
     if let Some(begin) = begin {
         let (name, agents, ms) = (&program.name, program.agents.len(), begin.elapsed().as_secs_f64() * 1e3);
@@ -109,7 +111,7 @@ pub fn simulate_free(
     free: &[Vec<bool>],
 ) -> Result<Timeline, Diagnostic> {
     let options = Options { detail: 0, ..*options };
-    Wiring::new(program, machine, None).and_then(|wiring| {
+    Wiring::new(program, machine, None, options.max_hops).and_then(|wiring| {
         let free = Some(Free::new(free, program.channels.len()));
         ended(run(program, machine, &wiring, &options, Beside { free, ..Beside::default() })?)
     })
@@ -396,9 +398,9 @@ mod tests {
             let model = if flit { "flit" } else { "cut_through" };
             let machine = support::npu_network("ring_1d", sips, 500.0, 50.0, model);
             let program = support::ring(&machine, rounds, bytes, slots);
-            let ahead = Wiring::new(&program, &machine, None).unwrap();
+            let ahead = Wiring::new(&program, &machine, None, u64::MAX).unwrap();
             prop_assert!(ahead.hops.iter().all(|h| h.exclusive));
-            let mut strict = Wiring::new(&program, &machine, None).unwrap();
+            let mut strict = Wiring::new(&program, &machine, None, u64::MAX).unwrap();
             strict.hops.iter_mut().for_each(|h| h.exclusive = false);
             let timeline = |wiring| Timeline { events: 0, ..run(&program, &machine, wiring, &Options::default(), Beside::default()).unwrap() };
             prop_assert_eq!(timeline(&ahead), timeline(&strict));
@@ -451,9 +453,9 @@ mod tests {
                 builder.agent(group, coord, machine.pe(coord).unwrap(), body, &[]).unwrap();
             }
             let program = builder.finish(support::settings(2)).unwrap();
-            let ahead = Wiring::new(&program, &machine, None).unwrap();
+            let ahead = Wiring::new(&program, &machine, None, u64::MAX).unwrap();
             shared += ahead.hops.iter().filter(|h| !h.exclusive).count();
-            let mut strict = Wiring::new(&program, &machine, None).unwrap();
+            let mut strict = Wiring::new(&program, &machine, None, u64::MAX).unwrap();
             strict.hops.iter_mut().for_each(|h| h.exclusive = false);
             let timeline = |wiring| {
                 run(&program, &machine, wiring, &Options::default(), Beside::default())

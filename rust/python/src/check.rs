@@ -1,6 +1,6 @@
 //! Checks of captured programs.
 
-use ahbm_check::{CheckOptions, Verdict};
+use ahbm_check::{CheckOptions, Part, Verdict};
 use ahbm_plan::Expectation;
 use ahbm_program::{BufferId, Dtype, Program};
 
@@ -9,6 +9,30 @@ pub(crate) type Piece = (u32, u32, u64, u64, u64);
 /// The content that some bytes must have: the rank that reads them, the buffer, the first byte, the bytes, and which of
 /// the sets the first element must hold.
 pub(crate) type Wanted = (u32, u32, u64, u64, u32);
+
+/// Orders in brackets, and who adds up which elements in which of them: the party, its first element, the end, and the
+/// index of the order.
+pub(crate) type Orders = (Vec<String>, Vec<(u32, u64, u64, u32)>);
+
+/// The orders of additions; see `Program.orders`.
+pub(crate) fn orders(
+    program: &Program,
+    dtype: Dtype,
+    operands: &[Piece],
+    results: &[Piece],
+    parties: u32,
+) -> Option<Orders> {
+    let part = |&(party, buffer, first, bytes, at): &Piece| Part {
+        party,
+        buffer: BufferId(buffer),
+        bytes: first..first.saturating_add(bytes),
+        first: at / dtype.bytes(),
+    };
+    let parts = |pieces: &[Piece]| pieces.iter().map(part).collect::<Vec<_>>();
+    let found = ahbm_check::orders(program, dtype, &parts(operands), &parts(results), parties)?;
+    let stretches = found.stretches.into_iter().map(|s| (s.party, s.elements.start, s.elements.end, s.order));
+    Some((found.orders, stretches.collect()))
+}
 
 /// The conditions for which a program is checked.
 pub(crate) struct Subject {

@@ -104,7 +104,7 @@ impl Program {
         logs::refresh(py, &[Part::Engine, Part::Data]);
         let outcome = interruptible(py, || {
             let detail = if detail { PIECES } else { 0 };
-            let options = Options { record, detail, max_events };
+            let options = Options { record, detail, max_events, ..Options::default() };
             let simulate = if stuck { ahbm_emulator::until_stuck } else { ahbm_emulator::simulate };
             simulate(&self.inner, &self.machine, &options).map_err(|finding| vec![finding])
         })?;
@@ -290,6 +290,27 @@ impl Program {
         logs::refresh(py, &[Part::Check]);
         let verdict = interruptible(py, || Ok(subject.check(&self.inner, &options)))?;
         Ok((verdict.outcome.name(), errors::to_list(py, &verdict.findings)?))
+    }
+
+    /// In which orders the program adds up the elements of `parties` arrays of `dtype`, read off its operations; None
+    /// where they do not say (`ahbm_check::orders`).
+    ///
+    /// `operands`, `results`: `(party, buffer, first byte in the buffer, bytes, first byte in the party's array)`.
+    /// Returns the orders, fully bracketed, by party, and per run of elements: the party, its first element and its end,
+    /// and the index of its order. The interpreter lock is released meanwhile. Raises KernelError (AHBM-K207) for an
+    /// unknown dtype.
+    #[pyo3(signature = (*, dtype, operands, results, parties))]
+    fn orders(
+        &self,
+        py: Python<'_>,
+        dtype: Given<&str>,
+        operands: Given<Vec<check::Piece>>,
+        results: Given<Vec<check::Piece>>,
+        parties: Given<u32>,
+    ) -> PyResult<Option<check::Orders>> {
+        given!(dtype, operands, results, parties);
+        let dtype = operand::dtype(dtype).map_err(|fault| errors::raise_one(py, *fault))?;
+        interruptible(py, || Ok(check::orders(&self.inner, dtype, &operands, &results, parties)))
     }
 
     /// The program of a kernel as a plan: what its agents, one per rank, do with chunks of their arrays.

@@ -39,6 +39,13 @@ impl Prepared {
         }
     }
 
+    /// Whether the data depend on the times of a timeline, and not on the program alone: agents share memory, or a body
+    /// receives from any direction.
+    pub fn depends_on_times(&self, program: &Program) -> bool {
+        let any = |op: &ahbm_program::Op| matches!(op.kind, OpKind::RecvAny { .. });
+        self.ordered || program.bodies.iter().any(|body| body.ops.iter().any(any))
+    }
+
     /// Replays a timeline's effects on `memory`, which holds the inputs before and the outputs after. `program` is the
     /// one this was made of.
     ///

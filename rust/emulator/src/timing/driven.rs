@@ -50,7 +50,7 @@ pub(crate) fn simulate_driven(
     watched: &[u32],
     driver: &mut dyn Driver,
 ) -> Result<(Timeline, Option<&'static str>), Diagnostic> {
-    let wiring = Wiring::new(program, machine, cover)?;
+    let wiring = Wiring::new(program, machine, cover, options.max_hops)?;
     let ties = cover.map(|_| Ties::new(&wiring, program));
     let seat = Seat { driver: RefCell::new(driver), watched };
     let beside = Beside { driver: Some(seat), ties: ties.as_ref(), ..Beside::default() };

@@ -141,7 +141,15 @@ pub(super) struct Wiring {
 
 impl Wiring {
     /// With a `cover`, the program has one agent for many.
-    pub(super) fn new(program: &Program, machine: &Machine, cover: Option<Cover<'_>>) -> Result<Self, Diagnostic> {
+    ///
+    /// # Errors
+    /// `AHBM-B125` when the routes have more than `max_hops` links, and as [`Machine::route`].
+    pub(super) fn new(
+        program: &Program,
+        machine: &Machine,
+        cover: Option<Cover<'_>>,
+        max_hops: u64,
+    ) -> Result<Self, Diagnostic> {
         let mut routes = Routes {
             machine,
             stands: cover.map(|cover| cover.links),
@@ -149,6 +157,7 @@ impl Wiring {
             hops: Vec::with_capacity(program.channels.len()),
             links: Map::with_capacity_and_hasher(program.channels.len(), FxBuildHasher),
             trees: Map::default(),
+            max_hops: max_hops.min(u32::MAX.into()),
         };
         let mut pes: Map<PeId, u32> = Map::with_capacity_and_hasher(program.agents.len(), FxBuildHasher);
         for agent in &program.agents {
@@ -363,17 +372,17 @@ impl Wiring {
         if read {
             for &member in members {
                 request = request.max(here.latency_ps() + machine.route_from_switch(member, false)?.latency_ps());
-                routes.add(&machine.route_to_switch(member)?, (pe, way), true);
+                routes.add(&machine.route_to_switch(member)?, (pe, way), true)?;
             }
         } else {
-            routes.add(&here, (pe, way), true);
+            routes.add(&here, (pe, way), true)?;
         }
         let middle = routes.list.len() as u32;
         if read {
-            routes.add(&machine.route_from_switch(Node::Pe(pe), true)?, (pe, way), true);
+            routes.add(&machine.route_from_switch(Node::Pe(pe), true)?, (pe, way), true)?;
         } else {
             for &member in members {
-                routes.add(&machine.route_from_switch(member, false)?, (pe, way), true);
+                routes.add(&machine.route_from_switch(member, false)?, (pe, way), true)?;
             }
         }
         let flow = routes.list.len() as u32;
@@ -413,16 +422,22 @@ struct Routes<'a> {
     links: Map<LinkId, LinkUse>,
     /// By the PE that reads or writes, which of the two, and the members.
     trees: Map<(PeId, bool, Box<[Node]>), OneSided>,
+    /// Most links of all routes together.
+    max_hops: u64,
 }
 
 impl Routes<'_> {
     /// Adds the flow of a stream between two nodes.
     fn open(&mut self, stream: (PeId, Way), from: Node, to: Node) -> Result<u32, Diagnostic> {
-        Ok(self.add(&self.machine.route(from, to)?, stream, false))
+        self.add(&self.machine.route(from, to)?, stream, false)
     }
 
     /// Adds a flow; transfers that meet others on their way are `ordered` by events.
-    fn add(&mut self, route: &Route, stream: (PeId, Way), ordered: bool) -> u32 {
+    fn add(&mut self, route: &Route, stream: (PeId, Way), ordered: bool) -> Result<u32, Diagnostic> {
+        if (self.hops.len() + route.hops.len()) as u64 > self.max_hops {
+            return Err(Diagnostic::new("AHBM-B125", format!("the routes cross more than {} links", self.max_hops))
+                .hint("fewer ranks, or an algorithm or a network in which partners are nearer"));
+        }
         let first = self.hops.len() as u32;
         let mut prefix = 0u64;
         for hop in &route.hops {
@@ -440,6 +455,6 @@ impl Routes<'_> {
         let entry = route.hops.first().map_or(Rate::UNLIMITED, |h| self.machine.link_rate(h.link));
         let flow = self.list.len() as u32;
         self.list.push(Flow { first, last: self.hops.len() as u32, head: route.head_ps, entry, tree: NO_TREE });
-        flow
+        Ok(flow)
     }
 }

@@ -270,6 +270,19 @@ fn an_event_budget_ends_a_run_with_a_typed_error() {
 }
 
 #[test]
+fn routes_with_more_links_than_the_budget_are_a_typed_error() {
+    let machine = npu_network("ring_1d", 8, 500.0, 50.0, "cut_through");
+    let p = ring(&machine, 7, 8, 4);
+    let end = |max_hops| simulate(&p, &machine, &Options { max_hops, ..Options::default() });
+    let least = (1..1000).find(|&hops| end(hops).is_ok()).expect("few links");
+    assert!(least >= 8, "every rank sends over a link of its own");
+    let error = end(least - 1).unwrap_err();
+    assert_eq!(error.code, "AHBM-B125");
+    assert!(error.message.contains(&format!("more than {} links", least - 1)), "{error}");
+    assert_eq!(end(least).unwrap(), simulate(&p, &machine, &Options::default()).unwrap());
+}
+
+#[test]
 fn the_same_inputs_give_the_same_timeline() {
     for model in MODELS {
         let machine = npu_network("ring_1d", 8, 500.0, 50.0, model);
