@@ -14,7 +14,7 @@ STEP := @scripts/step
 
 demo: $(VENV)/.running
 	$(STEP) "all-reduce of 256 B to 1 MiB over 2 SIPs with 256 PEs" \
-		$(BIN)/ahbm bench all_reduce -b 256 -e 1M -f 4 -a lrab_hierarchical_allreduce --device
+		$(BIN)/ahbm bench all_reduce -b 256 -e 1M -f 4 --device
 
 test: $(VENV)/.testing
 	$(STEP) "compile the Rust tests" cargo test --workspace --exclude ahbm-python --no-run

@@ -90,3 +90,8 @@ def test_what_one_algorithm_refuses_another_does(tmp_path: Path, caplog: pytest.
         chosen = machine.compile(Request("all_reduce", range(8), 64, "f16", "max"))
     assert chosen.algorithm == "tree_allreduce"
     assert any("only_sums does not do" in record.getMessage() for record in caplog.records)
+
+
+def test_the_list_is_told_as_what_it_is() -> None:
+    assert CclConfig.packaged().described("all_reduce").startswith(f"the quickest of {REFERENCE}, ")
+    assert CclConfig.load(overrides={"algorithm": "tree_allreduce"}).described("all_reduce") == "tree_allreduce"

@@ -88,7 +88,8 @@ def test_a_job_too_long_for_the_machine_shows_its_ranks(tmp_path: Path, monkeypa
 @pytest.mark.parametrize("shape", ["--dp 4 --tp 2", "--dp 2 --tp 2 --pp 2", "--dp 4 --zero 3"])
 def test_the_merged_trace_is_a_job_of_the_same_work(tmp_path: Path, topology: str, shape: str) -> None:
     step = made(tmp_path, f"{shape} {PIPELINE[PIPELINE.index('--layers') :]}")
-    report = run(step, topology=topology)
+    ring = {"algorithm": "ring_allreduce"}
+    report = run(step, topology=topology, overrides=ring)
     files = report.write_trace(tmp_path / "merged")
     assert [file.name for file in files] == [f"merged.{rank.rank}.et" for rank in report.ranks]
     assert ahbm.open(tmp_path / "merged", topology=topology).is_job

@@ -193,7 +193,8 @@ def test_a_selector_chooses_for_every_call_of_a_job(tmp_path: Path) -> None:
         assert "tree_allreduce" in algorithms
         return "tree_allreduce" if request.nbytes <= 1 << 10 else None
 
-    report = ahbm.open(path, topology=RING, overrides={"system.sips.count": 4}, selector=by_size).run()
+    overrides = {"system.sips.count": 4, "algorithm": "lrab_hierarchical_allreduce"}
+    report = ahbm.open(path, topology=RING, overrides=overrides, selector=by_size).run()
     assert [call.algorithm for call in report.calls] == ["tree_allreduce", "lrab_hierarchical_allreduce"]
     assert sorted(set(seen)) == [1 << 10, 1 << 20]
     with pytest.raises(AhbmError, match="AHBM-C180"):

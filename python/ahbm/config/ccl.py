@@ -158,11 +158,15 @@ class CclConfig:
         """The algorithms of a collective, for people."""
         choice = self._collectives.get(collective)
         if choice is None:
-            return ", else ".join(self.defaults) if collective == "all_reduce" else "-"
+            return self._described_defaults() if collective == "all_reduce" else "-"
         if isinstance(choice, str):
             return choice
-        rest = self.defaults if collective == "all_reduce" and all(map(is_placed, choice)) else ()
+        rest = [self._described_defaults()] if collective == "all_reduce" and all(map(is_placed, choice)) else []
         return ", else ".join([*map(told, choice), *rest])
+
+    def _described_defaults(self) -> str:
+        *others, last = self.defaults
+        return f"the quickest of {', '.join(others)} and {last}" if others else last
 
     def settings(self, algorithm: str) -> Settings:
         """Settings of `algorithm`: the name of an entry, else, with defaults, the file of a plan, a script that lowers

@@ -274,7 +274,7 @@ class Emulator:
         key = (request, settings)
         with self._lock:
             if key not in self._compiled:
-                log("emulator", INFO, "%s of %d B runs by %s", name, nbytes, settings.algorithm)
+                log("emulator", INFO, "%s of %d B is compiled by %s", name, nbytes, settings.algorithm)
                 self._compiled[key] = self._lower(request, found, settings, layout)
                 self._compiled[key].given = given
                 for note in (*notes, *self._compiled[key].notes):
@@ -320,7 +320,9 @@ class Emulator:
         for name, cost in costs.items():
             told = f"takes {cost.ps / 1000:,.2f} ns" if isinstance(cost, Cost) else f"does not do: {cost.message}"
             log("emulator", INFO, "%s %s", name, told)
-        return self.ccl.settings(best), (f"{best} runs: the quickest of {len(times)} that were simulated",)
+        note = f"{best} runs: the quickest of {len(times)} that were simulated"
+        log("emulator", INFO, "%s", note)
+        return self.ccl.settings(best), (note,)
 
     def _choose(self, candidates: Sequence[str], network: str) -> tuple[Settings, tuple[str, ...]]:
         """The settings of the first of the `candidates` that knows the network, the first where none does; a note where

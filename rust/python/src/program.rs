@@ -131,9 +131,12 @@ impl Program {
 
     /// The least time in ps of an all-reduce by this program among `parties` PEs with tiles of `nbytes` bytes, and the
     /// bandwidths in GB/s out of a PE and into its memory that give it. None where PEs do not exchange messages alone.
-    fn least_by_ports(&self, parties: u32, nbytes: u64) -> Option<(u64, f64, f64)> {
-        let ports = Ports::of(&self.inner, &self.machine)?;
-        Some((ports.ps(parties, nbytes), ports.out.gbs(), ports.memory.gbs()))
+    ///
+    /// Raises `ConfigError` (AHBM-C129).
+    fn least_by_ports(&self, parties: Given<u32>, nbytes: Given<u64>) -> PyResult<Option<(u64, f64, f64)>> {
+        given!(parties, nbytes);
+        let ports = Ports::of(&self.inner, &self.machine);
+        Ok(ports.map(|ports| (ports.ps(parties, nbytes), ports.out.gbs(), ports.memory.gbs())))
     }
 
     /// Physical place of an agent, e.g. `"sip 0 cube 3 pe 0"`. Raises `ConfigError` (AHBM-C129).

@@ -7,7 +7,7 @@ import runpy
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -75,6 +75,14 @@ class Ref:
         self.call = (at, n, dtype)
 
 
+class Pending(NamedTuple):
+    """A receive that was posted."""
+
+    dir: str
+    shape: tuple[int]
+    dtype: str
+
+
 class Recorder:
     """A `tl` of one rank that writes down what is called."""
 
@@ -134,6 +142,13 @@ class Recorder:
         value = self._value(shape[0], dtype)
         self.calls.append(("recv", value.name, dir, shape[0], dtype))
         return value
+
+    def recv_async(self, dir: str, shape: tuple[int], dtype: str) -> Pending:
+        return Pending(dir, shape, dtype)
+
+    def wait(self, future: Pending) -> Value | None:
+        """Receives what was posted: a kernel awaits the messages of one direction in the order of their posts."""
+        return self.recv(future.dir, shape=future.shape, dtype=future.dtype)
 
 
 def packaged(name: str, ranks: int, n: int, dtype: str, slots: int, root: int, op: str) -> Kernel:
