@@ -9,7 +9,8 @@
 //! everything else is equal on every machine.
 //!
 //! The kernels are written by hand because `ndarray` is not quicker where bits have to stay. Measured side by side on
-//! two busy cores, arrays of 512 x 512 (`cargo bench -p ahbm-emulator --bench kernels`, GiB/s, best of three runs):
+//! two busy cores, arrays of 512 x 512, before sums of f16 ran on AVX-512 (`cargo bench -p ahbm-emulator --bench kernels`,
+//! GiB/s, best of three runs):
 //!
 //! | | here | `ndarray`, in order of the indices |
 //! |---|---|---|

@@ -1,13 +1,12 @@
 //! Elements: the dtypes as Rust types, with the arithmetic each is computed in.
 //!
-//! `f16` and `bf16` are computed in `f32` and rounded once per operation, in blocks, which is what lets
-//! the conversions run as vector instructions. All other types are computed natively.
+//! `f16` and `bf16` are computed in `f32` and rounded once per operation. All other types are computed natively. Loops
+//! over elements that do not depend on each other are free of branches and run on the widest vectors of the processor,
+//! which changes no bit.
 
-use super::round::{to_bf16, to_f16, widen_bf16};
-use half::{bf16, f16, slice::HalfFloatSliceExt};
-
-/// Elements converted at a time: two blocks of `f32` stay in the first-level cache.
-const BLOCK: usize = 128;
+use super::round::{to_bf16, to_f16, widen_bf16, widen_f16};
+use half::{bf16, f16};
+use pulp::Arch;
 
 /// An element type and the type its arithmetic runs in.
 pub(super) trait Element: bytemuck::Pod + PartialEq {
@@ -23,17 +22,17 @@ pub(super) trait Element: bytemuck::Pod + PartialEq {
 
     /// `acc[i] = f(acc[i])`.
     fn map1(acc: &mut [Self], f: impl Fn(Self::Wide) -> Self::Wide) {
-        acc.iter_mut().for_each(|x| *x = Self::narrow(f(x.widen())));
+        Arch::new().dispatch(|| acc.iter_mut().for_each(|x| *x = Self::narrow(f(x.widen()))));
     }
 
     /// `acc[i] = f(acc[i], b[i])`.
     fn map2(acc: &mut [Self], b: &[Self], f: impl Fn(Self::Wide, Self::Wide) -> Self::Wide) {
-        acc.iter_mut().zip(b).for_each(|(x, &y)| *x = Self::narrow(f(x.widen(), y.widen())));
+        Arch::new().dispatch(|| acc.iter_mut().zip(b).for_each(|(x, &y)| *x = Self::narrow(f(x.widen(), y.widen()))));
     }
 
     /// `acc[i] = f(acc[i], a[i])`.
     fn fold_rows(acc: &mut [Self::Wide], a: &[Self], f: impl Fn(Self::Wide, Self::Wide) -> Self::Wide) {
-        acc.iter_mut().zip(a).for_each(|(acc, x)| *acc = f(*acc, x.widen()));
+        Arch::new().dispatch(|| acc.iter_mut().zip(a).for_each(|(acc, x)| *acc = f(*acc, x.widen())));
     }
 
     /// `acc = f(acc, a[i])` in the order of the indices.
@@ -217,51 +216,12 @@ impl Element for f16 {
 
     #[inline(always)]
     fn widen(self) -> f32 {
-        self.to_f32()
+        widen_f16(self)
     }
 
     #[inline(always)]
     fn narrow(wide: f32) -> f16 {
         to_f16(wide)
-    }
-
-    fn map1(acc: &mut [f16], f: impl Fn(f32) -> f32) {
-        let mut x = [0f32; BLOCK];
-        for acc in acc.chunks_mut(BLOCK) {
-            let x = &mut x[..acc.len()];
-            acc.convert_to_f32_slice(x);
-            x.iter_mut().for_each(|x| *x = f(*x));
-            acc.convert_from_f32_slice(x);
-        }
-    }
-
-    fn map2(acc: &mut [f16], b: &[f16], f: impl Fn(f32, f32) -> f32) {
-        let (mut x, mut y) = ([0f32; BLOCK], [0f32; BLOCK]);
-        for (acc, b) in acc.chunks_mut(BLOCK).zip(b.chunks(BLOCK)) {
-            let (x, y) = (&mut x[..acc.len()], &mut y[..b.len()]);
-            acc.convert_to_f32_slice(x);
-            b.convert_to_f32_slice(y);
-            x.iter_mut().zip(y.iter()).for_each(|(x, &y)| *x = f(*x, y));
-            acc.convert_from_f32_slice(x);
-        }
-    }
-
-    fn fold_rows(acc: &mut [f32], a: &[f16], f: impl Fn(f32, f32) -> f32) {
-        let mut x = [0f32; BLOCK];
-        for (acc, a) in acc.chunks_mut(BLOCK).zip(a.chunks(BLOCK)) {
-            let x = &mut x[..a.len()];
-            a.convert_to_f32_slice(x);
-            acc.iter_mut().zip(x.iter()).for_each(|(acc, &x)| *acc = f(*acc, x));
-        }
-    }
-
-    fn fold(acc: f32, a: &[f16], f: impl Fn(f32, f32) -> f32) -> f32 {
-        let mut x = [0f32; BLOCK];
-        a.chunks(BLOCK).fold(acc, |acc, a| {
-            let x = &mut x[..a.len()];
-            a.convert_to_f32_slice(x);
-            x.iter().fold(acc, |acc, &x| f(acc, x))
-        })
     }
 }
 

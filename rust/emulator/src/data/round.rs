@@ -6,10 +6,29 @@
 
 use half::{bf16, f16};
 
-/// `f32` to `f16`.
+/// `f32` to `f16`, branch-free so that loops over it become vector code. NaN stays NaN.
 #[inline(always)]
 pub(super) fn to_f16(x: f32) -> f16 {
-    f16::from_f32(x)
+    let sign = x.to_bits() & 0x8000_0000;
+    let bits = x.to_bits() ^ sign;
+    // The exponent's bias goes from 127 to 15; half of the last place is added, less one where that place is even.
+    let normal = bits.wrapping_add(0xc800_0fff + (bits >> 13 & 1)) >> 13;
+    // The last place of 0.5 is that of the subnormal numbers: the addition rounds.
+    let subnormal = (f32::from_bits(bits) + 0.5).to_bits().wrapping_sub(0x3f00_0000);
+    let finite = if bits < 0x3880_0000 { subnormal } else { normal };
+    let special = if bits > 0x7f80_0000 { 0x7e00 | bits >> 13 & 0x3ff } else { 0x7c00 };
+    f16::from_bits((if bits >= 0x4780_0000 { special } else { finite } | sign >> 16) as u16)
+}
+
+/// `f16` to `f32`, branch-free.
+#[inline(always)]
+pub(super) fn widen_f16(x: f16) -> f32 {
+    // Sign, exponent and digits are at their places in f32. The product with 2^112 corrects the exponent's bias.
+    let bits = (i32::from(x.to_bits() as i16) << 13) as u32 & 0x8fff_e000;
+    let finite = f32::from_bits(bits) * f32::from_bits(0x7780_0000);
+    // Infinity and NaN have the largest exponent.
+    let special = if finite.abs() >= 65536.0 { 0x7f80_0000 } else { 0 };
+    f32::from_bits(finite.to_bits() | special)
 }
 
 /// `f32` to `bf16`, branch-free so that loops over it become vector code. NaN stays NaN.
@@ -188,6 +207,26 @@ mod tests {
         assert_eq!(odd_sum(1.0, 2.0), 3.0);
         assert!(odd_sum(f64::INFINITY, f64::NEG_INFINITY).is_nan());
         assert_eq!(odd_sum(f64::INFINITY, 1.0), f64::INFINITY);
+    }
+
+    #[test]
+    fn f16_agrees_with_half() {
+        for bits in 0..=u16::MAX {
+            let (ours, theirs) = (widen_f16(f16::from_bits(bits)), f16::from_bits(bits).to_f32());
+            assert!(ours.to_bits() == theirs.to_bits() || (ours.is_nan() && theirs.is_nan()), "{bits:#06x}");
+            // Every number, both midpoints beside it, and what is next to all of these.
+            for near in [0, 0x1000, 0x2000].map(|step| theirs.to_bits().wrapping_add(step)) {
+                for x in [near.wrapping_sub(1), near, near.wrapping_add(1)].map(f32::from_bits) {
+                    let (ours, theirs) = (to_f16(x), f16::from_f32(x));
+                    assert!(ours.to_bits() == theirs.to_bits() || (ours.is_nan() && theirs.is_nan()), "{x}");
+                }
+            }
+        }
+        for bits in (0..=u32::MAX).step_by(9973) {
+            let x = f32::from_bits(bits);
+            let (ours, theirs) = (to_f16(x), f16::from_f32(x));
+            assert!(ours.to_bits() == theirs.to_bits() || (ours.is_nan() && theirs.is_nan()), "{x}");
+        }
     }
 
     #[test]
