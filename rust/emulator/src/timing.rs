@@ -56,7 +56,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { record: true, detail: 0, max_events: 5_000_000_000, max_hops: 1 << 27 }
+        Self { record: true, detail: 0, max_events: 5_000_000_000, max_hops: 400_000_000 }
     }
 }
 
