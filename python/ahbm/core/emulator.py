@@ -53,7 +53,7 @@ class Emulator:
         self._loader = AlgorithmLoader()
         self._lock = threading.RLock()
         self._compiled: OrderedDict[tuple[Request, Settings], Compiled] = OrderedDict()
-        self._known: dict[tuple[Request, str | Algorithm | None], Compiled] = {}
+        self._known: dict[tuple[Request, str | Algorithm | None, bool], Compiled] = {}
         self._spares = Spares()
         self._listed: dict[str, tuple[str, ...]] = {}
         """The collectives of every configured algorithm."""
@@ -145,15 +145,18 @@ class Emulator:
             )
         return found
 
-    def compile_timed(self, request: Request, algorithm: str | Algorithm | None = None) -> Compiled:
-        """As `compile`, of which only the time is asked for: the algorithm need not say which bytes travel."""
-        key = (request, algorithm)
+    def compile_timed(
+        self, request: Request, algorithm: str | Algorithm | None = None, *, compare: bool = True
+    ) -> Compiled:
+        """As `compile`, of which only the time is asked for: the algorithm need not say which bytes travel. Without
+        `compare`, the first algorithm of a list that knows the network runs, not the quickest."""
+        key = (request, algorithm, compare)
         try:
             known = self._known.get(key)
         except TypeError as error:
             raise refused("request", "a Request", request) from error
         if known is None:
-            known = self._compile(request, algorithm)
+            known = self._compile(request, algorithm, compare)
             if len(self._known) >= CACHED_CALLS:
                 self._known.clear()
             self._known[key] = known
@@ -235,7 +238,7 @@ class Emulator:
     def is_known(self, request: Request, algorithm: str | Algorithm | None = None) -> bool:
         """Whether `perform` has only data to move."""
         try:
-            known = self._known.get((request, algorithm))
+            known = self._known.get((request, algorithm, True))
         except TypeError as error:
             raise refused("request", "a Request", request) from error
         return known is not None and known.is_recorded
@@ -246,7 +249,7 @@ class Emulator:
             compiled.forget()
 
     @checked
-    def _compile(self, request: Request, algorithm: str | Algorithm | None) -> Compiled:
+    def _compile(self, request: Request, algorithm: str | Algorithm | None, compare: bool) -> Compiled:
         name = request.collective
         if name not in COLLECTIVES:
             raise ConfigError("AHBM-C105", f"unknown collective {name!r}", hint=did_you_mean(name, COLLECTIVES))
@@ -266,7 +269,8 @@ class Emulator:
         if given is not None:
             found: Algorithm = given
         else:
-            settings, notes = self._quickest(request, candidates, layout.network.topology)
+            chosen = self._quickest if compare else self._first
+            settings, notes = chosen(request, candidates, layout.network.topology)
             found = self._loader.load(settings)
         found.check(request)
         if not layout.count:
@@ -323,6 +327,9 @@ class Emulator:
         note = f"{best} runs: the quickest of {len(times)} that were simulated"
         log("emulator", INFO, "%s", note)
         return self.ccl.settings(best), (note,)
+
+    def _first(self, request: Request, candidates: Sequence[str], network: str) -> tuple[Settings, tuple[str, ...]]:
+        return self._choose(candidates, network)
 
     def _choose(self, candidates: Sequence[str], network: str) -> tuple[Settings, tuple[str, ...]]:
         """The settings of the first of the `candidates` that knows the network, the first where none does; a note where

@@ -486,7 +486,8 @@ class Preparation:
         for compiled in made:
             if machine.carries(list(compiled.request.ranks), ranks):
                 return compiled
-        compiled = self._emulator.compile_timed(request, algorithm)
+        # What is quickest alone need not be so among other calls: `best` compares in the whole job.
+        compiled = self._emulator.compile_timed(request, algorithm, compare=False)
         if self._emulator.runs_anywhere(compiled):
             made.append(compiled)
         return compiled
