@@ -160,8 +160,12 @@ def test_accumulation_in_f32() -> None:
         dist.all_reduce(x)
         return x
 
-    plain = ahbm.torch.spawn(worker, world_size=8, overrides=SMALL)
-    wide = ahbm.torch.spawn(worker, world_size=8, overrides=SMALL, accumulate="f32")
+    # In the order of this algorithm, the small terms are lost one by one.
+    def named(algorithms: object, request: object) -> str:
+        return "lrab_hierarchical_allreduce"
+
+    plain = ahbm.torch.spawn(worker, world_size=8, overrides=SMALL, selector=named)
+    wide = ahbm.torch.spawn(worker, world_size=8, overrides=SMALL, selector=named, accumulate="f32")
     exact = (1.0 + 7 * torch.tensor(0.003).to(torch.bfloat16).float()).to(torch.bfloat16)
     assert wide[0][0] == exact and plain[0][0] != exact
 
