@@ -1,4 +1,4 @@
-"""One rank is simulated for all that do the same, and nothing changes: the times of every agent, the hash, the traffic."""
+"""One rank is simulated for all that do the same, and nothing changes: times of agents, hash and traffic."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def machine(topology: str, model: str = "cut_through") -> Machine:
 def exchange(
     machine: Machine, moves: list[tuple[int, int, int, int, int]], by: str = "+", uneven: int = -1, local: bool = True
 ) -> Program:
-    """Every rank sends the same messages in every round: from a cube to one of the rank `shift` further, so many elements
-    after so much work. Rank `uneven` works longer. Data are in the own cube's memory, or in that of cube 0."""
+    """Every rank sends the same messages in every round: from a cube to one of the rank `shift` further, so many
+    elements after so much work. Rank `uneven` works longer. Data are in the own cube's memory, or in that of cube 0."""
 
     def kernel(base: int, me: int, ranks: int, *, tl: Any) -> None:
         cube = tl.program_id(axis=1)
