@@ -32,6 +32,7 @@ from ahbm.cli import (  # noqa: F401
     report,
     run,
     scaffold,
+    sweep,
     synth,
 )
 from ahbm.cli.app import app
