@@ -320,7 +320,7 @@ class Asked(Recorded, Files, Terms):
     def terms(self, *, device: bool = False, args: Sequence[str] = ()) -> RunTerms:
         """The options as `ahbm.open` takes them. Raises ConfigError for values that are none."""
         from ahbm.job.door import Terms
-        from ahbm.job.replay import parse_factor
+        from ahbm.job.reading import parse_factor
         from ahbm.runs.bench import parse_dtype, parse_size
         from ahbm.source.synth import WHOLE
 

@@ -17,8 +17,8 @@ from ahbm.core.compiled import Compiled
 from ahbm.core.emulator import Emulator
 from ahbm.errors import AhbmError, ConfigError, Finding, InterruptedRun
 from ahbm.job.door import Opened, Terms, is_plan, refuse_terms_of_plans, terms_of
-from ahbm.job.replay import left_out
-from ahbm.job.replay import read as read_job
+from ahbm.job.reading import left_out
+from ahbm.job.reading import read as read_job
 from ahbm.runs import plans, timed
 from ahbm.runs.rows import FAILED, Rows
 from ahbm.source.function import AnyAlgorithm, as_algorithm
