@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from ahbm.base.arguments import checked
+from ahbm.base.arguments import checked, shown
 from ahbm.base.store import store
 from ahbm.errors import ConfigError, UnsupportedError
 
@@ -33,7 +33,10 @@ class Rows:
         return tuple(self)
 
     def column(self, name: str) -> list[Any]:
-        """The values of a column. Raises ValueError where there is none of that name."""
+        """The values of a column. Raises ConfigError (AHBM-C187) where there is none of that name."""
+        if not isinstance(name, str) or name not in self.columns:
+            columns = ", ".join(self.columns)
+            raise ConfigError("AHBM-C187", f"the rows have no column {shown(name)}", hint=f"one of {columns}")
         at = self.columns.index(name)
         return [values[at] for values in self.values]
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
+from ahbm.base.arguments import refused
 from ahbm.errors import AhbmError, DistributedError
 from ahbm.sweeps import work
 
@@ -143,6 +144,8 @@ class Given:
         else:
             self.close(False)
             self._executor = self._given()
+            if not isinstance(self._executor, Executor):
+                raise refused("executor", "an Executor, or a function that makes one", self._executor)
         return self._executor
 
     def check(self) -> None:

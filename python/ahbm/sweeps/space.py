@@ -11,7 +11,7 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ahbm.base.arguments import checked, refused, shown
+from ahbm.base.arguments import checked, fields_fit, refused, shown
 from ahbm.base.arguments import overrides as overrides_of
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.load import load_text
@@ -102,6 +102,7 @@ class Space:
 
     def __post_init__(self) -> None:
         """Raises ConfigError: AHBM-C129 for values of wrong types, C105, C107, C143, C147, C185."""
+        fields_fit(Space, vars(self))
         for size in _several(self.sizes):
             if isinstance(size, bool) or not isinstance(size, int | str):
                 raise refused("sizes", "bytes, or texts such as 64K", size)
@@ -221,7 +222,7 @@ class Space:
         Raises ConfigError (AHBM-C129) for two of one name.
         """
         given = _several(self.algorithms)
-        if given in ([], [None]):
+        if not given or (len(given) == 1 and given[0] is None):
             return (None,), {}
         found: dict[str, Algorithm] = {}
         names: list[str] = []

@@ -11,6 +11,7 @@ import hashlib
 import io
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
@@ -234,18 +235,15 @@ class Store:
             columns = Columns(chosen, {name: columns.values(name) for name in chosen})
             return columns if rows is None else columns.only(rows)
         arrow = pyarrow(f"{tables[0]}")
-        pieces = [*_pieces(arrow, tables), *(_lines_piece(arrow, path) for path in lines)]
         if rows is None:
-            table = _united(arrow, [read(names) for _, read in pieces], names)
-        else:
-            wanted, places = np.unique(rows, return_inverse=True)
-            found_rows, start = [], 0
-            for count, read in pieces:
-                here = wanted[(wanted >= start) & (wanted < start + count)] - start
-                found_rows += [read(names).take(here)] if len(here) else []
-                start += count
-            table = _united(arrow, found_rows or [pieces[0][1](names).slice(0, 0)], names).take(places)
-        return Columns(table.column_names, {name: table.column(name) for name in table.column_names})
+            return _columns(_united(arrow, [_part(arrow, path, names) for path in (*tables, *lines)], names))
+        wanted, places = np.unique(rows, return_inverse=True)
+        found, start = [], 0
+        for path in (*tables, *lines):
+            table, count = _few(arrow, path, names, wanted[wanted >= start] - start)
+            found.append(table)
+            start += count
+        return _columns(_united(arrow, found, names).take(places))
 
     def rows(self) -> Columns:
         """One row for each key, in the order of the spaces: that of `space.json` first. What is proof goes before what
@@ -372,38 +370,49 @@ def _parquet(table: Any) -> bytes:
     return out.getvalue()
 
 
-_Read = Callable[[Sequence[str] | None], Any]
-"""Reads a table: all of its columns, or those that it has of some."""
+def _columns(table: Any) -> Columns:
+    return Columns(table.column_names, {name: table.column(name) for name in table.column_names})
 
 
-def _pieces(arrow: Any, paths: Sequence[Path]) -> Iterator[tuple[int, _Read]]:
-    """The rows of each piece of the parts, and how to read it."""
-    parquet = import_module("pyarrow.parquet")
-    for path in paths:
-        try:
-            file = parquet.ParquetFile(path, read_dictionary=WORDS)
-        except (OSError, arrow.ArrowException) as error:
-            raise ConfigError("AHBM-C186", f"{path} is no part of a sweep: {error}") from error
-        known = file.schema_arrow.names
-        if "key" not in known:
-            raise ConfigError("AHBM-C186", f"{path} is no part of a sweep: it has no keys")
+@contextmanager
+def _opened(arrow: Any, path: Path) -> Iterator[Any]:
+    """A part of Parquet. Raises ConfigError (AHBM-C186) for what is none."""
+    try:
+        with path.open("rb") as file:
+            found = import_module("pyarrow.parquet").ParquetFile(file, read_dictionary=WORDS)
+            if "key" not in found.schema_arrow.names:
+                raise ValueError("it has no keys")
+            yield found
+    except (OSError, ValueError, arrow.ArrowException) as error:
+        raise ConfigError("AHBM-C186", f"{path} is no part of a sweep: {error}") from error
+
+
+def _part(arrow: Any, path: Path, names: Sequence[str] | None) -> Any:
+    """A part, with those of some columns that it has."""
+    if path.suffix == ".jsonl":
+        table = _table(arrow, list(_lines(path)))
+        return table if names is None else table.select([name for name in names if name in table.column_names])
+    with _opened(arrow, path) as file:
+        has = file.schema_arrow.names
+        return file.read(None if names is None else [name for name in names if name in has])
+
+
+def _few(arrow: Any, path: Path, names: Sequence[str] | None, rows: NDArray[np.int64]) -> tuple[Any, int]:
+    """Those of some ascending rows that a part has, of which only the pieces that have them are read; and the number of
+    its rows."""
+    if path.suffix == ".jsonl":
+        table = _part(arrow, path, names)
+        return table.take(rows[rows < len(table)]), len(table)
+    with _opened(arrow, path) as file:
+        found, start = [file.schema_arrow.empty_table()], 0
         for piece in range(file.num_row_groups):
-
-            def read(names: Sequence[str] | None, file: Any = file, piece: int = piece, path: Path = path) -> Any:
-                has = set(file.schema_arrow.names)
-                try:
-                    return file.read_row_group(piece, None if names is None else [n for n in names if n in has])
-                except (OSError, arrow.ArrowException) as error:
-                    raise ConfigError("AHBM-C186", f"{path} is no part of a sweep: {error}") from error
-
-            yield file.metadata.row_group(piece).num_rows, read
-
-
-def _lines_piece(arrow: Any, path: Path) -> tuple[int, _Read]:
-    table = _table(arrow, list(_lines(path)))
-    return len(
-        table
-    ), lambda names: table if names is None else table.select([n for n in names if n in table.schema.names])
+            end = start + file.metadata.row_group(piece).num_rows
+            here = rows[(rows >= start) & (rows < end)] - start
+            if len(here):
+                found.append(file.read_row_group(piece).take(here))
+            start = end
+        table = arrow.concat_tables(found, promote_options="permissive")
+        return table if names is None else table.select([name for name in names if name in table.column_names]), start
 
 
 def _table(arrow: Any, rows: list[dict[str, Any]]) -> Any:
