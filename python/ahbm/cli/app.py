@@ -14,7 +14,7 @@ from ahbm.cli.interrupts import heard, interrupted
 from ahbm.errors import ConfigError
 
 PANELS = {
-    "Run": ("run", "bench", "report", "astra"),
+    "Run": ("run", "bench", "sweep", "report", "astra"),
     "Check": ("check", "explore", "numerics"),
     "Understand": ("explain", "inspect", "compare", "features"),
     "Build": ("new", "synth", "ladder", "convert", "job"),

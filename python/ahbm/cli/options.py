@@ -82,6 +82,10 @@ Device = Annotated[
     bool, typer.Option("--device", help="Device tensors: one tile of the size on every cube (all_reduce).")
 ]
 NoData = Annotated[bool, typer.Option("--no-data", help="Simulate the time only.")]
+Processes = Annotated[
+    int | None,
+    typer.Option("-j", "--jobs", min=1, max=4096, metavar="N", help="Processes that share the work."),
+]
 SIZES = "256, 64K or 1M (powers of 1024), 1MiB, 1e6"
 Size = Annotated[str | None, typer.Option("-b", "--bytes", "--size", help=f"Size of one rank's array: {SIZES}.")]
 
