@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import json
+import os
 from collections.abc import Callable, Sequence
 from functools import cache
 from multiprocessing import util
@@ -68,7 +69,7 @@ def open_place(setup: Setup, opts: Any, ranks: Sequence[int]) -> Place:
         except Exception as error:
             opts.store.set(KEY, json.dumps({"error": f"{error}"}))
             raise
-        opts.store.set(KEY, json.dumps({"port": host.port, "secret": host.secret.hex()}))
+        opts.store.set(KEY, json.dumps({"port": host.port, "secret": host.secret.hex(), "pid": os.getpid()}))
         try:
             host.meet()
         except DistributedError as error:
@@ -79,7 +80,8 @@ def open_place(setup: Setup, opts: Any, ranks: Sequence[int]) -> Place:
         found = json.loads(opts.store.get(KEY))
         if "error" in found:
             raise BackendError("AHBM-X120", f"rank 0 failed: {found['error']}")
-        remote = Remote(opts.group_rank, (LOOPBACK, int(found["port"])), bytes.fromhex(found["secret"]), timeout_s)
+        address, secret = (LOOPBACK, int(found["port"])), bytes.fromhex(found["secret"])
+        remote = Remote(opts.group_rank, address, secret, timeout_s, int(found["pid"]))
     except dist.DistStoreError as error:  # whose text goes on with frames of C++, as the next one's does
         raise BackendError("AHBM-X122", f"rank 0 has not come: {_sentence(error)}") from None
     except (dist.DistNetworkError, OSError) as error:
