@@ -1,9 +1,9 @@
 """What a call to torch takes with this backend, as a ratio to gloo: `python benches/torch_gloo.py [CASE ...]`.
 
-Both backends run in one job, one after the other, so that other work on the computer hits both. A ratio is the median of
-those of the pairs; the milliseconds are medians as well. `wall` is that of the slowest rank, `cpu` the processor time of
-all ranks. Ranks are processes (`spawn` of torch.multiprocessing) or threads (`ahbm.torch.spawn`). torch's front end has
-no gloo among threads: there, gloo's own process groups are called, without it.
+Both backends run in one job, one after the other, so that other work on the computer hits both. A ratio is the median
+of those of the pairs; the milliseconds are medians as well. `wall` is that of the slowest rank, `cpu` the processor
+time of all ranks. Ranks are processes (`spawn` of torch.multiprocessing) or threads (`ahbm.torch.spawn`). torch's front
+end has no gloo among threads: there, gloo's own process groups are called, without it.
 
 `start` is `init_process_group` and the first barrier in processes that have imported torch, each time in fresh ones.
 """

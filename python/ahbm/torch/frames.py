@@ -16,6 +16,7 @@ from typing import Any
 
 from ahbm.errors import FormatError
 
+LOOPBACK = "127.0.0.1"
 HEADER = struct.Struct("<4sBIQ")
 MAGIC = b"AHBM"
 FACTS_LIMIT = 1 << 22

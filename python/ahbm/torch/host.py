@@ -25,11 +25,10 @@ from ahbm.ranks.stall import timed_out
 from ahbm.ranks.terms import terms, with_choice
 from ahbm.ranks.ticket import Ticket
 from ahbm.ranks.world import World
-from ahbm.torch import frames
+from ahbm.torch import frames, report
 from ahbm.torch.choices import heard
-from ahbm.torch.frames import Connection, Gone
+from ahbm.torch.frames import LOOPBACK, Connection, Gone
 
-LOOPBACK = "127.0.0.1"
 RUNNER = "ahbm runner"
 HURRY_S = 0.05
 """See `World.hurry_s`: processes also wait for each other by other means, such as torch's store."""
@@ -79,12 +78,13 @@ class Host:
             raise timed_out(f"init_process_group: {span(absent)} did not come", self.timeout_s)
 
     def leave(self) -> None:
-        """Rank 0 is done: serves the others until they are, too, at most for the timeout."""
+        """Rank 0 is done: serves the others until they are, too, at most for the timeout, and reports on the job."""
         self.world.leave(0, None, None)
         for thread in self._threads:  # those of ranks are appended before the door's has ended
             if thread.name != RUNNER:
                 thread.join(self.timeout_s)
         self.close()
+        report.add(self.session.ledger)
 
     def abort(self, error: BaseException) -> None:
         """Stops every rank with `error`."""
