@@ -39,6 +39,7 @@ __all__ = [
     "MscclppSwitchChannel",
     "MscclppSwitchRank",
     "MscclppThreadBlockGroup",
+    "Neighbour",
     "Peer",
     "Plan",
     "PlanBuilder",
@@ -423,6 +424,7 @@ class ProgramBuilder:
         tier: str,
         credit_bytes: int,
         op_budget: int,
+        all_ops: int = ...,
     ) -> ProgramBuilder: ...
     def group(
         self,
