@@ -49,7 +49,7 @@ def test_the_default_is_the_quickest(name: str) -> None:
             times = {cost.algorithm: cost.ps for cost in costs if isinstance(cost, Cost)}
             chosen = machine.compile(request)
             assert chosen.latency_ps == times[chosen.algorithm] == min(times.values())
-            assert len(times) == (5 if machine.machine.topology in ("ring_1d", "torus_2d", "mesh_2d_no_wrap") else 4)
+            assert len(times) == (6 if machine.machine.topology in ("ring_1d", "torus_2d", "mesh_2d_no_wrap") else 5)
             assert f"{chosen.algorithm} runs: the quickest of {len(times)}" in chosen.notes[0]
 
 
