@@ -154,7 +154,8 @@ class Given:
     def close(self, done: bool) -> None:
         """See `Workers`; an executor that was given is not shut down."""
         if self._executor is not None and not isinstance(self._given, Executor):
-            self._executor.shutdown(wait=done, cancel_futures=not done)
+            # Not every executor can cancel what waits; `run` has done so.
+            self._executor.shutdown(wait=done)
 
 
 def run(
