@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ahbm.base.yaml_source import did_you_mean
 from ahbm.errors import UnsupportedError
 
 
@@ -87,6 +86,8 @@ ELEMENTS: dict[str, Element] = {
 def element(dtype: str) -> Element:
     """The element type called `dtype`. Raises UnsupportedError (AHBM-U130)."""
     if dtype not in ELEMENTS:
+        from ahbm.base.yaml_source import did_you_mean
+
         raise UnsupportedError(
             "AHBM-U130", f"no kernel computes with dtype {dtype!r}", hint=did_you_mean(dtype, ELEMENTS)
         )

@@ -278,9 +278,12 @@ class CclConfig:
     def _add_algorithm(self, source: Source, folder: Path, name: str, entry: Any) -> None:
         path = ("algorithms", name)
         _expect(isinstance(entry, dict), source, path, entry, "a mapping with the key module")
-        known = {**COMMON, **keys()}
         merged = {**self._algorithms.get(name, {}), **entry}
         found = [key for key in KINDS if key in merged]
+        # What has keys of its own kind alone is judged by that; the other kinds' modules take long to import.
+        known = {**COMMON, **(kind(found[0]).all_keys(found[0]) if len(found) == 1 else {})}
+        if not merged.keys() <= known.keys():
+            known |= keys()
         own = kind(found[0]).parameters if len(found) == 1 else None
         further = [key for key in entry if key not in known and key.isidentifier()] if own is not None else []
         _check_keys(source, path, entry, {**known, **{key: own for key in further if own is not None}})
@@ -292,7 +295,7 @@ class CclConfig:
                 sites=(Site("written", source.place(path)),),
                 hint=f"add {', or '.join(kind(key).example for key in KINDS)}".replace("NAME", name),
             )
-        if odd := (merged.keys() & keys().keys()) - kind(found[0]).keys.keys() - {found[0]}:
+        if odd := merged.keys() & known.keys() - COMMON.keys() - kind(found[0]).all_keys(found[0]).keys():
             theirs = next(key for key in KINDS if odd & {key, *kind(key).keys})
             raise ConfigError(
                 "AHBM-C103",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.words import aligned
-from ahbm.core.limits import Limits
 from ahbm.core.selection import DEFAULT
-from ahbm.runs.report import bandwidths
+
+if TYPE_CHECKING:
+    from ahbm.core.limits import Limits
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,8 @@ class CallRecord:
 
     def at(self, start_ps: int, end_ps: int) -> CallRecord:
         """The call at its time."""
+        from ahbm.runs.report import bandwidths
+
         algbw, busbw = bandwidths(self.collective, self.ranks, self.bytes, end_ps - start_ps)
         return replace(
             self, start_ns=start_ps / 1000, latency_ns=(end_ps - start_ps) / 1000, algbw_gbs=algbw, busbw_gbs=busbw

@@ -13,7 +13,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ahbm._core import write_job_timeline
-from ahbm.base.store import store
 from ahbm.ranks.calls import CallRecord, rows, table
 from ahbm.ranks.ledger import Ledger
 
@@ -28,6 +27,8 @@ def add(ledger: Ledger) -> None:
     table = text(ledger)
     print(table, file=sys.stderr)
     if target != "-":
+        from ahbm.base.store import store
+
         folder = _folder(Path(target))
         records = json.dumps([asdict(call) for call in calls(ledger)])
         store({folder / "report.txt": f"{table}\n".encode(), folder / "calls.json": records.encode()})

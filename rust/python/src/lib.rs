@@ -5,7 +5,8 @@
 //! - [`machine`], [`program`], [`timeline`], [`memory`]: thin classes over the crates of the same names.
 //!   [`inspection`]: what happened inside a run. [`features`]: what selectors learn from.
 //! - [`synthesis`]: schedules computed from a machine. [`job`]: many programs that share one.
-//! - [`gate`]: where the threads of ranks wait for one another. [`interrupt`]: Ctrl-C while native code runs.
+//! - [`gate`]: where the threads of ranks wait for one another. [`neighbour`]: the memory of ranks that are processes.
+//!   [`interrupt`]: Ctrl-C while native code runs.
 //! - [`astra`]: set-ups of another simulator, and its numbers.
 //! - [`builder`]: writes a program; [`kernel`] runs a kernel once per body to record it; [`network`] knows the
 //!   SIP networks by name.
@@ -42,6 +43,7 @@ mod limit;
 mod logs;
 mod machine;
 mod memory;
+mod neighbour;
 mod network;
 mod operand;
 mod origin;
@@ -102,6 +104,8 @@ mod _core {
     use super::machine::Machine;
     #[pymodule_export]
     use super::memory::Memory;
+    #[pymodule_export]
+    use super::neighbour::Neighbour;
     #[pymodule_export]
     use super::peer::Peer;
     #[pymodule_export]
