@@ -167,7 +167,7 @@ def test_what_is_no_sweep_is_refused(store: Path, arguments: list[str], code: st
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_a_sweep_that_is_stopped_leaves_whole_parts_and_no_process(here: Path, how: signal.Signals) -> None:
-    Path("space.yaml").write_text(SPACE + "seeds: [0]\nranges: {sizes: [1K, 1M]}\nrandom: 400\n", encoding="utf-8")
+    Path("space.yaml").write_text(SPACE + "seeds: [0]\nranges: {sizes: [1K, 1M]}\nrandom: 150\n", encoding="utf-8")
     command = [sys.executable, "-m", "ahbm", "sweep", "space.yaml", "-o", "rows", "--jobs", "2"]
     left, stopped = "", 0
     while stopped < 3:
