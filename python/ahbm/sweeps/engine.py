@@ -17,8 +17,8 @@ from ahbm.base.arguments import refused
 from ahbm.errors import AhbmError, DistributedError
 from ahbm.sweeps import work
 
-BATCH_S = 0.2
-"""Seconds that a batch should take: a hundred times what it costs to send one."""
+BATCH_S = 0.4
+"""Seconds that a batch should take: a hundred times what it costs to send one and to store its rows."""
 MOST = 1000
 """Items of a batch."""
 GROWTH = 4
