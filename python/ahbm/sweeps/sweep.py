@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
@@ -233,11 +232,6 @@ def dask_executor(address: str) -> Executor:
         told = f"no Dask scheduler answers at {address}: {type(error).__name__}"
         raise DistributedError("AHBM-X141", told, hint="--dask tcp://HOST:8786") from error
     return executor
-
-
-def processors() -> int:
-    """Processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def swept(
