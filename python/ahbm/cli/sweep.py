@@ -14,7 +14,7 @@ from ahbm.cli.options import Json, Processes, output_option
 from ahbm.errors import ConfigError
 
 if TYPE_CHECKING:
-    from ahbm.sweeps.store import Columns
+    from ahbm.sweeps.columns import Columns
 
 ACTIONS = ("show", "diff", "compact")
 SHOWN = 40

@@ -63,8 +63,8 @@ _here = _Here()
 
 
 def begin(stop: Any) -> None:
-    """A process of a pool begins: one thread, deaf to Ctrl-C, and gone when the other end of the pipe `stop` is closed, as it
-    is when the process that has it dies."""
+    """A process of a pool begins: one thread, deaf to Ctrl-C, and gone when the other end of the pipe `stop` is closed,
+    as it is when the process that has it dies."""
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = "1"
     signal.signal(signal.SIGINT, signal.SIG_IGN)
