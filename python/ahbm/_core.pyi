@@ -652,6 +652,17 @@ class Memory:
     ) -> None: ...
 
 @final
+class Recipe:
+    @staticmethod
+    def of(
+        program: Program,
+        timeline: Timeline,
+        operands: Sequence[NDArray[np.int64]],
+        results: Sequence[NDArray[np.int64]],
+    ) -> Recipe | None: ...
+    def run(self, arrays: Sequence[NDArray[Any]]) -> bool: ...
+
+@final
 class Flow:
     def origin(
         self, inputs: Memory, buffer: int, start: int, end: int, *, at: int | None = None, most: int = 1048576

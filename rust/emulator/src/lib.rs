@@ -22,7 +22,7 @@ mod why;
 #[path = "../tests/it/support/ring.rs"]
 mod support;
 
-pub use data::{Access, Memory, Prepared, replay};
+pub use data::{Access, Copied, Memory, Prepared, Recipe, replay};
 pub use detail::{Category, Detail, Kind, Piece, PieceId};
 pub use timeline::{NEVER, Span, Timeline};
 pub use timing::{Options, math_ps, simulate, simulate_free, until_stuck};
