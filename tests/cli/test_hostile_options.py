@@ -13,7 +13,7 @@ from unittest import mock
 
 import pytest
 import typer.main
-from tests.support.commands import environment
+from tests.support.commands import commands, environment
 
 import ahbm
 from ahbm.cli import app, main
@@ -67,9 +67,8 @@ COMMAND = typer.main.get_command(app)
 
 
 def parameters() -> Iterator[tuple[str, Any]]:
-    commands = COMMAND.commands  # type: ignore[attr-defined]
-    for name in sorted(commands):
-        for parameter in commands[name].params:
+    for name, command in sorted(commands().items()):
+        for parameter in command.params:
             yield name, parameter
 
 

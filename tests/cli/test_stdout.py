@@ -14,11 +14,10 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-import typer.main
-from tests.support.commands import environment
+from tests.support.commands import commands, environment
 
 import ahbm
-from ahbm.cli import app, main
+from ahbm.cli import main
 from support import astra_files
 
 COMMANDS = {
@@ -63,7 +62,7 @@ def failing(arguments: list[str], unbuffered: bool = False) -> tuple[int, str]:
 
 
 def test_every_command_is_listed_here() -> None:
-    assert set(typer.main.get_command(app).commands) == set(COMMANDS)  # type: ignore[attr-defined]
+    assert set(commands()) == set(COMMANDS)
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, "--help", "--version"])

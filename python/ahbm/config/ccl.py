@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import replace
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -369,6 +369,7 @@ def split_overrides(overrides: Mapping[str, object] | None) -> tuple[dict[str, o
     return topology, ccl
 
 
+@cache
 def _topology_roots() -> frozenset[str]:
     """Top-level keys of a topology; the packaged one has them all."""
     node = yaml.compose(packaged.TOPOLOGY.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
@@ -383,7 +384,13 @@ def _read(path: Path) -> Source:
         raise ConfigError(
             "AHBM-C101", f"cannot read {path}: {error}", hint=f"give the path of a ccl.yaml, or unset {ENV}"
         ) from error
-    return parse(content, str(path) if not path.is_relative_to(packaged.ROOT) else f"packaged {path.name}")
+    return _parsed(content, str(path) if not path.is_relative_to(packaged.ROOT) else f"packaged {path.name}")
+
+
+@lru_cache(16)
+def _parsed(text: str, origin: str) -> Source:
+    """`parse`, once for equal texts: what reads the source writes nothing into it."""
+    return parse(text, origin)
 
 
 def _check_keys(source: Source, path: KeyPath, content: dict[str, Any], known: Mapping[str, Check]) -> None:

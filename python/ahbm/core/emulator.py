@@ -53,6 +53,8 @@ class Emulator:
         self._loader = AlgorithmLoader()
         self._lock = threading.RLock()
         self._compiled: OrderedDict[tuple[Request, Settings], Compiled] = OrderedDict()
+        self._kept_ops = 0
+        """Operations in the programs of `_compiled`."""
         self._known: dict[tuple[Request, str | Algorithm | None, bool], Compiled] = {}
         self._spares = Spares()
         self._listed: dict[str, tuple[str, ...]] = {}
@@ -72,6 +74,12 @@ class Emulator:
         """
         for_topology, for_ccl = split_overrides(overrides)
         return Emulator(load_machine(topology, for_topology), CclConfig.load(ccl, for_ccl))
+
+    def on(self, machine: Machine) -> Emulator:
+        """The same configuration, with the algorithms that are loaded already, on another machine."""
+        other = Emulator(machine, self.ccl)
+        other._loader = self._loader
+        return other
 
     @property
     def world_size(self) -> int:
@@ -246,6 +254,13 @@ class Emulator:
             raise refused("request", "a Request", request) from error
         return known is not None and known.is_recorded
 
+    def forget_programs(self) -> None:
+        """Lets all programs go: who measures many requests once each needs none of them again."""
+        with self._lock:
+            self._compiled.clear()
+            self._known.clear()
+            self._kept_ops = 0
+
     def forget_timelines(self) -> None:
         """Lets all timelines go: the next run of every program simulates it again."""
         for compiled in self._compiled.values():
@@ -284,13 +299,14 @@ class Emulator:
                 log("emulator", INFO, "%s of %d B is compiled by %s", name, nbytes, settings.algorithm)
                 self._compiled[key] = self._lower(request, found, settings, layout)
                 self._compiled[key].given = given
+                self._kept_ops += self._compiled[key].ops
                 for note in (*notes, *self._compiled[key].notes):
                     log("emulator", INFO, "%s", note)
             else:
                 log("emulator", DEBUG, "%s of %d B by %s is compiled already", name, nbytes, settings.algorithm)
             self._compiled.move_to_end(key)
-            while len(self._compiled) > 1 and sum(entry.ops for entry in self._compiled.values()) > CACHED_OPS:
-                self._compiled.popitem(last=False)
+            while len(self._compiled) > 1 and self._kept_ops > CACHED_OPS:
+                self._kept_ops -= self._compiled.popitem(last=False)[1].ops
                 self._known.clear()
             compiled = self._compiled[key]
             # The same program and timelines, whoever chose the algorithm.

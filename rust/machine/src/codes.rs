@@ -140,6 +140,9 @@ pub const CODES: &[(&str, &str)] = &[
     ("AHBM-C177", "no values of an argument to try, or too many combinations of them"),
     ("AHBM-C178", "plans that are to be compared compute different things"),
     ("AHBM-C180", "a selector chose what is no algorithm of its collective"),
+    ("AHBM-C185", "the space of a sweep: an unknown key, or a value that is none; names file and line"),
+    ("AHBM-C186", "a folder that holds no sweep, or a file in it that cannot be read"),
+    ("AHBM-C187", "a column that the rows of a sweep do not have, or that is not what is asked of it"),
     ("AHBM-C190", "a file of ASTRA-sim with a key that is missing or has a value that ASTRA-sim does not know; names file and key"),
     ("AHBM-C191", "warning: a key or option of ASTRA-sim that changes no number"),
     ("AHBM-C201", "the program under construction is finished"),
@@ -295,7 +298,8 @@ pub const CODES: &[(&str, &str)] = &[
     ("AHBM-U121", "a tensor on some of the cubes"),
     ("AHBM-U130", "a dtype no kernel computes with"),
     ("AHBM-U140", "numerics of what does not round, or of too many contributions"),
-    ("AHBM-U145", "a page or a table of a sweep needs a package that is not installed"),
+    ("AHBM-U145", "a page, a table, a sample or an executor of a sweep needs a package that is not installed"),
+    ("AHBM-U146", "a kernel function or a loaded machine in a sweep that other processes run, or that a file is to describe"),
     ("AHBM-U150", "a torch tensor that is not dense memory of this host"),
     ("AHBM-U151", "a reduction operator that a torch dtype does not have"),
     ("AHBM-U152", "an operation that one rank alone cannot know the result of"),
@@ -381,6 +385,8 @@ pub const CODES: &[(&str, &str)] = &[
     ("AHBM-X131", "a wrong argument of a call of `ahbm.distributed` or of the torch backend"),
     ("AHBM-X132", "a recorder that is younger than the process groups it is to observe, or that saw none"),
     ("AHBM-X133", "a recorded receive from anyone whose sender never became known"),
+    ("AHBM-X140", "a case of a sweep whose process died each time that it ran; a row of the sweep"),
+    ("AHBM-X141", "the processes of a sweep do not start, or their executor broke and nobody made another"),
 
     ("AHBM-Z001", "internal error: a defect of AHBM, please report it"),
 ];

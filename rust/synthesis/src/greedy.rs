@@ -5,12 +5,13 @@
 //! so a chunk is never sent before it has arrived, whatever the bandwidths and latencies.
 //!
 //! `state` is who has what and what a link chooses; `rounds` and `events` are the two clocks; [`spread`] takes the best
-//! of many starts.
+//! of many starts. On networks that look the same from every NPU, `translated` searches for one share instead of all.
 
 mod events;
 mod rounds;
 mod sets;
 mod state;
+mod translated;
 
 use crate::list::arrange;
 use crate::method::{Method, Task};
@@ -21,6 +22,7 @@ use ahbm_machine::{Diagnostic, Ps};
 use events::in_time;
 use rounds::in_rounds;
 use state::Search;
+use translated::Translations;
 
 /// Transfers that all starts together may try.
 const WORK: u64 = 1_000_000;
@@ -49,7 +51,9 @@ impl Method for Greedy {
                 let text = "greedy cuts a share into as many parts as there are ranks, and it has fewer elements";
                 Err(Diagnostic::new("AHBM-U407", text).hint("ask for more bytes"))
             }
-            AllReduce if request.method == "auto" && graph.nodes() > AUTO => no("it is slow on so large a network"),
+            AllReduce if request.method == "auto" && graph.nodes() > AUTO && Translations::of(graph).is_none() => {
+                no("it is slow on so large a network")
+            }
             AllToAll | Gather | Scatter => no("every chunk has one destination; see routed"),
             _ => Ok(()),
         }
@@ -130,6 +134,11 @@ fn spread(graph: &Graph, base: Schedule, rounds: Option<u64>, seed: u64) -> Synt
     base.members.iter().for_each(|&v| open[v as usize] = true);
     if graph.switch().is_some() {
         return Synthesis::of(graph, arrange(graph, search(graph, base, open, rounds, seed).schedule));
+    }
+    let ordered = base.members.iter().copied().eq(0..graph.nodes());
+    if let Some(translations) = Translations::of(graph).filter(|_| ordered && base.collective == Collective::AllGather)
+    {
+        return translations.spread(base, seed);
     }
     if base.members.len() == n {
         return search(graph, base, open, rounds, seed);
@@ -241,8 +250,9 @@ mod tests {
         }
     }
 
+    /// No grid is known, so the numbers form no group here.
     #[test]
-    fn tori_come_within_a_round() {
+    fn tori_of_unknown_shape_come_within_a_round() {
         for graph in [grid(&[8, 8], true), hypercube(6)] {
             let (found, bound) = rounds(graph);
             assert!(found <= bound + 1);

@@ -117,6 +117,9 @@ pub const CASES: &[(&str, &str, &str)] = &[
     ("AHBM-C177", "`--vary instances=`", "give values: `--vary instances=1,2,4`"),
     ("AHBM-C178", "`-a ring.xml` of an all-gather in a sweep of all_reduce", "compare plans of one collective and one number of ranks"),
     ("AHBM-C180", "a selector returns the name of an all_gather for an all_reduce", "return one of the algorithms that it is given, or None"),
+    ("AHBM-C185", "`algoritms: [ring_allreduce]` in the file of a sweep", "correct the key that it names; `data/schemas/sweep.schema.json` lists all"),
+    ("AHBM-C186", "`ahbm sweep show` of a folder that no sweep has written", "name the folder of `ahbm sweep SPACE.yaml -o DIR`"),
+    ("AHBM-C187", "`ahbm sweep show DIR --pareto time,link`", "use one of the columns that the hint lists"),
     ("AHBM-C190", "`\"all-reduce-implementation\": [\"rings\"]` in a system file", "write one of the values that the message lists"),
     ("AHBM-C191", "`boost-mode` in a system file", "nothing; take the key out to silence it"),
     ("AHBM-C201", "a second `finish()` of a ProgramBuilder", "make a new builder for the next program"),
@@ -273,6 +276,7 @@ pub const CASES: &[(&str, &str, &str)] = &[
     ("AHBM-U130", "complex64", "use f16, bf16, f32, f64, i8 to i64 or u8 to u64"),
     ("AHBM-U140", "numerics of i32", "ask for a floating-point dtype and fewer ranks"),
     ("AHBM-U145", "`table.to_polars()` without polars", "install the package that it names; `to_csv` needs none"),
+    ("AHBM-U146", "`ahbm.sweep(algorithms=my_function, jobs=2)`", "write the kernel into a file and name its path, or sweep without jobs"),
     ("AHBM-U150", "a sparse tensor, or one on a GPU", "pass a dense CPU tensor"),
     ("AHBM-U151", "`ReduceOp.BAND` of f32", "use an operator of the dtype"),
     ("AHBM-U152", "`dist.recv` in a script that runs one rank alone", "run all ranks: `ahbm.torch.spawn` or torchrun"),
@@ -358,6 +362,8 @@ pub const CASES: &[(&str, &str, &str)] = &[
     ("AHBM-X131", "an operator that does not exist", "correct the argument that it names; the hint has those that exist"),
     ("AHBM-X132", "`ahbm.torch.record` after `init_process_group`", "start the recorder first"),
     ("AHBM-X133", "a `recv` from anyone whose sender was not recorded", "record all ranks, or name the source"),
+    ("AHBM-X140", "a kernel that calls `os._exit`, or a run that the system ended for want of memory", "run the case alone with `ahbm run`; a repeated sweep tries it again"),
+    ("AHBM-X141", "`ahbm.sweep(jobs=2)` at the top of a script", "call it below `if __name__ == \"__main__\":`; pass a function that makes the executor"),
 
     ("AHBM-Z001", "never, unless AHBM is at fault", "report it, with the command that led to it"),
 ];
