@@ -2,6 +2,7 @@
 #![allow(unsafe_code)] // Arrays of any dtype are bytes.
 
 use crate::errors;
+use crate::interrupt::interruptible;
 use crate::memory::{LOG, data, plain_bytes, writable};
 use crate::program::Program;
 use crate::timeline::Timeline;
@@ -37,19 +38,22 @@ impl Recipe {
         operands: Vec<PyReadonlyArray2<'_, i64>>,
         results: Vec<PyReadonlyArray2<'_, i64>>,
     ) -> PyResult<Option<Self>> {
-        let make = || -> Result<Option<Self>, Diagnostic> {
-            let program = &program.inner;
-            if !Arc::ptr_eq(program, &timeline.program) {
+        let read = || -> Result<_, Diagnostic> {
+            if !Arc::ptr_eq(&program.inner, &timeline.program) {
                 return Err(Diagnostic::new("AHBM-V120", "the timeline belongs to another program"));
             }
             let all = |lists: &[PyReadonlyArray2<'_, i64>]| {
-                lists.iter().map(|rows| pieces(program, rows)).collect::<Result<Vec<_>, _>>()
+                lists.iter().map(|rows| pieces(&program.inner, rows)).collect::<Result<Vec<_>, _>>()
             };
-            let prepared = Prepared::of(program)?;
-            let inner = prepared.recipe(program, &timeline.inner, &all(&operands)?, &all(&results)?);
-            Ok(inner.map(|inner| Self { program: Arc::clone(program), inner }))
+            Ok((all(&operands)?, all(&results)?))
         };
-        errors::guard(|| make().map_err(|finding| vec![finding])).map_err(|findings| errors::raise(py, &findings))
+        let (operands, results) = read().map_err(|finding| errors::raise_one(py, finding))?;
+        let (program, timeline) = (Arc::clone(&program.inner), &timeline.inner);
+        let inner = interruptible(py, || {
+            let prepared = Prepared::of(&program).map_err(|finding| vec![finding])?;
+            Ok(prepared.recipe(&program, timeline, &operands, &results))
+        })?;
+        Ok(inner.map(|inner| Self { program, inner }))
     }
 
     /// Makes the results in `arrays`, writable, C-contiguous and of any numeric dtype; False, and nothing done, where two
