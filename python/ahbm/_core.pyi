@@ -45,6 +45,7 @@ __all__ = [
     "PlanBuilder",
     "Program",
     "ProgramBuilder",
+    "Recipe",
     "RecvFuture",
     "Ref",
     "Replayed",
@@ -658,6 +659,17 @@ class Memory:
         operands: Sequence[NDArray[np.int64]],
         results: Sequence[NDArray[np.int64]],
     ) -> None: ...
+
+@final
+class Recipe:
+    @staticmethod
+    def of(
+        program: Program,
+        timeline: Timeline,
+        operands: Sequence[NDArray[np.int64]],
+        results: Sequence[NDArray[np.int64]],
+    ) -> Recipe | None: ...
+    def run(self, arrays: Sequence[NDArray[Any]]) -> bool: ...
 
 @final
 class Flow:

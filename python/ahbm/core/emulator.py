@@ -240,7 +240,10 @@ class Emulator:
         if verify is not None:
             compiled.verify_once(verify)
         timeline = compiled.timeline(record=True)
-        if timeline is not None and compiled.program is not None:
+        if timeline is None or compiled.program is None:
+            return compiled
+        recipe = compiled.recipe(timeline)
+        if recipe is None or not recipe.run(buffers):
             memory = self._spares.take(compiled, compiled.program)
             memory.run(timeline, buffers, compiled.operands, compiled.results)
             self._spares.put(compiled, memory)
