@@ -425,6 +425,7 @@ class ProgramBuilder:
         tier: str,
         credit_bytes: int,
         op_budget: int,
+        all_ops: int = ...,
     ) -> ProgramBuilder: ...
     def group(
         self,
