@@ -134,7 +134,7 @@ impl Job<'_> {
                 Step::Apply { f, dtype, to, with: With::Source(source) } => {
                     let with = self.source(source, &range, shared);
                     let (registers, spare) = registers.split_at_mut(to + 1);
-                    let aligned = with.as_ptr() as usize % dtype.bytes() as usize == 0;
+                    let aligned = (with.as_ptr() as usize).is_multiple_of(dtype.bytes() as usize);
                     let with = if aligned {
                         with
                     } else {
