@@ -13,11 +13,14 @@ use log::{Level, debug, log_enabled};
 use numpy::{PyReadonlyArray2, PyUntypedArray};
 use pyo3::prelude::*;
 use std::num::NonZero;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::thread::available_parallelism;
 use std::time::Instant;
 
 /// Arrays of so few bytes are worked on with the interpreter lock: to release it and to get it back takes longer.
 const QUICK: usize = 1 << 18;
+
+static THREADS: OnceLock<usize> = OnceLock::new();
 
 /// How the results of a program are made of its operands, in place and without buffers; the bits are those of a replay.
 #[pyclass(frozen, module = "ahbm._core")]
@@ -84,7 +87,8 @@ impl Recipe {
                 // shared with no other of the arrays (all checked above). Whoever writes to it meanwhile gets any bytes.
                 if len == 0 { &mut [][..] } else { unsafe { std::slice::from_raw_parts_mut(at as *mut u8, len) } }
             };
-            let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+            // To ask the system takes longer than a small call.
+            let threads = *THREADS.get_or_init(|| available_parallelism().map_or(1, NonZero::get));
             self.inner.run(&mut places.iter().map(bytes).collect::<Vec<_>>(), threads);
             Ok(())
         };

@@ -303,7 +303,7 @@ fn shared(sketch: &Sketch, results: &[Vec<Copied>]) -> Option<Vec<(u32, i64, Vec
         let (mut next, mut open) = (same.iter().peekable(), Vec::new());
         for pair in edges.windows(2) {
             let (from, to) = (pair[0], pair[1]);
-            open.retain(|&(part, _): &&(Part, Range)| end(&part) > from);
+            open.retain(|&(part, _): &&(Part, Range)| end(part) > from);
             while let Some(begins) = next.next_if(|(part, _)| part.at == from) {
                 open.push(begins);
             }

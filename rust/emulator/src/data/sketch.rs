@@ -191,7 +191,7 @@ fn defined(f: BinaryFn, dtype: Dtype) -> bool {
 
 /// Refuses parts that cut elements, and zeros, which have no place in an array.
 fn whole_elements(part: Part, dtype: Dtype, len: u64) -> Result<(), Fault> {
-    if part.formula == ZEROS || len % dtype.bytes() != 0 { Err(not_followed()) } else { Ok(()) }
+    if part.formula == ZEROS || !len.is_multiple_of(dtype.bytes()) { Err(not_followed()) } else { Ok(()) }
 }
 
 /// How far an element at `at` begins behind a multiple of its size.

@@ -59,6 +59,9 @@ impl Recipe {
         let threads = threads.min((self.bytes / WORTH) as usize).max(1);
         let mut shares = deal(jobs, threads);
         let own = shares.pop().unwrap_or_default();
+        if shares.is_empty() {
+            return work(own, &shared);
+        }
         std::thread::scope(|scope| {
             for share in shares {
                 scope.spawn(|| work(share, &shared));
@@ -95,8 +98,9 @@ fn deal(jobs: Vec<Job<'_>>, threads: usize) -> Vec<Vec<Job<'_>>> {
 
 fn work(jobs: Vec<Job<'_>>, shared: &Shared<'_>) {
     let registers = jobs.iter().map(|job| job.item.registers()).max().unwrap_or(0);
+    let longest = jobs.iter().map(|job| job.item.len.min(BLOCK)).max().unwrap_or(0);
     // One more, for operands that are not aligned.
-    let mut registers: Vec<Vec<u64>> = (0..=registers).map(|_| vec![0; BLOCK / 8]).collect();
+    let mut registers: Vec<Vec<u64>> = (0..=registers).map(|_| vec![0; longest.div_ceil(8)]).collect();
     for mut job in jobs {
         let len = job.dests.first().map_or(0, |dest| dest.len());
         for from in (0..len).step_by(BLOCK) {
@@ -130,7 +134,7 @@ impl Job<'_> {
                 Step::Apply { f, dtype, to, with: With::Source(source) } => {
                     let with = self.source(source, &range, shared);
                     let (registers, spare) = registers.split_at_mut(to + 1);
-                    let aligned = with.as_ptr() as usize % dtype.bytes() as usize == 0;
+                    let aligned = (with.as_ptr() as usize).is_multiple_of(dtype.bytes() as usize);
                     let with = if aligned {
                         with
                     } else {
