@@ -5,24 +5,23 @@
 //! so a chunk is never sent before it has arrived, whatever the bandwidths and latencies.
 //!
 //! `state` is who has what and what a link chooses; `rounds` and `events` are the two clocks; [`spread`] takes the best
-//! of many starts. On networks that look the same from every NPU, `translated` searches for one share instead of all.
+//! of many starts. On networks that look the same from every NPU, [`translated`](crate::translated) searches for one share instead of all.
 
 mod events;
 mod rounds;
 mod sets;
 mod state;
-mod translated;
 
 use crate::list::arrange;
 use crate::method::{Method, Task};
 use crate::request::{AUTO, Request, refuse};
 use crate::schedule::{Transfer, split};
+use crate::translated::Translations;
 use crate::{Collective, Graph, Schedule, Synthesis, bound};
 use ahbm_machine::{Diagnostic, Ps};
 use events::in_time;
 use rounds::in_rounds;
 use state::Search;
-use translated::Translations;
 
 /// Transfers that all starts together may try.
 const WORK: u64 = 1_000_000;
@@ -64,7 +63,11 @@ impl Method for Greedy {
         let (graph, request) = (task.graph, task.request);
         let rounds = task.limit.rounds(request.chunks.into()).filter(|_| rounded(graph, request));
         match request.collective {
-            AllReduce => Ok(task.found(composed(graph, request))),
+            AllReduce => {
+                let shares = request.group(graph).len() as u64;
+                let pieces = (request.share_bytes / request.unit / shares).min(u64::from(request.chunks)).max(1);
+                Ok(task.found(composed(graph, request, self.name(), pieces as u32)))
+            }
             // Its time is known already.
             AllGather | Broadcast if graph.switch().is_none() => {
                 Ok(spread(graph, task.base(self), rounds, request.seed))
@@ -82,17 +85,16 @@ fn rounded(graph: &Graph, request: &Request) -> bool {
     request.members.is_empty() || graph.switch().is_some()
 }
 
-/// Reduce-scatter followed by all-gather, without a pause in between.
-fn composed(graph: &Graph, request: &Request) -> Schedule {
+/// Reduce-scatter followed by all-gather, without a pause in between, each share in so many pieces.
+pub(crate) fn composed(graph: &Graph, request: &Request, method: &'static str, pieces: u32) -> Schedule {
     let p = request.group(graph).len() as u32;
-    let pieces = (request.share_bytes / request.unit / u64::from(p)).min(u64::from(request.chunks)).max(1) as u32;
     let chunk_bytes = split(request.share_bytes, p * pieces, request.unit);
     let share = request.share_bytes / u64::from(p);
     // One size for all while searching; the true sizes differ by a unit at most.
     let base = |collective| Schedule {
         collective,
         shares: p,
-        ..request.base(graph, "greedy", vec![chunk_bytes[0]; pieces as usize])
+        ..request.base(graph, method, vec![chunk_bytes[0]; pieces as usize])
     };
     let rounds = |graph: &Graph| {
         let limit = || bound(graph, Collective::AllGather, share, 1, 0).rounds(pieces.into());

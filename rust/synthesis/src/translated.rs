@@ -15,11 +15,11 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::ops::RangeInclusive;
 
 /// Jobs that all starts together may try, and numbers of starts.
-const WORK: u64 = 8_000;
-const STARTS: RangeInclusive<u64> = 6..=50;
+const WORK: u64 = 2_000;
+const STARTS: RangeInclusive<u64> = 4..=50;
 
 /// The links of a network that looks the same from every NPU.
-pub(super) struct Translations<'a> {
+pub(crate) struct Translations<'a> {
     graph: &'a Graph,
     /// Numbers are added digit by digit, each modulo its extent.
     extents: Vec<u32>,
@@ -29,7 +29,7 @@ pub(super) struct Translations<'a> {
 
 impl<'a> Translations<'a> {
     /// `None` where links differ or the network does not look the same from everywhere.
-    pub(super) fn of(graph: &'a Graph) -> Option<Self> {
+    pub(crate) fn of(graph: &'a Graph) -> Option<Self> {
         if graph.switch().is_some() || !graph.uniform() {
             return None;
         }
@@ -88,37 +88,47 @@ impl<'a> Translations<'a> {
     }
 
     /// The quickest of many all-gathers, of which `base` says the chunks.
-    pub(super) fn spread(&self, base: Schedule, seed: u64) -> Synthesis {
-        let (pieces, n) = (base.chunk_bytes.len() as u64, u64::from(self.graph.nodes()));
-        let (floor, starts) = (self.floor_ps(&base), (WORK / (pieces * n)).clamp(*STARTS.start(), *STARTS.end()));
-        let mut best: Option<Share> = None;
-        for turn in 0..starts {
-            spend(256 * pieces * n);
-            let found = self.share(&base, seed.wrapping_add(turn), turn % 2 == 1);
-            best = best.filter(|best| best.end <= found.end).or(Some(found));
-            if best.as_ref().is_some_and(|best| best.end <= floor) {
-                break;
-            }
-        }
-        let Share { end, rounds, jobs } = best.unwrap_or_default();
-        let mut transfers = Vec::with_capacity(jobs.len() * n as usize);
+    pub(crate) fn spread(&self, base: Schedule, seed: u64) -> Synthesis {
+        let (pieces, n) = (base.chunk_bytes.len(), self.graph.nodes() as usize);
+        let Share { end, rounds, jobs } = self.quickest(&base.chunk_bytes, seed);
+        let mut transfers = Vec::with_capacity(jobs.len() * n);
         let mut senders = Vec::new();
         for job in jobs {
-            spend(8 * n);
+            spend(8 * n as u64);
             self.sums(job.from, &mut senders);
             let links = &self.links[job.step as usize];
-            let chunks = (job.piece..).step_by(pieces as usize);
+            let chunks = (job.piece..).step_by(pieces);
             transfers.extend(senders.iter().zip(chunks).map(|(&v, chunk)| Transfer::copy(links[v as usize], chunk)));
         }
         Synthesis { schedule: Schedule { transfers, ..base }, time_ps: end, rounds }
     }
 
+    /// The time of an all-gather of shares of these chunks, at least as long as that of [`Self::spread`].
+    pub(crate) fn spread_ps(&self, chunk_bytes: &[u64], seed: u64) -> Ps {
+        self.share(chunk_bytes, seed, false).end
+    }
+
+    fn quickest(&self, chunk_bytes: &[u64], seed: u64) -> Share {
+        let (pieces, n) = (chunk_bytes.len() as u64, u64::from(self.graph.nodes()));
+        let (floor, starts) = (self.floor_ps(chunk_bytes), (WORK / (pieces * n)).clamp(*STARTS.start(), *STARTS.end()));
+        let mut best: Option<Share> = None;
+        for turn in 0..starts {
+            spend(256 * pieces * n);
+            let found = self.share(chunk_bytes, seed.wrapping_add(turn), turn % 2 == 1);
+            best = best.filter(|best| best.end <= found.end).or(Some(found));
+            if best.as_ref().is_some_and(|best| best.end <= floor) {
+                break;
+            }
+        }
+        best.unwrap_or_default()
+    }
+
     /// Every port is busy from the first moment to the last, but while it waits for something other than the share.
-    fn floor_ps(&self, base: &Schedule) -> Ps {
-        let (pieces, steps) = (base.chunk_bytes.len() as u64, self.links.len() as u64);
+    fn floor_ps(&self, chunk_bytes: &[u64]) -> Ps {
+        let (pieces, steps) = (chunk_bytes.len() as u64, self.links.len() as u64);
         let rounds = (pieces * u64::from(self.graph.nodes() - 1)).div_ceil(steps);
         let link = self.graph.link(0);
-        let piece = link.rate.ps(base.chunk_bytes.iter().copied().min().unwrap_or(0));
+        let piece = link.rate.ps(chunk_bytes.iter().copied().min().unwrap_or(0));
         let wait = if rounds > pieces { link.latency_ps.saturating_sub((pieces - 1) * piece) } else { 0 };
         let far = self.graph.hops(0).into_iter().max().map_or(0, u64::from) * (piece + link.latency_ps);
         (rounds * piece + link.latency_ps + wait).max(far)
@@ -126,10 +136,10 @@ impl<'a> Translations<'a> {
 
     /// The share of NPU 0 goes to everybody. A port takes what has waited for longest, so that latencies are waited for
     /// while there is something else to do, or `any` of what waits.
-    fn share(&self, base: &Schedule, seed: u64, any: bool) -> Share {
-        let (pieces, n) = (base.chunk_bytes.len() as u32, self.graph.nodes());
+    fn share(&self, chunk_bytes: &[u64], seed: u64, any: bool) -> Share {
+        let (pieces, n) = (chunk_bytes.len() as u32, self.graph.nodes());
         let link = self.graph.link(0);
-        let busy: Vec<Ps> = base.chunk_bytes.iter().map(|&bytes| link.rate.ps(bytes)).collect();
+        let busy: Vec<Ps> = chunk_bytes.iter().map(|&bytes| link.rate.ps(bytes)).collect();
         let leads = |step: u32, from: u32| self.graph.link(self.links[step as usize][from as usize]).to;
         let register = |node: u32, piece: u32| (node * pieces + piece) as usize;
         let mut random = Random::new(seed);
@@ -255,7 +265,7 @@ mod tests {
                 found.schedule.check(&graph).unwrap();
                 let times = found.schedule.times(&graph, false);
                 assert_eq!((found.time_ps, found.rounds), (times.total_ps, times.rounds), "{extents:?}");
-                assert!(found.time_ps >= translations.floor_ps(&base));
+                assert!(found.time_ps >= translations.floor_ps(&base.chunk_bytes));
                 assert_eq!(translations.spread(base, 3), found);
                 // Moved on by any NPU, the schedule is the same one in another order.
                 let n = graph.nodes();
