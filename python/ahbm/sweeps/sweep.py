@@ -102,7 +102,7 @@ class Progress:
     """How far a sweep is."""
 
     total: int
-    """Cases that there are; those that turn out to be equal are taken off."""
+    """Cases that there are; until all were looked at, those that will turn out to be equal among them."""
     known: int = 0
     """Cases whose rows the store has."""
     done: int = 0
@@ -270,6 +270,7 @@ def swept(
                 progress.known += 1
             else:
                 yield case
+        progress.total = len(known)
 
     digest = ""
     if kept is not None:
