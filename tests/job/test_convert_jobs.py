@@ -16,6 +16,7 @@ import ahbm
 from ahbm._core import Workload
 from ahbm.errors import AhbmError, ConfigError
 from ahbm.job.replay import JobReport
+from ahbm.runs.measure import prepare
 
 RING = "npu_ring_8"
 COLLECTIVES = ["allreduce", "allgather", "reduce_scatter", "broadcast"]
@@ -165,16 +166,21 @@ def test_an_unknown_version_of_the_schema_is_told_once(tmp_path: Path) -> None:
     assert not ahbm.open(tmp_path / "step.0.json", topology=RING).run().warnings
 
 
-def test_run_names_the_door_of_files(tmp_path: Path) -> None:
+def test_run_takes_files(tmp_path: Path) -> None:
     facts = [attribute("comm_type", 0), attribute("comm_size", 64)]
-    path = write(tmp_path / "step", 0, [{"id": 0, "name": "all", "type": "COMM_COLL_NODE", "attr": facts}])
+    for rank in range(2):
+        path = write(tmp_path / "step", rank, [{"id": 0, "name": "all", "type": "COMM_COLL_NODE", "attr": facts}])
+    opened = ahbm.open(path, topology=RING, algorithm="tree_allreduce").run()
     for target in (path, str(path)):
-        with pytest.raises(ConfigError) as error:
-            ahbm.run(target)
-        assert (
-            error.value.code == "AHBM-C105"
-            and error.value.findings[0].hint == f"ahbm.open({str(path)!r}).run() runs a file"
-        )
+        report: object = ahbm.run(target, "tree_allreduce", RING)
+        assert isinstance(report, JobReport) and isinstance(opened, JobReport)
+        assert report.times_hash == opened.times_hash and report.calls[0].algorithm == "tree_allreduce"
+        with pytest.raises(ConfigError) as refused:
+            ahbm.run(target, check="all")
+        assert refused.value.code == "AHBM-C146"
+    with pytest.raises(ConfigError) as error:
+        prepare(str(path))
+    assert error.value.findings[0].hint == f"ahbm.open({str(path)!r}) opens a file"
     with pytest.raises(AhbmError) as error:
         ahbm.run("all_reduc")
     assert "all_reduce" in str(error.value)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from os.path import isdir, isfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack, cast
 from weakref import ref
 
 import ahbm
@@ -43,7 +43,7 @@ RANKS = -(2**31), 2**31 - 1
 @spelled
 @checked
 def run(
-    collective: str = "all_reduce",
+    collective: str | Path = "all_reduce",
     algorithm: AnyAlgorithm = None,
     topology: str | Path | Machine | None = None,
     *,
@@ -60,9 +60,18 @@ def run(
     data: also move the data and compare with NumPy (`Report.wrong`). seed, mode: choose the numbers.
     check: True raises DataError for a wrong result; "all", or names of checks, also checks the program.
 
+    The file of a job or of a plan in place of a collective runs as `ahbm.open(file, ...).run()`: a job gives a
+    `JobReport`, a plan without a known result a `TimeReport`.
+
     Raises ConfigError, TopologyError, UnsupportedError, KernelError, LintError, DeadlockError, BudgetError, DataError.
     """
-    case = prepare(collective, algorithm, topology, **arguments)
+    if (named := _named(collective)) not in COLLECTIVES and is_there(named):
+        terms = {"algorithm": algorithm, "topology": topology, **arguments}
+        given: Any = {name: value for name, value in terms.items() if value is not None}
+        opened: Any = ahbm.open(named, **given)
+        # Only what is asked for: a job runs for its time, and takes no checks.
+        return cast(Report, opened.run(data=data, seed=seed, **({"check": check} if check is not False else {})))
+    case = prepare(named, algorithm, topology, **arguments)
     return measure(case, data=data, seed=seed, mode=mode, check=check)
 
 
@@ -147,10 +156,9 @@ def prepare(
     not), TopologyError, UnsupportedError.
     """
     refuse_unknown(arguments)
-    named = str(collective) if isinstance(collective, Path) else text("collective", collective)
+    named = text("collective", collective)
     if named not in COLLECTIVES:
-        is_file = isfile(named) or isdir(named) or isfile(f"{named}.0.et")
-        hint = f"ahbm.open({named!r}).run() runs a file" if is_file else did_you_mean(named, COLLECTIVES)
+        hint = f"ahbm.open({named!r}) opens a file" if is_there(named) else did_you_mean(named, COLLECTIVES)
         raise ConfigError("AHBM-C105", f"unknown collective {named!r}", hint=hint)
     chosen = as_algorithm(algorithm)
     emulator = instance("emulator", arguments.get("emulator"), Emulator, "an ahbm.Emulator")
@@ -204,6 +212,15 @@ def prepare(
                 hint="name it in ccl.yaml, or ahbm.open(plan).run()",
             )
     return Case(emulator, request, chosen)
+
+
+def _named(collective: object) -> str:
+    return str(collective) if isinstance(collective, Path) else text("collective", collective)
+
+
+def is_there(target: str) -> bool:
+    """Whether this is a file, a folder, or the prefix of a trace."""
+    return isfile(target) or isdir(target) or isfile(f"{target}.0.et")
 
 
 def _is_file(algorithm: str, ccl: str | Path | None, overrides: Mapping[str, object] | None) -> bool:
