@@ -54,6 +54,11 @@ def test_a_repeated_sweep_runs_what_is_new(store: Path) -> None:
     assert found == {"cases": 48, "known": 32, "run": 16, "failed": 0, "store": "rows"}
 
 
+def test_cases_that_are_one_are_counted_once(here: Path) -> None:
+    Path("space.yaml").write_text("sizes: [1K, 1025]\nroots: [0, 1]\ndata: false\n", encoding="utf-8")
+    assert told("space.yaml", "-o", "rows") == "1 cases in rows: 0 were there, 1 are new\n"
+
+
 def test_rows_are_the_runs(store: Path) -> None:
     rows = shown()
     assert [row["at"] for row in rows] == list(range(32))

@@ -109,7 +109,7 @@ def plan(space: Space, places: Places) -> Iterator[Case]:
 
 
 def _refuse_unknown_topologies(space: Space) -> None:
-    for topology in {str(point.topology): point.topology for point in space.points()}.values():
+    for topology in _list(space.topologies):
         try:
             load_machine(topology)
         except TopologyError as error:

@@ -194,7 +194,10 @@ def run(
                     refused = 0
                 except BrokenExecutor as broken:
                     # It broke before the future that was to say so: what was sent now is not to blame.
-                    suspects.appendleft(batch) if trial else back.appendleft(batch.items)
+                    if trial:
+                        suspects.appendleft(batch)
+                    else:
+                        back.appendleft(batch.items)
                     refused += 1
                     if refused > DEATHS:
                         raise _unable(broken) from broken

@@ -50,27 +50,28 @@ class Table(Rows):
     def cells(self) -> tuple[Report | Refused, ...]:
         """The reports of the rows, and the errors of those that did not run. Each case runs again, here, when this is
         first read: rows are plain values, and equal cases are equal reports. Jobs have none."""
-        found: list[Report | Refused] = []
-        places = Places()
-        for case in plan(self.space, places):
-            if case.group.job is not None:
-                continue
-            try:
-                found.append(work.report(case, places))
-            except AhbmError as error:
-                values = dict(zip(STORED, work.row(case, places), strict=True))
-                found.append(Refused(values["algorithm"], case.nbytes, case.group.machine, error))
-        return tuple(found)
+        return tuple(self._again(lambda code: True))
 
     @property
     def reports(self) -> list[Report]:
-        """The reports of the cells that ran."""
-        return [cell for cell in self.cells if isinstance(cell, Report)]
+        """The reports of the cells that ran; see `cells`."""
+        return [cell for cell in self._again(lambda code: code is None) if isinstance(cell, Report)]
 
     @property
     def refused(self) -> list[Refused]:
-        """The cells that did not run, with their errors."""
-        return [cell for cell in self.cells if isinstance(cell, Refused)]
+        """The cells that did not run, with their errors; see `cells`."""
+        return [cell for cell in self._again(lambda code: code is not None) if isinstance(cell, Refused)]
+
+    def _again(self, wanted: Callable[[str | None], bool]) -> Iterator[Report | Refused]:
+        places = Places()
+        for case, code in zip(plan(self.space, places), self.column("code"), strict=True):
+            if case.group.job is not None or not wanted(code):
+                continue
+            try:
+                yield work.report(case, places)
+            except AhbmError as error:
+                values = dict(zip(STORED, work.row(case, places), strict=True))
+                yield Refused(values["algorithm"], case.nbytes, case.group.machine, error)
 
     @property
     def failed(self) -> int:
@@ -101,7 +102,7 @@ class Progress:
     """How far a sweep is."""
 
     total: int
-    """Cases that there are; those that turn out to be equal are taken off."""
+    """Cases that there are; until all were looked at, those that will turn out to be equal among them."""
     known: int = 0
     """Cases whose rows the store has."""
     done: int = 0
@@ -269,6 +270,7 @@ def swept(
                 progress.known += 1
             else:
                 yield case
+        progress.total = len(known)
 
     digest = ""
     if kept is not None:

@@ -120,7 +120,7 @@ pub const CASES: &[(&str, &str, &str)] = &[
     ("AHBM-C180", "a selector returns the name of an all_gather for an all_reduce", "return one of the algorithms that it is given, or None"),
     ("AHBM-C185", "`algoritms: [ring_allreduce]` in the file of a sweep", "correct the key that it names; `data/schemas/sweep.schema.json` lists all"),
     ("AHBM-C186", "`ahbm sweep show` of a folder that no sweep has written", "name the folder of `ahbm sweep SPACE.yaml -o DIR`"),
-    ("AHBM-C187", "`ahbm sweep show DIR --pareto time,link`", "use one of the columns that the hint lists"),
+    ("AHBM-C187", "`--pareto time,link` of `ahbm sweep show`", "use one of the columns that the hint lists"),
     ("AHBM-C190", "`\"all-reduce-implementation\": [\"rings\"]` in a system file", "write one of the values that the message lists"),
     ("AHBM-C191", "`boost-mode` in a system file", "nothing; take the key out to silence it"),
     ("AHBM-C201", "a second `finish()` of a ProgramBuilder", "make a new builder for the next program"),
