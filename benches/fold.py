@@ -28,7 +28,8 @@ MACHINES = ["npu_switch_8", "npu_ring_8", "npu_fully_connected_8"]
 CHILD = """
 import json, sys, time
 from ahbm._core import Workload
-from ahbm.job.replay import How, replay
+from ahbm.job.reading import How
+from ahbm.job.replay import replay
 from ahbm.ranks.setup import Setup
 path, topology, fold = sys.argv[1], sys.argv[2], sys.argv[3] == "fold"
 begin = time.process_time()

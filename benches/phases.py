@@ -29,7 +29,7 @@ CASES: dict[str, tuple[str, str | None, dict[str, int], str, int]] = {
     "ring, 64": ("all_reduce", "npu_ring_8", {SIPS: 64}, "ring_allreduce", 1 << 20),
     "ring, 1,024": ("all_reduce", "npu_ring_8", {SIPS: 1024}, "ring_allreduce", 1 << 20),
     "tree, 1,024": ("all_reduce", "npu_ring_8", {SIPS: 1024}, "tree_allreduce", 1 << 20),
-    "all_gather, 32 x 32 torus": ("all_gather", "npu_torus_4x4", GRID, "ring_all_gather", 1 << 10),
+    "all_gather, 32 x 32 torus": ("all_gather", "npu_torus_4x4", GRID, "ring_all_gather", 1 << 20),
     "lrab, 1,024 x 16 cubes": ("all_reduce", None, {SIPS: 1024}, "lrab_hierarchical_allreduce", 1 << 16),
     "doubling, 65,536": ("all_reduce", "npu_hypercube_16", {SIPS: 1 << 16}, "recursive_doubling_allreduce", 1 << 16),
     "tree, 1,048,576": ("all_reduce", "npu_hypercube_16", {SIPS: 1 << 20}, "tree_allreduce", 1 << 16),

@@ -1,8 +1,10 @@
-"""Writes the JSON schema of ccl.yaml, made of the checks of its reader. That of topology.yaml is a matter of Rust:
-`AHBM_WRITE_SCHEMA=1 cargo test -p ahbm-machine` writes it."""
+"""Writes the JSON schemas of ccl.yaml and of the space of a sweep, made of the checks of their readers. That of
+topology.yaml is a matter of Rust: `AHBM_WRITE_SCHEMA=1 cargo test -p ahbm-machine` writes it."""
 
 from ahbm.base import packaged
 from ahbm.config.schema import ccl_schema
+from ahbm.sweeps.space import space_schema
 
 if __name__ == "__main__":
     (packaged.SCHEMAS / "ccl.schema.json").write_text(ccl_schema(), encoding="utf-8")
+    (packaged.SCHEMAS / "sweep.schema.json").write_text(space_schema(), encoding="utf-8")

@@ -21,6 +21,7 @@ LAYERS = (
     ("runs",),
     ("ranks",),
     ("job", "front", "torch", "mscclpp"),
+    ("sweeps",),
     ("views",),
     ("cli",),
 )

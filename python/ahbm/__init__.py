@@ -27,10 +27,11 @@ if TYPE_CHECKING:
     from ahbm.runs.measure import run as run
     from ahbm.runs.plans import convert as convert
     from ahbm.runs.report import Report as Report
-    from ahbm.runs.sweep import Table as Table
-    from ahbm.runs.sweep import sweep as sweep
     from ahbm.source.function import algorithm as algorithm
     from ahbm.source.synthesis import synthesize as synthesize
+    from ahbm.sweeps.space import Space as Space
+    from ahbm.sweeps.sweep import Table as Table
+    from ahbm.sweeps.sweep import sweep as sweep
 
     __version__: str
 
@@ -43,7 +44,8 @@ _HOMES = {
     "Inspection": "runs.inspection",
     "Machine": "_core",
     "Report": "runs.report",
-    "Table": "runs.sweep",
+    "Space": "sweeps.space",
+    "Table": "sweeps.sweep",
     "Tl": "_core",
     "algorithm": "source.function",
     "convert": "runs.plans",
@@ -52,7 +54,7 @@ _HOMES = {
     "open": "job.door",
     "run": "runs.measure",
     "spawn": "ranks.launch",
-    "sweep": "runs.sweep",
+    "sweep": "sweeps.sweep",
     "synthesize": "source.synthesis",
     "tensor": "front.device",
 }
@@ -66,6 +68,7 @@ __all__ = [
     "Inspection",
     "Machine",
     "Report",
+    "Space",
     "Table",
     "Tl",
     "__version__",

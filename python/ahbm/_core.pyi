@@ -39,11 +39,13 @@ __all__ = [
     "MscclppSwitchChannel",
     "MscclppSwitchRank",
     "MscclppThreadBlockGroup",
+    "Neighbour",
     "Peer",
     "Plan",
     "PlanBuilder",
     "Program",
     "ProgramBuilder",
+    "Recipe",
     "RecvFuture",
     "Ref",
     "Replayed",
@@ -342,6 +344,14 @@ class Gates:
     def leave(self, rank: int) -> None: ...
 
 @final
+class Neighbour:
+    def __new__(cls, pid: int) -> Neighbour: ...
+    @staticmethod
+    def admit(pid: int) -> None: ...
+    def read(self, address: int, out: NDArray[Any]) -> None: ...
+    def write(self, address: int, source: NDArray[Any]) -> None: ...
+
+@final
 class Limit:
     def __new__(
         cls,
@@ -415,6 +425,7 @@ class ProgramBuilder:
         tier: str,
         credit_bytes: int,
         op_budget: int,
+        all_ops: int = ...,
     ) -> ProgramBuilder: ...
     def group(
         self,
@@ -482,7 +493,13 @@ class Program:
     def text(self) -> str: ...
     def features(self) -> AlgorithmFeatures: ...
     def simulate(
-        self, *, record: bool = True, detail: bool = False, max_events: int = ..., stuck: bool = False
+        self,
+        *,
+        record: bool = True,
+        detail: bool = False,
+        max_events: int = ...,
+        stuck: bool = False,
+        fold: bool = True,
     ) -> Timeline: ...
     def latency_without(self, lines: Sequence[int]) -> int: ...
     def least_by_ports(self, parties: int, nbytes: int) -> tuple[int, float, float] | None: ...
@@ -642,6 +659,17 @@ class Memory:
         operands: Sequence[NDArray[np.int64]],
         results: Sequence[NDArray[np.int64]],
     ) -> None: ...
+
+@final
+class Recipe:
+    @staticmethod
+    def of(
+        program: Program,
+        timeline: Timeline,
+        operands: Sequence[NDArray[np.int64]],
+        results: Sequence[NDArray[np.int64]],
+    ) -> Recipe | None: ...
+    def run(self, arrays: Sequence[NDArray[Any]]) -> bool: ...
 
 @final
 class Flow:

@@ -184,3 +184,16 @@ def test_a_list_executes_nothing_and_survives_what_is_broken(tmp_path: Path) -> 
     assert told["ring_all_gather"][0] == "all_gather" and told["ring_allreduce"][0] == "all_reduce"
     for name, code in (("broken", "AHBM-C111"), ("gone", "AHBM-C110"), ("planned", "AHBM-F")):
         assert told[name][0] == "-" and told[name][1].startswith(code)
+
+
+def test_a_command_loads_no_other() -> None:
+    code = "import sys; sys.argv[1:] = ['list', 'topologies']\nfrom ahbm.cli import main\nmain()\nprint(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code.replace("main()\n", "try: main()\nexcept SystemExit: pass\n")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    loaded = done.stdout.splitlines()[-1].split()
+    assert "ahbm.cli.listing" in loaded
+    assert "ahbm.cli.bench" not in loaded

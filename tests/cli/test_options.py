@@ -11,7 +11,7 @@ import pytest
 import typer
 
 from ahbm.cli import app
-from support.commands import run
+from support.commands import commands, run
 
 LETTERS = {
     "-a": {"--algorithm"},
@@ -33,7 +33,7 @@ LETTERS = {
 def options() -> Iterator[tuple[str, set[str]]]:
     """Command and spellings of every option."""
     root: Any = typer.main.get_command(app)
-    for command in (root, *root.commands.values()):
+    for command in (root, *commands().values()):
         context = typer.Context(command, help_option_names=["-h", "--help"])
         for parameter in command.get_params(context):
             if parameter.param_type_name == "option":

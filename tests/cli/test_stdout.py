@@ -14,11 +14,10 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-import typer.main
-from tests.support.commands import environment
+from tests.support.commands import commands, environment
 
 import ahbm
-from ahbm.cli import app, main
+from ahbm.cli import main
 from support import astra_files
 
 COMMANDS = {
@@ -39,6 +38,7 @@ COMMANDS = {
     "probe": [],
     "report": ["all_reduce", "-b", "1K", "-e", "1K", "--no-explain"],
     "run": ["all_reduce", "--size", "64"],
+    "sweep": ["space.yaml", "-o", "rows"],
     "synth": ["all_reduce", "-b", "1K"],
     "topology": [],
 }
@@ -63,7 +63,7 @@ def failing(arguments: list[str], unbuffered: bool = False) -> tuple[int, str]:
 
 
 def test_every_command_is_listed_here() -> None:
-    assert set(typer.main.get_command(app).commands) == set(COMMANDS)  # type: ignore[attr-defined]
+    assert set(commands()) == set(COMMANDS)
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, "--help", "--version"])
@@ -72,6 +72,8 @@ def test_a_full_disk(command: str, here: Path) -> None:
         astra_files.write(here)
     if command == "compare":
         Path("run.json").write_text(json.dumps(ahbm.run(bytes_per_rank=64).to_json()))
+    if command == "sweep":
+        Path("space.yaml").write_text("sizes: 64\ndata: false\n")
     if command == "convert":
         ahbm.synthesize("all_gather", topology="ring_1d", size=1 << 12).save("plan.xml")
     for unbuffered in (False, True):

@@ -10,9 +10,10 @@ import pytest
 from typer.testing import CliRunner
 
 import ahbm
+from ahbm._core import Workload
 from ahbm.cli import app
 from ahbm.errors import BudgetError
-from ahbm.job.replay import JobReport, Workload
+from ahbm.job.replay import JobReport
 
 PIPELINE = "--dp 2 --tp 2 --pp 2 --layers 2 --hidden 256 --heads 4 --sequence 128 --micro-batches 2"
 

@@ -17,7 +17,8 @@ from ahbm.base.request import Request
 from ahbm.config.topology import load_machine
 from ahbm.core.emulator import Emulator
 from ahbm.errors import AhbmError
-from ahbm.job.replay import How, JobReport, replay
+from ahbm.job.reading import How
+from ahbm.job.replay import JobReport, replay
 from ahbm.job.transformer import Transformer
 from ahbm.ranks.setup import Setup
 from support.commands import run

@@ -16,7 +16,8 @@ from ahbm.cli import app
 from ahbm.core.buffers import requested
 from ahbm.core.emulator import Emulator
 from ahbm.errors import AhbmError, ConfigError
-from ahbm.job.replay import How, JobReport, replay
+from ahbm.job.reading import How
+from ahbm.job.replay import JobReport, replay
 from ahbm.ranks.setup import Setup
 
 RING = "npu_ring_8"

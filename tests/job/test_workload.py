@@ -13,7 +13,8 @@ from ahbm.cli import app
 from ahbm.errors import AhbmError, ConfigError
 from ahbm.job.best import best
 from ahbm.job.checking import check_job
-from ahbm.job.replay import AS_IT_IS, How, JobReport, replay
+from ahbm.job.reading import AS_IT_IS, How
+from ahbm.job.replay import JobReport, replay
 from ahbm.ranks.setup import Setup
 
 

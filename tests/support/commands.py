@@ -8,9 +8,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
-from ahbm.cli import main
+import typer.main
+
+from ahbm.cli import app, main
 
 PROGRAMS = {
     "ahbm": [sys.executable, "-m", "ahbm"],
@@ -23,6 +26,13 @@ def environment() -> dict[str, str]:
     """A reader's: nothing of AHBM or pytest, and a terminal without colours, 120 columns wide."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("AHBM_", "PYTEST_"))}
     return kept | {"NO_COLOR": "1", "COLUMNS": "120", "TERM": "dumb"}
+
+
+def commands() -> dict[str, Any]:
+    """Every command of `ahbm`, by its name."""
+    root: Any = typer.main.get_command(app)
+    context = typer.Context(root)
+    return {name: root.get_command(context, name) for name in root.list_commands(context)}
 
 
 def run(program: str, arguments: list[str], cwd: Path) -> tuple[int, str, str]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ahbm.base.yaml_source import did_you_mean
 from ahbm.errors import UnsupportedError
 
 
@@ -37,6 +37,12 @@ class Element:
 
     def encode(self, values: NDArray[Any]) -> NDArray[Any]:
         """Numbers as stored elements, rounded to nearest even."""
+        if self.name == "f16" and values.dtype.kind in "iu" and values.size > MANY:
+            low, high = int(values.min()), int(values.max())
+            if high - low < MANY:
+                # NumPy converts the half type one number at a time.
+                found: NDArray[Any] = np.arange(low, high + 1).astype(self.storage)[values - low]
+                return found
         if self.name != "bf16":
             return values.astype(self.storage)
         bits = values.astype(np.float32).view(np.uint32)
@@ -46,7 +52,20 @@ class Element:
         """Stored elements as numbers: float64, or the integer type itself."""
         if self.name == "bf16":
             return (stored.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+        if self.name == "f16" and stored.size > MANY:
+            found: NDArray[Any] = _halves()[stored.view(np.uint16)]
+            return found
         return stored.astype(np.float64) if self.is_float else stored
+
+
+MANY = 1 << 16
+"""More numbers of the half type than there are different ones are looked up."""
+
+
+@cache
+def _halves() -> NDArray[np.float64]:
+    """Every number of the half type, by its bits."""
+    return np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float64)
 
 
 COMBINE: dict[str, np.ufunc] = {
@@ -87,6 +106,8 @@ ELEMENTS: dict[str, Element] = {
 def element(dtype: str) -> Element:
     """The element type called `dtype`. Raises UnsupportedError (AHBM-U130)."""
     if dtype not in ELEMENTS:
+        from ahbm.base.yaml_source import did_you_mean
+
         raise UnsupportedError(
             "AHBM-U130", f"no kernel computes with dtype {dtype!r}", hint=did_you_mean(dtype, ELEMENTS)
         )

@@ -29,8 +29,12 @@ class Reference:
         self._inputs = inputs
         self._total: NDArray[Any]
         self._magnitude: NDArray[Any]
+        self._stored: NDArray[Any] | None = None
+        """The exact answer as it is stored: a result with the same bits needs no second look."""
         if request.reduces:
             self._total, self._magnitude = self._combine()
+            if self._exact and request.op != "avg" and not np.isnan(self._total).any():
+                self._stored = request.element.encode(self._total)
 
     def expected(self, party: int) -> NDArray[Any]:
         """The numbers (decoded) that must stand in `request.part(party)`."""
@@ -52,6 +56,10 @@ class Reference:
         reduction of m numbers is bounded by m * epsilon * the sum of their magnitudes, whatever their order.
         """
         request, part = self._request, self._request.part(party)
+        if self._stored is not None and result.dtype == self._stored.dtype:
+            as_bits = f"u{result.dtype.itemsize}"
+            if np.array_equal(result[part].view(as_bits), self._stored[part].view(as_bits)):
+                return np.empty(0, np.intp)
         want, got = self._wanted(party, part), request.element.decode(result[part])
         inexact = request.reduces and request.element.is_float and request.op in ("sum", "prod", "avg")
         if not inexact or (self._exact and request.op != "avg"):

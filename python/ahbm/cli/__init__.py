@@ -1,4 +1,4 @@
-"""The `ahbm` command. A module that only one command needs is imported inside that command: `ahbm --help` stays quick.
+"""The `ahbm` command. `ahbm.cli.app` loads the module of the command that is asked for, and that command what it needs.
 
 May import every package. Holds no decisions: each command is a call of the package that it names.
 """
@@ -12,28 +12,7 @@ from typing import Annotated
 import typer
 
 from ahbm.base.load import forget_files_read
-
-# Each adds its commands to the application.
-from ahbm.cli import (  # noqa: F401
-    astra,
-    bench,
-    check,
-    compare,
-    convert,
-    explain,
-    explore,
-    features,
-    inspect,
-    job,
-    ladder,
-    look,
-    numerics,
-    progress,
-    report,
-    run,
-    scaffold,
-    synth,
-)
+from ahbm.cli import progress
 from ahbm.cli.app import app
 from ahbm.cli.excerpts import Excerpts
 from ahbm.cli.stdout import told, written

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import typer
 import typer.core
+import typer.main
 
 from ahbm.cli.interrupts import heard, interrupted
 from ahbm.errors import ConfigError
 
 PANELS = {
-    "Run": ("run", "bench", "report", "astra"),
+    "Run": ("run", "bench", "sweep", "report", "astra"),
     "Check": ("check", "explore", "numerics"),
     "Understand": ("explain", "inspect", "compare", "features"),
     "Build": ("new", "synth", "ladder", "convert", "job"),
     "Machines, and what there is": ("list", "topology", "probe"),
 }
 """The commands in the order of `ahbm --help`."""
+MODULES = {"new": "scaffold", "list": "listing", "topology": "listing", "probe": "listing"}
+"""The modules of the commands that are not called as their module is."""
 
 
 class Command(typer.core.TyperCommand):
@@ -58,6 +62,20 @@ class Command(typer.core.TyperCommand):
 
 
 class _Commands(typer.core.TyperGroup):
+    """The commands, each of which is loaded when it is looked up: a user waits for one of them, not for all."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [name for names in PANELS.values() for name in names]
+
+    def get_command(self, ctx: Any, name: str) -> Any:
+        listed = self.list_commands(ctx)
+        if name not in self.commands:
+            # For a name that does not exist, the nearest one of all commands is suggested.
+            for each in [name] if name in listed else listed:
+                import_module(f"ahbm.cli.{MODULES.get(each, each)}")
+            self.commands.update(typer.main.get_group(app).commands)
+        return super().get_command(ctx, name)
+
     def invoke(self, ctx: Any) -> Any:
         try:
             with heard():
@@ -66,11 +84,10 @@ class _Commands(typer.core.TyperGroup):
             raise interrupted(stop) from stop
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        commands: dict[str, Any] = vars(self)["commands"]
-        width = max(map(len, commands))
+        width = max(map(len, self.list_commands(ctx)))
         for panel, names in PANELS.items():
             with formatter.section(panel):
-                about = {name: commands[name].help.partition("\n\n")[0] for name in names}
+                about = {name: self.get_command(ctx, name).help.partition("\n\n")[0] for name in names}
                 formatter.write_dl([(name.ljust(width), " ".join(text.split())) for name, text in about.items()])
 
 

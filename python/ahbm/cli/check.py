@@ -118,7 +118,7 @@ def _jobs_and_files(files: list[str], options: CheckOptions, terms: Terms, group
     from ahbm._core import trace_sort
     from ahbm.errors import AhbmError
     from ahbm.job.checking import check_job
-    from ahbm.job.replay import How
+    from ahbm.job.reading import How
     from ahbm.ranks.setup import Setup
     from ahbm.runs.verdict import check_files
 

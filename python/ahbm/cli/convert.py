@@ -87,7 +87,7 @@ def convert(
     from ahbm.base.collectives import COLLECTIVES
     from ahbm.config.reading import parse_limits
     from ahbm.dsl.script import Script, imports_language
-    from ahbm.job.replay import read_groups
+    from ahbm.job.reading import read_groups
     from ahbm.runs import plans
     from ahbm.runs.bench import parse_dtype, parse_size
     from ahbm.source.function import AnyAlgorithm

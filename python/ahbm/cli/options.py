@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ahbm.config.reading import Reading
     from ahbm.job.door import Opened
     from ahbm.job.door import Terms as RunTerms
-    from ahbm.runs.bench import Sweep
+    from ahbm.runs.bench import Spread, Sweep
     from ahbm.runs.plans import Added
 
 Settings = Annotated[
@@ -82,6 +82,21 @@ Device = Annotated[
     bool, typer.Option("--device", help="Device tensors: one tile of the size on every cube (all_reduce).")
 ]
 NoData = Annotated[bool, typer.Option("--no-data", help="Simulate the time only.")]
+Processes = Annotated[
+    int | None,
+    typer.Option("-j", "--jobs", min=1, max=4096, metavar="N", help="Processes that share the work."),
+]
+
+
+def spread_over(jobs: int | None) -> Spread | None:
+    """What runs the cells of a command on `--jobs` processes; None for this process alone."""
+    if jobs is None:
+        return None
+    from ahbm.sweeps.spread import spread
+
+    return spread(jobs)
+
+
 SIZES = "256, 64K or 1M (powers of 1024), 1MiB, 1e6"
 Size = Annotated[str | None, typer.Option("-b", "--bytes", "--size", help=f"Size of one rank's array: {SIZES}.")]
 
@@ -316,7 +331,7 @@ class Asked(Recorded, Files, Terms):
     def terms(self, *, device: bool = False, args: Sequence[str] = ()) -> RunTerms:
         """The options as `ahbm.open` takes them. Raises ConfigError for values that are none."""
         from ahbm.job.door import Terms
-        from ahbm.job.replay import parse_factor
+        from ahbm.job.reading import parse_factor
         from ahbm.runs.bench import parse_dtype, parse_size
         from ahbm.source.synth import WHOLE
 

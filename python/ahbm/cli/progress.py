@@ -1,6 +1,6 @@
 """How far a command is: one line on standard error that the next one erases, and the answer to Ctrl-C.
 
-Shown on a terminal, unless JSON goes elsewhere; with AHBM_PROGRESS=1 anywhere, as lines of their own.
+Shown on a terminal, unless JSON goes elsewhere; with AHBM_PROGRESS=1 anywhere, and of sweeps, as lines of their own.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 
 EVERY_S = 2.0
-"""Seconds between lines of AHBM_PROGRESS=1, at least."""
+"""Seconds between lines of their own, at least."""
 
 
 @dataclass
@@ -32,14 +32,14 @@ def begin() -> None:
     vars(_state).update(vars(_State()))
 
 
-def at(where: str) -> None:
-    """The command does this now."""
+def at(where: str, *, lines: bool = False) -> None:
+    """The command does this now. `lines`: of a command that takes long, lines where there is no terminal."""
     _state.where = where
     if _wanted():
         width = shutil.get_terminal_size().columns - 1
         _write(f"\r\x1b[K{where[:width]}")
         _state.drawn = True
-    elif os.environ.get("AHBM_PROGRESS") == "1" and time.monotonic() - _state.told_s >= EVERY_S:
+    elif (lines or os.environ.get("AHBM_PROGRESS") == "1") and time.monotonic() - _state.told_s >= EVERY_S:
         _state.told_s = time.monotonic()
         _write(f"# {where}\n")
 

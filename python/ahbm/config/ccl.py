@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import replace
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -278,9 +278,12 @@ class CclConfig:
     def _add_algorithm(self, source: Source, folder: Path, name: str, entry: Any) -> None:
         path = ("algorithms", name)
         _expect(isinstance(entry, dict), source, path, entry, "a mapping with the key module")
-        known = {**COMMON, **keys()}
         merged = {**self._algorithms.get(name, {}), **entry}
         found = [key for key in KINDS if key in merged]
+        # What has keys of its own kind alone is judged by that; the other kinds' modules take long to import.
+        known = {**COMMON, **(kind(found[0]).all_keys(found[0]) if len(found) == 1 else {})}
+        if not merged.keys() <= known.keys():
+            known |= keys()
         own = kind(found[0]).parameters if len(found) == 1 else None
         further = [key for key in entry if key not in known and key.isidentifier()] if own is not None else []
         _check_keys(source, path, entry, {**known, **{key: own for key in further if own is not None}})
@@ -292,7 +295,7 @@ class CclConfig:
                 sites=(Site("written", source.place(path)),),
                 hint=f"add {', or '.join(kind(key).example for key in KINDS)}".replace("NAME", name),
             )
-        if odd := (merged.keys() & keys().keys()) - kind(found[0]).keys.keys() - {found[0]}:
+        if odd := merged.keys() & known.keys() - COMMON.keys() - kind(found[0]).all_keys(found[0]).keys():
             theirs = next(key for key in KINDS if odd & {key, *kind(key).keys})
             raise ConfigError(
                 "AHBM-C103",
@@ -366,6 +369,7 @@ def split_overrides(overrides: Mapping[str, object] | None) -> tuple[dict[str, o
     return topology, ccl
 
 
+@cache
 def _topology_roots() -> frozenset[str]:
     """Top-level keys of a topology; the packaged one has them all."""
     node = yaml.compose(packaged.TOPOLOGY.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
@@ -380,7 +384,13 @@ def _read(path: Path) -> Source:
         raise ConfigError(
             "AHBM-C101", f"cannot read {path}: {error}", hint=f"give the path of a ccl.yaml, or unset {ENV}"
         ) from error
-    return parse(content, str(path) if not path.is_relative_to(packaged.ROOT) else f"packaged {path.name}")
+    return _parsed(content, str(path) if not path.is_relative_to(packaged.ROOT) else f"packaged {path.name}")
+
+
+@lru_cache(16)
+def _parsed(text: str, origin: str) -> Source:
+    """`parse`, once for equal texts: what reads the source writes nothing into it."""
+    return parse(text, origin)
 
 
 def _check_keys(source: Source, path: KeyPath, content: dict[str, Any], known: Mapping[str, Check]) -> None:

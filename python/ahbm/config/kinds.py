@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +51,12 @@ class Kind:
     claims: Callable[[str], bool] = lambda name: False
     """Whether the name of an algorithm that no entry has is one of this kind."""
 
+    def all_keys(self, key: str) -> dict[str, Check]:
+        """The `key` of this kind and those beside it."""
+        return {key: self.check, **self.keys}
 
+
+@cache
 def kind(key: str) -> Kind:
     """The kind of entries with `key`."""
     found = import_module(KINDS[key]).KIND
@@ -58,9 +64,9 @@ def kind(key: str) -> Kind:
     return found
 
 
-def keys() -> dict[str, Check]:
+def keys() -> Mapping[str, Check]:
     """Every key that some kind of entry has."""
     found: dict[str, Check] = {}
     for key in KINDS:
-        found |= {key: kind(key).check, **kind(key).keys}
+        found |= kind(key).all_keys(key)
     return found

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ahbm.base.arguments import refused, shown
 from ahbm.base.request import Request
-from ahbm.base.yaml_source import did_you_mean
-from ahbm.core.emulator import Emulator
 from ahbm.errors import ConfigError
-from ahbm.source.algorithm import Algorithm, is_algorithm
+
+if TYPE_CHECKING:
+    from ahbm.core.emulator import Emulator
+    from ahbm.source.algorithm import Algorithm
 
 SELECTOR, PLAN, ARGUMENT, CONFIGURED, DEFAULT = "selector", "plan", "argument", "ccl.yaml", "default"
 """The rules: a selector, a plan that was registered or executed, `algorithm=` of a run, the user's ccl.yaml or an
 override, the packaged ccl.yaml."""
 
-Selector = Callable[[Mapping[str, Algorithm], Request], "str | Algorithm | None"]
+Selector = Callable[[Mapping[str, "Algorithm"], Request], "str | Algorithm | None"]
 """Of the configured algorithms of a request's collective, by name, the one to perform it by, or its name. None leaves
 the choice to ccl.yaml. It must answer the same on every rank of a group."""
 
@@ -38,7 +40,7 @@ class Choice:
         return f"{self.name} (chosen by {self.rule})"
 
 
-class Catalogue(Mapping[str, Algorithm]):
+class Catalogue(Mapping[str, "Algorithm"]):
     """The configured algorithms of a collective by name; each is loaded when it is asked for."""
 
     def __init__(self, emulator: Emulator, collective: str) -> None:
@@ -73,6 +75,9 @@ def select(selector: Selector, algorithms: Mapping[str, Algorithm], request: Req
     Raises ConfigError (AHBM-C180) for an answer that is neither one of their names nor an algorithm, and what
     `selector` raises.
     """
+    from ahbm.base.yaml_source import did_you_mean
+    from ahbm.source.algorithm import is_algorithm
+
     answer: object = selector(algorithms, request)
     if answer is None:
         return None

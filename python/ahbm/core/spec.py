@@ -11,6 +11,7 @@ from weakref import WeakValueDictionary
 from ahbm._core import Machine
 from ahbm.base.request import Request
 from ahbm.config.ccl import CclConfig
+from ahbm.config.settings import Settings
 from ahbm.core.emulator import Emulator
 from ahbm.errors import ConfigError
 from ahbm.source.algorithm import Algorithm
@@ -69,9 +70,7 @@ class Spec:
             "placement": repr(self.request.placement),
         }
         facts = [
-            f"{self.machine.hash:016x}",
-            [settings.kind, repr(settings.queues), settings.world_size, settings.op_budget, settings.event_budget],
-            self.content,
+            *_facts(self.machine, settings, self.content),
             request,
             [sorted(self.checks), self.data, self.mode, self.seed],
         ]
@@ -115,6 +114,17 @@ def machine_name(machine: Machine) -> str:
     name = machine.origin.removeprefix("packaged ").removesuffix(".yaml")
     name = "default" if name == "topology" and machine.origin.startswith("packaged ") else name
     return ", ".join([name, *(f"{key}={value}" for key, value in machine.overrides)])
+
+
+def runs_by(emulator: Emulator, algorithm: str | Algorithm) -> list[object]:
+    """The part of what `Spec.digest` digests that is common to all requests: machine, settings and content of the
+    algorithm, as JSON-serialisable data. Raises as loading the algorithm."""
+    return _facts(emulator.machine, emulator.settings(algorithm), _content(emulator, algorithm))
+
+
+def _facts(machine: Machine, settings: Settings, content: str) -> list[object]:
+    budgets = [settings.kind, repr(settings.queues), settings.world_size, settings.op_budget, settings.event_budget]
+    return [f"{machine.hash:016x}", budgets, content]
 
 
 def _key(machine: Machine, config: CclConfig) -> tuple[int, str]:

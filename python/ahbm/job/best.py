@@ -11,7 +11,9 @@ from ahbm.base.words import aligned
 from ahbm.core.emulator import Emulator
 from ahbm.core.selection import Catalogue, Selector
 from ahbm.errors import AhbmError
-from ahbm.job.replay import AS_IT_IS, How, JobReport, Preparation, replay
+from ahbm.job.preparation import Preparation
+from ahbm.job.reading import AS_IT_IS, How
+from ahbm.job.replay import JobReport, replay
 from ahbm.ranks.setup import Setup
 
 

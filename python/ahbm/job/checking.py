@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from ahbm.errors import AhbmError, BudgetError, DeadlockError, Finding, FormatError, UnsupportedError
-from ahbm.job.replay import AS_IT_IS, How, read, replay
+from ahbm.job.reading import AS_IT_IS, How, read
+from ahbm.job.replay import replay
 from ahbm.ranks.setup import Setup
 from ahbm.runs.verdict import Checked
 

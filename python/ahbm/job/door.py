@@ -23,8 +23,9 @@ from ahbm.core.selection import Selector
 from ahbm.core.spec import Spec
 from ahbm.dsl.script import Script
 from ahbm.errors import ConfigError
-from ahbm.job.replay import AS_IT_IS, How, JobReport, replay
-from ahbm.job.replay import read as read_job
+from ahbm.job.reading import AS_IT_IS, How
+from ahbm.job.reading import read as read_job
+from ahbm.job.replay import JobReport, replay
 from ahbm.ranks.setup import Setup
 from ahbm.runs import plans, timed
 from ahbm.runs.inspection import Inspection

@@ -17,11 +17,10 @@ from ahbm.core.compiled import Compiled
 from ahbm.core.emulator import Emulator
 from ahbm.errors import AhbmError, ConfigError, Finding, InterruptedRun
 from ahbm.job.door import Opened, Terms, is_plan, refuse_terms_of_plans, terms_of
-from ahbm.job.replay import left_out
-from ahbm.job.replay import read as read_job
+from ahbm.job.reading import left_out
+from ahbm.job.reading import read as read_job
 from ahbm.runs import plans, timed
-from ahbm.runs.rows import Rows
-from ahbm.runs.sweep import FAILED
+from ahbm.runs.rows import FAILED, Rows
 from ahbm.source.function import AnyAlgorithm, as_algorithm
 from ahbm.source.plan import has_known_result, read
 
@@ -98,7 +97,7 @@ class Features(Rows):
 
     def _shown(self) -> list[str]:
         """The columns in which any row has something."""
-        return [name for name in self.columns if any(row[name] not in (None, "") for row in self.rows)]
+        return [name for name in self.columns if any(value not in (None, "") for value in self.column(name))]
 
     def _cell(self, value: object) -> str:
         return f"{value:.4g}" if isinstance(value, float) else super()._cell(value)
@@ -134,7 +133,7 @@ def gathered(asked: Sequence[tuple[AnyAlgorithm | Path, Terms]]) -> Features:
     found = rows.get(of_calls, [])
     failed = FAILED if any("code" in row for row in found) else ()
     columns = (*units, *failed)
-    made = tuple({name: None for name in columns} | row for row in found)
+    made = tuple(tuple(row.get(name) for name in columns) for row in found)
     return Features(columns, made, {name: unit for name, unit in units.items() if unit}, tuple(warnings))
 
 

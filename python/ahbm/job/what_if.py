@@ -10,7 +10,8 @@ from ahbm._core import Workload
 from ahbm.base.words import aligned
 from ahbm.config.topology import load_machine
 from ahbm.errors import AhbmError, ConfigError, InterruptedRun
-from ahbm.job.replay import How, JobReport, read, replay
+from ahbm.job.reading import How, read
+from ahbm.job.replay import JobReport, replay
 from ahbm.runs import plans
 from ahbm.runs.advice import resolved
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.words import aligned
-from ahbm.core.limits import Limits
 from ahbm.core.selection import DEFAULT
-from ahbm.runs.report import bandwidths
+
+if TYPE_CHECKING:
+    from ahbm.core.limits import Limits
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,8 @@ class CallRecord:
 
     def at(self, start_ps: int, end_ps: int) -> CallRecord:
         """The call at its time."""
+        from ahbm.runs.report import bandwidths
+
         algbw, busbw = bandwidths(self.collective, self.ranks, self.bytes, end_ps - start_ps)
         return replace(
             self, start_ns=start_ps / 1000, latency_ns=(end_ps - start_ps) / 1000, algbw_gbs=algbw, busbw_gbs=busbw
@@ -52,35 +56,42 @@ class Row:
     ranks: int
     calls: int = 0
     bytes: int = 0
-    time_ns: float = 0.0
-    bound_ns: float | None = 0.0
+    time_ps: int = 0
+    bound_ps: int | None = 0
     algorithms: set[str] = field(default_factory=set)
 
     @property
     def busbw_gbs(self) -> float:
         """Of all calls together, as nccl-tests counts it."""
         factor = COLLECTIVES[self.collective].bus_factor(self.ranks)
-        return self.bytes * factor / self.time_ns if self.time_ns else 0.0
+        return 1000 * self.bytes * factor / self.time_ps if self.time_ps else 0.0
 
 
 def rows(calls: Iterable[CallRecord], limits: Limits) -> list[Row]:
     """The table's rows, by collective and number of ranks."""
+    return summed(((call, 1, round(call.latency_ns * 1000)) for call in calls), limits)
+
+
+def summed(kinds: Iterable[tuple[CallRecord, int, int]], limits: Limits) -> list[Row]:
+    """The table's rows from calls that are alike: one of them, how many, and their times together, in ps."""
     found: dict[tuple[str, int], Row] = {}
-    for call in calls:
+    bounds: dict[tuple[str, int, int, int], int | None] = {}
+    for call, count, time_ps in kinds:
         row = found.setdefault((call.collective, call.ranks), Row(call.collective, call.ranks))
-        row.calls += 1
-        row.bytes += call.bytes
-        row.time_ns += call.latency_ns
+        row.calls += count
+        row.bytes += count * call.bytes
+        row.time_ps += time_ps
         row.algorithms.add(call.algorithm if call.rule == DEFAULT else f"{call.algorithm} ({call.rule})")
         kind = COLLECTIVES[call.collective]
-        bound = limits.bound(
-            call.collective, call.ranks, call.bytes // kind.chunks(call.ranks), root=call.root, dst=int(kind.paired)
-        ).ps
-        row.bound_ns = None if bound is None or row.bound_ns is None else row.bound_ns + bound / 1000
+        key = (call.collective, call.ranks, call.bytes // kind.chunks(call.ranks), call.root)
+        if key not in bounds:
+            bounds[key] = limits.bound(*key[:3], root=call.root, dst=int(kind.paired)).ps
+        bound = bounds[key]
+        row.bound_ps = None if bound is None or row.bound_ps is None else row.bound_ps + count * bound
     return [found[key] for key in sorted(found)]
 
 
-def table(calls: Iterable[CallRecord], limits: Limits) -> list[str]:
+def table(rows: Iterable[Row]) -> list[str]:
     """The rows as lines of text, the head first."""
     head = ("collective", "ranks", "calls", "bytes", "time (us)", "busbw (GB/s)", "% of bound", "algorithm")
     lines = [
@@ -89,11 +100,11 @@ def table(calls: Iterable[CallRecord], limits: Limits) -> list[str]:
             str(row.ranks),
             str(row.calls),
             str(row.bytes),
-            f"{row.time_ns / 1000:.2f}",
+            f"{row.time_ps / 1e6:.2f}",
             f"{row.busbw_gbs:.2f}",
-            "-" if row.bound_ns is None or not row.time_ns else f"{100 * row.bound_ns / row.time_ns:.1f}",
+            "-" if row.bound_ps is None or not row.time_ps else f"{100 * row.bound_ps / row.time_ps:.1f}",
             ", ".join(sorted(row.algorithms)),
         )
-        for row in rows(calls, limits)
+        for row in rows
     ]
     return aligned([head, *lines])

@@ -185,8 +185,9 @@ def load(path: str | Path) -> list[Report]:
 
 
 def _report(row: object, path: str | Path) -> Report:
-    own = {field.name: field.default is MISSING for field in fields(Report) if field.name not in ("bound", "spec")}
-    names = own | {name: name != OF_BOUND[-1] for name in OF_BOUND}
+    found = ("bound", "spec", "program_hash_of")
+    own = {field.name: field.default is MISSING for field in fields(Report) if field.name not in found}
+    names = own | {"program_hash": True} | {name: name != OF_BOUND[-1] for name in OF_BOUND}
     needed = {name for name, must in names.items() if must}
     if not isinstance(row, dict) or not needed <= set(row) <= names.keys():
         missing = ", ".join(sorted(needed - set(row))) if isinstance(row, dict) else ""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from os.path import isdir, isfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
+from weakref import ref
 
 import ahbm
 from ahbm.base import codes
@@ -264,7 +265,7 @@ def _report(case: Case, compiled: Compiled, wrong: int | None, spec: Spec, findi
         wrong=wrong,
         timeline_hash=f"{compiled.timeline_hash:016x}",
         machine_hash=f"{machine.hash:016x}",
-        program_hash=f"{compiled.program.hash:016x}" if compiled.program else "",
+        program_hash_of=_program_hash(compiled, spec),
         version=ahbm.__version__,
         ops=compiled.ops,
         checks=spec.checks,
@@ -273,3 +274,14 @@ def _report(case: Case, compiled: Compiled, wrong: int | None, spec: Spec, findi
         machine=machine_name(machine),
         spec=spec,
     )
+
+
+def _program_hash(compiled: Compiled, spec: Spec) -> Callable[[], str]:
+    """Finds the hash of what ran; a report does not keep its program alive for that."""
+    held = ref(compiled)
+
+    def find() -> str:
+        program = (held() or Case.of(spec).compiled()).program
+        return f"{program.hash:016x}" if program is not None else ""
+
+    return find

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ahbm.base import html
@@ -58,8 +59,8 @@ class Report(Run):
     timeline_hash: str
     """16 hex digits; equal hashes are equal timelines."""
     machine_hash: str
-    program_hash: str
-    """Empty when there was nothing to run."""
+    program_hash_of: Callable[[], str] = field(repr=False, compare=False)
+    """Finds `program_hash`."""
     version: str
     """Of this package."""
     ops: int = 0
@@ -77,6 +78,16 @@ class Report(Run):
 
     def _least(self) -> Bound:
         return self.bound
+
+    @cached_property
+    def program_hash(self) -> str:
+        """16 hex digits, found when they are first read; empty when there was nothing to run. Equal programs have equal
+        hashes."""
+        return self.program_hash_of()
+
+    def __getstate__(self) -> dict[str, object]:
+        found = self.program_hash
+        return {**vars(self), "program_hash_of": _Known(found), "program_hash": found}
 
     @property
     def bound_ps(self) -> int | None:
@@ -133,6 +144,8 @@ class Report(Run):
         for name, value in asdict(replace(self, spec=None, findings=())).items():
             if name == "bound":
                 data |= {key: getattr(self, key) for key in OF_BOUND}
+            elif name == "program_hash_of":
+                data["program_hash"] = self.program_hash
             elif name != "spec":
                 data[name] = value
         return data | {"findings": [finding.to_json() for finding in self.findings]}
@@ -149,7 +162,8 @@ class Report(Run):
             ns, _, reason = (known.pop(name) for name in OF_BOUND[:3])
             ps = None if ns is None else round(1000 * ns)
             bound = Bound.known(ps, reason, known.pop("bound_is_tightest", False))
-            return Report(**known, bound=bound)
+            program = _Known(known.pop("program_hash"))
+            return Report(**known, bound=bound, program_hash_of=program)
         except (TypeError, ValueError, KeyError, AttributeError, RecursionError, OverflowError) as error:
             raise ConfigError("AHBM-C160", f"no report: {error}", hint="give what Report.to_json has made") from error
 
@@ -187,6 +201,16 @@ class Report(Run):
             + "".join(f"\nnote: {note}" for note in self.notes)
             + (f"\n{told(self.findings)}" if self.findings else "")
         )
+
+
+@dataclass(frozen=True)
+class _Known:
+    """Finds a text that is known."""
+
+    text: str
+
+    def __call__(self) -> str:
+        return self.text
 
 
 def place(machine: str, network: str) -> str:

@@ -6,14 +6,17 @@ import csv
 import io
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from ahbm.base.arguments import checked
+from ahbm.base.arguments import checked, shown
 from ahbm.base.store import store
 from ahbm.errors import ConfigError, UnsupportedError
+
+FAILED = ("code", "message")
+"""Of a row of what did not run: the code of its error and what it says; None in every other row."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -21,32 +24,51 @@ class Rows:
     """A sequence of rows, each a dict of plain values with the same columns."""
 
     columns: tuple[str, ...]
-    rows: tuple[dict[str, Any], ...]
+    values: tuple[tuple[Any, ...], ...] = field(repr=False)
+    """Per row, the value of each column."""
+
+    @property
+    def rows(self) -> tuple[dict[str, Any], ...]:
+        """The rows as dicts."""
+        return tuple(self)
+
+    def column(self, name: str) -> list[Any]:
+        """The values of a column. Raises ConfigError (AHBM-C187) where there is none of that name."""
+        if not isinstance(name, str) or name not in self.columns:
+            columns = ", ".join(self.columns)
+            raise ConfigError("AHBM-C187", f"the rows have no column {shown(name)}", hint=f"one of {columns}")
+        at = self.columns.index(name)
+        return [values[at] for values in self.values]
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self.values)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        return iter(self.rows)
+        return (dict(zip(self.columns, values, strict=True)) for values in self.values)
 
     def __getitem__(self, index: int) -> dict[str, Any]:
-        return self.rows[index]
+        return dict(zip(self.columns, self.values[index], strict=True))
+
+    def to_arrow(self) -> Any:
+        """A pyarrow.Table with `columns`. Raises UnsupportedError (AHBM-U145) where pyarrow is not installed."""
+        arrow = _package("pyarrow")
+        return arrow.table([arrow.array(self.column(name)) for name in self.columns], names=list(self.columns))
 
     def to_pandas(self) -> Any:
         """A pandas.DataFrame with `columns`. Raises UnsupportedError (AHBM-U145) where pandas is not installed."""
-        return _package("pandas").DataFrame(list(self.rows), columns=list(self.columns))
+        return _package("pandas").DataFrame(list(self.values), columns=list(self.columns))
 
     def to_polars(self) -> Any:
         """A polars.DataFrame with `columns`. Raises UnsupportedError (AHBM-U145) where polars is not installed."""
-        values = {name: [row[name] for row in self.rows] for name in self.columns}
+        values = {name: self.column(name) for name in self.columns}
         return _package("polars").DataFrame(values, strict=False)
 
     def csv(self) -> str:
         """The rows below a line of column names; a value that a row does not have is empty."""
         out = io.StringIO()
-        writer = csv.DictWriter(out, self.columns, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(self.rows)
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(self.columns)
+        writer.writerows(self.values)
         return out.getvalue()
 
     @checked
@@ -57,11 +79,11 @@ class Rows:
     @checked
     def to_jsonl(self, path: str | Path) -> Path:
         """Writes each row as a line of JSON. Raises ConfigError (AHBM-C141) for a file that cannot be written."""
-        return _stored(path, "".join(f"{json.dumps(row)}\n" for row in self.rows))
+        return _stored(path, "".join(f"{json.dumps(row)}\n" for row in self))
 
     def __str__(self) -> str:
         names = self._shown()
-        lines = [names, *([self._cell(row[name]) for name in names] for row in self.rows)]
+        lines = [names, *([self._cell(row[name]) for name in names] for row in self)]
         widths = [max(len(line[at]) for line in lines) for at in range(len(names))]
         return "\n".join("  ".join(map(str.rjust, line, widths)).rstrip() for line in lines)
 

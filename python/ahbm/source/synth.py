@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +16,16 @@ from ahbm.config.kinds import Kind
 from ahbm.errors import ConfigError, Site, UnsupportedError
 from ahbm.source.algorithm import Lowered
 from ahbm.source.plan import LOWERING, UNBOUNDED, PlanOptions, lower
-from ahbm.source.synthesis import SYNTHESIZED, Synthesis, synthesize
+from ahbm.source.synthesis import METHODS, SYNTHESIZED, Synthesis, synthesize
 
 if TYPE_CHECKING:
     from ahbm.config.settings import Settings
 
 WHOLE = 2**63 - 1
 """Size of a slice that no message exceeds: synthesized schedules have cut their messages themselves."""
+
+SEARCHED, SMALL = ("arborescences",), 16
+"""Methods that search for long, and the most ranks among which they are tried."""
 
 
 @dataclass(frozen=True)
@@ -78,12 +82,15 @@ class SynthAlgorithm:
     def lower(self, machine: Machine, request: Request, layout: Layout, settings: Settings) -> Lowered:
         """Synthesizes between the SIPs of the ranks' places, and lowers the plan; other SIPs relay.
 
-        An array that is too small to be cut as the method must gets the schedule of `auto`, with a note. Raises as
-        `synthesize` and `ahbm.source.plan.lower`.
+        An array that is too small to be cut as the method must gets the schedule of `auto`, with a note. Where queues,
+        slices or the PEs of a SIP make a schedule wait, `auto` is what is quickest with them. Raises as `synthesize`
+        and `ahbm.source.plan.lower`.
         """
         sips, note = [sip for sip, _, _ in layout.places], ""
         try:
             found = self.synthesize(machine, request, sips)
+            if self.synth.method == "auto" and not self._takes_its_time(found, settings):
+                return self._quickest(machine, request, sips, settings)
         except UnsupportedError as error:
             if error.code != codes.UNCUT or replace(self.synth, seed=0) == Synth():
                 raise
@@ -91,6 +98,33 @@ class SynthAlgorithm:
             note = f"{self.name} is synthesized by {found.schedule.method}: {error.message}"
         lowered = lower(found.plan, machine, request, settings.queues, self.how, found.schedule.places())
         return replace(lowered, note=note)
+
+    def _takes_its_time(self, found: Synthesis, settings: Settings) -> bool:
+        """Whether what is run takes the time of the schedule."""
+        whole = self.how.slice_bytes is not None and self.how.slice_bytes >= WHOLE
+        return whole and settings.queues.n_slots == UNBOUNDED and found.plan_matches
+
+    def _quickest(self, machine: Machine, request: Request, sips: Sequence[int], settings: Settings) -> Lowered:
+        """The schedule that is run in the least time: those of all methods in the order of their own times, as long as
+        that is less than the least so far."""
+        schedules = []
+        for method in METHODS[1:]:
+            if method in SEARCHED and len(sips) > SMALL:
+                continue
+            one = replace(self, synth=replace(self.synth, method=method))
+            with suppress(UnsupportedError):
+                schedules.append(one.synthesize(machine, request, sips))
+        schedules.sort(key=lambda found: found.schedule.time_ps)
+        best: tuple[int, Lowered] | None = None
+        for found in schedules:
+            if best is not None and found.schedule.time_ps >= best[0]:
+                break
+            made = lower(found.plan, machine, request, settings.queues, self.how, found.schedule.places())
+            time_ps = made.program.simulate(record=False).latency_ps
+            if best is None or time_ps < best[0]:
+                best = time_ps, made
+        assert best is not None, "`auto` has found one of them"
+        return best[1]
 
     @property
     def anywhere(self) -> bool:

@@ -9,6 +9,8 @@ May import `ranks`, `job`, `front` and below.
 from __future__ import annotations
 
 import importlib
+import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ def register() -> None:
 
 def create(opts: Any, pg_options: object) -> Any:
     """The function that torch calls for every group of the backend."""
-    from ahbm.torch import backend, fallback, recording
+    from ahbm.torch import backend
     from ahbm.torch.places import find, options
 
     place = find(opts, pg_options)
@@ -42,12 +44,20 @@ def create(opts: Any, pg_options: object) -> Any:
     if selector is not None:
         # That of the default group is for the groups that have none.
         place.choose().use(None if members is place.root else members, selector)
-    made = backend.ProcessGroup
-    if recording.current() is not None:
-        made = recording.Emulated
-    elif fallback.wanted():
-        made = fallback.ProcessGroup
-    return made(place, members, opts.timeout, opts.store)
+    return _kind(backend.ProcessGroup)(place, members, opts.timeout, opts.store)
+
+
+def _kind(usual: Any) -> Any:
+    """The class of groups: the `usual` one, unless they are recorded or may leave calls to another backend."""
+    recording = sys.modules.get(f"{__name__}.recording")  # which made the recorder, if there is one
+    if recording is not None and recording.current() is not None:
+        return recording.Emulated
+    if os.environ.get("AHBM_FALLBACK"):
+        from ahbm.torch import fallback
+
+        if fallback.wanted():
+            return fallback.ProcessGroup
+    return usual
 
 
 _LAZY = {

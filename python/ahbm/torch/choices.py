@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ahbm.base.load import load_bytes
-from ahbm.config.reading import PLAIN
 from ahbm.core.selection import Choice
 from ahbm.errors import ConfigError, FormatError
-from ahbm.source.plan import PlanAlgorithm, PlanOptions, runnable
+
+if TYPE_CHECKING:
+    from ahbm.source.plan import PlanAlgorithm
 
 KNOWN_PLANS = 256
 
@@ -25,6 +25,8 @@ def told(choice: Choice | None) -> dict[str, str] | None:
     facts, found = {"rule": choice.rule, "algorithm": choice.name}, choice.algorithm
     if isinstance(found, str):
         return facts
+    from ahbm.source.plan import PlanAlgorithm, PlanOptions
+
     if isinstance(found, PlanAlgorithm) and found.path.is_file() and found.how == PlanOptions():
         return facts | {"plan": str(found.path.resolve()), "digest": found.digest}
     raise ConfigError(
@@ -47,6 +49,10 @@ def heard(facts: dict[str, Any]) -> Choice:
 
 @lru_cache(KNOWN_PLANS)
 def _plan(name: str, path: str, digest: str) -> PlanAlgorithm:
+    from ahbm.base.load import load_bytes
+    from ahbm.config.reading import PLAIN
+    from ahbm.source.plan import PlanAlgorithm, runnable
+
     content = load_bytes(path)
     if hashlib.sha256(content).hexdigest() != digest:
         raise FormatError("AHBM-F170", f"{path} is not the plan that a rank has chosen: another was written over it")

@@ -16,12 +16,13 @@ from typing import Any
 
 from ahbm.errors import FormatError
 
+LOOPBACK = "127.0.0.1"
 HEADER = struct.Struct("<4sBIQ")
 MAGIC = b"AHBM"
 FACTS_LIMIT = 1 << 22
 PAYLOAD_LIMIT = 1 << 38
 
-HELLO, SUBMIT, WAIT, ESTIMATE, ABSENT, BYE, ABORT, RESULT, ERROR = range(9)
+HELLO, NEAR, SUBMIT, WAIT, ESTIMATE, ABSENT, BYE, ABORT, RESULT, ERROR = range(10)
 
 
 class Gone(ConnectionError):

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ahbm._core import Neighbour
 from ahbm.base.words import span
 from ahbm.errors import AhbmError, DistributedError, FormatError
 from ahbm.ranks.blame import clone
@@ -24,11 +25,11 @@ from ahbm.ranks.stall import timed_out
 from ahbm.ranks.terms import terms, with_choice
 from ahbm.ranks.ticket import Ticket
 from ahbm.ranks.world import World
-from ahbm.torch import frames
+from ahbm.torch import frames, report
 from ahbm.torch.choices import heard
-from ahbm.torch.frames import Connection, Gone
+from ahbm.torch.frames import LOOPBACK, Connection, Gone
+from ahbm.torch.rooms import LARGE, Rooms
 
-LOOPBACK = "127.0.0.1"
 RUNNER = "ahbm runner"
 HURRY_S = 0.05
 """See `World.hurry_s`: processes also wait for each other by other means, such as torch's store."""
@@ -37,7 +38,7 @@ GREETING_S = 10.0
 """The time that a caller has to say who it is: a rank does so as soon as it is connected."""
 CALLERS = 64
 """Callers that have not said yet who they are; for one more, the oldest has to go."""
-HELLO_LIMIT = 64
+HELLO_LIMIT = 96
 """Bytes of the facts of a greeting."""
 
 
@@ -50,6 +51,7 @@ class Host:
         self.world = World(size)
         self.session = Session(setup, emulator, self.world)
         self.timeout_s = timeout_s
+        self._rooms = Rooms()
         self.secret = secrets.token_bytes(32)
         self._server = socket.create_server((LOOPBACK, 0), backlog=size + CALLERS)
         self.port: int = self._server.getsockname()[1]
@@ -78,12 +80,13 @@ class Host:
             raise timed_out(f"init_process_group: {span(absent)} did not come", self.timeout_s)
 
     def leave(self) -> None:
-        """Rank 0 is done: serves the others until they are, too, at most for the timeout."""
+        """Rank 0 is done: serves the others until they are, too, at most for the timeout, and reports on the job."""
         self.world.leave(0, None, None)
         for thread in self._threads:  # those of ranks are appended before the door's has ended
             if thread.name != RUNNER:
                 thread.join(self.timeout_s)
         self.close()
+        report.add(self.session.ledger)
 
     def abort(self, error: BaseException) -> None:
         """Stops every rank with `error`."""
@@ -137,13 +140,13 @@ class Host:
         self._server.close()
 
     def _greet(self, caller: Connection) -> None:
-        rank = self._rank_of(caller)
+        rank, near = self._rank_of(caller)
         with self._door:
             self._callers.pop(caller, None)
             welcome = rank is not None and rank not in self._connections and not self._stopped
             if rank is not None and welcome:
                 self._connections[rank] = caller
-                self._start(self._serve, f"ahbm rank {rank}", rank, caller)
+                self._start(self._serve, f"ahbm rank {rank}", rank, caller, near)
             all_here = len(self._connections) == self.world.size - 1
         if not welcome:
             caller.close()
@@ -151,27 +154,37 @@ class Host:
             self._all_here.set()
             self._shut()
 
-    def _rank_of(self, caller: Connection) -> int | None:
-        """The rank of a caller that knows the secret."""
+    def _rank_of(self, caller: Connection) -> tuple[int | None, Neighbour | None]:
+        """The rank of a caller that knows the secret, and its process if the secret can be read in its memory."""
         try:
             kind, facts, length = caller.receive(HELLO_LIMIT)
             given = bytearray(min(length, len(self.secret)))
             caller.fill(given)
             caller.expire(None)
         except (Gone, FormatError, OSError):
-            return None
+            return None, None
         rank = facts.get("rank")
         known = hmac.compare_digest(bytes(given), self.secret) and kind == frames.HELLO
-        return rank if known and isinstance(rank, int) and 0 < rank < self.world.size else None
+        if not (known and isinstance(rank, int) and 0 < rank < self.world.size):
+            return None, None
+        seen = np.zeros(len(self.secret), np.uint8)
+        try:
+            near = Neighbour(facts["pid"])
+            near.read(facts["at"], seen)
+        except (OSError, KeyError, AhbmError):
+            return rank, None
+        return rank, near if seen.tobytes() == self.secret else None
 
-    def _serve(self, rank: int, connection: Connection) -> None:
+    def _serve(self, rank: int, connection: Connection, near: Neighbour | None) -> None:
         tickets: dict[int, Ticket] = {}
         error: BaseException | None = None
         try:
+            if near is not None:
+                connection.send(frames.NEAR, {})
             while True:
                 kind, facts, length = connection.receive()
                 if kind == frames.SUBMIT:
-                    self._submit(rank, connection, tickets, facts, length)
+                    self._submit(rank, connection, near, tickets, facts, length)
                 elif kind == frames.WAIT:
                     ticket = tickets.get(facts["ticket"])
                     if ticket is not None and facts["waits"]:
@@ -216,35 +229,63 @@ class Host:
         storage, size = agreed.request.element.storage, int(facts["size"])
         if not 0 <= size * storage.itemsize <= frames.PAYLOAD_LIMIT:
             raise FormatError("AHBM-F170", f"a message between ranks asks for {size} elements")
-        buffer: Any = np.zeros(size, storage)
+        give, take = slice(*facts["give"]), slice(*facts["take"])
+        buffer: Any = self._rooms.take(size, storage, give)
         if facts["kind"] == "exchange":
             receives = tuple(int(n) for n in facts["receives"])
             if not 0 <= sum(receives) * storage.itemsize <= frames.PAYLOAD_LIMIT:
                 raise FormatError("AHBM-F170", f"a message between ranks asks for {sum(receives)} elements")
             sends = tuple(int(n) for n in facts["sends"])
-            buffer = Exchange(buffer, np.zeros(sum(receives), storage), sends, receives)
-        give, take = slice(*facts["give"]), slice(*facts["take"])
+            buffer = Exchange(buffer, self._rooms.take(sum(receives), storage, take), sends, receives)
         return Call(str(facts["kind"]), group, agreed, buffer, _kept, facts["peer"], give, take)
 
     def _submit(
-        self, rank: int, connection: Connection, tickets: dict[int, Ticket], facts: dict[str, Any], length: int
+        self,
+        rank: int,
+        connection: Connection,
+        near: Neighbour | None,
+        tickets: dict[int, Ticket],
+        facts: dict[str, Any],
+        length: int,
     ) -> None:
         call, number = self._call(facts), int(facts["ticket"])
-        operand = call.source[call.give]
-        if operand.nbytes != length:
+        operand, result = call.source[call.give], call.target[call.take]
+        if near is not None and facts["at"] is not None:
+            try:
+                near.read(int(facts["at"]), operand)
+            except OSError as error:
+                raise Gone(str(error)) from error
+        elif operand.nbytes == length:
+            connection.fill(operand)
+        else:
             raise FormatError("AHBM-F170", f"a message between ranks has {length} bytes for {operand.nbytes}")
-        connection.fill(operand)
+
+        there = near is not None and facts["to"] is not None
 
         def notify(error: BaseException | None) -> None:
             tickets.pop(number, None)
+            if error is None and there and result.nbytes >= LARGE:
+                # Whoever performs operations tells all ranks, one after the other.
+                threading.Thread(target=answer, args=(None,), name="ahbm answer", daemon=True).start()
+            else:
+                answer(error)
+
+        def answer(error: BaseException | None) -> None:
+            if error is None and near is not None and there:
+                try:
+                    near.write(int(facts["to"]), result)
+                except OSError as refused:
+                    error = DistributedError("AHBM-X125", f"rank {rank}'s memory cannot be written: {refused}")
             try:
                 if error is not None:
                     connection.send(frames.ERROR, {"ticket": number, "error": _told(error)})
-                else:
-                    facts = {"ticket": number, "end_ps": ticket.end_ps, "members": list(ticket.members)}
-                    connection.send(frames.RESULT, facts, call.target[call.take])
+                    return
+                told = {"ticket": number, "end_ps": ticket.end_ps, "members": list(ticket.members), "there": there}
+                connection.send(frames.RESULT, told, b"" if there else result)
             except Gone:
-                pass  # its own thread sees that, too
+                return  # its own thread sees that, too
+            for room in {id(array): array for array in (call.source, call.target)}.values():
+                self._rooms.put(room)
 
         tickets[number] = ticket = Ticket(rank, notify=notify)
         clock_ps, origin = int(facts["clock_ps"]), str(facts["origin"])

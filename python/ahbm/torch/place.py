@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 from ahbm.base.arrays import Hollow
 from ahbm.errors import DistributedError, UnsupportedError
 from ahbm.ranks.groups import ProcessGroup as Members
-from ahbm.ranks.lobby import Context
 from ahbm.ranks.seat import Call, Seat
 from ahbm.ranks.selection import Selection
-from ahbm.ranks.session import Session
 from ahbm.ranks.ticket import Ticket
 from ahbm.torch.compute import Stopwatch
 from ahbm.torch.failures import as_torchs
 
 if TYPE_CHECKING:
     from ahbm.core.emulator import Emulator
+    from ahbm.ranks.lobby import Context
+    from ahbm.ranks.session import Session
 
 
 class Place:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import json
+import os
 from collections.abc import Callable, Sequence
 from functools import cache
 from multiprocessing import util
@@ -13,14 +14,15 @@ import torch.distributed as dist
 
 from ahbm.errors import DistributedError
 from ahbm.ranks.setup import Setup
-from ahbm.torch import report
 from ahbm.torch.failures import BackendError, as_torchs
-from ahbm.torch.host import LOOPBACK, Host
+from ahbm.torch.frames import LOOPBACK
 from ahbm.torch.place import Place
-from ahbm.torch.remote import Remote, lost
 
 if TYPE_CHECKING:
     from ahbm.core.emulator import Emulator
+    from ahbm.ranks.seat import Seat
+    from ahbm.torch.host import Host
+    from ahbm.torch.remote import Remote
 
 KEY = "ahbm"
 """The key under which the store of the group has the port and the secret."""
@@ -29,8 +31,10 @@ KEY = "ahbm"
 class ProcessPlace(Place):
     """A rank that is a process."""
 
-    def __init__(self, end: Host | Remote, rank: int, ranks: Sequence[int], emulator: Callable[[], Emulator]) -> None:
-        super().__init__(end.session if isinstance(end, Host) else end, rank, ranks, emulator)
+    def __init__(
+        self, end: Host | Remote, seat: Seat, rank: int, ranks: Sequence[int], emulator: Callable[[], Emulator]
+    ) -> None:
+        super().__init__(seat, rank, ranks, emulator)
         self._end: Host | Remote | None = end
         atexit.register(self.leave)
         util.Finalize(self, self.leave, exitpriority=100)  # where a child of multiprocessing ends
@@ -41,8 +45,6 @@ class ProcessPlace(Place):
         if end is not None:
             self.closed = True
             end.leave()
-            if isinstance(end, Host):
-                report.add(end.session.ledger)
 
     def abort(self) -> None:
         """See `Place`."""
@@ -63,25 +65,30 @@ def open_place(setup: Setup, opts: Any, ranks: Sequence[int]) -> Place:
     """
     timeout_s = opts.timeout.total_seconds()
     if opts.group_rank == 0:
+        from ahbm.torch.host import Host
+
         try:
             host = Host(setup, len(ranks), timeout_s)
         except Exception as error:
             opts.store.set(KEY, json.dumps({"error": f"{error}"}))
             raise
-        opts.store.set(KEY, json.dumps({"port": host.port, "secret": host.secret.hex()}))
+        opts.store.set(KEY, json.dumps({"port": host.port, "secret": host.secret.hex(), "pid": os.getpid()}))
         try:
             host.meet()
         except DistributedError as error:
             raise as_torchs(error) from None
         emulator = host.session.emulator
-        return ProcessPlace(host, 0, ranks, lambda: emulator)
+        return ProcessPlace(host, host.session, 0, ranks, lambda: emulator)
+    from ahbm.torch.remote import Remote, lost
+
     try:
         found = json.loads(opts.store.get(KEY))
         if "error" in found:
             raise BackendError("AHBM-X120", f"rank 0 failed: {found['error']}")
-        remote = Remote(opts.group_rank, (LOOPBACK, int(found["port"])), bytes.fromhex(found["secret"]), timeout_s)
+        address, secret = (LOOPBACK, int(found["port"])), bytes.fromhex(found["secret"])
+        remote = Remote(opts.group_rank, address, secret, timeout_s, int(found["pid"]))
     except dist.DistStoreError as error:  # whose text goes on with frames of C++, as the next one's does
         raise BackendError("AHBM-X122", f"rank 0 has not come: {_sentence(error)}") from None
     except (dist.DistNetworkError, OSError) as error:
         raise as_torchs(lost(_sentence(error))) from None
-    return ProcessPlace(remote, opts.group_rank, ranks, cache(setup.emulator))
+    return ProcessPlace(remote, remote, opts.group_rank, ranks, cache(setup.emulator))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import threading
 from typing import Any
 
-from ahbm._core import Gate
+import numpy as np
+
+from ahbm._core import Gate, Neighbour
 from ahbm.errors import AhbmError, DistributedError, FormatError, raise_findings
 from ahbm.ranks.blame import call_origin, clone
 from ahbm.ranks.exchange import Exchange
@@ -20,20 +23,38 @@ from ahbm.torch import frames
 from ahbm.torch.choices import told
 from ahbm.torch.frames import Connection, Gone
 
+NEAR_BYTES = 1 << 14
+"""Shorter operands and results travel in frames."""
+
 
 class Remote:
-    """One rank's connection to its world: a `Seat`."""
+    """One rank's connection to its world: a `Seat`.
 
-    def __init__(self, rank: int, address: tuple[str, int], secret: bytes, timeout_s: float) -> None:
+    Rank 0's process reads long operands and writes long results where they lie in this one's memory, if the system lets
+    it; otherwise, and where they are short, they travel over the connection.
+    """
+
+    def __init__(
+        self, rank: int, address: tuple[str, int], secret: bytes, timeout_s: float, host: int | None = None
+    ) -> None:
+        """`host`: rank 0's process, which may touch this one's memory."""
         self.rank = rank
+        if host is not None:
+            Neighbour.admit(host)
+        self._near = False
+        """Whether rank 0's process has shown that it can read this one's memory."""
+        self._shown = np.frombuffer(secret, np.uint8)
         link = socket.create_connection(address, timeout_s)
         link.settimeout(None)
         self._connection = Connection(link)
-        self._connection.send(frames.HELLO, {"rank": rank}, secret)
+        hello = {"rank": rank, "pid": os.getpid(), "at": self._shown.ctypes.data}
+        self._connection.send(frames.HELLO, hello, secret)
         self._main = threading.get_ident()
         self._lock = threading.Lock()
         self._open: dict[int, tuple[Ticket, Call]] = {}
         """By the index of the call."""
+        self._abandoned: list[Call] = []
+        """Calls that ended here before they did in rank 0's process, which may still write to their memory."""
         self._questions: dict[int, tuple[Gate, list[Any]]] = {}
         self._groups = Groups()
         self._asked = 0
@@ -68,8 +89,14 @@ class Remote:
         steps, self._steps = self._steps, []
         facts = {"ticket": ticket.call, **self._facts(call), "steps": steps}
         facts |= {"clock_ps": self._clock_ps, "origin": call_origin()}
-        self._send(frames.SUBMIT, facts, call.source[call.give or slice(None)])
+        operand, result = call.source[call.give or slice(None)], call.target[call.take or slice(None)]
+        facts |= {"at": self._address(operand), "to": self._address(result)}
+        self._send(frames.SUBMIT, facts, operand if facts["at"] is None else b"")
         return ticket
+
+    def _address(self, array: Any) -> int | None:
+        """The place in memory at which rank 0's process finds `array`; None where it travels over the connection."""
+        return array.ctypes.data if self._near and array.nbytes >= NEAR_BYTES else None
 
     def estimate(self, call: Call) -> int:
         """See `Seat`."""
@@ -181,6 +208,9 @@ class Remote:
         try:
             while True:
                 kind, facts, length = self._connection.receive()
+                if kind == frames.NEAR:
+                    self._near = True
+                    continue
                 number, error, end_ps = int(facts["ticket"]), None, 0
                 if number in self._questions:
                     gate, answer = self._questions.pop(number)
@@ -190,10 +220,11 @@ class Remote:
                     continue
                 ticket, call = self._open[number]
                 if kind == frames.RESULT:
-                    result = call.target[call.take or slice(None)]
-                    if result.nbytes != length:
-                        raise FormatError("AHBM-F170", f"a result of {length} bytes for {result.nbytes}")
-                    self._connection.fill(result)
+                    if not facts["there"]:
+                        result = call.target[call.take or slice(None)]
+                        if result.nbytes != length:
+                            raise FormatError("AHBM-F170", f"a result of {length} bytes for {result.nbytes}")
+                        self._connection.fill(result)
                     ticket.members, end_ps = tuple(facts["members"]), int(facts["end_ps"])
                     ticket.result = call.finish(ticket)
                 else:
@@ -216,6 +247,7 @@ class Remote:
         with self._lock:
             self._failure = self._failure or error
             left = list(self._open)
+            self._abandoned += [call for _, call in self._open.values()]
             for gate, _ in self._questions.values():
                 gate.open()
             self._questions.clear()

@@ -13,8 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ahbm._core import write_job_timeline
-from ahbm.base.store import store
-from ahbm.ranks.calls import CallRecord, table
+from ahbm.ranks.calls import CallRecord, rows, table
 from ahbm.ranks.ledger import Ledger
 
 ENV = "AHBM_REPORT"
@@ -28,6 +27,8 @@ def add(ledger: Ledger) -> None:
     table = text(ledger)
     print(table, file=sys.stderr)
     if target != "-":
+        from ahbm.base.store import store
+
         folder = _folder(Path(target))
         records = json.dumps([asdict(call) for call in calls(ledger)])
         store({folder / "report.txt": f"{table}\n".encode(), folder / "calls.json": records.encode()})
@@ -57,7 +58,7 @@ def text(ledger: Ledger) -> str:
     performed = calls(ledger)
     end_us = max((call.start_ns + call.latency_ns for call in performed), default=0.0) / 1000
     title = f"ahbm: {ledger.size} ranks on {machine.sips} SIPs in a {machine.topology}, {end_us:.2f} us simulated"
-    return "\n".join([title, *table(performed, ledger.emulator.limits)])
+    return "\n".join([title, *table(rows(performed, ledger.emulator.limits))])
 
 
 Stretch = tuple[list[str], str, str, int, int, tuple[int, bool] | None]

@@ -11,7 +11,7 @@ import numpy as np
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.errors import AhbmError
 from ahbm.job.replay import JobReport
-from ahbm.ranks.calls import CallRecord, Row, rows
+from ahbm.ranks.calls import CallRecord, Row
 from ahbm.views import answer, colors, reasons, spans
 from ahbm.views.charts import WIDTH, tooltip, zoomed
 from ahbm.views.page import Page, Section
@@ -54,7 +54,7 @@ def page(report: JobReport | TimeReport) -> Page:
 
 def _job(report: JobReport) -> Page:
     machine = report.emulator.machine
-    table = rows(report.calls, report.emulator.limits)
+    table = report.rows()
     charts: Charts = {"ranks": _ranks(report), "calls": _calls(report.calls)}
     sections = [
         Section("ranks", "Ranks", "Time in which a rank computed, and time that is exposed.", charts=["ranks"]),
@@ -131,22 +131,22 @@ def _answer(report: JobReport, table: Sequence[Row], explanation: Explanation | 
             f"{100 * last.exposed_ns / last.total_ns:.3g} % of it."
         )
     if table:
-        most = max(table, key=lambda row: row.time_ns)
-        bound = f", {most.time_ns / most.bound_ns:.3g} times their bound" if most.bound_ns else ""
+        most = max(table, key=lambda row: row.time_ps)
+        bound = f", {most.time_ps / most.bound_ps:.3g} times their bound" if most.bound_ps else ""
         told.append(
             f"Most time is that of {most.collective} on {most.ranks} ranks: {most.calls} calls take "
-            f"{time(most.time_ns * 1000)} together{bound}."
+            f"{time(most.time_ps)} together{bound}."
         )
     if explanation is not None:
         told[-1] += f" {answer.because(explanation)}"
         told.append(answer.advice(explanation))
-    behind = [row for row in table if row.bound_ns]
+    behind = [row for row in table if row.bound_ps]
     if behind:
-        worst = max(behind, key=lambda row: row.time_ns - (row.bound_ns or 0))
+        worst = max(behind, key=lambda row: row.time_ps - (row.bound_ps or 0))
         names = ", ".join(sorted(worst.algorithms))
         other = (
             f"Try another algorithm than {names} for {worst.collective} on {worst.ranks} ranks: up to "
-            f"{time((worst.time_ns - (worst.bound_ns or 0)) * 1000)} of all calls together are above the bound."
+            f"{time(worst.time_ps - (worst.bound_ps or 0))} of all calls together are above the bound."
         )
         told = [*told, other] if explanation is None else [*told[:-1], f"{other} {told[-1]}"]
     return told
@@ -162,9 +162,9 @@ def _cells(table: Sequence[Row]) -> list[list[str]]:
             f"{row.ranks}",
             f"{row.calls:,}",
             f"{row.bytes:,}",
-            f"{row.time_ns / 1000:,.2f}",
+            f"{row.time_ps / 1e6:,.2f}",
             f"{row.busbw_gbs:.2f}",
-            "-" if row.bound_ns is None or not row.time_ns else f"{100 * row.bound_ns / row.time_ns:.1f}",
+            "-" if row.bound_ps is None or not row.time_ps else f"{100 * row.bound_ps / row.time_ps:.1f}",
             ", ".join(sorted(row.algorithms)),
         ]
         for row in table

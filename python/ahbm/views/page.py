@@ -85,7 +85,7 @@ class Page:
 
     def write(self, path: Path) -> None:
         """Writes the page. Raises ConfigError (AHBM-C161) where it cannot."""
-        _write(path, self.html().encode())
+        write(path, self.html().encode())
 
     def write_charts(self, folder: Path, kind: str = "svg") -> list[Path]:
         """Writes every chart as NAME.svg or NAME.png into `folder`. Raises ConfigError (AHBM-C161)."""
@@ -93,9 +93,9 @@ class Page:
         for name, chart in self.charts.items():
             path = folder / f"{name}.{kind}"
             if kind == "svg":
-                _write(path, chart.svg().encode())
+                write(path, chart.svg().encode())
             elif kind == "png":
-                _write(path, chart.png())
+                write(path, chart.png())
             else:
                 raise ConfigError("AHBM-C161", f"no charts as {kind}", hint="svg or png")
             paths.append(path)
@@ -107,7 +107,8 @@ def _json(data: object) -> str:
     return json.dumps(data, sort_keys=True, separators=(",", ":")).replace("<", "\\u003c")
 
 
-def _write(path: Path, content: bytes) -> None:
+def write(path: Path, content: bytes) -> None:
+    """Writes a file and its folder. Raises ConfigError (AHBM-C161) where it cannot."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         store({path: content})

@@ -52,20 +52,21 @@ pub struct Options {
     pub max_events: u64,
     /// Most links that the routes in use may have together, 24 bytes each.
     pub max_hops: u64,
+    /// Of ranks that do the same simulate one, where that makes no difference and nothing is recorded ([`simulate`]).
+    pub fold: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { record: true, detail: 0, max_events: 5_000_000_000, max_hops: 400_000_000 }
+        Self { record: true, detail: 0, max_events: 5_000_000_000, max_hops: 400_000_000, fold: true }
     }
 }
 
-/// Runs the timing pass.
+/// Runs the timing pass with every agent.
 ///
 /// # Errors
-/// `AHBM-D101` deadlock (with the wait-for cycle), `AHBM-B120` event budget exceeded, `AHBM-B121` budget of
-/// pieces exceeded, `AHBM-B125` budget of links exceeded, and whatever the machine reports about a route that does not exist.
-pub fn simulate(program: &Program, machine: &Machine, options: &Options) -> Result<Timeline, Diagnostic> {
+/// As [`crate::simulate`].
+pub(crate) fn whole(program: &Program, machine: &Machine, options: &Options) -> Result<Timeline, Diagnostic> {
     ended(until_stuck(program, machine, options)?)
 }
 
@@ -117,6 +118,26 @@ pub fn simulate_free(
     })
 }
 
+/// Runs agents that stand for those of a larger program. `whole` has one entry per agent of that one: which agent stands
+/// for it. Says where the order of two events at one moment could have mattered. The timeline is that of the larger
+/// program, but for `messages`, `bytes` and `events`.
+///
+/// # Errors
+/// As [`crate::simulate`].
+pub(crate) fn covered(
+    program: &Program,
+    machine: &Machine,
+    options: &Options,
+    cover: Cover<'_>,
+    whole: &[u32],
+) -> Result<(Timeline, Option<&'static str>), Diagnostic> {
+    let wiring = Wiring::new(program, machine, Some(cover), options.max_hops)?;
+    let ties = Ties::new(&wiring, program, cover);
+    let beside = Beside { ties: Some(&ties), whole: Some(whole), ..Beside::default() };
+    let timeline = ended(run(program, machine, &wiring, options, beside)?)?;
+    Ok((timeline, ties.found()))
+}
+
 /// What a run may have beside its program.
 #[derive(Default)]
 struct Beside<'a> {
@@ -124,6 +145,8 @@ struct Beside<'a> {
     free: Option<Free<'a>>,
     /// Watches for ties; without a cover nobody needs to.
     ties: Option<&'a Ties>,
+    /// Per agent of a larger program, the one that stands for it.
+    whole: Option<&'a [u32]>,
 }
 
 fn run<'a>(
@@ -254,6 +277,7 @@ struct Sim<'a, R> {
     barriers: Vec<BarrierState>,
     driver: Option<driven::Seat<'a>>,
     ties: Option<&'a Ties>,
+    whole: Option<&'a [u32]>,
     backgrounds: Vec<background::State>,
     /// Per agent that posts; its signals come behind those of the links.
     posted: Vec<RefCell<posted::Posted>>,
@@ -296,6 +320,7 @@ impl<'a, R: Recorder> Sim<'a, R> {
             barriers: default_vec(program.barriers.len()),
             driver: beside.driver,
             ties: beside.ties,
+            whole: beside.whole,
             backgrounds: default_vec(wiring.backgrounds.len()),
             posted: default_vec(wiring.posters.len()),
             messages: Cell::new(0),
@@ -334,6 +359,16 @@ impl<'a, R: Recorder> Sim<'a, R> {
             for (agent, posted) in self.wiring.posters.iter().zip(self.posted) {
                 timeline.arrivals[agent.0 as usize] = posted.into_inner().times;
             }
+        }
+        if let Some(whole) = self.whole {
+            let agents: Vec<agent::Agent> = self.agents.into_iter().map(RefCell::into_inner).collect();
+            for &stand in whole {
+                let agent = &agents[stand as usize];
+                timeline.ends.push(agent.clock);
+                timeline.latency = timeline.latency.max(agent.clock);
+                timeline.hash = agent::mix(timeline.hash, agent.hash, agent.clock);
+            }
+            return timeline;
         }
         for agent in self.agents {
             let agent = agent.into_inner();

@@ -4,11 +4,10 @@
 //! All launches are one program, so that what overlaps contends for links and engines. Their gates are opened by the
 //! ranks' hosts ([`hosts`]), which keep a heap of ready nodes per lane; a host runs on no PE. The order in which nodes
 //! were issued makes a program of fixed hosts ([`fixed`]), which takes the same times and which every view can show.
-//! Of ranks that do the same one is simulated ([`fold`]).
+//! Of ranks that do the same one is simulated (`fold`).
 
 mod answers;
 mod fixed;
-mod fold;
 mod hosts;
 mod merged;
 mod order;
@@ -17,6 +16,7 @@ pub use answers::{Answers, Exposure, Segment, Why};
 pub use merged::Merged;
 pub use order::Lanes;
 
+use crate::fold::{Fold, Parts, traffic};
 use crate::timing::driven::simulate_driven;
 use crate::timing::{Cover, LOG};
 use crate::{Options, Span, simulate};
@@ -25,7 +25,6 @@ use ahbm_program::Program;
 use ahbm_program::job::{Assembly, Share, Themselves, assemble};
 use ahbm_program::marks::{Mark, Region, marked};
 use ahbm_workload::{Linked, Work};
-use fold::{Fold, Parts};
 use hosts::Hosts;
 use indexmap::IndexMap;
 use log::debug;
@@ -191,6 +190,9 @@ impl<'a> Replay<'a> {
         machine: &Machine,
         terms: &Terms,
     ) -> Result<Self, &'static str> {
+        if !job.chunks.is_empty() {
+            return Err("ranks wait for chunks, each for others");
+        }
         let empty = Program::default();
         let groups = Groups::new(job);
         let shares = groups.shares(launches, |_, program| program, &empty);
@@ -223,7 +225,7 @@ impl<'a> Replay<'a> {
             chunks: Vec::new(),
             given: FxHashMap::default(),
             ranks: (0..workload.ranks.len() as u32).filter(simulated).collect(),
-            traffic: fold::traffic(shares),
+            traffic: traffic(shares),
             fold,
         }
     }

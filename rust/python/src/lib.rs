@@ -2,10 +2,11 @@
 //!
 //! - [`errors`]: findings become exceptions of `ahbm.errors`; panics become typed errors too. [`logs`]: what the crates
 //!   log goes to `logging`.
-//! - [`machine`], [`program`], [`timeline`], [`memory`]: thin classes over the crates of the same names.
+//! - [`machine`], [`program`], [`timeline`], [`memory`], [`recipe`]: thin classes over the crates of the same names.
 //!   [`inspection`]: what happened inside a run. [`features`]: what selectors learn from.
 //! - [`synthesis`]: schedules computed from a machine. [`job`]: many programs that share one.
-//! - [`gate`]: where the threads of ranks wait for one another. [`interrupt`]: Ctrl-C while native code runs.
+//! - [`gate`]: where the threads of ranks wait for one another. [`neighbour`]: the memory of ranks that are processes.
+//!   [`interrupt`]: Ctrl-C while native code runs.
 //! - [`astra`]: set-ups of another simulator, and its numbers.
 //! - [`builder`]: writes a program; [`kernel`] runs a kernel once per body to record it; [`network`] knows the
 //!   SIP networks by name.
@@ -42,12 +43,14 @@ mod limit;
 mod logs;
 mod machine;
 mod memory;
+mod neighbour;
 mod network;
 mod operand;
 mod origin;
 mod peer;
 mod plan_builder;
 mod program;
+mod recipe;
 mod recording;
 mod symbolic;
 mod synthesis;
@@ -103,11 +106,15 @@ mod _core {
     #[pymodule_export]
     use super::memory::Memory;
     #[pymodule_export]
+    use super::neighbour::Neighbour;
+    #[pymodule_export]
     use super::peer::Peer;
     #[pymodule_export]
     use super::plan_builder::PlanBuilder;
     #[pymodule_export]
     use super::program::Program;
+    #[pymodule_export]
+    use super::recipe::Recipe;
     #[pymodule_export]
     use super::recording::write_recording;
     #[pymodule_export]

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 /// The target to which the data pass logs.
-const LOG: &str = "ahbm::data";
+pub(crate) const LOG: &str = "ahbm::data";
 
 /// One memory image of a program: all buffers, zero at first, allocated when first touched.
 #[pyclass(frozen, module = "ahbm._core")]
@@ -124,7 +124,7 @@ impl Memory {
     }
 }
 
-fn writable(array: &Bound<'_, PyUntypedArray>) -> Result<(), Diagnostic> {
+pub(crate) fn writable(array: &Bound<'_, PyUntypedArray>) -> Result<(), Diagnostic> {
     // SAFETY: the pointer is that of a live array object.
     if unsafe { (*array.as_array_ptr()).fields.flags } & NPY_ARRAY_WRITEABLE == 0 {
         return Err(Diagnostic::new("AHBM-V122", "the array to read into is not writable"));
@@ -133,7 +133,7 @@ fn writable(array: &Bound<'_, PyUntypedArray>) -> Result<(), Diagnostic> {
 }
 
 /// The size in bytes of an array whose elements lie side by side and are plain bytes.
-fn plain_bytes(array: &Bound<'_, PyUntypedArray>) -> Result<usize, Diagnostic> {
+pub(crate) fn plain_bytes(array: &Bound<'_, PyUntypedArray>) -> Result<usize, Diagnostic> {
     let dtype = array.dtype();
     let problem = if dtype.has_object() {
         "holds Python objects"
@@ -148,7 +148,7 @@ fn plain_bytes(array: &Bound<'_, PyUntypedArray>) -> Result<usize, Diagnostic> {
         .hint("pass numpy.ascontiguousarray(x) of a numeric dtype"))
 }
 
-fn data(array: &Bound<'_, PyUntypedArray>) -> *mut u8 {
+pub(crate) fn data(array: &Bound<'_, PyUntypedArray>) -> *mut u8 {
     // SAFETY: the pointer is that of a live array object.
     unsafe { (*array.as_array_ptr()).fields.data.cast() }
 }

@@ -87,11 +87,12 @@ impl Program {
     ///
     /// `record` keeps the time of every operation, which views and some replays need; `detail` also keeps why it took
     /// that long. With `stuck`, a deadlock is no error: the timeline goes as far as the run (`Timeline.deadlock`). Raises `DeadlockError`, `BudgetError` after `max_events` engine events or for more detail than 2 GB
-    /// hold, and KeyboardInterrupt.
+    /// hold, and KeyboardInterrupt. Where nothing is kept, one of the ranks that do the same may be simulated for all of
+    /// them, at the same times; `fold=False` simulates every rank.
     #[pyo3(signature = (
         *, record=Given::ok(true), detail=Given::ok(false), max_events=Given::ok(Options::default().max_events),
-        stuck=Given::ok(false)),
-           text_signature = "($self, *, record=True, detail=False, max_events=..., stuck=False)")]
+        stuck=Given::ok(false), fold=Given::ok(true)),
+           text_signature = "($self, *, record=True, detail=False, max_events=..., stuck=False, fold=True)")]
     fn simulate(
         &self,
         py: Python<'_>,
@@ -99,12 +100,13 @@ impl Program {
         detail: Given<bool>,
         max_events: Given<u64>,
         stuck: Given<bool>,
+        fold: Given<bool>,
     ) -> PyResult<Timeline> {
-        given!(record, detail, max_events, stuck);
+        given!(record, detail, max_events, stuck, fold);
         logs::refresh(py, &[Part::Engine, Part::Data]);
         let outcome = interruptible(py, || {
             let detail = if detail { PIECES } else { 0 };
-            let options = Options { record, detail, max_events, ..Options::default() };
+            let options = Options { record, detail, max_events, fold, ..Options::default() };
             let simulate = if stuck { ahbm_emulator::until_stuck } else { ahbm_emulator::simulate };
             simulate(&self.inner, &self.machine, &options).map_err(|finding| vec![finding])
         })?;

@@ -5,7 +5,7 @@
 //! so a chunk is never sent before it has arrived, whatever the bandwidths and latencies.
 //!
 //! `state` is who has what and what a link chooses; `rounds` and `events` are the two clocks; [`spread`] takes the best
-//! of many starts.
+//! of many starts. On networks that look the same from every NPU, [`translated`](crate::translated) searches for one share instead of all.
 
 mod events;
 mod rounds;
@@ -16,6 +16,7 @@ use crate::list::arrange;
 use crate::method::{Method, Task};
 use crate::request::{AUTO, Request, refuse};
 use crate::schedule::{Transfer, split};
+use crate::translated::Translations;
 use crate::{Collective, Graph, Schedule, Synthesis, bound};
 use ahbm_machine::{Diagnostic, Ps};
 use events::in_time;
@@ -49,7 +50,9 @@ impl Method for Greedy {
                 let text = "greedy cuts a share into as many parts as there are ranks, and it has fewer elements";
                 Err(Diagnostic::new("AHBM-U407", text).hint("ask for more bytes"))
             }
-            AllReduce if request.method == "auto" && graph.nodes() > AUTO => no("it is slow on so large a network"),
+            AllReduce if request.method == "auto" && graph.nodes() > AUTO && Translations::of(graph).is_none() => {
+                no("it is slow on so large a network")
+            }
             AllToAll | Gather | Scatter => no("every chunk has one destination; see routed"),
             _ => Ok(()),
         }
@@ -60,7 +63,11 @@ impl Method for Greedy {
         let (graph, request) = (task.graph, task.request);
         let rounds = task.limit.rounds(request.chunks.into()).filter(|_| rounded(graph, request));
         match request.collective {
-            AllReduce => Ok(task.found(composed(graph, request))),
+            AllReduce => {
+                let shares = request.group(graph).len() as u64;
+                let pieces = (request.share_bytes / request.unit / shares).min(u64::from(request.chunks)).max(1);
+                Ok(task.found(composed(graph, request, self.name(), pieces as u32)))
+            }
             // Its time is known already.
             AllGather | Broadcast if graph.switch().is_none() => {
                 Ok(spread(graph, task.base(self), rounds, request.seed))
@@ -78,17 +85,16 @@ fn rounded(graph: &Graph, request: &Request) -> bool {
     request.members.is_empty() || graph.switch().is_some()
 }
 
-/// Reduce-scatter followed by all-gather, without a pause in between.
-fn composed(graph: &Graph, request: &Request) -> Schedule {
+/// Reduce-scatter followed by all-gather, without a pause in between, each share in so many pieces.
+pub(crate) fn composed(graph: &Graph, request: &Request, method: &'static str, pieces: u32) -> Schedule {
     let p = request.group(graph).len() as u32;
-    let pieces = (request.share_bytes / request.unit / u64::from(p)).min(u64::from(request.chunks)).max(1) as u32;
     let chunk_bytes = split(request.share_bytes, p * pieces, request.unit);
     let share = request.share_bytes / u64::from(p);
     // One size for all while searching; the true sizes differ by a unit at most.
     let base = |collective| Schedule {
         collective,
         shares: p,
-        ..request.base(graph, "greedy", vec![chunk_bytes[0]; pieces as usize])
+        ..request.base(graph, method, vec![chunk_bytes[0]; pieces as usize])
     };
     let rounds = |graph: &Graph| {
         let limit = || bound(graph, Collective::AllGather, share, 1, 0).rounds(pieces.into());
@@ -130,6 +136,11 @@ fn spread(graph: &Graph, base: Schedule, rounds: Option<u64>, seed: u64) -> Synt
     base.members.iter().for_each(|&v| open[v as usize] = true);
     if graph.switch().is_some() {
         return Synthesis::of(graph, arrange(graph, search(graph, base, open, rounds, seed).schedule));
+    }
+    let ordered = base.members.iter().copied().eq(0..graph.nodes());
+    if let Some(translations) = Translations::of(graph).filter(|_| ordered && base.collective == Collective::AllGather)
+    {
+        return translations.spread(base, seed);
     }
     if base.members.len() == n {
         return search(graph, base, open, rounds, seed);
@@ -241,8 +252,9 @@ mod tests {
         }
     }
 
+    /// No grid is known, so the numbers form no group here.
     #[test]
-    fn tori_come_within_a_round() {
+    fn tori_of_unknown_shape_come_within_a_round() {
         for graph in [grid(&[8, 8], true), hypercube(6)] {
             let (found, bound) = rounds(graph);
             assert!(found <= bound + 1);

@@ -36,7 +36,8 @@
 //!
 //! Reading order: [`graph`] (the network), [`mod@bound`] (the time no schedule can beat), [`schedule`] (what a schedule
 //! is, when its transfers happen and whether it is right), `request` and [`Method`] (what is asked for and who answers),
-//! then the methods. `greedy` spreads chunks to everybody, [`trees`] packs spanning trees for all-reduce,
+//! then the methods. `greedy` spreads chunks to everybody, on networks that look the same from every NPU by way of
+//! `translated`; [`trees`] packs spanning trees for all-reduce,
 //! `arborescences` packs directed ones, `routed` sends each chunk to one place, and `forms` writes schedules down rather
 //! than searching for them. [`synthesize()`] has the table of methods and takes the quickest schedule; [`lower()`] makes
 //! a program of it. A new method is an implementation of [`Method`] and a line of [`METHODS`].
@@ -58,6 +59,7 @@ mod request;
 mod routed;
 pub mod schedule;
 mod synthesize;
+mod translated;
 pub mod trees;
 
 pub use ahbm_plan::Collective;

@@ -6,7 +6,7 @@ use crate::schedule::{Schedule, Transfer};
 use ahbm_engine::interrupt::spend;
 use ahbm_machine::Ps;
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap, VecDeque};
+use std::collections::{BTreeSet, BinaryHeap};
 
 /// How many jobs are looked at for one that need not wait inside a switch.
 const PASSING: usize = 32;
@@ -138,53 +138,6 @@ impl<'a, B: Fn(u32) -> u64> Ports<'a, B> {
         let arrival = self.clock.arrive(transfer.link, left, (self.bytes)(transfer.chunk()));
         self.events.push(Reverse((arrival, Event::Arrival(job))));
     }
-}
-
-/// The same where all jobs take equally long, without events: in each round every port serves one job, which has
-/// arrived `lag` rounds later: no fewer than the latency takes, or links stall on what is still under way. Rounds only
-/// decide the order; what departs early departs early.
-pub(crate) fn dispatch_in_rounds(
-    graph: &Graph,
-    mut jobs: Vec<Job>,
-    lag: usize,
-    then: impl Fn(u32, &mut dyn FnMut(u32)),
-) -> Vec<Transfer> {
-    let mut ready: Vec<BinaryHeap<Reverse<(u64, u32)>>> = vec![BinaryHeap::new(); graph.ports() as usize];
-    let mut busy: Vec<u32> = Vec::new();
-    for (index, job) in jobs.iter().enumerate().filter(|j| j.1.waits == 0) {
-        let port = graph.port(job.transfer.link);
-        if ready[port as usize].is_empty() {
-            busy.push(port);
-        }
-        ready[port as usize].push(Reverse((job.priority, index as u32)));
-    }
-    let mut order = Vec::with_capacity(jobs.len());
-    let mut arriving: VecDeque<Vec<u32>> = vec![Vec::new(); lag].into();
-    while order.len() < jobs.len() && (!busy.is_empty() || arriving.iter().any(|jobs| !jobs.is_empty())) {
-        spend(32 * (1 + busy.len() as u64));
-        let mut served = Vec::with_capacity(busy.len());
-        busy.retain(|&port| {
-            let Some(Reverse((_, job))) = ready[port as usize].pop() else { return false };
-            order.push(jobs[job as usize].transfer);
-            served.push(job);
-            !ready[port as usize].is_empty()
-        });
-        arriving.push_back(served);
-        for job in arriving.pop_front().into_iter().flatten() {
-            then(job, &mut |next| {
-                let job = &mut jobs[next as usize];
-                job.waits -= 1;
-                if job.waits == 0 {
-                    let port = graph.port(job.transfer.link);
-                    if ready[port as usize].is_empty() {
-                        busy.push(port);
-                    }
-                    ready[port as usize].push(Reverse((job.priority, next)));
-                }
-            });
-        }
-    }
-    order
 }
 
 /// The same schedule with its transfers in the order in which they can depart, earlier ones of the list first.

@@ -333,7 +333,7 @@ mod tests {
         ];
         assert_eq!(
             found,
-            [0x25fac3eb52dd165c, 0x431cf23733f8a271, 0x9ba26c5a24f93b5d, 0x1a1ac59bab90505c],
+            [0x25fac3eb52dd165c, 0x431cf23733f8a271, 0x879af00bef612dab, 0x1a1ac59bab90505c],
             "{found:#x?}"
         );
     }

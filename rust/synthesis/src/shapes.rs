@@ -36,6 +36,10 @@ pub(crate) fn hypercube(dims: u32) -> Graph {
     graph(1 << dims, pairs)
 }
 
+pub(crate) fn full(nodes: u32) -> Graph {
+    graph(nodes, (0..nodes).flat_map(|a| (a + 1..nodes).map(move |b| (a, b))))
+}
+
 /// An all-gather of a megabyte each.
 pub(crate) fn gather(n: u32) -> Schedule {
     Schedule {

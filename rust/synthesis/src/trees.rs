@@ -4,11 +4,13 @@
 mod pipeline;
 mod product;
 
-use crate::list::{dispatch, dispatch_in_rounds};
+use crate::greedy::composed;
+use crate::list::dispatch;
 use crate::method::{Method, Task};
 use crate::random::Random;
 use crate::request::{Request, Synthesis, refuse};
 use crate::schedule::{Schedule, split};
+use crate::translated::Translations;
 use crate::{Collective, Graph};
 use ahbm_engine::interrupt::spend;
 use ahbm_machine::Diagnostic;
@@ -23,10 +25,14 @@ const TREES: u32 = 400;
 const WORK: u64 = 1_200_000;
 /// Transfers of a schedule (per NPU, at least, and at most), and pieces of one tree's part.
 const TRANSFERS_PER_NPU: u64 = 8_000;
-const TRANSFERS: std::ops::Range<u64> = 400_000..4_100_000;
+const TRANSFERS: std::ops::Range<u64> = 400_000..8_200_000;
 const PIECES: u64 = 512;
-/// Most rounds that latency is taken for.
-const LAG: u64 = 1_000;
+/// Transfers of the schedules that are compared, if there is more than one.
+const COMPARED: u64 = 100_000;
+/// Most pieces of a share, where every NPU has one.
+const SHARED: u64 = 16;
+/// Part of the bound within which nothing else is tried.
+const NEAR: u64 = 20;
 
 /// The method.
 pub(crate) struct Trees;
@@ -51,11 +57,39 @@ impl Method for Trees {
     }
 
     fn find(&self, task: &Task<'_>) -> Result<Synthesis, Diagnostic> {
-        let (graph, request, cut) = (task.graph, task.request, &task.limit.cut);
-        let fluid = 1000.0 * cut.demand as f64 / (cut.capacity as f64 * graph.unit_gbs());
+        let (graph, request, limit) = (task.graph, task.request, task.limit);
+        let translations = Translations::of(graph);
+        let pieces = translations.and_then(|found| translated(graph, &found, request));
+        let translated = pieces.map(|pieces| task.found(composed(graph, request, self.name(), pieces)));
+        if let Some(found) = translated.as_ref().filter(|found| found.time_ps <= limit.ps + limit.ps / NEAR) {
+            return Ok(found.clone());
+        }
+        let fluid = 1000.0 * limit.cut.demand as f64 / (limit.cut.capacity as f64 * graph.unit_gbs());
         let packing = Packing::new(graph, fluid, request.seed)?;
-        Ok(Synthesis::of(graph, packing.schedule(graph, request.share_bytes, request.unit)))
+        let packed = packing.schedule(graph, request.share_bytes, request.unit);
+        Ok(translated.filter(|found| found.time_ps <= packed.time_ps).unwrap_or(packed))
     }
+}
+
+/// Most transfers of a schedule.
+fn transfers(graph: &Graph) -> u64 {
+    (TRANSFERS_PER_NPU * u64::from(graph.nodes())).clamp(TRANSFERS.start, TRANSFERS.end)
+}
+
+/// On networks that look the same from every NPU, the moved copies of a tree load all links alike, and every NPU is the
+/// root of one: it takes in its share and gives it out. This is the number of pieces of a share that is quickest. `None`
+/// for too few bytes to be shared by all.
+fn translated(graph: &Graph, translations: &Translations<'_>, request: &Request) -> Option<u32> {
+    let (n, link) = (u64::from(graph.nodes()), graph.link(0));
+    let share = request.share_bytes / n;
+    // Pieces far shorter than the latency gain nothing here, and cost messages where queues are short.
+    let useful = (4 * link.rate.ps(share)).checked_div(link.latency_ps).unwrap_or(SHARED);
+    let most = (share / request.unit).min(transfers(graph) / (2 * n * (n - 1))).min(useful).clamp(1, SHARED);
+    let time = |pieces: &u32| {
+        let chunk_bytes = split(request.share_bytes, graph.nodes() * pieces, request.unit);
+        translations.spread_ps(&chunk_bytes[..*pieces as usize], request.seed)
+    };
+    (share >= request.unit).then(|| (1..=most as u32).min_by_key(time).unwrap_or(1))
 }
 
 /// A rooted spanning tree.
@@ -74,13 +108,24 @@ pub struct Packing {
     trees: Vec<Tree>,
     /// Per link, the link the other way.
     partner: Vec<u32>,
-    /// Per number of trees that sets a record: trees, time of the busiest link per byte of a tree's part (ps), height.
-    prefixes: Vec<(u32, f64, u32)>,
+    /// The numbers of trees that set a record.
+    prefixes: Vec<Prefix>,
+}
+
+/// The first trees of a packing.
+#[derive(Debug, Clone, Copy)]
+struct Prefix {
+    trees: u32,
+    /// Time of the busiest link per byte of a tree's part, in ps.
+    busiest: f64,
+    /// Greatest and mean height.
+    height: f64,
+    mean: f64,
 }
 
 impl Packing {
-    /// Packs trees one after the other until the busiest link is within half a percent of `fluid`, the bound in ps per
-    /// byte of the buffer: those of a product on regular grids, else each a minimum spanning tree of the load so far.
+    /// Packs trees one after the other until the busiest link is near `fluid`, the bound in ps per byte of the buffer:
+    /// those of a product on regular grids, else each a minimum spanning tree of the load so far.
     ///
     /// # Errors
     /// `AHBM-U405` where a link has no partner the other way.
@@ -94,10 +139,14 @@ impl Packing {
         let mut load = vec![0u32; graph.ports() as usize];
         let mut packing = Self { trees: Vec::new(), partner, prefixes: Vec::new() };
         let mut random = Random::new(seed);
-        let mut product = graph.grid().filter(|_| graph.regular().is_some()).and_then(Product::new);
+        let mut product = graph.grid().filter(|_| graph.regular().is_some()).map(Product::new);
         let center = if product.is_some() { 0 } else { center(graph) };
-        let limit = u64::from(TREES).min(WORK / graph.links().len() as u64).max(1) as u32;
-        let (mut best, mut height) = (f64::INFINITY, 0);
+        // Trees of a product are quickly made, and some number of them is perfect.
+        let (limit, enough) = match product {
+            Some(_) => (TREES, fluid * 1.0001),
+            None => (u64::from(TREES).min(WORK / graph.links().len() as u64).max(1) as u32, fluid * 1.005),
+        };
+        let (mut best, mut height, mut heights) = (f64::INFINITY, 0, 0);
         for count in 1..=limit {
             // At a switch every NPU in turn is the root, near to all others.
             let root = if graph.switch().is_some() { (count - 1) % graph.nodes() } else { center };
@@ -111,14 +160,16 @@ impl Packing {
                 }
             }
             height = height.max(tree.height);
+            heights += tree.height;
             packing.trees.push(tree);
             let busy = |(link, b): (u32, &f64)| f64::from(load[graph.port(link) as usize]) * b;
             let busiest = (0..).zip(&per_byte).map(busy).fold(0.0, f64::max);
             if busiest / f64::from(count) < best {
                 best = busiest / f64::from(count);
-                packing.prefixes.push((count, busiest, height));
+                let mean = f64::from(heights) / f64::from(count);
+                packing.prefixes.push(Prefix { trees: count, busiest, height: height.into(), mean });
             }
-            if best <= fluid * 1.005 {
+            if best <= enough {
                 break;
             }
         }
@@ -127,7 +178,7 @@ impl Packing {
 
     /// Time of the busiest link per byte of the buffer, in ps.
     pub fn ps_per_byte(&self) -> f64 {
-        self.prefixes.iter().map(|p| p.1 / f64::from(p.0)).fold(f64::INFINITY, f64::min)
+        self.prefixes.iter().map(|p| p.busiest / f64::from(p.trees)).fold(f64::INFINITY, f64::min)
     }
 
     /// Prim's algorithm on (load, depth).
@@ -168,43 +219,58 @@ impl Packing {
     }
 
     /// The all-reduce of `bytes`, in whole `unit`s, over as many trees and pieces as are estimated to be quickest.
-    pub fn schedule(&self, graph: &Graph, bytes: u64, unit: u64) -> Schedule {
+    pub fn schedule(&self, graph: &Graph, bytes: u64, unit: u64) -> Synthesis {
         let latency = graph.links().iter().map(|l| l.latency_ps).max().unwrap_or(0) as f64;
         let slowest = graph.links().iter().map(|l| l.rate.ps(1 << 20) as f64 / f64::from(1 << 20)).fold(0.0, f64::max);
         let per_tree = 2 * (u64::from(graph.nodes()) - 1);
-        let budget = (TRANSFERS_PER_NPU * u64::from(graph.nodes())).clamp(TRANSFERS.start, TRANSFERS.end);
+        let budget = transfers(graph);
         let units = (bytes / unit).max(1);
-        let plans = self.prefixes.iter().filter(|p| u64::from(p.0) <= units).map(|&(trees, busiest, height)| {
+        let plans = self.prefixes.iter().filter(|p| p.trees == 1 || u64::from(p.trees) <= units).map(|prefix| {
+            let &Prefix { trees, busiest, height, mean } = prefix;
             let most = (budget / (per_tree * u64::from(trees))).clamp(1, PIECES);
             let part = bytes as f64 / f64::from(trees);
             // Pieces far shorter than the latency gain nothing.
             let useful = if latency > 0.0 { (4.0 * slowest * part / latency) as u64 } else { PIECES };
             // Nor do pieces whose way up and down a tree takes a two-thousandth of the time of all.
-            let enough = (4000.0 * f64::from(height) * slowest / busiest).ceil() as u64;
+            let enough = (4000.0 * height * slowest / busiest).ceil() as u64;
             let pieces = most.min(units / u64::from(trees)).min(useful.max(1)).min(enough.max(1));
             // Equal chunks make a plan for more sizes, and cost little where almost as many do.
             let equal = |pieces: &u64| units.is_multiple_of(u64::from(trees) * pieces);
             let pieces = (pieces / 2 + 1..=pieces).rev().find(equal).unwrap_or(pieces);
-            let fill = 2.0 * f64::from(height) * (latency + slowest * part / pieces as f64);
-            (busiest * part + fill, trees, pieces as u32)
+            // The first piece of a tree goes all the way up and down; those of many trees fill each other's gaps.
+            let hop = latency + slowest * part / pieces as f64;
+            let estimate = (busiest * part + 2.0 * mean * hop).max(2.0 * height * hop);
+            (estimate, trees, pieces as u32)
         });
-        let best = plans.min_by(|a, b| a.0.total_cmp(&b.0));
-        let (_, trees, pieces) = best.unwrap_or((0.0, 1, 1));
-        self.pipelined(graph, &self.trees[..trees as usize], split(bytes, trees * pieces, unit), pieces)
+        let mut plans: Vec<(f64, u32, u32)> = plans.collect();
+        plans.sort_by(|a, b| a.0.total_cmp(&b.0));
+        // Where pieces are many, an estimate is good and trees go in turn, but at a switch, where they share all ports.
+        // Where pieces are few, the schedules themselves are compared.
+        let orders: &[bool] = if graph.switch().is_none() { &[true, false] } else { &[false] };
+        let ways =
+            plans.into_iter().flat_map(|(_, trees, pieces)| orders.iter().map(move |&order| (trees, pieces, order)));
+        let mut work = 0;
+        let tried = ways.take_while(|&(trees, pieces, _)| {
+            let first = work == 0;
+            work += per_tree * u64::from(trees * pieces);
+            first || work <= COMPARED
+        });
+        let made = tried.map(|(trees, pieces, in_turn)| {
+            let chunk_bytes = split(bytes, trees * pieces, unit);
+            let trees = &self.trees[..trees as usize];
+            Synthesis::of(graph, self.pipelined(graph, trees, chunk_bytes, pieces, in_turn))
+        });
+        made.min_by_key(|found| found.time_ps).expect("the first tree sets a record")
     }
 
     /// All pieces of all trees, those first that have the least time left.
-    fn pipelined(&self, graph: &Graph, trees: &[Tree], chunk_bytes: Vec<u64>, pieces: u32) -> Schedule {
-        let pipeline = Pipeline::new(graph, &self.partner, trees, pieces);
-        let slowest = graph.links().iter().map(|l| l.rate.ps(chunk_bytes[0])).max().unwrap_or(0).max(1);
-        let latency = graph.links().iter().map(|l| l.latency_ps).max().unwrap_or(0);
-        let lag = latency.div_ceil(slowest).min(LAG);
-        let jobs = pipeline.jobs(1 + lag);
-        let then = |job: u32, wake: &mut dyn FnMut(u32)| pipeline.then(job, wake);
-        let transfers = if graph.uniform() && graph.switch().is_none() {
-            dispatch_in_rounds(graph, jobs, lag as usize, then)
+    fn pipelined(&self, graph: &Graph, trees: &[Tree], chunk_bytes: Vec<u64>, pieces: u32, in_turn: bool) -> Schedule {
+        let pipeline = Pipeline::new(graph, &self.partner, trees, pieces, chunk_bytes[0], in_turn);
+        let transfers = if graph.switch().is_none() {
+            pipeline.in_time(chunk_bytes[0])
         } else {
-            dispatch(graph, jobs, |chunk| chunk_bytes[chunk as usize], then)
+            let then = |job: u32, wake: &mut dyn FnMut(u32)| pipeline.then(job, wake);
+            dispatch(graph, pipeline.jobs(), |chunk| chunk_bytes[chunk as usize], then)
         };
         Schedule {
             collective: Collective::AllReduce,
@@ -306,6 +372,10 @@ mod tests {
             ("count: 1024, topology: torus_2d", 32),
             ("count: 64, topology: torus_2d, w: 4, h: 16", 10),
             ("count: 32, topology: ring_1d", 16),
+            ("count: 64, topology: mesh_3d", 8),
+            ("count: 128, topology: mesh_3d, w: 4, h: 4, d: 8", 12),
+            ("count: 512, topology: mesh_3d", 18),
+            ("count: 64, topology: torus_3d", 6),
         ] {
             let machine =
                 ahbm_machine::Machine::from_yaml(&format!("system: {{sips: {{{sips}}}}}"), "grid", &[]).unwrap();

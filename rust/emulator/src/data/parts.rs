@@ -76,8 +76,10 @@ impl Parts {
 
     /// Threads that a replay is worth.
     pub(super) fn threads(&self) -> usize {
-        let most = thread::available_parallelism().map_or(1, NonZero::get).min(self.agents.len());
-        if self.elements < WORTH { 1 } else { most.max(1) }
+        if self.agents.len() < 2 || self.elements < WORTH {
+            return 1;
+        }
+        thread::available_parallelism().map_or(1, NonZero::get).min(self.agents.len())
     }
 }
 

@@ -51,7 +51,7 @@ pub(crate) fn simulate_driven(
     driver: &mut dyn Driver,
 ) -> Result<(Timeline, Option<&'static str>), Diagnostic> {
     let wiring = Wiring::new(program, machine, cover, options.max_hops)?;
-    let ties = cover.map(|_| Ties::new(&wiring, program));
+    let ties = cover.map(|cover| Ties::new(&wiring, program, cover));
     let seat = Seat { driver: RefCell::new(driver), watched };
     let beside = Beside { driver: Some(seat), ties: ties.as_ref(), ..Beside::default() };
     let timeline = ended(run(program, machine, &wiring, options, beside)?)?;

@@ -150,8 +150,8 @@ impl Network<'_> {
                 tail_piece,
             };
             match self.model {
-                NetworkModel::Flit => self.flits(sim, transfer),
-                _ => self.cut_through(sim, transfer),
+                NetworkModel::Flit => self.flits(sim, transfer, false),
+                _ => self.cut_through(sim, transfer, false),
             }
         }
     }

@@ -134,9 +134,9 @@ impl<'a> Network<'a> {
         match self.model {
             NetworkModel::Flit => {
                 let flit = bytes.min(self.flit);
-                self.flits(sim, Transfer { bytes: flit, rest: bytes - flit, ..transfer });
+                self.flits(sim, Transfer { bytes: flit, rest: bytes - flit, ..transfer }, false);
             }
-            _ => self.cut_through(sim, transfer),
+            _ => self.cut_through(sim, transfer, false),
         }
     }
 
@@ -150,8 +150,8 @@ impl<'a> Network<'a> {
             arena.entries[index as usize]
         };
         match self.model {
-            NetworkModel::Flit => self.flits(sim, transfer),
-            _ => self.cut_through(sim, transfer),
+            NetworkModel::Flit => self.flits(sim, transfer, true),
+            _ => self.cut_through(sim, transfer, true),
         }
     }
 
@@ -173,9 +173,9 @@ impl<'a> Network<'a> {
     }
 
     /// One reservation per message and link. The head moves on after its first flit; the tail leaves a
-    /// link no earlier than its own last flit could have crossed it.
+    /// link no earlier than its own last flit could have crossed it. `waited`: its turn at the first link has come.
     #[inline]
-    pub(super) fn cut_through(&self, sim: &Sim<'_, impl Recorder>, mut transfer: Transfer) {
+    pub(super) fn cut_through(&self, sim: &Sim<'_, impl Recorder>, mut transfer: Transfer, mut waited: bool) {
         let bytes = transfer.bytes;
         let first = bytes.min(self.flit);
         while transfer.hop < transfer.last {
@@ -186,8 +186,9 @@ impl<'a> Network<'a> {
             let link = &self.links[hop.link as usize];
             let duration = hop.rate.ps(bytes);
             if let Some(ties) = sim.ties.filter(|_| !hop.exclusive) {
-                ties.link(&sim.engine, hop.link, transfer.hop, duration);
+                ties.link(&sim.engine, hop.link, transfer.hop, duration, waited);
             }
+            waited = false;
             let start = link.reserve(transfer.head, duration);
             let mut end = start + duration;
             let onward = transfer.hop + 1 < transfer.last;
@@ -219,8 +220,9 @@ impl<'a> Network<'a> {
         }
     }
 
-    /// One reservation per flit and link. The source offers a flit once the one before it has left.
-    pub(super) fn flits(&self, sim: &Sim<'_, impl Recorder>, transfer: Transfer) {
+    /// One reservation per flit and link. The source offers a flit once the one before it has left. `waited`: as of
+    /// [`Self::cut_through`].
+    pub(super) fn flits(&self, sim: &Sim<'_, impl Recorder>, transfer: Transfer, mut waited: bool) {
         let mut pending = Some(transfer);
         while let Some(mut flit) = pending.take() {
             while flit.hop < flit.last {
@@ -231,8 +233,9 @@ impl<'a> Network<'a> {
                 }
                 let duration = hop.rate.ps(flit.bytes);
                 if let Some(ties) = sim.ties.filter(|_| !hop.exclusive) {
-                    ties.link(&sim.engine, hop.link, flit.hop, duration);
+                    ties.link(&sim.engine, hop.link, flit.hop, duration, waited);
                 }
+                waited = false;
                 let left = self.links[hop.link as usize].reserve(flit.head, duration) + duration;
                 let piece = sim.recorder.occupy(hop.link, flit.head_piece, duration);
                 if flit.rest > 0 && pending.is_none() {

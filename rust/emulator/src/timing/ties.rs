@@ -6,7 +6,7 @@
 //! times say so: something posted the one event earlier ([`Engine::ordered`]); and where one rank alone decides: one
 //! agent starts because the other has ended, one event has started both, or both are alarms of one host.
 
-use super::wiring::Wiring;
+use super::wiring::{Cover, Wiring};
 use ahbm_engine::{Engine, Time};
 use ahbm_program::{AgentId, Program};
 use rustc_hash::FxHashMap;
@@ -22,6 +22,8 @@ struct Use {
     event: u32,
     /// What let the agent start.
     start: Start,
+    /// It waited for its turn.
+    waited: bool,
 }
 
 /// Why an agent starts.
@@ -63,6 +65,8 @@ impl Uses {
 /// What a run has seen.
 pub(super) struct Ties {
     links: Vec<RefCell<Uses>>,
+    /// Per link, whether its hops are numbered in one order wherever it stands for another.
+    ordered: Vec<bool>,
     /// Per PE in use its DMA channels and its math engine.
     engines: Vec<[RefCell<Uses>; 3]>,
     /// Per host, when something last happened to it, at which event, and whether that was an alarm.
@@ -86,11 +90,12 @@ pub(super) enum EngineOf {
 }
 
 impl Ties {
-    pub(super) fn new(wiring: &Wiring, program: &Program) -> Self {
+    pub(super) fn new(wiring: &Wiring, program: &Program, cover: Cover<'_>) -> Self {
         let ends: Vec<_> =
             (0..program.agents.len() as u32).map(|agent| program.gate(AgentId(agent)).map(|gate| gate.end)).collect();
         Self {
             links: super::default_vec(wiring.links.len()),
+            ordered: wiring.links.iter().map(|link| cover.links[link].ordered).collect(),
             engines: super::default_vec(wiring.engines.len()),
             hosts: RefCell::default(),
             added: RefCell::new(vec![NOTHING; program.counters as usize]),
@@ -136,9 +141,10 @@ impl Ties {
     }
 
     /// A hop of a flow is about to occupy its link. Of two that wait for it, the lower hop takes its turn first.
-    pub(super) fn link(&self, engine: &Engine, link: u32, hop: u32, duration: Time) {
-        let now = Use { duration, user: hop, event: engine.event(), start: NOTHING };
-        if self.links[link as usize].borrow_mut().add(engine.now(), now, |_| false) {
+    pub(super) fn link(&self, engine: &Engine, link: u32, hop: u32, duration: Time, waited: bool) {
+        let now = Use { duration, user: hop, event: engine.event(), start: NOTHING, waited };
+        let ordered = self.ordered[link as usize];
+        if self.links[link as usize].borrow_mut().add(engine.now(), now, |before| ordered && waited && before.waited) {
             self.found.set(Some("two messages ask for a link at one moment"));
         }
     }
@@ -146,7 +152,7 @@ impl Ties {
     /// An agent is about to occupy an engine of its PE.
     pub(super) fn engine(&self, engine: &Engine, of: (u32, EngineOf), agent: u32, duration: Time) {
         let (at, start) = (engine.now(), self.starts[agent as usize].get());
-        let now = Use { duration, user: agent, event: engine.event(), start };
+        let now = Use { duration, user: agent, event: engine.event(), start, waited: false };
         let ordered = |before: &Use| {
             let because = start.counter.is_some() && start.counter == self.ends[before.user as usize];
             let both = before.start.told == start.told && before.start.fresh && start.fresh;

@@ -23,6 +23,8 @@ pub(crate) struct Stand {
     pub(crate) link: LinkId,
     /// As of [`Hop`], in the run of many.
     pub(crate) exclusive: bool,
+    /// All that crosses it is sent by one rank, and its hops are numbered in one order in every rank of a class.
+    pub(crate) ordered: bool,
 }
 
 /// One contended link of a flow.

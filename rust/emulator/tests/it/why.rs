@@ -9,7 +9,8 @@ use ahbm_program::{
 };
 use proptest::prelude::*;
 
-const DETAIL: Options = Options { record: true, detail: 1 << 24, max_events: 10_000_000, max_hops: 1 << 20 };
+const DETAIL: Options =
+    Options { record: true, detail: 1 << 24, max_events: 10_000_000, max_hops: 1 << 20, fold: false };
 
 /// Something that happens to two agents in a global order, so that some order of the whole program exists.
 #[derive(Debug, Clone, Copy)]

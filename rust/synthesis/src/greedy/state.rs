@@ -32,6 +32,13 @@ impl State<'_> {
         let (have, claimed) = (self.have.of(from), self.claimed.of(to));
         let start = self.random.next();
         let turn = (start % 64) as u32;
+        if self.have.words == 2 && self.copies.is_none() {
+            // The order from there on is that of both words turned round.
+            let whole = |set: &[u64]| u128::from(set[1]) << 64 | u128::from(set[0]);
+            let turn = (start >> 32) as u32 % 2 * 64 + turn;
+            let open = (whole(have) & !whole(claimed)).rotate_right(turn);
+            return (open != 0).then(|| (open.trailing_zeros() + turn) % 128);
+        }
         if self.have.words > 1 {
             return self.choose_from(have, claimed, (start >> 32) as usize % self.have.words, turn);
         }
@@ -148,18 +155,20 @@ mod tests {
     use super::*;
     use crate::shapes::{gather, grid};
 
-    /// One word is a case of many.
+    /// One word, or two, are a case of many.
     #[test]
-    fn a_word_turned_round_has_its_order() {
-        let (graph, mut random) = (grid(&[8, 8], false), Random::new(5));
-        for rarest in [false, true] {
-            let base = gather(64);
-            let search = Search::new(&graph, &base, vec![true; 64]);
+    fn words_turned_round_have_their_order() {
+        let mut random = Random::new(5);
+        for (extents, rarest) in [([8, 8], false), ([8, 8], true), ([10, 10], false), ([10, 10], true)] {
+            let (graph, n) = (grid(&extents, false), extents.iter().product());
+            let base = gather(n);
+            let search = Search::new(&graph, &base, vec![true; n as usize]);
             let mut state = start(&search, 9, rarest);
-            for _ in 0..1500 {
-                let (from, to) = (random.below(64), random.below(64));
-                let turn = (state.random.clone().next() % 64) as u32;
-                let wanted = state.choose_from(state.have.of(from), state.claimed.of(to), 0, turn);
+            for _ in 0..2500 {
+                let (from, to) = (random.below(n), random.below(n));
+                let next = state.random.clone().next();
+                let (first, turn) = ((next >> 32) as usize % state.have.words, (next % 64) as u32);
+                let wanted = state.choose_from(state.have.of(from), state.claimed.of(to), first, turn);
                 assert_eq!(state.choose(from, to), wanted);
                 if let Some(chunk) = wanted {
                     state.claim(to, chunk);

@@ -1,9 +1,10 @@
-//! Spanning trees of rings and of grids of two dimensions that load all links alike.
+//! Spanning trees of rings and grids that load all links alike.
 //!
-//! A tree has either all columns and one row, or all rows and one column. The first loads the links of columns fully and
-//! those of the rows in turn, the second the other way round. Mixed in the right proportion they load all links alike,
-//! and then no packing is better, as each tree has `n - 1` links. Where lines are cycles, each lacks one link, opposite
-//! to the row or column that joins them, so that all lack one in turn.
+//! A tree has all lines of one dimension, those of a second dimension in one layer across the first, those of a third in
+//! one line of layers, and so on. It has all links of its first dimension (of a cycle all but one), and few of the others.
+//! The dimension whose links are least loaded so far comes first, so loads stay together, and the layers take turns. When
+//! all links are loaded alike no packing is better, as each tree has `n - 1` links. A line that is a cycle lacks one link,
+//! opposite to the layer that joins it to the others.
 
 use crate::Grid;
 use crate::graph::gcd;
@@ -11,43 +12,63 @@ use crate::graph::gcd;
 /// The trees, one after the other; a few more or less load the links a little unevenly.
 #[derive(Debug, Clone)]
 pub(super) struct Product {
-    w: u32,
-    h: u32,
+    extents: Vec<u32>,
     wrap: bool,
-    /// Trees with all columns so far, and with all rows.
-    columns: u32,
-    rows: u32,
+    /// Per dimension, how often the trees so far have its links.
+    used: Vec<u64>,
+    /// Trees so far by their first dimension.
+    made: Vec<u32>,
 }
 
 impl Product {
-    /// `None` for grids of more dimensions.
-    pub(super) fn new(grid: &Grid) -> Option<Self> {
-        let (w, h) = match grid.extents[..] {
-            [w] => (w, 1),
-            [w, h] => (w, h),
-            _ => return None,
-        };
-        Some(Self { w, h, wrap: grid.wrap, columns: 0, rows: 0 })
+    pub(super) fn new(grid: &Grid) -> Self {
+        let count = grid.extents.len();
+        Self { extents: grid.extents.clone(), wrap: grid.wrap, used: vec![0; count], made: vec![0; count] }
     }
 
     /// The next tree: the pairs of nodes that it joins.
     pub(super) fn next(&mut self) -> Vec<(u32, u32)> {
-        let (w, h) = (self.w, self.h);
-        let (columns, rows) = self.shares();
-        let row = |y: u32, center: u32| self.line(w, center).map(move |(a, b)| (y * w + a, y * w + b));
-        let column = |x: u32, center: u32| self.line(h, center).map(move |(a, b)| (a * w + x, b * w + x));
-        // Both centers pass through all pairs.
-        if u64::from(self.columns) * (columns + rows) < columns * u64::from(self.columns + self.rows + 1) {
-            let (y, x) = (turn(self.columns, h), turn(self.columns + self.columns / h, w));
-            let tree = row(y, x).chain((0..w).flat_map(|x| column(x, y))).collect();
-            self.columns += 1;
-            tree
-        } else {
-            let (x, y) = (turn(self.rows, w), turn(self.rows + self.rows / w, h));
-            let tree = column(x, y).chain((0..h).flat_map(|y| row(y, x))).collect();
-            self.rows += 1;
-            tree
+        let first = self.least_loaded();
+        let mut count = self.made[first];
+        self.made[first] += 1;
+        // The bases of the lines: first all nodes, then those of the layers so far.
+        let n: u32 = self.extents.iter().product();
+        let mut bases: Vec<u32> = (0..n).collect();
+        let mut pairs = Vec::with_capacity(n as usize - 1);
+        let mut turns = 0;
+        let dimensions = self.extents.len();
+        for dimension in (first..first + dimensions).map(|dimension| dimension % dimensions) {
+            let extent = self.extents[dimension];
+            let stride: u32 = self.extents[..dimension].iter().product();
+            // Sums of digits: centers pass through all combinations, and no dimension stands still for long.
+            turns += count % extent;
+            count /= extent;
+            // The first trees are the lowest.
+            let center = (turn(turns, extent) + extent / 2) % extent;
+            let starts: Vec<u32> =
+                bases.iter().copied().filter(|node| (node / stride).is_multiple_of(extent)).collect();
+            let before = pairs.len();
+            for (a, b) in self.line(extent, center) {
+                pairs.extend(starts.iter().map(|node| (node + a * stride, node + b * stride)));
+            }
+            self.used[dimension] += (pairs.len() - before) as u64;
+            bases.retain(|node| node / stride % extent == center);
         }
+        pairs
+    }
+
+    /// The dimension whose links are least loaded.
+    fn least_loaded(&self) -> usize {
+        // Links of a dimension are those of a line for each of the `n / extent` lines; `n` is common to all.
+        let load = |&dimension: &usize| {
+            let extent = self.extents[dimension];
+            (u128::from(self.used[dimension]) * u128::from(extent), u128::from(self.pairs(extent)))
+        };
+        let less = |a: &usize, b: &usize| {
+            let ((used_a, pairs_a), (used_b, pairs_b)) = (load(a), load(b));
+            (used_a * pairs_b).cmp(&(used_b * pairs_a))
+        };
+        (0..self.extents.len()).min_by(less).unwrap_or(0)
     }
 
     /// The links of a line but, on a cycle, the one opposite to its center.
@@ -56,16 +77,11 @@ impl Product {
         (0..extent).filter(move |&from| from != cut).map(move |from| (from, (from + 1) % extent))
     }
 
-    /// Weights of the trees with all columns and of those with all rows. With `p` pairs of neighbours in a row and `q` in
-    /// a column, a pair of a row is in `(w - 1) / p / h` of the first trees and in `(w - 1) / p` of the second, one of a
-    /// column in `(h - 1) / q` and `(h - 1) / q / w`.
-    fn shares(&self) -> (u64, u64) {
-        let pairs = |extent: u32| u64::from(if self.wrap && extent > 2 { extent } else { extent - 1 });
-        let (w, h, p, q) = (u64::from(self.w), u64::from(self.h), pairs(self.w), pairs(self.h));
-        (h * (w * (w - 1) * q - (h - 1) * p), w * (h * (h - 1) * p - (w - 1) * q))
+    /// Pairs of neighbours in a line.
+    fn pairs(&self, extent: u32) -> u64 {
+        u64::from(if self.wrap && extent > 2 { extent } else { extent - 1 })
     }
 }
-
 /// The `count`-th of `0..among` in an order in which all take turns and neighbours are apart.
 fn turn(count: u32, among: u32) -> u32 {
     // From the golden section on, the first step that has no divisor with `among` in common.
@@ -92,7 +108,7 @@ mod tests {
     #[test]
     fn trees_span_and_load_all_links_alike() {
         // As many trees as make the loads equal.
-        let cases: [(&[u32], bool, u32); 9] = [
+        let cases: [(&[u32], bool, u32); 14] = [
             (&[4, 4], false, 8),
             (&[16, 16], false, 32),
             (&[8, 4], false, 52),
@@ -102,10 +118,15 @@ mod tests {
             (&[5, 5], true, 50),
             (&[2, 2], true, 4),
             (&[4, 4], true, 32),
+            (&[4, 4, 4], false, 48),
+            (&[5, 5, 5], false, 75),
+            (&[3, 3, 3], true, 81),
+            (&[4, 4, 4], true, 192),
+            (&[2, 2, 2, 2], false, 32),
         ];
         for (extents, wrap, trees) in cases {
             let nodes: u32 = extents.iter().product();
-            let mut product = Product::new(&Grid { extents: extents.to_vec(), wrap }).unwrap();
+            let mut product = Product::new(&Grid { extents: extents.to_vec(), wrap });
             let mut load: BTreeMap<(u32, u32), u32> = BTreeMap::new();
             for _ in 0..trees {
                 let tree = product.next();

@@ -1,10 +1,11 @@
 //! Whether one rank can stand for all of its class: the whole run covers the small one.
 
+use super::Parties;
 use super::classes::mix;
 use super::sites::{Site, Sites};
 use crate::timing::Stand;
 use ahbm_machine::{Coord, LinkId, Machine};
-use ahbm_workload::Linked;
+use ahbm_program::ChannelId;
 use indexmap::IndexSet;
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
@@ -12,9 +13,9 @@ use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 ///
 /// Every part is compared with the one that stands for it: the same program, agents of the same kinds, and the other
 /// ends of their channels in ranks for which the same ranks stand.
-pub(super) fn orbits(job: &Linked, sites: &Sites, stands: &[u32]) -> Option<Vec<u32>> {
-    let graph = |rank: u32| job.workload.ranks[rank as usize].graph;
-    if !(0..).zip(stands).all(|(rank, &stand)| graph(rank) == graph(stand)) {
+pub(super) fn orbits(job: &impl Parties, sites: &Sites, stands: &[u32]) -> Option<Vec<u32>> {
+    let graphs = job.graphs();
+    if !graphs.iter().zip(stands).all(|(graph, &stand)| *graph == graphs[stand as usize]) {
         return None;
     }
     let mut compared: FxHashSet<(u32, u32, u32, u32)> = FxHashSet::default();
@@ -22,8 +23,8 @@ pub(super) fn orbits(job: &Linked, sites: &Sites, stands: &[u32]) -> Option<Vec<
     let mut of_node: FxHashMap<(u32, u32), u32> = FxHashMap::default();
     let mut node_in: FxHashMap<(u32, u32), u32> = FxHashMap::default();
     let mut ranks_of: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
-    let mut orbits = Vec::with_capacity(job.launches());
-    for launch in 0..job.launches() as u32 {
+    let mut orbits = Vec::with_capacity(job.launches() as usize);
+    for launch in 0..job.launches() {
         let members = || (0..job.parts(launch)).map(|part| (part, job.member(launch, part)));
         let (_, (rank, node)) = members().next()?;
         let orbit = *of_node.get(&(stands[rank as usize], node)).unwrap_or(&launch);
@@ -34,11 +35,11 @@ pub(super) fn orbits(job: &Linked, sites: &Sites, stands: &[u32]) -> Option<Vec<
             {
                 return None;
             }
-            let by = job.share(job.place(stand, node))?;
-            if job.is_message(launch) && (!job.is_message(by.launch) || by.part != part) {
+            let (by, its) = job.part(stand, node)?;
+            if job.is_message(launch) && (!job.is_message(by) || its != part) {
                 return None;
             }
-            let key = (sites.of[launch as usize], rank, sites.of[by.launch as usize], stand);
+            let key = (sites.of[launch as usize], rank, sites.of[by as usize], stand);
             if compared.insert(key) && !equal(sites, stands, (key.0, key.1), (key.2, key.3)) {
                 return None;
             }
@@ -111,6 +112,8 @@ pub(super) fn links(
     let lists: IndexSet<Vec<u32>, FxBuildHasher> = lists.into_iter().collect();
     let mut classes = Classes { parent: (0..sites.links.len() as u32).collect() };
     let mut uses: Vec<Vec<u32>> = Vec::new();
+    // Per use of each hop, who sends over which channel.
+    let mut senders: Vec<Vec<(u32, Option<ChannelId>)>> = Vec::new();
     for list in &lists {
         // Per agent that stands for others, the first of its hops in `uses`.
         let mut first: FxHashMap<(u32, u32), usize> = FxHashMap::default();
@@ -119,11 +122,16 @@ pub(super) fn links(
             for (at, actor) in sites.shape(site).actors.iter().enumerate() {
                 let (rank, _) = sites.list[site as usize].members[actor.member as usize];
                 let start = *first.entry((stands[rank as usize], actor.number)).or_insert(uses.len());
-                for (hop, &link) in (start..).zip(sites.ways(site, at, &mut next).flatten()) {
+                let channels = actor.flows.iter().map(|flow| flow.channel);
+                let ways = channels.zip(sites.ways(site, at, &mut next));
+                let hops = ways.flat_map(|(channel, way)| way.iter().map(move |&link| (channel, link)));
+                for (hop, (channel, link)) in (start..).zip(hops) {
                     if hop == uses.len() {
                         uses.push(Vec::new());
+                        senders.push(Vec::new());
                     }
                     uses[hop].push(link);
+                    senders[hop].push((rank, channel));
                 }
             }
         }
@@ -143,11 +151,37 @@ pub(super) fn links(
         return None;
     }
     let alone = alone(sites, machine);
+    // Hops of one launch are numbered as its channels are, those of many launches are not.
+    let mut at_link: FxHashMap<u32, Vec<usize>> = FxHashMap::default();
+    if sites.of.len() == 1 {
+        for (number, links) in uses.iter().enumerate() {
+            at_link.entry(classes.of(links[0])).or_default().push(number);
+        }
+    }
+    let ordered: FxHashSet<u32> =
+        at_link.into_iter().filter(|(_, numbers)| alike(&uses, &senders, numbers)).map(|(link, _)| link).collect();
     let stand = |at: u32| {
         let by = classes.of(at);
-        (sites.links[at as usize], Stand { link: sites.links[by as usize], exclusive: alone[by as usize] })
+        let (exclusive, ordered) = (alone[by as usize], ordered.contains(&by));
+        (sites.links[at as usize], Stand { link: sites.links[by as usize], exclusive, ordered })
     };
     Some((0..sites.links.len() as u32).map(stand).collect())
+}
+
+/// Whether these hops, which are on links of one class, are on every link of it hops of one rank, over channels that are
+/// numbered in one order.
+fn alike(uses: &[Vec<u32>], senders: &[Vec<(u32, Option<ChannelId>)>], hops: &[usize]) -> bool {
+    let channel = |hop: usize, at: usize| senders[hop][at].1;
+    let mut hops = hops.to_vec();
+    hops.sort_unstable_by_key(|&hop| channel(hop, 0));
+    channel(hops[0], 0).is_some()
+        && hops.windows(2).all(|pair| {
+            let (one, other) = (pair[0], pair[1]);
+            uses[one] == uses[other]
+                && (0..uses[one].len())
+                    .all(|at| senders[one][at].0 == senders[other][at].0 && channel(one, at) < channel(other, at))
+        })
+        && hops.iter().all(|&hop| senders[hop].iter().all(|(_, channel)| channel.is_some()))
 }
 
 /// Per link, whether only one DMA stream ever crosses it, always after the same links: as `timing/wiring` decides it for

@@ -4,8 +4,8 @@
 //! colour of a link says who uses it. This is colour refinement (B. Weisfeiler, A. Leman, 1968). Colours are hashes, so
 //! what comes of them is a proposal, to be checked.
 
+use super::Parties;
 use super::sites::Sites;
-use ahbm_workload::Linked;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Rounds after which ranks count as different: classes of what is symmetric are found in few.
@@ -23,13 +23,13 @@ fn all(parts: impl IntoIterator<Item = u64>) -> u64 {
     parts.into_iter().fold(0, mix)
 }
 
-/// Per rank the lowest rank of the same colour; none where every rank has its own.
-pub(super) fn classes(job: &Linked, sites: &Sites) -> Option<Vec<u32>> {
-    let mut colours: Vec<u64> = job.workload.ranks.iter().map(|rank| u64::from(rank.graph)).collect();
+/// Per rank the lowest rank of the same colour; none where there are more colours than are worth it.
+pub(super) fn classes(job: &impl Parties, sites: &Sites) -> Option<Vec<u32>> {
+    let mut colours: Vec<u64> = job.graphs().into_iter().map(u64::from).collect();
     let count = |colours: &[u64]| colours.iter().collect::<FxHashSet<_>>().len();
     let mut known = count(&colours);
     for _ in 0..ROUNDS {
-        if known == colours.len() {
+        if known > job.most() {
             return None;
         }
         colours = refined(sites, &colours);

@@ -12,7 +12,10 @@
 //! One thing is not a matter of symmetry: the order of two events at one moment, which in the whole run depends on the
 //! numbers of ranks. The small run notices where such an order could matter (`timing/ties`), and the whole job is then
 //! simulated. A ring on which all ranks do the same folds to one rank; a line does not fold.
+//!
+//! A job is folded where its ranks' graphs agree, a program that runs alone ([`simulate`]) where its SIPs do.
 
+mod alone;
 mod body;
 mod classes;
 mod cover;
@@ -25,37 +28,103 @@ use ahbm_program::Program;
 use ahbm_program::job::{Share, Stands};
 use ahbm_workload::Linked;
 use rustc_hash::FxHashMap;
+use shape::Shape;
+
+pub use alone::simulate;
+
+/// Ranks and the programs that they launch together.
+pub(crate) trait Parties {
+    /// Per rank, a number for what it does besides: equal numbers do the same.
+    fn graphs(&self) -> Vec<u32>;
+    /// Number of launches.
+    fn launches(&self) -> u32;
+    /// Number of ranks in a launch.
+    fn parts(&self, launch: u32) -> u32;
+    /// Rank and node of a part of a launch.
+    fn member(&self, launch: u32, part: u32) -> (u32, u32);
+    /// Launch and part of a rank's node.
+    fn part(&self, rank: u32, node: u32) -> Option<(u32, u32)>;
+    /// Whether a launch is a message from its first part to its second one.
+    fn is_message(&self, launch: u32) -> bool;
+    /// More classes than these are not worth it.
+    fn most(&self) -> usize;
+}
+
+impl Parties for Linked {
+    fn graphs(&self) -> Vec<u32> {
+        self.workload.ranks.iter().map(|rank| rank.graph).collect()
+    }
+
+    fn launches(&self) -> u32 {
+        Self::launches(self) as u32
+    }
+
+    fn parts(&self, launch: u32) -> u32 {
+        Self::parts(self, launch)
+    }
+
+    fn member(&self, launch: u32, part: u32) -> (u32, u32) {
+        Self::member(self, launch, part)
+    }
+
+    fn part(&self, rank: u32, node: u32) -> Option<(u32, u32)> {
+        self.share(self.place(rank, node)).map(|share| (share.launch, share.part))
+    }
+
+    fn is_message(&self, launch: u32) -> bool {
+        Self::is_message(self, launch)
+    }
+
+    fn most(&self) -> usize {
+        self.workload.ranks.len().saturating_sub(1)
+    }
+}
 
 /// Which ranks stand for which.
 #[derive(Debug)]
-pub(super) struct Fold {
+pub(crate) struct Fold {
     /// Per rank, the one that stands for it; the lowest of its class, which stands for itself.
-    pub(super) stands: Vec<u32>,
+    pub(crate) stands: Vec<u32>,
     /// Per launch, the first of those that make one together.
     orbits: Vec<u32>,
     /// The link that stands for each link in use.
-    pub(super) links: FxHashMap<LinkId, Stand>,
+    pub(crate) links: FxHashMap<LinkId, Stand>,
+    /// What the programs have in common wherever they run.
+    shapes: Vec<Shape>,
 }
 
 impl Fold {
     /// The classes of a job; the reason where no two ranks are alike, or where the run could tell ranks of a class apart.
-    pub(super) fn new(job: &Linked, launches: &[Share<'_>], machine: &Machine) -> Result<Self, &'static str> {
+    pub(crate) fn new(job: &impl Parties, launches: &[Share<'_>], machine: &Machine) -> Result<Self, &'static str> {
         if !machine.is_even() {
             return Err("the machine has faults");
-        }
-        if !job.chunks.is_empty() {
-            return Err("ranks wait for chunks, each for others");
         }
         let sites = sites::Sites::new(job, launches, machine).ok_or("no agent of a program can stand for another")?;
         let stands = classes::classes(job, &sites).ok_or("no two ranks are alike")?;
         let orbits = cover::orbits(job, &sites, &stands).ok_or("calls of ranks that seem alike differ")?;
         let links = cover::links(&sites, &stands, &orbits, machine).ok_or("links of ranks that seem alike differ")?;
-        Ok(Self { stands, orbits, links })
+        Ok(Self { stands, orbits, links, shapes: sites.shapes })
+    }
+}
+
+impl Fold {
+    /// Per agent of a program, the number among the agents that are simulated of the one that stands for it.
+    fn agents(&self, program: usize) -> Vec<u32> {
+        let shape = &self.shapes[program];
+        let mut numbers = vec![0; shape.actors.len()];
+        let simulated = |member: u32| self.stands[member as usize] == member;
+        let own = (0..).zip(&shape.actors).filter(|(_, actor)| simulated(actor.member));
+        own.zip(0..).for_each(|((agent, _), number): ((usize, _), u32)| numbers[agent] = number);
+        let stand = |actor: &shape::Actor| {
+            let rank = self.stands[actor.member as usize];
+            numbers[shape.agents[rank as usize][actor.number as usize] as usize]
+        };
+        shape.actors.iter().map(stand).collect()
     }
 }
 
 /// Messages that launches send, and their bytes.
-pub(super) fn traffic(launches: &[Share<'_>]) -> (u64, u64) {
+pub(crate) fn traffic(launches: &[Share<'_>]) -> (u64, u64) {
     let mut known: FxHashMap<*const Program, (u64, u64)> = FxHashMap::default();
     launches.iter().fold((0, 0), |(messages, bytes), share| {
         let own = *known.entry(std::ptr::from_ref(share.program)).or_insert_with(|| body::traffic(share.program));
@@ -64,17 +133,16 @@ pub(super) fn traffic(launches: &[Share<'_>]) -> (u64, u64) {
 }
 
 /// Which part of which launch stands for another.
-pub(super) struct Parts<'a> {
-    pub(super) job: &'a Linked,
-    pub(super) fold: &'a Fold,
+pub(crate) struct Parts<'a, P> {
+    pub(crate) job: &'a P,
+    pub(crate) fold: &'a Fold,
 }
 
-impl Stands for Parts<'_> {
+impl<P: Parties> Stands for Parts<'_, P> {
     fn part(&self, launch: u32, part: u32) -> (u32, u32) {
         let (rank, node) = self.job.member(launch, part);
         let stand = self.fold.stands[rank as usize];
-        let share = self.job.share(self.job.place(stand, node)).filter(|_| stand != rank);
-        share.map_or((launch, part), |share| (share.launch, share.part))
+        self.job.part(stand, node).filter(|_| stand != rank).unwrap_or((launch, part))
     }
 
     fn launch(&self, launch: u32) -> u32 {

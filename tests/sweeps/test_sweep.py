@@ -11,7 +11,8 @@ import pytest
 
 import ahbm
 from ahbm.errors import ConfigError, UnsupportedError
-from ahbm.runs.sweep import COLUMNS, FAILED
+from ahbm.runs.rows import FAILED
+from ahbm.sweeps.work import COLUMNS
 
 pytestmark = pytest.mark.usefixtures("here")
 

@@ -5,6 +5,7 @@ use ahbm_machine::{Diagnostic, Machine, Node, PeId, Rate};
 use ahbm_program::{AgentId, Body, ChannelId, OpKind, Program};
 use indexmap::{IndexMap, IndexSet};
 use rustc_hash::{FxBuildHasher, FxHashMap};
+use std::collections::hash_map::Entry;
 
 /// A way that bytes of an agent take.
 #[derive(Debug, Clone, Copy)]
@@ -13,6 +14,8 @@ pub(super) struct Flow {
     pub(super) to: Node,
     /// It uses the DMA channel that reads.
     pub(super) reads: bool,
+    /// The channel whose messages they are.
+    pub(super) channel: Option<ChannelId>,
 }
 
 /// The other end of an agent's channel: the agent, and the place of the channel in that one's table.
@@ -99,7 +102,7 @@ impl Shape {
                 facts.push(channel.credit_bytes);
                 if place % 2 == 0 {
                     let (from, to) = (Node::Pe(agent.place), Node::Pe(program.agents[other.0 as usize].place));
-                    flows.push(Flow { from, to, reads: false });
+                    flows.push(Flow { from, to, reads: false, channel: Some(id) });
                     // Credits come back.
                     cost(machine, (to, from), &mut facts).ok()?;
                 }
@@ -131,15 +134,25 @@ impl Shape {
 /// Per body the first one that costs the same; none where a body stands for no other.
 fn kinds(program: &Program) -> Option<Vec<u32>> {
     let mut known: FxHashMap<u64, Vec<u32>> = FxHashMap::default();
-    let of = |(index, body): (u32, &std::sync::Arc<Body>)| {
-        let alike = known.entry(body::digest(body)?).or_default();
-        let same = |&&other: &&u32| body::alike(&program.bodies[other as usize], body);
-        Some(alike.iter().find(same).copied().unwrap_or_else(|| {
-            alike.push(index);
-            index
-        }))
-    };
-    (0..).zip(&program.bodies).map(of).collect()
+    // Bodies of one class of agents share their operations, and are compared without a look at them.
+    let mut shared: FxHashMap<_, u32> = FxHashMap::default();
+    let mut kinds = Vec::with_capacity(program.bodies.len());
+    for (index, body) in (0..).zip(&program.bodies) {
+        let buffers: Vec<u16> = body.mems.iter().map(|mem| mem.buffer).collect();
+        let first = match shared.entry((&body.ops, &body.tiles, body.directions.len(), buffers)) {
+            Entry::Occupied(found) => *found.get(),
+            Entry::Vacant(place) => {
+                let alike = known.entry(body::digest(body)?).or_default();
+                let same = |&&other: &&u32| body::alike(&program.bodies[other as usize], body);
+                *place.insert(alike.iter().find(same).copied().unwrap_or_else(|| {
+                    alike.push(index);
+                    index
+                }))
+            }
+        };
+        kinds.push(first);
+    }
+    Some(kinds)
 }
 
 /// The members whose memory an agent's buffers are; what else is known of a buffer becomes a fact.
@@ -182,7 +195,7 @@ fn transfers(program: &Program, agent: usize, body: &Body, flows: &mut Vec<Flow>
         };
         known.insert(way, ());
     }
-    flows.extend(known.into_keys().map(|(from, to)| Flow { from, to, reads: from != own }));
+    flows.extend(known.into_keys().map(|(from, to)| Flow { from, to, reads: from != own, channel: None }));
 }
 
 /// Latencies and bandwidths along a way.

@@ -1,10 +1,10 @@
 //! The places at which the programs of a job run, and the links that they use there.
 
+use super::Parties;
 use super::shape::Shape;
 use ahbm_machine::{LinkId, Machine};
 use ahbm_program::Program;
 use ahbm_program::job::Share;
-use ahbm_workload::Linked;
 use indexmap::IndexSet;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
@@ -33,7 +33,7 @@ pub(super) struct Sites {
 
 impl Sites {
     /// None where an agent of a program cannot stand for another.
-    pub(super) fn new(job: &Linked, launches: &[Share<'_>], machine: &Machine) -> Option<Self> {
+    pub(super) fn new(job: &impl Parties, launches: &[Share<'_>], machine: &Machine) -> Option<Self> {
         let mut sites = Self { hops: (Vec::new(), vec![0]), ..Self::default() };
         let mut shapes: FxHashMap<*const Program, u32> = FxHashMap::default();
         let mut known: FxHashMap<(u32, &[u32]), u32> = FxHashMap::default();
@@ -61,7 +61,14 @@ impl Sites {
         Some(sites)
     }
 
-    fn add(&mut self, job: &Linked, launch: u32, share: &Share<'_>, machine: &Machine, shape: u32) -> Option<u32> {
+    fn add(
+        &mut self,
+        job: &impl Parties,
+        launch: u32,
+        share: &Share<'_>,
+        machine: &Machine,
+        shape: u32,
+    ) -> Option<u32> {
         let mut members: Box<[(u32, u32)]> = (0..job.parts(launch)).map(|part| job.member(launch, part)).collect();
         members.sort_unstable();
         self.list.push(Site { shape, members, first: self.hops.1.len() as u32 - 1 });

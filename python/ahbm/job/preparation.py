@@ -1,0 +1,228 @@
+"""The programs that the calls of a job run, and what is told of each call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from ahbm._core import JobCall
+from ahbm.base.collectives import COLLECTIVES
+from ahbm.base.elements import element
+from ahbm.base.request import Request
+from ahbm.config.rules import Place
+from ahbm.core.selection import ARGUMENT, CONFIGURED, DEFAULT, Catalogue, Selector, checked_selector, select
+from ahbm.errors import AhbmError, Finding, Site, UnsupportedError
+from ahbm.ranks.calls import CallRecord, Row, summed
+
+if TYPE_CHECKING:
+    from ahbm.core.compiled import Compiled
+    from ahbm.core.emulator import Emulator
+    from ahbm.core.limits import Limits
+    from ahbm.job.reading import How
+    from ahbm.ranks.setup import Setup
+    from ahbm.source.algorithm import Algorithm
+
+
+class Preparation:
+    """The programs that calls run; each kind of call is prepared once."""
+
+    def __init__(self, emulator: Emulator, setup: Setup, how: How, chooser: Selector | None = None) -> None:
+        self._emulator = emulator
+        self._algorithm = setup.algorithm
+        self._selectors = [checked_selector(one) for one in (chooser, setup.selector) if one is not None]
+        self._how = how
+        self.rules: list[str] = []
+        """The rule that chose the algorithm of each call that was prepared, as in `CallRecord.rule`."""
+        self._used = set[tuple[str, int]]()
+        """The rules for calls of jobs that held for a call, by collective and position."""
+        self._overruled = set[str]()
+        """The collectives of which something else than ccl.yaml chose the algorithm."""
+        self._made: dict[object, list[Compiled]] = {}
+        """Programs that other ranks may run, by what is asked for besides ranks."""
+
+    def all(self, calls: Sequence[JobCall]) -> list[Compiled]:
+        """The programs of all calls of a job, one for those that are alike. Raises as `of`."""
+        # A selector may answer differently every time, and a rule may be for one node.
+        each = bool(self._selectors) or any(True for _ in self._emulator.ccl.rules_of_jobs())
+        found: list[Compiled] = []
+        for at, call in enumerate(calls):
+            if call.alike < at and not each:
+                found.append(found[call.alike])
+                self.rules.append(self.rules[call.alike])
+            else:
+                found.append(self.of(call))
+        return found
+
+    @staticmethod
+    def regions(
+        chunks: Sequence[tuple[int, int, int, bool]], calls: Sequence[JobCall], programs: Sequence[Compiled]
+    ) -> list[list[tuple[int, int, int]]]:
+        """The memory of each of `Workload.chunks`. Raises UnsupportedError (AHBM-U231)."""
+        return [_region(calls[call], programs[call], part, chunk, completes) for call, part, chunk, completes in chunks]
+
+    def of(self, call: JobCall) -> Compiled:
+        """The program that performs the call: its own, or that of an earlier call whose ranks the machine cannot tell
+        from those of this one. Raises what the emulator raises, with the node of the call."""
+        try:
+            return self._compiled(call)
+        except AhbmError as error:
+            raise AhbmError.of([_at(error.findings[0], call), *error.findings[1:]]) from None
+
+    def _compiled(self, call: JobCall) -> Compiled:
+        dtype = call.dtype or self._how.dtype
+        kind = COLLECTIVES.get(call.collective)
+        ranks = tuple(sorted(call.ranks))
+        count = -(-call.bytes // element(dtype).storage.itemsize)
+        if kind is not None and kind.chunked:
+            # A call whose data do not split into equal chunks is as long as if the longest had been sent to all.
+            chunk = count if call.collective in ("all_gather", "gather") else -(-count // len(ranks))
+            count = chunk if call.longest is None else call.longest
+        if call.collective == "barrier":
+            dtype, count = "f16", 1
+        paired = kind is not None and kind.paired
+        request = Request(
+            call.collective,
+            ranks,
+            count,
+            dtype,
+            call.op or self._how.op,
+            root=0 if call.root is None else ranks.index(call.root) if call.root in ranks else -1,
+            src=ranks.index(call.ranks[0]) if paired else 0,
+            dst=ranks.index(call.ranks[1]) if paired else 1,
+        )
+        for selector in () if paired else self._selectors:
+            choice = select(selector, Catalogue(self._emulator, request.collective), request)
+            if choice is not None:
+                self._overruled.add(request.collective)
+                self.rules.append(choice.rule)
+                return self._shared(request, choice.algorithm)
+        if self._performs(request.collective):
+            self._overruled.add(request.collective)
+            self.rules.append(ARGUMENT)
+            return self._shared(request, self._algorithm)
+        place = Place(call.group, call.node)
+        rule = self._emulator.ccl.placed(request.collective, request.nbytes, request.world_size, place)
+        if rule is not None:
+            self._used.add((request.collective, rule[0]))
+        own = rule is not None or self._emulator.ccl.is_own(request.collective)
+        self.rules.append(CONFIGURED if own else DEFAULT)
+        return self._shared(request, None if rule is None else rule[1])
+
+    def idle_rules(self) -> Iterator[Finding]:
+        """A warning for each rule for calls of jobs that held for none of those which were prepared."""
+        for collective, at, site in self._emulator.ccl.rules_of_jobs():
+            if (collective, at) not in self._used and collective not in self._overruled:
+                hint = "patterns are compared with the names of groups and nodes: ahbm features FILE lists both"
+                yield Finding("AHBM-C158", "no call of the job meets a rule of ccl.yaml", (site,), hint)
+
+    def _shared(self, request: Request, algorithm: str | Algorithm | None) -> Compiled:
+        made = self._made.setdefault((replace(request, ranks=range(request.world_size)), algorithm), [])
+        machine, ranks = self._emulator.machine, list(request.ranks)
+        for compiled in made:
+            if machine.carries(list(compiled.request.ranks), ranks):
+                return compiled
+        # What is quickest alone need not be so among other calls: `best` compares in the whole job.
+        compiled = self._emulator.compile_timed(request, algorithm, compare=False)
+        if self._emulator.runs_anywhere(compiled):
+            made.append(compiled)
+        return compiled
+
+    def _performs(self, collective: str) -> bool:
+        """Whether the algorithm that was asked for performs this collective."""
+        return self._algorithm is not None and collective in self._emulator.algorithm(self._algorithm).collectives
+
+
+def _at(finding: Finding, call: JobCall) -> Finding:
+    return Finding(finding.code, finding.message, (*finding.sites, Site("in the job", call.origin)), finding.hint)
+
+
+def _region(call: JobCall, compiled: Compiled, part: int, chunk: int, completes: bool) -> list[tuple[int, int, int]]:
+    """The memory that a chunk of a call is at a rank: buffer, first byte and end; chunks are equal parts of the array.
+
+    Raises UnsupportedError (AHBM-U231) for an algorithm that does not say where the data of its ranks are.
+    """
+    rank = sorted(call.ranks).index(call.ranks[part])
+    rows = (compiled.results if completes else compiled.operands)[rank : rank + 1]
+    if not rows:
+        what = f"{compiled.algorithm} does not say where its data are: nothing can wait for a chunk of it"
+        raise UnsupportedError("AHBM-U231", what, sites=(Site("in the job", call.origin),))
+    size, count = compiled.request.nbytes, len(call.ranks)
+    first, end = size * chunk // count, size * (chunk + 1) // count
+    found = []
+    for buffer, at, offset, length in rows[0].tolist():
+        low, high = max(first, at), min(end, at + length)
+        if low < high:
+            found.append((buffer, offset + low - at, offset + high - at))
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Performed:
+    """The calls of a job with their programs and times: what is told of each, made when it is asked for."""
+
+    calls: Sequence[JobCall]
+    programs: Sequence[Compiled]
+    rules: Sequence[str]
+    times: Sequence[tuple[int, int, int]]
+    """Of each call: the arrival of its first rank, that of its last one, and its end, in ps."""
+
+    @cached_property
+    def order(self) -> tuple[int, ...]:
+        """The numbers of the calls in the order of their starts: when their last rank had arrived."""
+        starts = [start for _, start, _ in self.times]
+        return tuple(sorted(range(len(starts)), key=starts.__getitem__))
+
+    @cached_property
+    def places(self) -> dict[int | None, int | None]:
+        """For each call its position in `order`; None for what is no call."""
+        return {None: None, **{call: at for at, call in enumerate(self.order)}}
+
+    @property
+    def together(self) -> int:
+        """How many calls overlap another one in time."""
+        found = set[int]()
+        reached, last = -1, -1
+        for call in self.order:
+            _, start, end = self.times[call]
+            if start < reached:
+                found |= {call, last}
+            if end > reached:
+                reached, last = end, call
+        return len(found)
+
+    def kind(self, call: int) -> tuple[str, int]:
+        """Collective and number of ranks of a call."""
+        return self.calls[call].collective, self.programs[call].request.world_size
+
+    def record(self, call: int) -> CallRecord:
+        """What is told of a call."""
+        made, compiled = self.calls[call], self.programs[call]
+        request = compiled.request
+        told = CallRecord(
+            made.collective,
+            made.group,
+            request.world_size,
+            request.nbytes,
+            made.dtype or "",
+            made.op or "",
+            compiled.algorithm,
+            compiled.timeline_hash,
+            sorted(made.ranks).index(made.root) if made.root is not None else 0,
+            self.rules[call],
+        )
+        return told.at(*self.times[call][1:])
+
+    def rows(self, limits: Limits) -> list[Row]:
+        """All calls by collective and number of ranks."""
+        alike: dict[tuple[int, str, int | None], list[int]] = {}
+        for call, (made, compiled) in enumerate(zip(self.calls, self.programs, strict=True)):
+            alike.setdefault((id(compiled), self.rules[call], made.root), []).append(call)
+        return summed(
+            (
+                (self.record(calls[0]), len(calls), sum(self.times[call][2] - self.times[call][1] for call in calls))
+                for calls in alike.values()
+            ),
+            limits,
+        )

@@ -1,0 +1,6 @@
+"""Sweeps: the space of what is measured, the processes that measure it, the store of its rows, and what they answer.
+
+The package is not called `sweep`, because `ahbm.sweep` is a function: a subpackage of that name would hide it.
+
+May import `job`, `front`, `torch` and everything below them.
+"""

@@ -1,0 +1,218 @@
+"""What the rows of a sweep answer: the best, what nothing beats in two ways at once, what matters, what changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ahbm.errors import ConfigError
+from ahbm.sweeps.columns import Columns
+from ahbm.sweeps.store import OWN
+from ahbm.sweeps.work import STORED
+
+ALIASES = {"time": "latency_ns", "bandwidth": "link_gbs", "size": "bytes"}
+"""Short names of columns."""
+ASKED = ("job", "collective", "ranks", "bytes", "dtype", "op", "root", "seed")
+"""The columns that say what was computed: rows that differ in none of them compete."""
+CHOSEN = ("algorithm", "machine", "topology")
+"""The columns that say how, besides those of overrides."""
+MEASURED = ("latency_ns", "busbw_gbs", "percent_of_bound", "links", "link_gbs", "wrong", "timeline_hash", "code")
+CLASSES = 16
+"""Values of a key above which they are taken together by quarters."""
+
+
+def column(name: str) -> str:
+    """A column by its own name or one of `ALIASES`."""
+    return ALIASES.get(name, name)
+
+
+def overrides(rows: Columns) -> tuple[str, ...]:
+    """The columns of overrides that were varied."""
+    return tuple(name for name in rows.names if name not in (*STORED, *OWN))
+
+
+def pareto(rows: Columns, goals: Sequence[str], places: NDArray[np.float64] | None = None) -> NDArray[np.int64]:
+    """Of what was computed alike (`ASKED`), the rows that no other beats in all of `goals`, in the order of the first
+    goal.
+
+    goals: columns, or `ALIASES`, of numbers of which less is better; with `-` in front, more. Rows without one of the
+    numbers do not take part; of equal ones, the first does: that of the least of `places`, else of the least position.
+    n log n in rows for two goals, n times the front for more.
+
+    Raises ConfigError (AHBM-C187) for columns that there are not or that do not hold numbers, and for no goal.
+    """
+    if not goals:
+        raise ConfigError("AHBM-C187", "no column to compare rows by", hint="--pareto time,links")
+    signs = [-1.0 if goal.startswith("-") else 1.0 for goal in goals]
+    found = [sign * rows.numbers(column(goal.removeprefix("-"))) for sign, goal in zip(signs, goals, strict=True)]
+    known = np.flatnonzero(~np.isnan(sum(found)))
+    points, group = np.stack([column[known] for column in found]), _groups(rows, ASKED)[known]
+    left = _unbeaten(points, group)
+    points, group, known = points[:, left], group[left], known[left]
+    order = np.lexsort((known if places is None else places[known], *points[::-1], group))
+    points, group = points[:, order], group[order]
+    if len(goals) <= 2:
+        # Every group lies below the ones before it: the least so far is the least so far of the group.
+        _, last = np.unique(points[-1], return_inverse=True)
+        last = last - group * (len(group) + 1)
+        before = np.concatenate([[len(group) + 1], np.minimum.accumulate(last)[:-1]])
+        return known[order[np.flatnonzero(last < before)]]
+    front: list[int] = []
+    for first, end in pairwise([*np.flatnonzero(np.diff(group, prepend=-1)).tolist(), len(group)]):
+        left = np.arange(first, end)
+        while len(left):
+            # The first in order is beaten by none of those that are left.
+            here, left = left[0], left[1:]
+            front.append(int(here))
+            left = left[(points[:, left] < points[:, here, None]).any(axis=0)]
+    return known[order[np.array(front, dtype=np.int64)]]
+
+
+def _unbeaten(points: NDArray[np.float64], group: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The points that a good one of their group does not beat: few are left to be sorted. A row of `points` is a
+    goal."""
+    if not points.size:
+        return np.arange(0)
+    spread = np.ptp(points, axis=1)
+    score = sum(goal / (width or 1.0) for goal, width in zip(points, spread, strict=True))
+    least = np.full(int(group.max()) + 1, np.inf)
+    np.minimum.at(least, group, score)
+    at = np.flatnonzero(score == least[group])
+    less, same = np.zeros(len(group), dtype=bool), np.ones(len(group), dtype=bool)
+    for goal in points:
+        good = np.full(len(least), np.inf)
+        good[group[at]] = goal[at]
+        less |= goal < good[group]
+        same &= goal == good[group]
+    return np.flatnonzero(less | same)
+
+
+def best(rows: Columns) -> NDArray[np.int64]:
+    """Of what was computed alike (`ASKED`) the quickest row, the first of equals, in the order of the groups."""
+    return pareto(rows, ["time"])
+
+
+def _groups(rows: Columns, names: Sequence[str]) -> NDArray[np.int64]:
+    """A number for each row, equal where the values of all columns are."""
+    group, most = np.zeros(len(rows), dtype=np.int64), 1
+    for name in names:
+        codes, values = rows.classes(name) if name in rows.names else (group, [None])
+        if len(values) > 1:
+            if most * len(values) >= 1 << 62:
+                _, group = np.unique(group, return_inverse=True)
+                most = len(rows)
+            group, most = group * len(values) + codes, most * len(values)
+    return np.asarray(np.unique(group, return_inverse=True)[1], dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What a key does to the time."""
+
+    key: str
+    factor: float
+    """Geometric mean of the times of the slowest value over that of the quickest, each time as a share of the mean of
+    what was computed alike."""
+    values: tuple[tuple[str, float], ...]
+    """Each value, or range of values, and its mean time as a share of that of all: below 1 is quicker."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields as JSON-serialisable data."""
+        return {"key": self.key, "factor": self.factor, "values": [list(pair) for pair in self.values]}
+
+
+def sensitivity(rows: Columns) -> list[Effect]:
+    """The keys in which rows differ, the one that matters most first."""
+    times = rows.numbers("latency_ns")
+    known = np.flatnonzero(times > 0)
+    if not len(known):
+        return []
+    logs = np.log(times[known])
+    group = _groups(rows, ASKED)[known]
+    means = np.bincount(group, logs, minlength=int(group.max()) + 1) / np.maximum(np.bincount(group), 1)
+    apart = logs - means[group]
+    found = []
+    for name in (*CHOSEN, *overrides(rows)):
+        if name not in rows.names or (name == "machine" and overrides(rows)):
+            continue
+        codes, values = rows.classes(name)
+        codes = codes[known]
+        labels = ["-" if value is None else str(value) for value in values]
+        order = sorted(range(len(values)), key=lambda at: _place(values[at]))
+        if len(values) > CLASSES:
+            labels, codes = _quarters(rows, name, known)
+            order = list(range(len(labels)))
+        counts = np.bincount(codes, minlength=len(labels))
+        shares = np.exp(np.bincount(codes, apart, minlength=len(labels)) / np.maximum(counts, 1))
+        seen = [(labels[at], float(shares[at])) for at in order if counts[at]]
+        if len(seen) > 1:
+            each = [share for _, share in seen]
+            found.append(Effect(name, max(each) / min(each), tuple(seen)))
+    return sorted(found, key=lambda effect: (-effect.factor, effect.key))
+
+
+def _place(value: Any) -> tuple[int, Any]:
+    """Where a value stands among others: numbers, then texts, then none."""
+    return (2, 0) if value is None else (1, value) if isinstance(value, str) else (0, value)
+
+
+def _quarters(rows: Columns, name: str, known: NDArray[np.int64]) -> tuple[list[str], NDArray[np.int64]]:
+    try:
+        numbers = rows.numbers(name)[known]
+    except ConfigError:
+        codes, values = rows.classes(name)
+        return [str(value) for value in values], codes[known]
+    edges = np.nanquantile(numbers, [0, 0.25, 0.5, 0.75, 1])
+    labels = [f"{low:g} to {high:g}" for low, high in pairwise(edges)]
+    return [*labels, "-"], np.where(np.isnan(numbers), 4, np.clip(np.searchsorted(edges, numbers, "right") - 1, 0, 3))
+
+
+@dataclass(frozen=True)
+class Change:
+    """A case of two sweeps."""
+
+    what: dict[str, Any]
+    """The columns that say what ran."""
+    before: dict[str, Any] | None
+    """`MEASURED`, None where the sweep does not have the case."""
+    after: dict[str, Any] | None
+
+    @property
+    def ratio(self) -> float | None:
+        """Time after over time before; None where one of them is not known."""
+        times = [side["latency_ns"] if side else None for side in (self.before, self.after)]
+        return times[1] / times[0] if times[0] and times[1] is not None else None
+
+    def to_json(self) -> dict[str, Any]:
+        """The change as JSON-serialisable data."""
+        return {**self.what, "before": self.before, "after": self.after, "ratio": self.ratio}
+
+
+def changes(before: Columns, after: Columns) -> tuple[list[Change], int]:
+    """What two sweeps say differently of a case, in the order of the first and then of the second; and how many cases
+    they say the same of. A case is what runs (`ASKED`, `CHOSEN` and overrides), whatever its version."""
+    names = [name for name in (*ASKED, *CHOSEN) if name not in ("ranks", "topology")]
+    names += sorted({*overrides(before), *overrides(after)})
+    old, new = _by_case(before, names), _by_case(after, names)
+    found, same = [], 0
+    for case in [*old, *(case for case in new if case not in old)]:
+        sides = old.get(case), new.get(case)
+        if sides[0] == sides[1]:
+            same += 1
+        else:
+            found.append(Change({name: v for name, v in zip(names, case, strict=True) if v is not None}, *sides))
+    return found, same
+
+
+def _by_case(rows: Columns, names: Sequence[str]) -> dict[tuple[Any, ...], dict[str, Any]]:
+    def listed(name: str) -> list[Any]:
+        return rows.values(name) if name in rows.names else [None] * len(rows)
+
+    cases = zip(*map(listed, names), strict=True)
+    measured = zip(*map(listed, MEASURED), strict=True)
+    return {case: dict(zip(MEASURED, values, strict=True)) for case, values in zip(cases, measured, strict=True)}

@@ -1,0 +1,264 @@
+"""Many calls on any `concurrent.futures.Executor`: in batches, a few at a time, none lost with the process that dies.
+
+An executor needs `submit`, and futures that `as_completed` takes; nothing else is asked of it.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Generic, Protocol, TypeVar
+
+from ahbm.base.arguments import refused
+from ahbm.errors import AhbmError, DistributedError
+from ahbm.sweeps import work
+
+BATCH_S = 0.4
+"""Seconds that a batch should take: a hundred times what it costs to send one and to store its rows."""
+MOST = 1000
+"""Items of a batch."""
+GROWTH = 4
+"""Most times that a batch is longer than the one before it: the first is a single item, so that its row is there at
+once."""
+WINDOW = 32
+"""Batches under way on an executor of which nobody says how many workers it has."""
+DEATHS = 2
+"""Times that a process has to die of one item alone before the item is to blame."""
+KILLED = ("KilledWorker",)
+"""Names of errors by which an executor says that the workers of one call died; it goes on with the others."""
+
+_Item = TypeVar("_Item")
+_Row = TypeVar("_Row")
+Call = Callable[[Sequence[_Item]], tuple[list[_Row], float]]
+"""The rows of the first of some items, at least of one, and the seconds that they took."""
+
+
+class Workers(Protocol):
+    """Where calls go."""
+
+    window: int
+    """Batches that are under way at once."""
+
+    def open(self) -> Executor:
+        """An executor to begin with, or in place of one that broke. Raises DistributedError (AHBM-X141)."""
+
+    def check(self) -> None:
+        """Raises DistributedError (AHBM-X141) where it broke for reasons of its own, not of what it ran."""
+
+    def close(self, done: bool) -> None:
+        """Lets the executor go; unless all is done, without waiting."""
+
+
+class _Inline(Executor):
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **given: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_result(fn(*args, **given))
+        return future
+
+
+class Here:
+    """This process, one call after the other."""
+
+    window = 1
+
+    def open(self) -> Executor:
+        """See `Workers`."""
+        return _Inline()
+
+    def check(self) -> None:
+        """Nothing breaks."""
+
+    def close(self, done: bool) -> None:
+        """There is nothing to close."""
+
+
+class Pool:
+    """Processes of this computer that begin afresh (spawn). They end with this one, however it ends."""
+
+    def __init__(self, workers: int) -> None:
+        self.window = 2 * workers
+        self._workers = workers
+        self._executor: ProcessPoolExecutor | None = None
+        self._ready: Future[bool] | None = None
+        self._stop: Any = None
+
+    def open(self) -> Executor:
+        """See `Workers`."""
+        self.close(False)
+        context = multiprocessing.get_context("spawn")
+        # The processes end when nobody can tell them anything any more.
+        told, self._stop = context.Pipe(duplex=False)
+        self._executor = ProcessPoolExecutor(self._workers, context, work.begin, (told,))
+        self._ready = self._executor.submit(work.ready)
+        return self._executor
+
+    def check(self) -> None:
+        """See `Workers`."""
+        try:
+            if self._ready is None or not self._answers():
+                # What broke it may have been quicker than the answer: asked again with nothing else to do.
+                self.open()
+                assert self._ready is not None
+                self._ready.result()
+        except BrokenExecutor as error:
+            raise DistributedError(
+                "AHBM-X141",
+                "the processes of the sweep do not start",
+                hint='a script calls it below `if __name__ == "__main__":`, for every process imports the script',
+            ) from error
+
+    def _answers(self) -> bool:
+        return self._ready is not None and self._ready.exception() is None
+
+    def close(self, done: bool) -> None:
+        """See `Workers`."""
+        if self._executor is None:
+            return
+        if not done:
+            self._stop.close()
+        self._executor.shutdown(wait=done, cancel_futures=not done)
+        self._stop.close()
+        self._executor = None
+
+
+class Given:
+    """An executor of somebody else, or a function that makes one."""
+
+    def __init__(self, executor: Executor | Callable[[], Executor], workers: int | None = None) -> None:
+        self.window = WINDOW if workers is None else 2 * workers
+        self._given = executor
+        self._executor: Executor | None = None
+
+    def open(self) -> Executor:
+        """See `Workers`."""
+        again = self._executor is not None
+        if isinstance(self._given, Executor):
+            if again:
+                hint = "pass a function that makes an executor; what was done is done, and is not run again"
+                raise DistributedError("AHBM-X141", "the executor broke, and there is no other", hint=hint)
+            self._executor = self._given
+        else:
+            self.close(False)
+            self._executor = self._given()
+            if not isinstance(self._executor, Executor):
+                raise refused("executor", "an Executor, or a function that makes one", self._executor)
+        return self._executor
+
+    def check(self) -> None:
+        """Whether it works is for those to say who gave it."""
+
+    def close(self, done: bool) -> None:
+        """See `Workers`; an executor that was given is not shut down."""
+        if self._executor is not None and not isinstance(self._given, Executor):
+            # Not every executor can cancel what waits; `run` has done so.
+            self._executor.shutdown(wait=done)
+
+
+def run(
+    items: Iterable[_Item],
+    call: Call[_Item, _Row],
+    workers: Workers,
+    lost: Callable[[_Item, str], _Row],
+) -> Iterator[tuple[Sequence[_Item], list[_Row]]]:
+    """Calls `call` with batches of `items`, and gives batches with their rows as they are done, in any order.
+
+    items: taken as they are needed. call: sent to the workers. lost: the row of an item whose process died `DEATHS`
+    times, of which a text says more. When a pool breaks, the batches that were under way run again one after the other,
+    each halved until the item to blame stands alone.
+
+    Raises DistributedError (AHBM-X141) where workers do not start, or cannot run `call` at all; and what `items`
+    raises.
+    """
+    source = iter(items)
+    back: deque[Sequence[_Item]] = deque()
+    """What came back unfinished, or was never taken."""
+    suspects: deque[_Batch[_Item]] = deque()
+    flying: dict[Future[tuple[list[_Row], float]], _Batch[_Item]] = {}
+    size, refused, done = 1, 0, False
+    executor = workers.open()
+    try:
+        while True:
+            # A suspect flies alone: when a process dies then, the blame is clear.
+            trial = bool(suspects) and not flying
+            most = 1 if trial else 0 if suspects or (refused and flying) else workers.window
+            while len(flying) < most:
+                batch = suspects.popleft() if trial else _Batch(back.popleft() if back else tuple(islice(source, size)))
+                if not batch.items:
+                    break
+                try:
+                    flying[executor.submit(call, batch.items)] = batch
+                    refused = 0
+                except BrokenExecutor as broken:
+                    # It broke before the future that was to say so: what was sent now is not to blame.
+                    suspects.appendleft(batch) if trial else back.appendleft(batch.items)
+                    refused += 1
+                    if refused > DEATHS:
+                        raise _unable(broken) from broken
+                    break
+            if not flying:
+                if not refused:
+                    break
+                workers.check()
+                executor = workers.open()
+                continue
+            future = next(as_completed(flying))
+            batch = flying.pop(future)
+            error = future.exception()
+            if error is None:
+                rows, seconds = future.result()
+                back.extend([batch.items[len(rows) :]] if len(rows) < len(batch.items) else [])
+                size = max(1, min(MOST, GROWTH * len(rows), int(BATCH_S * len(rows) / max(seconds, 1e-9))))
+                yield batch.items[: len(rows)], rows
+            elif isinstance(error, BrokenExecutor) and not trial:
+                suspects.append(batch)
+                for other, its in list(flying.items()):
+                    if not other.done() or other.exception() is not None:
+                        suspects.append(its)
+                        del flying[other]
+                workers.check()
+                executor, refused = workers.open(), 0
+            elif isinstance(error, BrokenExecutor) or type(error).__name__ in KILLED:
+                if isinstance(error, BrokenExecutor):
+                    workers.check()
+                    executor, refused = workers.open(), 0
+                half = len(batch.items) // 2
+                if half:
+                    suspects.extendleft([_Batch(batch.items[half:]), _Batch(batch.items[:half])])
+                elif batch.deaths + 1 < DEATHS:
+                    suspects.appendleft(_Batch(batch.items, batch.deaths + 1))
+                else:
+                    yield batch.items, [lost(batch.items[0], f"{type(error).__name__}: {error}")]
+            else:
+                raise error if isinstance(error, AhbmError) else _unable(error) from error
+        done = True
+    finally:
+        for future in flying:
+            future.cancel()
+        workers.close(done)
+
+
+@dataclass(frozen=True)
+class _Batch(Generic[_Item]):
+    items: Sequence[_Item]
+    deaths: int = 0
+    """Times that a process died with this batch alone."""
+
+
+def _unable(error: BaseException) -> DistributedError:
+    told = f"the executor does not run what a sweep sends it: {type(error).__name__}: {error}"
+    return DistributedError("AHBM-X141", told, hint="its workers need the same version of ahbm and the same files")
+
+
+def ordered(batches: Iterable[tuple[Sequence[tuple[int, Any]], list[_Row]]]) -> Iterator[_Row]:
+    """The rows of numbered items in the order of their numbers, each as soon as all before it are there."""
+    waiting: dict[int, _Row] = {}
+    at = 0
+    for items, rows in batches:
+        waiting.update((number, row) for (number, _), row in zip(items, rows, strict=True))
+        while at in waiting:
+            yield waiting.pop(at)
+            at += 1

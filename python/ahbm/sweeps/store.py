@@ -1,0 +1,367 @@
+"""The rows of sweeps in a folder: parts that are written once and never changed, so that folders can be shared, and
+merged by copying their parts.
+
+`DIR/space.json` says what was swept last, `DIR/parts/*` have the rows: Parquet with pyarrow (the extra `sweep`), else a
+row of JSON in each line. The name of a part is the digest of its keys.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import ahbm
+from ahbm.base.load import load_text
+from ahbm.base.store import store
+from ahbm.errors import ConfigError, UnsupportedError
+from ahbm.sweeps.case import Case
+from ahbm.sweeps.columns import Columns
+from ahbm.sweeps.space import Space
+from ahbm.sweeps.work import INTERNAL, LOST, STORED, Row
+
+FORMAT = 1
+"""Of a store."""
+NO_PROOF = (LOST, INTERNAL)
+"""Codes of rows that may be others on another day: their cases run again."""
+INTEGERS = ("ranks", "bytes", "count", "root", "messages", "wrong", "seed", "links", "at")
+NUMBERS = ("latency_ns", "algbw_gbs", "busbw_gbs", "bound_ns", "percent_of_bound", "link_gbs")
+OWN = ("key", "space", "at")
+"""The columns that only a store has: the identity of the row, the first digits of the space that it was run for, and
+its position there."""
+WORDS = [
+    "collective",
+    "algorithm",
+    "machine",
+    "topology",
+    "dtype",
+    "op",
+    "limited_by",
+    "job",
+    "version",
+    "code",
+    "space",
+]
+"""Columns of few different texts, which are not read one by one."""
+PIECE = 16_384
+"""Rows of a part that are read together: of a few, not all are."""
+COMPACTED = 200_000
+"""Rows of a part that `compact` writes."""
+
+
+def pyarrow(needed: str = "") -> Any:
+    """pyarrow and its Parquet, or None where it is not installed.
+
+    Raises UnsupportedError (AHBM-U145) instead where it is `needed` for something.
+    """
+    try:
+        import_module("pyarrow.parquet")
+        return import_module("pyarrow")
+    except ImportError as error:
+        if not needed:
+            return None
+        hint = "pip install ahbm[sweep]"
+        raise UnsupportedError("AHBM-U145", f"pyarrow is not installed: {needed} needs it", hint=hint) from error
+
+
+class Store:
+    """The folder of a sweep."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        self._parts = self.folder / "parts"
+
+    def begin(self, space: Space) -> str:
+        """Makes the folder, writes what is swept, and returns the digest of the space, 16 hex digits.
+
+        Raises ConfigError (AHBM-C141) where it cannot be written.
+        """
+        told = json.dumps(space.to_json(), sort_keys=True)
+        digest = hashlib.sha256(f"{FORMAT} {told}".encode()).hexdigest()[:16]
+        about = {"format": FORMAT, "ahbm": ahbm.__version__, "digest": digest, "space": space.to_json()}
+        try:
+            self._parts.mkdir(parents=True, exist_ok=True)
+            store({self.folder / "space.json": (json.dumps(about, indent=2) + "\n").encode()})
+        except OSError as error:
+            raise ConfigError("AHBM-C141", f"{self.folder} cannot be written: {error}") from error
+        return digest
+
+    def proofs(self) -> set[str]:
+        """The keys of all rows but those that may be others on another day."""
+        if not self._parts.is_dir():
+            return set()
+        found = self.read(("key", "code"))
+        codes = found.values("code")
+        return {key for key, code in zip(found.values("key"), codes, strict=True) if code not in NO_PROOF}
+
+    def add(self, space: str, cases: Sequence[Case], rows: Sequence[Row], kinds: Mapping[str, str]) -> Path:
+        """Writes the rows of some cases as one part, whole or not at all, and returns its path. `kinds`: the type of
+        each column of overrides, "int64", "double" or "string".
+
+        Raises ConfigError (AHBM-C141) where it cannot be written.
+        """
+        columns: dict[str, list[Any]] = {"key": [case.key for case in cases]}
+        columns |= dict(zip(STORED, map(list, zip(*rows, strict=True)), strict=True))
+        columns |= {name: [_as(kind, case.group.varied.get(name)) for case in cases] for name, kind in kinds.items()}
+        columns |= {"space": [space] * len(cases), "at": [case.at for case in cases]}
+        return self._write(columns, kinds)
+
+    def _write(self, columns: Mapping[str, list[Any]], kinds: Mapping[str, str]) -> Path:
+        name = hashlib.sha256("\n".join(sorted(columns["key"])).encode()).hexdigest()[:24]
+        arrow = pyarrow()
+        if arrow is None:
+            rows = zip(*columns.values(), strict=True)
+            lines = (json.dumps(dict(zip(columns, row, strict=True))) for row in rows)
+            return self._put(f"{name}.jsonl", "".join(f"{line}\n" for line in lines).encode())
+        schema = arrow.schema([(name, _type(arrow, name, kinds)) for name in columns])
+        return self._put(f"{name}.parquet", _parquet(arrow.table(dict(columns), schema=schema)))
+
+    def _put(self, name: str, content: bytes) -> Path:
+        path = self._parts / name
+        try:
+            store({path: content})
+        except OSError as error:
+            raise ConfigError("AHBM-C141", f"{path} cannot be written: {error}") from error
+        return path
+
+    def parts(self) -> list[Path]:
+        """The parts. Raises ConfigError (AHBM-C186) for a folder without any."""
+        if not self._parts.is_dir():
+            hint = "ahbm sweep SPACE.yaml -o DIR makes one"
+            raise ConfigError("AHBM-C186", f"{self.folder} holds no sweep", hint=hint)
+        return sorted(path for path in self._parts.iterdir() if path.suffix in (".parquet", ".jsonl"))
+
+    def read(self, names: Sequence[str] | None = None, rows: NDArray[np.int64] | None = None) -> Columns:
+        """All rows, or some of their columns or of them, in the order of the parts; where parts differ in columns, with
+        all.
+
+        Raises ConfigError: AHBM-C186 for what cannot be read, C187 for columns that there are not; UnsupportedError
+        (AHBM-U145) for Parquet where pyarrow is not installed.
+        """
+        parts = self.parts()
+        lines = [path for path in parts if path.suffix == ".jsonl"]
+        tables = [path for path in parts if path.suffix == ".parquet"]
+        if not tables:
+            found = [row for path in lines for row in _lines(path)]
+            known = tuple(dict.fromkeys(name for row in found for name in row)) or ("key", *STORED, "space", "at")
+            chosen = known if names is None else tuple(names)
+            columns = Columns(known, {name: [row.get(name) for row in found] for name in known})
+            columns.refuse_unknown(chosen)
+            columns = Columns(chosen, {name: columns.values(name) for name in chosen})
+            return columns if rows is None else columns.only(rows)
+        arrow = pyarrow(f"{tables[0]}")
+        if rows is None:
+            return _columns(_united(arrow, [_part(arrow, path, names) for path in (*tables, *lines)], names))
+        wanted, places = np.unique(rows, return_inverse=True)
+        found, start = [], 0
+        for path in (*tables, *lines):
+            table, count = _few(arrow, path, names, wanted[wanted >= start] - start)
+            found.append(table)
+            start += count
+        return _columns(_united(arrow, found, names).take(places))
+
+    def rows(self) -> Columns:
+        """One row for each key, in the order of the spaces: that of `space.json` first. What is proof goes before what
+        is not."""
+        found = self.read()
+        return found.only(self._order(found))
+
+    def chosen(
+        self, names: Sequence[str], choose: Callable[[Columns, NDArray[np.float64]], NDArray[np.int64]]
+    ) -> Columns:
+        """The rows that `choose` picks by the columns `names` alone, of all columns and in its order; little else of
+        other rows is read. `choose` is given rows in any order, and a number for each that tells its place."""
+        few = self.read(tuple(dict.fromkeys([*names, "code", "space", "at"])))
+        at = few.numbers("at")
+        if len(few.classes("space")[1]) == 1 and _proof(few).all() and _all_differ(at):
+            # One space, nothing twice: the rows are what they are, in whatever order they are read.
+            return self.read(rows=choose(few, at))
+        few = self.read(tuple(dict.fromkeys([*names, "key", "code", "space", "at"])))
+        order = self._order(few)
+        return self.read(rows=order[choose(few.only(order), np.arange(len(order), dtype=np.float64))])
+
+    def _order(self, found: Columns) -> NDArray[np.int64]:
+        """The positions of `rows` in what `read` gives."""
+        spaces, names = found.classes("space")
+        own = self._digest()
+        rank = np.argsort(np.argsort([f"{name != own} {name}" for name in names]))[spaces]
+        at, (keys, _) = found.numbers("at"), found.classes("key")
+        order = np.lexsort((at, rank, ~_proof(found)))
+        _, first = np.unique(keys[order], return_index=True)
+        kept = order[first]
+        return kept[np.lexsort((at[kept], rank[kept]))]
+
+    def _digest(self) -> str:
+        try:
+            return str(json.loads(load_text(self.folder / "space.json"))["digest"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return ""
+
+    def compact(self) -> tuple[int, int]:
+        """Writes all rows, each key once, as few parts, and removes those that they were in. Returns the number of
+        parts before and after. Raises ConfigError (AHBM-C141, C186)."""
+        before = self.parts()
+        rows = self.rows()
+        kinds = {name: "" for name in rows.names if name not in (*OWN, *STORED)}
+        written = set()
+        for start in range(0, len(rows), COMPACTED):
+            some = rows.only(np.arange(start, min(start + COMPACTED, len(rows))))
+            columns = {name: some.values(name) for name in some.names}
+            told = {name: _kind(columns[name]) for name in kinds}
+            written.add(self._write(columns, told))
+        for path in before:
+            if path not in written:
+                path.unlink(missing_ok=True)
+        return len(before), len(written)
+
+
+def _proof(rows: Columns) -> NDArray[np.bool_]:
+    """Which rows will be the same on every day."""
+    codes, values = rows.classes("code")
+    return np.array([value not in NO_PROOF for value in values], dtype=bool)[codes]
+
+
+def _all_differ(numbers: NDArray[np.float64]) -> bool:
+    """Whether no two numbers are equal; of positions, without sorting them."""
+    if not len(numbers) or numbers.min() < 0 or numbers.max() >= 4 * len(numbers):
+        return len(np.unique(numbers)) == len(numbers)
+    return bool(np.bincount(numbers.astype(np.int64)).max() == 1)
+
+
+def kinds_of(space: Space) -> dict[str, str]:
+    """The type of each column of overrides: "int64" or "double" where all values are numbers, else "string"."""
+    values: dict[str, list[Any]] = {name: [] for name in space.varied}
+    for one in space.spaces():
+        for key, value in (one.overrides or {}).items():
+            if key in values:
+                values[key] += value if isinstance(value, list | tuple) else [value]
+        for key, found in one.drawn.items():
+            if key in values:
+                values[key] += [found.least, found.most]
+    return {name: _kind(found) for name, found in values.items()}
+
+
+def _kind(values: Sequence[Any]) -> str:
+    found = [value for value in values if value is not None]
+    if any(isinstance(value, bool) or not isinstance(value, int | float) for value in found):
+        return "string"
+    return "int64" if all(isinstance(value, int) for value in found) else "double"
+
+
+def _as(kind: str, value: Any) -> Any:
+    if value is None or kind == "int64":
+        return value
+    return float(value) if kind == "double" else value if isinstance(value, str) else json.dumps(value)
+
+
+def _type(arrow: Any, name: str, kinds: Mapping[str, str]) -> Any:
+    kind = kinds.get(name) or ("int64" if name in INTEGERS else "double" if name in NUMBERS else "string")
+    return {"int64": arrow.int64(), "double": arrow.float64(), "string": arrow.string()}[kind]
+
+
+def _parquet(table: Any) -> bytes:
+    out = io.BytesIO()
+    # Equal rows are equal bytes; keys do not compress.
+    parquet = import_module("pyarrow.parquet")
+    packed = [name for name in table.column_names if name != "key"]
+    parquet.write_table(
+        table, out, compression="zstd", use_dictionary=packed, write_statistics=False, row_group_size=PIECE
+    )
+    return out.getvalue()
+
+
+def _columns(table: Any) -> Columns:
+    return Columns(table.column_names, {name: table.column(name) for name in table.column_names})
+
+
+@contextmanager
+def _opened(arrow: Any, path: Path) -> Iterator[Any]:
+    """A part of Parquet. Raises ConfigError (AHBM-C186) for what is none."""
+    try:
+        with path.open("rb") as file:
+            found = import_module("pyarrow.parquet").ParquetFile(file, read_dictionary=WORDS)
+            if "key" not in found.schema_arrow.names:
+                raise ValueError("it has no keys")
+            yield found
+    except (OSError, ValueError, arrow.ArrowException) as error:
+        raise ConfigError("AHBM-C186", f"{path} is no part of a sweep: {error}") from error
+
+
+def _part(arrow: Any, path: Path, names: Sequence[str] | None) -> Any:
+    """A part, with those of some columns that it has."""
+    if path.suffix == ".jsonl":
+        table = _table(arrow, list(_lines(path)))
+        return table if names is None else table.select([name for name in names if name in table.column_names])
+    with _opened(arrow, path) as file:
+        has = file.schema_arrow.names
+        return file.read(None if names is None else [name for name in names if name in has])
+
+
+def _few(arrow: Any, path: Path, names: Sequence[str] | None, rows: NDArray[np.int64]) -> tuple[Any, int]:
+    """Those of some ascending rows that a part has, of which only the pieces that have them are read; and the number of
+    its rows."""
+    if path.suffix == ".jsonl":
+        table = _part(arrow, path, names)
+        return table.take(rows[rows < len(table)]), len(table)
+    with _opened(arrow, path) as file:
+        found, start = [file.schema_arrow.empty_table()], 0
+        for piece in range(file.num_row_groups):
+            end = start + file.metadata.row_group(piece).num_rows
+            here = rows[(rows >= start) & (rows < end)] - start
+            if len(here):
+                found.append(file.read_row_group(piece).take(here))
+            start = end
+        table = arrow.concat_tables(found, promote_options="permissive")
+        return table if names is None else table.select([name for name in names if name in table.column_names]), start
+
+
+def _table(arrow: Any, rows: list[dict[str, Any]]) -> Any:
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    columns = {name: [row.get(name) for row in rows] for name in names}
+    kinds = {name: _kind(columns[name]) for name in names if name not in (*OWN, *STORED)}
+    return arrow.table(columns, schema=arrow.schema([(name, _type(arrow, name, kinds)) for name in names]))
+
+
+def _united(arrow: Any, tables: Sequence[Any], names: Sequence[str] | None) -> Any:
+    """The tables below each other; a column that is text in one is text in all."""
+    if names is not None:
+        known = dict.fromkeys(name for table in tables for name in table.column_names)
+        Columns(tuple(known), {}).refuse_unknown(names)
+    kinds: dict[str, set[Any]] = {}
+    for table in tables:
+        for name, kind in zip(table.schema.names, table.schema.types, strict=True):
+            kinds.setdefault(name, set()).add(kind)
+    text = arrow.string()
+    mixed = {name for name, found in kinds.items() if len(found) > 1 and any(map(_is_text, found))}
+    if mixed:
+        made = []
+        for table in tables:
+            fields = [arrow.field(f.name, text if f.name in mixed else f.type) for f in table.schema]
+            made.append(table.cast(arrow.schema(fields)))
+        tables = made
+    table = arrow.concat_tables(tables, promote_options="permissive")
+    return table.select([name for name in names if name in table.column_names]) if names is not None else table
+
+
+def _is_text(kind: Any) -> bool:
+    return str(getattr(kind, "value_type", kind)) == "string"
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    try:
+        with path.open(encoding="utf-8") as file:
+            for line in file:
+                row = json.loads(line)
+                if not isinstance(row, dict) or "key" not in row:
+                    raise ValueError("a line without a key")
+                yield row
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigError("AHBM-C186", f"{path} is no part of a sweep: {error}") from error

@@ -1,0 +1,318 @@
+"""`ahbm.sweep`: what a space asks for, measured anywhere, each case once; a table of plain values."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field, fields
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from ahbm.base import html
+from ahbm.base.arguments import checked, refused, whole
+from ahbm.errors import AhbmError, ConfigError, DistributedError, UnsupportedError
+from ahbm.runs.bench import Refused
+from ahbm.runs.report import Report
+from ahbm.runs.rows import FAILED, Rows
+from ahbm.source.function import AnyAlgorithm
+from ahbm.sweeps import work
+from ahbm.sweeps.case import Case, Places, plan
+from ahbm.sweeps.engine import Given, Here, Pool, Workers, run
+from ahbm.sweeps.space import SIZES, Space
+from ahbm.sweeps.store import Store, kinds_of
+from ahbm.sweeps.work import COLUMNS, STORED, Row
+
+if TYPE_CHECKING:
+    from ahbm._core import Machine
+
+CASES_OF_A_WORKER = 50
+"""Cases for which it is worth to begin a process."""
+_CODE = STORED.index("code")
+CONNECT_S = 5
+"""Seconds in which a scheduler must answer."""
+_SHOWN = ("bytes", "latency_ns", "busbw_gbs", "percent_of_bound", "wrong", "code")
+
+
+@dataclass(frozen=True, repr=False)
+class Table(Rows):
+    """The cases of a sweep in the order of its space, however they were run.
+
+    A row has the columns `COLUMNS` (units as in `Report`); `seed` and `job` where there are several; one column for
+    each override that was varied; and `FAILED`.
+    """
+
+    space: Space = field(compare=False)
+
+    @cached_property
+    def cells(self) -> tuple[Report | Refused, ...]:
+        """The reports of the rows, and the errors of those that did not run. Each case runs again, here, when this is
+        first read: rows are plain values, and equal cases are equal reports. Jobs have none."""
+        found: list[Report | Refused] = []
+        places = Places()
+        for case in plan(self.space, places):
+            if case.group.job is not None:
+                continue
+            try:
+                found.append(work.report(case, places))
+            except AhbmError as error:
+                values = dict(zip(STORED, work.row(case, places), strict=True))
+                found.append(Refused(values["algorithm"], case.nbytes, case.group.machine, error))
+        return tuple(found)
+
+    @property
+    def reports(self) -> list[Report]:
+        """The reports of the cells that ran."""
+        return [cell for cell in self.cells if isinstance(cell, Report)]
+
+    @property
+    def refused(self) -> list[Refused]:
+        """The cells that did not run, with their errors."""
+        return [cell for cell in self.cells if isinstance(cell, Refused)]
+
+    @property
+    def failed(self) -> int:
+        """Rows of cases that did not run."""
+        return sum(code is not None for code in self.column("code"))
+
+    def __repr__(self) -> str:
+        return f"<Table of {self._told()}>"
+
+    def _repr_html_(self) -> str:
+        names = self._shown()
+        return html.table(f"Sweep: {self._told()}", names, [[row[name] for name in names] for row in self])
+
+    def _shown(self) -> list[str]:
+        """The columns for people: those in which rows differ, and the measured ones that any row has."""
+        given = [name for name in self.columns if name not in (*_SHOWN, "count", "timeline_hash", "message")]
+        measured = COLUMNS[COLUMNS.index("latency_ns") :]
+        varied = [name for name in given if name not in measured and len(set(self.column(name)) - {None}) > 1]
+        named = [name for name in ("collective", "algorithm") if name not in varied]
+        return [*named, *varied, *(name for name in _SHOWN if any(value is not None for value in self.column(name)))]
+
+    def _told(self) -> str:
+        return f"{len(self)} rows" + (f", {self.failed} of them did not run" if self.failed else "")
+
+
+@dataclass
+class Progress:
+    """How far a sweep is."""
+
+    total: int
+    """Cases that there are; those that turn out to be equal are taken off."""
+    known: int = 0
+    """Cases whose rows the store has."""
+    done: int = 0
+    """Cases that ran."""
+    failed: int = 0
+    """Those of `done` that did not run to their end."""
+    began: tuple[float, int] | None = None
+    """When the first rows came, and how many they were: what came before was no work."""
+
+    def add(self, rows: Sequence[Row]) -> None:
+        """Some cases ran."""
+        self.done += len(rows)
+        self.failed += sum(row[_CODE] is not None for row in rows)
+        self.began = self.began or (time.monotonic(), self.done)
+
+    def __str__(self) -> str:
+        left = max(self.total - self.known - self.done, 0)
+        parts = [f"{self.known + self.done:,} of {self.total:,} cases"]
+        since, first = self.began or (0.0, 0)
+        if self.done > first:
+            rate = (self.done - first) / max(time.monotonic() - since, 1e-9)
+            parts.append(f"{rate:,.0f}/s, {_span(left / rate)} left")
+        parts += [f"{self.failed:,} did not run"] if self.failed else []
+        return ", ".join(parts)
+
+
+@checked
+def sweep(
+    collectives: str | Path | Sequence[str] | Mapping[str, Any] | Space | None = None,
+    algorithms: AnyAlgorithm | Sequence[AnyAlgorithm] = None,
+    topologies: str | Path | Machine | Sequence[str | Path | Machine] | None = None,
+    *,
+    sizes: int | str | Sequence[int | str] = SIZES,
+    dtypes: str | Sequence[str] = "f16",
+    overrides: Mapping[str, object] | None = None,
+    ccl: str | Path | None = None,
+    op: str | Sequence[str] = "sum",
+    root: int | Sequence[int] = 0,
+    seeds: int | Sequence[int] = 0,
+    data: bool = True,
+    check: bool | str = False,
+    executor: Executor | Callable[[], Executor] | None = None,
+    jobs: int | None = None,
+    store: str | Path | None = None,
+) -> Table:
+    """Measures each collective by each algorithm on each machine, at each size, in each element type.
+
+    collectives: one or several, as for `ahbm.run`; or all that is swept: a `Space`, a mapping of its fields, or the
+    path of a YAML file with them (`docs/sweeps.md`), beside which nothing that a space says is given.
+    algorithms: one or several, in every form that `ahbm.run` takes, or `synth:METHOD`; None takes what ccl.yaml
+    chooses. topologies, dtypes: one or several, as for `ahbm.run`.
+    sizes: bytes of one rank's array, numbers or texts such as "64K"; rounded down to what the collective can divide.
+    overrides: dotted path -> value; a list is several values, each of which is a machine or configuration of its own.
+    op, root, seeds: one or several; seeds of the data. ccl, data, check: as for `ahbm.run`.
+    jobs: processes of this computer that share the work, at most one for every 50 cases; None for this process alone.
+    executor: any `concurrent.futures.Executor` in their place, or a function that makes one, which is called again when
+    it breaks; then `jobs` says how many workers it has.
+    store: a folder for the rows. What is in it already is not run again.
+
+    A case that does not run is a row with its code and message; the others run. Raises before anything runs: what
+    topologies, configurations and algorithms that do not exist raise, ConfigError (AHBM-C129, C105, C107, C140, C143,
+    C147, C185), UnsupportedError (AHBM-U145, U146 for a function that other processes are to run); then
+    DistributedError (AHBM-X141) where the processes do not start, ConfigError (AHBM-C141) where the store cannot be
+    written, and InterruptedRun.
+    """
+    axes: dict[str, Any] = {"algorithms": algorithms, "topologies": topologies, "sizes": sizes, "dtypes": dtypes}
+    axes |= {"overrides": overrides, "ccl": ccl, "ops": op, "roots": root, "seeds": seeds}
+    axes |= {"data": data, "check": check}
+    if is_space(collectives):
+        given = [name for name, value in axes.items() if value is not _DEFAULTS[name] and value != _DEFAULTS[name]]
+        if given:
+            raise refused("a sweep", "a space, or what makes one", given)
+        space = Space.of(collectives)  # type: ignore[arg-type]
+    else:
+        space = Space(collectives, **axes)  # type: ignore[arg-type]
+    order: list[Case] = []
+    rows: dict[str, Row] = {}
+    for cases, found in swept(space, workers_of(space, jobs, executor), store, order=order):
+        rows |= zip((case.key for case in cases), found, strict=True)
+    if store is not None:
+        rows |= _stored(Store(store), {case.key for case in order} - rows.keys())
+    return table_of(space, order, rows)
+
+
+_DEFAULTS = {field.name: field.default for field in fields(Space)}
+
+
+def is_space(value: object) -> bool:
+    """Whether this stands for a whole space, and not for collectives."""
+    return isinstance(value, Space | Mapping | Path) or (isinstance(value, str) and value.endswith((".yaml", ".yml")))
+
+
+def workers_of(space: Space, jobs: int | None, executor: Executor | Callable[[], Executor] | None = None) -> Workers:
+    """Where a space is swept: see `sweep`. Raises ConfigError (AHBM-C129), UnsupportedError (AHBM-U146)."""
+    count = None if jobs is None else whole("jobs", jobs, 1, 4096)
+    if executor is not None and not isinstance(executor, Executor) and not callable(executor):
+        raise refused("executor", "an Executor, or a function that makes one", executor)
+    few = count is None or min(count, space.count // CASES_OF_A_WORKER) < 2
+    if executor is None and few:
+        return Here()
+    for name in [name for one in space.spaces() for name in one.named()[1]]:
+        raise UnsupportedError(
+            "AHBM-U146",
+            f"{name} is a function, which other processes do not have",
+            hint="write the kernel into a file and name its path, or sweep without jobs and executor",
+        )
+    if executor is not None:
+        return Given(executor, count)
+    assert count is not None
+    return Pool(min(count, space.count // CASES_OF_A_WORKER))
+
+
+def dask_executor(address: str) -> Executor:
+    """The workers of the Dask scheduler at an address.
+
+    Raises UnsupportedError (AHBM-U145) where dask.distributed is not installed, DistributedError (AHBM-X141) where
+    nobody answers there.
+    """
+    try:
+        from dask.distributed import Client
+    except ImportError as error:
+        hint = "pip install distributed"
+        raise UnsupportedError("AHBM-U145", "dask.distributed is not installed", hint=hint) from error
+    try:
+        executor: Executor = Client(address, timeout=CONNECT_S).get_executor(pure=False)
+    except Exception as error:
+        # What dask raises for an address that is none depends on the address.
+        told = f"no Dask scheduler answers at {address}: {type(error).__name__}"
+        raise DistributedError("AHBM-X141", told, hint="--dask tcp://HOST:8786") from error
+    return executor
+
+
+def swept(
+    space: Space,
+    workers: Workers,
+    store: str | Path | None = None,
+    *,
+    order: list[Case] | None = None,
+    tell: Callable[[Progress], object] = lambda progress: None,
+) -> Iterator[tuple[Sequence[Case], list[Row]]]:
+    """Runs the cases of a space that the store does not have, each once, and gives them with their rows as they are
+    done, in any order; in the store they are then.
+
+    order: is given all cases in the order of the space. tell: is told how far it is. Raises as `sweep`.
+    """
+    kept = None if store is None else Store(store)
+    progress = Progress(space.count)
+    kinds = kinds_of(space)
+    for name in kinds:
+        if name in STORED:
+            hint = f"write defaults.{name}"
+            raise ConfigError("AHBM-C185", f"the override {name} has the name of a column", hint=hint)
+    known: set[str] = set()
+    stored = frozenset[str]()
+
+    def new() -> Iterator[Case]:
+        for case in plan(space, Places()):
+            if order is not None:
+                order.append(case)
+            if case.key in known:
+                progress.total -= 1
+                continue
+            known.add(case.key)
+            if case.key in stored:
+                progress.known += 1
+            else:
+                yield case
+
+    digest = ""
+    if kept is not None:
+        digest = kept.begin(space)
+        stored = frozenset(kept.proofs())
+    for cases, rows in run(new(), partial(work.work, uuid4().hex), workers, _lost):
+        if kept is not None:
+            kept.add(digest, cases, rows, kinds)
+        progress.add(rows)
+        tell(progress)
+        yield cases, rows
+    tell(progress)
+
+
+def _lost(case: Case, why: str) -> Row:
+    return work.refusal(case, work.LOST, f"the process that ran it died, alone and twice ({why.partition(':')[0]})")
+
+
+def _stored(store: Store, wanted: set[str]) -> dict[str, Row]:
+    if not wanted:
+        return {}
+    found = store.rows()
+    at = [number for number, key in enumerate(found.values("key")) if key in wanted]
+    return {row["key"]: tuple(row[name] for name in STORED) for row in found.take(at)}
+
+
+def table_of(space: Space, order: Sequence[Case], rows: Mapping[str, Row]) -> Table:
+    """The table of a space: its cases in order, with the rows of their keys."""
+    varied = space.varied
+    seeds = ("seed",) if any(isinstance(one.seeds, list | tuple) for one in space.spaces()) else ()
+    job = ("job",) if any(case.group.job is not None for case in order) else ()
+    picked = [STORED.index(name) for name in (*COLUMNS, *seeds, *job)]
+    machine, seed = COLUMNS.index("machine"), STORED.index("seed")
+    failed = [STORED.index(name) for name in FAILED]
+    values = []
+    for case in order:
+        row = list(rows[case.key])
+        # Equal machines have one row, whatever each of them is called.
+        row[machine], row[seed] = case.group.machine, case.seed
+        overrides = (case.group.varied.get(name) for name in varied)
+        values.append((*(row[at] for at in picked), *overrides, *(row[at] for at in failed)))
+    return Table((*COLUMNS, *seeds, *job, *varied, *FAILED), tuple(values), space)
+
+
+def _span(seconds: float) -> str:
+    whole = round(seconds)
+    return f"{whole} s" if whole < 120 else f"{whole // 60} min" if whole < 7200 else f"{whole / 3600:.1f} h"

@@ -1,0 +1,309 @@
+"""Stores: one row for each case however it was run, resumed, merged, compacted; with Parquet and without."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ahbm
+from ahbm.errors import ConfigError, DistributedError, UnsupportedError
+from ahbm.sweeps import work
+from ahbm.sweeps.engine import Given, Here
+from ahbm.sweeps.space import Space
+from ahbm.sweeps.store import Store
+from ahbm.sweeps.sweep import swept
+
+pytestmark = pytest.mark.usefixtures("here")
+
+GBS = "system.sips.link.bandwidth_gbs"
+SPACE = Space(
+    algorithms=["ring_allreduce", "tree_allreduce", "synth:ring"],
+    topologies=["npu_ring_8", "npu_switch_8"],
+    overrides={GBS: [50, 100.5], "system.sips.count": [4, 8]},
+    sizes=["1K", "4K", 5000],
+    data=False,
+)
+"""Cases of which one algorithm does not run on one machine."""
+
+
+@pytest.fixture(params=["parquet", "jsonl"])
+def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param == "jsonl":
+        monkeypatch.setitem(__import__("sys").modules, "pyarrow.parquet", None)
+    else:
+        pytest.importorskip("pyarrow.parquet")
+    return str(request.param)
+
+
+class Shuffled(Executor):
+    """Gives results in another order than that of the calls."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+        self._pool = ThreadPoolExecutor(1)
+        self._waiting: list[tuple[Future[Any], Any]] = []
+
+    def submit(self, fn: Any, /, *args: Any, **given: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        self._waiting.append((future, (fn, args, given)))
+        self._pool.submit(self._one)
+        return future
+
+    def _one(self) -> None:
+        future, (fn, args, given) = self._waiting.pop(self._random.randrange(len(self._waiting)))
+        if future.set_running_or_notify_cancel():
+            future.set_result(fn(*args, **given))
+
+
+def ran(store: str, stop: int | None = None) -> int:
+    """Runs `SPACE` into a store, to its end or for so many batches; returns how many cases ran."""
+    count = 0
+    for number, (cases, _) in enumerate(swept(SPACE, Here(), store), 1):
+        count += len(cases)
+        if number == stop:
+            break
+    return count
+
+
+def exported(store: str) -> str:
+    return "\n".join(Store(store).rows().lines())
+
+
+def test_the_table_is_the_same_however_it_was_run(kind: str) -> None:
+    plain = ahbm.sweep(SPACE)
+    assert len(plain) == SPACE.count == 72 and plain.failed == 0
+    tables = [ahbm.sweep(SPACE, executor=Shuffled(seed), jobs=3) for seed in range(3)]
+    tables += [ahbm.sweep(SPACE, store="a"), ahbm.sweep(SPACE, store="a")]
+    for stop in (1, 2, 3):
+        ran("killed", stop)
+    tables.append(ahbm.sweep(SPACE, store="killed"))
+    tables.append(ahbm.sweep(SPACE, store="shuffled", executor=Shuffled(9), jobs=3))
+    assert {table.csv() for table in tables} == {plain.csv()}
+    assert exported("a") == exported("killed") == exported("shuffled")
+    assert {path.suffix for path in Store("a").parts()} == {f".{kind}"}
+
+
+def test_what_is_stored_is_not_run_again(kind: str) -> None:
+    first = ran("s", 2)
+    assert 0 < first < 72
+    assert ran("s") == 72 - first
+    assert ran("s") == 0
+    keys = Store("s").read(("key",)).values("key")
+    assert len(keys) == len(set(keys)) == 72
+
+
+def test_equal_cases_run_once_and_are_rows_each() -> None:
+    # The number of ranks is that of the machine without the override.
+    space = Space(topologies="npu_ring_8", overrides={"system.sips.count": [8, 8]}, sizes="1K", data=False)
+    found = [case for cases, _ in swept(space, Here()) for case in cases]
+    assert len(found) == 1
+    table = ahbm.sweep(space)
+    assert len(table) == 2 and len({tuple(row.values()) for row in table}) == 1
+
+
+def test_stores_are_merged_by_copying_parts(kind: str) -> None:
+    whole = exported("whole") if ran("whole") else ""
+    ran("left", 2)
+    ran("right", 4)
+    for path in Store("right").parts():
+        shutil.copy(path, Path("left/parts") / path.name)
+    assert ran("left") < 72
+    assert exported("left") == whole
+
+
+def test_a_compact_store_says_the_same_in_fewer_parts(kind: str) -> None:
+    ran("s")
+    ran("other", 3)
+    for path in Store("other").parts():
+        shutil.copy(path, Path("s/parts") / path.name)
+    before = exported("s")
+    parts, left = Store("s").compact()
+    assert parts > left == 1 == len(Store("s").parts())
+    assert exported("s") == before
+    assert Store("s").compact() == (1, 1) and exported("s") == before
+    assert ran("s") == 0
+
+
+def test_a_part_of_each_kind_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyarrow.parquet")
+    with monkeypatch.context() as patch:
+        patch.setitem(__import__("sys").modules, "pyarrow.parquet", None)
+        ran("mixed", 3)
+    ran("mixed")
+    ran("plain")
+    assert {path.suffix for path in Store("mixed").parts()} == {".jsonl", ".parquet"}
+    assert exported("mixed") == exported("plain")
+    with monkeypatch.context() as patch:
+        patch.setitem(__import__("sys").modules, "pyarrow.parquet", None)
+        with pytest.raises(UnsupportedError, match="AHBM-U145 pyarrow is not installed"):
+            Store("plain").read()
+
+
+def test_a_part_is_whole_or_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    def torn(self: Path, target: Path) -> None:
+        raise KeyboardInterrupt
+
+    ran("s", 2)
+    before = exported("s")
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", torn)
+        with pytest.raises(KeyboardInterrupt):
+            ran("s")
+    assert exported("s") == before
+    assert not [path for path in Path("s/parts").iterdir() if path.name.endswith(".part")]
+
+
+def test_rows_of_dead_processes_are_no_proof_and_run_again() -> None:
+    class Dead(Exception):
+        pass
+
+    Dead.__name__ = "KilledWorker"
+
+    class Killing(Executor):
+        def submit(self, fn: Any, /, *args: Any, **given: Any) -> Future[Any]:
+            future: Future[Any] = Future()
+            if any(case.nbytes == 4096 and case.algorithm == "ring_allreduce" for case in args[0]):
+                future.set_exception(Dead())
+            else:
+                future.set_result(fn(*args))
+            return future
+
+    failed = ahbm.sweep(SPACE, executor=Killing, store="s")
+    assert failed.failed == 8 and {row["code"] for row in failed} == {None, work.LOST}
+    assert {row["bytes"] for row in failed if row["code"]} == {4096}
+    again = ahbm.sweep(SPACE, store="s")
+    assert again.failed == 0 and again.csv() == ahbm.sweep(SPACE).csv()
+
+
+def test_a_case_over_budget_is_a_row_and_a_proof() -> None:
+    space = Space(
+        topologies="npu_ring_8",
+        overrides={"event_budget": [10, 10**9]},
+        sizes="1K",
+        data=False,
+        algorithms="ring_allreduce",
+    )
+    table = ahbm.sweep(space, store="s")
+    assert [row["code"] for row in table] == ["AHBM-B120", None]
+    assert [row["event_budget"] for row in table] == [10, 10**9]
+    assert not [cases for cases, _ in swept(space, Here(), "s")]
+
+
+def test_a_machine_that_does_not_load_is_rows() -> None:
+    table = ahbm.sweep(topologies="torus_2d", overrides={"system.sips.count": [7, 16]}, sizes="4K", data=False)
+    assert [row["code"] is None for row in table] == [False, True]
+    assert table[0]["code"].startswith("AHBM-T")
+
+
+def test_functions_are_swept_here_alone() -> None:
+    from ahbm.config.ccl import CclConfig
+    from ahbm.source.module import load
+
+    packaged = load(CclConfig.load().settings("ring_allreduce"))
+    mine = ahbm.algorithm(packaged.kernel, kernel_args=packaged.kernel_args, name="mine")
+    with ThreadPoolExecutor(1) as pool, pytest.raises(UnsupportedError, match="AHBM-U146 mine is a function"):
+        ahbm.sweep(algorithms=mine, topologies="npu_ring_8", sizes="1K", executor=pool)
+    assert ahbm.sweep(algorithms=mine, topologies="npu_ring_8", sizes="1K", store="s")[0]["algorithm"] == "mine"
+
+
+def test_jobs_are_replayed_under_every_machine() -> None:
+    Path("tiny.yaml").write_text("layers: 1\nhidden: 64\nheads: 4\nsequence: 8\ndp: 2\nmicro_batches: 1\n")
+    space = Space(jobs=["tiny.yaml", "nowhere.et"], topologies="npu_ring_8", overrides={GBS: [1, 400]})
+    table = ahbm.sweep(space, store="s")
+    assert [row["job"] for row in table] == ["tiny.yaml"] * 2 + ["nowhere.et"] * 2
+    assert table[0]["latency_ns"] > table[1]["latency_ns"] > 0 and table[2]["code"] is not None
+    assert not [cases for cases, _ in swept(space, Here(), "s")]
+    Path("tiny.yaml").write_text("layers: 2\nhidden: 64\nheads: 4\nsequence: 8\ndp: 2\nmicro_batches: 1\n")
+    assert ahbm.sweep(space, store="s")[0]["latency_ns"] > table[0]["latency_ns"]
+
+
+def test_seeds_are_rows_of_their_own() -> None:
+    table = ahbm.sweep("all_reduce", "ring_allreduce", "npu_ring_8", sizes="1K", seeds=[0, 1])
+    assert [row["seed"] for row in table] == [0, 1] and {row["wrong"] for row in table} == {0}
+
+
+@pytest.mark.parametrize("content", [b"", b"junk", b'{"no": "key"}\n', b"[1]\n"])
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_a_part_that_is_none_is_named(content: bytes, suffix: str) -> None:
+    pytest.importorskip("pyarrow.parquet")
+    ran("s", 1)
+    (Path("s/parts") / f"x.{suffix}").write_bytes(content)
+    if (content, suffix) == (b"", "jsonl"):
+        assert len(Store("s").rows()) > 0
+        return
+    with pytest.raises(ConfigError, match=rf"AHBM-C186 .*x\.{suffix}"):
+        Store("s").rows()
+
+
+def test_a_folder_without_a_sweep_is_named() -> None:
+    with pytest.raises(ConfigError, match="AHBM-C186 nowhere holds no sweep"):
+        Store("nowhere").rows()
+
+
+def test_an_executor_that_is_none_and_a_space_beside_others_are_refused() -> None:
+    for arguments in ({"executor": 3}, {"jobs": 0}, {"jobs": "x"}):
+        with pytest.raises(ConfigError, match="AHBM-C129"):
+            ahbm.sweep(sizes="1K", **arguments)
+    with pytest.raises(ConfigError, match="AHBM-C129"):
+        ahbm.sweep(SPACE, "ring_allreduce")
+
+
+def test_arrow_has_the_columns() -> None:
+    pytest.importorskip("pyarrow")
+    table = ahbm.sweep(SPACE).to_arrow()
+    assert table.num_rows == 72 and table.column(GBS).to_pylist()[:2] == [50.0, 50.0]
+
+
+@pytest.mark.slow
+def test_two_processes_give_the_same_table_and_a_kernel_that_exits_costs_its_case_alone() -> None:
+    source = (Path(ahbm.__file__).parent / "data/algorithms/ring_allreduce.py").read_text(encoding="utf-8")
+    marked = source.replace(
+        "-> tuple[object, ...]:\n",
+        "-> tuple[object, ...]:\n    __import__('os')._exit(3) if n_elem == 4096 else None\n",
+        1,
+    )
+    assert marked != source
+    Path("deadly.py").write_text(marked, encoding="utf-8")
+    sizes = [256 * number for number in range(4, 104)]
+    space = Space(algorithms=["./deadly.py"], topologies="npu_ring_8", sizes=sizes, data=False)
+    found = ahbm.sweep(space, jobs=2, store="s")
+    assert [row["bytes"] for row in found if row["code"] == work.LOST] == [8192]
+    Path("deadly.py").write_text(source, encoding="utf-8")
+    good = ahbm.sweep(space)
+    assert [row for row in found if row["code"] is None] == [row for row in good if row["bytes"] != 8192]
+
+
+@pytest.mark.slow
+def test_dask_runs_a_sweep_though_a_worker_is_killed() -> None:
+    distributed = pytest.importorskip("distributed")
+    import os
+    import signal
+
+    plain = ahbm.sweep(SPACE).csv()
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        pids = client.run(os.getpid)
+        batches = swept(SPACE, Given(client.get_executor(pure=False), 2), "s")
+        next(batches)
+        os.kill(next(iter(pids.values())), signal.SIGKILL)
+        for _ in batches:
+            pass
+    assert ahbm.sweep(SPACE, store="s").csv() == plain
+    keys = Store("s").read(("key",)).values("key")
+    assert len(keys) == len(set(keys)) == 72
+
+
+def test_a_scheduler_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ahbm.sweeps import sweep as module
+
+    pytest.importorskip("distributed")
+    monkeypatch.setattr(module, "CONNECT_S", 1)
+    with pytest.raises(DistributedError, match="AHBM-X141 no Dask scheduler answers"):
+        module.dask_executor("tcp://127.0.0.1:1")
