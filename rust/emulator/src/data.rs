@@ -44,6 +44,7 @@ pub(crate) mod liveness;
 mod matrix;
 mod memory;
 mod observer;
+mod parts;
 mod pool;
 mod queue;
 mod recipe;

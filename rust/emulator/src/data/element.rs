@@ -4,7 +4,7 @@
 //! over elements that do not depend on each other are free of branches and run on the widest vectors of the processor,
 //! which changes no bit.
 
-use super::round::{to_bf16, to_f16, widen_bf16, widen_f16};
+use super::round::{rounded_bf16, to_bf16, to_f16, widen_bf16, widen_f16};
 use half::{bf16, f16};
 use pulp::Arch;
 
@@ -21,12 +21,12 @@ pub(super) trait Element: bytemuck::Pod + PartialEq {
     fn narrow(wide: Self::Wide) -> Self;
 
     /// `acc[i] = f(acc[i])`.
-    fn map1(acc: &mut [Self], f: impl Fn(Self::Wide) -> Self::Wide) {
+    fn map1(acc: &mut [Self], f: impl Fn(Self::Wide) -> Self::Wide + Copy) {
         Arch::new().dispatch(|| acc.iter_mut().for_each(|x| *x = Self::narrow(f(x.widen()))));
     }
 
     /// `acc[i] = f(acc[i], b[i])`.
-    fn map2(acc: &mut [Self], b: &[Self], f: impl Fn(Self::Wide, Self::Wide) -> Self::Wide) {
+    fn map2(acc: &mut [Self], b: &[Self], f: impl Fn(Self::Wide, Self::Wide) -> Self::Wide + Copy) {
         Arch::new().dispatch(|| acc.iter_mut().zip(b).for_each(|(x, &y)| *x = Self::narrow(f(x.widen(), y.widen()))));
     }
 
@@ -223,8 +223,57 @@ impl Element for f16 {
     fn narrow(wide: f32) -> f16 {
         to_f16(wide)
     }
+
+    fn map1(acc: &mut [Self], f: impl Fn(f32) -> f32 + Copy) {
+        let one = |acc: &mut [Self]| acc.iter_mut().for_each(|x| *x = Self::narrow(f(x.widen())));
+        match Arch::new() {
+            #[cfg(target_arch = "x86_64")]
+            Arch::V4(simd) => simd.vectorize(|| {
+                let (blocks, rest) = acc.as_chunks_mut();
+                for x in blocks {
+                    let wide = widen_block(simd, x);
+                    *x = narrow_block(simd, std::array::from_fn(|i| f(wide[i])));
+                }
+                one(rest);
+            }),
+            arch => arch.dispatch(|| one(acc)),
+        }
+    }
+
+    fn map2(acc: &mut [Self], b: &[Self], f: impl Fn(f32, f32) -> f32 + Copy) {
+        let one = |acc: &mut [Self], b: &[Self]| {
+            acc.iter_mut().zip(b).for_each(|(x, &y)| *x = Self::narrow(f(x.widen(), y.widen())));
+        };
+        match Arch::new() {
+            #[cfg(target_arch = "x86_64")]
+            Arch::V4(simd) => simd.vectorize(|| {
+                let ((blocks, rest), (others, other_rest)) = (acc.as_chunks_mut(), b.as_chunks());
+                for (x, y) in blocks.iter_mut().zip(others) {
+                    let (a, b) = (widen_block(simd, x), widen_block(simd, y));
+                    *x = narrow_block(simd, std::array::from_fn(|i| f(a[i], b[i])));
+                }
+                one(rest, other_rest);
+            }),
+            arch => arch.dispatch(|| one(acc, b)),
+        }
+    }
 }
 
+/// Sixteen `f16` to `f32` by the processor's conversion. It makes NaN quiet, as [`to_f16`] does.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn widen_block(simd: pulp::x86::V4, x: &[f16; 16]) -> [f32; 16] {
+    pulp::cast(simd.avx512f._mm512_cvtph_ps(pulp::cast(*x)))
+}
+
+/// Sixteen `f32` to `f16`, to nearest even.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn narrow_block(simd: pulp::x86::V4, x: [f32; 16]) -> [f16; 16] {
+    pulp::cast(simd.avx512f._mm512_cvtps_ph::<0>(pulp::cast(x)))
+}
+
+/// A word holds two numbers, each of which is the upper half of an `f32`: nothing moves from lane to lane.
 impl Element for bf16 {
     type Wide = f32;
     const FLOAT: bool = true;
@@ -238,6 +287,41 @@ impl Element for bf16 {
     fn narrow(wide: f32) -> bf16 {
         to_bf16(wide)
     }
+
+    fn map1(acc: &mut [Self], f: impl Fn(f32) -> f32 + Copy) {
+        Arch::new().dispatch(|| {
+            let (words, rest) = acc.as_chunks_mut();
+            words.iter_mut().for_each(|x| {
+                let [upper, lower] = halves(x);
+                *x = word(f(upper), f(lower));
+            });
+            rest.iter_mut().for_each(|x| *x = Self::narrow(f(x.widen())));
+        });
+    }
+
+    fn map2(acc: &mut [Self], b: &[Self], f: impl Fn(f32, f32) -> f32 + Copy) {
+        Arch::new().dispatch(|| {
+            let ((words, rest), (others, other_rest)) = (acc.as_chunks_mut(), b.as_chunks());
+            words.iter_mut().zip(others).for_each(|(x, y)| {
+                let ([upper, lower], [above, below]) = (halves(x), halves(y));
+                *x = word(f(upper, above), f(lower, below));
+            });
+            rest.iter_mut().zip(other_rest).for_each(|(x, &y)| *x = Self::narrow(f(x.widen(), y.widen())));
+        });
+    }
+}
+
+/// The numbers in the upper and the lower half of a word.
+#[inline(always)]
+fn halves(word: &[bf16; 2]) -> [f32; 2] {
+    let word: u32 = bytemuck::cast(*word);
+    [f32::from_bits(word & 0xffff_0000), f32::from_bits(word << 16)]
+}
+
+/// The reverse, to nearest even.
+#[inline(always)]
+fn word(upper: f32, lower: f32) -> [bf16; 2] {
+    bytemuck::cast(rounded_bf16(upper) & 0xffff_0000 | rounded_bf16(lower) >> 16)
 }
 
 /// `$body` with `$t` standing for the Rust type of a dtype; `$other` for the dtypes that are not listed.
@@ -269,3 +353,37 @@ macro_rules! dispatch_float {
     };
 }
 pub(super) use {arms, dispatch, dispatch_float};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every number with numbers of every kind: many at once give the bits of one at a time.
+    fn many_as_one<T: Element<Wide = f32>>(of_bits: fn(u16) -> T, bits: fn(T) -> u16, others: &[u16]) {
+        let all: Vec<T> = (0..=u16::MAX).map(of_bits).collect();
+        let same = |a: &[T], b: &[T]| a.iter().zip(b).all(|(&a, &b)| bits(a) == bits(b));
+        for &other in others {
+            let (mut many, mut one) = (all.clone(), all.clone());
+            T::map2(&mut many, &vec![of_bits(other); all.len()], Number::add);
+            one.iter_mut().for_each(|x| *x = T::narrow(x.widen() + of_bits(other).widen()));
+            assert!(same(&many, &one), "{other:#06x}");
+        }
+        // An odd number of them.
+        let (mut many, mut one) = (all[1..].to_vec(), all[1..].to_vec());
+        T::map1(&mut many, |x| x / 3.0);
+        one.iter_mut().for_each(|x| *x = T::narrow(x.widen() / 3.0));
+        assert!(same(&many, &one));
+    }
+
+    #[test]
+    fn many_f16_round_as_one_does() {
+        let others = [0, 0x8000, 1, 0x03ff, 0x0400, 0x1001, 0x3555, 0x3c00, 0xbbff, 0x7bff, 0xfbff, 0x7c00, 0xfc00];
+        many_as_one(f16::from_bits, f16::to_bits, &others);
+    }
+
+    #[test]
+    fn many_bf16_round_as_one_does() {
+        let others = [0, 0x8000, 1, 0x007f, 0x0080, 0x3eab, 0x3f80, 0xbf7f, 0x7f7f, 0xff7f, 0x7f80, 0xff80];
+        many_as_one(bf16::from_bits, bf16::to_bits, &others);
+    }
+}

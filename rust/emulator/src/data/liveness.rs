@@ -67,7 +67,7 @@ pub(super) fn shares_memory(program: &Program) -> bool {
 }
 
 /// The buffers a body touches, and whether it writes them.
-fn buffers(body: &Body) -> Vec<(u16, bool)> {
+pub(super) fn buffers(body: &Body) -> Vec<(u16, bool)> {
     let mut uses = Vec::new();
     for op in &body.ops {
         uses.extend(body.touched(op.kind).map(|(mem, writes)| (body.mems[mem as usize].buffer, writes)));

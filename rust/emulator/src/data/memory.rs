@@ -16,6 +16,8 @@ pub struct Memory {
     buffers: Vec<Buffer>,
     /// Blocks of the values of earlier replays.
     pub(super) pool: Pool,
+    /// Those of the threads besides the first.
+    others: Vec<Pool>,
 }
 
 #[derive(Debug)]
@@ -37,6 +39,39 @@ impl Memory {
         Self {
             buffers: program.buffers.iter().map(|b| Buffer { bytes: b.bytes, words: OnceLock::new() }).collect(),
             pool: Pool::default(),
+            others: Vec::new(),
+        }
+    }
+
+    /// Takes the buffers out into as many memories for the same program; buffer i goes into number `piece_of(i)`.
+    pub(super) fn divide(&mut self, pieces: usize, piece_of: impl Fn(usize) -> usize) -> Vec<Self> {
+        let mut pools = std::iter::once(std::mem::take(&mut self.pool)).chain(std::mem::take(&mut self.others));
+        let empty = |b: &Buffer| Buffer { bytes: b.bytes, words: OnceLock::new() };
+        let mut divided: Vec<Self> = (0..pieces)
+            .map(|_| Self {
+                buffers: self.buffers.iter().map(empty).collect(),
+                pool: pools.next().unwrap_or_default(),
+                others: Vec::new(),
+            })
+            .collect();
+        for (index, buffer) in self.buffers.iter_mut().enumerate() {
+            divided[piece_of(index)].buffers[index].words = std::mem::take(&mut buffer.words);
+        }
+        divided
+    }
+
+    /// Takes back what was divided.
+    pub(super) fn unite(&mut self, pieces: Vec<Self>) {
+        for (number, piece) in pieces.into_iter().enumerate() {
+            for (buffer, found) in self.buffers.iter_mut().zip(piece.buffers) {
+                if found.words.get().is_some() {
+                    buffer.words = found.words;
+                }
+            }
+            match number {
+                0 => self.pool = piece.pool,
+                _ => self.others.push(piece.pool),
+            }
         }
     }
 

@@ -53,8 +53,8 @@ impl Prepared {
         memory: &mut Memory,
     ) -> Result<(Vec<Access>, bool), Diagnostic> {
         let mut observer = Some(Vec::new());
-        if self.ordered {
-            self.observed(program, timeline, memory, &mut observer)?;
+        if self.parts.ordered {
+            self.in_turn(&self.parts.agents, program, timeline, memory, &mut observer)?;
             return Ok((observer.unwrap_or_default(), true));
         }
         super::replay::recorded(program, timeline)?;

@@ -124,7 +124,7 @@ impl Prepared {
                 sketch.put_array(array as u32, piece.host, (piece.buffer, piece.offset), piece.bytes);
             }
         }
-        self.follow(program, timeline, &mut sketch, &mut None).ok()?;
+        self.follow(&self.parts.agents, program, timeline, &mut sketch, &mut None).ok()?;
         Recipe::new(&sketch, operands, results)
     }
 }

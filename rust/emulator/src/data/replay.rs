@@ -2,9 +2,10 @@
 
 use super::error::{self, Fault};
 use super::image::{Image, Place};
-use super::liveness::{Liveness, shares_memory};
+use super::liveness::Liveness;
 use super::memory::Memory;
 use super::observer::{Observer, observe};
+use super::parts::Parts;
 use super::pool;
 use super::queue::{Message, Queue};
 use crate::{NEVER, Timeline};
@@ -22,7 +23,7 @@ const STEPS: u64 = 32;
 #[derive(Debug)]
 pub struct Prepared {
     pub(super) liveness: Vec<Liveness>,
-    pub(super) ordered: bool,
+    pub(super) parts: Parts,
 }
 
 impl Prepared {
@@ -33,7 +34,7 @@ impl Prepared {
             Some(first) => Err(first),
             None => Ok(Self {
                 liveness: program.bodies.iter().map(|b| Liveness::of(b)).collect(),
-                ordered: shares_memory(program),
+                parts: Parts::of(program),
             }),
         }
     }
@@ -42,7 +43,7 @@ impl Prepared {
     /// receives from any direction.
     pub fn depends_on_times(&self, program: &Program) -> bool {
         let any = |op: &ahbm_program::Op| matches!(op.kind, OpKind::RecvAny { .. });
-        self.ordered || program.bodies.iter().any(|body| body.ops.iter().any(any))
+        self.parts.ordered || program.bodies.iter().any(|body| body.ops.iter().any(any))
     }
 
     /// Replays a timeline's effects on `memory`, which holds the inputs before and the outputs after. `program` is the
@@ -55,11 +56,13 @@ impl Prepared {
     /// The findings in the table of [this module](super). After an error `memory` holds whatever was written until
     /// then.
     pub fn replay(&self, program: &Program, timeline: &Timeline, memory: &mut Memory) -> Result<(), Diagnostic> {
-        self.observed(program, timeline, memory, &mut None)
+        self.on_threads(program, timeline, memory, self.parts.threads())
     }
 
-    pub(super) fn observed(
+    /// Replays parts one after the other.
+    pub(super) fn in_turn(
         &self,
+        parts: &[Vec<AgentId>],
         program: &Program,
         timeline: &Timeline,
         memory: &mut Memory,
@@ -71,20 +74,22 @@ impl Prepared {
                 .hint("make it with Memory::new(&program)"));
         }
         let mut pool = std::mem::take(&mut memory.pool);
-        let done = pool::with(&mut pool, || self.follow(program, timeline, memory, observer));
+        let done = pool::with(&mut pool, || self.follow(parts, program, timeline, memory, observer));
         memory.pool = pool;
         done
     }
 
-    /// Replays on any image of the program's buffers.
+    /// Replays parts one after the other on any image of the program's buffers.
     pub(super) fn follow<'p>(
         &'p self,
+        parts: &[Vec<AgentId>],
         program: &'p Program,
         timeline: &'p Timeline,
         image: &mut impl Image<'p>,
         observer: &mut Observer,
     ) -> Result<(), Diagnostic> {
-        Replay::new(program, timeline, image, self, observer)?.run()
+        let mut replay = Replay::new(program, timeline, image, self, observer)?;
+        parts.iter().try_for_each(|part| replay.run(part))
     }
 }
 
@@ -189,7 +194,7 @@ impl<'p, 'm, I: Image<'p>> Replay<'p, 'm, I> {
         prepared: &'p Prepared,
         observer: &'m mut Observer,
     ) -> Result<Self, Diagnostic> {
-        if prepared.ordered || timeline.stuck.is_some() {
+        if prepared.parts.ordered || timeline.stuck.is_some() {
             recorded(program, timeline)?;
         }
         let agents = program.agents.iter().map(|agent| State {
@@ -217,10 +222,8 @@ impl<'p, 'm, I: Image<'p>> Replay<'p, 'm, I> {
         })
     }
 
-    fn run(mut self) -> Result<(), Diagnostic> {
-        for agent in 0..self.agents.len() {
-            self.schedule(AgentId(agent as u32));
-        }
+    fn run(&mut self, part: &[AgentId]) -> Result<(), Diagnostic> {
+        part.iter().for_each(|&agent| self.schedule(agent));
         while let Some(Reverse((due, turn))) = self.ready.pop() {
             self.now = self.now.max(due);
             match turn {
@@ -233,7 +236,7 @@ impl<'p, 'm, I: Image<'p>> Replay<'p, 'm, I> {
                 }
             }
         }
-        self.finished()
+        self.finished(part)
     }
 
     /// The time of an agent's next effect; `None` at its end.
@@ -245,7 +248,7 @@ impl<'p, 'm, I: Image<'p>> Replay<'p, 'm, I> {
         if self.timeline.stuck.is_some() && self.timeline.spans[agent.0 as usize][next].end == NEVER {
             return None;
         }
-        Some(if self.prepared.ordered { self.timeline.spans[agent.0 as usize][next].end } else { 0 })
+        Some(if self.prepared.parts.ordered { self.timeline.spans[agent.0 as usize][next].end } else { 0 })
     }
 
     fn schedule(&mut self, agent: AgentId) {
@@ -447,7 +450,7 @@ impl<'p, 'm, I: Image<'p>> Replay<'p, 'm, I> {
 
     /// Writes what an agent has posted when it arrives; at once where no order matters.
     fn post(&mut self, agent: AgentId, op: usize, to: &[Place], value: I::Value) -> Result<(), Diagnostic> {
-        if !self.prepared.ordered {
+        if !self.prepared.parts.ordered {
             to.iter().for_each(|&to| self.image.write(to, &value));
             return Ok(());
         }
@@ -559,9 +562,8 @@ impl<'p, 'm, I: Image<'p>> Replay<'p, 'm, I> {
     }
 
     /// Leftover work is an error that lists the waiters.
-    fn finished(&self) -> Result<(), Diagnostic> {
-        let waiting: Vec<AgentId> =
-            (0..self.agents.len() as u32).map(AgentId).filter(|&a| self.due(a).is_some()).collect();
+    fn finished(&self, part: &[AgentId]) -> Result<(), Diagnostic> {
+        let waiting: Vec<AgentId> = part.iter().copied().filter(|&agent| self.due(agent).is_some()).collect();
         if waiting.is_empty() {
             return Ok(());
         }

@@ -34,10 +34,15 @@ pub(super) fn widen_f16(x: f16) -> f32 {
 /// `f32` to `bf16`, branch-free so that loops over it become vector code. NaN stays NaN.
 #[inline(always)]
 pub(super) fn to_bf16(x: f32) -> bf16 {
+    bf16::from_bits((rounded_bf16(x) >> 16) as u16)
+}
+
+/// A word whose upper half is the `bf16`; the lower half is of no use.
+#[inline(always)]
+pub(super) fn rounded_bf16(x: f32) -> u32 {
     let bits = x.to_bits();
-    let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
-    let quiet = bits >> 16 | 0x40;
-    bf16::from_bits(if bits & 0x7fff_ffff > 0x7f80_0000 { quiet } else { rounded } as u16)
+    let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1));
+    if bits & 0x7fff_ffff > 0x7f80_0000 { bits | 0x0040_0000 } else { rounded }
 }
 
 /// `bf16` to `f32`.

@@ -356,3 +356,51 @@ fn memory_of_another_program_is_refused() {
     let other = ring(vec![Kernel::default().finish()], 17);
     assert_eq!(replay(&p, &Timeline::default(), &mut Memory::new(&other)).unwrap_err().code, "AHBM-D191");
 }
+
+/// Agents that know nothing of each other, with a tile each that is doubled or, by `bad`, divided by zero.
+fn apart(n: u32, elements: u64, bad: &[u32]) -> Program {
+    let tile = Tile::new(Dtype::I32, &[elements]);
+    let body = |agent| {
+        let mut k = Kernel::default();
+        let a = k.load(0, 0, &tile);
+        let (dst, t) = (k.body.value(), k.body.tile(tile.clone()));
+        let zero = k.body.value();
+        k.op(OpKind::Binary { f: BinaryFn::Sub, dst: zero, a, b: a, tile: t });
+        let f = if bad.contains(&agent) { BinaryFn::Div } else { BinaryFn::Add };
+        let b = if bad.contains(&agent) { zero } else { a };
+        k.op(OpKind::Binary { f, dst, a, b, tile: t });
+        k.store(dst, 0, 0, &tile);
+        k.finish()
+    };
+    let mut program = ring((0..n).map(body).collect(), tile.bytes());
+    program.channels.clear();
+    program
+}
+
+/// Enough elements for several threads; every part finds its own memory, on the second call too.
+#[test]
+fn parts_on_threads_keep_their_memory() {
+    let (n, elements) = (5u32, 1u64 << 18);
+    let program = apart(n, elements, &[]);
+    let mut memory = Memory::new(&program);
+    for i in 0..n {
+        put(&mut memory, i, 0, &vec![i as i32 + 1; elements as usize]);
+    }
+    for call in 1..=2 {
+        run(&program, &Timeline::default(), &mut memory);
+        for i in 0..n {
+            let want = (i as i32 + 1) << call;
+            assert!(get::<i32>(&memory, i, 0, elements as usize).iter().all(|&x| x == want), "call {call}, agent {i}");
+        }
+    }
+}
+
+/// Of several parts with an error, the first tells, whichever thread is done first.
+#[test]
+fn the_first_part_with_an_error_tells() {
+    let program = apart(6, 1 << 18, &[2, 3, 5]);
+    let error = replay(&program, &Timeline::default(), &mut Memory::new(&program)).unwrap_err();
+    assert_eq!(error.code, "AHBM-V310");
+    let of_two = apart(6, 1 << 18, &[2]);
+    assert_eq!(error, replay(&of_two, &Timeline::default(), &mut Memory::new(&of_two)).unwrap_err());
+}
