@@ -55,6 +55,7 @@ bench: $(VENV)/.running
 	$(BIN)/python benches/imports.py
 	$(BIN)/python benches/synthesis.py
 	$(BIN)/python benches/run.py
+	$(BIN)/python benches/sweep.py
 
 # Every fuzz target for SECONDS; needs a nightly toolchain and `cargo install cargo-fuzz`. docs/records/fuzzing.md.
 SECONDS ?= 120

@@ -1,12 +1,13 @@
-"""What a user waits for, phase by phase: one call of `ahbm.run(..., data=False)` in a fresh process, with its bound.
+"""What a user waits for, phase by phase: one call of `ahbm.run` in a fresh process, with its bound.
 
 `make bench` prints the table. Each row is a process of its own. `import` and `machine` come before the call; `capture`
-calls the kernel for all ranks, `build` makes the program, `simulate` finds its times, `bound` the least time of any
-algorithm, and `report` is all the rest. `total` is wall time from the start of Python's main module. The last column is
+calls the kernel for all ranks, `build` makes the program, `simulate` finds its times, `data` moves the numbers and
+compares them with NumPy's, `bound` is the least time of any algorithm, and `report` all the rest. Cases named "with
+data" move some. `total` is wall time from the start of Python's main module. The last column is
 messages per second of the whole call as a ratio to SimPy's messages per second on the same traffic
 (`benches/peers/simpy_ring.py`), which is the simulation alone.
 
-`python benches/phases.py [CASE ...] [--json]`.
+`python benches/phases.py [CASE ...] [--json] [--plot FILE.svg]`.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 SIPS = "system.sips.count"
 GRID = {SIPS: 1024, "system.sips.w": 32, "system.sips.h": 32}
-PHASES = ("import", "machine", "capture", "build", "simulate", "bound", "report")
+PHASES = ("import", "machine", "capture", "build", "simulate", "data", "bound", "report")
 
 CASES: dict[str, tuple[str, str | None, dict[str, int], str, int]] = {
-    "demo": ("all_reduce", None, {}, "lrab_hierarchical_allreduce", 1 << 20),
+    "default machine, with data": ("all_reduce", None, {}, "lrab_hierarchical_allreduce", 1 << 20),
+    "ring, 64, with data": ("all_reduce", "npu_ring_8", {SIPS: 64}, "ring_allreduce", 1 << 20),
     "ring, 64": ("all_reduce", "npu_ring_8", {SIPS: 64}, "ring_allreduce", 1 << 20),
     "ring, 1,024": ("all_reduce", "npu_ring_8", {SIPS: 1024}, "ring_allreduce", 1 << 20),
     "tree, 1,024": ("all_reduce", "npu_ring_8", {SIPS: 1024}, "tree_allreduce", 1 << 20),
@@ -84,8 +86,11 @@ def measured(case: str) -> dict[str, Any]:
     start = time.perf_counter()
     import ahbm
     from ahbm import _core
+    from ahbm.check.case import Case
+    from ahbm.check.reference import Reference
     from ahbm.core.compiled import Compiled
     from ahbm.core.emulator import Emulator
+    from ahbm.runs import measure
     from ahbm.source import module
 
     clock.end()
@@ -113,9 +118,18 @@ def measured(case: str) -> dict[str, Any]:
     module.ProgramBuilder = Builder  # type: ignore[assignment,misc]
     clock.around(Emulator, "load", "machine")
     clock.around(Compiled, "timeline", "simulate")
+    clock.around(Case, "execute", "data")
+    clock.around(measure, "inputs", "data")
+    clock.around(measure, "Reference", "data")
+    clock.around(Reference, "wrong", "data")
     clock.begin("report")
     report = ahbm.run(
-        collective, algorithm=algorithm, topology=topology, overrides=overrides, bytes_per_rank=nbytes, data=False
+        collective,
+        algorithm=algorithm,
+        topology=topology,
+        overrides=overrides,
+        bytes_per_rank=nbytes,
+        data="with data" in case,
     )
     clock.begin("bound")
     bound = report.bound_ns
@@ -139,6 +153,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of {', '.join(CASES)}; all by default")
     parser.add_argument("--json", action="store_true", help="print a line of JSON for each case")
+    parser.add_argument("--plot", metavar="FILE.svg", help="draw the phases of all cases, too")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.here:
@@ -151,17 +166,41 @@ def main() -> None:
         peer = json.loads(ran.stdout)["messages_per_s"] if ran.returncode == 0 else 0.0
         print(f"SimPy: {peer:,.0f} messages/s, simulation alone" if peer else "SimPy is not installed: no ratio")
         names = "".join(f"{phase:>10}" for phase in (*PHASES, "total"))
-        print(f"{'seconds of wall time':<26}{names}{'peak MB':>9}{'messages':>12}{'M msg/s':>9}{'x SimPy':>9}")
+        print(f"{'seconds of wall time':<28}{names}{'peak MB':>9}{'messages':>12}{'M msg/s':>9}{'x SimPy':>9}")
+    drawn = []
     for case in asked.cases or CASES:
         command = [sys.executable, __file__, "--here", case]
         found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        drawn.append(found)
         if asked.json:
             print(json.dumps(found))
             continue
         rate = found["messages"] / found["total"]
         times = "".join(f"{found[phase]:>10.3f}" for phase in (*PHASES, "total"))
         ratio = f"{rate / peer:>9.1f}" if peer else ""
-        print(f"{case:<26}{times}{found['peak_mb']:>9}{found['messages']:>12,}{rate / 1e6:>9.2f}{ratio}")
+        print(f"{case:<28}{times}{found['peak_mb']:>9}{found['messages']:>12,}{rate / 1e6:>9.2f}{ratio}")
+    if asked.plot:
+        plot(drawn, Path(asked.plot))
+
+
+def plot(found: list[dict[str, Any]], path: Path) -> None:
+    """Draws each case as a bar of its phases, over seconds of wall time."""
+    import altair as alt
+    import vl_convert
+
+    rows = [{"case": one["case"], "phase": phase, "seconds": one[phase]} for one in found for phase in PHASES]
+    chart = (
+        alt.Chart(alt.Data(values=rows), width=560)
+        .mark_bar()
+        .encode(
+            alt.X("seconds:Q", title="seconds of wall time, from the import on"),
+            alt.Y("case:N", title=None, sort=[one["case"] for one in found], axis=alt.Axis(labelLimit=240)),
+            alt.Color("phase:N", sort=list(PHASES), scale=alt.Scale(domain=list(PHASES), scheme="tableau10")),
+            alt.Order("position:Q"),
+        )
+        .transform_calculate(position=f"indexof({json.dumps(PHASES)}, datum.phase)")
+    )
+    path.write_text(vl_convert.vegalite_to_svg(chart.to_dict()))
 
 
 if __name__ == "__main__":

@@ -35,8 +35,9 @@ def test_script(script: Path, tmp_path: Path) -> None:
     text = script.read_text(encoding="utf-8")
     assert len(text.splitlines()) <= LINES
     assert ast.get_docstring(ast.parse(text))
-    if "torch" in script.stem and find_spec("torch") is None:
-        pytest.skip("torch is not installed")
+    for package in ("torch", "optuna"):
+        if package in script.stem and find_spec(package) is None:
+            pytest.skip(f"{package} is not installed")
     done = subprocess.run(
         [sys.executable, script], cwd=tmp_path, env=dict(os.environ), capture_output=True, text=True, timeout=120
     )

@@ -59,7 +59,7 @@ def test_the_command_line_tells_choices_and_then_what_the_core_does(tmp_path: Pa
 
     assert told() == ""
     assert "all_reduce of 1024 B is compiled by ring_allreduce" in told("-v") and "ahbm.engine" not in told("-v")
-    assert "ring_allreduce takes" in told("-v") and "runs: the quickest of 4" in told("-v")
+    assert "ring_allreduce takes" in told("-v") and "runs: the quickest of 5" in told("-v")
     assert "ahbm.engine" in told("-vv") and "simulated in" in told("-vv")
 
 

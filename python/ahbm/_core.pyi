@@ -39,11 +39,13 @@ __all__ = [
     "MscclppSwitchChannel",
     "MscclppSwitchRank",
     "MscclppThreadBlockGroup",
+    "Neighbour",
     "Peer",
     "Plan",
     "PlanBuilder",
     "Program",
     "ProgramBuilder",
+    "Recipe",
     "RecvFuture",
     "Ref",
     "Replayed",
@@ -423,6 +425,7 @@ class ProgramBuilder:
         tier: str,
         credit_bytes: int,
         op_budget: int,
+        all_ops: int = ...,
     ) -> ProgramBuilder: ...
     def group(
         self,
@@ -656,6 +659,17 @@ class Memory:
         operands: Sequence[NDArray[np.int64]],
         results: Sequence[NDArray[np.int64]],
     ) -> None: ...
+
+@final
+class Recipe:
+    @staticmethod
+    def of(
+        program: Program,
+        timeline: Timeline,
+        operands: Sequence[NDArray[np.int64]],
+        results: Sequence[NDArray[np.int64]],
+    ) -> Recipe | None: ...
+    def run(self, arrays: Sequence[NDArray[Any]]) -> bool: ...
 
 @final
 class Flow:

@@ -56,6 +56,8 @@ def test_the_examples_of_a_command_run(
         small = run("ahbm", ["bench", "all_reduce", "--sizes", "1K", "--json"], tmp_path)[1]
         for day in ("yesterday", "today"):
             (tmp_path / f"{day}.json").write_text(small, encoding="utf-8")
+    if name == "sweep":
+        (tmp_path / "space.yaml").write_text("sizes: 1K\ndata: false\n", encoding="utf-8")
     if name == "astra":
         astra_files.write(tmp_path)
     for line in lines:

@@ -60,6 +60,7 @@ BASE: dict[str, list[str]] = {
     "probe": [],
     "report": ["all_reduce", "-b", "64", "-e", "64", "--no-explain"],
     "run": ["all_reduce", "--size", "64"],
+    "sweep": ["space.yaml", "-o", "rows"],
     "synth": ["all_gather", "-b", "1K", "-t", "ring_1d"],
     "topology": [],
 }
@@ -110,6 +111,8 @@ def test_every_option(command: str, here: Path) -> None:
         astra_files.write(here)
     if command in ("check", "convert"):
         ahbm.synthesize("all_gather", topology="ring_1d", size=1 << 10).save("plan.xml")
+    if command == "sweep":
+        Path("space.yaml").write_text("sizes: 64\ndata: false\n")
     if command == "job":
         Path("tiny.yaml").write_text("hidden: 64\nheads: 4\nsequence: 8\n")
     wrong = []

@@ -38,6 +38,7 @@ COMMANDS = {
     "probe": [],
     "report": ["all_reduce", "-b", "1K", "-e", "1K", "--no-explain"],
     "run": ["all_reduce", "--size", "64"],
+    "sweep": ["space.yaml", "-o", "rows"],
     "synth": ["all_reduce", "-b", "1K"],
     "topology": [],
 }
@@ -71,6 +72,8 @@ def test_a_full_disk(command: str, here: Path) -> None:
         astra_files.write(here)
     if command == "compare":
         Path("run.json").write_text(json.dumps(ahbm.run(bytes_per_rank=64).to_json()))
+    if command == "sweep":
+        Path("space.yaml").write_text("sizes: 64\ndata: false\n")
     if command == "convert":
         ahbm.synthesize("all_gather", topology="ring_1d", size=1 << 12).save("plan.xml")
     for unbuffered in (False, True):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import ahbm
 from ahbm import DPPolicy
 from ahbm.base.request import Request
 from ahbm.config.ccl import CclConfig
@@ -48,7 +49,7 @@ def test_the_default_is_the_quickest(name: str) -> None:
             times = {cost.algorithm: cost.ps for cost in costs if isinstance(cost, Cost)}
             chosen = machine.compile(request)
             assert chosen.latency_ps == times[chosen.algorithm] == min(times.values())
-            assert len(times) == (5 if machine.machine.topology in ("ring_1d", "torus_2d", "mesh_2d_no_wrap") else 4)
+            assert len(times) == (6 if machine.machine.topology in ("ring_1d", "torus_2d", "mesh_2d_no_wrap") else 5)
             assert f"{chosen.algorithm} runs: the quickest of {len(times)}" in chosen.notes[0]
 
 
@@ -95,3 +96,21 @@ def test_what_one_algorithm_refuses_another_does(tmp_path: Path, caplog: pytest.
 def test_the_list_is_told_as_what_it_is() -> None:
     assert CclConfig.packaged().described("all_reduce").startswith(f"the quickest of {REFERENCE}, ")
     assert CclConfig.load(overrides={"algorithm": "tree_allreduce"}).described("all_reduce") == "tree_allreduce"
+
+
+def test_many_ranks_get_an_algorithm_of_few_steps() -> None:
+    sips = {"system.sips.count": 8192}
+    report = ahbm.run(topology="npu_hypercube_16", overrides=sips, bytes_per_rank=1 << 16, data=False)
+    assert report.algorithm == "recursive_doubling_allreduce"
+    assert report.notes == (
+        "recursive_doubling_allreduce runs: ring_allreduce and bidirectional_ring_allreduce would make more than "
+        "134217728 tl calls",
+    )
+
+
+def test_a_program_that_no_memory_holds_is_refused() -> None:
+    sips = {"system.sips.count": 1 << 16}
+    with pytest.raises(ahbm.errors.BudgetError) as caught:
+        ahbm.run("all_reduce", "ring_allreduce", "npu_ring_8", overrides=sips, bytes_per_rank=1 << 20, data=False)
+    assert caught.value.code == "AHBM-B126"
+    assert "65536 places" in str(caught.value)

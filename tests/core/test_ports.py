@@ -17,6 +17,7 @@ ALGORITHMS = [
     "lrab_hierarchical_allreduce",
     "ring_allreduce",
     "bidirectional_ring_allreduce",
+    "all_pairs_allreduce",
     "recursive_doubling_allreduce",
     "tree_allreduce",
 ]
@@ -101,7 +102,8 @@ def test_a_kernel_that_reads_tiles_of_others_is_not_held_to_it(tmp_path: Path) -
     assert read.bound_ns <= read.latency_ns < sent.bound_ns <= sent.latency_ns
 
 
-def test_the_bidirectional_ring_gets_near_the_ports() -> None:
-    report = run("bidirectional_ring_allreduce", 1 << 20, {})
+@pytest.mark.parametrize("topology", [None, "reference_torus"])
+def test_the_default_gets_near_the_ports(topology: str | None) -> None:
+    report = run(None, 1 << 20, {}, topology)
     assert CHANNEL in report.limited_by
     assert (report.percent_of_bound or 0) >= 90

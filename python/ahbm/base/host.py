@@ -26,3 +26,10 @@ def memory_bytes() -> int:
     if not ctypes.windll.kernel32.GlobalMemoryStatusEx(ctypes.byref(status)):
         raise ctypes.WinError()
     return int(status.total)
+
+
+def processors() -> int:
+    """Processors that this process may use."""
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

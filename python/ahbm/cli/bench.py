@@ -14,7 +14,7 @@ from ahbm.cli import progress
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
 from ahbm.cli.ladder import climbed
-from ahbm.cli.options import Check, CollectiveOrPlan, Device, Json, Swept
+from ahbm.cli.options import Check, CollectiveOrPlan, Device, Json, Processes, Swept, spread_over
 from ahbm.cli.output import fail_if_wrong
 from ahbm.cli.targets import Targeted, arguments_of
 from ahbm.errors import ConfigError
@@ -53,6 +53,7 @@ def bench(
         Path | None,
         typer.Option("--ladder", metavar="FILE", help="With --vary: write the quickest for each range as a ccl.yaml."),
     ] = None,
+    jobs: Processes = None,
     as_json: Json = False,
     as_lines: Annotated[
         bool, typer.Option("--json-lines", help="Print each row as a line of JSON, as soon as it is there.")
@@ -71,7 +72,7 @@ def bench(
     swept.refuse_sizes_given_twice(context)
     how: dict[str, Any] = {"step": step, "device": device, "check": check}
     if swept.vary:
-        climbed(swept.sweep(target, arguments_of(context), **how), ladder, as_json)
+        climbed(swept.sweep(target, arguments_of(context), **how), ladder, as_json, jobs=jobs)
         return
     if ladder is not None:
         raise ConfigError("AHBM-C146", "--ladder is for variations", hint="--vary instances=1,2,4")
@@ -79,7 +80,7 @@ def bench(
     cells: list[Report | b.Refused] = []
     if not as_json and not as_lines:
         typer.echo("\n".join(dict.fromkeys(line for sweep in sweeps for line in b.header(sweep))))
-    for cell in b.attempt(sweeps, tell=progress.at):
+    for cell in b.attempt(sweeps, tell=progress.at, spread=spread_over(jobs)):
         progress.clear()
         if as_lines:
             typer.echo(json.dumps(b.result(cell, sweeps[0])))

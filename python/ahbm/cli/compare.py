@@ -12,7 +12,7 @@ import typer
 from ahbm.cli import completion, progress
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
-from ahbm.cli.options import Json, Swept
+from ahbm.cli.options import Json, Processes, Swept, spread_over
 from ahbm.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def compare(
     *,
     swept: Swept,
     as_gate: Annotated[bool, typer.Option("--gate", help="Fail when anything is slower, wrong or gone.")] = False,
+    jobs: Processes = None,
     as_json: Json = False,
 ) -> None:
     """Compare two runs, two algorithms or two machines, picosecond by picosecond: simulated times have no noise.
@@ -53,7 +54,7 @@ def compare(
     from ahbm.runs import compare as c
 
     if after is None:
-        _measured(context, before, swept, as_gate, as_json)
+        _measured(context, before, swept, as_gate, jobs, as_json)
         return
     if given := [name for name in _given(context) if name not in ("before", "after", "as_gate", "as_json")]:
         raise ConfigError("AHBM-C146", f"files are compared as they are, without {', '.join(given)}")
@@ -68,7 +69,9 @@ def compare(
     _tell(c.compare(c.load(before), c.load(after)), as_gate, as_json)
 
 
-def _measured(context: typer.Context, target: str, swept: Swept, as_gate: bool, as_json: bool) -> None:
+def _measured(
+    context: typer.Context, target: str, swept: Swept, as_gate: bool, jobs: int | None, as_json: bool
+) -> None:
     from ahbm.runs import bench as b
     from ahbm.runs import compare as c
     from ahbm.runs.plans import with_plans
@@ -83,7 +86,7 @@ def _measured(context: typer.Context, target: str, swept: Swept, as_gate: bool, 
             f"ahbm compare compares two, not {len(sides)}",
             hint="-a A -a B or -t A -t B with a collective, or two files",
         )
-    cells = [list(b.attempt([side], tell=progress.at)) for side in sides]
+    cells = [list(b.attempt([side], tell=progress.at, spread=spread_over(jobs))) for side in sides]
     progress.clear()
     reports = [[cell for cell in side if not isinstance(cell, b.Refused)] for side in cells]
     refused = [cell for side in cells for cell in side if isinstance(cell, b.Refused)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +14,7 @@ from ahbm.cli import progress
 from ahbm.cli.app import app
 from ahbm.cli.excerpts import Excerpts
 from ahbm.cli.groups import grouped
-from ahbm.cli.options import AskedSmall, CollectiveOrPlan, Json
+from ahbm.cli.options import AskedSmall, CollectiveOrPlan, Json, Processes
 from ahbm.cli.targets import Targeted, arguments_of
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def explore(
         str,
         typer.Option("--check", help="Checks of the program under every seed: all, or some as in `ahbm run`."),
     ] = ",".join(name for name in CHECKS if name != "divergence"),
+    jobs: Processes = None,
     as_json: Json = False,
 ) -> None:
     """Vary start times, delays and orders; replay and shrink what fails."""
@@ -81,10 +83,16 @@ def explore(
             typer.echo(f"{len(failures)} of {tried} seeds fail")
 
     numbers = range(seeds) if seed is None else [seed]
-    for tried, number in enumerate(numbers, 1):
+    # What may fail is tried here too, where it is shrunk.
+    may_fail: Iterable[bool] = [True] * len(numbers)
+    if jobs is not None:
+        from ahbm.sweeps.spread import failing
+
+        may_fail = failing(case, numbers, checks, jobs)
+    for tried, (number, may) in enumerate(zip(numbers, may_fail, strict=True), 1):
         progress.at(f"seed {number}, {tried} of {len(numbers)}, {len(failures)} failed")
         try:
-            failure = attempt(case, number, checks=checks)
+            failure = attempt(case, number, checks=checks) if may else None
             if failure is not None:
                 failures.append(failure)
                 failures[-1] = shrink(failure, case, shrunk, checks)

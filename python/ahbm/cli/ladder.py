@@ -13,7 +13,7 @@ import typer
 from ahbm.cli import completion, progress
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
-from ahbm.cli.options import CollectiveOrPlan, Json, Swept, output_option
+from ahbm.cli.options import CollectiveOrPlan, Json, Processes, Swept, output_option, spread_over
 from ahbm.cli.targets import Targeted, arguments_of
 
 if TYPE_CHECKING:
@@ -56,12 +56,13 @@ def ladder(
     output: Annotated[
         Path | None, output_option("Write a ccl.yaml; into a folder, also an MSCCL file per range.")
     ] = None,
+    jobs: Processes = None,
     as_json: Json = False,
 ) -> None:
     """Simulate all candidates over sizes and keep the quickest for each range of sizes."""
     swept.refuse_sizes_given_twice(context)
     sweep = swept.sweep(target, arguments_of(context))
-    climbed(sweep, output, as_json, tuple(synth or ()), chunks=chunks, seed=seed)
+    climbed(sweep, output, as_json, tuple(synth or ()), chunks=chunks, seed=seed, jobs=jobs)
 
 
 def climbed(
@@ -72,6 +73,7 @@ def climbed(
     *,
     chunks: int = 1,
     seed: int = 0,
+    jobs: int | None = None,
 ) -> None:
     """Prints the ladder of a sweep, and writes it if there is an output.
 
@@ -79,7 +81,7 @@ def climbed(
     """
     from ahbm.runs.ladder import climb
 
-    found = climb(sweep, methods, chunks=chunks, seed=seed, tell=progress.at)
+    found = climb(sweep, methods, chunks=chunks, seed=seed, tell=progress.at, spread=spread_over(jobs))
     progress.clear()
     failure = found.failure
     written = found.save(output) if output is not None and failure is None else []

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ahbm.config.reading import Reading
     from ahbm.job.door import Opened
     from ahbm.job.door import Terms as RunTerms
-    from ahbm.runs.bench import Sweep
+    from ahbm.runs.bench import Spread, Sweep
     from ahbm.runs.plans import Added
 
 Settings = Annotated[
@@ -86,6 +86,17 @@ Processes = Annotated[
     int | None,
     typer.Option("-j", "--jobs", min=1, max=4096, metavar="N", help="Processes that share the work."),
 ]
+
+
+def spread_over(jobs: int | None) -> Spread | None:
+    """What runs the cells of a command on `--jobs` processes; None for this process alone."""
+    if jobs is None:
+        return None
+    from ahbm.sweeps.spread import spread
+
+    return spread(jobs)
+
+
 SIZES = "256, 64K or 1M (powers of 1024), 1MiB, 1e6"
 Size = Annotated[str | None, typer.Option("-b", "--bytes", "--size", help=f"Size of one rank's array: {SIZES}.")]
 

@@ -13,7 +13,7 @@ import typer
 from ahbm.cli import completion, progress
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
-from ahbm.cli.options import Device, Json, Recorded, Swept, output_option, parse_ranks
+from ahbm.cli.options import Device, Json, Processes, Recorded, Swept, output_option, parse_ranks, spread_over
 from ahbm.cli.output import fail_if_wrong
 from ahbm.cli.targets import Targeted, arguments_of
 from ahbm.errors import ConfigError
@@ -65,6 +65,7 @@ def report(
     explain: Annotated[bool, typer.Option(help="Also where the time of the largest size went.")] = True,
     charts: Annotated[Path | None, typer.Option("--charts", help="Also every chart as a file in this folder.")] = None,
     kind: Annotated[str, typer.Option("--format", help="Of these files: svg or png.")] = "svg",
+    jobs: Processes = None,
     as_json: Json = False,
 ) -> None:
     """Write one HTML file: what is fastest, how far from the bound, why, what to try; with charts and a timeline.
@@ -87,13 +88,13 @@ def report(
         page = comparisons.of_files(target, after)
     elif ladder or target.endswith((".yaml", ".yml")):
         _refuse(context, "a ladder", (*OF_JOBS, "numerics", "device", "explain"))
-        page, facts = _ladder(target, args, swept, methods)
+        page, facts = _ladder(target, args, swept, methods, jobs)
     elif (timed := _timed(target, args, swept, recorded)) is not None:
         _refuse(context, f"{target} runs for its time only", ("synth", "numerics", "device", "explain"))
         page, facts = timed
     else:
         _refuse(context, f"{target} is no job", OF_JOBS)
-        page, cells, facts = _measured(target, args, swept, methods, numerics, device, explain)
+        page, cells, facts = _measured(target, args, swept, methods, numerics, device, explain, jobs)
     page.write(output)
     progress.clear()
     written = [output, *(page.write_charts(charts, kind) if charts is not None else ())]
@@ -123,7 +124,9 @@ def _given(context: Any, name: str) -> bool:
     return source is not None and source.name == "COMMANDLINE"
 
 
-def _ladder(target: str, args: tuple[str, ...], swept: Swept, methods: tuple[str, ...]) -> tuple[Page, dict[str, Any]]:
+def _ladder(
+    target: str, args: tuple[str, ...], swept: Swept, methods: tuple[str, ...], jobs: int | None
+) -> tuple[Page, dict[str, Any]]:
     from ahbm.runs.ladder import climb, of_file
     from ahbm.views import ladders
 
@@ -133,7 +136,7 @@ def _ladder(target: str, args: tuple[str, ...], swept: Swept, methods: tuple[str
         sweep = replace(swept, ccl=Path(target), algorithms=given).sweep(collective)
     else:
         sweep = swept.sweep(target, args)
-    found = climb(sweep, methods, tell=progress.at)
+    found = climb(sweep, methods, tell=progress.at, spread=spread_over(jobs))
     if found.failure is not None:
         raise found.failure
     progress.at("drawing the page")
@@ -182,6 +185,7 @@ def _measured(
     numerics: bool,
     device: bool,
     explain: bool,
+    jobs: int | None,
 ) -> tuple[Page, list[Report | bench.Refused], dict[str, Any]]:
     from ahbm.runs import bench
     from ahbm.runs.ladder import schedules
@@ -197,12 +201,12 @@ def _measured(
         given = [name for name, on in (("--numerics", numerics), ("--synth", bool(methods))) if on]
         if given:
             raise ConfigError("AHBM-C146", f"{', '.join(given)}: the page is about one machine, not {len(sweeps)}")
-        sides = [list(bench.attempt([sweep], tell=progress.at)) for sweep in sweeps]
+        sides = [list(bench.attempt([sweep], tell=progress.at, spread=spread_over(jobs))) for sweep in sweeps]
         cells = [cell for side in sides for cell in side]
         progress.at("drawing the page")
         page = machines.page(list(zip(sweeps, sides, strict=True)))
         return page, cells, bench.to_json(sweeps, cells, sys.argv[1:])
-    contents = overview.gather(sweeps[0], counts[1:] and counts, numerics, explain, progress.at)
+    contents = overview.gather(sweeps[0], counts[1:] and counts, numerics, explain, progress.at, spread_over(jobs))
     progress.at("drawing the page")
     cells = [*contents.reports, *contents.refused]
     return overview.page(contents), cells, bench.to_json(sweeps, cells, sys.argv[1:])

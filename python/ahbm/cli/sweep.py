@@ -14,7 +14,7 @@ from ahbm.cli.options import Json, Processes, output_option
 from ahbm.errors import ConfigError
 
 if TYPE_CHECKING:
-    from ahbm.sweeps.store import Columns
+    from ahbm.sweeps.columns import Columns
 
 ACTIONS = ("show", "diff", "compact")
 SHOWN = 40
@@ -98,8 +98,9 @@ def sweep(
 
 
 def _run(path: Path, output: Path | None, jobs: int | None, dask: str | None, as_json: bool) -> None:
+    from ahbm.base.host import processors
     from ahbm.sweeps.space import Space
-    from ahbm.sweeps.sweep import Progress, dask_executor, processors, swept, workers_of
+    from ahbm.sweeps.sweep import Progress, dask_executor, swept, workers_of
 
     space = Space.of(path)
     if output is None:

@@ -64,7 +64,6 @@ def kind(key: str) -> Kind:
     return found
 
 
-@cache
 def keys() -> Mapping[str, Check]:
     """Every key that some kind of entry has."""
     found: dict[str, Check] = {}

@@ -53,6 +53,8 @@ class Settings:
     """`tl` calls one kernel may make."""
     event_budget: int
     """Events one simulation may take."""
+    all_ops: int = 1 << 32
+    """`tl` calls that all ranks may make together."""
     own_slots: bool = False
     """Whether the entry itself says how many messages a queue holds."""
     parameters: tuple[tuple[str, Hashable], ...] = ()

@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ahbm._core import Memory, Program, Timeline
+from ahbm._core import Memory, Program, Recipe, Timeline
 from ahbm.base.request import Request
 from ahbm.core.limits import Bound
 from ahbm.errors import AhbmError, Finding, told
@@ -44,6 +44,8 @@ class Compiled:
     given: Algorithm | None = None
     """The algorithm itself, where it is not one of ccl.yaml."""
     _timelines: dict[bool, Timeline] = field(default_factory=dict, repr=False)
+    _recipes: list[Recipe | None] = field(default_factory=list, repr=False)
+    """The recipe, or None in its place, once it has been asked for."""
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _verified: bool = False
 
@@ -82,10 +84,19 @@ class Compiled:
             self._timelines[record] = self.program.simulate(record=record, max_events=self.event_budget)
             return self._timelines[record]
 
+    def recipe(self, timeline: Timeline) -> Recipe | None:
+        """How to make the results of the operands without buffers, made when it is first asked for; None where only a
+        replay of `timeline`, the recorded one, can tell."""
+        with self._lock:
+            if not self._recipes and self.program is not None:
+                self._recipes.append(Recipe.of(self.program, timeline, self.operands, self.results))
+            return self._recipes[0] if self._recipes else None
+
     def forget(self) -> None:
         """Lets the timelines go: the next use simulates again."""
         with self._lock:
             self._timelines.clear()
+            self._recipes.clear()
 
     def verify_once(self, verify: Callable[[Compiled], object]) -> None:
         """Calls `verify` unless a call of it has succeeded before."""

@@ -26,7 +26,7 @@ from ahbm.config.topology import load_machine
 from ahbm.core.buffers import check_buffers
 from ahbm.core.compiled import Compiled, Cost, Refusal, Spares
 from ahbm.core.limits import Bound, Limits
-from ahbm.errors import AhbmError, ConfigError, DataError, LintError, UnsupportedError
+from ahbm.errors import AhbmError, BudgetError, ConfigError, DataError, LintError, UnsupportedError
 from ahbm.source.algorithm import Algorithm, AlgorithmLoader, listed
 
 CACHED_OPS = 50_000_000
@@ -35,6 +35,8 @@ CACHED_CALLS = 4096
 """Requests whose program an emulator finds at once."""
 COMPARED_PES = 1024
 """PEs of one group among which the quickest of several algorithms is found by simulating each."""
+MODERATE_OPS = 1 << 27
+"""Among more of them, the first of several algorithms runs that takes no more operations than this."""
 TOO_SMALL = (codes.TOO_SMALL, codes.LEFT_OUT)
 """Codes of a program that does not fit its memories (L100 counts what is not listed)."""
 
@@ -134,7 +136,8 @@ class Emulator:
         candidates = CclConfig.packaged().candidates(
             request.collective, request.tiles * request.nbytes, request.world_size
         )
-        return self._quickest(request, candidates, self.machine.topology)[0].algorithm
+        layout = self._layout(request, self.world_size)
+        return self._quickest(request, candidates, layout)[0].algorithm
 
     def compile(self, request: Request, algorithm: str | Algorithm | None = None) -> Compiled:
         """The program of a request, by `algorithm` (default: the one that ccl.yaml chooses); needs no arrays.
@@ -237,7 +240,10 @@ class Emulator:
         if verify is not None:
             compiled.verify_once(verify)
         timeline = compiled.timeline(record=True)
-        if timeline is not None and compiled.program is not None:
+        if timeline is None or compiled.program is None:
+            return compiled
+        recipe = compiled.recipe(timeline)
+        if recipe is None or not recipe.run(buffers):
             memory = self._spares.take(compiled, compiled.program)
             memory.run(timeline, buffers, compiled.operands, compiled.results)
             self._spares.put(compiled, memory)
@@ -285,7 +291,7 @@ class Emulator:
             found: Algorithm = given
         else:
             chosen = self._quickest if compare else self._first
-            settings, notes = chosen(request, candidates, layout.network.topology)
+            settings, notes = chosen(request, candidates, layout)
             found = self._loader.load(settings)
         found.check(request)
         if not layout.count:
@@ -325,17 +331,18 @@ class Emulator:
             tuple(filter(None, (lowered.note, note))),
         )
 
-    def _quickest(self, request: Request, candidates: Sequence[str], network: str) -> tuple[Settings, tuple[str, ...]]:
+    def _quickest(
+        self, request: Request, candidates: Sequence[str], layout: Layout
+    ) -> tuple[Settings, tuple[str, ...]]:
         """The settings of the quickest of the `candidates` that know the network, simulated once per request; the first
-        of equals. As `_choose` for more than `COMPARED_PES` PEs, and where none can perform the request."""
-        known = [name for name in candidates if self._loader.load(self.ccl.settings(name)).supports(network)]
-        pes = request.world_size * (self.machine.cubes if request.placement is None else request.tiles)
-        if len(known) < 2 or pes > COMPARED_PES or not request.count:
-            return self._choose(candidates, network)
+        of equals. As `_first` for more than `COMPARED_PES` PEs, and where none can perform the request."""
+        known = self._known_of(candidates, layout.network.topology)
+        if len(known) < 2 or _pes(request, self.machine) > COMPARED_PES or not request.count:
+            return self._first(request, candidates, layout)
         costs = {name: self.cost(request, name) for name in known}
         times = {name: cost.ps for name, cost in costs.items() if isinstance(cost, Cost)}
         if not times:
-            return self._choose(candidates, network)
+            return self._first(request, candidates, layout)
         best = min(times, key=lambda name: times[name])
         for name, cost in costs.items():
             told = f"takes {cost.ps / 1000:,.2f} ns" if isinstance(cost, Cost) else f"does not do: {cost.message}"
@@ -344,8 +351,39 @@ class Emulator:
         log("emulator", INFO, "%s", note)
         return self.ccl.settings(best), (note,)
 
-    def _first(self, request: Request, candidates: Sequence[str], network: str) -> tuple[Settings, tuple[str, ...]]:
-        return self._choose(candidates, network)
+    def _first(self, request: Request, candidates: Sequence[str], layout: Layout) -> tuple[Settings, tuple[str, ...]]:
+        """As `_choose`; among more than `COMPARED_PES` PEs without those that take more than `MODERATE_OPS`."""
+        if len(candidates) > 1 and _pes(request, self.machine) > COMPARED_PES:
+            known = self._known_of(candidates, layout.network.topology)
+            for at, name in enumerate(known):
+                if self._is_moderate(request, name, layout):
+                    if not at:
+                        break
+                    note = f"{name} runs: {' and '.join(known[:at])} would make more than {MODERATE_OPS} tl calls"
+                    return self.ccl.settings(name), (note,)
+        return self._choose(candidates, layout.network.topology)
+
+    def _known_of(self, candidates: Sequence[str], network: str) -> list[str]:
+        return [name for name in candidates if self._loader.load(self.ccl.settings(name)).supports(network)]
+
+    def _is_moderate(self, request: Request, name: str, layout: Layout) -> bool:
+        """Whether an algorithm performs the request in at most `MODERATE_OPS` operations; then it is compiled."""
+        settings = self.ccl.settings(name)
+        if (request, settings) not in self._compiled:
+            algorithm = self._loader.load(settings)
+            try:
+                algorithm.check(request)
+                if layout.count:
+                    made = self._lower(request, algorithm, replace(settings, all_ops=MODERATE_OPS), layout)
+                    self._compiled[request, settings] = made
+                    self._kept_ops += made.ops
+            except BudgetError as error:
+                log("emulator", INFO, "%s does not do: %s", name, error.message)
+                return False
+            except AhbmError:
+                # Whoever compiles it raises this.
+                return True
+        return True
 
     def _choose(self, candidates: Sequence[str], network: str) -> tuple[Settings, tuple[str, ...]]:
         """The settings of the first of the `candidates` that knows the network, the first where none does; a note where
@@ -377,6 +415,10 @@ class Emulator:
             return layouts.tiles(self.machine, request.ranks, cubes, request.count)
         arrange = layouts.flat if legacy else layouts.lanes
         return arrange(self.machine, request.ranks, request.chunks, request.count)
+
+
+def _pes(request: Request, machine: Machine) -> int:
+    return request.world_size * (machine.cubes if request.placement is None else request.tiles)
 
 
 def fitting(machine: Machine, settings: Settings, build: Callable[[Settings], _Built]) -> tuple[_Built, str]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import repeat
 from math import lcm
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from ahbm.base.arguments import shown
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.elements import element
 from ahbm.base.yaml_source import did_you_mean
-from ahbm.core.spec import machine_name
+from ahbm.core.spec import Spec, machine_name
 from ahbm.errors import AhbmError, ConfigError, Finding, InterruptedRun, told
 from ahbm.source.algorithm import Algorithm
 from ahbm.source.plan import PlanAlgorithm
@@ -215,15 +216,39 @@ def measure(sweep: Sweep, emulator: Emulator | None = None) -> Iterator[Report]:
         raise error
 
 
+@dataclass(frozen=True)
+class Cell:
+    """One run of a sweep. Can be pickled where the sweep has no functions."""
+
+    sweep: Sweep
+    algorithm: str | None
+    size: int
+
+    def run(self, emulator: Emulator) -> Report:
+        """Runs it. Raises as `ahbm.runs.measure.measure`."""
+        from ahbm.runs import measure as m
+
+        sweep = self.sweep
+        return m.measure(sweep.case(self.algorithm, self.size, emulator), data=sweep.data, check=sweep.check)
+
+
+Spread = Callable[[Sequence[Cell]], Iterator[Mapping[str, Any] | AhbmError | None]]
+"""Runs cells elsewhere and gives, in their order, their reports as JSON, or None where a cell does not run: it is run
+here, where its error is whole. An error is that of a cell that cannot be run again."""
+
+
 def attempt(
-    sweeps: Sequence[Sweep], emulator: Emulator | None = None, tell: Callable[[str], object] = lambda text: None
+    sweeps: Sequence[Sweep],
+    emulator: Emulator | None = None,
+    tell: Callable[[str], object] = lambda text: None,
+    spread: Spread | None = None,
 ) -> Iterator[Report | Refused]:
     """Runs the sweeps, machine by machine and algorithm by algorithm; a cell that fails is given as `Refused`.
 
-    The sizes of a plan are multiples of its own unit. `tell` is told what runs next, for people.
+    The sizes of a plan are multiples of its own unit. `tell` is told what runs next, for people. `spread` runs the
+    cells elsewhere.
     Raises, before anything runs, what loading machines, configurations and algorithms raises; and InterruptedRun.
     """
-    from ahbm.runs import measure as m
     from ahbm.runs.plans import with_plans
 
     planned = []
@@ -231,17 +256,38 @@ def attempt(
         machine = emulator or sweep.emulator()
         for algorithm in sweep.algorithms or (None,):
             sizes = sweep.sizes(sweep.unit(algorithm, machine))
-            planned += [(sweep, machine, algorithm, size) for size in sizes]
-    for number, (sweep, machine, algorithm, size) in enumerate(planned, 1):
-        name = algorithm or "-"
+            planned += [(Cell(sweep, algorithm, size), machine) for size in sizes]
+    return ran(planned, tell, spread)
+
+
+def ran(
+    cells: Sequence[tuple[Cell, Emulator]], tell: Callable[[str], object], spread: Spread | None
+) -> Iterator[Report | Refused]:
+    """Runs cells, each on the emulator beside it. As `attempt`."""
+    elsewhere = repeat(None) if spread is None else spread([cell for cell, _ in cells])
+    for number, ((cell, machine), found) in enumerate(zip(cells, elsewhere, strict=False), 1):
+        name = cell.algorithm or "-"
         try:
-            name = algorithm or machine.choice(sweep.collective, size)
-            tell(f"{size:,} B by {name}, row {number} of {len(planned)}")
-            yield m.measure(sweep.case(algorithm, size, machine), data=sweep.data, check=sweep.check)
+            name = cell.algorithm or machine.choice(cell.sweep.collective, cell.size)
+            tell(f"{cell.size:,} B by {name}, row {number} of {len(cells)}")
+            if isinstance(found, AhbmError):
+                raise found
+            yield cell.run(machine) if found is None else _told(found, cell, machine)
         except InterruptedRun:
             raise
         except AhbmError as error:
-            yield Refused(name, size, machine_name(machine.machine), error)
+            yield Refused(name, cell.size, machine_name(machine.machine), error)
+
+
+def _told(found: Mapping[str, Any], cell: Cell, machine: Emulator) -> Report:
+    """The report of a cell that ran elsewhere, with what it takes to run it here."""
+    from ahbm.runs.report import Report
+
+    report = Report.from_json(found)
+    case = cell.sweep.case(cell.algorithm, cell.size, machine)
+    by = cell.sweep.given.get(report.algorithm, report.algorithm)
+    spec = replace(Spec.of(machine, case.request, by), checks=report.checks, data=cell.sweep.data)
+    return replace(report, spec=spec)
 
 
 def failure(cells: Sequence[Report | Refused]) -> AhbmError | None:

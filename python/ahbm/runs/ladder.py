@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from itertools import groupby, islice
 from math import isqrt, lcm
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,8 @@ from ahbm.base.request import Request
 from ahbm.base.store import store
 from ahbm.config.ccl import CclConfig
 from ahbm.core.emulator import Emulator
-from ahbm.errors import AhbmError, ConfigError, FormatError
-from ahbm.runs.bench import Sweep
-from ahbm.runs.measure import measure
+from ahbm.errors import ConfigError, FormatError
+from ahbm.runs.bench import Cell, Refused, Spread, Sweep, ran
 from ahbm.runs.plans import with_plans
 from ahbm.runs.report import Report
 from ahbm.source.synth import Synth
@@ -217,12 +216,14 @@ def climb(
     chunks: int = 1,
     seed: int = 0,
     tell: Callable[[str], object] = lambda text: None,
+    spread: Spread | None = None,
 ) -> Ladder:
     """Simulates the candidates over the sizes of `sweep`: its algorithms (names, paths of modules, plans; without any,
     all that are configured for the collective) and a synthesized schedule for each of `methods`.
 
     A candidate that does not run at a size, or is wrong there (`sweep.data`), does not stand for it: its rung says why,
-    and `Ladder.failure` where none is left. `tell` is told what runs next, for people.
+    and `Ladder.failure` where none is left. `tell` is told what runs next, for people; `spread` runs the
+    candidates elsewhere.
     Raises what loading topology and ccl.yaml raises.
     """
     sweep = with_plans(sweep)
@@ -239,22 +240,21 @@ def climb(
     unit = itemsize * COLLECTIVES[sweep.collective].chunks(emulator.machine.sips)
     if whole := [sweep.unit(name, emulator) for name in sweep.algorithms if name in emulator.ccl.algorithms]:
         unit = min(lcm(unit, *whole), sweep.end)
-    rungs = [_rung(sweep, emulator, names, size, tell) for size in sweep.sizes(unit)]
+    sizes = list(sweep.sizes(unit))
+    run = replace(sweep, overrides={**sweep.overrides, **added}, check=False)
+    cells = ran([(Cell(run, name, size), emulator) for size in sizes for name in names], tell, spread)
+    rungs = [_rung(size, dict(zip(names, islice(cells, len(names)), strict=True))) for size in sizes]
     return Ladder(sweep.collective, emulator, sweep.dtype, sweep.op, sweep.root, tuple(names), tuple(rungs))
 
 
-def _rung(sweep: Sweep, emulator: Emulator, names: Sequence[str], size: int, tell: Callable[[str], object]) -> Rung:
+def _rung(size: int, cells: Mapping[str, Report | Refused]) -> Rung:
     reports: dict[str, Report] = {}
     refused: dict[str, str] = {}
-    for name in names:
-        tell(f"{size:,} B by {name}")
-        try:
-            report = measure(sweep.case(name, size, emulator), data=sweep.data)
-        except AhbmError as error:
-            refused[name] = f"{error.code} {error.message}"
-            continue
-        if report.wrong:
-            refused[name] = f"{report.wrong} wrong elements"
+    for name, cell in cells.items():
+        if isinstance(cell, Refused):
+            refused[name] = f"{cell.error.code} {cell.error.message}"
+        elif cell.wrong:
+            refused[name] = f"{cell.wrong} wrong elements"
         else:
-            reports[name] = report
+            reports[name] = cell
     return Rung(size, reports, refused)

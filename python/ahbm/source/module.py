@@ -234,6 +234,7 @@ class ModuleAlgorithm:
             tier=queues.buffer_kind,
             credit_bytes=queues.ipcq_credit_size_bytes,
             op_budget=settings.op_budget,
+            all_ops=settings.all_ops,
         )
         sip_args = (self.topology_kind(net.topology), net.w, net.h)
         bodies: dict[int, list[int]] = {}

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ahbm.errors import ConfigError
-from ahbm.sweeps.store import OWN, Columns
+from ahbm.sweeps.columns import Columns
+from ahbm.sweeps.store import OWN
 from ahbm.sweeps.work import STORED
 
 ALIASES = {"time": "latency_ns", "bandwidth": "link_gbs", "size": "bytes"}
@@ -142,15 +143,22 @@ def sensitivity(rows: Columns) -> list[Effect]:
         codes, values = rows.classes(name)
         codes = codes[known]
         labels = ["-" if value is None else str(value) for value in values]
+        order = sorted(range(len(values)), key=lambda at: _place(values[at]))
         if len(values) > CLASSES:
             labels, codes = _quarters(rows, name, known)
+            order = list(range(len(labels)))
         counts = np.bincount(codes, minlength=len(labels))
         shares = np.exp(np.bincount(codes, apart, minlength=len(labels)) / np.maximum(counts, 1))
-        seen = [(label, float(share)) for label, share, count in zip(labels, shares, counts, strict=True) if count]
+        seen = [(labels[at], float(shares[at])) for at in order if counts[at]]
         if len(seen) > 1:
             each = [share for _, share in seen]
             found.append(Effect(name, max(each) / min(each), tuple(seen)))
     return sorted(found, key=lambda effect: (-effect.factor, effect.key))
+
+
+def _place(value: Any) -> tuple[int, Any]:
+    """Where a value stands among others: numbers, then texts, then none."""
+    return (2, 0) if value is None else (1, value) if isinstance(value, str) else (0, value)
 
 
 def _quarters(rows: Columns, name: str, known: NDArray[np.int64]) -> tuple[list[str], NDArray[np.int64]]:

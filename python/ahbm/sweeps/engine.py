@@ -17,8 +17,8 @@ from ahbm.base.arguments import refused
 from ahbm.errors import AhbmError, DistributedError
 from ahbm.sweeps import work
 
-BATCH_S = 0.2
-"""Seconds that a batch should take: a hundred times what it costs to send one."""
+BATCH_S = 0.4
+"""Seconds that a batch should take: a hundred times what it costs to send one and to store its rows."""
 MOST = 1000
 """Items of a batch."""
 GROWTH = 4
@@ -154,7 +154,8 @@ class Given:
     def close(self, done: bool) -> None:
         """See `Workers`; an executor that was given is not shut down."""
         if self._executor is not None and not isinstance(self._given, Executor):
-            self._executor.shutdown(wait=done, cancel_futures=not done)
+            # Not every executor can cancel what waits; `run` has done so.
+            self._executor.shutdown(wait=done)
 
 
 def run(

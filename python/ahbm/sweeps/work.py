@@ -62,9 +62,9 @@ class _Here:
 _here = _Here()
 
 
-def begin(stop: connection.Connection) -> None:
-    """A process of a pool begins: one thread, deaf to Ctrl-C, and gone when the other end of `stop` is closed, as it is
-    when the process that has it dies."""
+def begin(stop: Any) -> None:
+    """A process of a pool begins: one thread, deaf to Ctrl-C, and gone when the other end of the pipe `stop` is closed,
+    as it is when the process that has it dies."""
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = "1"
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -81,16 +81,22 @@ def ready() -> bool:
     return True
 
 
-def work(token: str, cases: Sequence[Case]) -> tuple[list[Row], float]:
-    """The rows of the first of `cases`, at least of one and of no more than `LATEST_S` allows; and the seconds that
-    they took. `token` tells one sweep from another: what was read for an earlier one may have changed.
-    """
+def places(token: str) -> Places:
+    """What this process keeps for one sweep: what was read for another may have changed."""
     if _here.token != token or _here.places is None:
         _here.token, _here.places = token, Places()
+    return _here.places
+
+
+def work(token: str, cases: Sequence[Case]) -> tuple[list[Row], float]:
+    """The rows of the first of `cases`, at least of one and of no more than `LATEST_S` allows; and the seconds that
+    they took. `token` tells one sweep from another.
+    """
+    here = places(token)
     rows: list[Row] = []
     start = time.perf_counter()
     for case in cases:
-        rows.append(row(case, _here.places))
+        rows.append(row(case, here))
         if time.perf_counter() - start > LATEST_S:
             break
     return rows, time.perf_counter() - start

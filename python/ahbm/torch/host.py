@@ -28,6 +28,7 @@ from ahbm.ranks.world import World
 from ahbm.torch import frames, report
 from ahbm.torch.choices import heard
 from ahbm.torch.frames import LOOPBACK, Connection, Gone
+from ahbm.torch.rooms import LARGE, Rooms
 
 RUNNER = "ahbm runner"
 HURRY_S = 0.05
@@ -50,6 +51,7 @@ class Host:
         self.world = World(size)
         self.session = Session(setup, emulator, self.world)
         self.timeout_s = timeout_s
+        self._rooms = Rooms()
         self.secret = secrets.token_bytes(32)
         self._server = socket.create_server((LOOPBACK, 0), backlog=size + CALLERS)
         self.port: int = self._server.getsockname()[1]
@@ -227,14 +229,14 @@ class Host:
         storage, size = agreed.request.element.storage, int(facts["size"])
         if not 0 <= size * storage.itemsize <= frames.PAYLOAD_LIMIT:
             raise FormatError("AHBM-F170", f"a message between ranks asks for {size} elements")
-        buffer: Any = np.zeros(size, storage)
+        give, take = slice(*facts["give"]), slice(*facts["take"])
+        buffer: Any = self._rooms.take(size, storage, give)
         if facts["kind"] == "exchange":
             receives = tuple(int(n) for n in facts["receives"])
             if not 0 <= sum(receives) * storage.itemsize <= frames.PAYLOAD_LIMIT:
                 raise FormatError("AHBM-F170", f"a message between ranks asks for {sum(receives)} elements")
             sends = tuple(int(n) for n in facts["sends"])
-            buffer = Exchange(buffer, np.zeros(sum(receives), storage), sends, receives)
-        give, take = slice(*facts["give"]), slice(*facts["take"])
+            buffer = Exchange(buffer, self._rooms.take(sum(receives), storage, take), sends, receives)
         return Call(str(facts["kind"]), group, agreed, buffer, _kept, facts["peer"], give, take)
 
     def _submit(
@@ -258,9 +260,17 @@ class Host:
         else:
             raise FormatError("AHBM-F170", f"a message between ranks has {length} bytes for {operand.nbytes}")
 
+        there = near is not None and facts["to"] is not None
+
         def notify(error: BaseException | None) -> None:
             tickets.pop(number, None)
-            there = near is not None and facts["to"] is not None
+            if error is None and there and result.nbytes >= LARGE:
+                # Whoever performs operations tells all ranks, one after the other.
+                threading.Thread(target=answer, args=(None,), name="ahbm answer", daemon=True).start()
+            else:
+                answer(error)
+
+        def answer(error: BaseException | None) -> None:
             if error is None and near is not None and there:
                 try:
                     near.write(int(facts["to"]), result)
@@ -273,7 +283,9 @@ class Host:
                 told = {"ticket": number, "end_ps": ticket.end_ps, "members": list(ticket.members), "there": there}
                 connection.send(frames.RESULT, told, b"" if there else result)
             except Gone:
-                pass  # its own thread sees that, too
+                return  # its own thread sees that, too
+            for room in {id(array): array for array in (call.source, call.target)}.values():
+                self._rooms.put(room)
 
         tickets[number] = ticket = Ticket(rank, notify=notify)
         clock_ps, origin = int(facts["clock_ps"]), str(facts["origin"])

@@ -49,9 +49,10 @@ def gather(
     numerics: bool = False,
     explain: bool = True,
     tell: Callable[[str], object] = lambda text: None,
+    spread: bench.Spread | None = None,
 ) -> Contents:
     """Runs what the page shows: the sweep, again for each number of `ranks`, numerics at its first size, reasons at its
-    last. `tell` is told what runs next, for people.
+    last. `tell` is told what runs next, for people; `spread` runs the sweeps elsewhere.
 
     Raises what `ahbm.run` raises where nothing runs at all; a part of the sweep that does not run is on the page.
     """
@@ -62,8 +63,8 @@ def gather(
     resizings = [replace(sweep, overrides={**sweep.overrides, **size}, data=False) for size in sizes]
     for resizing in resizings:
         resizing.emulator()  # a machine that does not exist is told before anything is measured
-    cells = list(bench.attempt([sweep], emulator, tell))
-    cells_of_worlds = list(bench.attempt(resizings, tell=tell))
+    cells = list(bench.attempt([sweep], emulator, tell, spread))
+    cells_of_worlds = list(bench.attempt(resizings, tell=tell, spread=spread))
     refused = [cell for cell in [*cells, *cells_of_worlds] if isinstance(cell, bench.Refused)]
     reports = [cell for cell in cells if not isinstance(cell, bench.Refused)]
     worlds = [cell for cell in cells_of_worlds if not isinstance(cell, bench.Refused)]

@@ -10,7 +10,7 @@ import altair as alt
 
 from ahbm.errors import ConfigError
 from ahbm.sweeps import answers
-from ahbm.sweeps.store import Columns
+from ahbm.sweeps.columns import Columns
 from ahbm.views import charts, colors
 from ahbm.views.page import Page, Section
 

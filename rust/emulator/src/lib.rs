@@ -23,7 +23,7 @@ mod why;
 #[path = "../tests/it/support/ring.rs"]
 mod support;
 
-pub use data::{Access, Memory, Prepared, replay};
+pub use data::{Access, Copied, Memory, Prepared, Recipe, replay};
 pub use detail::{Category, Detail, Kind, Piece, PieceId};
 pub use fold::simulate;
 pub use timeline::{NEVER, Span, Timeline};

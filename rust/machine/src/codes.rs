@@ -68,6 +68,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("AHBM-B123", "numerics: orders of addition that change from element to element of large arrays"),
     ("AHBM-B124", "an element whose history is longer than the budget of `ahbm inspect`"),
     ("AHBM-B125", "the routes between a run's ranks cross more links than a simulation keeps track of"),
+    ("AHBM-B126", "the ranks of a run make more `tl` calls together than a program holds"),
     ("AHBM-B201", "a file over the limit `file_bytes`"),
     ("AHBM-B202", "a file that inflates to more than `inflated_bytes`"),
     ("AHBM-B203", "a file that inflates by more than `inflation_ratio`"),

@@ -3,6 +3,7 @@
 use crate::capture::{Capture, Launch, Recorded, label};
 use crate::classes::Everywhere;
 use crate::errors;
+use crate::given::{Given, given};
 use crate::interrupt::interruptible;
 use crate::kernel;
 use crate::logs::{self, Part};
@@ -18,16 +19,22 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+/// `tl` calls that a launch may make at all places, where nothing else is said.
+const ALL_OPS: u64 = 1 << 32;
+
 /// Writes a `Program` for one machine.
 ///
 /// `n_slots` messages of `slot_bytes` (None: the largest message of each queue) fit a queue; slots live in the
-/// memory `tier`; credits are messages of `credit_bytes`. A kernel may make `op_budget` `tl` calls.
+/// memory `tier`; credits are messages of `credit_bytes`. A kernel may make `op_budget` `tl` calls, and a
+/// launch at all places together `all_ops`.
 /// Raises `ConfigError` for an unknown tier.
 #[pyclass(frozen, module = "ahbm._core")]
 pub struct ProgramBuilder {
     machine: Py<Machine>,
     settings: ChannelSettings,
     op_budget: u64,
+    /// `tl` calls that all places of a launch may make together.
+    pub(crate) all_ops: u64,
     state: Mutex<Option<State>>,
 }
 
@@ -67,7 +74,8 @@ impl ProgramBuilder {
 #[pymethods]
 impl ProgramBuilder {
     #[new]
-    #[pyo3(signature = (machine, name, *, n_slots, slot_bytes, tier, credit_bytes, op_budget))]
+    #[pyo3(signature = (machine, name, *, n_slots, slot_bytes, tier, credit_bytes, op_budget, all_ops=Given::ok(ALL_OPS)),
+           text_signature = "(machine, name, *, n_slots, slot_bytes, tier, credit_bytes, op_budget, all_ops=...)")]
     #[allow(clippy::too_many_arguments)] // Keywords in Python.
     fn new(
         py: Python<'_>,
@@ -78,7 +86,9 @@ impl ProgramBuilder {
         tier: &str,
         credit_bytes: u64,
         op_budget: u64,
+        all_ops: Given<u64>,
     ) -> PyResult<Self> {
+        given!(all_ops);
         let tiers = &machine.get().inner.costs().tiers;
         let Some(tier) = tiers.get_index_of(tier) else {
             let names: Vec<&str> = tiers.keys().map(String::as_str).collect();
@@ -87,7 +97,7 @@ impl ProgramBuilder {
         let settings = ChannelSettings { slots: n_slots, slot_bytes, tier: tier as u32, credit_bytes };
         let builder = ahbm_program::ProgramBuilder::new(name);
         let state = State { builder, groups: 0, buffers: 0, bodies: Vec::new(), calls: 0, fitting: None };
-        Ok(Self { machine, settings, op_budget, state: Mutex::new(Some(state)) })
+        Ok(Self { machine, settings, op_budget, all_ops, state: Mutex::new(Some(state)) })
     }
 
     /// Opens a group of agents that see each other, over virtual coordinates; returns its id.

@@ -10,7 +10,7 @@ use crate::errors;
 use crate::kernel;
 use crate::logs::{self, Part};
 use crate::origin;
-use ahbm_machine::Coord;
+use ahbm_machine::{Coord, Diagnostic};
 use ahbm_program::class::Surroundings;
 use ahbm_program::formula::Axis;
 use ahbm_program::{Body, Condition, Formulas};
@@ -119,8 +119,22 @@ impl<'py> Everywhere<'_, 'py> {
         Ok((self.builder.origins(py, |origins| self.subject.body(recorded, at, origins))?, calls))
     }
 
+    /// Raises `AHBM-B126` where `places` more places with so many calls each are too many calls.
+    fn afford(&self, py: Python<'py>, found: &Found, calls: u64, places: usize) -> PyResult<()> {
+        let (most, all) = (self.builder.all_ops, found.calls.saturating_add(calls.saturating_mul(places as u64)));
+        if all <= most {
+            return Ok(());
+        }
+        let name = kernel::name_of(self.subject.kernel);
+        let what =
+            format!("{name} makes {calls} tl calls at a place, more than {most} at {} places", found.bodies.len());
+        let hint = "fewer ranks, or an algorithm of fewer steps";
+        Err(errors::raise_one(py, Diagnostic::new("AHBM-B126", what).hint(hint)))
+    }
+
     fn call_alone(&self, py: Python<'py>, place: u32, found: &mut Found) -> PyResult<()> {
         let (body, calls) = self.called(py, place, self.before)?;
+        self.afford(py, found, calls, 1)?;
         found.bodies[place as usize] = Some(body);
         found.calls += calls;
         found.alone.push(place);
@@ -178,6 +192,7 @@ impl<'py> Everywhere<'_, 'py> {
                     return Ok(Some(self.line_of(py, &error)));
                 }
             };
+            self.afford(py, found, recorded.calls, group.places.len())?;
             formulas = recorded.formulas;
             self.builder.origins(py, |origins| renumber(&mut recorded.class.body, &recorded.origins, origins))?;
             let around =

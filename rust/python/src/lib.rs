@@ -2,7 +2,7 @@
 //!
 //! - [`errors`]: findings become exceptions of `ahbm.errors`; panics become typed errors too. [`logs`]: what the crates
 //!   log goes to `logging`.
-//! - [`machine`], [`program`], [`timeline`], [`memory`]: thin classes over the crates of the same names.
+//! - [`machine`], [`program`], [`timeline`], [`memory`], [`recipe`]: thin classes over the crates of the same names.
 //!   [`inspection`]: what happened inside a run. [`features`]: what selectors learn from.
 //! - [`synthesis`]: schedules computed from a machine. [`job`]: many programs that share one.
 //! - [`gate`]: where the threads of ranks wait for one another. [`neighbour`]: the memory of ranks that are processes.
@@ -50,6 +50,7 @@ mod origin;
 mod peer;
 mod plan_builder;
 mod program;
+mod recipe;
 mod recording;
 mod symbolic;
 mod synthesis;
@@ -112,6 +113,8 @@ mod _core {
     use super::plan_builder::PlanBuilder;
     #[pymodule_export]
     use super::program::Program;
+    #[pymodule_export]
+    use super::recipe::Recipe;
     #[pymodule_export]
     use super::recording::write_recording;
     #[pymodule_export]

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 /// The target to which the data pass logs.
-const LOG: &str = "ahbm::data";
+pub(crate) const LOG: &str = "ahbm::data";
 
 /// One memory image of a program: all buffers, zero at first, allocated when first touched.
 #[pyclass(frozen, module = "ahbm._core")]

@@ -1,13 +1,14 @@
 //! The operations on values alone.
 
 use super::error::Fault;
+use super::image::Image;
 use super::replay::{Replay, Slot};
 use super::value::Value;
 use super::{create, elementwise, matrix, reduce};
 use ahbm_machine::Diagnostic;
 use ahbm_program::{AgentId, Body, Dtype, OpKind, Tile};
 
-impl Replay<'_, '_> {
+impl<'p, I: Image<'p>> Replay<'p, '_, I> {
     /// Operations on values alone.
     pub(super) fn compute(&mut self, agent: AgentId, op: usize) -> Result<(), Diagnostic> {
         let program = self.program;
@@ -24,7 +25,7 @@ impl Replay<'_, '_> {
         let (Some(t), Some(dst)) = (operands.tile, body.ops[op].defines()) else { return Ok(()) };
         let tile = &body.tiles[t as usize];
         let result_tile = live.results.get(&(op as u32)).unwrap_or(tile);
-        let Some(result) = apply(body, kind, values, tile, result_tile) else { return Ok(()) };
+        let Some(result) = self.image.apply(body, kind, values, tile, result_tile) else { return Ok(()) };
         let value = result.map_err(|fault| fault.at(program, agent, op))?;
         self.define(agent, dst, Slot::Value(value));
         Ok(())
@@ -32,7 +33,7 @@ impl Replay<'_, '_> {
 }
 
 /// The result of an operation on values, whose tile is `tile`; `None` for other operations.
-fn apply<'p>(
+pub(super) fn apply<'p>(
     body: &Body,
     kind: OpKind,
     values: [Option<Value<'p>>; 3],

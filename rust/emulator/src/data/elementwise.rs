@@ -5,7 +5,7 @@ use super::error::Fault;
 use super::round::{Rounded, odd_sum};
 use super::shape::{expand, gather, same_dtype};
 use super::value::Value;
-use ahbm_program::{BinaryFn, Scalar, Tile, UnaryFn};
+use ahbm_program::{BinaryFn, Dtype, Scalar, Tile, UnaryFn};
 
 /// A scalar in the dtype of an operation, as the type the operation is computed in.
 fn scalar<T: Element + Rounded>(s: Scalar) -> T::Wide {
@@ -114,13 +114,28 @@ pub(super) fn binary<'p>(f: BinaryFn, a: Value<'p>, b: Value<'p>, tile: &'p Tile
         return Ok(acc);
     }
     let b = expand(b, tile)?;
-    dispatch!(tile.dtype, T => {
-        let b: &[T] = b.view();
-        divisors(f, b)?;
-        let acc: &mut [T] = acc.view_mut();
+    dispatch!(tile.dtype, T => divisors::<T>(f, b.view())?);
+    in_place(f, tile.dtype, acc.view_mut(), b.view());
+    Ok(acc)
+}
+
+/// `acc[i] = f(acc[i], b[i])` of as many elements of a dtype, for whose size both are aligned; `f` is defined on them.
+pub(super) fn in_place(f: BinaryFn, dtype: Dtype, acc: &mut [u8], b: &[u8]) {
+    dispatch!(dtype, T => {
+        let (acc, b): (&mut [T], &[T]) = (bytemuck::cast_slice_mut(acc), bytemuck::cast_slice(b));
         by_function!(f, g => T::map2(acc, b, g))
     });
-    Ok(acc)
+}
+
+/// `acc[i] = f(acc[i], s)`, or `f(s, acc[i])` when `swapped`; as [`in_place`].
+pub(super) fn scalar_in_place(f: BinaryFn, swapped: bool, dtype: Dtype, acc: &mut [u8], s: Scalar) {
+    dispatch!(dtype, T => map_scalar::<T>(f, swapped, bytemuck::cast_slice_mut(acc), scalar::<T>(s)));
+}
+
+/// Whether no element of `T` can be the dividend of a division by zero; `divisor`: where it is the same for all.
+pub(super) fn may_divide<T: Element + Rounded>(f: BinaryFn, divisor: Option<Scalar>) -> bool {
+    let zero = || divisor.is_none_or(|s| T::narrow(scalar::<T>(s)).widen() == T::Wide::ZERO);
+    f != BinaryFn::Div || T::FLOAT || !zero()
 }
 
 /// `f(a, s)`, or `f(s, a)` when `swapped`.
@@ -140,13 +155,20 @@ pub(super) fn binary_scalar<'p>(
 fn with_scalar<T: Element>(f: BinaryFn, swapped: bool, acc: &mut [T], s: T::Wide) -> Result<(), Fault> {
     if swapped {
         divisors(f, acc)?;
-        by_function!(f, g => T::map1(acc, |x| g(s, x)));
     } else {
         let divisor = [T::narrow(s)];
         divisors(f, &divisor[..acc.len().min(1)])?;
+    }
+    map_scalar(f, swapped, acc, s);
+    Ok(())
+}
+
+fn map_scalar<T: Element>(f: BinaryFn, swapped: bool, acc: &mut [T], s: T::Wide) {
+    if swapped {
+        by_function!(f, g => T::map1(acc, |x| g(s, x)));
+    } else {
         by_function!(f, g => T::map1(acc, |x| g(x, s)));
     }
-    Ok(())
 }
 
 /// Refuses functions of bits on floating-point numbers.

@@ -1,13 +1,12 @@
 //! Replaying effects: who goes next, who waits for whom, what each operation does.
 
-use super::elementwise;
 use super::error::{self, Fault};
+use super::image::{Image, Place};
 use super::liveness::{Liveness, shares_memory};
 use super::memory::Memory;
 use super::observer::{Observer, observe};
 use super::pool;
 use super::queue::{Message, Queue};
-use super::value::Value;
 use crate::{NEVER, Timeline};
 use ahbm_engine::interrupt::spend;
 use ahbm_machine::{Diagnostic, Ps};
@@ -66,10 +65,26 @@ impl Prepared {
         memory: &mut Memory,
         observer: &mut Observer,
     ) -> Result<(), Diagnostic> {
+        let sizes = (0..memory.len()).map(|b| memory.size(BufferId(b as u32)));
+        if !sizes.eq(program.buffers.iter().map(|b| b.bytes)) {
+            return Err(Diagnostic::new("AHBM-D191", "the memory was laid out for another program")
+                .hint("make it with Memory::new(&program)"));
+        }
         let mut pool = std::mem::take(&mut memory.pool);
-        let done = pool::with(&mut pool, || Replay::new(program, timeline, memory, self, observer)?.run());
+        let done = pool::with(&mut pool, || self.follow(program, timeline, memory, observer));
         memory.pool = pool;
         done
+    }
+
+    /// Replays on any image of the program's buffers.
+    pub(super) fn follow<'p>(
+        &'p self,
+        program: &'p Program,
+        timeline: &'p Timeline,
+        image: &mut impl Image<'p>,
+        observer: &mut Observer,
+    ) -> Result<(), Diagnostic> {
+        Replay::new(program, timeline, image, self, observer)?.run()
     }
 }
 
@@ -94,9 +109,9 @@ pub(super) fn recorded(program: &Program, timeline: &Timeline) -> Result<(), Dia
 
 /// One value slot of an agent.
 #[derive(Debug, Clone)]
-pub(super) enum Slot<'p> {
+pub(super) enum Slot<V> {
     Empty,
-    Value(Value<'p>),
+    Value(V),
     /// A receive posted by operation `op`.
     Posted {
         channel: ChannelId,
@@ -106,8 +121,8 @@ pub(super) enum Slot<'p> {
 }
 
 #[derive(Debug)]
-struct State<'p> {
-    slots: Vec<Slot<'p>>,
+struct State<V> {
+    slots: Vec<Slot<V>>,
     /// The operation to run next.
     next: usize,
     /// Receives from any direction so far.
@@ -140,45 +155,40 @@ enum Turn {
 }
 
 /// A posted transfer.
-struct Flight<'p> {
+struct Flight<V> {
     by: (AgentId, usize),
-    to: (BufferId, u64),
-    value: Value<'p>,
+    to: Place,
+    value: V,
 }
 
-pub(super) struct Replay<'p, 'm> {
+pub(super) struct Replay<'p, 'm, I: Image<'p>> {
     pub(super) program: &'p Program,
     pub(super) prepared: &'p Prepared,
     timeline: &'p Timeline,
-    memory: &'m mut Memory,
+    pub(super) image: &'m mut I,
     observer: &'m mut Observer,
     /// The time of the latest effect.
     now: Ps,
-    agents: Vec<State<'p>>,
-    queues: Vec<Queue<'p>>,
+    agents: Vec<State<I::Value>>,
+    queues: Vec<Queue<I::Value>>,
     counters: Vec<u64>,
     /// Agents parked at each counter, and at each barrier.
     at_counter: Vec<Vec<AgentId>>,
     at_barrier: Vec<Vec<AgentId>>,
     ready: BinaryHeap<Reverse<(Ps, Turn)>>,
     /// Transfers on their way by number. `departed` counts all there ever were.
-    flights: FxHashMap<u32, Flight<'p>>,
+    flights: FxHashMap<u32, Flight<I::Value>>,
     departed: u32,
 }
 
-impl<'p, 'm> Replay<'p, 'm> {
+impl<'p, 'm, I: Image<'p>> Replay<'p, 'm, I> {
     fn new(
         program: &'p Program,
         timeline: &'p Timeline,
-        memory: &'m mut Memory,
+        image: &'m mut I,
         prepared: &'p Prepared,
         observer: &'m mut Observer,
     ) -> Result<Self, Diagnostic> {
-        let foreign = |what: &str, hint: &str| Err(Diagnostic::new("AHBM-D191", what).hint(hint));
-        let sizes = (0..memory.len()).map(|b| memory.size(BufferId(b as u32)));
-        if !sizes.eq(program.buffers.iter().map(|b| b.bytes)) {
-            return foreign("the memory was laid out for another program", "make it with Memory::new(&program)");
-        }
         if prepared.ordered || timeline.stuck.is_some() {
             recorded(program, timeline)?;
         }
@@ -201,7 +211,7 @@ impl<'p, 'm> Replay<'p, 'm> {
             program,
             prepared,
             timeline,
-            memory,
+            image,
             observer,
             now: 0,
         })
@@ -217,7 +227,7 @@ impl<'p, 'm> Replay<'p, 'm> {
                 Turn::Agent(agent) => self.advance(AgentId(agent))?,
                 Turn::Landing(flight) => {
                     if let Some(Flight { by, to, value }) = self.flights.remove(&flight) {
-                        self.write(to, &value);
+                        self.image.write(to, &value);
                         observe(self.observer, self.program, self.now, by, true);
                     }
                 }
@@ -293,7 +303,7 @@ impl<'p, 'm> Replay<'p, 'm> {
                 if posted {
                     self.post(agent, op, &[to], value)?;
                 } else {
-                    self.write(to, &value);
+                    self.image.write(to, &value);
                 }
                 None
             }
@@ -303,7 +313,9 @@ impl<'p, 'm> Replay<'p, 'm> {
                     let value = self.read(agent, op, self.place(agent, mem)?, tile(t))?;
                     total = Some(match total {
                         None => value,
-                        Some(so_far) => elementwise::binary(f, so_far, value, tile(t))
+                        Some(so_far) => self
+                            .image
+                            .binary(f, so_far, value, tile(t))
                             .map_err(|fault| fault.at(self.program, agent, op))?,
                     });
                 }
@@ -323,7 +335,7 @@ impl<'p, 'm> Replay<'p, 'm> {
                     let value = self.read(agent, op, from, tile(t))?;
                     self.post(agent, op, &[to], value)?;
                 } else {
-                    self.memory.copy(from, to, tile(t).bytes());
+                    self.image.copy(from, to, tile(t).bytes());
                 }
                 None
             }
@@ -390,7 +402,7 @@ impl<'p, 'm> Replay<'p, 'm> {
         Ok(wait.map_or(Step::Done, Step::Wait))
     }
 
-    pub(super) fn define(&mut self, agent: AgentId, dst: ValueId, slot: Slot<'p>) {
+    pub(super) fn define(&mut self, agent: AgentId, dst: ValueId, slot: Slot<I::Value>) {
         self.agents[agent.0 as usize].slots[dst.0 as usize] = slot;
     }
 
@@ -401,7 +413,7 @@ impl<'p, 'm> Replay<'p, 'm> {
         op: usize,
         i: usize,
         value: ValueId,
-    ) -> Result<Value<'p>, Diagnostic> {
+    ) -> Result<I::Value, Diagnostic> {
         let program = self.program;
         let last = self.prepared.liveness[program.agents[agent.0 as usize].body as usize].last_use[op] >> i & 1 == 1;
         let slot = &mut self.agents[agent.0 as usize].slots[value.0 as usize];
@@ -419,34 +431,24 @@ impl<'p, 'm> Replay<'p, 'm> {
     }
 
     /// The first operand, which must have the dtype and size of the operation's tile.
-    fn sized(&mut self, agent: AgentId, op: usize, value: ValueId, tile: &'p Tile) -> Result<Value<'p>, Diagnostic> {
+    fn sized(&mut self, agent: AgentId, op: usize, value: ValueId, tile: &'p Tile) -> Result<I::Value, Diagnostic> {
         let value = self.operand(agent, op, 0, value)?;
-        if value.dtype() != tile.dtype || value.tile.bytes() != tile.bytes() {
-            let fault = Fault::Operand { found: value.tile.clone(), expected: tile.clone() };
+        let found = I::tile(&value);
+        if found.dtype != tile.dtype || found.bytes() != tile.bytes() {
+            let fault = Fault::Operand { found: found.clone(), expected: tile.clone() };
             return Err(fault.at(self.program, agent, op));
         }
         Ok(value)
     }
 
-    fn read(
-        &self,
-        agent: AgentId,
-        op: usize,
-        (buffer, offset): (BufferId, u64),
-        tile: &'p Tile,
-    ) -> Result<Value<'p>, Diagnostic> {
-        Value::read(tile, self.memory.words(buffer), offset)
-            .map_err(|bytes| Fault::TooLarge(bytes).at(self.program, agent, op))
-    }
-
-    fn write(&mut self, (buffer, offset): (BufferId, u64), value: &Value<'_>) {
-        self.memory.bytes_mut(buffer)[offset as usize..][..value.bytes().len()].copy_from_slice(value.bytes());
+    fn read(&self, agent: AgentId, op: usize, from: Place, tile: &'p Tile) -> Result<I::Value, Diagnostic> {
+        self.image.read(from, tile).map_err(|fault| fault.at(self.program, agent, op))
     }
 
     /// Writes what an agent has posted when it arrives; at once where no order matters.
-    fn post(&mut self, agent: AgentId, op: usize, to: &[(BufferId, u64)], value: Value<'p>) -> Result<(), Diagnostic> {
+    fn post(&mut self, agent: AgentId, op: usize, to: &[Place], value: I::Value) -> Result<(), Diagnostic> {
         if !self.prepared.ordered {
-            to.iter().for_each(|&to| self.write(to, &value));
+            to.iter().for_each(|&to| self.image.write(to, &value));
             return Ok(());
         }
         let number = self.agents[agent.0 as usize].posted;
@@ -465,10 +467,10 @@ impl<'p, 'm> Replay<'p, 'm> {
     }
 
     /// Buffer and offset of a memory operand, with the buffer's memory made sure of.
-    fn place(&self, agent: AgentId, mem: u32) -> Result<(BufferId, u64), Diagnostic> {
+    fn place(&self, agent: AgentId, mem: u32) -> Result<Place, Diagnostic> {
         let mem = self.program.body(agent).mems[mem as usize];
         let buffer = self.program.buffer(agent, mem.buffer);
-        self.memory.reserve(buffer)?;
+        self.image.reserve(buffer)?;
         Ok((buffer, mem.offset))
     }
 
@@ -492,11 +494,11 @@ impl<'p, 'm> Replay<'p, 'm> {
         agent: AgentId,
         op: usize,
         channel: ChannelId,
-        message: Message<'p>,
+        message: Message<I::Value>,
         dst: ValueId,
         tile: &'p Tile,
     ) -> Result<(), Diagnostic> {
-        let sent = message.value.tile;
+        let sent = I::tile(&message.value);
         if sent.dtype != tile.dtype || sent.bytes() != tile.bytes() {
             let sender = self.program.channels[channel.0 as usize].sender;
             let found = Diagnostic::new("AHBM-V304", format!("a message of {sent} arrives at a receive of {tile}"));
@@ -505,7 +507,7 @@ impl<'p, 'm> Replay<'p, 'm> {
                 "a queue is first in, first out: give the k-th send and the k-th recv of a direction one shape and dtype",
             ));
         }
-        self.define(agent, dst, Slot::Value(message.value.reshaped(tile)));
+        self.define(agent, dst, Slot::Value(I::reshaped(message.value, tile)));
         Ok(())
     }
 

@@ -4,6 +4,7 @@ mod data_ops;
 mod data_schedule;
 mod inspect;
 mod job;
+mod recipe;
 mod reference;
 mod support;
 mod switch;

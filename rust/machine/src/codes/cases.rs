@@ -45,6 +45,7 @@ pub const CASES: &[(&str, &str, &str)] = &[
     ("AHBM-B123", "numerics of 64 MiB by an algorithm that cuts its array into many pieces", "ask for a smaller size: the orders repeat"),
     ("AHBM-B124", "`--element` of a reduction over thousands of ranks", "ask for an earlier `--at`, or for a smaller run of the same algorithm"),
     ("AHBM-B125", "partners that are 32,768 links apart, on a ring of 65,536 SIPs", "use fewer ranks, or an algorithm or a network in which partners are nearer"),
+    ("AHBM-B126", "a ring of 65,536 ranks: each takes 131,070 steps", "use fewer ranks, or an algorithm of fewer steps, such as recursive doubling"),
     ("AHBM-B201", "an XML file of gigabytes", "raise it, when you trust the file: `--limit file_bytes=N`"),
     ("AHBM-B202", "a gzip file that is small and inflates to gigabytes", "raise it, when you trust the file: `--limit inflated_bytes=N`"),
     ("AHBM-B203", "a gzip file of zeros", "raise it, when you trust the file: `--limit inflation_ratio=N`"),

@@ -2,9 +2,9 @@
 #![allow(dead_code, unreachable_pub)]
 
 use super::data::{Kernel, get, put, ring};
-use ahbm_emulator::{Memory, Timeline, replay};
+use ahbm_emulator::{Copied, Memory, Prepared, Timeline, replay};
 use ahbm_machine::Diagnostic;
-use ahbm_program::{Dtype, OpKind, Tile, ValueId};
+use ahbm_program::{BufferId, Dtype, OpKind, Tile, ValueId};
 use half::{bf16, f16};
 
 /// A number, exactly.
@@ -171,8 +171,15 @@ pub fn apply(
     for (at, bytes) in inputs {
         put(&mut memory, 0, at as usize, &bytes);
     }
+    let mut array = memory.bytes(BufferId(0)).to_vec();
     replay(&program, &Timeline::default(), &mut memory)?;
-    Ok(decode(result.dtype, &get::<u8>(&memory, 0, at as usize, result.bytes() as usize)))
+    let made = decode(result.dtype, &get::<u8>(&memory, 0, at as usize, result.bytes() as usize));
+    let all = [vec![Copied { host: 0, buffer: BufferId(0), offset: 0, bytes: array.len() as u64 }]];
+    if let Some(recipe) = Prepared::of(&program)?.recipe(&program, &Timeline::default(), &all, &all) {
+        recipe.run(&mut [&mut array], 1);
+        assert_same(&decode(result.dtype, &array[at as usize..][..result.bytes() as usize]), &made, "by the recipe");
+    }
+    Ok(made)
 }
 
 pub fn assert_same(got: &[Num], want: &[Num], what: &str) {

@@ -1,0 +1,193 @@
+"""What sweeps cost, and that their tables do not depend on how they ran: a table of docs/records/measurements.md.
+
+    python benches/sweep.py [--cases 10000]
+
+Needs the extra `sweep`; what is measured on Dask needs `distributed`. Rates depend on what else the computer does:
+processor time does so less.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+import ahbm
+from ahbm.runs.bench import Sweep
+from ahbm.sweeps.case import Case, Group
+from ahbm.sweeps.engine import Given, Here, Pool, Workers
+from ahbm.sweeps.store import Store, kinds_of
+from ahbm.sweeps.sweep import swept
+
+GBS = "system.sips.link.bandwidth_gbs"
+MILLION = 1_000_000
+
+
+def space(cases: int) -> dict[str, Any]:
+    """So many cases of a 16-NPU all-reduce, of four machines and two algorithms."""
+    return {
+        "algorithms": ["ring_allreduce", "tree_allreduce"],
+        "topologies": ["npu_ring_8", "npu_switch_8"],
+        "overrides": {"system.sips.count": 16, GBS: [50, 100]},
+        "sizes": [64 * number for number in range(16, 16 + cases // 8)],
+        "data": False,
+    }
+
+
+class Shuffled(Executor):
+    """One thread, which does not take what it was given first."""
+
+    def __init__(self) -> None:
+        self._random, self._pool, self._waiting = random.Random(1), ThreadPoolExecutor(1), list[Any]()
+
+    def submit(self, fn: Any, /, *args: Any, **given: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        self._waiting.append((future, fn, args, given))
+        self._pool.submit(self._one)
+        return future
+
+    def _one(self) -> None:
+        future, fn, args, given = self._waiting.pop(self._random.randrange(len(self._waiting)))
+        if future.set_running_or_notify_cancel():
+            future.set_result(fn(*args, **given))
+
+
+def used() -> tuple[float, float]:
+    """Seconds of processor time of this process, and of those that it has ended."""
+    own, theirs = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return own.ru_utime + own.ru_stime, theirs.ru_utime + theirs.ru_stime
+
+
+def timed(asked: ahbm.Space, workers: Workers, store: Path) -> tuple[float, float, float, float]:
+    """Seconds of a sweep, of processor time here and in other processes, and those before the first row."""
+    began, (own, theirs), first = time.monotonic(), used(), 0.0
+    for _ in swept(asked, workers, store):
+        first = first or time.monotonic() - began
+    took, (own_after, theirs_after) = time.monotonic() - began, used()
+    return took, own_after - own, theirs_after - theirs, first
+
+
+def killed(file: Path, store: Path) -> tuple[int, int]:
+    """Sweeps with two processes, killed three times in the middle and then finished; how many cases were stored before
+    the last run, and how many it ran."""
+    command = [sys.executable, "-m", "ahbm", "sweep", str(file), "-o", str(store), "--jobs", "2", "--json"]
+    for _ in range(3):
+        process = subprocess.Popen(command, stdout=subprocess.PIPE)
+        before = len(list((store / "parts").glob("*"))) if store.exists() else 0
+        while process.poll() is None and len(list((store / "parts").glob("*"))) < before + 15:
+            time.sleep(0.02)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    told = yaml.safe_load(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+    return told["known"], told["run"]
+
+
+def digest(asked: ahbm.Space, store: Path) -> str:
+    """Of the table of a space and of the rows of its store."""
+    table = ahbm.sweep(asked, store=store).csv()
+    lines = "\n".join(Store(store).rows().lines())
+    return hashlib.sha256(f"{table}\n{lines}".encode()).hexdigest()[:16]
+
+
+def on_dask(asked: ahbm.Space, store: Path) -> str:
+    """The digest of a sweep by two workers of a Dask scheduler."""
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        timed(asked, Given(client.get_executor(pure=False), 2), store)
+    return digest(asked, store)
+
+
+def million(store: Path) -> tuple[float, float]:
+    """Seconds of a query for the front of a million rows, and the most memory that it took, in MiB."""
+    chance, rows, cases = random.Random(1), [], []
+    asked = ahbm.Space(overrides={GBS: [1, 2.5]})
+    kept = Store(store)
+    name, kinds, sweep = kept.begin(asked), kinds_of(asked), Sweep("all_reduce", 1, 1)
+    for at in range(MILLION):
+        group = Group(sweep, "machine", {GBS: chance.uniform(1, 400)})
+        cases.append(Case(group, "ring", 1024, 0, at, hashlib.sha256(str(at).encode()).hexdigest()))
+        row = ("all_reduce", chance.choice("abc"), f"npu, {chance.randrange(5000)}", "ring_1d", 8)
+        row = (
+            *row,
+            1024 << chance.randrange(10),
+            512,
+            "f16",
+            "sum",
+            -1,
+            chance.uniform(1000, 9000),
+            1.0,
+            2.0,
+            3.0,
+            4.0,
+        )
+        row = (*row, "links", 112, None, f"{chance.getrandbits(64):016x}", 0, None, chance.randrange(8, 600), 50.0)
+        rows.append((*row, ahbm.__version__, None, None))
+        if len(rows) == MILLION // 8:
+            kept.add(name, cases, rows, kinds)
+            cases, rows = [], []
+    query = (
+        "import time, resource; from ahbm.sweeps import answers; from ahbm.sweeps.store import Store\n"
+        "began = time.process_time(); names = [*answers.ASKED, 'latency_ns', 'links']\n"
+        f"found = Store({str(store)!r}).chosen(names, lambda rows, at: answers.pareto(rows, ['time', 'links'], at))\n"
+        "print(time.process_time() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, len(found))"
+    )
+    told = subprocess.run([sys.executable, "-c", query], stdout=subprocess.PIPE, check=True, text=True).stdout.split()
+    return float(told[0]), float(told[1])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--cases", type=int, default=10_000)
+    folder = Path(tempfile.mkdtemp())
+    try:
+        show(parser.parse_args().cases, folder)
+    finally:
+        shutil.rmtree(folder)
+
+
+def show(cases: int, folder: Path) -> None:
+    asked = ahbm.Space.of(space(cases))
+    file = folder / "space.yaml"
+    file.write_text(yaml.safe_dump(space(cases)), encoding="utf-8")
+    alone, one_cpu, _, _ = timed(asked, Here(), folder / "serial")
+    both, own, theirs, first = timed(asked, Pool(2), folder / "two")
+    timed(asked, Given(Shuffled(), 3), folder / "shuffled")
+    known, ran = killed(file, folder / "killed")
+    tables = {name: digest(asked, folder / name) for name in ("serial", "two", "shuffled", "killed")}
+    if find_spec("distributed") is not None:
+        tables["dask"] = on_dask(asked, folder / "dask")
+    count = asked.count
+    seconds, memory = million(folder / "million")
+    print("| what | figure |")
+    print("|---|---|")
+    print(f"| cases of a 16-NPU all-reduce, one process | {count:,}, {count / alone:,.0f}/s |")
+    print(f"| processor time of a case | {1000 * one_cpu / count:.2f} ms |")
+    print(f"| two processes | {count / both:,.0f}/s, {alone / both:.2f} times one |")
+    print(f"| processor time of the process that asks, of all | {100 * own / (own + theirs):.1f} % |")
+    print(f"| processor time of all, against one process | {100 * ((own + theirs) / one_cpu - 1):+.1f} % |")
+    print(f"| first row after | {first:.2f} s |")
+    print(f"| different tables of {', '.join(tables)} | {len(set(tables.values()))} |")
+    print(f"| killed three times: stored, run after that, in all | {known:,} + {ran:,} = {known + ran:,} |")
+    print(f"| front of {MILLION:,} rows | {seconds:.2f} s of processor time, {memory:,.0f} MiB |")
+
+
+if __name__ == "__main__":
+    main()

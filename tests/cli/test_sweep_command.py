@@ -1,0 +1,204 @@
+"""`ahbm sweep`: a space into a store, on and on until it is done, and what the store answers."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ahbm.sweeps.store import Store
+from support.commands import environment, run
+
+SPACE = """
+algorithms: [ring_allreduce, tree_allreduce]
+topologies: [npu_ring_8, npu_switch_8]
+overrides:
+  system.sips.link.bandwidth_gbs: [50, 100]
+  n_slots: [2, 4]
+sizes: [1K, 64K]
+data: false
+"""
+
+
+@pytest.fixture
+def store(here: Path) -> Path:
+    Path("space.yaml").write_text(SPACE, encoding="utf-8")
+    assert told("space.yaml", "-o", "rows") == "32 cases in rows: 0 were there, 32 are new\n"
+    return here / "rows"
+
+
+def told(*arguments: str) -> str:
+    code, out, err = run("ahbm", ["sweep", *arguments], Path())
+    assert code == 0, err
+    return out
+
+
+def shown(*arguments: str) -> Any:
+    return json.loads(told("show", "rows", *arguments, "--json"))
+
+
+def test_a_repeated_sweep_runs_what_is_new(store: Path) -> None:
+    assert told("space.yaml", "-o", "rows") == "32 cases in rows: 32 were there, 0 are new\n"
+    Path("space.yaml").write_text(SPACE.replace("[1K, 64K]", "[1K, 64K, 128K]"), encoding="utf-8")
+    found = json.loads(told("space.yaml", "-o", "rows", "--json"))
+    assert found == {"cases": 48, "known": 32, "run": 16, "failed": 0, "store": "rows"}
+
+
+def test_rows_are_the_runs(store: Path) -> None:
+    rows = shown()
+    assert [row["at"] for row in rows] == list(range(32))
+    assert rows == list(map(_typed, csv.DictReader(io.StringIO(told("show", "rows", "--csv"))), rows))
+    command = [
+        "run",
+        "all_reduce",
+        "-a",
+        "tree_allreduce",
+        "-t",
+        "npu_switch_8",
+        "--size",
+        "64K",
+        "--no-data",
+        "--json",
+    ]
+    keys = ["--set", "system.sips.link.bandwidth_gbs=100", "--set", "n_slots=4"]
+    alone = json.loads(run("ahbm", [*command, *keys], Path())[1])
+    (row,) = [
+        row
+        for row in rows
+        if (row["algorithm"], row["topology"], row["bytes"], row["n_slots"]) == ("tree_allreduce", "switch", 65536, 4)
+        and row["system.sips.link.bandwidth_gbs"] == 100
+    ]
+    assert {key: row[key] for key in ("latency_ns", "timeline_hash", "messages", "percent_of_bound")} == {
+        key: alone[key] for key in ("latency_ns", "timeline_hash", "messages", "percent_of_bound")
+    }
+    assert row["links"] == 16 and row["link_gbs"] == 100
+
+
+def _typed(read: dict[str, str], row: dict[str, Any]) -> dict[str, Any]:
+    return {key: None if value == "" else type(row[key])(value) for key, value in read.items()}
+
+
+def test_the_best_and_the_front_are_what_a_search_of_all_rows_finds(store: Path) -> None:
+    rows = shown()
+    for nbytes in (1024, 65536):
+        group = [row for row in rows if row["bytes"] == nbytes]
+        (best,) = [row for row in shown("--best") if row["bytes"] == nbytes]
+        assert best == min(group, key=lambda row: (row["latency_ns"], row["at"]))
+        front = [row for row in shown("--pareto", "time,bandwidth") if row["bytes"] == nbytes]
+        ends = [(row["latency_ns"], row["link_gbs"]) for row in group]
+        wanted = {e for e in ends if not any(o != e and o[0] <= e[0] and o[1] <= e[1] for o in ends)}
+        assert {(row["latency_ns"], row["link_gbs"]) for row in front} == wanted and len(front) == len(wanted) == 2
+
+
+def test_what_matters_is_told_first(store: Path) -> None:
+    effects = shown("--sensitivity")
+    assert [effect["key"] for effect in effects] == [
+        "topology",
+        "algorithm",
+        "system.sips.link.bandwidth_gbs",
+        "n_slots",
+    ]
+    assert all(effect["factor"] >= other["factor"] >= 1 for effect, other in itertools.pairwise(effects))
+    lines = told("show", "rows", "--sensitivity").splitlines()
+    assert len(lines) == 4 and "system.sips.link.bandwidth_gbs: 50 1." in lines[2]
+
+
+@pytest.mark.parametrize("kind", ["svg", "png", "html"])
+def test_charts_are_drawn(store: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("altair")
+    # Seconds for every page.
+    monkeypatch.setattr("ahbm.views.page.Page.html", lambda page: f"<html>{len(page.sections)}")
+    for option in (["--pareto", "time,links"], ["--sensitivity"], []):
+        assert told("show", "rows", *option, "-o", f"c.{kind}") == f"wrote c.{kind}\n"
+        begin = {"svg": b"<svg", "png": b"\x89PNG", "html": b"<html>3" if option[:1] == ["--pareto"] else b"<html>2"}
+        assert Path(f"c.{kind}").read_bytes().startswith(begin[kind])
+
+
+def test_sweeps_of_two_versions_are_compared_by_what_they_are(store: Path) -> None:
+    Path("other.yaml").write_text(SPACE.replace("sizes: [1K, 64K]", "sizes: [64K, 128K]"), encoding="utf-8")
+    told("other.yaml", "-o", "after")
+    (part,) = [path for path in Store("after").parts() if path.suffix == ".parquet"][:1] or [None]
+    found = json.loads(told("diff", "rows", "after", "--json"))
+    assert found["same"] == 16 and len(found["changes"]) == 32
+    assert {(change["before"] is None, change["after"] is None) for change in found["changes"]} == {
+        (True, False),
+        (False, True),
+    }
+    assert told("diff", "rows", "after").endswith("32 cases differ, 16 are the same\n")
+    assert part is None or part.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["space.yaml"], "AHBM-C146"),
+        (["space.yaml", "rows", "-o", "x"], "AHBM-C146"),
+        (["space.yaml", "-o", "x", "--best"], "AHBM-C146"),
+        (["nowhere.yaml", "-o", "x"], "AHBM-C185"),
+        (["show"], "AHBM-C146"),
+        (["show", "nowhere"], "AHBM-C186"),
+        (["show", "rows", "--jobs", "2"], "AHBM-C146"),
+        (["show", "rows", "--pareto", "time,link"], "AHBM-C187"),
+        (["show", "rows", "--pareto", "time,algorithm"], "AHBM-C187"),
+        (["show", "rows", "--pareto", ""], "AHBM-C187"),
+        (["show", "rows", "--best", "--sensitivity"], "AHBM-C146"),
+        (["show", "rows", "--csv", "--json"], "AHBM-C146"),
+        (["show", "rows", "-o", "x.pdf"], "AHBM-C161"),
+        (["diff", "rows"], "AHBM-C146"),
+        (["diff", "rows", "nowhere"], "AHBM-C186"),
+        (["compact", "nowhere"], "AHBM-C186"),
+    ],
+)
+def test_what_is_no_sweep_is_refused(store: Path, arguments: list[str], code: str) -> None:
+    exit_code, _, err = run("ahbm", ["sweep", *arguments], Path())
+    assert exit_code == 3 and code in err, err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_a_sweep_that_is_stopped_leaves_whole_parts_and_no_process(here: Path, how: signal.Signals) -> None:
+    Path("space.yaml").write_text(SPACE + "seeds: [0]\nranges: {sizes: [1K, 1M]}\nrandom: 150\n", encoding="utf-8")
+    command = [sys.executable, "-m", "ahbm", "sweep", "space.yaml", "-o", "rows", "--jobs", "2"]
+    left, stopped = "", 0
+    while stopped < 3:
+        process = subprocess.Popen(
+            command, env=environment(), stderr=subprocess.PIPE, start_new_session=True, text=True
+        )
+        before = len(Store("rows").parts()) if Path("rows/parts").exists() else 0
+        while not Path("rows/parts").exists() or len(Store("rows").parts()) < before + 2:
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.01)
+        os.killpg(process.pid, how) if how is signal.SIGINT else process.kill()
+        left = process.communicate(timeout=20)[1]
+        assert process.returncode == (130 if how is signal.SIGINT else -9)
+        stopped += 1
+        end = time.monotonic() + 20
+        while _alive(process.pid):
+            assert time.monotonic() < end, "a process of the pool is left"
+            time.sleep(0.02)
+    keys = Store("rows").read(("key",)).values("key")
+    assert len(keys) == len(set(keys)) > 0
+    assert how is signal.SIGKILL or "AHBM-I101 interrupted: ahbm sweep" in left
+    code, out, err = run("ahbm", ["sweep", "space.yaml", "-o", "rows", "--jobs", "1"], here)
+    assert code == 0, err
+    told_known = int(out.split(": ")[1].split(" were there")[0].replace(",", ""))
+    assert told_known == len(keys)
+
+
+def _alive(group: int) -> bool:
+    """Whether a process of a group is left."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
