@@ -224,6 +224,21 @@ def test_ccl_yaml_runs_a_synthesized_algorithm(tmp_path: Path, monkeypatch: pyte
     assert all((buffer == 4).all() for buffer in buffers)
 
 
+@pytest.mark.parametrize("more", [{"n_slots": 2, "slice_bytes": 1 << 15}, {"n_slots": 1}])
+@pytest.mark.parametrize("network", ["npu_mesh_4x4", "npu_ring_8"])
+def test_auto_is_the_quickest_with_the_queues_that_it_has(network: str, more: dict[str, int], tmp_path: Path) -> None:
+    def latency(method: str) -> float:
+        path = tmp_path / f"{method}.yaml"
+        path.write_text(json.dumps({"algorithms": {"made": {"synth": {"method": method}, **more}}}))
+        emulator = Emulator.load(network, path, NETWORKS[network])
+        return ahbm.run("all_reduce", "made", bytes_per_rank=6 << 17, emulator=emulator, data=False).latency_ns
+
+    methods = ("greedy", "trees", "ring", "one_way_ring", "direct")
+    taken = {method: latency(method) for method in methods}
+    # Of two slots and small slices, small chunks wait.
+    assert latency("auto") <= min(taken.values()) < max(taken.values())
+
+
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f32", "i8", "u16", "i64"])
 @pytest.mark.parametrize("collective", ["all_reduce", "reduce_scatter", "reduce"])
 def test_an_average_is_the_sum_divided(

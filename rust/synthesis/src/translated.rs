@@ -129,9 +129,11 @@ impl<'a> Translations<'a> {
         let rounds = (pieces * u64::from(self.graph.nodes() - 1)).div_ceil(steps);
         let link = self.graph.link(0);
         let piece = link.rate.ps(chunk_bytes.iter().copied().min().unwrap_or(0));
-        let wait = if rounds > pieces { link.latency_ps.saturating_sub((pieces - 1) * piece) } else { 0 };
-        let far = self.graph.hops(0).into_iter().max().map_or(0, u64::from) * (piece + link.latency_ps);
-        (rounds * piece + link.latency_ps + wait).max(far)
+        let latency = link.latency_ps;
+        let wait = if rounds > pieces { latency.saturating_sub((pieces - 1).saturating_mul(piece)) } else { 0 };
+        let hops = self.graph.hops(0).into_iter().max().map_or(0, u64::from);
+        let far = piece.saturating_add(latency).saturating_mul(hops);
+        piece.saturating_mul(rounds).saturating_add(latency).saturating_add(wait).max(far)
     }
 
     /// The share of NPU 0 goes to everybody. A port takes what has waited for longest, so that latencies are waited for
@@ -185,8 +187,8 @@ impl<'a> Translations<'a> {
                     round[register(to, piece)] = port.served;
                     share.rounds = share.rounds.max(port.served);
                     share.jobs.push(Job { from, step, piece });
-                    let left = now + busy[piece as usize];
-                    let arrival = left + link.latency_ps;
+                    let left = now.saturating_add(busy[piece as usize]);
+                    let arrival = left.saturating_add(link.latency_ps);
                     share.end = share.end.max(arrival);
                     events.push(Reverse((left, Event::Departure(random.next(), step))));
                     events.push(Reverse((arrival, Event::Arrival(random.next(), to, piece))));

@@ -83,7 +83,7 @@ fn translated(graph: &Graph, translations: &Translations<'_>, request: &Request)
     let (n, link) = (u64::from(graph.nodes()), graph.link(0));
     let share = request.share_bytes / n;
     // Pieces far shorter than the latency gain nothing here, and cost messages where queues are short.
-    let useful = (4 * link.rate.ps(share)).checked_div(link.latency_ps).unwrap_or(SHARED);
+    let useful = link.rate.ps(share).saturating_mul(4).checked_div(link.latency_ps).unwrap_or(SHARED);
     let most = (share / request.unit).min(transfers(graph) / (2 * n * (n - 1))).min(useful).clamp(1, SHARED);
     let time = |pieces: &u32| {
         let chunk_bytes = split(request.share_bytes, graph.nodes() * pieces, request.unit);

@@ -13,6 +13,8 @@ use std::collections::binary_heap::PeekMut;
 
 /// Ticks of the clock that the order of departure is made by, in the time of a piece on the quickest link.
 const TICKS: u64 = 8;
+/// So many ticks count as endless: no sum of them is beyond the clock.
+const LONGEST: u64 = 1 << 36;
 
 /// What crosses a link of a tree in one direction: all pieces of the tree's part, one after the other.
 ///
@@ -134,8 +136,8 @@ impl<'a> Pipeline<'a> {
         // A piece waits at each link, too. Of 1, 1.25, .. 2.5 times its hop, this is the quickest on meshes of all sizes;
         // at a switch, what is under way takes whole turns of a port.
         let hop = match graph.switch() {
-            None => (slowest + latency) * 7 / 4,
-            Some(_) => slowest * (1 + latency.div_ceil(slowest)),
+            None => slowest.saturating_add(latency).saturating_mul(7) / 4,
+            Some(_) => slowest.saturating_mul(1 + latency.div_ceil(slowest)),
         };
         let mut pipeline = Self {
             graph,
@@ -152,11 +154,11 @@ impl<'a> Pipeline<'a> {
         }
         let mut load = vec![0u64; graph.ports() as usize];
         pipeline.streams.iter().for_each(|stream| load[graph.port(stream.link) as usize] += 1);
-        pipeline.period = load.into_iter().max().unwrap_or(0) * slowest;
+        pipeline.period = slowest.saturating_mul(load.into_iter().max().unwrap_or(0));
         let longest = pipeline.streams.iter().map(|stream| stream.due).max().unwrap_or(0);
         let step = if in_turn { pipeline.period } else { 0 };
         for (tree, streams) in (0..).zip(pipeline.streams.chunks_mut(2 * edges)) {
-            let start = longest + tree * step / trees.len() as u64;
+            let start = longest.saturating_add((step / trees.len() as u64).saturating_mul(tree));
             streams.iter_mut().for_each(|stream| stream.due = start - stream.due);
         }
         pipeline
@@ -175,7 +177,7 @@ impl<'a> Pipeline<'a> {
         let downs = |of: u32| ups(of).map(|up| up + self.edges as u32);
         for &node in &tree.order[1..] {
             let parent = self.parent(tree, node);
-            let left = hop * Ps::from(depth[node as usize] + tree.height);
+            let left = hop.saturating_mul(Ps::from(depth[node as usize] + tree.height));
             self.streams.push(Stream { link: tree.up[node as usize], due: left });
             self.sources.push(ups(node));
             if parent == root {
@@ -186,7 +188,7 @@ impl<'a> Pipeline<'a> {
         }
         for &node in &tree.order[1..] {
             let parent = self.parent(tree, node);
-            let left = hop * Ps::from(below[node as usize] + 1);
+            let left = hop.saturating_mul(Ps::from(below[node as usize] + 1));
             self.streams.push(Stream { link: partner[tree.up[node as usize] as usize], due: left });
             if parent == root {
                 self.sources.push(ups(root));
@@ -216,7 +218,7 @@ impl<'a> Pipeline<'a> {
         // Only the order counts: coarse ticks do, and are quicker to sort.
         let links_of = self.graph.links();
         let quickest = links_of.iter().map(|l| l.rate.ps(bytes)).min().unwrap_or(0);
-        let ticks = |ps: Ps| ps.div_ceil((quickest / TICKS).max(1));
+        let ticks = |ps: Ps| ps.div_ceil((quickest / TICKS).max(1)).min(LONGEST);
         let times: Vec<(u64, u64)> = links_of.iter().map(|l| (ticks(l.rate.ps(bytes)), ticks(l.latency_ps))).collect();
         for (number, stream) in (0..).zip(&mut streams) {
             if self.sources.of(number).is_empty() {
@@ -247,7 +249,7 @@ impl<'a> Pipeline<'a> {
             let stream = &mut streams[number as usize];
             let transfer = self.transfer(number, stream.served);
             stream.served += 1;
-            stream.due += self.period;
+            stream.due = stream.due.saturating_add(self.period);
             if stream.served < stream.ready {
                 *first = Reverse((stream.due, number));
                 drop(first);
@@ -271,7 +273,8 @@ impl<'a> Pipeline<'a> {
                 spend(16 * u64::from(of_tree));
                 jobs.extend((first..first + of_tree).map(|stream| Job {
                     transfer: self.transfer(stream, piece),
-                    priority: self.streams[stream as usize].due + Ps::from(piece) * self.period,
+                    priority:
+                        self.streams[stream as usize].due.saturating_add(self.period.saturating_mul(piece.into())),
                     waits: self.sources.of(stream).len() as u32,
                 }));
             }
