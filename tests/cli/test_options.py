@@ -21,6 +21,7 @@ LETTERS = {
     "-f": {"--stepfactor"},
     "-h": {"--help"},
     "-i": {"--stepbytes"},
+    "-j": {"--jobs"},
     "-k": {"--chunks"},
     "-o": {"--output"},
     "-r": {"--root"},
