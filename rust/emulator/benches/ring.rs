@@ -30,7 +30,8 @@ fn case(name: &str, ranks: u32, rounds: u32, model: &str, record: bool) {
     let mut timeline = ahbm_emulator::Timeline::default();
     for _ in 0..5 {
         let start = Instant::now();
-        timeline = simulate(&program, &machine, &Options { record, fold: false, ..Options::default() }).expect("a live ring");
+        timeline =
+            simulate(&program, &machine, &Options { record, fold: false, ..Options::default() }).expect("a live ring");
         best = best.min(start.elapsed().as_secs_f64());
     }
     println!(
