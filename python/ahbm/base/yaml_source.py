@@ -62,8 +62,12 @@ class Source:
         self.places[path] = place
 
 
-def parse(text: str, origin: str) -> Source:
-    """Parses a YAML mapping with string keys.
+PACKAGED: type[Any] = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
+"""Reads the files of the package, which need no limits, in a tenth of the time."""
+
+
+def parse(text: str, origin: str, *, packaged: bool = False) -> Source:
+    """Parses a YAML mapping with string keys; `packaged`: it is a file of this package.
 
     Raises ConfigError: AHBM-C102 for a syntax error, a duplicate key, a key that is no string, a number that Python
     does not read, a document that is no mapping, too long, too deep, or inflated by aliases; each names file and line.
@@ -73,7 +77,7 @@ def parse(text: str, origin: str) -> Source:
     source = Source(origin)
     loader = None
     try:
-        loader = _Loader(text)
+        loader = (PACKAGED if packaged else _Loader)(text)
         root = loader.get_single_node()
         if root is not None:
             if not isinstance(root, yaml.MappingNode):

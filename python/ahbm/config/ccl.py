@@ -21,7 +21,7 @@ import yaml
 from ahbm.base import packaged
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.load import load_text
-from ahbm.base.yaml_source import KeyPath, Source, did_you_mean, parse, scalar, scalar_text
+from ahbm.base.yaml_source import PACKAGED, KeyPath, Source, did_you_mean, parse, scalar, scalar_text
 from ahbm.config.checks import AUTO, Check, backpressure, integer, size, text, texts
 from ahbm.config.kinds import KINDS, keys, kind
 from ahbm.config.rules import RULE, Place, first, is_placed, reached_before, told
@@ -372,7 +372,7 @@ def split_overrides(overrides: Mapping[str, object] | None) -> tuple[dict[str, o
 @cache
 def _topology_roots() -> frozenset[str]:
     """Top-level keys of a topology; the packaged one has them all."""
-    node = yaml.compose(packaged.TOPOLOGY.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+    node = yaml.compose(packaged.TOPOLOGY.read_text(encoding="utf-8"), Loader=PACKAGED)
     assert isinstance(node, yaml.MappingNode)
     return frozenset(key.value for key, _ in node.value)
 
@@ -384,13 +384,14 @@ def _read(path: Path) -> Source:
         raise ConfigError(
             "AHBM-C101", f"cannot read {path}: {error}", hint=f"give the path of a ccl.yaml, or unset {ENV}"
         ) from error
-    return _parsed(content, str(path) if not path.is_relative_to(packaged.ROOT) else f"packaged {path.name}")
+    own = path.is_relative_to(packaged.ROOT)
+    return _parsed(content, f"packaged {path.name}" if own else str(path), own)
 
 
 @lru_cache(16)
-def _parsed(text: str, origin: str) -> Source:
+def _parsed(text: str, origin: str, own: bool) -> Source:
     """`parse`, once for equal texts: what reads the source writes nothing into it."""
-    return parse(text, origin)
+    return parse(text, origin, packaged=own)
 
 
 def _check_keys(source: Source, path: KeyPath, content: dict[str, Any], known: Mapping[str, Check]) -> None:
