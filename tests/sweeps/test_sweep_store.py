@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import threading
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -305,5 +306,8 @@ def test_a_scheduler_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPat
 
     pytest.importorskip("distributed")
     monkeypatch.setattr(module, "CONNECT_S", 1)
-    with pytest.raises(DistributedError, match="AHBM-X141 no Dask scheduler answers"):
-        module.dask_executor("tcp://127.0.0.1:1")
+    before = threading.active_count()
+    for address in ("tcp://127.0.0.1:1", "127.0.0.1:1", "", "x", "inproc://x"):
+        with pytest.raises(DistributedError, match="AHBM-X141 no Dask scheduler answers"):
+            module.dask_executor(address)
+    assert threading.active_count() == before

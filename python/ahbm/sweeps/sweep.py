@@ -8,6 +8,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field, fields
 from functools import cached_property, partial
 from pathlib import Path
+from socket import create_connection
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -223,10 +224,13 @@ def dask_executor(address: str) -> Executor:
     """
     try:
         from dask.distributed import Client
+        from distributed.comm.addressing import parse_address, parse_host_port
     except ImportError as error:
         hint = "pip install distributed"
         raise UnsupportedError("AHBM-U145", "dask.distributed is not installed", hint=hint) from error
     try:
+        # A client that reaches nobody leaves a thread behind, so somebody must answer before there is one.
+        create_connection(parse_host_port(parse_address(address)[1]), timeout=CONNECT_S).close()
         executor: Executor = Client(address, timeout=CONNECT_S).get_executor(pure=False)
     except Exception as error:
         # What dask raises for an address that is none depends on the address.
