@@ -114,3 +114,20 @@ def test_a_program_that_no_memory_holds_is_refused() -> None:
         ahbm.run("all_reduce", "ring_allreduce", "npu_ring_8", overrides=sips, bytes_per_rank=1 << 20, data=False)
     assert caught.value.code == "AHBM-B126"
     assert "65536 places" in str(caught.value)
+
+
+def test_an_algorithm_is_measured_against_the_budget_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    emulator = Emulator.load("npu_hypercube_16", None, {"system.sips.count": 2048})
+    lowered: list[str] = []
+    lower = Emulator._lower
+
+    def counted(self: Emulator, request: Request, algorithm: object, settings: object, layout: object) -> object:
+        lowered.append(algorithm.name)  # type: ignore[attr-defined]
+        return lower(self, request, algorithm, settings, layout)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Emulator, "_lower", counted)
+    monkeypatch.setattr("ahbm.core.emulator.MODERATE_OPS", 1 << 18)
+    request = Request("all_reduce", range(2048), 64)
+    found = [emulator.compile(request) for _ in range(2)]
+    assert found[0].program is found[1].program and found[0].algorithm == "recursive_doubling_allreduce"
+    assert len(lowered) == len(set(lowered)) > 1

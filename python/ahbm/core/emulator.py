@@ -26,7 +26,7 @@ from ahbm.config.topology import load_machine
 from ahbm.core.buffers import check_buffers
 from ahbm.core.compiled import Compiled, Cost, Refusal, Spares
 from ahbm.core.limits import Bound, Limits
-from ahbm.errors import AhbmError, BudgetError, ConfigError, DataError, LintError, UnsupportedError
+from ahbm.errors import AhbmError, ConfigError, DataError, LintError, UnsupportedError
 from ahbm.source.algorithm import Algorithm, AlgorithmLoader, listed
 
 CACHED_OPS = 50_000_000
@@ -37,6 +37,7 @@ COMPARED_PES = 1024
 """PEs of one group among which the quickest of several algorithms is found by simulating each."""
 MODERATE_OPS = 1 << 27
 """Among more of them, the first of several algorithms runs that takes no more operations than this."""
+TOO_MANY_CALLS = "AHBM-B126"
 TOO_SMALL = (codes.TOO_SMALL, codes.LEFT_OUT)
 """Codes of a program that does not fit its memories (L100 counts what is not listed)."""
 
@@ -57,6 +58,7 @@ class Emulator:
         self._compiled: OrderedDict[tuple[Request, Settings], Compiled] = OrderedDict()
         self._kept_ops = 0
         """Operations in the programs of `_compiled`."""
+        self._moderate: dict[tuple[Request, Settings], bool] = {}
         self._known: dict[tuple[Request, str | Algorithm | None, bool], Compiled] = {}
         self._spares = Spares()
         self._listed: dict[str, tuple[str, ...]] = {}
@@ -262,6 +264,7 @@ class Emulator:
         with self._lock:
             self._compiled.clear()
             self._known.clear()
+            self._moderate.clear()
             self._kept_ops = 0
 
     def forget_timelines(self) -> None:
@@ -367,23 +370,24 @@ class Emulator:
         return [name for name in candidates if self._loader.load(self.ccl.settings(name)).supports(network)]
 
     def _is_moderate(self, request: Request, name: str, layout: Layout) -> bool:
-        """Whether an algorithm performs the request in at most `MODERATE_OPS` operations; then it is compiled."""
+        """Whether an algorithm performs the request in at most `MODERATE_OPS` operations, found once; then it is
+        compiled. What fails otherwise is moderate: whoever compiles it raises the error."""
         settings = self.ccl.settings(name)
-        if (request, settings) not in self._compiled:
-            algorithm = self._loader.load(settings)
-            try:
-                algorithm.check(request)
-                if layout.count:
-                    made = self._lower(request, algorithm, replace(settings, all_ops=MODERATE_OPS), layout)
-                    self._compiled[request, settings] = made
-                    self._kept_ops += made.ops
-            except BudgetError as error:
-                log("emulator", INFO, "%s does not do: %s", name, error.message)
-                return False
-            except AhbmError:
-                # Whoever compiles it raises this.
-                return True
-        return True
+        key = (request, settings)
+        with self._lock:
+            if key not in self._moderate:
+                self._moderate[key] = True
+                try:
+                    algorithm = self._loader.load(settings)
+                    algorithm.check(request)
+                    if layout.count and key not in self._compiled:
+                        within = replace(settings, all_ops=MODERATE_OPS)
+                        self._compiled[key] = self._lower(request, algorithm, within, layout)
+                        self._kept_ops += self._compiled[key].ops
+                except AhbmError as error:
+                    log("emulator", INFO, "%s does not do: %s", name, error.message)
+                    self._moderate[key] = error.code != TOO_MANY_CALLS
+            return self._moderate[key]
 
     def _choose(self, candidates: Sequence[str], network: str) -> tuple[Settings, tuple[str, ...]]:
         """The settings of the first of the `candidates` that knows the network, the first where none does; a note where
