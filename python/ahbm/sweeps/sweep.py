@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property, partial
 from pathlib import Path
 from socket import create_connection
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 from uuid import uuid4
 
 from ahbm.base import html
@@ -176,7 +176,7 @@ def sweep(
         given = [name for name, value in axes.items() if value is not _DEFAULTS[name] and value != _DEFAULTS[name]]
         if given:
             raise refused("a sweep", "a space, or what makes one", given)
-        space = Space.of(collectives)  # type: ignore[arg-type]
+        space = Space.of(collectives)
     else:
         space = Space(collectives, **axes)  # type: ignore[arg-type]
     order: list[Case] = []
@@ -191,7 +191,7 @@ def sweep(
 _DEFAULTS = {field.name: field.default for field in fields(Space)}
 
 
-def is_space(value: object) -> bool:
+def is_space(value: object) -> TypeGuard[Space | Mapping[str, Any] | str | Path]:
     """Whether this stands for a whole space, and not for collectives."""
     return isinstance(value, Space | Mapping | Path) or (isinstance(value, str) and value.endswith((".yaml", ".yml")))
 

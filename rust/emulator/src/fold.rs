@@ -105,9 +105,7 @@ impl Fold {
         let links = cover::links(&sites, &stands, &orbits, machine).ok_or("links of ranks that seem alike differ")?;
         Ok(Self { stands, orbits, links, shapes: sites.shapes })
     }
-}
 
-impl Fold {
     /// Per agent of a program, the number among the agents that are simulated of the one that stands for it.
     fn agents(&self, program: usize) -> Vec<u32> {
         let shape = &self.shapes[program];

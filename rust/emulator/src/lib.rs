@@ -11,6 +11,7 @@
 
 pub mod data;
 mod detail;
+mod disjoint;
 mod fold;
 pub mod inspect;
 pub mod job;

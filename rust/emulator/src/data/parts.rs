@@ -4,6 +4,7 @@ use super::liveness::{buffers, shares_memory};
 use super::memory::Memory;
 use super::replay::Prepared;
 use crate::Timeline;
+use crate::disjoint::Disjoint;
 use ahbm_engine::interrupt::{spend, watched};
 use ahbm_machine::Diagnostic;
 use ahbm_program::{AgentId, Program, Tile};
@@ -39,7 +40,7 @@ impl Parts {
         const NOBODY: u32 = u32::MAX;
         let ordered = shares_memory(program);
         let together = ordered || program.counters > 0 || !program.barriers.is_empty();
-        let mut above: Vec<u32> = (0..program.agents.len() as u32).collect();
+        let mut sets = Disjoint::new(program.agents.len());
         let mut owner = vec![NOBODY; program.buffers.len()];
         let touched: Vec<Vec<(u16, bool)>> = program.bodies.iter().map(|body| buffers(body)).collect();
         for (index, agent) in program.agents.iter().enumerate() {
@@ -47,27 +48,27 @@ impl Parts {
                 let first = &mut owner[program.buffer(AgentId(index as u32), buffer).0 as usize];
                 match *first {
                     NOBODY => *first = index as u32,
-                    first => join(&mut above, first, index as u32),
+                    first => sets.join(first, index as u32),
                 }
             }
             if together {
-                join(&mut above, 0, index as u32);
+                sets.join(0, index as u32);
             }
         }
         for channel in &program.channels {
-            join(&mut above, channel.sender.0, channel.receiver.0);
+            sets.join(channel.sender.0, channel.receiver.0);
         }
         let mut agents: Vec<Vec<AgentId>> = Vec::new();
-        let mut parts = vec![NOBODY; above.len()];
-        for index in 0..above.len() as u32 {
-            let part = &mut parts[root(&mut above, index) as usize];
+        let mut parts = vec![NOBODY; program.agents.len()];
+        for index in 0..program.agents.len() as u32 {
+            let part = &mut parts[sets.of(index) as usize];
             if *part == NOBODY {
                 *part = agents.len() as u32;
                 agents.push(Vec::new());
             }
             agents[*part as usize].push(AgentId(index));
         }
-        let mut part_of = |owner: u32| if owner == NOBODY { 0 } else { parts[root(&mut above, owner) as usize] };
+        let mut part_of = |owner: u32| if owner == NOBODY { 0 } else { parts[sets.of(owner) as usize] };
         let buffers = owner.into_iter().map(&mut part_of).collect();
         let of_bodies: Vec<u64> = program.bodies.iter().map(|body| elements(body)).collect();
         let elements = program.agents.iter().map(|agent| of_bodies[agent.body as usize]).fold(0, u64::saturating_add);
@@ -86,20 +87,6 @@ impl Parts {
 fn elements(body: &ahbm_program::Body) -> u64 {
     let tiles = body.ops.iter().filter_map(|op| body.tiles.get(op.kind.operands().tile? as usize));
     tiles.map(Tile::elements).fold(0, u64::saturating_add)
-}
-
-/// The smallest agent that one is joined with.
-fn root(above: &mut [u32], mut agent: u32) -> u32 {
-    while above[agent as usize] != agent {
-        above[agent as usize] = above[above[agent as usize] as usize];
-        agent = above[agent as usize];
-    }
-    agent
-}
-
-fn join(above: &mut [u32], a: u32, b: u32) {
-    let (a, b) = (root(above, a), root(above, b));
-    above[a.max(b) as usize] = a.min(b);
 }
 
 /// Memory that is divided among threads, and put together again at the end, however that comes.
@@ -182,10 +169,10 @@ mod tests {
 
     #[test]
     fn joined_agents_have_one_root_whatever_the_order() {
-        let mut above: Vec<u32> = (0..6).collect();
+        let mut sets = Disjoint::new(6);
         for (a, b) in [(4, 5), (1, 4), (2, 3)] {
-            join(&mut above, a, b);
+            sets.join(a, b);
         }
-        assert_eq!([0, 1, 2, 3, 4, 5].map(|agent| root(&mut above, agent)), [0, 1, 2, 2, 1, 1]);
+        assert_eq!([0, 1, 2, 3, 4, 5].map(|agent| sets.of(agent)), [0, 1, 2, 2, 1, 1]);
     }
 }

@@ -3,6 +3,7 @@
 use super::Parties;
 use super::classes::mix;
 use super::sites::{Site, Sites};
+use crate::disjoint::Disjoint;
 use crate::timing::Stand;
 use ahbm_machine::{Coord, LinkId, Machine};
 use ahbm_program::ChannelId;
@@ -110,7 +111,7 @@ pub(super) fn links(
     }
     // Launches at the same sites use the same links.
     let lists: IndexSet<Vec<u32>, FxBuildHasher> = lists.into_iter().collect();
-    let mut classes = Classes { parent: (0..sites.links.len() as u32).collect() };
+    let mut classes = Disjoint::new(sites.links.len());
     let mut uses: Vec<Vec<u32>> = Vec::new();
     // Per use of each hop, who sends over which channel.
     let mut senders: Vec<Vec<(u32, Option<ChannelId>)>> = Vec::new();
@@ -158,8 +159,11 @@ pub(super) fn links(
             at_link.entry(classes.of(links[0])).or_default().push(number);
         }
     }
-    let ordered: FxHashSet<u32> =
-        at_link.into_iter().filter(|(_, numbers)| alike(&uses, &senders, numbers)).map(|(link, _)| link).collect();
+    let ordered: FxHashSet<u32> = at_link
+        .into_iter()
+        .filter(|(_, numbers)| in_one_order(&uses, &senders, numbers))
+        .map(|(link, _)| link)
+        .collect();
     let stand = |at: u32| {
         let by = classes.of(at);
         let (exclusive, ordered) = (alone[by as usize], ordered.contains(&by));
@@ -170,18 +174,17 @@ pub(super) fn links(
 
 /// Whether these hops, which are on links of one class, are on every link of it hops of one rank, over channels that are
 /// numbered in one order.
-fn alike(uses: &[Vec<u32>], senders: &[Vec<(u32, Option<ChannelId>)>], hops: &[usize]) -> bool {
+fn in_one_order(uses: &[Vec<u32>], senders: &[Vec<(u32, Option<ChannelId>)>], hops: &[usize]) -> bool {
     let channel = |hop: usize, at: usize| senders[hop][at].1;
     let mut hops = hops.to_vec();
     hops.sort_unstable_by_key(|&hop| channel(hop, 0));
-    channel(hops[0], 0).is_some()
+    hops.iter().all(|&hop| senders[hop].iter().all(|(_, channel)| channel.is_some()))
         && hops.windows(2).all(|pair| {
             let (one, other) = (pair[0], pair[1]);
             uses[one] == uses[other]
                 && (0..uses[one].len())
                     .all(|at| senders[one][at].0 == senders[other][at].0 && channel(one, at) < channel(other, at))
         })
-        && hops.iter().all(|&hop| senders[hop].iter().all(|(_, channel)| channel.is_some()))
 }
 
 /// Per link, whether only one DMA stream ever crosses it, always after the same links: as `timing/wiring` decides it for
@@ -209,24 +212,3 @@ fn alone(sites: &Sites, machine: &Machine) -> Vec<bool> {
 
 /// Rank, cube, PE, and whether it reads.
 type Stream = (u32, u32, u32, bool);
-
-/// Disjoint sets of links (B. Galler, M. Fischer, CACM 7(5), 1964).
-struct Classes {
-    parent: Vec<u32>,
-}
-
-impl Classes {
-    fn of(&mut self, mut link: u32) -> u32 {
-        while self.parent[link as usize] != link {
-            let above = self.parent[self.parent[link as usize] as usize];
-            self.parent[link as usize] = above;
-            link = above;
-        }
-        link
-    }
-
-    fn join(&mut self, a: u32, b: u32) {
-        let (a, b) = (self.of(a), self.of(b));
-        self.parent[a.max(b) as usize] = a.min(b);
-    }
-}
