@@ -38,6 +38,7 @@ VALUES: dict[str, Any] = {
     "group": "tp*",
     "node": "gradients",
     "collective": "all_reduce",
+    "selector": "nccl",
 }
 """Good values of the keys whose value is not a number."""
 
@@ -110,7 +111,13 @@ def test_entries(name: str, entry: dict[str, Any], tmp_path: Path) -> None:
         ({"collectives": {"all_gather": []}}, False),
         ({"collectives": {"all_gather": [{"max_bytes": 3}]}}, False),
         ({"collectives": {"all_gather": [{"algorithm": "ring_all_gather", "bytes": 3}]}}, False),
-        ({"collectives": {name: [{key: good(key) for key in RULE}] for name in COLLECTIVES}}, True),
+        *(
+            ({"collectives": {name: [{key: good(key) for key in RULE if key != other}] for name in COLLECTIVES}}, True)
+            for other in ("algorithm", "selector")
+        ),
+        ({"collectives": {"all_gather": [{key: good(key) for key in RULE}]}}, False),
+        ({"collectives": {"all_gather": {"selector": {"kind": "shortlist", "k": 2}}}}, True),
+        ({"collectives": {"all_gather": {"selector": {"k": 2}}}}, False),
         ({"collectives": {"all_gather": "ring_all_gather"}}, True),
     ],
 )

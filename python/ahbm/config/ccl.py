@@ -22,9 +22,9 @@ from ahbm.base import packaged
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.load import load_text
 from ahbm.base.yaml_source import PACKAGED, KeyPath, Source, did_you_mean, parse, scalar, scalar_text
-from ahbm.config.checks import AUTO, Check, backpressure, integer, size, text, texts
+from ahbm.config.checks import AUTO, Check, backpressure, integer, selector, size, text, texts
 from ahbm.config.kinds import KINDS, keys, kind
-from ahbm.config.rules import RULE, Place, first, is_placed, reached_before, told
+from ahbm.config.rules import RULE, Named, Place, first, is_placed, reached_before, selector_told, told
 from ahbm.config.settings import Queues, Settings
 from ahbm.errors import ConfigError, Site, UnsupportedError
 
@@ -34,6 +34,7 @@ ENV = "AHBM_CCL"
 
 DEFAULTS: dict[str, Check] = {
     "algorithm": texts,
+    "selector": selector,
     "n_elem": integer(1),
     "buffer_kind": text,
     "n_slots": integer(1, 2**32 - 1),
@@ -44,7 +45,7 @@ DEFAULTS: dict[str, Check] = {
     "op_budget": integer(1),
     "event_budget": integer(1),
 }
-COMMON = {key: check for key, check in DEFAULTS.items() if key != "algorithm"}
+COMMON = {key: check for key, check in DEFAULTS.items() if key not in ("algorithm", "selector")}
 """Keys of every entry."""
 _ROOTS = ("defaults", "algorithms", "collectives")
 
@@ -61,6 +62,10 @@ class CclConfig:
         self._algorithms: dict[str, dict[str, Any]] = {}
         self._collectives: dict[str, Any] = {}
         self._folders: dict[str, Path] = {}
+        self._rest: dict[str, int] = {}
+        """By collective, how many of its rules held before those of the last file."""
+        self._selecting: dict[KeyPath, Path] = {}
+        """By the path of what names selectors, the folder that their files start from."""
         self._places: dict[KeyPath, str] = {}
         self._resolved: dict[str, Settings] = {}
         self.origin = layers[-1][0].origin
@@ -121,14 +126,54 @@ class CclConfig:
         at = first(choice or (), nbytes, ranks, None)
         if choice is not None and at is not None:
             return (str(choice[at]["algorithm"]),)
-        if collective == "all_reduce" and all(map(is_placed, choice or ())):
+        # Behind a selector stands what would hold if nobody had said anything.
+        selects = first(choice or (), nbytes, ranks, None, selectors=True) is not None
+        if collective == "all_reduce" and (selects or not any(map(_is_for_all, choice or ()))):
             return self.defaults
+        if selects:
+            return CclConfig.packaged().candidates(collective, nbytes, ranks)
         raise ConfigError(
             "AHBM-C106",
             f"no algorithm is configured for {collective} of {nbytes} bytes among {ranks} ranks",
             sites=(Site(f"collectives.{collective}", self._place(("collectives", collective))),),
             hint=f"name one under collectives.{collective} in ccl.yaml",
         )
+
+    @cached_property
+    def has_selectors(self) -> bool:
+        """Whether it names any selector."""
+        return bool(self._selecting)
+
+    def selector(self, collective: str, nbytes: int, ranks: int, place: Place | None) -> Named | None:
+        """The selector for a call of `nbytes` bytes of one rank's tensor in a group of `ranks` ranks; None where an
+        algorithm is named for it, or nothing. `place`: in a job, or in a process group."""
+        choice, path = self._collectives.get(collective), ("collectives", collective)
+        own = not self._place(path).startswith("packaged ")
+        if isinstance(choice, list):
+            at = first(choice, nbytes, ranks, place, selectors=True)
+            if at is not None and "selector" in choice[at]:
+                return self._named(choice[at]["selector"], path, (*path, at))
+            if at is not None and (own or at < len(choice) - self._rest.get(collective, 0)):
+                return None
+        elif choice is not None and own:
+            return None
+        return self._named(self._defaults.get("selector"), ("defaults",), ("defaults", "selector"))
+
+    def selectors(self) -> Iterator[Named]:
+        """Every selector that it names."""
+        path: KeyPath = ("defaults",)
+        if (default := self._named(self._defaults.get("selector"), path, (*path, "selector"))) is not None:
+            yield default
+        for name, choice in self._collectives.items():
+            path = ("collectives", name)
+            for at, rule in enumerate(choice if isinstance(choice, list) else ()):
+                if (found := self._named(rule.get("selector"), path, (*path, at))) is not None:
+                    yield found
+
+    def _named(self, value: Any, path: KeyPath, written: KeyPath) -> Named | None:
+        if value is None:
+            return None
+        return Named(json.dumps(value, sort_keys=True), self._selecting[path], self._place(written))
 
     def placed(self, collective: str, nbytes: int, ranks: int, place: Place) -> tuple[int, str] | None:
         """The rule for calls of jobs that holds for a call, by its position, and its algorithm; None where what
@@ -157,11 +202,13 @@ class CclConfig:
     def described(self, collective: str) -> str:
         """The algorithms of a collective, for people."""
         choice = self._collectives.get(collective)
+        chosen = self._defaults.get("selector")
+        ahead = [] if chosen is None or self.is_own(collective) else [f"selector {selector_told(chosen)}"]
         if choice is None:
-            return self._described_defaults() if collective == "all_reduce" else "-"
+            return ", else ".join([*ahead, self._described_defaults()] if collective == "all_reduce" else ["-"])
         if isinstance(choice, str):
-            return choice
-        rest = [self._described_defaults()] if collective == "all_reduce" and all(map(is_placed, choice)) else []
+            return ", else ".join([*ahead, choice])
+        rest = [self._described_defaults()] if collective == "all_reduce" and not any(map(_is_for_all, choice)) else []
         return ", else ".join([*map(told, choice), *rest])
 
     def _described_defaults(self) -> str:
@@ -241,11 +288,16 @@ class CclConfig:
     def fingerprint(self) -> str:
         """Text that is equal for equal configurations, of files in the same folders."""
         folders = {name: str(folder.resolve()) for name, folder in self._folders.items()}
-        return json.dumps([self._defaults, self._algorithms, self._collectives, folders], sort_keys=True)
+        facts: list[object] = [self._defaults, self._algorithms, self._collectives, folders]
+        if self._selecting:
+            facts.append([[*map(str, path), str(folder.resolve())] for path, folder in self._selecting.items()])
+        return json.dumps(facts, sort_keys=True)
 
     def __getstate__(self) -> dict[str, object]:
         # Elsewhere the working folder is another.
-        return {**vars(self), "_folders": {name: folder.resolve() for name, folder in self._folders.items()}}
+        resolved = {name: folder.resolve() for name, folder in self._folders.items()}
+        selecting = {path: folder.resolve() for path, folder in self._selecting.items()}
+        return {**vars(self), "_folders": resolved, "_selecting": selecting}
 
     def _place(self, path: KeyPath) -> str:
         return self._places.get(path, self.origin)
@@ -262,6 +314,8 @@ class CclConfig:
             if root == "defaults":
                 _check_keys(source, (root,), content, DEFAULTS)
                 self._defaults.update(content)
+                if "selector" in content:
+                    self._selecting[root,] = folder
             elif root == "algorithms":
                 for name, entry in content.items():
                     self._add_algorithm(source, folder, name, entry)
@@ -269,9 +323,13 @@ class CclConfig:
                 for name in content:
                     if name not in COLLECTIVES:
                         _unknown(source, (root, name), COLLECTIVES)
-                    self._check_shape(source, name, content[name])
-                    choice = self._collectives[name] = self._with_rest(name, content[name])
-                    if choice is not content[name]:
+                    own = content[name]
+                    own = [own] if isinstance(own, dict) else own
+                    self._check_shape(source, name, own)
+                    choice = self._collectives[name] = self._with_rest(name, own)
+                    if any("selector" in rule for rule in own if isinstance(rule, dict)):
+                        self._selecting[root, name] = folder
+                    if choice is not own:
                         # Rules for calls of jobs leave what everything else runs by to whoever chose it.
                         self._places[root, name] = before.get((root, name), "packaged ccl.yaml")
 
@@ -316,29 +374,39 @@ class CclConfig:
         # The first rule that fits is taken: one that no call reaches would be a mistake.
         for index, entry in enumerate(choice):
             here: KeyPath = (*path, index)
-            _expect(isinstance(entry, dict) and "algorithm" in entry, source, here, entry, f"{{{', '.join(RULE)}}}")
+            _expect(isinstance(entry, dict), source, here, entry, f"{{{', '.join(RULE)}}}")
             _check_keys(source, here, entry, RULE)
+            one = ("algorithm" in entry) != ("selector" in entry)
+            _expect(one, source, here, entry, f"{{{', '.join(RULE)}}} with an algorithm or a selector")
             last = reached_before(choice, index)
             wanted = "above the previous range's max_bytes" if last < inf else "before the range that has no max_bytes"
             _expect(entry.get("max_bytes", inf) > last, source, here, entry, wanted)
 
     def _with_rest(self, name: str, choice: Any) -> Any:
-        """A choice; below rules for calls of jobs alone, what held without them."""
-        if isinstance(choice, str) or not all(map(is_placed, choice)):
+        """A choice; below rules for calls of jobs, and those that name selectors, what held without them."""
+        if isinstance(choice, str) or any(map(_is_for_all, choice)):
+            self._rest.pop(name, None)
             return choice
         rest = self._collectives.get(name)
-        return [*choice, *([{"algorithm": rest}] if isinstance(rest, str) else rest or ())]
+        rules = [{"algorithm": rest}] if isinstance(rest, str) else rest or []
+        self._rest[name] = len(rules)
+        return [*choice, *rules]
 
     def _check_choice(self, name: str, choice: Any) -> None:
         for entry in [{"algorithm": choice}] if isinstance(choice, str) else choice:
-            algorithm = entry["algorithm"]
-            if algorithm not in self._algorithms and not algorithm.endswith(".py"):
+            algorithm = entry.get("algorithm")
+            if algorithm is not None and algorithm not in self._algorithms and not algorithm.endswith(".py"):
                 raise ConfigError(
                     "AHBM-C109",
                     f"collectives.{name} names an unknown algorithm {algorithm!r}",
                     sites=(Site("written", self._place(("collectives", name))),),
                     hint=did_you_mean(algorithm, self._algorithms),
                 )
+
+
+def _is_for_all(rule: Mapping[str, Any]) -> bool:
+    """Whether a rule names an algorithm for calls outside of jobs too."""
+    return "selector" not in rule and not is_placed(rule)
 
 
 def unnamed_entry(algorithm: str) -> dict[str, str]:

@@ -110,3 +110,13 @@ def parameter(value: Any) -> str | None:
     """The value of an algorithm's own parameter."""
     plain = all(isinstance(one, str | int | float | bool) for one in (value if isinstance(value, list) else [value]))
     return None if plain else "a number, a text, true, false, or a list of these"
+
+
+_NAMED: Schema = {"type": "object", "properties": {"kind": {"type": "string"}}, "required": ["kind"]}
+
+
+@shaped({"oneOf": [schema_of(text), _NAMED]})
+def selector(value: Any) -> str | None:
+    """A selector: its name or file, or a mapping with its kind and options, which whoever loads it judges."""
+    good = text(value) is None or (isinstance(value, dict) and text(value.get("kind")) is None)
+    return None if good else "the name or the file of a selector, or a mapping with its kind"

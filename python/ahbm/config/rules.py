@@ -1,14 +1,17 @@
-"""The rules of a collective in ccl.yaml: which algorithm performs it, by ranks, size, and a call's place in a job."""
+"""The rules of a collective in ccl.yaml: which algorithm performs it, or which selector chooses
+one, by ranks, size, and a call's place in a job."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from math import inf
+from pathlib import Path
 from typing import Any
 
-from ahbm.config.checks import Check, integer, pattern, text
+from ahbm.config.checks import Check, integer, pattern, selector, text
 
 RULE: dict[str, Check] = {
     "ranks": integer(1),
@@ -16,10 +19,29 @@ RULE: dict[str, Check] = {
     "group": pattern,
     "node": pattern,
     "algorithm": text,
+    "selector": selector,
 }
 """Keys of a rule."""
 _OF_PLACES = ("group", "node")
 _SELECTORS = ("ranks", *_OF_PLACES)
+
+
+@dataclass(frozen=True)
+class Named:
+    """A selector as ccl.yaml names it. Hashable."""
+
+    text: str
+    """JSON: a name, a file, or a mapping with its kind and options."""
+    folder: Path
+    """The folder that relative paths start from."""
+    place: str
+    """`file:line`, or the override that says so."""
+
+    @property
+    def value(self) -> str | dict[str, Any]:
+        """What was written."""
+        found: str | dict[str, Any] = json.loads(self.text)
+        return found
 
 
 @dataclass(frozen=True)
@@ -49,9 +71,12 @@ def fits(rule: Mapping[str, Any], nbytes: int, ranks: int, place: Place | None) 
     return all(fnmatchcase(getattr(place, key), rule.get(key, "*")) for key in _OF_PLACES)
 
 
-def first(rules: Sequence[Mapping[str, Any]], nbytes: int, ranks: int, place: Place | None) -> int | None:
-    """Position of the first rule that fits."""
-    return next((at for at, rule in enumerate(rules) if fits(rule, nbytes, ranks, place)), None)
+def first(
+    rules: Sequence[Mapping[str, Any]], nbytes: int, ranks: int, place: Place | None, *, selectors: bool = False
+) -> int | None:
+    """Position of the first rule that fits and names an algorithm; with `selectors`, an algorithm or a selector."""
+    named = (at for at, rule in enumerate(rules) if selectors or "selector" not in rule)
+    return next((at for at in named if fits(rules[at], nbytes, ranks, place)), None)
 
 
 def reached_before(rules: Sequence[Mapping[str, Any]], at: int) -> float:
@@ -63,7 +88,13 @@ def reached_before(rules: Sequence[Mapping[str, Any]], at: int) -> float:
     return max((rule.get("max_bytes", inf) for rule in rules[:at] if covers(rule)), default=-1)
 
 
+def selector_told(value: str | Mapping[str, Any]) -> str:
+    """A selector in words."""
+    return value if isinstance(value, str) else str(value["kind"])
+
+
 def told(rule: Mapping[str, Any]) -> str:
     """A rule in words: `ring of 4 ranks in groups tp* up to 64 B`."""
     words = {"ranks": "of {} ranks", "group": "in groups {!r}", "node": "at nodes {!r}", "max_bytes": "up to {} B"}
-    return " ".join([rule["algorithm"], *(form.format(rule[key]) for key, form in words.items() if key in rule)])
+    named = rule.get("algorithm") or f"selector {selector_told(rule['selector'])}"
+    return " ".join([named, *(form.format(rule[key]) for key, form in words.items() if key in rule)])

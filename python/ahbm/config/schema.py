@@ -27,8 +27,8 @@ def ccl_schema() -> str:
     laid = _object({key: check for key, check in {**COMMON, **keys()}.items() if key not in KINDS})
     laid["additionalProperties"] = schema_of(parameter)
     laid["not"] = {"anyOf": [{"required": [key]} for key in KINDS]}
-    rules = {"type": "array", "minItems": 1, "items": {**_object(RULE), "required": ["algorithm"]}}
-    choice = {"oneOf": [schema_of(text), rules]}
+    rule = {**_object(RULE), "oneOf": [{"required": ["algorithm"]}, {"required": ["selector"]}]}
+    choice = {"oneOf": [schema_of(text), rule, {"type": "array", "minItems": 1, "items": rule}]}
     collectives = {name: choice for name in COLLECTIVES}
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

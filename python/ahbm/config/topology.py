@@ -27,6 +27,7 @@ NETWORKS = (
     "hypercube",
     "fully_connected",
     "switch",
+    "nodes",
     "custom",
 )
 """Networks between SIPs; the name of one stands for the default machine with that network."""

@@ -41,6 +41,8 @@ class Compiled:
     """Whether only its time is known: it moves no data."""
     notes: tuple[str, ...] = ()
     """The options that were chosen where the configuration leaves a choice and its first option does not do."""
+    protocol: str = ""
+    """The protocol of the machine's library that was chosen for it."""
     given: Algorithm | None = None
     """The algorithm itself, where it is not one of ccl.yaml."""
     _timelines: dict[bool, Timeline] = field(default_factory=dict, repr=False)
@@ -58,6 +60,11 @@ class Compiled:
     def ops(self) -> int:
         """Operations of all agents."""
         return self.program.ops if self.program is not None else 0
+
+    @cached_property
+    def memory_bytes(self) -> int:
+        """Bytes of the buffers and queue slots at the PE that has most."""
+        return self.program.memory_bytes if self.program is not None else 0
 
     @cached_property
     def operand_bytes(self) -> int:

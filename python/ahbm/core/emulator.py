@@ -6,6 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,8 +27,11 @@ from ahbm.config.topology import load_machine
 from ahbm.core.buffers import check_buffers
 from ahbm.core.compiled import Compiled, Cost, Refusal, Spares
 from ahbm.core.limits import Bound, Limits
+from ahbm.core.lowerings import Lowerings
+from ahbm.core.protocols import Protocol, chosen, usable
+from ahbm.core.selection import Choice
 from ahbm.errors import AhbmError, ConfigError, DataError, LintError, UnsupportedError
-from ahbm.source.algorithm import Algorithm, AlgorithmLoader, listed
+from ahbm.source.algorithm import Algorithm, AlgorithmLoader, Lowered, listed
 
 CACHED_OPS = 50_000_000
 """Operations in the programs that an emulator keeps; the least recently used ones go first."""
@@ -37,6 +41,8 @@ COMPARED_PES = 1024
 """PEs of one group among which the quickest of several algorithms is found by simulating each."""
 MODERATE_OPS = 1 << 27
 """Among more of them, the first of several algorithms runs that takes no more operations than this."""
+SPOKEN = 256
+"""Machines that an emulator keeps for its protocols: each has the programs of the sizes that find it."""
 TOO_MANY_CALLS = "AHBM-B126"
 TOO_SMALL = (codes.TOO_SMALL, codes.LEFT_OUT)
 """Codes of a program that does not fit its memories (L100 counts what is not listed)."""
@@ -50,10 +56,13 @@ _Built = TypeVar("_Built")
 class Emulator:
     """A machine and a configuration, ready to run collectives. Thread-safe; keeps what it has compiled."""
 
-    def __init__(self, machine: Machine, ccl: CclConfig) -> None:
+    @checked
+    def __init__(self, machine: Machine, ccl: CclConfig, lowerings: Lowerings | None = None) -> None:
+        """lowerings: where programs are kept for machines of the same shape; None keeps none."""
         self.machine = machine
         self.ccl = ccl
         self._loader = AlgorithmLoader()
+        self._lowerings = lowerings
         self._lock = threading.RLock()
         self._compiled: OrderedDict[tuple[Request, Settings], Compiled] = OrderedDict()
         self._kept_ops = 0
@@ -61,6 +70,11 @@ class Emulator:
         self._moderate: dict[tuple[Request, Settings], bool] = {}
         self._known: dict[tuple[Request, str | Algorithm | None, bool], Compiled] = {}
         self._spares = Spares()
+        self._protocol = chosen(machine)
+        self._spoken: OrderedDict[tuple[tuple[str, str], ...], Emulator] = OrderedDict()
+        """By their overrides, the machines that calls of some size find with a protocol."""
+        self._selectors: Any = None
+        """Those that ccl.yaml names, once one is asked."""
         self._listed: dict[str, tuple[str, ...]] = {}
         """The collectives of every configured algorithm."""
         self.limits = Limits(machine)
@@ -81,7 +95,7 @@ class Emulator:
 
     def on(self, machine: Machine) -> Emulator:
         """The same configuration, with the algorithms that are loaded already, on another machine."""
-        other = Emulator(machine, self.ccl)
+        other = Emulator(machine, self.ccl, self._lowerings)
         other._loader = self._loader
         return other
 
@@ -141,8 +155,52 @@ class Emulator:
         layout = self._layout(request, self.world_size)
         return self._quickest(request, candidates, layout)[0].algorithm
 
+    @checked
+    def unselected(self, request: Request) -> str:
+        """The algorithm of a request by ccl.yaml without its selectors. Raises as `CclConfig.candidates`."""
+        nbytes = request.tiles * request.nbytes
+        candidates = self.ccl.candidates(request.collective, nbytes, request.world_size)
+        layout = self._layout(request, self.ccl.settings(candidates[0]).world_size or self.world_size)
+        return self._quickest(request, candidates, layout)[0].algorithm
+
+    @checked
+    def selected(self, request: Request) -> Choice | None:
+        """The choice of the selector that ccl.yaml names for a request; None where it names none, and where that leaves
+        the request to ccl.yaml. Raises what loading and asking it raises."""
+        if not self.ccl.has_selectors:
+            return None
+        with self._lock:
+            if self._selectors is None:
+                # Selectors emulate, so they stand on a higher floor; they are looked up by name.
+                self._selectors = import_module("ahbm.selectors.asking").ConfiguredSelectors(self)
+        choice: Choice | None = self._selectors.first(request)
+        return choice
+
+    @checked
+    def network(self, request: Request) -> str:
+        """Name of the network between the ranks of a request, as algorithms see it."""
+        return self._layout(request, self.world_size).network.topology
+
+    @checked
+    def refusals(self, request: Request) -> dict[str, str]:
+        """Why configured algorithms of a request's collective cannot perform it, by name, as far as that is known
+        before they are compiled."""
+        network = self.network(request)
+        found = {}
+        for name in self.algorithms(request.collective):
+            try:
+                algorithm = self.algorithm(name)
+                if not algorithm.supports(network):
+                    found[name] = f"does not know the network {network}"
+                    continue
+                algorithm.check(request)
+            except AhbmError as error:
+                found[name] = error.message
+        return found
+
     def compile(self, request: Request, algorithm: str | Algorithm | None = None) -> Compiled:
-        """The program of a request, by `algorithm` (default: the one that ccl.yaml chooses); needs no arrays.
+        """The program of a request, by `algorithm` (default: the one that ccl.yaml, or a selector that it names,
+        chooses); needs no arrays.
 
         `algorithm`: a name, or an algorithm that ccl.yaml does not name, such as a plan in memory.
 
@@ -266,11 +324,15 @@ class Emulator:
             self._known.clear()
             self._moderate.clear()
             self._kept_ops = 0
+            for spoken in self._spoken.values():
+                spoken.forget_programs()
 
     def forget_timelines(self) -> None:
         """Lets all timelines go: the next run of every program simulates it again."""
         for compiled in self._compiled.values():
             compiled.forget()
+        for spoken in self._spoken.values():
+            spoken.forget_timelines()
 
     @checked
     def _compile(self, request: Request, algorithm: str | Algorithm | None, compare: bool) -> Compiled:
@@ -278,6 +340,12 @@ class Emulator:
         if name not in COLLECTIVES:
             raise ConfigError("AHBM-C105", f"unknown collective {name!r}", hint=did_you_mean(name, COLLECTIVES))
         nbytes = request.tiles * request.nbytes
+        notes: tuple[str, ...] = ()
+        if algorithm is None and (selected := self.selected(request)) is not None:
+            algorithm, notes = selected.algorithm, (import_module("ahbm.selectors.why").brief(selected),)
+        if protocols := usable(self.machine, nbytes):
+            best = self._spoken_best(protocols, request, algorithm, compare)
+            return replace(best, notes=(*notes, *best.notes)) if notes else best
         given = None if algorithm is None or isinstance(algorithm, str) else algorithm
         if given is not None:
             candidates: tuple[str, ...] = (given.name,)
@@ -289,16 +357,18 @@ class Emulator:
         layouts.check_ranks(self.machine, request.ranks, world)
         _check_request(request)
         layout = self._layout(request, world)
-        notes: tuple[str, ...] = ()
         if given is not None:
             found: Algorithm = given
         else:
-            chosen = self._quickest if compare else self._first
-            settings, notes = chosen(request, candidates, layout)
+            choose = self._quickest if compare else self._first
+            settings, told = choose(request, candidates, layout)
+            notes = (*notes, *told)
             found = self._loader.load(settings)
         found.check(request)
         if not layout.count:
             return Compiled(request, settings.algorithm, notes=notes, given=given)
+        if self._protocol is not None:
+            settings = self._protocol.applied(settings)
         key = (request, settings)
         with self._lock:
             if key not in self._compiled:
@@ -318,10 +388,55 @@ class Emulator:
             # The same program and timelines, whoever chose the algorithm.
             return replace(compiled, notes=(*notes, *compiled.notes)) if notes else compiled
 
+    def _spoken_best(
+        self,
+        protocols: Sequence[Protocol],
+        request: Request,
+        algorithm: str | Algorithm | None,
+        compare: bool,
+    ) -> Compiled:
+        """The quickest of the protocols for a request, the first of equals; raises the error of the first where it runs
+        with none of them."""
+        best: tuple[int, Protocol, Compiled] | None = None
+        refused: AhbmError | None = None
+        for protocol in protocols:
+            try:
+                found = self._speaking(protocol, request.tiles * request.nbytes).compile_timed(
+                    request, algorithm, compare=compare
+                )
+            except AhbmError as error:
+                refused = refused or error
+                continue
+            if best is None or found.latency_ps < best[0]:
+                best = found.latency_ps, protocol, found
+        if best is None:
+            assert refused is not None, "there is a protocol, so one of them was tried"
+            raise refused
+        _, protocol, found = best
+        quickest = f", the quickest of {len(protocols)}" if len(protocols) > 1 else ""
+        note = f"protocol {protocol.name}{quickest}"
+        return replace(found, protocol=protocol.name, notes=(*found.notes, note))
+
+    def _speaking(self, protocol: Protocol, nbytes: int) -> Emulator:
+        key = protocol.on(nbytes)
+        with self._lock:
+            if key not in self._spoken:
+                self._spoken[key] = self.on(self.machine.changed(key))
+                while len(self._spoken) > SPOKEN:
+                    self._spoken.popitem(last=False)
+            self._spoken.move_to_end(key)
+            return self._spoken[key]
+
     def _lower(self, request: Request, algorithm: Algorithm, settings: Settings, layout: Layout) -> Compiled:
-        lowered, note = fitting(
-            self.machine, settings, lambda chosen: algorithm.lower(self.machine, request, layout, chosen)
-        )
+        def make() -> tuple[Lowered, str]:
+            return fitting(
+                self.machine, settings, lambda chosen: algorithm.lower(self.machine, request, layout, chosen)
+            )
+
+        if self._lowerings is None or not getattr(algorithm, "by_shape", False):
+            lowered, note = make()
+        else:
+            lowered, note = self._lowerings.lowered(self.machine, (request, settings, algorithm.identity), make)
         return Compiled(
             request,
             settings.algorithm,

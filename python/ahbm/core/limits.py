@@ -117,14 +117,24 @@ class Limits:
 
         return Bound(find)
 
-    def _bound(self, collective: str, nbytes: int, ranks: int, root: int, dst: int, *, cubes: bool) -> Known:
-        key = (collective, ranks, root, dst, cubes)
+    def limit(self, collective: str, ranks: int, *, root: int = 0, dst: int = 0) -> Limit | None:
+        """The bound among the first SIPs as a function of the data; None where none is known."""
+        if not 1 < ranks <= self._machine.sips or not 0 <= max(root, dst) < ranks:
+            return None
+        found = self._limit((collective, ranks, root, dst, False))
+        return None if isinstance(found, str) else found
+
+    def _limit(self, key: tuple[str, int, int, int, bool]) -> Limit | str:
         if key not in self._known:
+            collective, ranks, root, dst, cubes = key
             try:
                 self._known[key] = Limit(self._machine, collective, ranks=ranks, root=root, dst=dst, cubes=cubes)
             except (UnsupportedError, BudgetError) as error:
                 self._known[key] = error.message
-        limit = self._known[key]
+        return self._known[key]
+
+    def _bound(self, collective: str, nbytes: int, ranks: int, root: int, dst: int, *, cubes: bool) -> Known:
+        limit = self._limit((collective, ranks, root, dst, cubes))
         if isinstance(limit, str):
             return Known(None, limit, False)
         name, nodes = ("cube", self._machine.cubes) if cubes else ("sip", self._machine.sips)

@@ -1,14 +1,10 @@
-"""Which algorithm performs a call, and the rule that chose it: what selectors see and answer."""
+"""Which algorithm performs a call, with which knobs, and the rule that chose it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from ahbm.base.arguments import refused, shown
-from ahbm.base.request import Request
-from ahbm.errors import ConfigError
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ahbm.core.emulator import Emulator
@@ -18,29 +14,47 @@ SELECTOR, PLAN, ARGUMENT, CONFIGURED, DEFAULT = "selector", "plan", "argument", 
 """The rules: a selector, a plan that was registered or executed, `algorithm=` of a run, the user's ccl.yaml or an
 override, the packaged ccl.yaml."""
 
-Selector = Callable[[Mapping[str, "Algorithm"], Request], "str | Algorithm | None"]
-"""Of the configured algorithms of a request's collective, by name, the one to perform it by, or its name. None leaves
-the choice to ccl.yaml. It must answer the same on every rank of a group."""
-
 
 @dataclass(frozen=True)
 class Choice:
-    """An algorithm, and the rule that chose it."""
+    """An algorithm with its knobs, and the rule that chose it. A knob that is None was not chosen."""
 
     rule: str
     algorithm: str | Algorithm
     """A name, or an algorithm that ccl.yaml does not name."""
+    protocol: str | None = None
+    """"ll", "ll128" or "simple", as NCCL calls them."""
+    channels: int | None = None
+    """Parts that the call is cut into, each on connections of its own."""
+    threads: int | None = None
+    """Of one channel."""
+    chunk_bytes: int | None = None
+    """Longest piece that is sent at once."""
+    why: Any = field(default=None, compare=False, repr=False)
+    """The evidence for a selector's choice (`ahbm.selectors.why.Why`); of no meaning for whether two choices are
+    equal."""
 
     @property
     def name(self) -> str:
         """The algorithm's."""
         return self.algorithm if isinstance(self.algorithm, str) else self.algorithm.name
 
+    @property
+    def knobs(self) -> dict[str, str | int]:
+        """The knobs that were chosen, by name."""
+        named = {name: getattr(self, name) for name in KNOBS}
+        return {name: value for name, value in named.items() if value is not None}
+
     def __str__(self) -> str:
-        return f"{self.name} (chosen by {self.rule})"
+        knobs = "".join(f", {name} {value}" for name, value in self.knobs.items())
+        return f"{self.name}{knobs} (chosen by {self.rule})"
 
 
-class Catalogue(Mapping[str, "Algorithm"]):
+KNOBS = ("protocol", "channels", "threads", "chunk_bytes")
+"""The fields of a Choice that are knobs."""
+
+
+class Candidates(Mapping[str, "Algorithm"]):
     """The configured algorithms of a collective by name; each is loaded when it is asked for."""
 
     def __init__(self, emulator: Emulator, collective: str) -> None:
@@ -60,40 +74,3 @@ class Catalogue(Mapping[str, "Algorithm"]):
 
     def __len__(self) -> int:
         return len(self._names)
-
-
-def checked_selector(selector: object) -> Selector:
-    """`selector`. Raises ConfigError (AHBM-C129) for what is no function."""
-    if not callable(selector):
-        raise refused("selector", "a function of algorithms and request", selector)
-    return selector
-
-
-def select(selector: Selector, algorithms: Mapping[str, Algorithm], request: Request) -> Choice | None:
-    """The choice of `selector` among `algorithms`; None where it leaves the choice.
-
-    Raises ConfigError (AHBM-C180) for an answer that is neither one of their names nor an algorithm, and what
-    `selector` raises.
-    """
-    from ahbm.base.yaml_source import did_you_mean
-    from ahbm.source.algorithm import is_algorithm
-
-    answer: object = selector(algorithms, request)
-    if answer is None:
-        return None
-    if isinstance(answer, str):
-        if answer in algorithms:
-            return Choice(SELECTOR, answer)
-        raise ConfigError(
-            "AHBM-C180",
-            f"the selector chose {answer!r}, which is no configured algorithm of {request.collective}",
-            hint=did_you_mean(answer, algorithms),
-        )
-    if not is_algorithm(answer):
-        raise ConfigError(
-            "AHBM-C180",
-            f"the selector for {request.collective} chose {shown(answer)}, which is no algorithm",
-            hint="return a name, an algorithm or None",
-        )
-    named = answer.name in algorithms and algorithms[answer.name] is answer
-    return Choice(SELECTOR, answer.name if named else answer)

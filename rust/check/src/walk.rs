@@ -1,6 +1,6 @@
 //! A program's operations in one order in which they can take effect, for whoever wants to follow them.
 
-use crate::schedule::{Ended, Fence, Order, Schedule, Watch};
+use crate::schedule::{Ended, Fence, Order, Schedule, Watch, min_slots};
 use crate::support::{Step, Subject};
 use ahbm_machine::Diagnostic;
 use ahbm_program::{AgentId, ChannelId, Program};
@@ -43,4 +43,10 @@ pub fn sequence(program: &Program) -> Option<Vec<(AgentId, u32)>> {
     }
     let mut record = Record(Vec::with_capacity(program.ops() as usize));
     walk(program, &mut record).then_some(record.0)
+}
+
+/// Messages that every queue of a structurally sound program must hold for it to end; `None` without queues, and when it
+/// gets stuck whatever they hold.
+pub fn needed_slots(program: &Program) -> Option<u32> {
+    min_slots(Subject::once(program))
 }

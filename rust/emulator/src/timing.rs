@@ -395,19 +395,23 @@ impl<'a, R: Recorder> Sim<'a, R> {
 
 fn agents(program: &Program, machine: &Machine, record: bool) -> Vec<RefCell<agent::Agent>> {
     let operations = |a: &ahbm_program::Agent| program.bodies[a.body as usize].ops.len();
-    let start = |(index, a): (usize, &ahbm_program::Agent)| {
+    let waiting = |(index, a): (usize, &ahbm_program::Agent)| {
         let mut agent = if record { agent::Agent::recording(operations(a)) } else { agent::Agent::default() };
-        agent.clock = skew(program, machine, index);
+        agent.clock = start(program, machine, index);
         RefCell::new(agent)
     };
-    program.agents.iter().enumerate().map(start).collect()
+    program.agents.iter().enumerate().map(waiting).collect()
 }
 
-/// The random delay of an agent's start. The agents a job adds to its launches run on no PE and are never late.
-fn skew(program: &Program, machine: &Machine, agent: usize) -> Time {
+/// When an agent starts: after the host's start of a collective that runs alone, and a random delay. The agents a job
+/// adds to its launches run on no PE and are never late.
+fn start(program: &Program, machine: &Machine, agent: usize) -> Time {
+    let costs = machine.costs();
+    let late = costs.jitter.skew(program.agents[agent].place);
     match program.duties.get(agent) {
+        None => costs.launch_ps + late,
         Some(Duty::Host(_) | Duty::Starter) => 0,
-        _ => machine.costs().jitter.skew(program.agents[agent].place),
+        Some(_) => late,
     }
 }
 

@@ -33,9 +33,38 @@ impl Tier {
     }
 }
 
+/// A protocol of a communication library: what its messages between SIPs cost, and the calls that it is used for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Protocol {
+    /// Latency of a message besides that of its route.
+    pub step_ps: Ps,
+    /// Share of a link's bandwidth that payload gets.
+    pub efficiency: f64,
+    /// Most payload that a link carries, in GB/s; infinite where nothing else bounds it.
+    pub max_gbs: f64,
+    /// Bytes of one rank's array at which half of the bandwidth is reached.
+    pub ramp_bytes: u64,
+    /// Least bytes of one rank's array that it is used for.
+    pub min_bytes: u64,
+    /// Most bytes of one rank's array that it is used for.
+    pub max_bytes: u64,
+    /// Messages a queue holds, where the protocol says so.
+    pub slots: Option<u32>,
+}
+
+impl Protocol {
+    /// The payload that a link of so many bytes per nanosecond carries.
+    pub fn on(&self, rate: Rate) -> Rate {
+        let gbs = (rate.gbs() * self.efficiency).min(self.max_gbs);
+        if gbs < rate.gbs() { Rate::from_gbs(gbs).unwrap_or(rate) } else { rate }
+    }
+}
+
 /// Everything an operation can cost besides the links it crosses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Costs {
+    /// The host's start of a collective that runs alone.
+    pub launch_ps: Ps,
     /// Charged for every `tl` call.
     pub dispatch_ps: Ps,
     /// From a DMA descriptor's issue to its first byte.

@@ -35,6 +35,11 @@ impl Custom {
         Self { edges: edges.into(), first, trees }
     }
 
+    /// SIPs and relays.
+    pub(crate) fn vertices(&self) -> u32 {
+        self.trees.len() as u32
+    }
+
     /// Edge indices from one SIP to another; `None` when there is no way.
     pub(crate) fn path(&self, from: u32, to: u32) -> Option<Vec<u32>> {
         let tree = self.trees.get(from as usize)?.get_or_init(|| self.tree(from));

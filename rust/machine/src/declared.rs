@@ -5,14 +5,17 @@
 //! between values in `validated`.
 
 mod keys;
+mod named;
+mod protocols;
 mod reader;
 mod tiers;
 mod value;
 
 pub(crate) use keys::{Kind, Topology};
-pub(crate) use reader::{Reader, shorten};
+pub(crate) use protocols::{ProtocolKeys, Protocols};
+pub(crate) use reader::{Reader, shorten, suggestion};
 pub(crate) use tiers::Tiers;
-pub(crate) use value::{Count, Gbs, Names, Ns, PerNs, Real, Value};
+pub(crate) use value::{Bytes, Count, Gbs, Names, Ns, PerNs, Real, Value, Word};
 
 /// Declares a section: a struct with defaults that reads itself key by key.
 macro_rules! section {

@@ -67,6 +67,12 @@ impl fmt::Display for Machine {
             NetworkModel::Analytic => "analytic",
         };
         writeln!(f, "network    {model}, flits of {} bytes", costs.flit_bytes)?;
+        if costs.launch_ps > 0 {
+            writeln!(f, "launch     {} ns", ns(costs.launch_ps))?;
+        }
+        if let Some(name) = self.protocol() {
+            writeln!(f, "protocol   {name} is what all runs use")?;
+        }
         writeln!(
             f,
             "costs      dispatch {} ns, DMA setup {} ns, send {} ns, recv {} ns",
@@ -87,6 +93,20 @@ impl fmt::Display for Machine {
             per_ns(costs.math_bytes_per_ns),
             per_ns(costs.gemm_macs_per_ns)
         )?;
+        if !self.protocols().is_empty() {
+            writeln!(f)?;
+            writeln!(
+                f,
+                "{:<22} {:>10} {:>12} {:>12} {:>24}",
+                "protocol", "step ns", "GB/s", "efficiency", "used for bytes"
+            )?;
+        }
+        for (name, of) in self.protocols() {
+            let most = if of.max_bytes == u64::MAX { "all".to_owned() } else { of.max_bytes.to_string() };
+            let range = format!("{} to {most}", of.min_bytes);
+            let cap = Rate::from_gbs(of.max_gbs).unwrap_or(Rate::UNLIMITED);
+            writeln!(f, "{name:<22} {:>10} {:>12} {:>12} {range:>24}", ns(of.step_ps), gbs(cap), of.efficiency)?;
+        }
         writeln!(f)?;
         writeln!(f, "{:<22} {:>10} {:>12} {:>12}", "slot tier", "setup ns", "GB/s", "bank GB/s")?;
         for (name, tier) in &costs.tiers {

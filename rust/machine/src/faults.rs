@@ -205,7 +205,7 @@ impl Faults {
     }
 }
 
-/// The network between SIPs (the switch is one node more) without its dead links.
+/// The network between SIPs (switch and relays are nodes, too) without its dead links.
 fn left(machine: &Machine, faults: &Faults) -> (Custom, Vec<u32>) {
     let alive = |index: &u32| !faults.dead(LinkId(machine.sip_base + index));
     let mut numbers: Vec<u32> = (0..machine.sips.links()).filter(alive).collect();
@@ -216,7 +216,7 @@ fn left(machine: &Machine, faults: &Faults) -> (Custom, Vec<u32>) {
         let latency_ps = faults.latency(LinkId(machine.sip_base + index), link.latency_ps);
         Some(CustomEdge { from: link.from, to: link.to, rate: link.rate, latency_ps })
     };
-    (Custom::new(machine.sfr.sips + 1, numbers.iter().filter_map(edge).collect()), numbers)
+    (Custom::new(machine.sips.vertices(), numbers.iter().filter_map(edge).collect()), numbers)
 }
 
 impl Machine {

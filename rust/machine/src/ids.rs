@@ -41,3 +41,13 @@ pub enum Node {
     /// The I/O chiplet of a SIP, where the host's traffic enters.
     Io(u32),
 }
+
+impl Node {
+    /// The PE that it belongs to; none of an I/O chiplet.
+    pub const fn pe(self) -> Option<PeId> {
+        match self {
+            Self::Pe(pe) | Self::Hbm(pe) | Self::Sram(pe) => Some(pe),
+            Self::Io(_) => None,
+        }
+    }
+}

@@ -5,7 +5,9 @@ use crate::declared::{Names, Reader, Topology, Value};
 use crate::faults::Faults;
 use crate::sip_links::SipLinks;
 use crate::validated::{Validated, validate};
-use crate::{Coord, Costs, Diagnostic, Heading, Jitter, LinkId, Node, PeId, Ps, Rate, Sfr, Tier, overrides, yaml};
+use crate::{
+    Coord, Costs, Diagnostic, Heading, Jitter, LinkId, Node, PeId, Protocol, Ps, Rate, Sfr, Tier, overrides, yaml,
+};
 use std::cmp::Ordering;
 
 /// A change of one link.
@@ -40,14 +42,18 @@ pub struct Machine {
     canonical: String,
     roofline: (f64, f64),
     pub(crate) faults: Faults,
+    /// Latency of a message between SIPs besides that of its links.
+    pub(crate) step_ps: Ps,
+    protocols: Vec<(String, Protocol)>,
+    protocol: Option<String>,
 }
 
 /// A directed link between two SIPs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SipLink {
-    /// SIP the link leaves; on a switch network the switch is number `sfr().sips`.
+    /// SIP the link leaves; switch and relays are numbered from `sfr().sips` on.
     pub from: u32,
-    /// SIP the link enters; on a switch network the switch is number `sfr().sips`.
+    /// SIP the link enters; switch and relays are numbered from `sfr().sips` on.
     pub to: u32,
     /// The link.
     pub link: LinkId,
@@ -137,7 +143,21 @@ impl Machine {
             canonical,
             roofline: roofline(declared, sfr_pes),
             faults: Faults::default(),
+            step_ps: declared.spoken().map_or(0, |protocol| protocol.step_ps),
+            protocols: declared.protocols.0.iter().map(|(name, keys)| (name.clone(), keys.protocol())).collect(),
+            protocol: declared.protocol.as_ref().map(|name| name.0.clone()),
         }
+    }
+
+    /// The protocols of the communication library, by name, in the order of the file.
+    pub fn protocols(&self) -> &[(String, Protocol)] {
+        &self.protocols
+    }
+
+    /// The protocol that all runs use; none where each takes the quickest of those that its size allows, or there are
+    /// none.
+    pub fn protocol(&self) -> Option<&str> {
+        self.protocol.as_deref()
     }
 
     /// Shape and neighbour tables.
@@ -251,7 +271,7 @@ impl Machine {
 
     /// Name of a link for people, e.g. `sip0.cube3.ucie_E2` or `sip0->sip1`.
     pub fn link_name(&self, link: LinkId) -> String {
-        let end = |sip: u32| if sip == self.sfr.sips { "switch".to_owned() } else { format!("sip{sip}") };
+        let end = |vertex: u32| self.end_name(vertex);
         match self.locate(link) {
             Some(Place::Cube { sip, cube, index }) => {
                 format!("sip{sip}.cube{cube}.{}", self.cube.name(self.cube.at(index)))
@@ -262,6 +282,30 @@ impl Machine {
             Some(Place::Reducer) => "switch.reducer".to_owned(),
             None => format!("link {} of none", link.0),
         }
+    }
+
+    /// A SIP, or what is none, by its number among the ends of links.
+    pub(crate) fn end_name(&self, vertex: u32) -> String {
+        let sips = self.sfr.sips;
+        let Some(relay) = vertex.checked_sub(sips) else { return format!("sip{vertex}") };
+        match self.topology {
+            "switch" => "switch".to_owned(),
+            "nodes" => {
+                let nodes = self.relays() / 3;
+                match relay.checked_div(nodes) {
+                    None | Some(0) => format!("node{relay}.switch"),
+                    Some(1) => format!("node{}.out", relay - nodes),
+                    Some(2) => format!("node{}.in", relay - 2 * nodes),
+                    Some(_) => "spine".to_owned(),
+                }
+            }
+            _ => format!("relay{relay}"),
+        }
+    }
+
+    /// Vertices of the network between SIPs that are no SIP: a switch, or relays.
+    pub fn relays(&self) -> u32 {
+        self.sips.vertices() - self.sfr.sips
     }
 
     /// The SIP, and inside a SIP the cube, that a link leaves; `None` for links out of a switch and ids out of range.
@@ -412,7 +456,10 @@ fn costs(declared: &Topology) -> Costs {
         let rates = (tier.bandwidth_gbs.rate, tier.bank_bandwidth_gbs.rate);
         (name.clone(), Tier { setup_ps: tier.setup_ns.0, rate: rates.0, bank_rate: rates.1 })
     });
+    let launch = &declared.launch;
+    let [overhead, per_rank] = [launch.overhead_ns, launch.per_rank_ns].map(|ns| ns.map_or(0, |ns| ns.0));
     Costs {
+        launch_ps: overhead + per_rank * u64::from(declared.system.sips.count.0),
         dispatch_ps: pe.dispatch_ns.0,
         dma_setup_ps: pe.dma.setup_ns.0,
         ipcq_send_ps: ipcq.send_ns.0,

@@ -240,6 +240,7 @@ impl Walk<'_> {
     fn cross_sips(&mut self, to: u32) -> Result<(), Diagnostic> {
         let machine = self.machine;
         let from = self.sip;
+        self.wait(machine.step_ps);
         let (mut links, mut dead) = (Vec::with_capacity(4), false);
         let reached = machine.sips.path(from, to, &mut |link, after_ps| {
             dead |= machine.faults.dead(LinkId(machine.sip_base + link.index));

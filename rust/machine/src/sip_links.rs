@@ -69,6 +69,15 @@ impl SipLinks {
         self.shape.links(self.sips) as u32
     }
 
+    /// SIPs, and the vertices that are none: a switch, relays.
+    pub(crate) fn vertices(&self) -> u32 {
+        match &self.shape {
+            Shape::Switch => self.sips + 1,
+            Shape::Custom(custom) => custom.vertices(),
+            _ => self.sips,
+        }
+    }
+
     /// A link by index; `None` when out of range.
     pub(crate) fn link(&self, index: u32) -> Option<Link> {
         if index >= self.links() {
@@ -100,8 +109,7 @@ impl SipLinks {
 
     /// The link that joins two ends, if there is one.
     pub(crate) fn direct(&self, from: u32, to: u32) -> Option<u32> {
-        let switch = u32::from(matches!(self.shape, Shape::Switch));
-        if from == to || from.max(to) >= self.sips + switch {
+        if from == to || from.max(to) >= self.vertices() {
             return None;
         }
         match &self.shape {

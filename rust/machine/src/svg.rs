@@ -71,14 +71,12 @@ fn draw_sips(machine: &Machine, out: &mut String) -> Point {
         return (420.0, 0.0);
     }
     let (mut places, width, height) = sip_places(machine);
-    if matches!(machine.sfr.network, SipNetwork::Switch) {
-        places.push((width / 2.0, height / 2.0));
-    }
+    places.extend((0..machine.relays()).map(|relay| relay_place(relay, machine.relays(), width, height)));
     let mut drawn = BTreeSet::new();
     // Lines between layers would cover everything else; one sentence says as much.
     let layer = match machine.sfr.network {
         SipNetwork::Grid { w, h, .. } => w * h,
-        _ => sips.max(1) + 1,
+        _ => sips + machine.relays() + 1,
     };
     let between_layers = |pair: (u32, u32)| pair.0 / layer != pair.1 / layer;
     let mut layered = false;
@@ -102,8 +100,8 @@ fn draw_sips(machine: &Machine, out: &mut String) -> Point {
     }
     for (index, (x, y)) in places.iter().enumerate() {
         let (class, label) =
-            if index as u32 == sips { ("io", "switch".to_owned()) } else { ("sip", index.to_string()) };
-        let half = if index as u32 == sips { 26.0 } else { 16.0 };
+            if index as u32 >= sips { ("io", machine.end_name(index as u32)) } else { ("sip", index.to_string()) };
+        let half = if index as u32 >= sips { 26.0f64.max(3.4 * label.len() as f64 + 6.0) } else { 16.0 };
         let _ = write!(
             out,
             "<rect class=\"{class}\" x=\"{:.1}\" y=\"{:.1}\" width=\"{:.0}\" height=\"32\" rx=\"5\"/>\
@@ -115,6 +113,13 @@ fn draw_sips(machine: &Machine, out: &mut String) -> Point {
     }
     heading(out, &network(machine), &note);
     (width.max(420.0), height)
+}
+
+/// One in the middle, several on a circle of half the size.
+fn relay_place(relay: u32, relays: u32, width: f64, height: f64) -> Point {
+    let radius = if relays == 1 { 0.0 } else { width.min(height) / 4.0 };
+    let angle = TAU * f64::from(relay) / f64::from(relays) - TAU / 4.0;
+    (width / 2.0 + radius * angle.cos(), height / 2.0 + radius * angle.sin())
 }
 
 /// Links that would run through SIPs in between bend around them.

@@ -2,7 +2,7 @@
 
 use crate::cube_links::CubeLinks;
 use crate::custom::{Custom, CustomEdge};
-use crate::declared::{Kind, Reader, Topology};
+use crate::declared::{Kind, Names, Reader, Topology, shorten, suggestion};
 use crate::sip_links::{Shape, SipLinks};
 use crate::{Rate, Sfr, SipNetwork, ns_to_ps};
 
@@ -25,6 +25,12 @@ pub(crate) fn validate(declared: &Topology, reader: &mut Reader<'_>) -> Option<V
     let pes = layout.corners.0 * layout.pe_per_corner.0;
     let (cube_w, cube_h) = (declared.sip.cube_mesh.w.0, declared.sip.cube_mesh.h.0);
     let network = network(declared, reader);
+    if let Some(name) = declared.protocol.as_ref().filter(|_| declared.spoken().is_none()) {
+        let known: Vec<&str> = declared.protocols.0.keys().map(String::as_str).collect();
+        let message = format!("no protocol is called `{}`", shorten(&name.0));
+        reader.report_paths(&["protocol"], "AHBM-T006", message, &suggestion(&name.0, &known));
+    }
+    let spoken = |rate| declared.spoken().map_or(rate, |protocol| protocol.on(rate));
     let total = u64::from(sips.count.0) * u64::from(cube_w * cube_h) * u64::from(pes);
     if total > MAX_PES {
         let message = format!("{total} PEs are more than the limit of {MAX_PES}");
@@ -68,7 +74,7 @@ pub(crate) fn validate(declared: &Topology, reader: &mut Reader<'_>) -> Option<V
     }
     let sips = SipLinks {
         sips: sips.count.0,
-        rate: sips.link.bandwidth_gbs.rate,
+        rate: spoken(sips.link.bandwidth_gbs.rate),
         latency_ps: sips.link.latency_ns.0,
         switch_ps: sips.switch.latency_ns.0,
         reducer: sips.switch.reduces.then_some(sips.switch.reduce_gbs.rate),
@@ -128,6 +134,16 @@ fn network(declared: &Topology, reader: &mut Reader<'_>) -> Option<SipNetwork> {
             "set system.sips.topology to custom, or remove the edges",
         );
     }
+    for (key, given, kind, name) in [
+        ("system.sips.relays", sips.relays.is_some(), Kind::Custom, "custom"),
+        ("system.sips.nodes", sips.nodes.is_some(), Kind::Nodes, "nodes"),
+    ] {
+        if given && sips.topology != kind {
+            let message = format!("the network has none: it is no {name} network");
+            let hint = format!("set system.sips.topology to {name}, or remove the key");
+            reader.report_paths(&[key, "system.sips.topology"], "AHBM-T015", message, &hint);
+        }
+    }
     if sips.switch.reduces && sips.topology != Kind::Switch {
         reader.report_paths(
             &["system.sips.switch.reduces", "system.sips.topology"],
@@ -140,9 +156,10 @@ fn network(declared: &Topology, reader: &mut Reader<'_>) -> Option<SipNetwork> {
         Kind::Ring1d => Some(SipNetwork::Ring),
         Kind::FullyConnected => Some(SipNetwork::FullyConnected),
         Kind::Switch => Some(SipNetwork::Switch),
-        Kind::Custom => {
+        Kind::Custom | Kind::Nodes => {
             if count > MAX_CUSTOM_SIPS {
-                let message = format!("{count} SIPs are more than the limit of {MAX_CUSTOM_SIPS} for a custom network");
+                let name = sips.topology.name();
+                let message = format!("{count} SIPs are more than the limit of {MAX_CUSTOM_SIPS} for a {name} network");
                 reader.report_paths(&["system.sips.count"], "AHBM-T009", message, "use one of the regular networks");
                 return None;
             }
@@ -222,12 +239,15 @@ fn shape(network: &SipNetwork, declared: &Topology, reader: &mut Reader<'_>) -> 
         SipNetwork::Hypercube { dims } => Shape::Hypercube { dims },
         SipNetwork::FullyConnected => Shape::FullyConnected,
         SipNetwork::Switch => Shape::Switch,
+        SipNetwork::Custom if declared.system.sips.topology == Kind::Nodes => Shape::Custom(nodes(declared, reader)),
         SipNetwork::Custom => Shape::Custom(custom(declared, reader)),
     }
 }
 
 fn custom(declared: &Topology, reader: &mut Reader<'_>) -> Custom {
     let sips = &declared.system.sips;
+    let relays = sips.relays.map_or(0, |relays| relays.0);
+    let vertices = sips.count.0 + relays;
     let mut edges = Vec::new();
     for (index, edge) in sips.edges.iter().enumerate() {
         let path = format!("system.sips.edges.{index}");
@@ -236,17 +256,20 @@ fn custom(declared: &Topology, reader: &mut Reader<'_>) -> Custom {
             reader.report_paths(&[&path], "AHBM-T010", message, "give `from` and `to`");
             continue;
         };
-        if from.0 == to.0 || from.0.max(to.0) >= sips.count.0 {
-            let message = format!("an edge from SIP {} to SIP {} does not fit {} SIPs", from.0, to.0, sips.count.0);
+        if from.0 == to.0 || from.0.max(to.0) >= vertices {
+            let also = if relays > 0 { format!(" and {relays} relays") } else { String::new() };
+            let message =
+                format!("an edge from SIP {} to SIP {} does not fit {} SIPs{also}", from.0, to.0, sips.count.0);
             reader.report_paths(
                 &[&path, "system.sips.count"],
                 "AHBM-T010",
                 message,
-                "SIPs are counted from 0; no loops",
+                "SIPs are counted from 0, relays follow them; no loops",
             );
             continue;
         }
         let rate = edge.bandwidth_gbs.unwrap_or(sips.link.bandwidth_gbs).rate;
+        let rate = declared.spoken().map_or(rate, |protocol| protocol.on(rate));
         let latency_ps = edge.latency_ns.unwrap_or(sips.link.latency_ns).0;
         edges.push((CustomEdge { from: from.0, to: to.0, rate, latency_ps }, index));
         if edge.bidirectional {
@@ -263,5 +286,52 @@ fn custom(declared: &Topology, reader: &mut Reader<'_>) -> Custom {
             reader.report_paths(&[&paths[0], &paths[1]], "AHBM-T010", message, hint);
         }
     }
-    Custom::new(sips.count.0, edges.into_iter().map(|(edge, _)| edge).collect())
+    Custom::new(vertices, edges.into_iter().map(|(edge, _)| edge).collect())
+}
+
+/// The links of `topology: nodes`. Of m nodes, the switches are m relays, then come m ways out to the spine and m ways in
+/// from it, and the spine; a single node has its switch alone.
+fn nodes(declared: &Topology, reader: &mut Reader<'_>) -> Custom {
+    let sips = &declared.system.sips;
+    let keys = sips.nodes.clone().unwrap_or_default();
+    let (count, size) = (sips.count.0, keys.size.0);
+    let m = count.div_ceil(size);
+    let inside = declared.spoken().map_or(sips.link.bandwidth_gbs.rate, |p| p.on(sips.link.bandwidth_gbs.rate));
+    let nic = declared.spoken().map_or(keys.nic_gbs.rate, |p| p.on(keys.nic_gbs.rate));
+    let spine = Rate::from_gbs(keys.nic_gbs.gbs() * f64::from(size) / keys.taper.0).unwrap_or(Rate::UNLIMITED);
+    if m > 1 && !count.is_multiple_of(size) {
+        let message = format!("{count} SIPs are no whole number of nodes of {size}");
+        reader.report_paths(
+            &["system.sips.nodes.size", "system.sips.count"],
+            "AHBM-T007",
+            message,
+            "change one of them",
+        );
+    }
+    if keys.taper.0 < 1.0 {
+        let message = format!("a taper of {} is out of range: 1 or more", keys.taper.0);
+        reader.report_paths(
+            &["system.sips.nodes.taper"],
+            "AHBM-T005",
+            message,
+            "2 halves what all interfaces get together",
+        );
+    }
+    let mut edges = Vec::new();
+    let mut join = |from, to, rate, latency_ps| edges.push(CustomEdge { from, to, rate, latency_ps });
+    for sip in 0..count {
+        let node = sip / size;
+        join(sip, count + node, inside, sips.link.latency_ns.0 + keys.switch_ns.0);
+        join(count + node, sip, inside, sips.link.latency_ns.0);
+        if m > 1 {
+            join(sip, count + m + node, nic, keys.nic_latency_ns.0);
+            join(count + 2 * m + node, sip, nic, keys.nic_latency_ns.0);
+        }
+    }
+    for node in 0..if m > 1 { m } else { 0 } {
+        join(count + m + node, count + 3 * m, spine, keys.spine_ns.0);
+        join(count + 3 * m, count + 2 * m + node, spine, 0);
+    }
+    edges.sort_by_key(|edge| (edge.from, edge.to));
+    Custom::new(count + if m > 1 { 3 * m + 1 } else { 1 }, edges)
 }

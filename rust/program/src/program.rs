@@ -201,6 +201,24 @@ impl Program {
         self.agents.iter().map(|a| self.bodies[a.body as usize].ops.len() as u64).sum()
     }
 
+    /// Bytes of the buffers and queue slots at the PE that has most; a queue's slots are at its receiver.
+    pub fn memory_bytes(&self) -> u64 {
+        let pes = self.agents.iter().map(|agent| agent.place.0);
+        let most = pes.chain(self.buffers.iter().filter_map(|buffer| buffer.node.pe()).map(|pe| pe.0)).max();
+        let mut held = vec![0u64; most.map_or(0, |pe| pe as usize + 1)];
+        let mut add = |pe: PeId, bytes: u64| held[pe.0 as usize] = held[pe.0 as usize].saturating_add(bytes);
+        for buffer in &self.buffers {
+            if let Some(pe) = buffer.node.pe() {
+                add(pe, buffer.bytes);
+            }
+        }
+        for channel in &self.channels {
+            let slots = channel.slot_bytes.saturating_mul(channel.slots.into());
+            add(self.agents[channel.receiver.0 as usize].place, slots);
+        }
+        held.into_iter().max().unwrap_or(0)
+    }
+
     /// The origin of an operation, empty when it has none.
     pub fn origin_text(&self, agent: AgentId, op: usize) -> String {
         self.body(agent).origins.get(op).map(|&o| self.origins.text(o)).unwrap_or_default()

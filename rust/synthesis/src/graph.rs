@@ -94,13 +94,14 @@ impl Adjacency {
 }
 
 impl Graph {
-    /// The network between the SIPs of a machine, each taken as one NPU.
+    /// The network between the SIPs of a machine, each taken as one NPU; relays are nodes that follow them.
     ///
     /// # Errors
     /// `AHBM-B402` for a switch with too many pairs of NPUs, `AHBM-U401` for one with faulty links, and what
     /// [`Graph::new`] reports.
     pub fn of(machine: &Machine) -> Result<Self, Diagnostic> {
         let sips = machine.sfr().sips;
+        let relays = if machine.sfr().network == SipNetwork::Custom { machine.relays() } else { 0 };
         let mut links: Vec<Link> = machine
             .links_between_sips()
             .map(|l| Link { from: l.from, to: l.to, rate: l.rate, latency_ps: l.latency_ps })
@@ -131,7 +132,7 @@ impl Graph {
             _ => (Vec::new(), false),
         };
         let grid = (!extents.is_empty()).then_some(Grid { extents, wrap });
-        Ok(Self { grid, switch, regular: Regular::of(machine), ..Self::new(sips, links)? })
+        Ok(Self { grid, switch, regular: Regular::of(machine), ..Self::new(sips + relays, links)? })
     }
 
     /// A graph from its links.

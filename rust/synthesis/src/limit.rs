@@ -92,10 +92,15 @@ impl Limit {
 
     /// Least time for `bytes` per node (its own share of the result where every node has one).
     pub fn ps(&self, bytes: u64) -> Ps {
-        if bytes == 0 || !self.contended {
-            return self.bound.latency_ps;
-        }
-        self.bound.latency_ps.max(self.bound.bandwidth_ps + self.bound.cut.fluid_ps(bytes, self.unit_gbs))
+        let (latency, bandwidth) = self.terms(bytes);
+        latency.max(bandwidth)
+    }
+
+    /// The time of the longest way, and that of the tight cut: 0 without data, and without contention.
+    pub fn terms(&self, bytes: u64) -> (Ps, Ps) {
+        let crosses = bytes > 0 && self.contended;
+        let fluid = || self.bound.bandwidth_ps + self.bound.cut.fluid_ps(bytes, self.unit_gbs);
+        (self.bound.latency_ps, if crosses { fluid() } else { 0 })
     }
 
     /// True when the cut, not the distance, is what limits `bytes` per node.

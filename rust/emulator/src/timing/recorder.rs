@@ -292,7 +292,7 @@ impl State {
             channels: super::default_vec(program.channels.len()),
         };
         for index in 0..agents {
-            let end = super::skew(program, machine, index);
+            let end = super::start(program, machine, index);
             if end > 0 {
                 let agent = AgentId(index as u32);
                 state.last[index].set(state.push(Piece { end, agent, ..launch }));

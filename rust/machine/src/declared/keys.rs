@@ -1,7 +1,7 @@
 //! The keys of `topology.yaml`.
 
-use super::{Count, Gbs, Names, Ns, PerNs, Real, Tiers, section};
-use crate::NetworkModel;
+use super::{Count, Gbs, Names, Ns, PerNs, ProtocolKeys, Protocols, Real, Tiers, Word, section};
+use crate::{NetworkModel, Protocol};
 
 section! {
     /// A machine: SIPs joined by a network, each a mesh of cubes, each cube with PEs. Every key is optional;
@@ -19,6 +19,23 @@ section! {
         ipcq: Ipcq = Ipcq::default(),
         /// What is wrong with the machine.
         faults: Faults = Faults::default(),
+        /// What the host's start of a collective takes.
+        launch: Launch = Launch::default(),
+        /// The protocols of a communication library, by name.
+        protocols: Protocols = Protocols::default(),
+        /// The protocol that all runs use; where absent, each takes the quickest of those that its size allows.
+        protocol: Option<Word> = None,
+    }
+}
+
+section! {
+    /// What the host's start of a collective takes: its PEs start then, and its time counts it. Not in jobs, whose hosts
+    /// start collectives while others run.
+    Launch {
+        /// Of every collective, in ns; 0 where absent.
+        overhead_ns: Option<Ns> = None,
+        /// For each of its ranks besides, in ns; 0 where absent.
+        per_rank_ns: Option<Ns> = None,
     }
 }
 
@@ -113,6 +130,10 @@ section! {
         switch: Switch = Switch::default(),
         /// The links of `topology: custom`.
         edges: Vec<Edge> = Vec::new(),
+        /// Vertices of `topology: custom` that are no SIP, such as switches; numbered from the number of SIPs on.
+        relays: Option<Count<1, 4_096>> = None,
+        /// The nodes of `topology: nodes`.
+        nodes: Option<Nodes> = None,
     }
 }
 
@@ -139,11 +160,30 @@ section! {
 }
 
 section! {
+    /// The nodes of `topology: nodes`: as many neighbouring SIPs each, behind a switch of their own, with a network
+    /// interface each that leads to a spine.
+    Nodes {
+        /// SIPs of a node; a SIP has a link to and from the node's switch, like `system.sips.link`.
+        size: Count<1, 4_096> = Count(8),
+        /// Latency through the switch of a node, in ns, besides that of the links on either side.
+        switch_ns: Ns = Ns::ps(0),
+        /// Latency of a SIP's network interface, each way, in ns.
+        nic_latency_ns: Ns = Ns::ps(2_000_000),
+        /// Bandwidth of a SIP's network interface, each way.
+        nic_gbs: Gbs = Gbs::new(50.0),
+        /// Latency through the spine, in ns.
+        spine_ns: Ns = Ns::ps(0),
+        /// Bandwidth of a node's interfaces together over that of the node's way to the spine; 1 or more.
+        taper: Real = Real(1.0),
+    }
+}
+
+section! {
     /// A link of `topology: custom`.
     Edge {
-        /// SIP the link leaves.
+        /// SIP or relay the link leaves.
         from: Option<Count<0, 65_535>> = None,
-        /// SIP the link enters.
+        /// SIP or relay the link enters.
         to: Option<Count<0, 65_535>> = None,
         /// Latency in ns; `system.sips.link.latency_ns` where absent.
         latency_ns: Option<Ns> = None,
@@ -369,6 +409,13 @@ section! {
     }
 }
 
+impl Topology {
+    /// The protocol that all runs use.
+    pub(crate) fn spoken(&self) -> Option<Protocol> {
+        self.protocols.0.get(&self.protocol.as_ref()?.0).map(ProtocolKeys::protocol)
+    }
+}
+
 /// `system.sips.topology`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -380,6 +427,7 @@ pub(crate) enum Kind {
     Hypercube,
     FullyConnected,
     Switch,
+    Nodes,
     Custom,
 }
 
@@ -393,6 +441,7 @@ impl Names for Kind {
         ("hypercube", Self::Hypercube),
         ("fully_connected", Self::FullyConnected),
         ("switch", Self::Switch),
+        ("nodes", Self::Nodes),
         ("custom", Self::Custom),
     ];
 }

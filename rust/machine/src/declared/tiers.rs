@@ -1,7 +1,6 @@
-//! `ipcq.tiers`: the one section whose keys the user names.
+//! `ipcq.tiers`: memories that queue slots can live in.
 
-use super::reader::shorten;
-use super::{Gbs, Ns, Reader, Value, section};
+use super::{Gbs, Ns, Reader, Value, named, section};
 use crate::yaml::Tree;
 use indexmap::IndexMap;
 use serde_json::{Value as Json, json};
@@ -22,9 +21,6 @@ section! {
     }
 }
 
-const MAX_TIERS: usize = 64;
-const MAX_NAME: usize = 64;
-
 impl Default for Tiers {
     fn default() -> Self {
         let tier = |setup_ps, gbs, bank| TierKeys {
@@ -42,25 +38,7 @@ impl Default for Tiers {
 
 impl Value for Tiers {
     fn read(node: &Tree, reader: &mut Reader<'_>) -> Option<Self> {
-        let mut tiers = Self::default();
-        for (name, node) in reader.entries(node)? {
-            let shown = shorten(name);
-            let legal = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-            if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(legal) {
-                reader.within(&shown, node.at, |reader| {
-                    let message = format!("`{shown}` cannot name a tier");
-                    reader.report(node.at, "AHBM-T005", message, Some("use letters, digits, _ and -".to_owned()));
-                });
-                continue;
-            }
-            if tiers.0.len() >= MAX_TIERS && !tiers.0.contains_key(name) {
-                reader.report(node.at, "AHBM-T002", format!("more than {MAX_TIERS} tiers"), None);
-                return None;
-            }
-            let tier = tiers.0.entry(name.clone()).or_default();
-            reader.within(&shown, node.at, |reader| tier.merge(node, reader));
-        }
-        Some(tiers)
+        named::read(Self::default().0, node, reader, "tier", TierKeys::merge).map(Self)
     }
 
     fn schema() -> Json {

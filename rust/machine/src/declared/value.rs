@@ -166,6 +166,53 @@ impl<const MIN: u32, const MAX: u32> Value for Count<MIN, MAX> {
     }
 }
 
+/// A size in bytes, up to 2^53.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bytes(pub(crate) u64);
+
+const MAX_BYTES: u64 = 1 << 53;
+
+impl Value for Bytes {
+    fn read(node: &Tree, reader: &mut Reader<'_>) -> Option<Self> {
+        let given = number(node, reader, "a number of bytes")?;
+        if given.fract() != 0.0 || !(0.0..=MAX_BYTES as f64).contains(&given) {
+            return out_of_range(node, reader, given, "whole bytes are 0 to 2^53");
+        }
+        Some(Self(given as u64))
+    }
+    fn schema() -> Json {
+        json!({"type": "integer", "minimum": 0, "maximum": MAX_BYTES})
+    }
+    fn canonical(&self, path: &str, out: &mut String) {
+        line(path, self.0, out);
+    }
+    fn shown(&self) -> Option<Json> {
+        Some(json!(self.0))
+    }
+}
+
+/// A name that the file itself declares elsewhere.
+#[derive(Debug, Clone)]
+pub(crate) struct Word(pub(crate) String);
+
+impl Value for Word {
+    fn read(node: &Tree, reader: &mut Reader<'_>) -> Option<Self> {
+        match &node.value {
+            Yaml::Text(text) => Some(Self(text.clone())),
+            _ => {
+                reader.wrong_kind(node, "a name");
+                None
+            }
+        }
+    }
+    fn schema() -> Json {
+        json!({"type": ["string", "null"]})
+    }
+    fn canonical(&self, path: &str, out: &mut String) {
+        line(path, &self.0, out);
+    }
+}
+
 /// A non-negative real number up to 1e6, such as a length or a size.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Real(pub(crate) f64);

@@ -2,5 +2,7 @@
 
 mod faults;
 mod neighbours;
+mod protocols;
+mod relays;
 mod routes;
 mod topology;

@@ -1,0 +1,92 @@
+"""Protocols of a communication library: the machine that a call of some size finds with each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import sqrt
+
+from ahbm._core import Machine
+from ahbm.config.settings import Settings
+from ahbm.errors import ConfigError, UnsupportedError
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """A protocol of `topology.yaml`: what it does to links between SIPs, and the sizes that the library uses it for."""
+
+    name: str
+    efficiency: float
+    """Share of a link's bandwidth that payload gets."""
+    max_gbs: float
+    """Most payload that a link carries, in GB/s."""
+    ramp_bytes: int
+    """Bytes of one rank's array at which half of the bandwidth is reached."""
+    min_bytes: int
+    """Least bytes of one rank's array that it is used for."""
+    max_bytes: int | None
+    """Most bytes of one rank's array that it is used for; None for no limit."""
+    slots: int | None
+    """Messages a queue holds; None as the algorithm says."""
+
+    def is_for(self, nbytes: int) -> bool:
+        """Whether the library uses it for `nbytes` bytes of one rank's array."""
+        return self.min_bytes <= nbytes and (self.max_bytes is None or nbytes <= self.max_bytes)
+
+    def on(self, nbytes: int) -> tuple[tuple[str, str], ...]:
+        """The overrides of the machine on which a call of `nbytes` bytes of one rank's array runs with it. n bytes get
+        1 / (1 + sqrt(ramp_bytes / n)) of the bandwidth: n / b + sqrt(ramp_bytes · n) / b is the time of n bytes over a
+        pipeline whose chunks are as long as is best."""
+        found = [("protocol", self.name)]
+        if self.ramp_bytes and nbytes:
+            share = 1 / (1 + sqrt(self.ramp_bytes / nbytes))
+            path = f"protocols.{self.name}"
+            found.append((f"{path}.efficiency", repr(self.efficiency * share)))
+            if self.max_gbs != float("inf"):
+                found.append((f"{path}.max_gbs", repr(self.max_gbs * share)))
+        return tuple(found)
+
+    def applied(self, settings: Settings) -> Settings:
+        """The settings of an algorithm that runs with it: as many slots as it says."""
+        if self.slots is None:
+            return settings
+        return replace(settings, queues=replace(settings.queues, n_slots=self.slots))
+
+
+def protocols_of(machine: Machine) -> tuple[Protocol, ...]:
+    """The protocols of a machine, in the order of its file."""
+    return tuple(Protocol(*row) for row in machine.protocols)
+
+
+def chosen(machine: Machine) -> Protocol | None:
+    """The protocol that all runs on a machine use."""
+    return next((protocol for protocol in protocols_of(machine) if protocol.name == machine.protocol), None)
+
+
+def usable(machine: Machine, nbytes: int) -> Sequence[Protocol]:
+    """The protocols that a machine's library uses for `nbytes` bytes of one rank's array; () where there are none, or
+    one is used for all runs. Raises ConfigError (AHBM-C188) where no range holds the size."""
+    if machine.protocol is not None:
+        return ()
+    known = protocols_of(machine)
+    found = [protocol for protocol in known if protocol.is_for(nbytes)]
+    if known and not found:
+        names = ", ".join(protocol.name for protocol in known)
+        raise ConfigError(
+            "AHBM-C188",
+            f"no protocol of the machine is used for {nbytes} bytes: it has {names}",
+            hint="change min_bytes and max_bytes, or set protocol: NAME",
+        )
+    return found
+
+
+def refuse_several(machine: Machine, what: str) -> None:
+    """Raises UnsupportedError (AHBM-U147) on a machine where each call would take a protocol of its own, which `what`
+    does not do."""
+    if machine.protocols and machine.protocol is None:
+        names = ", ".join(protocol.name for protocol in protocols_of(machine))
+        raise UnsupportedError(
+            "AHBM-U147",
+            f"{what} uses one protocol, and the machine has several: {names}",
+            hint="choose one for all calls: --set protocol=NAME",
+        )

@@ -1,0 +1,74 @@
+//! `protocols`: how a communication library sends, as changes of the links between SIPs.
+
+use super::{Bytes, Count, Gbs, Ns, Reader, Real, Value, named, section};
+use crate::Protocol;
+use crate::yaml::Tree;
+use indexmap::IndexMap;
+use serde_json::{Value as Json, json};
+
+/// Protocols by name, in the order of the file.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Protocols(pub(crate) IndexMap<String, ProtocolKeys>);
+
+section! {
+    /// A protocol of a communication library, such as NCCL's LL, LL128 and Simple: what a message between SIPs costs with
+    /// it, and the sizes that the library uses it for.
+    ProtocolKeys {
+        /// Latency of every message between SIPs besides that of its route, in ns.
+        step_ns: Ns = Ns::ps(0),
+        /// Share of a link's bandwidth that payload gets, above 0 and up to 1.
+        efficiency: Real = Real(1.0),
+        /// Most payload that a link carries with it.
+        max_gbs: Gbs = Gbs::new(f64::INFINITY),
+        /// Bytes of one rank's array at which half of the bandwidth is reached: n bytes get 1 / (1 + sqrt(ramp_bytes / n))
+        /// of it.
+        ramp_bytes: Bytes = Bytes(0),
+        /// Least bytes of one rank's array that the library uses it for.
+        min_bytes: Bytes = Bytes(0),
+        /// Most bytes of one rank's array that the library uses it for; all where absent.
+        max_bytes: Option<Bytes> = None,
+        /// Messages a queue holds; as the algorithm says where absent.
+        slots: Option<Count<1, 65_536>> = None,
+    }
+}
+
+impl ProtocolKeys {
+    pub(crate) fn protocol(&self) -> Protocol {
+        Protocol {
+            step_ps: self.step_ns.0,
+            efficiency: self.efficiency.0,
+            max_gbs: self.max_gbs.gbs(),
+            ramp_bytes: self.ramp_bytes.0,
+            min_bytes: self.min_bytes.0,
+            max_bytes: self.max_bytes.map_or(u64::MAX, |bytes| bytes.0),
+            slots: self.slots.map(|slots| slots.0),
+        }
+    }
+}
+
+impl Value for Protocols {
+    fn read(node: &Tree, reader: &mut Reader<'_>) -> Option<Self> {
+        let merge = |protocol: &mut ProtocolKeys, node: &Tree, reader: &mut Reader<'_>| {
+            protocol.merge(node, reader);
+            let Real(efficiency) = protocol.efficiency;
+            if efficiency <= 0.0 || efficiency > 1.0 {
+                let message = format!("an efficiency of {efficiency} is out of range: above 0, up to 1");
+                reader.report(node.at, "AHBM-T005", message, None);
+            }
+            if protocol.max_bytes.is_some_and(|most| most.0 < protocol.min_bytes.0) {
+                reader.report(node.at, "AHBM-T005", "max_bytes is less than min_bytes", None);
+            }
+        };
+        named::read(IndexMap::new(), node, reader, "protocol", merge).map(Self)
+    }
+
+    fn schema() -> Json {
+        json!({"type": ["object", "null"], "additionalProperties": ProtocolKeys::schema()})
+    }
+
+    fn canonical(&self, path: &str, out: &mut String) {
+        for (name, protocol) in &self.0 {
+            protocol.canonical(&format!("{path}.{name}"), out);
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Protocols and launch: what they change, and that a machine without them is what it was.
+
+use ahbm_machine::{Coord, Machine, Node};
+use proptest::prelude::*;
+
+const RING: &str =
+    "system: {sips: {count: 4, link: {latency_ns: 500, bandwidth_gbs: 100}}}\nsip: {cube_mesh: {w: 1, h: 1}}\n";
+const TWO: &str = "protocols:\n  ll: {step_ns: 600, max_gbs: 20, max_bytes: 65536}\n  simple: {step_ns: 3000, efficiency: 0.5, min_bytes: 1024, slots: 2}\n";
+
+fn machine(text: &str) -> Machine {
+    Machine::from_yaml(text, "spoken", &[]).unwrap_or_else(|findings| panic!("{findings:?}"))
+}
+
+fn codes(text: &str) -> Vec<&'static str> {
+    Machine::from_yaml(text, "spoken", &[]).map_or_else(|f| f.iter().map(|d| d.code).collect(), |_| Vec::new())
+}
+
+/// Latency in ps of the way from one SIP to another, and GB/s of its slowest link between SIPs.
+fn way(machine: &Machine, from: u32, to: u32) -> (u64, f64) {
+    let pe = |sip| Node::Pe(machine.pe(Coord { sip, cube: 0, pe: 0 }).unwrap());
+    let route = machine.route(pe(from), pe(to)).unwrap();
+    let rates = route
+        .hops
+        .iter()
+        .filter(|hop| machine.link_name(hop.link).starts_with("sip") && machine.link_name(hop.link).contains("->"));
+    (route.latency_ps(), rates.map(|hop| machine.link_rate(hop.link).gbs()).fold(f64::INFINITY, f64::min))
+}
+
+#[test]
+fn a_protocol_changes_messages_between_sips() {
+    let (plain, known) = (machine(RING), machine(&format!("{RING}{TWO}")));
+    let (ll, simple) = (machine(&format!("{RING}{TWO}protocol: ll")), machine(&format!("{RING}{TWO}protocol: simple")));
+    for (from, to) in [(0, 1), (0, 2), (3, 0)] {
+        let (latency, rate) = way(&plain, from, to);
+        assert_eq!(rate, 100.0);
+        assert_eq!(way(&known, from, to), (latency, rate), "a protocol that nobody chose changes nothing");
+        assert_eq!(way(&ll, from, to), (latency + 600_000, 20.0));
+        assert_eq!(way(&simple, from, to), (latency + 3_000_000, 50.0));
+    }
+    assert_eq!((known.protocol(), ll.protocol()), (None, Some("ll")));
+    let ranges: Vec<_> =
+        known.protocols().iter().map(|(name, of)| (name.as_str(), of.min_bytes, of.max_bytes, of.slots)).collect();
+    assert_eq!(ranges, [("ll", 0, 65_536, None), ("simple", 1024, u64::MAX, Some(2))]);
+    assert_ne!(known.hash(), plain.hash());
+}
+
+#[test]
+fn the_start_of_a_collective_grows_with_its_ranks() {
+    assert_eq!(machine(RING).costs().launch_ps, 0);
+    assert_eq!(machine(&format!("{RING}launch: {{overhead_ns: 8000, per_rank_ns: 0.5}}")).costs().launch_ps, 8_002_000);
+}
+
+#[test]
+fn mistakes_are_told() {
+    for (text, code) in [
+        ("protocol: ll", "AHBM-T006"),
+        ("protocols: {ll: {step_ns: 1}}\nprotocol: l1", "AHBM-T006"),
+        ("protocols: {ll: {efficiency: 0}}", "AHBM-T005"),
+        ("protocols: {ll: {efficiency: 1.5}}", "AHBM-T005"),
+        ("protocols: {ll: {min_bytes: 2, max_bytes: 1}}", "AHBM-T005"),
+        ("protocols: {ll: {max_bytes: 1.5}}", "AHBM-T005"),
+        ("protocols: {'l l': {}}", "AHBM-T005"),
+        ("protocols: {ll: {stepns: 1}}", "AHBM-T003"),
+        ("protocols: [ll]", "AHBM-T004"),
+        ("protocol: 1", "AHBM-T004"),
+        ("launch: {overhead_ns: -1}", "AHBM-T005"),
+    ] {
+        assert_eq!(codes(text), [code], "{text}");
+    }
+}
+
+proptest! {
+    /// No protocol makes a link faster than it is.
+    #[test]
+    fn a_link_never_carries_more_than_it_can(efficiency in 0.01f64..1.0, most in 1.0f64..400.0) {
+        let text = format!("{RING}protocols: {{p: {{efficiency: {efficiency}, max_gbs: {most}}}}}\nprotocol: p");
+        let (_, rate) = way(&machine(&text), 0, 1);
+        prop_assert!(rate <= 100.0 && (rate - (100.0 * efficiency).min(most)).abs() < 1e-3);
+    }
+}

@@ -1,0 +1,97 @@
+"""Protocols: what a run costs with each, which one it takes, and that its data are the same."""
+
+from __future__ import annotations
+
+from math import sqrt
+
+import numpy as np
+import pytest
+
+import ahbm
+import ahbm.distributed as dist
+from ahbm.core.emulator import Emulator
+from ahbm.errors import ConfigError, UnsupportedError
+from ahbm.job.replay import replay
+from ahbm.job.transformer import Transformer
+from ahbm.ranks.setup import Setup
+
+RANKS, LATENCY, GBS = 8, 100, 400
+LINKS = {"system.sips.link.latency_ns": LATENCY, "system.sips.link.bandwidth_gbs": GBS}
+KNOWN: dict[str, object] = LINKS | {
+    "launch.overhead_ns": 8000,
+    "protocols.ll.step_ns": 600,
+    "protocols.ll.max_gbs": 18,
+    "protocols.simple.step_ns": 3200,
+    "protocols.simple.efficiency": 0.9,
+    "protocols.simple.ramp_bytes": 1 << 20,
+}
+
+
+def run(nbytes: int, **overrides: object) -> ahbm.Report:
+    told = KNOWN | {name.replace("__", "."): value for name, value in overrides.items()}
+    return ahbm.run(
+        "all_reduce", "ring_allreduce", "npu_fully_connected_8", bytes_per_rank=nbytes, data=False, overrides=told
+    )
+
+
+def ring(nbytes: int, step_ns: float, gbs: float) -> float:
+    """Time in ns of a ring of messages that are sent one after the other."""
+    return 8000 + 2 * (RANKS - 1) * (LATENCY + step_ns) + 2 * (RANKS - 1) / RANKS * nbytes / gbs
+
+
+@pytest.mark.parametrize("nbytes", [1 << 10, 1 << 16, 1 << 20, 1 << 24])
+def test_a_call_takes_the_quickest_at_the_time_of_its_law(nbytes: int) -> None:
+    ramped = 0.9 * GBS / (1 + sqrt((1 << 20) / nbytes))
+    laws = {"ll": ring(nbytes, 600, 18), "simple": ring(nbytes, 3200, ramped)}
+    best = min(laws, key=lambda name: laws[name])
+    found = run(nbytes)
+    assert found.latency_ns == pytest.approx(laws[best], rel=1e-4)
+    assert found.notes[-1] == f"protocol {best}, the quickest of 2"
+    # The ramp depends on the size of a call, and so it is part of no machine with one protocol.
+    assert run(nbytes, protocol="ll").latency_ns == pytest.approx(laws["ll"], rel=1e-4)
+    assert run(nbytes, protocol="simple", protocols__simple__ramp_bytes=0).latency_ns == pytest.approx(
+        ring(nbytes, 3200, 0.9 * GBS), rel=1e-4
+    )
+
+
+def test_a_range_decides_before_the_time_does() -> None:
+    quick = run(1 << 12)
+    held = run(1 << 12, protocols__ll__max_bytes=4095)
+    assert quick.notes[-1].startswith("protocol ll") and held.notes[-1] == "protocol simple"
+    assert held.latency_ns > quick.latency_ns
+    assert run(1 << 12, protocols__ll__max_bytes=4096).latency_ns == quick.latency_ns
+    with pytest.raises(ConfigError) as caught:
+        run(1 << 12, protocols__ll__max_bytes=1, protocols__simple__min_bytes=1 << 20)
+    assert caught.value.code == "AHBM-C188"
+
+
+def test_slots_of_a_protocol_are_those_of_its_queues() -> None:
+    assert run(1 << 20, protocols__ll__slots=1, protocol="ll").memory_bytes == (1 << 20) + (1 << 17)
+    assert run(1 << 20, protocols__ll__slots=3, protocol="ll").memory_bytes == (1 << 20) + 3 * (1 << 17)
+
+
+def test_a_machine_without_any_is_what_it_was() -> None:
+    plain = Emulator.load("npu_fully_connected_8").machine
+    assert (plain.protocols, plain.protocol, plain.launch_ps) == ([], None, 0)
+    assert Emulator.load("npu_fully_connected_8", overrides={"launch.overhead_ns": 0}).machine.hash != plain.hash
+
+
+def test_results_are_the_same_by_every_protocol() -> None:
+    def worker() -> bytes:
+        dist.init_process_group(backend="ahbm", topology="npu_fully_connected_8", overrides=KNOWN)
+        x = np.arange(4096, dtype=np.float32) * (1 + dist.get_rank())
+        dist.all_reduce(x)
+        return x.tobytes()
+
+    results = ahbm.spawn(worker, topology="npu_fully_connected_8", overrides=KNOWN)
+    assert set(results) == {(np.arange(4096, dtype=np.float32) * 36).tobytes()}
+
+
+def test_a_job_needs_one_protocol() -> None:
+    job = Transformer(layers=1, hidden=64, heads=2, sequence=32, vocabulary=64, dp=8).workload()
+    with pytest.raises(UnsupportedError) as caught:
+        replay(job, "job", Setup("npu_fully_connected_8", overrides=KNOWN))
+    assert caught.value.code == "AHBM-U147"
+    one = replay(job, "job", Setup("npu_fully_connected_8", overrides=KNOWN | {"protocol": "ll"}))
+    none = replay(job, "job", Setup("npu_fully_connected_8", overrides=LINKS))
+    assert one.latency_ns > none.latency_ns
