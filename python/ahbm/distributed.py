@@ -38,7 +38,7 @@ from ahbm.source.function import AnyAlgorithm, as_algorithm
 
 if TYPE_CHECKING:
     from ahbm._core import Machine
-    from ahbm.core.selection import Selector
+    from ahbm.selectors.protocol import AnySelector
 
 __all__ = [
     "CallRecord",
@@ -72,6 +72,7 @@ __all__ = [
     "reduce_scatter_tensor",
     "scatter",
     "send",
+    "set_selector",
     "simulated_time",
     "stats",
 ]
@@ -104,7 +105,7 @@ def init_process_group(
     algorithm: AnyAlgorithm = None,
     timeout: float | timedelta | None = None,
     check: str | None = None,
-    selector: Selector | None = None,
+    selector: AnySelector = None,
 ) -> None:
     """Joins this rank to the default process group.
 
@@ -114,9 +115,10 @@ def init_process_group(
     600. `check`: what is checked of every call that is the first of its shape, as `check` of `ahbm.run`, or "none";
     default AHBM_CHECK, else "result": a contribution that is lost or doubled raises DataError (AHBM-V401).
 
-    `selector(algorithms, request)` chooses the algorithm of every collective: itself or its name, of those
-    configured; None: as ccl.yaml says. What ranks choose must agree (AHBM-X110); what is no algorithm of the collective
-    raises ConfigError (AHBM-C180).
+    `selector` chooses the algorithm of every collective: an object (`ahbm.selectors.protocol.Selector`), a function of
+    algorithms and request, the name of one that comes with AHBM ("nccl", "shortlist") or a file; None: as ccl.yaml
+    says. What ranks choose must agree (AHBM-X111); what is no algorithm of the collective raises ConfigError
+    (AHBM-C180). A selector that fails warns (AHBM-X112), and ccl.yaml chooses on all ranks.
 
     Raises BackendError (a ValueError, AHBM-X101), DistributedError AHBM-X103 when already initialised, AHBM-X104 when
     the world has another size, AHBM-X110 when ranks disagree; TopologyError and ConfigError for bad files.
@@ -136,6 +138,7 @@ def init_process_group(
     )
     context.selection = None
     chosen = selector or context.lobby.first.selector or ambient().selector
+    context.choose()
     if chosen is not None:
         context.select(None, chosen)
     context.world.be_patient(context.session.setup.timeout_s or TIMEOUT_S)
@@ -146,6 +149,9 @@ def init_process_group(
 def destroy_process_group() -> None:
     """Leaves the default process group; `init_process_group` may be called again."""
     context, _ = joined()
+    if context.selection is not None:
+        context.selection.close()
+        context.selection = None
     context.session = None
     context.generation += 1
     if context.world.size == 1:
@@ -185,7 +191,20 @@ def get_world_size(group: ProcessGroup | None = None) -> int:
 
 
 @checked
-def new_group(ranks: Sequence[int] | None = None, *, selector: Selector | None = None) -> ProcessGroup:
+def set_selector(selector: AnySelector, group: ProcessGroup | None = None, *, at: int | None = None) -> None:
+    """`selector` chooses the algorithms of `group`'s collectives from now on, or from its call number `at` on, counted
+    from 0 (default: the next one). Every rank must set it before the same call.
+
+    group: None is for all groups that have no selector of their own. A selector that is None leaves them to ccl.yaml.
+    Raises ConfigError: AHBM-C129 for a call that has been made already, AHBM-C181 for a bad file; DistributedError
+    AHBM-X106 for a group that this rank is no member of.
+    """
+    context, _, _ = member(group)
+    context.select(group, selector, at)
+
+
+@checked
+def new_group(ranks: Sequence[int] | None = None, *, selector: AnySelector = None) -> ProcessGroup:
     """A group of `ranks` (default: all), in ascending order. Every rank of the world must call it.
 
     `selector` chooses the algorithms of its collectives, instead of the one of `init_process_group`.

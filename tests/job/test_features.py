@@ -16,6 +16,7 @@ from tests.support.commands import run
 from tests.support.traces import attribute, write
 
 import ahbm
+from ahbm.choose.features import OF_MACHINES
 from ahbm.job.features import OF_ALGORITHMS, OF_CALLS
 from ahbm.job.transformer import Transformer
 
@@ -259,15 +260,16 @@ def test_what_does_not_go_together(tmp_path: Path) -> None:
 
 
 def test_the_page_has_every_column_with_its_unit() -> None:
-    tables = [set(), set()]
+    tables: list[set[tuple[str, str]]] = []
     for line in DOCS.read_text().splitlines():
         if line.startswith("## Of"):
-            found = tables["call" in line]
+            found = set()
+            tables.append(found)
         names, _, rest = line.removeprefix("| ").partition(" | ")
         if line.startswith("| `"):
             unit = rest.partition("|")[0].strip()
             found |= {(name, unit) for name in re.findall("`([a-z_]+)`", names)}
-    assert tables == [set(OF_ALGORITHMS.items()), set(OF_CALLS.items())]
+    assert tables == [set(columns.items()) for columns in (OF_ALGORITHMS, OF_CALLS, OF_MACHINES)]
 
 
 def test_what_gets_stuck_has_no_columns(tmp_path: Path) -> None:

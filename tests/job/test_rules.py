@@ -83,6 +83,19 @@ def test_rules(rules: str, wanted: list[str], tmp_path: Path) -> None:
     assert not report.warnings
 
 
+def test_a_selector_for_some_groups(tmp_path: Path) -> None:
+    steps = "[{collective: all_reduce, max_bytes: 1024, algorithm: tree_allreduce}, "
+    steps += "{collective: all_reduce, algorithm: ring_allreduce}]"
+    selector = f"{{kind: ranges, rules: {steps}}}"
+    lines = [f"{{group: 'tp*', selector: {selector}}}", "{group: 'dp*', selector: nccl}"]
+    report = replayed(tmp_path, "".join(f"\n    - {line}" for line in lines))
+    calls = [("tp0", 1 << 16), ("tp0", 1 << 10), ("tp1", 1 << 16), ("tp1", 1 << 10), ("", 64)]
+    assert chosen(report) == dict(zip(calls, [RING, TREE, RING, TREE, PLAIN], strict=True))
+    assert {call.rule for call in report.calls if call.group} == {"selector"}
+    (warning,) = report.warnings
+    assert warning.code == "AHBM-C158" and "dp*" in warning.sites[0].label
+
+
 def test_a_rule_changes_the_times(tmp_path: Path) -> None:
     plain, ruled = (replayed(tmp_path, f"[{{group: '{group}', algorithm: {TREE}}}]") for group in ("none", "tp*"))
     assert plain.times_hash != ruled.times_hash

@@ -12,7 +12,7 @@ import pytest
 import ahbm
 import ahbm.distributed as dist
 from ahbm.base.request import Request
-from ahbm.errors import ConfigError, DistributedError, RankError
+from ahbm.errors import ConfigError, DistributedError, RankError, SelectorWarning
 from ahbm.source.algorithm import Algorithm
 
 Algorithms = Mapping[str, Algorithm]
@@ -104,9 +104,9 @@ def test_ranks_that_select_differently_are_named_with_their_choices(other: str |
 
     with pytest.raises(DistributedError) as caught:
         ahbm.spawn(worker, overrides=THREE)
-    assert caught.value.code == "AHBM-X110"
-    wanted = f"{other} (chosen by selector)" if other else "the one of ccl.yaml"
-    assert f"ranks 0, 2 have ring_allreduce (chosen by selector); rank 1 has {wanted}" in str(caught.value)
+    assert caught.value.code == "AHBM-X111"
+    wanted = other or "what ccl.yaml says"
+    assert f"(ranks 0, 2: ring_allreduce; rank 1: {wanted})" in str(caught.value)
 
 
 @pytest.mark.parametrize("answer", ["ring_alreduce", "ring_all_gather", 7, object()])
@@ -122,26 +122,32 @@ def test_an_answer_that_is_no_algorithm_of_the_collective_is_refused(answer: Any
 
 
 def test_what_is_no_function_is_no_selector() -> None:
-    wrong: Any = "ring_allreduce"
-    with pytest.raises(RankError, match="AHBM-C129: selector must be a function"):
-        ahbm.spawn(lambda: dist.init_process_group(selector=wrong), overrides=THREE)
-    with pytest.raises(RankError, match="AHBM-C129: selector must be a function"):
-        ahbm.spawn(lambda: dist.init_process_group(), overrides=THREE, selector=wrong)
-    with pytest.raises(ConfigError, match="AHBM-C129"):
-        ahbm.run(selector=wrong)
+    wrong: Any
+    for wrong, told in (7, "AHBM-C129: selector must be a selector"), ("ring_allreduce", "AHBM-C181: unknown selector"):
+        with pytest.raises(RankError, match=told):
+            ahbm.spawn(lambda: dist.init_process_group(selector=wrong), overrides=THREE)  # noqa: B023 - it has ended.
+        with pytest.raises(RankError, match=told):
+            ahbm.spawn(lambda: dist.init_process_group(), overrides=THREE, selector=wrong)
+        with pytest.raises(ConfigError, match=told.partition(":")[0]):
+            ahbm.run(selector=wrong)
 
 
-def test_what_a_selector_raises_is_its_own() -> None:
-    def selector(algorithms: Algorithms, request: Request) -> str:
-        raise TypeError("mine")
+def test_where_a_selector_fails_on_one_rank_the_configuration_chooses_on_all() -> None:
+    def worker(rank: int) -> tuple[str, str]:
+        def selector(algorithms: Algorithms, request: Request) -> str:
+            if rank == 1:
+                raise TypeError("mine")
+            return "ring_allreduce"
 
-    def worker() -> None:
         dist.init_process_group(selector=selector)
         dist.all_reduce(np.ones(8, np.float16))
+        return dist.stats()[0].algorithm, dist.stats()[0].rule
 
-    with pytest.raises(RankError) as caught:
-        ahbm.spawn(worker, overrides=THREE)
-    assert isinstance(caught.value.__cause__, TypeError) and "mine" in str(caught.value.__cause__)
+    with pytest.warns(
+        SelectorWarning, match=r"AHBM-X112 all_reduce .* on rank 1 the selector .* raised TypeError: mine"
+    ):
+        found = ahbm.spawn(worker, overrides=THREE)
+    assert found == [("lrab_hierarchical_allreduce", "default")] * 3
 
 
 def test_a_run_is_chosen_as_well() -> None:

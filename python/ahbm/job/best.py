@@ -9,12 +9,13 @@ from ahbm._core import Workload
 from ahbm.base.request import Request
 from ahbm.base.words import aligned
 from ahbm.core.emulator import Emulator
-from ahbm.core.selection import Catalogue, Selector
+from ahbm.core.selection import Candidates
 from ahbm.errors import AhbmError
 from ahbm.job.preparation import Preparation
 from ahbm.job.reading import AS_IT_IS, How
 from ahbm.job.replay import JobReport, replay
 from ahbm.ranks.setup import Setup
+from ahbm.selectors.protocol import Function
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,7 @@ def _kinds(preparation: Preparation, workload: Workload) -> dict[Kind, _Calls]:
 def _alone(emulator: Emulator, request: Request) -> dict[str, int]:
     """The time of every algorithm that can perform a request, in ps, the quickest first."""
     found = {}
-    for algorithm in Catalogue(emulator, request.collective):
+    for algorithm in Candidates(emulator, request.collective):
         try:
             found[algorithm] = emulator.compile_timed(request, algorithm).latency_ps
         except AhbmError:
@@ -166,5 +167,5 @@ def _alone(emulator: Emulator, request: Request) -> dict[str, int]:
     return dict(sorted(found.items(), key=lambda item: (item[1], item[0])))
 
 
-def _choosing(chosen: dict[Kind, str]) -> Selector:
+def _choosing(chosen: dict[Kind, str]) -> Function:
     return lambda algorithms, request: chosen.get(_kind(request))

@@ -18,8 +18,9 @@ from ahbm.base.arguments import checked
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.placement import DPPolicy
 from ahbm.check.case import Case
+from ahbm.config.ccl import split_overrides
 from ahbm.config.reading import PLAIN, Reading
-from ahbm.core.selection import Selector
+from ahbm.config.topology import load_machine, sized
 from ahbm.core.spec import Spec
 from ahbm.dsl.script import Script
 from ahbm.errors import ConfigError
@@ -27,12 +28,15 @@ from ahbm.job.reading import AS_IT_IS, How
 from ahbm.job.reading import read as read_job
 from ahbm.job.replay import JobReport, replay
 from ahbm.ranks.setup import Setup
-from ahbm.runs import plans, timed
+from ahbm.runs import knobs, plans, timed
 from ahbm.runs.inspection import Inspection
 from ahbm.runs.keywords import Arguments
 from ahbm.runs.measure import measure, prepare
 from ahbm.runs.report import Report
 from ahbm.runs.timed import TimeReport
+from ahbm.selectors.protocol import AnySelector
+from ahbm.selectors.why import Explanation as ChoiceExplanation
+from ahbm.selectors.why import explain
 from ahbm.source.function import AnyAlgorithm, as_algorithm
 from ahbm.source.plan import SLOTS, has_known_result, read
 
@@ -51,7 +55,7 @@ class Terms:
     overrides: Mapping[str, object] | None = None
     algorithm: AnyAlgorithm = None
     """Of a collective; of a job, for its all_reduces."""
-    selector: Selector | None = None
+    selector: AnySelector = None
     """Of a collective, and of a job for all of its collectives: `selector(algorithms, request)` chooses."""
     bytes_per_rank: int | None = None
     """Size of one rank's array."""
@@ -92,6 +96,8 @@ class Terms:
     """Scripts: which of several programs is meant, by name or position; else the last."""
     frontend: str | None = None
     """Scripts: "upstream" leaves lowering to the installed package of the language."""
+    knobs: bool = True
+    """Plans: the knobs beside the file (`NAME.knobs.json`) hold for what is not said here."""
 
     @property
     def of_jobs(self) -> tuple[object, ...]:
@@ -135,6 +141,8 @@ class Opened:
 
         Raises ConfigError (AHBM-C146) for terms that do not go with it, and as `ahbm.run`.
         """
+        if self._knobbed is not None:
+            return self._knobbed[0].case
         terms = self.terms
         arguments = Arguments(dtype=terms.dtype, op=terms.op, root=terms.root, overrides=terms.overrides, ccl=terms.ccl)
         if terms.device:
@@ -160,6 +168,40 @@ class Opened:
         plan = read(self.source, self.terms.reading)
         return plan.buffers and has_known_result(plan)
 
+    @cached_property
+    def _knobbed(self) -> tuple[Opened, str] | None:
+        """The target under the knobs beside it, and a note of what they do; None where there are none.
+
+        Raises FormatError (AHBM-F188, F199) for knobs that are none, or of another program.
+        """
+        target, terms = self.target, self.terms
+        if not terms.knobs or not is_plan(target) or target.endswith(".py") or self.is_job:
+            return None
+        found = knobs.read(target)
+        if found is None:
+            return None
+        given = {
+            "protocol": terms.protocol,
+            "channels": terms.instances,
+            "chunk_bytes": terms.slice_bytes,
+            "threads": (terms.overrides or {}).get(knobs.MATH),
+        }
+        found = replace(found, **{name: None for name, value in given.items() if value is not None})
+        plan = read(self.source, terms.reading)
+        overrides = sized(plan.ranks, terms.topology, terms.overrides)
+        machine = load_machine(terms.topology, split_overrides(overrides)[0])
+        applied = knobs.apply(found, plan, machine, target)
+        modelled = applied.modelled
+        with_them = replace(
+            terms,
+            knobs=False,
+            overrides={**(terms.overrides or {}), **applied.overrides} or None,
+            protocol=terms.protocol or (modelled.protocol and knobs.PROTOCOLS[modelled.protocol]),
+            instances=terms.instances or modelled.channels,
+            slice_bytes=terms.slice_bytes or modelled.chunk_bytes,
+        )
+        return replace(self, terms=with_them), applied.note
+
     def at(self, nbytes: int) -> Opened:
         """The target at this size, unless it is a trace that states sizes of its own."""
         if self.is_job:
@@ -173,6 +215,11 @@ class Opened:
         self, *, data: bool = True, check: bool | str | None = None, seed: int = 0
     ) -> Report | TimeReport | JobReport:
         """Runs the target: a job, or a plan without a known result, for its time only. Raises as `case`."""
+        if self._knobbed is not None:
+            opened, told = self._knobbed
+            report = opened.run(data=data, check=check, seed=seed)
+            assert not isinstance(report, JobReport)
+            return replace(report, notes=(*report.notes, told))
         target, terms = self.target, self.terms
         if not is_plan(target):
             return measure(self.case, data=data, check=False if check is None else check, seed=seed)
@@ -219,6 +266,12 @@ class Opened:
     def explain(self) -> Explanation:
         """Why the target takes as long as it does; runs it for its time."""
         return self.run(data=False).explain()
+
+    def choice(self) -> ChoiceExplanation | None:
+        """The choice of the selector that chose the algorithm of a collective, beside what the others take; None where
+        none chose. Simulates every candidate."""
+        choice = self.case.choice if self.measured and not is_plan(self.target) else None
+        return None if choice is None else explain(choice, self.case.emulator)
 
     def inspect(self) -> Inspection:
         """Looks into the run of the target. Raises ConfigError (AHBM-C146) for a job, which is many runs."""

@@ -15,6 +15,7 @@ from ahbm.base.arguments import checked
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.core.compiled import Compiled
 from ahbm.core.emulator import Emulator
+from ahbm.core.limits import Limits
 from ahbm.errors import AhbmError, ConfigError, Finding, InterruptedRun
 from ahbm.job.door import Opened, Terms, is_plan, refuse_terms_of_plans, terms_of
 from ahbm.job.reading import left_out
@@ -45,6 +46,13 @@ OF_ALGORITHMS: dict[str, str] = {
     "compute_ns": "ns",
     "arithmetic_intensity": "operations/B",
     "compute_to_comm_ratio": "ns/B",
+    "queue_depth": "messages",
+    "cut_bytes": "B",
+    "path_ns": "ns",
+    "link_ns": "ns",
+    "rounds_ns": "ns",
+    "bound_latency_ns": "ns",
+    "bound_bandwidth_ns": "ns",
 }
 """The columns of an algorithm, each with its unit."""
 OF_CALLS: dict[str, str] = {
@@ -71,7 +79,8 @@ OF_CALLS: dict[str, str] = {
 """The columns of a job's call, each with its unit."""
 _COUNTED = ("message_size_bin", "pipelined", "fused", "overlap_capable", "producers", "branch_factor")
 _OF_JOBS = ("model_intensity", "arithmetic_intensity", "compute_to_comm_ratio")
-_OF_PROGRAMS = tuple(OF_ALGORITHMS)[tuple(OF_ALGORITHMS).index("algorithm_id") :]
+_BOUNDS = ("bound_latency_ns", "bound_bandwidth_ns")
+_OF_PROGRAMS = tuple(OF_ALGORITHMS)[tuple(OF_ALGORITHMS).index("algorithm_id") : -len(_BOUNDS)]
 
 
 @dataclass(frozen=True, repr=False)
@@ -221,7 +230,13 @@ def _row(target: str, compiled: Compiled) -> dict[str, Any]:
 def _columns(
     target: str, algorithm: str, collective: str, nbytes: int | None, dtype: str | None, ranks: int, program: Program
 ) -> dict[str, Any]:
-    found = program.features()
+    kind = COLLECTIVES.get(collective)
+    known = kind is not None and not kind.paired and nbytes is not None
+    limit = Limits(program.machine).limit(collective, ranks) if known else None
+    found = program.features(limit)
+    terms: tuple[float | None, ...] = (None, None)
+    if limit is not None and kind is not None and nbytes is not None:
+        terms = tuple(ps / 1000 for ps in limit.terms(0 if collective == "barrier" else nbytes // kind.chunks(ranks)))
     return {
         "target": target,
         "algorithm": algorithm,
@@ -232,4 +247,5 @@ def _columns(
         "dtype": dtype,
         "message_size_bin": None if nbytes is None else max(nbytes.bit_length() - 1, 0),
         **{name: getattr(found, name) for name in _OF_PROGRAMS},
+        **dict(zip(_BOUNDS, terms, strict=True)),
     }

@@ -12,9 +12,12 @@ from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.elements import element
 from ahbm.base.request import Request
 from ahbm.config.rules import Place
-from ahbm.core.selection import ARGUMENT, CONFIGURED, DEFAULT, Catalogue, Selector, checked_selector, select
+from ahbm.core.selection import ARGUMENT, CONFIGURED, DEFAULT, Choice
 from ahbm.errors import AhbmError, Finding, Site, UnsupportedError
 from ahbm.ranks.calls import CallRecord, Row, summed
+from ahbm.selectors.asking import ConfiguredSelectors, Solo
+from ahbm.selectors.loading import as_selector
+from ahbm.selectors.protocol import AnySelector
 
 if TYPE_CHECKING:
     from ahbm.core.compiled import Compiled
@@ -25,18 +28,47 @@ if TYPE_CHECKING:
     from ahbm.source.algorithm import Algorithm
 
 
+def request_of(call: JobCall, how: How) -> Request:
+    """What a call of a job asks for; `how` says what it does not state. Raises UnsupportedError (AHBM-U130)."""
+    dtype = call.dtype or how.dtype
+    kind = COLLECTIVES.get(call.collective)
+    ranks = tuple(sorted(call.ranks))
+    count = -(-call.bytes // element(dtype).storage.itemsize)
+    if kind is not None and kind.chunked:
+        # A call whose data do not split into equal chunks is as long as if the longest had been sent to all.
+        chunk = count if call.collective in ("all_gather", "gather") else -(-count // len(ranks))
+        count = chunk if call.longest is None else call.longest
+    if call.collective == "barrier":
+        dtype, count = "f16", 1
+    paired = kind is not None and kind.paired
+    return Request(
+        call.collective,
+        ranks,
+        count,
+        dtype,
+        call.op or how.op,
+        root=0 if call.root is None else ranks.index(call.root) if call.root in ranks else -1,
+        src=ranks.index(call.ranks[0]) if paired else 0,
+        dst=ranks.index(call.ranks[1]) if paired else 1,
+    )
+
+
 class Preparation:
     """The programs that calls run; each kind of call is prepared once."""
 
-    def __init__(self, emulator: Emulator, setup: Setup, how: How, chooser: Selector | None = None) -> None:
+    def __init__(self, emulator: Emulator, setup: Setup, how: How, chooser: AnySelector = None) -> None:
         self._emulator = emulator
         self._algorithm = setup.algorithm
-        self._selectors = [checked_selector(one) for one in (chooser, setup.selector) if one is not None]
+        given = [as_selector(one) for one in (chooser, setup.selector)]
+        self._selectors = [Solo(emulator, one) for one in given if one is not None]
+        self._configured = ConfiguredSelectors(emulator)
         self._how = how
         self.rules: list[str] = []
         """The rule that chose the algorithm of each call that was prepared, as in `CallRecord.rule`."""
         self._used = set[tuple[str, int]]()
         """The rules for calls of jobs that held for a call, by collective and position."""
+        self._asked = set[str]()
+        """The lines of ccl.yaml with the selectors that were asked."""
         self._overruled = set[str]()
         """The collectives of which something else than ccl.yaml chose the algorithm."""
         self._made: dict[object, list[Compiled]] = {}
@@ -45,7 +77,8 @@ class Preparation:
     def all(self, calls: Sequence[JobCall]) -> list[Compiled]:
         """The programs of all calls of a job, one for those that are alike. Raises as `of`."""
         # A selector may answer differently every time, and a rule may be for one node.
-        each = bool(self._selectors) or any(True for _ in self._emulator.ccl.rules_of_jobs())
+        ccl = self._emulator.ccl
+        each = bool(self._selectors) or ccl.has_selectors or any(True for _ in ccl.rules_of_jobs())
         found: list[Compiled] = []
         for at, call in enumerate(calls):
             if call.alike < at and not each:
@@ -71,29 +104,10 @@ class Preparation:
             raise AhbmError.of([_at(error.findings[0], call), *error.findings[1:]]) from None
 
     def _compiled(self, call: JobCall) -> Compiled:
-        dtype = call.dtype or self._how.dtype
-        kind = COLLECTIVES.get(call.collective)
-        ranks = tuple(sorted(call.ranks))
-        count = -(-call.bytes // element(dtype).storage.itemsize)
-        if kind is not None and kind.chunked:
-            # A call whose data do not split into equal chunks is as long as if the longest had been sent to all.
-            chunk = count if call.collective in ("all_gather", "gather") else -(-count // len(ranks))
-            count = chunk if call.longest is None else call.longest
-        if call.collective == "barrier":
-            dtype, count = "f16", 1
-        paired = kind is not None and kind.paired
-        request = Request(
-            call.collective,
-            ranks,
-            count,
-            dtype,
-            call.op or self._how.op,
-            root=0 if call.root is None else ranks.index(call.root) if call.root in ranks else -1,
-            src=ranks.index(call.ranks[0]) if paired else 0,
-            dst=ranks.index(call.ranks[1]) if paired else 1,
-        )
+        request = request_of(call, self._how)
+        paired = request.collective in COLLECTIVES and request.kind.paired
         for selector in () if paired else self._selectors:
-            choice = select(selector, Catalogue(self._emulator, request.collective), request)
+            choice = selector.choice(request, call.group)
             if choice is not None:
                 self._overruled.add(request.collective)
                 self.rules.append(choice.rule)
@@ -103,6 +117,10 @@ class Preparation:
             self.rules.append(ARGUMENT)
             return self._shared(request, self._algorithm)
         place = Place(call.group, call.node)
+        choice = None if paired else self._selected(request, place)
+        if choice is not None:
+            self.rules.append(choice.rule)
+            return self._shared(request, choice.algorithm)
         rule = self._emulator.ccl.placed(request.collective, request.nbytes, request.world_size, place)
         if rule is not None:
             self._used.add((request.collective, rule[0]))
@@ -113,9 +131,21 @@ class Preparation:
     def idle_rules(self) -> Iterator[Finding]:
         """A warning for each rule for calls of jobs that held for none of those which were prepared."""
         for collective, at, site in self._emulator.ccl.rules_of_jobs():
-            if (collective, at) not in self._used and collective not in self._overruled:
+            used = (collective, at) in self._used or site.origin in self._asked
+            if not used and collective not in self._overruled:
                 hint = "patterns are compared with the names of groups and nodes: ahbm features FILE lists both"
                 yield Finding("AHBM-C158", "no call of the job meets a rule of ccl.yaml", (site,), hint)
+
+    def _selected(self, request: Request, place: Place) -> Choice | None:
+        """The choice of the selector that ccl.yaml names for a call."""
+        ccl = self._emulator.ccl
+        named = (
+            ccl.selector(request.collective, request.nbytes, request.world_size, place) if ccl.has_selectors else None
+        )
+        if named is None:
+            return None
+        self._asked.add(named.place)
+        return self._configured.choice(request, place)
 
     def _shared(self, request: Request, algorithm: str | Algorithm | None) -> Compiled:
         made = self._made.setdefault((replace(request, ranks=range(request.world_size)), algorithm), [])

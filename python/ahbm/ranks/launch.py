@@ -18,7 +18,7 @@ from ahbm.source.function import AnyAlgorithm, as_algorithm
 
 if TYPE_CHECKING:
     from ahbm._core import Machine
-    from ahbm.core.selection import Selector
+    from ahbm.selectors.protocol import AnySelector
 
 T = TypeVar("T")
 
@@ -33,7 +33,7 @@ def spawn(
     ccl: str | Path | None = None,
     overrides: Mapping[str, object] | None = None,
     algorithm: AnyAlgorithm = None,
-    selector: Selector | None = None,
+    selector: AnySelector = None,
 ) -> list[T]:
     """Runs `worker(rank, *args)` for every rank and returns what they returned, in the order of the ranks.
 

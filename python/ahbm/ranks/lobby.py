@@ -16,7 +16,7 @@ from ahbm.ranks.world import World
 
 if TYPE_CHECKING:
     from ahbm.core.emulator import Emulator
-    from ahbm.core.selection import Selector
+    from ahbm.selectors.protocol import AnySelector
 
 BACKEND = "ahbm"
 TIMEOUT_S = 600.0
@@ -37,15 +37,19 @@ class Context:
     generation: int = 0
     session: Session | None = None
     selection: Selection | None = None
-    """None: the rank selects nothing."""
+    """None before the rank is in a session."""
 
-    def select(self, group: ProcessGroup | None, selector: Selector) -> None:
-        """`selector` chooses the algorithms of `group`'s calls; None: of all groups without their own."""
+    def select(self, group: ProcessGroup | None, selector: AnySelector, at: int | None = None) -> None:
+        """`selector` chooses the algorithms of `group`'s calls, see `Selection.use`."""
+        self.choose().use(group, selector, at)
+
+    def choose(self) -> Selection:
+        """The selection of this rank, from now on."""
         assert self.session is not None
         if self.selection is None:
             emulator = self.session.emulator
             self.selection = Selection(self.rank, lambda: emulator)
-        self.selection.use(group, selector)
+        return self.selection
 
 
 class Lobby:

@@ -12,6 +12,7 @@ from ahbm.errors import DistributedError, Site
 from ahbm.ranks.groups import ProcessGroup
 from ahbm.ranks.terms import Terms
 from ahbm.ranks.ticket import Ticket
+from ahbm.selectors.why import Why
 
 Finish = Callable[[Ticket], object]
 """Takes a result back to the user's tensors; returns what `Work.result` gives."""
@@ -33,6 +34,8 @@ class Part:
     """The rank's simulated time at the call."""
     origin: str
     """`file:line` of the call."""
+    why: Why | None = None
+    """The evidence for what the rank's selector answered; None where none was asked."""
     operation: Operation = field(init=False)
 
     @property
@@ -99,6 +102,9 @@ class Operation:
         """The operation, made ready once; what it fails with by then is raised by `Ready.perform`."""
         if self._ready is None:
             try:
+                from ahbm.ranks.divergence import pardon
+
+                pardon(self.label, list(self.parts.values()))
                 self._check_agreement()
                 self._ready = self.performer(self)
             except Exception as error:
@@ -121,6 +127,10 @@ class Operation:
             for part in parts:
                 values.setdefault(told[part.rank].get(term), []).append(part)
             if len(values) > 1:
+                if term == "algorithm" and any(part.why is not None for part in parts):
+                    from ahbm.ranks.divergence import divergence
+
+                    raise divergence(self.label, parts)
                 sides = [(span([part.rank for part in side]), value, side[0].origin) for value, side in values.items()]
                 whose = "; ".join(
                     f"{who} {'has' if who.startswith('rank ') else 'have'} {value}" for who, value, _ in sides

@@ -55,6 +55,10 @@ def member(group: ProcessGroup | None, *, need: bool = True) -> tuple[Context, S
 def issue(context: Context, call: Call) -> Work:
     """Issues one call of the calling rank."""
     assert context.session is not None
-    if context.selection is not None:
-        context.selection.apply(call)
-    return Work(context, context.session.submit(context.rank, call))
+    selection = context.selection
+    if selection is None:
+        return Work(context, context.session.submit(context.rank, call))
+    selection.apply(call)
+    ticket = context.session.submit(context.rank, call)
+    selection.issued(ticket)
+    return Work(context, ticket)

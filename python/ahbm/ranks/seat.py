@@ -10,6 +10,7 @@ from ahbm.ranks.groups import ProcessGroup
 from ahbm.ranks.operation import Finish
 from ahbm.ranks.terms import Terms
 from ahbm.ranks.ticket import Notify, Ticket
+from ahbm.selectors.why import Why
 
 
 @dataclass(eq=False, slots=True)
@@ -29,6 +30,8 @@ class Call:
     """The elements of the buffer that hold this rank's operand; None: all."""
     take: slice | None = None
     """The elements of the buffer that will hold this rank's result; None: all."""
+    why: Why | None = None
+    """The evidence for what this rank's selector answered; None where none was asked."""
     sides: tuple[Any, Any] | None = None
     """The caller's own flat operand and result, where they are two that may share memory."""
 

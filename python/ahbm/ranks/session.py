@@ -81,7 +81,7 @@ class Session:
         """Lets the ticket's rank take part in what `call` asks for: at its simulated time `clock_ps`, at `file:line`
         `origin`."""
         rank = ticket.rank
-        part = Part(ticket, call.group, call.terms, call.buffer, call.finish, clock_ps, origin)
+        part = Part(ticket, call.group, call.terms, call.buffer, call.finish, clock_ps, origin, call.why)
         ticket.call = self.ledger.history.arrive(rank)
         if call.kind in ("send", "recv"):
             sends = call.kind == "send"
@@ -145,7 +145,7 @@ class Session:
         parts = operation.ordered()
         sides: list[Exchange] = [part.buffer for part in parts]
         request = counted(parts[0].terms.request, Exchange.longest(sides))
-        algorithm = by(self.setup, parts[0].terms, request)
+        algorithm = by(self.setup, parts[0].terms, request, self.emulator)
 
         def perform() -> int:
             padded = Exchange.pad(sides, operation.label)
@@ -177,7 +177,7 @@ class Session:
     def _ready(
         self, parts: list[Part], lane: tuple[object, ...], request: Request, buffers: list[NDArray[Any]]
     ) -> Ready:
-        algorithm = by(self.setup, parts[0].terms, request)
+        algorithm = by(self.setup, parts[0].terms, request, self.emulator)
         return Ready(
             self._is_quick(request, algorithm), partial(self._perform, parts, lane, request, buffers, algorithm)
         )
@@ -225,12 +225,15 @@ def price(call: Call, emulator: Emulator, setup: Setup) -> Compiled:
         request = request.among(call.group.ranks[:2])
     elif isinstance(call.buffer, Exchange):
         request = counted(request, Exchange.longest([call.buffer]))
-    return emulator.compile(request, by(setup, call.terms, request))
+    return emulator.compile(request, by(setup, call.terms, request, emulator))
 
 
-def by(setup: Setup, terms: Terms, request: Request) -> str | Algorithm | None:
+def by(setup: Setup, terms: Terms, request: Request, emulator: Emulator) -> str | Algorithm | None:
     """The algorithm of a call of these terms, which became `request`; None leaves the choice to ccl.yaml."""
-    return setup.algorithm_for(request) if terms.choice is None else terms.choice.algorithm
+    if terms.choice is not None:
+        return terms.choice.algorithm
+    given = setup.algorithm_for(request)
+    return given if given is not None or terms.selects else emulator.unselected(request)
 
 
 def _kept(_: Ticket) -> None:

@@ -14,7 +14,7 @@ from ahbm.base.request import Request
 if TYPE_CHECKING:
     from ahbm._core import Machine
     from ahbm.core.emulator import Emulator
-    from ahbm.core.selection import Selector
+    from ahbm.selectors.protocol import AnySelector
     from ahbm.source.algorithm import Algorithm
 
 
@@ -33,8 +33,8 @@ class Setup:
     check: str | None = None
     """Checks of every call that is the first of its shape: names as for `ahbm.run`, or "none"; None: AHBM_CHECK, else
     "result"."""
-    selector: Selector | None = field(default=None, compare=False, repr=False)
-    """Chooses the algorithm of every collective, see `ahbm.core.selection.Selector`. Each rank has its own function:
+    selector: AnySelector = field(default=None, compare=False, repr=False)
+    """Chooses the algorithm of every collective, see `ahbm.selectors.protocol`. Each rank has its own:
     ranks agree on what it answers, not on it."""
 
     def over(self, other: Setup) -> Setup:

@@ -31,6 +31,8 @@ class Terms:
     """Anything else that has to be the same."""
     choice: Choice | None = None
     """The algorithm that a selector or a plan asks for; None: the one that the session's setup gives."""
+    selects: bool = True
+    """False: without the selectors of ccl.yaml either, for one has failed on some rank."""
 
     def told(self) -> dict[str, object]:
         """In the order in which a disagreement is reported; ranks are global."""
@@ -93,6 +95,11 @@ def with_choice(group: ProcessGroup, terms: Terms, choice: Choice, note: str = "
             group.terms.clear()
         found = group.terms.setdefault(key, replace(terms, choice=choice, note=terms.note or note))
     return found
+
+
+def unselected(terms: Terms) -> Terms:
+    """`terms`, without what selectors have chosen."""
+    return replace(terms, choice=None, selects=False)
 
 
 @lru_cache(KNOWN_TERMS)

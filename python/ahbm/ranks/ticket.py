@@ -28,6 +28,8 @@ class Ticket:
     error: BaseException | None = None
     done: bool = False
     """Whether the operation has ended, well or not."""
+    waited: bool = False
+    """Whether its rank has waited for it."""
     notify: Notify | None = None
     """Called once, from any thread, when the operation has ended."""
     gates: list[Gate] = field(default_factory=list)

@@ -39,6 +39,7 @@ class Work:
                 hint="wait where the collective was issued",
             )
         self._session.wait(self._ticket, timeout.total_seconds() if isinstance(timeout, timedelta) else timeout)
+        self._ticket.waited = True
         return True
 
     def is_completed(self) -> bool:

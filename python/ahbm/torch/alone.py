@@ -73,7 +73,7 @@ class Alone:
             request = counted(request, Exchange.longest([call.buffer]))
         elif not isinstance(call.buffer, Hollow):
             _uniform(request, call.buffer, call.group.rank_of(rank))
-        compiled = self.emulator.compile(request, by(self._setup, call.terms, request))
+        compiled = self.emulator.compile(request, by(self._setup, call.terms, request, self.emulator))
         if self._verify is not None:
             compiled.verify_once(self._verify)
         end_ps = self.ledger.note([part], call.group, (), compiled)

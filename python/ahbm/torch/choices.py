@@ -6,8 +6,10 @@ import hashlib
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from ahbm.core.selection import Choice
-from ahbm.errors import ConfigError, FormatError
+from ahbm.core.selection import KNOBS, Choice
+from ahbm.errors import ConfigError, Finding, FormatError
+from ahbm.selectors.protocol import Call, CostTable
+from ahbm.selectors.why import Why
 
 if TYPE_CHECKING:
     from ahbm.source.plan import PlanAlgorithm
@@ -15,14 +17,14 @@ if TYPE_CHECKING:
 KNOWN_PLANS = 256
 
 
-def told(choice: Choice | None) -> dict[str, str] | None:
+def told(choice: Choice | None) -> dict[str, str | int] | None:
     """`choice` as facts of a message.
 
     Raises ConfigError (AHBM-C180) for an algorithm that has neither a name in ccl.yaml nor a file.
     """
     if choice is None:
         return None
-    facts, found = {"rule": choice.rule, "algorithm": choice.name}, choice.algorithm
+    facts, found = {"rule": choice.rule, "algorithm": choice.name, **choice.knobs}, choice.algorithm
     if isinstance(found, str):
         return facts
     from ahbm.source.plan import PlanAlgorithm, PlanOptions
@@ -41,10 +43,31 @@ def heard(facts: dict[str, Any]) -> Choice:
 
     Raises FormatError (AHBM-F170) for a plan that is not the one it was, and what reading it raises.
     """
-    name = str(facts["algorithm"])
+    rule, name = str(facts["rule"]), str(facts["algorithm"])
+    knobs: dict[str, Any] = {knob: facts[knob] for knob in KNOBS if knob in facts}
     if "plan" not in facts:
-        return Choice(str(facts["rule"]), name)
-    return Choice(str(facts["rule"]), _plan(name, str(facts["plan"]), str(facts["digest"])))
+        return Choice(rule, name, **knobs)
+    return Choice(rule, _plan(name, str(facts["plan"]), str(facts["digest"])), **knobs)
+
+
+def why_told(why: Why | None) -> dict[str, Any] | None:
+    """The evidence of a choice as facts of a message: values that are no number, text or truth value as text."""
+    if why is None:
+        return None
+    call = {name: value for name, value in vars(why.call).items() if name != "request"}
+    facts = [(name, value if isinstance(value, str | int | float | None) else repr(value)) for name, value in why.facts]
+    failure = None if why.failure is None else [why.failure.code, why.failure.message]
+    return {"selector": why.selector, "call": call, "facts": facts, "failure": failure}
+
+
+def why_heard(facts: dict[str, Any] | None) -> Why | None:
+    """The evidence that `facts` tell. Raises KeyError, TypeError or ValueError for what is none."""
+    if facts is None:
+        return None
+    failed = facts["failure"]
+    failure = None if failed is None else Finding(str(failed[0]), str(failed[1]))
+    told = tuple((str(name), value) for name, value in facts["facts"])
+    return Why(str(facts["selector"]), Call(**facts["call"]), CostTable((), []), told, failure)
 
 
 @lru_cache(KNOWN_PLANS)

@@ -26,7 +26,7 @@ from ahbm.ranks.terms import terms, with_choice
 from ahbm.ranks.ticket import Ticket
 from ahbm.ranks.world import World
 from ahbm.torch import frames, report
-from ahbm.torch.choices import heard
+from ahbm.torch.choices import heard, why_heard
 from ahbm.torch.frames import LOOPBACK, Connection, Gone
 from ahbm.torch.rooms import LARGE, Rooms
 
@@ -237,7 +237,9 @@ class Host:
                 raise FormatError("AHBM-F170", f"a message between ranks asks for {sum(receives)} elements")
             sends = tuple(int(n) for n in facts["sends"])
             buffer = Exchange(buffer, self._rooms.take(sum(receives), storage, take), sends, receives)
-        return Call(str(facts["kind"]), group, agreed, buffer, _kept, facts["peer"], give, take)
+        return Call(
+            str(facts["kind"]), group, agreed, buffer, _kept, facts["peer"], give, take, why_heard(facts["why"])
+        )
 
     def _submit(
         self,

@@ -62,7 +62,10 @@ class Place:
         if not self._computing.off:
             self._compute()
         try:
-            return self.seat.submit(self.rank, call)
+            ticket = self.seat.submit(self.rank, call)
+            if self.selection is not None:
+                self.selection.issued(ticket)
+            return ticket
         except DistributedError as error:
             raise as_torchs(error) from error.__cause__
         finally:
@@ -75,6 +78,7 @@ class Place:
             self._compute()
         try:
             self.seat.wait(ticket, timeout_s)
+            ticket.waited = True
         except DistributedError as error:
             raise as_torchs(error) from error.__cause__
         finally:
@@ -96,7 +100,7 @@ class Place:
     def estimate(self, call: Call) -> float:
         """Simulated microseconds of `call`, were it performed; moves no data."""
         if self.selection is not None:
-            self.selection.apply(call)
+            self.selection.apply(call, issues=False)
         return self.seat.estimate(call) / 1e6
 
     def choose(self) -> Selection:

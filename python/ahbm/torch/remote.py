@@ -20,7 +20,7 @@ from ahbm.ranks.seat import Call
 from ahbm.ranks.stall import timed_out
 from ahbm.ranks.ticket import Notify, Ticket
 from ahbm.torch import frames
-from ahbm.torch.choices import told
+from ahbm.torch.choices import told, why_told
 from ahbm.torch.frames import Connection, Gone
 
 NEAR_BYTES = 1 << 14
@@ -196,6 +196,7 @@ class Remote:
             "tag": call.terms.tag,
             "note": call.terms.note,
             "choice": told(call.terms.choice),
+            "why": why_told(call.why),
             "peer": call.peer,
             "size": call.source.size,
             "sends": call.buffer.sends if exchange else (),

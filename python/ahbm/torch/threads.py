@@ -17,20 +17,20 @@ import torch.distributed.nn.functional  # its defaults are groups, bound when it
 from torch.distributed.rendezvous import _rendezvous_handlers
 
 from ahbm.base.arguments import checked, whole
-from ahbm.core.selection import checked_selector
 from ahbm.errors import DistributedError
 from ahbm.ranks.launch import caller, run_ranks
 from ahbm.ranks.lobby import BACKEND, Lobby
 from ahbm.ranks.rank import current
 from ahbm.ranks.setup import Setup, ambient
 from ahbm.ranks.world import World
+from ahbm.selectors.loading import as_selector
 from ahbm.torch import report
 from ahbm.torch.place import Place, ThreadPlace
 from ahbm.torch.places import be_rank, options
 
 if TYPE_CHECKING:
     from ahbm._core import Machine
-    from ahbm.core.selection import Selector
+    from ahbm.selectors.protocol import AnySelector
 
 
 T = TypeVar("T")
@@ -48,7 +48,7 @@ def spawn(
     ccl: str | Path | None = None,
     overrides: Mapping[str, object] | None = None,
     accumulate: str | None = None,
-    selector: Selector | None = None,
+    selector: AnySelector = None,
 ) -> list[T]:
     """Runs `worker(rank, *args)` (or `worker(*args)`) for every rank in a thread and returns what they returned.
 
@@ -61,7 +61,7 @@ def spawn(
     Raises what `ahbm.spawn` raises.
     """
     world_size = whole("world_size", world_size, 1, 2**31 - 1)
-    chooses = None if selector is None else checked_selector(selector)
+    chooses = as_selector(selector)
     asked = Setup(topology, ccl, overrides, accumulate=accumulate, selector=chooses)
     setup = options(asked).over(ambient()).sized(world_size)
     body = caller(worker, args)
@@ -145,6 +145,8 @@ class _Shared:
         place = ThreadPlace(context, context.session, adopt, self.turns)
         if context.lobby.first.selector is not None:
             place.choose().use(None, context.lobby.first.selector)
+        elif context.session.emulator.ccl.has_selectors:
+            place.choose()
         return place
 
     def _rendezvous(self, url: str, timeout: Any = None, **_: Any) -> Iterator[tuple[Any, int, int]]:

@@ -117,23 +117,25 @@ def all_pairs_allreduce(
     def depth(p: int) -> int:
         """The first dimension in which another SIP keeps the piece; -1 for a piece without elements."""
         elsewhere = (d for d in (0, 1) if sips[d][1] != keeper(p, d))
-        return next(elsewhere, 2) if part(cube, p)[1] else -1
+        return next(elsewhere, 2) if own[p][1] else -1
+
+    own = [part(cube, p) for p in range(sum(messages))]
+    depths = [depth(p) for p in range(sum(messages))]
 
     def meet(p: int, d: int, back: bool) -> None:
         """Sends to the keeper, which expects it from the others of the dimension; `back`: the reverse."""
         extent, here, peer = sips[d]
-        if depth(p) >= d:
-            others = [(here + i) % extent for i in range(1, extent)]
-            for i, place in enumerate([keeper(p, d)] if depth(p) == d else others):
-                if (depth(p) == d) != back:
-                    tl.send(dir=peer(place), src=held[p])
-                else:
-                    expect(p, i, peer(place), part(cube, p)[1])
+        others = [(here + i) % extent for i in range(1, extent)]
+        for i, place in enumerate([keeper(p, d)] if depths[p] == d else others):
+            if (depths[p] == d) != back:
+                tl.send(dir=peer(place), src=held[p])
+            else:
+                expect(p, i, peer(place), own[p][1])
 
     def met(p: int, d: int, back: bool) -> None:
-        if back and depth(p) == d:
+        if back and depths[p] == d:
             held[p] = tl.wait(coming.pop((p, 0)))
-        elif not back and depth(p) > d:
+        elif not back and depths[p] > d:
             for i in range(sips[d][0] - 1):
                 add(p, i)
             if op == "avg" and d == 1:
@@ -141,7 +143,7 @@ def all_pairs_allreduce(
 
     def settle(p: int) -> None:
         if held[p] is not None:
-            tl.store(part(cube, p)[0], held[p])
+            tl.store(own[p][0], held[p])
 
     def at(turn: float, step: Callable[..., None], *args: object) -> None:
         steps.append((turn, step, args))
@@ -154,14 +156,16 @@ def all_pairs_allreduce(
             at(p * bulk + arrived + 0.5, load, p, cube, p)
             for i in range(bulk):
                 at(p * bulk + i + 0.5, load, (p, i), pairs[i][0], p)
-                at(p * bulk + i + 1, swap, (p, i), p, i, part(cube, p)[1])
+                at(p * bulk + i + 1, swap, (p, i), p, i, own[p][1])
                 at(p * bulk + i + 1.5 + arrived, add, p, i)
             turn = (p + 1) * bulk + arrived + 0.7
             unit = (spread - 1.3 - turn) / (2 * (sips[0][0] + sips[1][0]))
             for d, back in ((0, False), (1, False), (1, True), (0, True)):
-                at(turn, meet, p, d, back)
-                turn += unit * sips[d][0]
-                at(turn, met, p, d, back)
+                after = turn + unit * sips[d][0]
+                if depths[p] >= d:
+                    at(turn, meet, p, d, back)
+                    at(after, met, p, d, back)
+                turn = after
             at(turn, settle, p)
         if pairs:
             at(spread - 0.6, load, first, cube, first, count)

@@ -77,8 +77,9 @@ def bidirectional_ring_allreduce(
 
     def bounds(c: int, part: int, parts: int) -> tuple[int, int]:
         """First element and length of a part of chunk c; lengths may be 0."""
-        first, end = (n_elem * (c % n * parts + at) // (n * parts) for at in (part, part + 1))
-        return first, end - first
+        at, cuts = c % n * parts + part, n * parts
+        first = n_elem * at // cuts
+        return first, n_elem * (at + 1) // cuts - first
 
     def load(c: int, part: int = 0, parts: int = 1) -> Handle | None:
         first, length = bounds(c, part, parts)

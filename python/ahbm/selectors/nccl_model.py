@@ -1,0 +1,173 @@
+"""NCCL's own cost model as a selector: latency + bytes / bandwidth for each algorithm and protocol, the least is taken.
+
+Source of every formula: NVIDIA/nccl, src/graph/tuning.cc at 5067397c (`ncclTopoTuneModel`, `ncclTopoGetAlgoTime`) and
+src/enqueue.cc (channels and threads of small calls). The constants are a file: `ahbm/data/nccl_model.yaml`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cached_property
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from ahbm.base import packaged
+from ahbm.core.selection import SELECTOR, Choice
+from ahbm.errors import ConfigError
+from ahbm.selectors.files import digest, read
+from ahbm.selectors.protocol import BaseSelector, Call, Comm, CostTable
+
+PROTOCOLS = ("ll", "ll128", "simple")
+WARP = 32
+ROUNDS = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1}
+"""Times that a ring goes round but for one step; other collectives pass along it once."""
+
+
+class NcclModel(BaseSelector):
+    """Chooses as NCCL does without a tuner: the estimate decides, nothing is emulated."""
+
+    name = "nccl"
+    pure = True
+
+    def __init__(self, constants: str | Path | Mapping[str, Any] | None = None) -> None:
+        """constants: a file like `ahbm/data/nccl_model.yaml`, or what differs from it. Raises ConfigError (C181)."""
+        own = constants if isinstance(constants, Mapping) else read(constants) if constants else {}
+        known = read(packaged.NCCL_MODEL)
+        if unknown := sorted(own.keys() - known.keys()):
+            raise ConfigError("AHBM-C181", f"no constants of NCCL's model: {', '.join(map(str, unknown))}")
+        self._constants = {**known, **own}
+        self._bus_gbs = self._constants["bus_gbs"]
+        self._checked()
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Digest of the constants."""
+        return digest(json.dumps(self._constants, sort_keys=True))
+
+    def init(self, comm: Comm) -> None:
+        """See `Selector`. Where the constants state no bandwidth, that of the machine's SIP link holds."""
+        if self._bus_gbs is None:
+            if comm.emulator is None:
+                raise ConfigError("AHBM-C181", "NCCL's model has neither a bus_gbs nor a machine")
+            stated = dict(comm.emulator.machine.parameters)["system.sips.link.bandwidth_gbs"]
+            self._bus_gbs = float(stated.removesuffix("GB/s"))
+
+    def get_coll_info(self, call: Call, table: CostTable) -> Choice | None:
+        """See `Selector`. Writes its estimates into the table."""
+        chosen, least = None, inf
+        for at, name in enumerate(table.algorithms):
+            if table.us[at] < 0 or name not in self._constants["algorithms"]:
+                continue
+            us, protocol = self.best(self._constants["algorithms"][name], call)
+            table.us[at] = us
+            if us < least:
+                chosen, least = (name, protocol), us
+        if chosen is None:
+            return None
+        channels, threads = self.size(self._constants["algorithms"][chosen[0]], chosen[1], call)
+        return Choice(SELECTOR, chosen[0], chosen[1], channels, threads)
+
+    def best(self, algorithm: str, call: Call) -> tuple[float, str]:
+        """The least time in us of an algorithm of NCCL for a call, and its protocol; infinite where it has none."""
+        times = [(self.time_us(algorithm, protocol, call), protocol) for protocol in PROTOCOLS]
+        return min(times, key=lambda time: time[0])
+
+    def time_us(self, algorithm: str, protocol: str, call: Call) -> float:
+        """The model's time of a call in us: `latency + bytes / (1000 * bandwidth)`; infinite for what NCCL does not."""
+        if call.ranks < 2 or protocol not in self._constants["base_us"].get(algorithm, {}):
+            return inf
+        gbs = self.bandwidth_gbs(algorithm, protocol, call)
+        if gbs <= 0:
+            return inf
+        correction = self._constants["tree_correction"][protocol]
+        if algorithm == "tree" and 0 <= (at := (call.nbytes >> 6).bit_length() - 1) < len(correction):
+            gbs *= correction[at]
+        latency = self.latency_us(algorithm, protocol, call)
+        over_nodes = algorithm == "ring" and protocol == "simple" and call.nodes > 1 and call.collective == "all_reduce"
+        share = self._constants["channels"] * call.ranks * self._constants["ring_plateau_bytes"]
+        if over_nodes and call.nbytes >= share:
+            latency *= self._constants["ring_plateau"]
+        return latency + call.nbytes / (1000 * gbs)
+
+    def bandwidth_gbs(self, algorithm: str, protocol: str, call: Call) -> float:
+        """The model's bandwidth of a call in GB/s of its size, before corrections; 0 for what NCCL does not do."""
+        facts, channels = self._constants["generations"][self._constants["generation"]], self._constants["channels"]
+        column = 0 if call.nodes == 1 else 1 if call.nodes < 4 else 2
+        reduces = call.collective == "all_reduce"
+        bus = float(self._bus_gbs)
+        if algorithm == "ring":
+            if protocol == "ll":
+                bus = min(facts["ll_gbs"][column], bus / 2)
+            elif protocol == "ll128":
+                lone = call.ranks < 2 * call.nodes
+                bus = min(bus * (0.7 if lone else 0.92), channels * facts["channel_ring_ll128_gbs"][column])
+            return float(bus * call.ranks / _steps(call.collective, call.ranks))
+        if algorithm == "tree" and reduces:
+            bus = min(bus * 0.92, channels * facts["channel_tree_gbs"][column])
+            if protocol == "ll":
+                bus = min(bus / 3.8, facts["ll_gbs"][column])
+            elif protocol == "ll128":
+                share = 7 / 9 if call.nodes == 1 else 120 / 128
+                bus = min(bus * share, channels * facts["channel_tree_ll128_gbs"][column])
+            return float(bus / 2)
+        if algorithm == "nvls" and protocol == "simple":
+            bus *= facts["nvls_efficiency"] * (channels - 1) / channels
+            return float(bus * 2 if reduces else bus)
+        return 0.0
+
+    def latency_us(self, algorithm: str, protocol: str, call: Call) -> float:
+        """The model's latency of a call in us, without the plateau of rings."""
+        constants, nodes, ranks = self._constants, call.nodes, call.ranks
+        base = constants["base_us"][algorithm][protocol]
+        intra = constants["step_us"][constants["link"]][algorithm][protocol]
+        inter = constants["step_us"]["network"][algorithm][protocol]
+        if nodes > 1:
+            intra = max(intra, constants["net_overhead_us"] * (3 if protocol == "simple" else 1))
+        if algorithm == "ring":
+            if call.collective not in ROUNDS:
+                return float(base + (intra if nodes == 1 else inter))
+            steps, between = _steps(call.collective, ranks), ROUNDS[call.collective] * (nodes - 1)
+            return float(base + (steps - between) * intra + between * inter)
+        if algorithm == "tree":
+            return float(base + 2 * ((ranks // nodes - 1) * intra + (nodes.bit_length() - 1) * inter))
+        return float(base + intra + (inter if nodes > 1 else 0.0))
+
+    def size(self, algorithm: str, protocol: str, call: Call) -> tuple[int, int]:
+        """Channels and threads of each: fewer while a thread had less than the threshold to do."""
+        channels, threads = self._constants["channels"], self._constants["threads"][protocol]
+        threshold = self._constants["thread_threshold_bytes"][protocol]
+        if algorithm == "ring" and protocol == "ll":
+            threshold *= call.ranks
+        while call.nbytes < channels * threads * threshold and channels >= 2:
+            channels -= 1
+        while call.nbytes < channels * threads * threshold and threads % (4 * WARP) == 0:
+            threads //= 2
+        return channels, threads
+
+    def _checked(self) -> None:
+        """Raises ConfigError (AHBM-C181) for constants that the formulas cannot use."""
+        try:
+            self._bus_gbs = 1.0 if self._bus_gbs is None else float(self._bus_gbs)
+            algorithms = set(self._constants["algorithms"].values())
+            for algorithm in sorted(algorithms | set(self._constants["base_us"])):
+                for collective in ("all_reduce", "all_gather", "broadcast"):
+                    for nodes in (1, 2, 4):
+                        call = Call(collective, 1 << 20, 8 * nodes, nodes)
+                        us, protocol = self.best(algorithm, call)
+                        if not us > 0:
+                            raise ValueError(f"{algorithm} takes {us} us")
+                        self.size(algorithm, protocol, call)
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError, ZeroDivisionError) as error:
+            raise ConfigError(
+                "AHBM-C181",
+                f"the constants of NCCL's model do not fit: {type(error).__name__}: {error}",
+                hint=f"begin with a copy of {packaged.NCCL_MODEL.name}, which the package has in ahbm/data",
+            ) from error
+        self._bus_gbs = self._constants["bus_gbs"]
+
+
+def _steps(collective: str, ranks: int) -> int:
+    """Steps of a ring."""
+    return ROUNDS[collective] * (ranks - 1) if collective in ROUNDS else ranks

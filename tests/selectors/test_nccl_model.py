@@ -1,0 +1,99 @@
+"""NCCL's cost model against times that were worked out by hand from its source, and the laws of its shape."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ahbm.base import packaged
+from ahbm.errors import ConfigError
+from ahbm.selectors.nccl_model import PROTOCOLS, NcclModel
+from ahbm.selectors.protocol import UNKNOWN, Call, CostTable
+
+BUS = 360.0
+
+
+def model(**constants: Any) -> NcclModel:
+    return NcclModel({"bus_gbs": BUS, **constants})
+
+
+def call(nbytes: int, ranks: int = 8, nodes: int = 1, collective: str = "all_reduce") -> Call:
+    return Call(collective, nbytes, ranks, nodes)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "protocol", "asked", "us"),
+    [
+        # ring, Simple, 8 ranks: 8.4 + 14 steps of 3.4; 360 * 8/14 GB/s.
+        ("ring", "simple", call(1 << 20), 8.4 + 14 * 3.4 + (1 << 20) / (1000 * 360 * 8 / 14)),
+        # ring, LL: at most 141 GB/s, and half of 360.
+        ("ring", "ll", call(1 << 20), 6.6 + 14 * 0.6 + (1 << 20) / (1000 * 141 * 8 / 14)),
+        # ring, LL128: min(0.92 * 360, 16 * 36.7).
+        ("ring", "ll128", call(1 << 20), 14 + 14 * 1.9 + (1 << 20) / (1000 * 331.2 * 8 / 14)),
+        # all_gather: 7 steps.
+        ("ring", "simple", call(1 << 20, collective="all_gather"), 8.4 + 7 * 3.4 + (1 << 20) / (1000 * 360 * 8 / 7)),
+        # tree, Simple, one node: 0.92 * 360 / 2, corrected by 0.5 at 2^14 * 64 B; 2 * 7 steps of 4.0.
+        ("tree", "simple", call(1 << 20), 8.4 + 14 * 4.0 + (1 << 20) / (1000 * 331.2 / 2 * 0.5)),
+        # tree, LL: 331.2 / 3.8 < 141; corrected by 0.5 at 2^14.
+        ("tree", "ll", call(1 << 20), 6.8 + 14 * 0.6 + (1 << 20) / (1000 * 331.2 / 3.8 / 2 * 0.5)),
+        # 4 nodes of 8: 62 steps, 6 of them between nodes; steps inside take at least the overhead of 3 us.
+        ("ring", "simple", call(1 << 10, 32, 4), 8.4 + 56 * 3.4 + 6 * 14 + (1 << 10) / (1000 * 360 * 32 / 62)),
+        # ... from 64 B for each of 16 channels and 32 ranks on, latency is 1.4 times as long.
+        ("ring", "simple", call(1 << 15, 32, 4), 1.4 * (8.4 + 56 * 3.4 + 6 * 14) + (1 << 15) / (1000 * 360 * 32 / 62)),
+        # LL steps inside of nodes take at least 1 us.
+        ("ring", "ll", call(1 << 10, 32, 4), 6.6 + 56 * 1.0 + 6 * 2.7 + (1 << 10) / (1000 * 35 * 32 / 62)),
+        # tree over 4 nodes: 2 * (7 inside + 2 between), 16 * 36 GB/s are more than 331.2; 0.9 at 2^4.
+        ("tree", "simple", call(1 << 10, 32, 4), 8.4 + 2 * (7 * 4.0 + 2 * 14) + (1 << 10) / (1000 * 331.2 / 2 * 0.9)),
+        # in the switch: 360 * 0.85 * 15/16 * 2.
+        ("nvls", "simple", call(1 << 20), 8.4 + 25 + (1 << 20) / (1000 * 360 * 0.85 * 15 / 16 * 2)),
+    ],
+)
+def test_times_worked_out_by_hand(algorithm: str, protocol: str, asked: Call, us: float) -> None:
+    assert model().time_us(algorithm, protocol, asked) == pytest.approx(us, rel=1e-12)
+
+
+def test_small_calls_get_fewer_channels_and_threads() -> None:
+    made = model()
+    # 16 channels of 512 threads of 64 B are 512 KiB.
+    assert made.size("ring", "simple", call(1 << 19)) == (16, 512)
+    assert made.size("ring", "simple", call((1 << 19) - 1)) == (15, 512)
+    assert made.size("ring", "simple", call(64 * 512)) == (1, 512)
+    assert made.size("ring", "simple", call(64 * 512 - 1)) == (1, 256)
+    assert made.size("ring", "simple", call(1)) == (1, 64)
+    # LL of a ring: 8 B for every rank.
+    assert made.size("ring", "ll", call(16 * 512 * 8 * 8)) == (16, 512)
+    assert made.size("ring", "ll", call(16 * 512 * 8 * 8 - 1)) == (15, 512)
+
+
+def test_what_nccl_does_not_do_has_no_time() -> None:
+    made = model()
+    for protocol in PROTOCOLS:
+        assert made.time_us("tree", protocol, call(1024, collective="all_gather")) == UNKNOWN
+        assert made.time_us("ring", protocol, call(1024, ranks=1)) == UNKNOWN
+    assert made.time_us("nvls", "ll", call(1024)) == UNKNOWN
+    assert model(generation="ampere").time_us("nvls", "simple", call(1024)) == UNKNOWN
+
+
+def test_the_protocol_goes_from_ll_over_ll128_to_simple() -> None:
+    table = CostTable(("ring_allreduce", "swing"), [UNKNOWN, UNKNOWN])
+    order = [model().get_coll_info(call(1 << power), table.copy()) for power in range(3, 31)]
+    protocols = [chosen.protocol for chosen in order if chosen is not None]
+    assert list(dict.fromkeys(protocols)) == list(PROTOCOLS) and len(protocols) == len(order)
+    assert model().get_coll_info(call(8), CostTable(("swing",), [UNKNOWN])) is None
+
+
+def test_constants_of_ones_own_file(tmp_path: Path) -> None:
+    text = packaged.NCCL_MODEL.read_text(encoding="utf-8")
+    constants = yaml.safe_load(text)
+    constants |= {"bus_gbs": BUS, "base_us": {"tree": {"simple": 0.0}, "ring": {"simple": 100.0}}}
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump(constants), encoding="utf-8")
+    chosen = NcclModel(path).get_coll_info(call(64), CostTable(("ring_allreduce", "tree_allreduce"), [UNKNOWN] * 2))
+    assert chosen is not None and chosen.name == "tree_allreduce"
+    assert NcclModel(path).fingerprint != model().fingerprint
+    path.write_text("base_us: {ring: {simple: fast}}\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match="AHBM-C181 the constants of NCCL's model do not fit"):
+        NcclModel(path)
