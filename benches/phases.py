@@ -3,9 +3,10 @@
 `make bench` prints the table. Each row is a process of its own. `import` and `machine` come before the call; `capture`
 calls the kernel for all ranks, `build` makes the program, `simulate` finds its times, `data` moves the numbers and
 compares them with NumPy's, `bound` is the least time of any algorithm, and `report` all the rest. Cases named "with
-data" move some. `total` is wall time from the start of Python's main module. The last column is
-messages per second of the whole call as a ratio to SimPy's messages per second on the same traffic
-(`benches/peers/simpy_ring.py`), which is the simulation alone.
+data" move some. `total` is wall time from the start of Python's main module. The last columns are
+messages per second of the whole call as ratios to those of SimPy and of SimGrid on the traffic of a ring
+(`benches/peers`), which are the simulation alone. SimGrid is looked for in the system's Python too, where Debian's
+`python3-simgrid` puts it.
 
 `python benches/phases.py [CASE ...] [--json] [--plot FILE.svg]`.
 """
@@ -23,6 +24,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 SIPS = "system.sips.count"
 GRID = {SIPS: 1024, "system.sips.w": 32, "system.sips.h": 32}
+PEERS = ("SimPy", "SimGrid")
 PHASES = ("import", "machine", "capture", "build", "simulate", "data", "bound", "report")
 
 CASES: dict[str, tuple[str, str | None, dict[str, int], str, int]] = {
@@ -159,14 +161,15 @@ def main() -> None:
     if asked.here:
         print(json.dumps(measured(asked.cases[0])))
         return
-    peer = 0.0
+    peers: dict[str, float] = {}
     if not asked.json:
-        command = [sys.executable, "benches/peers/simpy_ring.py", "256"]
-        ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-        peer = json.loads(ran.stdout)["messages_per_s"] if ran.returncode == 0 else 0.0
-        print(f"SimPy: {peer:,.0f} messages/s, simulation alone" if peer else "SimPy is not installed: no ratio")
+        peers = {name: found for name in PEERS if (found := peer(name))}
+        for name in PEERS:
+            told = f"{peers[name]:,.0f} messages/s, simulation alone" if name in peers else "not installed: no ratio"
+            print(f"{name}: {told}")
         names = "".join(f"{phase:>10}" for phase in (*PHASES, "total"))
-        print(f"{'seconds of wall time':<28}{names}{'peak MB':>9}{'messages':>12}{'M msg/s':>9}{'x SimPy':>9}")
+        ratios = "".join(f"{f'x {name}':>11}" for name in peers)
+        print(f"{'seconds of wall time':<28}{names}{'peak MB':>9}{'messages':>12}{'M msg/s':>9}{ratios}")
     drawn = []
     for case in asked.cases or CASES:
         command = [sys.executable, __file__, "--here", case]
@@ -177,10 +180,24 @@ def main() -> None:
             continue
         rate = found["messages"] / found["total"]
         times = "".join(f"{found[phase]:>10.3f}" for phase in (*PHASES, "total"))
-        ratio = f"{rate / peer:>9.1f}" if peer else ""
-        print(f"{case:<28}{times}{found['peak_mb']:>9}{found['messages']:>12,}{rate / 1e6:>9.2f}{ratio}")
+        ratios = "".join(f"{rate / peer:>11.1f}" for peer in peers.values())
+        print(f"{case:<28}{times}{found['peak_mb']:>9}{found['messages']:>12,}{rate / 1e6:>9.2f}{ratios}")
     if asked.plot:
         plot(drawn, Path(asked.plot))
+
+
+def peer(name: str) -> float:
+    """Messages per second of a peer's model of a ring of 256 ranks, in the first Python that has the peer; 0: none
+    has."""
+    for python in dict.fromkeys((sys.executable, "/usr/bin/python3")):
+        command = [python, f"benches/peers/{name.lower()}_ring.py", "256"]
+        try:
+            ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        except OSError:
+            continue
+        if ran.returncode == 0:
+            return float(json.loads(ran.stdout)["messages_per_s"])
+    return 0.0
 
 
 def plot(found: list[dict[str, Any]], path: Path) -> None:

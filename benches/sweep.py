@@ -138,7 +138,18 @@ def million(store: Path) -> tuple[float, float]:
             3.0,
             4.0,
         )
-        row = (*row, "links", 112, None, f"{chance.getrandbits(64):016x}", 0, None, chance.randrange(8, 600), 50.0)
+        row = (
+            *row,
+            "links",
+            112,
+            4096,
+            None,
+            f"{chance.getrandbits(64):016x}",
+            0,
+            None,
+            chance.randrange(8, 600),
+            50.0,
+        )
         rows.append((*row, ahbm.__version__, None, None))
         if len(rows) == MILLION // 8:
             kept.add(name, cases, rows, kinds)

@@ -66,6 +66,19 @@ def test_a_report_says_everything_and_survives_json(emulator: Emulator) -> None:
     assert ahbm.run("all_reduce", "ring_allreduce", bytes_per_rank=1024, dtype="f32", overrides=SMALL) == report
 
 
+def test_memory_is_of_the_arrays_and_the_slots_of_a_pe() -> None:
+    for slots in (1, 2, 4):
+        report = ahbm.run(
+            "all_reduce",
+            "ring_allreduce",
+            "npu_ring_8",
+            bytes_per_rank=8192,
+            overrides={"defaults.n_slots": slots},
+            data=False,
+        )
+        assert report.memory_bytes == 8192 + slots * 1024
+
+
 @pytest.mark.parametrize("collective", COLLECTIVES)
 @pytest.mark.parametrize(("dtype", "mode"), [("bf16", "integers"), ("i32", "integers"), ("f16", "random")])
 def test_every_collective_is_right(emulator: Emulator, collective: str, dtype: str, mode: str) -> None:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 from ahbm.base.placement import DPPolicy
 from ahbm.base.yaml_source import did_you_mean
 from ahbm.core.emulator import Emulator
-from ahbm.core.selection import Selector
 from ahbm.errors import ConfigError
+from ahbm.selectors.protocol import AnySelector
 
 if TYPE_CHECKING:
     _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -33,7 +33,7 @@ class Arguments(TypedDict, total=False):
     placement: DPPolicy | None
     overrides: Mapping[str, object] | None
     ccl: str | Path | None
-    selector: Selector | None
+    selector: AnySelector
     emulator: Emulator | None
 
 

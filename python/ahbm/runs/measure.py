@@ -25,11 +25,13 @@ from ahbm.config.ccl import CclConfig, split_overrides
 from ahbm.config.settings import Settings
 from ahbm.core.compiled import Compiled
 from ahbm.core.emulator import Emulator
-from ahbm.core.selection import Catalogue, checked_selector, select
 from ahbm.core.spec import Spec, machine_name
 from ahbm.errors import ConfigError, Finding
 from ahbm.runs.keywords import Arguments, refuse_unknown, spelled
 from ahbm.runs.report import Report, bandwidths
+from ahbm.selectors.asking import Solo
+from ahbm.selectors.loading import as_selector
+from ahbm.selectors.why import brief
 from ahbm.source.function import AnyAlgorithm, as_algorithm
 
 if TYPE_CHECKING:
@@ -203,7 +205,8 @@ def prepare(
     if selector is not None:
         if chosen is not None:
             raise refused("selector", "None where the algorithm is given", selector)
-        choice = select(checked_selector(selector), Catalogue(emulator, collective), request)
+        given = as_selector(selector)
+        choice = None if given is None else Solo(emulator, given).choice(request)
         chosen = None if choice is None else choice.name
         if choice is not None and not isinstance(choice.algorithm, str):
             raise ConfigError(
@@ -211,6 +214,7 @@ def prepare(
                 f"the selector chose {chosen}, which ccl.yaml does not name: a report could not run it again",
                 hint="name it in ccl.yaml, or ahbm.open(plan).run()",
             )
+        return Case(emulator, request, chosen, choice)
     return Case(emulator, request, chosen)
 
 
@@ -285,9 +289,10 @@ def _report(case: Case, compiled: Compiled, wrong: int | None, spec: Spec, findi
         program_hash_of=_program_hash(compiled, spec),
         version=ahbm.__version__,
         ops=compiled.ops,
+        memory_bytes=compiled.memory_bytes,
         checks=spec.checks,
         findings=findings,
-        notes=compiled.notes,
+        notes=(*([] if case.selected is None else [brief(case.selected)]), *compiled.notes),
         machine=machine_name(machine),
         spec=spec,
     )

@@ -23,7 +23,7 @@ from ahbm.config.topology import sized
 from ahbm.core.emulator import Emulator
 from ahbm.dsl.script import Script
 from ahbm.errors import ConfigError, FormatError, UnsupportedError
-from ahbm.runs import measure
+from ahbm.runs import knobs, measure
 from ahbm.runs.keywords import spelled
 from ahbm.source import dsl
 from ahbm.source.function import AnyAlgorithm, as_algorithm
@@ -235,6 +235,7 @@ def convert(
     collective: the one to write, of an algorithm that computes several; None for `source` leaves the algorithm to
     ccl.yaml. topology, ccl, overrides, dtype, root: of an algorithm, as in `ahbm.run`.
     groups, step, host_gaps, symmetric: of PyTorch's traces, as in `Workload.read`.
+    The knobs beside the file of a plan (`NAME.knobs.json`) are written beside `target` too.
     Returns the files that were written; after an error there are none.
 
     Raises FormatError, BudgetError, UnsupportedError (AHBM-U292 for what the format of `target` cannot express, U294
@@ -279,9 +280,10 @@ def convert(
     slots = slots or SLOTS
     if not isinstance(source, Script):
         assert isinstance(source, str | Path)
-        return convert_plan(
+        paths = convert_plan(
             source, target, nbytes=nbytes, link_order=link_order, slots=slots, quirks=quirks, limits=limits
         )
+        return [*paths, *knobs.carry(source, target)]
     program = source.chosen(quirks=quirks)
     if str(target).endswith(OWN[program.language]):
         try:

@@ -65,6 +65,8 @@ class Report(Run):
     """Of this package."""
     ops: int = 0
     """Operations of all agents."""
+    memory_bytes: int = 0
+    """Bytes of the buffers and queue slots at the PE that has most."""
     checks: tuple[str, ...] = ()
     """Checks of the program that were made, and passed but for what `findings` say."""
     findings: tuple[Finding, ...] = ()

@@ -88,6 +88,19 @@ impl Document {
         read
     }
 
+    /// The sizes in bytes that it is meant for, as it says: the least, and the most, `None` for any.
+    pub fn sizes(&self) -> (u64, Option<u64>) {
+        let (least, most) = match self {
+            Self::Made(plan) | Self::Msccl(plan) | Self::Schedule(plan, _) => {
+                (plan.min_bytes.unwrap_or(0), plan.max_bytes)
+            }
+            Self::Mscclpp(plan) => (plan.min_bytes, Some(plan.max_bytes)),
+            Self::Chakra { .. } => (0, None),
+        };
+        // 0 and the greatest number are how files say that there is no limit.
+        (least, most.filter(|&most| most != 0 && most != u64::MAX))
+    }
+
     fn read_as_named(path: &Path, reading: &Reading) -> Result<Self, Vec<Diagnostic>> {
         let name = path.to_string_lossy();
         let budget = reading.budget;

@@ -309,14 +309,18 @@ impl ProgramBuilder {
 
     /// Resolves directions into queues and checks everything that can be checked before a run.
     ///
-    /// The builder is used up. Raises `LintError` with all findings.
-    fn finish(&self, py: Python<'_>) -> PyResult<Program> {
+    /// With `unmatched`, messages without a partner may stay (`AHBM-L104`, `L107`): a run ends in the deadlock that
+    /// they are. The builder is used up. Raises `LintError` with all findings.
+    #[pyo3(signature = (*, unmatched=Given::ok(false)))]
+    fn finish(&self, py: Python<'_>, unmatched: Given<bool>) -> PyResult<Program> {
+        given!(unmatched);
         let state = self.lock().take();
         let Some(state) = state else { return self.with(py, |_| unreachable!("the program is finished")) };
         let settings = self.settings;
         let builder = state.builder;
         let program = interruptible(py, || builder.finish(settings))?;
-        let program = Program::checked(py, program, self.machine.get(), state.calls)?;
+        let check = if unmatched { Program::unmatched } else { Program::checked };
+        let program = check(py, program, self.machine.get(), state.calls)?;
         logs::refresh(py, &[Part::Capture]);
         let ahbm_program::Program { name, agents, bodies, .. } = &*program.inner;
         let (agents, bodies, ops) = (agents.len(), bodies.len(), program.inner.ops());

@@ -32,6 +32,17 @@ pub struct AlgorithmFeatures {
     arithmetic_intensity: f64,
     /// Nanoseconds of computing per byte sent.
     compute_to_comm_ratio: f64,
+    /// Messages that a queue must hold for the program to end; 0 without queues.
+    queue_depth: u32,
+    /// Bytes from one part of the tightest cut to another.
+    cut_bytes: u64,
+    /// Nanoseconds of the longest chain of operations and messages, each on links of its own.
+    path_ns: f64,
+    /// Nanoseconds that the busiest link or DMA channel is busy.
+    link_ns: f64,
+    /// Nanoseconds of chunks that go depth by depth: of each depth the slowest chunk and its busiest link or
+    /// DMA channel.
+    rounds_ns: f64,
 }
 
 impl AlgorithmFeatures {
@@ -50,6 +61,59 @@ impl AlgorithmFeatures {
             compute_ns: found.compute_ps as f64 / 1000.0,
             arithmetic_intensity: found.arithmetic_intensity(),
             compute_to_comm_ratio: found.compute_to_comm_ratio(),
+            queue_depth: found.queue_depth,
+            cut_bytes: found.cut_bytes,
+            path_ns: found.path_ps as f64 / 1000.0,
+            link_ns: found.link_ps as f64 / 1000.0,
+            rounds_ns: found.rounds_ps as f64 / 1000.0,
+        }
+    }
+}
+
+/// The network between the SIPs of a machine, in numbers that tell one network from another.
+#[pyclass(frozen, get_all, module = "ahbm._core")]
+pub struct MachineFeatures {
+    /// SIPs.
+    ranks: u32,
+    /// Cubes of a SIP.
+    cubes: u32,
+    /// PEs of a cube.
+    pes: u32,
+    /// Directed links between SIPs.
+    links: u32,
+    /// Fewest links that leave a SIP.
+    least_degree: u32,
+    /// Most links that leave a SIP.
+    most_degree: u32,
+    /// Links of the longest shortest way.
+    diameter: u32,
+    /// Fewest links that leave a half of the SIPs.
+    bisection_links: u32,
+    /// GB/s of these links.
+    bisection_gbs: f64,
+    /// Extents that are more than 1.
+    dimensions: Vec<u32>,
+    /// Nanoseconds of the links: least, median, most.
+    latency_ns: [f64; 3],
+    /// GB/s of the links: least, median, most.
+    bandwidth_gbs: [f64; 3],
+}
+
+impl MachineFeatures {
+    pub(crate) fn of(found: &features::Fingerprint) -> Self {
+        Self {
+            ranks: found.ranks,
+            cubes: found.cubes,
+            pes: found.pes,
+            links: found.links,
+            least_degree: found.degree[0],
+            most_degree: found.degree[1],
+            diameter: found.diameter,
+            bisection_links: found.bisection_links,
+            bisection_gbs: found.bisection_gbs,
+            dimensions: found.dimensions.clone(),
+            latency_ns: found.latency_ps.map(|ps| ps as f64 / 1000.0),
+            bandwidth_gbs: found.bandwidth_gbs,
         }
     }
 }

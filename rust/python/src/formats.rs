@@ -147,6 +147,12 @@ impl PyDocument {
         self.inner.goal().parameter().and_then(|(name, root)| (name == "root").then_some(root))
     }
 
+    /// The sizes of one rank's array in bytes that it is meant for, as it says: the least, and the most, None for any.
+    #[getter]
+    fn sizes(&self) -> (u64, Option<u64>) {
+        self.inner.sizes()
+    }
+
     /// Number of ranks.
     #[getter]
     fn ranks(&self) -> u64 {

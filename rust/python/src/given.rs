@@ -3,6 +3,7 @@
 //! A method takes `Given<T>` where it would take `T`, and begins with [`given!`], which knows the names.
 
 use crate::errors;
+use crate::limit::Limit;
 use crate::machine::Machine;
 use crate::program::Program;
 use crate::timeline::Timeline;
@@ -86,6 +87,8 @@ macro_rules! wanted {
 }
 wanted! {
     bool: "True or False",
+    f64: "a number",
+    i64: "an integer of 64 bits",
     u32: "an integer from 0 to 4294967295",
     u64: "an integer from 0 to 18446744073709551615",
     NonZero<u32>: "an integer from 1 to 4294967295",
@@ -94,10 +97,12 @@ wanted! {
     String: "a text",
     &str: "a text",
     PathBuf: "a path",
+    Bound<'_, Limit>: "a Limit",
     Bound<'_, Machine>: "a Machine",
     Bound<'_, Program>: "a Program",
     Bound<'_, Timeline>: "a Timeline",
     Bound<'_, PyUntypedArray>: "an array",
+    Bound<'_, PyAny>: "an object",
 }
 
 impl<T: Wanted> Wanted for Option<T> {
@@ -127,4 +132,4 @@ macro_rules! tuples {
         })+
     };
 }
-tuples! { A B; A B C; A B C D E; }
+tuples! { A B; A B C; A B C D E; A B C D E F G H; }

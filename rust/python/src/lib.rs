@@ -3,7 +3,7 @@
 //! - [`errors`]: findings become exceptions of `ahbm.errors`; panics become typed errors too. [`logs`]: what the crates
 //!   log goes to `logging`.
 //! - [`machine`], [`program`], [`timeline`], [`memory`], [`recipe`]: thin classes over the crates of the same names.
-//!   [`inspection`]: what happened inside a run. [`features`]: what selectors learn from.
+//!   [`inspection`]: what happened inside a run. [`features`]: what selectors learn from; [`selection`]: how they choose.
 //! - [`synthesis`]: schedules computed from a machine. [`job`]: many programs that share one.
 //! - [`gate`]: where the threads of ranks wait for one another. [`neighbour`]: the memory of ranks that are processes.
 //!   [`interrupt`]: Ctrl-C while native code runs.
@@ -52,6 +52,7 @@ mod plan_builder;
 mod program;
 mod recipe;
 mod recording;
+mod selection;
 mod symbolic;
 mod synthesis;
 mod timeline;
@@ -86,7 +87,7 @@ mod _core {
     #[pymodule_export]
     use super::errors::{cases, codes};
     #[pymodule_export]
-    use super::features::{AlgorithmFeatures, CallFeatures, JobFeatures};
+    use super::features::{AlgorithmFeatures, CallFeatures, JobFeatures, MachineFeatures};
     #[pymodule_export]
     use super::formats::{PyDocument, convert_plan, plan_files, plan_formats, plan_limits, read_plan};
     #[pymodule_export]
@@ -117,6 +118,8 @@ mod _core {
     use super::recipe::Recipe;
     #[pymodule_export]
     use super::recording::write_recording;
+    #[pymodule_export]
+    use super::selection::{DecisionTree, RuleTable};
     #[pymodule_export]
     use super::synthesis::Schedule;
     #[pymodule_export]

@@ -65,6 +65,12 @@ impl Limit {
         self.inner.ps(nbytes)
     }
 
+    /// The two terms of `ps` in ps, which is the larger of them: that of the longest way, and that of the tight cut, 0
+    /// where links carry any number of messages at once.
+    fn terms(&self, nbytes: u64) -> (u64, u64) {
+        self.inner.terms(nbytes)
+    }
+
     /// True when the tight cut, not the longest way, is what limits `nbytes` per node.
     fn by_bandwidth(&self, nbytes: u64) -> bool {
         self.inner.by_bandwidth(nbytes)
@@ -88,5 +94,22 @@ impl Limit {
             Parts::Each(_) | Parts::Blocks(_) => Vec::new(),
         };
         (cut.parts.count(), side, self.inner.cut_gbs(), cut.links, cut.demand)
+    }
+}
+
+impl Limit {
+    /// The part of each node in the tight cut.
+    pub(crate) fn parts(&self) -> Vec<u32> {
+        let parts = &self.inner.cut().parts;
+        let mut found = Vec::new();
+        for (part, nodes) in (1..).zip(parts.lists()) {
+            for node in nodes {
+                if found.len() <= node as usize {
+                    found.resize(node as usize + 1, 0);
+                }
+                found[node as usize] = part;
+            }
+        }
+        found
     }
 }

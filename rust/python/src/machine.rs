@@ -1,8 +1,10 @@
 //! The machine a program runs on.
 
+use crate::features::MachineFeatures;
 use crate::given::{Given, given};
 use crate::interrupt::interruptible;
 use ahbm_machine::{Coord, Diagnostic, PeId};
+use ahbm_views::features::Fingerprint;
 use pyo3::prelude::*;
 use std::sync::Arc;
 
@@ -20,6 +22,9 @@ struct Source {
     origin: String,
     overrides: Vec<(String, String)>,
 }
+
+/// Name, efficiency, GB/s, `ramp_bytes`, `min_bytes`, `max_bytes`, slots.
+type ProtocolRow = (String, f64, f64, u64, u64, Option<u64>, Option<u32>);
 
 /// Text, origin and overrides, as `from_yaml` takes them.
 type Arguments = (String, String, Vec<(String, String)>);
@@ -54,6 +59,11 @@ impl Machine {
         given!(text, origin, overrides);
         interruptible(py, || ahbm_machine::Machine::from_yaml(&text, &origin, &overrides))
             .map(|machine| Self { inner: Arc::new(machine), source: Arc::new(Source { text, origin, overrides }) })
+    }
+
+    /// The network between the SIPs in numbers.
+    fn features(&self, py: Python<'_>) -> PyResult<MachineFeatures> {
+        interruptible(py, || Ok(MachineFeatures::of(&Fingerprint::of(&self.inner))))
     }
 
     /// True when a switch between the SIPs reduces what a group of them sends, and copies what goes to a group.
@@ -127,6 +137,30 @@ impl Machine {
     #[getter]
     fn tiers(&self) -> Vec<String> {
         self.inner.costs().tiers.keys().cloned().collect()
+    }
+
+    /// The protocols of the communication library, in the order of the file: name, `efficiency`, `max_gbs`, `ramp_bytes`,
+    /// `min_bytes`, `max_bytes` and `slots`; None for what it does not say.
+    #[getter]
+    fn protocols(&self) -> Vec<ProtocolRow> {
+        let row = |(name, of): &(String, ahbm_machine::Protocol)| {
+            let most = (of.max_bytes != u64::MAX).then_some(of.max_bytes);
+            let sizes = (of.ramp_bytes, of.min_bytes, most);
+            (name.clone(), of.efficiency, of.max_gbs, sizes.0, sizes.1, sizes.2, of.slots)
+        };
+        self.inner.protocols().iter().map(row).collect()
+    }
+
+    /// The protocol that all runs use; None where each takes the quickest of those that its size allows.
+    #[getter]
+    fn protocol(&self) -> Option<&str> {
+        self.inner.protocol()
+    }
+
+    /// The host's start of a collective that runs alone, in ps.
+    #[getter]
+    fn launch_ps(&self) -> u64 {
+        self.inner.costs().launch_ps
     }
 
     /// The reference that names the topology: a path, or `packaged NAME.yaml`.

@@ -5,7 +5,7 @@ use ahbm_machine::{Diagnostic, SipNetwork};
 
 /// A network by name. Extents of 0 are worked out from the number of SIPs.
 pub(crate) fn by_name(name: &str, sips: u32, (w, h, d): (u32, u32, u32)) -> Result<SipNetwork, Diagnostic> {
-    const NAMES: [&str; 9] = [
+    const NAMES: [&str; 10] = [
         "ring_1d",
         "torus_2d",
         "mesh_2d_no_wrap",
@@ -14,6 +14,7 @@ pub(crate) fn by_name(name: &str, sips: u32, (w, h, d): (u32, u32, u32)) -> Resu
         "hypercube",
         "fully_connected",
         "switch",
+        "nodes",
         "custom",
     ];
     let grid = |dims: u32, wrap: bool| {
@@ -44,7 +45,7 @@ pub(crate) fn by_name(name: &str, sips: u32, (w, h, d): (u32, u32, u32)) -> Resu
         }
         "fully_connected" => SipNetwork::FullyConnected,
         "switch" => SipNetwork::Switch,
-        "custom" => SipNetwork::Custom,
+        "nodes" | "custom" => SipNetwork::Custom,
         _ => return Err(*operand::unknown("AHBM-T204", "topology", name, &NAMES)),
     })
 }

@@ -4,6 +4,7 @@ use crate::features::AlgorithmFeatures;
 use crate::formats::{PyDocument, budget};
 use crate::given::{Given, given, within};
 use crate::interrupt::interruptible;
+use crate::limit::Limit;
 use crate::logs::{self, Part};
 use crate::machine::Machine;
 use crate::timeline::Timeline;
@@ -57,6 +58,12 @@ impl Program {
         self.inner.ops()
     }
 
+    /// Bytes of the buffers and queue slots at the PE that has most; a queue's slots are at its receiver.
+    #[getter]
+    fn memory_bytes(&self) -> u64 {
+        self.inner.memory_bytes()
+    }
+
     /// Number of `tl` calls that were captured to make it.
     #[getter]
     fn calls(&self) -> u64 {
@@ -75,10 +82,14 @@ impl Program {
     }
 
     /// What the program computes and sends, and what waits for what, without a run; the interpreter lock is released
-    /// meanwhile. Raises `DeadlockError` (AHBM-D201) for a program that gets stuck, and KeyboardInterrupt.
-    fn features(&self, py: Python<'_>) -> PyResult<AlgorithmFeatures> {
+    /// meanwhile. `limit`: the bound whose tight cut `cut_bytes` cross; without one they are 0. Raises `DeadlockError`
+    /// (AHBM-D201) for a program that gets stuck, and KeyboardInterrupt.
+    #[pyo3(signature = (limit=Given::ok(None)), text_signature = "($self, limit=None)")]
+    fn features(&self, py: Python<'_>, limit: Given<Option<Bound<'_, Limit>>>) -> PyResult<AlgorithmFeatures> {
+        given!(limit);
+        let parts = limit.map_or_else(Vec::new, |limit| limit.get().parts());
         let found = interruptible(py, || {
-            ahbm_views::features::Algorithm::of(&self.inner, &self.machine).map_err(|finding| vec![finding])
+            ahbm_views::features::Algorithm::of(&self.inner, &self.machine, &parts).map_err(|finding| vec![finding])
         })?;
         Ok(AlgorithmFeatures::of(&found))
     }
@@ -365,6 +376,27 @@ impl Program {
         calls: u64,
     ) -> PyResult<Self> {
         Self::new(Arc::new(program), machine, calls).linted(py)
+    }
+
+    /// As [`Program::checked`], but messages without a partner may stay: whoever runs it sees who waits for whom.
+    pub(crate) fn unmatched(
+        py: Python<'_>,
+        program: ahbm_program::Program,
+        machine: &Machine,
+        calls: u64,
+    ) -> PyResult<Self> {
+        const MATCHING: [&str; 3] = ["AHBM-L100", "AHBM-L104", "AHBM-L107"];
+        let found = Self::new(Arc::new(program), machine, calls);
+        interruptible(py, || {
+            // What running it relies on is looked at alone: the list of all findings is cut.
+            let mut findings = ahbm_program::structure(&found.inner);
+            if findings.is_empty() {
+                findings = ahbm_program::lint(&found.inner, &found.machine);
+                findings.retain(|finding| !MATCHING.contains(&finding.code));
+            }
+            if findings.is_empty() { Ok(()) } else { Err(findings) }
+        })?;
+        Ok(found)
     }
 
     /// A program for a machine, unchecked.

@@ -73,6 +73,11 @@ impl Schedule {
             let method = method.to_owned();
             let request = Request { collective, share_bytes, chunks, unit: element_bytes, members, root, method, seed };
             let graph = Graph::of(&machine.inner)?;
+            if graph.nodes() > machine.inner.sfr().sips {
+                let relays = graph.nodes() - machine.inner.sfr().sips;
+                let text = format!("no method schedules a network with {relays} vertices that are no SIP");
+                return Err(Diagnostic::new("AHBM-U406", text).hint("run a kernel or a plan on this machine"));
+            }
             let begin = Instant::now();
             let bound = request.bound(&graph)?;
             let bounded = Instant::now();

@@ -7,6 +7,7 @@ use crate::interrupt::interruptible;
 use ahbm_emulator::{Category, Detail, LinkUse, Segment, Span};
 use ahbm_machine::Diagnostic;
 use ahbm_program::AgentId;
+use ahbm_views::credit::Chunks;
 use ahbm_views::timeline_file::Format;
 use ahbm_views::tracks::{self, Flow, Tracks};
 use ahbm_wire::store::{Output, store};
@@ -166,6 +167,21 @@ impl Timeline {
             column(py, &path, |s| s.start),
             column(py, &path, |s| s.end),
         ))
+    }
+
+    /// What each chunk that a rank sends another has of the critical path, in ps: u64 of shape (chunks,), in the order of
+    /// their senders' ranks, agents and operations. A chunk has the time of the operations that move and that take it;
+    /// what computes has none, so the sum is the latency or less. A receive from anybody counts for the chunk that it
+    /// would take without time.
+    ///
+    /// Raises `DataError` (AHBM-V123) without detail, `DeadlockError` (AHBM-D201) for a program that gets stuck.
+    fn chunks_ps<'py>(&self, py: Python<'py>) -> PyResult<Column<'py, u64>> {
+        let detail = self.detail(py)?;
+        let found = interruptible(py, || {
+            let chunks = Chunks::of(&self.program, &self.machine).map_err(|finding| vec![finding])?;
+            Ok(chunks.credit(&detail.critical_path()))
+        })?;
+        Ok(PyArray1::from_vec(py, found))
     }
 
     /// An agent's time from the launch to the end of the run: abutting intervals as four arrays of shape (n,).

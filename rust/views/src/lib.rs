@@ -31,9 +31,10 @@
 //!
 //! Reading order: [`tracks`] (a run as rows of slices), [`perfetto`] and [`chrome`] (the same as bytes),
 //! [`timeline_file`] (which of them a name asks for), [`mod@executed`] (a run as a Chakra trace), [`features`]
-//! (what selectors learn from).
+//! (what selectors learn from), [`credit`] (whose the time of a run is).
 
 pub mod chrome;
+pub mod credit;
 pub mod executed;
 pub mod features;
 pub mod perfetto;

@@ -1,10 +1,11 @@
 //! What a program computes and sends, and what waits for what.
 
 use super::per;
-use ahbm_check::{Walker, walk};
+use super::ways::{WayId, Ways};
+use ahbm_check::{Walker, needed_slots, walk};
 use ahbm_emulator::math_ps;
-use ahbm_machine::{Diagnostic, Machine, Node};
-use ahbm_program::{AgentId, Body, ChannelId, OpKind, Program};
+use ahbm_machine::{Diagnostic, Machine, Node, Ps};
+use ahbm_program::{AgentId, Body, ChannelId, Op, OpKind, Program};
 use std::collections::BTreeMap;
 
 /// What an algorithm does, summed over all of its agents. A *message* goes from one agent to another through a queue; a
@@ -32,21 +33,38 @@ pub struct Algorithm {
     /// Arithmetic operations on elements; a multiplication with an addition is two.
     pub operations: u64,
     /// Time that the operations take on the machine's engines one after the other, and delays, in picoseconds.
-    pub compute_ps: u64,
+    pub compute_ps: Ps,
+    /// Messages that a queue must hold for the program to end; 0 without queues.
+    pub queue_depth: u32,
+    /// Bytes of the chunks between SIPs of different parts.
+    pub cut_bytes: u64,
+    /// Time of the longest chain of operations and messages, each on links of its own.
+    pub path_ps: Ps,
+    /// How long the busiest link or DMA channel is busy.
+    pub link_ps: Ps,
+    /// Time of chunks that go depth by depth: of each depth the slowest chunk and its busiest link or DMA
+    /// channel.
+    pub rounds_ps: Ps,
 }
 
 impl Algorithm {
-    /// Reads the columns off a structurally sound program.
+    /// Reads the columns off a structurally sound program. `parts`: the part of each SIP that is on one side of a cut;
+    /// without any, nothing crosses it.
     ///
     /// # Errors
-    /// `AHBM-D201` for a program that gets stuck.
-    pub fn of(program: &Program, machine: &Machine) -> Result<Self, Diagnostic> {
-        let mut reader = Reader::new(program, machine);
+    /// `AHBM-D201` for a program that gets stuck, and as [`Machine::route`].
+    pub fn of(program: &Program, machine: &Machine, parts: &[u32]) -> Result<Self, Diagnostic> {
+        let mut reader = Reader::new(program, machine, parts)?;
         if !walk(program, &mut reader) {
-            let what = format!("{} gets stuck before its end: what waits for what is not known", program.name);
-            return Err(Diagnostic::new("AHBM-D201", what).hint("ahbm check says who waits for whom"));
+            return Err(stuck(program));
         }
-        let Reader { mut found, ranks, .. } = reader;
+        let Reader { mut found, ranks, agents, puts, ways, failed, .. } = reader;
+        if let Some(failed) = failed {
+            return Err(failed);
+        }
+        found.path_ps = agents.iter().chain(&puts).map(|front| front.ps).max().unwrap_or(0);
+        (found.link_ps, found.rounds_ps) = (ways.link_ps(), ways.rounds_ps());
+        found.queue_depth = needed_slots(program).unwrap_or(0);
         found.id = program.shape();
         found.ranks = ranks.len() as u32;
         found.ops = program.ops();
@@ -98,6 +116,32 @@ fn arithmetic(body: &Body, kind: OpKind) -> u64 {
     }
 }
 
+/// The SIP of an agent.
+fn sip_of(program: &Program, machine: &Machine, agent: AgentId) -> u32 {
+    machine.coord(program.agents[agent.0 as usize].place).sip
+}
+
+/// An operand's node and its SIP.
+fn node_of(program: &Program, machine: &Machine, agent: AgentId, body: &Body, mem: u32) -> (Node, u32) {
+    let buffer = program.buffer(agent, body.mems[mem as usize].buffer);
+    let node = program.buffers[buffer.0 as usize].node;
+    match node {
+        Node::Pe(pe) | Node::Hbm(pe) | Node::Sram(pe) => (node, machine.coord(pe).sip),
+        Node::Io(sip) => (node, sip),
+    }
+}
+
+/// Whether an operand is in the memory of another SIP than the agent's.
+pub(crate) fn is_far(program: &Program, machine: &Machine, agent: AgentId, body: &Body, mem: u32) -> bool {
+    node_of(program, machine, agent, body, mem).1 != sip_of(program, machine, agent)
+}
+
+/// The finding of a program that gets stuck.
+pub(crate) fn stuck(program: &Program) -> Diagnostic {
+    let what = format!("{} gets stuck before its end: what waits for what is not known", program.name);
+    Diagnostic::new("AHBM-D201", what).hint("ahbm check says who waits for whom")
+}
+
 /// What a rank moves.
 #[derive(Debug, Default)]
 struct Moved {
@@ -106,151 +150,262 @@ struct Moved {
     chunks: Vec<u64>,
 }
 
-/// Follows a program. Depths are chunks of the longest chain that somebody has waited for.
+/// What has happened so far where somebody stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Front {
+    /// Chunks of the longest chain that was waited for.
+    depth: u32,
+    /// When it was waited for, every transfer on links of its own.
+    ps: Ps,
+}
+
+impl Front {
+    /// What has happened when both have.
+    fn and(self, other: Self) -> Self {
+        Self { depth: self.depth.max(other.depth), ps: self.ps.max(other.ps) }
+    }
+}
+
+/// Follows a program.
 struct Reader<'a> {
     program: &'a Program,
     machine: &'a Machine,
+    parts: &'a [u32],
     found: Algorithm,
     ranks: BTreeMap<u32, Moved>,
-    agents: Vec<u32>,
-    /// Per agent, the deepest of what it has put into the memory of others; its signals tell of it.
-    puts: Vec<u32>,
-    /// Per channel, of every message.
-    messages: Vec<Vec<u32>>,
+    agents: Vec<Front>,
+    /// Per agent, the latest of what it has put into the memory of others; its signals tell of it.
+    puts: Vec<Front>,
+    /// Per channel, its way, and when each message has arrived and the time to read it.
+    messages: Vec<(WayId, Vec<(Front, Ps)>)>,
     counters: Vec<Counter>,
+    ways: Ways<'a>,
+    /// Per body, the bytes of its tiles.
+    tiles: Vec<Vec<u64>>,
+    failed: Option<Diagnostic>,
 }
 
 /// The signals of a counter.
 #[derive(Debug, Clone, Default)]
 struct Counter {
-    /// What they add up to with each, and the deepest so far.
-    sums: Vec<(u64, u32)>,
+    /// What they add up to with each, and the latest so far.
+    sums: Vec<(u64, Front)>,
     /// What semaphores took.
     taken: u64,
 }
 
 impl Counter {
-    fn signal(&mut self, add: u32, depth: u32) {
-        let (sum, deepest) = self.sums.last().copied().unwrap_or_default();
-        self.sums.push((sum + u64::from(add), deepest.max(depth)));
+    fn signal(&mut self, add: u32, told: Front) {
+        let (sum, latest) = self.sums.last().copied().unwrap_or_default();
+        self.sums.push((sum + u64::from(add), latest.and(told)));
     }
 
-    /// The deepest of the signals without which the counter would not have reached a value.
-    fn depth(&self, value: u64) -> u32 {
+    /// The latest of the signals without which the counter would not have reached a value.
+    fn reached(&self, value: u64) -> Front {
         let at = self.sums.partition_point(|(sum, _)| *sum < value);
-        self.sums.get(at).filter(|_| value > 0).map_or(0, |(_, depth)| *depth)
+        self.sums.get(at).filter(|_| value > 0).map_or_else(Front::default, |(_, front)| *front)
     }
 }
 
 impl<'a> Reader<'a> {
-    fn new(program: &'a Program, machine: &'a Machine) -> Self {
+    fn new(program: &'a Program, machine: &'a Machine, parts: &'a [u32]) -> Result<Self, Diagnostic> {
         let agents = program.agents.len();
-        Self {
+        let mut ways = Ways::on(machine);
+        let place = |agent: AgentId| Node::Pe(program.agents[agent.0 as usize].place);
+        let messages = program
+            .channels
+            .iter()
+            .map(|ends| Ok((ways.find(place(ends.sender), place(ends.receiver))?, Vec::new())))
+            .collect::<Result<_, Diagnostic>>()?;
+        Ok(Self {
             program,
             machine,
+            parts,
             found: Algorithm::default(),
             ranks: program.agents.iter().map(|agent| (agent.rank, Moved::default())).collect(),
-            agents: vec![0; agents],
-            puts: vec![0; agents],
-            messages: vec![Vec::new(); program.channels.len()],
+            agents: vec![Front::default(); agents],
+            puts: vec![Front::default(); agents],
+            messages,
             counters: vec![Counter::default(); program.counters as usize],
-        }
+            ways,
+            tiles: program
+                .bodies
+                .iter()
+                .map(|body| body.tiles.iter().map(ahbm_program::Tile::bytes).collect())
+                .collect(),
+            failed: None,
+        })
     }
 
-    /// Counts a chunk that an agent moves; its depth.
-    fn moves(&mut self, agent: AgentId, bytes: u64) -> u32 {
-        let depth = self.agents[agent.0 as usize] + 1;
+    /// Counts a chunk that an agent moves between its SIP and another; its depth.
+    fn moves(&mut self, agent: AgentId, sip: u32, bytes: u64) -> u32 {
+        let depth = self.agents[agent.0 as usize].depth + 1;
         let moved = self.ranks.entry(self.program.agents[agent.0 as usize].rank).or_default();
         moved.bytes = moved.bytes.saturating_add(bytes);
         if moved.chunks.len() <= depth as usize {
             moved.chunks.resize(depth as usize + 1, 0);
         }
         moved.chunks[depth as usize] += 1;
+        let part = |sip: u32| self.parts.get(sip as usize);
+        let crosses = part(sip) != part(sip_of(self.program, self.machine, agent));
         let found = &mut self.found;
         found.chunk_count += 1;
         found.sent_bytes = found.sent_bytes.saturating_add(bytes);
+        found.cut_bytes = found.cut_bytes.saturating_add(if crosses { bytes } else { 0 });
         found.dependency_depth = found.dependency_depth.max(depth);
         depth
     }
 
-    /// Whether an operand is in the memory of another SIP than the agent's.
-    fn is_far(&self, agent: AgentId, body: &Body, mem: u32) -> bool {
-        let buffer = self.program.buffer(agent, body.mems[mem as usize].buffer);
-        let sip = match self.program.buffers[buffer.0 as usize].node {
-            Node::Pe(pe) | Node::Hbm(pe) | Node::Sram(pe) => self.machine.coord(pe).sip,
-            Node::Io(sip) => sip,
-        };
-        sip != self.machine.coord(self.program.agents[agent.0 as usize].place).sip
-    }
-
     /// An access to memory: each operand of another rank is a chunk.
-    fn touches(&mut self, agent: AgentId, body: &Body, kind: OpKind, tile: u32, posted: bool) {
-        let far = body.touched(kind).filter(|&(mem, _)| self.is_far(agent, body, mem)).count();
-        for _ in 0..far {
-            let depth = self.moves(agent, body.tiles[tile as usize].bytes());
+    fn touches(&mut self, agent: AgentId, body: &Body, kind: OpKind, bytes: u64, posted: bool) {
+        let (here, pe) = (sip_of(self.program, self.machine, agent), self.program.agents[agent.0 as usize].place);
+        let own = Node::Pe(pe);
+        let (start, setup) = (self.agents[agent.0 as usize], self.machine.costs().dma_setup_ps);
+        let (mut source, mut far) = (None, false);
+        let operands: Vec<(u32, bool)> = body.touched(kind).collect();
+        let is_copy = matches!(kind, OpKind::Copy { .. });
+        for (mem, written) in operands {
+            let (node, sip) = node_of(self.program, self.machine, agent, body, mem);
+            let depth = if sip == here { start.depth } else { self.moves(agent, sip, bytes) };
+            let (from, to) = match (written, source) {
+                // A copy is one transfer, from what it reads to what it writes.
+                (false, _) if is_copy => {
+                    far |= sip != here;
+                    source = Some((node, depth));
+                    continue;
+                }
+                (true, Some((source, _))) => (source, node),
+                (true, None) => (own, node),
+                (false, _) => (node, own),
+            };
+            let depth = source.map_or(depth, |(_, other): (Node, u32)| other.max(depth));
+            let way = match self.ways.find(from, to) {
+                Ok(way) => way,
+                Err(error) => {
+                    self.failed.get_or_insert(error);
+                    return;
+                }
+            };
+            self.ways.carry(way, (pe, from != own), bytes, depth, setup);
+            let end = Front { depth, ps: start.ps + setup + self.ways.ps(way, bytes) };
             let put = &mut self.puts[agent.0 as usize];
-            *put = depth.max(*put);
+            *put = put.and(end);
+            let left = if posted { start.ps + self.ways.serial_ps(way, bytes) } else { end.ps };
+            let known = &mut self.agents[agent.0 as usize];
+            known.ps = known.ps.max(left);
+            far |= sip != here;
         }
-        if far > 0 && !posted {
-            self.arrive(agent, self.puts[agent.0 as usize]);
+        if far && !posted {
+            let depth = self.puts[agent.0 as usize].depth;
+            self.arrive(agent, Front { depth, ps: 0 });
         }
     }
 
-    fn arrive(&mut self, agent: AgentId, depth: u32) {
+    fn arrive(&mut self, agent: AgentId, front: Front) {
         let known = &mut self.agents[agent.0 as usize];
-        *known = depth.max(*known);
+        *known = known.and(front);
+    }
+
+    fn takes(&mut self, agent: AgentId, ps: Ps) {
+        let known = &mut self.agents[agent.0 as usize];
+        known.ps = known.ps.saturating_add(ps);
+    }
+
+    /// A message leaves.
+    fn sends(&mut self, agent: AgentId, bytes: u64, channel: ChannelId) {
+        let ends = &self.program.channels[channel.0 as usize];
+        let rank = |agent: AgentId| self.program.agents[agent.0 as usize].rank;
+        self.found.messages += 1;
+        let costs = self.machine.costs();
+        self.takes(agent, costs.ipcq_send_ps);
+        let start = self.agents[agent.0 as usize];
+        let depth = if rank(ends.sender) == rank(ends.receiver) {
+            start.depth
+        } else {
+            self.moves(agent, sip_of(self.program, self.machine, ends.receiver), bytes)
+        };
+        let wire = ends.wire.bytes(bytes);
+        let slot_ps = costs.tiers.get_index(ends.tier as usize).map_or(0, |(_, tier)| tier.access_ps(wire));
+        let beside = costs.dma_setup_ps + slot_ps;
+        let way = self.messages[channel.0 as usize].0;
+        let pe = self.program.agents[agent.0 as usize].place;
+        self.ways.carry(way, (pe, false), wire, depth, beside);
+        let ps = start.ps.saturating_add(beside).saturating_add(self.ways.ps(way, wire));
+        self.messages[channel.0 as usize].1.push((Front { depth, ps }, slot_ps));
+    }
+
+    /// A message is taken.
+    fn receives(&mut self, agent: AgentId, channel: ChannelId, number: u64) {
+        let (front, slot_ps) = self.messages[channel.0 as usize].1[number as usize];
+        self.takes(agent, self.machine.costs().ipcq_recv_ps);
+        self.arrive(agent, front);
+        self.takes(agent, slot_ps);
     }
 }
 
 impl Walker for Reader<'_> {
     fn done(&mut self, agent: AgentId, op: u32, message: Option<(ChannelId, u64)>) {
+        let at = self.program.agents[agent.0 as usize].body as usize;
         let body = self.program.body(agent);
-        let kind = body.ops[op as usize].kind;
+        let Op { kind, calls } = body.ops[op as usize];
+        let bytes = |tile: u32| self.tiles[at][tile as usize];
+        let costs = self.machine.costs();
+        let dispatch = costs.dispatch_ps * Ps::from(calls);
         match kind {
             OpKind::Send { tile, .. } => {
+                let bytes = bytes(tile);
+                self.takes(agent, dispatch);
                 let Some((channel, _)) = message else { return };
-                let ends = &self.program.channels[channel.0 as usize];
-                let rank = |agent: AgentId| self.program.agents[agent.0 as usize].rank;
-                self.found.messages += 1;
-                let depth = if rank(ends.sender) == rank(ends.receiver) {
-                    self.agents[agent.0 as usize]
-                } else {
-                    self.moves(agent, body.tiles[tile as usize].bytes())
-                };
-                self.messages[channel.0 as usize].push(depth);
+                self.sends(agent, bytes, channel);
             }
             OpKind::Recv { .. } | OpKind::RecvAny { .. } | OpKind::Await { .. } => {
+                self.takes(agent, dispatch);
                 let Some((channel, number)) = message else { return };
-                let depth = self.messages[channel.0 as usize][number as usize];
-                self.arrive(agent, depth);
+                self.receives(agent, channel, number);
             }
             OpKind::Load { tile, .. } | OpKind::ReducingLoad { tile, .. } => {
-                self.touches(agent, body, kind, tile, false);
+                let bytes = bytes(tile);
+                self.takes(agent, dispatch);
+                self.touches(agent, body, kind, bytes, false);
             }
             OpKind::Store { tile, posted, .. } | OpKind::Copy { tile, posted, .. } => {
-                self.touches(agent, body, kind, tile, posted);
+                let bytes = bytes(tile);
+                self.takes(agent, dispatch);
+                self.touches(agent, body, kind, bytes, posted);
             }
-            OpKind::Multicast { tile, .. } => self.touches(agent, body, kind, tile, true),
+            OpKind::Multicast { tile, .. } => {
+                let bytes = bytes(tile);
+                self.takes(agent, dispatch);
+                self.touches(agent, body, kind, bytes, true);
+            }
             OpKind::Fence => self.arrive(agent, self.puts[agent.0 as usize]),
             OpKind::Signal { counter, add, .. } => {
-                let told = self.agents[agent.0 as usize].max(self.puts[agent.0 as usize]);
+                self.takes(agent, dispatch);
+                let told = self.agents[agent.0 as usize].and(self.puts[agent.0 as usize]);
                 self.counters[counter as usize].signal(add, told);
             }
             OpKind::WaitCounter { counter, at_least } => {
-                self.arrive(agent, self.counters[counter as usize].depth(at_least.into()));
+                self.takes(agent, dispatch);
+                self.arrive(agent, self.counters[counter as usize].reached(at_least.into()));
             }
             OpKind::Acquire { counter, amount } => {
+                self.takes(agent, dispatch);
                 let counter = &mut self.counters[counter as usize];
                 counter.taken += u64::from(amount);
-                let depth = counter.depth(counter.taken);
-                self.arrive(agent, depth);
+                let front = counter.reached(counter.taken);
+                self.arrive(agent, front);
             }
-            _ => {}
+            OpKind::Delay { ps } => self.takes(agent, dispatch + ps),
+            _ => {
+                let ps = math_ps(costs, body, &self.tiles[at], &kind);
+                self.takes(agent, dispatch + ps);
+            }
         }
     }
 
     fn met(&mut self, participants: &[AgentId]) {
-        let deepest = participants.iter().map(|agent| self.agents[agent.0 as usize]).max().unwrap_or(0);
-        participants.iter().for_each(|&agent| self.arrive(agent, deepest));
+        let latest =
+            participants.iter().fold(Front::default(), |front, agent| front.and(self.agents[agent.0 as usize]));
+        participants.iter().for_each(|&agent| self.arrive(agent, latest));
     }
 }

@@ -1,0 +1,186 @@
+"""What a tuning file loses against the quickest algorithm of every point, whoever wrote it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ahbm._core import Machine
+from ahbm.base.arguments import checked
+from ahbm.choose import formats
+from ahbm.choose.catalogue import Catalogue
+from ahbm.choose.formats import ccl, msccl
+from ahbm.choose.formats.format import Read
+from ahbm.choose.oracle import Oracle, OracleTable
+from ahbm.choose.regret import Loss, Point, Regret
+from ahbm.choose.rules import Query, Rules
+from ahbm.choose.sizes import whole_sizes
+from ahbm.config.ccl import CclConfig
+from ahbm.config.topology import load_machine
+from ahbm.core.emulator import Emulator
+from ahbm.errors import ConfigError
+from ahbm.runs.ladder import schedules
+from ahbm.source.function import AnyAlgorithm
+from ahbm.source.synthesis import METHODS, SYNTHESIZED
+from ahbm.sweeps.case import SYNTH
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A tuning file on machines."""
+
+    file: str
+    read: Read
+    regret: Regret
+    """Of the points that a rule of the file decides."""
+    left: tuple[Point, ...]
+    """The points that the file leaves to its library: they are not judged."""
+    stands: Mapping[str, str]
+    """The library's name of an algorithm -> the algorithm of the emulator that stands for it."""
+    without: tuple[str, ...]
+    """Algorithms of the file that nothing of the catalogue stands for; the next rule holds, as in the library."""
+    runs: int
+
+    def to_json(self) -> dict[str, Any]:
+        """The evaluation as JSON-serialisable data."""
+        return {
+            "file": self.file,
+            "format": self.read.format,
+            "rules": len(self.read.rules),
+            "regret": self.regret.to_json() if self.regret.points else None,
+            "left_to_library": [{"machine": point.machine, "bytes": point.nbytes} for point in self.left],
+            "stands_for": dict(self.stands),
+            "without": list(self.without),
+            "runs": self.runs,
+            "findings": [finding.to_json() for finding in self.read.findings],
+        }
+
+    def lines(self) -> Iterator[str]:
+        """The evaluation for people."""
+        library = self.read.library.name
+        yield f"{self.file}: {len(self.read.rules)} rules, {self.read.format}"
+        if self.regret.points:
+            yield f"it loses {self.regret}"
+        else:
+            yield "it decides no point"
+        if self.left:
+            least, most = min(p.nbytes for p in self.left), max(p.nbytes for p in self.left)
+            yield f"{len(self.left)} points are left to {library}, from {least} to {most} B: not judged"
+        for theirs, ours in self.stands.items():
+            if theirs != ours:
+                yield f"{theirs} of {library} is {ours} here"
+        for theirs in self.without:
+            yield f"{theirs} is no algorithm of the catalogue: {library} runs it, this does not"
+        if any(
+            (rule.protocol, rule.channels, rule.threads, rule.chunk_bytes) != (None,) * 4 for rule in self.read.rules
+        ):
+            yield "protocols, channels, threads and chunk sizes of the rules are not in these times"
+        lossy = [loss for loss in self.regret.worst if loss.regret > 0]
+        if lossy:
+            yield f"{'bytes':>12}  {'loses':>8}  {'takes us':>12}  {'best us':>12}  choice, best, machine"
+        for loss in lossy:
+            yield (
+                f"{loss.point.nbytes:>12}  {loss.regret:>8.1%}  {loss.ps / 1e6:>12.3f}  {loss.best_ps / 1e6:>12.3f}  "
+                f"{loss.chosen}, {loss.best}, {loss.point.machine}"
+            )
+
+
+def judge(file: str, read: Read, table: OracleTable, nodes: int = 1) -> Evaluation:
+    """What the rules of a file lose at the points of a table.
+
+    A rule whose algorithm nothing stands for is passed over, as libraries pass over what cannot run.
+    nodes: computers among which the ranks of every machine are.
+    """
+    names = dict.fromkeys(rule.algorithm for rule in read.rules)
+    losses, left = [], []
+    stands: dict[str, str] = {}
+    without: dict[str, None] = {}
+    for point in table.points():
+        times = table.times(point.machine, point.nbytes)
+        ours = {name: read.library.ours(point.collective, name, times) for name in names}
+        query = Query(point.collective, point.nbytes, point.ranks, nodes)
+        without |= {rule.algorithm: None for rule in read.rules if rule.fits(query) and ours[rule.algorithm] is None}
+        rule = read.rules.choose(query, lambda rule: ours[rule.algorithm] is not None)  # noqa: B023
+        chosen = None if rule is None else ours[rule.algorithm]
+        if rule is None or chosen is None:
+            left.append(point)
+            continue
+        stands[rule.algorithm] = chosen
+        best, least = table.best(point.machine, point.nbytes)
+        losses.append(Loss(point, chosen, times[chosen], best, least))
+    return Evaluation(file, read, Regret.of(losses), tuple(left), stands, tuple(without), table.runs)
+
+
+@checked
+def evaluate(
+    file: str | Path,
+    machines: Sequence[Machine],
+    sizes: Sequence[int],
+    *,
+    collective: str | None = None,
+    format: str | None = None,
+    algorithms: Sequence[AnyAlgorithm] | None = None,
+    ccl: str | Path | None = None,
+    overrides: Mapping[str, object] | None = None,
+    dtype: str = "f16",
+    nodes: int = 1,
+    jobs: int | None = None,
+) -> Evaluation:
+    """Reads a tuning file and measures what it loses on machines, against all algorithms of a catalogue.
+
+    sizes: bytes of one rank's array. collective: of a file for several. format: as of `ahbm.choose.formats.read`;
+    algorithms, ccl, overrides: as of `Catalogue.of`. Of a ccl.yaml the catalogue is its own.
+
+    Raises ConfigError (AHBM-C146) for a file of several collectives of which none is named, or that has no rule for it;
+    and as `ahbm.choose.formats.read` and `Oracle`.
+    """
+    read = formats.read(file, format)
+    name = _collective(file, read.rules, collective)
+    if read.format == _CCL:
+        ccl = file
+    if algorithms is None:
+        algorithms = _every(name, ccl, overrides)
+    catalogue = Catalogue.of(name, algorithms, ccl=ccl, overrides=overrides)
+    if read.format == msccl.NAME:
+        read, catalogue = _with_files(read, catalogue, name, ccl, overrides)
+    kept, _ = whole_sizes(sizes, catalogue, machines, dtype)
+    table = Oracle(catalogue, list(machines), kept, collective=name, dtype=dtype, jobs=jobs).table()
+    return judge(str(file), read, table, nodes)
+
+
+_CCL = ccl.FORMAT.name
+
+
+def _collective(file: object, rules: Rules, wanted: str | None) -> str:
+    known = list(dict.fromkeys(rule.collective for rule in rules))
+    if wanted in known:
+        return wanted
+    told = ", ".join(known) or "nothing"
+    if wanted is not None:
+        raise ConfigError("AHBM-C146", f"{file} has no rule for {wanted}: it is for {told}")
+    if len(known) != 1:
+        raise ConfigError("AHBM-C146", f"{file} is for {told}", hint="name one: ahbm tune COLLECTIVE --evaluate FILE")
+    return known[0]
+
+
+def _every(collective: str, ccl: str | Path | None, overrides: Mapping[str, object] | None) -> list[AnyAlgorithm]:
+    """What is configured for a collective, and the synthesis methods whose names are not."""
+    configured = Emulator(load_machine(None), CclConfig.load(ccl, overrides)).algorithms(collective)
+    methods = METHODS[1:] if collective in SYNTHESIZED else ()
+    names = {method: next(iter(schedules([method])[0])) for method in methods}
+    return [*configured, *(f"{SYNTH}{method}" for method, name in names.items() if name not in configured)]
+
+
+def _with_files(
+    read: Read, catalogue: Catalogue, name: str, ccl: str | Path | None, overrides: Mapping[str, object] | None
+) -> tuple[Read, Catalogue]:
+    """The files that are rules as algorithms of the catalogue, and the rules by their names there."""
+    files = list(dict.fromkeys(rule.algorithm for rule in read.rules if rule.collective == name))
+    own = Catalogue.of(name, files, ccl=ccl, overrides=overrides)
+    names = {file: entry.name for file, entry in zip(files, own, strict=True)}
+    rules = [replace(rule, algorithm=names.get(rule.algorithm, rule.algorithm)) for rule in read.rules]
+    taken = {entry.name for entry in own}
+    others = Catalogue([entry for entry in catalogue if entry.name not in taken], ccl, catalogue.overrides)
+    return replace(read, rules=Rules(tuple(rules))), others + own

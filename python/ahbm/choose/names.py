@@ -1,0 +1,119 @@
+"""The names that libraries have for collectives and algorithms, and what stands for them in the emulator.
+
+NCCL: tuner interface v6 and the example plugin; UCC: the algorithms of its transport layer `tl/ucp`; MSCCL++: the names
+under which algorithms are registered are the user's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+WORDS: Mapping[str, tuple[str, ...]] = {
+    "ring": ("ring",),
+    "tree": ("tree", "binomial", "binary"),
+    "double": ("double",),
+    "nvls": ("nvls", "switch"),
+    "pat": ("pat",),
+    "recursive": ("recursive",),
+    "halving": ("halving", "rabenseifner"),
+    "pairwise": ("pairwise",),
+    "bruck": ("bruck",),
+}
+"""What an algorithm is -> the words, one of which is part of its name between underscores."""
+
+
+@dataclass(frozen=True)
+class Library:
+    """A library's names."""
+
+    name: str
+    collectives: Mapping[str, str]
+    """This project's name -> the library's; those that its file can tune."""
+    algorithms: Mapping[str, Mapping[str, str]] | None
+    """Collective -> the library's name of an algorithm -> what it is, a key of `WORDS`, or "" for what nothing of the
+    emulator stands for. None: the names are the user's, and taken as they are."""
+
+    def theirs(self, collective: str, algorithm: str) -> str | None:
+        """The library's name of an algorithm of the emulator; None where the library has none."""
+        if self.algorithms is None:
+            return algorithm
+        named = self.algorithms.get(collective, {})
+        return next((theirs for theirs, what in named.items() if what and is_a(algorithm, what)), None)
+
+    def ours(self, collective: str, theirs: str, candidates: Iterable[str]) -> str | None:
+        """The candidate that stands for the library's algorithm; None for none.
+
+        Of trees the double binary one, as libraries have it; else the plainest of its kind.
+        """
+        names = list(candidates)
+        if self.algorithms is None:
+            return theirs if theirs in names else None
+        what = self.algorithms.get(collective, {}).get(theirs, "")
+        found = [name for name in names if what and is_a(name, what)]
+
+        def order(name: str) -> tuple[bool, bool, int, str]:
+            return not is_a(name, "double"), not name.startswith(WORDS[what]), len(name), name
+
+        return min(found, key=order, default=None)
+
+
+def is_a(algorithm: str, what: str) -> bool:
+    """Whether an algorithm of the emulator is of a kind (`WORDS`), by the words of its name."""
+    return any(word in algorithm.lower().split("_") for word in WORDS[what])
+
+
+_NCCL = {
+    "all_reduce": "allreduce",
+    "all_gather": "allgather",
+    "reduce_scatter": "reducescatter",
+    "broadcast": "broadcast",
+    "reduce": "reduce",
+}
+_GATHERED = {"ring": "ring", "nvls": "nvls", "pat": "pat", "collnet_direct": ""}
+NCCL = Library(
+    "NCCL",
+    _NCCL,
+    {
+        "all_reduce": {
+            "tree": "tree",
+            "ring": "ring",
+            "nvls": "nvls",
+            "nvls_tree": "",
+            "collnet_direct": "",
+            "collnet_chain": "",
+        },
+        "all_gather": _GATHERED,
+        "reduce_scatter": _GATHERED,
+        "broadcast": {"ring": "ring"},
+        "reduce": {"ring": "ring"},
+    },
+)
+ALGORITHMS = ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
+"""NCCL's, in the order of its cost table."""
+PROTOCOLS = ("ll", "ll128", "simple")
+"""NCCL's, in the order of its cost table."""
+
+UCC = Library(
+    "UCC",
+    {
+        "all_reduce": "allreduce",
+        "all_gather": "allgather",
+        "reduce_scatter": "reduce_scatter",
+        "broadcast": "bcast",
+        "reduce": "reduce",
+        "all_to_all": "alltoall",
+    },
+    {
+        "all_reduce": {"knomial": "recursive", "sra_knomial": "halving", "dbt": "double", "sliding_window": ""},
+        "all_gather": {"ring": "ring", "bruck": "bruck", "knomial": "recursive", "neighbor": "", "sparbit": ""},
+        "reduce_scatter": {"ring": "ring", "knomial": "recursive"},
+        "broadcast": {"knomial": "tree", "sag_knomial": "", "dbt": "double"},
+        "reduce": {"knomial": "tree", "dbt": "double", "srg_knomial": ""},
+        "all_to_all": {"pairwise": "pairwise", "bruck": "bruck", "onesided": ""},
+    },
+)
+MSCCLPP = Library("MSCCL++", {"all_reduce": "allreduce", "all_gather": "allgather"}, None)
+"""The collectives that its offline tuner knows."""
+AHBM = Library("ahbm", {name: name for name in (*UCC.collectives, "gather", "scatter")}, None)
+MSCCL = Library("MSCCL", AHBM.collectives, None)

@@ -1,0 +1,171 @@
+"""The time of every algorithm of a catalogue at every size on every machine: the true optimum of every choice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from ahbm._core import Machine
+from ahbm.base.arguments import checked, refused, shown
+from ahbm.choose.catalogue import Catalogue
+from ahbm.choose.regret import Loss, Point, Regret
+from ahbm.config.topology import load_machine
+from ahbm.core.spec import machine_name
+from ahbm.errors import ConfigError
+from ahbm.runs.rows import FAILED, Rows
+from ahbm.sweeps.space import Space
+from ahbm.sweeps.sweep import sweep
+
+COLUMNS = ("machine", "topology", "ranks", "bytes", "algorithm", "time_ns", "bound_ns", *FAILED)
+"""Of an `OracleTable`: bytes of one rank's array; simulated ns, None where the algorithm does not run; the least ns
+that any algorithm could take, None where none is known."""
+AnyMachine = str | Path | Machine
+
+
+@dataclass(frozen=True, repr=False)
+class OracleTable(Rows):
+    """A row for each machine, size and algorithm, in this order. The columns are `COLUMNS`."""
+
+    catalogue: Catalogue = field(compare=False)
+    machines: dict[str, Machine] = field(compare=False)
+    """By the names of the column `machine`."""
+    collective: str
+    dtype: str
+
+    @cached_property
+    def _times(self) -> dict[tuple[str, int], dict[str, int]]:
+        found: dict[tuple[str, int], dict[str, int]] = {}
+        for machine, _, _, nbytes, algorithm, time_ns, *_ in self.values:
+            times = found.setdefault((machine, nbytes), {})
+            if time_ns is not None:
+                times[algorithm] = round(time_ns * 1000)
+        return found
+
+    def times(self, machine: str, nbytes: int) -> dict[str, int]:
+        """Ps of each algorithm that runs there, by name, in the catalogue's order.
+
+        Raises ConfigError (AHBM-C129) for a point that the table does not have.
+        """
+        if (machine, nbytes) not in self._times:
+            raise ConfigError("AHBM-C129", f"the table has no {nbytes} bytes on {shown(machine)}")
+        return self._times[machine, nbytes]
+
+    def best(self, machine: str, nbytes: int) -> tuple[str, int]:
+        """The quickest algorithm and its ps; the first in the catalogue's order among equals.
+
+        Raises ConfigError: AHBM-C151 where none runs, and as `times`.
+        """
+        times = self.times(machine, nbytes)
+        if not times:
+            raise ConfigError("AHBM-C151", f"no algorithm of the catalogue runs {nbytes} bytes on {machine}")
+        name = min(times, key=lambda name: times[name])
+        return name, times[name]
+
+    def points(self) -> list[Point]:
+        """The points at which any algorithm runs, in the order of the rows."""
+        facts = {(row[0], row[3]): row for row in self.values}
+        return [
+            Point(
+                machine, self.machines[machine].topology, facts[machine, nbytes][2], nbytes, self.collective, self.dtype
+            )
+            for (machine, nbytes), times in self._times.items()
+            if times
+        ]
+
+    def only(self, wanted: Callable[[Point], bool]) -> OracleTable:
+        """The rows of some points."""
+        keep = {(point.machine, point.nbytes) for point in self.points() if wanted(point)}
+        rows = tuple(row for row in self.values if (row[0], row[3]) in keep)
+        machines = {name: machine for name, machine in self.machines.items() if any(name == at for at, _ in keep)}
+        return OracleTable(self.columns, rows, self.catalogue, machines, self.collective, self.dtype)
+
+    def regret(self, choose: Callable[[Point], str]) -> Regret:
+        """What the choices of `choose` lose at every point: time / the quickest time - 1.
+
+        Where the chosen algorithm does not run, the slowest that runs stands for it. Raises ConfigError (AHBM-C180) for
+        a choice that the catalogue does not have, and what `choose` raises.
+        """
+        names = {entry.name for entry in self.catalogue.of_collective(self.collective)}
+        losses, refusals = [], 0
+        for point in self.points():
+            chosen, times = choose(point), self.times(point.machine, point.nbytes)
+            if chosen not in names:
+                raise ConfigError("AHBM-C180", f"{shown(chosen)} was chosen, which the catalogue does not have")
+            refusals += chosen not in times
+            taken, (best, least) = times.get(chosen, max(times.values())), self.best(point.machine, point.nbytes)
+            losses.append(Loss(point, chosen, taken, best, least))
+        return Regret.of(losses, refusals)
+
+    @property
+    def runs(self) -> int:
+        """Rows that ran."""
+        return sum(len(times) for times in self._times.values())
+
+    def __repr__(self) -> str:
+        return f"<OracleTable of {len(self)} rows, {len(self) - self.runs} of them did not run>"
+
+
+class Oracle:
+    """Measures every algorithm of a catalogue at every size on every machine, each pair once."""
+
+    @checked
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        machines: AnyMachine | Sequence[AnyMachine],
+        sizes: Sequence[int],
+        *,
+        collective: str = "all_reduce",
+        dtype: str = "f16",
+        executor: Executor | Callable[[], Executor] | None = None,
+        jobs: int | None = None,
+        store: str | Path | None = None,
+    ) -> None:
+        """machines: packaged names, paths or Machines; sizes: bytes of one rank's array, rounded down to whole elements
+        of every rank. executor, jobs, store: as of `ahbm.sweep`; with a store, what it has is not run again.
+
+        Raises ConfigError: AHBM-C129 for a catalogue without the collective; and what loading machines raises.
+        """
+        listed = machines if isinstance(machines, list | tuple) else [machines]
+        self.machines: dict[str, Machine] = {}
+        for machine in map(load_machine, listed):
+            name = machine_name(machine)
+            if self.machines.setdefault(name, machine).hash != machine.hash:
+                raise refused("machines", "machines of different names", name)
+        entries = catalogue.of_collective(collective)
+        if not entries:
+            raise ConfigError("AHBM-C129", f"the catalogue has no algorithm for {shown(collective)}")
+        self.catalogue = catalogue
+        self._space = Space(
+            collective,
+            [entry.given or entry.name for entry in entries],
+            list(self.machines.values()),
+            sizes=list(sizes),
+            dtypes=dtype,
+            ccl=catalogue.ccl,
+            overrides=catalogue.overrides,
+            data=False,
+        )
+        self._jobs, self._executor = jobs, executor
+        self._store = store
+
+    def table(self) -> OracleTable:
+        """Runs what the store does not have, and gives all rows. An algorithm that does not run has a row with the code
+        and the message of its error. Raises as `ahbm.sweep`."""
+        found = sweep(self._space, jobs=self._jobs, executor=self._executor, store=self._store)
+        rows = list(found)
+        bounds = {(row["machine"], row["bytes"]): row["bound_ns"] for row in rows if row["code"] is None}
+        values = []
+        for row in rows:
+            name, at = row["machine"], (row["machine"], row["bytes"])
+            machine = self.machines[name]
+            told = (name, machine.topology, row["ranks"] or machine.sips, row["bytes"], row["algorithm"])
+            values.append((*told, row["latency_ns"], bounds.get(at), *(row[name] for name in FAILED)))
+        # The space goes algorithm by algorithm, the table size by size.
+        order = {name: number for number, name in enumerate(self.machines)}
+        values.sort(key=lambda row: (order[row[0]], row[3]))
+        space = self._space
+        return OracleTable(COLUMNS, tuple(values), self.catalogue, self.machines, space.measured[0], str(space.dtypes))

@@ -1,0 +1,32 @@
+"""Sizes that every machine and every plan of a catalogue can run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import lcm
+
+from ahbm._core import Machine
+from ahbm.base.elements import element
+from ahbm.choose.catalogue import Catalogue
+from ahbm.config.ccl import CclConfig
+from ahbm.core.emulator import Emulator
+from ahbm.source.plan import PlanAlgorithm
+
+
+def whole_sizes(
+    sizes: Sequence[int], catalogue: Catalogue, machines: Sequence[Machine], dtype: str
+) -> tuple[list[int], int]:
+    """The sizes in ascending order, rounded down to bytes that every machine divides among its ranks and every plan
+    into its chunks; and the unit that they are multiples of.
+
+    Plans whose unit with the others' is more than the largest size are left to refuse what does not fit them.
+    """
+    itemsize, largest = element(dtype).storage.itemsize, max(sizes)
+    unit = itemsize * lcm(*(machine.sips for machine in machines))
+    emulator = Emulator(machines[0], CclConfig.load(catalogue.ccl, catalogue.overrides))
+    for entry in catalogue:
+        algorithm = emulator.algorithm(entry.given or entry.name)
+        if isinstance(algorithm, PlanAlgorithm):
+            both = lcm(unit, algorithm.read.unit(itemsize) * algorithm.how.instances)
+            unit = both if both <= largest else unit
+    return sorted({max(size // unit, 1) * unit for size in sizes}), unit

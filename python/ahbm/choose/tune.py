@@ -1,0 +1,237 @@
+"""Tuning: every algorithm timed on every machine, and the quickest of each range of sizes for each number of ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+from ahbm._core import Machine
+from ahbm.base.arguments import checked
+from ahbm.choose.catalogue import Catalogue
+from ahbm.choose.names import AHBM, Library
+from ahbm.choose.oracle import Oracle, OracleTable
+from ahbm.choose.regret import Loss, Point, Regret
+from ahbm.choose.rules import ANY, Query, Rule, Rules, Span, border, merged
+from ahbm.choose.sizes import whole_sizes
+from ahbm.errors import ConfigError
+from ahbm.runs.knobs import MOST
+
+CHANNELS, PROTOCOL = 16, "simple"
+"""Written where a file must name them and nothing has chosen them."""
+_LEAST_SIZES = 2
+
+
+@dataclass(frozen=True)
+class Given:
+    """Knobs for files that must name them; what an algorithm's own entry says holds before."""
+
+    channels: int = CHANNELS
+    protocol: str = PROTOCOL
+    """A protocol of NCCL: ll, ll128 or simple."""
+    nodes: int = 1
+    """Computers among which the ranks of every machine are."""
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What was measured and chosen."""
+
+    collective: str
+    dtype: str
+    table: OracleTable
+    """Of the sizes that were tuned."""
+    held: OracleTable | None
+    """Of sizes between them, which took no part in the choice; None: there was no size between them."""
+    rules: Rules
+    """By the emulator's names."""
+    given: Given = field(default_factory=Given)
+    dropped: tuple[int, ...] = ()
+    """Sizes that the budget left out."""
+
+    @property
+    def runs(self) -> int:
+        """Simulations."""
+        return len(self.table) + (0 if self.held is None else len(self.held))
+
+    @property
+    def regret(self) -> Regret:
+        """At the sizes that were tuned."""
+        return loses(self.table, self.rules)
+
+    @property
+    def held_sizes(self) -> Regret | None:
+        """At sizes that took no part in the choice; None: there was none."""
+        return None if self.held is None else loses(self.held, self.rules)
+
+    def held_networks(self) -> dict[str, Regret | None]:
+        """By machine, what the rules of the other machines lose on it; None where no other has as many ranks."""
+        found: dict[str, Regret | None] = {}
+        for name, machine in self.table.machines.items():
+            others = self.table.only(lambda point: point.machine != name)  # noqa: B023
+            if all(other.sips != machine.sips for other in others.machines.values()):
+                found[name] = None
+                continue
+            own = self.table.only(lambda point: point.machine == name)  # noqa: B023
+            found[name] = loses(own, rules_of(others, plain_candidates))
+        return found
+
+    def of(self, library: Library) -> Rules:
+        """The rules by a library's names: of the algorithms that it has, the quickest of each range, with the knobs
+        that its file must name. Empty where it has none."""
+        found = rules_of(self.table, lambda times: candidates(library, self.collective, times))
+        return Rules(tuple(self._with_knobs(rule, library) for rule in found))
+
+    def _with_knobs(self, rule: Rule, library: Library) -> Rule:
+        if library.algorithms is None:
+            return rule
+        own = library.ours(self.collective, rule.algorithm, [entry.name for entry in self.table.catalogue])
+        knobs: Mapping[str, object] = self.table.catalogue.entry(own).knobs if own is not None else {}
+        protocol, channels, chunk = (knobs.get(key) for key in ("protocol", "channels", "chunk_bytes"))
+        return replace(
+            rule,
+            protocol=str(protocol).lower() if protocol else self.given.protocol,
+            channels=channels if isinstance(channels, int) and channels > 1 else self.given.channels,
+            chunk_bytes=chunk if isinstance(chunk, int) and chunk <= MOST["chunk_bytes"] else None,
+        )
+
+
+def plain_candidates(times: Mapping[str, int]) -> dict[str, str]:
+    """Every algorithm under its own name."""
+    return {name: name for name in times}
+
+
+def candidates(library: Library, collective: str, times: Mapping[str, int]) -> dict[str, str]:
+    """The library's name of each algorithm that it has -> the one of `times` that stands for it."""
+    if library.algorithms is None:
+        return plain_candidates(times) if collective in library.collectives else {}
+    known = library.algorithms.get(collective, {})
+    return {theirs: ours for theirs in known if (ours := library.ours(collective, theirs, times)) is not None}
+
+
+def loses(table: OracleTable, rules: Rules) -> Regret:
+    """What rules by the emulator's names lose at the points of a table that they are for; an algorithm that does not
+    run there counts as the slowest that does."""
+    losses, refusals = [], 0
+    for point in table.points():
+        rule = rules.choose(Query(point.collective, point.nbytes, point.ranks))
+        if rule is None:
+            continue
+        times, (best, least) = table.times(point.machine, point.nbytes), table.best(point.machine, point.nbytes)
+        refusals += rule.algorithm not in times
+        losses.append(Loss(point, rule.algorithm, times.get(rule.algorithm, max(times.values())), best, least))
+    return Regret.of(losses, refusals)
+
+
+def rules_of(table: OracleTable, named: Callable[[Mapping[str, int]], Mapping[str, str]]) -> Rules:
+    """Per number of ranks, the best of each size, from border to border; of the names that `named` gives times.
+
+    Over several machines of as many ranks the best is what runs on most of them and loses least on the average.
+    """
+    points: dict[int, dict[int, list[Point]]] = {}
+    for point in table.points():
+        points.setdefault(point.ranks, {}).setdefault(point.nbytes, []).append(point)
+    found: list[Rule] = []
+    for ranks in sorted(points):
+        found += merged(_ranges(table, ranks, points[ranks], named))
+    return Rules(tuple(found))
+
+
+def _ranges(
+    table: OracleTable,
+    ranks: int,
+    points: Mapping[int, Sequence[Point]],
+    named: Callable[[Mapping[str, int]], Mapping[str, str]],
+) -> Iterator[Rule]:
+    winners = {size: _winner(table, points[size], named) for size in sorted(points)}
+    sizes = [size for size, winner in winners.items() if winner is not None]
+    least = 0
+    for at, size in enumerate(sizes):
+        most = border(size, sizes[at + 1], ranks) if at + 1 < len(sizes) else None
+        winner = winners[size]
+        assert winner is not None
+        yield Rule(table.collective, winner, Span(least, most), Span(ranks, ranks), ANY)
+        least = 0 if most is None else most + 1
+
+
+def _winner(
+    table: OracleTable, points: Sequence[Point], named: Callable[[Mapping[str, int]], Mapping[str, str]]
+) -> str | None:
+    refused: dict[str, int] = {}
+    lost: dict[str, float] = {}
+    for point in points:
+        times = table.times(point.machine, point.nbytes)
+        least = min(times.values())
+        for name, ours in named(times).items():
+            refused[name] = refused.get(name, len(points)) - 1
+            lost[name] = lost.get(name, 0.0) + (times[ours] / least if least else 1.0)
+    return min(refused, key=lambda name: (refused[name], lost[name]), default=None)
+
+
+@checked
+def tune(
+    catalogue: Catalogue,
+    machines: Sequence[Machine],
+    sizes: Sequence[int],
+    *,
+    collective: str = "all_reduce",
+    dtype: str = "f16",
+    given: Given | None = None,
+    budget: int | None = None,
+    jobs: int | None = None,
+) -> Tuned:
+    """Times a catalogue on machines at `sizes` (bytes of one rank's array) and between them, and makes rules.
+
+    budget: the most simulations; sizes are left out evenly until they are no more. jobs: processes.
+
+    Raises ConfigError: AHBM-C146 for a budget that two sizes exceed, C151 where no algorithm runs; and as `Oracle`.
+    """
+    wanted, unit = whole_sizes(sizes, catalogue, machines, dtype)
+    each = len(machines) * len(catalogue.of_collective(collective))
+    kept, between = _within(wanted, each, unit, budget, collective)
+    how = {"collective": collective, "dtype": dtype, "jobs": jobs}
+    table = Oracle(catalogue, list(machines), kept, **how).table()  # type: ignore[arg-type]
+    if not table.points():
+        first = next(iter(table), None)
+        told = f"{first['code']} {first['message']}" if first else "there is none"
+        raise ConfigError("AHBM-C151", f"no algorithm of the catalogue runs {collective} on these machines: {told}")
+    held = Oracle(catalogue, list(machines), between, **how).table() if between else None  # type: ignore[arg-type]
+    dropped = tuple(size for size in wanted if size not in kept)
+    rules = rules_of(table, plain_candidates)
+    return Tuned(collective, dtype, table, held, rules, given or Given(), dropped)
+
+
+def _within(
+    sizes: Sequence[int], each: int, unit: int, budget: int | None, collective: str
+) -> tuple[list[int], list[int]]:
+    """The sizes to tune and those between them, of which the runs are within a budget."""
+    step = 1
+    while True:
+        kept = [*sizes[:-1:step], sizes[-1]]
+        between = _between(kept, unit)
+        runs = (len(kept) + len(between)) * each
+        if budget is None or runs <= budget:
+            return kept, between
+        if len(kept) <= _LEAST_SIZES:
+            hint = f"--budget {runs}, or fewer algorithms or machines"
+            raise ConfigError(
+                "AHBM-C146", f"{budget} runs are too few: two sizes of {collective} take {runs}", hint=hint
+            )
+        step += 1
+
+
+def _between(sizes: Sequence[int], unit: int) -> list[int]:
+    """The geometric mean of each two neighbours, as a multiple of `unit`, where there is one."""
+    found = []
+    for below, above in pairwise(sizes):
+        mean = int((below * above) ** 0.5) // unit * unit
+        if below < mean < above:
+            found.append(mean)
+    return found
+
+
+def check_collective(collective: str) -> None:
+    """Raises ConfigError (AHBM-C105) for what is no collective that is tuned by sizes."""
+    if collective not in AHBM.collectives:
+        hint = f"one of {', '.join(AHBM.collectives)}"
+        raise ConfigError("AHBM-C105", f"{collective[:40]!r} is no collective that is tuned", hint=hint)

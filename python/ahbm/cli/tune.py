@@ -1,0 +1,247 @@
+"""`ahbm tune`: tables for the libraries that choose algorithms, and what such a table loses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ahbm.cli import completion
+from ahbm.cli.app import app
+from ahbm.cli.groups import grouped
+from ahbm.cli.options import SIZES, Dtype, Json, Machine, Processes, output_option
+from ahbm.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ahbm._core import Machine as AnyMachine
+    from ahbm.choose.card import Card
+    from ahbm.choose.catalogue import Catalogue
+    from ahbm.choose.evaluation import Evaluation
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Tuned(Machine):
+    """Machines, sizes and candidates."""
+
+    begin: Annotated[str, typer.Option("-b", "--minbytes", help=f"First size: {SIZES}.")] = "1K"
+    end: Annotated[str, typer.Option("-e", "--maxbytes", help="Last size.")] = "16M"
+    factor: Annotated[int, typer.Option("-f", "--stepfactor", help="Factor between sizes.")] = 4
+    sizes: Annotated[
+        str | None, typer.Option("--sizes", metavar="A,B", help="These sizes, instead of -b, -e and -f.")
+    ] = None
+    dtype: Dtype = "f16"
+    algorithms: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-a",
+            "--algorithm",
+            autocompletion=completion.algorithms,
+            help="Candidate: name, module or plan; repeatable. Else all configured, and all of --synth.",
+        ),
+    ] = None
+    synth: Annotated[
+        list[str] | None, typer.Option("--synth", help="Candidate: schedules by this method; repeatable.")
+    ] = None
+
+    def listed(self, collective: str) -> list[int]:
+        """The sizes. Raises ConfigError: AHBM-C140, C147."""
+        from ahbm.runs.bench import Sweep, parse_size
+
+        given = tuple(map(parse_size, self.sizes.split(","))) if self.sizes is not None else ()
+        sweep = Sweep(collective, parse_size(self.begin), parse_size(self.end), self.factor, listed=given)
+        return list(sweep.sizes(1))
+
+    def machines(self) -> tuple[list[AnyMachine], dict[str, object]]:
+        """The machines, and the overrides of ccl.yaml. Raises ConfigError, TopologyError."""
+        from ahbm.config.ccl import split_overrides
+        from ahbm.config.topology import load_machine
+
+        split = [(place.topology, *split_overrides(place.overrides)) for place in self.places()]
+        of_ccl = split[0][2]
+        if any(other != of_ccl for _, _, other in split):
+            what = "several values of a key of ccl.yaml are several catalogues"
+            raise ConfigError("AHBM-C146", what, hint="tune each of them into a folder of its own")
+        return [load_machine(topology, of_machine) for topology, of_machine, _ in split], of_ccl
+
+    def catalogue(self, collective: str, overrides: dict[str, object]) -> Catalogue:
+        """The candidates: those that are named, else all. Raises as `Catalogue.of`."""
+        from ahbm.choose.catalogue import Catalogue
+
+        return Catalogue.of(collective, self.named(collective, overrides), ccl=self.ccl, overrides=overrides)
+
+    def named(self, collective: str, overrides: dict[str, object]) -> list[str] | None:
+        """The candidates' names; with --synth alone, those that are configured before them; None for all."""
+        from ahbm.config.ccl import CclConfig
+        from ahbm.config.topology import load_machine
+        from ahbm.core.emulator import Emulator
+        from ahbm.sweeps.case import SYNTH
+
+        synthesized = [f"{SYNTH}{method}" for method in self.synth or ()]
+        if self.algorithms or not synthesized:
+            return [*(self.algorithms or ()), *synthesized] or None
+        configured = Emulator(load_machine(None), CclConfig.load(self.ccl, overrides)).algorithms(collective)
+        return [*configured, *synthesized]
+
+
+@app.command(
+    page="choose",
+    examples=(
+        "ahbm tune all_reduce -t npu_ring_8 -t npu_switch_8 -o tuned",
+        "ahbm tune --evaluate tuned/nccl_tuner.csv -t npu_ring_8 --sizes 4K,64K,1M",
+    ),
+)
+@grouped
+def tune(
+    context: typer.Context,
+    collective: Annotated[
+        str | None,
+        typer.Argument(
+            help="all_reduce, all_gather, ...; with --evaluate, of a file for several.",
+            autocompletion=completion.collectives,
+            show_default=False,
+        ),
+    ] = None,
+    *,
+    tuned: _Tuned,
+    evaluate: Annotated[
+        Path | None,
+        typer.Option("--evaluate", metavar="FILE", help="Say what this tuning file loses, and where; write nothing."),
+    ] = None,
+    format: Annotated[
+        str | None,
+        typer.Option("--format", metavar="NAME", help="Of --evaluate: the file's format; else its content shows it."),
+    ] = None,
+    budget: Annotated[int | None, typer.Option("--budget", min=1, metavar="RUNS", help="The most simulations.")] = None,
+    channels: Annotated[
+        int | None, typer.Option("--channels", min=1, max=1024, help="Channels to write for NCCL; 16 by default.")
+    ] = None,
+    protocol: Annotated[
+        str | None, typer.Option("--protocol", help="Protocol to write for NCCL: ll, ll128 or simple (default).")
+    ] = None,
+    nodes: Annotated[
+        int, typer.Option("--nodes", min=1, max=1 << 20, help="Computers among which the ranks of a machine are.")
+    ] = 1,
+    output: Annotated[Path | None, output_option("The folder of the files.")] = None,
+    jobs: Processes = None,
+    as_json: Json = False,
+) -> None:
+    """Write tuning files of NCCL, NCCLX, MSCCL, MSCCL++ and UCC, or say what such a file loses.
+
+    Times every algorithm at every size on every machine, and writes for each number of ranks the quickest of each range
+    of sizes: a ccl.yaml, the tables of the libraries, plans of what NCCL cannot run, and a card with what they lose.
+    """
+    if tuned.sizes is not None:
+        names = {"begin": "-b", "end": "-e", "factor": "-f"}
+        given = [name for key, name in names.items() if _is_given(context, key)]
+        if given:
+            raise ConfigError("AHBM-C146", f"--sizes and {', '.join(given)} are both given", hint="give one of them")
+    if evaluate is not None:
+        for key, name in {"budget": "--budget", "channels": "--channels", "protocol": "--protocol"}.items():
+            if _is_given(context, key):
+                raise ConfigError("AHBM-C146", f"--evaluate takes no {name}", hint="they are of files that are written")
+        if output is not None:
+            raise ConfigError("AHBM-C146", "--evaluate writes nothing: it takes no -o")
+        found = _evaluated(evaluate, collective, tuned, format, nodes, jobs)
+        _print_evaluation(found, as_json)
+        return
+    if format is not None:
+        raise ConfigError("AHBM-C146", "--format is of --evaluate FILE", hint="tune writes all formats")
+    if collective is None:
+        hint = "ahbm tune all_reduce -o DIR, or ahbm tune --evaluate FILE"
+        raise ConfigError("AHBM-C146", "neither a collective nor a file is given", hint=hint)
+    if output is None:
+        raise ConfigError("AHBM-C146", "ahbm tune writes its files into a folder", hint="name it: -o tuned")
+    _write(collective, tuned, output, budget, channels, protocol, nodes, jobs, as_json)
+
+
+def _is_given(context: typer.Context, name: str) -> bool:
+    return getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"
+
+
+def _evaluated(
+    file: Path, collective: str | None, tuned: _Tuned, format: str | None, nodes: int, jobs: int | None
+) -> Evaluation:
+    from ahbm.choose.evaluation import evaluate
+    from ahbm.choose.tune import check_collective
+    from ahbm.runs.bench import parse_dtype
+
+    if collective is not None:
+        check_collective(collective)
+    machines, overrides = tuned.machines()
+    return evaluate(
+        file,
+        machines,
+        tuned.listed(collective or "all_reduce"),
+        collective=collective,
+        format=format,
+        algorithms=tuned.named(collective or "all_reduce", overrides),
+        ccl=tuned.ccl,
+        overrides=overrides,
+        dtype=parse_dtype(tuned.dtype),
+        nodes=nodes,
+        jobs=jobs,
+    )
+
+
+def _print_evaluation(found: Evaluation, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(found.to_json(), indent=2))
+        return
+    for line in found.lines():
+        typer.echo(line)
+    for finding in found.read.findings:
+        typer.echo(str(finding))
+
+
+def _write(
+    collective: str,
+    tuned: _Tuned,
+    output: Path,
+    budget: int | None,
+    channels: int | None,
+    protocol: str | None,
+    nodes: int,
+    jobs: int | None,
+    as_json: bool,
+) -> None:
+    from ahbm.choose.files import save
+    from ahbm.choose.names import PROTOCOLS
+    from ahbm.choose.tune import CHANNELS, PROTOCOL, Given, check_collective, tune
+    from ahbm.runs.bench import parse_dtype
+
+    check_collective(collective)
+    if protocol is not None and protocol not in PROTOCOLS:
+        raise ConfigError(
+            "AHBM-C146", f"--protocol {protocol[:40]}: no protocol of NCCL", hint=f"one of {', '.join(PROTOCOLS)}"
+        )
+    machines, overrides = tuned.machines()
+    for machine in machines:
+        if machine.sips % nodes:
+            raise ConfigError("AHBM-C146", f"--nodes {nodes} does not divide the {machine.sips} ranks")
+    found = tune(
+        tuned.catalogue(collective, overrides),
+        machines,
+        tuned.listed(collective),
+        collective=collective,
+        dtype=parse_dtype(tuned.dtype),
+        given=Given(channels or CHANNELS, protocol or PROTOCOL, nodes),
+        budget=budget,
+        jobs=jobs,
+    )
+    saved = save(found, output, jobs)
+    files: dict[str, Any] = {"written": [str(path) for path in saved.files]}
+    if as_json:
+        typer.echo(json.dumps(saved.to_json() | files, indent=2))
+        return
+    for line in _told(saved):
+        typer.echo(line)
+
+
+def _told(saved: Card) -> Iterator[str]:
+    yield from saved.lines()
+    for path in saved.files:
+        yield f"# written {path}"
