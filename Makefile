@@ -56,6 +56,7 @@ bench: $(VENV)/.running
 	$(BIN)/python benches/synthesis.py
 	$(BIN)/python benches/run.py
 	$(BIN)/python benches/sweep.py
+	$(BIN)/python benches/choose.py
 
 # Every fuzz target for SECONDS; needs a nightly toolchain and `cargo install cargo-fuzz`. docs/records/fuzzing.md.
 SECONDS ?= 120

@@ -17,11 +17,13 @@ LAYERS = (
     ("config",),
     ("source", "dsl"),
     ("core",),
+    ("selectors",),
     ("check",),
     ("runs",),
     ("ranks",),
     ("job", "front", "torch", "mscclpp"),
     ("sweeps",),
+    ("choose",),
     ("views",),
     ("cli",),
 )
@@ -41,6 +43,7 @@ CRATES = [
     "astra",
     "dsl",
     "synthesis",
+    "selection",
     "views",
     "python",
 ]
@@ -101,6 +104,12 @@ def test_no_module_is_longer_than_600_lines() -> None:
     files = [*PACKAGE.rglob("*.py"), *(ROOT / "rust").glob("*/src/**/*.rs")]
     long = {str(path.relative_to(ROOT)) for path in files if len(path.read_text(encoding="utf-8").splitlines()) > 600}
     assert long == set()
+
+
+def test_no_two_test_modules_share_a_name() -> None:
+    # pytest imports a test module by its name alone: the second of a name is not collected.
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert sorted(names) == sorted(set(names))
 
 
 def test_crates_depend_on_lower_ones_only() -> None:

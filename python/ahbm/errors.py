@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, ClassVar, NoReturn
 
 
@@ -212,6 +213,38 @@ class DistributedError(AhbmError, RuntimeError):
     """A process group was misused, or its ranks disagree."""
 
     exit_code = 11
+
+
+class SelectionError(DistributedError):
+    """The selectors of two ranks chose differently."""
+
+    ranks: tuple[int, ...] = ()
+    """Two global ranks that differ."""
+    feature: str = ""
+    """What differs between them; empty where nothing that can be seen does."""
+    values: tuple[str, ...] = ()
+    """Its value on each of the two."""
+    choices: Mapping[int, str] = MappingProxyType({})
+    """What each rank chose."""
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        sites: Iterable[Site | tuple[str, str]] = (),
+        hint: str | None = None,
+        ranks: tuple[int, ...] = (),
+        feature: str = "",
+        values: tuple[str, ...] = (),
+        choices: Mapping[int, str] = MappingProxyType({}),
+    ) -> None:
+        super().__init__(code, message, sites=sites, hint=hint)
+        self.ranks, self.feature, self.values, self.choices = ranks, feature, values, dict(choices)
+
+
+class SelectorWarning(UserWarning):
+    """A selector failed or took too long, so that ccl.yaml chose in its place, on all ranks."""
 
 
 class RankError(DistributedError):

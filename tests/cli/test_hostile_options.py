@@ -63,6 +63,7 @@ BASE: dict[str, list[str]] = {
     "sweep": ["space.yaml", "-o", "rows"],
     "synth": ["all_gather", "-b", "1K", "-t", "ring_1d"],
     "topology": [],
+    "tune": ["all_reduce", "-t", "npu_ring_8", "--sizes", "64", "-a", "ring_allreduce", "-o", "tuned"],
 }
 COMMAND = typer.main.get_command(app)
 

@@ -41,6 +41,7 @@ COMMANDS = {
     "sweep": ["space.yaml", "-o", "rows"],
     "synth": ["all_reduce", "-b", "1K"],
     "topology": [],
+    "tune": ["all_reduce", "-t", "npu_ring_8", "--sizes", "1K", "-a", "ring_allreduce", "-o", "tuned"],
 }
 
 

@@ -12,7 +12,7 @@ import ahbm
 from ahbm._core import Machine, Program, ProgramBuilder
 from ahbm.config.topology import load_machine
 from ahbm.core.emulator import Emulator
-from ahbm.core.selection import Catalogue
+from ahbm.core.selection import Candidates
 from ahbm.errors import AhbmError
 from ahbm.runs.measure import prepare
 
@@ -143,7 +143,7 @@ def test_the_catalogue(topology: str | None) -> None:
     sips = 32 if topology in ("npu_ring_8", "npu_hypercube_16", "npu_switch_8") else None
     emulator = Emulator.load(topology, None, {"system.sips.count": sips} if sips else {"system.sips.count": 16})
     for collective in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all"):
-        for algorithm in Catalogue(emulator, collective):
+        for algorithm in Candidates(emulator, collective):
             try:
                 case = prepare(collective, algorithm, emulator=emulator, bytes_per_rank=1 << 20)
                 program = case.compiled().program

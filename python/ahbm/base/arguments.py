@@ -178,7 +178,7 @@ _RULES: dict[str, Callable[[Any], bool]] = {
     "str": _is_text,
     "Path": _is_path,
     "Callable": callable,
-    "Selector": callable,
+    "AnySelector": lambda _: True,
     "AnyAlgorithm": lambda _: True,
 }
 _WORDS = {

@@ -14,6 +14,7 @@ from ahbm.base.request import Request
 from ahbm.check.reference import Reference, inputs, takes_turns
 from ahbm.core.compiled import Compiled
 from ahbm.core.emulator import Emulator
+from ahbm.core.selection import Choice
 from ahbm.core.spec import Spec
 from ahbm.errors import DataError, Site
 from ahbm.source.algorithm import Algorithm
@@ -38,6 +39,13 @@ class Case:
     request: Request
     algorithm: str | Algorithm | None = None
     """None: the one that ccl.yaml chooses."""
+    selected: Choice | None = None
+    """The choice of a selector, by which `algorithm` is named."""
+
+    @property
+    def choice(self) -> Choice | None:
+        """The choice of the selector that chose the algorithm; None where none did."""
+        return self.emulator.selected(self.request) if self.algorithm is None else self.selected
 
     @staticmethod
     def of(spec: Spec) -> Case:

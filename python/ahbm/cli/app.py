@@ -17,7 +17,7 @@ PANELS = {
     "Run": ("run", "bench", "sweep", "report", "astra"),
     "Check": ("check", "explore", "numerics"),
     "Understand": ("explain", "inspect", "compare", "features"),
-    "Build": ("new", "synth", "ladder", "convert", "job"),
+    "Build": ("new", "synth", "ladder", "tune", "convert", "job"),
     "Machines, and what there is": ("list", "topology", "probe"),
 }
 """The commands in the order of `ahbm --help`."""

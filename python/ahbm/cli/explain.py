@@ -64,12 +64,16 @@ def explain(
         typer.echo(json.dumps(asdict(told), indent=2) if as_json else str(told))
         return
     budget, changes = parse_what_if(what_if)
-    explanation = asked.open(target, args=arguments_of(context)).explain()
+    opened = asked.open(target, args=arguments_of(context))
+    explanation, choice = opened.explain(), opened.choice()
     advice = [explanation.what_if(change) for change in changes] + explanation.advise(budget)
     if as_json:
-        typer.echo(json.dumps(explanation.to_json(full, advice), indent=2))
+        chosen = {} if choice is None else {"choice": choice.to_json()}
+        typer.echo(json.dumps(explanation.to_json(full, advice) | chosen, indent=2))
         return
     typer.echo(explanation.text(advice))
+    if choice is not None:
+        typer.echo(str(choice))
     if full:
         typer.echo("the critical path from launch to end:")
         for s in explanation.stretches():

@@ -78,6 +78,11 @@ class Algorithm(Protocol):
         agents; on all SIPs of the machine it may be another one."""
 
     @property
+    def by_shape(self) -> bool:
+        """Whether its program depends on the machine's shape and memories, and neither on its times nor on its
+        bandwidths."""
+
+    @property
     def is_plan(self) -> bool:
         """Whether it is a plan whatever the request, and no code."""
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from os.path import isfile
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,6 +70,8 @@ class ModuleAlgorithm:
     """TOPO_NAME_TO_KIND, None where the module has none."""
     parameters: tuple[tuple[str, Hashable], ...] = ()
     """Keywords of `kernel_args` that the entry in ccl.yaml gives, with their values."""
+    unmatched: ClassVar[bool] = False
+    """Whether messages without a partner are left to the run, which ends in a deadlock."""
 
     @property
     def source(self) -> str:
@@ -272,13 +274,18 @@ class ModuleAlgorithm:
             rows = np.repeat(layout.pieces(lane, itemsize)[None], len(layout.places), axis=0)
             rows[..., 0] += first + cubes * np.arange(len(layout.places))[:, None]
             pieces.append(rows)
-        program = builder.finish()
+        program = builder.finish(unmatched=self.unmatched)
         found = list(np.concatenate(pieces, axis=1))
         return Lowered(program, found, found, covered=True)
 
     @property
     def anywhere(self) -> bool:
         """True: a kernel sees a rank's position in its group."""
+        return True
+
+    @property
+    def by_shape(self) -> bool:
+        """True: a kernel sees no times."""
         return True
 
     @property

@@ -170,6 +170,11 @@ class PlanAlgorithm:
         return True
 
     @property
+    def by_shape(self) -> bool:
+        """True: a plan knows no times."""
+        return True
+
+    @property
     def is_plan(self) -> bool:
         """True."""
         return True

@@ -132,6 +132,11 @@ class SynthAlgorithm:
         return False
 
     @property
+    def by_shape(self) -> bool:
+        """False: a schedule is made for the times of the links."""
+        return False
+
+    @property
     def is_plan(self) -> bool:
         """True."""
         return True

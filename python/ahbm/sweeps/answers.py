@@ -15,13 +15,23 @@ from ahbm.sweeps.columns import Columns
 from ahbm.sweeps.store import OWN
 from ahbm.sweeps.work import STORED
 
-ALIASES = {"time": "latency_ns", "bandwidth": "link_gbs", "size": "bytes"}
+ALIASES = {"time": "latency_ns", "bandwidth": "link_gbs", "size": "bytes", "memory": "memory_bytes"}
 """Short names of columns."""
 ASKED = ("job", "collective", "ranks", "bytes", "dtype", "op", "root", "seed")
 """The columns that say what was computed: rows that differ in none of them compete."""
 CHOSEN = ("algorithm", "machine", "topology")
 """The columns that say how, besides those of overrides."""
-MEASURED = ("latency_ns", "busbw_gbs", "percent_of_bound", "links", "link_gbs", "wrong", "timeline_hash", "code")
+MEASURED = (
+    "latency_ns",
+    "busbw_gbs",
+    "percent_of_bound",
+    "memory_bytes",
+    "links",
+    "link_gbs",
+    "wrong",
+    "timeline_hash",
+    "code",
+)
 CLASSES = 16
 """Values of a key above which they are taken together by quarters."""
 

@@ -7,6 +7,7 @@ import json
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from os.path import isfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,11 +19,13 @@ from ahbm.base.collectives import COLLECTIVES
 from ahbm.config.ccl import CclConfig, split_overrides
 from ahbm.config.topology import load_machine
 from ahbm.core.emulator import Emulator
+from ahbm.core.lowerings import Lowerings
 from ahbm.core.spec import machine_name, runs_by
 from ahbm.errors import AhbmError, TopologyError
 from ahbm.runs.bench import Sweep, parse_dtype
 from ahbm.runs.ladder import schedules
 from ahbm.runs.plans import with_plans
+from ahbm.selectors.loading import contents
 
 if TYPE_CHECKING:
     from ahbm.sweeps.space import Point, Space
@@ -67,6 +70,7 @@ class Places:
     def __init__(self) -> None:
         self._configured: OrderedDict[str, Emulator] = OrderedDict()
         self._found: OrderedDict[str, Emulator] = OrderedDict()
+        self._lowerings = Lowerings()
 
     def emulator(self, sweep: Sweep) -> Emulator:
         """The emulator of a sweep. Raises as `Sweep.emulator`."""
@@ -80,7 +84,8 @@ class Places:
         for_topology, for_ccl = split_overrides(sweep.overrides)
         machine = load_machine(sweep.topology, for_topology)
         settings = json.dumps([str(sweep.ccl), list(for_ccl.items())], default=str)
-        first = _kept(self._configured, settings, lambda: Emulator(machine, CclConfig.load(sweep.ccl, for_ccl)))
+        load = partial(CclConfig.load, sweep.ccl, for_ccl)
+        first = _kept(self._configured, settings, lambda: Emulator(machine, load(), self._lowerings))
         return first if first.machine is machine else first.on(machine)
 
 
@@ -182,6 +187,8 @@ class _Digest:
         self._known: dict[tuple[str, ...], str] = {}
         self._common: list[object] = [ahbm.__version__, sweep.collective, sweep.dtype, sweep.data, sweep.check]
         self._common += [sweep.op if kind.reduces else "", sweep.root if kind.rooted else 0, algorithm]
+        if isinstance(emulator, Emulator) and (algorithm is None or content is not None):
+            self._common += [contents(named) for named in emulator.ccl.selectors()]
         if content is not None:
             self._common += ["job", content]
             if isinstance(emulator, Emulator):

@@ -32,7 +32,7 @@ FORMAT = 1
 """Of a store."""
 NO_PROOF = (LOST, INTERNAL)
 """Codes of rows that may be others on another day: their cases run again."""
-INTEGERS = ("ranks", "bytes", "count", "root", "messages", "wrong", "seed", "links", "at")
+INTEGERS = ("ranks", "bytes", "count", "root", "messages", "memory_bytes", "wrong", "seed", "links", "at")
 NUMBERS = ("latency_ns", "algbw_gbs", "busbw_gbs", "bound_ns", "percent_of_bound", "link_gbs")
 OWN = ("key", "space", "at")
 """The columns that only a store has: the identity of the row, the first digits of the space that it was run for, and

@@ -36,6 +36,7 @@ COLUMNS = (
     "percent_of_bound",
     "limited_by",
     "messages",
+    "memory_bytes",
     "wrong",
     "timeline_hash",
 )
