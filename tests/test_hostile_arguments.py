@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.harmful import HOSTILE, escaped
 
 import ahbm
 import ahbm.distributed as dist
@@ -21,6 +20,7 @@ from ahbm import _core
 from ahbm.errors import AhbmError, ConfigError
 from ahbm.job.door import Terms
 from ahbm.runs.measure import Arguments
+from support.harmful import HOSTILE, escaped
 
 SMALL = "system:\n  sips: {count: 1}\n"
 

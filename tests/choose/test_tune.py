@@ -8,8 +8,6 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.support import tuners
-from tests.support.tuners import Called
 from typer.testing import CliRunner
 
 import ahbm
@@ -26,6 +24,8 @@ from ahbm.config.reading import PLAIN
 from ahbm.config.topology import load_machine
 from ahbm.errors import ConfigError
 from ahbm.source.plan import read as read_plan
+from support import tuners
+from support.tuners import Called
 
 NAMES = ["ring_allreduce", "tree_allreduce", "recursive_doubling_allreduce", "synth:trees"]
 SIZES = [1 << 10, 1 << 14, 1 << 18, 1 << 20]

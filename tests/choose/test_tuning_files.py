@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.support import tuners
-from tests.support.tuners import Called
 
 from ahbm.choose.formats import FORMATS, nccl_sweep, read
 from ahbm.choose.names import ALGORITHMS, PROTOCOLS
 from ahbm.choose.rules import Query, Rule, Rules, Span
 from ahbm.errors import AhbmError, BudgetError, FormatError, UnsupportedError
+from support import tuners
+from support.tuners import Called
 
 CALLS = 10_000
 RANKS = (2, 3, 8, 16, 24)

@@ -13,11 +13,11 @@ from unittest import mock
 
 import pytest
 import typer.main
-from tests.support.commands import commands, environment
 
 import ahbm
 from ahbm.cli import app, main
 from support import astra_files
+from support.commands import commands, environment
 
 HOSTILE = [
     "",

@@ -12,7 +12,8 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.support.commands import environment
+
+from support.commands import environment
 
 GIVEN_S = 5.0
 """Half a second is promised; a busy machine may take longer, and what is deaf takes a minute."""

@@ -14,11 +14,11 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from tests.support.commands import commands, environment
 
 import ahbm
 from ahbm.cli import main
 from support import astra_files
+from support.commands import commands, environment
 
 COMMANDS = {
     "astra": astra_files.OPTIONS,

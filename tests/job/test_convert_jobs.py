@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.commands import run
-from tests.support.traces import attribute, write
 
 import ahbm
 from ahbm._core import Workload
 from ahbm.errors import AhbmError, ConfigError
 from ahbm.job.replay import JobReport
 from ahbm.runs.measure import prepare
+from support.commands import run
+from support.traces import attribute, write
 
 RING = "npu_ring_8"
 COLLECTIVES = ["allreduce", "allgather", "reduce_scatter", "broadcast"]

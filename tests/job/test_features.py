@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.commands import run
-from tests.support.traces import attribute, write
 
 import ahbm
 from ahbm.choose.features import OF_MACHINES
 from ahbm.job.features import OF_ALGORITHMS, OF_CALLS
 from ahbm.job.transformer import Transformer
+from support.commands import run
+from support.traces import attribute, write
 
 BYTES = 1 << 14
 DOCS = Path(__file__).parents[2] / "docs" / "features.md"

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.traces import attribute, write
 
 import ahbm
 from ahbm.errors import AhbmError
 from ahbm.job.replay import JobReport
+from support.traces import attribute, write
 
 RANKS = 4
 STATED = 1 << 12

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.traces import attribute, write
 
 import ahbm
 from ahbm.config.ccl import CclConfig
 from ahbm.config.rules import Place
 from ahbm.errors import ConfigError
 from ahbm.job.replay import JobReport
+from support.traces import attribute, write
 
 RING, TREE, DOUBLING = "ring_allreduce", "tree_allreduce", "recursive_doubling_allreduce"
 

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.commands import run
 
 from ahbm.config.ccl import CclConfig
 from ahbm.config.topology import load_machine
 from ahbm.errors import AhbmError
 from ahbm.runs import compare
 from ahbm.runs.verdict import check_file
+from support.commands import run
 
 ALGO = '<algo name="a" proto="Simple" nchannels="1" nchunksperloop="1" ngpus="1" coll="allreduce" inplace="1">'
 GPU = '<gpu id="0" i_chunks="1" o_chunks="1" s_chunks="0"/>'

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.support import plans
 from typer.testing import CliRunner
 
 import ahbm
@@ -16,6 +15,7 @@ from ahbm.errors import FormatError
 from ahbm.job.door import Opened, Terms
 from ahbm.runs import knobs
 from ahbm.runs.knobs import Knobs
+from support import plans
 
 SIZE = 1 << 20
 

@@ -14,10 +14,10 @@ import pytest
 pytest.importorskip("torch", reason="torch is not installed: pip install .[torch]")
 
 import torch.distributed as dist
-from tests.support.harmful import HOSTILE, escaped
 
 import ahbm.torch
 from ahbm.ranks.setup import Setup
+from support.harmful import HOSTILE, escaped
 
 
 @contextlib.contextmanager
