@@ -172,3 +172,25 @@ def test_the_schema_is_that_of_the_reader(program: Path) -> None:
     written = json.loads(knobs.text(Knobs("ll", 1, 2, 3), program))
     assert set(written) == set(schema["required"])
     assert set(written["knobs"]) == set(schema["properties"]["knobs"]["properties"])
+
+
+def test_bench_and_runs_by_the_name_of_the_file_have_the_knobs_too(program: Path) -> None:
+    knobs.write(Knobs(channels=2, threads=256), program)
+    wanted = run(program)
+    by_name = ahbm.run("all_reduce", str(program), bytes_per_rank=wanted.bytes, data=False)
+    assert (by_name.latency_ns, by_name.notes) == (wanted.latency_ns, wanted.notes)
+    size = str(wanted.bytes)
+    for line in (["bench", str(program)], ["bench", "all_reduce", "-a", str(program)]):
+        out = CliRunner().invoke(app, [*line, "--sizes", size, "--json"])
+        assert json.loads(out.output)["results"][0]["in_place"]["time"] == pytest.approx(wanted.latency_ns / 1000)
+        assert wanted.notes[0] in CliRunner().invoke(app, [*line, "--sizes", size]).output
+
+
+@pytest.mark.parametrize("other", ["other.xml", "ring_allreduce"])
+def test_threads_of_one_plan_are_not_the_machine_of_another(other: str, program: Path) -> None:
+    if other.endswith(".xml"):
+        other = str(program.with_name(other))
+        Path(other).write_bytes(program.read_bytes())
+    knobs.write(Knobs(threads=64), program)
+    failed = CliRunner().invoke(app, ["bench", "all_reduce", "-a", str(program), "-a", other, "--sizes", "64K"])
+    assert "AHBM-C178 the knobs of ring change the machine" in str(failed.exception)

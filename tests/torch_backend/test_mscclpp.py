@@ -122,7 +122,7 @@ def test_the_selector_of_a_spawn_is_for_groups_without_their_own() -> None:
     with pytest.raises(RankError, match="AHBM-C180"):
         ahbm.torch.spawn(worker, world_size=2, selector=chooses("no_allreduce"))
     wrong: Any = "tree_allreduce"
-    with pytest.raises(ConfigError, match="AHBM-C129 selector must be a function"):
+    with pytest.raises(ConfigError, match="AHBM-C181 unknown selector 'tree_allreduce'"):
         ahbm.torch.spawn(worker, world_size=2, selector=wrong)
 
 

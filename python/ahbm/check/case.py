@@ -41,6 +41,8 @@ class Case:
     """None: the one that ccl.yaml chooses."""
     selected: Choice | None = None
     """The choice of a selector, by which `algorithm` is named."""
+    notes: tuple[str, ...] = ()
+    """What the reader of a result should know of how it was prepared."""
 
     @property
     def choice(self) -> Choice | None:

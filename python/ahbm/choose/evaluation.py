@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from ahbm.runs.ladder import schedules
 from ahbm.source.function import AnyAlgorithm
 from ahbm.source.synthesis import METHODS, SYNTHESIZED
 from ahbm.sweeps.case import SYNTH
+from ahbm.sweeps.sweep import Progress
 
 
 @dataclass(frozen=True)
@@ -127,11 +128,13 @@ def evaluate(
     dtype: str = "f16",
     nodes: int = 1,
     jobs: int | None = None,
+    tell: Callable[[Progress], object] = lambda progress: None,
 ) -> Evaluation:
     """Reads a tuning file and measures what it loses on machines, against all algorithms of a catalogue.
 
     sizes: bytes of one rank's array. collective: of a file for several. format: as of `ahbm.choose.formats.read`;
-    algorithms, ccl, overrides: as of `Catalogue.of`. Of a ccl.yaml the catalogue is its own.
+    algorithms, ccl, overrides: as of `Catalogue.of`. jobs, tell: as of `ahbm.sweep`. The catalogue of a ccl.yaml is its
+    own.
 
     Raises ConfigError (AHBM-C146) for a file of several collectives of which none is named, or that has no rule for it;
     and as `ahbm.choose.formats.read` and `Oracle`.
@@ -146,7 +149,7 @@ def evaluate(
     if read.format == msccl.NAME:
         read, catalogue = _with_files(read, catalogue, name, ccl, overrides)
     kept, _ = whole_sizes(sizes, catalogue, machines, dtype)
-    table = Oracle(catalogue, list(machines), kept, collective=name, dtype=dtype, jobs=jobs).table()
+    table = Oracle(catalogue, list(machines), kept, collective=name, dtype=dtype, jobs=jobs, tell=tell).table()
     return judge(str(file), read, table, nodes)
 
 

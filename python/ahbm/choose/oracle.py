@@ -17,7 +17,7 @@ from ahbm.core.spec import machine_name
 from ahbm.errors import ConfigError
 from ahbm.runs.rows import FAILED, Rows
 from ahbm.sweeps.space import Space
-from ahbm.sweeps.sweep import sweep
+from ahbm.sweeps.sweep import Progress, sweep
 
 COLUMNS = ("machine", "topology", "ranks", "bytes", "algorithm", "time_ns", "bound_ns", *FAILED)
 """Of an `OracleTable`: bytes of one rank's array; simulated ns, None where the algorithm does not run; the least ns
@@ -123,9 +123,10 @@ class Oracle:
         executor: Executor | Callable[[], Executor] | None = None,
         jobs: int | None = None,
         store: str | Path | None = None,
+        tell: Callable[[Progress], object] = lambda progress: None,
     ) -> None:
         """machines: packaged names, paths or Machines; sizes: bytes of one rank's array, rounded down to whole elements
-        of every rank. executor, jobs, store: as of `ahbm.sweep`; with a store, what it has is not run again.
+        of every rank. executor, jobs, store, tell: as of `ahbm.sweep`; with a store, what it has is not run again.
 
         Raises ConfigError: AHBM-C129 for a catalogue without the collective; and what loading machines raises.
         """
@@ -150,12 +151,12 @@ class Oracle:
             data=False,
         )
         self._jobs, self._executor = jobs, executor
-        self._store = store
+        self._store, self._tell = store, tell
 
     def table(self) -> OracleTable:
         """Runs what the store does not have, and gives all rows. An algorithm that does not run has a row with the code
         and the message of its error. Raises as `ahbm.sweep`."""
-        found = sweep(self._space, jobs=self._jobs, executor=self._executor, store=self._store)
+        found = sweep(self._space, jobs=self._jobs, executor=self._executor, store=self._store, tell=self._tell)
         rows = list(found)
         bounds = {(row["machine"], row["bytes"]): row["bound_ns"] for row in rows if row["code"] is None}
         values = []

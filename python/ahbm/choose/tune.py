@@ -16,6 +16,7 @@ from ahbm.choose.rules import ANY, Query, Rule, Rules, Span, border, merged
 from ahbm.choose.sizes import whole_sizes
 from ahbm.errors import ConfigError
 from ahbm.runs.knobs import MOST
+from ahbm.sweeps.sweep import Progress
 
 CHANNELS, PROTOCOL = 16, "simple"
 """Written where a file must name them and nothing has chosen them."""
@@ -179,17 +180,19 @@ def tune(
     given: Given | None = None,
     budget: int | None = None,
     jobs: int | None = None,
+    tell: Callable[[Progress], object] = lambda progress: None,
 ) -> Tuned:
     """Times a catalogue on machines at `sizes` (bytes of one rank's array) and between them, and makes rules.
 
     budget: the most simulations; sizes are left out evenly until they are no more. jobs: processes.
+    tell: as of `ahbm.sweep`.
 
     Raises ConfigError: AHBM-C146 for a budget that two sizes exceed, C151 where no algorithm runs; and as `Oracle`.
     """
     wanted, unit = whole_sizes(sizes, catalogue, machines, dtype)
     each = len(machines) * len(catalogue.of_collective(collective))
     kept, between = _within(wanted, each, unit, budget, collective)
-    how = {"collective": collective, "dtype": dtype, "jobs": jobs}
+    how = {"collective": collective, "dtype": dtype, "jobs": jobs, "tell": tell}
     table = Oracle(catalogue, list(machines), kept, **how).table()  # type: ignore[arg-type]
     if not table.points():
         first = next(iter(table), None)

@@ -415,9 +415,9 @@ class Swept(Terms):
         from ahbm.runs.bench import Sweep, parse_dtype, parse_size
 
         collective, algorithms, overrides = target, tuple(self.algorithms or ()), self.overrides
-        added = self._added(target, args)
+        added, notes = self._added(target, args), dict[str, str]()
         if added is not None:
-            collective, overrides = added.collective, added.overrides
+            collective, overrides, notes = added.collective, added.overrides, dict(added.notes)
             algorithms = (*added.algorithms, *algorithms)
         return Sweep(
             collective,
@@ -436,6 +436,7 @@ class Swept(Terms):
             device=device,
             check=check or False,
             listed=tuple(map(parse_size, self.sizes.split(","))) if self.sizes is not None else (),
+            notes=notes,
         )
 
     def refuse_sizes_given_twice(self, context: Any) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ahbm.cli import completion
+from ahbm.cli import completion, progress
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
 from ahbm.cli.options import SIZES, Dtype, Json, Machine, Processes, output_option
@@ -145,7 +145,8 @@ def tune(
                 raise ConfigError("AHBM-C146", f"--evaluate takes no {name}", hint="they are of files that are written")
         if output is not None:
             raise ConfigError("AHBM-C146", "--evaluate writes nothing: it takes no -o")
-        found = _evaluated(evaluate, collective, tuned, format, nodes, jobs)
+        found = _evaluated(evaluate, collective, tuned, format, nodes, jobs, as_json)
+        progress.clear()
         _print_evaluation(found, as_json)
         return
     if format is not None:
@@ -163,7 +164,7 @@ def _is_given(context: typer.Context, name: str) -> bool:
 
 
 def _evaluated(
-    file: Path, collective: str | None, tuned: _Tuned, format: str | None, nodes: int, jobs: int | None
+    file: Path, collective: str | None, tuned: _Tuned, format: str | None, nodes: int, jobs: int | None, as_json: bool
 ) -> Evaluation:
     from ahbm.choose.evaluation import evaluate
     from ahbm.choose.tune import check_collective
@@ -184,7 +185,12 @@ def _evaluated(
         dtype=parse_dtype(tuned.dtype),
         nodes=nodes,
         jobs=jobs,
+        tell=_tells(as_json),
     )
+
+
+def _tells(as_json: bool) -> Callable[[object], None]:
+    return lambda now: progress.at(str(now), lines=not as_json)
 
 
 def _print_evaluation(found: Evaluation, as_json: bool) -> None:
@@ -231,8 +237,11 @@ def _write(
         given=Given(channels or CHANNELS, protocol or PROTOCOL, nodes),
         budget=budget,
         jobs=jobs,
+        tell=_tells(as_json),
     )
+    progress.at("running the files that are written")
     saved = save(found, output, jobs)
+    progress.clear()
     files: dict[str, Any] = {"written": [str(path) for path in saved.files]}
     if as_json:
         typer.echo(json.dumps(saved.to_json() | files, indent=2))

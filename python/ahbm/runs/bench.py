@@ -84,6 +84,8 @@ class Sweep:
     """Checks to make of every size, as for `ahbm.run`."""
     listed: Sequence[int] = ()
     """These sizes, in bytes, instead of those from `begin` to `end`."""
+    notes: Mapping[str, str] = field(default_factory=dict)
+    """By algorithm, what a reader of its rows should know."""
 
     def __post_init__(self) -> None:
         """Raises ConfigError (AHBM-C140) for sizes that are no sweep, C105 for an unknown collective."""
@@ -119,7 +121,7 @@ class Sweep:
         """The case of one size."""
         from ahbm.runs.measure import prepare
 
-        return prepare(
+        case = prepare(
             self.collective,
             self._named(algorithm),
             bytes_per_pe=nbytes if self.device else None,
@@ -130,6 +132,8 @@ class Sweep:
             root=self.root,
             emulator=emulator,
         )
+        note = self.notes.get(algorithm or "")
+        return case if note is None else replace(case, notes=(note,))
 
     def unit(self, algorithm: str | None, emulator: Emulator) -> int:
         """Bytes of which every size of an algorithm is a multiple; for a plan, of its own unit too."""

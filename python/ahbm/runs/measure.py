@@ -292,7 +292,7 @@ def _report(case: Case, compiled: Compiled, wrong: int | None, spec: Spec, findi
         memory_bytes=compiled.memory_bytes,
         checks=spec.checks,
         findings=findings,
-        notes=(*([] if case.selected is None else [brief(case.selected)]), *compiled.notes),
+        notes=(*([] if case.selected is None else [brief(case.selected)]), *compiled.notes, *case.notes),
         machine=machine_name(machine),
         spec=spec,
     )

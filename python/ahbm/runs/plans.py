@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from os.path import isdir, isfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
@@ -19,7 +19,7 @@ from ahbm.base.arguments import checked, whole
 from ahbm.base.elements import element
 from ahbm.base.store import store
 from ahbm.config.ccl import CclConfig, split_overrides, unnamed_entry
-from ahbm.config.topology import sized
+from ahbm.config.topology import load_machine, sized
 from ahbm.core.emulator import Emulator
 from ahbm.dsl.script import Script
 from ahbm.errors import ConfigError, FormatError, UnsupportedError
@@ -108,6 +108,30 @@ def prepare(
     return measure.prepare(plan.collective, name, topology, **arguments)
 
 
+def _with_knobs(
+    file: str | Path | Script,
+    options: Options,
+    topology: str | Path | Machine | None,
+    overrides: Mapping[str, object] | None,
+) -> tuple[Options, dict[str, object], tuple[str, ...]]:
+    """`options` and `overrides` of a plan under the knobs beside its file, where `options` leave them open, and a note
+    of what they do. Raises FormatError (AHBM-F188, F199) for knobs that are none, or of another program."""
+    found = None if isinstance(file, Script) else knobs.read(file)
+    if isinstance(file, Script) or found is None:
+        return options, dict(overrides or {}), ()
+    plan = runnable(file, options.reading)
+    sizes = sized(plan.ranks, topology, overrides)
+    applied = knobs.apply(found, plan, load_machine(topology, split_overrides(sizes)[0]), file)
+    modelled = applied.modelled
+    changed = replace(
+        options,
+        protocol=modelled.protocol and knobs.PROTOCOLS[modelled.protocol],
+        instances=modelled.channels or options.instances,
+        slice_bytes=modelled.chunk_bytes,
+    )
+    return changed, dict(overrides or {}) | dict(applied.overrides), (applied.note,)
+
+
 def settings_of(file: str | Path | Script, name: str, options: Options, ranks: int) -> dict[str, object]:
     """Overrides of ccl.yaml that make the plan in `file` the algorithm `name`."""
     if isinstance(file, Script):
@@ -127,24 +151,37 @@ class Added:
     """Their names, in order."""
     overrides: dict[str, object]
     """Of the topology and of ccl.yaml: with the plans, on SIPs for all of their ranks."""
+    notes: Mapping[str, str] = field(default_factory=dict)
+    """By algorithm, what the knobs beside it do."""
 
 
 def added(
     sources: Mapping[str, str | Path | Script],
-    topology: object = None,
+    topology: str | Path | Machine | None = None,
     overrides: Mapping[str, object] | None = None,
     options: Options = Options(),
+    beside: bool = False,
 ) -> Added:
-    """The plans in `sources`, by name, as algorithms.
+    """The plans in `sources`, by name, as algorithms, under the knobs beside them. `beside`: with other algorithms.
 
-    Raises ConfigError (AHBM-C178) for plans of several collectives or numbers of ranks, and as `prepare`.
+    Raises ConfigError (AHBM-C178) for plans of several collectives or numbers of ranks, and for knobs that change the
+    machine on which other algorithms run; and as `prepare`.
     """
     found = dict(overrides or {})
     kinds: dict[tuple[str, int], str] = {}
+    notes: dict[str, str] = {}
     for name, source in sources.items():
         plan = runnable(source, options.reading)
         kinds.setdefault((plan.collective, plan.ranks), name)
-        found |= settings_of(source, name, options, plan.ranks)
+        own, changed, told = _with_knobs(source, options, topology, overrides)
+        if (beside or len(sources) > 1) and changed != dict(overrides or {}):
+            raise ConfigError(
+                "AHBM-C178",
+                f"the knobs of {name} change the machine, on which other algorithms run too",
+                hint="measure it alone, or move its .knobs.json away",
+            )
+        notes.update((name, note) for note in told)
+        found |= changed | settings_of(source, name, own, plan.ranks)
     (collective, ranks), *others = kinds
     for other in others:
         raise ConfigError(
@@ -152,7 +189,7 @@ def added(
             f"{kinds[collective, ranks]} is {collective} of {ranks} ranks, {kinds[other]} is {other[0]} of {other[1]}",
             hint="what is compared computes the same",
         )
-    return Added(collective, tuple(sources), sized(ranks, topology, found))
+    return Added(collective, tuple(sources), sized(ranks, topology, found), notes)
 
 
 def with_plans(sweep: Sweep) -> Sweep:
@@ -163,20 +200,24 @@ def with_plans(sweep: Sweep) -> Sweep:
     files = {name: free_name(name, sweep.ccl, sweep.overrides) for name in sweep.algorithms if is_file(name)}
     if not files:
         return sweep
-    found = added({name: source_of(file) for file, name in files.items()}, sweep.topology, sweep.overrides)
+    sources = {name: source_of(file) for file, name in files.items()}
+    beside = len(files) < len(sweep.algorithms)
+    found = added(sources, sweep.topology, sweep.overrides, beside=beside)
     _same(found.collective, sweep.collective, next(iter(files)))
     algorithms = tuple(files.get(name, name) for name in sweep.algorithms)
-    return replace(sweep, algorithms=algorithms, overrides=found.overrides)
+    return replace(sweep, algorithms=algorithms, overrides=found.overrides, notes={**sweep.notes, **found.notes})
 
 
 def of_collective(
     collective: str, file: str, topology: str | Path | Machine | None, **arguments: Unpack[Arguments]
 ) -> Case:
-    """The plan in `file` as an algorithm of `collective`. Raises ConfigError (AHBM-C178) for another's plan, and as
-    `prepare`."""
-    case = prepare(source_of(file), topology, **arguments)
+    """The plan in `file` as an algorithm of `collective`, under the knobs beside it. Raises ConfigError (AHBM-C178) for
+    another's plan, and as `prepare`."""
+    source = source_of(file)
+    options, arguments["overrides"], notes = _with_knobs(source, Options(), topology, arguments.get("overrides"))
+    case = prepare(source, topology, options, **arguments)
     _same(case.request.collective, collective, file)
-    return case
+    return replace(case, notes=notes)
 
 
 def _same(collective: str, wanted: str, file: str) -> None:

@@ -148,6 +148,7 @@ def sweep(
     executor: Executor | Callable[[], Executor] | None = None,
     jobs: int | None = None,
     store: str | Path | None = None,
+    tell: Callable[[Progress], object] = lambda progress: None,
 ) -> Table:
     """Measures each collective by each algorithm on each machine, at each size, in each element type.
 
@@ -162,6 +163,7 @@ def sweep(
     executor: any `concurrent.futures.Executor` in their place, or a function that makes one, which is called again when
     it breaks; then `jobs` says how many workers it has.
     store: a folder for the rows. What is in it already is not run again.
+    tell: is called with how far the sweep is, whenever rows have come.
 
     A case that does not run is a row with its code and message; the others run. Raises before anything runs: what
     topologies, configurations and algorithms that do not exist raise, ConfigError (AHBM-C129, C105, C107, C140, C143,
@@ -181,7 +183,7 @@ def sweep(
         space = Space(collectives, **axes)  # type: ignore[arg-type]
     order: list[Case] = []
     rows: dict[str, Row] = {}
-    for cases, found in swept(space, workers_of(space, jobs, executor), store, order=order):
+    for cases, found in swept(space, workers_of(space, jobs, executor), store, order=order, tell=tell):
         rows |= zip((case.key for case in cases), found, strict=True)
     if store is not None:
         rows |= _stored(Store(store), {case.key for case in order} - rows.keys())
