@@ -10,8 +10,9 @@ import pytest
 import ahbm
 import ahbm.distributed as dist
 from ahbm.core.emulator import Emulator
-from ahbm.errors import ConfigError, UnsupportedError
-from ahbm.job.replay import replay
+from ahbm.errors import ConfigError
+from ahbm.job.reading import How
+from ahbm.job.replay import JobReport, replay
 from ahbm.job.transformer import Transformer
 from ahbm.ranks.setup import Setup
 
@@ -87,11 +88,44 @@ def test_results_are_the_same_by_every_protocol() -> None:
     assert set(results) == {(np.arange(4096, dtype=np.float32) * 36).tobytes()}
 
 
-def test_a_job_needs_one_protocol() -> None:
-    job = Transformer(layers=1, hidden=64, heads=2, sequence=32, vocabulary=64, dp=8).workload()
-    with pytest.raises(UnsupportedError) as caught:
-        replay(job, "job", Setup("npu_fully_connected_8", overrides=KNOWN))
-    assert caught.value.code == "AHBM-U147"
-    one = replay(job, "job", Setup("npu_fully_connected_8", overrides=KNOWN | {"protocol": "ll"}))
-    none = replay(job, "job", Setup("npu_fully_connected_8", overrides=LINKS))
-    assert one.latency_ns > none.latency_ns
+def job(fold: bool = True, **overrides: object) -> JobReport:
+    made = Transformer(layers=2, hidden=64, heads=2, sequence=32, vocabulary=1 << 15, dp=8, bucket_bytes=1 << 16)
+    told = KNOWN | {name.replace("__", "."): value for name, value in overrides.items()}
+    setup = Setup("npu_fully_connected_8", algorithm="ring_allreduce", overrides=told)
+    return replay(made.workload(), "job", setup, How(fold=fold))
+
+
+def test_a_call_of_a_job_takes_what_it_takes_alone() -> None:
+    found = job()
+    notes = {call.bytes: run(call.bytes).notes[-1].split(",")[0] for call in found.calls}
+    assert set(notes.values()) == {"protocol ll", "protocol simple"} and not found.together
+    for call in found.calls:
+        # The host of a job launches a call while others run.
+        assert call.latency_ns == pytest.approx(run(call.bytes).latency_ns - 8000)
+
+
+def test_a_range_for_all_sizes_is_that_protocol() -> None:
+    named = job(protocol="ll")
+    assert job(protocols__simple__min_bytes=1 << 40).latency_ns == named.latency_ns
+    assert job().latency_ns < named.latency_ns
+    assert job().times_hash == job(fold=False).times_hash
+
+
+@pytest.mark.parametrize("small", [1 << 9, 1 << 12])
+def test_calls_at_one_time_keep_their_protocols(small: int) -> None:
+    def worker() -> float:
+        dist.init_process_group(backend="ahbm", topology="npu_fully_connected_8", overrides=told)
+        halves = [dist.new_group([0, 1, 2, 3]), dist.new_group([4, 5, 6, 7])]
+        half = dist.get_rank() // 4
+        dist.all_reduce(np.ones(small if half == 0 else 1 << 20, np.float16), group=halves[half])
+        return dist.simulated_time()
+
+    told = KNOWN | {"launch.overhead_ns": 0, "defaults.algorithm": "ring_allreduce"}
+    times = ahbm.spawn(worker, topology="npu_fully_connected_8", overrides=told)
+    # The halves share no link, so each is as quick as it is alone.
+    for rank, nbytes in ((0, 2 * small), (7, 2 << 20)):
+        alone = ahbm.run(
+            "all_reduce", "ring_allreduce", "npu_fully_connected_8", bytes_per_rank=nbytes, data=False,
+            overrides=told | {"system.sips.count": 4},
+        )  # fmt: skip
+        assert times[rank] == alone.latency_ns

@@ -128,7 +128,7 @@ def evaluate(
     dtype: str = "f16",
     nodes: int = 1,
     jobs: int | None = None,
-    tell: Callable[[Progress], object] = lambda progress: None,
+    tell: Callable[[Progress], object] | None = None,
 ) -> Evaluation:
     """Reads a tuning file and measures what it loses on machines, against all algorithms of a catalogue.
 

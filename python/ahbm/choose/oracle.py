@@ -123,7 +123,7 @@ class Oracle:
         executor: Executor | Callable[[], Executor] | None = None,
         jobs: int | None = None,
         store: str | Path | None = None,
-        tell: Callable[[Progress], object] = lambda progress: None,
+        tell: Callable[[Progress], object] | None = None,
     ) -> None:
         """machines: packaged names, paths or Machines; sizes: bytes of one rank's array, rounded down to whole elements
         of every rank. executor, jobs, store, tell: as of `ahbm.sweep`; with a store, what it has is not run again.

@@ -180,7 +180,7 @@ def tune(
     given: Given | None = None,
     budget: int | None = None,
     jobs: int | None = None,
-    tell: Callable[[Progress], object] = lambda progress: None,
+    tell: Callable[[Progress], object] | None = None,
 ) -> Tuned:
     """Times a catalogue on machines at `sizes` (bytes of one rank's array) and between them, and makes rules.
 

@@ -8,7 +8,7 @@ from math import sqrt
 
 from ahbm._core import Machine
 from ahbm.config.settings import Settings
-from ahbm.errors import ConfigError, UnsupportedError
+from ahbm.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -78,15 +78,3 @@ def usable(machine: Machine, nbytes: int) -> Sequence[Protocol]:
             hint="change min_bytes and max_bytes, or set protocol: NAME",
         )
     return found
-
-
-def refuse_several(machine: Machine, what: str) -> None:
-    """Raises UnsupportedError (AHBM-U147) on a machine where each call would take a protocol of its own, which `what`
-    does not do."""
-    if machine.protocols and machine.protocol is None:
-        names = ", ".join(protocol.name for protocol in protocols_of(machine))
-        raise UnsupportedError(
-            "AHBM-U147",
-            f"{what} uses one protocol, and the machine has several: {names}",
-            hint="choose one for all calls: --set protocol=NAME",
-        )

@@ -18,7 +18,6 @@ from ahbm._core import Program, Replayed, Workload, check_timeline_name
 from ahbm.base.arguments import checked
 from ahbm.base.logs import INFO, log
 from ahbm.base.words import aligned, span
-from ahbm.core.protocols import refuse_several
 from ahbm.errors import BudgetError, ConfigError, Finding
 from ahbm.job.preparation import Performed, Preparation
 from ahbm.job.reading import AS_IT_IS, How, left_out, read
@@ -239,13 +238,12 @@ def replay(
     """Replays a job, or the one in a trace; rank r on SIP r. `chooser` may choose algorithms before anything else does.
 
     Raises ConfigError, TopologyError, FormatError and UnsupportedError for what the trace lacks (AHBM-F136, F149, U231,
-    U234), for several protocols (U147) or what cannot be performed, DeadlockError, BudgetError.
+    U234), for what cannot be performed, DeadlockError, BudgetError.
     """
     from ahbm import __version__
 
     workload = job if isinstance(job, Workload) else read(job, how)
     emulator = setup.sized(workload.ranks).emulator()
-    refuse_several(emulator.machine, "a replay")
     if workload.ranks > emulator.machine.sips:
         what = f"{name} has {workload.ranks} ranks, the machine has {emulator.machine.sips} SIPs"
         raise ConfigError("AHBM-C120", what, hint=f"--ranks {workload.ranks} gives the machine as many")

@@ -22,7 +22,7 @@ from ahbm.errors import ConfigError, FormatError
 from ahbm.runs.bench import Cell, Refused, Spread, Sweep, ran
 from ahbm.runs.plans import with_plans
 from ahbm.runs.report import Report
-from ahbm.source.synth import Synth
+from ahbm.source.synth import Synth, SynthAlgorithm
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,8 @@ class Ladder:
 
     def save(self, path: str | Path) -> list[Path]:
         """Writes the ccl.yaml at `path`; into a folder (no .yaml or .yml), also an MSCCL file per range, with its
-        minBytes and maxBytes, for the winners that are plans or synthesized. Returns the files.
+        minBytes and maxBytes, for the winners that are plans, and one per size for those that are synthesized for a
+        size. Returns the files.
 
         Raises FormatError (AHBM-F102) for what cannot be written, UnsupportedError (AHBM-U292) for what MSCCL-IR cannot
         express.
@@ -128,14 +129,25 @@ class Ladder:
             store({files[0]: self.ccl().encode()})
         except OSError as error:
             raise FormatError("AHBM-F102", f"{path} cannot be written: {error}") from error
-        for index, entry in enumerate(self.ranges()):
-            algorithm = self.emulator.algorithm(entry.algorithm)
-            if not algorithm.is_plan:
-                continue
+        plans = (part for entry in self.ranges() for part in self._parts(entry))
+        for index, entry in enumerate(plans):
             plan = self.emulator.plan(self._request(entry.largest), entry.algorithm)
             file = path / f"{self.collective}_{index}_{entry.algorithm}.xml"
             files += plan.save(file, min_bytes=entry.min_bytes, max_bytes=entry.max_bytes)
         return files
+
+    def _parts(self, entry: Range) -> Iterator[Range]:
+        """The ranges of a winner that have a plan each: a schedule is synthesized for a size, a plan is for all."""
+        algorithm = self.emulator.algorithm(entry.algorithm)
+        if not isinstance(algorithm, SynthAlgorithm):
+            yield from [entry] if algorithm.is_plan else []
+            return
+        sizes = [rung.nbytes for rung in self.rungs if entry.min_bytes <= rung.nbytes <= entry.largest]
+        least = entry.min_bytes
+        for size, following in zip(sizes, [*sizes[1:], None], strict=True):
+            most = entry.max_bytes if following is None else isqrt(size * following)
+            yield Range(entry.algorithm, least, most, size)
+            least = most + 1
 
     def _request(self, nbytes: int) -> Request:
         sips = self.emulator.machine.sips

@@ -148,7 +148,7 @@ def sweep(
     executor: Executor | Callable[[], Executor] | None = None,
     jobs: int | None = None,
     store: str | Path | None = None,
-    tell: Callable[[Progress], object] = lambda progress: None,
+    tell: Callable[[Progress], object] | None = None,
 ) -> Table:
     """Measures each collective by each algorithm on each machine, at each size, in each element type.
 
@@ -163,7 +163,7 @@ def sweep(
     executor: any `concurrent.futures.Executor` in their place, or a function that makes one, which is called again when
     it breaks; then `jobs` says how many workers it has.
     store: a folder for the rows. What is in it already is not run again.
-    tell: is called with how far the sweep is, whenever rows have come.
+    tell: is called with how far the sweep is: first before anything runs, then whenever rows have come.
 
     A case that does not run is a row with its code and message; the others run. Raises before anything runs: what
     topologies, configurations and algorithms that do not exist raise, ConfigError (AHBM-C129, C105, C107, C140, C143,
@@ -247,7 +247,7 @@ def swept(
     store: str | Path | None = None,
     *,
     order: list[Case] | None = None,
-    tell: Callable[[Progress], object] = lambda progress: None,
+    tell: Callable[[Progress], object] | None = None,
 ) -> Iterator[tuple[Sequence[Case], list[Row]]]:
     """Runs the cases of a space that the store does not have, each once, and gives them with their rows as they are
     done, in any order; in the store they are then.
@@ -261,6 +261,7 @@ def swept(
         if name in STORED:
             hint = f"write defaults.{name}"
             raise ConfigError("AHBM-C185", f"the override {name} has the name of a column", hint=hint)
+    _first(tell, progress)
     known: set[str] = set()
     stored = frozenset[str]()
 
@@ -286,9 +287,20 @@ def swept(
         if kept is not None:
             kept.add(digest, cases, rows, kinds)
         progress.add(rows)
-        tell(progress)
+        if tell is not None:
+            tell(progress)
         yield cases, rows
-    tell(progress)
+    if tell is not None:
+        tell(progress)
+
+
+def _first(tell: Callable[[Progress], object] | None, progress: Progress) -> None:
+    if tell is None:
+        return
+    try:
+        tell(progress)
+    except TypeError as error:
+        raise refused("tell", "a function that takes a Progress", tell) from error
 
 
 def _lost(case: Case, why: str) -> Row:

@@ -316,7 +316,6 @@ pub const CODES: &[(&str, &str)] = &[
     ("AHBM-U140", "numerics of what does not round, or of too many contributions"),
     ("AHBM-U145", "a page, a table, a sample or an executor of a sweep, an environment or a baseline needs a package that is not installed"),
     ("AHBM-U146", "a kernel function or a loaded machine in a sweep that other processes run, or that a file is to describe"),
-    ("AHBM-U147", "a replay on a machine whose protocols are chosen call by call"),
     ("AHBM-U148", "a reward of a call whose least time is not known"),
     ("AHBM-U150", "a torch tensor that is not dense memory of this host"),
     ("AHBM-U151", "a reduction operator that a torch dtype does not have"),

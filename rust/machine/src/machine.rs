@@ -9,6 +9,7 @@ use crate::{
     Coord, Costs, Diagnostic, Heading, Jitter, LinkId, Node, PeId, Protocol, Ps, Rate, Sfr, Tier, overrides, yaml,
 };
 use std::cmp::Ordering;
+use std::sync::Arc;
 
 /// A change of one link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +47,7 @@ pub struct Machine {
     pub(crate) step_ps: Ps,
     protocols: Vec<(String, Protocol)>,
     protocol: Option<String>,
+    voices: Vec<Arc<Machine>>,
 }
 
 /// A directed link between two SIPs.
@@ -146,6 +148,34 @@ impl Machine {
             step_ps: declared.spoken().map_or(0, |protocol| protocol.step_ps),
             protocols: declared.protocols.0.iter().map(|(name, keys)| (name.clone(), keys.protocol())).collect(),
             protocol: declared.protocol.as_ref().map(|name| name.0.clone()),
+            voices: Vec::new(),
+        }
+    }
+
+    /// The machine for a job whose calls use several protocols: `voices` are the same machine under each of them.
+    ///
+    /// # Errors
+    /// `AHBM-V125` for a machine of other PEs or links, and for more than 65,535 of them.
+    pub fn with_voices(&self, voices: Vec<Arc<Self>>) -> Result<Self, Diagnostic> {
+        let of = |machine: &Self| (machine.pes(), machine.sip_base, machine.links());
+        if voices.len() > u16::MAX.into() || voices.iter().any(|voice| of(voice) != of(self)) {
+            return Err(Diagnostic::new("AHBM-V125", "protocols of other machines, or more than 65,535 of them"));
+        }
+        Ok(Self { voices, ..self.clone() })
+    }
+
+    /// The machine as an agent finds it whose calls use a protocol: 0 for the machine itself, else the place in
+    /// [`Machine::with_voices`] and one.
+    ///
+    /// # Errors
+    /// `AHBM-V125` for a protocol that the machine was not given.
+    pub fn voice(&self, voice: u16) -> Result<&Self, Diagnostic> {
+        match voice.checked_sub(1) {
+            None => Ok(self),
+            Some(at) => self.voices.get(usize::from(at)).map(|voice| &**voice).ok_or_else(|| {
+                let what = format!("a program uses protocol {voice} of {}", self.voices.len());
+                Diagnostic::new("AHBM-V125", what)
+            }),
         }
     }
 
@@ -417,6 +447,7 @@ impl Machine {
             LinkChange::Instant => (rate, true, "instant"),
         };
         machine.faults.change(link, rate, instant);
+        machine.voices = self.voices.iter().map(|voice| Arc::new(voice.with_link(link, change))).collect();
         machine.canonical.push_str(&format!("{what} {}\n", self.link_name(link)));
         machine
     }

@@ -157,7 +157,7 @@ impl ProgramBuilder {
                 start
             }
         };
-        self.agents.push(Agent { coord, place, body, channels: 0, buffers: table, rank });
+        self.agents.push(Agent { coord, place, body, channels: 0, buffers: table, rank, voice: 0 });
         id
     }
 

@@ -40,6 +40,9 @@ impl Program {
         h.list(&self.agents, |h, a| {
             coord(h, a.coord);
             h.words([a.place.0, a.body, a.channels, a.buffers, a.rank].map(u64::from));
+            if a.voice > 0 {
+                h.word(a.voice.into());
+            }
         });
         h.list(&self.channels, |h, c| {
             h.words([c.sender.0, c.receiver.0].map(u64::from));

@@ -126,6 +126,7 @@ impl Writer {
             channels: self.program.channel_table.len() as u32,
             buffers: self.program.buffer_table.len() as u32,
             rank: 0,
+            voice: 0,
         });
         self.program.duties.push(duty);
     }

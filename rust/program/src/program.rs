@@ -38,6 +38,8 @@ pub struct Agent {
     pub buffers: u32,
     /// The collective member (rank) this agent works for.
     pub rank: u32,
+    /// The protocol by which it sends, as of [`Machine::voice`]; 0 in a program of its own.
+    pub voice: u16,
 }
 
 impl Agent {

@@ -5,6 +5,7 @@ use crate::interrupt::interruptible;
 use crate::logs::{self, Part};
 use crate::machine::Machine;
 use crate::program::Program;
+use crate::voices::{Spoken, spoken};
 use ahbm_emulator::Options;
 use ahbm_emulator::job::{self, Launch};
 use ahbm_machine::Diagnostic;
@@ -117,9 +118,12 @@ impl Job {
     ) -> PyResult<JobTimes> {
         self.check_count(py, programs.len())?;
         logs::refresh(py, &[Part::Engine]);
-        let programs: Vec<_> = programs.iter().map(|p| p.as_ref().map(|(p, ps)| (p.inner.clone(), *ps))).collect();
+        let times: Vec<u64> = programs.iter().map(|entry| entry.as_ref().map_or(0, |(_, ps)| *ps)).collect();
+        let made = programs.iter().map(|entry| entry.as_ref().map(|(program, _)| &**program));
+        let Spoken { machine, programs } = spoken(py, machine, made)?;
         let times = interruptible(py, || {
-            let programs = programs.iter().map(|entry| entry.as_ref().map(|(program, ps)| (&**program, *ps)));
+            let timed = programs.iter().zip(&times);
+            let programs = timed.map(|(program, ps)| program.as_ref().map(|program| (&**program, *ps)));
             let launches: Vec<_> =
                 programs.zip(&self.after).map(|(program, &after)| Launch { program, after }).collect();
             let hosts: Vec<_> = self.hosts.iter().map(|(_, steps)| &steps[..]).collect();

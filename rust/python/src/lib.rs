@@ -57,6 +57,7 @@ mod symbolic;
 mod synthesis;
 mod timeline;
 mod tl;
+mod voices;
 mod workload;
 
 use pyo3::prelude::*;

@@ -23,6 +23,13 @@ struct Source {
     overrides: Vec<(String, String)>,
 }
 
+impl Machine {
+    /// The same source, resolved with something besides.
+    pub(crate) fn with_inner(&self, inner: ahbm_machine::Machine) -> Self {
+        Self { inner: Arc::new(inner), source: self.source.clone() }
+    }
+}
+
 /// Name, efficiency, GB/s, `ramp_bytes`, `min_bytes`, `max_bytes`, slots.
 type ProtocolRow = (String, f64, f64, u64, u64, Option<u64>, Option<u32>);
 

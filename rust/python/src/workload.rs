@@ -10,6 +10,7 @@ use crate::logs::{self, Part};
 use crate::machine::Machine;
 use crate::operand;
 use crate::program::{PIECES, Program};
+use crate::voices::{Spoken, spoken};
 use ahbm_emulator::training::{self, Lanes, Launch, Replay, Terms, Why};
 use ahbm_emulator::{Options, Span, simulate};
 use ahbm_formats::chakra::{ReadOptions, Sort};
@@ -279,7 +280,7 @@ impl Workload {
         logs::refresh(py, &[Part::Engine]);
         let (operations_per_ns, bytes_per_ns) = machine.inner.roofline();
         let terms = Terms { lanes: policy, operations_per_ns, bytes_per_ns, factors };
-        let programs: Vec<_> = programs.iter().map(|program| program.as_ref().map(|p| p.inner.clone())).collect();
+        let Spoken { machine, programs } = spoken(py, machine, programs.iter().map(Option::as_deref))?;
         let programs: Vec<_> = programs.into_iter().zip(made_for).collect();
         let found = interruptible(py, || {
             let options = Options { max_events, ..Options::default() };
@@ -287,7 +288,7 @@ impl Workload {
             training::replay(&self.inner, &launches(&programs), &regions, how, &options, fold)
                 .map_err(|finding| vec![finding])
         })?;
-        Ok(Replayed { job: self.inner.clone(), machine: machine.clone(), programs, regions, terms, found })
+        Ok(Replayed { job: self.inner.clone(), machine, programs, regions, terms, found })
     }
 }
 

@@ -136,18 +136,18 @@ impl Agent {
                 }
                 OpKind::Await { value } => self.await_posted(sim, me, value, start),
                 OpKind::Load { mem, tile, .. } => {
-                    let pe = sim.program.agents[me.0 as usize].place;
-                    let flow = || sim.wiring.one_sided(pe, sim.node(me, body, mem), Node::Pe(pe));
+                    let ahbm_program::Agent { place: pe, voice, .. } = sim.program.agents[me.0 as usize];
+                    let flow = || sim.wiring.one_sided(voice, pe, sim.node(me, body, mem), Node::Pe(pe));
                     self.transfer(sim, me, flow, tiles[tile as usize], false, start)
                 }
                 OpKind::Store { mem, tile, posted, .. } => {
-                    let pe = sim.program.agents[me.0 as usize].place;
-                    let flow = || sim.wiring.one_sided(pe, Node::Pe(pe), sim.node(me, body, mem));
+                    let ahbm_program::Agent { place: pe, voice, .. } = sim.program.agents[me.0 as usize];
+                    let flow = || sim.wiring.one_sided(voice, pe, Node::Pe(pe), sim.node(me, body, mem));
                     self.transfer(sim, me, flow, tiles[tile as usize], posted, start)
                 }
                 OpKind::Copy { src, dst, tile, posted } => {
-                    let pe = sim.program.agents[me.0 as usize].place;
-                    let flow = || sim.wiring.one_sided(pe, sim.node(me, body, src), sim.node(me, body, dst));
+                    let ahbm_program::Agent { place: pe, voice, .. } = sim.program.agents[me.0 as usize];
+                    let flow = || sim.wiring.one_sided(voice, pe, sim.node(me, body, src), sim.node(me, body, dst));
                     self.transfer(sim, me, flow, tiles[tile as usize], posted, start)
                 }
                 OpKind::ReducingLoad { group, tile, .. } => {

@@ -130,8 +130,8 @@ pub(super) struct Wiring {
     pub(super) tiers: Vec<Tier>,
     /// Per body: bytes of every tile.
     pub(super) tile_bytes: Vec<Box<[u64]>>,
-    /// Every one-sided transfer, by the PE that issues it and its ends.
-    transfers: Map<(PeId, Node, Node), OneSided>,
+    /// Every one-sided transfer, by the protocol and the PE that issue it and its ends.
+    transfers: Map<(u16, PeId, Node, Node), OneSided>,
     pub(super) trees: Vec<Tree>,
     /// Every transfer from or to a group, by the agent, the group of its body, and whether it reads.
     grouped: Map<(AgentId, u32, bool), OneSided>,
@@ -153,7 +153,6 @@ impl Wiring {
         max_hops: u64,
     ) -> Result<Self, Diagnostic> {
         let mut routes = Routes {
-            machine,
             stands: cover.map(|cover| cover.links),
             list: Vec::with_capacity(program.channels.len()),
             hops: Vec::with_capacity(program.channels.len()),
@@ -193,13 +192,14 @@ impl Wiring {
         for (index, channel) in program.channels.iter().enumerate() {
             let from = program.agents[channel.sender.0 as usize].place;
             let to = cover.map_or(program.agents[channel.receiver.0 as usize].place, |cover| cover.towards[index]);
-            let back = machine.route(Node::Pe(to), Node::Pe(from))?;
-            let slowest = back.hops.iter().fold(Rate::UNLIMITED, |r, h| r.slower(machine.link_rate(h.link)));
+            let heard = machine.voice(program.agents[channel.sender.0 as usize].voice)?;
+            let back = heard.route(Node::Pe(to), Node::Pe(from))?;
+            let slowest = back.hops.iter().fold(Rate::UNLIMITED, |r, h| r.slower(heard.link_rate(h.link)));
             if channel.tier as usize >= wiring.tiers.len() {
                 return Err(Diagnostic::new("AHBM-L112", format!("slot tier {} does not exist", channel.tier)));
             }
             wiring.channels.push(ChannelWiring {
-                flow: routes.open((from, Way::Write), Node::Pe(from), Node::Pe(to))?,
+                flow: routes.open(heard, (from, Way::Write), Node::Pe(from), Node::Pe(to))?,
                 background: u32::MAX,
                 credit: costs.credit_overhead_ps + back.latency_ps() + slowest.ps(channel.credit_bytes),
                 tier: channel.tier,
@@ -223,23 +223,24 @@ impl Wiring {
             let body = &program.bodies[agent.body as usize];
             let node = |mem: u32| program.buffers[program.buffer(id, body.mems[mem as usize].buffer).0 as usize].node;
             let members = |group: u32| body.groups[group as usize].iter().map(|&mem| node(mem)).collect();
-            let pe = agent.place;
+            let (pe, voice) = (agent.place, agent.voice);
+            let machine = machine.voice(voice)?;
             for op in &body.ops {
                 match op.kind {
-                    OpKind::Load { mem, .. } => self.transfer(routes, machine, pe, node(mem), Node::Pe(pe))?,
+                    OpKind::Load { mem, .. } => self.transfer(routes, machine, (voice, pe), node(mem), Node::Pe(pe))?,
                     OpKind::Store { mem, posted, .. } => {
-                        self.transfer(routes, machine, pe, Node::Pe(pe), node(mem))?;
+                        self.transfer(routes, machine, (voice, pe), Node::Pe(pe), node(mem))?;
                         self.note_poster(id, posted);
                     }
                     OpKind::Copy { src, dst, posted, .. } => {
-                        self.transfer(routes, machine, pe, node(src), node(dst))?;
+                        self.transfer(routes, machine, (voice, pe), node(src), node(dst))?;
                         self.note_poster(id, posted);
                     }
                     OpKind::ReducingLoad { group, .. } => {
-                        self.group(routes, (id, pe, group), true, || members(group))?
+                        self.group(routes, (machine, voice), (id, pe, group), true, || members(group))?
                     }
                     OpKind::Multicast { group, .. } => {
-                        self.group(routes, (id, pe, group), false, || members(group))?;
+                        self.group(routes, (machine, voice), (id, pe, group), false, || members(group))?;
                         self.note_poster(id, true);
                     }
                     OpKind::Signal { posted, .. } => self.note_poster(id, posted),
@@ -315,11 +316,11 @@ impl Wiring {
         &mut self,
         routes: &mut Routes<'_>,
         machine: &Machine,
-        pe: PeId,
+        (voice, pe): (u16, PeId),
         from: Node,
         to: Node,
     ) -> Result<(), Diagnostic> {
-        let key = (pe, from, to);
+        let key = (voice, pe, from, to);
         if self.transfers.contains_key(&key) {
             return Ok(());
         }
@@ -327,7 +328,7 @@ impl Wiring {
         // The host pushes what it writes to memory; everything else that is not local is asked for first.
         let pushed = matches!(from, Node::Io(_)) && to != Node::Pe(pe) || from == Node::Pe(pe) || from == Node::Hbm(pe);
         let request = if pushed { 0 } else { machine.route(Node::Pe(pe), from)?.latency_ps() };
-        let flow = routes.open((pe, way), from, to)?;
+        let flow = routes.open(machine, (pe, way), from, to)?;
         self.transfers.insert(key, OneSided { flow, request, read: way == Way::Read });
         Ok(())
     }
@@ -336,6 +337,7 @@ impl Wiring {
     fn group(
         &mut self,
         routes: &mut Routes<'_>,
+        (machine, voice): (&Machine, u16),
         (agent, pe, group): (AgentId, PeId, u32),
         read: bool,
         members: impl FnOnce() -> Box<[Node]>,
@@ -344,11 +346,11 @@ impl Wiring {
             return Ok(());
         }
         // Groups that differ only in their offsets are one tree.
-        let key = (pe, read, members());
+        let key = (voice, pe, read, members());
         let tree = match routes.trees.get(&key) {
             Some(&known) => known,
             None => {
-                let tree = self.tree(routes, pe, read, &key.2)?;
+                let tree = self.tree(routes, machine, (pe, read), &key.3)?;
                 routes.trees.insert(key, tree);
                 tree
             }
@@ -362,11 +364,10 @@ impl Wiring {
     fn tree(
         &mut self,
         routes: &mut Routes<'_>,
-        pe: PeId,
-        read: bool,
+        machine: &Machine,
+        (pe, read): (PeId, bool),
         members: &[Node],
     ) -> Result<OneSided, Diagnostic> {
-        let machine = routes.machine;
         let way = if read { Way::Read } else { Way::Write };
         let first = routes.list.len() as u32;
         let here = machine.route_to_switch(Node::Pe(pe))?;
@@ -374,17 +375,17 @@ impl Wiring {
         if read {
             for &member in members {
                 request = request.max(here.latency_ps() + machine.route_from_switch(member, false)?.latency_ps());
-                routes.add(&machine.route_to_switch(member)?, (pe, way), true)?;
+                routes.add(machine, &machine.route_to_switch(member)?, (pe, way), true)?;
             }
         } else {
-            routes.add(&here, (pe, way), true)?;
+            routes.add(machine, &here, (pe, way), true)?;
         }
         let middle = routes.list.len() as u32;
         if read {
-            routes.add(&machine.route_from_switch(Node::Pe(pe), true)?, (pe, way), true)?;
+            routes.add(machine, &machine.route_from_switch(Node::Pe(pe), true)?, (pe, way), true)?;
         } else {
             for &member in members {
-                routes.add(&machine.route_from_switch(member, false)?, (pe, way), true)?;
+                routes.add(machine, &machine.route_from_switch(member, false)?, (pe, way), true)?;
             }
         }
         let flow = routes.list.len() as u32;
@@ -401,8 +402,8 @@ impl Wiring {
     }
 
     /// A one-sided transfer that [`Wiring::new`] has seen.
-    pub(super) fn one_sided(&self, pe: PeId, from: Node, to: Node) -> OneSided {
-        self.transfers[&(pe, from, to)]
+    pub(super) fn one_sided(&self, voice: u16, pe: PeId, from: Node, to: Node) -> OneSided {
+        self.transfers[&(voice, pe, from, to)]
     }
 }
 
@@ -416,26 +417,25 @@ struct LinkUse {
 }
 
 struct Routes<'a> {
-    machine: &'a Machine,
     /// The link that stands for a link, under a cover.
     stands: Option<&'a FxHashMap<LinkId, Stand>>,
     list: Vec<Flow>,
     hops: Vec<Hop>,
     links: Map<LinkId, LinkUse>,
-    /// By the PE that reads or writes, which of the two, and the members.
-    trees: Map<(PeId, bool, Box<[Node]>), OneSided>,
+    /// By the protocol and the PE that reads or writes, which of the two, and the members.
+    trees: Map<(u16, PeId, bool, Box<[Node]>), OneSided>,
     /// Most links of all routes together.
     max_hops: u64,
 }
 
 impl Routes<'_> {
     /// Adds the flow of a stream between two nodes.
-    fn open(&mut self, stream: (PeId, Way), from: Node, to: Node) -> Result<u32, Diagnostic> {
-        self.add(&self.machine.route(from, to)?, stream, false)
+    fn open(&mut self, machine: &Machine, stream: (PeId, Way), from: Node, to: Node) -> Result<u32, Diagnostic> {
+        self.add(machine, &machine.route(from, to)?, stream, false)
     }
 
     /// Adds a flow; transfers that meet others on their way are `ordered` by events.
-    fn add(&mut self, route: &Route, stream: (PeId, Way), ordered: bool) -> Result<u32, Diagnostic> {
+    fn add(&mut self, machine: &Machine, route: &Route, stream: (PeId, Way), ordered: bool) -> Result<u32, Diagnostic> {
         if (self.hops.len() + route.hops.len()) as u64 > self.max_hops {
             return Err(Diagnostic::new("AHBM-B125", format!("the routes cross more than {} links", self.max_hops))
                 .hint("fewer ranks, or an algorithm or a network in which partners are nearer"));
@@ -443,7 +443,7 @@ impl Routes<'_> {
         let first = self.hops.len() as u32;
         let mut prefix = 0u64;
         for hop in &route.hops {
-            let rate = self.machine.link_rate(hop.link);
+            let rate = machine.link_rate(hop.link);
             let stand = self.stands.map(|stands| stands[&hop.link]);
             let entry = self.links.entry(stand.map_or(hop.link, |stand| stand.link));
             let link = entry.index() as u32;
@@ -454,7 +454,7 @@ impl Routes<'_> {
             prefix = (prefix ^ (u64::from(hop.link.0) + 1)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
             self.hops.push(Hop { link, exclusive: false, rate, after: hop.after_ps });
         }
-        let entry = route.hops.first().map_or(Rate::UNLIMITED, |h| self.machine.link_rate(h.link));
+        let entry = route.hops.first().map_or(Rate::UNLIMITED, |h| machine.link_rate(h.link));
         let flow = self.list.len() as u32;
         self.list.push(Flow { first, last: self.hops.len() as u32, head: route.head_ps, entry, tree: NO_TREE });
         Ok(flow)

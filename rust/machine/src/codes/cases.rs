@@ -293,7 +293,6 @@ pub const CASES: &[(&str, &str, &str)] = &[
     ("AHBM-U140", "numerics of i32", "ask for a floating-point dtype and fewer ranks"),
     ("AHBM-U145", "`table.to_polars()` without polars", "install the package that it names; `to_csv` needs none"),
     ("AHBM-U146", "`ahbm.sweep(algorithms=my_function, jobs=2)`", "write the kernel into a file and name its path, or sweep without jobs"),
-    ("AHBM-U147", "`ahbm run JOB` on a machine with `protocols` and no `protocol`", "choose one for all calls: `--set protocol=NAME`"),
     ("AHBM-U148", "`Select-v0` on a network without a bound", "choose other calls, or another machine"),
     ("AHBM-U150", "a sparse tensor, or one on a GPU", "pass a dense CPU tensor"),
     ("AHBM-U151", "`ReduceOp.BAND` of f32", "use an operator of the dtype"),

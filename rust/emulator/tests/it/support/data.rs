@@ -98,6 +98,7 @@ pub fn ring(bodies: Vec<Body>, bytes: u64) -> Program {
             channels,
             buffers: i,
             rank: i,
+            voice: 0,
         });
         program.bodies.push(Arc::new(body));
     }
