@@ -174,7 +174,7 @@ def test_what_describes_no_selector_is_refused(value: Any, told: str) -> None:
         ({"threshold": [float("nan"), 0, 0]}, "no number"),
         ({"value": [0, 0, 2]}, "leaf value 2 of a tree with 2 choices"),
         ({"value": [0, 0]}, "the arrays must have one length"),
-        ({"choices": [RING, 5]}, "no choice of a tree: 5"),
+        ({"choices": [RING, 5]}, "no choice: 5"),
         ({"inputs": 5}, "inputs of a tree must be a list"),
     ],
 )

@@ -23,6 +23,7 @@ from ahbm.choose.rules import Rule, Rules, Span, border
 from ahbm.choose.tune import Tuned, candidates
 from ahbm.config.ccl import CclConfig
 from ahbm.core.emulator import Emulator
+from ahbm.core.selection import MOST
 from ahbm.errors import AhbmError, FormatError
 from ahbm.runs import knobs
 from ahbm.runs.knobs import Knobs
@@ -219,7 +220,7 @@ def _save_knobs(tuned: Tuned, rule: Rule, path: Path) -> None:
         str(protocol).lower() if protocol else None,
         channels if isinstance(channels, int) and channels > 1 else None,
         None,
-        chunk if isinstance(chunk, int) and chunk <= knobs.MOST["chunk_bytes"] else None,
+        chunk if isinstance(chunk, int) and chunk <= MOST["chunk_bytes"] else None,
     )
     if given.given():
         knobs.write(given, path)

@@ -14,8 +14,8 @@ from ahbm.choose.oracle import Oracle, OracleTable
 from ahbm.choose.regret import Loss, Point, Regret
 from ahbm.choose.rules import ANY, Query, Rule, Rules, Span, border, merged
 from ahbm.choose.sizes import whole_sizes
+from ahbm.core.selection import MOST
 from ahbm.errors import ConfigError
-from ahbm.runs.knobs import MOST
 from ahbm.sweeps.sweep import Progress
 
 CHANNELS, PROTOCOL = 16, "simple"

@@ -8,12 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from numpy.typing import NDArray
 
 from ahbm._core import Machine, Plan
-from ahbm.base import codes
 from ahbm.base import layout as layouts
 from ahbm.base.arguments import checked, refused
 from ahbm.base.collectives import BITWISE, COLLECTIVES, OPS
@@ -26,11 +25,13 @@ from ahbm.config.settings import Settings
 from ahbm.config.topology import load_machine
 from ahbm.core.buffers import check_buffers
 from ahbm.core.compiled import Compiled, Cost, Refusal, Spares
+from ahbm.core.fitting import fitting
 from ahbm.core.limits import Bound, Limits
 from ahbm.core.lowerings import Lowerings
 from ahbm.core.protocols import Protocol, chosen, usable
 from ahbm.core.selection import Choice
-from ahbm.errors import AhbmError, ConfigError, DataError, LintError, UnsupportedError
+from ahbm.core.turned import TurnedAlgorithm, turned
+from ahbm.errors import AhbmError, ConfigError, DataError, UnsupportedError
 from ahbm.source.algorithm import Algorithm, AlgorithmLoader, Lowered, listed
 
 CACHED_OPS = 50_000_000
@@ -44,13 +45,9 @@ MODERATE_OPS = 1 << 27
 SPOKEN = 256
 """Machines that an emulator keeps for its protocols: each has the programs of the sizes that find it."""
 TOO_MANY_CALLS = "AHBM-B126"
-TOO_SMALL = (codes.TOO_SMALL, codes.LEFT_OUT)
-"""Codes of a program that does not fit its memories (L100 counts what is not listed)."""
 
 _LISTING = threading.RLock()
 """Modules are parsed for a list: two threads of CPython 3.11 must not do so at once."""
-
-_Built = TypeVar("_Built")
 
 
 class Emulator:
@@ -73,6 +70,7 @@ class Emulator:
         self._protocol = chosen(machine)
         self._spoken: OrderedDict[tuple[tuple[str, str], ...], Emulator] = OrderedDict()
         """By their overrides, the machines that calls of some size find with a protocol."""
+        self._turned: dict[tuple[Choice, int], TurnedAlgorithm] = {}
         self._selectors: Any = None
         """Those that ccl.yaml names, once one is asked."""
         self._listed: dict[str, tuple[str, ...]] = {}
@@ -109,6 +107,8 @@ class Emulator:
         """The settings that `algorithm` (default: the configured one) runs with."""
         if algorithm is None or isinstance(algorithm, str):
             return self.ccl.settings(algorithm or self.ccl.default_algorithm)
+        if isinstance(algorithm, TurnedAlgorithm):
+            return replace(algorithm.settings, options=algorithm.identity)
         return self.ccl.unnamed(algorithm.name, "plan" if algorithm.is_plan else "module", algorithm.identity)
 
     @checked
@@ -175,6 +175,20 @@ class Emulator:
                 self._selectors = import_module("ahbm.selectors.asking").ConfiguredSelectors(self)
         choice: Choice | None = self._selectors.first(request)
         return choice
+
+    @checked
+    def by_choice(self, request: Request, choice: Choice) -> str | Algorithm:
+        """The algorithm of a choice for a request, under its knobs. Raises as loading it."""
+        if not choice.knobs:
+            return choice.algorithm
+        nbytes = request.tiles * request.nbytes
+        key = (choice, nbytes)
+        if key not in self._turned:
+            if len(self._turned) >= CACHED_CALLS:
+                self._turned.clear()
+            algorithm, settings = self.algorithm(choice.algorithm), self.settings(choice.algorithm)
+            self._turned[key] = turned(choice, algorithm, settings, self.machine, nbytes)
+        return self._turned[key]
 
     @checked
     def network(self, request: Request) -> str:
@@ -342,8 +356,10 @@ class Emulator:
         nbytes = request.tiles * request.nbytes
         notes: tuple[str, ...] = ()
         if algorithm is None and (selected := self.selected(request)) is not None:
-            algorithm, notes = selected.algorithm, (import_module("ahbm.selectors.why").brief(selected),)
-        if protocols := usable(self.machine, nbytes):
+            notes = (import_module("ahbm.selectors.why").brief(selected),)
+            algorithm = self.by_choice(request, selected)
+        speaks = isinstance(algorithm, TurnedAlgorithm) and algorithm.speaks
+        if not speaks and (protocols := usable(self.machine, nbytes)):
             best = self._spoken_best(protocols, request, algorithm, compare)
             return replace(best, notes=(*notes, *best.notes)) if notes else best
         given = None if algorithm is None or isinstance(algorithm, str) else algorithm
@@ -538,42 +554,6 @@ class Emulator:
 
 def _pes(request: Request, machine: Machine) -> int:
     return request.world_size * (machine.cubes if request.placement is None else request.tiles)
-
-
-def fitting(machine: Machine, settings: Settings, build: Callable[[Settings], _Built]) -> tuple[_Built, str]:
-    """The result of `build` with the first memory tier of the settings that holds the queue slots; a note where that
-    tier is not the first. Where the choice is free and none holds them, with as many slots in the last as it holds.
-
-    Raises what `build` raises, LintError (AHBM-L108) where no tier does, ConfigError (AHBM-C122) for a tier that the
-    machine does not have.
-    """
-    tiers = settings.queues.tiers(machine.tiers)
-    for tier in tiers:
-        if tier not in machine.tiers:
-            raise ConfigError(
-                "AHBM-C122",
-                f"buffer_kind {tier!r} is no slot tier of the machine",
-                hint=did_you_mean(tier, machine.tiers),
-            )
-    for tier in tiers[:-1]:
-        try:
-            return build(settings.in_tier(tier)), ""
-        except LintError as error:
-            if any(finding.code not in TOO_SMALL for finding in error.findings):
-                raise
-    last = settings.in_tier(tiers[-1])
-    if len(tiers) == 1:
-        return build(last), ""
-    note = f"queue slots are in {tiers[-1]}: they do not fit {' or '.join(tiers[:-1])}"
-    slots = settings.queues.n_slots
-    while True:
-        try:
-            return build(replace(last, queues=replace(last.queues, n_slots=slots))), note
-        except LintError as error:
-            if slots == 1 or any(finding.code not in TOO_SMALL for finding in error.findings):
-                raise
-        slots = min(slots, 64) // 2
-        note = f"queues have {slots} slots in {tiers[-1]}: more do not fit"
 
 
 def _check_request(request: Request) -> None:

@@ -52,6 +52,8 @@ class Choice:
 
 KNOBS = ("protocol", "channels", "threads", "chunk_bytes")
 """The fields of a Choice that are knobs."""
+MOST = {"channels": 1 << 10, "threads": 1 << 10, "chunk_bytes": 1 << 40}
+"""The largest values of those that are numbers; the least is 1."""
 
 
 class Candidates(Mapping[str, "Algorithm"]):

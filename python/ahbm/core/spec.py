@@ -85,8 +85,10 @@ class Spec:
         if self.kind and self.given is None:
             raise ConfigError(
                 "AHBM-C163",
-                f"the algorithm {self.algorithm} was a function, which a pickled report leaves behind",
-                hint="write it into a file: what algorithm='./algorithms/NAME.py' ran can be opened in every process",
+                f"the algorithm {self.algorithm} was a function, which a pickled report leaves behind, as it "
+                "does the knobs of a selector",
+                hint="write it into a file: what algorithm='./algorithms/NAME.py' ran can be opened in every process; "
+                "knobs are keys of its entry in ccl.yaml",
             )
         key = _key(self.machine, self.config)
         emulator = _alive.get(key)

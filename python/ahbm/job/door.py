@@ -22,6 +22,7 @@ from ahbm.config.ccl import split_overrides
 from ahbm.config.reading import PLAIN, Reading
 from ahbm.config.topology import load_machine, sized
 from ahbm.core.spec import Spec
+from ahbm.core.turned import MATH
 from ahbm.dsl.script import Script
 from ahbm.errors import ConfigError
 from ahbm.job.reading import AS_IT_IS, How
@@ -38,7 +39,7 @@ from ahbm.selectors.protocol import AnySelector
 from ahbm.selectors.why import Explanation as ChoiceExplanation
 from ahbm.selectors.why import explain
 from ahbm.source.function import AnyAlgorithm, as_algorithm
-from ahbm.source.plan import SLOTS, has_known_result, read
+from ahbm.source.plan import PROTOCOLS, SLOTS, has_known_result, read
 
 if TYPE_CHECKING:
     from ahbm.job.best import Best
@@ -184,7 +185,7 @@ class Opened:
             "protocol": terms.protocol,
             "channels": terms.instances,
             "chunk_bytes": terms.slice_bytes,
-            "threads": (terms.overrides or {}).get(knobs.MATH),
+            "threads": (terms.overrides or {}).get(MATH),
         }
         found = replace(found, **{name: None for name, value in given.items() if value is not None})
         plan = read(self.source, terms.reading)
@@ -196,7 +197,7 @@ class Opened:
             terms,
             knobs=False,
             overrides={**(terms.overrides or {}), **applied.overrides} or None,
-            protocol=terms.protocol or (modelled.protocol and knobs.PROTOCOLS[modelled.protocol]),
+            protocol=terms.protocol or (modelled.protocol and PROTOCOLS[modelled.protocol]),
             instances=terms.instances or modelled.channels,
             slice_bytes=terms.slice_bytes or modelled.chunk_bytes,
         )

@@ -111,7 +111,7 @@ class Preparation:
             if choice is not None:
                 self._overruled.add(request.collective)
                 self.rules.append(choice.rule)
-                return self._shared(request, choice.algorithm)
+                return self._shared(request, self._emulator.by_choice(request, choice))
         if self._performs(request.collective):
             self._overruled.add(request.collective)
             self.rules.append(ARGUMENT)
@@ -120,7 +120,7 @@ class Preparation:
         choice = None if paired else self._selected(request, place)
         if choice is not None:
             self.rules.append(choice.rule)
-            return self._shared(request, choice.algorithm)
+            return self._shared(request, self._emulator.by_choice(request, choice))
         rule = self._emulator.ccl.placed(request.collective, request.nbytes, request.world_size, place)
         if rule is not None:
             self._used.add((request.collective, rule[0]))

@@ -153,7 +153,8 @@ class Selection:
         while own.waiting and own.waiting[0][-1].waited:
             instance, call, choice, _ = own.waiting.popleft()
             assert call.request is not None
-            compiled = self._emulator().compile_timed(call.request, choice.algorithm)
+            emulator = self._emulator()
+            compiled = emulator.compile_timed(call.request, emulator.by_choice(call.request, choice))
             instance.observe(call, choice, compiled.latency_ps / 1000)
 
     def _selector(self, group: ProcessGroup, number: int) -> tuple[protocol.Selector | None, int]:

@@ -231,7 +231,7 @@ def price(call: Call, emulator: Emulator, setup: Setup) -> Compiled:
 def by(setup: Setup, terms: Terms, request: Request, emulator: Emulator) -> str | Algorithm | None:
     """The algorithm of a call of these terms, which became `request`; None leaves the choice to ccl.yaml."""
     if terms.choice is not None:
-        return terms.choice.algorithm
+        return emulator.by_choice(request, terms.choice)
     given = setup.algorithm_for(request)
     return given if given is not None or terms.selects else emulator.unselected(request)
 

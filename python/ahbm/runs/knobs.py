@@ -19,19 +19,13 @@ from ahbm._core import Machine, Plan, plan_files
 from ahbm.base.load import load_bytes, load_text
 from ahbm.base.store import store
 from ahbm.base.yaml_source import did_you_mean
+from ahbm.core.selection import MOST
+from ahbm.core.turned import FULL_THREADS, slower_math
 from ahbm.errors import FormatError, Site
+from ahbm.source.plan import PROTOCOLS, is_free
 
 VERSION = 1
 SUFFIX = ".knobs.json"
-PROTOCOLS = {"simple": "Simple", "ll": "LL", "ll128": "LL128"}
-"""By the names in the file, those of `ahbm run --protocol`."""
-FULL_THREADS = 512
-"""Threads of a block that do math at the machine's full rate: NCCL's blocks for the Simple protocol have so many."""
-MATH = "pe.math.f16_per_ns"
-MOST_PER_NS = 10**12
-"""The highest finite rate of a machine; math at a higher one takes no time, whatever the threads."""
-MOST = {"channels": 1 << 10, "threads": 1 << 10, "chunk_bytes": 1 << 40}
-"""The largest values."""
 _MAX_BYTES = 1 << 16
 
 
@@ -183,14 +177,12 @@ def apply(knobs: Knobs, plan: Plan, machine: Machine, program: str | Path) -> Ap
     everywhere. Plans of MSCCL++ state their own, and traces without buffers have none of them: there the knobs are
     carried along and change nothing.
     """
-    free = plan.buffers and plan.format != "mscclpp_json"
     overrides: dict[str, object] = {}
-    modelled = knobs if free else Knobs()
+    modelled = knobs if is_free(plan) else Knobs()
     if knobs.threads is not None:
-        rate = int(dict(machine.parameters)[MATH])
-        threads = knobs.threads if rate <= MOST_PER_NS else None
-        if threads is not None and threads < FULL_THREADS:
-            overrides[MATH] = max(rate * threads // FULL_THREADS, 1)
+        slower = slower_math(machine, knobs.threads)
+        overrides |= slower or ()
+        threads = None if slower is None else knobs.threads
         modelled = Knobs(modelled.protocol, modelled.channels, threads, modelled.chunk_bytes)
     carried = {name: value for name, value in knobs.given().items() if name not in modelled.given()}
     told = f"{beside(program).name}: {modelled if modelled.given() else 'none'} in the time"

@@ -207,14 +207,15 @@ def prepare(
             raise refused("selector", "None where the algorithm is given", selector)
         given = as_selector(selector)
         choice = None if given is None else Solo(emulator, given).choice(request)
-        chosen = None if choice is None else choice.name
-        if choice is not None and not isinstance(choice.algorithm, str):
-            raise ConfigError(
-                "AHBM-C180",
-                f"the selector chose {chosen}, which ccl.yaml does not name: a report could not run it again",
-                hint="name it in ccl.yaml, or ahbm.open(plan).run()",
-            )
-        return Case(emulator, request, chosen, choice)
+        if choice is not None:
+            if not isinstance(choice.algorithm, str):
+                raise ConfigError(
+                    "AHBM-C180",
+                    f"the selector chose {choice.name}, which ccl.yaml does not name: a report could not run it again",
+                    hint="name it in ccl.yaml, or ahbm.open(plan).run()",
+                )
+            by = emulator.by_choice(request, choice)
+            return Case(emulator, request, by, choice)
     return Case(emulator, request, chosen)
 
 

@@ -27,7 +27,7 @@ from ahbm.runs import knobs, measure
 from ahbm.runs.keywords import spelled
 from ahbm.source import dsl
 from ahbm.source.function import AnyAlgorithm, as_algorithm
-from ahbm.source.plan import SLOTS, UNBOUNDED, PlanOptions, runnable
+from ahbm.source.plan import PROTOCOLS, SLOTS, UNBOUNDED, PlanOptions, runnable
 
 if TYPE_CHECKING:
     from ahbm.check.case import Case
@@ -125,7 +125,7 @@ def _with_knobs(
     modelled = applied.modelled
     changed = replace(
         options,
-        protocol=modelled.protocol and knobs.PROTOCOLS[modelled.protocol],
+        protocol=modelled.protocol and PROTOCOLS[modelled.protocol],
         instances=modelled.channels or options.instances,
         slice_bytes=modelled.chunk_bytes,
     )

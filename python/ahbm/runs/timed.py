@@ -15,7 +15,7 @@ from ahbm._core import Machine, Plan, Program
 from ahbm.config.ccl import CclConfig, split_overrides
 from ahbm.config.settings import Settings
 from ahbm.config.topology import load_machine, sized
-from ahbm.core.emulator import fitting
+from ahbm.core.fitting import fitting
 from ahbm.core.spec import machine_name
 from ahbm.errors import Finding
 from ahbm.runs.plans import Options

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import threading
 import warnings
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,7 +14,7 @@ from ahbm.base.logs import INFO, log
 from ahbm.base.request import Request
 from ahbm.base.yaml_source import did_you_mean
 from ahbm.config.rules import Named, Place
-from ahbm.core.selection import SELECTOR, Candidates, Choice
+from ahbm.core.selection import MOST, SELECTOR, Candidates, Choice
 from ahbm.errors import ConfigError, Finding, InterruptedRun, SelectorWarning
 from ahbm.selectors.evidence import Fact, body, state, watched
 from ahbm.selectors.patience import TooSlow, within
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 PATIENCE_S = 10.0
 """Wall seconds that a selector may take for one choice; those that come with AHBM may take any."""
+_TURN = threading.RLock()
+"""Ranks that are threads share generators of random numbers: one at a time chooses, so that the state which is noted is
+the one that it drew from. Who waits too long goes on without."""
 KNOWN_TABLES = 1 << 12
 """Requests whose candidates are remembered."""
 
@@ -104,9 +108,12 @@ class Instance:
                 facts += state(self._selector)
                 seen: list[Fact] = []
                 ask = partial(self._answer, call, table)
+                held = _TURN.acquire(timeout=PATIENCE_S)
                 try:
                     answer = within(PATIENCE_S, lambda: watched(ask, self._body, seen))
                 finally:
+                    if held:
+                        _TURN.release()
                     facts += seen
         except InterruptedRun:
             raise
@@ -242,4 +249,12 @@ def as_choice(answer: Any, table: CostTable, collective: str, selector: str = ""
             f"the selector for {collective} chose {shown(chosen)}, which is no algorithm",
             hint="return a name, an algorithm, a Choice or None",
         )
-    return answer if isinstance(answer, Choice) else Choice(SELECTOR, chosen)
+    if not isinstance(answer, Choice):
+        return Choice(SELECTOR, chosen)
+    for name, value in answer.knobs.items():
+        named = name == "protocol"
+        if named != isinstance(value, str) or (not named and not (type(value) is int and 1 <= value <= MOST[name])):
+            wanted = "a name" if named else f"an integer from 1 to {MOST[name]}"
+            told = f"the selector for {collective} chose {name} {shown(value)}, which must be {wanted}"
+            raise ConfigError("AHBM-C180", told)
+    return answer

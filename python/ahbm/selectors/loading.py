@@ -114,7 +114,7 @@ def of(value: str | Mapping[str, Any], folder: Path = Path()) -> Selector:
 
 def _made(kind: str, options: Mapping[str, Any], folder: Path) -> Selector:
     if kind == "static":
-        return Static(_texts("algorithms", options.get("algorithms")))
+        return Static(_by_collective(options.get("algorithms")))
     if kind == "ranges":
         rules = options.get("rules")
         if not isinstance(rules, list):
@@ -131,9 +131,9 @@ def _made(kind: str, options: Mapping[str, Any], folder: Path) -> Selector:
     return Shortlist(None if model is None else of(model, folder), options.get("k", 3))
 
 
-def _texts(name: str, value: Any) -> dict[str, str]:
-    if not isinstance(value, Mapping) or not all(isinstance(text, str) for text in (*value, *value.values())):
-        raise ConfigError("AHBM-C181", f"{name}: must map collectives to algorithms, not {shown(value)}")
+def _by_collective(value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+        raise ConfigError("AHBM-C181", f"algorithms: must map collectives to algorithms, not {shown(value)}")
     return dict(value)
 
 

@@ -3,10 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from ahbm.core.selection import SELECTOR, Choice
+from ahbm.base.arguments import shown
+from ahbm.core.selection import KNOBS, SELECTOR, Choice
+from ahbm.errors import ConfigError
 from ahbm.selectors.files import digest
 from ahbm.selectors.protocol import BaseSelector, Call, CostTable
+
+
+def choice_of(one: object) -> Choice:
+    """A choice of a selector that is written down: a name, or a mapping of `algorithm` and knobs; a Choice is one.
+
+    Raises ConfigError (AHBM-C181).
+    """
+    if isinstance(one, Choice):
+        return one
+    if isinstance(one, str):
+        return Choice(SELECTOR, one)
+    if isinstance(one, Mapping) and isinstance(one.get("algorithm"), str) and one.keys() <= {"algorithm", *KNOBS}:
+        return Choice(SELECTOR, **one)
+    raise ConfigError("AHBM-C181", f"no choice: {shown(one)}", hint="a name, or algorithm and knobs")
 
 
 class Static(BaseSelector):
@@ -15,12 +32,9 @@ class Static(BaseSelector):
     name = "static"
     pure = True
 
-    def __init__(self, choices: Mapping[str, str | Choice]) -> None:
-        """choices: by collective, the algorithm's name, or a Choice with knobs."""
-        self._choices = {
-            collective: chosen if isinstance(chosen, Choice) else Choice(SELECTOR, chosen)
-            for collective, chosen in choices.items()
-        }
+    def __init__(self, choices: Mapping[str, str | Choice | Mapping[str, Any]]) -> None:
+        """choices: by collective, as of `choice_of`, whose errors it raises."""
+        self._choices = {collective: choice_of(chosen) for collective, chosen in choices.items()}
 
     @property
     def fingerprint(self) -> str:

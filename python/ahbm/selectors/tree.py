@@ -9,10 +9,11 @@ from typing import Any
 from ahbm._core import DecisionTree
 from ahbm.base.arguments import shown
 from ahbm.base.elements import element
-from ahbm.core.selection import KNOBS, SELECTOR, Choice
+from ahbm.core.selection import Choice
 from ahbm.errors import ConfigError
 from ahbm.selectors.files import digest
 from ahbm.selectors.protocol import BaseSelector, Call, CostTable
+from ahbm.selectors.static import choice_of
 
 ARRAYS = ("feature", "threshold", "left", "right", "value")
 
@@ -42,7 +43,7 @@ class Tree(BaseSelector):
 
         Raises ConfigError (AHBM-C181) for arrays that are no tree, and for values without a choice.
         """
-        self._choices = [_choice(one) for one in choices]
+        self._choices = [choice_of(one) for one in choices]
         self._collective = collective
         arrays = (list(feature), list(threshold), list(left), list(right), list(value))
         self._tree = DecisionTree(list(inputs), *arrays)
@@ -82,13 +83,3 @@ class Tree(BaseSelector):
         leaf = self._tree.choose(call.nbytes, call.ranks, call.nodes, element(call.dtype).storage.itemsize)
         chosen = self._choices[leaf]
         return None if table.reasons and chosen.algorithm in table.reasons else chosen
-
-
-def _choice(one: object) -> Choice:
-    if isinstance(one, Choice):
-        return one
-    if isinstance(one, str):
-        return Choice(SELECTOR, one)
-    if isinstance(one, Mapping) and isinstance(one.get("algorithm"), str) and one.keys() <= {"algorithm", *KNOBS}:
-        return Choice(SELECTOR, **one)
-    raise ConfigError("AHBM-C181", f"no choice of a tree: {shown(one)}", hint="a name, or algorithm and knobs")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
@@ -85,6 +85,9 @@ class Algorithm(Protocol):
     @property
     def is_plan(self) -> bool:
         """Whether it is a plan whatever the request, and no code."""
+
+    def with_knobs(self, knobs: Mapping[str, str | int]) -> tuple[Algorithm, Collection[str]]:
+        """The algorithm under those of a library's knobs (`ahbm.core.selection.KNOBS`) that it has, and their names."""
 
     def plan(
         self, machine: Machine, request: Request, settings: Settings, limits: Sequence[tuple[str, int]] = ()

@@ -10,7 +10,7 @@ import hashlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from os.path import isfile
@@ -288,6 +288,12 @@ class ModuleAlgorithm:
         """True: a kernel sees no times."""
         return True
 
+    def with_knobs(self, knobs: Mapping[str, str | int]) -> tuple[ModuleAlgorithm, Collection[str]]:
+        """The module with those of a library's knobs as parameters that its `kernel_args` names, and their names."""
+        taken, _ = _parameters_of(self.kernel_args)
+        own = {name: value for name, value in knobs.items() if name in taken}
+        return replace(self, parameters=tuple((dict(self.parameters) | own).items())), own.keys()
+
     @property
     def is_plan(self) -> bool:
         """False: a kernel is code."""
@@ -459,17 +465,22 @@ def described(name: str, path: Path, digest: str, module: ModuleType) -> ModuleA
     )
 
 
+def _parameters_of(kernel_args: Callable[..., object]) -> tuple[list[str], bool]:
+    """The keywords of `kernel_args` that an entry may give, and whether it takes any other."""
+    parameters = inspect.signature(kernel_args).parameters.values()
+    by_name = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+    # The first two are the size of the world and the number of elements, whatever their names.
+    by_name += [p.name for p in list(parameters)[2:] if p.kind is p.POSITIONAL_OR_KEYWORD]
+    taken = [name for name in by_name if name not in (*OFFERED, *GIVEN)]
+    return taken, any(p.kind is p.VAR_KEYWORD for p in parameters)
+
+
 def _with_parameters(described: ModuleAlgorithm, settings: Settings) -> ModuleAlgorithm:
     """The module with the parameters of its entry. Raises ConfigError (AHBM-C108) for one that nobody takes."""
     if not settings.parameters:
         return described
-    parameters = inspect.signature(described.kernel_args).parameters.values()
     of_run = (*OFFERED, *GIVEN)
-    by_name = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
-    # The first two are the size of the world and the number of elements, whatever their names.
-    by_name += [p.name for p in list(parameters)[2:] if p.kind is p.POSITIONAL_OR_KEYWORD]
-    taken = [name for name in by_name if name not in of_run]
-    any_name = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    taken, any_name = _parameters_of(described.kernel_args)
     for name, _ in settings.parameters:
         if name in of_run or (name not in taken and not any_name):
             raise ConfigError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os.path import isfile
 from pathlib import Path
@@ -34,6 +34,12 @@ SLOTS = 2
 """Messages a plan's queue holds where its entry does not say: what the runtime of such plans has."""
 
 
+KNOBS = {"protocol": "protocol", "channels": "instances", "chunk_bytes": "slice_bytes"}
+"""The options that a library's knobs are."""
+PROTOCOLS = {"simple": "Simple", "ll": "LL", "ll128": "LL128"}
+"""By the names of NCCL, those of plans."""
+
+
 @dataclass(frozen=True)
 class PlanOptions:
     """The options of reading and lowering a plan; in ccl.yaml, keys beside `plan:`."""
@@ -49,6 +55,14 @@ class PlanOptions:
     """The collective that a graph performs which does not say so itself."""
     stated_bytes: int | None = None
     """The size of one rank's array for which a graph states the sizes of its messages."""
+
+    def with_knobs(self, knobs: Mapping[str, str | int]) -> tuple[PlanOptions, Collection[str]]:
+        """The options under a library's knobs, and the names of those that they have."""
+        own = {name: value for name, value in knobs.items() if name in KNOBS}
+        if "protocol" in own and (spelt := PROTOCOLS.get(str(own.pop("protocol")).lower())) is not None:
+            own["protocol"] = spelt
+        turned: dict[str, Any] = {KNOBS[name]: value for name, value in own.items()}
+        return replace(self, **turned), own.keys()
 
     @staticmethod
     def of(entry: Mapping[str, Any]) -> PlanOptions:
@@ -179,6 +193,11 @@ class PlanAlgorithm:
         """True."""
         return True
 
+    def with_knobs(self, knobs: Mapping[str, str | int]) -> tuple[PlanAlgorithm, Collection[str]]:
+        """The plan under a library's knobs, and the names of those that it leaves open."""
+        how, names = self.how.with_knobs(knobs) if is_free(self.read) else (self.how, ())
+        return replace(self, how=how), names
+
     def plan(
         self, machine: Machine, request: Request, settings: Settings, limits: Sequence[tuple[str, int]] = ()
     ) -> Plan:
@@ -268,6 +287,12 @@ def load(settings: Settings) -> PlanAlgorithm:
         own = f"this one performs {found.read.collective}"
         raise ConfigError("AHBM-C103", f"algorithms.{found.name}: {what}, {own}", sites=(found._site(),))
     return found
+
+
+def is_free(plan: Plan) -> bool:
+    """Whether it leaves protocol, channels and sizes of messages open: plans of MSCCL++ state them, and traces without
+    buffers have none of them."""
+    return plan.buffers and plan.format != "mscclpp_json"
 
 
 def has_known_result(plan: Plan) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -140,6 +140,11 @@ class SynthAlgorithm:
     def is_plan(self) -> bool:
         """True."""
         return True
+
+    def with_knobs(self, knobs: Mapping[str, str | int]) -> tuple[SynthAlgorithm, Collection[str]]:
+        """The schedule under a library's knobs, and their names."""
+        how, names = self.how.with_knobs(knobs)
+        return replace(self, how=how), names
 
     def plan(
         self, machine: Machine, request: Request, settings: Settings, limits: Sequence[tuple[str, int]] = ()

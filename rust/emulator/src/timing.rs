@@ -286,6 +286,13 @@ struct Sim<'a, R> {
 }
 
 impl<'a, R: Recorder> Sim<'a, R> {
+    /// The costs of the machine as an agent finds it.
+    fn costs_of(&self, agent: AgentId) -> &'a Costs {
+        let voice = self.program.agents[agent.0 as usize].voice;
+        // The wiring has refused a protocol that the machine does not have.
+        self.machine.voice(voice).map_or(self.costs, Machine::costs)
+    }
+
     fn new(
         program: &'a Program,
         machine: &'a Machine,

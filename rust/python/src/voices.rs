@@ -1,4 +1,5 @@
-//! Calls of one job under several protocols: each program with the one that it was made for.
+//! Calls of one job under several protocols, or whose math is slower than the machine's: each program with what it was made
+//! for.
 
 use crate::errors;
 use crate::machine::Machine;
@@ -14,8 +15,8 @@ pub(crate) struct Spoken {
     pub(crate) programs: Vec<Option<Arc<ahbm_program::Program>>>,
 }
 
-/// The programs on `machine`. On one that lets every call choose its protocol, each keeps that of the machine it was made
-/// for.
+/// The programs on `machine`. Each keeps the rate of math of the machine that it was made for; on a machine that lets every
+/// call choose its protocol, its protocol too.
 ///
 /// # Errors
 /// `AHBM-V125` for programs of other machines.
@@ -24,17 +25,16 @@ pub(crate) fn spoken<'a>(
     machine: &Machine,
     programs: impl Iterator<Item = Option<&'a Program>>,
 ) -> PyResult<Spoken> {
-    if machine.inner.protocols().is_empty() || machine.inner.protocol().is_some() {
-        let programs = programs.map(|program| program.map(|program| program.inner.clone())).collect();
-        return Ok(Spoken { machine: machine.clone(), programs });
-    }
+    let chooses = !machine.inner.protocols().is_empty() && machine.inner.protocol().is_none();
+    let rate = machine.inner.costs().math_bytes_per_ns;
     let mut voices: IndexMap<u64, Arc<ahbm_machine::Machine>> = IndexMap::new();
     // Calls share programs, by their addresses.
     let mut made: IndexMap<(*const ahbm_program::Program, u16), Arc<ahbm_program::Program>> = IndexMap::new();
     let programs = programs
         .map(|program| {
             let program = program?;
-            if program.machine.protocol().is_none() {
+            let speaks = chooses && program.machine.protocol().is_some();
+            if !speaks && program.machine.costs().math_bytes_per_ns == rate {
                 return Some(program.inner.clone());
             }
             let entry = voices.entry(program.machine.hash());
@@ -47,6 +47,9 @@ pub(crate) fn spoken<'a>(
             Some(own.clone())
         })
         .collect();
+    if voices.is_empty() {
+        return Ok(Spoken { machine: machine.clone(), programs });
+    }
     let inner =
         machine.inner.with_voices(voices.into_values().collect()).map_err(|finding| errors::raise_one(py, finding))?;
     Ok(Spoken { machine: machine.with_inner(inner), programs })

@@ -181,7 +181,7 @@ impl Agent {
                 }
                 _ if self.free => Ok(start),
                 _ => {
-                    let duration = wiring.paced(math_ps(sim.costs, body, tiles, &op.kind));
+                    let duration = wiring.paced(math_ps(sim.costs_of(me), body, tiles, &op.kind));
                     let record = |agent: &Self| {
                         let issued = agent.issue(sim, me, start);
                         sim.recorder.end(me, sim.recorder.math(wiring.engines, wiring.shares, issued, duration));

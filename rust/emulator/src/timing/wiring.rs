@@ -416,14 +416,16 @@ struct LinkUse {
     exclusive: bool,
 }
 
+/// The protocol and the PE that reads or writes, which of the two, and the members.
+type TreeKey = (u16, PeId, bool, Box<[Node]>);
+
 struct Routes<'a> {
     /// The link that stands for a link, under a cover.
     stands: Option<&'a FxHashMap<LinkId, Stand>>,
     list: Vec<Flow>,
     hops: Vec<Hop>,
     links: Map<LinkId, LinkUse>,
-    /// By the protocol and the PE that reads or writes, which of the two, and the members.
-    trees: Map<(u16, PeId, bool, Box<[Node]>), OneSided>,
+    trees: Map<TreeKey, OneSided>,
     /// Most links of all routes together.
     max_hops: u64,
 }

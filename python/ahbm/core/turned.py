@@ -1,0 +1,147 @@
+"""An algorithm under the knobs of a choice: what they change of it, and of the machine that it runs on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ahbm._core import Machine, Plan
+from ahbm.base.layout import Layout
+from ahbm.base.request import Request
+from ahbm.config.settings import Settings
+from ahbm.core.protocols import chosen, protocols_of
+from ahbm.core.selection import Choice
+from ahbm.source.algorithm import Algorithm, Lowered
+
+FULL_THREADS = 512
+"""Threads of a block that do math at the machine's full rate: NCCL's blocks for the Simple protocol have so many."""
+MATH = "pe.math.f16_per_ns"
+MOST_PER_NS = 10**12
+"""The highest finite rate of a machine; math at a higher one takes no time, whatever the threads."""
+
+
+def slower_math(machine: Machine, threads: int) -> tuple[tuple[str, str], ...] | None:
+    """The overrides of the machine on which blocks of so many threads do math; None where math takes no time."""
+    rate = int(dict(machine.parameters)[MATH])
+    if rate > MOST_PER_NS:
+        return None
+    return ((MATH, str(max(rate * threads // FULL_THREADS, 1))),) if threads < FULL_THREADS else ()
+
+
+@dataclass(frozen=True, eq=False)
+class TurnedAlgorithm:
+    """An algorithm of the emulator under knobs."""
+
+    base: Algorithm
+    """The algorithm under those that it has itself."""
+    settings: Settings
+    """Those that it runs with without knobs."""
+    knobs: tuple[tuple[str, str | int], ...]
+    overrides: tuple[tuple[str, str], ...]
+    """Of the machine."""
+    note: str
+    """Which knobs are in the simulated time, and which are not."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TurnedAlgorithm) and (self.name, self.identity) == (other.name, other.identity)
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.knobs, self.overrides))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name == "base":
+            raise AttributeError(name)
+        return getattr(self.base, name)
+
+    @property
+    def name(self) -> str:
+        """That of the algorithm."""
+        return self.base.name
+
+    @property
+    def collectives(self) -> tuple[str, ...]:
+        """Those of the algorithm."""
+        return self.base.collectives
+
+    @property
+    def source(self) -> str:
+        """That of the algorithm."""
+        return self.base.source
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """That of the algorithm, the settings that it runs with, and the knobs."""
+        return ("knobs", self.base.identity, repr(self.settings), self.knobs, self.overrides)
+
+    @property
+    def speaks(self) -> bool:
+        """Whether it runs with a protocol of the machine's library."""
+        return any(key == "protocol" for key, _ in self.overrides)
+
+    def supports(self, network: str) -> bool:
+        """As the algorithm."""
+        return self.base.supports(network)
+
+    def check(self, request: Request) -> None:
+        """As the algorithm."""
+        self.base.check(request)
+
+    def lower(self, machine: Machine, request: Request, layout: Layout, settings: Settings) -> Lowered:
+        """The program for the machine as the knobs have it. Raises as the algorithm."""
+        changed = machine.changed(self.overrides) if self.overrides else machine
+        protocol = chosen(changed) if self.speaks else None
+        own = settings if protocol is None else protocol.applied(settings)
+        found = self.base.lower(changed, request, layout, own)
+        return replace(found, note="; ".join(filter(None, (self.note, found.note))))
+
+    @property
+    def anywhere(self) -> bool:
+        """As the algorithm."""
+        return self.base.anywhere
+
+    @property
+    def by_shape(self) -> bool:
+        """False: the machine that it is lowered for has other times."""
+        return False
+
+    @property
+    def is_plan(self) -> bool:
+        """As the algorithm."""
+        return self.base.is_plan
+
+    def plan(
+        self, machine: Machine, request: Request, settings: Settings, limits: Sequence[tuple[str, int]] = ()
+    ) -> Plan:
+        """As the algorithm."""
+        return self.base.plan(machine, request, settings, limits)
+
+
+def turned(choice: Choice, algorithm: Algorithm, settings: Settings, machine: Machine, nbytes: int) -> TurnedAlgorithm:
+    """The algorithm of a choice under its knobs, for `nbytes` bytes of one rank's array.
+
+    A protocol is one of the machine's library, by its name, and the protocol of a plan. Threads below `FULL_THREADS`
+    slow the math of the machine. All else is what the algorithm says that it has. What nobody has changes nothing, and
+    the note says so.
+    """
+    knobs = choice.knobs
+    overrides: tuple[tuple[str, str], ...] = ()
+    base, modelled = algorithm.with_knobs(knobs)
+    modelled = set(modelled)
+    if machine.protocol is None:
+        spoken = [one for one in protocols_of(machine) if one.name.lower() == str(knobs.get("protocol")).lower()]
+        overrides = spoken[0].on(nbytes) if spoken else ()
+        modelled |= {"protocol"} if spoken else set()
+    if choice.threads is not None and (slower := slower_math(machine, choice.threads)) is not None:
+        overrides += slower
+        modelled.add("threads")
+    return TurnedAlgorithm(base, settings, tuple(knobs.items()), overrides, _note(knobs, modelled))
+
+
+def _note(knobs: dict[str, str | int], modelled: set[str]) -> str:
+    def told(names: list[str]) -> str:
+        return ", ".join(f"{name} {knobs[name]}" for name in names)
+
+    idle = [name for name in knobs if name not in modelled]
+    heard = told([name for name in knobs if name in modelled]) or "none"
+    return f"knobs: {heard} in the time" + (f"; {told(idle)} carried, not modelled" if idle else "")
