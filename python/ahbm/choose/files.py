@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from ahbm._core import Plan
-from ahbm.base.collectives import COLLECTIVES
-from ahbm.base.elements import element
-from ahbm.base.request import Request
 from ahbm.base.store import store
 from ahbm.choose.card import PLANS, Card
 from ahbm.choose.evaluation import Evaluation, evaluate, judge
@@ -19,15 +14,13 @@ from ahbm.choose.formats import ccl, mscclpp, nccl, nccl_sweep, ncclx, ucc
 from ahbm.choose.formats.format import Format
 from ahbm.choose.formats.nccl_sweep import Measured
 from ahbm.choose.names import NCCL, Library
-from ahbm.choose.rules import Rule, Rules, Span, border
+from ahbm.choose.rules import Rule, Rules, Span
 from ahbm.choose.tune import Tuned, candidates
+from ahbm.choose.written import plans as written_plans
+from ahbm.choose.written import slug
 from ahbm.config.ccl import CclConfig
-from ahbm.core.emulator import Emulator
-from ahbm.core.selection import MOST
-from ahbm.errors import AhbmError, FormatError
+from ahbm.errors import FormatError
 from ahbm.runs import knobs
-from ahbm.runs.knobs import Knobs
-from ahbm.source.synth import SynthAlgorithm
 
 LIBRARIES: tuple[Format, ...] = (nccl.FORMAT, ncclx.CSV, ncclx.JSON, mscclpp.FORMAT, ucc.FORMAT)
 """The formats of tables, in the order in which they are written."""
@@ -60,7 +53,7 @@ def save(tuned: Tuned, folder: str | Path, jobs: int | None = None) -> Card:
         for format in (ccl.FORMAT, *LIBRARIES)
         if format.file in texts
     }
-    plans, refused = _plans(tuned, folder, config)
+    plans, refused = written_plans(tuned, folder, config)
     evaluations |= _judged_plans(tuned, folder, plans, jobs)
     files = [*(folder / name for name in texts), *(folder / name for name in plans)]
     files += [path for path in (knobs.beside(file) for file in files if file.suffix == ".xml") if path.exists()]
@@ -85,7 +78,7 @@ def _judged_plans(tuned: Tuned, folder: Path, plans: Mapping[str, Rule], jobs: i
     names = {name.rpartition("/")[0] for name in plans}
     found = {}
     for name, machine in tuned.table.machines.items():
-        if (own := f"{PLANS}/{_slug(name)}") in names:
+        if (own := f"{PLANS}/{slug(name)}") in names:
             sizes = sorted({point.nbytes for point in tuned.table.points() if point.machine == name})
             known = tuned.table.catalogue
             judged = evaluate(
@@ -163,76 +156,3 @@ def _measured(tuned: Tuned, library: Library) -> Iterator[Measured]:
         yield Measured(
             tuned.collective, nbytes, theirs, given.protocol, given.channels, ranks, mean_us, nodes=given.nodes
         )
-
-
-def _plans(tuned: Tuned, folder: Path, config: CclConfig) -> tuple[dict[str, Rule], dict[str, str]]:
-    """Writes the plan of every range whose winner NCCL does not have; the ranges by path, and why some have no file."""
-    found: dict[str, Rule] = {}
-    missing: dict[str, str] = {}
-    known = [entry.name for entry in tuned.table.catalogue]
-    standing = set(candidates(NCCL, tuned.collective, dict.fromkeys(known, 0)).values())
-    for name, machine in tuned.table.machines.items():
-        emulator = Emulator(machine, config)
-        for old in (folder / PLANS / _slug(name)).glob(f"{tuned.collective}_[0-9]*_*.xml"):
-            # An earlier tuning's: a library would load them too.
-            old.unlink()
-            knobs.beside(old).unlink(missing_ok=True)
-        own = (rule for rule in tuned.rules if machine.sips in rule.ranks and rule.algorithm not in standing)
-        parts = (part for rule in own for part in _parts(tuned, emulator, rule))
-        for at, rule in enumerate(parts):
-            file = f"{PLANS}/{_slug(name)}/{tuned.collective}_{at}_{rule.algorithm}.xml"
-            path = folder / file
-            try:
-                plan = _plan(tuned, emulator, rule)
-                path.parent.mkdir(parents=True, exist_ok=True)
-                most = 0 if rule.nbytes.most is None else rule.nbytes.most
-                plan.save(path, min_bytes=rule.nbytes.least, max_bytes=most)
-                _save_knobs(tuned, rule, path)
-            except OSError as error:
-                raise FormatError("AHBM-F102", f"{path} cannot be written: {error}") from error
-            except AhbmError as error:
-                if error.code == "AHBM-F102":
-                    raise
-                missing[file] = f"{error.code} {error.message}"
-                continue
-            found[file] = rule
-    return found, missing
-
-
-def _parts(tuned: Tuned, emulator: Emulator, rule: Rule) -> Iterator[Rule]:
-    """The ranges of a rule that have a plan each: a schedule is synthesized for a size, everything else for all."""
-    if not isinstance(emulator.algorithm(rule.algorithm), SynthAlgorithm):
-        yield rule
-        return
-    sizes = sorted({point.nbytes for point in tuned.table.points() if point.nbytes in rule.nbytes})
-    least = rule.nbytes.least
-    for size, following in zip(sizes, [*sizes[1:], None], strict=True):
-        most = rule.nbytes.most if following is None else border(size, following, rule.ranks.least)
-        yield replace(rule, nbytes=Span(least, most))
-        least = 0 if most is None else most + 1
-
-
-def _save_knobs(tuned: Tuned, rule: Rule, path: Path) -> None:
-    """The knobs of the entry beside its plan, where it has any."""
-    chosen = tuned.table.catalogue.entry(rule.algorithm).knobs
-    protocol, channels, chunk = (chosen.get(key) for key in ("protocol", "channels", "chunk_bytes"))
-    given = Knobs(
-        str(protocol).lower() if protocol else None,
-        channels if isinstance(channels, int) and channels > 1 else None,
-        None,
-        chunk if isinstance(chunk, int) and chunk <= MOST["chunk_bytes"] else None,
-    )
-    if given.given():
-        knobs.write(given, path)
-
-
-def _plan(tuned: Tuned, emulator: Emulator, rule: Rule) -> Plan:
-    """The plan of a range at the largest size of it that was measured."""
-    sizes = [point.nbytes for point in tuned.table.points() if point.nbytes in rule.nbytes]
-    sips = emulator.machine.sips
-    count = max(sizes) // element(tuned.dtype).storage.itemsize // COLLECTIVES[tuned.collective].chunks(sips)
-    return emulator.plan(Request(tuned.collective, range(sips), count, tuned.dtype), rule.algorithm)
-
-
-def _slug(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_.-]+", "_", name)[:80].strip("._") or "machine"

@@ -1,0 +1,145 @@
+"""The plans that a tuning writes: for each range of sizes the quickest, as a runtime of MSCCL-IR would run its file."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from ahbm._core import Plan
+from ahbm.base.collectives import COLLECTIVES
+from ahbm.base.elements import element
+from ahbm.base.request import Request
+from ahbm.choose.card import PLANS
+from ahbm.choose.names import NCCL
+from ahbm.choose.rules import Rule, Span, border
+from ahbm.choose.tune import Tuned, candidates
+from ahbm.config.ccl import CclConfig
+from ahbm.config.reading import PLAIN
+from ahbm.core.compiled import Cost
+from ahbm.core.emulator import Emulator
+from ahbm.core.selection import CONFIGURED, MOST, Choice
+from ahbm.errors import AhbmError, FormatError
+from ahbm.runs import knobs
+from ahbm.runs.knobs import Knobs
+from ahbm.source.plan import PlanAlgorithm, runnable
+from ahbm.source.synth import SynthAlgorithm
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Sizes that have one plan."""
+
+    least: int
+    most: int | None
+    size: int
+    """The largest of them that was measured: the plan is made for it."""
+    algorithm: str
+
+
+def plans(tuned: Tuned, folder: Path, config: CclConfig) -> tuple[dict[str, Rule], dict[str, str]]:
+    """Writes the plan of every range in which one is quicker than all that NCCL has; the ranges by path, and why
+    algorithms that are quickest there have no file.
+
+    Raises FormatError (AHBM-F102).
+    """
+    found: dict[str, Rule] = {}
+    missing: dict[str, str] = {}
+    for name, machine in tuned.table.machines.items():
+        emulator = Emulator(machine, config)
+        home = folder / PLANS / slug(name)
+        for old in home.glob(f"{tuned.collective}_[0-9]*_*.xml"):
+            # An earlier tuning's: a library would load them too.
+            old.unlink()
+            knobs.beside(old).unlink(missing_ok=True)
+        for at, part in enumerate(_parts(tuned, name, emulator, missing)):
+            file = f"{PLANS}/{slug(name)}/{tuned.collective}_{at}_{part.algorithm}.xml"
+            path = folder / file
+            try:
+                plan = emulator.plan(_request(tuned, emulator, part.size), part.algorithm)
+                home.mkdir(parents=True, exist_ok=True)
+                plan.save(path, min_bytes=part.least, max_bytes=part.most or 0)
+                given = _knobs(tuned, part.algorithm)
+                if given.given():
+                    knobs.write(given, path)
+            except OSError as error:
+                raise FormatError("AHBM-F102", f"{path} cannot be written: {error}") from error
+            ranks = Span(machine.sips, machine.sips)
+            found[file] = Rule(tuned.collective, part.algorithm, Span(part.least, part.most), ranks)
+    return found, missing
+
+
+def _parts(tuned: Tuned, name: str, emulator: Emulator, missing: dict[str, str]) -> list[_Part]:
+    """The ranges of a machine in which a plan is quickest. A schedule is synthesized for one size, all else is for every
+    one, so neighbours that differ in size alone are one range."""
+    sizes = sorted({point.nbytes for point in tuned.table.points() if point.machine == name})
+    found: list[_Part] = []
+    least = 0
+    for size, following in zip(sizes, [*sizes[1:], None], strict=True):
+        most = None if following is None else border(size, following, emulator.machine.sips)
+        winner = _winner(tuned, name, emulator, size, missing)
+        if winner is not None:
+            adjoins = bool(found) and (found[-1].algorithm, found[-1].most) == (winner, least - 1)
+            grows = adjoins and not isinstance(emulator.algorithm(winner), SynthAlgorithm)
+            begins = found.pop().least if grows else least
+            found.append(_Part(begins, most, size, winner))
+        least = 0 if most is None else most + 1
+    return found
+
+
+def _winner(tuned: Tuned, name: str, emulator: Emulator, size: int, missing: dict[str, str]) -> str | None:
+    """The algorithm whose plan is the quickest at a size, run as its file says; None where NCCL has a quicker one."""
+    times = tuned.table.times(name, size)
+    standing = set(candidates(NCCL, tuned.collective, times).values())
+    best = min((times[own] for own in standing), default=None)
+    winner = None
+    request = _request(tuned, emulator, size)
+    ours = [own for own in times if NCCL.theirs(tuned.collective, own) is None]
+    for algorithm in sorted(ours, key=lambda own: (times[own], own)):
+        # A file leaves a runtime less room than the algorithm has here: fewer slots, shorter messages.
+        if best is not None and times[algorithm] >= best:
+            break
+        try:
+            ps = _as_written(tuned, emulator, request, algorithm)
+        except AhbmError as error:
+            missing[f"{algorithm} on {name}"] = f"{error.code} {error.message}"
+            continue
+        if ps is not None and (best is None or ps < best):
+            best, winner = ps, algorithm
+    return winner
+
+
+def _as_written(tuned: Tuned, emulator: Emulator, request: Request, algorithm: str) -> int | None:
+    """Simulated ps of the file of an algorithm's plan; None where the size does not split into its chunks."""
+    plan: Plan = emulator.plan(request, algorithm)
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "plan.xml")
+        plan.save(path)
+        read = PlanAlgorithm.of(algorithm, runnable(path, PLAIN), path.read_text(encoding="utf-8"), path)
+    choice = Choice(CONFIGURED, read, **_knobs(tuned, algorithm).given())  # type: ignore[arg-type]
+    cost = emulator.cost(request, emulator.by_choice(request, choice))
+    return cost.ps if isinstance(cost, Cost) else None
+
+
+def _request(tuned: Tuned, emulator: Emulator, size: int) -> Request:
+    sips = emulator.machine.sips
+    count = size // element(tuned.dtype).storage.itemsize // COLLECTIVES[tuned.collective].chunks(sips)
+    return Request(tuned.collective, range(sips), count, tuned.dtype)
+
+
+def _knobs(tuned: Tuned, algorithm: str) -> Knobs:
+    """The knobs of an algorithm's entry, as they stand beside its plan."""
+    chosen = tuned.table.catalogue.entry(algorithm).knobs
+    protocol, channels, chunk = (chosen.get(key) for key in ("protocol", "channels", "chunk_bytes"))
+    return Knobs(
+        str(protocol).lower() if protocol else None,
+        channels if isinstance(channels, int) and channels > 1 else None,
+        None,
+        chunk if isinstance(chunk, int) and chunk <= MOST["chunk_bytes"] else None,
+    )
+
+
+def slug(name: str) -> str:
+    """A machine's name as that of a folder."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "_", name)[:80].strip("._") or "machine"
