@@ -71,7 +71,7 @@ def plans(tuned: Tuned, folder: Path, config: CclConfig) -> tuple[dict[str, Rule
 
 
 def _parts(tuned: Tuned, name: str, emulator: Emulator, missing: dict[str, str]) -> list[_Part]:
-    """The ranges of a machine in which a plan is quickest. A schedule is synthesized for one size, all else is for every
+    """The ranges of a machine in which a plan is quickest. A schedule is synthesized for one size, all else for every
     one, so neighbours that differ in size alone are one range."""
     sizes = sorted({point.nbytes for point in tuned.table.points() if point.machine == name})
     found: list[_Part] = []
