@@ -329,6 +329,8 @@ class ModuleAlgorithm:
 def nodes_of(machine: Machine, places: Sequence[Place]) -> int:
     """Ranks of a node: every so many ranks that follow each other share one. 1 where the network has no nodes, and where
     the nodes have unequal numbers of the ranks, or ranks that do not follow each other."""
+    if machine.node_size == 1:
+        return 1
     nodes = [sip // machine.node_size for sip, _, _ in places]
     shared = {len(list(run)) for _, run in groupby(nodes)}
     return len(places) // len(set(nodes)) if shared == {len(places) / len(set(nodes))} else 1
