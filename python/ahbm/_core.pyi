@@ -1,6 +1,6 @@
 """Types of the extension module; `scripts/check_stubs.py` compares them with the built module."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, NoReturn, Self, SupportsIndex, TypeAlias, final
@@ -442,6 +442,8 @@ class Machine:
     @property
     def sips(self) -> int: ...
     @property
+    def node_size(self) -> int: ...
+    @property
     def cubes(self) -> int: ...
     @property
     def cube_w(self) -> int: ...
@@ -841,6 +843,25 @@ class Tl:
 
     def store(self, ptr: int, value: Handle | MemoryRef) -> None:
         """Writes a value to byte address `ptr`."""
+
+    def load_reduce(
+        self, ptr: int, shape: _Shape, sips: Iterable[int], dtype: str = "f16", op: str = "sum"
+    ) -> Handle:
+        """Reads `shape` elements at byte address `ptr` of every SIP in `sips`, reduced by the switch between them.
+
+        The SIPs are ranks of the launch, each at most once; the result is that of reducing them in this order. `op` is as
+        in `combine`. The machine needs a switch that reduces.
+        """
+
+    def multicast(self, ptr: int, value: Handle | MemoryRef, sips: Iterable[int]) -> None:
+        """Writes a value to byte address `ptr` of every SIP in `sips`, copied by the switch between them.
+
+        It is posted: `fence` waits until it has arrived everywhere. The SIPs are ranks of the launch, each at most once.
+        The machine needs a switch that reduces.
+        """
+
+    def fence(self) -> None:
+        """Waits until everything that this PE has multicast has arrived."""
 
     def ref(self, ptr: int, shape: _Shape, dtype: str = "f16") -> MemoryRef:
         """Names `shape` elements at byte address `ptr` without reading them: a source for `send` and `load`."""

@@ -31,6 +31,10 @@ ALL_REDUCE = [
     "all_pairs_allreduce",
     "tree_allreduce",
     "recursive_doubling_allreduce",
+    "double_binary_tree_allreduce",
+    "nvls_allreduce",
+    "nvls_tree_allreduce",
+    "collnet_direct_allreduce",
 ]
 ALGORITHMS = {
     **dict.fromkeys(ALL_REDUCE, "all_reduce"),
@@ -43,6 +47,12 @@ ALGORITHMS = {
     "pairwise_all_to_all": "all_to_all",
     "direct_send_recv": "send_recv",
     "dissemination_barrier": "barrier",
+    "nvls_all_gather": "all_gather",
+    "nvls_reduce_scatter": "reduce_scatter",
+    "pat_all_gather": "all_gather",
+    "pat_reduce_scatter": "reduce_scatter",
+    "ring_broadcast": "broadcast",
+    "ring_reduce": "reduce",
 }
 REDUCING = {"all_reduce", "reduce_scatter", "reduce"}
 CHUNKED = {"all_gather", "reduce_scatter", "gather", "scatter", "all_to_all"}
@@ -66,16 +76,28 @@ NETWORKS: dict[str, dict[str, object]] = {
     "torus_3d": sips(6, 3, 1, 2),
     "hypercube": sips(8),
     "fully_connected": sips(7),
-    "switch": sips(6),
+    "switch": sips(6) | {"system.sips.switch.reduces": True},
+    "nodes": sips(6) | {f"system.sips.nodes.{key}": True for key in ("reduces", "spine_reduces")},
     "custom": sips(4) | {"system.sips.edges": [{"from": 0, "to": 1}, {"from": 1, "to": 2}, {"from": 1, "to": 3}]},
 }
 RANKS = {network: int(str(keys["system.sips.count"])) for network, keys in NETWORKS.items()}
-LRAB_NETWORKS = {"ring_1d", "torus_2d", "mesh_2d_no_wrap"}
+NETWORKS["nodes"]["system.sips.nodes.size"] = 2
+LRAB_NETWORKS = ("ring_1d", "torus_2d", "mesh_2d_no_wrap")
+REDUCING_NETWORKS = ("switch", "nodes")
+FITTING = {
+    "lrab_hierarchical_allreduce": LRAB_NETWORKS,
+    "nvls_allreduce": REDUCING_NETWORKS,
+    "nvls_all_gather": REDUCING_NETWORKS,
+    "nvls_reduce_scatter": REDUCING_NETWORKS,
+    "nvls_tree_allreduce": ("nodes",),
+    "collnet_direct_allreduce": REDUCING_NETWORKS,
+}
+"""The networks of algorithms that do not fit all of them."""
 CASES = [
     (algorithm, network)
     for algorithm in ALGORITHMS
     for network in NETWORKS
-    if algorithm != "lrab_hierarchical_allreduce" or network in LRAB_NETWORKS
+    if network in FITTING.get(algorithm, NETWORKS)
 ]
 
 
@@ -253,7 +275,8 @@ def test_exact(emulator: Emulators, algorithm: str, network: str, dtype: str) ->
 def test_operators(emulator: Emulators, algorithm: str, op: str) -> None:
     for dtype in DTYPES:
         if op != "avg" or "int" not in dtype:
-            check_exact(emulator("torus_2d"), call_of(algorithm, 6, 37, op=op), algorithm, dtype)
+            network = FITTING.get(algorithm, ("torus_2d",))[-1]
+            check_exact(emulator(network), call_of(algorithm, RANKS[network], 37, op=op), algorithm, dtype)
 
 
 @pytest.mark.parametrize("dtype", [name for name in DTYPES if "int" not in name])
@@ -261,7 +284,7 @@ def test_operators(emulator: Emulators, algorithm: str, op: str) -> None:
 def test_rounding(emulator: Emulators, algorithm: str, dtype: str) -> None:
     """n positive terms, added in any order, end within n - 1 roundings of the true sum."""
     kind = numpy_dtype(dtype)
-    for network in sorted(LRAB_NETWORKS):
+    for network in FITTING.get(algorithm, LRAB_NETWORKS):
         call = call_of(algorithm, RANKS[network], 517)
         x = np.random.default_rng(7).uniform(0.5, 1.0, call.shape()).astype(kind)
         wide = call.specified(call.after(x.astype(np.float64)))
@@ -289,7 +312,11 @@ def test_placed_tensors(emulator: Emulators, algorithm: str, network: str) -> No
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 5, 8, 9, 16])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_world_sizes_and_roots(algorithm: str, ranks: int) -> None:
-    emulator = Emulator(load_machine("ring_1d", sips(ranks)), CclConfig.load())
+    network = FITTING.get(algorithm, ("ring_1d",))[0]
+    overrides = {key: value for key, value in NETWORKS[network].items() if "nodes" in key or "reduces" in key}
+    if ranks % 2 and ranks > 1:
+        overrides = {key: ranks if key.endswith("size") else value for key, value in overrides.items()}
+    emulator = Emulator(load_machine(network, sips(ranks) | overrides), CclConfig.load())
     rooted = ALGORITHMS[algorithm] in ("broadcast", "reduce", "gather", "scatter")
     for root in range(ranks) if rooted else (0,):
         check_exact(emulator, call_of(algorithm, ranks, 7, root=root), algorithm, "float16")
@@ -303,7 +330,7 @@ def test_two_calls_in_one_launch(machines: Machines, tmp_path: Path, algorithm: 
     module = tmp_path / f"{algorithm}_twice.py"
     module.write_text(source + TWICE, encoding="utf-8")
     ccl = CclConfig.load(overrides={"defaults.n_slots": n_slots})
-    for network in ("ring_1d", "torus_2d"):
+    for network in FITTING.get(algorithm, ("ring_1d", "torus_2d"))[:2]:
         call = call_of(algorithm, RANKS[network], 37)
         x = exact_data(call, np.float32, np.random.default_rng(3))
         y = run(Emulator(machines(network), ccl), call, x, str(module))

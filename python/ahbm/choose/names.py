@@ -13,7 +13,9 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "ring": ("ring",),
     "tree": ("tree", "binomial", "binary"),
     "double": ("double",),
+    "nvls_tree": ("nvls_tree",),
     "nvls": ("nvls", "switch"),
+    "collnet_direct": ("collnet_direct",),
     "pat": ("pat",),
     "recursive": ("recursive",),
     "halving": ("halving", "rabenseifner"),
@@ -32,7 +34,8 @@ class Library:
     """This project's name -> the library's; those that its file can tune."""
     algorithms: Mapping[str, Mapping[str, str]] | None
     """Collective -> the library's name of an algorithm -> what it is, a key of `WORDS`, or "" for what nothing of the
-    emulator stands for. None: the names are the user's, and taken as they are."""
+    emulator stands for. An algorithm is the first of them that fits. None: the names are the user's, and taken as they
+    are."""
 
     def theirs(self, collective: str, algorithm: str) -> str | None:
         """The library's name of an algorithm of the emulator; None where the library has none."""
@@ -44,23 +47,25 @@ class Library:
     def ours(self, collective: str, theirs: str, candidates: Iterable[str]) -> str | None:
         """The candidate that stands for the library's algorithm; None for none.
 
-        Of trees the double binary one, as libraries have it; else the plainest of its kind.
+        Of trees the double binary one, as libraries have it, and what bears the library's name; else the plainest of its
+        kind.
         """
         names = list(candidates)
         if self.algorithms is None:
             return theirs if theirs in names else None
         what = self.algorithms.get(collective, {}).get(theirs, "")
-        found = [name for name in names if what and is_a(name, what)]
+        found = [name for name in names if what and self.theirs(collective, name) == theirs]
 
-        def order(name: str) -> tuple[bool, bool, int, str]:
-            return not is_a(name, "double"), not name.startswith(WORDS[what]), len(name), name
+        def order(name: str) -> tuple[bool, bool, bool, int, str]:
+            as_theirs = name.startswith(f"{self.name.lower()}_")
+            return not is_a(name, "double"), not as_theirs, not name.startswith(WORDS[what]), len(name), name
 
         return min(found, key=order, default=None)
 
 
 def is_a(algorithm: str, what: str) -> bool:
     """Whether an algorithm of the emulator is of a kind (`WORDS`), by the words of its name."""
-    return any(word in algorithm.lower().split("_") for word in WORDS[what])
+    return any(f"_{word}_" in f"_{algorithm.lower()}_" for word in WORDS[what])
 
 
 _NCCL = {
@@ -70,17 +75,17 @@ _NCCL = {
     "broadcast": "broadcast",
     "reduce": "reduce",
 }
-_GATHERED = {"ring": "ring", "nvls": "nvls", "pat": "pat", "collnet_direct": ""}
+_GATHERED = {"ring": "ring", "nvls": "nvls", "pat": "pat", "collnet_direct": "collnet_direct"}
 NCCL = Library(
     "NCCL",
     _NCCL,
     {
         "all_reduce": {
+            "nvls_tree": "nvls_tree",
             "tree": "tree",
             "ring": "ring",
             "nvls": "nvls",
-            "nvls_tree": "",
-            "collnet_direct": "",
+            "collnet_direct": "collnet_direct",
             "collnet_chain": "",
         },
         "all_gather": _GATHERED,

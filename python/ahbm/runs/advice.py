@@ -118,7 +118,7 @@ LEVERS = (
 
 def link_class(name: str) -> str:
     """The class of a link, by its name."""
-    if name == "switch.reducer":
+    if name.endswith(".reducer"):
         return REDUCER
     if "->" in name:
         return SIPS

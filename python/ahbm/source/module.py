@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import groupby
 from os.path import isfile
 from pathlib import Path
 from types import ModuleType
@@ -26,7 +27,7 @@ from ahbm.base import layout as layouts
 from ahbm.base import packaged
 from ahbm.base.arguments import shown
 from ahbm.base.collectives import COLLECTIVES
-from ahbm.base.layout import Layout
+from ahbm.base.layout import Layout, Place
 from ahbm.base.load import load_bytes, parse_python
 from ahbm.base.request import Request
 from ahbm.base.yaml_source import did_you_mean
@@ -45,7 +46,7 @@ BY_CLASS = True
 """Whether one call of a kernel may stand for all ranks that take the same path; else every rank is called."""
 GIVEN = ("world_size", "n_elem", "cube_w", "cube_h")
 """The arguments that every `kernel_args` gets."""
-OFFERED = ("op", "dtype", "root", "collective", "src", "dst")
+OFFERED = ("op", "dtype", "root", "collective", "src", "dst", "node_size")
 """The keywords that `kernel_args` gets if it takes them."""
 SIP_ARGUMENTS = ("sip_rank", "sip_topo_kind", "sip_topo_w", "sip_topo_h")
 """The arguments that every kernel takes last."""
@@ -114,8 +115,10 @@ class ModuleAlgorithm:
                     hint=f"add the keyword {keyword}={default!r} to its kernel_args and heed it",
                 )
 
-    def arguments(self, request: Request, n_elem: int, cube_w: int, cube_h: int) -> tuple[object, ...]:
-        """The kernel's arguments between `t_ptr` and `sip_rank`.
+    def arguments(
+        self, request: Request, n_elem: int, cube_w: int, cube_h: int, node_size: int
+    ) -> tuple[object, ...]:
+        """The kernel's arguments between `t_ptr` and `sip_rank`; `node_size` is what `nodes_of` gives.
 
         Raises KernelError: AHBM-K110 when `kernel_args` raises or returns no tuple, K111 when the kernel does not take
         that many positional arguments.
@@ -127,6 +130,7 @@ class ModuleAlgorithm:
             "collective": request.collective,
             "src": request.src,
             "dst": request.dst,
+            "node_size": node_size,
         }
         keywords = {key: value for key, value in offered.items() if key in self.keywords} | dict(self.parameters)
         try:
@@ -238,6 +242,7 @@ class ModuleAlgorithm:
             op_budget=settings.op_budget,
             all_ops=settings.all_ops,
         )
+        node_size = nodes_of(machine, layout.places)
         sip_args = (self.topology_kind(net.topology), net.w, net.h)
         bodies: dict[int, list[int]] = {}
         pieces: list[NDArray[np.int64]] = []
@@ -256,7 +261,8 @@ class ModuleAlgorithm:
             nbytes, cubes = layout.chunks * lane.n_elem * itemsize, len(lane.cubes)
             if lane.n_elem not in bodies:
                 before, again = (
-                    (BASE, *self.arguments(request, lane.n_elem, lane.cube_w, lane.cube_h)) for _ in range(2)
+                    (BASE, *self.arguments(request, lane.n_elem, lane.cube_w, lane.cube_h, node_size))
+                    for _ in range(2)
                 )
                 views = [(BASE + cube * nbytes, nbytes) for cube in range(cubes)]
                 bodies[lane.n_elem] = builder.capture_all(
@@ -324,6 +330,16 @@ class ModuleAlgorithm:
             slots=settings.queues.n_slots,
             limits=limits,
         )
+
+
+def nodes_of(machine: Machine, places: Sequence[Place]) -> int:
+    """Ranks of a node: every so many ranks that follow each other share one. 1 where the network has no nodes, and where
+    the nodes have unequal numbers of the ranks, or ranks that do not follow each other."""
+    if machine.node_size == 1:
+        return 1
+    nodes = [sip // machine.node_size for sip, _, _ in places]
+    shared = {len(list(run)) for _, run in groupby(nodes)}
+    return len(places) // len(set(nodes)) if shared == {len(places) / len(set(nodes))} else 1
 
 
 def load(settings: Settings) -> ModuleAlgorithm:

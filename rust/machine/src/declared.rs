@@ -11,7 +11,7 @@ mod reader;
 mod tiers;
 mod value;
 
-pub(crate) use keys::{Kind, Topology};
+pub(crate) use keys::{Kind, Sips, Topology};
 pub(crate) use protocols::{ProtocolKeys, Protocols};
 pub(crate) use reader::{Reader, shorten, suggestion};
 pub(crate) use tiers::Tiers;

@@ -1,6 +1,7 @@
 //! The machine as text: what `ahbm topology` prints.
 
 use crate::cube_links::CubeLink;
+use crate::sip_links::Reducer;
 use crate::{Heading, Machine, NetworkModel, Ps, Rate, SipNetwork};
 use std::fmt::{self, Write};
 
@@ -48,9 +49,17 @@ impl fmt::Display for Machine {
         }
         if matches!(sfr.network, SipNetwork::Switch) {
             writeln!(f, "{:<22} {:>10} {:>12} {:>12}", "switch", 1, "unlimited", ns(self.sips.switch_ps))?;
-            if let Some(rate) = self.sips.reducer {
-                writeln!(f, "{:<22} {:>10} {:>12} {:>12}", "reducer of the switch", 1, gbs(rate), 0)?;
+        }
+        for (number, reducer) in self.sips.reducers.iter().enumerate() {
+            // Those of the nodes are alike.
+            let alike = |other: &&Reducer| (other.sips.len(), other.rate) == (reducer.sips.len(), reducer.rate);
+            if number > 0 && alike(&&self.sips.reducers[number - 1]) {
+                continue;
             }
+            let end = self.end_name(reducer.vertex);
+            let what = format!("reducer of the {}", if end.starts_with("node") { "node" } else { &end });
+            let count = self.sips.reducers[number..].iter().take_while(alike).count();
+            writeln!(f, "{what:<22} {count:>10} {:>12} {:>12}", gbs(reducer.rate), 0)?;
         }
         writeln!(f)?;
         writeln!(

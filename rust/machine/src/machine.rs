@@ -3,7 +3,7 @@
 use crate::cube_links::{CubeLink, CubeLinks};
 use crate::declared::{Names, Reader, Topology, Value};
 use crate::faults::Faults;
-use crate::sip_links::SipLinks;
+use crate::sip_links::{Reducer, SipLinks};
 use crate::validated::{Validated, validate};
 use crate::{
     Coord, Costs, Diagnostic, Heading, Jitter, LinkId, Node, PeId, Protocol, Ps, Rate, Sfr, Tier, overrides, yaml,
@@ -78,11 +78,15 @@ pub struct CubePort {
     pub latency_ps: Ps,
 }
 
+/// A switch that reduces, by its number among those of a machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Switch(pub(crate) u32);
+
 /// A link by where it is.
 pub(crate) enum Place {
     Cube { sip: u32, cube: u32, index: u32 },
     Sips { index: u32 },
-    Reducer,
+    Reducer { switch: u32 },
 }
 
 const MAX_OVERRIDES: usize = 1_000;
@@ -246,12 +250,12 @@ impl Machine {
 
     /// Number of directed links; ids are dense in `0..links()`.
     pub fn links(&self) -> u32 {
-        self.sip_base + self.sips.links() + u32::from(self.switch_reduces())
+        self.sip_base + self.sips.links() + self.sips.reducers.len() as u32
     }
 
     /// The reducer of a switch that reduces, behind all links: its bandwidth is that of the results.
-    pub(crate) fn reducer(&self) -> LinkId {
-        LinkId(self.sip_base + self.sips.links())
+    pub(crate) fn reducer(&self, switch: Switch) -> LinkId {
+        LinkId(self.sip_base + self.sips.links() + switch.0)
     }
 
     pub(crate) fn locate(&self, link: LinkId) -> Option<Place> {
@@ -259,8 +263,10 @@ impl Machine {
             let index = link.0 - self.sip_base;
             return match index.cmp(&self.sips.links()) {
                 Ordering::Less => Some(Place::Sips { index }),
-                Ordering::Equal => self.switch_reduces().then_some(Place::Reducer),
-                Ordering::Greater => None,
+                _ => {
+                    let switch = index - self.sips.links();
+                    ((switch as usize) < self.sips.reducers.len()).then_some(Place::Reducer { switch })
+                }
             };
         }
         let cube = link.0 / self.cube.links();
@@ -276,7 +282,7 @@ impl Machine {
         match self.locate(link) {
             Some(Place::Cube { index, .. }) => self.cube.rate(self.cube.at(index)),
             Some(Place::Sips { index }) => self.sips.link(index).map_or(Rate::UNLIMITED, |link| link.rate),
-            Some(Place::Reducer) => self.sips.reducer.unwrap_or(Rate::UNLIMITED),
+            Some(Place::Reducer { switch }) => self.sips.reducers[switch as usize].rate,
             None => Rate::UNLIMITED,
         }
     }
@@ -294,7 +300,7 @@ impl Machine {
         let own = match self.locate(link) {
             Some(Place::Cube { index, .. }) => self.cube.latency_ps(self.cube.at(index)),
             Some(Place::Sips { index }) => self.sips.link(index).map_or(0, |link| link.latency_ps),
-            Some(Place::Reducer) | None => 0,
+            Some(Place::Reducer { .. }) | None => 0,
         };
         self.faults.latency(link, own)
     }
@@ -309,7 +315,10 @@ impl Machine {
             Some(Place::Sips { index }) => {
                 self.sips.link(index).map_or_else(String::new, |link| format!("{}->{}", end(link.from), end(link.to)))
             }
-            Some(Place::Reducer) => "switch.reducer".to_owned(),
+            Some(Place::Reducer { switch }) => {
+                let of = end(self.sips.reducers[switch as usize].vertex);
+                format!("{}.reducer", of.strip_suffix(".switch").unwrap_or(&of))
+            }
             None => format!("link {} of none", link.0),
         }
     }
@@ -338,6 +347,11 @@ impl Machine {
         self.sips.vertices() - self.sfr.sips
     }
 
+    /// SIPs of a node of `topology: nodes`; 1 in other networks.
+    pub fn node_size(&self) -> u32 {
+        if self.topology == "nodes" { self.sfr.sips / (self.relays() / 3).max(1) } else { 1 }
+    }
+
     /// The SIP, and inside a SIP the cube, that a link leaves; `None` for links out of a switch and ids out of range.
     pub fn link_source(&self, link: LinkId) -> Option<(u32, Option<u32>)> {
         match self.locate(link)? {
@@ -345,7 +359,7 @@ impl Machine {
             Place::Sips { index } => {
                 self.sips.link(index).filter(|ends| ends.from < self.sfr.sips).map(|ends| (ends.from, None))
             }
-            Place::Reducer => None,
+            Place::Reducer { .. } => None,
         }
     }
 
@@ -367,7 +381,7 @@ impl Machine {
     /// and links with faults.
     pub fn sip_link(&self) -> Option<(Rate, Ps)> {
         let listed = self.sfr.network == crate::SipNetwork::Custom;
-        let alike = !listed && self.sfr.sips > 1 && !self.faults.among(LinkId(self.sip_base)..self.reducer());
+        let alike = !listed && self.sfr.sips > 1 && !self.faults.among(LinkId(self.sip_base)..LinkId(self.sip_base + self.sips.links()));
         alike.then_some((self.sips.rate, self.sips.latency_ps))
     }
 
@@ -412,9 +426,27 @@ impl Machine {
         self.sips.switch_ps
     }
 
-    /// True when a switch between the SIPs reduces what a group of them sends, and copies what goes to a group.
+    /// True when one switch reduces what any group of the SIPs sends, and copies what goes to any group.
     pub fn switch_reduces(&self) -> bool {
-        self.sips.reducer.is_some()
+        self.reducing_switch(0..self.sfr.sips).is_ok()
+    }
+
+    /// The nearest switch that joins these SIPs and reduces.
+    ///
+    /// # Errors
+    /// `AHBM-T019` when there is none.
+    pub fn reducing_switch(&self, sips: impl IntoIterator<Item = u32>) -> Result<Switch, Diagnostic> {
+        let ends = sips.into_iter().fold((u32::MAX, 0), |(low, high), sip| (low.min(sip), high.max(sip)));
+        let joins = |reducer: &Reducer| reducer.sips.start <= ends.0 && ends.1 < reducer.sips.end;
+        if let Some(at) = self.sips.reducers.iter().position(joins) {
+            return Ok(Switch(at as u32));
+        }
+        let (hint, name) = match self.topology {
+            "nodes" => ("set system.sips.nodes.reduces to true; between nodes, system.sips.nodes.spine_reduces", "nodes"),
+            name => ("set system.sips.topology to switch and system.sips.switch.reduces to true", name),
+        };
+        let message = format!("no switch between SIPs {} and {} reduces: the network is {name}", ends.0, ends.1);
+        Err(Diagnostic::new("AHBM-T019", message).hint(hint))
     }
 
     /// Bandwidth of a PE's accesses to its own TCM.

@@ -4,7 +4,7 @@
 //! PE's index all the way.
 
 use crate::cube_links::{CubeLink, Router};
-use crate::{Coord, Diagnostic, Heading, Hop, LinkId, Machine, Node, Ps, Rate, Route};
+use crate::{Coord, Diagnostic, Heading, Hop, LinkId, Machine, Node, Ps, Rate, Route, SipNetwork, Switch};
 
 /// A route in the making and where its head is.
 struct Walk<'m> {
@@ -61,34 +61,36 @@ impl Machine {
         Ok(walk.route)
     }
 
-    /// The way payload takes from a node to the switch between the SIPs, the latency of the switch included.
+    /// The way payload takes from a node to a switch that reduces, the latency of the switch included.
     ///
     /// # Errors
-    /// `AHBM-T016` when the node does not exist, `AHBM-T019` when no switch reduces, `AHBM-T018` when the link to the
-    /// switch is dead.
-    pub fn route_to_switch(&self, from: Node) -> Result<Route, Diagnostic> {
+    /// `AHBM-T016` when the node does not exist, `AHBM-T018` when a link on the way is dead.
+    pub fn route_to_switch(&self, from: Node, switch: Switch) -> Result<Route, Diagnostic> {
         let source = self.place(from)?;
-        let mut walk = self.at_switch(source)?;
+        let mut walk = self.at_switch(source);
         if !matches!(from, Node::Io(_)) {
             walk.leave(from, source);
             walk.leave_cube();
         }
-        walk.port(source.sip, self.sfr.sips)?;
-        walk.wait(self.sips.switch_ps);
+        walk.wait(self.step_ps);
+        walk.between(source.sip, self.sips.reducers[switch.0 as usize].vertex)?;
+        if self.sfr.network == SipNetwork::Switch {
+            walk.wait(self.sips.switch_ps);
+        }
         Ok(walk.route)
     }
 
-    /// The way payload takes from the switch between the SIPs to a node; what was `reduced` passes the reducer first.
+    /// The way payload takes from a switch that reduces to a node; what was `reduced` passes the reducer first.
     ///
     /// # Errors
     /// As [`Machine::route_to_switch`].
-    pub fn route_from_switch(&self, to: Node, reduced: bool) -> Result<Route, Diagnostic> {
+    pub fn route_from_switch(&self, to: Node, switch: Switch, reduced: bool) -> Result<Route, Diagnostic> {
         let target = self.place(to)?;
-        let mut walk = self.at_switch(target)?;
+        let mut walk = self.at_switch(target);
         if reduced {
-            walk.link(self.reducer().0, self.link_rate(self.reducer()), 0);
+            walk.link(self.reducer(switch).0, self.link_rate(self.reducer(switch)), 0);
         }
-        walk.port(self.sfr.sips, target.sip)?;
+        walk.between(self.sips.reducers[switch.0 as usize].vertex, target.sip)?;
         if !matches!(to, Node::Io(_)) {
             walk.enter_cube(target);
         }
@@ -97,14 +99,9 @@ impl Machine {
     }
 
     /// A route without links whose end at this side of the switch is `at`.
-    fn at_switch(&self, at: Coord) -> Result<Walk<'_>, Diagnostic> {
-        if !self.switch_reduces() {
-            let message = format!("no switch between the SIPs reduces: the network is {}", self.topology_name());
-            return Err(Diagnostic::new("AHBM-T019", message)
-                .hint("set system.sips.topology to switch and system.sips.switch.reduces to true"));
-        }
+    fn at_switch(&self, at: Coord) -> Walk<'_> {
         let route = Route { head_ps: 0, hops: Vec::with_capacity(8) };
-        Ok(Walk { machine: self, route, sip: at.sip, cube: at.cube, router: (0, 0), connection: 0 })
+        Walk { machine: self, route, sip: at.sip, cube: at.cube, router: (0, 0), connection: 0 }
     }
 
     /// Coordinate of a node, the I/O chiplet standing at cube 0.
@@ -224,16 +221,19 @@ impl Walk<'_> {
         self.wait(self.machine.cube.router_ps);
     }
 
-    /// The link between a SIP and the switch, which is end `sips`.
-    fn port(&mut self, from: u32, to: u32) -> Result<(), Diagnostic> {
+    /// The links between a SIP and a switch, in either direction.
+    fn between(&mut self, from: u32, to: u32) -> Result<(), Diagnostic> {
         let machine = self.machine;
-        let Some(link) = machine.sips.direct(from, to).and_then(|index| machine.sips.link(index)) else {
+        let Some(links) = machine.sips.links_between(from, to) else {
             return Err(Diagnostic::new("AHBM-T012", format!("no link from {from} to {to}")));
         };
-        if machine.faults.dead(LinkId(machine.sip_base + link.index)) {
-            return Err(self.cut_off(&format!("SIP {} from the switch", from.min(to))));
+        for link in links.into_iter().filter_map(|index| machine.sips.link(index)) {
+            if machine.faults.dead(LinkId(machine.sip_base + link.index)) {
+                let switch = machine.end_name(from.max(to));
+                return Err(self.cut_off(&format!("SIP {} from the {switch}", from.min(to))));
+            }
+            self.link(machine.sip_base + link.index, link.rate, link.latency_ps);
         }
-        self.link(machine.sip_base + link.index, link.rate, link.latency_ps);
         Ok(())
     }
 

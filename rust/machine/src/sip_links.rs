@@ -4,6 +4,7 @@
 
 use crate::custom::Custom;
 use crate::{Ps, Rate};
+use std::ops::Range;
 
 /// Links between SIPs, numbered from 0 in this module.
 #[derive(Debug, Clone)]
@@ -12,9 +13,20 @@ pub(crate) struct SipLinks {
     pub(crate) rate: Rate,
     pub(crate) latency_ps: Ps,
     pub(crate) switch_ps: Ps,
-    /// Bandwidth of the results of a switch that reduces.
-    pub(crate) reducer: Option<Rate>,
+    /// The switches that reduce, nearer ones first.
+    pub(crate) reducers: Vec<Reducer>,
     pub(crate) shape: Shape,
+}
+
+/// A switch that reduces what SIPs send, and copies what goes to several.
+#[derive(Debug, Clone)]
+pub(crate) struct Reducer {
+    /// Its number among the ends of links.
+    pub(crate) vertex: u32,
+    /// The SIPs that it joins.
+    pub(crate) sips: Range<u32>,
+    /// Bandwidth of its results.
+    pub(crate) rate: Rate,
 }
 
 #[derive(Debug, Clone)]
@@ -187,6 +199,14 @@ impl SipLinks {
             }
         }
         true
+    }
+
+    /// The links from one end to another, one of which is a switch.
+    pub(crate) fn links_between(&self, from: u32, to: u32) -> Option<Vec<u32>> {
+        match &self.shape {
+            Shape::Custom(custom) => custom.path(from, to),
+            _ => self.direct(from, to).map(|link| vec![link]),
+        }
     }
 
     fn uniform(&self, index: u32, from: u32, to: u32) -> Link {

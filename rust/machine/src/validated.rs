@@ -2,8 +2,8 @@
 
 use crate::cube_links::CubeLinks;
 use crate::custom::{Custom, CustomEdge};
-use crate::declared::{Kind, Names, Reader, Topology, shorten, suggestion};
-use crate::sip_links::{Shape, SipLinks};
+use crate::declared::{Gbs, Kind, Names, Reader, Sips, Topology, shorten, suggestion};
+use crate::sip_links::{Reducer, Shape, SipLinks};
 use crate::{Rate, Sfr, SipNetwork, ns_to_ps};
 
 const MAX_PES: u64 = 16 << 20;
@@ -77,11 +77,35 @@ pub(crate) fn validate(declared: &Topology, reader: &mut Reader<'_>) -> Option<V
         rate: spoken(sips.link.bandwidth_gbs.rate),
         latency_ps: sips.link.latency_ns.0,
         switch_ps: sips.switch.latency_ns.0,
-        reducer: sips.switch.reduces.then_some(sips.switch.reduce_gbs.rate),
+        reducers: reducers(sips),
         shape,
     };
     let hbm_bytes = (declared.cube.memory_map.hbm_total_gb.0 * f64::from(1 << 30)) as u64 / u64::from(slices);
     Some(Validated { sfr, sips, cube, hbm_bytes })
+}
+
+/// The switches that reduce: that of `topology: switch`, or those of the nodes and then the spine.
+fn reducers(sips: &Sips) -> Vec<Reducer> {
+    let count = sips.count.0;
+    let mut found = Vec::new();
+    if sips.switch.reduces {
+        found.push(Reducer { vertex: count, sips: 0..count, rate: sips.switch.reduce_gbs.rate });
+    }
+    let Some(keys) = sips.nodes.as_ref().filter(|_| sips.topology == Kind::Nodes) else { return found };
+    let (size, m) = (keys.size.0, count.div_ceil(keys.size.0));
+    let rate = |gbs: Option<Gbs>| gbs.map_or(Rate::UNLIMITED, |gbs| gbs.rate);
+    if keys.reduces == Some(true) {
+        let node = |node: u32| Reducer {
+            vertex: count + node,
+            sips: node * size..(node + 1).saturating_mul(size).min(count),
+            rate: rate(keys.reduce_gbs),
+        };
+        found.extend((0..m).map(node));
+    }
+    if keys.spine_reduces == Some(true) && m > 1 {
+        found.push(Reducer { vertex: count + 3 * m, sips: 0..count, rate: rate(keys.spine_reduce_gbs) });
+    }
+    found
 }
 
 fn cube_links(declared: &Topology, pes: u32) -> CubeLinks {

@@ -59,11 +59,20 @@ pub enum Way {
     Peer([Option<Term>; 3]),
 }
 
+/// The same bytes at several SIPs, in which an operation inside the network takes part.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Group {
+    /// The bytes, by number of the access.
+    pub access: u32,
+    /// The SIPs, in order.
+    pub sips: Box<[Term]>,
+}
+
 /// One recorded call of a kernel, with formulas where its numbers depend on the place.
 #[derive(Debug, Clone, Default)]
 pub struct Class {
-    /// The operations; their memory operands index `mems` and their directions `ways`. The lists of the body for them
-    /// are empty.
+    /// The operations; their memory operands index `mems`, their groups `groups` and their directions `ways`. The lists
+    /// of the body for them are empty.
     pub body: Body,
     /// In the order in which the call asked.
     pub conditions: Vec<Condition>,
@@ -71,14 +80,19 @@ pub struct Class {
     pub accesses: Vec<Access>,
     /// The accesses of the operations, in order of first use.
     pub mems: Vec<u32>,
+    /// The groups of the operations, in order of first use.
+    pub groups: Vec<Group>,
     /// The directions of the operations, in order of first use.
     pub ways: Vec<Way>,
 }
 
 /// The surroundings of the agents of a launch.
 pub struct Surroundings<'a> {
-    /// Where a kernel finds its buffers.
+    /// Where a kernel finds its buffers: view `k` is buffer `k` of its body. That of SIP `s` in a group is buffer
+    /// `(1 + s) * views + k`.
     pub views: &'a [View],
+    /// SIPs of the launch.
+    pub sips: u32,
     /// Spells directions.
     pub sfr: &'a Sfr,
     /// The coordinates of an agent.
@@ -111,8 +125,9 @@ impl Class {
     pub fn split(&self, formulas: &Formulas, around: &Surroundings<'_>, agents: &[u32], known: usize) -> Split {
         let conditions = &self.conditions[known..];
         let parts = |way: &Way| if let Way::Peer(parts) = *way { parts } else { [None; 3] };
-        let tables =
-            self.accesses.iter().map(|access| access.address).chain(self.ways.iter().flat_map(parts).flatten());
+        let sips = self.groups.iter().flat_map(|group| group.sips.iter().copied());
+        let addresses = self.accesses.iter().map(|access| access.address);
+        let tables = addresses.chain(sips).chain(self.ways.iter().flat_map(parts).flatten());
         let mut columns = Columns::new(formulas, conditions.iter().map(|condition| condition.term).chain(tables));
         let mut members = Members::new(self, around);
         let mut split = Split::default();

@@ -13,7 +13,7 @@ use crate::operand;
 use crate::program::Program;
 use ahbm_machine::{Coord, Diagnostic, Node, PeId, Sfr};
 use ahbm_program::class::{Surroundings, View};
-use ahbm_program::{Body, BufferId, ChannelSettings, Dtype, Formulas, OriginId, Origins};
+use ahbm_program::{Body, BufferId, ChannelSettings, Dtype, Formulas, Op, OriginId, Origins};
 use log::debug;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -164,7 +164,7 @@ impl ProgramBuilder {
     ///
     /// `coord` is the virtual `(sip, cube, pe)` the kernel sees, `num_programs` the extents of axes 0 (PEs) and 1
     /// (cubes). `views[i]` = (virtual address, bytes) is where the kernel finds the body's buffer `i`, which
-    /// holds elements of `dtype`. Raises `KernelError` or `BudgetError` with the kernel's file and line;
+    /// holds elements of `dtype`. That of SIP `s` in a call for several is buffer `(1 + s) * len(views) + i`. Raises `KernelError` or `BudgetError` with the kernel's file and line;
     /// KeyboardInterrupt and errors of `ahbm.errors` raised by the kernel pass through.
     #[allow(clippy::too_many_arguments)]
     fn capture(
@@ -177,7 +177,8 @@ impl ProgramBuilder {
         views: Vec<(u64, u64)>,
         dtype: &str,
     ) -> PyResult<u32> {
-        let subject = self.subject(py, kernel, num_programs, views, dtype)?;
+        let ranks = self.machine.get().inner.sfr().sips;
+        let subject = self.subject(py, kernel, num_programs, ranks, views, dtype)?;
         let recorded = self.record(py, &subject, args, self::coord(coord))?;
         self.with(py, |state| {
             state.calls += recorded.calls;
@@ -210,7 +211,7 @@ impl ProgramBuilder {
         dtype: &str,
         by_class: bool,
     ) -> PyResult<Vec<u32>> {
-        let subject = self.subject(py, kernel, (1, cubes), views, dtype)?;
+        let subject = self.subject(py, kernel, (1, cubes), ranks, views, dtype)?;
         let launch = Everywhere { builder: self, subject, before, again, after, ranks, cubes };
         let (bodies, calls) = launch.capture(py, by_class)?;
         self.with(py, |state| {
@@ -234,7 +235,8 @@ impl ProgramBuilder {
         dtype: &str,
         body: u32,
     ) -> PyResult<()> {
-        let subject = self.subject(py, kernel, num_programs, views, dtype)?;
+        let ranks = self.machine.get().inner.sfr().sips;
+        let subject = self.subject(py, kernel, num_programs, ranks, views, dtype)?;
         let recorded = self.record(py, &subject, args, self::coord(coord))?;
         self.with(py, |state| {
             let again = subject.body(recorded, self::coord(coord), &mut state.builder.origins);
@@ -276,7 +278,8 @@ impl ProgramBuilder {
     /// slice of its PE; returns the id of the first buffer, which the others follow in order of the agents.
     ///
     /// The agent that its group sees at `(rank, i, 0)` runs `bodies[rank * len(cubes) + i]` at the physical place of its
-    /// rank, `cubes[i]` cubes further; the body's view `k` is the buffer of the rank's agent `k`. Raises as `agent`.
+    /// rank, `cubes[i]` cubes further; the body's view `k` is the buffer of the rank's agent `k`. Raises as `agent`, and
+    /// `TopologyError` (AHBM-T019) with the kernel's line for a call for several ranks between which no switch reduces.
     fn agents(
         &self,
         py: Python<'_>,
@@ -292,15 +295,26 @@ impl ProgramBuilder {
                 let what = format!("{} bodies for {} ranks of {} cubes", bodies.len(), places.len(), cubes.len());
                 return Err(Diagnostic::new("AHBM-C204", what));
             }
-            let mut bodies = bodies.into_iter();
-            for ((sip, start, pe), rank) in places.into_iter().zip(0..) {
-                let pes = cubes.iter().map(|cube| self.machine.get().place((sip, start.saturating_add(*cube), pe)));
-                let pes = pes.collect::<Result<Vec<PeId>, _>>()?;
-                let buffers: Vec<BufferId> =
-                    pes.iter().map(|&pe| state.builder.buffer(Node::Hbm(pe), nbytes)).collect();
-                state.buffers += buffers.len() as u32;
-                for ((pe, cube), body) in pes.into_iter().zip(0..).zip(&mut bodies) {
-                    state.agent(group, Coord { sip: rank, cube, pe: 0 }, pe, body, &buffers)?;
+            let machine = self.machine.get();
+            let mut pes = Vec::with_capacity(bodies.len());
+            for &(sip, start, pe) in &places {
+                for cube in &cubes {
+                    pes.push(machine.place((sip, start.saturating_add(*cube), pe))?);
+                }
+            }
+            let all: Vec<BufferId> = pes.iter().map(|&pe| state.builder.buffer(Node::Hbm(pe), nbytes)).collect();
+            state.buffers += all.len() as u32;
+            for ((rank, own), (pes, bodies)) in
+                (0..).zip(all.chunks(cubes.len())).zip(pes.chunks(cubes.len()).zip(bodies.chunks(cubes.len())))
+            {
+                for ((cube, &pe), &body) in (0..).zip(pes).zip(bodies) {
+                    let at = Coord { sip: rank, cube, pe: 0 };
+                    if state.bodies.get(body as usize).is_some_and(|&views| views as usize > own.len()) {
+                        state.check_groups(&machine.inner, at, body, &places, own.len())?;
+                        state.agent(group, at, pe, body, &[own, &all].concat())?;
+                    } else {
+                        state.agent(group, at, pe, body, own)?;
+                    }
                 }
             }
             Ok(first)
@@ -336,16 +350,24 @@ impl ProgramBuilder {
 pub(crate) struct Subject<'a, 'py> {
     pub(crate) kernel: &'a Bound<'py, PyAny>,
     num_programs: (u32, u32),
-    pub(crate) views: Vec<View>,
+    /// SIPs of the launch.
+    ranks: u32,
+    views: Vec<View>,
     dtype: Dtype,
     pub(crate) sfr: Sfr,
 }
 
 impl Subject<'_, '_> {
+    /// The surroundings of agents at these coordinates.
+    pub(crate) fn around<'a>(&'a self, coord: &'a dyn Fn(u32) -> Coord) -> Surroundings<'a> {
+        Surroundings { views: &self.views, sips: self.ranks, sfr: &self.sfr, coord }
+    }
+
     /// The body of the call at a place, with the origins of the program.
     pub(crate) fn body(&self, mut recorded: Recorded, at: Coord, origins: &mut Origins) -> Body {
         renumber(&mut recorded.class.body, &recorded.origins, origins);
-        let around = Surroundings { views: &self.views, sfr: &self.sfr, coord: &|_| at };
+        let here = |_| at;
+        let around = self.around(&here);
         let known = recorded.class.conditions.len();
         let split = recorded.class.split(&recorded.formulas, &around, &[0], known);
         let (_, body) = split.members.into_iter().next().expect("a call is of its own class");
@@ -378,6 +400,29 @@ impl State {
         self.builder.agent(group, at, pe, body, buffers).map(drop)
     }
 
+    /// Whether a switch reduces what the groups of a body take from the SIPs behind them: buffer `(1 + s) * views + k` is
+    /// at rank `s`.
+    fn check_groups(
+        &self,
+        machine: &ahbm_machine::Machine,
+        at: Coord,
+        body: u32,
+        places: &[Place],
+        views: usize,
+    ) -> Result<(), Diagnostic> {
+        let Some(body) = self.builder.body_at(body) else { return Ok(()) };
+        let sip = |mem: u32| places.get(usize::from(body.mems[mem as usize].buffer) / views - 1).map(|place| place.0);
+        for (number, group) in (0..).zip(&body.groups) {
+            let members = group.iter().filter_map(|&mem| sip(mem)).chain([places[at.sip as usize].0]);
+            if let Err(finding) = machine.reducing_switch(members) {
+                let uses = |op: &Op| [op.kind.operands().group_read, op.kind.operands().group_written].contains(&Some(number));
+                let line = body.ops.iter().position(uses).map(|op| self.builder.origins.text(body.origins[op]));
+                return Err(finding.site(at.to_string(), line.unwrap_or_default()));
+            }
+        }
+        Ok(())
+    }
+
     fn intern(&mut self, body: Body) -> u32 {
         let views = body.mems.iter().map(|mem| u32::from(mem.buffer) + 1).max().unwrap_or(0);
         let id = self.builder.body(body);
@@ -394,6 +439,7 @@ impl ProgramBuilder {
         py: Python<'py>,
         kernel: &'a Bound<'py, PyAny>,
         num_programs: (u32, u32),
+        ranks: u32,
         views: Vec<(u64, u64)>,
         dtype: &str,
     ) -> PyResult<Subject<'a, 'py>> {
@@ -403,7 +449,7 @@ impl ProgramBuilder {
             return Err(errors::raise_one(py, Diagnostic::new("AHBM-B103", what)));
         }
         let views = views.into_iter().map(|(address, bytes)| View { address, bytes }).collect();
-        Ok(Subject { kernel, num_programs, views, dtype, sfr: self.machine.get().inner.sfr().clone() })
+        Ok(Subject { kernel, num_programs, ranks, views, dtype, sfr: self.machine.get().inner.sfr().clone() })
     }
 
     /// Works with the program's origins.
@@ -435,6 +481,7 @@ impl ProgramBuilder {
             kernel: kernel::name_of(subject.kernel),
             coord: at,
             num_programs: [subject.num_programs.0, subject.num_programs.1],
+            ranks: subject.ranks,
             views: subject.views.clone(),
             dtype: subject.dtype,
             budget: self.op_budget,

@@ -4,9 +4,9 @@ use crate::errors;
 use crate::operand::{self, Fault, MADE_BYTES, Shape, fault};
 use crate::origin::{Here, Lines};
 use crate::peer::Toward;
-use crate::symbolic::{Path, SymbolicInt, Walked};
+use crate::symbolic::{Operand, Path, SymbolicInt, Walked};
 use ahbm_machine::{Coord, Diagnostic, Direction, Sfr};
-use ahbm_program::class::{Access, View, Way};
+use ahbm_program::class::{Access, Group, View, Way};
 use ahbm_program::formula::Axis;
 use ahbm_program::{BodyBuilder, Class, Dtype, Formulas, OpKind, OriginId, Origins, Scalar, Term, Tile, ValueId};
 use indexmap::{Equivalent, IndexSet};
@@ -23,6 +23,8 @@ pub(crate) struct Launch {
     pub(crate) coord: Coord,
     /// Extents behind `num_programs`, by axis.
     pub(crate) num_programs: [u32; 2],
+    /// SIPs of the launch.
+    pub(crate) ranks: u32,
     pub(crate) views: Vec<View>,
     /// Element type of the tensor behind the views.
     pub(crate) dtype: Dtype,
@@ -74,6 +76,7 @@ pub(crate) struct Recorder {
     /// Ranges of memory that were named, and those that operations use.
     accesses: IndexSet<Access, FxBuildHasher>,
     mems: IndexSet<u32, FxBuildHasher>,
+    groups: IndexSet<Group, FxBuildHasher>,
     ways: IndexSet<Way, FxBuildHasher>,
     /// By text.
     directions: FxHashMap<Box<str>, u16>,
@@ -91,6 +94,7 @@ impl Capture {
             tiles: IndexSet::default(),
             accesses: IndexSet::default(),
             mems: IndexSet::default(),
+            groups: IndexSet::default(),
             ways: IndexSet::default(),
             directions: FxHashMap::default(),
         };
@@ -165,6 +169,7 @@ impl Capture {
             conditions,
             accesses: std::mem::take(&mut recorder.accesses).into_iter().collect(),
             mems: std::mem::take(&mut recorder.mems).into_iter().collect(),
+            groups: std::mem::take(&mut recorder.groups).into_iter().collect(),
             ways: std::mem::take(&mut recorder.ways).into_iter().collect(),
         };
         let (lines, calls) = (std::mem::take(&mut recorder.lines), recorder.calls);
@@ -324,6 +329,30 @@ impl Recorder {
     /// Interns the memory operand of an access.
     pub(crate) fn mem(&mut self, access: u32) -> u32 {
         self.mems.insert_full(access).0 as u32
+    }
+
+    /// Interns the group of an access at several SIPs.
+    pub(crate) fn group(&mut self, capture: &Capture, access: u32, sips: &[Operand]) -> Result<u32, Fault> {
+        let launch = &capture.launch;
+        let wrong = |what: String| Err(fault("AHBM-K209", what).hint("sips= names each SIP of the launch at most once").into());
+        for (position, sip) in sips.iter().enumerate() {
+            if !(0..i64::from(launch.ranks)).contains(&sip.value) {
+                return wrong(format!("SIP {} of {}", sip.value, launch.ranks));
+            }
+            if sips[..position].iter().any(|other| other.value == sip.value) {
+                return wrong(format!("SIP {} twice in one group", sip.value));
+            }
+        }
+        if sips.is_empty() {
+            return wrong("a group of no SIPs".to_owned());
+        }
+        let views = launch.views.len() * (1 + launch.ranks as usize);
+        if views > usize::from(u16::MAX) {
+            let what = format!("{views} views of {} SIPs, at most {}", launch.ranks, u16::MAX);
+            return Err(fault("AHBM-B103", what).hint("fewer ranks").into());
+        }
+        let sips = sips.iter().map(|&sip| capture.path.term(sip)).collect();
+        Ok(self.groups.insert_full(Group { access, sips }).0 as u32)
     }
 
     /// Interns a scalar.

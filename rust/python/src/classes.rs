@@ -11,7 +11,6 @@ use crate::kernel;
 use crate::logs::{self, Part};
 use crate::origin;
 use ahbm_machine::{Coord, Diagnostic};
-use ahbm_program::class::Surroundings;
 use ahbm_program::formula::Axis;
 use ahbm_program::{Body, Condition, Formulas};
 use indexmap::IndexMap;
@@ -195,8 +194,8 @@ impl<'py> Everywhere<'_, 'py> {
             self.afford(py, found, recorded.calls, group.places.len())?;
             formulas = recorded.formulas;
             self.builder.origins(py, |origins| renumber(&mut recorded.class.body, &recorded.origins, origins))?;
-            let around =
-                Surroundings { views: &self.subject.views, sfr: &self.subject.sfr, coord: &|place| self.coord(place) };
+            let places = |place| self.coord(place);
+            let around = self.subject.around(&places);
             let known = group.knows(&recorded.class.conditions);
             let split = recorded.class.split(&formulas, &around, &group.places, known);
             let path: Arc<[Condition]> = recorded.class.conditions.into();

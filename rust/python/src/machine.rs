@@ -73,7 +73,7 @@ impl Machine {
         interruptible(py, || Ok(MachineFeatures::of(&Fingerprint::of(&self.inner))))
     }
 
-    /// True when a switch between the SIPs reduces what a group of them sends, and copies what goes to a group.
+    /// True when one switch reduces what any group of the SIPs sends, and copies what goes to any group.
     #[getter]
     fn switch_reduces(&self) -> bool {
         self.inner.switch_reduces()
@@ -90,6 +90,12 @@ impl Machine {
     #[getter]
     fn sips(&self) -> u32 {
         self.inner.sfr().sips
+    }
+
+    /// SIPs of a node of `topology: nodes`; 1 in other networks.
+    #[getter]
+    fn node_size(&self) -> u32 {
+        self.inner.node_size()
     }
 
     /// Cubes per SIP.

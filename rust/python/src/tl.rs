@@ -77,6 +77,69 @@ impl Tl {
         })
     }
 
+    /// Reads `shape` elements at byte address `ptr` of every SIP in `sips`, reduced by the switch between them: one value.
+    ///
+    /// The SIPs are ranks of the launch, each at most once; the result is that of reducing them in this order. `op` is as
+    /// in `combine`. The machine needs a switch that reduces.
+    #[pyo3(signature = (ptr, shape, sips, dtype="f16", op="sum"))]
+    fn load_reduce(
+        &self,
+        py: Python<'_>,
+        ptr: &Bound<'_, PyAny>,
+        shape: &Bound<'_, PyAny>,
+        sips: &Bound<'_, PyAny>,
+        dtype: &str,
+        op: &str,
+    ) -> PyResult<Py<Handle>> {
+        let address = self.pointer(py, ptr)?;
+        let shape = self.checked(py, Shape::parse(Some(shape)))?;
+        let f = self.checked(py, operand::reduction(op))?;
+        let sips = self.sips(py, sips)?;
+        self.define(py, Space::Hbm, |rec| {
+            let dtype = operand::dtype(dtype)?;
+            self.capture.launch.access(dtype)?;
+            let tile = rec.shaped(dtype, &shape);
+            let access = rec.access(&self.capture, address, rec.tile_at(tile).bytes())?;
+            let group = rec.group(&self.capture, access, &sips)?;
+            Ok((rec.define(|dst| OpKind::ReducingLoad { f, dst, group, tile }), tile))
+        })
+    }
+
+    /// Writes a value to byte address `ptr` of every SIP in `sips`, copied by the switch between them.
+    ///
+    /// It is posted: `fence` waits until it has arrived everywhere. The SIPs are ranks of the launch, each at most once.
+    /// The machine needs a switch that reduces.
+    fn multicast(
+        &self,
+        py: Python<'_>,
+        ptr: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+        sips: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let address = self.pointer(py, ptr)?;
+        let source = self.source(py, value)?;
+        let sips = self.sips(py, sips)?;
+        self.capture.call(py, |rec| {
+            let tile = source.tile();
+            let (dtype, bytes) = (rec.tile_at(tile).dtype, rec.tile_at(tile).bytes());
+            self.capture.launch.access(dtype)?;
+            let access = rec.access(&self.capture, address, bytes)?;
+            let group = rec.group(&self.capture, access, &sips)?;
+            source.with(rec, |rec, src| {
+                rec.push(OpKind::Multicast { src, group, tile });
+                Ok(())
+            })
+        })
+    }
+
+    /// Waits until everything that this PE has multicast has arrived.
+    fn fence(&self, py: Python<'_>) -> PyResult<()> {
+        self.capture.call(py, |rec| {
+            rec.push(OpKind::Fence);
+            Ok(())
+        })
+    }
+
     /// Names `shape` elements at byte address `ptr` without reading them: a source for `send` and `load`.
     #[pyo3(name = "ref", signature = (ptr, shape, dtype="f16"))]
     fn reference(

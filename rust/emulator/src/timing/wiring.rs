@@ -370,22 +370,27 @@ impl Wiring {
     ) -> Result<OneSided, Diagnostic> {
         let way = if read { Way::Read } else { Way::Write };
         let first = routes.list.len() as u32;
-        let here = machine.route_to_switch(Node::Pe(pe))?;
+        let sip = |node: &Node| match *node {
+            Node::Pe(pe) | Node::Hbm(pe) | Node::Sram(pe) => machine.coord(pe).sip,
+            Node::Io(sip) => sip,
+        };
+        let switch = machine.reducing_switch(members.iter().map(sip).chain([machine.coord(pe).sip]))?;
+        let here = machine.route_to_switch(Node::Pe(pe), switch)?;
         let mut request = 0;
         if read {
             for &member in members {
-                request = request.max(here.latency_ps() + machine.route_from_switch(member, false)?.latency_ps());
-                routes.add(machine, &machine.route_to_switch(member)?, (pe, way), true)?;
+                request = request.max(here.latency_ps() + machine.route_from_switch(member, switch, false)?.latency_ps());
+                routes.add(machine, &machine.route_to_switch(member, switch)?, (pe, way), true)?;
             }
         } else {
             routes.add(machine, &here, (pe, way), true)?;
         }
         let middle = routes.list.len() as u32;
         if read {
-            routes.add(machine, &machine.route_from_switch(Node::Pe(pe), true)?, (pe, way), true)?;
+            routes.add(machine, &machine.route_from_switch(Node::Pe(pe), switch, true)?, (pe, way), true)?;
         } else {
             for &member in members {
-                routes.add(machine, &machine.route_from_switch(member, false)?, (pe, way), true)?;
+                routes.add(machine, &machine.route_from_switch(member, switch, false)?, (pe, way), true)?;
             }
         }
         let flow = routes.list.len() as u32;

@@ -175,6 +175,14 @@ section! {
         spine_ns: Ns = Ns::ps(0),
         /// Bandwidth of a node's interfaces together over that of the node's way to the spine; 1 or more.
         taper: Real = Real(1.0),
+        /// The switch of a node reduces what SIPs of the node send and copies what goes to several; false where absent.
+        reduces: Option<bool> = None,
+        /// Bandwidth of the results of all reductions of a node together; as fast as the links where absent.
+        reduce_gbs: Option<Gbs> = None,
+        /// The spine reduces what SIPs of several nodes send and copies what goes to several; false where absent.
+        spine_reduces: Option<bool> = None,
+        /// Bandwidth of the results of all reductions of the spine together; as fast as the links where absent.
+        spine_reduce_gbs: Option<Gbs> = None,
     }
 }
 

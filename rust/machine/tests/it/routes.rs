@@ -252,10 +252,11 @@ fn ways_meet_in_a_switch_that_reduces() {
     let text =
         |rate: &str| format!("system: {{sips: {{count: 4, topology: switch, switch: {{reduces: true{rate}}}}}}}");
     let (m, limited) = (machine(&text("")), machine(&text(", reduce_gbs: 100")));
+    let switch = m.reducing_switch(0..4).unwrap();
     let nodes = [Node::Pe(pe(&m, 0, 3, 2)), Node::Hbm(pe(&m, 1, 0, 7)), Node::Sram(pe(&m, 2, 5, 0)), Node::Io(3)];
     for (a, from) in nodes.into_iter().enumerate() {
         for (b, to) in nodes.into_iter().enumerate() {
-            let (there, back) = (m.route_to_switch(from).unwrap(), m.route_from_switch(to, false).unwrap());
+            let (there, back) = (m.route_to_switch(from, switch).unwrap(), m.route_from_switch(to, switch, false).unwrap());
             let both = [names(&m, &there), names(&m, &back)].concat();
             assert_eq!(both.iter().filter(|name| name.contains("switch")).count(), 2, "{both:?}");
             if a != b {
@@ -264,8 +265,8 @@ fn ways_meet_in_a_switch_that_reduces() {
                 assert_eq!(there.latency_ps() + back.latency_ps(), way.latency_ps());
             }
             // As fast as the links, it makes nobody wait.
-            assert_eq!(m.route_from_switch(to, true).unwrap(), back);
-            let reduced = names(&limited, &limited.route_from_switch(to, true).unwrap());
+            assert_eq!(m.route_from_switch(to, switch, true).unwrap(), back);
+            let reduced = names(&limited, &limited.route_from_switch(to, switch, true).unwrap());
             assert_eq!(reduced, [vec!["switch.reducer".to_owned()], names(&m, &back)].concat());
         }
     }
@@ -282,17 +283,17 @@ fn what_does_not_meet_in_a_switch_is_named() {
     let plain = machine("system: {sips: {count: 4, topology: switch}}");
     assert!(!plain.switch_reduces() && !plain.dump().contains("reducer"));
     for m in [plain, machine("")] {
-        assert_eq!(m.route_to_switch(Node::Pe(PeId(0))).unwrap_err().code, "AHBM-T019");
-        assert_eq!(m.route_from_switch(Node::Pe(PeId(0)), true).unwrap_err().code, "AHBM-T019");
+        assert_eq!(m.reducing_switch([0]).unwrap_err().code, "AHBM-T019");
     }
     let cut = "system: {sips: {count: 4, topology: switch, switch: {reduces: true}}}\n\
                faults: {links: [{from: 1, to: 4, dead: true, bidirectional: false}]}";
     let m = machine(cut);
-    let there = m.route_to_switch(Node::Pe(pe(&m, 1, 0, 0))).unwrap_err();
+    let switch = m.reducing_switch([1]).unwrap();
+    let there = m.route_to_switch(Node::Pe(pe(&m, 1, 0, 0)), switch).unwrap_err();
     assert_eq!(there.code, "AHBM-T018");
     assert!(there.message.contains("SIP 1 from the switch") && there.message.contains("sip1->switch"), "{there}");
-    assert!(m.route_from_switch(Node::Pe(pe(&m, 1, 0, 0)), true).is_ok());
-    assert_eq!(m.route_to_switch(Node::Pe(PeId(m.pes()))).unwrap_err().code, "AHBM-T016");
+    assert!(m.route_from_switch(Node::Pe(pe(&m, 1, 0, 0)), switch, true).is_ok());
+    assert_eq!(m.route_to_switch(Node::Pe(PeId(m.pes())), switch).unwrap_err().code, "AHBM-T016");
 }
 
 /// One direction of one link changes, and nothing else about it.

@@ -1,7 +1,7 @@
 //! The bodies of a class's members.
 
 use super::columns::Columns;
-use super::{Access, Class, Surroundings, Way};
+use super::{Access, Class, Group, Surroundings, Way};
 use crate::{Body, Map, Mem, Op, OpKind, Set, Shared};
 use ahbm_machine::{Coord, Direction};
 use std::sync::Arc;
@@ -14,6 +14,7 @@ pub(super) struct Members<'a> {
     class: &'a Class,
     around: &'a Surroundings<'a>,
     mems: Set<Mem>,
+    groups: Set<Box<[u32]>>,
     directions: Set<Direction>,
     numbers: Numbers,
     /// The operations by the numbers of their operands, where these are not those of the class.
@@ -22,8 +23,8 @@ pub(super) struct Members<'a> {
     last: (Arc<[Mem]>, Arc<[Direction]>),
 }
 
-/// Per memory operand and per direction of the class: the number that it has in a member's body.
-type Numbers = (Vec<u32>, Vec<u16>);
+/// Per memory operand, direction and group of the class: the number that it has in a member's body.
+type Numbers = (Vec<u32>, Vec<u16>, Vec<u32>);
 
 impl<'a> Members<'a> {
     pub(super) fn new(class: &'a Class, around: &'a Surroundings<'a>) -> Self {
@@ -31,6 +32,7 @@ impl<'a> Members<'a> {
             class,
             around,
             mems: Set::default(),
+            groups: Set::default(),
             directions: Set::default(),
             numbers: Numbers::default(),
             renumbered: Map::default(),
@@ -42,9 +44,11 @@ impl<'a> Members<'a> {
     pub(super) fn body(&mut self, columns: &Columns, lane: usize, at: Coord) -> Option<Body> {
         let class = self.class;
         self.mems.clear();
+        self.groups.clear();
         self.directions.clear();
         self.numbers.0.clear();
         self.numbers.1.clear();
+        self.numbers.2.clear();
         if class.accesses.len() > class.mems.len() {
             for access in &class.accesses {
                 self.mem(columns, lane, access)?;
@@ -71,7 +75,13 @@ impl<'a> Members<'a> {
             }
             self.numbers.1.push(self.directions.insert_full(direction).0 as u16);
         }
-        let ops = if (self.mems.len(), self.directions.len()) == (class.mems.len(), class.ways.len()) {
+        let known = (self.mems.len(), self.directions.len());
+        for group in &class.groups {
+            let group = self.group(columns, lane, group)?;
+            self.numbers.2.push(self.groups.insert_full(group).0 as u32);
+        }
+        let known = (known, self.groups.len());
+        let ops = if known == ((class.mems.len(), class.ways.len()), class.groups.len()) {
             class.body.ops.clone()
         } else {
             self.renumbered()
@@ -83,7 +93,25 @@ impl<'a> Members<'a> {
             self.last.1 = self.directions.iter().copied().collect();
         }
         let (mems, directions) = self.last.clone();
-        Some(Body { ops, mems, directions, ..class.body.clone() })
+        let groups = self.groups.iter().cloned().collect();
+        Some(Body { ops, mems, groups, directions, ..class.body.clone() })
+    }
+
+    /// The memory operands of a group: none for SIPs that are not there, or that are there twice.
+    fn group(&mut self, columns: &Columns, lane: usize, group: &Group) -> Option<Box<[u32]>> {
+        let own = self.mem(columns, lane, &self.class.accesses[group.access as usize])?;
+        let mut members = Vec::with_capacity(group.sips.len());
+        for &term in &group.sips {
+            let sip = u32::try_from(columns.of(term)[lane]).ok().filter(|&sip| sip < self.around.sips)?;
+            let buffer = (1 + sip as usize) * self.around.views.len() + usize::from(own.buffer);
+            let mem = Mem { buffer: u16::try_from(buffer).ok()?, ..own };
+            let member = self.mems.insert_full(mem).0 as u32;
+            if members.contains(&member) {
+                return None;
+            }
+            members.push(member);
+        }
+        Some(members.into())
     }
 
     fn mem(&self, columns: &Columns, lane: usize, access: &Access) -> Option<Mem> {
@@ -105,13 +133,16 @@ impl<'a> Members<'a> {
     }
 }
 
-fn renamed(kind: OpKind, (mems, ways): &Numbers) -> OpKind {
+fn renamed(kind: OpKind, (mems, ways, groups): &Numbers) -> OpKind {
     let mem = |mem: u32| mems[mem as usize];
     let way = |dir: u16| ways[usize::from(dir)];
+    let several = |group: u32| groups[group as usize];
     match kind {
         OpKind::Load { dst, mem: from, tile } => OpKind::Load { dst, mem: mem(from), tile },
         OpKind::Store { src, mem: to, tile, posted } => OpKind::Store { src, mem: mem(to), tile, posted },
         OpKind::Copy { src, dst, tile, posted } => OpKind::Copy { src: mem(src), dst: mem(dst), tile, posted },
+        OpKind::ReducingLoad { f, dst, group, tile } => OpKind::ReducingLoad { f, dst, group: several(group), tile },
+        OpKind::Multicast { src, group, tile } => OpKind::Multicast { src, group: several(group), tile },
         OpKind::Send { dir, src, tile } => OpKind::Send { dir: way(dir), src, tile },
         OpKind::AwaitSlot { dir } => OpKind::AwaitSlot { dir: way(dir) },
         OpKind::Recv { dir, dst, tile } => OpKind::Recv { dir: way(dir), dst, tile },

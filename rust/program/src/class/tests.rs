@@ -15,7 +15,7 @@ fn coord(agent: u32) -> Coord {
 fn split(formulas: &Formulas, class: &Class, bytes: u64, known: usize) -> Split {
     let agents: Vec<u32> = (0..N).collect();
     let views = [View { address: 1000, bytes }];
-    class.split(formulas, &Surroundings { views: &views, sfr: &Sfr::ring(N), coord: &coord }, &agents, known)
+    class.split(formulas, &Surroundings { views: &views, sips: N, sfr: &Sfr::ring(N), coord: &coord }, &agents, known)
 }
 
 /// Loads of two places and a send to a peer.
@@ -33,6 +33,7 @@ fn class(places: [Term; 2], peer: Term) -> Class {
         conditions: Vec::new(),
         accesses: places.into_iter().map(|address| Access { address, bytes: 2 }).collect(),
         mems: vec![0, 1],
+        groups: Vec::new(),
         ways: vec![Way::Peer([Some(peer), None, None])],
     }
 }

@@ -4,7 +4,7 @@ use super::Tl;
 use crate::capture::{Address, Capture, Recorder};
 use crate::handle::{Handle, MemoryRef, not_an_operand, same_capture};
 use crate::operand::{self, Fault, Number, fault};
-use crate::symbolic::SymbolicInt;
+use crate::symbolic::{self, Integer, SymbolicInt};
 use ahbm_program::ValueId;
 use pyo3::prelude::*;
 use std::sync::Arc;
@@ -93,6 +93,20 @@ impl Tl {
             let what = fault("AHBM-K209", format!("{value} is not a pointer"));
             self.capture.raise(py, what.hint("a pointer is the int t_ptr plus a byte offset, or what tl.ref returned"))
         })
+    }
+
+    /// The SIPs of a call for several.
+    pub(super) fn sips(&self, py: Python<'_>, sips: &Bound<'_, PyAny>) -> PyResult<Vec<symbolic::Operand>> {
+        let wrong = || {
+            let what = fault("AHBM-K209", format!("sips= is {}, not a list of SIPs", sips.get_type()));
+            self.capture.raise(py, what.hint("the numbers of SIPs in an iterable, as range(n)"))
+        };
+        let mut found = Vec::new();
+        for sip in sips.try_iter().map_err(|_| wrong())? {
+            let sip: Integer<'_> = sip?.extract().map_err(|_| wrong())?;
+            found.push(sip.on(py, &self.capture.path)?);
+        }
+        Ok(found)
     }
 
     /// The place at which `recv` also stores its message.

@@ -1,0 +1,165 @@
+"""Double binary tree all-reduce, as NCCL's `tree`: two complementary trees over the nodes, and a chain inside each.
+
+Each of two trees reduces half of the tile to its root and spreads the result from there. A node that has children in one
+tree is a leaf of the other, so both together use every link in both directions. A tile is cut in chunks, which follow
+each other: while one chunk goes down, later ones go up. Inside a node of `topology: nodes`, the ranks form a chain that
+ends at the head, which takes part in the trees; so do the cubes of a SIP. A channel is a pair of trees with a part of
+the tile of its own. Every channel has another head, so all network interfaces of a node work.
+
+Parameters: `channels` (0: as many as ranks share a node, fewer where a channel had less than 4 KiB) and `chunk_bytes`
+(0: by NCCL's rule, 32 to 512 KiB). Each chunk is reduced in one place, so all participants end with the same bits.
+
+Cost for tiles of m bytes, chunks of c bytes, and trees of d = ceil(log2 n) levels over n nodes of one participant:
+2 d (alpha + beta c) + 2 beta (m - c) where a link carries one chunk at a time; a participant sends no more than 2 m bytes
+for all n. With chains of k participants, d = ceil(log2 n) + k - 1.
+Source: Sanders, Speck and Traff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", 2009; Jeaugey,
+"Massively scale your deep learning training with NCCL 2.4", 2019; NCCL, src/graph/trees.cc.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ahbm._core import Handle, Peer, RecvFuture, Tl
+
+COLLECTIVE = "all_reduce"
+
+CHANNEL_BYTES = 4096
+"""Least bytes of a channel, as for NCCL's LL: 512 threads of 8 bytes."""
+
+
+def kernel_args(
+    world_size: int,
+    n_elem: int,
+    *,
+    cube_w: int = 4,
+    cube_h: int = 4,
+    op: str = "sum",
+    dtype: str = "f16",
+    node_size: int = 1,
+    channels: int = 0,
+    chunk_bytes: int = 0,
+) -> tuple[object, ...]:
+    if channels < 0 or chunk_bytes < 0:
+        raise ValueError("channels and chunk_bytes are 0 or more")
+    return (n_elem, cube_w * cube_h, world_size, op, dtype, node_size, channels, chunk_bytes)
+
+
+def binary_tree(n: int, i: int) -> tuple[int, list[int]]:
+    """Parent (-1: none) and children of member i of n: leaves are the odd ones."""
+    if i == 0:
+        return -1, [1 << ((n - 1).bit_length() - 1)] if n > 1 else []
+    bit = i & -i
+    up = i ^ bit | bit << 1
+    low = bit >> 1
+    children = [i - low] if low else []
+    while low and i + low >= n:
+        low >>= 1
+    return up if up < n else i ^ bit, children + ([i + low] if low else [])
+
+
+def double_tree(n: int, i: int, second: bool) -> tuple[int, list[int]]:
+    """The second tree is the mirror of the first, or the first one shifted where n is odd."""
+    if not second:
+        return binary_tree(n, i)
+    if n % 2:
+        up, down = binary_tree(n, (i - 1) % n)
+        return -1 if up < 0 else (up + 1) % n, [(child + 1) % n for child in down]
+    up, down = binary_tree(n, n - 1 - i)
+    return -1 if up < 0 else n - 1 - up, [n - 1 - child for child in down]
+
+
+def chunk_of(nbytes: int, levels: int) -> int:
+    """Bytes of a chunk by NCCL's rule: the more levels, the more chunks fill them."""
+    chunk = 1 << 19
+    for share, least in ((8, 1 << 17), (4, 1 << 16), (1, 1 << 15)):
+        while nbytes < chunk * levels * share and chunk > least:
+            chunk //= 2
+    return chunk
+
+
+def double_binary_tree_allreduce(
+    t_ptr: int,
+    n_elem: int,
+    cubes: int,
+    n_sips: int,
+    op: str,
+    dtype: str,
+    node_size: int,
+    channels: int,
+    chunk_bytes: int,
+    sip_rank: int,
+    sip_topo_kind: int,
+    sip_topo_w: int,
+    sip_topo_h: int,
+    *,
+    tl: Tl,
+) -> None:
+    if tl.program_id(axis=0) != 0:
+        return
+    cube = tl.program_id(axis=1)
+    element = tl.itemsize(dtype)
+    tile = t_ptr + cube * n_elem * element
+    chain = node_size * cubes  # participants of a node
+    nodes = n_sips // node_size
+    node, local = sip_rank // node_size, sip_rank % node_size * cubes + cube
+    channels = channels or max(1, min(node_size, n_elem * element // CHANNEL_BYTES))
+    levels = (nodes - 1).bit_length() + chain - 1
+
+    def peer(node: int, head: int, place: int) -> Peer:
+        """The participant at a place of the chain that ends at a head."""
+        i = node * chain + (head + place) % chain
+        return tl.peer(sip=i // cubes, cube=i % cubes)
+
+    def ways(channel: int, second: bool) -> tuple[Peer | None, list[Peer]]:
+        """To the root, and away from it."""
+        head = channel * cubes % chain
+        place = (local - head) % chain
+        behind = [peer(node, head, place + 1)] if place + 1 < chain else []
+        if place:
+            return peer(node, head, place - 1), behind
+        up, down = double_tree(nodes, node, second)
+        return None if up < 0 else peer(up, head, 0), [peer(child, head, 0) for child in down] + behind
+
+    streams = [ways(channel, second) for channel in range(channels) for second in (False, True)]
+    share = -(-n_elem // len(streams))
+    chunk = max(1, (chunk_bytes or chunk_of(share * element, levels)) // element)
+
+    def part(stream: int, j: int) -> tuple[int, int]:
+        """Address and length of chunk j of a stream; lengths may be 0."""
+        end = min((stream + 1) * share, n_elem)
+        first = min(stream * share + j * chunk, end)
+        return tile + first * element, min(chunk, end - first)
+
+    coming: dict[tuple[int, int], RecvFuture] = {}
+
+    def spread(stream: int, j: int, value: Handle) -> None:
+        for child in reversed(streams[stream][1]):
+            tl.send(dir=child, src=value)
+        tl.store(part(stream, j)[0], value)
+
+    def gather(stream: int, j: int) -> None:
+        (up, down), (at, length) = streams[stream], part(stream, j)
+        arriving = [tl.recv_async(dir=child, shape=(length,), dtype=dtype) for child in down]
+        acc: Any = tl.load(at, shape=(length,), dtype=dtype)
+        for future in arriving:
+            acc = tl.combine(acc, tl.wait(future), op)
+        if up is not None:
+            tl.send(dir=up, src=acc)
+            coming[stream, j] = tl.recv_async(dir=up, shape=(length,), dtype=dtype)
+        else:
+            spread(stream, j, acc / (nodes * chain) if op == "avg" else acc)
+
+    # A chunk comes back after a way up and a way down: until then the next ones go up.
+    count, lag = -(-share // chunk), 2 * levels
+    for step in range(count + lag):
+        for stream in range(len(streams)):
+            if step < count and part(stream, step)[1]:
+                gather(stream, step)
+        for stream in range(len(streams)):
+            if (stream, step - lag) in coming:
+                spread(stream, step - lag, tl.wait(coming.pop((stream, step - lag))))
+
+
+kernel = double_binary_tree_allreduce
