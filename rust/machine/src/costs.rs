@@ -44,6 +44,8 @@ pub struct Protocol {
     pub max_gbs: f64,
     /// Bytes of one rank's array at which half of the bandwidth is reached.
     pub ramp_bytes: u64,
+    /// The power with which the share of the bandwidth grows up to there and beyond.
+    pub ramp_exponent: f64,
     /// Least bytes of one rank's array that it is used for.
     pub min_bytes: u64,
     /// Most bytes of one rank's array that it is used for.
@@ -59,6 +61,26 @@ impl Protocol {
         if gbs < rate.gbs() { Rate::from_gbs(gbs).unwrap_or(rate) } else { rate }
     }
 }
+
+/// A range of sizes for which a fitted machine is valid, and how far it was off there at sizes that were held back.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Band {
+    /// The collective.
+    pub collective: String,
+    /// Ranks that took part.
+    pub ranks: u32,
+    /// First size, in bytes of one rank's array.
+    pub from_bytes: u64,
+    /// Last size.
+    pub to_bytes: u64,
+    /// Mean error, in percent.
+    pub mean_percent: f64,
+    /// Largest error, in percent.
+    pub worst_percent: f64,
+}
+
+/// Names of the algorithms that a communication library runs, by collective.
+pub type Library = Vec<(&'static str, Vec<String>)>;
 
 /// Everything an operation can cost besides the links it crosses.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,6 +5,7 @@
 //! between values in `validated`.
 
 mod keys;
+mod library;
 mod named;
 mod protocols;
 mod reader;
@@ -12,10 +13,11 @@ mod tiers;
 mod value;
 
 pub(crate) use keys::{Kind, Sips, Topology};
+pub(crate) use library::{Checked, LibraryKeys};
 pub(crate) use protocols::{ProtocolKeys, Protocols};
 pub(crate) use reader::{Reader, shorten, suggestion};
 pub(crate) use tiers::Tiers;
-pub(crate) use value::{Bytes, Count, Gbs, Names, Ns, PerNs, Real, Value, Word};
+pub(crate) use value::{Bytes, Count, Gbs, Names, Ns, PerNs, Real, Signed, Value, Word};
 
 /// Declares a section: a struct with defaults that reads itself key by key.
 macro_rules! section {

@@ -6,7 +6,8 @@ use crate::faults::Faults;
 use crate::sip_links::{Reducer, SipLinks};
 use crate::validated::{Validated, validate};
 use crate::{
-    Coord, Costs, Diagnostic, Heading, Jitter, LinkId, Node, PeId, Protocol, Ps, Rate, Sfr, Tier, overrides, yaml,
+    Band, Coord, Costs, Diagnostic, Heading, Jitter, Library, LinkId, Node, PeId, Protocol, Ps, Rate, Sfr, Tier,
+    overrides, yaml,
 };
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -47,6 +48,8 @@ pub struct Machine {
     pub(crate) step_ps: Ps,
     protocols: Vec<(String, Protocol)>,
     protocol: Option<String>,
+    library: Library,
+    bands: Option<Vec<Band>>,
     voices: Vec<Arc<Machine>>,
 }
 
@@ -153,6 +156,8 @@ impl Machine {
             protocols: declared.protocols.0.iter().map(|(name, keys)| (name.clone(), keys.protocol())).collect(),
             protocol: declared.protocol.as_ref().map(|name| name.0.clone()),
             voices: Vec::new(),
+            library: declared.library.library(),
+            bands: declared.calibration.as_ref().map(|checked| checked.0.bands()),
         }
     }
 
@@ -181,6 +186,16 @@ impl Machine {
                 Diagnostic::new("AHBM-V125", what)
             }),
         }
+    }
+
+    /// The algorithms of the communication library, by collective; a collective that it does not name is not there.
+    pub fn library(&self) -> &Library {
+        &self.library
+    }
+
+    /// Where the machine is valid, and how far it was off there; none for a machine that was fitted to no measurement.
+    pub fn bands(&self) -> Option<&[Band]> {
+        self.bands.as_deref()
     }
 
     /// The protocols of the communication library, by name, in the order of the file.

@@ -30,8 +30,11 @@ impl Machine {
     }
 }
 
-/// Name, efficiency, GB/s, `ramp_bytes`, `min_bytes`, `max_bytes`, slots.
-type ProtocolRow = (String, f64, f64, u64, u64, Option<u64>, Option<u32>);
+/// Name, efficiency, GB/s, `ramp_bytes`, `ramp_exponent`, `min_bytes`, `max_bytes`, slots.
+type ProtocolRow = (String, f64, f64, u64, f64, u64, Option<u64>, Option<u32>);
+
+/// Collective, ranks, first and last size, mean and largest error in percent.
+type BandRow = (String, u32, u64, u64, f64, f64);
 
 /// Text, origin and overrides, as `from_yaml` takes them.
 type Arguments = (String, String, Vec<(String, String)>);
@@ -153,15 +156,33 @@ impl Machine {
     }
 
     /// The protocols of the communication library, in the order of the file: name, `efficiency`, `max_gbs`, `ramp_bytes`,
-    /// `min_bytes`, `max_bytes` and `slots`; None for what it does not say.
+    /// `ramp_exponent`, `min_bytes`, `max_bytes` and `slots`; None for what it does not say.
     #[getter]
     fn protocols(&self) -> Vec<ProtocolRow> {
         let row = |(name, of): &(String, ahbm_machine::Protocol)| {
             let most = (of.max_bytes != u64::MAX).then_some(of.max_bytes);
-            let sizes = (of.ramp_bytes, of.min_bytes, most);
-            (name.clone(), of.efficiency, of.max_gbs, sizes.0, sizes.1, sizes.2, of.slots)
+            let sizes = (of.min_bytes, most);
+            (name.clone(), of.efficiency, of.max_gbs, of.ramp_bytes, of.ramp_exponent, sizes.0, sizes.1, of.slots)
         };
         self.inner.protocols().iter().map(row).collect()
+    }
+
+    /// The algorithms of the communication library by collective, in the order of the file.
+    #[getter]
+    fn library(&self) -> Vec<(&str, Vec<String>)> {
+        self.inner.library().clone()
+    }
+
+    /// Where a machine that was fitted to measurements is valid, and how far it was off there at sizes that were held back:
+    /// collective, ranks, first and last bytes of one rank's array, mean and largest error in percent. None for a machine
+    /// that was fitted to none.
+    #[getter]
+    fn bands(&self) -> Option<Vec<BandRow>> {
+        let row = |band: &ahbm_machine::Band| {
+            let errors = (band.mean_percent, band.worst_percent);
+            (band.collective.clone(), band.ranks, band.from_bytes, band.to_bytes, errors.0, errors.1)
+        };
+        self.inner.bands().map(|bands| bands.iter().map(row).collect())
     }
 
     /// The protocol that all runs use; None where each takes the quickest of those that its size allows.

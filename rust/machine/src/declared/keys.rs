@@ -1,6 +1,6 @@
 //! The keys of `topology.yaml`.
 
-use super::{Count, Gbs, Names, Ns, PerNs, ProtocolKeys, Protocols, Real, Tiers, Word, section};
+use super::{Checked, Count, Gbs, LibraryKeys, Names, Ns, PerNs, ProtocolKeys, Protocols, Real, Tiers, Word, section};
 use crate::{NetworkModel, Protocol};
 
 section! {
@@ -25,6 +25,10 @@ section! {
         protocols: Protocols = Protocols::default(),
         /// The protocol that all runs use; where absent, each takes the quickest of those that its size allows.
         protocol: Option<Word> = None,
+        /// The algorithms that the communication library of the machine runs, by collective.
+        library: LibraryKeys = LibraryKeys::default(),
+        /// How the machine was fitted to measured tables; written by `ahbm calibrate`. It changes no time.
+        calibration: Option<Checked> = None,
     }
 }
 
@@ -173,6 +177,9 @@ section! {
         nic_gbs: Gbs = Gbs::new(50.0),
         /// Latency through the spine, in ns.
         spine_ns: Ns = Ns::ps(0),
+        /// Whether a message of one SIP is spread over all interfaces of its node, as libraries that run a channel over each
+        /// of them do; its own alone where absent.
+        striped: Option<bool> = None,
         /// Bandwidth of a node's interfaces together over that of the node's way to the spine; 1 or more.
         taper: Real = Real(1.0),
         /// The switch of a node reduces what SIPs of the node send and copies what goes to several; false where absent.

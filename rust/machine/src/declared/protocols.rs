@@ -23,6 +23,9 @@ section! {
         /// Bytes of one rank's array at which half of the bandwidth is reached: n bytes get 1 / (1 + sqrt(ramp_bytes / n))
         /// of it.
         ramp_bytes: Bytes = Bytes(0),
+        /// The power with which that share grows, above 0 and up to 1; 0.5 where absent. n bytes get
+        /// 1 / (1 + (ramp_bytes / n)^ramp_exponent) of the bandwidth.
+        ramp_exponent: Option<Real> = None,
         /// Least bytes of one rank's array that the library uses it for.
         min_bytes: Bytes = Bytes(0),
         /// Most bytes of one rank's array that the library uses it for; all where absent.
@@ -39,6 +42,7 @@ impl ProtocolKeys {
             efficiency: self.efficiency.0,
             max_gbs: self.max_gbs.gbs(),
             ramp_bytes: self.ramp_bytes.0,
+            ramp_exponent: self.ramp_exponent.map_or(0.5, |Real(exponent)| exponent),
             min_bytes: self.min_bytes.0,
             max_bytes: self.max_bytes.map_or(u64::MAX, |bytes| bytes.0),
             slots: self.slots.map(|slots| slots.0),
@@ -54,6 +58,9 @@ impl Value for Protocols {
             if efficiency <= 0.0 || efficiency > 1.0 {
                 let message = format!("an efficiency of {efficiency} is out of range: above 0, up to 1");
                 reader.report(node.at, "AHBM-T005", message, None);
+            }
+            if protocol.ramp_exponent.is_some_and(|Real(exponent)| exponent <= 0.0 || exponent > 1.0) {
+                reader.report(node.at, "AHBM-T005", "ramp_exponent is out of range: above 0, up to 1", None);
             }
             if protocol.max_bytes.is_some_and(|most| most.0 < protocol.min_bytes.0) {
                 reader.report(node.at, "AHBM-T005", "max_bytes is less than min_bytes", None);

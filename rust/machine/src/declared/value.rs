@@ -238,6 +238,26 @@ impl Value for Real {
     }
 }
 
+/// A real number of either sign, such as a covariance.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Signed(pub(crate) f64);
+
+impl Value for Signed {
+    fn read(node: &Tree, reader: &mut Reader<'_>) -> Option<Self> {
+        let real = number(node, reader, "a number")?;
+        if real.abs() <= MAX_REAL {
+            return Some(Self(real));
+        }
+        out_of_range(node, reader, real, "a number of -1e6 to 1e6")
+    }
+    fn schema() -> Json {
+        json!({"type": "number", "minimum": -MAX_REAL, "maximum": MAX_REAL})
+    }
+    fn canonical(&self, path: &str, out: &mut String) {
+        line(path, format_args!("{:?}", self.0), out);
+    }
+}
+
 impl Value for bool {
     fn read(node: &Tree, reader: &mut Reader<'_>) -> Option<Self> {
         match node.value {
