@@ -122,8 +122,27 @@ class Emulator:
 
         Raises ConfigError as `CclConfig.candidates` and as loading an algorithm.
         """
-        candidates = self.ccl.candidates(collective, nbytes, self.world_size)
+        candidates = self.candidates(collective, nbytes, self.world_size)
         return self._choose(candidates, self.machine.topology)[0].algorithm
+
+    @checked
+    def candidates(self, collective: str, nbytes: int, ranks: int) -> tuple[str, ...]:
+        """The algorithms for `nbytes` bytes of one rank's tensor in a group of `ranks` ranks: what the user's ccl.yaml
+        says, else those of the machine's own library, else the packaged ones.
+
+        Raises as `CclConfig.candidates`, and ConfigError (AHBM-C194) for a library of algorithms that ccl.yaml does not
+        name: a topology is data, and names no code.
+        """
+        own = dict(self.machine.library).get(collective)
+        if not own or self.ccl.is_own(collective):
+            return self.ccl.candidates(collective, nbytes, ranks)
+        if unknown := [name for name in own if name not in self.ccl.algorithms]:
+            raise ConfigError(
+                "AHBM-C194",
+                f"the machine's library runs {unknown[0]} for {collective}, which ccl.yaml does not name",
+                hint=did_you_mean(unknown[0], self.ccl.algorithms),
+            )
+        return tuple(own)
 
     @checked
     def runs_anywhere(self, compiled: Compiled) -> bool:
@@ -159,7 +178,7 @@ class Emulator:
     def unselected(self, request: Request) -> str:
         """The algorithm of a request by ccl.yaml without its selectors. Raises as `CclConfig.candidates`."""
         nbytes = request.tiles * request.nbytes
-        candidates = self.ccl.candidates(request.collective, nbytes, request.world_size)
+        candidates = self.candidates(request.collective, nbytes, request.world_size)
         layout = self._layout(request, self.ccl.settings(candidates[0]).world_size or self.world_size)
         return self._quickest(request, candidates, layout)[0].algorithm
 
@@ -367,7 +386,7 @@ class Emulator:
             candidates: tuple[str, ...] = (given.name,)
             settings = self.settings(given)
         else:
-            candidates = (str(algorithm),) if algorithm else self.ccl.candidates(name, nbytes, request.world_size)
+            candidates = (str(algorithm),) if algorithm else self.candidates(name, nbytes, request.world_size)
             settings = self.ccl.settings(candidates[0])
         world = settings.world_size or self.world_size
         layouts.check_ranks(self.machine, request.ranks, world)

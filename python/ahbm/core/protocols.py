@@ -22,6 +22,8 @@ class Protocol:
     """Most payload that a link carries, in GB/s."""
     ramp_bytes: int
     """Bytes of one rank's array at which half of the bandwidth is reached."""
+    ramp_exponent: float
+    """The power with which the share of the bandwidth grows."""
     min_bytes: int
     """Least bytes of one rank's array that it is used for."""
     max_bytes: int | None
@@ -33,13 +35,19 @@ class Protocol:
         """Whether the library uses it for `nbytes` bytes of one rank's array."""
         return self.min_bytes <= nbytes and (self.max_bytes is None or nbytes <= self.max_bytes)
 
+    def share(self, nbytes: float) -> float:
+        """The part of the bandwidth that `nbytes` bytes of one rank's array get."""
+        ramp = self.ramp_bytes / nbytes
+        return 1 / (1 + (sqrt(ramp) if self.ramp_exponent == 0.5 else ramp**self.ramp_exponent))
+
     def on(self, nbytes: int) -> tuple[tuple[str, str], ...]:
         """The overrides of the machine on which a call of `nbytes` bytes of one rank's array runs with it. n bytes get
-        1 / (1 + sqrt(ramp_bytes / n)) of the bandwidth: n / b + sqrt(ramp_bytes · n) / b is the time of n bytes over a
-        pipeline whose chunks are as long as is best."""
+        1 / (1 + (ramp_bytes / n)^ramp_exponent) of the bandwidth. With 1/2, n / b + sqrt(ramp_bytes · n) / b is the time
+        of n bytes over a pipeline whose chunks are as long as is best; other powers are those of libraries whose channels
+        become more, or wider, with the size."""
         found = [("protocol", self.name)]
         if self.ramp_bytes and nbytes:
-            share = 1 / (1 + sqrt(self.ramp_bytes / nbytes))
+            share = self.share(nbytes)
             path = f"protocols.{self.name}"
             found.append((f"{path}.efficiency", repr(self.efficiency * share)))
             if self.max_gbs != float("inf"):

@@ -115,9 +115,7 @@ class ModuleAlgorithm:
                     hint=f"add the keyword {keyword}={default!r} to its kernel_args and heed it",
                 )
 
-    def arguments(
-        self, request: Request, n_elem: int, cube_w: int, cube_h: int, node_size: int
-    ) -> tuple[object, ...]:
+    def arguments(self, request: Request, n_elem: int, cube_w: int, cube_h: int, node_size: int) -> tuple[object, ...]:
         """The kernel's arguments between `t_ptr` and `sip_rank`; `node_size` is what `nodes_of` gives.
 
         Raises KernelError: AHBM-K110 when `kernel_args` raises or returns no tuple, K111 when the kernel does not take
@@ -261,8 +259,7 @@ class ModuleAlgorithm:
             nbytes, cubes = layout.chunks * lane.n_elem * itemsize, len(lane.cubes)
             if lane.n_elem not in bodies:
                 before, again = (
-                    (BASE, *self.arguments(request, lane.n_elem, lane.cube_w, lane.cube_h, node_size))
-                    for _ in range(2)
+                    (BASE, *self.arguments(request, lane.n_elem, lane.cube_w, lane.cube_h, node_size)) for _ in range(2)
                 )
                 views = [(BASE + cube * nbytes, nbytes) for cube in range(cubes)]
                 bodies[lane.n_elem] = builder.capture_all(

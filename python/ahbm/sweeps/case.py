@@ -210,7 +210,7 @@ class _Digest:
         if self._algorithm is None and isinstance(self._emulator, Emulator) and nbytes:
             try:
                 world = self._emulator.world_size
-                chosen = tuple(self._emulator.ccl.candidates(self._sweep.collective, nbytes, world))
+                chosen = tuple(self._emulator.candidates(self._sweep.collective, nbytes, world))
             except AhbmError as error:
                 chosen = (error.code, error.message)
         if chosen not in self._known:

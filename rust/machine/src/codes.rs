@@ -149,6 +149,8 @@ pub const CODES: &[(&str, &str)] = &[
     ("AHBM-C188", "a size for which no protocol of the machine is used"),
     ("AHBM-C190", "a file of ASTRA-sim with a key that is missing or has a value that ASTRA-sim does not know; names file and key"),
     ("AHBM-C191", "warning: a key or option of ASTRA-sim that changes no number"),
+    ("AHBM-C194", "the library of a machine runs an algorithm that ccl.yaml does not name"),
+    ("AHBM-C195", "tables that a machine cannot be fitted to: too few rows, unlike collectives, or no template for them"),
     ("AHBM-C201", "the program under construction is finished"),
     ("AHBM-C202", "unknown slot tier"),
     ("AHBM-C203", "unknown memory space"),
@@ -236,6 +238,9 @@ pub const CODES: &[(&str, &str)] = &[
     ("AHBM-F197", "warning: NCCL's tuner file: LL without a bound that LL can bear"),
     ("AHBM-F198", "warning: a tuning file: a rule that no call reaches; names the line that takes its calls"),
     ("AHBM-F199", "knobs beside a program that are for another content of it"),
+    ("AHBM-F210", "a table of measurements of no format that is known, too large, or without rows"),
+    ("AHBM-F211", "a row of a table of measurements that cannot be: a size or a time that is no positive number, or sizes that do not grow"),
+    ("AHBM-F212", "a table of measurements that does not say its collective or its ranks, or contradicts itself"),
 
     ("AHBM-I101", "interrupted"),
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ahbm._core import Handle, Peer, RecvFuture, Tl
+    from ahbm._core import Peer, RecvFuture, Tl
 
 COLLECTIVE = "all_reduce"
 
@@ -52,11 +52,10 @@ def binary_tree(n: int, i: int) -> tuple[int, list[int]]:
         return -1, [1 << ((n - 1).bit_length() - 1)] if n > 1 else []
     bit = i & -i
     up = i ^ bit | bit << 1
-    low = bit >> 1
-    children = [i - low] if low else []
-    while low and i + low >= n:
-        low >>= 1
-    return up if up < n else i ^ bit, children + ([i + low] if low else [])
+    low = high = bit >> 1
+    while high and i + high >= n:
+        high >>= 1
+    return up if up < n else i ^ bit, ([i - low] if low else []) + ([i + high] if high else [])
 
 
 def double_tree(n: int, i: int, second: bool) -> tuple[int, list[int]]:
@@ -68,6 +67,12 @@ def double_tree(n: int, i: int, second: bool) -> tuple[int, list[int]]:
         return -1 if up < 0 else (up + 1) % n, [(child + 1) % n for child in down]
     up, down = binary_tree(n, n - 1 - i)
     return -1 if up < 0 else n - 1 - up, [n - 1 - child for child in down]
+
+
+def level_of(n: int, i: int, second: bool) -> int:
+    """Steps to the root."""
+    up = double_tree(n, i, second)[0]
+    return 0 if up < 0 else 1 + level_of(n, up, second)
 
 
 def chunk_of(nbytes: int, levels: int) -> int:
@@ -112,15 +117,17 @@ def double_binary_tree_allreduce(
         i = node * chain + (head + place) % chain
         return tl.peer(sip=i // cubes, cube=i % cubes)
 
-    def ways(channel: int, second: bool) -> tuple[Peer | None, list[Peer]]:
-        """To the root, and away from it."""
+    def ways(channel: int, second: bool) -> tuple[Peer | None, list[Peer], int]:
+        """To the root, away from it, and the steps to the root."""
         head = channel * cubes % chain
         place = (local - head) % chain
+        level = level_of(nodes, node, second) + place
         behind = [peer(node, head, place + 1)] if place + 1 < chain else []
         if place:
-            return peer(node, head, place - 1), behind
+            return peer(node, head, place - 1), behind, level
         up, down = double_tree(nodes, node, second)
-        return None if up < 0 else peer(up, head, 0), [peer(child, head, 0) for child in down] + behind
+        above = None if up < 0 else peer(up, head, 0)
+        return above, [peer(child, head, 0) for child in down] + behind, level
 
     streams = [ways(channel, second) for channel in range(channels) for second in (False, True)]
     share = -(-n_elem // len(streams))
@@ -132,34 +139,42 @@ def double_binary_tree_allreduce(
         first = min(stream * share + j * chunk, end)
         return tile + first * element, min(chunk, end - first)
 
-    coming: dict[tuple[int, int], RecvFuture] = {}
+    def expect(stream: int, j: int, up: bool) -> list[RecvFuture]:
+        origins = streams[stream][1] if up else [streams[stream][0]]
+        shape = (part(stream, j)[1],)
+        return [tl.recv_async(dir=origin, shape=shape, dtype=dtype) for origin in origins if origin is not None]
 
-    def spread(stream: int, j: int, value: Handle) -> None:
-        for child in reversed(streams[stream][1]):
-            tl.send(dir=child, src=value)
-        tl.store(part(stream, j)[0], value)
-
-    def gather(stream: int, j: int) -> None:
-        (up, down), (at, length) = streams[stream], part(stream, j)
-        arriving = [tl.recv_async(dir=child, shape=(length,), dtype=dtype) for child in down]
-        acc: Any = tl.load(at, shape=(length,), dtype=dtype)
-        for future in arriving:
-            acc = tl.combine(acc, tl.wait(future), op)
-        if up is not None:
-            tl.send(dir=up, src=acc)
-            coming[stream, j] = tl.recv_async(dir=up, shape=(length,), dtype=dtype)
+    def perform(stream: int, j: int, up: bool, coming: list[RecvFuture]) -> None:
+        """A chunk on its way up, which turns at the root, or down."""
+        (above, below, _), (at, length) = streams[stream], part(stream, j)
+        if up:
+            value: Any = tl.load(at, shape=(length,), dtype=dtype)
+            for future in coming:
+                value = tl.combine(value, tl.wait(future), op)
+            if above is not None:
+                tl.send(dir=above, src=value)
+                return
+            value = value / (nodes * chain) if op == "avg" else value
         else:
-            spread(stream, j, acc / (nodes * chain) if op == "avg" else acc)
+            value = tl.wait(coming[0])
+        for child in reversed(below):
+            tl.send(dir=child, src=value)
+        tl.store(at, value)
 
-    # A chunk comes back after a way up and a way down: until then the next ones go up.
-    count, lag = -(-share // chunk), 2 * levels
-    for step in range(count + lag):
-        for stream in range(len(streams)):
-            if step < count and part(stream, step)[1]:
-                gather(stream, step)
-        for stream in range(len(streams)):
-            if (stream, step - lag) in coming:
-                spread(stream, step - lag, tl.wait(coming.pop((stream, step - lag))))
+    # Chunk j goes up through level l at time j + levels - l and down at time j + levels + l. What is sent at one time is
+    # received at the next: two streams that use one queue agree on the order of their messages.
+    events: dict[int, list[tuple[int, int, bool]]] = {}
+    for stream, (above, _, level) in enumerate(streams):
+        for j in range(-(-share // chunk)):
+            if part(stream, j)[1]:
+                events.setdefault(j + levels - level, []).append((stream, j, True))
+                if above is not None:
+                    events.setdefault(j + levels + level, []).append((stream, j, False))
+    for time in sorted(events):
+        now = sorted(events[time])
+        arriving = [expect(*event) for event in now]
+        for event, coming in zip(now, arriving, strict=True):
+            perform(*event, coming)
 
 
 kernel = double_binary_tree_allreduce

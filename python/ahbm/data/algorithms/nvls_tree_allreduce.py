@@ -6,7 +6,7 @@ node's switch. Participants of one number form two trees over the nodes, each fo
 which follow each other. Before the first load the ranks of a node tell each other that their data is there, and at the
 end that their results have arrived. Machines whose nodes' switches do not reduce are refused (AHBM-T019).
 
-Parameter: `chunk_bytes` (0: by NCCL's rule, 32 to 512 KiB). Each chunk is reduced in one place, so all participants end
+Parameter: `chunk_bytes`. Each chunk is reduced in one place, so all participants end
 with the same bits.
 
 Cost for tiles of m bytes, n nodes of k ranks, and chunks of c bytes: 5 alpha + m beta (1 + 1/k) inside a node, and
@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ahbm._core import Handle, Peer, RecvFuture, Tl
+    from ahbm._core import Peer, RecvFuture, Tl
 
 COLLECTIVE = "all_reduce"
 
@@ -34,10 +34,10 @@ def kernel_args(
     op: str = "sum",
     dtype: str = "f16",
     node_size: int = 1,
-    chunk_bytes: int = 0,
+    chunk_bytes: int = 65536,
 ) -> tuple[object, ...]:
-    if chunk_bytes < 0:
-        raise ValueError("chunk_bytes is 0 or more")
+    if chunk_bytes < 1:
+        raise ValueError("chunk_bytes is 1 or more")
     if node_size == 1 and world_size > 1:
         raise ValueError("no node has several of the ranks: use topology nodes, and a group of whole nodes")
     return (n_elem, cube_w * cube_h, world_size, op, dtype, node_size, chunk_bytes)
@@ -49,11 +49,10 @@ def binary_tree(n: int, i: int) -> tuple[int, list[int]]:
         return -1, [1 << ((n - 1).bit_length() - 1)] if n > 1 else []
     bit = i & -i
     up = i ^ bit | bit << 1
-    low = bit >> 1
-    children = [i - low] if low else []
-    while low and i + low >= n:
-        low >>= 1
-    return up if up < n else i ^ bit, children + ([i + low] if low else [])
+    low = high = bit >> 1
+    while high and i + high >= n:
+        high >>= 1
+    return up if up < n else i ^ bit, ([i - low] if low else []) + ([i + high] if high else [])
 
 
 def double_tree(n: int, i: int, second: bool) -> tuple[int, list[int]]:
@@ -67,13 +66,10 @@ def double_tree(n: int, i: int, second: bool) -> tuple[int, list[int]]:
     return -1 if up < 0 else n - 1 - up, [n - 1 - child for child in down]
 
 
-def chunk_of(nbytes: int, levels: int) -> int:
-    """Bytes of a chunk by NCCL's rule: the more levels, the more chunks fill them."""
-    chunk = 1 << 19
-    for share, least in ((8, 1 << 17), (4, 1 << 16), (1, 1 << 15)):
-        while nbytes < chunk * levels * share and chunk > least:
-            chunk //= 2
-    return chunk
+def level_of(n: int, i: int, second: bool) -> int:
+    """Steps to the root."""
+    up = double_tree(n, i, second)[0]
+    return 0 if up < 0 else 1 + level_of(n, up, second)
 
 
 def nvls_tree_allreduce(
@@ -100,27 +96,28 @@ def nvls_tree_allreduce(
     nodes, within = n_sips // node_size, node_size * cubes
     node, local = sip_rank // node_size, sip_rank % node_size * cubes + cube
     base = node * node_size
-    mates = [base + i for i in range(node_size)]
     others = [base + (sip_rank + i) % node_size for i in range(1, node_size)]
 
     def meet() -> None:
         """Everybody of the node has come here once this ends."""
-        places = [(local + i) % within for i in range(1, within)]
-        peers = [tl.peer(sip=base + place // cubes, cube=place % cubes) for place in places]
+        peers = [mate((local + i) % within) for i in range(1, within)]
         token = tl.zeros((1,), dtype=dtype)
         for peer in peers:
             tl.send(dir=peer, src=token)
         for future in [tl.recv_async(dir=peer, shape=(1,), dtype=dtype) for peer in peers]:
             tl.wait(future)
 
+    def mate(place: int) -> Peer:
+        return tl.peer(sip=base + place // cubes, cube=place % cubes)
+
     def rail(node: int) -> Peer:
         return tl.peer(sip=node * node_size + sip_rank % node_size, cube=cube)
 
     share = -(-n_elem // within)
     half = -(-share // 2)
-    levels = max(1, (nodes - 1).bit_length())
-    chunk = max(1, (chunk_bytes or chunk_of(half * element, levels)) // element)
-    trees = [double_tree(nodes, node, second) for second in (False, True)]
+    levels = (nodes - 1).bit_length()
+    chunk = max(1, chunk_bytes // element)
+    trees = [(*double_tree(nodes, node, second), level_of(nodes, node, second)) for second in (False, True)]
 
     def part(tree: int, j: int) -> tuple[int, int]:
         """First byte and length of chunk j of a tree; lengths may be 0."""
@@ -129,52 +126,55 @@ def nvls_tree_allreduce(
         return first * element, min(chunk, end - first)
 
     def reduced(at: int, length: int) -> Any:
-        """Some elements of the tiles of all cubes of the node."""
         acc: Any = None
         for tile in tiles:
-            if others:
-                value = tl.load_reduce(tile + at, shape=(length,), sips=mates, dtype=dtype, op=op)
-            else:
-                value = tl.load(tile + at, shape=(length,), dtype=dtype)
+            value = tl.load_reduce(
+                tile + at, shape=(length,), sips=[base + i for i in range(node_size)], dtype=dtype, op=op
+            )
             acc = value if acc is None else tl.combine(acc, value, op)
         return acc
 
-    coming: dict[tuple[int, int], RecvFuture] = {}
+    def expect(tree: int, j: int, up: bool) -> list[RecvFuture]:
+        origins = trees[tree][1] if up else [trees[tree][0]]
+        return [tl.recv_async(dir=rail(node), shape=(part(tree, j)[1],), dtype=dtype) for node in origins]
 
-    def spread(tree: int, j: int, value: Handle) -> None:
-        for child in reversed(trees[tree][1]):
+    def perform(tree: int, j: int, up: bool, coming: list[RecvFuture]) -> None:
+        """A chunk on its way up, which turns at the root, or down."""
+        (above, below, _), (at, length) = trees[tree], part(tree, j)
+        if up:
+            value = reduced(at, length)
+            for future in coming:
+                value = tl.combine(value, tl.wait(future), op)
+            if above >= 0:
+                tl.send(dir=rail(above), src=value)
+                return
+            value = value / (n_sips * cubes) if op == "avg" else value
+        else:
+            value = tl.wait(coming[0])
+        for child in reversed(below):
             tl.send(dir=rail(child), src=value)
         for tile in tiles:
-            tl.store(tile + part(tree, j)[0], value)
+            tl.store(tile + at, value)
             if others:
-                tl.multicast(tile + part(tree, j)[0], value, sips=others)
+                tl.multicast(tile + at, value, sips=others)
 
-    def gather(tree: int, j: int) -> None:
-        (up, down), (at, length) = trees[tree], part(tree, j)
-        arriving = [tl.recv_async(dir=rail(child), shape=(length,), dtype=dtype) for child in down]
-        acc = reduced(at, length)
-        for future in arriving:
-            acc = tl.combine(acc, tl.wait(future), op)
-        if up < 0:
-            spread(tree, j, acc / (n_sips * cubes) if op == "avg" else acc)
-        else:
-            tl.send(dir=rail(up), src=acc)
-            coming[tree, j] = tl.recv_async(dir=rail(up), shape=(length,), dtype=dtype)
-
-    if within > 1:
-        meet()
-    # A chunk comes back after a way up and a way down: until then the next ones go up.
-    count, lag = -(-half // chunk), 2 * levels
-    for step in range(count + lag):
-        for tree in (0, 1):
-            if step < count and part(tree, step)[1]:
-                gather(tree, step)
-        for tree in (0, 1):
-            if (tree, step - lag) in coming:
-                spread(tree, step - lag, tl.wait(coming.pop((tree, step - lag))))
+    meet()
+    # Chunk j goes up through level l at time j + levels - l and down at time j + levels + l. What is sent at one time is
+    # received at the next: two trees that use one queue agree on the order of their messages.
+    events: dict[int, list[tuple[int, int, bool]]] = {}
+    for tree, (above, _, level) in enumerate(trees):
+        for j in range(-(-half // chunk)):
+            if part(tree, j)[1]:
+                events.setdefault(j + levels - level, []).append((tree, j, True))
+                if above >= 0:
+                    events.setdefault(j + levels + level, []).append((tree, j, False))
+    for time in sorted(events):
+        now = sorted(events[time])
+        arriving = [expect(*event) for event in now]
+        for event, coming in zip(now, arriving, strict=True):
+            perform(*event, coming)
     tl.fence()
-    if within > 1:
-        meet()
+    meet()
 
 
 kernel = nvls_tree_allreduce

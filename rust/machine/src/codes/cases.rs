@@ -126,6 +126,8 @@ pub const CASES: &[(&str, &str, &str)] = &[
     ("AHBM-C188", "a call of 1 MiB where every protocol has `max_bytes: 65536`", "let the protocols' ranges hold all sizes that are run"),
     ("AHBM-C190", "`\"all-reduce-implementation\": [\"rings\"]` in a system file", "write one of the values that the message lists"),
     ("AHBM-C191", "`boost-mode` in a system file", "nothing; take the key out to silence it"),
+    ("AHBM-C194", "`library: {all_reduce: [nccl_ring]}` in a topology.yaml, and no such entry in ccl.yaml", "add the entry to your ccl.yaml, or name an algorithm with -a"),
+    ("AHBM-C195", "`ahbm calibrate one_row.csv -o machine.yaml`", "give tables with more sizes, or a template with fewer free parameters"),
     ("AHBM-C201", "a second `finish()` of a ProgramBuilder", "make a new builder for the next program"),
     ("AHBM-C202", "`tier='l2'`", "use a tier that the hint names"),
     ("AHBM-C203", "`space='dram'`", "use hbm, tcm, sram or host"),
@@ -213,6 +215,9 @@ pub const CASES: &[(&str, &str, &str)] = &[
     ("AHBM-F197", "`allreduce,0,18446744073709551615,ring,ll,16,1,8`", "name ll128 or simple above 1 MiB"),
     ("AHBM-F198", "a line for 8 ranks below one for any number of ranks", "put the narrower rule first, or remove one"),
     ("AHBM-F199", "the plan was made again, its knobs were not", "tune again, or put the digest that it names into `program`"),
+    ("AHBM-F210", "`ahbm calibrate notes.txt` of a file of prose", "give the text or JSON of nccl-tests, or a CSV with the header that the message names"),
+    ("AHBM-F211", "`1024,float,nan,0,0,`", "correct the row, or leave it out"),
+    ("AHBM-F212", "a CSV without `# op:` and `# ranks:`", "state them in its head, or with --collective and --ranks"),
 
     ("AHBM-I101", "Ctrl-C", "start it again; the message says how far it came"),
 

@@ -1,6 +1,6 @@
 //! Vertices between SIPs that are no SIP: relays of custom networks, and the switches, interfaces and spine of nodes.
 
-use ahbm_machine::{Coord, Machine, Node};
+use ahbm_machine::{Coord, LinkId, Machine, Node};
 use proptest::prelude::*;
 
 const PLAIN: &str = "sip: {cube_mesh: {w: 1, h: 1}, io: {latency_ns: 0, bandwidth_gbs: .inf}}\n\
@@ -101,4 +101,44 @@ proptest! {
         let (first, last) = (format!("sip{from}->"), format!("->sip{to}"));
         prop_assert!(names[0].starts_with(&first) && names[names.len() - 1].ends_with(&last));
     }
+}
+
+/// The text of two nodes of four whose switches reduce, with more keys of `nodes`.
+fn reducing(more: &str) -> Machine {
+    machine(&format!(
+        "system: {{sips: {{count: 8, topology: nodes, link: {{latency_ns: 300}}, \
+         nodes: {{size: 4, switch_ns: 100, nic_latency_ns: 2000, spine_ns: 500{more}}}}}}}"
+    ))
+}
+
+#[test]
+fn the_nearest_switch_that_reduces_takes_part() {
+    let m = reducing(", reduces: true, reduce_gbs: 200, spine_reduces: true");
+    let names = |route: &ahbm_machine::Route| route.hops.iter().map(|hop| m.link_name(hop.link)).collect::<Vec<_>>();
+    let at = |sip| Node::Hbm(m.pe(Coord { sip, cube: 0, pe: 0 }).unwrap());
+    let (node, spine) = (m.reducing_switch(5..8).unwrap(), m.reducing_switch([0, 4]).unwrap());
+    assert_eq!(m.reducing_switch(0..8).unwrap(), spine);
+    let (there, back) = (m.route_to_switch(at(5), node).unwrap(), m.route_from_switch(at(6), node, true).unwrap());
+    assert!(names(&there).contains(&"sip5->node1.switch".to_owned()));
+    assert!(names(&back).starts_with(&["node1.reducer".to_owned(), "node1.switch->sip6".to_owned()]));
+    let there = names(&m.route_to_switch(at(1), spine).unwrap());
+    assert!(there.ends_with(&["sip1->node0.out".to_owned(), "node0.out->spine".to_owned()]), "{there:?}");
+    let back = names(&m.route_from_switch(at(4), spine, true).unwrap());
+    assert!(back.starts_with(&["spine->node1.in".to_owned(), "node1.in->sip4".to_owned()]), "{back:?}");
+    assert_eq!((m.link_name(LinkId(m.links() - 1)), m.link_name(LinkId(m.links() - 3))), ("spine.reducer".into(), "node0.reducer".into()));
+    assert!(m.switch_reduces() && m.dump().contains("reducer of the node             2"), "{}", m.dump());
+    assert!(m.dump().contains("reducer of the spine"));
+}
+
+#[test]
+fn nodes_reduce_nothing_unless_they_say_so() {
+    let plain = reducing("");
+    assert_eq!(plain.links(), reducing(", reduces: false, spine_reduces: false").links());
+    assert!(!plain.canonical().contains("reduce"));
+    let error = plain.reducing_switch(0..4).unwrap_err();
+    assert_eq!(error.code, "AHBM-T019");
+    assert!(error.hint.unwrap().contains("system.sips.nodes.reduces"));
+    let inside = reducing(", reduces: true");
+    assert!(inside.reducing_switch(0..4).is_ok() && inside.reducing_switch(3..5).is_err() && !inside.switch_reduces());
+    assert_eq!((plain.node_size(), machine("").node_size()), (4, 1));
 }

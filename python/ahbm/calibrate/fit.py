@@ -1,0 +1,150 @@
+"""The fit of laws to rows: several starts, robust residuals, and the shape that predicts held-back rows best."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from ahbm.calibrate.laws import FREE, PLAIN, RAMPED, Floats, Law, Rows, Shape, Spoken, Term, decoded
+from ahbm.calibrate.search import searched
+from ahbm.errors import ConfigError
+
+STARTS = 12
+MOST = 9
+"""Free parameters of a fit."""
+FOLDS = 4
+CANDIDATES = 6
+"""Borders that are tried: those where the times jump most."""
+LEAST = 3
+"""Rows on each side of a border."""
+SHAPES = (
+    Shape(((PLAIN,),)),
+    Shape(((FREE,),)),
+    Shape(((PLAIN, RAMPED),)),
+    Shape(((PLAIN, FREE),)),
+    Shape(((FREE, FREE),)),
+    Shape(((PLAIN,), (FREE,))),
+    Shape(((FREE,), (FREE,))),
+    Shape(((PLAIN,), (PLAIN, FREE))),
+    Shape(((PLAIN,), (PLAIN,), (RAMPED,))),
+)
+"""What is tried."""
+
+Fit = tuple[float, Law]
+"""Loss and law."""
+
+
+def fits(shape: Shape, rows: Rows, weights: Floats) -> list[Fit | None]:
+    """The law of a shape with the least loss, and that loss, for each row of `weights` (fits x rows: 1 for a row that a
+    fit has); None where its rows are too few."""
+    few = shape.free(rows.several) > min(MOST, int(weights.sum(1).min()) - 1)
+    if few or (rows.several and len(shape.groups) > 1):
+        return [None] * len(weights)
+    if len(shape.groups) == 1:
+        return list(_least(shape.terms, rows, weights))
+    best: list[Fit | None] = [None] * len(weights)
+    for borders in _borders(len(shape.groups), rows, weights):
+        part = np.searchsorted(np.asarray(borders, np.float64), rows.n, side="right")
+        sides = [
+            _least(group, rows, weights * (part == number)) for number, group in enumerate(shape.groups)
+        ]
+        for number, found in enumerate(zip(*sides, strict=True)):
+            if all(each is not None for each in found):
+                loss = sum(each[0] for each in found if each is not None)
+                known = best[number]
+                if known is None or loss < known[0]:
+                    spoken = tuple(one for each in found if each is not None for one in each[1].spoken)
+                    best[number] = loss, Law(shape, 0.0, spoken, borders)
+    return best
+
+
+def chosen(rows: Rows, shapes: Sequence[Shape] = SHAPES) -> Law:
+    """The law whose shape predicts rows that were held back best. Raises ConfigError (AHBM-C195) for too few rows."""
+    order = np.unique(rows.n, return_inverse=True)[1]
+    kept = np.array([order % FOLDS != fold for fold in range(FOLDS)], dtype=np.float64)
+    scores: list[tuple[float, Shape]] = []
+    for shape in shapes:
+        errors: list[float] = []
+        for keeps, found in zip(kept, fits(shape, rows, kept), strict=True):
+            if found is None:
+                break
+            held = rows.at(keeps == 0)
+            errors += np.minimum(np.abs(np.log(found[1].us(held) / held.us)), 0.5).tolist()
+        else:
+            scores.append((float(np.mean(errors)) * (1 + 0.01 * shape.free(rows.several)), shape))
+    ranked = [shape for _, shape in sorted(scores, key=lambda score: score[0])] or list(shapes)
+    for shape in ranked:
+        if (law := fits(shape, rows, np.ones((1, len(rows))))[0]) is not None:
+            return law[1]
+    raise ConfigError(
+        "AHBM-C195",
+        f"{len(rows)} rows are too few to fit a machine to",
+        hint="give tables with at least 3 different sizes",
+    )
+
+
+def _least(terms: Sequence[Term], rows: Rows, weights: Floats) -> list[Fit | None]:
+    several = rows.several
+    starts = [list(_starts(terms, rows.at(row > 0), several)) if row.sum() >= sum(term.free for term in terms) else [] for row in weights]
+    if not any(starts):
+        return [None] * len(weights)
+    of = np.array([number for number, each in enumerate(starts) for _ in each])
+    points = np.array([point for each in starts for point in each])
+    supposed = np.array([each[0] for each in starts for _ in each])
+    found, losses = searched(terms, rows, weights[of], points, supposed, several)
+    best: list[Fit | None] = []
+    for number in range(len(weights)):
+        mine = np.flatnonzero(of == number)
+        if not len(mine):
+            best.append(None)
+            continue
+        at = mine[np.argmin(losses[mine])]
+        launch, spoken = decoded(terms, found[at], several)
+        pairs = sorted(zip(spoken, terms, strict=True), key=lambda pair: pair[0].step_us)
+        law = Law(Shape((tuple(term for _, term in pairs),)), launch, tuple(each for each, _ in pairs))
+        best.append((float(losses[at]), law))
+    return best
+
+
+def _starts(terms: Sequence[Term], rows: Rows, several: bool) -> Iterator[Floats]:
+    """Starts, the same for the same rows: protocols that each begin where the row of some size is."""
+    by_size = np.argsort(rows.n, kind="stable")
+    n, us, steps, volume = (values[by_size] for values in (rows.n, rows.us - rows.fixed, rows.steps, rows.volume))
+    us = np.maximum(us, 1e-3)
+    for number in range(STARTS if len(terms) > 1 or terms[0].exponent else 4):
+        drawn = np.random.default_rng(number)
+        places = np.linspace(0, len(n) - 1, len(terms) + 1)[1:]
+        if number:
+            places = np.sort(drawn.uniform(0, len(n) - 1, len(terms)))
+            places[-1] = len(n) - 1
+        point: list[float] = [float(np.log(0.5 * us.min()))] if several else []
+        for position, (place, term) in enumerate(zip(places, terms, strict=True)):
+            at = round(float(place))
+            part = 0.5 if number == 0 else float(drawn.uniform(0.2, 0.9))
+            step = us.min() / steps[0] if position == 0 else us[at] / steps[at] * part
+            gbs = volume[at] * n[at] / (1000 * us[at]) / (0.7 if number == 0 else float(drawn.uniform(0.3, 1.0)))
+            point += [float(np.log(step)), float(np.log(gbs))]
+            if term.ramp:
+                point.append(float(np.log(n[at] * (1e-2 if number == 0 else 10 ** drawn.uniform(-4, 0)))))
+            if term.exponent:
+                point.append(0.3 if number == 0 else float(drawn.normal(0.3, 0.5)))
+        yield np.asarray(point)
+
+
+def _borders(groups: int, rows: Rows, weights: Floats) -> Iterator[tuple[int, ...]]:
+    """Borders between groups, where the times jump: up or down, against the slope on both sides."""
+    n = np.unique(rows.n)
+    us = np.array([np.median(rows.us[rows.n == size]) for size in n])
+    slope = np.diff(np.log(us)) / np.diff(np.log(n))
+    around = np.convolve(np.pad(slope, 1, mode="edge"), [0.5, 0.0, 0.5], mode="valid")
+    jumps = np.argsort(-np.abs(slope - around), kind="stable")
+    ranked = [int(at) for at in jumps if LEAST - 1 <= at <= len(n) - LEAST - 1][:CANDIDATES]
+    middle = [round(float(np.sqrt(n[at] * n[at + 1]))) for at in ranked]
+    if groups == 2:
+        yield from ((border,) for border in middle)
+        return
+    for first, low in zip(ranked, middle, strict=True):
+        for second, high in zip(ranked, middle, strict=True):
+            if second - first >= LEAST:
+                yield low, high
