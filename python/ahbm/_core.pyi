@@ -438,6 +438,7 @@ class Machine:
     @staticmethod
     def from_yaml(text: str, origin: str, overrides: Sequence[tuple[str, str]] = ()) -> Machine: ...
     def features(self) -> MachineFeatures: ...
+    def reduces(self, sips: Sequence[int]) -> bool: ...
     def carries(self, source: Sequence[int], target: Sequence[int]) -> bool: ...
     @property
     def sips(self) -> int: ...
@@ -848,20 +849,18 @@ class Tl:
     def store(self, ptr: int, value: Handle | MemoryRef) -> None:
         """Writes a value to byte address `ptr`."""
 
-    def load_reduce(
-        self, ptr: int, shape: _Shape, sips: Iterable[int], dtype: str = "f16", op: str = "sum"
-    ) -> Handle:
+    def load_reduce(self, ptr: int, shape: _Shape, sips: Iterable[int], dtype: str = "f16", op: str = "sum") -> Handle:
         """Reads `shape` elements at byte address `ptr` of every SIP in `sips`, reduced by the switch between them.
 
-        The SIPs are ranks of the launch, each at most once; the result is that of reducing them in this order. `op` is as
-        in `combine`. The machine needs a switch that reduces.
+        The SIPs are ranks of the launch, each at most once; the result is that of reducing them in this order. `op` is
+        as in `combine`. The machine needs a switch that reduces.
         """
 
     def multicast(self, ptr: int, value: Handle | MemoryRef, sips: Iterable[int]) -> None:
         """Writes a value to byte address `ptr` of every SIP in `sips`, copied by the switch between them.
 
-        It is posted: `fence` waits until it has arrived everywhere. The SIPs are ranks of the launch, each at most once.
-        The machine needs a switch that reduces.
+        It is posted: `fence` waits until it has arrived everywhere. The SIPs are ranks of the launch, each at most
+        once. The machine needs a switch that reduces.
         """
 
     def fence(self) -> None:

@@ -47,8 +47,8 @@ class Library:
     def ours(self, collective: str, theirs: str, candidates: Iterable[str]) -> str | None:
         """The candidate that stands for the library's algorithm; None for none.
 
-        Of trees the double binary one, as libraries have it, and what bears the library's name; else the plainest of its
-        kind.
+        Of trees the double binary one, as libraries have it, and what bears the library's name; else the plainest of
+        its kind.
         """
         names = list(candidates)
         if self.algorithms is None:

@@ -33,6 +33,7 @@ from ahbm.core.selection import Choice
 from ahbm.core.turned import TurnedAlgorithm, turned
 from ahbm.errors import AhbmError, ConfigError, DataError, UnsupportedError
 from ahbm.source.algorithm import Algorithm, AlgorithmLoader, Lowered, listed
+from ahbm.source.module import ModuleAlgorithm
 
 CACHED_OPS = 50_000_000
 """Operations in the programs that an emulator keeps; the least recently used ones go first."""
@@ -226,7 +227,7 @@ class Emulator:
                 if not algorithm.supports(network):
                     found[name] = f"does not know the network {network}"
                     continue
-                algorithm.check(request)
+                self._check(algorithm, request)
             except AhbmError as error:
                 found[name] = error.message
         return found
@@ -293,7 +294,7 @@ class Emulator:
         """
         chosen = algorithm or self.compile_timed(request).by
         found = self.algorithm(chosen)
-        found.check(request)
+        self._check(found, request)
         return found.plan(self.machine, request, self.settings(chosen), limits)
 
     @checked
@@ -399,7 +400,7 @@ class Emulator:
             settings, told = choose(request, candidates, layout)
             notes = (*notes, *told)
             found = self._loader.load(settings)
-        found.check(request)
+        self._check(found, request)
         if not layout.count:
             return Compiled(request, settings.algorithm, notes=notes, given=given)
         if self._protocol is not None:
@@ -516,6 +517,12 @@ class Emulator:
                     return self.ccl.settings(name), (note,)
         return self._choose(candidates, layout.network.topology)
 
+    def _check(self, algorithm: Algorithm, request: Request) -> None:
+        """Raises what the algorithm finds wrong with the request, or with the request on the machine."""
+        algorithm.check(request)
+        if isinstance(algorithm, ModuleAlgorithm):
+            algorithm.check_machine(self.machine, request)
+
     def _known_of(self, candidates: Sequence[str], network: str) -> list[str]:
         return [name for name in candidates if self._loader.load(self.ccl.settings(name)).supports(network)]
 
@@ -529,7 +536,7 @@ class Emulator:
                 self._moderate[key] = True
                 try:
                     algorithm = self._loader.load(settings)
-                    algorithm.check(request)
+                    self._check(algorithm, request)
                     if layout.count and key not in self._compiled:
                         within = replace(settings, all_ops=MODERATE_OPS)
                         self._compiled[key] = self._lower(request, algorithm, within, layout)

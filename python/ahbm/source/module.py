@@ -48,6 +48,9 @@ GIVEN = ("world_size", "n_elem", "cube_w", "cube_h")
 """The arguments that every `kernel_args` gets."""
 OFFERED = ("op", "dtype", "root", "collective", "src", "dst", "node_size")
 """The keywords that `kernel_args` gets if it takes them."""
+JOINED = ("all", "node", "rail")
+"""The ranks that a switch which reduces has to join (`REDUCING_SWITCH`): all, those of a node, those of one number in
+their nodes."""
 SIP_ARGUMENTS = ("sip_rank", "sip_topo_kind", "sip_topo_w", "sip_topo_h")
 """The arguments that every kernel takes last."""
 
@@ -69,6 +72,8 @@ class ModuleAlgorithm:
     """Keywords that `kernel_args` accepts besides cube_w and cube_h."""
     kinds: dict[str, int] | None
     """TOPO_NAME_TO_KIND, None where the module has none."""
+    joined: str | None = None
+    """REDUCING_SWITCH, one of `JOINED`; None where the module has none."""
     parameters: tuple[tuple[str, Hashable], ...] = ()
     """Keywords of `kernel_args` that the entry in ccl.yaml gives, with their values."""
     unmatched: ClassVar[bool] = False
@@ -113,6 +118,29 @@ class ModuleAlgorithm:
                     f"{self.name} supports {keyword} {default} only, not {value}",
                     sites=(self._site(),),
                     hint=f"add the keyword {keyword}={default!r} to its kernel_args and heed it",
+                )
+
+    def check_machine(self, machine: Machine, request: Request) -> None:
+        """Raises UnsupportedError (AHBM-U116) where the module reduces in a switch, and none joins the ranks."""
+        ranks = list(request.ranks)
+        if self.joined is None or len(ranks) < 2 or max(ranks) >= machine.sips:
+            return
+        size = nodes_of(machine, [(sip, 0, 0) for sip in ranks])
+        parts = {
+            "all": [ranks],
+            "node": [ranks[first : first + size] for first in range(0, len(ranks), size)],
+            "rail": [ranks[first::size] for first in range(size)],
+        }[self.joined]
+        for part in parts:
+            # A node of one rank has nothing to reduce in it; a rail of one rank has nobody to reduce with.
+            if self.joined == "node" if len(part) < 2 else not machine.reduces(part):
+                whom = "ranks of a node" if len(part) < 2 else f"SIPs {part[0]} and {part[-1]}"
+                raise UnsupportedError(
+                    "AHBM-U116",
+                    f"{self.name} reduces in a switch between {whom}; {machine.topology} has none that does",
+                    sites=(self._site(),),
+                    hint="system.sips.switch.reduces of topology switch; system.sips.nodes.reduces and "
+                    "system.sips.nodes.spine_reduces of topology nodes",
                 )
 
     def arguments(self, request: Request, n_elem: int, cube_w: int, cube_h: int, node_size: int) -> tuple[object, ...]:
@@ -330,8 +358,11 @@ class ModuleAlgorithm:
 
 
 def nodes_of(machine: Machine, places: Sequence[Place]) -> int:
-    """Ranks of a node: every so many ranks that follow each other share one. 1 where the network has no nodes, and where
-    the nodes have unequal numbers of the ranks, or ranks that do not follow each other."""
+    """Ranks of a node: every so many ranks that follow each other share one.
+
+    1 where the network has no nodes, and where they have unequal numbers of the ranks, or such that do not follow each
+    other.
+    """
     if machine.node_size == 1:
         return 1
     nodes = [sip // machine.node_size for sip, _, _ in places]
@@ -465,6 +496,9 @@ def described(name: str, path: Path, digest: str, module: ModuleType) -> ModuleA
         if not isinstance(number, int) or isinstance(number, bool):
             hint = f'TOPO_NAME_TO_KIND = {{"{network}": 0}}; the kernel gets the integer as sip_topo_kind'
             raise bad("AHBM-C113", f"TOPO_NAME_TO_KIND: {network} must be an integer, not {shown(number)}", hint)
+    joined: Any = getattr(module, "REDUCING_SWITCH", None)
+    if joined not in (None, *JOINED):
+        raise bad("AHBM-C113", f"REDUCING_SWITCH is one of {', '.join(JOINED)}, not {shown(joined)}")
     inspect.signature(module.kernel)
     parameters = inspect.signature(module.kernel_args).parameters.values()
     if any(p.kind is p.VAR_KEYWORD for p in parameters):
@@ -474,7 +508,7 @@ def described(name: str, path: Path, digest: str, module: ModuleType) -> ModuleA
             p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)
         }
     return ModuleAlgorithm(
-        name, path, digest, collectives, has_collective, module.kernel, module.kernel_args, keywords, kinds
+        name, path, digest, collectives, has_collective, module.kernel, module.kernel_args, keywords, kinds, joined
     )
 
 

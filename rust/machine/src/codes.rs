@@ -315,6 +315,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("AHBM-U112", "a plan is rooted at rank 0 only"),
     ("AHBM-U113", "a plan run on data, or as an algorithm, whose result is not known: custom collectives, and send_recv, where every rank sends"),
     ("AHBM-U115", "a reduction of bits on floating-point numbers"),
+    ("AHBM-U116", "an algorithm that reduces in a switch, among ranks whose switch does not; names two of them"),
     ("AHBM-U120", "this `DPPolicy`"),
     ("AHBM-U121", "a tensor on some of the cubes"),
     ("AHBM-U130", "a dtype no kernel computes with"),

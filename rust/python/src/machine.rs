@@ -82,6 +82,12 @@ impl Machine {
         self.inner.switch_reduces()
     }
 
+    /// Whether a switch reduces what these SIPs send to each other, and copies what goes to them.
+    fn reduces(&self, sips: Given<Vec<u32>>) -> PyResult<bool> {
+        given!(sips);
+        Ok(self.inner.reducing_switch(sips).is_ok())
+    }
+
     /// Whether a renumbering of the SIPs that takes every `source[i]` to `target[i]` leaves the machine as it is: what
     /// runs on the SIPs `source` then takes the same time on the SIPs `target`. Lists of one length, of SIPs.
     fn carries(&self, source: Given<Vec<u32>>, target: Given<Vec<u32>>) -> PyResult<bool> {

@@ -3,18 +3,18 @@
 Participant p of every node owns part p of the tile. Three phases:
 
 1. every participant sends each other one of its node its part, and adds what it gets to its own;
-2. participants of one number load from each other at once, reduced by the spine, each a piece of the part, and store the
-   result at all of them with a multicast, of which the spine makes the copies;
+2. participants of one number load from each other at once, reduced by the spine, each a piece of the part, and store
+   the result at all of them with a multicast, of which the spine makes the copies;
 3. every participant sends its part of the result to each other one of its node.
 
-Before and after the second phase, those who share a part tell each other that they are there. Machines whose spine does
-not reduce are refused (AHBM-T019).
+Before and after the second phase, those who share a part tell each other that they are there. Machines whose spine
+does not reduce are refused (AHBM-U116).
 
-Parameter: `chunk_bytes`, the most of a load or multicast. Each element is reduced in one place, so all participants end
-with the same bits.
+Parameter: `chunk_bytes`, the most of a load or multicast. Each element is reduced in one place, so all participants
+end with the same bits.
 
-Cost for tiles of m bytes, n nodes of k ranks: 2 (alpha + m beta (k-1)/k) inside a node, and 5 alpha + (1 + 1/n) m/k beta
-between nodes, with the alpha and beta of either network.
+Cost for tiles of m bytes, n nodes of k ranks: 2 (alpha + m beta (k-1)/k) inside a node, and 5 alpha + (1 + 1/n) m/k
+beta between nodes, with the alpha and beta of either network.
 Source: NCCL, src/device/all_reduce.h (`NCCL_ALGO_COLLNET_DIRECT`); Graham et al., "Scalable hierarchical aggregation
 protocol (SHArP)", 2016.
 """
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ahbm._core import Peer, Tl
 
 COLLECTIVE = "all_reduce"
+REDUCING_SWITCH = "rail"
 
 
 def kernel_args(

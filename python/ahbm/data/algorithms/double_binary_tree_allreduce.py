@@ -1,19 +1,19 @@
 """Double binary tree all-reduce, as NCCL's `tree`: two complementary trees over the nodes, and a chain inside each.
 
-Each of two trees reduces half of the tile to its root and spreads the result from there. A node that has children in one
-tree is a leaf of the other, so both together use every link in both directions. A tile is cut in chunks, which follow
-each other: while one chunk goes down, later ones go up. Inside a node of `topology: nodes`, the ranks form a chain that
-ends at the head, which takes part in the trees; so do the cubes of a SIP. A channel is a pair of trees with a part of
-the tile of its own. Every channel has another head, so all network interfaces of a node work.
+Each of two trees reduces half of the tile to its root and spreads the result from there. A node that has children in
+one tree is a leaf of the other, so both together use every link in both directions. A tile is cut in chunks, which
+follow each other: while one chunk goes down, later ones go up. Inside a node of `topology: nodes`, the ranks form a
+chain that ends at the head, which takes part in the trees; so do the cubes of a SIP. A channel is a pair of trees
+with a part of the tile of its own. Every channel has another head, so all network interfaces of a node work.
 
 Parameters: `channels` (0: as many as ranks share a node, fewer where a channel had less than 4 KiB) and `chunk_bytes`
 (0: by NCCL's rule, 32 to 512 KiB). Each chunk is reduced in one place, so all participants end with the same bits.
 
-Cost for tiles of m bytes, chunks of c bytes, and trees of d = ceil(log2 n) levels over n nodes of one participant:
-2 d (alpha + beta c) + 2 beta (m - c) where a link carries one chunk at a time; a participant sends no more than 2 m bytes
-for all n. With chains of k participants, d = ceil(log2 n) + k - 1.
-Source: Sanders, Speck and Traff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", 2009; Jeaugey,
-"Massively scale your deep learning training with NCCL 2.4", 2019; NCCL, src/graph/trees.cc.
+Cost for tiles of m bytes, chunks of c bytes, and trees of d = ceil(log2 n) levels over n nodes of one participant: 2
+d (alpha + beta c) + 2 beta (m - c) where a link carries one chunk at a time; a participant sends no more than 2 m
+bytes for all n. With chains of k participants, d = ceil(log2 n) + k - 1.
+Source: Sanders, Speck and Traff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", 2009;
+Jeaugey, "Massively scale your deep learning training with NCCL 2.4", 2019; NCCL, src/graph/trees.cc.
 """
 
 from __future__ import annotations
@@ -126,8 +126,7 @@ def double_binary_tree_allreduce(
         if place:
             return peer(node, head, place - 1), behind, level
         up, down = double_tree(nodes, node, second)
-        above = None if up < 0 else peer(up, head, 0)
-        return above, [peer(child, head, 0) for child in down] + behind, level
+        return None if up < 0 else peer(up, head, 0), [peer(child, head, 0) for child in down] + behind, level
 
     streams = [ways(channel, second) for channel in range(channels) for second in (False, True)]
     share = -(-n_elem // len(streams))
@@ -140,8 +139,7 @@ def double_binary_tree_allreduce(
         return tile + first * element, min(chunk, end - first)
 
     def expect(stream: int, j: int, up: bool) -> list[RecvFuture]:
-        origins = streams[stream][1] if up else [streams[stream][0]]
-        shape = (part(stream, j)[1],)
+        origins, shape = streams[stream][1] if up else [streams[stream][0]], (part(stream, j)[1],)
         return [tl.recv_async(dir=origin, shape=shape, dtype=dtype) for origin in origins if origin is not None]
 
     def perform(stream: int, j: int, up: bool, coming: list[RecvFuture]) -> None:
@@ -161,8 +159,8 @@ def double_binary_tree_allreduce(
             tl.send(dir=child, src=value)
         tl.store(at, value)
 
-    # Chunk j goes up through level l at time j + levels - l and down at time j + levels + l. What is sent at one time is
-    # received at the next: two streams that use one queue agree on the order of their messages.
+    # Chunk j goes up through level l at time j + levels - l and down at time j + levels + l. What is sent at one time
+    # is received at the next: two streams that use one queue agree on the order of their messages.
     events: dict[int, list[tuple[int, int, bool]]] = {}
     for stream, (above, _, level) in enumerate(streams):
         for j in range(-(-share // chunk)):
@@ -170,10 +168,12 @@ def double_binary_tree_allreduce(
                 events.setdefault(j + levels - level, []).append((stream, j, True))
                 if above is not None:
                     events.setdefault(j + levels + level, []).append((stream, j, False))
-    for time in sorted(events):
-        now = sorted(events[time])
-        arriving = [expect(*event) for event in now]
-        for event, coming in zip(now, arriving, strict=True):
+    # What a time needs is posted before the sends of the time before: nobody waits for a slot that nobody frees.
+    order = [sorted(events[time]) for time in sorted(events)]
+    posted = [[expect(*event) for event in order[0]]] if order else []
+    for now, later in zip(order, [*order[1:], []], strict=True):
+        posted.append([expect(*event) for event in later])
+        for event, coming in zip(now, posted.pop(0), strict=True):
             perform(*event, coming)
 
 

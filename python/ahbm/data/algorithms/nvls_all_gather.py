@@ -1,13 +1,13 @@
 """NVLS all-gather: every rank stores its chunk at all others with a multicast, which the switch between them copies.
 
-In place: the buffer holds n chunks of `n_elem` elements; rank r's contribution stands at chunk r; afterwards all chunks
-are filled. Before it stores, everybody tells everybody that its buffer is free, and at the end that its chunk has
-arrived. Machines whose switch does not reduce, and so does not copy, are refused (AHBM-T019).
+In place: the buffer holds n chunks of `n_elem` elements; rank r's contribution stands at chunk r; afterwards all
+chunks are filled. Before it stores, everybody tells everybody that its buffer is free, and at the end that its chunk
+has arrived. Machines whose switch does not reduce, and so does not copy, are refused (AHBM-U116).
 
 Parameter: `chunk_bytes`, the most that one multicast carries.
 
-Cost for chunks of m bytes and n ranks, alpha for a way through the switch: 3 alpha + (n-1) m beta. A rank sends m bytes,
-where a ring sends (n-1) m.
+Cost for chunks of m bytes and n ranks, alpha for a way through the switch: 3 alpha + (n-1) m beta. A rank sends m
+bytes, where a ring sends (n-1) m.
 Source: NCCL, src/device/all_gather.h (`NCCL_ALGO_NVLS`).
 """
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ahbm._core import Tl
 
 COLLECTIVE = "all_gather"
+REDUCING_SWITCH = "all"
 
 
 def kernel_args(

@@ -1,17 +1,17 @@
 """NVLS all-reduce: the switch between the ranks reduces, and copies the results to everybody.
 
-Participant i (a cube of a SIP) owns part i of the tile. It loads its part from all SIPs at once, reduced by the switch,
-and stores the result at all of them with a multicast. Nobody else computes. A part is cut in chunks: while one is
-copied, the next one is reduced. Before the first load everybody tells everybody that its data is there, and at the end
-that its results have arrived. Machines whose switch does not reduce are refused (AHBM-T019).
+Participant i (a cube of a SIP) owns part i of the tile. It loads its part from all SIPs at once, reduced by the
+switch, and stores the result at all of them with a multicast. Nobody else computes. A part is cut in chunks: while
+one is copied, the next one is reduced. Before the first load everybody tells everybody that its data is there, and at
+the end that its results have arrived. Machines whose switch does not reduce are refused (AHBM-U116).
 
 Parameter: `chunk_bytes`. Each element is reduced in one place, so all participants end with the same bits.
 
-Cost for tiles of m bytes and n SIPs, alpha for a way through the switch: 5 alpha + (1 + 1/n) m beta. Two alpha are the
-messages at both ends, two the request of a load and its answer. No link carries more than m (1 + 1/n) bytes each way,
-where a ring sends 2 m (n-1)/n.
-Source: Klenk et al., "An in-network architecture for accelerating shared-memory multiprocessor collectives", 2020; NCCL,
-src/device/all_reduce.h (`NCCL_ALGO_NVLS`).
+Cost for tiles of m bytes and n SIPs, alpha for a way through the switch: 5 alpha + (1 + 1/n) m beta. Two alpha are
+the messages at both ends, two the request of a load and its answer. No link carries more than m (1 + 1/n) bytes each
+way, where a ring sends 2 m (n-1)/n.
+Source: Klenk et al., "An in-network architecture for accelerating shared-memory multiprocessor collectives", 2020;
+NCCL, src/device/all_reduce.h (`NCCL_ALGO_NVLS`).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ahbm._core import Tl
 
 COLLECTIVE = "all_reduce"
+REDUCING_SWITCH = "all"
 
 
 def kernel_args(

@@ -1,13 +1,13 @@
 """NVLS reduce-scatter: every rank loads its chunk from all ranks at once, reduced by the switch between them.
 
-In place: the buffer holds n chunks of `n_elem` elements; afterwards chunk r of rank r is the reduction of all chunks r.
-Before the first load everybody tells everybody that its data is there, and at the end that it has read. Machines whose
-switch does not reduce are refused (AHBM-T019).
+In place: the buffer holds n chunks of `n_elem` elements; afterwards chunk r of rank r is the reduction of all chunks
+r. Before the first load everybody tells everybody that its data is there, and at the end that it has read. Machines
+whose switch does not reduce are refused (AHBM-U116).
 
 Parameter: `chunk_bytes`, the most that one load takes.
 
-Cost for chunks of m bytes and n ranks, alpha for a way through the switch: 4 alpha + n m beta. A rank receives m bytes,
-where a ring receives (n-1) m.
+Cost for chunks of m bytes and n ranks, alpha for a way through the switch: 4 alpha + n m beta. A rank receives m
+bytes, where a ring receives (n-1) m.
 Source: NCCL, src/device/reduce_scatter.h (`NCCL_ALGO_NVLS`).
 """
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ahbm._core import Tl
 
 COLLECTIVE = "reduce_scatter"
+REDUCING_SWITCH = "all"
 
 
 def kernel_args(

@@ -1,17 +1,16 @@
 """NVLS-tree all-reduce: the switch of every node reduces and copies, and double binary trees join the nodes.
 
-Participant p of every node owns part p of the tile. It loads its part from all ranks of its node at once, reduced by the
-node's switch. Participants of one number form two trees over the nodes, each for half of the part, as in
-`double_binary_tree_allreduce`. The result is stored at all ranks of the node with a multicast. Parts are cut in chunks,
-which follow each other. Before the first load the ranks of a node tell each other that their data is there, and at the
-end that their results have arrived. Machines whose nodes' switches do not reduce are refused (AHBM-T019).
+Participant p of every node owns part p of the tile. It loads its part from all ranks of its node at once, reduced by
+the node's switch. Participants of one number form two trees over the nodes, each for half of the part, as in
+`double_binary_tree_allreduce`. The result is stored at all ranks of the node with a multicast. Parts are cut in
+chunks, which follow each other. Before the first load the ranks of a node tell each other that their data is there,
+and at the end that their results have arrived. Machines whose nodes' switches do not reduce are refused (AHBM-U116).
 
-Parameter: `chunk_bytes`. Each chunk is reduced in one place, so all participants end
-with the same bits.
+Parameter: `chunk_bytes`. Each chunk is reduced in one place, so all participants end with the same bits.
 
-Cost for tiles of m bytes, n nodes of k ranks, and chunks of c bytes: 5 alpha + m beta (1 + 1/k) inside a node, and
-2 d (alpha + beta c) + 2 beta m/k over the nodes, with d = ceil(log2 n) and the alpha and beta of either network; the two
-overlap but for the first and last chunk.
+Cost for tiles of m bytes, n nodes of k ranks, and chunks of c bytes: 5 alpha + m beta (1 + 1/k) inside a node, and 2
+d (alpha + beta c) + 2 beta m/k over the nodes, with d = ceil(log2 n) and the alpha and beta of either network; the
+two overlap but for the first and last chunk.
 Source: NCCL, src/device/all_reduce.h (`NCCL_ALGO_NVLS_TREE`, 2.18) and src/graph/trees.cc.
 """
 
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from ahbm._core import Peer, RecvFuture, Tl
 
 COLLECTIVE = "all_reduce"
+REDUCING_SWITCH = "node"
 
 
 def kernel_args(
@@ -38,8 +38,6 @@ def kernel_args(
 ) -> tuple[object, ...]:
     if chunk_bytes < 1:
         raise ValueError("chunk_bytes is 1 or more")
-    if node_size == 1 and world_size > 1:
-        raise ValueError("no node has several of the ranks: use topology nodes, and a group of whole nodes")
     return (n_elem, cube_w * cube_h, world_size, op, dtype, node_size, chunk_bytes)
 
 
@@ -159,8 +157,8 @@ def nvls_tree_allreduce(
                 tl.multicast(tile + at, value, sips=others)
 
     meet()
-    # Chunk j goes up through level l at time j + levels - l and down at time j + levels + l. What is sent at one time is
-    # received at the next: two trees that use one queue agree on the order of their messages.
+    # Chunk j goes up through level l at time j + levels - l and down at time j + levels + l. What is sent at one time
+    # is received at the next: two trees that use one queue agree on the order of their messages.
     events: dict[int, list[tuple[int, int, bool]]] = {}
     for tree, (above, _, level) in enumerate(trees):
         for j in range(-(-half // chunk)):
@@ -168,10 +166,12 @@ def nvls_tree_allreduce(
                 events.setdefault(j + levels - level, []).append((tree, j, True))
                 if above >= 0:
                     events.setdefault(j + levels + level, []).append((tree, j, False))
-    for time in sorted(events):
-        now = sorted(events[time])
-        arriving = [expect(*event) for event in now]
-        for event, coming in zip(now, arriving, strict=True):
+    # What a time needs is posted before the sends of the time before: nobody waits for a slot that nobody frees.
+    order = [sorted(events[time]) for time in sorted(events)]
+    posted = [[expect(*event) for event in order[0]]] if order else []
+    for now, later in zip(order, [*order[1:], []], strict=True):
+        posted.append([expect(*event) for event in later])
+        for event, coming in zip(now, posted.pop(0), strict=True):
             perform(*event, coming)
     tl.fence()
     meet()

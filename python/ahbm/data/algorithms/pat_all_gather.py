@@ -1,16 +1,16 @@
 """PAT all-gather: parallel aggregated trees, the steps of Bruck's algorithm with the farthest partner first.
 
-Chunk r goes from rank r along a binomial tree: in the step of distance d = 2^k, the largest first, every rank sends the
-chunks that it has to the rank d further. So a chunk with a long way ahead goes there alone, and what travels in the last
-steps, where a rank has many chunks, goes to neighbours. A step sends its chunks one behind the other to one partner,
-without a wait between them. No chunk reaches a rank twice.
+Chunk r goes from rank r along a binomial tree: in the step of distance d = 2^k, the largest first, every rank sends
+the chunks that it has to the rank d further. So a chunk with a long way ahead goes there alone, and what travels in
+the last steps, where a rank has many chunks, goes to neighbours. A step sends its chunks one behind the other to one
+partner, without a wait between them. No chunk reaches a rank twice.
 
-In place: the buffer holds n chunks of `n_elem` elements; rank r's contribution stands at chunk r; afterwards all chunks
-are filled. Any number of ranks.
+In place: the buffer holds n chunks of `n_elem` elements; rank r's contribution stands at chunk r; afterwards all
+chunks are filled. Any number of ranks.
 
 Cost for chunks of m bytes and n ranks: ceil(log2 n) alpha + (n-1) m beta.
-Source: Jeaugey, "PAT: a new algorithm for all-gather and reduce-scatter operations at scale", 2025 (NCCL 2.23); Bruck et
-al., "Efficient algorithms for all-to-all communications in multiport message-passing systems", 1997.
+Source: Jeaugey, "PAT: a new algorithm for all-gather and reduce-scatter operations at scale", 2025 (NCCL 2.23); Bruck
+et al., "Efficient algorithms for all-to-all communications in multiport message-passing systems", 1997.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """PAT reduce-scatter: parallel aggregated trees, `pat_all_gather` backwards.
 
-Chunk r comes to rank r along a binomial tree: in the step of distance d = 2^k, the smallest first, every rank sends what
-it has of the chunks whose owner is an odd multiple of d away to the rank d nearer to them, which adds its own part. So
-the first steps, in which a rank has many chunks, go to neighbours, and what goes far goes alone. A step sends its chunks
-one behind the other to one partner, without a wait between them.
+Chunk r comes to rank r along a binomial tree: in the step of distance d = 2^k, the smallest first, every rank sends
+what it has of the chunks whose owner is an odd multiple of d away to the rank d nearer to them, which adds its own
+part. So the first steps, in which a rank has many chunks, go to neighbours, and what goes far goes alone. A step
+sends its chunks one behind the other to one partner, without a wait between them.
 
-In place: the buffer holds n chunks of `n_elem` elements; afterwards chunk r of rank r is the reduction of all chunks r.
-Any number of ranks. Every chunk is reduced in an order that depends on the number of ranks alone.
+In place: the buffer holds n chunks of `n_elem` elements; afterwards chunk r of rank r is the reduction of all chunks
+r. Any number of ranks. Every chunk is reduced in an order that depends on the number of ranks alone.
 
 Cost for chunks of m bytes and n ranks: ceil(log2 n) alpha + (n-1) m beta.
 Source: Jeaugey, "PAT: a new algorithm for all-gather and reduce-scatter operations at scale", 2025 (NCCL 2.23).

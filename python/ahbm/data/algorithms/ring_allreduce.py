@@ -4,11 +4,11 @@ The participants (every cube of every SIP) form one ring. In n-1 steps each chun
 contributions; in n-1 more steps the finished chunks travel round again. Each chunk is reduced in one fixed order, so
 all participants end with the same bits.
 
-Parameters, with which it is what NCCL runs (`nccl_ring_allreduce`): `channels` are rings with a part of the tile each.
-Every second one goes the other way round; with ranks that share nodes, all go one way, and each leaves the nodes at
-another rank. 0: two, or as many as ranks share a node, fewer where a message had less than 4 KiB. A message of a chunk is
-cut in `slices`, of which one travels while the next one is reduced. A chunk has at most `chunk_bytes`: a channel with
-more goes round several times. 0: no limit.
+Parameters, with which it is what NCCL runs (`nccl_ring_allreduce`): `channels` are rings with a part of the tile
+each. Every second one goes the other way round; with ranks that share nodes, all go one way, and each leaves the
+nodes at another rank. 0: two, or as many as ranks share a node, fewer where a message had less than 4 KiB. A message
+of a chunk is cut in `slices` of 32 KiB or more, of which one travels while the next one is reduced. A chunk has at
+most `chunk_bytes`: a channel with more goes round several times. 0: no limit.
 
 Cost for tiles of m bytes and n participants: 2 (n-1) alpha + 2 m beta (n-1)/n; bandwidth-optimal. Of s slices, a step
 takes the longer of beta m/n and alpha + beta m/(n s).
@@ -18,7 +18,9 @@ src/device/all_reduce.h (`runRing`).
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
+from itertools import islice, pairwise, product
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -28,6 +30,10 @@ COLLECTIVE = "all_reduce"
 
 MESSAGE_BYTES = 4096
 """Least bytes of a channel's messages, as for NCCL's LL: 512 threads of 8 bytes."""
+SLICE_BYTES = 32768
+"""Least bytes of a slice, as for NCCL's Simple."""
+CROSSING = 6
+"""Times that a message between nodes takes as long as one inside: rings take their turns accordingly."""
 
 
 def kernel_args(
@@ -75,13 +81,22 @@ def ring_allreduce(
     node = node_size * cubes
     most = node_size if node_size > 1 else 2
     channels = channels or max(1, min(most, n_elem * element // (MESSAGE_BYTES * n)))
+    message = n_elem * element // (channels * n)
+    slices = max(1, min(slices, min(message, chunk_bytes or message) // SLICE_BYTES))
+
+    local = sip_rank % node_size * cubes + cube
+    cut = [n_elem * channel // channels for channel in range(channels + 1)]
+    laps = [-(-(b - a) * element // (chunk_bytes * n)) if chunk_bytes else 1 for a, b in pairwise(cut)]
+    # A ring of so many messages between nodes takes a step in `pace` / n of the time of a message inside.
+    pace = n + (n // node * (CROSSING - 1) if 1 < node < n else 0)
+
+    def turn_of(channel: int) -> int:
+        return channel * cubes if node_size > 1 else 0
 
     def ring(channel: int) -> Iterator[None]:
         """The steps of a channel, one message after the other; others go on in between."""
-        turn = channel * cubes if node_size > 1 else 0
-        way = -1 if channel % 2 and node_size == 1 else 1
-        begin, end = n_elem * channel // channels, n_elem * (channel + 1) // channels
-        rounds = -(-(end - begin) * element // (chunk_bytes * n)) if chunk_bytes else 1
+        turn, way = turn_of(channel), -1 if channel % 2 and node_size == 1 else 1
+        begin, end, rounds = cut[channel], cut[channel + 1], laps[channel]
         me = sip_rank * cubes + cube
         me = way * (me // node * node + (me - turn) % node)
 
@@ -106,13 +121,18 @@ def ring_allreduce(
             if value is not None:  # empty slices send no message
                 tl.send(dir=right, src=value)
 
-        def expect(*chunk: int) -> RecvFuture | int:
-            """What `take` needs. Of several messages each is posted before its like is sent: no slot is waited for."""
-            length = bounds(*chunk)[1]
-            alone = channels * slices == 1 or not length
-            return length if alone else tl.recv_async(dir=left, shape=(length,), dtype=dtype)
+        steps = product(range(rounds), range(1, 2 * n - 1), range(slices))
+        coming: deque[RecvFuture | int] = deque()
 
-        def take(expected: RecvFuture | int) -> Handle | None:
+        def expect(count: int) -> None:
+            """Posts what comes next. Of several messages each is posted before it is sent: no slot is waited for."""
+            for lap, step, part in islice(steps, count):
+                length = bounds(lap, me - step, part)[1]
+                posted = length and channels * slices > 1
+                coming.append(tl.recv_async(dir=left, shape=(length,), dtype=dtype) if posted else length)
+
+        def take() -> Handle | None:
+            expected = coming.popleft()
             if not isinstance(expected, int):
                 return tl.wait(expected)
             return tl.recv(dir=left, shape=(expected,), dtype=dtype) if expected else None
@@ -121,12 +141,13 @@ def ring_allreduce(
             if value is not None:
                 tl.store(tile + bounds(*chunk)[0] * element, value)
 
-        coming: list[RecvFuture | int] = [0] * slices
+        if channels > 1 and pace > n and (local - turn) % node == 0:
+            expect((CROSSING * n // pace) * slices)  # it is further behind
         for lap in range(rounds):
             for step in range(2 * n - 1):
                 for part in range(slices):
                     c = me - step
-                    value = take(coming[part]) if step else load(lap, c, part)
+                    value = take() if step else load(lap, c, part)
                     if 0 < step < n:
                         mine = load(lap, c, part)
                         value = None if value is None or mine is None else tl.combine(value, mine, op)
@@ -135,13 +156,18 @@ def ring_allreduce(
                     if step >= n - 1:
                         store(value, lap, c, part)
                     if step < 2 * n - 2:
-                        coming[part] = expect(lap, c - 1, part)
+                        expect(1)
                         send(value)
                     yield
 
-    running = [ring(channel) for channel in range(channels)]
-    while running:
-        running = [steps for steps in running if next(steps, steps) is None]
+    rings, order = [ring(channel) for channel in range(channels)], []
+    for channel in range(channels):
+        place = int((local - turn_of(channel)) % node) if channels > 1 else 0
+        units = range(laps[channel] * (2 * n - 1))
+        order += [(step * pace - place * (pace - n), channel) for step in units]
+    for _, channel in sorted(order):
+        for _ in range(slices):
+            next(rings[channel])
 
 
 kernel = ring_allreduce

@@ -1,7 +1,7 @@
 """Ring broadcast: the data passes along the ring in chunks, one rank after the other.
 
-In place: `n_elem` elements; afterwards every rank holds the root's. Ranks are counted from the root; the last one of the
-ring sends nothing. A rank passes a chunk on while the next one comes.
+In place: `n_elem` elements; afterwards every rank holds the root's. Ranks are counted from the root; the last one of
+the ring sends nothing. A rank passes a chunk on while the next one comes.
 
 Parameter: `chunk_bytes`, the most that a message has; as NCCL's, by default 512 KiB.
 

@@ -1,7 +1,7 @@
 """Ring reduce: partial results pass along the ring in chunks to the root, one rank after the other.
 
-In place: `n_elem` elements; afterwards the root holds the reduction. The rank behind the root begins, and every other one
-adds its own part. A rank reduces a chunk while the next one comes.
+In place: `n_elem` elements; afterwards the root holds the reduction. The rank behind the root begins, and every other
+one adds its own part. A rank reduces a chunk while the next one comes.
 
 Parameter: `chunk_bytes`, the most that a message has; as NCCL's, by default 512 KiB.
 
