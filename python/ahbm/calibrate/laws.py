@@ -118,7 +118,7 @@ class Law:
         return np.asarray(found + self.launch_us, np.float64)
 
 
-STEP, GBS, RAMP, EXPONENT = (1e-4, 1e5), (1e-3, 1e6), (16.0, 1e12), (0.05, 0.98)
+STEP, GBS, RAMP, EXPONENT = (1e-4, 1e5), (1e-3, 1e6), (16.0, 1e12), (0.2, 0.85)
 """Bounds: us, GB/s, bytes, none. They only keep a search from numbers that no machine can have."""
 
 
