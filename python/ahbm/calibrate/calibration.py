@@ -100,12 +100,34 @@ class Calibrated:
 
     tree: dict[str, Any]
     """As `topology.yaml` declares it, with its calibration block."""
-    law: Law
+    law: Law | None
+    """None where keys of a template were fitted."""
     parameters: tuple[Parameter, ...]
     judged: tuple[Judged, ...]
     deviation_percent: float
     """Largest difference between the law and runs of the machine, at the tables' rows."""
     notes: tuple[str, ...]
+
+    def text(self) -> str:
+        """For people."""
+        lines = ["# parameter                                value   +- %"]
+        for each in self.parameters:
+            sure = "from the template" if each.percent is None else f"{each.percent:6.1f}"
+            lines.append(f"  {each.key:<34} {each.value:>12.6g}  {sure}")
+        for table in self.judged:
+            lines += [
+                f"# {table.table.name}: {table.table.collective} of {table.table.ranks} ranks",
+                f"  {'bytes, held back':>26}  rows  mean %  worst %",
+                *(
+                    f"  {band['from_bytes']:>12}-{band['to_bytes']:<13}  {band['rows']:>4}  {band['mean_percent']:6.1f}"
+                    f"  {band['worst_percent']:7.1f}"
+                    for band in table.decades
+                ),
+                f"  mean {table.mean:.1f} %, median {table.median:.1f} %; lines between the neighbours: "
+                f"mean {table.interpolated:.1f} %",
+            ]
+        lines += [f"note: {note}" for note in self.notes]
+        return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:
         """As JSON-serialisable data."""
@@ -142,28 +164,29 @@ def calibrate(tables: Sequence[Table], template: Template | str | Path | None = 
     if not tables:
         raise ConfigError("AHBM-C195", "there is no table to fit a machine to")
     notes: list[str] = []
-    cleaned = [_cleaned(table, notes) for table in tables]
+    tidy = [cleaned(table, notes) for table in tables]
     shape = template if isinstance(template, Template) else templates.read(template) if template else None
-    given = shape or templates.of(cleaned)
-    if any(len(table.rows) < FEWEST for table in cleaned):
-        few = min(cleaned, key=lambda table: len(table.rows))
+    given = shape or templates.of(tidy)
+    if any(len(table.rows) < FEWEST for table in tidy):
+        few = min(tidy, key=lambda table: len(table.rows))
         raise ConfigError(
             "AHBM-C195", f"{few.name} has {len(few.rows)} rows: a machine needs {FEWEST}", hint="measure more sizes"
         )
     known: Coefficients = {}
-    for table in cleaned:
+    for table in tidy:
         sizes = [row.bytes for row in table.rows]
         found = written.coefficients(given, table.collective, table.ranks, sizes)
         known |= {(table.collective, table.ranks, size): of for size, of in zip(sizes, found, strict=True)}
-    judged = tuple(_judged(table, errors) for table, errors in zip(cleaned, _held_back(cleaned, known), strict=True))
-    rows = _rows(cleaned, known)
+    held = _held_back(tidy, known)
+    judged = tuple(Judged(table, tuple(errors)) for table, errors in zip(tidy, held, strict=True))
+    rows = _rows(tidy, known)
     free = fit.chosen(rows)
-    law = _split(free, rows, given, max(table.nodes for table in cleaned) > 1)
+    law = _split(free, rows, given, max(table.nodes for table in tidy) > 1)
     parameters, covariance = _parameters(free, law, rows)
-    ranks = max(table.ranks for table in cleaned)
+    ranks = max(table.ranks for table in tidy)
     tree = written.tree(given, law, ranks)
-    tree["calibration"] = _block(tables[0].accelerator, cleaned, judged, parameters, covariance)
-    deviation = _verified(tree, law, cleaned, known)
+    tree["calibration"] = block(tables[0].accelerator, judged, parameters, covariance)
+    deviation = _verified(tree, law, tidy, known)
     return Calibrated(tree, law, parameters, judged, deviation, tuple(notes))
 
 
@@ -176,9 +199,7 @@ def _rows(tables: Sequence[Table], known: Coefficients) -> Rows:
     return Rows(*np.asarray(columns, np.float64).T)
 
 
-def _held_back(
-    tables: Sequence[Table], known: Coefficients
-) -> list[list[Error]]:
+def _held_back(tables: Sequence[Table], known: Coefficients) -> list[list[Error]]:
     """Of each table, the errors at every second row of a fit to the others, and the other way round."""
     found: list[list[Error]] = [[] for _ in tables]
     for held in (True, False):
@@ -191,12 +212,17 @@ def _held_back(
             if not tested.rows:
                 continue
             predicted = law.us(_rows([tested], known))
-            lines = _interpolated(seen, [row.bytes for row in tested.rows])
-            found[number] += [
-                Error(row.bytes, 100 * abs(us / row.us - 1), 100 * abs(line / row.us - 1))
-                for row, us, line in zip(tested.rows, predicted.tolist(), lines.tolist(), strict=True)
-            ]
+            found[number] += errors(tested, seen, predicted)
     return [sorted(errors, key=lambda each: each.bytes) for errors in found]
+
+
+def errors(tested: Table, seen: Table, predicted: Floats) -> list[Error]:
+    """The errors of predictions, in us, for the rows of a table of which others were seen."""
+    lines = _interpolated(seen, [row.bytes for row in tested.rows])
+    return [
+        Error(row.bytes, 100 * abs(us / row.us - 1), 100 * abs(line / row.us - 1))
+        for row, us, line in zip(tested.rows, predicted.tolist(), lines.tolist(), strict=True)
+    ]
 
 
 def _interpolated(table: Table, sizes: Sequence[int]) -> Floats:
@@ -210,20 +236,14 @@ def _interpolated(table: Table, sizes: Sequence[int]) -> Floats:
     return np.asarray(np.exp(us[left] + slope * (at - n[left])), np.float64)
 
 
-def _judged(table: Table, errors: Sequence[Error]) -> Judged:
-    return Judged(table, tuple(errors))
-
-
-def _cleaned(table: Table, notes: list[str]) -> Table:
+def cleaned(table: Table, notes: list[str]) -> Table:
     """The table with the rows that cannot be, read as the line between their neighbours."""
     rows = list(table.rows)
     for at in range(1, len(rows) - 1):
         before, row, after = table.rows[at - 1], table.rows[at], table.rows[at + 1]
         part = log(row.bytes / before.bytes) / log(after.bytes / before.bytes)
         line = before.us * (after.us / before.us) ** part
-        alone = all(
-            abs(log(side.us / row.us)) > log(ABSURD) for side in (before, after)
-        )
+        alone = all(abs(log(side.us / row.us)) > log(ABSURD) for side in (before, after))
         if alone and not 1 / ABSURD < row.us / line < ABSURD:
             notes.append(f"{table.name}:{row.line}: {row.us:g} us at {row.bytes} B cannot be, read as {line:.4g} us")
             rows[at] = replace(row, us=line)
@@ -231,8 +251,11 @@ def _cleaned(table: Table, notes: list[str]) -> Table:
 
 
 def _split(law: Law, rows: Rows, template: Template, across: bool) -> Law:
-    """The law with a launch. Where all rows have as many steps, the table does not say how a floor divides into launch and
-    steps: the template says so, or NCCL's step does."""
+    """The law with a launch.
+
+    Where all rows have as many steps, the table does not say how a floor divides into launch and steps: the template
+    says it, or NCCL's step does.
+    """
     if rows.several:
         return law
     steps = float(rows.steps[0])
@@ -274,7 +297,7 @@ def _parameters(free: Law, law: Law, rows: Rows) -> tuple[tuple[Parameter, ...],
     # The robust scale: one row in error does not widen all bands.
     scale = max(1.4826 * float(np.median(np.abs(off))), 1e-6)
     normal = jacobian.T @ jacobian + 1e-6 * np.eye(jacobian.shape[1])
-    covariance = scale**2 * np.linalg.inv(normal)
+    covariance = np.asarray(scale**2 * np.linalg.inv(normal), np.float64)
     found = [
         Parameter(name, float(value), 100 * sqrt(covariance[at, at]))
         for at, (name, value) in enumerate(zip(names, values, strict=True))
@@ -287,9 +310,8 @@ def _parameters(free: Law, law: Law, rows: Rows) -> tuple[tuple[Parameter, ...],
     return tuple(found), covariance
 
 
-def _block(
+def block(
     accelerator: str,
-    tables: Sequence[Table],
     judged: Sequence[Judged],
     parameters: Sequence[Parameter],
     covariance: Floats,
@@ -322,14 +344,11 @@ def _block(
     }
 
 
-def _verified(
-    tree: dict[str, Any], law: Law, tables: Sequence[Table], known: Coefficients
-) -> float:
+def _verified(tree: dict[str, Any], law: Law, tables: Sequence[Table], known: Coefficients) -> float:
     """Runs the machine at the rows; the largest difference from the law, in percent."""
     worst = 0.0
     for table in tables:
-        sized = {**tree, "system": {**tree["system"], "sips": {**tree["system"]["sips"], "count": table.ranks}}}
-        emulator = written.emulator(sized)
+        emulator = written.emulator(written.sized(tree, table.ranks))
         every = 1 if table.ranks <= VERIFIED else max(len(table.rows) // 4, 1)
         rows = replace(table, rows=table.rows[::every])
         predicted = law.us(_rows([rows], known))

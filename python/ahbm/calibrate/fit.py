@@ -35,7 +35,7 @@ SWITCHING = (
 )
 """Shapes of libraries that do not take the quickest: the size decides between groups of protocols."""
 HELD, SEEN = 0.75, 0.7
-"""A switch is believed where it leaves at most so much of the error at rows that were held back, and of that at others."""
+"""A switch is believed where it leaves at most so much of the error at rows that were held back, and at others."""
 
 Fit = tuple[float, Law]
 """Loss and law."""
@@ -52,9 +52,7 @@ def fits(shape: Shape, rows: Rows, weights: Floats) -> list[Fit | None]:
     best: list[Fit | None] = [None] * len(weights)
     for borders in _borders(len(shape.groups), rows, weights):
         part = np.searchsorted(np.asarray(borders, np.float64), rows.n, side="right")
-        sides = [
-            _least(group, rows, weights * (part == number)) for number, group in enumerate(shape.groups)
-        ]
+        sides = [_least(group, rows, weights * (part == number)) for number, group in enumerate(shape.groups)]
         for number, found in enumerate(zip(*sides, strict=True)):
             if all(each is not None for each in found):
                 loss = sum(each[0] for each in found if each is not None)
@@ -111,7 +109,10 @@ def _held_back(shape: Shape, rows: Rows) -> float | None:
 
 def _least(terms: Sequence[Term], rows: Rows, weights: Floats) -> list[Fit | None]:
     several = rows.several
-    starts = [list(_starts(terms, rows.at(row > 0), several)) if row.sum() >= sum(term.free for term in terms) else [] for row in weights]
+    starts = [
+        list(_starts(terms, rows.at(row > 0), several)) if row.sum() >= sum(term.free for term in terms) else []
+        for row in weights
+    ]
     if not any(starts):
         return [None] * len(weights)
     of = np.array([number for number, each in enumerate(starts) for _ in each])

@@ -4,7 +4,7 @@ A row of n bytes takes launch + the least, over the protocols whose range holds 
 
     fixed + steps · step + volume · n / bandwidth · (1 + (ramp / n)^exponent)
 
-`steps`, `volume` and `fixed` are of the algorithm and the network, and the emulator says them; the others are parameters.
+`steps`, `volume` and `fixed` are of the algorithm and the network, and the emulator says them; the others are free.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ STEP, GBS, RAMP, EXPONENT = (1e-4, 1e5), (1e-3, 1e6), (16.0, 1e12), (0.2, 0.85)
 
 
 def decoded(terms: Sequence[Term], point: Floats, several: bool) -> tuple[float, list[Spoken]]:
-    """Launch and protocols of a point of the search space, whose coordinates are logarithms; of an exponent, the logit."""
+    """Launch and protocols of a point of the search space: coordinates are logarithms; of an exponent, the logit."""
     values = np.exp(point)
     at, spoken = int(several), []
     for term in terms:

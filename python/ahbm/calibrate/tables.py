@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import itertools
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -82,10 +83,7 @@ def read(path: str | Path, collective: str | None = None, ranks: int | None = No
         raise FormatError("AHBM-F210", f"{origin} cannot be read: {error.strerror or error}") from error
     said: dict[str, str] = {}
     body = text.lstrip()
-    if body.startswith("{"):
-        rows = list(_json(body, origin, said))
-    else:
-        rows = list(_text(text.split("\n"), origin, said))
+    rows = list(_json(body, origin, said)) if body.startswith("{") else list(_text(text.split("\n"), origin, said))
     given = {"op": collective, "ranks": ranks, "nodes": nodes}
     for key, value in given.items():
         if value is not None:
@@ -108,7 +106,7 @@ def _table(name: str, digest: str, rows: list[Row], said: Mapping[str, str], ori
     nodes = _whole(said.get("nodes", "1"), "nodes", origin, 1, ranks)
     if ranks % nodes:
         raise _refused("AHBM-F212", f"{ranks} ranks are no whole number on each of {nodes} nodes", origin)
-    for before, after in zip(rows, rows[1:], strict=False):
+    for before, after in itertools.pairwise(rows):
         if after.bytes <= before.bytes:
             told = f"{after.bytes} bytes follow {before.bytes}: sizes grow"
             raise _refused("AHBM-F211", told, origin, line=after.line)
@@ -186,8 +184,26 @@ def _columns(line: str, origin: str, number: int) -> Row | None:
 
 
 _TYPES = frozenset(
-    "int8 uint8 int32 uint32 int64 uint64 half float double bfloat16 f8e4m3 f8e5m2 fp8_e4m3 fp8_e5m2 char int".split()
+    (
+        "int8",
+        "uint8",
+        "int32",
+        "uint32",
+        "int64",
+        "uint64",
+        "half",
+        "float",
+        "double",
+        "bfloat16",
+        "char",
+        "int",
+        "f8e4m3",
+        "f8e5m2",
+        "fp8_e4m3",
+        "fp8_e5m2",
+    )
 )
+"""nccl-tests' names of types."""
 
 
 def _number(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""Templates: the machine that the head of a table speaks of, before anything is fitted, and its library's algorithms."""
+"""Templates: the machine that the head of a table speaks of, before it is fitted, and its library's algorithms."""
 
 from __future__ import annotations
 
@@ -105,8 +105,11 @@ def of(tables: Sequence[Table]) -> Template:
     return Template(first.accelerator or "unknown", _tree(facts, size, alone), None if alone else size)
 
 
-def read(path: str | Path) -> Template:
-    """The template in a `topology.yaml`, or of a packaged machine. Raises ConfigError (AHBM-C195)."""
+def read(path: str | Path, whole: bool = False) -> Template:
+    """The template in a `topology.yaml`, or of a packaged machine; `whole`: with its launch and protocols.
+
+    Raises ConfigError (AHBM-C195).
+    """
     name = str(path)
     place = packaged.TOPOLOGIES / f"{name}.yaml" if name in packaged.names(packaged.TOPOLOGIES, ".yaml") else Path(path)
     try:
@@ -116,7 +119,9 @@ def read(path: str | Path) -> Template:
     if not isinstance(tree, dict) or not isinstance(tree.get("system", {}).get("sips"), dict):
         raise ConfigError("AHBM-C195", f"template {name} has no system.sips", hint="give a topology.yaml")
     tree = {key: value for key, value in tree.items() if key not in ("protocol", "calibration")}
-    protocols, launch = tree.pop("protocols", {}), tree.pop("launch", {})
+    protocols, launch = tree.get("protocols") or {}, tree.get("launch") or {}
+    if not whole:
+        tree = {key: value for key, value in tree.items() if key not in ("protocols", "launch")}
     sips = tree["system"]["sips"]
     size = int(sips.get("nodes", {}).get("size", 8)) if sips.get("topology") == "nodes" else None
     steps = sorted(float(each.get("step_ns", 0)) for each in protocols.values() if isinstance(each, dict))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -13,6 +14,7 @@ from ahbm.calibrate.laws import Law
 from ahbm.calibrate.templates import ALGORITHMS, Template
 from ahbm.config.ccl import CclConfig
 from ahbm.core.emulator import Emulator
+from ahbm.errors import ConfigError
 
 NAMES = {
     1: ("simple",),
@@ -100,3 +102,30 @@ def coefficients(
         (steps, volume if size >= ranks * EVEN else (us(base, collective, ranks, size) - fixed) / wire(size), fixed)
         for size in sizes
     ]
+
+
+def copied(declared: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy whose sections can be changed."""
+    return {key: copied(value) if isinstance(value, Mapping) else value for key, value in declared.items()}
+
+
+def sized(declared: Mapping[str, Any], ranks: int) -> dict[str, Any]:
+    """The machine with so many ranks."""
+    found = copied(declared)
+    found["system"]["sips"]["count"] = ranks
+    return found
+
+
+def text(declared: Mapping[str, Any]) -> str:
+    """The file of a machine."""
+    return "# A machine that was fitted to measurements; see `calibration` below.\n" + yaml.safe_dump(
+        dict(declared), sort_keys=False, width=120, default_flow_style=None, allow_unicode=True
+    )
+
+
+def save(declared: Mapping[str, Any], path: Path) -> None:
+    """Writes it. Raises ConfigError (AHBM-C195) where that is not possible."""
+    try:
+        path.write_text(text(declared), encoding="utf-8")
+    except OSError as error:
+        raise ConfigError("AHBM-C195", f"{path} cannot be written: {error.strerror or error}") from error
