@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ahbm.calibrate.laws import FREE, PLAIN, RAMPED, Floats, Law, Rows, Shape, Spoken, Term, decoded
+from ahbm.calibrate.laws import FREE, PLAIN, RAMPED, Floats, Law, Rows, Shape, Term, decoded
 from ahbm.calibrate.search import searched
 from ahbm.errors import ConfigError
 
@@ -14,22 +14,28 @@ STARTS = 12
 MOST = 9
 """Free parameters of a fit."""
 FOLDS = 4
+WORST = 0.5
+"""An error that is larger counts as much as this."""
 CANDIDATES = 6
 """Borders that are tried: those where the times jump most."""
 LEAST = 3
 """Rows on each side of a border."""
-SHAPES = (
-    Shape(((PLAIN,),)),
-    Shape(((FREE,),)),
-    Shape(((PLAIN, RAMPED),)),
-    Shape(((PLAIN, FREE),)),
-    Shape(((FREE, FREE),)),
+PLAIN_SHAPES = (
+    (10, Shape(((FREE, FREE),))),
+    (7, Shape(((PLAIN, RAMPED),))),
+    (5, Shape(((FREE,),))),
+    (2, Shape(((PLAIN,),))),
+)
+"""Rows that a shape needs, and the shape: the first is taken that the rows suffice for."""
+SWITCHING = (
     Shape(((PLAIN,), (FREE,))),
     Shape(((FREE,), (FREE,))),
     Shape(((PLAIN,), (PLAIN, FREE))),
     Shape(((PLAIN,), (PLAIN,), (RAMPED,))),
 )
-"""What is tried."""
+"""Shapes of libraries that do not take the quickest: the size decides between groups of protocols."""
+HELD, SEEN = 0.75, 0.7
+"""A switch is believed where it leaves at most so much of the error at rows that were held back, and at others."""
 
 Fit = tuple[float, Law]
 """Loss and law."""
@@ -46,9 +52,7 @@ def fits(shape: Shape, rows: Rows, weights: Floats) -> list[Fit | None]:
     best: list[Fit | None] = [None] * len(weights)
     for borders in _borders(len(shape.groups), rows, weights):
         part = np.searchsorted(np.asarray(borders, np.float64), rows.n, side="right")
-        sides = [
-            _least(group, rows, weights * (part == number)) for number, group in enumerate(shape.groups)
-        ]
+        sides = [_least(group, rows, weights * (part == number)) for number, group in enumerate(shape.groups)]
         for number, found in enumerate(zip(*sides, strict=True)):
             if all(each is not None for each in found):
                 loss = sum(each[0] for each in found if each is not None)
@@ -59,34 +63,56 @@ def fits(shape: Shape, rows: Rows, weights: Floats) -> list[Fit | None]:
     return best
 
 
-def chosen(rows: Rows, shapes: Sequence[Shape] = SHAPES) -> Law:
-    """The law whose shape predicts rows that were held back best. Raises ConfigError (AHBM-C195) for too few rows."""
+def chosen(rows: Rows) -> Law:
+    """The law of the rows: the quickest of protocols, or, where that explains much more, a choice by size.
+
+    Raises ConfigError (AHBM-C195) for too few rows.
+    """
+    sizes = len(np.unique(rows.n))
+    shape = next((shape for needed, shape in PLAIN_SHAPES if needed <= sizes), None)
+    found = None if shape is None else fits(shape, rows, np.ones((1, len(rows))))[0]
+    if shape is None or found is None:
+        raise ConfigError(
+            "AHBM-C195",
+            f"{len(rows)} rows of {sizes} sizes are too few to fit a machine to",
+            hint="give tables with more sizes",
+        )
+    law = found[1]
+    held, seen = _held_back(shape, rows), _off(law, rows)
+    if held is None:
+        return law
+    best = held * HELD
+    for other in SWITCHING:
+        error = _held_back(other, rows)
+        if error is not None and error <= best:
+            switching = fits(other, rows, np.ones((1, len(rows))))[0]
+            if switching is not None and _off(switching[1], rows) <= SEEN * seen:
+                law, best = switching[1], error
+    return law
+
+
+def _off(law: Law, rows: Rows) -> float:
+    return float(np.minimum(np.abs(np.log(law.us(rows) / rows.us)), WORST).mean())
+
+
+def _held_back(shape: Shape, rows: Rows) -> float | None:
+    """Mean error of a shape at rows that were held back, each once; None where the others are too few."""
     order = np.unique(rows.n, return_inverse=True)[1]
     kept = np.array([order % FOLDS != fold for fold in range(FOLDS)], dtype=np.float64)
-    scores: list[tuple[float, Shape]] = []
-    for shape in shapes:
-        errors: list[float] = []
-        for keeps, found in zip(kept, fits(shape, rows, kept), strict=True):
-            if found is None:
-                break
-            held = rows.at(keeps == 0)
-            errors += np.minimum(np.abs(np.log(found[1].us(held) / held.us)), 0.5).tolist()
-        else:
-            scores.append((float(np.mean(errors)) * (1 + 0.01 * shape.free(rows.several)), shape))
-    ranked = [shape for _, shape in sorted(scores, key=lambda score: score[0])] or list(shapes)
-    for shape in ranked:
-        if (law := fits(shape, rows, np.ones((1, len(rows))))[0]) is not None:
-            return law[1]
-    raise ConfigError(
-        "AHBM-C195",
-        f"{len(rows)} rows are too few to fit a machine to",
-        hint="give tables with at least 3 different sizes",
-    )
+    errors: list[float] = []
+    for keeps, found in zip(kept, fits(shape, rows, kept), strict=True):
+        if found is None:
+            return None
+        errors += [_off(found[1], rows.at(keeps == 0))] * int((keeps == 0).sum())
+    return float(np.mean(errors))
 
 
 def _least(terms: Sequence[Term], rows: Rows, weights: Floats) -> list[Fit | None]:
     several = rows.several
-    starts = [list(_starts(terms, rows.at(row > 0), several)) if row.sum() >= sum(term.free for term in terms) else [] for row in weights]
+    starts = [
+        list(_starts(terms, rows.at(row > 0), several)) if row.sum() >= sum(term.free for term in terms) else []
+        for row in weights
+    ]
     if not any(starts):
         return [None] * len(weights)
     of = np.array([number for number, each in enumerate(starts) for _ in each])
@@ -101,7 +127,7 @@ def _least(terms: Sequence[Term], rows: Rows, weights: Floats) -> list[Fit | Non
             continue
         at = mine[np.argmin(losses[mine])]
         launch, spoken = decoded(terms, found[at], several)
-        pairs = sorted(zip(spoken, terms, strict=True), key=lambda pair: pair[0].step_us)
+        pairs = sorted(zip(spoken, terms, strict=True), key=lambda pair: pair[0].gbs)
         law = Law(Shape((tuple(term for _, term in pairs),)), launch, tuple(each for each, _ in pairs))
         best.append((float(losses[at]), law))
     return best

@@ -4,7 +4,7 @@ A row of n bytes takes launch + the least, over the protocols whose range holds 
 
     fixed + steps · step + volume · n / bandwidth · (1 + (ramp / n)^exponent)
 
-`steps`, `volume` and `fixed` are of the algorithm and the network, and the emulator says them; the others are parameters.
+`steps`, `volume` and `fixed` are of the algorithm and the network, and the emulator says them; the others are free.
 """
 
 from __future__ import annotations
@@ -118,12 +118,12 @@ class Law:
         return np.asarray(found + self.launch_us, np.float64)
 
 
-STEP, GBS, RAMP, EXPONENT = (1e-4, 1e5), (1e-3, 1e6), (16.0, 1e12), (0.05, 0.98)
+STEP, GBS, RAMP, EXPONENT = (1e-4, 1e5), (1e-3, 1e6), (16.0, 1e12), (0.2, 0.85)
 """Bounds: us, GB/s, bytes, none. They only keep a search from numbers that no machine can have."""
 
 
 def decoded(terms: Sequence[Term], point: Floats, several: bool) -> tuple[float, list[Spoken]]:
-    """Launch and protocols of a point of the search space, whose coordinates are logarithms; of an exponent, the logit."""
+    """Launch and protocols of a point of the search space: coordinates are logarithms; of an exponent, the logit."""
     values = np.exp(point)
     at, spoken = int(several), []
     for term in terms:

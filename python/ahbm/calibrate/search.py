@@ -74,21 +74,20 @@ def searched(
     weights: fits x rows, 1 for a row that a fit has and 0 for one that it has not. supposed: where a fit stays that no
     row tells anything.
     """
-    logs = np.log(rows.us)
+    logs, prior = np.log(rows.us), SCALE * WEAK**2
     least, most = bounds(terms, several)
 
     def loss_of(where: Floats) -> tuple[Floats, Floats, Floats]:
         us, slopes = times(terms, rows, where, several)
         off = np.log(us) - logs
         rho = 2 * SCALE**2 * (np.sqrt(1 + (off / SCALE) ** 2) - 1)
-        prior = WEAK**2 * SCALE**0 * ((where - supposed) ** 2).sum(1)
-        return (weights * rho).sum(1) + prior * SCALE, off, slopes / us[:, :, None]
+        held = prior * ((where - supposed) ** 2).sum(1)
+        return (weights * rho).sum(1) + held, off, slopes / us[:, :, None]
 
     points = np.clip(points, least, most)
     damping = np.full(len(points), 1e-2)
     loss, off, slopes = loss_of(points)
     eye = np.eye(points.shape[1])
-    prior = WEAK**2 * SCALE
     for _ in range(ROUNDS):
         robust = weights / np.sqrt(1 + (off / SCALE) ** 2)
         weighted = slopes * robust[:, :, None]

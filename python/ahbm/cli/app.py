@@ -18,7 +18,7 @@ PANELS = {
     "Check": ("check", "explore", "numerics"),
     "Understand": ("explain", "inspect", "compare", "features"),
     "Build": ("new", "synth", "ladder", "tune", "convert", "job"),
-    "Machines, and what there is": ("list", "topology", "probe"),
+    "Machines, and what there is": ("list", "topology", "calibrate", "probe"),
 }
 """The commands in the order of `ahbm --help`."""
 MODULES = {"new": "scaffold", "list": "listing", "topology": "listing", "probe": "listing"}

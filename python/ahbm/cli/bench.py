@@ -40,7 +40,7 @@ class _Swept(Swept):
 @grouped
 def bench(
     context: typer.Context,
-    target: CollectiveOrPlan,
+    target: CollectiveOrPlan = "",
     *,
     swept: _Swept,
     step: Annotated[str, typer.Option("-i", "--stepbytes", help="Bytes between sizes, instead of a factor.")] = "0",
@@ -63,6 +63,8 @@ def bench(
 
     Several -t, --ranks 2,4,8 or --set KEY=1,2 measure on several machines. A row that does not run says its code; the
     others run, and the exit code is the one of the first that did not.
+    A calibrated machine is asked for times alone, by
+    default of the collective that it was measured with; its rows have error bands.
     With --vary, the variations of a script are compared: one line per size, and the quickest.
     """
     from ahbm.runs import bench as b
@@ -70,6 +72,7 @@ def bench(
 
     expected = c.load(baseline) if baseline is not None else None
     swept.refuse_sizes_given_twice(context)
+    target = target or swept.calibrated_for()
     how: dict[str, Any] = {"step": step, "device": device, "check": check}
     if swept.vary:
         climbed(swept.sweep(target, arguments_of(context), **how), ladder, as_json, jobs=jobs)

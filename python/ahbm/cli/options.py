@@ -439,6 +439,17 @@ class Swept(Terms):
             notes=notes,
         )
 
+    def calibrated_for(self) -> str:
+        """The collective that a calibrated machine was measured with. Raises ConfigError (AHBM-C105) on others."""
+        from ahbm.config.topology import load_machine
+
+        rows = load_machine(self.places()[0].topology).bands
+        if not rows:
+            raise ConfigError(
+                "AHBM-C105", "no collective is named", hint="name one, such as all_reduce; calibrated machines know it"
+            )
+        return rows[0][0]
+
     def refuse_sizes_given_twice(self, context: Any) -> None:
         """Raises ConfigError (AHBM-C146) for --sizes beside the options that make sizes."""
         given = [

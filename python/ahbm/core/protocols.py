@@ -41,10 +41,11 @@ class Protocol:
         return 1 / (1 + (sqrt(ramp) if self.ramp_exponent == 0.5 else ramp**self.ramp_exponent))
 
     def on(self, nbytes: int) -> tuple[tuple[str, str], ...]:
-        """The overrides of the machine on which a call of `nbytes` bytes of one rank's array runs with it. n bytes get
-        1 / (1 + (ramp_bytes / n)^ramp_exponent) of the bandwidth. With 1/2, n / b + sqrt(ramp_bytes · n) / b is the time
-        of n bytes over a pipeline whose chunks are as long as is best; other powers are those of libraries whose channels
-        become more, or wider, with the size."""
+        """The overrides of the machine on which a call of `nbytes` bytes of one rank's array runs with it.
+
+        n bytes get 1 / (1 + (ramp_bytes / n)^ramp_exponent) of the bandwidth. With 1/2, n / b + sqrt(ramp_bytes · n) / b is
+        the time of n bytes over a pipeline whose chunks are as long as is best. Other powers are those of libraries
+        that use more channels for more bytes."""
         found = [("protocol", self.name)]
         if self.ramp_bytes and nbytes:
             share = self.share(nbytes)

@@ -233,7 +233,12 @@ class Cell:
         from ahbm.runs import measure as m
 
         sweep = self.sweep
-        return m.measure(sweep.case(self.algorithm, self.size, emulator), data=sweep.data, check=sweep.check)
+        case = sweep.case(self.algorithm, self.size, emulator)
+        return m.measure(case, data=self.with_data(emulator), check=sweep.check)
+
+    def with_data(self, emulator: Emulator) -> bool:
+        """Whether the data move. A calibrated machine is asked for times, of sizes as large as were measured."""
+        return self.sweep.data and (emulator.machine.bands is None or bool(self.sweep.check))
 
 
 Spread = Callable[[Sequence[Cell]], Iterator[Mapping[str, Any] | AhbmError | None]]
@@ -290,7 +295,7 @@ def _told(found: Mapping[str, Any], cell: Cell, machine: Emulator) -> Report:
     report = Report.from_json(found)
     case = cell.sweep.case(cell.algorithm, cell.size, machine)
     by = cell.sweep.given.get(report.algorithm, report.algorithm)
-    spec = replace(Spec.of(machine, case.request, by), checks=report.checks, data=cell.sweep.data)
+    spec = replace(Spec.of(machine, case.request, by), checks=report.checks, data=cell.with_data(machine))
     return replace(report, spec=spec)
 
 
@@ -466,7 +471,20 @@ def result(cell: Report | Refused, sweep: Sweep) -> dict[str, Any]:
             "limited_by": cell.limited_by,
             "is_tightest": cell.bound_is_tightest,
         },
+        **({} if cell.band is None else {"error_band": _band(cell)}),
         "experiment_name": cell.algorithm,
         "machine": cell.machine,
         "report": cell.to_json(),
+    }
+
+
+def _band(report: Report) -> dict[str, float]:
+    assert report.band is not None, "only reports of calibrated machines have one"
+    us, share = report.latency_ns / 1000, report.band.percent / 100
+    low, high = us / (1 + share), us * (1 + share)
+    return {
+        "percent": report.band.percent,
+        "worst_percent": report.band.worst_percent,
+        "low_us": low,
+        "high_us": high,
     }

@@ -27,6 +27,7 @@ from ahbm.core.compiled import Compiled
 from ahbm.core.emulator import Emulator
 from ahbm.core.spec import Spec, machine_name
 from ahbm.errors import ConfigError, Finding
+from ahbm.runs import bands
 from ahbm.runs.keywords import Arguments, refuse_unknown, spelled
 from ahbm.runs.report import Report, bandwidths
 from ahbm.selectors.asking import Solo
@@ -269,6 +270,8 @@ def _report(case: Case, compiled: Compiled, wrong: int | None, spec: Spec, findi
     request, kind, machine = case.request, case.request.kind, case.emulator.machine
     latency_ps = compiled.latency_ps
     algbw, busbw = bandwidths(request.collective, request.parties, request.nbytes, latency_ps)
+    of = machine, request.collective, request.parties, request.nbytes
+    calibrated = bands.told(*of)
     return Report(
         collective=request.collective,
         algorithm=compiled.algorithm,
@@ -293,7 +296,13 @@ def _report(case: Case, compiled: Compiled, wrong: int | None, spec: Spec, findi
         memory_bytes=compiled.memory_bytes,
         checks=spec.checks,
         findings=findings,
-        notes=(*([] if case.selected is None else [brief(case.selected)]), *compiled.notes, *case.notes),
+        notes=(
+            *([] if case.selected is None else [brief(case.selected)]),
+            *compiled.notes,
+            *case.notes,
+            *filter(None, [calibrated]),
+        ),
+        band=bands.band(*of),
         machine=machine_name(machine),
         spec=spec,
     )

@@ -16,6 +16,7 @@ from ahbm.check.case import Case
 from ahbm.core.limits import Bound
 from ahbm.core.spec import Spec
 from ahbm.errors import ConfigError, Finding, told
+from ahbm.runs.bands import Band
 from ahbm.runs.traces import Run
 
 if TYPE_CHECKING:
@@ -73,6 +74,8 @@ class Report(Run):
     """Why the result is wrong where nobody asked for an error; and findings of checks that could not decide."""
     notes: tuple[str, ...] = field(default=(), compare=False)
     """Choices that the configuration left open, and that a run by the same algorithm does not make again."""
+    band: Band | None = field(default=None, compare=False)
+    """On a calibrated machine, how far it was off near this size; None where that is not known."""
     machine: str = ""
     """The machine in words: its topology, and the overrides that changed it."""
     spec: Spec | None = field(default=None, repr=False, compare=False)
@@ -160,6 +163,7 @@ class Report(Run):
             known = dict(json.loads(data) if isinstance(data, str) else data)
             known["checks"] = tuple(known.get("checks", ()))
             known["notes"] = tuple(known.get("notes", ()))
+            known["band"] = None if known.get("band") is None else Band(**known["band"])
             known["findings"] = tuple(map(Finding.from_json, known.get("findings", ())))
             ns, _, reason = (known.pop(name) for name in OF_BOUND[:3])
             ps = None if ns is None else round(1000 * ns)

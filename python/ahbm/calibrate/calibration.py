@@ -1,0 +1,362 @@
+"""`ahbm calibrate`: tables in, a machine out, and how far it is off at sizes that it was not fitted to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import floor, log, log10, sqrt
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ahbm.calibrate import fit, templates, written
+from ahbm.calibrate.laws import Floats, Law, Rows
+from ahbm.calibrate.tables import Row, Table
+from ahbm.calibrate.templates import Template
+from ahbm.errors import ConfigError
+
+FEWEST = 3
+"""Sizes without which nothing is fitted."""
+ABSURD = 4.0
+"""A row that is so many times as slow, or as quick, as the line between its neighbours is a mistake of the table."""
+STEP_NS = {"inside": 600.0, "across": 2700.0}
+"""Step of NCCL's LL over NVLink, and between nodes (NVIDIA/nccl, src/graph/tuning.cc): what divides a floor into launch
+and steps, where all rows have as many steps."""
+VERIFIED = 64
+"""Ranks up to which the written machine runs every row; beyond, a few of them."""
+
+
+Coefficients = dict[tuple[str, int, int], tuple[float, float, float]]
+"""By collective, ranks and bytes: steps, volume per byte, and fixed us."""
+
+
+@dataclass(frozen=True)
+class Error:
+    """The relative error of one row that was held back."""
+
+    bytes: int
+    percent: float
+    interpolated: float
+    """That of the line between its neighbours in logarithms; of no machine."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A table and what was off at its held-back rows."""
+
+    table: Table
+    errors: tuple[Error, ...]
+
+    @property
+    def mean(self) -> float:
+        """Mean error in percent."""
+        return float(np.mean([each.percent for each in self.errors]))
+
+    @property
+    def median(self) -> float:
+        """Median error in percent."""
+        return float(np.median([each.percent for each in self.errors]))
+
+    @property
+    def interpolated(self) -> float:
+        """Mean error of the line between neighbours, in percent."""
+        return float(np.mean([each.interpolated for each in self.errors]))
+
+    @property
+    def decades(self) -> list[dict[str, Any]]:
+        """Mean and worst error for each power of ten of the size."""
+        found = []
+        for decade in sorted({_decade(row.bytes) for row in self.table.rows}):
+            mine = [each.percent for each in self.errors if _decade(each.bytes) == decade]
+            sizes = [row.bytes for row in self.table.rows if _decade(row.bytes) == decade]
+            # A decade without a held-back row has the error of the table.
+            known = mine or [each.percent for each in self.errors]
+            found.append(
+                {
+                    "from_bytes": min(sizes),
+                    "to_bytes": max(sizes),
+                    "rows": len(mine),
+                    "mean_percent": round(float(np.mean(known)), 3),
+                    "worst_percent": round(float(np.max(known)), 3),
+                }
+            )
+        return found
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A fitted parameter of the machine."""
+
+    key: str
+    value: float
+    percent: float | None
+    """Standard error, in percent; None for what follows from the template."""
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """A fitted machine."""
+
+    tree: dict[str, Any]
+    """As `topology.yaml` declares it, with its calibration block."""
+    law: Law | None
+    """None where keys of a template were fitted."""
+    parameters: tuple[Parameter, ...]
+    judged: tuple[Judged, ...]
+    deviation_percent: float
+    """Largest difference between the law and runs of the machine, at the tables' rows."""
+    notes: tuple[str, ...]
+
+    def text(self) -> str:
+        """For people."""
+        lines = ["# parameter                                value   +- %"]
+        for each in self.parameters:
+            sure = "from the template" if each.percent is None else f"{each.percent:6.1f}"
+            lines.append(f"  {each.key:<34} {each.value:>12.6g}  {sure}")
+        for table in self.judged:
+            lines += [
+                f"# {table.table.name}: {table.table.collective} of {table.table.ranks} ranks",
+                f"  {'bytes, held back':>26}  rows  mean %  worst %",
+                *(
+                    f"  {band['from_bytes']:>12}-{band['to_bytes']:<13}  {band['rows']:>4}  {band['mean_percent']:6.1f}"
+                    f"  {band['worst_percent']:7.1f}"
+                    for band in table.decades
+                ),
+                f"  mean {table.mean:.1f} %, median {table.median:.1f} %; lines between the neighbours: "
+                f"mean {table.interpolated:.1f} %",
+            ]
+        lines += [f"note: {note}" for note in self.notes]
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON-serialisable data."""
+        return {
+            "parameters": [vars(each) for each in self.parameters],
+            "free_parameters": sum(each.percent is not None for each in self.parameters),
+            "tables": [
+                {
+                    "table": each.table.name,
+                    "collective": each.table.collective,
+                    "ranks": each.table.ranks,
+                    "nodes": each.table.nodes,
+                    "rows": len(each.table.rows),
+                    "mean_percent": each.mean,
+                    "median_percent": each.median,
+                    "interpolation_mean_percent": each.interpolated,
+                    "decades": each.decades,
+                    "held_back": [vars(error) for error in each.errors],
+                }
+                for each in self.judged
+            ],
+            "deviation_percent": self.deviation_percent,
+            "notes": list(self.notes),
+            "machine": self.tree,
+        }
+
+
+def calibrate(tables: Sequence[Table], template: Template | str | Path | None = None) -> Calibrated:
+    """The machine that is nearest to the tables, with the errors at rows that were held back.
+
+    template: what to fit; None follows the heads of the tables. Raises ConfigError (AHBM-C195), and as
+    `templates.read` and `Emulator.compile`.
+    """
+    if not tables:
+        raise ConfigError("AHBM-C195", "there is no table to fit a machine to")
+    notes: list[str] = []
+    tidy = [cleaned(table, notes) for table in tables]
+    shape = template if isinstance(template, Template) else templates.read(template) if template else None
+    given = shape or templates.of(tidy)
+    if any(len(table.rows) < FEWEST for table in tidy):
+        few = min(tidy, key=lambda table: len(table.rows))
+        raise ConfigError(
+            "AHBM-C195", f"{few.name} has {len(few.rows)} rows: a machine needs {FEWEST}", hint="measure more sizes"
+        )
+    known: Coefficients = {}
+    for table in tidy:
+        sizes = [row.bytes for row in table.rows]
+        found = written.coefficients(given, table.collective, table.ranks, sizes)
+        known |= {(table.collective, table.ranks, size): of for size, of in zip(sizes, found, strict=True)}
+    held = _held_back(tidy, known)
+    judged = tuple(Judged(table, tuple(errors)) for table, errors in zip(tidy, held, strict=True))
+    rows = _rows(tidy, known)
+    free = fit.chosen(rows)
+    law = _split(free, rows, given, max(table.nodes for table in tidy) > 1)
+    parameters, covariance = _parameters(free, law, rows)
+    ranks = max(table.ranks for table in tidy)
+    tree = written.tree(given, law, ranks)
+    tree["calibration"] = block(tables[0].accelerator, judged, parameters, covariance)
+    deviation = _verified(tree, law, tidy, known)
+    return Calibrated(tree, law, parameters, judged, deviation, tuple(notes))
+
+
+def _rows(tables: Sequence[Table], known: Coefficients) -> Rows:
+    columns: list[list[float]] = []
+    for table in tables:
+        columns += [
+            [row.bytes, row.us, *known[table.collective, table.ranks, row.bytes], table.ranks] for row in table.rows
+        ]
+    return Rows(*np.asarray(columns, np.float64).T)
+
+
+def _held_back(tables: Sequence[Table], known: Coefficients) -> list[list[Error]]:
+    """Of each table, the errors at every second row of a fit to the others, and the other way round."""
+    found: list[list[Error]] = [[] for _ in tables]
+    for held in (True, False):
+        fitted = [table.half(not held) for table in tables]
+        if len(np.unique([row.bytes for table in fitted for row in table.rows])) < 2:
+            continue
+        law = fit.chosen(_rows(fitted, known))
+        for number, (table, seen) in enumerate(zip(tables, fitted, strict=True)):
+            tested = table.half(held)
+            if not tested.rows:
+                continue
+            predicted = law.us(_rows([tested], known))
+            found[number] += errors(tested, seen, predicted)
+    return [sorted(errors, key=lambda each: each.bytes) for errors in found]
+
+
+def errors(tested: Table, seen: Table, predicted: Floats) -> list[Error]:
+    """The errors of predictions, in us, for the rows of a table of which others were seen."""
+    lines = _interpolated(seen, [row.bytes for row in tested.rows])
+    return [
+        Error(row.bytes, 100 * abs(us / row.us - 1), 100 * abs(line / row.us - 1))
+        for row, us, line in zip(tested.rows, predicted.tolist(), lines.tolist(), strict=True)
+    ]
+
+
+def _interpolated(table: Table, sizes: Sequence[int]) -> Floats:
+    """us of sizes on the lines between rows, in logarithms; the first and last lines go on."""
+    n, us = (np.log([getattr(row, name) for row in table.rows]) for name in ("bytes", "us"))
+    at = np.log(np.asarray(sizes, np.float64))
+    if len(n) < 2:
+        return np.full(len(at), float(np.exp(us[0])))
+    left = np.clip(np.searchsorted(n, at) - 1, 0, len(n) - 2)
+    slope = (us[left + 1] - us[left]) / (n[left + 1] - n[left])
+    return np.asarray(np.exp(us[left] + slope * (at - n[left])), np.float64)
+
+
+def cleaned(table: Table, notes: list[str]) -> Table:
+    """The table with the rows that cannot be, read as the line between their neighbours."""
+    rows = list(table.rows)
+    for at in range(1, len(rows) - 1):
+        before, row, after = table.rows[at - 1], table.rows[at], table.rows[at + 1]
+        part = log(row.bytes / before.bytes) / log(after.bytes / before.bytes)
+        line = before.us * (after.us / before.us) ** part
+        alone = all(abs(log(side.us / row.us)) > log(ABSURD) for side in (before, after))
+        if alone and not 1 / ABSURD < row.us / line < ABSURD:
+            notes.append(f"{table.name}:{row.line}: {row.us:g} us at {row.bytes} B cannot be, read as {line:.4g} us")
+            rows[at] = replace(row, us=line)
+    return replace(table, rows=tuple(Row(*(getattr(row, name) for name in ("bytes", "us", "line"))) for row in rows))
+
+
+def _split(law: Law, rows: Rows, template: Template, across: bool) -> Law:
+    """The law with a launch.
+
+    Where all rows have as many steps, the table does not say how a floor divides into launch and steps: the template
+    says it, or NCCL's step does.
+    """
+    if rows.several:
+        return law
+    steps = float(rows.steps[0])
+    least = min(each.step_us for each in law.spoken)
+    if template.launch_ns is not None:
+        launch = min(template.launch_ns / 1000, 0.999 * least * steps)
+    else:
+        step = template.steps_ns[0] if template.steps_ns else STEP_NS["across" if across else "inside"]
+        launch = max(least - step / 1000, least * 0.1) * steps
+        launch = min(launch, 0.9 * least * steps)
+    spoken = tuple(replace(each, step_us=each.step_us - launch / steps) for each in law.spoken)
+    return replace(law, launch_us=law.launch_us + launch, spoken=spoken)
+
+
+def _parameters(free: Law, law: Law, rows: Rows) -> tuple[tuple[Parameter, ...], Floats]:
+    """The parameters with their standard errors, and the covariance of their logarithms."""
+    terms, several = law.shape.terms, rows.several
+    names, values, slopes = [], [], []
+    us = free.us(rows)
+
+    def moved(change: Law) -> Floats:
+        return np.asarray((np.log(change.us(rows)) - np.log(us)) / 1e-4, np.float64)
+
+    if several:
+        names.append("launch.overhead_ns")
+        values.append(1000 * law.launch_us)
+        slopes.append(moved(replace(free, launch_us=free.launch_us * (1 + 1e-4))))
+    for number, (name, term) in enumerate(zip(written.names(law), terms, strict=True)):
+        keys = ["step_us", "gbs", *(["ramp_bytes"] if term.ramp else []), *(["exponent"] if term.exponent else [])]
+        for key in keys:
+            spoken = list(free.spoken)
+            spoken[number] = replace(spoken[number], **{key: getattr(spoken[number], key) * (1 + 1e-4)})
+            slopes.append(moved(replace(free, spoken=tuple(spoken))))
+            path = {"step_us": "step_ns", "gbs": "max_gbs", "exponent": "ramp_exponent"}.get(key, key)
+            names.append(f"protocols.{name}.{path}")
+            values.append(getattr(law.spoken[number], key) * (1000 if key == "step_us" else 1))
+    jacobian = np.array(slopes).T
+    off = np.log(us / rows.us)
+    # The robust scale: one row in error does not widen all bands.
+    scale = max(1.4826 * float(np.median(np.abs(off))), 1e-6)
+    normal = jacobian.T @ jacobian + 1e-6 * np.eye(jacobian.shape[1])
+    covariance = np.asarray(scale**2 * np.linalg.inv(normal), np.float64)
+    found = [
+        Parameter(name, float(value), 100 * sqrt(covariance[at, at]))
+        for at, (name, value) in enumerate(zip(names, values, strict=True))
+    ]
+    for number, border in enumerate(law.borders):
+        first = sum(len(group) for group in law.shape.groups[: number + 1])
+        found.append(Parameter(f"protocols.{written.names(law)[first]}.min_bytes", border, 0.0))
+    if not several:
+        found.append(Parameter("launch.overhead_ns", 1000 * law.launch_us, None))
+    return tuple(found), covariance
+
+
+def block(
+    accelerator: str,
+    judged: Sequence[Judged],
+    parameters: Sequence[Parameter],
+    covariance: Floats,
+) -> dict[str, Any]:
+    bands = [
+        {
+            "collective": each.table.collective,
+            "ranks": each.table.ranks,
+            **{key: band[key] for key in ("from_bytes", "to_bytes", "mean_percent", "worst_percent")},
+        }
+        for each in judged
+        for band in each.decades
+    ]
+    return {
+        "accelerator": accelerator or "not stated",
+        "sources": [
+            {
+                "table": each.table.name,
+                "digest": each.table.digest,
+                "collective": each.table.collective,
+                "ranks": each.table.ranks,
+                "rows": len(each.table.rows),
+                "mean_percent": round(each.mean, 3),
+            }
+            for each in judged
+        ],
+        "parameters": [each.key for each in parameters[: len(covariance)]],
+        "covariance": [[float(f"{max(min(each, 1e6), -1e6):.4g}") for each in row] for row in covariance.tolist()],
+        "bands": bands,
+    }
+
+
+def _verified(tree: dict[str, Any], law: Law, tables: Sequence[Table], known: Coefficients) -> float:
+    """Runs the machine at the rows; the largest difference from the law, in percent."""
+    worst = 0.0
+    for table in tables:
+        emulator = written.emulator(written.sized(tree, table.ranks))
+        every = 1 if table.ranks <= VERIFIED else max(len(table.rows) // 4, 1)
+        rows = replace(table, rows=table.rows[::every])
+        predicted = law.us(_rows([rows], known))
+        for row, us in zip(rows.rows, predicted.tolist(), strict=True):
+            ran = written.us(emulator, table.collective, table.ranks, row.bytes)
+            worst = max(worst, 100 * abs(ran / us - 1))
+    return worst
+
+
+def _decade(nbytes: int) -> int:
+    return floor(log10(nbytes) + 1e-9)

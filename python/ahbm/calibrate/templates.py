@@ -1,0 +1,149 @@
+"""Templates: the machine that the head of a table speaks of, before it is fitted, and its library's algorithms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ahbm.base import packaged
+from ahbm.base.load import load_text
+from ahbm.calibrate.tables import Table
+from ahbm.errors import ConfigError
+
+ALGORITHMS = {
+    "all_reduce": ("ring_allreduce",),
+    "all_gather": ("ring_all_gather",),
+    "reduce_scatter": ("ring_reduce_scatter",),
+    "all_to_all": ("pairwise_all_to_all",),
+    "broadcast": ("binomial_broadcast",),
+    "reduce": ("binomial_reduce",),
+}
+"""What a template's library runs, by collective."""
+
+
+@dataclass(frozen=True)
+class Accelerator:
+    """Facts of data sheets."""
+
+    link_gbs: float
+    """Bandwidth to all others of its node together, each way."""
+    nic_gbs: float
+    """Bandwidth of its share of the node's network interfaces, each way."""
+    memory_gb: int
+    mesh: bool = False
+    """Every pair has links of its own; else there is a switch."""
+    domain: int | None = None
+    """Accelerators behind one switch, where those are more than a host has."""
+
+
+ACCELERATORS = {
+    "GB200": Accelerator(900, 50, 186, domain=72),
+    "GB300": Accelerator(900, 100, 288, domain=72),
+    "MI300X": Accelerator(448, 50, 192, mesh=True),
+    "MI250": Accelerator(300, 25, 128, mesh=True),
+    "B300": Accelerator(900, 100, 288),
+    "B200": Accelerator(900, 50, 180),
+    "H200": Accelerator(450, 50, 141),
+    "H100": Accelerator(450, 50, 80),
+    "H800": Accelerator(200, 50, 80),
+    "A100": Accelerator(300, 25, 80),
+    "A800": Accelerator(200, 25, 80),
+    "V100": Accelerator(150, 12.5, 32),
+}
+"""By a part of the accelerator's name, the first that fits."""
+UNKNOWN = Accelerator(300, 25, 80)
+"""An accelerator that nobody has told us of: the bandwidths follow from its tables."""
+
+
+@dataclass(frozen=True)
+class Template:
+    """A machine to fit."""
+
+    name: str
+    tree: Mapping[str, Any]
+    """As `topology.yaml` declares it, without protocols."""
+    size: int | None = None
+    """Ranks of a node, where there can be several."""
+    launch_ns: float | None = None
+    """Of every collective, where the template says so."""
+    steps_ns: Sequence[float] = field(default=())
+    """Of the template's protocols, in the order of their steps."""
+
+    def machine(self, ranks: int, link_gbs: float | None = None) -> dict[str, Any]:
+        """The tree for so many ranks, whose links carry at least `link_gbs` where that is given."""
+        tree: dict[str, Any] = deepcopy(dict(self.tree))
+        sips = tree["system"]["sips"]
+        sips["count"] = ranks
+        if link_gbs is not None:
+            link = sips.setdefault("link", {})
+            link["bandwidth_gbs"] = max(float(link.get("bandwidth_gbs", 128)), link_gbs)
+            if self.size is not None:
+                nodes = sips["nodes"]
+                nodes["nic_gbs"] = max(float(nodes.get("nic_gbs", 50)), round(link_gbs / self.size, 6))
+        return tree
+
+
+def of(tables: Sequence[Table]) -> Template:
+    """The template that the heads of tables ask for. Raises ConfigError (AHBM-C195) for heads that contradict."""
+    first = tables[0]
+    sizes = {table.ranks // table.nodes for table in tables}
+    facts = next((facts for name, facts in ACCELERATORS.items() if name in first.accelerator.upper()), UNKNOWN)
+    if len({table.accelerator for table in tables}) > 1 or (len(sizes) > 1 and facts.domain is None):
+        named = ", ".join(f"{table.name}: {table.ranks // table.nodes} x {table.accelerator}" for table in tables)
+        raise ConfigError(
+            "AHBM-C195",
+            f"the tables are of different machines ({named})",
+            hint="calibrate each of them alone, or name a template with -t",
+        )
+    size = facts.domain or first.ranks // first.nodes
+    alone = all(table.ranks <= size for table in tables)
+    return Template(first.accelerator or "unknown", _tree(facts, size, alone), None if alone else size)
+
+
+def read(path: str | Path, whole: bool = False) -> Template:
+    """The template in a `topology.yaml`, or of a packaged machine; `whole`: with its launch and protocols.
+
+    Raises ConfigError (AHBM-C195).
+    """
+    name = str(path)
+    place = packaged.TOPOLOGIES / f"{name}.yaml" if name in packaged.names(packaged.TOPOLOGIES, ".yaml") else Path(path)
+    try:
+        tree = yaml.safe_load(load_text(place, 1 << 20))
+    except (OSError, yaml.YAMLError, RecursionError) as error:
+        raise ConfigError("AHBM-C195", f"template {name} cannot be read: {error}") from error
+    if not isinstance(tree, dict) or not isinstance(tree.get("system", {}).get("sips"), dict):
+        raise ConfigError("AHBM-C195", f"template {name} has no system.sips", hint="give a topology.yaml")
+    tree = {key: value for key, value in tree.items() if key not in ("protocol", "calibration")}
+    protocols, launch = tree.get("protocols") or {}, tree.get("launch") or {}
+    if not whole:
+        tree = {key: value for key, value in tree.items() if key not in ("protocols", "launch")}
+    sips = tree["system"]["sips"]
+    size = int(sips.get("nodes", {}).get("size", 8)) if sips.get("topology") == "nodes" else None
+    steps = sorted(float(each.get("step_ns", 0)) for each in protocols.values() if isinstance(each, dict))
+    overhead = launch.get("overhead_ns") if isinstance(launch, dict) else None
+    return Template(name, tree, size, None if overhead is None else float(overhead), steps)
+
+
+def _tree(facts: Accelerator, size: int, alone: bool) -> dict[str, Any]:
+    tree: dict[str, Any] = yaml.safe_load((packaged.TOPOLOGIES / "npu_fully_connected_8.yaml").read_text("utf-8"))
+    # What a library's messages wait for is in its protocols; the links have bandwidths alone.
+    link = {"latency_ns": 0, "bandwidth_gbs": facts.link_gbs}
+    if not alone:
+        nodes = {"size": size, "switch_ns": 0, "nic_latency_ns": 0, "nic_gbs": facts.nic_gbs, "striped": True}
+        sips: dict[str, Any] = {"count": size, "topology": "nodes", "link": link, "nodes": nodes}
+    elif facts.mesh:
+        # A ring over a mesh has channels in all directions: the links of an accelerator together.
+        sips = {"count": size, "topology": "fully_connected", "link": link}
+    else:
+        sips = {"count": size, "topology": "switch", "link": link, "switch": {"latency_ns": 0}}
+    tree["system"] = {"sips": sips}
+    tree["cube"]["memory_map"] = {"hbm_total_gb": facts.memory_gb}
+    # Slots are in the accelerator's memory.
+    tree["pe"]["tcm"]["mb"] = facts.memory_gb * 1024
+    tree["library"] = {collective: list(names) for collective, names in ALGORITHMS.items()}
+    return tree

@@ -1,0 +1,131 @@
+"""A fitted law as a machine: `topology.yaml` with protocols and the calibration block, and its emulator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ahbm._core import Machine
+from ahbm.base.request import Request
+from ahbm.calibrate.laws import Law
+from ahbm.calibrate.templates import ALGORITHMS, Template
+from ahbm.config.ccl import CclConfig
+from ahbm.core.emulator import Emulator
+from ahbm.errors import ConfigError
+
+NAMES = {
+    1: ("simple",),
+    2: ("ll", "simple"),
+    3: ("ll", "ll128", "simple"),
+}
+"""Protocols by their steps, as NCCL calls its own."""
+DTYPE, ITEM = "f16", 2
+"""As commands take it where nobody says otherwise."""
+EVEN = 1 << 16
+"""Bytes of a chunk from which on the bytes that travel are in proportion to those of the array."""
+
+
+def names(law: Law) -> tuple[str, ...]:
+    """Names of the protocols of a law, in its order."""
+    count = len(law.spoken)
+    return NAMES.get(count) or tuple(f"p{number}" for number in range(count))
+
+
+def protocols(law: Law) -> dict[str, dict[str, Any]]:
+    """The section `protocols` of a law."""
+    groups = [number for number, group in enumerate(law.shape.groups) for _ in group]
+    found: dict[str, dict[str, Any]] = {}
+    for name, spoken, group in zip(names(law), law.spoken, groups, strict=True):
+        keys: dict[str, Any] = {"step_ns": round(1000 * spoken.step_us, 3), "max_gbs": float(f"{spoken.gbs:.7g}")}
+        if spoken.ramp_bytes:
+            keys["ramp_bytes"] = max(round(spoken.ramp_bytes), 1)
+            keys["ramp_exponent"] = float(f"{spoken.exponent:.7g}")
+        if group:
+            keys["min_bytes"] = law.borders[group - 1]
+        if group < len(law.borders):
+            keys["max_bytes"] = law.borders[group] - 1
+        found[name] = keys
+    return found
+
+
+def tree(template: Template, law: Law, ranks: int) -> dict[str, Any]:
+    """The machine of a law, as `topology.yaml` declares it."""
+    found = template.machine(ranks, max(spoken.gbs for spoken in law.spoken))
+    found["launch"] = {"overhead_ns": round(1000 * law.launch_us, 3)}
+    found["protocols"] = protocols(law)
+    return found
+
+
+def emulator(declared: Mapping[str, Any]) -> Emulator:
+    """An emulator of a declared machine, with the packaged ccl.yaml. Raises TopologyError."""
+    machine = Machine.from_yaml(yaml.safe_dump(dict(declared), sort_keys=False), "template", [])
+    return Emulator(machine, CclConfig.packaged())
+
+
+def us(emulator: Emulator, collective: str, ranks: int, nbytes: int) -> float:
+    """Time of a collective of `nbytes` bytes of one rank's array, in us. Raises as `Emulator.compile`."""
+    chunks = ranks if collective in ("all_gather", "reduce_scatter", "all_to_all") else 1
+    count = max(nbytes // (ITEM * chunks), 1)
+    return emulator.compile(Request(collective, range(ranks), count, DTYPE)).latency_ps / 1e6
+
+
+def coefficients(
+    template: Template, collective: str, ranks: int, sizes: Sequence[int]
+) -> list[tuple[float, float, float]]:
+    """For every size steps, volume per byte, and fixed us of the library's algorithm, by runs of the emulator.
+
+    Raises as `Emulator.compile`.
+    """
+    declared = template.machine(ranks, 1.0)
+    library = declared.setdefault("library", {})
+    if collective in ALGORITHMS:
+        library.setdefault(collective, list(ALGORITHMS[collective]))
+
+    def on(step_us: float, gbs: float) -> Emulator:
+        declared["protocols"] = {"p": {"step_ns": 1000 * step_us, "max_gbs": gbs}}
+        return emulator({**declared, "protocol": "p"})
+
+    def wire(nbytes: int) -> float:
+        return nbytes / 1e3
+
+    whole, step = max(*sizes, ranks * EVEN), 1000.0
+    base, slower = on(0, 1.0), on(0, 0.5)
+    least = us(base, collective, ranks, whole)
+    volume = (us(slower, collective, ranks, whole) - least) / wire(whole)
+    fixed = us(on(0, 1e6), collective, ranks, ranks * ITEM)
+    steps = (us(on(step, 1.0), collective, ranks, whole) - least) / step
+    # Chunks of few elements are not of one size, and short messages are stored and forwarded.
+    return [
+        (steps, volume if size >= ranks * EVEN else (us(base, collective, ranks, size) - fixed) / wire(size), fixed)
+        for size in sizes
+    ]
+
+
+def copied(declared: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy whose sections can be changed."""
+    return {key: copied(value) if isinstance(value, Mapping) else value for key, value in declared.items()}
+
+
+def sized(declared: Mapping[str, Any], ranks: int) -> dict[str, Any]:
+    """The machine with so many ranks."""
+    found = copied(declared)
+    found["system"]["sips"]["count"] = ranks
+    return found
+
+
+def text(declared: Mapping[str, Any]) -> str:
+    """The file of a machine."""
+    return "# A machine that was fitted to measurements; see `calibration` below.\n" + yaml.safe_dump(
+        dict(declared), sort_keys=False, width=120, default_flow_style=None, allow_unicode=True
+    )
+
+
+def save(declared: Mapping[str, Any], path: Path) -> None:
+    """Writes it. Raises ConfigError (AHBM-C195) where that is not possible."""
+    try:
+        path.write_text(text(declared), encoding="utf-8")
+    except OSError as error:
+        raise ConfigError("AHBM-C195", f"{path} cannot be written: {error.strerror or error}") from error

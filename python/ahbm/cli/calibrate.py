@@ -1,0 +1,67 @@
+"""`ahbm calibrate`: a machine that is fitted to measured tables."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ahbm.cli import completion
+from ahbm.cli.app import Command, app
+from ahbm.cli.options import Json, output_option
+
+
+@app.command(
+    cls=Command,
+    page="calibrate",
+    examples=(
+        "ahbm calibrate all_reduce.csv -o machine.yaml",
+        "ahbm calibrate node1.txt node2.txt -t dgx_h100 -o machine.yaml --json",
+    ),
+)
+def calibrate(
+    tables: Annotated[list[Path], typer.Argument(help="nccl-tests' text or JSON, or CSV.")],
+    template: Annotated[
+        str | None,
+        typer.Option(
+            "-t",
+            "--topology",
+            autocompletion=completion.topologies,
+            help="What to fit: a packaged machine or a topology.yaml; else what the tables' heads say.",
+        ),
+    ] = None,
+    output: Annotated[Path | None, output_option("Write the machine here.")] = None,
+    free: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--free",
+            metavar="KEY[=LO..HI]",
+            help="With -t: fit these keys of it alone, by running it; repeatable.",
+        ),
+    ] = None,
+    collective: Annotated[str | None, typer.Option("--collective", help="Of tables that do not say it.")] = None,
+    ranks: Annotated[int | None, typer.Option("--ranks", help="Of tables that do not say it.")] = None,
+    nodes: Annotated[int | None, typer.Option("--nodes", help="Of tables that do not say it.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Fit a machine to measurements; report its error at sizes that were held back.
+
+    Every second row is held back from a fit to the others, and the other way round. The machine itself is fitted to all
+    rows. Its file carries its sources, the errors for each power of ten of the size, and the range that it is valid
+    for; every command takes it as a topology.
+    """
+    from ahbm.calibrate import calibration, keys, written
+    from ahbm.calibrate import tables as files
+
+    read = [files.read(path, collective, ranks, nodes) for path in tables]
+    found = calibration.calibrate(read, template) if not free else keys.calibrate(read, template, free)
+    if output is not None:
+        written.save(found.tree, output)
+    if as_json:
+        typer.echo(json.dumps(found.to_json(), indent=2))
+        return
+    typer.echo(found.text())
+    if output is not None:
+        typer.echo(f"machine: {output}")
