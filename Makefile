@@ -49,6 +49,7 @@ bench: $(VENV)/.running
 	$(BIN)/pip $(PIP) $$($(PYTHON) scripts/needs.py bench)
 	$(BIN)/python benches/phases.py
 	cargo bench -p ahbm-engine --bench queue
+	cargo bench -p ahbm-emulator --bench sums
 	cargo bench -p ahbm-emulator --bench data
 	cargo bench -p ahbm-emulator --bench job
 	cargo bench -p ahbm-formats --bench msccl

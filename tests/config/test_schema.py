@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,9 @@ import jsonschema
 import pytest
 import yaml
 
-from ahbm.base import packaged
+from ahbm.base import packaged, yaml_nodes
 from ahbm.base.collectives import COLLECTIVES
+from ahbm.base.yaml_source import parse, parsed
 from ahbm.config.ccl import COMMON, DEFAULTS, CclConfig
 from ahbm.config.kinds import KINDS, kind
 from ahbm.config.rules import RULE
@@ -132,3 +135,18 @@ def test_the_packaged_files_name_their_schemas_and_keep_them() -> None:
         schema = json.loads((path.parent / named).read_text(encoding="utf-8"))
         jsonschema.Draft202012Validator.check_schema(schema)
         jsonschema.validate(yaml.safe_load(text), schema)
+
+
+def test_the_packaged_file_is_there_as_it_is_parsed() -> None:
+    text = packaged.CCL.read_text(encoding="utf-8")
+    assert packaged.PARSED.read_text(encoding="utf-8") == parsed(text), "run python scripts/schemas.py"
+    by_nodes = yaml_nodes.parse(text, "here", True)
+    looked_up = parse(text, "here", packaged=True)
+    assert (looked_up.values, looked_up.places) == (by_nodes.values, by_nodes.places)
+    assert parse(text + "\nextra: 1\n", "here", packaged=True).values["extra"] == 1
+
+
+def test_what_reads_no_yaml_does_not_import_it() -> None:
+    told = "import sys, ahbm.core.emulator, ahbm.config.ccl as ccl; ccl.CclConfig.packaged(); print('yaml' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", told], check=True, capture_output=True, text=True)
+    assert done.stdout == "False\n"

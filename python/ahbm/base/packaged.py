@@ -5,13 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent / "data"
-"""Holds `algorithms/*.py`, `topologies/*.yaml`, `schemas/*.json`, `topology.yaml`, `ccl.yaml` and `nccl_model.yaml`."""
+"""Holds `algorithms/*.py`, `topologies/*.yaml`, `schemas/*.json`, `topology.yaml`, `ccl.yaml`, `ccl.json` and `nccl_model.yaml`."""
 ALGORITHMS = ROOT / "algorithms"
 TOPOLOGIES = ROOT / "topologies"
 TOPOLOGY = ROOT / "topology.yaml"
 SCHEMAS = ROOT / "schemas"
 """JSON schemas of topology.yaml and ccl.yaml, for editors."""
 CCL = ROOT / "ccl.yaml"
+PARSED = ROOT / "ccl.json"
+"""What `CCL` says, parsed, with its digest; made by `scripts/schemas.py`."""
 NCCL_MODEL = ROOT / "nccl_model.yaml"
 """The constants of the selector "nccl"."""
 

@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-import yaml
-
+from ahbm.base.packaged import PARSED
 from ahbm.errors import ConfigError, Site
-
-MAX_BYTES = 1 << 20
-"""A configuration file is written by hand; anything longer is not one."""
-
-MAX_DEPTH = 16
-"""Levels of a configuration; what is nested deeper is not read, so that nobody's stack ends."""
-MAX_VALUES = 20_000
-"""Values of a configuration, those that aliases repeat counted every time."""
 
 KeyPath = tuple[str | int, ...]
 
@@ -62,69 +54,45 @@ class Source:
         self.places[path] = place
 
 
-PACKAGED: type[Any] = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
-"""Reads the files of the package, which need no limits, in a tenth of the time."""
-
-
 def parse(text: str, origin: str, *, packaged: bool = False) -> Source:
     """Parses a YAML mapping with string keys; `packaged`: it is a file of this package.
 
     Raises ConfigError: AHBM-C102 for a syntax error, a duplicate key, a key that is no string, a number that Python
     does not read, a document that is no mapping, too long, too deep, or inflated by aliases; each names file and line.
     """
-    if len(text) > MAX_BYTES:
-        raise ConfigError("AHBM-C102", f"{origin} has {len(text)} bytes; a configuration has at most {MAX_BYTES}")
-    source = Source(origin)
-    loader = None
-    try:
-        loader = (PACKAGED if packaged else _Loader)(text)
-        root = loader.get_single_node()
-        if root is not None:
-            if not isinstance(root, yaml.MappingNode):
-                raise ConfigError(
-                    "AHBM-C102", "the document is no mapping", sites=(Site("found here", _at(origin, root)),)
-                )
-            source.values = _value(loader, root, (), source)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = f"{origin}:{mark.line + 1}" if mark else origin
-        raise ConfigError(
-            "AHBM-C102", f"no valid YAML: {error.problem or error.context}", sites=(Site("found here", line),)
-        ) from error
-    except yaml.YAMLError as error:
-        raise ConfigError("AHBM-C102", f"no valid YAML: {error}", sites=(Site("found here", origin),)) from error
-    finally:
-        if loader is not None:
-            loader.dispose()
-    return source
+    if packaged and (known := _parsed(text, origin)) is not None:
+        return known
+    from ahbm.base import yaml_nodes
+
+    return yaml_nodes.parse(text, origin, packaged)
 
 
-class _Loader(yaml.SafeLoader):
-    """Refuses deep nesting where it begins, for the composer recurses, and too many nodes before they are composed."""
+def _parsed(text: str, origin: str) -> Source | None:
+    """A packaged file as it was parsed when the package was made; None for another text."""
+    found = json.loads(PARSED.read_text(encoding="utf-8"))
+    if found["sha256"] != _digest(text):
+        return None
+    return Source(origin, found["values"], {tuple(path): f"{origin}:{line}" for path, line in found["lines"]})
 
-    depth = 0
-    nodes = 0
 
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        self.depth += 1
-        self.nodes += 1
-        if self.nodes > 2 * MAX_VALUES:
-            mark = parent.start_mark if parent is not None else None
-            raise yaml.composer.ComposerError(None, None, f"more than {MAX_VALUES} keys and values", mark)
-        if self.depth > 2 * MAX_DEPTH:
-            mark = parent.start_mark if parent is not None else None
-            raise yaml.composer.ComposerError(None, None, "nested too deeply", mark)
-        node: yaml.Node | None = super().compose_node(parent, index)
-        self.depth -= 1
-        return node
+def parsed(text: str) -> str:
+    """The content of `ahbm.base.packaged.PARSED` for a text."""
+    from ahbm.base import yaml_nodes
+
+    source = yaml_nodes.parse(text, "", True)
+    lines = [[path, int(place.removeprefix(":"))] for path, place in source.places.items()]
+    return json.dumps({"sha256": _digest(text), "values": source.values, "lines": lines}) + "\n"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def scalar(text: str) -> Any:
     """An override's text as a YAML scalar or flow collection; what is not valid YAML stays text."""
-    try:
-        return yaml.load(text, _Loader)
-    except (yaml.YAMLError, ValueError):
-        return text
+    from ahbm.base import yaml_nodes
+
+    return yaml_nodes.scalar(text)
 
 
 def scalar_text(value: Any) -> str:
@@ -137,45 +105,3 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     names = sorted(known)
     near = difflib.get_close_matches(word, names, n=3, cutoff=0.6)
     return f"did you mean {' or '.join(near)}?" if near else f"one of {', '.join(names)}"
-
-
-def _at(origin: str, node: yaml.Node) -> str:
-    return f"{origin}:{node.start_mark.line + 1}"
-
-
-def _value(loader: yaml.SafeLoader, node: yaml.Node, path: KeyPath, source: Source) -> Any:
-    site = Site("found here", _at(source.origin, node))
-    if len(path) > MAX_DEPTH:
-        raise ConfigError("AHBM-C102", "nested too deeply", sites=(site,))
-    source.count += 1
-    if source.count > MAX_VALUES:
-        raise ConfigError("AHBM-C102", f"more than {MAX_VALUES} values, aliases written out", sites=(site,))
-    if isinstance(node, yaml.SequenceNode):
-        for index, item in enumerate(node.value):
-            source.places[*path, index] = _at(source.origin, item)
-        return [_value(loader, item, (*path, index), source) for index, item in enumerate(node.value)]
-    if isinstance(node, yaml.MappingNode):
-        out: dict[str, Any] = {}
-        for key_node, value_node in node.value:
-            key, place = _constructed(loader, key_node, source), _at(source.origin, key_node)
-            if not isinstance(key, str):
-                raise ConfigError("AHBM-C102", f"key {key!r} is no text", sites=(Site("found here", place),))
-            if key in out:
-                raise ConfigError(
-                    "AHBM-C102",
-                    f"{key} is given twice",
-                    sites=(Site("first", source.place((*path, key))), Site("again", place)),
-                )
-            source.places[*path, key] = place
-            out[key] = _value(loader, value_node, (*path, key), source)
-        return out
-    return _constructed(loader, node, source)
-
-
-def _constructed(loader: yaml.SafeLoader, node: yaml.Node, source: Source) -> Any:
-    try:
-        return loader.construct_object(node)
-    except (ValueError, OverflowError) as error:
-        # Among them: an integer of more digits than Python reads, a date that is none.
-        site = Site("found here", _at(source.origin, node))
-        raise ConfigError("AHBM-C102", f"no value: {error}", sites=(site,)) from error

@@ -16,12 +16,10 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from ahbm.base import packaged
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.load import load_text
-from ahbm.base.yaml_source import PACKAGED, KeyPath, Source, did_you_mean, parse, scalar, scalar_text
+from ahbm.base.yaml_source import KeyPath, Source, did_you_mean, parse, scalar, scalar_text
 from ahbm.config.checks import AUTO, Check, backpressure, integer, selector, size, text, texts
 from ahbm.config.kinds import KINDS, keys, kind
 from ahbm.config.rules import RULE, Named, Place, first, is_placed, reached_before, selector_told, told
@@ -440,9 +438,7 @@ def split_overrides(overrides: Mapping[str, object] | None) -> tuple[dict[str, o
 @cache
 def _topology_roots() -> frozenset[str]:
     """Top-level keys of a topology; the packaged one has them all."""
-    node = yaml.compose(packaged.TOPOLOGY.read_text(encoding="utf-8"), Loader=PACKAGED)
-    assert isinstance(node, yaml.MappingNode)
-    return frozenset(key.value for key, _ in node.value)
+    return frozenset(parse(packaged.TOPOLOGY.read_text(encoding="utf-8"), "topology.yaml", packaged=True).values)
 
 
 def _read(path: Path) -> Source:

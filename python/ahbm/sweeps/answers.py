@@ -114,10 +114,18 @@ def _groups(rows: Columns, names: Sequence[str]) -> NDArray[np.int64]:
         codes, values = rows.classes(name) if name in rows.names else (group, [None])
         if len(values) > 1:
             if most * len(values) >= 1 << 62:
-                _, group = np.unique(group, return_inverse=True)
-                most = len(rows)
+                group, most = _ranked(group, most), len(rows)
             group, most = group * len(values) + codes, most * len(values)
-    return np.asarray(np.unique(group, return_inverse=True)[1], dtype=np.int64)
+    return _ranked(group, most)
+
+
+def _ranked(numbers: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+    """Numbers below `most` as 0, 1, 2, ... in their order; without sorting them where `most` is no more than they are."""
+    if most > 4 * len(numbers):
+        return np.asarray(np.unique(numbers, return_inverse=True)[1], dtype=np.int64)
+    seen = np.zeros(most, dtype=np.int64)
+    seen[numbers] = 1
+    return np.asarray((np.cumsum(seen) - 1)[numbers], dtype=np.int64)
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice, product, zip_longest
 from os.path import isfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -98,9 +99,12 @@ def _kept(found: OrderedDict[str, Emulator], key: str, make: Callable[[], Emulat
     return found[key]
 
 
-def plan(space: Space, places: Places) -> Iterator[Case]:
+def plan(space: Space, places: Places, *, mixed: bool = False) -> Iterator[Case]:
     """The cases of a space, in its order: collectives, machines, element types, operators, roots, algorithms, sizes,
     seeds; then jobs, machines, algorithms.
+
+    mixed: in the order in which they are best run. Of a few machines, cases that differ in nothing else follow each
+    other, for they often have one program, which the process that has made it runs on all of them.
 
     A machine that does not load gives cases that will say so. Raises, before the first case, what topologies and
     algorithms that do not exist raise.
@@ -108,9 +112,7 @@ def plan(space: Space, places: Places) -> Iterator[Case]:
     at, varied = 0, space.varied
     for one in space.spaces():
         _refuse_unknown_topologies(one)
-        for group, algorithm, nbytes, seed, key in _cases(one, varied, places):
-            yield Case(group, algorithm, nbytes, seed, at, key)
-            at += 1
+        at = yield from _cases(one, varied, places, at, KEPT if mixed else 1)
 
 
 def _refuse_unknown_topologies(space: Space) -> None:
@@ -124,8 +126,8 @@ def _refuse_unknown_topologies(space: Space) -> None:
 
 
 def _cases(
-    space: Space, names_varied: Sequence[str], places: Places
-) -> Iterator[tuple[Group, str | None, int, int, str]]:
+    space: Space, names_varied: Sequence[str], places: Places, at: int, mixed: int
+) -> Generator[Case, None, int]:
     names, given = space.named()
     methods = [name.removeprefix(SYNTH) for name in names if name and name.startswith(SYNTH)]
     synthesized, entries = schedules(methods)
@@ -155,24 +157,50 @@ def _cases(
             checked = True
         return Group(sweep, machine_name(emulator.machine), varied, job), emulator
 
+    def runs(collective: str, point: Point) -> Iterator[_Run]:
+        nonlocal at
+        for dtype, op, root in product(_list(space.dtypes), _list(space.ops), _list(space.roots)):
+            how = {"dtype": parse_dtype(text("dtypes", dtype)), "op": op, "root": root}
+            found, emulator = group(collective, point, **how)
+            for algorithm in found.sweep.algorithms or (None,):
+                digest = _Digest(found, algorithm, emulator)
+                run = _Run(found, algorithm, digest, list(digest.sizes), seeds, at)
+                at += len(run.sizes) * len(seeds)
+                yield run
+
     for collective in space.measured:
-        for point in space.points():
-            for dtype in _list(space.dtypes):
-                for op in _list(space.ops):
-                    for root in _list(space.roots):
-                        how = {"dtype": parse_dtype(text("dtypes", dtype)), "op": op, "root": root}
-                        found, emulator = group(collective, point, **how)
-                        for algorithm in found.sweep.algorithms or (None,):
-                            digest = _Digest(found, algorithm, emulator)
-                            for nbytes in digest.sizes:
-                                for seed in seeds:
-                                    yield found, algorithm, nbytes, seed, digest.of(nbytes, seed)
+        points = space.points()
+        while some := list(islice(points, mixed)):
+            for alike in zip_longest(*[list(runs(collective, point)) for point in some]):
+                for cases in zip_longest(*(run.cases() for run in alike if run is not None)):
+                    yield from (case for case in cases if case is not None)
     for job in map(str, _list(space.jobs)):
         content = _content(job)
         for point in space.points():
             found, emulator = group("all_reduce", point, job)
             for algorithm in found.sweep.algorithms or (None,):
-                yield found, algorithm, 0, 0, _Digest(found, algorithm, emulator, content).of(0, 0)
+                key = _Digest(found, algorithm, emulator, content).of(0, 0)
+                yield Case(found, algorithm, 0, 0, at, key)
+                at += 1
+    return at
+
+
+@dataclass(frozen=True)
+class _Run:
+    """The cases of one group by one algorithm."""
+
+    group: Group
+    algorithm: str | None
+    digest: _Digest
+    sizes: Sequence[int]
+    seeds: Sequence[int]
+    at: int
+    """Position of the first case."""
+
+    def cases(self) -> Iterator[Case]:
+        for number, (nbytes, seed) in enumerate(product(self.sizes, self.seeds)):
+            key = self.digest.of(nbytes, seed)
+            yield Case(self.group, self.algorithm, nbytes, seed, self.at + number, key)
 
 
 class _Digest:

@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
 from ahbm.base.arguments import refused
@@ -24,6 +23,10 @@ MOST = 1000
 GROWTH = 4
 """Most times that a batch is longer than the one before it: the first is a single item, so that its row is there at
 once."""
+AHEAD = 4 * MOST
+"""Items that are taken while workers are busy, the beginning of their processes included."""
+LEAST_S = BATCH_S / 16
+"""Seconds that a batch takes at least near the end, where all workers should end together."""
 WINDOW = 32
 """Batches under way on an executor of which nobody says how many workers it has."""
 DEATHS = 2
@@ -77,7 +80,8 @@ class Here:
 
 
 class Pool:
-    """Processes of this computer that begin afresh (spawn). They end with this one, however it ends."""
+    """Processes of this computer that begin afresh, as copies of one that has imported what cases need (forkserver), or
+    each on its own (spawn, where systems have no such thing). They end with this one, however it ends."""
 
     def __init__(self, workers: int) -> None:
         self.window = 2 * workers
@@ -89,7 +93,7 @@ class Pool:
     def open(self) -> Executor:
         """See `Workers`."""
         self.close(False)
-        context = multiprocessing.get_context("spawn")
+        context = _context()
         # The processes end when nobody can tell them anything any more.
         told, self._stop = context.Pipe(duplex=False)
         self._executor = ProcessPoolExecutor(self._workers, context, work.begin, (told,))
@@ -123,6 +127,14 @@ class Pool:
         self._executor.shutdown(wait=done, cancel_futures=not done)
         self._stop.close()
         self._executor = None
+
+
+def _context() -> Any:
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["ahbm.sweeps.work", "ahbm.runs.measure"])
+    return context
 
 
 class Given:
@@ -173,12 +185,12 @@ def run(
     Raises DistributedError (AHBM-X141) where workers do not start, or cannot run `call` at all; and what `items`
     raises.
     """
-    source = iter(items)
+    source = _Source(items)
     back: deque[Sequence[_Item]] = deque()
     """What came back unfinished, or was never taken."""
     suspects: deque[_Batch[_Item]] = deque()
     flying: dict[Future[tuple[list[_Row], float]], _Batch[_Item]] = {}
-    size, refused, done = 1, 0, False
+    size, least, refused, done = 1, 1, 0, False
     executor = workers.open()
     try:
         while True:
@@ -186,7 +198,7 @@ def run(
             trial = bool(suspects) and not flying
             most = 1 if trial else 0 if suspects or (refused and flying) else workers.window
             while len(flying) < most:
-                batch = suspects.popleft() if trial else _Batch(back.popleft() if back else tuple(islice(source, size)))
+                batch = suspects.popleft() if trial else _Batch(back.popleft() if back else source.take(size, least, workers.window))
                 if not batch.items:
                     break
                 try:
@@ -208,13 +220,16 @@ def run(
                 workers.check()
                 executor = workers.open()
                 continue
+            source.look_ahead(lambda: not any(future.done() for future in flying))
             future = next(as_completed(flying))
             batch = flying.pop(future)
             error = future.exception()
             if error is None:
                 rows, seconds = future.result()
                 back.extend([batch.items[len(rows) :]] if len(rows) < len(batch.items) else [])
-                size = max(1, min(MOST, GROWTH * len(rows), int(BATCH_S * len(rows) / max(seconds, 1e-9))))
+                per_second = len(rows) / max(seconds, 1e-9)
+                size = max(1, min(MOST, GROWTH * len(rows), int(BATCH_S * per_second)))
+                least = min(size, int(LEAST_S * per_second) + 1)
                 yield batch.items[: len(rows)], rows
             elif isinstance(error, BrokenExecutor) and not trial:
                 suspects.append(batch)
@@ -242,6 +257,34 @@ def run(
         for future in flying:
             future.cancel()
         workers.close(done)
+
+
+class _Source(Generic[_Item]):
+    """Items, some of which are taken before they are needed."""
+
+    def __init__(self, items: Iterable[_Item]) -> None:
+        self._items = iter(items)
+        self._ahead: deque[_Item] = deque()
+        self._ended = False
+
+    def look_ahead(self, idle: Callable[[], bool]) -> None:
+        """Takes items while there is nothing else to do."""
+        while len(self._ahead) < AHEAD and not self._ended and idle():
+            self._pull()
+
+    def take(self, size: int, least: int, parts: int) -> tuple[_Item, ...]:
+        """The next `size` items; near the end fewer, for `parts` batches to be alike, but no fewer than `least`."""
+        while len(self._ahead) < size and not self._ended:
+            self._pull()
+        if self._ended:
+            size = max(least, min(size, -(-len(self._ahead) // parts)))
+        return tuple(self._ahead.popleft() for _ in range(min(size, len(self._ahead))))
+
+    def _pull(self) -> None:
+        try:
+            self._ahead.append(next(self._items))
+        except StopIteration:
+            self._ended = True
 
 
 @dataclass(frozen=True)

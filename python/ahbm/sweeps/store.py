@@ -51,7 +51,7 @@ WORDS = [
     "space",
 ]
 """Columns of few different texts, which are not read one by one."""
-PIECE = 16_384
+PIECE = 2048
 """Rows of a part that are read together: of a few, not all are."""
 COMPACTED = 200_000
 """Rows of a part that `compact` writes."""
@@ -312,15 +312,15 @@ def _few(arrow: Any, path: Path, names: Sequence[str] | None, rows: NDArray[np.i
         table = _part(arrow, path, names)
         return table.take(rows[rows < len(table)]), len(table)
     with _opened(arrow, path) as file:
-        found, start = [file.schema_arrow.empty_table()], 0
-        for piece in range(file.num_row_groups):
-            end = start + file.metadata.row_group(piece).num_rows
-            here = rows[(rows >= start) & (rows < end)] - start
-            if len(here):
-                found.append(file.read_row_group(piece).take(here))
-            start = end
-        table = arrow.concat_tables(found, promote_options="permissive")
-        return table if names is None else table.select([name for name in names if name in table.column_names]), start
+        ends = np.cumsum([file.metadata.row_group(piece).num_rows for piece in range(file.num_row_groups)])
+        total = int(ends[-1]) if len(ends) else 0
+        here = rows[rows < total]
+        pieces, places = np.unique(np.searchsorted(ends, here, "right"), return_inverse=True)
+        # Where the pieces begin, in the part and among those that are read.
+        lengths = np.diff(ends, prepend=0)[pieces]
+        table = file.read_row_groups(pieces.tolist())
+        table = table.take(here - (ends[pieces] - lengths)[places] + (np.cumsum(lengths) - lengths)[places])
+        return table if names is None else table.select([name for name in names if name in table.column_names]), total
 
 
 def _table(arrow: Any, rows: list[dict[str, Any]]) -> Any:

@@ -187,7 +187,7 @@ def sweep(
         rows |= zip((case.key for case in cases), found, strict=True)
     if store is not None:
         rows |= _stored(Store(store), {case.key for case in order} - rows.keys())
-    return table_of(space, order, rows)
+    return table_of(space, sorted(order, key=lambda case: case.at), rows)
 
 
 _DEFAULTS = {field.name: field.default for field in fields(Space)}
@@ -252,7 +252,7 @@ def swept(
     """Runs the cases of a space that the store does not have, each once, and gives them with their rows as they are
     done, in any order; in the store they are then.
 
-    order: is given all cases in the order of the space. tell: is told how far it is. Raises as `sweep`.
+    order: is given all cases, in any order. tell: is told how far it is. Raises as `sweep`.
     """
     kept = None if store is None else Store(store)
     progress = Progress(space.count)
@@ -266,7 +266,7 @@ def swept(
     stored = frozenset[str]()
 
     def new() -> Iterator[Case]:
-        for case in plan(space, Places()):
+        for case in plan(space, Places(), mixed=True):
             if order is not None:
                 order.append(case)
             if case.key in known:

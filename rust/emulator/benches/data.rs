@@ -1,10 +1,10 @@
-//! Throughput of the data pass, in result bytes: `acc = acc + b` in every dtype beside `memcpy`, and a ring of
-//! small messages, where the cost per operation shows.
+//! Throughput of the data pass: functions of f16 in result bytes, and a ring of small messages, where the cost per
+//! operation shows. Sums are in `sums.rs`.
 
 #[path = "../tests/it/support/data.rs"]
 mod support;
 
-use ahbm_emulator::{Memory, Prepared, Timeline, replay};
+use ahbm_emulator::{Memory, Timeline, replay};
 use ahbm_program::{BinaryFn, Dtype, OpKind, Program, Tile};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use std::hint::black_box;
@@ -24,43 +24,6 @@ fn accumulate(f: BinaryFn, tile: &Tile) -> Program {
     }
     k.store(acc, 0, 0, tile);
     ring(vec![k.finish()], tile.bytes())
-}
-
-/// Sums beside a copy of as many bytes. All count the bytes of their result. A sum reads two arrays and writes one, three
-/// bytes moved for each; a copy moves two.
-fn sums(c: &mut Criterion) {
-    for bytes in [1u64 << 10, 32 << 10, 1 << 20, 64 << 20] {
-        let mut group = c.benchmark_group(format!("data/add {bytes}"));
-        group.throughput(Throughput::Bytes(bytes * ADDS)).sample_size(10);
-        let (source, mut target) = (vec![1u8; bytes as usize], vec![0u8; bytes as usize]);
-        group.bench_function("memcpy", |b| {
-            b.iter(|| (0..ADDS).for_each(|_| black_box(&mut target[..]).copy_from_slice(black_box(&source))));
-        });
-        for dtype in [Dtype::F16, Dtype::BF16, Dtype::F32, Dtype::F64, Dtype::I32, Dtype::I8] {
-            let tile = Tile::new(dtype, &[bytes / dtype.bytes()]);
-            let program = accumulate(BinaryFn::Add, &tile);
-            let mut memory = Memory::new(&program);
-            group.bench_function(dtype.name(), |b| b.iter(|| replay(&program, &Timeline::default(), &mut memory)));
-        }
-    }
-}
-
-/// Two agents that know nothing of each other, a core each, beside one of them alone.
-fn threads(c: &mut Criterion) {
-    let mut group = c.benchmark_group("data/agents apart");
-    for dtype in [Dtype::F16, Dtype::F32] {
-        let tile = Tile::new(dtype, &[(256 << 10) / dtype.bytes()]);
-        for agents in [1usize, 2] {
-            let body = accumulate(BinaryFn::Add, &tile).bodies[0].as_ref().clone();
-            let mut program = ring(vec![body; agents], tile.bytes());
-            program.channels.clear();
-            let (prepared, mut memory) = (Prepared::of(&program).expect("it is right"), Memory::new(&program));
-            group.throughput(Throughput::Bytes(tile.bytes() * ADDS * agents as u64)).sample_size(10);
-            group.bench_function(BenchmarkId::new(dtype.name(), agents), |b| {
-                b.iter(|| prepared.replay(&program, &Timeline::default(), &mut memory));
-            });
-        }
-    }
 }
 
 fn functions(c: &mut Criterion) {
@@ -114,5 +77,5 @@ fn messages(c: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, sums, threads, functions, messages);
+criterion_group!(benches, functions, messages);
 criterion_main!(benches);

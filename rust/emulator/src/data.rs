@@ -54,6 +54,7 @@ mod round;
 pub(crate) mod shape;
 mod sketch;
 mod value;
+mod vector;
 
 pub use memory::Memory;
 pub use observer::Access;

@@ -4,9 +4,9 @@
 //! over elements that do not depend on each other are free of branches and run on the widest vectors of the processor,
 //! which changes no bit.
 
-use super::round::{rounded_bf16, to_bf16, to_f16, widen_bf16, widen_f16};
+use super::round::{rounded_bf16, rounded_number, to_bf16, to_f16, widen_bf16, widen_f16};
+use super::vector::{BLOCK, Convert, Halves, halves, widest};
 use half::{bf16, f16};
-use pulp::Arch;
 
 /// An element type and the type its arithmetic runs in.
 pub(super) trait Element: bytemuck::Pod + PartialEq {
@@ -22,17 +22,17 @@ pub(super) trait Element: bytemuck::Pod + PartialEq {
 
     /// `acc[i] = f(acc[i])`.
     fn map1(acc: &mut [Self], f: impl Fn(Self::Wide) -> Self::Wide + Copy) {
-        Arch::new().dispatch(|| acc.iter_mut().for_each(|x| *x = Self::narrow(f(x.widen()))));
+        widest(|| acc.iter_mut().for_each(|x| *x = Self::narrow(f(x.widen()))));
     }
 
     /// `acc[i] = f(acc[i], b[i])`.
     fn map2(acc: &mut [Self], b: &[Self], f: impl Fn(Self::Wide, Self::Wide) -> Self::Wide + Copy) {
-        Arch::new().dispatch(|| acc.iter_mut().zip(b).for_each(|(x, &y)| *x = Self::narrow(f(x.widen(), y.widen()))));
+        widest(|| acc.iter_mut().zip(b).for_each(|(x, &y)| *x = Self::narrow(f(x.widen(), y.widen()))));
     }
 
     /// `acc[i] = f(acc[i], a[i])`.
     fn fold_rows(acc: &mut [Self::Wide], a: &[Self], f: impl Fn(Self::Wide, Self::Wide) -> Self::Wide) {
-        Arch::new().dispatch(|| acc.iter_mut().zip(a).for_each(|(acc, x)| *acc = f(*acc, x.widen())));
+        widest(|| acc.iter_mut().zip(a).for_each(|(acc, x)| *acc = f(*acc, x.widen())));
     }
 
     /// `acc = f(acc, a[i])` in the order of the indices.
@@ -225,52 +225,72 @@ impl Element for f16 {
     }
 
     fn map1(acc: &mut [Self], f: impl Fn(f32) -> f32 + Copy) {
-        let one = |acc: &mut [Self]| acc.iter_mut().for_each(|x| *x = Self::narrow(f(x.widen())));
-        match Arch::new() {
-            #[cfg(target_arch = "x86_64")]
-            Arch::V4(simd) => simd.vectorize(|| {
-                let (blocks, rest) = acc.as_chunks_mut();
-                for x in blocks {
-                    let wide = widen_block(simd, x);
-                    *x = narrow_block(simd, std::array::from_fn(|i| f(wide[i])));
-                }
-                one(rest);
-            }),
-            arch => arch.dispatch(|| one(acc)),
-        }
+        halves(Map1(acc, f));
     }
 
     fn map2(acc: &mut [Self], b: &[Self], f: impl Fn(f32, f32) -> f32 + Copy) {
-        let one = |acc: &mut [Self], b: &[Self]| {
-            acc.iter_mut().zip(b).for_each(|(x, &y)| *x = Self::narrow(f(x.widen(), y.widen())));
-        };
-        match Arch::new() {
-            #[cfg(target_arch = "x86_64")]
-            Arch::V4(simd) => simd.vectorize(|| {
-                let ((blocks, rest), (others, other_rest)) = (acc.as_chunks_mut(), b.as_chunks());
-                for (x, y) in blocks.iter_mut().zip(others) {
-                    let (a, b) = (widen_block(simd, x), widen_block(simd, y));
-                    *x = narrow_block(simd, std::array::from_fn(|i| f(a[i], b[i])));
-                }
-                one(rest, other_rest);
-            }),
-            arch => arch.dispatch(|| one(acc, b)),
+        halves(Map2(acc, b, f));
+    }
+
+    fn fold_rows(acc: &mut [f32], a: &[Self], f: impl Fn(f32, f32) -> f32) {
+        halves(FoldRows(acc, a, f));
+    }
+}
+
+struct Map1<'a, F>(&'a mut [f16], F);
+
+impl<F: Fn(f32) -> f32> Halves for Map1<'_, F> {
+    #[inline(always)]
+    fn run(self, convert: impl Convert) {
+        let (blocks, rest) = self.0.as_chunks_mut();
+        for x in blocks {
+            let mut wide = convert.widen(x);
+            for x in &mut wide {
+                *x = self.1(*x);
+            }
+            *x = convert.narrow(wide);
+        }
+        for x in rest {
+            *x = f16::narrow(self.1(x.widen()));
         }
     }
 }
 
-/// Sixteen `f16` to `f32` by the processor's conversion. It makes NaN quiet, as [`to_f16`] does.
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-fn widen_block(simd: pulp::x86::V4, x: &[f16; 16]) -> [f32; 16] {
-    pulp::cast(simd.avx512f._mm512_cvtph_ps(pulp::cast(*x)))
+struct Map2<'a, F>(&'a mut [f16], &'a [f16], F);
+
+impl<F: Fn(f32, f32) -> f32> Halves for Map2<'_, F> {
+    #[inline(always)]
+    fn run(self, convert: impl Convert) {
+        let ((blocks, rest), (others, other_rest)) = (self.0.as_chunks_mut(), self.1.as_chunks());
+        for (x, y) in blocks.iter_mut().zip(others) {
+            let (mut wide, other) = (convert.widen(x), convert.widen(y));
+            for (x, y) in wide.iter_mut().zip(other) {
+                *x = self.2(*x, y);
+            }
+            *x = convert.narrow(wide);
+        }
+        for (x, y) in rest.iter_mut().zip(other_rest) {
+            *x = f16::narrow(self.2(x.widen(), y.widen()));
+        }
+    }
 }
 
-/// Sixteen `f32` to `f16`, to nearest even.
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-fn narrow_block(simd: pulp::x86::V4, x: [f32; 16]) -> [f16; 16] {
-    pulp::cast(simd.avx512f._mm512_cvtps_ph::<0>(pulp::cast(x)))
+struct FoldRows<'a, F>(&'a mut [f32], &'a [f16], F);
+
+impl<F: Fn(f32, f32) -> f32> Halves for FoldRows<'_, F> {
+    #[inline(always)]
+    fn run(self, convert: impl Convert) {
+        let ((blocks, rest), (others, other_rest)) = (self.0.as_chunks_mut(), self.1.as_chunks());
+        for (acc, x) in blocks.iter_mut().zip(others) {
+            let acc: &mut [f32; BLOCK] = acc;
+            for (acc, x) in acc.iter_mut().zip(convert.widen(x)) {
+                *acc = self.2(*acc, x);
+            }
+        }
+        for (acc, x) in rest.iter_mut().zip(other_rest) {
+            *acc = self.2(*acc, x.widen());
+        }
+    }
 }
 
 /// A word holds two numbers, each of which is the upper half of an `f32`: nothing moves from lane to lane.
@@ -289,39 +309,80 @@ impl Element for bf16 {
     }
 
     fn map1(acc: &mut [Self], f: impl Fn(f32) -> f32 + Copy) {
-        Arch::new().dispatch(|| {
-            let (words, rest) = acc.as_chunks_mut();
-            words.iter_mut().for_each(|x| {
-                let [upper, lower] = halves(x);
-                *x = word(f(upper), f(lower));
-            });
-            rest.iter_mut().for_each(|x| *x = Self::narrow(f(x.widen())));
-        });
+        widest(
+            #[inline(always)]
+            || {
+                let (blocks, rest) = acc.as_chunks_mut();
+                for x in blocks {
+                    let mut wide = widen_words(x);
+                    for at in 0..BLOCK {
+                        wide[0][at] = f(wide[0][at]);
+                        wide[1][at] = f(wide[1][at]);
+                    }
+                    *x = narrow_words(&wide);
+                }
+                for x in rest {
+                    *x = Self::narrow(f(x.widen()));
+                }
+            },
+        );
     }
 
     fn map2(acc: &mut [Self], b: &[Self], f: impl Fn(f32, f32) -> f32 + Copy) {
-        Arch::new().dispatch(|| {
-            let ((words, rest), (others, other_rest)) = (acc.as_chunks_mut(), b.as_chunks());
-            words.iter_mut().zip(others).for_each(|(x, y)| {
-                let ([upper, lower], [above, below]) = (halves(x), halves(y));
-                *x = word(f(upper, above), f(lower, below));
-            });
-            rest.iter_mut().zip(other_rest).for_each(|(x, &y)| *x = Self::narrow(f(x.widen(), y.widen())));
-        });
+        widest(
+            #[inline(always)]
+            || {
+                let ((blocks, rest), (others, other_rest)) = (acc.as_chunks_mut(), b.as_chunks());
+                for (x, y) in blocks.iter_mut().zip(others) {
+                    let (mut wide, other) = (widen_words(x), widen_words(y));
+                    for at in 0..BLOCK {
+                        wide[0][at] = f(wide[0][at], other[0][at]);
+                        wide[1][at] = f(wide[1][at], other[1][at]);
+                    }
+                    *x = narrow_words(&wide);
+                }
+                for (x, y) in rest.iter_mut().zip(other_rest) {
+                    *x = Self::narrow(f(x.widen(), y.widen()));
+                }
+            },
+        );
     }
 }
 
-/// The numbers in the upper and the lower half of a word.
+/// The numbers in the upper and in the lower halves of [`BLOCK`] words.
+type Words = [[f32; BLOCK]; 2];
+
 #[inline(always)]
-fn halves(word: &[bf16; 2]) -> [f32; 2] {
-    let word: u32 = bytemuck::cast(*word);
-    [f32::from_bits(word & 0xffff_0000), f32::from_bits(word << 16)]
+fn widen_words(x: &[bf16; 2 * BLOCK]) -> Words {
+    let words: [u32; BLOCK] = bytemuck::cast(*x);
+    let mut wide = [[0.0; BLOCK]; 2];
+    for at in 0..BLOCK {
+        wide[0][at] = f32::from_bits(words[at] & 0xffff_0000);
+        wide[1][at] = f32::from_bits(words[at] << 16);
+    }
+    wide
 }
 
-/// The reverse, to nearest even.
+/// The reverse, to nearest even. Few blocks have NaN, which takes half as long again to look after.
 #[inline(always)]
-fn word(upper: f32, lower: f32) -> [bf16; 2] {
-    bytemuck::cast(rounded_bf16(upper) & 0xffff_0000 | rounded_bf16(lower) >> 16)
+fn narrow_words(wide: &Words) -> [bf16; 2 * BLOCK] {
+    let (mut words, mut nan) = ([0; BLOCK], 0);
+    for at in 0..BLOCK {
+        let (upper, lower) = (wide[0][at], wide[1][at]);
+        nan |= u32::from(upper.is_nan() | lower.is_nan());
+        words[at] = word(rounded_number(upper), rounded_number(lower));
+    }
+    if nan != 0 {
+        for at in 0..BLOCK {
+            words[at] = word(rounded_bf16(wide[0][at]), rounded_bf16(wide[1][at]));
+        }
+    }
+    bytemuck::cast(words)
+}
+
+#[inline(always)]
+fn word(upper: u32, lower: u32) -> u32 {
+    upper & 0xffff_0000 | lower >> 16
 }
 
 /// `$body` with `$t` standing for the Rust type of a dtype; `$other` for the dtypes that are not listed.

@@ -41,8 +41,14 @@ pub(super) fn to_bf16(x: f32) -> bf16 {
 #[inline(always)]
 pub(super) fn rounded_bf16(x: f32) -> u32 {
     let bits = x.to_bits();
-    let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1));
-    if bits & 0x7fff_ffff > 0x7f80_0000 { bits | 0x0040_0000 } else { rounded }
+    if bits & 0x7fff_ffff > 0x7f80_0000 { bits | 0x0040_0000 } else { rounded_number(x) }
+}
+
+/// [`rounded_bf16`] of what is not NaN.
+#[inline(always)]
+pub(super) fn rounded_number(x: f32) -> u32 {
+    let bits = x.to_bits();
+    bits.wrapping_add(0x7fff + (bits >> 16 & 1))
 }
 
 /// `bf16` to `f32`.

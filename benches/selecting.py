@@ -1,6 +1,6 @@
 """Time of one choice from Python: the native selectors, NCCL's model, and what a rank's call costs with a selector.
 
-    python benches/selectors.py
+    python benches/selecting.py
 
 Nanoseconds of processor time for each choice: the median and the largest of 21 rounds. `cargo bench -p ahbm-selection`
 has those of the native code alone.
