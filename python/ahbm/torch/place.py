@@ -97,6 +97,10 @@ class Place:
         if ps := self._computing.ps():
             self.seat.advance(self.rank, ps)
 
+    def now_ps(self) -> int:
+        """The rank's simulated clock."""
+        return self.seat.clock_ps(self.rank) + (0 if self._computing.off else self._computing.ps())
+
     def estimate(self, call: Call) -> float:
         """Simulated microseconds of `call`, were it performed; moves no data."""
         if self.selection is not None:
