@@ -50,6 +50,7 @@ class Mark:
     def __init__(self, index: int, nbytes: int) -> None:
         self.index = index
         self.nbytes = nbytes
+        _used[0] = True
         memory_of(index).add(nbytes)
 
     def resize(self, nbytes: int) -> None:
@@ -166,10 +167,17 @@ def current() -> int:
 
 
 _current = [0]
+_used = [False]
+
+
+def used() -> bool:
+    """Whether the script has used a device: a mesh of devices chooses the current one before that."""
+    return _used[0]
 
 
 def set_current(index: int) -> None:
     """Makes a device the current one."""
+    _used[0] = True
     _current[0] = index
 
 
