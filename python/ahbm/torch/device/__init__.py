@@ -18,7 +18,7 @@ def install(devices: int, asked: dict[Any, str]) -> Any:
     """Gives this process so many devices; `asked` has the backends that it has asked for. Returns the mode that sees
     kernels, for the calling thread."""
     from ahbm.torch import backend, cuda
-    from ahbm.torch.device import kernels, marks, meter, module, moving, rest
+    from ahbm.torch.device import answer, kernels, marks, meter, module, moving, rest
 
     notice(
         f"{devices} cuda device{'s' * (devices != 1)} that {'is' if devices == 1 else 'are'} not there: tensors are in "
@@ -37,4 +37,5 @@ def install(devices: int, asked: dict[Any, str]) -> Any:
     rest.install(enter)
     cuda.answer_as_asked(asked)
     backend.OWN_MODES[0] = 1
+    answer.install()
     return enter()

@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from ahbm.torch.device import marks
-from ahbm.torch.device.meter import Meter
+from ahbm.torch.device.meter import Meter, counting
 
 _PLAIN = {torch.Tensor, torch.nn.Parameter, FakeTensor}
 _QUIET = {
@@ -27,6 +27,8 @@ _QUIET = {
 """Operations that start no kernel."""
 _SYNCHRONIZING = {"_local_scalar_dense", "item", "equal", "is_nonzero", "nonzero", "masked_select", "_unique2"}
 """Operations whose answer the host waits for."""
+_OVERWRITING = {"copy_", "fill_", "zero_", "normal_", "uniform_", "random_", "bernoulli_", "exponential_", "_foreach_copy_"}
+"""Operations in place that do not read what they write."""
 CALLS = ("c10d", "_c10d_functional", "_c10d_functional_autograd", "_dtensor", "symm_mem")
 """Namespaces of collectives, whose time the emulator knows."""
 
@@ -56,6 +58,12 @@ class Kernels(TorchDispatchMode):
         kwargs = kwargs or {}
         if not isinstance(func, torch._ops.OpOverload):
             return func(*args, **kwargs)
+        known = kind_of(func)
+        if known.decomposes:
+            with self:
+                out = func.decompose(*args, **kwargs)
+            if out is not NotImplemented:
+                return out
         index = placing.to
         if "device" in kwargs:
             asked = marks.index_of(kwargs["device"])
@@ -70,12 +78,7 @@ class Kernels(TorchDispatchMode):
             found = marks.where(x)
             if found is not None and (before is None or x.dim()):
                 before = found
-        known = kind_of(func)
-        if known.runs_itself:
-            with self:
-                out = func(*args, **kwargs)
-        else:
-            out = func(*args, **kwargs)
+        out = func(*args, **kwargs)
         if index is None:
             index = before
         elif index < 0:
@@ -89,7 +92,7 @@ class Kernels(TorchDispatchMode):
                 for x in tensors((out,)):
                     marks.put(x, index)
         if not known.is_quiet:
-            self.meter.kernel(func, known, args, kwargs, out, given)
+            self.meter.kernel(known, args, kwargs, out, given)
             if known.synchronizes or (before is not None and index is None):
                 self.meter.synchronize()
         return out
@@ -108,7 +111,12 @@ class Kind:
         self.is_call = schema.name.partition("::")[0] in CALLS
         self.is_quiet = self.is_view or name in _QUIET or self.is_call
         self.synchronizes = name in _SYNCHRONIZING
-        self.runs_itself = False
+        self.counts = counting(func._overloadpacket)
+        self.overwrites = int(written and name in _OVERWRITING)
+        """How many operands are written without being read."""
+        self.decomposes = self.counts is None and not self.is_call and torch._C._dispatch_has_kernel_for_dispatch_key(
+            func.name(), torch._C.DispatchKey.CompositeImplicitAutograd
+        )
 
 
 @lru_cache(4096)
