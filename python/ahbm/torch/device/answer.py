@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from ahbm.base.words import aligned
 from ahbm.errors import AhbmError, ConfigError
@@ -47,7 +47,7 @@ def install() -> None:
     compute.CLOCKS["model"] = lambda: meter.busy_ps
     compute.usual[0] = "model"
     places.on_open.append(_opened)
-    torch.optim.optimizer.register_optimizer_step_post_hook(lambda *_: _step())
+    register_optimizer_step_post_hook(lambda *_: _step())
     before = sys.excepthook
 
     def hook(*args: Any) -> None:
@@ -197,7 +197,7 @@ class Answer:
             "twice the bandwidth of the memory": {"pe.roofline.memory_gbs": 2 * per_pe_gbs},
         }
         found = cls(job, steps, peaks, 0.0)
-        asked: WhatIf = opened.what_if({}, *wanted.values())
+        asked: WhatIf = opened.what_if(*wanted.values())
         for what, point in zip(wanted, asked.points[1:], strict=True):
             if point.report is not None:
                 found.changes.append(Change(what, point.report.latency_ns))
