@@ -24,9 +24,9 @@ def stand_in() -> None:
 
     tensor.to = lambda x, *args, **kw: to(x, *map(host, args), **kw)
     module.to = lambda m, *args, **kw: move(m, *map(host, args), **kw)
-    tensor.cuda = lambda x, *args, **kw: x
-    module.cuda = lambda m, *args, **kw: m
-    tensor.is_cuda = property(lambda x: True)
+    # The text's `.cuda(0)` and `.is_cuda` are these by now.
+    tensor.cpu = lambda x, *args, **kw: x
+    module.cpu = lambda m, *args, **kw: m
     wraps = DistributedDataParallel.__init__
 
     def ddp(self: Any, net: Any, device_ids: Any = None, *args: Any, **kw: Any) -> None:

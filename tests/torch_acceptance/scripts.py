@@ -41,7 +41,7 @@ def run(ranks: int, command: list[str], *, device: bool, folder: str | None = No
     if ranks:
         start += ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={ranks}"]
     start += ["-m", "ahbm.torch", "--device", f"cuda:{ranks or 2}"] if device else [str(HERE / "reference.py")]
-    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "AHBM_PAGE": "0"}
     env.pop("AHBM_REPORT", None)
     if folder is not None:
         env["AHBM_REPORT"] = folder

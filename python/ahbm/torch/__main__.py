@@ -59,7 +59,13 @@ def interpose() -> dict[Any, str]:
                 kw["backend"] = backend
             if backend == "ahbm":
                 kw.pop("device_id", None)
-            made = function(*given, **kw)
+            if position == 0 and str(asked).lower() != "ahbm" and os.environ.get("AHBM_WORLD"):
+                from ahbm.torch.device import world
+
+                world.initialize()
+                made = None
+            else:
+                made = function(*given, **kw)
             if backend == "ahbm" and asked:
                 asked_for[made] = str(asked).lower()
             return made
@@ -188,6 +194,9 @@ def main() -> None:
     parser.add_argument(
         "--device", metavar="cuda[:N]", help="N devices that are not there, by default one per rank of this host"
     )
+    parser.add_argument("--ranks", type=int, metavar="N", help="with --device: this one process stands for N ranks")
+    parser.add_argument("--rank", type=int, default=0, metavar="K", help="with --ranks: which of them it is")
+    parser.add_argument("--fake", action="store_true", help="with --ranks: tensors have sizes and no data")
     parser.add_argument("script")
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     asked = parser.parse_args()
@@ -196,6 +205,11 @@ def main() -> None:
     sys.path.insert(0, os.path.dirname(os.path.abspath(asked.script)))
     if asked.device is not None:
         os.environ[DEVICE] = asked.device
+    if asked.ranks is not None or asked.fake:
+        if asked.device is None or not 0 <= asked.rank < (asked.ranks or 1) or (asked.fake and asked.ranks is None):
+            parser.error("--ranks N needs --device, --rank K is below N, and --fake needs --ranks")
+        os.environ["AHBM_WORLD"] = f"{asked.ranks}:{asked.rank}"
+        os.environ["AHBM_FAKE"] = "1" if asked.fake else ""
     if asked.record is None:
         serving = activate()
         search = Search()

@@ -18,20 +18,23 @@ def install(devices: int, asked: dict[Any, str]) -> Any:
     """Gives this process so many devices; `asked` has the backends that it has asked for. Returns the mode that sees
     kernels, for the calling thread."""
     from ahbm.torch import backend, cuda
-    from ahbm.torch.device import answer, kernels, marks, meter, module, moving, rest
+    from ahbm.torch.device import answer, kernels, marks, meter, module, moving, rest, world
 
     notice(
         f"{devices} cuda device{'s' * (devices != 1)} that {'is' if devices == 1 else 'are'} not there: tensors are in "
         "host memory, times are simulated"
     )
+    world.environment(devices)
     backend.DEVICES.append("cuda")
     marks.install()
     moving.install()
     module.install(devices)
 
+    fake = world.fake_mode()
+
     def enter() -> Any:
         stack = ExitStack()
-        stack.enter_context(kernels.Kernels(meter.meter))
+        stack.enter_context(kernels.Kernels(meter.meter, fake))
         return stack
 
     rest.install(enter)

@@ -6,6 +6,7 @@ Every rank writes its journal down as it leaves its world. Rank 0's process then
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import shutil
@@ -21,6 +22,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from ahbm.base.words import aligned
 from ahbm.errors import AhbmError, ConfigError
 from ahbm.torch import compute, places, report
+from ahbm.torch.alone import Alone
 from ahbm.torch.device import marks, module
 from ahbm.torch.device.lanes import Lanes
 from ahbm.torch.device.meter import meter
@@ -35,19 +37,29 @@ if TYPE_CHECKING:
 
 STEPS = "AHBM_STEPS"
 """Environment variable: how many steps after the first are looked at."""
+PAGE = "AHBM_PAGE"
+"""Environment variable: 0 leaves out the page, which takes seconds to draw."""
 FOLDER = "ahbm answer"
 """The key under which torch's store has the folder of the journals."""
 SEARCHED = 100_000
 """Nodes up to which a job is tried with every algorithm."""
 _failed = [False]
+_met = [False]
 
 
 def install() -> None:
     """Keeps a journal of every world, and answers where it ends."""
     compute.CLOCKS["model"] = lambda: meter.busy_ps
     compute.usual[0] = "model"
+    if (os.environ.get(compute.ENV) or "model") != "model":
+        return
+    try:
+        meter.lanes = Lanes(int(os.environ.get(STEPS) or 3))
+    except ValueError:
+        raise ConfigError("AHBM-C127", f"{STEPS}={os.environ[STEPS]!r} is no number") from None
     places.on_open.append(_opened)
-    register_optimizer_step_post_hook(lambda *_: _step())
+    register_optimizer_step_post_hook(lambda *_: meter.lanes is not None and meter.lanes.step())
+    atexit.register(_alone)
     before = sys.excepthook
 
     def hook(*args: Any) -> None:
@@ -57,33 +69,39 @@ def install() -> None:
     sys.excepthook = hook
 
 
-def _step() -> None:
-    for place in places.places():
-        if place.lanes is not None:
-            place.lanes.step()
-
-
 def _opened(place: Place, opts: Any, ranks: int, setup: Setup) -> None:
-    if (os.environ.get(compute.ENV) or "model") != "model" or meter.lanes is not None:
+    """A world was made: the first one is looked at."""
+    if _met[0]:
         return
-    try:
-        steps = int(os.environ.get(STEPS) or 3)
-    except ValueError:
-        raise ConfigError("AHBM-C127", f"{STEPS}={os.environ[STEPS]!r} is no number") from None
-    meter.lanes = place.lanes = Lanes(steps)
-    if place.rank == 0:
+    _met[0] = True
+    place.lanes = meter.lanes
+    if isinstance(place.seat, Alone):
+        from ahbm.torch.device.lonely import Lonely
+
+        place.keeper = Lonely(place.seat.emulator, setup, ranks)
+        atexit.register(place.keeper.left)
+    elif place.rank == 0:
         folder = tempfile.mkdtemp(prefix="ahbm-")
         opts.store.set(FOLDER, folder)
     else:
         folder = opts.store.get(FOLDER).decode()
-    place.keeper = Keeper(place, Path(folder), ranks, setup)
+    if place.keeper is None:
+        place.keeper = Keeper(place.rank, Path(folder), ranks, setup)
+
+
+def _alone() -> None:
+    """The process ends: one that has met no others answers for itself."""
+    if not _met[0] and meter.kernels and meter.lanes is not None:
+        keeper = Keeper(0, Path(tempfile.mkdtemp(prefix="ahbm-")), 1, places.options(None).sized(1))
+        keeper.leaves()
+        keeper.left()
 
 
 @dataclass
 class Keeper:
     """Keeps one rank's journal, and rank 0's answers."""
 
-    place: Place
+    rank: int
     folder: Path
     ranks: int
     setup: Setup
@@ -91,21 +109,19 @@ class Keeper:
 
     def leaves(self) -> None:
         """The rank leaves: writes its journal down."""
-        meter.lanes = None
-        if _failed[0] or self.place.lanes is None:
+        lanes, meter.lanes = meter.lanes, None
+        if _failed[0] or lanes is None:
             return
-        lanes, self.place.lanes = self.place.lanes, None
         try:
-            self.steps = lanes.keep(self.folder / "step", self.place.rank, self.ranks)
-            rank = self.place.rank
+            self.steps = lanes.keep(self.folder / "step", self.rank, self.ranks)
             facts = {"peak": marks.memory_of(marks.current()).peak, "flops": meter.flops, "kernels": meter.by_name}
-            (self.folder / f"facts.{rank}.json").write_text(json.dumps(facts))
+            (self.folder / f"facts.{self.rank}.json").write_text(json.dumps(facts))
         except (AhbmError, OSError) as error:
-            print(f"ahbm: rank {self.place.rank} keeps no journal: {error}", file=sys.stderr)
+            print(f"ahbm: rank {self.rank} keeps no journal: {error}", file=sys.stderr)
 
     def left(self) -> None:
         """All ranks have left: rank 0 answers."""
-        if self.place.rank:
+        if self.rank:
             return
         try:
             if not _failed[0]:
@@ -125,6 +141,7 @@ class Keeper:
             topology=self.setup.topology,
             ccl=self.setup.ccl,
             overrides=self.setup.overrides,
+            kind="job",
         )
         peaks = [json.loads((self.folder / f"facts.{rank}.json").read_text())["peak"] for rank in range(self.ranks)]
         found = Answer.of(opened, self.steps, peaks)
@@ -140,7 +157,8 @@ class Keeper:
             })
             for file in self.folder.glob("step.*.et"):
                 shutil.copy(file, folder / file.name)
-            self._page(folder)
+            if os.environ.get(PAGE) != "0":
+                self._page(folder)
         else:
             notice(f"{report.ENV}=FOLDER keeps the page, the recording and all figures")
         return f"{found}"

@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from ahbm.torch.device import marks
+from ahbm.torch.device import marks, world
 from ahbm.torch.device.meter import Meter, counting
 
 _PLAIN = {torch.Tensor, torch.nn.Parameter, FakeTensor}
@@ -46,9 +46,11 @@ class Kernels(TorchDispatchMode):
 
     supports_higher_order_operators = True
 
-    def __init__(self, meter: Meter) -> None:
+    def __init__(self, meter: Meter, fake: Any = None) -> None:
+        """`fake`: the mode in which the device's tensors, and large ones of the host, have no data."""
         super().__init__()
         self.meter = meter
+        self.fake = fake
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs the operation."""
@@ -73,12 +75,29 @@ class Kernels(TorchDispatchMode):
             elif kwargs["device"] is not None and index is None:
                 index = -1
         given = tensors(args) if not kwargs else tensors((args, kwargs))
+        if known.asks and self.fake is not None and any(type(x) is FakeTensor for x in given):
+            self.meter.synchronize()
+            return world.value(func, given[0])
         before = None
         for x in given:
             found = marks.where(x)
             if found is not None and (before is None or x.dim()):
                 before = found
-        out = func(*args, **kwargs)
+        if self.fake is None:
+            out = func(*args, **kwargs)
+        elif known.is_call:
+            out = func(*args, **kwargs)
+        elif (index is not None and index >= 0) or before is not None or (
+            not given and str(kwargs.get("device")) != "meta" and world.is_large(args)
+        ):
+            marks.honest[0] = True  # torch's fake kernels make tensors where they find others
+            try:
+                with self.fake:
+                    out = func(*args, **kwargs)
+            finally:
+                marks.honest[0] = False
+        else:
+            out = func(*args, **kwargs)
         if index is None:
             index = before
         elif index < 0:
@@ -109,12 +128,13 @@ class Kind:
         self.writes_operands = written
         self.name = name
         self.is_call = schema.name.partition("::")[0] in CALLS
-        self.is_quiet = self.is_view or name in _QUIET or self.is_call
+        self.is_quiet = self.is_view or name in _QUIET or self.is_call or schema.name.startswith("prim::")
         self.synchronizes = name in _SYNCHRONIZING
+        self.asks = name in ("_local_scalar_dense", "item", "equal", "is_nonzero")
         self.counts = counting(func._overloadpacket)
         self.overwrites = int(written and name in _OVERWRITING)
         """How many operands are written without being read."""
-        self.decomposes = self.counts is None and not self.is_call and torch._C._dispatch_has_kernel_for_dispatch_key(
+        self.decomposes = self.counts is None and not self.is_quiet and torch._C._dispatch_has_kernel_for_dispatch_key(
             func.name(), torch._C.DispatchKey.CompositeImplicitAutograd
         )
 

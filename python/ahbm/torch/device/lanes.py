@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from ahbm.base.request import Request
 from ahbm.ranks.blame import call_origin
 from ahbm.ranks.seat import Call
 from ahbm.torch.compute import Stopwatch
@@ -32,6 +33,8 @@ class Lanes(Journal):
         self._whole = 0
         """How many nodes lie in whole steps."""
         self._generation = 0
+        self.requests: dict[Event, Request] = {}
+        """What each call asks for."""
         super().__init__(Stopwatch("none"))
 
     @property
@@ -63,6 +66,7 @@ class Lanes(Journal):
         origin = call_origin()
         event = self.issue(call, me)
         event.name = f"{event.name} {origin}"
+        self.requests[event] = call.terms.request
         return self._generation, event
 
     def waited(self, issued: tuple[int, Event] | None) -> None:
@@ -100,11 +104,16 @@ class Lanes(Journal):
             self._chains, self._fence, self._whole = {}, [], 0
             self._generation += 1
 
-    def keep(self, prefix: Path, rank: int, ranks: int) -> int:
-        """Writes the steps after the first, or where there are none all that there is; returns how many steps."""
+    def settle(self) -> int:
+        """Leaves the steps after the first, or where there are none all that there is; returns how many steps."""
         if self.steps > 1:
             self.events = self.events[: self._whole]
         elif self.first is not None:
             self.events = self.first
-        self.write(prefix, rank, ranks)
         return max(self.steps - 1, min(self.steps, 1))
+
+    def keep(self, prefix: Path, rank: int, ranks: int) -> int:
+        """Writes what `settle` leaves; returns how many steps."""
+        steps = self.settle()
+        self.write(prefix, rank, ranks)
+        return steps

@@ -184,8 +184,12 @@ def set_current(index: int) -> None:
 _DEVICES = [torch.device(KIND, index) for index in range(64)]
 
 
+honest = [False]
+"""Whether tensors say for the moment where they are in truth."""
+
+
 def _device(x: Any) -> torch.device:
-    index = where(x)
+    index = None if honest[0] else where(x)
     if index is not None:
         return _DEVICES[index] if index < len(_DEVICES) else torch.device(KIND, index)
     found: torch.device = _BASE.device.__get__(x)
@@ -216,7 +220,7 @@ def install() -> None:
 
     def fake_device(x: Any) -> torch.device:
         found: torch.device = tells(x)
-        index = None if found.type == "meta" else where(x)
+        index = None if found.type == "meta" or honest[0] else where(x)
         return found if index is None else torch.device(KIND, index)
 
     fake.device = property(fake_device)  # type: ignore[assignment, method-assign]
