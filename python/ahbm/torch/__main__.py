@@ -30,7 +30,10 @@ from ahbm.errors import ConfigError
 from ahbm.mscclpp.choosing import choose
 from ahbm.torch import cuda, places
 from ahbm.torch.fallback import notice, wanted
+from ahbm.torch.replacing import replace
 
+DEVICE = "AHBM_DEVICE"
+"""Environment variable in which processes find what `--device` has asked for."""
 SCRIPT = "AHBM_TORCH_SCRIPT"
 """Environment variable in which processes that a script spawns find its file."""
 REDIRECTED = ("nccl", "gloo", "mpi", "ucc", "xccl")
@@ -56,7 +59,13 @@ def interpose() -> dict[Any, str]:
                 kw["backend"] = backend
             if backend == "ahbm":
                 kw.pop("device_id", None)
-            made = function(*given, **kw)
+            if position == 0 and str(asked).lower() != "ahbm" and os.environ.get("AHBM_WORLD"):
+                from ahbm.torch.device import world
+
+                world.initialize()
+                made = None
+            else:
+                made = function(*given, **kw)
             if backend == "ahbm" and asked:
                 asked_for[made] = str(asked).lower()
             return made
@@ -64,9 +73,7 @@ def interpose() -> dict[Any, str]:
         return wrapper
 
     for name in ("init_process_group", "new_group"):
-        wrapped = redirect(getattr(c10d, name))
-        setattr(c10d, name, wrapped)
-        setattr(dist, name, wrapped)
+        replace(getattr(c10d, name), redirect(getattr(c10d, name)))
     return asked_for
 
 
@@ -88,9 +95,30 @@ def redirected(asked: Any, caller: str, leaves_alone: bool) -> Any:
     return "ahbm"
 
 
+def devices() -> int | None:
+    """The number of devices that are not there, which `--device` has asked for; None where nothing has.
+
+    Raises ConfigError (AHBM-C127).
+    """
+    asked = os.environ.get(DEVICE)
+    if not asked:
+        return None
+    kind, _, number = asked.partition(":")
+    if kind != "cuda" or not (number.isdecimal() and int(number) > 0 or not number):
+        raise ConfigError("AHBM-C127", f"--device {asked} is unknown", hint="cuda, or cuda:8 for eight of them")
+    from ahbm.torch.device import module
+
+    return int(number or os.environ.get("LOCAL_WORLD_SIZE") or 0) or module.machine().sips
+
+
 def activate() -> AbstractContextManager[None]:
     """Makes this process run scripts for other backends; within the `with` block that follows, it serves `mscclpp`."""
     asked_for = interpose()
+    count = devices()
+    if count is not None:
+        from ahbm.torch import device
+
+        device.install(count, asked_for).__enter__()
     _bring_up_children()
 
     def serve(package: str) -> None:
@@ -163,12 +191,25 @@ def main() -> None:
     """Runs the script that the command line names."""
     parser = argparse.ArgumentParser(prog="python -m ahbm.torch", description="Runs a script on the emulator.")
     parser.add_argument("--record", metavar="PREFIX", help="keep its backend and write PREFIX.<rank>.et")
+    parser.add_argument(
+        "--device", metavar="cuda[:N]", help="N devices that are not there, by default one per rank of this host"
+    )
+    parser.add_argument("--ranks", type=int, metavar="N", help="with --device: this one process stands for N ranks")
+    parser.add_argument("--rank", type=int, default=0, metavar="K", help="with --ranks: which of them it is")
+    parser.add_argument("--fake", action="store_true", help="with --ranks: tensors have sizes and no data")
     parser.add_argument("script")
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     asked = parser.parse_args()
     ahbm.torch.register()
     sys.argv = [asked.script, *asked.arguments]
     sys.path.insert(0, os.path.dirname(os.path.abspath(asked.script)))
+    if asked.device is not None:
+        os.environ[DEVICE] = asked.device
+    if asked.ranks is not None or asked.fake:
+        if asked.device is None or not 0 <= asked.rank < (asked.ranks or 1) or (asked.fake and asked.ranks is None):
+            parser.error("--ranks N needs --device, --rank K is below N, and --fake needs --ranks")
+        os.environ["AHBM_WORLD"] = f"{asked.ranks}:{asked.rank}"
+        os.environ["AHBM_FAKE"] = "1" if asked.fake else ""
     if asked.record is None:
         serving = activate()
         search = Search()

@@ -168,4 +168,6 @@ class _AlonePlace(Place):
         """See `Place`."""
         assert isinstance(self.seat, Alone)
         be_rank(None)
+        if self.keeper is not None:
+            self.keeper.left()
         report.add(self.seat.ledger)

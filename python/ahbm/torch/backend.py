@@ -41,6 +41,12 @@ _waited_for_by_tensor: Callable[[], bool] = torch._C._distributed_c10d._allow_in
 """Whether torch keeps the handles of calls for functions that wait for a tensor."""
 
 
+DEVICES = ["cpu"]
+"""Kinds of devices whose tensors the backend takes; see `ahbm.torch.device` for others than the CPU."""
+OWN_MODES = [0]
+"""How many dispatch modes of this package's every thread is in: they are no instruments."""
+
+
 def birth(store: Any, rank: int, size: int) -> tuple[Any, ...]:
     """The arguments of torch's ProcessGroup as the base of a Python class: before 2.14 it takes no store there."""
     return (store, rank, size) if PYTHON_BACKENDS else (rank, size)
@@ -114,7 +120,8 @@ class ProcessGroup(Form, dist.ProcessGroup):
         self._inner = Backend(place, members, timeout, state) if PYTHON_BACKENDS else stand_in(self.rank(), self.size())
         kind = dist.ProcessGroup.BackendType.CUSTOM
         self._set_default_backend(kind)
-        self._register_backend(torch.device("cpu"), kind, self._inner)
+        for device in DEVICES:
+            self._register_backend(torch.device(device), kind, self._inner)
         self._hooked: bool | None = None
 
     def watched(self) -> bool:
@@ -122,7 +129,7 @@ class ProcessGroup(Form, dist.ProcessGroup):
         if self._hooked is None:  # by torch itself, after it has made the group
             recorders = getattr(c10d._world, "pg_flight_recorder_hooks", ())
             self._hooked = os.environ.get("TORCH_DIST_NAN_CHECK") == "1" or self in recorders
-        return self._hooked or _modes() > 0 or _profiling() or _waited_for_by_tensor()
+        return self._hooked or _modes() > OWN_MODES[0] or _profiling() or _waited_for_by_tensor()
 
     def register_pre_hook(self, hook_id: int, hook: Callable[[Any], None]) -> None:
         """torch's own."""

@@ -12,10 +12,12 @@ from ahbm.errors import ConfigError
 ENV = "AHBM_COMPUTE"
 CLOCKS: dict[str, Callable[[], int]] = {
     "none": lambda: 0,
-    "cpu": time.thread_time_ns,
-    "wall": time.perf_counter_ns,
+    "cpu": lambda: time.thread_time_ns() * 1000,
+    "wall": lambda: time.perf_counter_ns() * 1000,
 }
-"""By name, a clock in ns; CPU time is that of the calling thread."""
+"""By name, a clock in ps; CPU time is that of the calling thread. `ahbm.torch.device` adds "model"."""
+usual = ["none"]
+"""The clock of a rank that names none."""
 
 
 class Stopwatch:
@@ -25,7 +27,8 @@ class Stopwatch:
         """`kind`: one of CLOCKS, to be used unless AHBM_COMPUTE names another. Raises ConfigError (AHBM-C127)."""
         kind = os.environ.get(ENV) or kind
         if kind not in CLOCKS:
-            raise ConfigError("AHBM-C127", f"{ENV}={kind!r} is unknown", hint=", ".join(CLOCKS))
+            hint = "model is for python -m ahbm.torch --device cuda" if kind == "model" else ", ".join(CLOCKS)
+            raise ConfigError("AHBM-C127", f"{ENV}={kind!r} is unknown", hint=hint)
         self.off = kind == "none"
         self._now = CLOCKS[kind]
         self._of_threads = kind == "cpu"
@@ -41,4 +44,4 @@ class Stopwatch:
         """Since the last `start`; nothing where that was in another thread, whose CPU time is not this one's."""
         if self._of_threads and threading.get_ident() != self._thread:
             return 0
-        return (self._now() - self._mark) * 1000
+        return self._now() - self._mark

@@ -10,11 +10,14 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+import torch.distributed.distributed_c10d as c10d
 from torch.overrides import TorchFunctionMode
 
 from ahbm.torch import addresses
+from ahbm.torch.calls import NAME
 from ahbm.torch.fallback import notice
 from ahbm.torch.places import places
+from ahbm.torch.replacing import replace
 
 _device = 0
 
@@ -124,19 +127,24 @@ def _host(device: Any) -> Any:
     return torch.device("cpu") if on_gpu else device
 
 
-def stand_in(asked: dict[Any, str]) -> None:
-    """Puts all this in torch's place, unless there is a GPU, and lets `dist.get_backend` answer by `asked`: per group
-    (None: the default one), the backend that the script asked for."""
-    addresses.note_addresses()
-    tells = dist.get_backend
+def answer_as_asked(asked: dict[Any, str]) -> None:
+    """Lets `get_backend` answer by `asked`: per group (None: the default one), the backend that the script asked for."""
+    tells = c10d.get_backend
 
     @functools.wraps(tells)
     def get_backend(group: Any = None) -> str:
         own: str = tells(group)
         key = None if group is dist.group.WORLD else group
-        return asked.get(key, own)
+        return asked.get(key, asked.get(None, own) if own == NAME else own)
 
-    dist.get_backend = get_backend
+    replace(tells, get_backend)
+
+
+def stand_in(asked: dict[Any, str]) -> None:
+    """Puts all this in torch's place, unless there is a GPU, and lets `dist.get_backend` answer by `asked`: per group
+    (None: the default one), the backend that the script asked for."""
+    addresses.note_addresses()
+    answer_as_asked(asked)
     if torch.cuda.is_available():
         return
     notice("torch.cuda has stand-ins for this script: one stream, simulated time, and tensors in host memory")

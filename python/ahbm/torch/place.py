@@ -6,13 +6,15 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from ahbm.base.arrays import Hollow
 from ahbm.errors import DistributedError, UnsupportedError
 from ahbm.ranks.groups import ProcessGroup as Members
 from ahbm.ranks.seat import Call, Seat
 from ahbm.ranks.selection import Selection
 from ahbm.ranks.ticket import Ticket
-from ahbm.torch.compute import Stopwatch
+from ahbm.torch.compute import Stopwatch, usual
 from ahbm.torch.failures import as_torchs
 
 if TYPE_CHECKING:
@@ -40,7 +42,12 @@ class Place:
         """The group it was opened for."""
         self.closed = False
         self._moves_data = moves_data
-        self._computing = Stopwatch("none")
+        self._computing = Stopwatch(usual[0])
+        self.lanes: Any = None
+        """Where the rank's calls are written down, if anybody reads it."""
+        self._issued: dict[Ticket, Any] = {}
+        self.keeper: Any = None
+        """Told before and after the rank leaves its world."""
         self.selection: Selection | None = None
         """None: the rank selects nothing."""
         self._emulator = emulator
@@ -65,6 +72,8 @@ class Place:
             ticket = self.seat.submit(self.rank, call)
             if self.selection is not None:
                 self.selection.issued(ticket)
+            if self.lanes is not None:
+                self._issued[ticket] = self.lanes.call(call, self.rank)
             return ticket
         except DistributedError as error:
             raise as_torchs(error) from error.__cause__
@@ -79,6 +88,8 @@ class Place:
         try:
             self.seat.wait(ticket, timeout_s)
             ticket.waited = True
+            if self.lanes is not None:
+                self.lanes.waited(self._issued.pop(ticket, None))
         except DistributedError as error:
             raise as_torchs(error) from error.__cause__
         finally:
@@ -96,6 +107,16 @@ class Place:
     def _compute(self) -> None:
         if ps := self._computing.ps():
             self.seat.advance(self.rank, ps)
+
+    def leave_to_backward(self, tickets: Sequence[Ticket]) -> None:
+        """The rank waits for these at the end of the backward pass, as DDP does where no one can see it."""
+        if self.lanes is not None:
+            engine = torch.autograd.Variable._execution_engine
+            engine.queue_callback(lambda: [self.wait(ticket, None) for ticket in tickets])
+
+    def now_ps(self) -> int:
+        """The rank's simulated clock."""
+        return self.seat.clock_ps(self.rank) + (0 if self._computing.off else self._computing.ps())
 
     def estimate(self, call: Call) -> float:
         """Simulated microseconds of `call`, were it performed; moves no data."""

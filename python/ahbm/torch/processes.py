@@ -44,7 +44,11 @@ class ProcessPlace(Place):
         end, self._end = self._end, None
         if end is not None:
             self.closed = True
+            if self.keeper is not None:
+                self.keeper.leaves()
             end.leave()
+            if self.keeper is not None:
+                self.keeper.left()
 
     def abort(self) -> None:
         """See `Place`."""

@@ -54,6 +54,10 @@ _OPS = {
 _BOOL_OPS = {"sum": "max", "max": "max", "bor": "max", "prod": "min", "min": "min", "band": "min", "bxor": "bxor"}
 
 
+_on_host: Any = torch._C.TensorBase.is_cpu.__get__
+"""Where the memory is, whatever device `ahbm.torch.device` has a tensor say that it is on."""
+
+
 def flat(tensor: torch.Tensor) -> Flat:
     """`tensor` flat. Types that no kernel computes with become bytes, which can be moved but not reduced.
 
@@ -62,7 +66,7 @@ def flat(tensor: torch.Tensor) -> Flat:
     """
     x = tensor.detach() if tensor.requires_grad or type(tensor) is not torch.Tensor else tensor
     plain = x.layout is torch.strided and not x.is_nested
-    if not (plain and x.is_cpu and type(x) is torch.Tensor):
+    if not (plain and _on_host(x) and type(x) is torch.Tensor):
         if plain and _has_no_data(x):
             name, storage = _STORED.get(x.dtype, _BYTES)
             return Flat(tensor, Hollow(x.numel() * x.element_size() // storage.itemsize, storage), name)

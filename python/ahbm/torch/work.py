@@ -87,6 +87,8 @@ class Work(dist.Work):
             if self._place.eager_futures or torch._C._current_graph_task_id() >= 0:
                 for ticket in self.tickets:
                     self._place.settle(ticket)
+                if torch._C._current_graph_task_id() >= 0:
+                    self._place.leave_to_backward(self.tickets)
             if self.tensors and self.is_success():
                 self._future = torch._C.fork(lambda: self.tensors)
             else:

@@ -40,6 +40,8 @@ pub struct Terms {
     pub operations_per_ns: f64,
     /// Bytes per nanosecond that a rank's memory moves, for the same nodes and for those of memory.
     pub bytes_per_ns: f64,
+    /// What starting a computation takes, of those that state operations or bytes and no duration.
+    pub launch: Ps,
     /// Computations whose name contains the text take this many times as long; the first that fits counts.
     pub factors: Vec<(String, f64)>,
 }
@@ -337,7 +339,8 @@ impl Terms {
         } else {
             let arithmetic = operations as f64 / self.operations_per_ns;
             let memory = bytes as f64 / self.bytes_per_ns;
-            (arithmetic.max(memory) * 1000.0).ceil()
+            let launch = if scaled && operations.max(bytes) > 0 { self.launch } else { 0 };
+            (arithmetic.max(memory) * 1000.0).ceil() + launch as f64
         };
         let factor = self.factors.iter().find(|(text, _)| scaled && name.contains(text.as_str()));
         let ps = factor.map_or(ps, |(_, factor)| (ps * factor).round());

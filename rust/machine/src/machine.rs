@@ -43,6 +43,7 @@ pub struct Machine {
     sram_bytes: u64,
     canonical: String,
     roofline: (f64, f64),
+    kernel: Kernel,
     pub(crate) faults: Faults,
     /// Latency of a message between SIPs besides that of its links.
     pub(crate) step_ps: Ps,
@@ -151,6 +152,7 @@ impl Machine {
             cube,
             canonical,
             roofline: roofline(declared, sfr_pes),
+            kernel: kernel(declared),
             faults: Faults::default(),
             step_ps: declared.spoken().map_or(0, |protocol| protocol.step_ps),
             protocols: declared.protocols.0.iter().map(|(name, keys)| (name.clone(), keys.protocol())).collect(),
@@ -510,11 +512,39 @@ impl Machine {
         self.roofline
     }
 
+    /// What kernels of a training job take beside the roofline.
+    pub fn kernel(&self) -> Kernel {
+        self.kernel
+    }
+
     /// Stable 64-bit hash of everything that influences timing: FNV-1a over [`Machine::canonical`].
     pub fn hash(&self) -> u64 {
         self.canonical
             .bytes()
             .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    }
+}
+
+/// What the kernels of a training job take beside the roofline.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Kernel {
+    /// Starting one.
+    pub launch: Ps,
+    /// Peak in f64 as a share of the peak.
+    pub f64_share: f64,
+    /// Peak in f32 as a share of the peak.
+    pub f32_share: f64,
+    /// Peak in types of one byte as a share of the peak.
+    pub byte_share: f64,
+}
+
+fn kernel(declared: &Topology) -> Kernel {
+    let roofline = &declared.pe.roofline;
+    Kernel {
+        launch: roofline.launch_ns.map_or(0, |ns| ns.0),
+        f64_share: roofline.f64_share.map_or(0.5, |share| share.0),
+        f32_share: roofline.f32_share.map_or(0.5, |share| share.0),
+        byte_share: roofline.byte_share.map_or(2.0, |share| share.0),
     }
 }
 

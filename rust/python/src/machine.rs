@@ -241,6 +241,14 @@ impl Machine {
         Ok((make, (text.clone(), origin.clone(), overrides.clone())))
     }
 
+    /// What a SIP computes a training job at: operations and bytes per nanosecond, picoseconds to start a kernel, and the
+    /// peaks in f64, f32 and types of one byte as shares of the peak.
+    #[getter]
+    fn roofline(&self) -> (f64, f64, u64, f64, f64, f64) {
+        let ((operations, bytes), kernel) = (self.inner.roofline(), self.inner.kernel());
+        (operations, bytes, kernel.launch, kernel.f64_share, kernel.f32_share, kernel.byte_share)
+    }
+
     /// Stable 64-bit hash of everything that influences timing.
     #[getter]
     fn hash(&self) -> u64 {

@@ -68,7 +68,9 @@ fn node(id: u64, event: Event, names: &mut Names) -> Result<Node, Diagnostic> {
         node.attributes.push(Attribute { name: names.intern(name), value, doc: None });
     }
     if event.kind == NodeKind::Collective {
-        let number = COLLECTIVES.iter().position(|name| name.eq_ignore_ascii_case(&node.name)).ok_or_else(|| {
+        // The name may go on after a blank: with the line of the call.
+        let kind = node.name.split(' ').next().unwrap_or_default();
+        let number = COLLECTIVES.iter().position(|name| name.eq_ignore_ascii_case(kind)).ok_or_else(|| {
             Diagnostic::new("AHBM-F136", format!("the schema has no collective {:?}", node.name))
                 .hint(COLLECTIVES.join(", ").to_lowercase())
         })?;

@@ -375,6 +375,14 @@ section! {
         peak_tflops: Option<Real> = None,
         /// Bandwidth of the memory; by default that of the HBM's read port.
         memory_gbs: Option<Real> = None,
+        /// What starting a kernel takes beside its work; by default nothing.
+        launch_ns: Option<Ns> = None,
+        /// Peak in f64, as a share of the peak; by default 0.5.
+        f64_share: Option<Real> = None,
+        /// Peak in f32, as a share of the peak; by default 0.5.
+        f32_share: Option<Real> = None,
+        /// Peak in types of one byte, as a share of the peak; by default 2.
+        byte_share: Option<Real> = None,
     }
 }
 

@@ -1,0 +1,44 @@
+"""An accelerator that is not there: `python -m ahbm.torch --device cuda script.py`.
+
+Scripts find `torch.cuda` and `torch.accelerator`, and tensors that say that they are on a GPU. All tensors lie in host
+memory, and C++ knows them as such, so that DistributedDataParallel, autograd and whatever else is C++ run as on CPU.
+`marks` is where a tensor says that it is, `moving` the calls that name a device, `module` the namespaces, `streams` the
+order of what a device does, `kernels` what it is given to do, `meter` how long that takes, and `rest` the rest.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any
+
+from ahbm.torch.fallback import notice
+
+
+def install(devices: int, asked: dict[Any, str]) -> Any:
+    """Gives this process so many devices; `asked` has the backends that it has asked for. Returns the mode that sees
+    kernels, for the calling thread."""
+    from ahbm.torch import backend, cuda
+    from ahbm.torch.device import answer, kernels, marks, meter, module, moving, rest, world
+
+    notice(
+        f"{devices} cuda device{'s' * (devices != 1)} that {'is' if devices == 1 else 'are'} not there: tensors are in "
+        "host memory, times are simulated"
+    )
+    world.environment(devices)
+    backend.DEVICES.append("cuda")
+    marks.install()
+    moving.install()
+    module.install(devices)
+
+    fake = world.fake_mode()
+
+    def enter() -> Any:
+        stack = ExitStack()
+        stack.enter_context(kernels.Kernels(meter.meter, fake))
+        return stack
+
+    rest.install(enter)
+    cuda.answer_as_asked(asked)
+    backend.OWN_MODES[0] = 1
+    answer.install()
+    return enter()

@@ -1,0 +1,309 @@
+"""The answer: what a step takes on the machine, where communication is exposed, and what would help.
+
+Every rank writes its journal down as it leaves its world. Rank 0's process then replays them together, as
+`ahbm run JOB` would, and asks what would be.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from ahbm.base.words import aligned
+from ahbm.errors import AhbmError, ConfigError
+from ahbm.torch import compute, places, report
+from ahbm.torch.alone import Alone
+from ahbm.torch.device import marks, module
+from ahbm.torch.device.lanes import Lanes
+from ahbm.torch.device.meter import meter
+from ahbm.torch.fallback import notice
+
+if TYPE_CHECKING:
+    from ahbm.job.best import Best
+    from ahbm.job.replay import JobReport
+    from ahbm.job.what_if import WhatIf
+    from ahbm.ranks.setup import Setup
+    from ahbm.torch.place import Place
+
+STEPS = "AHBM_STEPS"
+"""Environment variable: how many steps after the first are looked at."""
+PAGE = "AHBM_PAGE"
+"""Environment variable: 0 leaves out the page, which takes seconds to draw."""
+FOLDER = "ahbm answer"
+"""The key under which torch's store has the folder of the journals."""
+SEARCHED = 100_000
+"""Nodes up to which a job is tried with every algorithm."""
+_failed = [False]
+_met = [False]
+
+
+def install() -> None:
+    """Keeps a journal of every world, and answers where it ends."""
+    compute.CLOCKS["model"] = lambda: meter.busy_ps
+    compute.usual[0] = "model"
+    if (os.environ.get(compute.ENV) or "model") != "model":
+        return
+    try:
+        meter.lanes = Lanes(int(os.environ.get(STEPS) or 3))
+    except ValueError:
+        raise ConfigError("AHBM-C127", f"{STEPS}={os.environ[STEPS]!r} is no number") from None
+    places.on_open.append(_opened)
+    register_optimizer_step_post_hook(lambda *_: meter.lanes is not None and meter.lanes.step())
+    atexit.register(_alone)
+    before = sys.excepthook
+
+    def hook(*args: Any) -> None:
+        _failed[0] = True
+        before(*args)
+
+    sys.excepthook = hook
+
+
+def _opened(place: Place, opts: Any, ranks: int, setup: Setup) -> None:
+    """A world was made: the first one is looked at."""
+    if _met[0]:
+        return
+    _met[0] = True
+    place.lanes = meter.lanes
+    if isinstance(place.seat, Alone):
+        from ahbm.torch.device.lonely import Lonely
+
+        place.keeper = Lonely(place.seat.emulator, setup, ranks)
+        atexit.register(place.keeper.left)
+    elif place.rank == 0:
+        folder = tempfile.mkdtemp(prefix="ahbm-")
+        opts.store.set(FOLDER, folder)
+    else:
+        folder = opts.store.get(FOLDER).decode()
+    if place.keeper is None:
+        place.keeper = Keeper(place.rank, Path(folder), ranks, setup)
+
+
+def _alone() -> None:
+    """The process ends: one that has met no others answers for itself."""
+    if not _met[0] and meter.kernels and meter.lanes is not None:
+        keeper = Keeper(0, Path(tempfile.mkdtemp(prefix="ahbm-")), 1, places.options(None).sized(1))
+        keeper.leaves()
+        keeper.left()
+
+
+@dataclass
+class Keeper:
+    """Keeps one rank's journal, and rank 0's answers."""
+
+    rank: int
+    folder: Path
+    ranks: int
+    setup: Setup
+    steps: int = 0
+
+    def leaves(self) -> None:
+        """The rank leaves: writes its journal down."""
+        lanes, meter.lanes = meter.lanes, None
+        if _failed[0] or lanes is None:
+            return
+        try:
+            self.steps = lanes.keep(self.folder / "step", self.rank, self.ranks)
+            facts = {"peak": marks.memory_of(marks.current()).peak, "flops": meter.flops, "kernels": meter.by_name}
+            (self.folder / f"facts.{self.rank}.json").write_text(json.dumps(facts))
+        except (AhbmError, OSError) as error:
+            print(f"ahbm: rank {self.rank} keeps no journal: {error}", file=sys.stderr)
+
+    def left(self) -> None:
+        """All ranks have left: rank 0 answers."""
+        if self.rank:
+            return
+        try:
+            if not _failed[0]:
+                print(self._answer(), file=sys.stderr)
+        except AhbmError as error:
+            print(f"ahbm: what a step takes is not known: {error}", file=sys.stderr)
+        finally:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _answer(self) -> str:
+        from ahbm.job.door import open_
+
+        if not all((self.folder / f"step.{rank}.et").exists() for rank in range(self.ranks)):
+            raise AhbmError("AHBM-X133", "a rank has left no journal")
+        opened = open_(
+            self.folder / "step",
+            topology=self.setup.topology,
+            ccl=self.setup.ccl,
+            overrides=self.setup.overrides,
+            kind="job",
+        )
+        peaks = [json.loads((self.folder / f"facts.{rank}.json").read_text())["peak"] for rank in range(self.ranks)]
+        found = Answer.of(opened, self.steps, peaks)
+        target = os.environ.get(report.ENV)
+        if target and target != "-":
+            from ahbm.base.store import store
+
+            folder = Path(target)
+            folder.mkdir(parents=True, exist_ok=True)
+            store({
+                folder / "answer.txt": f"{found}\n".encode(),
+                folder / "answer.json": json.dumps(found.to_json(), indent=1).encode(),
+            })
+            for file in self.folder.glob("step.*.et"):
+                shutil.copy(file, folder / file.name)
+            if os.environ.get(PAGE) != "0":
+                self._page(folder)
+        else:
+            notice(f"{report.ENV}=FOLDER keeps the page, the recording and all figures")
+        return f"{found}"
+
+
+    def _page(self, folder: Path) -> None:
+        """Writes the page of the recording, as `ahbm report` does."""
+        setup = self.setup
+        command = [sys.executable, "-m", "ahbm", "report", str(folder / "step"), "-o", str(folder / "step.html")]
+        if setup.topology is not None:
+            command += ["-t", str(setup.topology)]
+        if setup.ccl is not None:
+            command += ["--ccl", str(setup.ccl)]
+        for key, value in (setup.overrides or {}).items():
+            command += ["--set", f"{key}={value}"]
+        made = subprocess.run(command, capture_output=True, text=True, check=False)
+        if made.returncode:
+            print(f"ahbm: no page: {made.stderr.strip().splitlines()[0] if made.stderr else ''}", file=sys.stderr)
+
+
+@dataclass
+class Change:
+    """What a change of the machine or of the algorithms gives."""
+
+    what: str
+    latency_ns: float
+
+
+@dataclass
+class Answer:
+    """What a step takes, and what would help."""
+
+    job: JobReport
+    steps: int
+    """How many steps the job is; 0 where no optimizer made one."""
+    peaks: list[int]
+    """Bytes of memory per rank."""
+    flops: float
+    """Operations of all ranks, at the peak's rate."""
+    changes: list[Change] = field(default_factory=list)
+    """Those that help most first."""
+    best: Best | None = None
+
+    @classmethod
+    def of(cls, opened: Any, steps: int, peaks: list[int]) -> Answer:
+        """Replays a job, and asks what would be. Raises as `ahbm.open(...).run`."""
+        job = opened.run()
+        machine = job.emulator.machine
+        per_pe = machine.roofline[0] / (machine.cubes * machine.pes) / 1000
+        per_pe_gbs = machine.roofline[1] / (machine.cubes * machine.pes)
+        wanted = {
+            "twice the bandwidth between devices": {"system.sips.link.bandwidth_gbs": "2x"},
+            "twice the peak of arithmetic": {"pe.roofline.peak_tflops": 2 * per_pe},
+            "twice the bandwidth of the memory": {"pe.roofline.memory_gbs": 2 * per_pe_gbs},
+        }
+        found = cls(job, steps, peaks, 0.0)
+        asked: WhatIf = opened.what_if(*wanted.values())
+        for what, point in zip(wanted, asked.points[1:], strict=True):
+            if point.report is not None:
+                found.changes.append(Change(what, point.report.latency_ns))
+        if len(job.calls) and sum(map(len, job.replayed.nodes)) <= SEARCHED * 3:
+            found.best = opened.best()
+            found.changes.append(Change("the best algorithm for every call", found.best.after.latency_ns))
+        found.changes.sort(key=lambda change: (change.latency_ns, change.what))
+        return found
+
+    def lines(self) -> list[tuple[str, str, int, float, float, str]]:
+        """Per line of the script and collective: line, collective, calls, their time and the exposed part of it, as
+        means over ranks in ns, and the algorithm; the most exposed first."""
+        job, sums = self.job, dict[tuple[str, str], list[Any]]()
+        for at, call in enumerate(job.performed.order):
+            made, record = job.performed.calls[call], job.calls[at]
+            line = made.node.partition(" ")[2] or "?"
+            row = sums.setdefault((line, record.collective), [0, 0.0, 0.0, dict[str, None]()])
+            row[0] += 1
+            row[1] += record.latency_ns * len(made.ranks)
+            row[3][record.algorithm] = None
+        for part in job.exposed:
+            if part.call is not None:
+                made = job.performed.calls[job.performed.order[part.call]]
+                key = (made.node.partition(" ")[2] or "?", job.calls[part.call].collective)
+                sums[key][2] += part.exposed_ns
+        count = max(len(job.ranks), 1)
+        rows = [(*key, row[0], row[1] / count, row[2] / count, ", ".join(row[3])) for key, row in sums.items()]
+        return sorted(rows, key=lambda row: (-row[4], -row[3], row[:2]))
+
+    def to_json(self) -> dict[str, Any]:
+        """All figures, per step, times in ns."""
+        per = max(self.steps, 1)
+        job = self.job
+        compute_ns = [rank.compute_ns / per for rank in job.ranks]
+        return {
+            "steps": self.steps,
+            "step_ns": job.latency_ns / per,
+            "compute_ns": compute_ns,
+            "exposed_ns": [rank.exposed_ns / per for rank in job.ranks],
+            "memory_peak_bytes": self.peaks,
+            "lines": [
+                dict(zip(("line", "collective", "calls", "time_ns", "exposed_ns", "algorithm"), row, strict=True))
+                for row in self.lines()
+            ],
+            "changes": [{"what": change.what, "step_ns": change.latency_ns / per} for change in self.changes],
+            "best": None if self.best is None else self.best.to_json(),
+            "machine": job.machine_hash,
+            "times": job.times_hash,
+        }
+
+    def __str__(self) -> str:
+        job, per = self.job, max(self.steps, 1)
+        step = job.latency_ns / per
+
+        def us(ns: float) -> str:
+            return f"{ns / 1000:,.2f}"
+
+        def share(ns: float) -> str:
+            return f"{100 * ns / step:.1f} %" if step else "-"
+
+        count = max(len(job.ranks), 1)
+        computes = sum(rank.compute_ns for rank in job.ranks) / count / per
+        exposed = sum(rank.exposed_ns for rank in job.ranks) / count / per
+        what = f"a step (mean of {self.steps})" if self.steps else "the job"
+        peak, capacity = max(self.peaks, default=0), module.capacity()
+        lines = [
+            f"ahbm: {what} takes {us(step)} us on {len(job.ranks)} ranks of a {job.topology}: computing {us(computes)} "
+            f"us ({share(computes)}), exposed communication and waiting {us(exposed)} us ({share(exposed)}); memory "
+            f"{peak / 2**30:.3f} of {capacity / 2**30:,.0f} GiB"
+        ]
+        rows: list[tuple[str, ...]] = [("line", "collective", "calls", "takes (us)", "exposed (us)", "by")]
+        rows += [
+            (line, collective, f"{calls / per:g}", us(takes / per), us(hidden / per), algorithm)
+            for line, collective, calls, takes, hidden, algorithm in self.lines()
+        ]
+        if len(rows) > 1:
+            lines += aligned(rows)
+        helps = [change for change in self.changes if change.latency_ns < job.latency_ns][:3]
+        for change in helps:
+            saved = 100 * (1 - change.latency_ns / job.latency_ns)
+            lines.append(f"with {change.what}: {us(change.latency_ns / per)} us (-{saved:.1f} %)")
+        if not helps and self.changes:
+            lines.append("nothing that was tried helps: " + ", ".join(change.what for change in self.changes))
+        if self.best is not None:
+            for choice in self.best.choices:
+                if choice.best != choice.algorithm:
+                    lines.append(
+                        f"  {choice.collective} of {choice.bytes} B on {choice.ranks} ranks: {choice.best} instead of "
+                        f"{choice.algorithm}"
+                    )
+        return "\n".join(lines)

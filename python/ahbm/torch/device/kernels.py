@@ -1,0 +1,163 @@
+"""What a GPU would be given to do: every operation of torch's dispatcher, seen below autograd.
+
+The mode lets operations run in host memory, marks what they make with the device of what they are given, and tells the
+meter which kernels they are.
+"""
+
+from __future__ import annotations
+
+import threading
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from ahbm.torch.device import marks, world
+from ahbm.torch.device.meter import Meter, counting
+
+_PLAIN = {torch.Tensor, torch.nn.Parameter, FakeTensor}
+_QUIET = {
+    "empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "lift_fresh", "detach", "alias",
+    "_unsafe_view", "set_", "resize_", "resize_as_", "is_same_size", "record_stream", "is_pinned", "_has_compatible_shallow_copy_type",
+    "sym_size", "sym_stride", "sym_numel", "sym_storage_offset", "_nested_tensor_size",
+}  # fmt: skip
+"""Operations that start no kernel."""
+_SYNCHRONIZING = {"_local_scalar_dense", "item", "equal", "is_nonzero", "nonzero", "masked_select", "_unique2"}
+"""Operations whose answer the host waits for."""
+_OVERWRITING = {"copy_", "fill_", "zero_", "normal_", "uniform_", "random_", "bernoulli_", "exponential_", "_foreach_copy_"}
+"""Operations in place that do not read what they write."""
+CALLS = ("c10d", "_c10d_functional", "_c10d_functional_autograd", "_dtensor", "symm_mem")
+"""Namespaces of collectives, whose time the emulator knows."""
+
+
+class _Placing(threading.local):
+    to: int | None = None
+    """The device on which the calling thread makes what it makes of nothing."""
+
+
+placing = _Placing()
+
+
+class Kernels(TorchDispatchMode):
+    """See above."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self, meter: Meter, fake: Any = None) -> None:
+        """`fake`: the mode in which the device's tensors, and large ones of the host, have no data."""
+        super().__init__()
+        self.meter = meter
+        self.fake = fake
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Runs the operation."""
+        for kind in types:
+            if kind not in _PLAIN and not issubclass(kind, torch.nn.Parameter):
+                return NotImplemented
+        kwargs = kwargs or {}
+        if not isinstance(func, torch._ops.OpOverload):
+            return func(*args, **kwargs)
+        known = kind_of(func)
+        if known.decomposes:
+            with self:
+                out = func.decompose(*args, **kwargs)
+            if out is not NotImplemented:
+                return out
+        index = placing.to
+        if "device" in kwargs:
+            asked = marks.index_of(kwargs["device"])
+            if asked is not None:
+                kwargs = {**kwargs, "device": torch.device("cpu")}
+                index = asked
+            elif kwargs["device"] is not None and index is None:
+                index = -1
+        given = tensors(args) if not kwargs else tensors((args, kwargs))
+        if known.asks and self.fake is not None and any(type(x) is FakeTensor for x in given):
+            self.meter.synchronize()
+            return world.value(func, given[0])
+        before = None
+        for x in given:
+            found = marks.where(x)
+            if found is not None and (before is None or x.dim()):
+                before = found
+        if self.fake is None:
+            out = func(*args, **kwargs)
+        elif known.is_call:
+            out = func(*args, **kwargs)
+        elif (index is not None and index >= 0) or before is not None or (
+            not given and str(kwargs.get("device")) != "meta" and world.is_large(args)
+        ):
+            marks.honest[0] = True  # torch's fake kernels make tensors where they find others
+            try:
+                with self.fake:
+                    out = func(*args, **kwargs)
+            finally:
+                marks.honest[0] = False
+        else:
+            out = func(*args, **kwargs)
+        if index is None:
+            index = before
+        elif index < 0:
+            index = None
+        if index is None and before is None:
+            return out
+        if index is not None and not known.is_view:
+            if type(out) in _PLAIN:
+                marks.put(out, index)
+            else:
+                for x in tensors((out,)):
+                    marks.put(x, index)
+        if not known.is_quiet:
+            self.meter.kernel(known, args, kwargs, out, given)
+            if known.synchronizes or (before is not None and index is None):
+                self.meter.synchronize()
+        return out
+
+
+class Kind:
+    """What is to be known of an operation."""
+
+    def __init__(self, func: Any) -> None:
+        schema = func._schema
+        name = schema.name.rpartition("::")[2]
+        written = any(a.alias_info is not None and a.alias_info.is_write for a in schema.arguments)
+        self.is_view = not written and any(r.alias_info is not None for r in schema.returns)
+        self.writes_operands = written
+        self.name = name
+        self.is_call = schema.name.partition("::")[0] in CALLS
+        self.is_quiet = self.is_view or name in _QUIET or self.is_call or schema.name.startswith("prim::")
+        self.synchronizes = name in _SYNCHRONIZING
+        self.asks = name in ("_local_scalar_dense", "item", "equal", "is_nonzero")
+        self.counts = counting(func._overloadpacket)
+        self.overwrites = int(written and name in _OVERWRITING)
+        """How many operands are written without being read."""
+        self.decomposes = self.counts is None and not self.is_quiet and torch._C._dispatch_has_kernel_for_dispatch_key(
+            func.name(), torch._C.DispatchKey.CompositeImplicitAutograd
+        )
+
+
+@lru_cache(4096)
+def kind_of(func: Any) -> Kind:
+    """The kind of an operation."""
+    return Kind(func)
+
+
+def tensors(args: Any) -> list[torch.Tensor]:
+    """The tensors among arguments."""
+    found = []
+    for arg in args:
+        if isinstance(arg, torch.Tensor):
+            found.append(arg)
+        elif type(arg) in (list, tuple):
+            found += tensors(arg)
+        elif type(arg) is dict:
+            found += tensors(arg.values())
+        elif arg is not None and type(arg) not in _SCALARS:
+            found += [x for x in tree_leaves(arg) if isinstance(x, torch.Tensor)]
+    return found
+
+
+_SCALARS = (int, float, bool, str, torch.dtype, torch.device, torch.layout, torch.memory_format)

@@ -1,0 +1,141 @@
+"""The answer of one rank that stands for many: see `ahbm.torch.alone`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import ceil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ahbm.base.words import aligned
+from ahbm.errors import AhbmError
+from ahbm.torch import report
+from ahbm.torch.device import marks, module
+from ahbm.torch.device.meter import meter
+from ahbm.torch.device.single import Schedule, schedule
+
+if TYPE_CHECKING:
+    from ahbm.core.emulator import Emulator
+    from ahbm.ranks.setup import Setup
+    from ahbm.torch.journal import Event
+
+
+@dataclass
+class Lonely:
+    """Answers for `ranks` ranks by the journal of one."""
+
+    emulator: Emulator
+    setup: Setup
+    ranks: int
+    done: bool = False
+
+    def left(self) -> None:
+        """The rank leaves its world."""
+        lanes, meter.lanes = meter.lanes, None
+        if self.done or lanes is None:
+            return
+        self.done = True
+        steps = lanes.settle()
+        events, per = lanes.events, max(steps, 1)
+        operations, memory, launch, *_ = self.emulator.machine.roofline
+        takes = self._calls(lanes.requests, self.emulator)
+
+        def run(ops: float, mem: float, calls: Callable[[Any], int]) -> Schedule:
+            def cost(event: Event) -> int:
+                if event.kind != "COMP_NODE":
+                    return calls(lanes.requests[event])
+                work = max(event.facts["num_ops"] / ops, event.facts["tensor_size"] / mem)  # type: ignore[operator]
+                return ceil(work * 1000) + launch
+
+            return schedule(events, cost)
+
+        found = run(operations, memory, takes)
+        changes = [
+            ("twice the peak of arithmetic", run(2 * operations, memory, takes).total),
+            ("twice the bandwidth of the memory", run(operations, 2 * memory, takes).total),
+        ]
+        try:
+            wider = self._wider()
+            changes.append(("twice the bandwidth between devices", run(operations, memory, wider).total))
+        except AhbmError:
+            pass  # a machine whose links are not all of one kind
+        changes.sort(key=lambda change: (change[1], change[0]))
+        self._tell(found, changes, events, lanes.requests, takes, steps, per)
+
+    def _calls(self, requests: Any, emulator: Emulator) -> Callable[[Any], int]:
+        def takes(request: Any) -> int:
+            latency: int = emulator.compile(request, self.setup.algorithm_for(request)).latency_ps
+            return latency
+
+        return takes
+
+    def _wider(self) -> Callable[[Any], int]:
+        from ahbm.core.emulator import Emulator
+
+        key = "system.sips.link.bandwidth_gbs"
+        now = dict(self.emulator.machine.parameters)[key]
+        overrides = {**(self.setup.overrides or {}), key: 2 * float(now.removesuffix("GB/s"))}
+        return self._calls(None, Emulator.load(self.setup.topology, self.setup.ccl, overrides))
+
+    def _tell(
+        self,
+        found: Schedule,
+        changes: list[tuple[str, int]],
+        events: list[Event],
+        requests: Any,
+        takes: Callable[[Any], int],
+        steps: int,
+        per: int,
+    ) -> None:
+        rows: dict[str, list[Any]] = {}
+        for event in events:
+            if event.kind != "COMP_NODE":
+                row = rows.setdefault(event.name, [0, 0, 0, {}])
+                row[0] += 1
+                row[1] += takes(requests[event])
+                row[2] += found.exposed.get(event.number, 0)
+                row[3][self.emulator.compile(requests[event]).algorithm] = None
+
+        def us(ps: float) -> str:
+            return f"{ps / per / 1e6:,.2f}"
+
+        peak = marks.memory_of(marks.current()).peak
+        exposed = found.total - found.computing
+        share = 100 / found.total if found.total else 0.0
+        what = f"a step (mean of {steps})" if steps else "the job"
+        machine = self.emulator.machine
+        lines = [
+            f"ahbm: {what} takes {us(found.total)} us on {self.ranks} ranks like this one of a {machine.topology}: "
+            f"computing {us(found.computing)} us ({found.computing * share:.1f} %), exposed communication "
+            f"{us(exposed)} us ({exposed * share:.1f} %); memory {peak / 2**30:.3f} of {module.capacity() / 2**30:,.0f} GiB"
+        ]
+        cells: list[tuple[str, ...]] = [("line", "collective", "calls", "takes (us)", "exposed (us)", "by")]
+        for name, (calls, took, hidden, by) in sorted(rows.items(), key=lambda row: (-row[1][2], -row[1][1], row[0])):
+            collective, _, line = name.partition(" ")
+            cells.append((line, collective, f"{calls / per:g}", us(took), us(hidden), ", ".join(by)))
+        if len(cells) > 1:
+            lines += aligned(cells)
+        for what, total in changes:
+            if total < found.total:
+                lines.append(f"with {what}: {us(total)} us (-{100 * (1 - total / found.total):.1f} %)")
+        print("\n".join(lines), file=sys.stderr)
+        target = os.environ.get(report.ENV)
+        if target and target != "-":
+            from ahbm.base.store import store
+
+            folder = Path(target)
+            folder.mkdir(parents=True, exist_ok=True)
+            facts = {
+                "steps": steps,
+                "step_ns": found.total / per / 1000,
+                "compute_ns": found.computing / per / 1000,
+                "exposed_ns": exposed / per / 1000,
+                "memory_peak_bytes": peak,
+                "changes": [{"what": what, "step_ns": total / per / 1000} for what, total in changes],
+            }
+            text = "\n".join(lines)
+            store({folder / "answer.txt": f"{text}\n".encode(), folder / "answer.json": json.dumps(facts, indent=1).encode()})

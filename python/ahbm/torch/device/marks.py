@@ -1,0 +1,226 @@
+"""Which device a tensor says that it is on.
+
+Every tensor lies in host memory, and so C++ knows it. A tensor that a script has put on a GPU bears a mark: an attribute
+of its storage, which all views of it have in common, and which ends with it. `Tensor.device` and the other properties
+answer by the mark.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+KIND = "cuda"
+_BASE: Any = torch._C.TensorBase
+on_host: Any = _BASE.is_cpu.__get__
+"""Whether the memory of a tensor is the host's; marks have no say."""
+_is_meta: Any = _BASE.is_meta.__get__
+_storage_of: Any = _BASE.untyped_storage
+_MARK = "_ahbm_device"
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+class Memory:
+    """Bytes of one device that tensors hold."""
+
+    def __init__(self) -> None:
+        self.now = self.peak = self.made = self.freed = 0
+
+    def add(self, nbytes: int) -> None:
+        """More (or, below 0, less) is held."""
+        self.now += nbytes
+        if nbytes > 0:
+            self.made += nbytes
+            self.peak = max(self.peak, self.now)
+        else:
+            self.freed -= nbytes
+
+
+memory: dict[int, Memory] = {}
+"""By device."""
+
+
+class Mark:
+    """The device of a storage, and its bytes there, for as long as it lives."""
+
+    __slots__ = ("index", "nbytes")
+
+    def __init__(self, index: int, nbytes: int) -> None:
+        self.index = index
+        self.nbytes = nbytes
+        _used[0] = True
+        memory_of(index).add(nbytes)
+
+    def resize(self, nbytes: int) -> None:
+        """The storage has another size."""
+        memory_of(self.index).add(nbytes - self.nbytes)
+        self.nbytes = nbytes
+
+    def __del__(self) -> None:
+        held = memory.get(self.index)
+        if held is not None:
+            held.add(-self.nbytes)
+
+
+def memory_of(index: int) -> Memory:
+    """The account of a device."""
+    if index not in memory:
+        memory[index] = Memory()
+    return memory[index]
+
+
+def storage(x: Any) -> Any:
+    """The storage of a tensor that is no wrapper; None where it has none (sparse tensors)."""
+    try:
+        return _storage_of(x)
+    except (RuntimeError, NotImplementedError):
+        return None
+
+
+def where(x: Any) -> int | None:
+    """The number of the GPU that a tensor says it is on; None for the host."""
+    if type(x) not in _PLAIN:
+        inner = parts(x)
+        if inner:
+            return where(inner[0])
+        if x.layout is not torch.strided:
+            return getattr(x, _MARK, None) if x.layout is not torch.jagged else None
+    held = storage(x)
+    mark = None if held is None else held.__dict__.get(_MARK)
+    if mark is None or (type(x) is torch.Tensor and _is_meta(x)):  # a look that a fake tensor's kernels take
+        return None
+    found: int = mark.index
+    return found
+
+
+def parts(x: Any) -> list[Any]:
+    """The tensors that a wrapper holds, such as a DTensor's own."""
+    if type(x) in _PLAIN or not is_traceable_wrapper_subclass(x):
+        return []
+    names, _ = x.__tensor_flatten__()
+    return [part for name in names if isinstance(part := getattr(x, name), torch.Tensor)]
+
+
+def put(x: Any, index: int | None) -> Any:
+    """Marks the storage of a tensor (or takes its mark away); returns it."""
+    if inner := parts(x):
+        for part in inner:
+            put(part, index)
+        return x
+    if x.layout is not torch.strided and x.layout is not torch.jagged:
+        setattr(x, _MARK, index)
+        return x
+    held = storage(x)
+    if held is not None:
+        mark(held, index)
+    return x
+
+
+def mark(held: Any, index: int | None) -> None:
+    """Marks a storage."""
+    facts = held.__dict__
+    known = facts.get(_MARK)
+    if index is None:
+        facts.pop(_MARK, None)
+    elif known is None or known.index != index:
+        facts[_MARK] = Mark(index, _nbytes(held))
+
+
+def resized(held: Any) -> None:
+    """A storage has got another size."""
+    known = held.__dict__.get(_MARK)
+    if known is not None:
+        known.resize(_nbytes(held))
+
+
+def of_storage(held: Any) -> int | None:
+    """The device of a storage."""
+    known = getattr(held, "__dict__", {}).get(_MARK)
+    return None if known is None else known.index
+
+
+def _nbytes(held: Any) -> int:
+    size = held.nbytes()
+    return size if type(size) is int else 0
+
+
+def index_of(device: Any) -> int | None:
+    """The number of a GPU: of "cuda", "cuda:1", a torch.device or a number; None for what is no GPU."""
+    if device is None or type(device) is bool:
+        return None
+    if type(device) is int:
+        return device
+    if isinstance(device, str):
+        if not device.startswith(KIND):
+            return None
+        device = torch.device(device)
+    if isinstance(device, torch.device) and device.type == KIND:
+        return current() if device.index is None else device.index
+    return None
+
+
+def current() -> int:
+    """The current device."""
+    return _current[0]
+
+
+_current = [0]
+_used = [False]
+
+
+def used() -> bool:
+    """Whether the script has used a device: a mesh of devices chooses the current one before that."""
+    return _used[0]
+
+
+def set_current(index: int) -> None:
+    """Makes a device the current one."""
+    _used[0] = True
+    _current[0] = index
+
+
+_DEVICES = [torch.device(KIND, index) for index in range(64)]
+
+
+honest = [False]
+"""Whether tensors say for the moment where they are in truth."""
+
+
+def _device(x: Any) -> torch.device:
+    index = None if honest[0] else where(x)
+    if index is not None:
+        return _DEVICES[index] if index < len(_DEVICES) else torch.device(KIND, index)
+    found: torch.device = _BASE.device.__get__(x)
+    return found
+
+
+def install() -> None:
+    """Makes tensors and storages answer by their marks."""
+    tensor: Any = torch.Tensor
+    tensor.device = property(_device)
+    tensor.is_cuda = property(lambda x: where(x) is not None)
+    tensor.is_cpu = property(lambda x: where(x) is None and on_host(x))
+    tensor.get_device = lambda x: -1 if (index := where(x)) is None else index
+    resizes = torch.UntypedStorage.resize_
+
+    def resize_(held: Any, size: int) -> Any:
+        out = resizes(held, size)
+        resized(held)
+        return out
+
+    storages: Any = torch.UntypedStorage
+    storages.resize_ = resize_
+    bare = torch._C.StorageBase.device.__get__  # type: ignore[attr-defined]
+    storages.device = property(lambda held: bare(held) if (i := of_storage(held)) is None else torch.device(KIND, i))
+    storages.is_cuda = property(lambda held: of_storage(held) is not None)
+    fake = torch._subclasses.fake_tensor.FakeTensor
+    tells = fake.device.fget  # type: ignore[attr-defined]
+
+    def fake_device(x: Any) -> torch.device:
+        found: torch.device = tells(x)
+        index = None if found.type == "meta" or honest[0] else where(x)
+        return found if index is None else torch.device(KIND, index)
+
+    fake.device = property(fake_device)  # type: ignore[assignment, method-assign]

@@ -1,0 +1,173 @@
+"""Calls that name a device: they are made in host memory, and what they make bears the device's mark.
+
+They are replaced in torch's namespaces, so that they hold in every thread and cost nothing elsewhere.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils import _device as defaults
+
+from ahbm.torch.device import marks
+from ahbm.torch.device.kernels import placing
+
+_HOST = torch.device("cpu")
+_NEW = ("new_tensor", "new_empty", "new_empty_strided", "new_full", "new_ones", "new_zeros")
+_LIKE = ("empty_like", "full_like", "ones_like", "rand_like", "randint_like", "randn_like", "zeros_like")
+
+
+def _places(make: Callable[..., Any]) -> Callable[..., Any]:
+    """A factory that knows marked devices."""
+
+    @functools.wraps(make)
+    def factory(*args: Any, **kw: Any) -> Any:
+        device = kw.get("device")
+        if device is None:
+            # A device by default is a mode of torch's, which asks below: see `_default`.
+            return make(*args, **kw)
+        return placed(make, args, kw, device)
+
+    return factory
+
+
+def placed(make: Callable[..., Any], args: Any, kw: dict[str, Any], device: Any) -> Any:
+    """What a factory makes, on a device."""
+    index = marks.index_of(device)
+    before, placing.to = placing.to, -1 if index is None else index
+    try:
+        out = make(*args, **(kw if index is None else {**kw, "device": _HOST}))
+    finally:
+        placing.to = before
+    if index is not None and isinstance(out, torch.Tensor):
+        source = args[0] if args else None
+        if out is source and marks.where(out) != index:  # `as_tensor` and `asarray` do not copy
+            out = out.clone()
+        elif source is not None and type(source) not in (int, list, tuple, float) and marks.where(out) is None:
+            out = out.clone()  # whose memory another array has
+        marks.put(out, index)
+    return out
+
+
+def _default(mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    """`torch.set_default_device` and `with torch.device(...)`."""
+    kwargs = kwargs or {}
+    if func in defaults._device_constructors() and kwargs.get("device") is None:
+        return placed(func, args, kwargs, mode.device)
+    return func(*args, **kwargs)
+
+
+def _sort(args: tuple[Any, ...], kw: dict[str, Any]) -> tuple[bool, int | None, tuple[Any, ...], dict[str, Any]]:
+    """Of arguments of `Tensor.to`: whether they name a device, which, and the arguments with the host in its place."""
+    if "device" in kw:
+        device = kw["device"]
+        return device is not None, marks.index_of(device), args, {**kw, "device": device and _host(device)}
+    other = kw.get("other", args[0] if args else None)
+    if isinstance(other, torch.Tensor):
+        index = marks.where(other)
+        rest = {key: value for key, value in kw.items() if key != "other"}
+        where = _HOST if index is not None else torch._C.TensorBase.device.__get__(other)  # type: ignore[attr-defined]
+        return True, index, (where, other.dtype, *args[1:]), rest
+    if args and (type(other) is int or isinstance(other, str | torch.device)):
+        return True, marks.index_of(other), (_host(other), *args[1:]), kw
+    return False, None, args, kw
+
+
+def _host(device: Any) -> Any:
+    return device if marks.index_of(device) is None else _HOST
+
+
+def install() -> None:
+    """Puts all this in torch's place."""
+    tensor: Any = torch.Tensor
+    moves = tensor.to
+
+    @functools.wraps(moves)
+    def to(x: Any, *args: Any, **kw: Any) -> Any:
+        named, index, args, kw = _sort(args, kw)
+        if not named or marks.where(x) == index or (index is None and not marks.on_host(x)):
+            return moves(x, *args, **kw)
+        if index is None and str(kw.get("device", args[0] if args else "cpu")) == "meta":
+            return moves(x, *args, **kw)
+        before, placing.to = placing.to, -1 if index is None else index
+        try:
+            out = moves(x, *args, **{**kw, "copy": True})
+        finally:
+            placing.to = before
+        if not marks.on_host(out) and not marks.parts(out):
+            return out
+        return marks.put(out, index)
+
+    tensor.to = to
+    tensor.cuda = lambda x, device=None, non_blocking=False, memory_format=torch.preserve_format: to(
+        x, torch.device(marks.KIND, marks.current() if device is None else _index(device)), memory_format=memory_format
+    )
+    tensor.cpu = lambda x, memory_format=torch.preserve_format: to(x, _HOST, memory_format=memory_format)
+    types = tensor.type
+
+    def type_(x: Any, dtype: Any = None, non_blocking: bool = False, **kw: Any) -> Any:
+        if dtype is None:
+            name: str = types(x)
+            return name if marks.where(x) is None else name.replace("torch.", "torch.cuda.")
+        if isinstance(dtype, str) and dtype.startswith("torch.cuda."):
+            return types(to(x, torch.device(marks.KIND, marks.current())), dtype.replace(".cuda", ""))
+        return types(x, dtype, non_blocking, **kw)
+
+    tensor.type = type_
+    pinned = "_ahbm_pinned"
+
+    def pin_memory(x: Any, device: Any = None) -> Any:
+        out = x.clone() if marks.where(x) is None else x
+        held = marks.storage(out)
+        if held is not None:
+            held.__dict__[pinned] = True
+        return out
+
+    tensor.pin_memory = pin_memory
+    tensor.is_pinned = lambda x, device=None: pinned in getattr(marks.storage(x), "__dict__", {})
+    tensor.record_stream = lambda x, stream: None
+    for name in _NEW:
+        setattr(tensor, name, _places(getattr(tensor, name)))
+    for make in sorted(defaults._device_constructors(), key=lambda made: made.__name__):
+        home: Any = torch
+        if make.__name__ in ("fftfreq", "rfftfreq"):
+            home = torch.fft
+        elif make.__name__ == "nested_tensor":
+            home = torch.nested
+        if getattr(home, make.__name__, None) is make:
+            setattr(home, make.__name__, _places(make))
+    for name in (*_LIKE, "normal"):
+        setattr(torch, name, _places(getattr(torch, name)))
+    defaults.DeviceContext.__torch_function__ = _default  # type: ignore[assignment, method-assign]
+    wraps: Any = torch._C.TensorBase._make_wrapper_subclass  # type: ignore[attr-defined]
+
+    def _make_wrapper_subclass(kind: Any, *args: Any, **kw: Any) -> Any:
+        if marks.index_of(kw.get("device")) is not None:
+            kw["device"] = _HOST
+        return wraps(kind, *args, **kw)
+
+    tensor._make_wrapper_subclass = staticmethod(_make_wrapper_subclass)
+    generator = torch.Generator
+
+    class Generator(generator):  # type: ignore[misc, valid-type]
+        """torch's, whose device may be one that is not there."""
+
+        def __new__(cls, device: Any = "cpu") -> Any:
+            """One for the host."""
+            made = generator.__new__(cls, _host(device))
+            made._named = torch.device(device)
+            return made
+
+        device = property(lambda made: made._named)
+
+    torch.Generator = Generator  # type: ignore[misc]
+
+
+def _index(device: Any) -> int:
+    index = marks.index_of(device)
+    if index is None:
+        raise ValueError(f"Expected a cuda device, but got: {device}")
+    return index

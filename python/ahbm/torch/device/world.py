@@ -1,0 +1,78 @@
+"""One process as one rank of many (`--ranks N`), and tensors without data (`--fake`)."""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from ahbm.torch.fallback import notice
+
+WORLD = "AHBM_WORLD"
+"""Environment variable: the number of ranks that one process stands for, and which of them it is."""
+FAKE = "AHBM_FAKE"
+
+
+def wanted() -> tuple[int, int] | None:
+    """The rank and the number of ranks that this process plays; None where it is one of real ones."""
+    asked = os.environ.get(WORLD)
+    if not asked:
+        return None
+    ranks, _, rank = asked.partition(":")
+    return int(rank or 0), int(ranks)
+
+
+def environment(devices: int) -> None:
+    """Sets what torchrun would."""
+    found = wanted()
+    if found is None:
+        return
+    rank, ranks = found
+    local = min(devices, ranks)
+    facts = {"RANK": rank, "WORLD_SIZE": ranks, "LOCAL_RANK": rank % local, "LOCAL_WORLD_SIZE": local}
+    os.environ.update({key: f"{value}" for key, value in facts.items()})
+    os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
+    os.environ.setdefault("MASTER_PORT", "29500")
+
+
+def initialize() -> Any:
+    """`init_process_group` of one rank that stands for all."""
+    from ahbm.torch.alone import init_alone
+
+    found = wanted()
+    assert found is not None
+    notice(f"this process is rank {found[0]} of {found[1]} ranks like it")
+    init_alone(*found)
+    return dist.group.WORLD
+
+
+def fake_mode() -> Any:
+    """The mode in which tensors have no data; None where they have. Where a script asks for a value, it gets 1 (and of
+    truth values False)."""
+    if not os.environ.get(FAKE):
+        return None
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    # A parameter stays the same object where it moves to the device.
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    return FakeTensorMode(allow_non_fake_inputs=True)
+
+
+LARGE = 1 << 16
+"""Elements from which on a tensor of the host has no data, either: a model may be larger than memory."""
+
+
+def is_large(args: Any) -> bool:
+    """Whether the first argument of a factory is a size of so many elements."""
+    size = args[0] if args else 0
+    return isinstance(size, list | tuple) and all(type(n) is int for n in size) and math.prod(size) >= LARGE
+
+
+def value(func: Any, x: torch.Tensor) -> Any:
+    """What a script is told of a tensor without data."""
+    if x.dtype is torch.bool or func in (torch.ops.aten.is_nonzero.default, torch.ops.aten.equal.default):
+        return False
+    return 1.0 if x.dtype.is_floating_point else 1

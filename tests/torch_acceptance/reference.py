@@ -1,0 +1,89 @@
+"""Runs a script for GPUs on CPU and gloo, without AHBM: `torchrun ... reference.py script.py [arguments]`.
+
+The text of the script says cuda and nccl; here it says cpu and gloo, and numbers of devices are the host.
+"""
+
+import os
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+
+def stand_in() -> None:
+    """Lets calls that name a GPU stay where they are."""
+    tensor, module = torch.Tensor, torch.nn.Module
+    to, move = tensor.to, module.to
+
+    def host(value: Any) -> Any:
+        return "cpu" if type(value) is int else torch.device("cpu") if isinstance(value, torch.device) and value.type == "cpu" else value
+
+    tensor.to = lambda x, *args, **kw: to(x, *map(host, args), **kw)
+    module.to = lambda m, *args, **kw: move(m, *map(host, args), **kw)
+    # The text's `.cuda(0)` and `.is_cuda` are these by now.
+    tensor.cpu = lambda x, *args, **kw: x
+    module.cpu = lambda m, *args, **kw: m
+    wraps = DistributedDataParallel.__init__
+
+    def ddp(self: Any, net: Any, device_ids: Any = None, *args: Any, **kw: Any) -> None:
+        kw.pop("output_device", None)
+        wraps(self, net, None, *args, **kw)
+
+    DistributedDataParallel.__init__ = ddp
+    number = [0]
+    count = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    nothing = lambda *args, **kw: None  # noqa: E731
+    accelerator = SimpleNamespace(
+        is_available=lambda: True,
+        device_count=lambda: count,
+        current_accelerator=lambda check_available=False: torch.device("cpu"),
+        device_index=nothing,
+        set_device_index=nothing,
+        current_device_index=lambda: 0,
+        synchronize=nothing,
+    )
+    torch.accelerator = accelerator
+    event = type("Event", (), {"__init__": nothing, "record": nothing, "elapsed_time": lambda self, other: 0.0})
+    for name, value in {
+        "is_available": lambda: True,
+        "device_count": lambda: count,
+        "set_device": lambda device: number.__setitem__(0, torch.device(device).index if not isinstance(device, int) else device),
+        "current_device": lambda: number[0],
+        "synchronize": nothing,
+        "manual_seed": nothing,
+        "manual_seed_all": nothing,
+        "is_bf16_supported": lambda: True,
+        "max_memory_allocated": lambda *args: 0,
+        "memory_allocated": lambda *args: 0,
+        "reset_peak_memory_stats": nothing,
+        "empty_cache": nothing,
+        "Event": event,
+    }.items():
+        setattr(torch.cpu, name, value)
+    makes = dist.init_process_group
+
+    def init(*args: Any, **kw: Any) -> None:
+        kw.pop("device_id", None)
+        makes(*args, **kw)
+
+    dist.init_process_group = dist.distributed_c10d.init_process_group = init
+
+
+def main() -> None:
+    """Runs it."""
+    script = Path(sys.argv[1])
+    sys.argv = sys.argv[1:]
+    sys.path.insert(0, str(script.parent))
+    stand_in()
+    text = script.read_text().replace("cuda", "cpu").replace('"nccl"', '"gloo"')
+    text = text.replace("torch.compile(", "(lambda it, **kw: it)(")
+    sys.modules["__main__"].__dict__["__file__"] = str(script)
+    exec(compile(text, str(script), "exec"), sys.modules["__main__"].__dict__)
+
+
+if __name__ == "__main__":
+    main()
