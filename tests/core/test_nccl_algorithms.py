@@ -178,11 +178,10 @@ def test_a_switch_that_does_not_reduce_is_named_before_anything_is_captured(name
     with pytest.raises(UnsupportedError) as caught:
         run(name, "npu_switch_8", 1 << 10)
     assert caught.value.code == "AHBM-U116" and name in str(caught.value)
-    assert name in Emulator.load("npu_ring_8").refusals(request(name))
-
-
-def request(name: str) -> Request:
-    return Request(COLLECTIVES[name], range(8), 512, "f16")
+    assert name not in Emulator.load("npu_switch_8").algorithms(COLLECTIVES[name])
+    part = Emulator.load("npu_switch_8", overrides=NODES | {"system.sips.nodes.spine_reduces": False})
+    refused = part.refusals(Request(COLLECTIVES[name], range(8), 512, "f16"))
+    assert (name in refused) == (name != "nvls_tree_allreduce") and name in part.algorithms(COLLECTIVES[name])
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,9 @@ class ModuleAlgorithm:
                     "system.sips.nodes.spine_reduces of topology nodes",
                 )
 
-    def arguments(self, request: Request, n_elem: int, cube_w: int, cube_h: int, node_size: int) -> tuple[object, ...]:
+    def arguments(
+        self, request: Request, n_elem: int, cube_w: int, cube_h: int, node_size: int = 1
+    ) -> tuple[object, ...]:
         """The kernel's arguments between `t_ptr` and `sip_rank`; `node_size` is what `nodes_of` gives.
 
         Raises KernelError: AHBM-K110 when `kernel_args` raises or returns no tuple, K111 when the kernel does not take
@@ -585,6 +587,16 @@ def listed(settings: Settings) -> tuple[tuple[str, ...], str]:
     if not (isinstance(names, tuple | list) and all(isinstance(name, str) for name in names)):
         raise ConfigError("AHBM-C113", f"algorithm {settings.algorithm}: COLLECTIVE {declared!r} is no name")
     return tuple(map(str, names)), str(path)
+
+
+def needs_switch(settings: Settings) -> bool:
+    """Whether the entry is a module that declares a `REDUCING_SWITCH`; reads its text. Raises as `listed`."""
+    if settings.kind != "module":
+        return False
+    path, _ = _locate(settings)
+    assigned = [statement for statement in parse_python(path).body if isinstance(statement, ast.Assign)]
+    targets = [target for statement in assigned for target in statement.targets]
+    return any(isinstance(target, ast.Name) and target.id == "REDUCING_SWITCH" for target in targets)
 
 
 KIND = Kind(
