@@ -95,8 +95,8 @@ def test_a_double_tree_pipelines_chunks() -> None:
 
 
 def test_rings_in_slices_hide_the_latency() -> None:
-    """Patarasuk and Yuan 2009: 2 (n - 1) (alpha + beta m / n) for one ring. With slices, and a second ring the other way
-    round, a PE sends all the time: alpha + 2 beta m (n - 1) / n."""
+    """Patarasuk and Yuan 2009: 2 (n - 1) (alpha + beta m / n) for one ring. With slices and a second ring, which goes
+    the other way round, a PE sends all the time: alpha + 2 beta m (n - 1) / n."""
     for m in (1 << 20, 1 << 23):
         report = ahbm.run(
             "all_reduce", "ring_allreduce", "npu_ring_8", bytes_per_rank=m, overrides=ANALYTIC, data=False
