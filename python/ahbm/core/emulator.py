@@ -140,13 +140,12 @@ class Emulator:
         where no switch of the machine does. Raises as `algorithm`."""
         with _LISTING:
             if not self._listed:
-                reduces = self.machine.reduces([0])
                 # A script says what it computes only when it has run.
                 self._listed = {
                     name: listed(settings)[0] or self._loader.load(settings).collectives
                     for name in self.ccl.algorithms
                     for settings in [self.ccl.settings(name)]
-                    if reduces or not needs_switch(settings)
+                    if self.machine.reduces([0]) or not needs_switch(settings)
                 }
             return [name for name, collectives in self._listed.items() if collective in collectives]
 
