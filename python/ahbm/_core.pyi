@@ -852,7 +852,8 @@ class Tl:
         """Writes a value to byte address `ptr`."""
 
     def load_reduce(self, ptr: int, shape: _Shape, sips: Iterable[int], dtype: str = "f16", op: str = "sum") -> Handle:
-        """Reads `shape` elements at byte address `ptr` of every SIP in `sips`, reduced by the switch between them.
+        """Reads `shape` elements at byte address `ptr` of every SIP in `sips`, reduced by the switch between them: one
+        value.
 
         The SIPs are ranks of the launch, each at most once; the result is that of reducing them in this order. `op` is
         as in `combine`. The machine needs a switch that reduces.

@@ -231,7 +231,10 @@ def cases(folder: Path) -> Iterator[Case]:
     for path in sorted(ALGORITHMS.glob("*.py")):
         source = path.read_text(encoding="utf-8")
         for ranks in (2, 3, 4):
-            yield case(f"{path.stem} on {ranks}", None, source, overrides={**MACHINE, "system.sips.count": ranks})
+            overrides = {**MACHINE, "system.sips.count": ranks}
+            if "REDUCING_SWITCH" in source:
+                overrides |= {"system.sips.topology": "nodes", "system.sips.nodes.reduces": True}
+            yield case(f"{path.stem} on {ranks}", None, source, overrides=overrides)
     for algorithm in ("ring_allreduce", "recursive_doubling_allreduce", "tree_allreduce"):
         source = (ALGORITHMS / f"{algorithm}.py").read_text(encoding="utf-8")
         yield case(f"{algorithm}, bits", None, source, "all", data=True, bytes_per_rank=1024)

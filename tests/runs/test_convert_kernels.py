@@ -24,7 +24,15 @@ from planted.generator import cases as generated
 from planted.judge.calls import NUMBERS, Kernel
 
 FORMATS = ("xml", "json", "et")
-STATED = [name for name in CclConfig.packaged().algorithms if name not in ("direct_send_recv", "dissemination_barrier")]
+IN_SWITCHES = (
+    "nvls_allreduce",
+    "nvls_all_gather",
+    "nvls_reduce_scatter",
+    "nvls_tree_allreduce",
+    "collnet_direct_allreduce",
+)
+UNSTATED = ("direct_send_recv", "dissemination_barrier", *IN_SWITCHES)
+STATED = [name for name in CclConfig.packaged().algorithms if name not in UNSTATED]
 Body = Callable[[Any, int, int, int], None]
 
 
@@ -301,6 +309,14 @@ def test_what_is_no_collective_of_plans_is_refused(name: str, tmp_path: Path) ->
     with pytest.raises(UnsupportedError, match="which no plan states") as caught:
         ahbm.convert(name, tmp_path / "no.json")
     assert caught.value.code == "AHBM-U294"
+
+
+@pytest.mark.parametrize("name", IN_SWITCHES)
+def test_what_a_switch_does_is_no_step_of_a_plan(name: str, tmp_path: Path) -> None:
+    nodes = {"topology": "nodes", "nodes.size": 2, "nodes.reduces": True, "nodes.spine_reduces": True}
+    with pytest.raises(UnsupportedError) as caught:
+        ahbm.convert(name, tmp_path / "no.json", overrides=ranks(4) | {f"system.sips.{k}": v for k, v in nodes.items()})
+    assert caught.value.code == "AHBM-U294" and f"{name}.py" in caught.value.findings[0].sites[0].origin
 
 
 def test_a_size_of_too_many_chunks_is_refused_with_their_number(tmp_path: Path) -> None:

@@ -47,8 +47,8 @@ class Library:
     def ours(self, collective: str, theirs: str, candidates: Iterable[str]) -> str | None:
         """The candidate that stands for the library's algorithm; None for none.
 
-        Of trees the double binary one, as libraries have it, and what bears the library's name; else the plainest of
-        its kind.
+        Of trees the double binary one, as libraries have it; kernels before synthesized schedules, then what bears the
+        library's name; else the plainest of its kind.
         """
         names = list(candidates)
         if self.algorithms is None:
@@ -56,9 +56,9 @@ class Library:
         what = self.algorithms.get(collective, {}).get(theirs, "")
         found = [name for name in names if what and self.theirs(collective, name) == theirs]
 
-        def order(name: str) -> tuple[bool, bool, bool, int, str]:
-            as_theirs = name.startswith(f"{self.name.lower()}_")
-            return not is_a(name, "double"), not as_theirs, not name.startswith(WORDS[what]), len(name), name
+        def order(name: str) -> tuple[bool, bool, bool, bool, int, str]:
+            as_theirs, made = name.startswith(f"{self.name.lower()}_"), name.startswith("synth")
+            return not is_a(name, "double"), made, not as_theirs, not name.startswith(WORDS[what]), len(name), name
 
         return min(found, key=order, default=None)
 

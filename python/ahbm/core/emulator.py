@@ -33,7 +33,7 @@ from ahbm.core.selection import Choice
 from ahbm.core.turned import TurnedAlgorithm, turned
 from ahbm.errors import AhbmError, ConfigError, DataError, UnsupportedError
 from ahbm.source.algorithm import Algorithm, AlgorithmLoader, Lowered, listed
-from ahbm.source.module import ModuleAlgorithm
+from ahbm.source.module import ModuleAlgorithm, needs_switch
 
 CACHED_OPS = 50_000_000
 """Operations in the programs that an emulator keeps; the least recently used ones go first."""
@@ -155,7 +155,8 @@ class Emulator:
 
     @checked
     def algorithms(self, collective: str) -> list[str]:
-        """Names of the configured algorithms that compute `collective`, sorted. Raises as `algorithm`."""
+        """Names of the configured algorithms that compute `collective`, sorted; without those for a switch that reduces
+        where no switch of the machine does. Raises as `algorithm`."""
         with _LISTING:
             if not self._listed:
                 # A script says what it computes only when it has run.
@@ -163,6 +164,7 @@ class Emulator:
                     name: listed(settings)[0] or self._loader.load(settings).collectives
                     for name in self.ccl.algorithms
                     for settings in [self.ccl.settings(name)]
+                    if self.machine.reduces([0]) or not needs_switch(settings)
                 }
             return [name for name, collectives in self._listed.items() if collective in collectives]
 

@@ -76,7 +76,9 @@ class _Dispatch(ModuleAlgorithm):
         """Kind, and hash of the parts and their ranks."""
         return ("mixed", self.digest)
 
-    def arguments(self, request: Request, n_elem: int, cube_w: int, cube_h: int, node_size: int) -> tuple[object, ...]:
+    def arguments(
+        self, request: Request, n_elem: int, cube_w: int, cube_h: int, node_size: int = 1
+    ) -> tuple[object, ...]:
         """Those of all parts, each as one."""
         return tuple(part.arguments(request, n_elem, cube_w, cube_h, node_size) for part in self.parts)
 

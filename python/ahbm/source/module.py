@@ -13,7 +13,6 @@ import sys
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import groupby
 from os.path import isfile
 from pathlib import Path
 from types import ModuleType
@@ -27,7 +26,7 @@ from ahbm.base import layout as layouts
 from ahbm.base import packaged
 from ahbm.base.arguments import shown
 from ahbm.base.collectives import COLLECTIVES
-from ahbm.base.layout import Layout, Place
+from ahbm.base.layout import Layout
 from ahbm.base.load import load_bytes, parse_python
 from ahbm.base.request import Request
 from ahbm.base.yaml_source import did_you_mean
@@ -39,6 +38,7 @@ from ahbm.config.topology import NETWORKS
 from ahbm.errors import AhbmError, ConfigError, KernelError, KernelValueError, Site, UnsupportedError
 from ahbm.source.algorithm import Lowered
 from ahbm.source.files import no_file
+from ahbm.source.switches import JOINED, apart, nodes_of
 
 BASE = 1 << 32
 """Virtual address of the tensor on every SIP."""
@@ -48,9 +48,6 @@ GIVEN = ("world_size", "n_elem", "cube_w", "cube_h")
 """The arguments that every `kernel_args` gets."""
 OFFERED = ("op", "dtype", "root", "collective", "src", "dst", "node_size")
 """The keywords that `kernel_args` gets if it takes them."""
-JOINED = ("all", "node", "rail")
-"""The ranks that a switch which reduces has to join (`REDUCING_SWITCH`): all, those of a node, those of one number in
-their nodes."""
 SIP_ARGUMENTS = ("sip_rank", "sip_topo_kind", "sip_topo_w", "sip_topo_h")
 """The arguments that every kernel takes last."""
 
@@ -125,25 +122,18 @@ class ModuleAlgorithm:
         ranks = list(request.ranks)
         if self.joined is None or len(ranks) < 2 or max(ranks) >= machine.sips:
             return
-        size = nodes_of(machine, [(sip, 0, 0) for sip in ranks])
-        parts = {
-            "all": [ranks],
-            "node": [ranks[first : first + size] for first in range(0, len(ranks), size)],
-            "rail": [ranks[first::size] for first in range(size)],
-        }[self.joined]
-        for part in parts:
-            # A node of one rank has nothing to reduce in it; a rail of one rank has nobody to reduce with.
-            if self.joined == "node" if len(part) < 2 else not machine.reduces(part):
-                whom = "ranks of a node" if len(part) < 2 else f"SIPs {part[0]} and {part[-1]}"
-                raise UnsupportedError(
-                    "AHBM-U116",
-                    f"{self.name} reduces in a switch between {whom}; {machine.topology} has none that does",
-                    sites=(self._site(),),
-                    hint="system.sips.switch.reduces of topology switch; system.sips.nodes.reduces and "
-                    "system.sips.nodes.spine_reduces of topology nodes",
-                )
+        if whom := apart(machine, ranks, self.joined):
+            raise UnsupportedError(
+                "AHBM-U116",
+                f"{self.name} reduces in a switch between {whom}; {machine.topology} has none that does",
+                sites=(self._site(),),
+                hint="system.sips.switch.reduces of topology switch; system.sips.nodes.reduces and "
+                "system.sips.nodes.spine_reduces of topology nodes",
+            )
 
-    def arguments(self, request: Request, n_elem: int, cube_w: int, cube_h: int, node_size: int) -> tuple[object, ...]:
+    def arguments(
+        self, request: Request, n_elem: int, cube_w: int, cube_h: int, node_size: int = 1
+    ) -> tuple[object, ...]:
         """The kernel's arguments between `t_ptr` and `sip_rank`; `node_size` is what `nodes_of` gives.
 
         Raises KernelError: AHBM-K110 when `kernel_args` raises or returns no tuple, K111 when the kernel does not take
@@ -355,19 +345,6 @@ class ModuleAlgorithm:
             slots=settings.queues.n_slots,
             limits=limits,
         )
-
-
-def nodes_of(machine: Machine, places: Sequence[Place]) -> int:
-    """Ranks of a node: every so many ranks that follow each other share one.
-
-    1 where the network has no nodes, and where they have unequal numbers of the ranks, or such that do not follow each
-    other.
-    """
-    if machine.node_size == 1:
-        return 1
-    nodes = [sip // machine.node_size for sip, _, _ in places]
-    shared = {len(list(run)) for _, run in groupby(nodes)}
-    return len(places) // len(set(nodes)) if shared == {len(places) / len(set(nodes))} else 1
 
 
 def load(settings: Settings) -> ModuleAlgorithm:
@@ -596,6 +573,16 @@ def listed(settings: Settings) -> tuple[tuple[str, ...], str]:
     if not (isinstance(names, tuple | list) and all(isinstance(name, str) for name in names)):
         raise ConfigError("AHBM-C113", f"algorithm {settings.algorithm}: COLLECTIVE {declared!r} is no name")
     return tuple(map(str, names)), str(path)
+
+
+def needs_switch(settings: Settings) -> bool:
+    """Whether the entry is a module that declares a `REDUCING_SWITCH`; reads its text. Raises as `listed`."""
+    if settings.kind != "module":
+        return False
+    path, _ = _locate(settings)
+    assigned = [statement for statement in parse_python(path).body if isinstance(statement, ast.Assign)]
+    targets = [target for statement in assigned for target in statement.targets]
+    return any(isinstance(target, ast.Name) and target.id == "REDUCING_SWITCH" for target in targets)
 
 
 KIND = Kind(

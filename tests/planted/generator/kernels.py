@@ -96,7 +96,12 @@ SMALL = {
     swap: "all_reduce", wide: "all_reduce", collect: "reduce", central: "barrier", spread: "all_gather",
     exchange: "all_to_all", chain: "broadcast",
 }  # fmt: skip
-PACKAGED = sorted(path.stem for path in ALGORITHMS.glob("*.py") if path.stem != "direct_send_recv")
+PACKAGED = sorted(
+    path.stem
+    for path in ALGORITHMS.glob("*.py")
+    if path.stem != "direct_send_recv" and "REDUCING_SWITCH" not in path.read_text(encoding="utf-8")
+)
+"""Those that exchange messages alone, the only ones that files can say."""
 
 
 def source(chance: Random, n: int) -> Kernel:
@@ -107,6 +112,6 @@ def source(chance: Random, n: int) -> Kernel:
         body = chance.choice(list(SMALL))
         return written(SMALL[body], body, n, 1 if body is central else count, dtype, slots)
     name = chance.choice(PACKAGED)
-    root = chance.randrange(n) if name.startswith("binomial") else 0
+    root = chance.randrange(n) if name.startswith("binomial") or name in ("ring_broadcast", "ring_reduce") else 0
     count = 1 if "barrier" in name else count
     return packaged(name, n, count, dtype, slots, root, chance.choice(["sum", "sum", "max", "min"]))

@@ -171,7 +171,7 @@ def double_binary_tree_allreduce(
     # What a time needs is posted before the sends of the time before: nobody waits for a slot that nobody frees.
     order = [sorted(events[time]) for time in sorted(events)]
     posted = [[expect(*event) for event in order[0]]] if order else []
-    for now, later in zip(order, [*order[1:], []], strict=True):
+    for now, later in zip(order, [*order[1:], []], strict=False):
         posted.append([expect(*event) for event in later])
         for event, coming in zip(now, posted.pop(0), strict=True):
             perform(*event, coming)
