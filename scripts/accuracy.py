@@ -1,4 +1,4 @@
-"""Writes docs/accuracy.md and docs/accuracy.svg: machines fitted to every second row of measured tables, against the rest.
+"""Writes docs/accuracy.md and docs/accuracy.svg: machines fitted to every second row of tables, against the rest.
 
     python scripts/accuracy.py FOLDER     # CSV and nccl-tests text; by default what AHBM_CORPUS names
 
@@ -15,6 +15,7 @@ from math import floor, log10
 from pathlib import Path
 
 import numpy as np
+
 from ahbm.calibrate import calibration, tables, written
 from ahbm.calibrate.calibration import Calibrated, Error
 from ahbm.errors import AhbmError

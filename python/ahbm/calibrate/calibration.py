@@ -12,7 +12,7 @@ import numpy as np
 
 from ahbm.calibrate import fit, templates, written
 from ahbm.calibrate.laws import Floats, Law, Rows
-from ahbm.calibrate.tables import Row, Table
+from ahbm.calibrate.tables import Table
 from ahbm.calibrate.templates import Template
 from ahbm.errors import ConfigError
 

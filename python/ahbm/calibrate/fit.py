@@ -83,12 +83,12 @@ def chosen(rows: Rows) -> Law:
             f"{len(rows)} rows of {sizes} sizes are too few to fit a machine to",
             hint="give tables with more sizes",
         )
-    nearest = min(off for *_, off in known)
-    shape, law, _ = next(each for each in known if each[2] <= AS_GOOD * nearest + 1e-4)
-    held, seen = _held_back(shape, rows), _off(law, rows)
-    if held is None:
+    seen = min(off for *_, off in known)
+    law = next(law for _, law, off in known if off <= AS_GOOD * seen + 1e-4)
+    held = [error for shape, *_ in known if (error := _held_back(shape, rows)) is not None]
+    if not held:
         return law
-    best = held * HELD
+    best = min(held) * HELD
     for other in SWITCHING:
         error = _held_back(other, rows)
         if error is not None and error <= best:
