@@ -65,7 +65,8 @@ def row(each: Measured) -> str:
     free = sum(one.percent is not None for one in each.fitted.parameters)
     name = each.table.name.removesuffix(".csv")
     return (
-        f"| {name} | {each.table.collective} | {each.table.ranks} | {len(each.held.rows)} | {each.percents.mean():.1f} |"
+        f"| {name} | {each.table.collective} | {each.table.ranks} | {len(each.held.rows)}"
+        f" | {each.percents.mean():.1f} |"
         f" {np.median(each.percents):.1f} | {each.percents.max():.0f} | {each.lines.mean():.1f} | {free} |"
         f" {each.seconds:.0f} |"
     )
@@ -93,7 +94,7 @@ def summary(found: list[Measured]) -> list[str]:
     means = np.array([each.percents.mean() for each in found])
     lines = np.array([each.lines.mean() for each in found])
     told = [
-        f"Of {len(found)} tables, {int((means <= 5).sum())} have a mean error of at most 5 %; the median over the tables is"
+        f"Of {len(found)} tables, {int((means <= 5).sum())} have a mean error of at most 5 %; the median over them is"
         f" {np.median(means):.1f} %. The straight line between the neighbours, on logarithmic axes, has"
         f" {int((lines <= 5).sum())} and {np.median(lines):.1f} %.",
     ]
@@ -119,10 +120,11 @@ def picture(found: list[Measured]) -> str:
         p = np.log10(each.predicted)
         low, high = min(y.min(), p.min()), max(y.max(), p.max())
 
-        def at(bytes_: float, us: float, left: int = left, top: int = top, x=x, low=low, high=high) -> str:  # type: ignore[no-untyped-def]
-            across = (bytes_ - x.min()) / max(x.max() - x.min(), 1e-9)
-            up = (us - low) / max(high - low, 1e-9)
-            return f"{left + 12 + across * (W - 24):.1f},{top + H - 22 - up * (H - 46):.1f}"
+        across = (W - 24) / max(x.max() - x.min(), 1e-9)
+        up = (H - 46) / max(high - low, 1e-9)
+
+        def at(bytes_: float, us: float, to: tuple[float, ...] = (left, top, across, up, x.min(), low)) -> str:
+            return f"{to[0] + 12 + (bytes_ - to[4]) * to[2]:.1f},{to[1] + H - 22 - (us - to[5]) * to[3]:.1f}"
 
         name = each.table.name.removesuffix(".csv")
         parts.append(f'<text x="{left + 10}" y="{top + 13}">{name}: {each.percents.mean():.1f} %</text>')
@@ -138,8 +140,8 @@ def picture(found: list[Measured]) -> str:
 
 HEAD = """# How far from real machines
 
-This page is written by `python scripts/accuracy.py FOLDER`. For each table of measurements, a machine is fitted to every
-second row ([calibrate.md](calibrate.md)), written, and run at the other rows, which it has not seen. The error of a row is
+`python scripts/accuracy.py FOLDER` writes this page. For each table of measurements, a machine is fitted to every second
+row ([how](calibrate.md)). It is then run at the other rows, which it has not seen. The error of a row is
 |predicted / measured - 1|.
 
 """
@@ -153,7 +155,7 @@ Grey points are measured, red lines predicted, both on logarithmic axes.
 
 | tool | stated error | on what |
 |---|---|---|
-| ASTRA-sim | 3 to 11 %, 10 to 21 % | rings on V100 and HGX-H100, geometric mean, parameters from the same measurements |
+| ASTRA-sim | 3 to 11 %, 10 to 21 % | rings on V100 and HGX-H100, parameters from the same measurements |
 | ATLAHS | below 5 % | whole applications |
 | SimAI | 1.9 % | mean deviation |
 | Echo | 8 % | training steps |
@@ -165,9 +167,9 @@ None of them states errors at sizes that were held back, or by size.
 
 - Noise. The same machine measured twice differs by 1 % above 1 MiB and by 4 to 10 % below.
 - A choice of the library that depends on more than the size: a bump of a single row stays unknown until it is measured.
-- What other jobs do on the same network. Tables of large machines have rows of two kinds, with and without a disturbance.
-- The library's own algorithms: the fits run rings, whose steps and bandwidths stand for trees and for switches that reduce.
-  A fitted step or bandwidth is therefore effective, and can be above that of a wire.
+- What other jobs do on the same network. Tables of large machines have rows of two kinds, disturbed and not.
+- The library's own algorithms. The fits run rings, whose steps and bandwidths stand for trees and for switches that
+  reduce. A fitted step or bandwidth is therefore effective, and can be above that of a wire.
 - Sizes outside a table, and other numbers of ranks. Reports say so in a note.
 """
 

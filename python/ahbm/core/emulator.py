@@ -128,7 +128,7 @@ class Emulator:
 
     @checked
     def candidates(self, collective: str, nbytes: int, ranks: int) -> tuple[str, ...]:
-        """The algorithms for `nbytes` bytes of one rank's tensor in a group of `ranks` ranks. As `library.candidates`."""
+        """The algorithms for `nbytes` bytes of one rank's tensor among `ranks` ranks. As `library.candidates`."""
         return library.candidates(self.machine, self.ccl, collective, nbytes, ranks)
 
     @checked

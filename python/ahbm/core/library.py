@@ -9,8 +9,9 @@ from ahbm.errors import ConfigError
 
 
 def candidates(machine: Machine, ccl: CclConfig, collective: str, nbytes: int, ranks: int) -> tuple[str, ...]:
-    """The algorithms for `nbytes` bytes of one rank's tensor in a group of `ranks` ranks: what the user's ccl.yaml says,
-    else those of the machine's library, else the packaged ones.
+    """The algorithms for `nbytes` bytes of one rank's tensor in a group of `ranks` ranks.
+
+    They are what the user's ccl.yaml says, else those of the machine's library, else the packaged ones.
 
     Raises as `CclConfig.candidates`, and ConfigError (AHBM-C194) for a library of algorithms that ccl.yaml does not
     name: a topology is data, and names no code.
