@@ -18,7 +18,7 @@ bytes,dtype,time_us,algbw_gbs,busbw_gbs,time_in_place_us
 1024,float,30.5,0,0,29.5
 2048,float,31.0,0,0,
 """
-TEXT = """# nThread 1 nGpus 8 minBytes 8 maxBytes 4096 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1 validation: 1
+TEXT = """# nThread 1 nGpus 8 minBytes 8 maxBytes 4096 step: 2(factor) warmup iters: 5 iters: 20 validation: 1
 #
 # Using devices
 #  Rank  0 Group  0 Pid  71 on     node-a device  0 [0x53] NVIDIA H100 80GB HBM3
@@ -27,7 +27,7 @@ TEXT = """# nThread 1 nGpus 8 minBytes 8 maxBytes 4096 step: 2(factor) warmup it
 #  Rank  3 Group  0 Pid  72 on     node-b device  1 [0x64] NVIDIA H100 80GB HBM3
 node-a:71:99 [0] NCCL INFO cudaDriverVersion 12040
 #
-#                                              out-of-place                       in-place
+#                                      out-of-place                in-place
 #       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
 #        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
            8             2     float     sum      -1    24.10    0.00    0.00      0    23.05    0.00    0.00      0
