@@ -140,8 +140,8 @@ def picture(found: list[Measured]) -> str:
 
 HEAD = """# How far from real machines
 
-`python scripts/accuracy.py FOLDER` writes this page. For each table of measurements, a machine is fitted to every second
-row ([how](calibrate.md)). It is then run at the other rows, which it has not seen. The error of a row is
+`python scripts/accuracy.py FOLDER` writes this page. For each table of measurements, a machine is fitted to every
+second row ([how](calibrate.md)). It is then run at the other rows, which it has not seen. The error of a row is
 |predicted / measured - 1|.
 
 """

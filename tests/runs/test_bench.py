@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ahbm.config.topology import names
+from ahbm.core.emulator import Emulator
 from ahbm.errors import ConfigError, LintError, UnsupportedError
 from ahbm.runs import bench
 from ahbm.runs.bench import Sweep
