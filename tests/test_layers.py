@@ -22,7 +22,7 @@ LAYERS = (
     ("runs",),
     ("ranks",),
     ("job", "front", "torch", "mscclpp"),
-    ("sweeps",),
+    ("sweeps", "calibrate"),
     ("choose",),
     ("views",),
     ("cli",),

@@ -12,7 +12,7 @@ import numpy as np
 
 from ahbm.calibrate import fit, templates, written
 from ahbm.calibrate.laws import Floats, Law, Rows
-from ahbm.calibrate.tables import Row, Table
+from ahbm.calibrate.tables import Table
 from ahbm.calibrate.templates import Template
 from ahbm.errors import ConfigError
 
@@ -237,17 +237,16 @@ def _interpolated(table: Table, sizes: Sequence[int]) -> Floats:
 
 
 def cleaned(table: Table, notes: list[str]) -> Table:
-    """The table with the rows that cannot be, read as the line between their neighbours."""
-    rows = list(table.rows)
-    for at in range(1, len(rows) - 1):
+    """The table without the rows that cannot be: those far off the line between their neighbours."""
+    wrong: set[int] = set()
+    for at in range(1, len(table.rows) - 1):
         before, row, after = table.rows[at - 1], table.rows[at], table.rows[at + 1]
-        part = log(row.bytes / before.bytes) / log(after.bytes / before.bytes)
-        line = before.us * (after.us / before.us) ** part
-        alone = all(abs(log(side.us / row.us)) > log(ABSURD) for side in (before, after))
-        if alone and not 1 / ABSURD < row.us / line < ABSURD:
-            notes.append(f"{table.name}:{row.line}: {row.us:g} us at {row.bytes} B cannot be, read as {line:.4g} us")
-            rows[at] = replace(row, us=line)
-    return replace(table, rows=tuple(Row(*(getattr(row, name) for name in ("bytes", "us", "line"))) for row in rows))
+        if all(abs(log(side.us / row.us)) > log(ABSURD) for side in (before, after)):
+            us = float(_interpolated(replace(table, rows=(before, after)), [row.bytes])[0])
+            if not 1 / ABSURD < row.us / us < ABSURD:
+                notes.append(f"{table.name}:{row.line}: {row.us:g} us at {row.bytes} B cannot be, and is left out")
+                wrong.add(at)
+    return replace(table, rows=tuple(row for at, row in enumerate(table.rows) if at not in wrong))
 
 
 def _split(law: Law, rows: Rows, template: Template, across: bool) -> Law:

@@ -10,7 +10,8 @@ from ahbm.calibrate.laws import FREE, PLAIN, RAMPED, Floats, Law, Rows, Shape, T
 from ahbm.calibrate.search import searched
 from ahbm.errors import ConfigError
 
-STARTS = 12
+STARTS, FEW_STARTS = 48, 12
+"""Starts of a fit, and of one that only compares shapes."""
 MOST = 9
 """Free parameters of a fit."""
 FOLDS = 4
@@ -20,13 +21,17 @@ CANDIDATES = 6
 """Borders that are tried: those where the times jump most."""
 LEAST = 3
 """Rows on each side of a border."""
-PLAIN_SHAPES = (
-    (10, Shape(((FREE, FREE),))),
-    (7, Shape(((PLAIN, RAMPED),))),
-    (5, Shape(((FREE,),))),
+QUICKEST = (
     (2, Shape(((PLAIN,),))),
+    (5, Shape(((FREE,),))),
+    (6, Shape(((PLAIN, PLAIN),))),
+    (7, Shape(((PLAIN, RAMPED),))),
+    (9, Shape(((PLAIN, FREE),))),
+    (10, Shape(((FREE, FREE),))),
 )
-"""Rows that a shape needs, and the shape: the first is taken that the rows suffice for."""
+"""Sizes that a shape needs, and the shape. The first is taken that is about as near to the rows as the best."""
+AS_GOOD = 1.1
+"""Error of a shape by that of the best, up to which the simpler one is taken."""
 SWITCHING = (
     Shape(((PLAIN,), (FREE,))),
     Shape(((FREE,), (FREE,))),
@@ -41,25 +46,26 @@ Fit = tuple[float, Law]
 """Loss and law."""
 
 
-def fits(shape: Shape, rows: Rows, weights: Floats) -> list[Fit | None]:
+def fits(shape: Shape, rows: Rows, weights: Floats, starts: int = STARTS) -> list[Fit | None]:
     """The law of a shape with the least loss, and that loss, for each row of `weights` (fits x rows: 1 for a row that a
     fit has); None where its rows are too few."""
-    few = shape.free(rows.several) > min(MOST, int(weights.sum(1).min()) - 1)
-    if few or (rows.several and len(shape.groups) > 1):
+    borders = len(shape.groups) > 1
+    few = shape.free(rows.several) > min(MOST, int(weights.sum(1).min()) - borders)
+    if few or (rows.several and borders):
         return [None] * len(weights)
-    if len(shape.groups) == 1:
-        return list(_least(shape.terms, rows, weights))
+    if not borders:
+        return _least(shape.terms, rows, weights, starts)
     best: list[Fit | None] = [None] * len(weights)
-    for borders in _borders(len(shape.groups), rows, weights):
-        part = np.searchsorted(np.asarray(borders, np.float64), rows.n, side="right")
-        sides = [_least(group, rows, weights * (part == number)) for number, group in enumerate(shape.groups)]
+    for places in _borders(len(shape.groups), rows, weights):
+        part = np.searchsorted(np.asarray(places, np.float64), rows.n, side="right")
+        sides = [_least(group, rows, weights * (part == number), starts) for number, group in enumerate(shape.groups)]
         for number, found in enumerate(zip(*sides, strict=True)):
             if all(each is not None for each in found):
                 loss = sum(each[0] for each in found if each is not None)
                 known = best[number]
                 if known is None or loss < known[0]:
                     spoken = tuple(one for each in found if each is not None for one in each[1].spoken)
-                    best[number] = loss, Law(shape, 0.0, spoken, borders)
+                    best[number] = loss, Law(shape, 0.0, spoken, places)
     return best
 
 
@@ -68,24 +74,25 @@ def chosen(rows: Rows) -> Law:
 
     Raises ConfigError (AHBM-C195) for too few rows.
     """
-    sizes = len(np.unique(rows.n))
-    shape = next((shape for needed, shape in PLAIN_SHAPES if needed <= sizes), None)
-    found = None if shape is None else fits(shape, rows, np.ones((1, len(rows))))[0]
-    if shape is None or found is None:
+    sizes, every = len(np.unique(rows.n)), np.ones((1, len(rows)))
+    found = [(shape, fits(shape, rows, every)[0]) for needed, shape in QUICKEST if needed <= sizes]
+    known = [(shape, fit[1], _off(fit[1], rows)) for shape, fit in found if fit is not None]
+    if not known:
         raise ConfigError(
             "AHBM-C195",
             f"{len(rows)} rows of {sizes} sizes are too few to fit a machine to",
             hint="give tables with more sizes",
         )
-    law = found[1]
-    held, seen = _held_back(shape, rows), _off(law, rows)
-    if held is None:
+    seen = min(off for *_, off in known)
+    law = next(law for _, law, off in known if off <= AS_GOOD * seen + 1e-4)
+    held = [error for shape, *_ in known if (error := _held_back(shape, rows)) is not None]
+    if not held:
         return law
-    best = held * HELD
+    best = min(held) * HELD
     for other in SWITCHING:
         error = _held_back(other, rows)
         if error is not None and error <= best:
-            switching = fits(other, rows, np.ones((1, len(rows))))[0]
+            switching = fits(other, rows, every)[0]
             if switching is not None and _off(switching[1], rows) <= SEEN * seen:
                 law, best = switching[1], error
     return law
@@ -100,17 +107,19 @@ def _held_back(shape: Shape, rows: Rows) -> float | None:
     order = np.unique(rows.n, return_inverse=True)[1]
     kept = np.array([order % FOLDS != fold for fold in range(FOLDS)], dtype=np.float64)
     errors: list[float] = []
-    for keeps, found in zip(kept, fits(shape, rows, kept), strict=True):
+    for keeps, found in zip(kept, fits(shape, rows, kept, FEW_STARTS), strict=True):
         if found is None:
             return None
+        if not (keeps == 0).any():
+            continue
         errors += [_off(found[1], rows.at(keeps == 0))] * int((keeps == 0).sum())
     return float(np.mean(errors))
 
 
-def _least(terms: Sequence[Term], rows: Rows, weights: Floats) -> list[Fit | None]:
+def _least(terms: Sequence[Term], rows: Rows, weights: Floats, count: int) -> list[Fit | None]:
     several = rows.several
     starts = [
-        list(_starts(terms, rows.at(row > 0), several)) if row.sum() >= sum(term.free for term in terms) else []
+        list(_starts(terms, rows.at(row > 0), several, count)) if row.sum() >= sum(term.free for term in terms) else []
         for row in weights
     ]
     if not any(starts):
@@ -133,12 +142,12 @@ def _least(terms: Sequence[Term], rows: Rows, weights: Floats) -> list[Fit | Non
     return best
 
 
-def _starts(terms: Sequence[Term], rows: Rows, several: bool) -> Iterator[Floats]:
+def _starts(terms: Sequence[Term], rows: Rows, several: bool, count: int) -> Iterator[Floats]:
     """Starts, the same for the same rows: protocols that each begin where the row of some size is."""
     by_size = np.argsort(rows.n, kind="stable")
     n, us, steps, volume = (values[by_size] for values in (rows.n, rows.us - rows.fixed, rows.steps, rows.volume))
     us = np.maximum(us, 1e-3)
-    for number in range(STARTS if len(terms) > 1 or terms[0].exponent else 4):
+    for number in range(count if len(terms) > 1 or terms[0].exponent else 4):
         drawn = np.random.default_rng(number)
         places = np.linspace(0, len(n) - 1, len(terms) + 1)[1:]
         if number:

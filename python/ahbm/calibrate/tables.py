@@ -228,7 +228,7 @@ def _json(text: str, origin: str, said: dict[str, str]) -> Iterator[Row]:
     ranks = data.get("ranks", data.get("devices"))
     program = " ".join(map(str, data["args"][:64])) if isinstance(data.get("args"), list) else ""
     for name, op in PROGRAMS.items():
-        if name in program or name in str(data.get("program", ""))[:200]:
+        if re.search(rf"\b{name}\b", f"{program} {str(data.get('program', ''))[:200]}"):
             said["op"] = op
     if isinstance(found.get("collective"), str):
         said["op"] = found["collective"]

@@ -91,7 +91,8 @@ class Template:
 def of(tables: Sequence[Table]) -> Template:
     """The template that the heads of tables ask for. Raises ConfigError (AHBM-C195) for heads that contradict."""
     first = tables[0]
-    sizes = {table.ranks // table.nodes for table in tables}
+    across = [table for table in tables if table.nodes > 1]
+    sizes = {table.ranks // table.nodes for table in across} or {max(table.ranks for table in tables)}
     facts = next((facts for name, facts in ACCELERATORS.items() if name in first.accelerator.upper()), UNKNOWN)
     if len({table.accelerator for table in tables}) > 1 or (len(sizes) > 1 and facts.domain is None):
         named = ", ".join(f"{table.name}: {table.ranks // table.nodes} x {table.accelerator}" for table in tables)
@@ -100,7 +101,7 @@ def of(tables: Sequence[Table]) -> Template:
             f"the tables are of different machines ({named})",
             hint="calibrate each of them alone, or name a template with -t",
         )
-    size = facts.domain or first.ranks // first.nodes
+    size = facts.domain or max(sizes)
     alone = all(table.ranks <= size for table in tables)
     return Template(first.accelerator or "unknown", _tree(facts, size, alone), None if alone else size)
 
@@ -141,7 +142,8 @@ def _tree(facts: Accelerator, size: int, alone: bool) -> dict[str, Any]:
         sips = {"count": size, "topology": "fully_connected", "link": link}
     else:
         sips = {"count": size, "topology": "switch", "link": link, "switch": {"latency_ns": 0}}
-    tree["system"] = {"sips": sips}
+    # Messages are short where many ranks share an array: what they pipeline in is shorter.
+    tree["system"] = {"flit_bytes": 16, "sips": sips}
     tree["cube"]["memory_map"] = {"hbm_total_gb": facts.memory_gb}
     # Slots are in the accelerator's memory.
     tree["pe"]["tcm"]["mb"] = facts.memory_gb * 1024

@@ -24,7 +24,7 @@ NAMES = {
 """Protocols by their steps, as NCCL calls its own."""
 DTYPE, ITEM = "f16", 2
 """As commands take it where nobody says otherwise."""
-EVEN = 1 << 16
+EVEN = 1 << 12
 """Bytes of a chunk from which on the bytes that travel are in proportion to those of the array."""
 
 
@@ -95,8 +95,9 @@ def coefficients(
     base, slower = on(0, 1.0), on(0, 0.5)
     least = us(base, collective, ranks, whole)
     volume = (us(slower, collective, ranks, whole) - least) / wire(whole)
-    fixed = us(on(0, 1e6), collective, ranks, ranks * ITEM)
-    steps = (us(on(step, 1.0), collective, ranks, whole) - least) / step
+    tiny = ranks * ITEM
+    fixed = us(on(0, 1e6), collective, ranks, tiny)
+    steps = (us(on(step, 1e6), collective, ranks, tiny) - fixed) / step
     # Chunks of few elements are not of one size, and short messages are stored and forwarded.
     return [
         (steps, volume if size >= ranks * EVEN else (us(base, collective, ranks, size) - fixed) / wire(size), fixed)

@@ -18,7 +18,7 @@ from ahbm.cli.options import Json, output_option
     page="calibrate",
     examples=(
         "ahbm calibrate all_reduce.csv -o machine.yaml",
-        "ahbm calibrate node1.txt node2.txt -t dgx_h100 -o machine.yaml --json",
+        "ahbm calibrate all_reduce.csv -t dgx_h100 --json",
     ),
 )
 def calibrate(

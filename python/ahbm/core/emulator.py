@@ -23,6 +23,7 @@ from ahbm.base.yaml_source import did_you_mean
 from ahbm.config.ccl import CclConfig, split_overrides
 from ahbm.config.settings import Settings
 from ahbm.config.topology import load_machine
+from ahbm.core import library
 from ahbm.core.buffers import check_buffers
 from ahbm.core.compiled import Compiled, Cost, Refusal, Spares
 from ahbm.core.fitting import fitting
@@ -128,22 +129,8 @@ class Emulator:
 
     @checked
     def candidates(self, collective: str, nbytes: int, ranks: int) -> tuple[str, ...]:
-        """The algorithms for `nbytes` bytes of one rank's tensor in a group of `ranks` ranks: what the user's ccl.yaml
-        says, else those of the machine's own library, else the packaged ones.
-
-        Raises as `CclConfig.candidates`, and ConfigError (AHBM-C194) for a library of algorithms that ccl.yaml does not
-        name: a topology is data, and names no code.
-        """
-        own = dict(self.machine.library).get(collective)
-        if not own or self.ccl.is_own(collective):
-            return self.ccl.candidates(collective, nbytes, ranks)
-        if unknown := [name for name in own if name not in self.ccl.algorithms]:
-            raise ConfigError(
-                "AHBM-C194",
-                f"the machine's library runs {unknown[0]} for {collective}, which ccl.yaml does not name",
-                hint=did_you_mean(unknown[0], self.ccl.algorithms),
-            )
-        return tuple(own)
+        """The algorithms for `nbytes` bytes of one rank's tensor among `ranks` ranks. As `library.candidates`."""
+        return library.candidates(self.machine, self.ccl, collective, nbytes, ranks)
 
     @checked
     def runs_anywhere(self, compiled: Compiled) -> bool:

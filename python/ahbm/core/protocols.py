@@ -43,9 +43,10 @@ class Protocol:
     def on(self, nbytes: int) -> tuple[tuple[str, str], ...]:
         """The overrides of the machine on which a call of `nbytes` bytes of one rank's array runs with it.
 
-        n bytes get 1 / (1 + (ramp_bytes / n)^ramp_exponent) of the bandwidth. With 1/2, n / b + sqrt(ramp_bytes · n) / b is
-        the time of n bytes over a pipeline whose chunks are as long as is best. Other powers are those of libraries
-        that use more channels for more bytes."""
+        n bytes get 1 / (1 + (ramp_bytes / n)^ramp_exponent) of the bandwidth. With 1/2, they take
+        n / b + sqrt(ramp_bytes · n) / b: the time over a pipeline whose chunks are as long as is best. Other powers are
+        those of libraries that use more channels for more bytes.
+        """
         found = [("protocol", self.name)]
         if self.ramp_bytes and nbytes:
             share = self.share(nbytes)

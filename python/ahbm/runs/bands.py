@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ahbm._core import Machine
+from ahbm.config.topology import COUNT
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class Band:
 
 def band(machine: Machine, collective: str, ranks: int, nbytes: int) -> Band | None:
     """The band of a run of `nbytes` bytes of one rank's array; None where the machine is not calibrated for it."""
-    if machine.bands is None or machine.overrides:
+    if machine.bands is None or _changes(machine):
         return None
     rows = sorted(row for row in machine.bands if row[:2] == (collective, ranks))
     if not rows or not rows[0][2] <= nbytes <= max(row[3] for row in rows):
@@ -34,8 +35,8 @@ def told(machine: Machine, collective: str, ranks: int, nbytes: int) -> str | No
     """The note of a run; None on machines that nothing was measured for."""
     if machine.bands is None:
         return None
-    if machine.overrides:
-        keys = ", ".join(f"{key}={value}" for key, value in machine.overrides)
+    if changes := _changes(machine):
+        keys = ", ".join(f"{key}={value}" for key, value in changes)
         return f"not the calibrated machine: it was changed by {keys}, and its error is not known"
     found = band(machine, collective, ranks, nbytes)
     if found is None:
@@ -43,6 +44,11 @@ def told(machine: Machine, collective: str, ranks: int, nbytes: int) -> str | No
         return f"outside the calibrated range, which is {known}: the error is not known"
     percent = f"{found.percent:.1f} % on average, {found.worst_percent:.1f} % at worst"
     return f"calibrated: near this size, {percent}, of held-back measurements"
+
+
+def _changes(machine: Machine) -> list[tuple[str, str]]:
+    """The overrides that make another machine of it; its size is a matter of the bands."""
+    return [(key, value) for key, value in machine.overrides if key != COUNT]
 
 
 def _ranges(rows: Iterable[tuple[str, int, int, int, float, float]]) -> str:

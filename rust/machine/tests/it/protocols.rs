@@ -45,6 +45,31 @@ fn a_protocol_changes_messages_between_sips() {
 }
 
 #[test]
+fn a_calibration_is_no_part_of_the_hash_and_a_library_is() {
+    let band = "{collective: all_reduce, ranks: 4, from_bytes: 8, to_bytes: 64, mean_percent: 2.5, worst_percent: 5}";
+    let fitted = machine(&format!("{RING}calibration: {{parameters: [a], covariance: [[-0.5]], bands: [{band}]}}"));
+    assert_eq!((fitted.hash(), machine(RING).bands()), (machine(RING).hash(), None));
+    let bands = fitted.bands().unwrap();
+    assert_eq!((bands[0].ranks, bands[0].to_bytes, bands[0].worst_percent), (4, 64, 5.0));
+    let own = machine(&format!("{RING}library: {{all_reduce: [ring_allreduce, tree_allreduce]}}"));
+    assert_eq!(own.library()[0].1, ["ring_allreduce", "tree_allreduce"]);
+    assert_ne!(own.hash(), machine(RING).hash());
+}
+
+#[test]
+fn a_striped_message_has_the_interfaces_of_its_node() {
+    let nodes = |more: &str| {
+        let keys = format!("size: 2, nic_gbs: 50{more}");
+        machine(&format!(
+            "system: {{sips: {{count: 4, topology: nodes, link: {{bandwidth_gbs: 400}}, nodes: {{{keys}}}}}}}\nsip: {{cube_mesh: {{w: 1, h: 1}}}}\n"
+        ))
+    };
+    assert_eq!(way(&nodes(""), 0, 3).1, 50.0);
+    assert_eq!(way(&nodes(", striped: true"), 0, 3).1, 100.0);
+    assert_eq!(way(&nodes(", striped: true"), 0, 1).1, 400.0);
+}
+
+#[test]
 fn the_start_of_a_collective_grows_with_its_ranks() {
     assert_eq!(machine(RING).costs().launch_ps, 0);
     assert_eq!(machine(&format!("{RING}launch: {{overhead_ns: 8000, per_rank_ns: 0.5}}")).costs().launch_ps, 8_002_000);
@@ -57,6 +82,12 @@ fn mistakes_are_told() {
         ("protocols: {ll: {step_ns: 1}}\nprotocol: l1", "AHBM-T006"),
         ("protocols: {ll: {efficiency: 0}}", "AHBM-T005"),
         ("protocols: {ll: {efficiency: 1.5}}", "AHBM-T005"),
+        ("protocols: {ll: {ramp_exponent: 0}}", "AHBM-T005"),
+        ("protocols: {ll: {ramp_exponent: 1.1}}", "AHBM-T005"),
+        ("library: {all_sum: [ring]}", "AHBM-T003"),
+        ("calibration: {parameters: [a], covariance: [[1, 2]]}", "AHBM-T005"),
+        ("calibration: {bands: [{ranks: 8}]}", "AHBM-T005"),
+        ("calibration: {bands: [{collective: all_reduce, from_bytes: 2, to_bytes: 1}]}", "AHBM-T005"),
         ("protocols: {ll: {min_bytes: 2, max_bytes: 1}}", "AHBM-T005"),
         ("protocols: {ll: {max_bytes: 1.5}}", "AHBM-T005"),
         ("protocols: {'l l': {}}", "AHBM-T005"),

@@ -1,0 +1,184 @@
+"""Fits: machines that the emulator measured come back, wrong rows move nothing, and files say what is known of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+import ahbm
+from ahbm.calibrate import keys, templates, written
+from ahbm.calibrate.calibration import Calibrated, calibrate
+from ahbm.calibrate.tables import Row, Table
+from ahbm.config.topology import load_machine
+from ahbm.errors import ConfigError, TopologyError
+
+SIZES = [1 << at for at in range(10, 31)]
+PROTOCOLS: dict[str, Any] = {
+    "ll": {"step_ns": 600.0, "max_gbs": 20.0},
+    "simple": {"step_ns": 3200.0, "max_gbs": 370.0, "ramp_bytes": 1 << 20, "ramp_exponent": 0.6},
+}
+
+
+def machine(ranks: int = 8, **protocols: Any) -> dict[str, Any]:
+    plain = Table("t", "0", "all_reduce", ranks, 1, "H100", (Row(8, 1.0, 1),))
+    tree = templates.of([plain]).machine(ranks)
+    return {**tree, "launch": {"overhead_ns": 6000.0}, "protocols": protocols or PROTOCOLS}
+
+
+def table(tree: dict[str, Any], ranks: int = 8, sizes: Sequence[int] = SIZES, noise: float = 0.0) -> Table:
+    emulator, drawn = written.emulator(written.sized(tree, ranks)), np.random.default_rng(0)
+    rows = [
+        Row(size, written.us(emulator, "all_reduce", ranks, size) * float(np.exp(drawn.normal(0, noise))), number)
+        for number, size in enumerate(sizes, 1)
+    ]
+    return Table("emulated.csv", "0" * 16, "all_reduce", ranks, 1, "H100", tuple(rows))
+
+
+def values(found: Calibrated) -> dict[str, float]:
+    return {each.key: each.value for each in found.parameters}
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("template") / "machine.yaml"
+    written.save(machine(), path)
+    return path
+
+
+def test_a_machine_that_the_emulator_measured_comes_back(template: Path) -> None:
+    found = calibrate([table(machine())], template)
+    known = values(found)
+    assert known["launch.overhead_ns"] == pytest.approx(6000, rel=0.01)
+    assert known["protocols.ll.step_ns"] == pytest.approx(600, rel=0.01)
+    assert known["protocols.simple.step_ns"] == pytest.approx(3200, rel=0.01)
+    assert known["protocols.ll.max_gbs"] == pytest.approx(20, rel=0.03)
+    assert known["protocols.simple.max_gbs"] == pytest.approx(370, rel=0.01)
+    assert found.judged[0].mean < 1
+    assert found.deviation_percent < 0.5
+
+
+def test_keys_of_a_template_come_back(template: Path, tmp_path: Path) -> None:
+    # A ring of 8 does not tell the launch from 14 steps.
+    free = ["protocols.ll.step_ns", "protocols.ll.max_gbs", "protocols.simple.max_gbs=10..450"]
+    other = yaml.safe_load(template.read_text(encoding="utf-8"))
+    other["protocols"]["ll"] |= {"step_ns": 1000.0, "max_gbs": 9.0}
+    other["protocols"]["simple"] |= {"max_gbs": 200.0}
+    written.save(other, tmp_path / "start.yaml")
+    found = keys.calibrate([table(machine())], str(tmp_path / "start.yaml"), free)
+    assert list(values(found).values()) == pytest.approx([600, 20, 370], rel=0.01)
+    assert max(each.percent for each in found.judged[0].errors) < 1
+
+
+def test_several_tables_tell_the_launch_from_the_steps() -> None:
+    tree = machine()
+    found = calibrate([table(tree, 4), table(tree, 8), replace(table(tree, 8), name="again.csv")])
+    assert values(found)["launch.overhead_ns"] == pytest.approx(6000, rel=0.05)
+    assert len(found.judged) == 3
+    assert len([each for each in found.parameters if each.percent is not None]) <= 9
+
+
+@pytest.mark.parametrize("at", [3, 10, 17])
+def test_one_wrong_row_moves_no_parameter(at: int) -> None:
+    right = table(machine())
+    rows = list(right.rows)
+    rows[at] = replace(rows[at], us=10 * rows[at].us)
+    found, wrong = calibrate([right]), calibrate([replace(right, rows=tuple(rows))])
+    assert len(wrong.notes) == 1 and "cannot be" in wrong.notes[0]
+    for key, value in values(found).items():
+        assert values(wrong)[key] == pytest.approx(value, rel=0.05), key
+
+
+def test_a_library_that_chooses_by_size_is_followed() -> None:
+    tree = machine(
+        ll={"step_ns": 600.0, "max_gbs": 50.0, "max_bytes": (1 << 20) - 1},
+        simple={"step_ns": 9000.0, "max_gbs": 400.0, "min_bytes": 1 << 20},
+    )
+    found = calibrate([table(tree)])
+    assert found.law is not None and len(found.law.borders) == 1
+    assert 1 << 19 < found.law.borders[0] <= 1 << 20
+    predicted = [spoken.step_us for spoken in found.law.spoken]
+    assert predicted[1] - predicted[0] == pytest.approx(8.4, rel=0.02)
+
+
+def test_the_file_is_a_machine_and_says_what_is_known(tmp_path: Path) -> None:
+    found = calibrate([table(machine(), noise=0.02)])
+    written.save(found.tree, tmp_path / "machine.yaml")
+    known = load_machine(tmp_path / "machine.yaml")
+    assert known.bands is not None and known.bands[0][:3] == ("all_reduce", 8, 1024)
+    inside = ahbm.run("all_reduce", topology=tmp_path / "machine.yaml", bytes_per_rank=3 << 20, data=False)
+    assert inside.algorithm == "ring_allreduce" and inside.band is not None
+    assert any("held-back" in note for note in inside.notes)
+    assert ahbm.Report.from_json(inside.to_json()).band == inside.band
+    beyond = ahbm.run("all_reduce", topology=tmp_path / "machine.yaml", bytes_per_rank=64, data=False)
+    assert beyond.band is None and any("outside the calibrated range" in note for note in beyond.notes)
+    changes = {"outside the calibrated range": "system.sips.count", "not the calibrated machine": "launch.overhead_ns"}
+    for told, key in changes.items():
+        changed = ahbm.run(
+            "all_reduce",
+            topology=tmp_path / "machine.yaml",
+            bytes_per_rank=3 << 20,
+            data=False,
+            overrides={key: 16},
+        )
+        assert changed.band is None and any(told in note for note in changed.notes)
+
+
+def test_a_calibration_changes_no_time_and_no_hash(tmp_path: Path) -> None:
+    found = calibrate([table(machine())])
+    plain = {key: value for key, value in found.tree.items() if key != "calibration"}
+    assert written.emulator(plain).machine.hash == written.emulator(found.tree).machine.hash
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"bands": [{"ranks": 8}]},
+        {"bands": [{"collective": "all_reduce", "from_bytes": 2, "to_bytes": 1}]},
+        {"covariance": [[1.0]]},
+        {"made_by": "hand"},
+        {"sources": [{"rows": -1}]},
+    ],
+)
+def test_a_block_that_cannot_be_is_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(TopologyError):
+        written.emulator({**machine(), "calibration": change})
+
+
+def test_a_topology_names_no_code() -> None:
+    emulator = written.emulator({**machine(), "library": {"all_reduce": ["./evil.py"]}})
+    with pytest.raises(ConfigError) as caught:
+        written.us(emulator, "all_reduce", 8, 1024)
+    assert caught.value.code == "AHBM-C194"
+
+
+def test_what_cannot_be_fitted_says_so(template: Path) -> None:
+    few = table(machine(), sizes=SIZES[:2])
+    for tables, given in (([few], None), ([], None), ([few], "no_such_machine.yaml")):
+        with pytest.raises(ConfigError) as caught:
+            calibrate(tables, given)
+        assert caught.value.code == "AHBM-C195"
+    for free in (["launch"], ["launch.overhead_ns=5..1"], ["no such"], ["protocols.ll.step_ns"] * 10):
+        with pytest.raises(ConfigError) as caught:
+            keys.calibrate([table(machine())], str(template), free)
+        assert caught.value.code == "AHBM-C195"
+
+
+def test_tables_of_unlike_machines_are_refused() -> None:
+    one = table(machine())
+    with pytest.raises(ConfigError):
+        calibrate([one, replace(one, accelerator="A100")])
+
+
+def test_the_result_is_json() -> None:
+    found = calibrate([table(machine(), sizes=SIZES[::2])])
+    data = json.loads(json.dumps(found.to_json()))
+    assert data["free_parameters"] <= 9
+    assert {"table", "mean_percent", "decades", "held_back"} <= data["tables"][0].keys()
+    assert "mean" in found.text()
