@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from importlib.util import find_spec
 from multiprocessing import forkserver
@@ -29,10 +30,12 @@ import yaml
 
 import ahbm
 from ahbm.runs.bench import Sweep
-from ahbm.sweeps.case import Case, Group
-from ahbm.sweeps.engine import Given, Here, Pool, Workers
+from ahbm.sweeps.build import build
+from ahbm.sweeps.case import Case, Group, Places, plan
+from ahbm.sweeps.engine import Given, Here, Pool, Workers, run
 from ahbm.sweeps.store import Store, kinds_of
 from ahbm.sweeps.sweep import swept
+from ahbm.sweeps.work import STORED, Row
 
 GBS = "system.sips.link.bandwidth_gbs"
 MILLION = 1_000_000
@@ -79,10 +82,48 @@ def timed(asked: ahbm.Space, workers: Workers, store: Path) -> tuple[float, floa
     for _ in swept(asked, workers, store):
         first = first or time.monotonic() - began
     took = time.monotonic() - began
-    # The server of the processes counts what they took, and this process what the server did when it has ended.
-    getattr(forkserver, "_forkserver")._stop()  # noqa: B009
+    end_server()
     own_after, theirs_after = used()
     return took, own_after - own, theirs_after - theirs, first
+
+
+CASE_S = 0.002
+"""Seconds of processor time of a case whose sweep's own costs are measured."""
+
+
+def busy(cases: Sequence[Case]) -> tuple[list[Row], float]:
+    """Takes `CASE_S` for each case, whatever else the computer does; rows are those of a case that ran."""
+    start, rows = time.perf_counter(), list[Row]()
+    for case in cases:
+        until = time.process_time() + CASE_S
+        while time.process_time() < until:
+            pass
+        values = dict.fromkeys(STORED) | {"algorithm": case.algorithm, "machine": case.group.machine}
+        values |= {
+            "latency_ns": 1.0 + case.nbytes,
+            "timeline_hash": "0" * 16,
+            "limited_by": "links",
+            "version": build(),
+        }
+        rows.append(tuple(values.values()))
+    return rows, time.perf_counter() - start
+
+
+def overhead(asked: ahbm.Space, store: Path) -> float:
+    """Processor time of a sweep on two processes beyond that of its cases, as a share of that: planning, processes,
+    sending, storing."""
+    (own, theirs), kept = used(), Store(store)
+    name, kinds = kept.begin(asked), kinds_of(asked)
+    for cases, rows in run(plan(asked, Places(), mixed=True), busy, Pool(2), lambda case, why: ()):
+        kept.add(name, cases, rows, kinds)
+    end_server()
+    own_after, theirs_after = used()
+    return (own_after - own + theirs_after - theirs) / (CASE_S * asked.count) - 1
+
+
+def end_server() -> None:
+    """The server of the processes counts what they took, and this process what the server did when it has ended."""
+    getattr(forkserver, "_forkserver")._stop()  # noqa: B009
 
 
 def killed(file: Path, store: Path) -> tuple[int, int]:
@@ -186,6 +227,7 @@ def show(cases: int, folder: Path) -> None:
     both, own, theirs, first = timed(asked, Pool(2), folder / "two")
     timed(asked, Given(Shuffled(), 3), folder / "shuffled")
     known, ran = killed(file, folder / "killed")
+    beyond = overhead(ahbm.Space.of(space(cases // 2)), folder / "busy")
     tables = {name: digest(asked, folder / name) for name in ("serial", "two", "shuffled", "killed")}
     if find_spec("distributed") is not None:
         tables["dask"] = on_dask(asked, folder / "dask")
@@ -198,8 +240,10 @@ def show(cases: int, folder: Path) -> None:
     print(f"| two processes | {count / both:,.0f}/s, {alone / both:.2f} times one |")
     print(f"| processor time of the process that asks, of all | {100 * own / (own + theirs):.1f} % |")
     print(f"| processor time of all, against one process | {100 * ((own + theirs) / one_cpu - 1):+.1f} % |")
+    print(f"| processor time beyond cases of {1000 * CASE_S:.0f} ms on two processes | {100 * beyond:.1f} % |")
     print(f"| first row after | {first:.2f} s |")
-    print(f"| different tables of {', '.join(tables)} | {len(set(tables.values()))} |")
+    alike = [" = ".join(name for name in tables if tables[name] == one) for one in dict.fromkeys(tables.values())]
+    print(f"| tables and stores that are the same, to the byte | {'; '.join(alike)} |")
     print(f"| killed three times: stored, run after that, in all | {known:,} + {ran:,} = {known + ran:,} |")
     print(f"| front of {MILLION:,} rows | {seconds:.2f} s of processor time, {memory:,.0f} MiB |")
 

@@ -71,6 +71,7 @@ __all__ = [
     "plan_formats",
     "plan_limits",
     "read_plan",
+    "sources",
     "trace_sort",
     "write_job_timeline",
     "write_recording",
@@ -1103,6 +1104,7 @@ def write_job_timeline(
     stretches: Sequence[tuple[Sequence[str], str, str, int, int, tuple[int, bool] | None]],
 ) -> None: ...
 def categories() -> list[str]: ...
+def sources() -> str: ...
 def collectives() -> list[tuple[str, bool, bool, bool, bool]]: ...
 def held(
     collective: str,

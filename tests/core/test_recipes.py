@@ -60,6 +60,18 @@ def test_the_bits_of_a_replay(collective: str, ranks: int) -> None:
     assert made
 
 
+def test_a_long_program_has_a_recipe_from_its_second_run_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ahbm.core.compiled.EARLY_OPS", 0)
+    here, request = emulator(4), Request("all_reduce", (0, 1, 2, 3), 1000, "f16")
+    first, second = data(request), data(request)
+    here.perform(request, first)
+    compiled = here.perform(request, second)
+    assert compiled.recipe(compiled.timeline(record=True)) is not None  # type: ignore[arg-type]
+    assert all(x.tobytes() == y.tobytes() for x, y in zip(first, second, strict=True))
+    fresh = emulator(4).compile(request)
+    assert fresh.recipe(fresh.timeline(record=True)) is None  # type: ignore[arg-type]
+
+
 @pytest.fixture(scope="module")
 def pair() -> Compiled:
     return emulator(2).compile(Request("all_reduce", (0, 1), 1000, "f32"))

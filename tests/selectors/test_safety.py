@@ -18,7 +18,7 @@ from ahbm.core.emulator import Emulator
 from ahbm.core.selection import Choice
 from ahbm.errors import ConfigError, DeadlockError, RankError, SelectorWarning, UnsupportedError
 from ahbm.selectors import asking
-from ahbm.selectors.mixed import mixed
+from ahbm.selectors.mixing import mixed
 from ahbm.selectors.patience import TooSlow, within
 from ahbm.selectors.protocol import BaseSelector, Call, CostTable
 from ahbm.selectors.shortlist import Shortlist

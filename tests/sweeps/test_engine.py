@@ -97,6 +97,16 @@ def test_the_first_batch_is_a_single_item_and_no_batch_is_endless() -> None:
     assert sizes[0] == 1 and max(sizes) == MOST
 
 
+def test_near_the_end_batches_are_small_and_alike() -> None:
+    def slow(items: Sequence[int]) -> tuple[list[int], float]:
+        return squares(items)[0], 1e-3 * len(items)
+
+    with ThreadPoolExecutor(2) as pool:
+        sizes = [len(items) for items, _ in run(range(3000), slow, Given(pool, workers=2), lambda item, why: -1)]
+    assert sum(sizes) == 3000 and max(sizes) == 400
+    assert max(sizes[-4:]) < 100
+
+
 def test_items_are_taken_as_they_are_needed() -> None:
     taken: list[int] = []
 

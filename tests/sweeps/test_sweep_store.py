@@ -13,7 +13,10 @@ import pytest
 
 import ahbm
 from ahbm.errors import ConfigError, DistributedError, UnsupportedError
-from ahbm.sweeps import work
+from ahbm.sweeps import build, work
+from ahbm.sweeps import case as case_module
+from ahbm.sweeps import store as store_module
+from ahbm.sweeps.case import Places, plan
 from ahbm.sweeps.engine import Given, Here
 from ahbm.sweeps.space import Space
 from ahbm.sweeps.store import Store
@@ -87,6 +90,36 @@ def test_the_table_is_the_same_however_it_was_run(kind: str) -> None:
     assert {table.csv() for table in tables} == {plain.csv()}
     assert exported("a") == exported("killed") == exported("shuffled")
     assert {path.suffix for path in Store("a").parts()} == {f".{kind}"}
+
+
+def test_rows_of_another_build_are_run_again_and_give_way(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    cases = ran("s")
+    for module in (work, store_module, case_module):
+        monkeypatch.setattr(module, "build", lambda: "0.0.0+other")
+    assert ran("s") == cases
+    rows = Store("s").rows()
+    assert set(rows.values("version")) == {"0.0.0+other"} and len(rows) == cases
+    assert len(Store("s").read(("key",))) == 2 * cases
+
+
+def test_a_build_is_its_sources(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert build.build().startswith(f"{ahbm.__version__}+") and len(build.build().partition("+")[2]) == 12
+    monkeypatch.setattr(build, "sources", lambda: "other rust")
+    build.build.cache_clear()
+    try:
+        other = build.build()
+    finally:
+        monkeypatch.undo()
+        build.build.cache_clear()
+    assert other != build.build()
+
+
+def test_machines_that_differ_in_bandwidth_follow_each_other_and_positions_stay() -> None:
+    plain, mixed = (list(plan(SPACE, Places(), mixed=mixed)) for mixed in (False, True))
+    assert [case.at for case in plain] == list(range(len(plain)))
+    assert sorted((case.at, case.key) for case in mixed) == [(case.at, case.key) for case in plain]
+    first = mixed[0]
+    assert [(case.algorithm, case.nbytes) for case in mixed[:8]] == [(first.algorithm, first.nbytes)] * 8
 
 
 def test_what_is_stored_is_not_run_again(kind: str) -> None:

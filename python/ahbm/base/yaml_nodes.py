@@ -1,5 +1,5 @@
-"""Reads YAML: its nodes with their lines, within limits. `ahbm.base.yaml_source` imports this when there is something to
-read: PyYAML takes longer to import than a packaged file to be looked up.
+"""Reads YAML: its nodes with their lines, within limits. `ahbm.base.yaml_source` imports this when there is something
+to read: PyYAML takes longer to import than a packaged file to be looked up.
 """
 
 from __future__ import annotations

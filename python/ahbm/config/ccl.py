@@ -258,7 +258,8 @@ class CclConfig:
             parameters=tuple(
                 (name, tuple(value) if isinstance(value, list) else value)
                 for name, value in sorted(entry.items())
-                if name not in COMMON and name not in keys()
+                # Those of other kinds last: their modules take long to import.
+                if name not in COMMON and name not in kind(key).all_keys(key) and name not in keys()
             ),
         )
 

@@ -19,6 +19,8 @@ from ahbm.source.algorithm import Algorithm
 
 SPARE_BYTES = 1 << 30
 """Memory of programs that an emulator keeps for their next run."""
+EARLY_OPS = 1 << 18
+"""Operations up to which the first run of a program is by a recipe; to make one takes longer than a run without."""
 
 
 @dataclass(eq=False)
@@ -50,6 +52,7 @@ class Compiled:
     """The recipe, or None in its place, once it has been asked for."""
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _verified: bool = False
+    _runs: int = 0
 
     @property
     def by(self) -> str | Algorithm:
@@ -92,10 +95,12 @@ class Compiled:
             return self._timelines[record]
 
     def recipe(self, timeline: Timeline) -> Recipe | None:
-        """How to make the results of the operands without buffers, made when it is first asked for; None where only a
-        replay of `timeline`, the recorded one, can tell."""
+        """How to make the results of the operands without buffers, made when it is first asked for, of a long program the
+        second time; None where only a replay of `timeline`, the recorded one, can tell."""
         with self._lock:
-            if not self._recipes and self.program is not None:
+            early = self._runs or self.ops <= EARLY_OPS
+            self._runs += 1
+            if not self._recipes and self.program is not None and early:
                 self._recipes.append(Recipe.of(self.program, timeline, self.operands, self.results))
             return self._recipes[0] if self._recipes else None
 

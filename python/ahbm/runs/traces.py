@@ -37,7 +37,7 @@ class Run(ABC):
         from ahbm.runs.explanation import Explanation
 
         program = self._program()
-        return Explanation(program, program.simulate(detail=True), self._least())
+        return Explanation(program, program.simulate(record=False, detail=True), self._least())
 
     def inspect(self) -> Inspection:
         """Looks into the run: its state at any time, and the history of any element whose result is known."""

@@ -15,12 +15,7 @@ from ahbm.config.rules import Named
 from ahbm.errors import ConfigError, Site
 from ahbm.selectors.files import MAX_BYTES, digest, read
 from ahbm.selectors.function import FunctionSelector
-from ahbm.selectors.nccl_model import NcclModel
 from ahbm.selectors.protocol import AnySelector, Selector
-from ahbm.selectors.ranges import Ranges
-from ahbm.selectors.shortlist import Shortlist
-from ahbm.selectors.static import Static
-from ahbm.selectors.tree import Tree
 
 KINDS: dict[str, frozenset[str]] = {
     "static": frozenset({"algorithms"}),
@@ -100,6 +95,8 @@ def of(value: str | Mapping[str, Any], folder: Path = Path()) -> Selector:
         hint = f"kind: one of {', '.join(KINDS)}"
         raise ConfigError("AHBM-C181", f"unknown kind of selector: {shown(kind)}", hint=hint)
     if kind == "tree" and "file" not in options:
+        from ahbm.selectors.tree import Tree
+
         return Tree.of(options)
     if unknown := sorted(map(str, options.keys() - KINDS[kind])):
         known = ", ".join(sorted(KINDS[kind]))
@@ -113,21 +110,30 @@ def of(value: str | Mapping[str, Any], folder: Path = Path()) -> Selector:
 
 
 def _made(kind: str, options: Mapping[str, Any], folder: Path) -> Selector:
+    # Each is imported by who asks for it.
     if kind == "static":
+        from ahbm.selectors.static import Static
+
         return Static(_by_collective(options.get("algorithms")))
     if kind == "ranges":
         rules = options.get("rules")
         if not isinstance(rules, list):
             raise ConfigError("AHBM-C181", f"rules: must be a list, not {shown(rules)}")
+        from ahbm.selectors.ranges import Ranges
+
         return Ranges(rules)
     if kind == "nccl":
         constants = options.get("constants")
         if not isinstance(constants, str | Mapping | None):
             raise ConfigError("AHBM-C181", f"constants: must be a file or a mapping, not {shown(constants)}")
+        from ahbm.selectors.nccl_model import NcclModel
+
         return NcclModel(folder / constants if isinstance(constants, str) else constants)
     model = options.get("model")
     if model is not None and not isinstance(model, str | Mapping):
         raise ConfigError("AHBM-C181", f"model: must be a selector, not {shown(model)}")
+    from ahbm.selectors.shortlist import Shortlist
+
     return Shortlist(None if model is None else of(model, folder), options.get("k", 3))
 
 

@@ -120,7 +120,7 @@ def _groups(rows: Columns, names: Sequence[str]) -> NDArray[np.int64]:
 
 
 def _ranked(numbers: NDArray[np.int64], most: int) -> NDArray[np.int64]:
-    """Numbers below `most` as 0, 1, 2, ... in their order; without sorting them where `most` is no more than they are."""
+    """Numbers below `most` as 0, 1, 2, ... in their order; without sorting them unless `most` is large."""
     if most > 4 * len(numbers):
         return np.asarray(np.unique(numbers, return_inverse=True)[1], dtype=np.int64)
     seen = np.zeros(most, dtype=np.int64)

@@ -13,7 +13,6 @@ from os.path import isfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import ahbm
 from ahbm._core import Machine
 from ahbm.base.arguments import text
 from ahbm.base.collectives import COLLECTIVES
@@ -27,6 +26,7 @@ from ahbm.runs.bench import Sweep, parse_dtype
 from ahbm.runs.ladder import schedules
 from ahbm.runs.plans import with_plans
 from ahbm.selectors.loading import contents
+from ahbm.sweeps.build import build
 
 if TYPE_CHECKING:
     from ahbm.sweeps.space import Point, Space
@@ -213,7 +213,7 @@ class _Digest:
         kind = COLLECTIVES[sweep.collective]
         self._sweep, self._algorithm, self._emulator = sweep, algorithm, emulator
         self._known: dict[tuple[str, ...], str] = {}
-        self._common: list[object] = [ahbm.__version__, sweep.collective, sweep.dtype, sweep.data, sweep.check]
+        self._common: list[object] = [build(), sweep.collective, sweep.dtype, sweep.data, sweep.check]
         self._common += [sweep.op if kind.reduces else "", sweep.root if kind.rooted else 0, algorithm]
         if isinstance(emulator, Emulator) and (algorithm is None or content is not None):
             self._common += [contents(named) for named in emulator.ccl.selectors()]

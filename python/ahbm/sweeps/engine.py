@@ -198,7 +198,10 @@ def run(
             trial = bool(suspects) and not flying
             most = 1 if trial else 0 if suspects or (refused and flying) else workers.window
             while len(flying) < most:
-                batch = suspects.popleft() if trial else _Batch(back.popleft() if back else source.take(size, least, workers.window))
+                if trial:
+                    batch = suspects.popleft()
+                else:
+                    batch = _Batch(back.popleft() if back else source.take(size, least, workers.window))
                 if not batch.items:
                     break
                 try:

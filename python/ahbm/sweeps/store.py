@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-import ahbm
 from ahbm.base.load import load_text
 from ahbm.base.store import store
 from ahbm.errors import ConfigError, UnsupportedError
+from ahbm.sweeps.build import build
 from ahbm.sweeps.case import Case
 from ahbm.sweeps.columns import Columns
 from ahbm.sweeps.space import Space
@@ -86,7 +86,7 @@ class Store:
         """
         told = json.dumps(space.to_json(), sort_keys=True)
         digest = hashlib.sha256(f"{FORMAT} {told}".encode()).hexdigest()[:16]
-        about = {"format": FORMAT, "ahbm": ahbm.__version__, "digest": digest, "space": space.to_json()}
+        about = {"format": FORMAT, "ahbm": build(), "digest": digest, "space": space.to_json()}
         try:
             self._parts.mkdir(parents=True, exist_ok=True)
             store({self.folder / "space.json": (json.dumps(about, indent=2) + "\n").encode()})
@@ -170,7 +170,7 @@ class Store:
 
     def rows(self) -> Columns:
         """One row for each key, in the order of the spaces: that of `space.json` first. What is proof goes before what
-        is not."""
+        is not. Rows of other builds than the one that swept last are there where it has not run their case."""
         found = self.read()
         return found.only(self._order(found))
 
@@ -184,24 +184,29 @@ class Store:
         if len(few.classes("space")[1]) == 1 and _proof(few).all() and _all_differ(at):
             # One space, nothing twice: the rows are what they are, in whatever order they are read.
             return self.read(rows=choose(few, at))
-        few = self.read(tuple(dict.fromkeys([*names, "key", "code", "space", "at"])))
+        few = self.read(tuple(dict.fromkeys([*names, "key", "code", "space", "at", "version"])))
         order = self._order(few)
         return self.read(rows=order[choose(few.only(order), np.arange(len(order), dtype=np.float64))])
 
     def _order(self, found: Columns) -> NDArray[np.int64]:
         """The positions of `rows` in what `read` gives."""
         spaces, names = found.classes("space")
-        own = self._digest()
+        own, build = (self._about(name) for name in ("digest", "ahbm"))
         rank = np.argsort(np.argsort([f"{name != own} {name}" for name in names]))[spaces]
+        builds, versions = found.classes("version")
+        other = np.array([version != build for version in versions], dtype=bool)[builds]
         at, (keys, _) = found.numbers("at"), found.classes("key")
         order = np.lexsort((at, rank, ~_proof(found)))
         _, first = np.unique(keys[order], return_index=True)
         kept = order[first]
-        return kept[np.lexsort((at[kept], rank[kept]))]
+        kept = kept[np.lexsort((at[kept], rank[kept]))]
+        # A case that this build has run is not what others made of it.
+        place = rank[kept] * (at.max(initial=0) + 1) + at[kept]
+        return kept[~(other[kept] & np.isin(place, place[~other[kept]]))]
 
-    def _digest(self) -> str:
+    def _about(self, name: str) -> str:
         try:
-            return str(json.loads(load_text(self.folder / "space.json"))["digest"])
+            return str(json.loads(load_text(self.folder / "space.json"))[name])
         except (OSError, ValueError, KeyError, TypeError):
             return ""
 

@@ -12,10 +12,10 @@ from functools import lru_cache
 from multiprocessing import connection
 from typing import Any
 
-import ahbm
 from ahbm._core import Machine, Workload
 from ahbm.errors import AhbmError, InterruptedRun
 from ahbm.runs.rows import FAILED
+from ahbm.sweeps.build import build
 from ahbm.sweeps.case import Case, Places
 
 COLUMNS = (
@@ -43,7 +43,7 @@ COLUMNS = (
 """The fields of a report that a row holds."""
 STORED = (*COLUMNS, "seed", "job", "links", "link_gbs", "version", *FAILED)
 """The values of a row: `COLUMNS`; the seed of the data; the job, of replays; the links between SIPs, and GB/s of one
-link; the version of this package; `FAILED`."""
+link; the build of this package; `FAILED`."""
 LATEST_S = 1.0
 """Seconds after which a batch comes back with what it has done."""
 LOST = "AHBM-X140"
@@ -119,7 +119,7 @@ def row(case: Case, places: Places) -> Row:
 def refusal(case: Case, code: str, message: str) -> Row:
     """The row of a case that did not run."""
     group, found = case.group, dict.fromkeys(STORED)
-    found |= {"algorithm": case.algorithm or "-", "machine": group.machine, "version": ahbm.__version__}
+    found |= {"algorithm": case.algorithm or "-", "machine": group.machine, "version": build()}
     found |= {"seed": case.seed, "job": group.job, "code": code, "message": message}
     if group.job is None:
         found |= {"collective": group.sweep.collective, "dtype": group.sweep.dtype, "bytes": case.nbytes}
@@ -151,7 +151,7 @@ def _measured(case: Case, places: Places) -> Row:
         # Cases of a sweep differ: none needs the program of another.
         emulator.forget_programs()
     measured = (getattr(found, name) for name in COLUMNS)
-    return (*measured, case.seed, None, *_links(emulator.machine), ahbm.__version__, None, None)
+    return (*measured, case.seed, None, *_links(emulator.machine), build(), None, None)
 
 
 def _replayed(case: Case) -> Row:
@@ -175,7 +175,7 @@ def _replayed(case: Case) -> Row:
         "latency_ns": found.latency_ns,
         "timeline_hash": found.times_hash,
         "job": job,
-        "version": ahbm.__version__,
+        "version": build(),
     }
     return tuple(values.values())
 

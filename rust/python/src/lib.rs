@@ -53,6 +53,7 @@ mod program;
 mod recipe;
 mod recording;
 mod selection;
+mod sources;
 mod symbolic;
 mod synthesis;
 mod timeline;
@@ -121,6 +122,8 @@ mod _core {
     use super::recording::write_recording;
     #[pymodule_export]
     use super::selection::{DecisionTree, RuleTable};
+    #[pymodule_export]
+    use super::sources::sources;
     #[pymodule_export]
     use super::synthesis::Schedule;
     #[pymodule_export]

@@ -20,7 +20,7 @@ use ahbm_program::{BinaryFn, BufferId, Dtype, Program, Scalar};
 use rustc_hash::FxHashMap;
 
 /// Operations of a program that is followed, instructions of a recipe, and copies of results.
-const MOST: usize = 1 << 18;
+const MOST: usize = 1 << 23;
 /// Blocks that one formula is computed in.
 const REGISTERS: usize = 64;
 /// A formula is computed once per item, and may be part of several: at most so many times what the program computes.

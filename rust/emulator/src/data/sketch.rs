@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// Formulas, and parts of values, that are followed at most.
-const MOST: usize = 1 << 20;
+const MOST: usize = 1 << 23;
 
 /// A formula; operands by their numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
