@@ -45,6 +45,7 @@ def stand_in() -> None:
         set_device_index=nothing,
         current_device_index=lambda: 0,
         synchronize=nothing,
+        current_stream=lambda device=None: SimpleNamespace(is_capturing=lambda: False),
     )
     torch.accelerator = accelerator
     event = type("Event", (), {"__init__": nothing, "record": nothing, "elapsed_time": lambda self, other: 0.0})

@@ -72,8 +72,6 @@ class Kernels(TorchDispatchMode):
             if asked is not None:
                 kwargs = {**kwargs, "device": torch.device("cpu")}
                 index = asked
-            elif kwargs["device"] is not None and index is None:
-                index = -1
         given = tensors(args) if not kwargs else tensors((args, kwargs))
         if known.asks and self.fake is not None and any(type(x) is FakeTensor for x in given):
             self.meter.synchronize()

@@ -56,7 +56,7 @@ def _default(mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = Non
     """`torch.set_default_device` and `with torch.device(...)`."""
     kwargs = kwargs or {}
     if func in defaults._device_constructors() and kwargs.get("device") is None:
-        return placed(func, args, kwargs, mode.device)
+        return placed(func, args, {**kwargs, "device": mode.device}, mode.device)
     return func(*args, **kwargs)
 
 
