@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+import torch.optim.adamw
+from torch.utils import _foreach_utils
 from torch.nn.parallel import DistributedDataParallel
 
 
@@ -48,6 +50,7 @@ def stand_in() -> None:
         current_stream=lambda device=None: SimpleNamespace(is_capturing=lambda: False),
     )
     torch.accelerator = accelerator
+    torch._C._get_accelerator = lambda check=None: torch.device("cpu")
     event = type("Event", (), {"__init__": nothing, "record": nothing, "elapsed_time": lambda self, other: 0.0})
     for name, value in {
         "is_available": lambda: True,
@@ -65,6 +68,11 @@ def stand_in() -> None:
         "Event": event,
     }.items():
         setattr(torch.cpu, name, value)
+    # Optimizers take many tensors at once, as on a GPU: another order of the same sums.
+    supported = [*_foreach_utils._get_foreach_kernels_supported_devices(), "cpu"]
+    for name, found in list(sys.modules.items()):
+        if name.startswith("torch") and "_get_foreach_kernels_supported_devices" in vars(found):
+            found._get_foreach_kernels_supported_devices = lambda: supported
     makes = dist.init_process_group
 
     def init(*args: Any, **kw: Any) -> None:

@@ -33,6 +33,10 @@ CALLS = ("c10d", "_c10d_functional", "_c10d_functional_autograd", "_dtensor", "s
 """Namespaces of collectives, whose time the emulator knows."""
 
 
+_active: Any = torch._C._get_dispatch_mode
+_FAKE = torch._C._TorchDispatchModeKey.FAKE
+
+
 class _Placing(threading.local):
     to: int | None = None
     """The device on which the calling thread makes what it makes of nothing."""
@@ -50,7 +54,7 @@ class Kernels(TorchDispatchMode):
         """`fake`: the mode in which the device's tensors, and large ones of the host, have no data."""
         super().__init__()
         self.meter = meter
-        self.fake = fake
+        self.fake = marks.fake[0] = fake
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs the operation."""
@@ -59,6 +63,10 @@ class Kernels(TorchDispatchMode):
                 return NotImplemented
         kwargs = kwargs or {}
         if not isinstance(func, torch._ops.OpOverload):
+            return func(*args, **kwargs)
+        if _active(_FAKE) is not None:  # torch finds out shapes: nothing that a device would do
+            if marks.index_of(kwargs.get("device")) is not None:
+                kwargs = {**kwargs, "device": torch.device("cpu")}
             return func(*args, **kwargs)
         known = kind_of(func)
         if known.decomposes:
