@@ -83,16 +83,16 @@ def stand_in() -> None:
 
 
 def main() -> None:
-    """Runs it."""
-    script = Path(sys.argv[1])
-    sys.argv = sys.argv[1:]
+    """Runs it; in a process that the script has spawned, once more."""
+    script = Path(os.environ.setdefault("REFERENCE_SCRIPT", sys.argv[1]))
+    if __name__ == "__main__":
+        sys.argv = sys.argv[1:]
     sys.path.insert(0, str(script.parent))
     stand_in()
     text = script.read_text().replace("cuda", "cpu").replace('"nccl"', '"gloo"')
     text = text.replace("torch.compile(", "(lambda it, **kw: it)(")
-    sys.modules["__main__"].__dict__["__file__"] = str(script)
-    exec(compile(text, str(script), "exec"), sys.modules["__main__"].__dict__)
+    exec(compile(text, str(script), "exec"), globals())
 
 
-if __name__ == "__main__":
+if __name__ in ("__main__", "__mp_main__"):
     main()
