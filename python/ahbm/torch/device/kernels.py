@@ -140,8 +140,13 @@ class Kind:
         self.counts = counting(func._overloadpacket)
         self.overwrites = int(written and name in _OVERWRITING)
         """How many operands are written without being read."""
-        self.decomposes = self.counts is None and not self.is_quiet and torch._C._dispatch_has_kernel_for_dispatch_key(
-            func.name(), torch._C.DispatchKey.CompositeImplicitAutograd
+        has, key = torch._C._dispatch_has_kernel_for_dispatch_key, torch._C.DispatchKey
+        self.decomposes = (
+            # Else its parts are what a device sees; but what CPU has a kernel for keeps its rounding.
+            not self.is_quiet
+            and self.counts is None
+            and has(func.name(), key.CompositeImplicitAutograd)
+            and not has(func.name(), key.CPU)
         )
 
 
