@@ -84,13 +84,15 @@ def stand_in() -> None:
 
 def main() -> None:
     """Runs it; in a process that the script has spawned, once more."""
-    script = Path(os.environ.setdefault("REFERENCE_SCRIPT", sys.argv[1]))
+    script = Path(os.environ.get("REFERENCE_SCRIPT") or sys.argv[1])
+    os.environ["REFERENCE_SCRIPT"] = str(script)
     if __name__ == "__main__":
         sys.argv = sys.argv[1:]
     sys.path.insert(0, str(script.parent))
     stand_in()
     text = script.read_text().replace("cuda", "cpu").replace('"nccl"', '"gloo"')
-    text = text.replace("torch.compile(", "(lambda it, **kw: it)(")
+    text = text.replace("pin_memory=True", "pin_memory=False").replace("Accelerator(", "Accelerator(cpu=True, ")
+    text = text.replace('accelerator="gpu"', 'accelerator="cpu"').replace("FSDP(", "FSDP(device_id=torch.device('cpu'), module=")
     exec(compile(text, str(script), "exec"), globals())
 
 
