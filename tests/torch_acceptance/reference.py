@@ -31,9 +31,9 @@ def stand_in() -> None:
     module.cpu = lambda m, *args, **kw: m
     wraps = DistributedDataParallel.__init__
 
-    def ddp(self: Any, net: Any, device_ids: Any = None, *args: Any, **kw: Any) -> None:
+    def ddp(self: Any, module: Any, device_ids: Any = None, *args: Any, **kw: Any) -> None:
         kw.pop("output_device", None)
-        wraps(self, net, None, *args, **kw)
+        wraps(self, module, None, *args, **kw)
 
     DistributedDataParallel.__init__ = ddp
     number = [0]

@@ -68,6 +68,7 @@ class Lanes(Journal):
             return None
         origin = call_origin()
         event = self.issue(call, me)
+        event.facts.setdefault("ranks", call.group.ranks)  # a group that only sends is not told of elsewhere
         event.name = f"{event.name} {origin}"
         self.requests[event] = call.terms.request
         return self._generation, event
