@@ -22,7 +22,13 @@ def stand_in() -> None:
     to, move = tensor.to, module.to
 
     def host(value: Any) -> Any:
-        return "cpu" if type(value) is int else torch.device("cpu") if isinstance(value, torch.device) and value.type == "cpu" else value
+        return (
+            "cpu"
+            if type(value) is int
+            else torch.device("cpu")
+            if isinstance(value, torch.device) and value.type == "cpu"
+            else value
+        )
 
     tensor.to = lambda x, *args, **kw: to(x, *map(host, args), **kw)
     module.to = lambda m, *args, **kw: move(m, *map(host, args), **kw)
@@ -55,7 +61,9 @@ def stand_in() -> None:
     for name, value in {
         "is_available": lambda: True,
         "device_count": lambda: count,
-        "set_device": lambda device: number.__setitem__(0, torch.device(device).index if not isinstance(device, int) else device),
+        "set_device": lambda device: number.__setitem__(
+            0, torch.device(device).index if not isinstance(device, int) else device
+        ),
         "current_device": lambda: number[0],
         "synchronize": nothing,
         "manual_seed": nothing,
@@ -92,7 +100,9 @@ def main() -> None:
     stand_in()
     text = script.read_text().replace("cuda", "cpu").replace('"nccl"', '"gloo"')
     text = text.replace("pin_memory=True", "pin_memory=False").replace("Accelerator(", "Accelerator(cpu=True, ")
-    text = text.replace('accelerator="gpu"', 'accelerator="cpu"').replace("FSDP(", "FSDP(device_id=torch.device('cpu'), module=")
+    text = text.replace('accelerator="gpu"', 'accelerator="cpu"').replace(
+        "FSDP(", "FSDP(device_id=torch.device('cpu'), module="
+    )
     exec(compile(text, str(script), "exec"), globals())
 
 

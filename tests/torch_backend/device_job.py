@@ -92,7 +92,9 @@ torch.cuda.synchronize()
 assert begin.elapsed_time(end) > 0
 before = torch.cuda.memory_allocated()
 del big
-assert before - torch.cuda.memory_allocated() == 512 * 512 * 4 and torch.cuda.max_memory_allocated() >= 3 * 512 * 512 * 4
+assert (
+    before - torch.cuda.memory_allocated() == 512 * 512 * 4 and torch.cuda.max_memory_allocated() >= 3 * 512 * 512 * 4
+)
 assert torch.cuda.mem_get_info()[0] < torch.cuda.mem_get_info()[1]
 torch.cuda.reset_peak_memory_stats()
 torch.cuda.empty_cache()

@@ -7,7 +7,9 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 width = int(sys.argv[1])
-net = nn.Sequential(nn.Linear(width, width, bias=False), nn.ReLU(), nn.Linear(width, width, bias=False)).cuda().bfloat16()
+net = (
+    nn.Sequential(nn.Linear(width, width, bias=False), nn.ReLU(), nn.Linear(width, width, bias=False)).cuda().bfloat16()
+)
 picture = nn.Conv2d(3, 4, 3).cuda()
 optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
 

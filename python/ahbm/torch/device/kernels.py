@@ -27,7 +27,17 @@ _QUIET = {
 """Operations that start no kernel."""
 _SYNCHRONIZING = {"_local_scalar_dense", "item", "equal", "is_nonzero", "nonzero", "masked_select", "_unique2"}
 """Operations whose answer the host waits for."""
-_OVERWRITING = {"copy_", "fill_", "zero_", "normal_", "uniform_", "random_", "bernoulli_", "exponential_", "_foreach_copy_"}
+_OVERWRITING = {
+    "copy_",
+    "fill_",
+    "zero_",
+    "normal_",
+    "uniform_",
+    "random_",
+    "bernoulli_",
+    "exponential_",
+    "_foreach_copy_",
+}
 """Operations in place that do not read what they write."""
 CALLS = ("c10d", "_c10d_functional", "_c10d_functional_autograd", "_dtensor", "symm_mem")
 """Namespaces of collectives, whose time the emulator knows."""
@@ -93,8 +103,10 @@ class Kernels(TorchDispatchMode):
             out = func(*args, **kwargs)
         elif known.is_call:
             out = func(*args, **kwargs)
-        elif (index is not None and index >= 0) or before is not None or (
-            not given and str(kwargs.get("device")) != "meta" and world.is_large(args)
+        elif (
+            (index is not None and index >= 0)
+            or before is not None
+            or (not given and str(kwargs.get("device")) != "meta" and world.is_large(args))
         ):
             marks.honest[0] = True  # torch's fake kernels make tensors where they find others
             try:

@@ -98,9 +98,7 @@ def _storages() -> None:
     )
     moves = storages.cpu
     storages.cpu = lambda held: moves(held) if marks.of_storage(held) is None else copied(held, None)
-    storages.clone = lambda held: (
-        clones(held) if (index := marks.of_storage(held)) is None else copied(held, index)
-    )
+    storages.clone = lambda held: clones(held) if (index := marks.of_storage(held)) is None else copied(held, index)
 
 
 def _compile() -> None:
