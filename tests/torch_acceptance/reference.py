@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+import torch.optim.adamw
+from torch.utils import _foreach_utils
 from torch.nn.parallel import DistributedDataParallel
 
 
@@ -20,7 +22,13 @@ def stand_in() -> None:
     to, move = tensor.to, module.to
 
     def host(value: Any) -> Any:
-        return "cpu" if type(value) is int else torch.device("cpu") if isinstance(value, torch.device) and value.type == "cpu" else value
+        return (
+            "cpu"
+            if type(value) is int
+            else torch.device("cpu")
+            if isinstance(value, torch.device) and value.type == "cpu"
+            else value
+        )
 
     tensor.to = lambda x, *args, **kw: to(x, *map(host, args), **kw)
     module.to = lambda m, *args, **kw: move(m, *map(host, args), **kw)
@@ -29,9 +37,9 @@ def stand_in() -> None:
     module.cpu = lambda m, *args, **kw: m
     wraps = DistributedDataParallel.__init__
 
-    def ddp(self: Any, net: Any, device_ids: Any = None, *args: Any, **kw: Any) -> None:
+    def ddp(self: Any, module: Any, device_ids: Any = None, *args: Any, **kw: Any) -> None:
         kw.pop("output_device", None)
-        wraps(self, net, None, *args, **kw)
+        wraps(self, module, None, *args, **kw)
 
     DistributedDataParallel.__init__ = ddp
     number = [0]
@@ -45,13 +53,17 @@ def stand_in() -> None:
         set_device_index=nothing,
         current_device_index=lambda: 0,
         synchronize=nothing,
+        current_stream=lambda device=None: SimpleNamespace(is_capturing=lambda: False),
     )
     torch.accelerator = accelerator
+    torch._C._get_accelerator = lambda check=None: torch.device("cpu")
     event = type("Event", (), {"__init__": nothing, "record": nothing, "elapsed_time": lambda self, other: 0.0})
     for name, value in {
         "is_available": lambda: True,
         "device_count": lambda: count,
-        "set_device": lambda device: number.__setitem__(0, torch.device(device).index if not isinstance(device, int) else device),
+        "set_device": lambda device: number.__setitem__(
+            0, torch.device(device).index if not isinstance(device, int) else device
+        ),
         "current_device": lambda: number[0],
         "synchronize": nothing,
         "manual_seed": nothing,
@@ -64,6 +76,11 @@ def stand_in() -> None:
         "Event": event,
     }.items():
         setattr(torch.cpu, name, value)
+    # Optimizers take many tensors at once, as on a GPU: another order of the same sums.
+    supported = [*_foreach_utils._get_foreach_kernels_supported_devices(), "cpu"]
+    for name, found in list(sys.modules.items()):
+        if name.startswith("torch") and "_get_foreach_kernels_supported_devices" in vars(found):
+            found._get_foreach_kernels_supported_devices = lambda: supported
     makes = dist.init_process_group
 
     def init(*args: Any, **kw: Any) -> None:
@@ -74,16 +91,20 @@ def stand_in() -> None:
 
 
 def main() -> None:
-    """Runs it."""
-    script = Path(sys.argv[1])
-    sys.argv = sys.argv[1:]
+    """Runs it; in a process that the script has spawned, once more."""
+    script = Path(os.environ.get("REFERENCE_SCRIPT") or sys.argv[1])
+    os.environ["REFERENCE_SCRIPT"] = str(script)
+    if __name__ == "__main__":
+        sys.argv = sys.argv[1:]
     sys.path.insert(0, str(script.parent))
     stand_in()
     text = script.read_text().replace("cuda", "cpu").replace('"nccl"', '"gloo"')
-    text = text.replace("torch.compile(", "(lambda it, **kw: it)(")
-    sys.modules["__main__"].__dict__["__file__"] = str(script)
-    exec(compile(text, str(script), "exec"), sys.modules["__main__"].__dict__)
+    text = text.replace("pin_memory=True", "pin_memory=False").replace("Accelerator(", "Accelerator(cpu=True, ")
+    text = text.replace('accelerator="gpu"', 'accelerator="cpu"').replace(
+        "FSDP(", "FSDP(device_id=torch.device('cpu'), module="
+    )
+    exec(compile(text, str(script), "exec"), globals())
 
 
-if __name__ == "__main__":
+if __name__ in ("__main__", "__mp_main__"):
     main()

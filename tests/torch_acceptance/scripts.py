@@ -59,7 +59,11 @@ def losses(text: str) -> list[str]:
 
 def content(folder: Path) -> dict[str, bytes]:
     """The files of a report but the page, whose charts another program draws."""
-    return {str(file.relative_to(folder)): file.read_bytes() for file in sorted(folder.rglob("*")) if file.suffix in (".json", ".txt", ".et")}
+    return {
+        str(file.relative_to(folder)): file.read_bytes()
+        for file in sorted(folder.rglob("*"))
+        if file.suffix in (".json", ".txt", ".et")
+    }
 
 
 def tried(name: str, quick: bool) -> bool:
@@ -78,7 +82,10 @@ def tried(name: str, quick: bool) -> bool:
     ran = not any(codes) and bool(mine)
     equal = mine == theirs
     told = "ran" if ran else "FAILED"
-    print(f"{name:<18} {told:<7} {len(mine):>2} losses {'equal' if equal else 'DIFFER':<7} {same:<11} step {step} us", flush=True)
+    print(
+        f"{name:<18} {told:<7} {len(mine):>2} losses {'equal' if equal else 'DIFFER':<7} {same:<11} step {step} us",
+        flush=True,
+    )
     if not ran:
         print(texts[0][-3000:])
     elif not equal:

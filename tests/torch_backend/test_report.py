@@ -201,7 +201,7 @@ def test_a_script_that_ends_for_want_of_a_gpu_is_told_what_to_do(tmp_path: Path,
     script = tmp_path / "job.py"
     script.write_text(f"import sys, torch, torch.distributed as dist\n{search}\n")
     done = run_alone(script)
-    assert "ended after it looked for a GPU (torch." in done.stderr and "give the script its CPU path" in done.stderr
+    assert "ended after it looked for a GPU (torch." in done.stderr and "--device cuda" in done.stderr
 
 
 @pytest.mark.parametrize("end", ["", "raise SystemExit(3)", "1 / 0"])

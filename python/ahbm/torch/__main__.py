@@ -182,8 +182,8 @@ class Search:
         """A notice for a script that has ended, if it ended for want of a GPU."""
         if self.asked and not torch.cuda.is_available() and (not self.grouped or (failed and self.used)):
             notice(
-                f"the script has ended after it looked for a GPU ({self.asked}); the emulator takes CPU tensors: give "
-                "the script its CPU path, without set_device, device_ids and .cuda()"
+                f"the script has ended after it looked for a GPU ({self.asked}): python -m ahbm.torch --device cuda "
+                "SCRIPT gives it devices that are not there"
             )
 
 

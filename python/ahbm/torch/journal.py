@@ -32,6 +32,8 @@ class Event:
     start_ps: int
     duration_ps: int = 0
     facts: dict[str, Fact] = field(default_factory=dict)
+    stream: int = 0
+    """The stream that a kernel was given to."""
 
     @property
     def lacks_sender(self) -> bool:

@@ -13,7 +13,9 @@ from torch.utils.data.distributed import DistributedSampler
 
 
 class Trainer:
-    def __init__(self, model: torch.nn.Module, data: DataLoader, optimizer: torch.optim.Optimizer, snapshot: str) -> None:
+    def __init__(
+        self, model: torch.nn.Module, data: DataLoader, optimizer: torch.optim.Optimizer, snapshot: str
+    ) -> None:
         self.gpu_id = int(os.environ["LOCAL_RANK"])
         self.model, self.data, self.optimizer, self.snapshot = model.to(self.gpu_id), data, optimizer, snapshot
         self.epochs_run = 0

@@ -13,7 +13,9 @@ class Attention(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         batch, length, _ = x.shape
-        q, k, v = (w(x).view(batch, length, self.n_heads, self.head_dim).transpose(1, 2) for w in (self.wq, self.wk, self.wv))
+        q, k, v = (
+            w(x).view(batch, length, self.n_heads, self.head_dim).transpose(1, 2) for w in (self.wq, self.wk, self.wv)
+        )
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         return self.wo(y.transpose(1, 2).reshape(batch, length, self.n_heads * self.head_dim))
 
@@ -21,7 +23,11 @@ class Attention(nn.Module):
 class FeedForward(nn.Module):
     def __init__(self, dim: int) -> None:
         super().__init__()
-        self.w1, self.w2, self.w3 = nn.Linear(dim, 4 * dim, bias=False), nn.Linear(4 * dim, dim, bias=False), nn.Linear(dim, 4 * dim, bias=False)
+        self.w1, self.w2, self.w3 = (
+            nn.Linear(dim, 4 * dim, bias=False),
+            nn.Linear(4 * dim, dim, bias=False),
+            nn.Linear(dim, 4 * dim, bias=False),
+        )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.w2(F.silu(self.w1(x)) * self.w3(x))

@@ -33,22 +33,26 @@ def stage_of(model: Transformer, index: int, count: int) -> nn.Module:
 def apply_tp(model: Transformer, mesh: "dist.DeviceMesh", first: bool, last: bool) -> None:
     plan = {}
     if first:
-        plan["tok_embeddings"] = RowwiseParallel(input_layouts=Replicate(), output_layouts=Replicate())
+        plan["tok_embeddings"] = RowwiseParallel(input_layouts=Replicate(), output_layouts=Shard(1))
     if last:
         plan["norm"] = SequenceParallel()
         plan["output"] = ColwiseParallel(input_layouts=Shard(1), output_layouts=Replicate())
     parallelize_module(model, mesh, plan)
+    gather = PrepareModuleInput(input_layouts=Shard(1), desired_input_layouts=Replicate())
     for block in model.layers:
         block.attention.n_heads //= mesh.size()
         parallelize_module(
             block,
             mesh,
             {
+                "attention_norm": SequenceParallel(),
+                "attention": gather,
                 **{f"attention.{name}": ColwiseParallel() for name in ("wq", "wk", "wv")},
-                "attention.wo": RowwiseParallel(),
-                "feed_forward": PrepareModuleInput(input_layouts=Replicate(), desired_input_layouts=Replicate()),
+                "attention.wo": RowwiseParallel(output_layouts=Shard(1)),
+                "ffn_norm": SequenceParallel(),
+                "feed_forward": gather,
                 "feed_forward.w1": ColwiseParallel(),
-                "feed_forward.w2": RowwiseParallel(),
+                "feed_forward.w2": RowwiseParallel(output_layouts=Shard(1)),
                 "feed_forward.w3": ColwiseParallel(),
             },
         )

@@ -24,6 +24,7 @@ def install(devices: int, asked: dict[Any, str]) -> Any:
         f"{devices} cuda device{'s' * (devices != 1)} that {'is' if devices == 1 else 'are'} not there: tensors are in "
         "host memory, times are simulated"
     )
+    world.refuse_hosts()
     world.environment(devices)
     backend.DEVICES.append("cuda")
     marks.install()

@@ -151,10 +151,12 @@ class Keeper:
 
             folder = Path(target)
             folder.mkdir(parents=True, exist_ok=True)
-            store({
-                folder / "answer.txt": f"{found}\n".encode(),
-                folder / "answer.json": json.dumps(found.to_json(), indent=1).encode(),
-            })
+            store(
+                {
+                    folder / "answer.txt": f"{found}\n".encode(),
+                    folder / "answer.json": json.dumps(found.to_json(), indent=1).encode(),
+                }
+            )
             for file in self.folder.glob("step.*.et"):
                 shutil.copy(file, folder / file.name)
             if os.environ.get(PAGE) != "0":
@@ -162,7 +164,6 @@ class Keeper:
         else:
             notice(f"{report.ENV}=FOLDER keeps the page, the recording and all figures")
         return f"{found}"
-
 
     def _page(self, folder: Path) -> None:
         """Writes the page of the recording, as `ahbm report` does."""

@@ -27,10 +27,24 @@ _QUIET = {
 """Operations that start no kernel."""
 _SYNCHRONIZING = {"_local_scalar_dense", "item", "equal", "is_nonzero", "nonzero", "masked_select", "_unique2"}
 """Operations whose answer the host waits for."""
-_OVERWRITING = {"copy_", "fill_", "zero_", "normal_", "uniform_", "random_", "bernoulli_", "exponential_", "_foreach_copy_"}
+_OVERWRITING = {
+    "copy_",
+    "fill_",
+    "zero_",
+    "normal_",
+    "uniform_",
+    "random_",
+    "bernoulli_",
+    "exponential_",
+    "_foreach_copy_",
+}
 """Operations in place that do not read what they write."""
 CALLS = ("c10d", "_c10d_functional", "_c10d_functional_autograd", "_dtensor", "symm_mem")
 """Namespaces of collectives, whose time the emulator knows."""
+
+
+_active: Any = torch._C._get_dispatch_mode
+_FAKE = torch._C._TorchDispatchModeKey.FAKE
 
 
 class _Placing(threading.local):
@@ -50,7 +64,7 @@ class Kernels(TorchDispatchMode):
         """`fake`: the mode in which the device's tensors, and large ones of the host, have no data."""
         super().__init__()
         self.meter = meter
-        self.fake = fake
+        self.fake = marks.fake[0] = fake
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs the operation."""
@@ -59,6 +73,10 @@ class Kernels(TorchDispatchMode):
                 return NotImplemented
         kwargs = kwargs or {}
         if not isinstance(func, torch._ops.OpOverload):
+            return func(*args, **kwargs)
+        if _active(_FAKE) is not None:  # torch finds out shapes: nothing that a device would do
+            if marks.index_of(kwargs.get("device")) is not None:
+                kwargs = {**kwargs, "device": torch.device("cpu")}
             return func(*args, **kwargs)
         known = kind_of(func)
         if known.decomposes:
@@ -72,8 +90,6 @@ class Kernels(TorchDispatchMode):
             if asked is not None:
                 kwargs = {**kwargs, "device": torch.device("cpu")}
                 index = asked
-            elif kwargs["device"] is not None and index is None:
-                index = -1
         given = tensors(args) if not kwargs else tensors((args, kwargs))
         if known.asks and self.fake is not None and any(type(x) is FakeTensor for x in given):
             self.meter.synchronize()
@@ -87,8 +103,10 @@ class Kernels(TorchDispatchMode):
             out = func(*args, **kwargs)
         elif known.is_call:
             out = func(*args, **kwargs)
-        elif (index is not None and index >= 0) or before is not None or (
-            not given and str(kwargs.get("device")) != "meta" and world.is_large(args)
+        elif (
+            (index is not None and index >= 0)
+            or before is not None
+            or (not given and str(kwargs.get("device")) != "meta" and world.is_large(args))
         ):
             marks.honest[0] = True  # torch's fake kernels make tensors where they find others
             try:
@@ -134,8 +152,13 @@ class Kind:
         self.counts = counting(func._overloadpacket)
         self.overwrites = int(written and name in _OVERWRITING)
         """How many operands are written without being read."""
-        self.decomposes = self.counts is None and not self.is_quiet and torch._C._dispatch_has_kernel_for_dispatch_key(
-            func.name(), torch._C.DispatchKey.CompositeImplicitAutograd
+        has, key = torch._C._dispatch_has_kernel_for_dispatch_key, torch._C.DispatchKey
+        self.decomposes = (
+            # Else its parts are what a device sees; but what CPU has a kernel for keeps its rounding.
+            not self.is_quiet
+            and self.counts is None
+            and has(func.name(), key.CompositeImplicitAutograd)
+            and not has(func.name(), key.CPU)
         )
 
 

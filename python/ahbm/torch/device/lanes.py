@@ -57,6 +57,9 @@ class Lanes(Journal):
                 if not self.full:
                     event = self._add("COMP_NODE", name)
                     event.facts = {"num_ops": operations, "tensor_size": nbytes}
+                    event.stream = self.stream
+                    if self.stream:  # a device interleaves streams; these are short copies before calls
+                        event.facts["comm_priority"] = 1
                     self._chain = [event.number]
 
     def call(self, call: Call, me: int) -> tuple[int, Event] | None:
@@ -65,6 +68,7 @@ class Lanes(Journal):
             return None
         origin = call_origin()
         event = self.issue(call, me)
+        event.facts.setdefault("ranks", call.group.ranks)  # a group that only sends is not told of elsewhere
         event.name = f"{event.name} {origin}"
         self.requests[event] = call.terms.request
         return self._generation, event

@@ -138,4 +138,9 @@ class Lonely:
                 "changes": [{"what": what, "step_ns": total / per / 1000} for what, total in changes],
             }
             text = "\n".join(lines)
-            store({folder / "answer.txt": f"{text}\n".encode(), folder / "answer.json": json.dumps(facts, indent=1).encode()})
+            store(
+                {
+                    folder / "answer.txt": f"{text}\n".encode(),
+                    folder / "answer.json": json.dumps(facts, indent=1).encode(),
+                }
+            )

@@ -45,10 +45,11 @@ memory: dict[int, Memory] = {}
 class Mark:
     """The device of a storage, and its bytes there, for as long as it lives."""
 
-    __slots__ = ("index", "nbytes")
+    __slots__ = ("counts", "index", "nbytes")
 
-    def __init__(self, index: int, nbytes: int) -> None:
+    def __init__(self, index: int, nbytes: int, counts: bool) -> None:
         self.index = index
+        self.counts = counts
         self.nbytes = nbytes
         _used[0] = True
         memory_of(index).add(nbytes)
@@ -114,24 +115,38 @@ def put(x: Any, index: int | None) -> Any:
         return x
     held = storage(x)
     if held is not None:
-        mark(held, index)
+        mark(held, index, counts=not _is_meta_storage(held) or getattr(x, "fake_mode", None) is fake[0])
     return x
 
 
-def mark(held: Any, index: int | None) -> None:
-    """Marks a storage."""
+fake: list[Any] = [None]
+"""The mode in which the device's tensors have no data. Those of other modes, such as torch's own while it finds out how
+tensors are sharded, take no memory."""
+
+
+def _is_meta_storage(held: Any) -> bool:
+    found: bool = bare(held).type == "meta"
+    return found
+
+
+bare: Any = torch._C.StorageBase.device.__get__  # type: ignore[attr-defined]
+"""Where a storage is in truth."""
+
+
+def mark(held: Any, index: int | None, *, counts: bool = True) -> None:
+    """Marks a storage; `counts`: it takes memory of the device."""
     facts = held.__dict__
     known = facts.get(_MARK)
     if index is None:
         facts.pop(_MARK, None)
     elif known is None or known.index != index:
-        facts[_MARK] = Mark(index, _nbytes(held))
+        facts[_MARK] = Mark(index, _nbytes(held) if counts else 0, counts)
 
 
 def resized(held: Any) -> None:
     """A storage has got another size."""
     known = held.__dict__.get(_MARK)
-    if known is not None:
+    if known is not None and known.counts:
         known.resize(_nbytes(held))
 
 
@@ -212,7 +227,6 @@ def install() -> None:
 
     storages: Any = torch.UntypedStorage
     storages.resize_ = resize_
-    bare = torch._C.StorageBase.device.__get__  # type: ignore[attr-defined]
     storages.device = property(lambda held: bare(held) if (i := of_storage(held)) is None else torch.device(KIND, i))
     storages.is_cuda = property(lambda held: of_storage(held) is not None)
     fake = torch._subclasses.fake_tensor.FakeTensor

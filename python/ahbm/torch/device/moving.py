@@ -13,7 +13,7 @@ import torch
 from torch.utils import _device as defaults
 
 from ahbm.torch.device import marks
-from ahbm.torch.device.kernels import placing
+from ahbm.torch.device.kernels import _FAKE, _active, placing
 
 _HOST = torch.device("cpu")
 _NEW = ("new_tensor", "new_empty", "new_empty_strided", "new_full", "new_ones", "new_zeros")
@@ -42,7 +42,7 @@ def placed(make: Callable[..., Any], args: Any, kw: dict[str, Any], device: Any)
         out = make(*args, **(kw if index is None else {**kw, "device": _HOST}))
     finally:
         placing.to = before
-    if index is not None and isinstance(out, torch.Tensor):
+    if index is not None and isinstance(out, torch.Tensor) and _active(_FAKE) is None:
         source = args[0] if args else None
         if out is source and marks.where(out) != index:  # `as_tensor` and `asarray` do not copy
             out = out.clone()
@@ -56,7 +56,7 @@ def _default(mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = Non
     """`torch.set_default_device` and `with torch.device(...)`."""
     kwargs = kwargs or {}
     if func in defaults._device_constructors() and kwargs.get("device") is None:
-        return placed(func, args, kwargs, mode.device)
+        return placed(func, args, {**kwargs, "device": mode.device}, mode.device)
     return func(*args, **kwargs)
 
 

@@ -25,6 +25,7 @@ def install(enter: Callable[[], Any]) -> None:
     _groups()
     _threads(enter)
     pointers()
+    _profiler()
     torch.nn.DataParallel.__init__ = _refuse  # type: ignore[method-assign]
 
 
@@ -97,9 +98,7 @@ def _storages() -> None:
     )
     moves = storages.cpu
     storages.cpu = lambda held: moves(held) if marks.of_storage(held) is None else copied(held, None)
-    storages.clone = lambda held: (
-        clones(held) if (index := marks.of_storage(held)) is None else copied(held, index)
-    )
+    storages.clone = lambda held: clones(held) if (index := marks.of_storage(held)) is None else copied(held, index)
 
 
 def _compile() -> None:
@@ -121,6 +120,19 @@ def _groups() -> None:
     # Sharded tensors draw their random numbers as on CPU: every rank from its own generator.
     replace(_random.is_rng_supported_mesh, lambda device_mesh: False)
     c10d.is_backend_available = dist.is_backend_available = lambda backend: True  # type: ignore[assignment]
+
+
+def _profiler() -> None:
+    """A profiler looks at the host: the driver that would tell of a device is not there."""
+    cuda = torch.profiler.ProfilerActivity.CUDA
+    starts = torch.profiler.profile.__init__
+
+    @functools.wraps(starts)
+    def start(self: Any, *, activities: Any = None, **kw: Any) -> None:
+        kept = [activity for activity in activities or () if activity is not cuda]
+        starts(self, activities=kept or [torch.profiler.ProfilerActivity.CPU], **kw)
+
+    torch.profiler.profile.__init__ = start  # type: ignore[method-assign]
 
 
 def _threads(enter: Callable[[], Any]) -> None:

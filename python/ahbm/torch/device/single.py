@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -19,27 +20,46 @@ class Schedule:
 
 
 def schedule(events: Sequence[Event], cost: Callable[[Event], int]) -> Schedule:
-    """Runs kernels one at a time, calls of a group one at a time, and everything after what it waits for."""
+    """Runs kernels one at a time, those of a stream in order, and calls of a group one at a time. Of what could start,
+    that comes first which can start first; then what other streams than the default one have."""
     found = Schedule()
-    ends = [0] * len(events)
+    ends: list[int | None] = [None] * len(events)
+    queues: dict[object, deque[Event]] = {}
+    for event in events:
+        lane = event.stream if event.kind == "COMP_NODE" else event.facts["pg_name"]
+        queues.setdefault(lane, deque()).append(event)
     free: dict[object, int] = {}
     last = 0
-    for event in events:
-        computes = event.kind == "COMP_NODE"
-        lane = "" if computes else event.facts["pg_name"]
-        ready, blocker = 0, -1
-        for dep in event.deps:
-            if ends[dep] > ready:
-                ready, blocker = ends[dep], dep
-        start, takes = max(ready, free.get(lane, 0)), cost(event)
-        ends[event.number] = free[lane] = start + takes
-        found.total = max(found.total, start + takes)
-        if computes:
-            found.computing += takes
-            if start > last and blocker >= 0 and events[blocker].kind != "COMP_NODE":
-                found.exposed[blocker] = found.exposed.get(blocker, 0) + start - last
-            last = start + takes
+    for _ in events:
+        best = None
+        for lane, queue in queues.items():
+            if not queue:
+                continue
+            event = queue[0]
+            before = [ends[dep] for dep in event.deps]
+            if None in before:
+                continue
+            engine = "kernels" if event.kind == "COMP_NODE" else lane
+            start = max(free.get(engine, 0), max(before, default=0))  # type: ignore[type-var]
+            rank = (start, event.stream == 0, event.number)
+            if best is None or rank < best[0]:
+                best = (rank, queue, engine)
+        assert best is not None  # dependencies are older nodes
+        (start, *_), queue, engine = best
+        event = queue.popleft()
+        end = start + cost(event)
+        ends[event.number] = free[engine] = end
+        found.total = max(found.total, end)
+        if engine == "kernels":
+            found.computing += end - start
+            if start > last and event.deps:
+                _expose(found, events, max(event.deps, key=lambda dep: ends[dep] or 0), start - last)
+            last = end
     if found.total > last:
-        final = max(range(len(events)), key=lambda number: ends[number])
-        found.exposed[final] = found.exposed.get(final, 0) + found.total - last
+        _expose(found, events, ends.index(found.total), found.total - last)
     return found
+
+
+def _expose(found: Schedule, events: Sequence[Event], number: int, ps: int) -> None:
+    if events[number].kind != "COMP_NODE":
+        found.exposed[number] = found.exposed.get(number, 0) + ps

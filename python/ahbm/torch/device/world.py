@@ -9,6 +9,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from ahbm.errors import UnsupportedError
 from ahbm.torch.fallback import notice
 
 WORLD = "AHBM_WORLD"
@@ -23,6 +24,17 @@ def wanted() -> tuple[int, int] | None:
         return None
     ranks, _, rank = asked.partition(":")
     return int(rank or 0), int(ranks)
+
+
+def refuse_hosts() -> None:
+    """Raises UnsupportedError (AHBM-U156) where torchrun has started ranks on several hosts."""
+    hosts = os.environ.get("GROUP_WORLD_SIZE") or "1"
+    if hosts != "1":
+        raise UnsupportedError(
+            "AHBM-U156",
+            f"ranks on {hosts} hosts: the emulator is in the process of rank 0, which others reach on one host",
+            hint="run all ranks on this host, or --ranks N, one process that stands for all",
+        )
 
 
 def environment(devices: int) -> None:

@@ -305,6 +305,7 @@ pub const CASES: &[(&str, &str, &str)] = &[
     ("AHBM-U152", "`dist.recv` in a script that runs one rank alone", "run all ranks: `ahbm.torch.spawn` or torchrun"),
     ("AHBM-U153", "a meta tensor on one rank, a real one on another", "give all ranks data, or none"),
     ("AHBM-U154", "`merge_remote_group` under a recorder", "record plain process groups"),
+    ("AHBM-U156", "`torch.nn.DataParallel` under `--device cuda`", "use DistributedDataParallel, on one host"),
     ("AHBM-U180", "`mscclpp.RegisteredMemory`", "use the parts that docs/torch.md names"),
     ("AHBM-U201", "a step of type `xyz`", "write the plan with the step types of MSCCL-IR"),
     ("AHBM-U203", "`op='avg'` of an all-gather", "use sum, prod, min or max"),
