@@ -112,7 +112,7 @@ class Place:
         """The rank waits for these at the end of the backward pass, as DDP does where no one can see it."""
         if self.lanes is not None:
             engine = torch.autograd.Variable._execution_engine
-            engine.queue_callback(lambda: [self.wait(ticket, None) for ticket in tickets])
+            engine.queue_callback(lambda: [self.wait(ticket, None) for ticket in tickets])  # type: ignore[func-returns-value]
 
     def now_ps(self) -> int:
         """The rank's simulated clock."""

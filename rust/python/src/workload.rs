@@ -226,7 +226,13 @@ impl Workload {
     #[pyo3(signature = (machine, *, factors=Vec::new()), text_signature = "($self, machine, *, factors=())")]
     fn features(&self, py: Python<'_>, machine: &Machine, factors: Vec<(String, f64)>) -> PyResult<JobFeatures> {
         let (operations_per_ns, bytes_per_ns) = machine.inner.roofline();
-        let terms = Terms { lanes: Lanes::ALL[0], operations_per_ns, bytes_per_ns, launch: machine.inner.kernel().launch, factors };
+        let terms = Terms {
+            lanes: Lanes::ALL[0],
+            operations_per_ns,
+            bytes_per_ns,
+            launch: machine.inner.kernel().launch,
+            factors,
+        };
         let found = interruptible(py, || Ok(ahbm_views::features::Job::of(&self.inner, &terms)))?;
         JobFeatures::of(py, &found)
     }
@@ -279,7 +285,8 @@ impl Workload {
             regions.into_iter().map(|list| list.into_iter().map(region).collect()).collect();
         logs::refresh(py, &[Part::Engine]);
         let (operations_per_ns, bytes_per_ns) = machine.inner.roofline();
-        let terms = Terms { lanes: policy, operations_per_ns, bytes_per_ns, launch: machine.inner.kernel().launch, factors };
+        let terms =
+            Terms { lanes: policy, operations_per_ns, bytes_per_ns, launch: machine.inner.kernel().launch, factors };
         let Spoken { machine, programs } = spoken(py, machine, programs.iter().map(Option::as_deref))?;
         let programs: Vec<_> = programs.into_iter().zip(made_for).collect();
         let found = interruptible(py, || {

@@ -1,14 +1,11 @@
 """A training script in the manner of DeepSpeed's examples: an engine with ZeRO-1."""
 
-import os
-
 import deepspeed
 import torch
 from torch import nn
 
 
 def main() -> None:
-    local_rank = int(os.environ["LOCAL_RANK"])
     deepspeed.init_distributed(dist_backend="nccl")
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 2))

@@ -58,7 +58,7 @@ def install() -> None:
     except ValueError:
         raise ConfigError("AHBM-C127", f"{STEPS}={os.environ[STEPS]!r} is no number") from None
     places.on_open.append(_opened)
-    register_optimizer_step_post_hook(lambda *_: meter.lanes is not None and meter.lanes.step())
+    register_optimizer_step_post_hook(_stepped)
     atexit.register(_alone)
     before = sys.excepthook
 
@@ -67,6 +67,11 @@ def install() -> None:
         before(*args)
 
     sys.excepthook = hook
+
+
+def _stepped(*_: object) -> None:
+    if meter.lanes is not None:
+        meter.lanes.step()
 
 
 def _opened(place: Place, opts: Any, ranks: int, setup: Setup) -> None:

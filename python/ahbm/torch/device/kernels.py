@@ -21,8 +21,8 @@ from ahbm.torch.device.meter import Meter, counting
 _PLAIN = {torch.Tensor, torch.nn.Parameter, FakeTensor}
 _QUIET = {
     "empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "lift_fresh", "detach", "alias",
-    "_unsafe_view", "set_", "resize_", "resize_as_", "is_same_size", "record_stream", "is_pinned", "_has_compatible_shallow_copy_type",
-    "sym_size", "sym_stride", "sym_numel", "sym_storage_offset", "_nested_tensor_size",
+    "_unsafe_view", "set_", "resize_", "resize_as_", "is_same_size", "record_stream", "is_pinned",
+    "_has_compatible_shallow_copy_type", "sym_size", "sym_stride", "sym_numel", "sym_storage_offset", "_nested_tensor_size",
 }  # fmt: skip
 """Operations that start no kernel."""
 _SYNCHRONIZING = {"_local_scalar_dense", "item", "equal", "is_nonzero", "nonzero", "masked_select", "_unique2"}
@@ -99,9 +99,7 @@ class Kernels(TorchDispatchMode):
             found = marks.where(x)
             if found is not None and (before is None or x.dim()):
                 before = found
-        if self.fake is None:
-            out = func(*args, **kwargs)
-        elif known.is_call:
+        if self.fake is None or known.is_call:
             out = func(*args, **kwargs)
         elif (
             (index is not None and index >= 0)

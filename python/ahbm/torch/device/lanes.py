@@ -38,7 +38,7 @@ class Lanes(Journal):
         super().__init__(Stopwatch("none"))
 
     @property
-    def _chain(self) -> list[int]:  # type: ignore[override]
+    def _chain(self) -> list[int]:
         return self._chains.setdefault(self.stream, list(self._fence))
 
     @_chain.setter

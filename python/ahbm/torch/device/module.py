@@ -67,9 +67,8 @@ class device:
     def __enter__(self) -> None:
         self.prev_idx = _exchange(self.idx)
 
-    def __exit__(self, *_: object) -> bool:
+    def __exit__(self, *_: object) -> None:
         _exchange(self.prev_idx)
-        return False
 
 
 class device_of(device):
@@ -290,10 +289,10 @@ def install(devices: int) -> None:
     }
     _put(torch._C, accelerators)
     _put(torch.accelerator, {key: of_memory[key] for key in vars(torch.accelerator) if key in of_memory})
-    torch.accelerator.memory_stats = lambda device_index=None: stats(device_index)  # type: ignore[assignment]
+    torch.accelerator.memory_stats = lambda device_index=None: stats(device_index)
     torch.accelerator.get_memory_info = of_memory["mem_get_info"]
-    torch.Stream = streams.Stream  # type: ignore[assignment, misc]
-    torch.Event = streams.Event  # type: ignore[assignment, misc]
+    torch.Stream = streams.Stream
+    torch.Event = streams.Event
     if torch.version.cuda is None:
         torch.version.cuda = "13.0"
 

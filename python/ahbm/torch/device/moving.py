@@ -43,7 +43,7 @@ def placed(make: Callable[..., Any], args: Any, kw: dict[str, Any], device: Any)
     finally:
         placing.to = before
     if index is not None and isinstance(out, torch.Tensor) and _active(_FAKE) is None:
-        source = args[0] if args else None
+        source: Any = args[0] if args else None
         if out is source and marks.where(out) != index:  # `as_tensor` and `asarray` do not copy
             out = out.clone()
         elif source is not None and type(source) not in (int, list, tuple, float) and marks.where(out) is None:
@@ -69,7 +69,7 @@ def _sort(args: tuple[Any, ...], kw: dict[str, Any]) -> tuple[bool, int | None, 
     if isinstance(other, torch.Tensor):
         index = marks.where(other)
         rest = {key: value for key, value in kw.items() if key != "other"}
-        where = _HOST if index is not None else torch._C.TensorBase.device.__get__(other)  # type: ignore[attr-defined]
+        where = _HOST if index is not None else torch._C.TensorBase.device.__get__(other)
         return True, index, (where, other.dtype, *args[1:]), rest
     if args and (type(other) is int or isinstance(other, str | torch.device)):
         return True, marks.index_of(other), (_host(other), *args[1:]), kw
@@ -137,12 +137,13 @@ def install() -> None:
             home = torch.fft
         elif make.__name__ == "nested_tensor":
             home = torch.nested
-        if getattr(home, make.__name__, None) is make:
+        known: Any = getattr(home, make.__name__, None)
+        if known is make:
             setattr(home, make.__name__, _places(make))
     for name in (*_LIKE, "normal"):
         setattr(torch, name, _places(getattr(torch, name)))
-    defaults.DeviceContext.__torch_function__ = _default  # type: ignore[assignment, method-assign]
-    wraps: Any = torch._C.TensorBase._make_wrapper_subclass  # type: ignore[attr-defined]
+    defaults.DeviceContext.__torch_function__ = _default
+    wraps: Any = torch._C.TensorBase._make_wrapper_subclass
 
     def _make_wrapper_subclass(kind: Any, *args: Any, **kw: Any) -> Any:
         if marks.index_of(kw.get("device")) is not None:
@@ -152,7 +153,7 @@ def install() -> None:
     tensor._make_wrapper_subclass = staticmethod(_make_wrapper_subclass)
     generator = torch.Generator
 
-    class Generator(generator):  # type: ignore[misc, valid-type]
+    class Generator(torch.Generator):
         """torch's, whose device may be one that is not there."""
 
         def __new__(cls, device: Any = "cpu") -> Any:
@@ -163,7 +164,7 @@ def install() -> None:
 
         device = property(lambda made: made._named)
 
-    torch.Generator = Generator  # type: ignore[misc]
+    torch.Generator = Generator
 
 
 def _index(device: Any) -> int:

@@ -26,7 +26,7 @@ def install(enter: Callable[[], Any]) -> None:
     _threads(enter)
     pointers()
     _profiler()
-    torch.nn.DataParallel.__init__ = _refuse  # type: ignore[method-assign]
+    torch.nn.DataParallel.__init__ = _refuse
 
 
 def _refuse(self: Any, module: Any, device_ids: Any = None, *args: Any, **kw: Any) -> None:
@@ -44,7 +44,7 @@ def _autocast() -> None:
     fast = threading.local()
 
     def is_autocast_enabled(device_type: str | None = None) -> bool:
-        return enabled("cpu" if device_type in (None, marks.KIND) else device_type)
+        return bool(enabled("cpu" if device_type in (None, marks.KIND) else device_type))
 
     def set_autocast_enabled(*args: Any) -> None:
         device_type, on = args if len(args) == 2 else (marks.KIND, args[0])
@@ -107,7 +107,7 @@ def _compile() -> None:
         return model if model is not None else lambda function: function
 
     torch.compile = compile_
-    torch.nn.Module.compile = lambda self, *args, **kw: compile_() and None  # type: ignore[method-assign]
+    torch.nn.Module.compile = lambda self, *args, **kw: compile_() and None
 
 
 def _groups() -> None:
@@ -119,7 +119,7 @@ def _groups() -> None:
 
     # Sharded tensors draw their random numbers as on CPU: every rank from its own generator.
     replace(_random.is_rng_supported_mesh, lambda device_mesh: False)
-    c10d.is_backend_available = dist.is_backend_available = lambda backend: True  # type: ignore[assignment]
+    c10d.is_backend_available = dist.is_backend_available = lambda backend: True
 
 
 def _profiler() -> None:
@@ -132,7 +132,7 @@ def _profiler() -> None:
         kept = [activity for activity in activities or () if activity is not cuda]
         starts(self, activities=kept or [torch.profiler.ProfilerActivity.CPU], **kw)
 
-    torch.profiler.profile.__init__ = start  # type: ignore[method-assign]
+    torch.profiler.profile.__init__ = start
 
 
 def _threads(enter: Callable[[], Any]) -> None:
@@ -146,11 +146,11 @@ def _threads(enter: Callable[[], Any]) -> None:
         with enter():
             runs(thread)
 
-    threading.Thread.run = run  # type: ignore[method-assign]
+    threading.Thread.run = run  # type: ignore[method-assign, assignment]
 
 
 def pointers() -> None:
-    """Says once, where a script asks for the address of a tensor that says it is on the device, that it is the host's."""
+    """Says once, where a script asks for the address of a tensor on the device, that it is the host's."""
     import sys
 
     tells = torch.Tensor.data_ptr
@@ -164,4 +164,4 @@ def pointers() -> None:
         address: int = tells(x)
         return address
 
-    torch.Tensor.data_ptr = data_ptr  # type: ignore[method-assign, assignment]
+    torch.Tensor.data_ptr = data_ptr

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 
 from ahbm.torch.journal import Event
 
+UNKNOWN = -1
+"""The end of a node that has not run."""
+
 
 @dataclass
 class Schedule:
@@ -23,7 +26,7 @@ def schedule(events: Sequence[Event], cost: Callable[[Event], int]) -> Schedule:
     """Runs kernels one at a time, those of a stream in order, and calls of a group one at a time. Of what could start,
     that comes first which can start first; then what other streams than the default one have."""
     found = Schedule()
-    ends: list[int | None] = [None] * len(events)
+    ends = [UNKNOWN] * len(events)
     queues: dict[object, deque[Event]] = {}
     for event in events:
         lane = event.stream if event.kind == "COMP_NODE" else event.facts["pg_name"]
@@ -31,16 +34,16 @@ def schedule(events: Sequence[Event], cost: Callable[[Event], int]) -> Schedule:
     free: dict[object, int] = {}
     last = 0
     for _ in events:
-        best = None
-        for lane, queue in queues.items():
+        best: tuple[tuple[int, bool, int], deque[Event], object] | None = None
+        for way, queue in queues.items():
             if not queue:
                 continue
             event = queue[0]
             before = [ends[dep] for dep in event.deps]
-            if None in before:
+            if UNKNOWN in before:
                 continue
-            engine = "kernels" if event.kind == "COMP_NODE" else lane
-            start = max(free.get(engine, 0), max(before, default=0))  # type: ignore[type-var]
+            engine: object = "kernels" if event.kind == "COMP_NODE" else way
+            start = max(free.get(engine, 0), max(before, default=0))
             rank = (start, event.stream == 0, event.number)
             if best is None or rank < best[0]:
                 best = (rank, queue, engine)
@@ -53,7 +56,7 @@ def schedule(events: Sequence[Event], cost: Callable[[Event], int]) -> Schedule:
         if engine == "kernels":
             found.computing += end - start
             if start > last and event.deps:
-                _expose(found, events, max(event.deps, key=lambda dep: ends[dep] or 0), start - last)
+                _expose(found, events, max(event.deps, key=lambda dep: ends[dep]), start - last)
             last = end
     if found.total > last:
         _expose(found, events, ends.index(found.total), found.total - last)

@@ -183,7 +183,8 @@ fn a_ring_that_talks_to_itself_folds_to_one_rank_of_a_thousand() {
     let job = grid.job();
     let program = ring(&machine, 20, 4096, 2);
     let launches = [Launch { program: Some(&program), made_for: 0 }];
-    let terms = Terms { lanes: Lanes::Device, operations_per_ns: 1.0, bytes_per_ns: 1.0, launch: 0, factors: Vec::new() };
+    let terms =
+        Terms { lanes: Lanes::Device, operations_per_ns: 1.0, bytes_per_ns: 1.0, launch: 0, factors: Vec::new() };
     let of = |fold| replay(&job, &launches, &[], (&machine, &terms), &Options::default(), fold).expect("it ends");
     let (whole, folded) = (of(false), of(true));
     assert_eq!((folded.simulated, &folded.times.nodes), (1, &whole.times.nodes));
