@@ -381,7 +381,9 @@ impl Machine {
     /// and links with faults.
     pub fn sip_link(&self) -> Option<(Rate, Ps)> {
         let listed = self.sfr.network == crate::SipNetwork::Custom;
-        let alike = !listed && self.sfr.sips > 1 && !self.faults.among(LinkId(self.sip_base)..LinkId(self.sip_base + self.sips.links()));
+        let alike = !listed
+            && self.sfr.sips > 1
+            && !self.faults.among(LinkId(self.sip_base)..LinkId(self.sip_base + self.sips.links()));
         alike.then_some((self.sips.rate, self.sips.latency_ps))
     }
 
@@ -442,7 +444,9 @@ impl Machine {
             return Ok(Switch(at as u32));
         }
         let (hint, name) = match self.topology {
-            "nodes" => ("set system.sips.nodes.reduces to true; between nodes, system.sips.nodes.spine_reduces", "nodes"),
+            "nodes" => {
+                ("set system.sips.nodes.reduces to true; between nodes, system.sips.nodes.spine_reduces", "nodes")
+            }
             name => ("set system.sips.topology to switch and system.sips.switch.reduces to true", name),
         };
         let message = format!("no switch between SIPs {} and {} reduces: the network is {name}", ends.0, ends.1);

@@ -415,7 +415,8 @@ impl State {
         for (number, group) in (0..).zip(&body.groups) {
             let members = group.iter().filter_map(|&mem| sip(mem)).chain([places[at.sip as usize].0]);
             if let Err(finding) = machine.reducing_switch(members) {
-                let uses = |op: &Op| [op.kind.operands().group_read, op.kind.operands().group_written].contains(&Some(number));
+                let uses =
+                    |op: &Op| [op.kind.operands().group_read, op.kind.operands().group_written].contains(&Some(number));
                 let line = body.ops.iter().position(uses).map(|op| self.builder.origins.text(body.origins[op]));
                 return Err(finding.site(at.to_string(), line.unwrap_or_default()));
             }

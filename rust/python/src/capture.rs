@@ -334,7 +334,8 @@ impl Recorder {
     /// Interns the group of an access at several SIPs.
     pub(crate) fn group(&mut self, capture: &Capture, access: u32, sips: &[Operand]) -> Result<u32, Fault> {
         let launch = &capture.launch;
-        let wrong = |what: String| Err(fault("AHBM-K209", what).hint("sips= names each SIP of the launch at most once").into());
+        let wrong =
+            |what: String| Err(fault("AHBM-K209", what).hint("sips= names each SIP of the launch at most once").into());
         for (position, sip) in sips.iter().enumerate() {
             if !(0..i64::from(launch.ranks)).contains(&sip.value) {
                 return wrong(format!("SIP {} of {}", sip.value, launch.ranks));

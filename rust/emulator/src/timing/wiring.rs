@@ -379,7 +379,8 @@ impl Wiring {
         let mut request = 0;
         if read {
             for &member in members {
-                request = request.max(here.latency_ps() + machine.route_from_switch(member, switch, false)?.latency_ps());
+                request =
+                    request.max(here.latency_ps() + machine.route_from_switch(member, switch, false)?.latency_ps());
                 routes.add(machine, &machine.route_to_switch(member, switch)?, (pe, way), true)?;
             }
         } else {

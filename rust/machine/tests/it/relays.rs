@@ -125,7 +125,10 @@ fn the_nearest_switch_that_reduces_takes_part() {
     assert!(there.ends_with(&["sip1->node0.out".to_owned(), "node0.out->spine".to_owned()]), "{there:?}");
     let back = names(&m.route_from_switch(at(4), spine, true).unwrap());
     assert!(back.starts_with(&["spine->node1.in".to_owned(), "node1.in->sip4".to_owned()]), "{back:?}");
-    assert_eq!((m.link_name(LinkId(m.links() - 1)), m.link_name(LinkId(m.links() - 3))), ("spine.reducer".into(), "node0.reducer".into()));
+    assert_eq!(
+        (m.link_name(LinkId(m.links() - 1)), m.link_name(LinkId(m.links() - 3))),
+        ("spine.reducer".into(), "node0.reducer".into())
+    );
     assert!(m.switch_reduces() && m.dump().contains("reducer of the node             2"), "{}", m.dump());
     assert!(m.dump().contains("reducer of the spine"));
 }

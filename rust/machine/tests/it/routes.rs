@@ -256,7 +256,8 @@ fn ways_meet_in_a_switch_that_reduces() {
     let nodes = [Node::Pe(pe(&m, 0, 3, 2)), Node::Hbm(pe(&m, 1, 0, 7)), Node::Sram(pe(&m, 2, 5, 0)), Node::Io(3)];
     for (a, from) in nodes.into_iter().enumerate() {
         for (b, to) in nodes.into_iter().enumerate() {
-            let (there, back) = (m.route_to_switch(from, switch).unwrap(), m.route_from_switch(to, switch, false).unwrap());
+            let (there, back) =
+                (m.route_to_switch(from, switch).unwrap(), m.route_from_switch(to, switch, false).unwrap());
             let both = [names(&m, &there), names(&m, &back)].concat();
             assert_eq!(both.iter().filter(|name| name.contains("switch")).count(), 2, "{both:?}");
             if a != b {
