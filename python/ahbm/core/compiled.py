@@ -95,8 +95,8 @@ class Compiled:
             return self._timelines[record]
 
     def recipe(self, timeline: Timeline) -> Recipe | None:
-        """How to make the results of the operands without buffers, made when it is first asked for, of long programs the
-        second time; None where only a replay of `timeline`, the recorded one, can tell."""
+        """How to make the results of the operands without buffers, made when it is first asked for, of long programs
+        the second time; None where only a replay of `timeline`, the recorded one, can tell."""
         with self._lock:
             early = self._runs or self.ops <= EARLY_OPS
             self._runs += 1
