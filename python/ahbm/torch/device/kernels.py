@@ -106,7 +106,7 @@ class Kernels(TorchDispatchMode):
         elif (
             (index is not None and index >= 0)
             or before is not None
-            or (not given and str(kwargs.get("device")) != "meta" and world.is_large(args))
+            or (not given and str(kwargs.get("device")) != "meta" and world.is_large(args, kwargs.get("dtype")))
         ):
             marks.honest[0] = True  # torch's fake kernels make tensors where they find others
             try:
