@@ -12,8 +12,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.optim.adamw
-from torch.utils import _foreach_utils
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils import _foreach_utils
 
 
 def stand_in() -> None:

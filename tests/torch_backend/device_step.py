@@ -25,7 +25,7 @@ def step() -> None:
 
 with FlopCounterMode(display=False) as counted:
     step()
-from ahbm.torch.device.meter import meter  # noqa: E402, to compare with: a script has no need of it
+from ahbm.torch.device.meter import meter
 
 assert meter.flops == counted.get_total_flops() > 10 * width**3, (meter.flops, counted.get_total_flops())
 step()

@@ -104,7 +104,7 @@ def devices() -> int | None:
     if not asked:
         return None
     kind, _, number = asked.partition(":")
-    if kind != "cuda" or not (number.isdecimal() and int(number) > 0 or not number):
+    if kind != "cuda" or not ((number.isdecimal() and int(number) > 0) or not number):
         raise ConfigError("AHBM-C127", f"--device {asked} is unknown", hint="cuda, or cuda:8 for eight of them")
     from ahbm.torch.device import module
 
