@@ -21,7 +21,7 @@ from ahbm.torch.device.meter import Meter, counting
 _PLAIN = {torch.Tensor, torch.nn.Parameter, FakeTensor}
 _QUIET = {
     "empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "lift_fresh", "detach", "alias",
-    "_unsafe_view", "set_", "resize_", "resize_as_", "is_same_size", "record_stream", "is_pinned", "_has_compatible_shallow_copy_type",
+    "_unsafe_view", "set_", "resize_", "resize_as_", "is_same_size", "record_stream", "is_pinned",
     "sym_size", "sym_stride", "sym_numel", "sym_storage_offset", "_nested_tensor_size",
 }  # fmt: skip
 """Operations that start no kernel."""

@@ -150,7 +150,7 @@ def _threads(enter: Callable[[], Any]) -> None:
 
 
 def pointers() -> None:
-    """Says once, where a script asks for the address of a tensor that says it is on the device, that it is the host's."""
+    """Says once, where a script asks for the address of a tensor on the device, that it is the host's."""
     import sys
 
     tells = torch.Tensor.data_ptr
