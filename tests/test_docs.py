@@ -30,7 +30,7 @@ def chain_tests() -> Iterator[Any]:
 @pytest.mark.slow
 @pytest.mark.parametrize(("page", "chain"), list(chain_tests()))
 def test_page(page: Path, chain: list[Block], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if page.stem == "torch":
+    if page.stem in ("torch", "training"):
         pytest.importorskip("torch", reason="torch is not installed: pip install .[torch]")
     monkeypatch.chdir(tmp_path)
     for block in chain:

@@ -1,8 +1,8 @@
 """Runs the scripts of `scripts/`, unchanged, on devices that are not there, and compares them with CPU and gloo.
 
-`python tests/torch_acceptance/scripts.py [--quick] [NAME ...]` prints a table: whether the script ran, whether its
-losses are those of the reference to the last digit, whether two runs left the same bytes in their reports, and what a
-step takes. `--quick` leaves out second runs and whatever is not PyTorch's own.
+`python tests/torch_acceptance/scripts.py [--quick] [NAME ...]` prints a table: whether the script ran, if its losses
+are those of the reference to the last digit, whether two runs left the same bytes in their reports, and what a step
+takes. `--quick` leaves out second runs and whatever is not PyTorch's own.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A script for a GPU, which looks at all that scripts look at; run by test_device.py on one that is not there."""
+"""A script for a GPU, which looks at everything that scripts look at; run on one that is not there."""
 
 import copy
 import io

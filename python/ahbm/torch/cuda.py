@@ -128,7 +128,7 @@ def _host(device: Any) -> Any:
 
 
 def answer_as_asked(asked: dict[Any, str]) -> None:
-    """Lets `get_backend` answer by `asked`: per group (None: the default one), the backend that a script asked for."""
+    """Lets `get_backend` answer by `asked`: per group (None: the default one), the backend that was asked for."""
     tells = c10d.get_backend
 
     @functools.wraps(tells)

@@ -1,4 +1,4 @@
-"""In the style of PyTorch's examples, FSDP2: meta initialisation, mixed precision, prefetching, checkpoint."""
+"""In the style of PyTorch's examples, distributed/FSDP2: meta device, mixed precision, prefetching, checkpoint."""
 
 import argparse
 import os
@@ -31,7 +31,7 @@ def main(args: argparse.Namespace) -> None:
         fully_shard(layer, **kwargs)
     fully_shard(model, **kwargs)
     if args.explicit_prefetching:
-        for layer, following in zip(model.layers[:-1], model.layers[1:], strict=False):
+        for layer, following in zip(model.layers[:-1], model.layers[1:], strict=True):
             layer.set_modules_to_forward_prefetch([following])
             following.set_modules_to_backward_prefetch([layer])
     model.to_empty(device=device)

@@ -1,4 +1,4 @@
-"""In the style of PyTorch's examples: FSDP across nodes, tensor and sequence parallel within them."""
+"""In the style of PyTorch's examples, tensor_parallelism: FSDP across, tensor and sequence parallel within nodes."""
 
 import os
 import sys

@@ -22,8 +22,7 @@ _PLAIN = {torch.Tensor, torch.nn.Parameter, FakeTensor}
 _QUIET = {
     "empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "lift_fresh", "detach", "alias",
     "_unsafe_view", "set_", "resize_", "resize_as_", "is_same_size", "record_stream", "is_pinned",
-    "_has_compatible_shallow_copy_type", "sym_size", "sym_stride", "sym_numel", "sym_storage_offset",
-    "_nested_tensor_size",
+    "sym_size", "sym_stride", "sym_numel", "sym_storage_offset", "_nested_tensor_size",
 }  # fmt: skip
 """Operations that start no kernel."""
 _SYNCHRONIZING = {"_local_scalar_dense", "item", "equal", "is_nonzero", "nonzero", "masked_select", "_unique2"}
@@ -105,7 +104,7 @@ class Kernels(TorchDispatchMode):
         elif (
             (index is not None and index >= 0)
             or before is not None
-            or (not given and str(kwargs.get("device")) != "meta" and world.is_large(args))
+            or (not given and str(kwargs.get("device")) != "meta" and world.is_large(args, kwargs.get("dtype")))
         ):
             marks.honest[0] = True  # torch's fake kernels make tensors where they find others
             try:

@@ -112,7 +112,7 @@ class Lonely:
             f"ahbm: {what} takes {us(found.total)} us on {self.ranks} ranks like this one of a {machine.topology}: "
             f"computing {us(found.computing)} us ({found.computing * share:.1f} %), exposed communication "
             f"{us(exposed)} us ({exposed * share:.1f} %); memory {peak / 2**30:.3f} of "
-            f"{module.capacity() / 2**30:,.0f} GiB"
+            f" {module.capacity() / 2**30:,.0f} GiB"
         ]
         cells: list[tuple[str, ...]] = [("line", "collective", "calls", "takes (us)", "exposed (us)", "by")]
         for name, (calls, took, hidden, by) in sorted(rows.items(), key=lambda row: (-row[1][2], -row[1][1], row[0])):

@@ -1,8 +1,8 @@
 """Which device a tensor says that it is on.
 
-Every tensor lies in host memory, and so C++ knows it. A tensor that a script has put on a GPU bears a mark: an
-attribute of its storage, which all views of it have in common, and which ends with it. `Tensor.device` and the other
-properties answer by the mark.
+Every tensor lies in host memory, and so C++ knows it. A tensor that a script has put on a GPU has a mark: an attribute
+of its storage, which all views of it have in common, and which ends with it. `Tensor.device` and the other properties
+answer by the mark.
 """
 
 from __future__ import annotations

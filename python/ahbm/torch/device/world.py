@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 
 from ahbm.errors import UnsupportedError
+from ahbm.torch.device import marks
 from ahbm.torch.fallback import notice
 
 WORLD = "AHBM_WORLD"
@@ -68,19 +69,31 @@ def fake_mode() -> Any:
         return None
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    # A parameter stays the same object where it moves to the device.
-    torch.__future__.set_swap_module_params_on_conversion(True)
+    swaps = torch.utils.swap_tensors
+
+    def swap_tensors(old: torch.Tensor, new: torch.Tensor) -> None:
+        try:
+            swaps(old, new)
+        except RuntimeError:  # torch's fake mode remembers them
+            if old.dtype != new.dtype or old.shape != new.shape:
+                raise
+            marks.put(old, marks.where(new))  # there is nothing else to move
+
+    torch.utils.swap_tensors = swap_tensors
     return FakeTensorMode(allow_non_fake_inputs=True)
 
 
 LARGE = 1 << 16
-"""Elements from which on a tensor of the host has no data, either: a model may be larger than memory."""
+"""Elements from which on a tensor of integers of the host has no data, either."""
 
 
-def is_large(args: Any) -> bool:
-    """Whether the first argument of a factory is a size of so many elements."""
-    size = args[0] if args else 0
-    return isinstance(size, list | tuple) and all(type(n) is int for n in size) and math.prod(size) >= LARGE
+def is_large(args: Any, dtype: torch.dtype | None) -> bool:
+    """Whether what a factory makes on the host has no data: a model may be larger than memory. All of a model has none,
+    so that its parameters stay the same objects where they move."""
+    size = args[0] if args else ()
+    if not isinstance(size, list | tuple) or not size or not all(type(n) is int for n in size):
+        return False
+    return (dtype or torch.get_default_dtype()).is_floating_point or math.prod(size) >= LARGE
 
 
 def value(func: Any, x: torch.Tensor) -> Any:
