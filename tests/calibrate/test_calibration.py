@@ -17,7 +17,7 @@ from ahbm.calibrate import keys, templates, written
 from ahbm.calibrate.calibration import Calibrated, calibrate
 from ahbm.calibrate.tables import Row, Table
 from ahbm.config.topology import load_machine
-from ahbm.errors import ConfigError, TopologyError
+from ahbm.errors import AhbmError, ConfigError, TopologyError
 
 SIZES = [1 << at for at in range(10, 31)]
 PROTOCOLS: dict[str, Any] = {
@@ -168,6 +168,32 @@ def test_what_cannot_be_fitted_says_so(template: Path) -> None:
         with pytest.raises(ConfigError) as caught:
             keys.calibrate([table(machine())], str(template), free)
         assert caught.value.code == "AHBM-C195"
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("", "AHBM-C195"),
+        ("system:", "AHBM-C195"),
+        ("system: {sips: 3}", "AHBM-T004"),
+        ("a: &a [1, 1]\nb: &b [*a, *a]\nc: [*b, *b]", "AHBM-T003"),
+        ("- 1", "AHBM-T004"),
+    ],
+)
+def test_templates_come_from_strangers(tmp_path: Path, text: str, code: str) -> None:
+    (tmp_path / "template.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(AhbmError) as caught:
+        calibrate([table(machine(), sizes=SIZES[::4])], tmp_path / "template.yaml")
+    assert caught.value.code == code
+
+
+def test_a_template_may_leave_everything_out(tmp_path: Path) -> None:
+    (tmp_path / "nodes.yaml").write_text(
+        "system: {sips: {count: 8, topology: nodes, nodes: , link: }}\nsip: {cube_mesh: {w: 1, h: 1}}\n"
+        "cube: {pe_layout: {corners: 1, pe_per_corner: 1}}\nprotocols: {ll: }\nlaunch:\n",
+        encoding="utf-8",
+    )
+    assert calibrate([table(machine(), sizes=SIZES[::2])], tmp_path / "nodes.yaml").judged[0].mean < 10
 
 
 def test_tables_of_unlike_machines_are_refused() -> None:

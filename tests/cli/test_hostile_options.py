@@ -45,6 +45,7 @@ KEYS = [
 BASE: dict[str, list[str]] = {
     "astra": astra_files.OPTIONS,
     "bench": ["all_reduce", "-b", "64", "-e", "64"],
+    "calibrate": ["measured.csv"],
     "check": ["plan.xml"],
     "compare": ["run.json", "run.json"],
     "convert": ["plan.xml", "other.json"],
@@ -112,6 +113,9 @@ def test_every_option(command: str, here: Path) -> None:
         astra_files.write(here)
     if command in ("check", "convert"):
         ahbm.synthesize("all_gather", topology="ring_1d", size=1 << 10).save("plan.xml")
+    if command == "calibrate":
+        rows = "\n".join(f"{1 << at},{10 + (1 << at) / 1e5}" for at in range(10, 16))
+        Path("measured.csv").write_text(f"# op: all_reduce\n# ranks: 8\nbytes,time_us\n{rows}\n", encoding="utf-8")
     if command == "sweep":
         Path("space.yaml").write_text("sizes: 64\ndata: false\n")
     if command == "job":

@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from ahbm._core import Machine
 from ahbm.base import packaged
 from ahbm.base.load import load_text
 from ahbm.calibrate.tables import Table
@@ -80,10 +81,10 @@ class Template:
         sips = tree["system"]["sips"]
         sips["count"] = ranks
         if link_gbs is not None:
-            link = sips.setdefault("link", {})
+            link = sips["link"] = dict(sips.get("link") or {})
             link["bandwidth_gbs"] = max(float(link.get("bandwidth_gbs", 128)), link_gbs)
             if self.size is not None:
-                nodes = sips["nodes"]
+                nodes = sips["nodes"] = dict(sips.get("nodes") or {})
                 nodes["nic_gbs"] = max(float(nodes.get("nic_gbs", 50)), round(link_gbs / self.size, 6))
         return tree
 
@@ -109,22 +110,25 @@ def of(tables: Sequence[Table]) -> Template:
 def read(path: str | Path, whole: bool = False) -> Template:
     """The template in a `topology.yaml`, or of a packaged machine; `whole`: with its launch and protocols.
 
-    Raises ConfigError (AHBM-C195).
+    Raises ConfigError (AHBM-C195), and TopologyError for what is no machine.
     """
     name = str(path)
     place = packaged.TOPOLOGIES / f"{name}.yaml" if name in packaged.names(packaged.TOPOLOGIES, ".yaml") else Path(path)
     try:
-        tree = yaml.safe_load(load_text(place, 1 << 20))
-    except (OSError, yaml.YAMLError, RecursionError) as error:
+        text = load_text(place, 1 << 20)
+    except OSError as error:
         raise ConfigError("AHBM-C195", f"template {name} cannot be read: {error}") from error
-    if not isinstance(tree, dict) or not isinstance(tree.get("system", {}).get("sips"), dict):
+    # What is no machine, or a bomb of aliases, goes no further.
+    Machine.from_yaml(text, name, [])
+    tree = yaml.safe_load(text) or {}
+    if not isinstance((tree.get("system") or {}).get("sips"), dict):
         raise ConfigError("AHBM-C195", f"template {name} has no system.sips", hint="give a topology.yaml")
     tree = {key: value for key, value in tree.items() if key not in ("protocol", "calibration")}
     protocols, launch = tree.get("protocols") or {}, tree.get("launch") or {}
     if not whole:
         tree = {key: value for key, value in tree.items() if key not in ("protocols", "launch")}
     sips = tree["system"]["sips"]
-    size = int(sips.get("nodes", {}).get("size", 8)) if sips.get("topology") == "nodes" else None
+    size = int((sips.get("nodes") or {}).get("size", 8)) if sips.get("topology") == "nodes" else None
     steps = sorted(float(each.get("step_ns", 0)) for each in protocols.values() if isinstance(each, dict))
     overhead = launch.get("overhead_ns") if isinstance(launch, dict) else None
     return Template(name, tree, size, None if overhead is None else float(overhead), steps)
