@@ -1,5 +1,7 @@
 """A training script in the manner of DeepSpeed's examples: an engine with ZeRO-1."""
 
+import os
+
 import deepspeed
 import torch
 from torch import nn
