@@ -42,7 +42,7 @@ def stand_in() -> None:
         wraps(self, module, None, *args, **kw)
 
     DistributedDataParallel.__init__ = ddp
-    number = [0]
+    number: list[Any] = ["cpu"]
     count = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     nothing = lambda *args, **kw: None  # noqa: E731
     accelerator = SimpleNamespace(

@@ -8,6 +8,7 @@ from typing import Any
 
 def replace(function: Any, other: Any) -> None:
     """Puts `other` in the place of a function of torch's, in all of torch's modules that have it."""
+    own = function.__name__
     for name, module in list(sys.modules.items()):
-        if name.startswith("torch") and vars(module).get(function.__name__) is function:
-            setattr(module, function.__name__, other)
+        if name.startswith("torch") and vars(module).get(own) is function:
+            setattr(module, own, other)

@@ -129,7 +129,7 @@ def _is_meta_storage(held: Any) -> bool:
     return found
 
 
-bare: Any = torch._C.StorageBase.device.__get__  # type: ignore[attr-defined]
+bare: Any = torch._C.StorageBase.device.__get__
 """Where a storage is in truth."""
 
 
@@ -230,11 +230,11 @@ def install() -> None:
     storages.device = property(lambda held: bare(held) if (i := of_storage(held)) is None else torch.device(KIND, i))
     storages.is_cuda = property(lambda held: of_storage(held) is not None)
     fake = torch._subclasses.fake_tensor.FakeTensor
-    tells = fake.device.fget  # type: ignore[attr-defined]
+    tells = fake.device.fget
 
     def fake_device(x: Any) -> torch.device:
         found: torch.device = tells(x)
         index = None if found.type == "meta" or honest[0] else where(x)
         return found if index is None else torch.device(KIND, index)
 
-    fake.device = property(fake_device)  # type: ignore[assignment, method-assign]
+    fake.device = property(fake_device)
