@@ -42,7 +42,7 @@ def stand_in() -> None:
         wraps(self, module, None, *args, **kw)
 
     DistributedDataParallel.__init__ = ddp
-    number = [0]
+    number: list[Any] = ["cpu"]
     count = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     nothing = lambda *args, **kw: None  # noqa: E731
     accelerator = SimpleNamespace(
@@ -57,7 +57,7 @@ def stand_in() -> None:
     )
     torch.accelerator = accelerator
     torch._C._get_accelerator = lambda check=None: torch.device("cpu")
-    event = type("Event", (), {"__init__": nothing, "record": nothing, "elapsed_time": lambda self, other: 0.0})
+    event = type("Event", (), {"__init__": nothing, "record": nothing, "synchronize": nothing, "elapsed_time": lambda self, other: 0.0})
     for name, value in {
         "is_available": lambda: True,
         "device_count": lambda: count,

@@ -8,7 +8,7 @@ from typing import Any
 
 def replace(function: Any, other: Any) -> None:
     """Puts `other` in the place of a function of torch's, in all of torch's modules that have it."""
-    name_of: str = function.__name__
+    own = function.__name__
     for name, module in list(sys.modules.items()):
-        if name.startswith("torch") and vars(module).get(name_of) is function:
-            setattr(module, name_of, other)
+        if name.startswith("torch") and vars(module).get(own) is function:
+            setattr(module, own, other)
