@@ -58,8 +58,10 @@ def test_a_machine_that_the_emulator_measured_comes_back(template: Path) -> None
     assert known["launch.overhead_ns"] == pytest.approx(6000, rel=0.01)
     assert known["protocols.ll.step_ns"] == pytest.approx(600, rel=0.01)
     assert known["protocols.simple.step_ns"] == pytest.approx(3200, rel=0.01)
-    assert known["protocols.ll.max_gbs"] == pytest.approx(20, rel=0.03)
+    assert known["protocols.ll.max_gbs"] == pytest.approx(20, rel=0.01)
     assert known["protocols.simple.max_gbs"] == pytest.approx(370, rel=0.01)
+    assert known["protocols.simple.ramp_bytes"] == pytest.approx(1 << 20, rel=0.01)
+    assert known["protocols.simple.ramp_exponent"] == pytest.approx(0.6, rel=0.01)
     assert found.judged[0].mean < 1
     assert found.deviation_percent < 0.5
 

@@ -14,6 +14,8 @@ STARTS, FEW_STARTS = 48, 12
 """Starts of a fit, and of one that only compares shapes."""
 MOST = 9
 """Free parameters of a fit."""
+NEARER = 3
+"""Searches from the best point on."""
 FOLDS = 4
 WORST = 0.5
 """An error that is larger counts as much as this."""
@@ -30,6 +32,8 @@ QUICKEST = (
     (10, Shape(((FREE, FREE),))),
 )
 """Sizes that a shape needs, and the shape. The first is taken that is about as near to the rows as the best."""
+THREE, BETTER = (9, Shape(((PLAIN, PLAIN, PLAIN),))), 0.5
+"""Three plain protocols, and the part of the others' error that they are believed at: real tables have no such corners."""
 AS_GOOD = 1.1
 """Error of a shape by that of the best, up to which the simpler one is taken."""
 SWITCHING = (
@@ -85,6 +89,9 @@ def chosen(rows: Rows) -> Law:
         )
     seen = min(off for *_, off in known)
     law = next(law for _, law, off in known if off <= AS_GOOD * seen + 1e-4)
+    three = fits(THREE[1], rows, every)[0] if THREE[0] <= sizes else None
+    if three is not None and _off(three[1], rows) < BETTER * seen - 1e-4:
+        return three[1]
     held = [error for shape, *_ in known if (error := _held_back(shape, rows)) is not None]
     if not held:
         return law
@@ -135,6 +142,9 @@ def _least(terms: Sequence[Term], rows: Rows, weights: Floats, count: int) -> li
             best.append(None)
             continue
         at = mine[np.argmin(losses[mine])]
+        # What was supposed draws the search; from where that ends, nothing draws it back.
+        for _ in range(NEARER):
+            found[[at]], _ = searched(terms, rows, weights[[number]], found[[at]], found[[at]], several)
         launch, spoken = decoded(terms, found[at], several)
         pairs = sorted(zip(spoken, terms, strict=True), key=lambda pair: pair[0].gbs)
         law = Law(Shape((tuple(term for _, term in pairs),)), launch, tuple(each for each, _ in pairs))
