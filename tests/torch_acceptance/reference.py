@@ -57,7 +57,8 @@ def stand_in() -> None:
     )
     torch.accelerator = accelerator
     torch._C._get_accelerator = lambda check=None: torch.device("cpu")
-    event = type("Event", (), {"__init__": nothing, "record": nothing, "synchronize": nothing, "elapsed_time": lambda self, other: 0.0})
+    no_time = {"elapsed_time": lambda self, other: 0.0}
+    event = type("Event", (), {**dict.fromkeys(("__init__", "record", "synchronize"), nothing), **no_time})
     for name, value in {
         "is_available": lambda: True,
         "device_count": lambda: count,

@@ -315,9 +315,9 @@ impl Element for bf16 {
                 let (blocks, rest) = acc.as_chunks_mut();
                 for x in blocks {
                     let mut wide = widen_words(x);
-                    for at in 0..BLOCK {
-                        wide[0][at] = f(wide[0][at]);
-                        wide[1][at] = f(wide[1][at]);
+                    let [even, odd] = &mut wide;
+                    for (a, b) in even.iter_mut().zip(odd) {
+                        (*a, *b) = (f(*a), f(*b));
                     }
                     *x = narrow_words(&wide);
                 }
