@@ -4,6 +4,7 @@ The text of the script says cuda and nccl; here it says cpu and gloo, and number
 """
 
 import os
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -99,6 +100,7 @@ def main() -> None:
     sys.path.insert(0, str(script.parent))
     stand_in()
     text = script.read_text().replace("cuda", "cpu").replace('"nccl"', '"gloo"')
+    text = re.sub(r'map_location=f"cpu:[^"]*"', 'map_location="cpu"', text)
     text = text.replace("pin_memory=True", "pin_memory=False").replace("Accelerator(", "Accelerator(cpu=True, ")
     text = text.replace('accelerator="gpu"', 'accelerator="cpu"').replace(
         "FSDP(", "FSDP(device_id=torch.device('cpu'), module="
