@@ -58,7 +58,7 @@ def stand_in() -> None:
     )
     torch.accelerator = accelerator
     torch._C._get_accelerator = lambda check=None: torch.device("cpu")
-    event = type("Event", (), {"__init__": nothing, "record": nothing, "synchronize": nothing, "elapsed_time": lambda self, other: 0.0})
+        "set_device": lambda device: number.__setitem__(0, device if type(device) is int else torch.device(device).index),
     for name, value in {
         "is_available": lambda: True,
         "device_count": lambda: count,
