@@ -58,7 +58,8 @@ def stand_in() -> None:
     )
     torch.accelerator = accelerator
     torch._C._get_accelerator = lambda check=None: torch.device("cpu")
-        "set_device": lambda device: number.__setitem__(0, device if type(device) is int else torch.device(device).index),
+    methods = {"__init__": nothing, "record": nothing, "synchronize": nothing, "elapsed_time": lambda self, other: 0.0}
+    event = type("Event", (), methods)
     for name, value in {
         "is_available": lambda: True,
         "device_count": lambda: count,
