@@ -4,6 +4,7 @@ The text of the script says cuda and nccl; here it says cpu and gloo, and number
 """
 
 import os
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -57,8 +58,8 @@ def stand_in() -> None:
     )
     torch.accelerator = accelerator
     torch._C._get_accelerator = lambda check=None: torch.device("cpu")
-    no_time = {"elapsed_time": lambda self, other: 0.0}
-    event = type("Event", (), {**dict.fromkeys(("__init__", "record", "synchronize"), nothing), **no_time})
+    methods = {"__init__": nothing, "record": nothing, "synchronize": nothing, "elapsed_time": lambda self, other: 0.0}
+    event = type("Event", (), methods)
     for name, value in {
         "is_available": lambda: True,
         "device_count": lambda: count,
@@ -100,6 +101,7 @@ def main() -> None:
     sys.path.insert(0, str(script.parent))
     stand_in()
     text = script.read_text().replace("cuda", "cpu").replace('"nccl"', '"gloo"')
+    text = re.sub(r'map_location=f"cpu:[^"]*"', 'map_location="cpu"', text)
     text = text.replace("pin_memory=True", "pin_memory=False").replace("Accelerator(", "Accelerator(cpu=True, ")
     text = text.replace('accelerator="gpu"', 'accelerator="cpu"').replace(
         "FSDP(", "FSDP(device_id=torch.device('cpu'), module="
