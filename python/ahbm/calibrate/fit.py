@@ -33,8 +33,7 @@ QUICKEST = (
 )
 """Sizes that a shape needs, and the shape. The first is taken that is about as near to the rows as the best."""
 THREE, BETTER = (9, Shape(((PLAIN, PLAIN, PLAIN),))), 0.5
-"""Three plain protocols, and the part of the others' error at which they are believed: real tables have no such
-corners."""
+"""Three plain protocols, and the part of the others' error that they are believed at: corners are rare."""
 AS_GOOD = 1.1
 """Error of a shape by that of the best, up to which the simpler one is taken."""
 SWITCHING = (
