@@ -15,7 +15,9 @@ def git(*arguments: str, cwd: Path) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [page for page in PAGES if page.stem != "torch"], ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.stem not in ("torch", "training")], ids=lambda page: page.stem
+)
 def test_a_page_is_followed_from_top_to_bottom(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if not (ROOT / ".git").exists():
         pytest.skip("no clone: these are unpacked sources")

@@ -64,7 +64,7 @@ def test_lines_elsewhere_are_asked_for_and_few(
         (["bench", "all_reduce", "--sizes", "1K,4K", "-a", "ring_allreduce"], "4,096 B by ring_allreduce, row 2 of 2"),
         (
             ["ladder", "all_gather", "-t", "npu_ring_8", "--sizes", "4K", "--synth", "ring"],
-            "4,096 B by synth_ring, row 2 of 2",
+            "4,096 B by synth_ring, row 5 of 5",
         ),
         (["explore", "all_reduce", "--seeds", "2"], "seed 1, 2 of 2, 0 failed"),
         (["numerics", "all_reduce", "--seeds", "2"], "random numbers 2 of 2"),

@@ -23,6 +23,7 @@ from support.commands import commands, environment
 COMMANDS = {
     "astra": astra_files.OPTIONS,
     "bench": ["all_reduce", "-e", "1K"],
+    "calibrate": ["measured.csv", "-o", "machine.yaml"],
     "check": ["-a", "ring_allreduce"],
     "compare": ["run.json", "run.json"],
     "convert": ["plan.xml", "other.json"],
@@ -71,6 +72,8 @@ def test_every_command_is_listed_here() -> None:
 def test_a_full_disk(command: str, here: Path) -> None:
     if command == "astra":
         astra_files.write(here)
+    if command == "calibrate":
+        Path("measured.csv").write_text("bytes,time_us\n" + "".join(f"{1 << n},{n}\n" for n in range(10, 20)))
     if command == "compare":
         Path("run.json").write_text(json.dumps(ahbm.run(bytes_per_rank=64).to_json()))
     if command == "sweep":

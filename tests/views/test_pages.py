@@ -109,7 +109,7 @@ def test_a_ladder_by_its_terms_and_by_its_file(tmp_path: Path) -> None:
     terms = ("-t", "npu_ring_8", "--sizes", "4K,64K", "--no-data")
     page, told = report(tmp_path, "all_gather", *terms, "--ladder", "--synth", "ring")
     assert sections(page)[:3] == ["ranges", "speed", "table"] and "links" in sections(page)
-    assert told[0].startswith("The quickest of 2: ") and "of the bound" in told[1] and "simulated again" in told[2]
+    assert told[0].startswith("The quickest of 5: ") and "of the bound" in told[1] and "simulated again" in told[2]
     file = tmp_path / "ladder.yaml"
     assert CliRunner().invoke(app, ["ladder", "all_gather", *terms, "--synth", "ring", "-o", str(file)]).exit_code == 0
     _, again = report(tmp_path, str(file), *terms)

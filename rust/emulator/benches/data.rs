@@ -7,7 +7,6 @@ mod support;
 use ahbm_emulator::{Memory, Timeline, replay};
 use ahbm_program::{BinaryFn, Dtype, OpKind, Program, Tile};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use std::hint::black_box;
 use support::{E, Kernel, W, ring};
 
 /// Additions per program, so that loading and storing weigh little.

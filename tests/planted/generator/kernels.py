@@ -99,9 +99,12 @@ SMALL = {
 PACKAGED = sorted(
     path.stem
     for path in ALGORITHMS.glob("*.py")
-    if path.stem != "direct_send_recv" and "REDUCING_SWITCH" not in path.read_text(encoding="utf-8")
+    if path.stem != "direct_send_recv"
+    and not path.stem.startswith("pat_")
+    and "REDUCING_SWITCH" not in path.read_text(encoding="utf-8")
 )
-"""Those that exchange messages alone, the only ones that files can say."""
+"""Those that exchange messages alone, the only ones that files can say, and that await them in the order of their posts, as
+the recorder does."""
 
 
 def source(chance: Random, n: int) -> Kernel:
