@@ -103,8 +103,7 @@ PACKAGED = sorted(
     and not path.stem.startswith("pat_")
     and "REDUCING_SWITCH" not in path.read_text(encoding="utf-8")
 )
-"""Those that exchange messages alone, the only ones that files can say, and await them in the order of their posts, as the
-recorder does."""
+"""Those that exchange messages alone, the only ones that files can say, and await them in the order of their posts."""
 
 
 def source(chance: Random, n: int) -> Kernel:
