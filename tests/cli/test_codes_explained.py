@@ -47,7 +47,7 @@ def test_an_example_leads_to_its_code(
     code: str, line: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("one_row.csv").write_text("bytes,time_us\n1024,10\n", encoding="utf-8")
+    Path("one_row.csv").write_text("# op: all_reduce\n# ranks: 8\nbytes,time_us\n1024,10\n", encoding="utf-8")
     given = line if not line[0].startswith("-") else ["run", "all_reduce", *line]
     failed = CliRunner().invoke(app, given)
     # `ahbm check` tells of each file what is wrong, and raises nothing.
