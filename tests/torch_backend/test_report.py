@@ -102,7 +102,7 @@ def test_computing_takes_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
 def test_computing_beside_an_operation_takes_no_more_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """By a clock that counts 1 us for each of its readings."""
     ticks = itertools.count()
-    monkeypatch.setitem(CLOCKS, "wall", lambda: 1000 * next(ticks))
+    monkeypatch.setitem(CLOCKS, "wall", lambda: 1_000_000 * next(ticks))
     monkeypatch.setenv("AHBM_COMPUTE", "wall")
 
     def worker() -> tuple[int, int]:
