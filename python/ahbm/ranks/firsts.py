@@ -23,12 +23,13 @@ def first_checks(emulator: Emulator, setup: Setup) -> Callable[[Compiled], None]
     names = setup.check or os.environ.get(CHECK_ENV) or "result"
     if names == "none":
         return None
-    from ahbm.check.case import Case
     from ahbm.check.checks import demand, examine, parse
 
     checks = parse(names)
 
     def verify(compiled: Compiled) -> None:
+        from ahbm.check.case import Case
+
         case = Case(emulator, compiled.request, compiled.by)
         found = examine(case, compiled, checks, calls=1, orders=1)
         # A program too large to be followed is not known to be wrong.

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ahbm.base.words import span
 from ahbm.errors import DistributedError, Site
 from ahbm.ranks.groups import ProcessGroup
 from ahbm.ranks.terms import Terms
 from ahbm.ranks.ticket import Ticket
-from ahbm.selectors.why import Why
+
+if TYPE_CHECKING:
+    from ahbm.selectors.why import Why
 
 Finish = Callable[[Ticket], object]
 """Takes a result back to the user's tensors; returns what `Work.result` gives."""

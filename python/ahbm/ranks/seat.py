@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ahbm.ranks.exchange import Exchange
 from ahbm.ranks.groups import ProcessGroup
 from ahbm.ranks.operation import Finish
 from ahbm.ranks.terms import Terms
 from ahbm.ranks.ticket import Notify, Ticket
-from ahbm.selectors.why import Why
+
+if TYPE_CHECKING:
+    from ahbm.selectors.why import Why
 
 
 @dataclass(eq=False, slots=True)

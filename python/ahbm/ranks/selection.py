@@ -15,12 +15,11 @@ from ahbm.ranks.groups import ProcessGroup
 from ahbm.ranks.seat import Call
 from ahbm.ranks.terms import with_choice
 from ahbm.ranks.ticket import Ticket
-from ahbm.selectors import protocol
-from ahbm.selectors.asking import Instance, Tables
-from ahbm.selectors.loading import as_selector, load
 
 if TYPE_CHECKING:
     from ahbm.core.emulator import Emulator
+    from ahbm.selectors import protocol
+    from ahbm.selectors.asking import Instance, Tables
 
 Chooser = Callable[[Call, int, "Emulator"], "Choice | None"]
 """Chooses for a call of a (global) rank, on an emulator, that no selector has chosen for."""
@@ -72,6 +71,8 @@ class Selection:
 
         Raises ConfigError: AHBM-C129 for what is no selector, and for a call that has been made already; AHBM-C181.
         """
+        from ahbm.selectors.loading import as_selector
+
         made = as_selector(selector)
         updates = self._updates.setdefault(group, [])
         since = {known: own.number for known, own in self._own.items() if group is None or known is group}
@@ -126,6 +127,10 @@ class Selection:
             name = "" if call.group.name == "WORLD" else call.group.name
             named = emulator.ccl.selector(request.collective, request.nbytes, request.world_size, Place(name, ""))
         if selector is not None or named is not None:
+            from ahbm.selectors import protocol
+            from ahbm.selectors.asking import Instance, Tables
+            from ahbm.selectors.loading import load
+
             key = updates if named is None else named
             if key not in own.instances:
                 comm = protocol.Comm(call.group.size(), 1, call.group.name, emulator)

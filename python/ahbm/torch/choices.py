@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from ahbm.core.selection import KNOBS, Choice
 from ahbm.errors import ConfigError, Finding, FormatError
-from ahbm.selectors.protocol import Call, CostTable
-from ahbm.selectors.why import Why
 
 if TYPE_CHECKING:
+    from ahbm.selectors.why import Why
     from ahbm.source.plan import PlanAlgorithm
 
 KNOWN_PLANS = 256
@@ -64,6 +63,9 @@ def why_heard(facts: dict[str, Any] | None) -> Why | None:
     """The evidence that `facts` tell. Raises KeyError, TypeError or ValueError for what is none."""
     if facts is None:
         return None
+    from ahbm.selectors.protocol import Call, CostTable
+    from ahbm.selectors.why import Why
+
     failed = facts["failure"]
     failure = None if failed is None else Finding(str(failed[0]), str(failed[1]))
     told = tuple((str(name), value) for name, value in facts["facts"])
