@@ -110,15 +110,15 @@ def busy(cases: Sequence[Case]) -> tuple[list[Row], float]:
 
 
 def overhead(asked: ahbm.Space, store: Path) -> float:
-    """Processor time of a sweep on two processes beyond that of its cases, as a share of that: planning, processes,
-    sending, storing."""
+    """Processor time, in s, of a sweep on two processes beyond that of its cases: planning, processes, sending,
+    storing."""
     (own, theirs), kept = used(), Store(store)
     name, kinds = kept.begin(asked), kinds_of(asked)
     for cases, rows in run(plan(asked, Places(), mixed=True), busy, Pool(2), lambda case, why: ()):
         kept.add(name, cases, rows, kinds)
     end_server()
     own_after, theirs_after = used()
-    return (own_after - own + theirs_after - theirs) / (CASE_S * asked.count) - 1
+    return own_after - own + theirs_after - theirs - CASE_S * asked.count
 
 
 def end_server() -> None:
@@ -227,7 +227,8 @@ def show(cases: int, folder: Path) -> None:
     both, own, theirs, first = timed(asked, Pool(2), folder / "two")
     timed(asked, Given(Shuffled(), 3), folder / "shuffled")
     known, ran = killed(file, folder / "killed")
-    beyond = overhead(ahbm.Space.of(space(cases // 2)), folder / "busy")
+    beyond = overhead(asked, folder / "busy")
+    fixed = overhead(ahbm.Space.of(space(cases // 10)), folder / "short")
     tables = {name: digest(asked, folder / name) for name in ("serial", "two", "shuffled", "killed")}
     if find_spec("distributed") is not None:
         tables["dask"] = on_dask(asked, folder / "dask")
@@ -240,7 +241,9 @@ def show(cases: int, folder: Path) -> None:
     print(f"| two processes | {count / both:,.0f}/s, {alone / both:.2f} times one |")
     print(f"| processor time of the process that asks, of all | {100 * own / (own + theirs):.1f} % |")
     print(f"| processor time of all, against one process | {100 * ((own + theirs) / one_cpu - 1):+.1f} % |")
-    print(f"| processor time beyond cases of {1000 * CASE_S:.0f} ms on two processes | {100 * beyond:.1f} % |")
+    each = (beyond - fixed) / (count - count // 10)
+    print(f"| processor time beyond a case of {1000 * CASE_S:.0f} ms on two processes | {100 * each / CASE_S:.1f} % |")
+    print(f"| the same with the start and the end of the processes | {100 * beyond / CASE_S / count:.1f} % |")
     print(f"| first row after | {first:.2f} s |")
     alike = [" = ".join(name for name in tables if tables[name] == one) for one in dict.fromkeys(tables.values())]
     print(f"| tables and stores that are the same, to the byte | {'; '.join(alike)} |")

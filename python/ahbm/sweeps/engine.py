@@ -133,7 +133,7 @@ def _context() -> Any:
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["ahbm.sweeps.work", "ahbm.runs.measure"])
+    context.set_forkserver_preload(["__main__", "ahbm.sweeps.work", "ahbm.runs.measure"])
     return context
 
 

@@ -88,7 +88,7 @@ fn main() {
     println!("|---|---|---|---|");
     for dtype in [Dtype::F16, Dtype::BF16, Dtype::F32] {
         let tile = Tile::new(dtype, &[(256 << 10) / dtype.bytes()]);
-        let [mut one, mut two] = [1, 2].map(|agents| Turn::new(accumulate(&tile, 4 * ADDS, agents)));
+        let [mut one, mut two] = [1, 2].map(|agents| Turn::new(accumulate(&tile, 64 * ADDS, agents)));
         let [alone, both] = best(turns(0), [&mut || one.run(), &mut || two.run()]).map(|time| 1e3 * time.as_secs_f64());
         println!("| {} | {alone:.2} | {both:.2} | {:.2} |", dtype.name(), 2.0 * alone / both);
     }
