@@ -16,7 +16,9 @@ from ahbm.choose.card import Card
 from ahbm.choose.catalogue import Catalogue
 from ahbm.choose.evaluation import evaluate, judge
 from ahbm.choose.files import save
+from ahbm.choose.formats.format import Read
 from ahbm.choose.names import NCCL, UCC
+from ahbm.choose.oracle import Oracle
 from ahbm.choose.rules import Query, Rule, Rules, Span, border
 from ahbm.choose.tune import Given, Tuned, loses, tune
 from ahbm.cli import app
@@ -228,6 +230,18 @@ def test_a_rule_whose_algorithm_nothing_stands_for_is_passed_over(tuned: Tuned, 
     assert {point.nbytes for point in found.left} == set(SIZES[2:])
     assert found.regret.points == 4
     assert any("not judged" in line for line in found.lines())
+
+
+def test_the_knobs_of_a_rule_are_in_its_time() -> None:
+    machine = load_machine("npu_ring_8", {"pe.math.f16_per_ns": 64})
+    table = Oracle(Catalogue.of("all_reduce", NAMES), [machine], [1 << 20]).table()
+    lost, told = {}, {}
+    for threads in (None, 512, 32):
+        rules = Rules((Rule("all_reduce", "ring", threads=threads),))
+        found = judge("rules", Read("a test's", NCCL, rules), table)
+        lost[threads], told[threads] = found.regret.worst[0].ps, found.knobs
+    assert lost[None] == lost[512] < lost[32]
+    assert told == {None: (), 512: ("knobs: threads 512 in the time",), 32: ("knobs: threads 32 in the time",)}
 
 
 def test_a_file_of_another_collective_is_refused(tmp_path: Path) -> None:

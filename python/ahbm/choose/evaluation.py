@@ -9,18 +9,23 @@ from typing import Any
 
 from ahbm._core import Machine
 from ahbm.base.arguments import checked
+from ahbm.base.collectives import COLLECTIVES
+from ahbm.base.elements import element
+from ahbm.base.request import Request
 from ahbm.choose import formats
 from ahbm.choose.catalogue import Catalogue
 from ahbm.choose.formats import ccl, msccl
 from ahbm.choose.formats.format import Read
 from ahbm.choose.oracle import Oracle, OracleTable
 from ahbm.choose.regret import Loss, Point, Regret
-from ahbm.choose.rules import Query, Rules
+from ahbm.choose.rules import Query, Rule, Rules
 from ahbm.choose.sizes import whole_sizes
 from ahbm.config.ccl import CclConfig
 from ahbm.config.topology import load_machine
+from ahbm.core.compiled import Refusal
 from ahbm.core.emulator import Emulator
-from ahbm.errors import ConfigError
+from ahbm.core.selection import CONFIGURED, Choice
+from ahbm.errors import AhbmError, ConfigError
 from ahbm.runs.ladder import schedules
 from ahbm.source.function import AnyAlgorithm
 from ahbm.source.synthesis import METHODS, SYNTHESIZED
@@ -42,6 +47,8 @@ class Evaluation:
     """The library's name of an algorithm -> the algorithm of the emulator that stands for it."""
     without: tuple[str, ...]
     """Algorithms of the file that nothing of the catalogue stands for; the next rule holds, as in the library."""
+    knobs: tuple[str, ...]
+    """What the knobs of rules did to the times."""
     runs: int
 
     def to_json(self) -> dict[str, Any]:
@@ -54,6 +61,7 @@ class Evaluation:
             "left_to_library": [{"machine": point.machine, "bytes": point.nbytes} for point in self.left],
             "stands_for": dict(self.stands),
             "without": list(self.without),
+            "knobs": list(self.knobs),
             "runs": self.runs,
             "findings": [finding.to_json() for finding in self.read.findings],
         }
@@ -74,10 +82,7 @@ class Evaluation:
                 yield f"{theirs} of {library} is {ours} here"
         for theirs in self.without:
             yield f"{theirs} is no algorithm of the catalogue: {library} runs it, this does not"
-        if any(
-            (rule.protocol, rule.channels, rule.threads, rule.chunk_bytes) != (None,) * 4 for rule in self.read.rules
-        ):
-            yield "protocols, channels, threads and chunk sizes of the rules are not in these times"
+        yield from self.knobs
         lossy = [loss for loss in self.regret.worst if loss.regret > 0]
         if lossy:
             yield f"{'bytes':>12}  {'loses':>8}  {'takes us':>12}  {'best us':>12}  choice, best, machine"
@@ -91,9 +96,11 @@ class Evaluation:
 def judge(file: str, read: Read, table: OracleTable, nodes: int = 1) -> Evaluation:
     """What the rules of a file lose at the points of a table.
 
-    A rule whose algorithm nothing stands for is passed over, as libraries pass over what cannot run.
+    A rule whose algorithm nothing stands for is passed over, as libraries pass over what cannot run. An algorithm takes
+    what it takes under the knobs of its rule; where it does not run under them, what it takes without.
     nodes: computers among which the ranks of every machine are.
     """
+    turning = _Turning(table)
     names = dict.fromkeys(rule.algorithm for rule in read.rules)
     losses, left = [], []
     stands: dict[str, str] = {}
@@ -110,8 +117,45 @@ def judge(file: str, read: Read, table: OracleTable, nodes: int = 1) -> Evaluati
             continue
         stands[rule.algorithm] = chosen
         best, least = table.best(point.machine, point.nbytes)
-        losses.append(Loss(point, chosen, times[chosen], best, least))
-    return Evaluation(file, read, Regret.of(losses), tuple(left), stands, tuple(without), table.runs)
+        ps = turning.ps(point, chosen, rule) or times[chosen]
+        losses.append(Loss(point, chosen, ps, *((chosen, ps) if ps < least else (best, least))))
+    told = tuple(turning.notes)
+    return Evaluation(file, read, Regret.of(losses), tuple(left), stands, tuple(without), told, table.runs)
+
+
+class _Turning:
+    """The algorithms of a table under the knobs of rules."""
+
+    def __init__(self, table: OracleTable) -> None:
+        self._table = table
+        self._emulators: dict[str, Emulator] = {}
+        self.notes: dict[str, None] = {}
+        """What the knobs did, in the order of the points."""
+
+    def ps(self, point: Point, algorithm: str, rule: Rule) -> int | None:
+        """Simulated ps under the rule's knobs; None where it has none, or the algorithm does not run under them."""
+        catalogue = self._table.catalogue
+        own = catalogue.entry(algorithm).given or algorithm
+        choice = Choice(CONFIGURED, own, rule.protocol, rule.channels, rule.threads, rule.chunk_bytes)
+        if not choice.knobs:
+            return None
+        if point.machine not in self._emulators:
+            config = CclConfig.load(catalogue.ccl, catalogue.overrides)
+            self._emulators[point.machine] = Emulator(self._table.machines[point.machine], config)
+        emulator = self._emulators[point.machine]
+        chunks = COLLECTIVES[point.collective].chunks(point.ranks)
+        count = point.nbytes // element(point.dtype).storage.itemsize // chunks
+        request = Request(point.collective, range(point.ranks), count, point.dtype)
+        try:
+            cost = emulator.cost(request, emulator.by_choice(request, choice))
+            if isinstance(cost, Refusal):
+                raise cost.error()
+        except AhbmError as error:
+            told = ", ".join(f"{knob} {value}" for knob, value in choice.knobs.items())
+            self.notes[f"{algorithm} does not run with {told}, and is timed without: {error.message}"] = None
+            return None
+        self.notes |= dict.fromkeys(note for note in cost.notes if note.startswith("knobs:"))
+        return cost.ps
 
 
 @checked
