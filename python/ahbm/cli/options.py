@@ -293,6 +293,10 @@ class Asked(Recorded, Files, Terms):
             help="Jobs: computations of this name last so many times; TEXT=1,0.5: both.",
         ),
     ] = None
+    replicas: Annotated[
+        int | None,
+        typer.Option("--replicas", min=1, metavar="N", help="Jobs: so many data-parallel replicas, not the recorded."),
+    ] = None
     no_fold: Annotated[
         bool, typer.Option("--no-fold", help="Jobs: every rank is simulated, also those that do what another does.")
     ] = False
@@ -353,6 +357,7 @@ class Asked(Recorded, Files, Terms):
             reading=self.reading,
             **self.of_jobs(),
             lanes=self.lanes,
+            replicas=self.replicas,
             fold=not self.no_fold,
             factors=tuple(parse_factor(text) for text in self.compute or ()),
             kind=self.kind,

@@ -89,6 +89,8 @@ class Terms:
     """Jobs, of a profiler's trace: the time that the host takes between launches counts."""
     symmetric: bool = False
     """Jobs, of PyTorch's traces: all ranks do what the one rank with a trace does."""
+    replicas: int | None = None
+    """Jobs: the number of data-parallel replicas, in place of those that were recorded."""
     kind: str | None = None
     """Traces: "job" or "algorithm"; None as the trace says."""
     args: Sequence[str] = ()
@@ -104,7 +106,7 @@ class Terms:
     def of_jobs(self) -> tuple[object, ...]:
         """The terms that only jobs have; each is None, False or empty by default."""
         flags = (self.host_gaps or None, self.symmetric or None, not self.fold or None)
-        return (self.groups, self.lanes, self.factors, self.step, *flags)
+        return (self.groups, self.lanes, self.factors, self.step, self.replicas, *flags)
 
     @property
     def of_plans(self) -> tuple[object, ...]:
@@ -113,7 +115,7 @@ class Terms:
 
 
 NOTHING_OF_JOBS = Terms().of_jobs
-OPTIONS_OF_JOBS = "--groups, --lanes, --compute, --step, --host-gaps, --symmetric, --no-fold"
+OPTIONS_OF_JOBS = "--groups, --lanes, --compute, --step, --host-gaps, --symmetric, --replicas, --no-fold"
 
 UNLIMITED = -1
 """Depth of a queue that holds every message."""
@@ -318,7 +320,7 @@ class Opened:
 
         A change has dotted keys of the machine, whose values may be factors of what the machine has
         (`{"system.sips.link.bandwidth_gbs": "2x"}`), and terms (`{"factors": [("gemm", 0.5)]}`,
-        `{"algorithm": "ring_allreduce"}`, `{"groups": "other.json"}`).
+        `{"algorithm": "ring_allreduce"}`, `{"groups": "other.json"}`, `{"replicas": 8}`).
 
         Raises ConfigError (AHBM-C146) for what is no job, and for terms that do not exist. A change under which the job
         does not run is a point with its error.
@@ -348,6 +350,7 @@ class Opened:
             step=terms.step,
             host_gaps=terms.host_gaps,
             symmetric=terms.symmetric,
+            replicas=terms.replicas,
             reading=terms.reading,
         )
         return replace(setup, selector=terms.selector), how

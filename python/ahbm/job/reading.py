@@ -33,6 +33,8 @@ class How:
     """Traces of PyTorch: the time that the host takes between launches counts."""
     symmetric: bool = False
     """Traces of PyTorch: all ranks do what the one rank with a trace does."""
+    replicas: int | None = None
+    """Data-parallel replicas, in place of those that were recorded."""
     fold: bool = True
     """Of ranks that do the same one is simulated; the times are those of all ranks."""
     reading: Reading = PLAIN
@@ -57,11 +59,11 @@ def parse_factor(text: str) -> tuple[str, float]:
 def read(path: str | Path, how: How = AS_IT_IS) -> Workload:
     """The job in a trace.
 
-    Raises FormatError, UnsupportedError, BudgetError, and DeadlockError (AHBM-D102) for ranks that enter their
+    Raises FormatError, UnsupportedError (AHBM-U236 where it cannot have so many replicas), BudgetError, and DeadlockError (AHBM-D102) for ranks that enter their
     collectives in orders that wait for each other.
     """
     groups = read_groups(how.groups) if how.groups is not None else {}
-    return Workload.read(
+    job = Workload.read(
         path,
         groups=groups,
         lenient=how.reading.lenient,
@@ -70,6 +72,7 @@ def read(path: str | Path, how: How = AS_IT_IS) -> Workload:
         host_gaps=how.host_gaps,
         symmetric=how.symmetric,
     )
+    return job if how.replicas is None else job.replicated(how.replicas)
 
 
 def left_out(workload: Workload) -> Iterator[Finding]:

@@ -73,7 +73,7 @@ class Jobs:
 
     def of(self, target: str, how: How) -> Workload:
         """The job of a target. Raises as `ahbm.job.replay.read`."""
-        key = (target, str(how.groups), how.step, how.host_gaps, how.symmetric, how.reading)
+        key = (target, str(how.groups), how.step, how.host_gaps, how.symmetric, how.replicas, how.reading)
         if key not in self._read:
             self._read[key] = read(target, how)
         return self._read[key]

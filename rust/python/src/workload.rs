@@ -128,6 +128,16 @@ impl Workload {
         interruptible(py, || Linked::new(transformer.workload(name)?)).map(|inner| Self { inner: inner.into() })
     }
 
+    /// The job with another number of data-parallel replicas: added ones do what recorded ones do, in turn.
+    ///
+    /// An all_gather and a reduce_scatter among replicas move the same whole in other shares; computing stays as it
+    /// was recorded. The interpreter lock is released meanwhile. Raises `UnsupportedError` (AHBM-U236) for a job that
+    /// has no replicas, or cannot have so many.
+    fn replicated(&self, py: Python<'_>, replicas: u32) -> PyResult<Self> {
+        interruptible(py, || Linked::new(self.inner.workload.replicated(replicas)?))
+            .map(|inner| Self { inner: inner.into() })
+    }
+
     /// Writes the job as a Chakra trace: `PREFIX.<rank>.et`, and `PREFIX.groups.json` where calls name groups.
     ///
     /// Reading the files gives the same job. Returns the files. The interpreter lock is released meanwhile. Raises

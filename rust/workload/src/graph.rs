@@ -163,6 +163,19 @@ impl Graph {
         &self.specs
     }
 
+    /// The graph with other calls: `specs` has one for each of [`Graph::specs`], and may have equal ones.
+    pub(crate) fn with_specs(&self, specs: &[CallSpec]) -> Self {
+        let mut graph = self.clone();
+        graph.specs = IndexSet::default();
+        let moved: Vec<u32> = specs.iter().map(|spec| graph.specs.insert_full(spec.clone()).0 as u32).collect();
+        for node in &mut graph.nodes {
+            if let Work::Call(spec) = &mut node.work {
+                *spec = moved[*spec as usize];
+            }
+        }
+        graph
+    }
+
     /// The call of a node, where it is one.
     pub fn spec(&self, at: u32) -> Option<&CallSpec> {
         match self.nodes[at as usize].work {

@@ -34,6 +34,7 @@ mod graph;
 mod linked;
 mod messages;
 mod node;
+mod replicas;
 mod transformer;
 mod workload;
 

@@ -1,4 +1,5 @@
 //! Integration tests of the workload graph.
 
 mod crossings;
+mod replicas;
 mod transformer;

@@ -2,7 +2,7 @@
 
 use ahbm_workload::{Collective, Linked, Schedule, Transformer, Work, Workload};
 
-fn small() -> Transformer {
+pub(crate) fn small() -> Transformer {
     Transformer {
         layers: 4,
         hidden: 64,
