@@ -46,5 +46,5 @@ def test_what_cannot_be_scaled_says_so(tmp_path: Path) -> None:
         ahbm.open(tmp_path / "stages", replicas=4).run()
     with pytest.raises(UnsupportedError, match="AHBM-U236"):
         step(2).replicated(1 << 31)
-    with pytest.raises(ConfigError, match="AHBM-C146.*--replicas"):
+    with pytest.raises(ConfigError, match=r"AHBM-C146.*--replicas"):
         ahbm.open("all_reduce", replicas=2).run()

@@ -59,8 +59,8 @@ def parse_factor(text: str) -> tuple[str, float]:
 def read(path: str | Path, how: How = AS_IT_IS) -> Workload:
     """The job in a trace.
 
-    Raises FormatError, UnsupportedError (AHBM-U236 where it cannot have so many replicas), BudgetError, and DeadlockError (AHBM-D102) for ranks that enter their
-    collectives in orders that wait for each other.
+    Raises FormatError, UnsupportedError (AHBM-U236 where it cannot have so many replicas), BudgetError, and
+    DeadlockError (AHBM-D102) for ranks that enter their collectives in orders that wait for each other.
     """
     groups = read_groups(how.groups) if how.groups is not None else {}
     job = Workload.read(
