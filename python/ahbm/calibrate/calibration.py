@@ -292,8 +292,8 @@ def _interpolated(table: Table, sizes: Sequence[int]) -> Floats:
 
 
 def cleaned(table: Table, notes: list[str]) -> Table:
-    """The table without the rows that cannot be: those far off the line between their neighbours, and ends that take far
-    longer or shorter beside the next row than bytes in proportion, or none, would."""
+    """The table without the rows that cannot be: those far off the line between their neighbours, and ends that are
+    far from what no byte or bytes in proportion would take beside the next row."""
     wrong: set[int] = set()
     for at in range(1, len(table.rows) - 1):
         before, row, after = table.rows[at - 1], table.rows[at], table.rows[at + 1]
