@@ -14,7 +14,7 @@ import yaml
 
 import ahbm
 from ahbm.calibrate import keys, templates, written
-from ahbm.calibrate.calibration import Calibrated, calibrate
+from ahbm.calibrate.calibration import Calibrated, calibrate, cleaned
 from ahbm.calibrate.tables import Row, Table
 from ahbm.config.topology import load_machine
 from ahbm.errors import AhbmError, ConfigError, TopologyError
@@ -95,6 +95,33 @@ def test_one_wrong_row_moves_no_parameter(at: int) -> None:
     assert len(wrong.notes) == 1 and "cannot be" in wrong.notes[0]
     for key, value in values(found).items():
         assert values(wrong)[key] == pytest.approx(value, rel=0.05), key
+
+
+@pytest.mark.parametrize(("at", "by"), [(0, 10.0), (0, 0.1), (-1, 10.0), (-1, 0.1), (1, 10.0), (-2, 10.0)])
+def test_a_wrong_row_at_an_end_is_left_out_alone(at: int, by: float) -> None:
+    rows = [Row(1 << n, 12.0 + (1 << n) / 1e4, n) for n in range(10, 30)]
+    right = Table("t", "0", "all_reduce", 8, 1, "H100", tuple(rows))
+    notes: list[str] = []
+    assert cleaned(right, notes) == right and not notes
+    rows[at] = replace(rows[at], us=by * rows[at].us)
+    known = cleaned(replace(right, rows=tuple(rows)), notes)
+    assert len(notes) == 1 and set(right.rows) - set(known.rows) == {right.rows[at]}
+
+
+def test_few_nodes_tell_what_more_of_them_take() -> None:
+    sizes = [1 << at for at in range(6, 27, 2)]
+    heads = [Table("t", "0", "all_reduce", ranks, ranks // 2, "A100", (Row(8, 1.0, 1),)) for ranks in (4, 8)]
+    tree = templates.of(heads).machine(8)
+    tree["system"]["sips"]["nodes"] |= {"nic_latency_ns": 2500.0}
+    # Slower than the interfaces of a node together.
+    spoken = {"ll": PROTOCOLS["ll"], "simple": {"step_ns": 6000.0, "max_gbs": 36.0}}
+    tree |= {"launch": {"overhead_ns": 5000.0}, "protocols": spoken}
+    known = {ranks: table(tree, ranks, sizes) for ranks in (4, 8, 32)}
+    found = calibrate([replace(known[ranks], nodes=ranks // 2, accelerator="A100") for ranks in (4, 8)])
+    assert len([each for each in found.parameters if each.percent is not None]) <= 9
+    emulator = written.emulator(written.sized(found.tree, 32))
+    off = [abs(written.us(emulator, "all_reduce", 32, row.bytes) / row.us - 1) for row in known[32].rows]
+    assert np.mean(off) < 0.06 and max(off[:4]) < 0.02 and off[-1] < 0.05, off
 
 
 def test_a_library_that_chooses_by_size_is_followed() -> None:

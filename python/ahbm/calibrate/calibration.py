@@ -27,8 +27,20 @@ VERIFIED = 64
 """Ranks up to which the written machine runs every row; beyond, a few of them."""
 
 
-Coefficients = dict[tuple[str, int, int], tuple[float, float, float]]
-"""By collective, ranks and bytes: steps, volume per byte, and fixed us."""
+NEARER, HIDDEN = 4, 1 << 26
+"""Times that coefficients of several algorithms are found anew near the law; and bytes from which on their latencies
+are too small a part to matter."""
+
+MARGIN = 16
+"""A protocol of less bandwidth is tried up to so many times the size that it is the quickest for on few ranks."""
+SHARED = (
+    ("launch.overhead_ns", "launch_us", 1000.0),
+    ("system.sips.nodes.nic_latency_ns", "crossing_us", 500.0),
+)
+"""Parameters that protocols share: key, field of a law, ns of the key for each us. A crossing has two interfaces."""
+
+Coefficients = dict[tuple[str, int, int], list[written.Coefficient]]
+"""By collective, ranks and bytes: those of each algorithm."""
 
 
 @dataclass(frozen=True)
@@ -172,11 +184,7 @@ def calibrate(tables: Sequence[Table], template: Template | str | Path | None = 
         raise ConfigError(
             "AHBM-C195", f"{few.name} has {len(few.rows)} rows: a machine needs {FEWEST}", hint="measure more sizes"
         )
-    known: Coefficients = {}
-    for table in tidy:
-        sizes = [row.bytes for row in table.rows]
-        found = written.coefficients(given, table.collective, table.ranks, sizes)
-        known |= {(table.collective, table.ranks, size): of for size, of in zip(sizes, found, strict=True)}
+    known = _known(given, tidy)
     held = _held_back(tidy, known)
     judged = tuple(Judged(table, tuple(errors)) for table, errors in zip(tidy, held, strict=True))
     rows = _rows(tidy, known)
@@ -184,19 +192,66 @@ def calibrate(tables: Sequence[Table], template: Template | str | Path | None = 
     law = _split(free, rows, given, max(table.nodes for table in tidy) > 1)
     parameters, covariance = _parameters(free, law, rows)
     ranks = max(table.ranks for table in tidy)
-    tree = written.tree(given, law, ranks)
+    tree = written.tree(given, law, ranks, _last(law, rows) if rows.shared > 1 else None)
     tree["calibration"] = block(tables[0].accelerator, judged, parameters, covariance)
     deviation = _verified(tree, law, tidy, known)
     return Calibrated(tree, law, parameters, judged, deviation, tuple(notes))
 
 
+def _known(template: Template, tables: Sequence[Table]) -> Coefficients:
+    """The coefficients of all rows."""
+    known: Coefficients = {}
+    most = max(len(template.algorithms(table.collective)) for table in tables)
+    for table in tables:
+        sizes = [row.bytes for row in table.rows]
+        found = [
+            written.coefficients(template, table.collective, table.ranks, sizes, name)
+            for name in template.algorithms(table.collective)
+        ]
+        for size, *of in zip(sizes, *found, strict=True):
+            known[table.collective, table.ranks, size] = (of * most)[:most]
+    if _rows(tables, known).shared < 2:
+        return known
+    apart = known
+    for _ in range(NEARER):
+        law = fit.chosen(_rows(tables, known))
+        known = {}
+        for table in tables:
+            known |= _near(template, law, table, apart)
+    return known
+
+
+def _near(template: Template, law: Law, table: Table, apart: Coefficients) -> Coefficients:
+    """The coefficients of a table near a law. Chunks that follow each other hide latencies behind bytes: both
+    together take less than their sum."""
+    names = template.algorithms(table.collective)
+    tree = written.tree(template, replace(law, launch_us=0.0), table.ranks)
+    emulators = [
+        written.emulator({**tree, "protocols": {name: protocol}}) for name, protocol in tree["protocols"].items()
+    ]
+    found: Coefficients = {}
+    for row in table.rows:
+        key = table.collective, table.ranks, row.bytes
+        found[key] = list(apart[key])
+        if names[0] is None or row.bytes > HIDDEN:
+            continue
+        for at, name in enumerate(names):
+            one = _rows([replace(table, rows=(row,))], {key: [apart[key][at]]})
+            times = [float(each.us(one, law.crossing_us)[0]) for each in law.spoken]
+            quickest = int(np.argmin(times))
+            together = written.us(emulators[quickest], *key, name) / times[quickest]
+            steps, volume, fixed, crossings = apart[key][at]
+            found[key][at] = together * steps, together * volume, together * fixed, together * crossings
+    return found
+
+
 def _rows(tables: Sequence[Table], known: Coefficients) -> Rows:
     columns: list[list[float]] = []
+    ways: list[list[written.Coefficient]] = []
     for table in tables:
-        columns += [
-            [row.bytes, row.us, *known[table.collective, table.ranks, row.bytes], table.ranks] for row in table.rows
-        ]
-    return Rows(*np.asarray(columns, np.float64).T)
+        columns += [[row.bytes, row.us, table.ranks] for row in table.rows]
+        ways += [known[table.collective, table.ranks, row.bytes] for row in table.rows]
+    return Rows(*np.asarray(columns, np.float64).T, *np.asarray(ways, np.float64).T)
 
 
 def _held_back(tables: Sequence[Table], known: Coefficients) -> list[list[Error]]:
@@ -237,16 +292,36 @@ def _interpolated(table: Table, sizes: Sequence[int]) -> Floats:
 
 
 def cleaned(table: Table, notes: list[str]) -> Table:
-    """The table without the rows that cannot be: those far off the line between their neighbours."""
+    """The table without the rows that cannot be: those far off the line between their neighbours, and ends that are
+    far from what no byte or bytes in proportion would take beside the next row."""
     wrong: set[int] = set()
     for at in range(1, len(table.rows) - 1):
         before, row, after = table.rows[at - 1], table.rows[at], table.rows[at + 1]
         if all(abs(log(side.us / row.us)) > log(ABSURD) for side in (before, after)):
             us = float(_interpolated(replace(table, rows=(before, after)), [row.bytes])[0])
             if not 1 / ABSURD < row.us / us < ABSURD:
-                notes.append(f"{table.name}:{row.line}: {row.us:g} us at {row.bytes} B cannot be, and is left out")
                 wrong.add(at)
+    kept = [at for at in range(len(table.rows)) if at not in wrong]
+    for end, beside in ((kept[:1], kept[1:2]), (kept[-1:], kept[-2:-1])) if len(kept) > FEWEST else ():
+        row, other = table.rows[end[0]], table.rows[beside[0]]
+        ratio = row.bytes / other.bytes
+        if not min(ratio, 1.0) / ABSURD < row.us / other.us < max(ratio, 1.0) * ABSURD:
+            wrong.add(end[0])
+    for at in sorted(wrong):
+        row = table.rows[at]
+        notes.append(f"{table.name}:{row.line}: {row.us:g} us at {row.bytes} B cannot be, and is left out")
     return replace(table, rows=tuple(row for at, row in enumerate(table.rows) if at not in wrong))
+
+
+def _last(law: Law, rows: Rows) -> list[int | None]:
+    """The sizes up to which protocols of less bandwidth are tried, also on more ranks; None is all."""
+    times = [each.us(rows, law.crossing_us) for each in law.spoken]
+    quickest = np.argmin(times, axis=0)
+    found: list[int | None] = []
+    for number in range(len(law.spoken) - 1):
+        sizes = rows.n[quickest == number]
+        found.append(int(sizes.max()) * MARGIN if len(sizes) else None)
+    return [*found, None]
 
 
 def _split(law: Law, rows: Rows, template: Template, across: bool) -> Law:
@@ -255,9 +330,9 @@ def _split(law: Law, rows: Rows, template: Template, across: bool) -> Law:
     Where all rows have as many steps, the table does not say how a floor divides into launch and steps: the template
     says it, or NCCL's step does.
     """
-    if rows.several:
+    if rows.shared:
         return law
-    steps = float(rows.steps[0])
+    steps = float(rows.steps[0, 0])
     least = min(each.step_us for each in law.spoken)
     if template.launch_ns is not None:
         launch = min(template.launch_ns / 1000, 0.999 * least * steps)
@@ -271,17 +346,17 @@ def _split(law: Law, rows: Rows, template: Template, across: bool) -> Law:
 
 def _parameters(free: Law, law: Law, rows: Rows) -> tuple[tuple[Parameter, ...], Floats]:
     """The parameters with their standard errors, and the covariance of their logarithms."""
-    terms, several = law.shape.terms, rows.several
+    terms, shared = law.shape.terms, rows.shared
     names, values, slopes = [], [], []
     us = free.us(rows)
 
     def moved(change: Law) -> Floats:
         return np.asarray((np.log(change.us(rows)) - np.log(us)) / 1e-4, np.float64)
 
-    if several:
-        names.append("launch.overhead_ns")
-        values.append(1000 * law.launch_us)
-        slopes.append(moved(replace(free, launch_us=free.launch_us * (1 + 1e-4))))
+    for key, field, unit in SHARED[:shared]:
+        names.append(key)
+        values.append(unit * getattr(law, field))
+        slopes.append(moved(replace(free, **{field: getattr(free, field) * (1 + 1e-4)})))
     for number, (name, term) in enumerate(zip(written.names(law), terms, strict=True)):
         keys = ["step_us", "gbs", *(["ramp_bytes"] if term.ramp else []), *(["exponent"] if term.exponent else [])]
         for key in keys:
@@ -304,7 +379,7 @@ def _parameters(free: Law, law: Law, rows: Rows) -> tuple[tuple[Parameter, ...],
     for number, border in enumerate(law.borders):
         first = sum(len(group) for group in law.shape.groups[: number + 1])
         found.append(Parameter(f"protocols.{written.names(law)[first]}.min_bytes", border, 0.0))
-    if not several:
+    if not shared:
         found.append(Parameter("launch.overhead_ns", 1000 * law.launch_us, None))
     return tuple(found), covariance
 

@@ -32,6 +32,13 @@ QUICKEST = (
     (10, Shape(((FREE, FREE),))),
 )
 """Sizes that a shape needs, and the shape. The first is taken that is about as near to the rows as the best."""
+AMONG_NODES = (
+    Shape(((PLAIN, RAMPED),)),
+    Shape(((PLAIN, FREE),)),
+    Shape(((RAMPED, RAMPED),)),
+    Shape(((FREE, RAMPED),)),
+)
+"""Shapes of several algorithms on several numbers of nodes, where two more parameters are shared."""
 THREE, BETTER = (9, Shape(((PLAIN, PLAIN, PLAIN),))), 0.5
 """Three plain protocols, and the part of the others' error that they are believed at: corners are rare."""
 AS_GOOD = 1.1
@@ -54,8 +61,8 @@ def fits(shape: Shape, rows: Rows, weights: Floats, starts: int = STARTS) -> lis
     """The law of a shape with the least loss, and that loss, for each row of `weights` (fits x rows: 1 for a row that a
     fit has); None where its rows are too few."""
     borders = len(shape.groups) > 1
-    few = shape.free(rows.several) > min(MOST, int(weights.sum(1).min()) - borders)
-    if few or (rows.several and borders):
+    few = shape.free(rows.shared) > min(MOST, int(weights.sum(1).min()) - borders)
+    if few or (rows.shared and borders):
         return [None] * len(weights)
     if not borders:
         return _least(shape.terms, rows, weights, starts)
@@ -79,7 +86,10 @@ def chosen(rows: Rows) -> Law:
     Raises ConfigError (AHBM-C195) for too few rows.
     """
     sizes, every = len(np.unique(rows.n)), np.ones((1, len(rows)))
-    found = [(shape, fits(shape, rows, every)[0]) for needed, shape in QUICKEST if needed <= sizes]
+    shapes = [shape for needed, shape in QUICKEST if needed <= sizes]
+    if rows.shared > 1 and shapes[-1] == QUICKEST[-1][1]:
+        shapes = list(AMONG_NODES)
+    found = [(shape, fits(shape, rows, every)[0]) for shape in shapes]
     known = [(shape, fit[1], _off(fit[1], rows)) for shape, fit in found if fit is not None]
     if not known:
         raise ConfigError(
@@ -88,10 +98,14 @@ def chosen(rows: Rows) -> Law:
             hint="give tables with more sizes",
         )
     seen = min(off for *_, off in known)
-    law = next(law for _, law, off in known if off <= AS_GOOD * seen + 1e-4)
+    # What more ranks take follows from all of the rows' small differences: nothing is given away for simplicity.
+    most = (1.0 if rows.shared > 1 else AS_GOOD) * seen + 1e-4
+    law = next(law for _, law, off in known if off <= most)
     three = fits(THREE[1], rows, every)[0] if THREE[0] <= sizes else None
     if three is not None and _off(three[1], rows) < BETTER * seen - 1e-4:
         return three[1]
+    if rows.shared:
+        return law
     held = [error for shape, *_ in known if (error := _held_back(shape, rows)) is not None]
     if not held:
         return law
@@ -124,9 +138,9 @@ def _held_back(shape: Shape, rows: Rows) -> float | None:
 
 
 def _least(terms: Sequence[Term], rows: Rows, weights: Floats, count: int) -> list[Fit | None]:
-    several = rows.several
+    shared = rows.shared
     starts = [
-        list(_starts(terms, rows.at(row > 0), several, count)) if row.sum() >= sum(term.free for term in terms) else []
+        list(_starts(terms, rows.at(row > 0), shared, count)) if row.sum() >= sum(term.free for term in terms) else []
         for row in weights
     ]
     if not any(starts):
@@ -134,7 +148,7 @@ def _least(terms: Sequence[Term], rows: Rows, weights: Floats, count: int) -> li
     of = np.array([number for number, each in enumerate(starts) for _ in each])
     points = np.array([point for each in starts for point in each])
     supposed = np.array([each[0] for each in starts for _ in each])
-    found, losses = searched(terms, rows, weights[of], points, supposed, several)
+    found, losses = searched(terms, rows, weights[of], points, supposed, shared)
     best: list[Fit | None] = []
     for number in range(len(weights)):
         mine = np.flatnonzero(of == number)
@@ -144,18 +158,19 @@ def _least(terms: Sequence[Term], rows: Rows, weights: Floats, count: int) -> li
         at = mine[np.argmin(losses[mine])]
         # What was supposed draws the search; from where that ends, nothing draws it back.
         for _ in range(NEARER):
-            found[[at]], _ = searched(terms, rows, weights[[number]], found[[at]], found[[at]], several)
-        launch, spoken = decoded(terms, found[at], several)
+            found[[at]], _ = searched(terms, rows, weights[[number]], found[[at]], found[[at]], shared)
+        (launch, crossing), spoken = decoded(terms, found[at], shared)
         pairs = sorted(zip(spoken, terms, strict=True), key=lambda pair: pair[0].gbs)
-        law = Law(Shape((tuple(term for _, term in pairs),)), launch, tuple(each for each, _ in pairs))
+        law = Law(Shape((tuple(term for _, term in pairs),)), launch, tuple(each for each, _ in pairs), (), crossing)
         best.append((float(losses[at]), law))
     return best
 
 
-def _starts(terms: Sequence[Term], rows: Rows, several: bool, count: int) -> Iterator[Floats]:
+def _starts(terms: Sequence[Term], rows: Rows, shared: int, count: int) -> Iterator[Floats]:
     """Starts, the same for the same rows: protocols that each begin where the row of some size is."""
     by_size = np.argsort(rows.n, kind="stable")
-    n, us, steps, volume = (values[by_size] for values in (rows.n, rows.us - rows.fixed, rows.steps, rows.volume))
+    first = (rows.n, rows.us - rows.fixed[0], rows.steps[0], rows.volume[0])
+    n, us, steps, volume = (values[by_size] for values in first)
     us = np.maximum(us, 1e-3)
     for number in range(count if len(terms) > 1 or terms[0].exponent else 4):
         drawn = np.random.default_rng(number)
@@ -163,7 +178,7 @@ def _starts(terms: Sequence[Term], rows: Rows, several: bool, count: int) -> Ite
         if number:
             places = np.sort(drawn.uniform(0, len(n) - 1, len(terms)))
             places[-1] = len(n) - 1
-        point: list[float] = [float(np.log(0.5 * us.min()))] if several else []
+        point: list[float] = [float(np.log(0.5 * us.min())), float(np.log(0.2 * us.min()))][:shared]
         for position, (place, term) in enumerate(zip(places, terms, strict=True)):
             at = round(float(place))
             part = 0.5 if number == 0 else float(drawn.uniform(0.2, 0.9))

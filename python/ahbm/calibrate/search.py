@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 
 import numpy as np
 
@@ -15,19 +16,21 @@ WEAK = 0.01
 ROUNDS = 60
 
 
-def times(terms: Sequence[Term], rows: Rows, points: Floats, several: bool) -> tuple[Floats, Floats]:
+def times(terms: Sequence[Term], rows: Rows, points: Floats, shared: int) -> tuple[Floats, Floats]:
     """us of every row (fits x rows) at points of the search space (fits x parameters), and the derivatives by these.
 
     The coordinates are logarithms; of an exponent, the logit.
     """
     fits, parameters = points.shape
-    n, steps, volume, fixed = rows.n, rows.steps, rows.volume, rows.fixed
-    us = np.empty((len(terms), fits, len(rows)))
-    slopes = np.zeros((len(terms), fits, len(rows), parameters))
-    at = int(several)
-    for number, term in enumerate(terms):
+    n, ways = rows.n, len(rows.steps)
+    us = np.empty((len(terms) * ways, fits, len(rows)))
+    slopes = np.zeros((len(terms) * ways, fits, len(rows), parameters))
+    launch, crossing = (np.exp(points[:, at, None]) if at < shared else 0.0 for at in range(2))
+    at = shared
+    for number, (term, way) in enumerate(product(terms, range(ways))):
+        steps, crossings = rows.steps[way], rows.crossings[way]
         step = np.exp(points[:, at, None])
-        wire = volume * n / (1000 * np.exp(points[:, at + 1, None]))
+        wire = rows.volume[way] * n / (1000 * np.exp(points[:, at + 1, None]))
         share = np.ones((fits, len(rows)))
         if term.ramp:
             over = points[:, at + 2, None] - np.log(n)
@@ -37,27 +40,28 @@ def times(terms: Sequence[Term], rows: Rows, points: Floats, several: bool) -> t
             slopes[number, :, :, at + 2] = wire * exponent * part
             if term.exponent:
                 slopes[number, :, :, at + 3] = wire * part * over * exponent * (1 - exponent)
-        us[number] = fixed + steps * step + wire * share
+        us[number] = rows.fixed[way] + steps * step + crossings * crossing + wire * share
+        if shared > 1:
+            slopes[number, :, :, 1] = crossings * crossing
         slopes[number, :, :, at] = steps * step
         slopes[number, :, :, at + 1] = -wire * share
-        at += term.free
+        at += term.free if way == ways - 1 else 0
     least = np.argmin(us, axis=0)
     found = np.take_along_axis(us, least[None], 0)[0]
     slope = np.take_along_axis(slopes, least[None, :, :, None], 0)[0]
-    if several:
-        launch = np.exp(points[:, 0, None])
+    if shared:
         found = found + launch
         slope[:, :, 0] = launch
     return found, slope
 
 
-def bounds(terms: Sequence[Term], several: bool) -> tuple[Floats, Floats]:
+def bounds(terms: Sequence[Term], shared: int) -> tuple[Floats, Floats]:
     """Least and most of every coordinate."""
-    pairs = [STEP] if several else []
+    pairs = [STEP] * shared
     for term in terms:
         pairs += [STEP, GBS, *([RAMP] if term.ramp else []), *([EXPONENT] if term.exponent else [])]
     found = np.log(np.array(pairs))
-    at = int(several)
+    at = shared
     for term in terms:
         if term.exponent:
             least, most = EXPONENT
@@ -67,7 +71,7 @@ def bounds(terms: Sequence[Term], several: bool) -> tuple[Floats, Floats]:
 
 
 def searched(
-    terms: Sequence[Term], rows: Rows, weights: Floats, points: Floats, supposed: Floats, several: bool
+    terms: Sequence[Term], rows: Rows, weights: Floats, points: Floats, supposed: Floats, shared: int
 ) -> tuple[Floats, Floats]:
     """The points (fits x parameters) to which the fits come from `points`, and their losses.
 
@@ -75,10 +79,10 @@ def searched(
     row tells anything.
     """
     logs, prior = np.log(rows.us), SCALE * WEAK**2
-    least, most = bounds(terms, several)
+    least, most = bounds(terms, shared)
 
     def loss_of(where: Floats) -> tuple[Floats, Floats, Floats]:
-        us, slopes = times(terms, rows, where, several)
+        us, slopes = times(terms, rows, where, shared)
         off = np.log(us) - logs
         rho = 2 * SCALE**2 * (np.sqrt(1 + (off / SCALE) ** 2) - 1)
         held = prior * ((where - supposed) ** 2).sum(1)

@@ -25,6 +25,8 @@ ALGORITHMS = {
     "reduce": ("binomial_reduce",),
 }
 """What a template's library runs, by collective."""
+AMONG_NODES = {"all_reduce": ("double_binary_tree_allreduce", "ring_allreduce")}
+"""What it runs where tables of several numbers of nodes tell its algorithms apart."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,11 @@ class Template:
     steps_ns: Sequence[float] = field(default=())
     """Of the template's protocols, in the order of their steps."""
 
+    def algorithms(self, collective: str) -> Sequence[str | None]:
+        """Those whose times are told apart; None is what the emulator chooses among its own."""
+        named = (self.tree.get("library") or {}).get(collective)
+        return named if self.size is not None and named == list(AMONG_NODES.get(collective, ())) else [None]
+
     def machine(self, ranks: int, link_gbs: float | None = None) -> dict[str, Any]:
         """The tree for so many ranks, whose links carry at least `link_gbs` where that is given."""
         tree: dict[str, Any] = deepcopy(dict(self.tree))
@@ -104,7 +111,10 @@ def of(tables: Sequence[Table]) -> Template:
         )
     size = facts.domain or max(sizes)
     alone = all(table.ranks <= size for table in tables)
-    return Template(first.accelerator or "unknown", _tree(facts, size, alone), None if alone else size)
+    tree = _tree(facts, size, alone)
+    if across and len({table.ranks for table in tables}) > 1:
+        tree["library"] |= {collective: list(names) for collective, names in AMONG_NODES.items()}
+    return Template(first.accelerator or "unknown", tree, None if alone else size)
 
 
 def read(path: str | Path, whole: bool = False) -> Template:

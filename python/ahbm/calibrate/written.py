@@ -28,6 +28,10 @@ EVEN = 1 << 12
 """Bytes of a chunk from which on the bytes that travel are in proportion to those of the array."""
 
 
+Coefficient = tuple[float, float, float, float]
+"""Steps, volume per byte, fixed us and crossings, as `laws` has them."""
+
+
 def names(law: Law) -> tuple[str, ...]:
     """Names of the protocols of a law, in its order."""
     count = len(law.spoken)
@@ -51,11 +55,15 @@ def protocols(law: Law) -> dict[str, dict[str, Any]]:
     return found
 
 
-def tree(template: Template, law: Law, ranks: int) -> dict[str, Any]:
-    """The machine of a law, as `topology.yaml` declares it."""
+def tree(template: Template, law: Law, ranks: int, last: Sequence[int | None] | None = None) -> dict[str, Any]:
+    """The machine of a law, as `topology.yaml` declares it. last: the sizes up to which each protocol is used."""
     found = template.machine(ranks, max(spoken.gbs for spoken in law.spoken))
+    found = crossed(found, law.crossing_us)
     found["launch"] = {"overhead_ns": round(1000 * law.launch_us, 3)}
     found["protocols"] = protocols(law)
+    for spoken, most in zip(found["protocols"].values(), last or (), strict=False):
+        if most is not None:
+            spoken["max_bytes"] = most
     return found
 
 
@@ -65,17 +73,17 @@ def emulator(declared: Mapping[str, Any]) -> Emulator:
     return Emulator(machine, CclConfig.packaged())
 
 
-def us(emulator: Emulator, collective: str, ranks: int, nbytes: int) -> float:
+def us(emulator: Emulator, collective: str, ranks: int, nbytes: int, algorithm: str | None = None) -> float:
     """Time of a collective of `nbytes` bytes of one rank's array, in us. Raises as `Emulator.compile`."""
     chunks = ranks if collective in ("all_gather", "reduce_scatter", "all_to_all") else 1
     count = max(nbytes // (ITEM * chunks), 1)
-    return emulator.compile(Request(collective, range(ranks), count, DTYPE)).latency_ps / 1e6
+    return emulator.compile(Request(collective, range(ranks), count, DTYPE), algorithm).latency_ps / 1e6
 
 
 def coefficients(
-    template: Template, collective: str, ranks: int, sizes: Sequence[int]
-) -> list[tuple[float, float, float]]:
-    """For every size steps, volume per byte, and fixed us of the library's algorithm, by runs of the emulator.
+    template: Template, collective: str, ranks: int, sizes: Sequence[int], algorithm: str | None = None
+) -> list[Coefficient]:
+    """The coefficients of every size, by runs of the emulator without a latency, and without bytes.
 
     Raises as `Emulator.compile`.
     """
@@ -84,25 +92,38 @@ def coefficients(
     if collective in ALGORITHMS:
         library.setdefault(collective, list(ALGORITHMS[collective]))
 
-    def on(step_us: float, gbs: float) -> Emulator:
-        declared["protocols"] = {"p": {"step_ns": 1000 * step_us, "max_gbs": gbs}}
-        return emulator({**declared, "protocol": "p"})
+    def on(step_us: float, gbs: float, crossing_us: float = 0.0) -> Emulator:
+        spoken = {"step_ns": 1000 * step_us, "max_gbs": gbs}
+        return emulator({**crossed(declared, crossing_us), "protocols": {"p": spoken}, "protocol": "p"})
+
+    def took(emulator: Emulator, nbytes: int) -> float:
+        return us(emulator, collective, ranks, nbytes, algorithm)
 
     def wire(nbytes: int) -> float:
         return nbytes / 1e3
 
     whole, step = max(*sizes, ranks * EVEN), 1000.0
     base, slower = on(0, 1.0), on(0, 0.5)
-    least = us(base, collective, ranks, whole)
-    volume = (us(slower, collective, ranks, whole) - least) / wire(whole)
+    least = took(base, whole)
+    volume = (took(slower, whole) - least) / wire(whole)
     tiny = ranks * ITEM
-    fixed = us(on(0, 1e6), collective, ranks, tiny)
-    steps = (us(on(step, 1e6), collective, ranks, tiny) - fixed) / step
+    fixed = took(on(0, 1e6), tiny)
+    steps = (took(on(step, 1e6), tiny) - fixed) / step
+    crossings = (took(on(0, 1e6, step), tiny) - fixed) / step if algorithm else 0.0
     # Chunks of few elements are not of one size, and short messages are stored and forwarded.
     return [
-        (steps, volume if size >= ranks * EVEN else (us(base, collective, ranks, size) - fixed) / wire(size), fixed)
+        (steps, volume if size >= ranks * EVEN else (took(base, size) - fixed) / wire(size), fixed, crossings)
         for size in sizes
     ]
+
+
+def crossed(declared: Mapping[str, Any], crossing_us: float) -> dict[str, Any]:
+    """The machine with a latency of crossing between nodes besides its own."""
+    found = copied(declared)
+    if crossing_us:
+        nodes = found["system"]["sips"]["nodes"]
+        nodes["nic_latency_ns"] = round(float(nodes.get("nic_latency_ns", 2000)) + 500 * crossing_us, 3)
+    return found
 
 
 def copied(declared: Mapping[str, Any]) -> dict[str, Any]:
