@@ -13,9 +13,9 @@ from test_device import DDP, HERE, run
 
 import ahbm
 
-BOUND = {"pe.roofline.peak_tflops": 1e-4, "pe.roofline.memory_gbs": 1e6}
-"""Operations take all the time of kernels that have any."""
-QUICK = {"pe.roofline.peak_tflops": 1e3, "pe.roofline.memory_gbs": 1e6}
+BOUND = {"pe.roofline.peak_tflops": 1e-4, "pe.roofline.memory_gbs": 5e5}
+"""Operations take all the time of kernels that have any; the others take a billionth of the whole."""
+QUICK = {"pe.roofline.peak_tflops": 1e3, "pe.roofline.memory_gbs": 5e5}
 """Kernels take next to no time."""
 PEAK, MEMORY, LINKS = "pe.roofline.peak_tflops", "pe.roofline.memory_gbs", "system.sips.link.bandwidth_gbs"
 
@@ -50,22 +50,23 @@ def together(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_twice_the_peak_halves_what_is_bound_by_it(alone: Path) -> None:
     base, nodes = picoseconds(alone, **BOUND)
     twice, _ = picoseconds(alone, **BOUND | {PEAK: 2 * BOUND[PEAK]})
-    assert base / 2 <= twice <= base / 2 + nodes and nodes < base / 1000
     four, _ = picoseconds(alone, **BOUND | {PEAK: 4 * BOUND[PEAK]})
-    assert base / 4 <= four <= base / 4 + nodes
+    assert twice == pytest.approx(base / 2, rel=1e-8) and four == pytest.approx(base / 4, rel=1e-8)
+    # Without the kernels that have no operations, to the picosecond.
+    assert abs((base - twice) - 2 * (twice - four)) <= 3 * nodes < (base - twice) / 1e6
 
 
 def test_more_bandwidth_does_nothing_for_what_is_bound_by_the_peak(alone: Path) -> None:
-    base, nodes = picoseconds(alone, **BOUND)
+    base, _ = picoseconds(alone, **BOUND)
     memory, _ = picoseconds(alone, **BOUND | {MEMORY: 2 * BOUND[MEMORY]})
     links, _ = picoseconds(alone, **BOUND | {LINKS: 1000})
-    assert base - nodes <= memory <= base and links == base
+    assert base * (1 - 1e-8) <= memory <= base and links == base
 
 
 def test_more_bandwidth_between_devices_speeds_what_is_bound_by_it(together: Path) -> None:
-    base, nodes = picoseconds(together, **QUICK, **{LINKS: 10})
+    base, _ = picoseconds(together, **QUICK, **{LINKS: 10})
     links, _ = picoseconds(together, **QUICK, **{LINKS: 20})
     assert base / 2 <= links < 0.6 * base
     peak, _ = picoseconds(together, **QUICK | {PEAK: 2 * QUICK[PEAK]}, **{LINKS: 10})
     memory, _ = picoseconds(together, **QUICK | {MEMORY: 2 * QUICK[MEMORY]}, **{LINKS: 10})
-    assert base - nodes <= peak <= base and base - nodes <= memory <= base
+    assert base * 0.99 <= peak <= base and base * 0.99 <= memory <= base
