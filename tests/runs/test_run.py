@@ -80,7 +80,9 @@ def test_memory_is_of_the_arrays_and_the_slots_of_a_pe() -> None:
 
 
 @pytest.mark.parametrize("collective", COLLECTIVES)
-@pytest.mark.parametrize(("dtype", "mode"), [("bf16", "integers"), ("i32", "integers"), ("f16", "random"), ("f8e4m3", "integers")])
+@pytest.mark.parametrize(
+    ("dtype", "mode"), [("bf16", "integers"), ("i32", "integers"), ("f16", "random"), ("f8e4m3", "integers")]
+)
 def test_every_collective_is_right(emulator: Emulator, collective: str, dtype: str, mode: str) -> None:
     root = 3 if COLLECTIVES[collective].rooted else 0
     report = ahbm.run(

@@ -268,7 +268,9 @@ def sparse_part(rank: int) -> torch.Tensor:
     """Rank 1 has nothing; the others have entries of their own, entries in common, and one twice."""
     entries = [] if rank == 1 else [(0, 1), (rank, 2), (rank, 2), (3, rank % 4)]
     values = torch.arange(3.0 * len(entries)).reshape(-1, 3) + rank
-    return torch.sparse_coo_tensor(torch.tensor(entries, dtype=torch.int64).reshape(-1, 2).t(), values, (8, 4, 3), check_invariants=False)
+    return torch.sparse_coo_tensor(
+        torch.tensor(entries, dtype=torch.int64).reshape(-1, 2).t(), values, (8, 4, 3), check_invariants=False
+    )
 
 
 @scenario

@@ -113,7 +113,9 @@ def _eighth(name: str) -> _Eighth:
     digits, bias, finite, beyond = _EIGHTHS[name]
     bits = np.arange(128)
     exponent, fraction = bits >> digits, bits & (1 << digits) - 1
-    numbers = np.ldexp((fraction + (exponent > 0) * (1 << digits)).astype(np.float64), np.maximum(exponent, 1) - bias - digits)
+    numbers = np.ldexp(
+        (fraction + (exponent > 0) * (1 << digits)).astype(np.float64), np.maximum(exponent, 1) - bias - digits
+    )
     numbers[finite:] = np.nan
     if beyond == finite:
         numbers[beyond] = np.inf

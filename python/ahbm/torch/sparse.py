@@ -29,7 +29,9 @@ def own(tensor: Tensor, op: Any) -> Tensor:
         )
     if hollow(tensor):
         raise UnsupportedError(
-            "AHBM-U150", "all_reduce of a sparse tensor without data", hint="its size is not known: call to_dense() first"
+            "AHBM-U150",
+            "all_reduce of a sparse tensor without data",
+            hint="its size is not known: call to_dense() first",
         )
     return tensor.detach().coalesce()
 

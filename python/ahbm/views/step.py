@@ -46,7 +46,11 @@ def sections(facts: Facts) -> list[Section]:
             "The step of a machine or with algorithms that are changed in one respect.",
             ("change", "a step (us)", "saves (%)"),
             [
-                [f"{change['what']}", _us(change["step_ns"]), f"{100 * (1 - change['step_ns'] / step):.1f}" if step else "-"]
+                [
+                    f"{change['what']}",
+                    _us(change["step_ns"]),
+                    f"{100 * (1 - change['step_ns'] / step):.1f}" if step else "-",
+                ]
                 for change in answer["changes"]
             ],
         ),

@@ -122,7 +122,9 @@ class Lonely:
             collective, _, line = name.partition(" ")
             cells.append((line, collective, f"{calls / per:g}", us(took), us(hidden), ", ".join(by)))
             times = {"time_ns": took / per / 1000, "exposed_ns": hidden / per / 1000}
-            figures.append({"line": line, "collective": collective, "calls": calls / per, **times, "algorithm": cells[-1][-1]})
+            figures.append(
+                {"line": line, "collective": collective, "calls": calls / per, **times, "algorithm": cells[-1][-1]}
+            )
         if len(cells) > 1:
             lines += aligned(cells)
         for what, total in changes:
