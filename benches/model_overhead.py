@@ -1,6 +1,6 @@
-"""Processor time of a training step with the model of time, against the plain CPU run: `python benches/model_overhead.py`.
+"""Processor time of a training step with the model of time, against a plain one: `python benches/model_overhead.py`.
 
-A small Llama of two layers, one process and one thread; medians over steps. Each of the two runs is a process of its own.
+A small Llama of two layers, one process and one thread; medians over steps. Each run is a process of its own.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from ahbm.errors import UnsupportedError
 
 @dataclass(frozen=True)
 class Element:
-    """One element type. Types that NumPy does not have (bf16, f8e4m3, f8e5m2) are stored as their bits in unsigned integers."""
+    """One element type. NumPy has no bf16, f8e4m3 and f8e5m2: their bits are stored, in unsigned integers."""
 
     name: str
     storage: np.dtype[Any]
@@ -80,8 +80,8 @@ def _halves() -> NDArray[np.float64]:
 
 
 _EIGHTHS = {"f8e4m3": (3, 7, 0x7F, 0x7E), "f8e5m2": (2, 15, 0x7C, 0x7C)}
-"""Of the 8-bit floats: digits behind the point, the exponent's bias, how many positive numbers there are, and the bits of
-what is too large: the largest number, and infinity, as in torch."""
+"""Of the 8-bit floats: digits behind the point, the exponent's bias, how many positive numbers there are, and the bits
+of what is too large: the largest number, and infinity, as in torch."""
 
 
 @dataclass(frozen=True)

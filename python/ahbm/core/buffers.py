@@ -29,8 +29,8 @@ def requested(
 ) -> Request:
     """The collective that works in place on `buffers`, one per rank of `ranks` (default: the first ones).
 
-    `dtype` names the element type where NumPy cannot: uint16 arrays of "bf16", uint8 arrays of "f8e4m3". With a placement, a buffer has the shape
-    (tiles, elements).
+    `dtype` names the element type where NumPy cannot: uint16 arrays of "bf16", uint8 arrays of "f8e4m3". With
+    a placement, a buffer has the shape (tiles, elements).
 
     Raises ConfigError (AHBM-C105) for an unknown collective, DataError (AHBM-V101) for unfit buffers, UnsupportedError
     (AHBM-U130) for their dtype.

@@ -42,8 +42,8 @@ def head(x: Tensor) -> Tensor:
 
 
 def rooms(x: Tensor, heads: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-    """Room for the indices and for the values of every rank. Raises DistributedError (AHBM-X110) for ranks whose tensors
-    differ in shape."""
+    """Room for the indices and for the values of every rank. Raises DistributedError (AHBM-X110) for ranks whose
+    tensors differ in shape."""
     shapes = [told[1:].tolist() for told in heads]
     if any(shape != shapes[0] for shape in shapes):
         told = ", ".join(f"rank {rank} has {shape[1:]}" for rank, shape in enumerate(shapes))

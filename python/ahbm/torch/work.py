@@ -16,7 +16,6 @@ from ahbm.ranks.ticket import Ticket
 from ahbm.torch.failures import as_torchs
 from ahbm.torch.place import Place
 
-
 _completing = threading.RLock()
 """Held while a completion runs: a future's thread and the rank's may ask at once."""
 

@@ -57,8 +57,8 @@ def sections(facts: Facts) -> list[Section]:
         Section(
             "lines",
             "Communication by line of the script",
-            "Per step, as means over ranks. Exposed is time in which a rank does not compute and what it does next waits "
-            "for the call.",
+            "Per step, as means over ranks. Exposed is time in which a rank does not compute and what it does next "
+            "waits for the call.",
             ("line", "collective", "calls", "takes (us)", "exposed (us)", "by"),
             [
                 [
