@@ -838,8 +838,9 @@ class RecvFuture:
 @final
 class Tl:
     """The recording context of one kernel call. Pointers are ints (bytes), directions texts or what `peer` returns,
-    shapes an int or a tuple of ints, dtypes one of f16 bf16 f32 f64 i8 i16 i32 i64 u8 u16 u32 u64. A call that cannot
-    be recorded raises `ahbm.errors.KernelError` with the kernel's file and line."""
+    shapes an int or a tuple of ints, dtypes one of f16 bf16 f32 f64 f8e4m3 f8e5m2 i8 i16 i32 i64 u8 u16 u32
+    u64. A call that
+    cannot be recorded raises `ahbm.errors.KernelError` with the kernel's file and line."""
 
     def program_id(self, axis: int = 0) -> int:
         """This PE's index: axis 0 inside its cube, axis 1 the cube's index inside its SIP."""

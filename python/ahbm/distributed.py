@@ -9,8 +9,9 @@
 
     ahbm.spawn(worker)
 
-A rank is a SIP. Tensors are NumPy arrays or torch CPU tensors of any strides, f16 bf16 f32 f64 and integers; results
-are written in place. All ranks of a group make the same calls in the same order with equal shapes and dtypes.
+A rank is a SIP. Tensors are NumPy arrays or torch CPU tensors of any strides, f16 bf16 f32 f64 f8e4m3 f8e5m2 and
+integers; results are written in place. All ranks of a group make the same calls in the same order with equal
+shapes and dtypes.
 """
 
 from __future__ import annotations

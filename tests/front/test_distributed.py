@@ -66,6 +66,22 @@ def test_all_reduce_of_every_dtype(dtype: Any) -> None:
     run(worker)
 
 
+@pytest.mark.parametrize("dtype", [ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2])
+def test_floats_of_8_bits(dtype: Any) -> None:
+    given = [np.array([1, -2, 0.5, r, 0.25 * r, 2**r, 0.0]).astype(dtype) for r in range(3)]
+
+    def worker(rank: int) -> None:
+        for op, want in {"sum": [3, -6, 1.5, 3, 0.75, 7, 0], "max": [1, -2, 0.5, 2, 0.5, 4, 0]}.items():
+            x = given[rank].copy()
+            dist.all_reduce(x, op)
+            assert x.dtype == dtype and x.astype(float).tolist() == want
+        y = Tensor(given[rank].copy(), f"torch.{np.dtype(dtype).name}")
+        dist.all_reduce(y)
+        assert y.array.astype(float).tolist() == [3, -6, 1.5, 3, 0.75, 7, 0]
+
+    run(worker)
+
+
 @pytest.mark.parametrize(
     ("op", "reduction"),
     [("sum", np.add), (dist.ReduceOp.PRODUCT, np.multiply), ("MIN", np.minimum), (dist.ReduceOp.MAX, np.maximum)],
@@ -382,12 +398,12 @@ class Tensor:
         return Tensor(self.array.view(dtype), np.dtype(dtype).name)
 
     def numpy(self) -> Any:
-        if self.dtype == "torch.bfloat16":
+        if self.dtype in ("torch.bfloat16", "torch.float8_e4m3fn", "torch.float8_e5m2"):
             raise TypeError("Got unsupported ScalarType BFloat16")
         return self.array
 
 
-int16 = np.int16
+int16, int8 = np.int16, np.int8
 
 
 def test_tensors_of_other_libraries() -> None:

@@ -80,7 +80,9 @@ def test_memory_is_of_the_arrays_and_the_slots_of_a_pe() -> None:
 
 
 @pytest.mark.parametrize("collective", COLLECTIVES)
-@pytest.mark.parametrize(("dtype", "mode"), [("bf16", "integers"), ("i32", "integers"), ("f16", "random")])
+@pytest.mark.parametrize(
+    ("dtype", "mode"), [("bf16", "integers"), ("i32", "integers"), ("f16", "random"), ("f8e4m3", "integers")]
+)
 def test_every_collective_is_right(emulator: Emulator, collective: str, dtype: str, mode: str) -> None:
     root = 3 if COLLECTIVES[collective].rooted else 0
     report = ahbm.run(
@@ -90,7 +92,7 @@ def test_every_collective_is_right(emulator: Emulator, collective: str, dtype: s
 
 
 @pytest.mark.parametrize("op", ["sum", "prod", "min", "max", "avg"])
-@pytest.mark.parametrize("dtype", ["f16", "bf16", "i8", "u64"])
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "f8e4m3", "f8e5m2", "i8", "u64"])
 def test_operators_on_device_tensors(emulator: Emulator, op: str, dtype: str) -> None:
     report = ahbm.run(bytes_per_pe=64, dtype=dtype, op=op, placement=DPPolicy(), emulator=emulator, check=True)
     assert (report.ranks, report.bytes, report.wrong) == (16, 64, 0)

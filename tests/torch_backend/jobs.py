@@ -9,10 +9,10 @@ from pathlib import Path
 
 
 def torchrun(
-    script: Path, ranks: int, *args: str, module: str | None = None, **env: str
+    script: Path, ranks: int, *args: str, module: str | None = None, launcher: tuple[str, ...] = (), **env: str
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a script on that many ranks, by a module that runs scripts if one is given."""
-    start = ["-m", module, str(script)] if module else [str(script)]
+    """Runs a script on that many ranks, by a module (or arguments, `launcher`) that runs scripts if one is given."""
+    start = ["-m", module, str(script)] if module else [*launcher, str(script)]
     command = [
         sys.executable,
         "-m",

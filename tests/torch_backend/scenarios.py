@@ -230,11 +230,76 @@ def gathers() -> None:
 @scenario
 def bytes_of_types_that_no_kernel_knows() -> None:
     rank, n = everyone()
-    if hasattr(torch, "float8_e4m3fn"):
-        x = data(rank).to(torch.float8_e4m3fn)
-        out = torch.zeros(n * 37, dtype=torch.float8_e4m3fn)
-        dist.all_gather_into_tensor(out, x)
-        assert torch.equal(out.float(), torch.cat([data(r) for r in range(n)]))
+    x = data(rank).to(torch.float8_e5m2fnuz)
+    out = torch.zeros(n * 37, dtype=torch.float8_e5m2fnuz)
+    dist.all_gather_into_tensor(out, x)
+    assert torch.equal(out.float(), torch.cat([data(r).to(torch.float8_e5m2fnuz).float() for r in range(n)]))
+
+
+@scenario
+def float8_reductions() -> None:
+    rank, n = everyone()
+    for dtype in (torch.float8_e4m3fn, torch.float8_e5m2):
+        given = [torch.tensor([1.0, -2.0, 0.5, r, 0.25 * r, 2.0 ** (r % 3)]).to(dtype) for r in range(n)]
+        wide = torch.stack([x.float() for x in given])
+        want = {
+            dist.ReduceOp.SUM: wide.sum(0),
+            dist.ReduceOp.AVG: wide.mean(0),
+            dist.ReduceOp.PRODUCT: wide.prod(0),
+            dist.ReduceOp.MIN: wide.min(0).values,
+            dist.ReduceOp.MAX: wide.max(0).values,
+        }
+        for op, expected in want.items():
+            x = given[rank].clone()
+            dist.all_reduce(x, op)
+            assert torch.equal(x.float(), expected.to(dtype).float()), (op, dtype, x, expected)
+            x = given[rank].repeat(1, 2).t()
+            dist.reduce(x, 1, op)
+            assert rank != 1 or torch.equal(x.float(), expected.to(dtype).float().repeat(1, 2).t()), (op, dtype)
+            out = torch.zeros(6, dtype=dtype)
+            dist.reduce_scatter_tensor(out, given[rank].repeat(n), op)
+            assert torch.equal(out.float(), expected.to(dtype).float()), (op, dtype)
+        x = given[rank].clone()
+        dist.all_reduce(x, dist._make_nccl_premul_sum(0.5))
+        assert torch.equal(x.float(), (wide * 0.5).to(dtype).float().sum(0).to(dtype).float())
+
+
+def sparse_part(rank: int) -> torch.Tensor:
+    """Rank 1 has nothing; the others have entries of their own, entries in common, and one twice."""
+    entries = [] if rank == 1 else [(0, 1), (rank, 2), (rank, 2), (3, rank % 4)]
+    values = torch.arange(3.0 * len(entries)).reshape(-1, 3) + rank
+    return torch.sparse_coo_tensor(
+        torch.tensor(entries, dtype=torch.int64).reshape(-1, 2).t(), values, (8, 4, 3), check_invariants=False
+    )
+
+
+@scenario
+def sparse_all_reduce() -> None:
+    rank, n = everyone()
+    want = sum(sparse_part(r).to_dense() for r in range(n))
+    for asynchronous in (False, True):
+        x = sparse_part(rank)
+        work = dist.all_reduce(x, async_op=asynchronous)
+        if asynchronous:
+            work.wait()
+            assert work.is_completed() and work.get_future().wait()[0] is x
+        assert x.is_coalesced() and torch.equal(x.to_dense(), want)
+    for _ in range(2):
+        x = torch.zeros(0, 4).to_sparse()
+        dist.all_reduce(x)
+        assert x.shape == (0, 4)
+    try:
+        dist.all_reduce(sparse_part(rank), dist.ReduceOp.MAX)
+    except NotImplementedError as error:
+        assert "AHBM-U151" in str(error) and "only works with ReduceOp.SUM" in str(error)
+    else:
+        raise AssertionError("no error")
+    try:
+        dist.all_reduce(torch.eye(4 + rank).to_sparse())
+    except RuntimeError as error:
+        assert "AHBM-X110" in str(error) and "Sparse dimensions do not match" in str(error)
+    else:
+        assert n == 1
 
 
 @scenario

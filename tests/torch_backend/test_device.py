@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("torch")
+
+from jobs import torchrun
 
 HERE = Path(__file__).parent
 MACHINE = """\
@@ -68,22 +71,25 @@ def test_options_that_do_not_go_together_are_refused() -> None:
     assert model.returncode
 
 
+DDP = """\
+import os, torch, torch.distributed as dist
+rank = int(os.environ['LOCAL_RANK'])
+torch.cuda.set_device(rank)
+dist.init_process_group('nccl')
+net = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(512, 512).to(rank), device_ids=[rank])
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for _ in range(3):
+    loss = net(torch.ones(8, 512, device=rank)).sum()
+    loss.backward()
+    optimizer.step()
+    print(dist.get_world_size(), loss.item())
+"""
+
+
 @pytest.mark.parametrize("fake", [(), ("--fake",)])
 def test_one_process_stands_for_many(fake: tuple[str, ...], tmp_path: Path) -> None:
     script = tmp_path / "ddp.py"
-    script.write_text(
-        "import os, torch, torch.distributed as dist\n"
-        "rank = int(os.environ['LOCAL_RANK'])\n"
-        "torch.cuda.set_device(rank)\n"
-        "dist.init_process_group('nccl')\n"
-        "net = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(512, 512).to(rank), device_ids=[rank])\n"
-        "optimizer = torch.optim.SGD(net.parameters(), lr=0.1)\n"
-        "for _ in range(3):\n"
-        "    loss = net(torch.ones(8, 512, device=rank)).sum()\n"
-        "    loss.backward()\n"
-        "    optimizer.step()\n"
-        "    print(dist.get_world_size(), loss.item())\n"
-    )
+    script.write_text(DDP)
     answers = []
     for number in range(2):
         target = tmp_path / f"{number}"
@@ -91,3 +97,30 @@ def test_one_process_stands_for_many(fake: tuple[str, ...], tmp_path: Path) -> N
         assert done.returncode == 0 and done.stdout.count("64 ") == 3, done.stderr
         answers.append((target / "answer.json").read_bytes())
     assert answers[0] == answers[1] and "ddp.py:9  all_reduce" in done.stderr
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_the_page_says_what_the_answer_says(alone: bool, tmp_path: Path) -> None:
+    pytest.importorskip("altair")
+    script, target = tmp_path / "ddp.py", tmp_path / "out"
+    script.write_text(DDP)
+    env = {"AHBM_REPORT": str(target), "AHBM_PAGE": "1"}
+    if alone:
+        done = run("--device", "cuda:8", "--ranks", "8", str(script), **env)
+    else:
+        done = torchrun(script, 2, launcher=("-m", "ahbm.torch", "--device", "cuda"), **env)
+    assert done.returncode == 0 and "no page" not in done.stderr, done.stderr
+    answer, told = json.loads((target / "answer.json").read_text()), (target / "answer.txt").read_text()
+    page = (target / "step.html").read_text()
+    tables = {key: page.split(f'id="{key}"')[1].split("</table>")[0] for key in ("help", "lines", "memory")}
+    cells = {key: set(re.findall(r"<td[^>]*>([^<]*)</td>", table)) for key, table in tables.items()}
+    assert told.splitlines()[0].removeprefix("ahbm: ") in page
+    changes = re.findall(r"^with (.*): (.*) us \(-(.*) %\)$", told, re.MULTILINE)
+    assert changes and all(cells["help"].issuperset(change) for change in changes)
+    (line,) = (line for line in answer["lines"] if line["line"] == "ddp.py:9")
+    exposed = f"{line['exposed_ns'] / 1000:,.2f}"
+    assert line["calls"] == 1 and cells["lines"].issuperset({"ddp.py:9", "all_reduce", "1", exposed})
+    assert exposed != "0.00" and f"  {exposed}  " in told
+    peaks = answer["memory_peak_bytes"]
+    assert f"{(peaks if alone else peaks[0]) / 2**30:.3f}" in cells["memory"]
+    assert ("Critical path" in page) is not alone

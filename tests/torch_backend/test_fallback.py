@@ -18,12 +18,21 @@ from ahbm.errors import ConfigError, RankError, UnsupportedError
 SMALL = {"sip.cube_mesh.w": 2, "sip.cube_mesh.h": 1}
 SCRIPT = """
 import torch, torch.distributed as dist
+from ahbm.torch import tensors
+del tensors.NAMES[torch.int32]  # as if it were a type that no kernel computes with
 dist.init_process_group("gloo")
 rank = dist.get_rank()
 for _ in range(2):
-    x = torch.sparse_coo_tensor([[0]], [1.0 + rank], (3,))
+    x = torch.full((3,), 1 + rank, dtype=torch.int32)
     dist.all_reduce(x)
-    assert torch.equal(x.to_dense(), torch.tensor([3.0, 0.0, 0.0]))
+    assert x.tolist() == [3, 3, 3]
+s = torch.ones(3).to_sparse()
+dist.all_reduce(s)
+assert s.to_dense().tolist() == [2.0, 2.0, 2.0]
+try:
+    dist.all_reduce(s, dist.ReduceOp.MAX)
+except RuntimeError as error:
+    assert "only works with ReduceOp.SUM" in str(error) and "Gloo" in str(error)
 y = torch.ones(4)
 dist.all_reduce(y)
 assert y.sum() == 8
@@ -34,17 +43,17 @@ except Exception as error:
 """
 
 
-def test_sparse_tensors_on_gloo(tmp_path: Path) -> None:
+def test_calls_that_no_kernel_makes(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     done = torchrun(script, 2, module="ahbm.torch", AHBM_FALLBACK="gloo", AHBM_REPORT="-")
     assert done.returncode == 0, done.stderr
-    told = "ahbm: allreduce is left to gloo, and its time not simulated: AHBM-U150 all_reduce of a sparse tensor"
+    told = "ahbm: allreduce is left to gloo, and its time not simulated: AHBM-U151 SUM is not defined on torch.int32"
     assert done.stderr.count(told) == 1
     rows = {
         line.split()[0]: line.split()[1:4] for line in done.stderr.splitlines() if line.startswith(("all_", "barr"))
     }
-    assert rows == {"all_reduce": ["2", "1", "16"], "barrier": ["2", "2", "4"]}
+    assert rows == {"all_gather": ["2", "3", "120"], "all_reduce": ["2", "1", "16"], "barrier": ["2", "3", "6"]}
     # One rank alone cannot choose gloo.
     for rank in (0, 1):
         assert f"{rank}: AHBM-X110 " in done.stdout and "the ranks disagree on collective" in done.stdout
@@ -52,14 +61,14 @@ def test_sparse_tensors_on_gloo(tmp_path: Path) -> None:
 
 def sparse() -> None:
     dist.init_process_group("ahbm")
-    dist.all_reduce(torch.ones(3).to_sparse())
+    dist.all_reduce(torch.ones(3).to_sparse(), dist.ReduceOp.MAX)
 
 
 @pytest.mark.parametrize("asked", ["", "gloo"])
 def test_what_is_not_left_to_gloo(monkeypatch: pytest.MonkeyPatch, asked: str) -> None:
     """Neither without being asked, nor among ranks that take turns, which cannot wait for each other in gloo."""
     monkeypatch.setenv("AHBM_FALLBACK", asked)
-    with pytest.raises((UnsupportedError, RankError), match="AHBM-U150"):
+    with pytest.raises((UnsupportedError, RankError), match="AHBM-U151"):
         ahbm.torch.spawn(sparse, overrides=SMALL)
 
 

@@ -158,6 +158,9 @@ def test_a_backend_that_cannot_be_redirected() -> None:
     assert redirected("mine", "init_process_group", True) == "mine"
     assert redirected("cpu:gloo,cuda:nccl", "init_process_group", False) == "ahbm"
     assert redirected(None, "new_group", False) is None
+    assert redirected("fake", "new_group", False) == "fake"
+    with pytest.raises(ConfigError, match="backend 'fake' cannot be redirected"):
+        redirected("fake", "init_process_group", False)
 
 
 def test_time_estimates() -> None:

@@ -1,8 +1,8 @@
 """The user's tensors as flat memory that a collective can work on.
 
 NumPy arrays are taken as they are. Torch CPU tensors, and anything else that shows its memory through `numpy()` or
-`__array__`, are viewed, never imported: this package does not depend on torch. bf16 has no NumPy dtype of its own, so
-it travels as `uint16` bits beside the name `"bf16"`.
+`__array__`, are viewed, never imported: this package does not depend on torch. NumPy has no bf16 and no
+8-bit floats of its own, so they travel as `uint16` and `uint8` bits beside their names.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ DTYPE_NAMES: dict[str, str] = {
     "bfloat16": "bf16",
     "float32": "f32",
     "float64": "f64",
+    "float8_e4m3fn": "f8e4m3",
+    "float8_e5m2": "f8e5m2",
     "int8": "i8",
     "int16": "i16",
     "int32": "i32",
@@ -34,6 +36,10 @@ DTYPE_NAMES: dict[str, str] = {
     "uint64": "u64",
 }
 """NumPy's name of a dtype -> the kernels' name of it."""
+
+
+BITS = {"bf16": "uint16", "f8e4m3": "uint8", "f8e5m2": "uint8"}
+"""The kernels' name of a dtype that NumPy does not have -> the NumPy dtype of its bits."""
 
 
 @lru_cache(maxsize=256)
@@ -90,7 +96,7 @@ class Flat:
 
     tensor: Any
     array: NDArray[Any] | Hollow
-    """Shares the tensor's memory where that is contiguous; bf16 appears as uint16."""
+    """Shares the tensor's memory where that is contiguous; types of `BITS` appear as their bits."""
     dtype: str
     """The kernels' name of the element type, e.g. `"f16"`."""
     restore: Callable[[NDArray[Any]], object] | None = None
@@ -147,10 +153,10 @@ def flat_host(tensor: object, *, writable: bool, what: str = "tensor") -> Flat:
             f"{what} has dtype {array.dtype}, which no kernel computes with",
             hint=f"convert it to one of {supported}",
         )
-    if name == "bf16":
-        array = array.view(np.uint16)
-    elif name == "u16" and _is_bfloat16(tensor):
-        name = "bf16"
+    if name in BITS:
+        array = array.view(BITS[name])
+    else:
+        name = _only_bits(tensor) or name
     restore = None if array.flags.c_contiguous else partial(_write, array)
     return Flat(tensor, np.ascontiguousarray(array).reshape(-1), name, restore, array.shape)
 
@@ -159,8 +165,10 @@ def _write(array: NDArray[Any], elements: NDArray[Any]) -> None:
     array[...] = elements.reshape(array.shape)
 
 
-def _is_bfloat16(tensor: object) -> bool:
-    return str(getattr(tensor, "dtype", "")).endswith("bfloat16")
+def _only_bits(tensor: object) -> str | None:
+    """The kernels' name of the dtype of a tensor that NumPy can show the bits of only."""
+    name = DTYPE_NAMES.get(str(getattr(tensor, "dtype", "")).rpartition(".")[2])
+    return name if name in BITS else None
 
 
 def _numpy_view(tensor: object, what: str) -> NDArray[Any]:
@@ -189,7 +197,7 @@ def _torch_view(tensor: Any, torch: Any) -> NDArray[Any] | None:
         return None
     name = str(plain.dtype).removeprefix("torch.")
     try:
-        dtype = np.dtype("uint16" if name == "bfloat16" else name)
+        dtype = np.dtype(BITS.get(DTYPE_NAMES.get(name, ""), name))
     except TypeError:
         return None
     strides = tuple(stride * dtype.itemsize for stride in plain.stride())
@@ -202,9 +210,9 @@ def _foreign_view(tensor: Any, what: str) -> NDArray[Any]:
         if hasattr(tensor, "detach"):
             tensor = tensor.detach()
         if hasattr(tensor, "numpy"):
-            if _is_bfloat16(tensor):
+            if bits := BITS.get(_only_bits(tensor) or ""):
                 module = sys.modules[type(tensor).__module__.partition(".")[0]]
-                return np.asarray(tensor.view(module.int16).numpy()).view(np.uint16)
+                return np.asarray(tensor.view(getattr(module, bits.removeprefix("u"))).numpy()).view(bits)
             return np.asarray(tensor.numpy())
         if hasattr(tensor, "__array__") and getattr(tensor, "shape", None) is not None and not np.isscalar(tensor):
             return np.asarray(tensor)

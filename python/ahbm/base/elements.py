@@ -14,7 +14,7 @@ from ahbm.errors import UnsupportedError
 
 @dataclass(frozen=True)
 class Element:
-    """One element type. bf16 is stored as its bits in uint16, for NumPy has no such type."""
+    """One element type. NumPy has no bf16, f8e4m3 and f8e5m2: their bits are stored, in unsigned integers."""
 
     name: str
     storage: np.dtype[Any]
@@ -31,6 +31,11 @@ class Element:
         return self.epsilon > 0
 
     @property
+    def narrow(self) -> bool:
+        """True for floating point of less than four bytes."""
+        return self.is_float and self.storage.itemsize < 4
+
+    @property
     def signed(self) -> bool:
         """True where negative numbers exist."""
         return self.is_float or self.storage.kind == "i"
@@ -44,6 +49,8 @@ class Element:
                 # NumPy converts the half type one number at a time.
                 found: NDArray[Any] = np.arange(low, high + 1).astype(self.storage)[values - low]
                 return found
+        if self.name in _EIGHTHS:
+            return _eighth(self.name).encode(values)
         if self.name != "bf16":
             return values.astype(self.storage)
         bits = values.astype(np.float32).view(np.uint32)
@@ -53,6 +60,9 @@ class Element:
         """Stored elements as numbers: float64, or the integer type itself."""
         if self.name == "bf16":
             return (stored.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+        if self.name in _EIGHTHS:
+            numbers: NDArray[Any] = _eighth(self.name).numbers[stored]
+            return numbers
         if self.name == "f16" and stored.size > MANY:
             found: NDArray[Any] = _halves()[stored.view(np.uint16)]
             return found
@@ -67,6 +77,49 @@ MANY = 1 << 16
 def _halves() -> NDArray[np.float64]:
     """Every number of the half type, by its bits."""
     return np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float64)
+
+
+_EIGHTHS = {"f8e4m3": (3, 7, 0x7F, 0x7E), "f8e5m2": (2, 15, 0x7C, 0x7C)}
+"""Of the 8-bit floats: digits behind the point, the exponent's bias, how many positive numbers there are, and the bits
+of what is too large: the largest number, and infinity, as in torch."""
+
+
+@dataclass(frozen=True)
+class _Eighth:
+    """See `_EIGHTHS`."""
+
+    digits: int
+    bias: int
+    finite: int
+    beyond: int
+    numbers: NDArray[np.float64]
+    """By bits."""
+
+    def encode(self, values: NDArray[Any]) -> NDArray[np.uint8]:
+        """Numbers as bits, rounded to nearest even, once."""
+        x = values.astype(np.float64)
+        finite = np.where(np.isfinite(x), np.abs(x), 0.0)
+        exponent = np.maximum(np.frexp(finite)[1], 2 - self.bias)
+        # `rint` rounds to even; the places of a number are those of the integer that it is in units of the last one.
+        rounded = np.ldexp(np.rint(np.ldexp(finite, self.digits + 1 - exponent)), exponent - self.digits - 1)
+        found = np.searchsorted(self.numbers[: self.finite], rounded)
+        bits = np.where(np.isinf(x) | (found == self.finite), self.beyond, found)
+        bits = np.where(np.isnan(x), 0x7F, bits | np.signbit(x) << 7)
+        return bits.astype(np.uint8)
+
+
+@cache
+def _eighth(name: str) -> _Eighth:
+    digits, bias, finite, beyond = _EIGHTHS[name]
+    bits = np.arange(128)
+    exponent, fraction = bits >> digits, bits & (1 << digits) - 1
+    numbers = np.ldexp(
+        (fraction + (exponent > 0) * (1 << digits)).astype(np.float64), np.maximum(exponent, 1) - bias - digits
+    )
+    numbers[finite:] = np.nan
+    if beyond == finite:
+        numbers[beyond] = np.inf
+    return _Eighth(digits, bias, finite, beyond, np.concatenate([numbers, -numbers]))
 
 
 COMBINE: dict[str, np.ufunc] = {
@@ -98,6 +151,8 @@ ELEMENTS: dict[str, Element] = {
         _float("bf16", "u2", 7, (-100, 100)),
         _float("f32", "f4", 23, (-100, 100)),
         _float("f64", "f8", 52, (-900, 900)),
+        _float("f8e4m3", "u1", 3, (-4, 6)),
+        _float("f8e5m2", "u1", 2, (-12, 13)),
         *(_integer(f"{sign}{bits}") for sign in "iu" for bits in (8, 16, 32, 64)),
     )
 }

@@ -78,7 +78,7 @@ def numerics(case: Case, seeds: int = 4, tell: Callable[[str], object] = lambda 
         raise UnsupportedError(
             "AHBM-U140",
             f"no rounding to measure: {request.collective} of {request.parties} x {request.size} {request.dtype}",
-            hint=f"all_reduce, reduce_scatter or reduce of up to {MOST_PARTIES} x f16, bf16, f32 or f64",
+            hint=f"all_reduce, reduce_scatter or reduce of up to {MOST_PARTIES} x a floating-point type",
         )
     worst, total, samples = 0.0, 0.0, 0
     runs_agree = True

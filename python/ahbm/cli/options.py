@@ -51,7 +51,7 @@ Dtype = Annotated[
         "-d",
         "--dtype",
         autocompletion=completion.dtypes,
-        help="f16 bf16 f32 f64 i8..i64 u8..u64, or nccl-tests' names.",
+        help="f16 bf16 f32 f64 f8e4m3 f8e5m2 i8..i64 u8..u64, or nccl-tests' names.",
     ),
 ]
 OPS = ("sum", "prod", "min", "max", "avg")

@@ -7,7 +7,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from ahbm.base.arrays import DTYPE_NAMES, kernel_dtype
+from ahbm.base.arrays import BITS, DTYPE_NAMES, kernel_dtype
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.placement import DPPolicy
 from ahbm.base.request import Request
@@ -29,8 +29,8 @@ def requested(
 ) -> Request:
     """The collective that works in place on `buffers`, one per rank of `ranks` (default: the first ones).
 
-    `dtype` names the element type where NumPy cannot: uint16 arrays of "bf16". With a placement, a buffer has the shape
-    (tiles, elements).
+    `dtype` names the element type where NumPy cannot: uint16 arrays of "bf16", uint8 arrays of "f8e4m3". With
+    a placement, a buffer has the shape (tiles, elements).
 
     Raises ConfigError (AHBM-C105) for an unknown collective, DataError (AHBM-V101) for unfit buffers, UnsupportedError
     (AHBM-U130) for their dtype.
@@ -87,6 +87,6 @@ def _dtype(buffer: NDArray[Any], dtype: str | None) -> str:
             f"no kernel computes with dtype {buffer.dtype}",
             hint=f"convert to one of {', '.join(DTYPE_NAMES.values())}",
         )
-    if dtype is not None and dtype != name and (dtype, name) != ("bf16", "u16"):
+    if dtype is not None and dtype != name and BITS.get(dtype) != str(buffer.dtype):
         raise DataError("AHBM-V101", f"the buffers hold {name}, not {dtype}")
     return dtype or name

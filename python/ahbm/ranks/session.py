@@ -200,7 +200,7 @@ class Session:
         algorithm: str | Algorithm | None,
     ) -> int:
         """Runs one request on the emulator; returns its end in simulated ps, had it run alone."""
-        if self.setup.accumulate == "f32" and request.dtype in ("f16", "bf16") and request.reduces:
+        if self.setup.accumulate == "f32" and request.element.narrow and request.reduces:
             compiled = self.emulator.compile(request, algorithm)
             if self._verify is not None:
                 compiled.verify_once(self._verify)

@@ -29,7 +29,7 @@ class Setup:
     """Of all_reduce."""
     timeout_s: float | None = None
     accumulate: str | None = None
-    """"f32": f16 and bf16 are reduced in f32 and rounded once at the end; their time stays that of the schedule."""
+    """"f32": narrow floats are reduced in f32 and rounded once at the end; their time stays that of the schedule."""
     check: str | None = None
     """Checks of every call that is the first of its shape: names as for `ahbm.run`, or "none"; None: AHBM_CHECK, else
     "result"."""

@@ -40,6 +40,8 @@ NCCL_TYPES = {
     "bf16": "bfloat16",
     "f32": "float",
     "f64": "double",
+    "f8e4m3": "f8e4m3",
+    "f8e5m2": "f8e5m2",
     "i8": "int8",
     "i16": "int16",
     "i32": "int32",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import torch.distributed as dist
@@ -15,11 +16,12 @@ from torch import Tensor
 from torch._C._distributed_c10d import Backend as TorchBackend
 
 from ahbm.base.arrays import Flat
-from ahbm.errors import DistributedError, Site, UnsupportedError
+from ahbm.errors import DistributedError, Site
 from ahbm.front.marshal import Member
 from ahbm.ranks.groups import ProcessGroup as Members
 from ahbm.ranks.seat import Call
 from ahbm.ranks.ticket import Ticket
+from ahbm.torch import sparse
 from ahbm.torch.failures import as_torchs
 from ahbm.torch.place import Place
 from ahbm.torch.profile import recorded
@@ -99,10 +101,24 @@ class Collectives:
         work = self._work(tensors)
         for tensor in tensors:
             if tensor.is_sparse:
-                raise UnsupportedError("AHBM-U150", "all_reduce of a sparse tensor", hint="call to_dense() first")
+                self._allreduce_sparse(work, tensor, opts.reduceOp)
+                continue
             (op, factor), x = reduction(opts.reduceOp, tensor), flat(tensor)
             self._issue(work, self._calls.all_reduce(scaled(x, factor), op, None if factor is None else x))
         return work
+
+    def _allreduce_sparse(self, work: Work, tensor: Tensor, op: Any) -> None:
+        """Waits for the sizes; the rest is `work`'s."""
+        mine = sparse.own(tensor, op)
+        head = sparse.head(mine)
+        heads = [head.clone() for _ in range(self.members.size())]
+        told = Work(self._place, self.members, heads, self._timeout)
+        self._issue(told, self._calls.all_gather([flat(t) for t in heads], flat(head)))
+        told.wait()
+        indices, values = sparse.rooms(mine, heads)
+        for outs, x in ((indices, mine.indices()), (values, mine.values())):
+            self._issue(work, self._calls.all_gather([flat(t) for t in outs], flat(x)))
+        work.completions.append(partial(sparse.add_up, tensor, indices, values))
 
     @recorded
     def allreduce_coalesced(self, tensors: Sequence[Tensor], opts: Any = None) -> Work:

@@ -7,12 +7,15 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from ahbm.errors import UnsupportedError
 from ahbm.ranks.groups import ProcessGroup as Members
 from ahbm.ranks.seat import Call
 from ahbm.ranks.setup import Setup
 from ahbm.ranks.ticket import Notify, Ticket
+from ahbm.torch import sparse
 from ahbm.torch.calls import CALLS, Collectives, State
 from ahbm.torch.place import Place
+from ahbm.torch.work import Work
 
 
 class _Paper:
@@ -56,6 +59,18 @@ class _Paper:
         return False
 
 
+class _Sketched(Collectives):
+    """Of one rank that nobody answers."""
+
+    def _allreduce_sparse(self, work: Work, tensor: torch.Tensor, op: Any) -> None:
+        sparse.own(tensor, op)
+        raise UnsupportedError(
+            "AHBM-U154",
+            "all_reduce of a sparse tensor under a recorder: its size depends on other ranks",
+            hint="call to_dense() first",
+        )
+
+
 METHODS = {name: getattr(Collectives, name) for name in ("monitored_barrier", *CALLS)}
 """The calls that make operations, by name."""
 
@@ -63,10 +78,10 @@ METHODS = {name: getattr(Collectives, name) for name in ("monitored_barrier", *C
 def calls(group: Any, name: str, args: tuple[Any, ...], kw: dict[str, Any]) -> list[Call]:
     """The calls that backend "ahbm" would issue for the call `name` of torch's `group`, in global ranks.
 
-    Raises UnsupportedError (AHBM-U150, U151) for what it does not do.
+    Raises UnsupportedError (AHBM-U150, U151) for what it does not do, AHBM-U154 for what depends on other ranks.
     """
     paper, ranks = _Paper(), dist.get_process_group_ranks(group)
-    one = Collectives()
+    one = _Sketched()
     place = Place(paper, dist.get_rank(), ranks, Setup().emulator, moves_data=False)
     one.bind(place, Members(group.group_name, tuple(ranks)), None, State())
     getattr(METHODS[name], "__wrapped__", METHODS[name])(

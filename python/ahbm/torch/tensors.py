@@ -22,6 +22,8 @@ NAMES: dict[torch.dtype, str] = {
     torch.bfloat16: "bf16",
     torch.float32: "f32",
     torch.float64: "f64",
+    torch.float8_e4m3fn: "f8e4m3",
+    torch.float8_e5m2: "f8e5m2",
     torch.int8: "i8",
     torch.int16: "i16",
     torch.int32: "i32",
@@ -38,6 +40,8 @@ NAMES: dict[torch.dtype, str] = {
 
 _STORED = {dtype: (name, element(name).storage) for dtype, name in NAMES.items()}
 _BYTES = ("u8", np.dtype(np.uint8))
+_UNCOMPUTED = (torch.float8_e4m3fn, torch.float8_e5m2)
+"""Types that the emulator computes with and torch on a CPU does not."""
 _KINDS: Any = ReduceOp.RedOpType
 _OPS = {
     _KINDS.SUM: "sum",
@@ -145,7 +149,8 @@ def scaled(x: Flat, factor: Any) -> Flat:
     if factor is None or isinstance(x.array, Hollow):
         return x
     plain = x.tensor.detach()
-    return flat((plain * factor).to(plain.dtype).contiguous())
+    wide = plain.float() if plain.dtype in _UNCOMPUTED else plain
+    return flat((wide * factor).to(plain.dtype).contiguous())
 
 
 def same(flats: Sequence[Flat], what: str) -> None:

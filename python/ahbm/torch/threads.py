@@ -55,8 +55,8 @@ def spawn(
     In the worker `dist.init_process_group("ahbm")` needs no rank, size or address. With `turns`, one rank runs at a
     time, up to its next wait, and has torch's random numbers to itself, so a run is the same every time; without, the
     ranks run freely and share torch's generator. Unless `topology` or AHBM_TOPOLOGY names one, the machine has at least
-    as many SIPs as ranks. `accumulate="f32"` reduces f16 and bf16 in f32. `selector(algorithms, request)` chooses the
-    algorithms of groups that have no selector of their own.
+    as many SIPs as ranks. `accumulate="f32"` reduces floats of less than four bytes in f32. `selector(algorithms,
+    request)` chooses the algorithms of groups that have no selector of their own.
 
     Raises what `ahbm.spawn` raises.
     """

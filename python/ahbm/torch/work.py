@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -15,6 +15,9 @@ from ahbm.ranks.groups import ProcessGroup as Members
 from ahbm.ranks.ticket import Ticket
 from ahbm.torch.failures import as_torchs
 from ahbm.torch.place import Place
+
+_completing = threading.RLock()
+"""Held while a completion runs: a future's thread and the rank's may ask at once."""
 
 
 class Work(dist.Work):
@@ -39,6 +42,8 @@ class Work(dist.Work):
         self._timeout = timeout
         self.tickets: list[Ticket] = []
         """The maker of the handle adds them."""
+        self.completions: list[Callable[[], object]] = []
+        """What is left to do with the results of the operations before anyone sees the tensors."""
         self._future: torch.futures.Future[Any] | None = None
 
     def wait(self, timeout: timedelta | None = None) -> bool:
@@ -46,11 +51,23 @@ class Work(dist.Work):
         limit = timeout if timeout else self._timeout
         for ticket in self.tickets:
             self._place.wait(ticket, limit.total_seconds() if limit else None)
+        self._complete()
         return True
 
     def is_completed(self) -> bool:
         """Whether all has ended, well or not."""
-        return all(ticket.done for ticket in self.tickets)
+        done = all(ticket.done for ticket in self.tickets)
+        if done:
+            self._complete()
+        return done
+
+    def _complete(self) -> None:
+        """All operations have ended."""
+        if self.completions and self.exception() is None:
+            with _completing:
+                while self.completions:
+                    self.completions[0]()
+                    self.completions.pop(0)
 
     def is_success(self) -> bool:
         """Whether all has ended well."""
@@ -108,6 +125,7 @@ class Work(dist.Work):
         if (error := self.exception()) is not None:
             future.set_exception(error)
         else:
+            self._complete()
             future.set_result(self.tensors)
 
     def _resume(self, future: torch.futures.Future[Any], ended: int) -> None:

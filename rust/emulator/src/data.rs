@@ -4,8 +4,8 @@
 //! arrives. That order cannot matter when agents share no memory: end times are then not looked at, and an agent
 //! runs until it has to wait; the result is the same to the last bit.
 //!
-//! Arithmetic is that of the operation's dtype: `f16` and `bf16` are computed in `f32` and rounded once per operation
-//! to nearest even, integers wrap, NaN propagates through `max` and `min`. The bits *inside* a NaN are not specified;
+//! Arithmetic is that of the operation's dtype: the types of two bytes and of one are computed in `f32` and rounded
+//! once per operation to nearest even, integers wrap, NaN propagates through `max` and `min`. The bits *inside* a NaN are not specified;
 //! everything else is equal on every machine.
 //!
 //! The kernels are written by hand because `ndarray` is not quicker where bits have to stay. Measured side by side on
@@ -39,6 +39,7 @@ mod create;
 mod element;
 mod elementwise;
 mod error;
+mod float8;
 mod image;
 pub(crate) mod liveness;
 mod matrix;

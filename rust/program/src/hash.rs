@@ -204,6 +204,8 @@ fn dtype(d: Dtype) -> u64 {
         Dtype::U16 => 9,
         Dtype::U32 => 10,
         Dtype::U64 => 11,
+        Dtype::F8E4M3 => 12,
+        Dtype::F8E5M2 => 13,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Element types.
+/// Element types. `F8E4M3` has no infinity: it is the `e4m3fn` of torch and ONNX.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(missing_docs)]
 pub enum Dtype {
@@ -10,6 +10,8 @@ pub enum Dtype {
     BF16,
     F32,
     F64,
+    F8E4M3,
+    F8E5M2,
     I8,
     I16,
     I32,
@@ -21,12 +23,14 @@ pub enum Dtype {
 }
 
 impl Dtype {
-    /// Every dtype, narrowest name first within its class.
-    pub const ALL: [Dtype; 12] = [
+    /// Every dtype.
+    pub const ALL: [Dtype; 14] = [
         Self::F16,
         Self::BF16,
         Self::F32,
         Self::F64,
+        Self::F8E4M3,
+        Self::F8E5M2,
         Self::I8,
         Self::I16,
         Self::I32,
@@ -40,7 +44,7 @@ impl Dtype {
     /// Size of one element in bytes.
     pub const fn bytes(self) -> u64 {
         match self {
-            Self::I8 | Self::U8 => 1,
+            Self::F8E4M3 | Self::F8E5M2 | Self::I8 | Self::U8 => 1,
             Self::F16 | Self::BF16 | Self::I16 | Self::U16 => 2,
             Self::F32 | Self::I32 | Self::U32 => 4,
             Self::F64 | Self::I64 | Self::U64 => 8,
@@ -54,6 +58,8 @@ impl Dtype {
             Self::BF16 => "bf16",
             Self::F32 => "f32",
             Self::F64 => "f64",
+            Self::F8E4M3 => "f8e4m3",
+            Self::F8E5M2 => "f8e5m2",
             Self::I8 => "i8",
             Self::I16 => "i16",
             Self::I32 => "i32",
@@ -70,9 +76,9 @@ impl Dtype {
         Self::ALL.into_iter().find(|d| d.name() == name)
     }
 
-    /// True for the four floating-point types.
+    /// True for the floating-point types.
     pub const fn is_float(self) -> bool {
-        matches!(self, Self::F16 | Self::BF16 | Self::F32 | Self::F64)
+        matches!(self, Self::F16 | Self::BF16 | Self::F32 | Self::F64 | Self::F8E4M3 | Self::F8E5M2)
     }
 
     /// Whether every value of `other` survives a conversion to this type and back. Integers wrap around, so those of one
@@ -94,6 +100,8 @@ impl Dtype {
             Self::BF16 => (8, 8),
             Self::F32 => (24, 8),
             Self::F64 => (53, 11),
+            Self::F8E4M3 => (4, 4),
+            Self::F8E5M2 => (3, 5),
             Self::I8 | Self::I16 | Self::I32 | Self::I64 => (8 * self.bytes() - 1, 0),
             Self::U8 | Self::U16 | Self::U32 | Self::U64 => (8 * self.bytes(), 0),
         }

@@ -16,8 +16,8 @@ use std::sync::Arc;
 
 /// The recording context of one kernel call.
 ///
-/// Pointers are ints (bytes), directions texts or what `peer` returns, shapes an int or a tuple of ints, dtypes one of f16 bf16 f32 f64 i8 i16 i32 i64 u8 u16
-/// u32 u64. A call that cannot be recorded raises `ahbm.errors.KernelError` with the kernel's file and line.
+/// Pointers are ints (bytes), directions texts or what `peer` returns, shapes an int or a tuple of ints, dtypes one of f16 bf16 f32 f64 f8e4m3 f8e5m2 i8
+/// i16 i32 i64 u8 u16 u32 u64. A call that cannot be recorded raises `ahbm.errors.KernelError` with the kernel's file and line.
 #[pyclass(frozen, module = "ahbm._core")]
 pub struct Tl {
     pub(crate) capture: Arc<Capture>,

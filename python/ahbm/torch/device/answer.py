@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -83,7 +84,7 @@ def _opened(place: Place, opts: Any, ranks: int, setup: Setup) -> None:
     if isinstance(place.seat, Alone):
         from ahbm.torch.device.lonely import Lonely
 
-        place.keeper = Lonely(place.seat.emulator, setup, ranks)
+        place.keeper = Lonely(place.seat.emulator, setup, place.rank, ranks)
         atexit.register(place.keeper.left)
     elif place.rank == 0:
         folder = tempfile.mkdtemp(prefix="ahbm-")
@@ -165,25 +166,34 @@ class Keeper:
             )
             for file in self.folder.glob("step.*.et"):
                 shutil.copy(file, folder / file.name)
-            if os.environ.get(PAGE) != "0":
-                self._page(folder)
+            self._page(folder, found)
         else:
             notice(f"{report.ENV}=FOLDER keeps the page, the recording and all figures")
         return f"{found}"
 
-    def _page(self, folder: Path) -> None:
-        """Writes the page of the recording, as `ahbm report` does."""
+    def _page(self, folder: Path, found: Answer) -> None:
+        """Writes the page of the recording and of the answer."""
         setup = self.setup
-        command = [sys.executable, "-m", "ahbm", "report", str(folder / "step"), "-o", str(folder / "step.html")]
-        if setup.topology is not None:
-            command += ["-t", str(setup.topology)]
-        if setup.ccl is not None:
-            command += ["--ccl", str(setup.ccl)]
-        for key, value in (setup.overrides or {}).items():
-            command += ["--set", f"{key}={value}"]
-        made = subprocess.run(command, capture_output=True, text=True, check=False)
-        if made.returncode:
-            print(f"ahbm: no page: {made.stderr.strip().splitlines()[0] if made.stderr else ''}", file=sys.stderr)
+        facts = {
+            "job": str(folder / "step"),
+            "topology": None if setup.topology is None else str(setup.topology),
+            "ccl": None if setup.ccl is None else str(setup.ccl),
+            "overrides": setup.overrides and dict(setup.overrides),
+            "answer": found.to_json(),
+            "told": f"{found}".splitlines()[0].removeprefix("ahbm: "),
+            "capacity": module.capacity(),
+        }
+        draw(folder, facts)
+
+
+def draw(folder: Path, facts: Mapping[str, object]) -> None:
+    """Writes the page `step.html`, unless the environment leaves it out. `facts`: those of `ahbm.views.step.Facts`."""
+    if os.environ.get(PAGE) == "0":
+        return
+    command = [sys.executable, "-m", "ahbm.views.step", str(folder / "step.html")]
+    made = subprocess.run(command, input=json.dumps(facts), capture_output=True, text=True, check=False)
+    if made.returncode:
+        print(f"ahbm: no page: {made.stderr.strip().splitlines()[-1] if made.stderr else ''}", file=sys.stderr)
 
 
 @dataclass
@@ -256,6 +266,7 @@ class Answer:
         """All figures, per step, times in ns."""
         per = max(self.steps, 1)
         job = self.job
+        names = ("line", "collective", "calls", "time_ns", "exposed_ns", "algorithm")
         compute_ns = [rank.compute_ns / per for rank in job.ranks]
         return {
             "steps": self.steps,
@@ -264,8 +275,8 @@ class Answer:
             "exposed_ns": [rank.exposed_ns / per for rank in job.ranks],
             "memory_peak_bytes": self.peaks,
             "lines": [
-                dict(zip(("line", "collective", "calls", "time_ns", "exposed_ns", "algorithm"), row, strict=True))
-                for row in self.lines()
+                dict(zip(names, (*who, calls / per, time_ns / per, exposed_ns / per, by), strict=True))
+                for *who, calls, time_ns, exposed_ns, by in self.lines()
             ],
             "changes": [{"what": change.what, "step_ns": change.latency_ns / per} for change in self.changes],
             "best": None if self.best is None else self.best.to_json(),

@@ -15,6 +15,7 @@ from ahbm.base.words import aligned
 from ahbm.errors import AhbmError
 from ahbm.torch import report
 from ahbm.torch.device import marks, module
+from ahbm.torch.device.answer import draw
 from ahbm.torch.device.meter import meter
 from ahbm.torch.device.single import Schedule, schedule
 
@@ -30,6 +31,7 @@ class Lonely:
 
     emulator: Emulator
     setup: Setup
+    rank: int
     ranks: int
     done: bool = False
 
@@ -112,12 +114,17 @@ class Lonely:
             f"ahbm: {what} takes {us(found.total)} us on {self.ranks} ranks like this one of a {machine.topology}: "
             f"computing {us(found.computing)} us ({found.computing * share:.1f} %), exposed communication "
             f"{us(exposed)} us ({exposed * share:.1f} %); memory {peak / 2**30:.3f} of "
-            f" {module.capacity() / 2**30:,.0f} GiB"
+            f"{module.capacity() / 2**30:,.0f} GiB"
         ]
         cells: list[tuple[str, ...]] = [("line", "collective", "calls", "takes (us)", "exposed (us)", "by")]
+        figures: list[dict[str, object]] = []
         for name, (calls, took, hidden, by) in sorted(rows.items(), key=lambda row: (-row[1][2], -row[1][1], row[0])):
             collective, _, line = name.partition(" ")
             cells.append((line, collective, f"{calls / per:g}", us(took), us(hidden), ", ".join(by)))
+            times = {"time_ns": took / per / 1000, "exposed_ns": hidden / per / 1000}
+            figures.append(
+                {"line": line, "collective": collective, "calls": calls / per, **times, "algorithm": cells[-1][-1]}
+            )
         if len(cells) > 1:
             lines += aligned(cells)
         for what, total in changes:
@@ -136,6 +143,7 @@ class Lonely:
                 "compute_ns": found.computing / per / 1000,
                 "exposed_ns": exposed / per / 1000,
                 "memory_peak_bytes": peak,
+                "lines": figures,
                 "changes": [{"what": what, "step_ns": total / per / 1000} for what, total in changes],
             }
             text = "\n".join(lines)
@@ -145,3 +153,7 @@ class Lonely:
                     folder / "answer.json": json.dumps(facts, indent=1).encode(),
                 }
             )
+            told = lines[0].removeprefix("ahbm: ")
+            answer = {**facts, "memory_peak_bytes": [peak], "best": None}
+            title = f"a step of {self.ranks} ranks like rank {self.rank} on {machine.topology}"
+            draw(folder, {"job": None, "title": title, "answer": answer, "told": told, "capacity": module.capacity()})

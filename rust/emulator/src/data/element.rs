@@ -1,9 +1,10 @@
 //! Elements: the dtypes as Rust types, with the arithmetic each is computed in.
 //!
-//! `f16` and `bf16` are computed in `f32` and rounded once per operation. All other types are computed natively. Loops
+//! Floats of two bytes and of one are computed in `f32` and rounded once per operation. All other types are computed natively. Loops
 //! over elements that do not depend on each other are free of branches and run on the widest vectors of the processor,
 //! which changes no bit.
 
+use super::float8::{F8E4M3, F8E5M2};
 use super::round::{rounded_bf16, rounded_number, to_bf16, to_f16, widen_bf16, widen_f16};
 use super::vector::{BLOCK, Convert, Halves, halves, widest};
 use half::{bf16, f16};
@@ -293,6 +294,24 @@ impl<F: Fn(f32, f32) -> f32> Halves for FoldRows<'_, F> {
     }
 }
 
+macro_rules! float8 {
+    ($($t:ident)*) => {$(
+        impl Element for $t {
+            type Wide = f32;
+            const FLOAT: bool = true;
+            #[inline(always)]
+            fn widen(self) -> f32 {
+                self.to_f32()
+            }
+            #[inline(always)]
+            fn narrow(wide: f32) -> $t {
+                <$t>::from_f32(wide)
+            }
+        }
+    )*};
+}
+float8!(F8E4M3 F8E5M2);
+
 /// A word holds two numbers, each of which is the upper half of an `f32`: nothing moves from lane to lane.
 impl Element for bf16 {
     type Wide = f32;
@@ -403,6 +422,7 @@ macro_rules! dispatch {
     ($dtype:expr, $t:ident => $body:expr) => {
         crate::data::element::arms!($dtype, $t => $body;
             F16: half::f16, BF16: half::bf16, F32: f32, F64: f64,
+            F8E4M3: crate::data::float8::F8E4M3, F8E5M2: crate::data::float8::F8E5M2,
             I8: i8, I16: i16, I32: i32, I64: i64, U8: u8, U16: u16, U32: u32, U64: u64)
     };
 }
@@ -410,7 +430,9 @@ macro_rules! dispatch {
 /// [`dispatch`] over the floating-point types; `$other` for the integers.
 macro_rules! dispatch_float {
     ($dtype:expr, $t:ident => $body:expr, $other:expr) => {
-        crate::data::element::arms!($dtype, $t => $body; F16: half::f16, BF16: half::bf16, F32: f32, F64: f64; $other)
+        crate::data::element::arms!($dtype, $t => $body;
+            F16: half::f16, BF16: half::bf16, F32: f32, F64: f64,
+            F8E4M3: crate::data::float8::F8E4M3, F8E5M2: crate::data::float8::F8E5M2; $other)
     };
 }
 pub(super) use {arms, dispatch, dispatch_float};

@@ -226,7 +226,7 @@ macro_rules! fma {
         }
     )*};
 }
-fma!(narrow half::f16 half::bf16 f32);
+fma!(narrow half::f16 half::bf16 f32 super::float8::F8E4M3 super::float8::F8E5M2);
 fma!(integer i8 i16 i32 i64 u8 u16 u32 u64);
 
 impl Fma for f64 {

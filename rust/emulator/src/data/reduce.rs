@@ -22,7 +22,7 @@ fn split(tile: &Tile, axis: usize) -> (usize, usize, usize) {
     (product(&tile.shape[..axis]), tile.shape[axis] as usize, product(&tile.shape[axis + 1..]))
 }
 
-/// Reduces in index order. Sums of `f16` and `bf16` accumulate in `f32` and round once at the end;
+/// Reduces in index order. Floats of two bytes and of one accumulate in `f32` and round once at the end;
 /// other dtypes accumulate natively. `max` and `min` propagate NaN.
 pub(super) fn reduce<'p>(
     f: ReduceFn,
@@ -74,8 +74,8 @@ fn along<T: Element>(
     }
 }
 
-/// `exp(a - max) / sum(exp(a - max))` along an axis, negative axes counting from the end. `f16` and
-/// `bf16` are computed in `f32` throughout and rounded once.
+/// `exp(a - max) / sum(exp(a - max))` along an axis, negative axes counting from the end. Floats of
+/// two bytes and of one are computed in `f32` throughout and rounded once.
 pub(super) fn softmax<'p>(axis: i8, a: Value<'p>, tile: &'p Tile) -> Result<Value<'p>, Fault> {
     let mut acc = expand(a, tile)?;
     let axis = if axis < 0 { tile.shape.len() - usize::from(axis.unsigned_abs()) } else { axis as usize };

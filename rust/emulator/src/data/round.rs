@@ -4,6 +4,7 @@
 //! rounded *to odd* first: a result that is not exact gets an odd last bit, which keeps the final
 //! rounding correct as long as the intermediate format has at least two more bits.
 
+use super::float8::{F8E4M3, F8E5M2};
 use half::{bf16, f16};
 
 /// `f32` to `f16`, branch-free so that loops over it become vector code. NaN stays NaN.
@@ -110,7 +111,7 @@ pub(super) trait Rounded: Copy {
 }
 
 macro_rules! small_float {
-    ($t:ident, $from_f32:ident) => {
+    ($t:ident, $from_f32:path) => {
         impl Rounded for $t {
             #[inline(always)]
             fn round_f64(x: f64) -> Self {
@@ -132,6 +133,8 @@ macro_rules! small_float {
 }
 small_float!(f16, to_f16);
 small_float!(bf16, to_bf16);
+small_float!(F8E4M3, F8E4M3::from_f32);
+small_float!(F8E5M2, F8E5M2::from_f32);
 
 macro_rules! native_float {
     ($($t:ident)*) => {$(

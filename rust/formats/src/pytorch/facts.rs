@@ -209,6 +209,8 @@ fn known(name: &str) -> Option<(u64, Option<&'static str>)> {
         "uint64" => (8, Some("u64")),
         "complexfloat" | "complex<float>" => (8, None),
         "complexdouble" | "complex<double>" => (16, None),
+        "float8_e4m3fn" => (1, Some("f8e4m3")),
+        "float8_e5m2" => (1, Some("f8e5m2")),
         other if other.starts_with("float8") => (1, None),
         _ => return None,
     })

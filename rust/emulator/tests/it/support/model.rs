@@ -32,7 +32,7 @@ impl Num {
     }
 }
 
-/// Rounds by searching all numbers of a 16-bit format for the nearest, ties to the even one.
+/// Rounds by searching all numbers of a format of up to 16 bits for the nearest, ties to the even one.
 fn nearest16(x: f64, inf: u16, decode: impl Fn(u16) -> f64) -> f64 {
     if x.is_nan() {
         return x;
@@ -51,6 +51,25 @@ fn nearest16(x: f64, inf: u16, decode: impl Fn(u16) -> f64) -> f64 {
     decode(bits).copysign(x)
 }
 
+/// An 8-bit float that bits stand for, by its digits and the bias of its exponent; finite ones only.
+fn eighth(bits: u8, digits: u32, bias: i32) -> f64 {
+    let (exponent, fraction) = (i32::from(bits & 0x7f) >> digits, f64::from(bits & ((1 << digits) - 1)));
+    let part = fraction / f64::from(1u32 << digits) + f64::from(exponent > 0);
+    (part * 2f64.powi(exponent.max(1) - bias)).copysign(if bits & 0x80 == 0 { 1.0 } else { -1.0 })
+}
+
+fn e4m3(bits: u8) -> f64 {
+    if bits & 0x7f == 0x7f { f64::NAN } else { eighth(bits, 3, 7) }
+}
+
+fn e5m2(bits: u8) -> f64 {
+    match bits & 0x7f {
+        0x7d.. => f64::NAN,
+        0x7c => f64::INFINITY.copysign(if bits & 0x80 == 0 { 1.0 } else { -1.0 }),
+        _ => eighth(bits, 2, 15),
+    }
+}
+
 /// An integer as a float for rounding to 16 bits: bits that do not fit are gathered in the last one.
 fn sticky(n: i128) -> f64 {
     let drop = (128 - n.unsigned_abs().leading_zeros()).saturating_sub(50);
@@ -62,9 +81,12 @@ fn sticky(n: i128) -> f64 {
 /// Rounds a number once to a dtype.
 pub fn round(dtype: Dtype, x: Num) -> Num {
     match (dtype, x) {
-        (Dtype::F16 | Dtype::BF16, Num::I(n)) => round(dtype, Num::F(sticky(n))),
+        (Dtype::F16 | Dtype::BF16 | Dtype::F8E4M3 | Dtype::F8E5M2, Num::I(n)) => round(dtype, Num::F(sticky(n))),
         (Dtype::F16, x) => Num::F(nearest16(x.f(), 0x7c00, |b| f16::from_bits(b).to_f64())),
         (Dtype::BF16, x) => Num::F(nearest16(x.f(), 0x7f80, |b| bf16::from_bits(b).to_f64())),
+        // Saturated.
+        (Dtype::F8E4M3, x) => Num::F(nearest16(x.f().clamp(-448.0, 448.0), 0x7f, |b| e4m3(b as u8))),
+        (Dtype::F8E5M2, x) => Num::F(nearest16(x.f(), 0x7c, |b| e5m2(b as u8))),
         (Dtype::F32, Num::F(x)) => Num::F((x as f32).into()),
         (Dtype::F32, Num::I(n)) => Num::F((n as f32).into()),
         (Dtype::F64, x) => Num::F(x.f()),
@@ -96,6 +118,8 @@ pub fn decode(dtype: Dtype, bytes: &[u8]) -> Vec<Num> {
         match dtype {
             Dtype::F16 => Num::F(f16::from_bits(raw as u16).to_f64()),
             Dtype::BF16 => Num::F(bf16::from_bits(raw as u16).to_f64()),
+            Dtype::F8E4M3 => Num::F(e4m3(raw as u8)),
+            Dtype::F8E5M2 => Num::F(e5m2(raw as u8)),
             Dtype::F32 => Num::F(f32::from_bits(raw as u32).into()),
             Dtype::F64 => Num::F(f64::from_bits(raw)),
             _ => round(dtype, Num::I(raw.into())),
@@ -109,6 +133,8 @@ pub fn encode(dtype: Dtype, numbers: &[Num]) -> Vec<u8> {
         match (dtype, round(dtype, *n)) {
             (Dtype::F16, x) => f16::from_f32(x.f() as f32).to_bits().into(),
             (Dtype::BF16, x) => bf16::from_f32(x.f() as f32).to_bits().into(),
+            (Dtype::F8E4M3, x) => (0..=255).find(|&b| Num::F(e4m3(b)).same(x)).unwrap().into(),
+            (Dtype::F8E5M2, x) => (0..=255).find(|&b| Num::F(e5m2(b)).same(x)).unwrap().into(),
             (Dtype::F32, x) => (x.f() as f32).to_bits().into(),
             (_, Num::F(x)) => x.to_bits(),
             (_, Num::I(n)) => n as u64,

@@ -1,0 +1,118 @@
+"""The page of a training step: that of its recording, and first what the answer at the script's end says.
+
+`python -m ahbm.views.step PAGE` reads the facts of `Facts` as JSON from standard input. A process of its own draws the
+page, because torch is changed in the script's.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ahbm.views.page import Page, Section
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is drawn."""
+
+    job: str | None
+    """Prefix of the recording's files; None: there is none."""
+    answer: Mapping[str, Any]
+    """`Answer.to_json` of `ahbm.torch.device.answer`."""
+    told: str
+    """The answer's first sentence."""
+    capacity: int
+    """Bytes of a device's memory."""
+    title: str = ""
+    """Where there is no recording."""
+    topology: str | None = None
+    ccl: str | None = None
+    overrides: Mapping[str, object] | None = None
+
+
+def sections(facts: Facts) -> list[Section]:
+    """What the answer says, as tables."""
+    answer = facts.answer
+    step = answer["step_ns"]
+    made = [
+        Section(
+            "help",
+            "What would help",
+            "The step of a machine or with algorithms that are changed in one respect.",
+            ("change", "a step (us)", "saves (%)"),
+            [
+                [
+                    f"{change['what']}",
+                    _us(change["step_ns"]),
+                    f"{100 * (1 - change['step_ns'] / step):.1f}" if step else "-",
+                ]
+                for change in answer["changes"]
+            ],
+        ),
+        Section(
+            "lines",
+            "Communication by line of the script",
+            "Per step, as means over ranks. Exposed is time in which a rank does not compute and what it does next "
+            "waits for the call.",
+            ("line", "collective", "calls", "takes (us)", "exposed (us)", "by"),
+            [
+                [
+                    row["line"],
+                    row["collective"],
+                    f"{row['calls']:g}",
+                    _us(row["time_ns"]),
+                    _us(row["exposed_ns"]),
+                    row["algorithm"],
+                ]
+                for row in answer["lines"]
+            ],
+        ),
+        Section(
+            "memory",
+            "Memory",
+            "The most that the script's tensors held at a time, and its share of the device's memory.",
+            ("rank", "GiB", "%"),
+            [
+                [f"{rank}", f"{peak / 2**30:.3f}", f"{100 * peak / facts.capacity:.2f}"]
+                for rank, peak in enumerate(answer["memory_peak_bytes"])
+            ],
+        ),
+    ]
+    better = [choice for choice in (answer["best"] or {}).get("choices", []) if choice["best"] != choice["algorithm"]]
+    if better:
+        rows = [
+            [choice["collective"], f"{choice['bytes']:,}", f"{choice['ranks']}", choice["algorithm"], choice["best"]]
+            for choice in better
+        ]
+        text = "Calls for which another algorithm is quicker."
+        columns = ("collective", "bytes", "ranks", "by", "better")
+        made.insert(1, Section("better", "Better algorithms", text, columns, rows))
+    return made
+
+
+def _us(ns: float) -> str:
+    return f"{ns / 1000:,.2f}"
+
+
+def page(facts: Facts) -> Page:
+    """The page. Raises as `ahbm.open(...).run`."""
+    from ahbm.job.door import Opened, Terms
+    from ahbm.job.replay import JobReport
+    from ahbm.views import jobs
+
+    if facts.job is None:
+        return Page(facts.title, "All times are simulated.", sections(facts), {}, headline=[facts.told])
+    terms = Terms(topology=facts.topology, ccl=facts.ccl, overrides=facts.overrides, kind="job")
+    ran = Opened(facts.job, terms).run(data=False)
+    assert isinstance(ran, JobReport)
+    drawn = jobs.page(ran)
+    return replace(drawn, sections=[*sections(facts), *drawn.sections], headline=[facts.told, *drawn.headline])
+
+
+if __name__ == "__main__":
+    page(Facts(**json.load(sys.stdin))).write(Path(sys.argv[1]))
