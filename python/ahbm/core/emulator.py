@@ -72,6 +72,8 @@ class Emulator:
         self._protocol = chosen(machine)
         self._spoken: OrderedDict[tuple[tuple[str, str], ...], Emulator] = OrderedDict()
         """By their overrides, the machines that calls of some size find with a protocol."""
+        self._is_spoken = False
+        """Whether the machine is one of those."""
         self._turned: dict[tuple[Choice, int], TurnedAlgorithm] = {}
         self._selectors: Any = None
         """Those that ccl.yaml names, once one is asked."""
@@ -368,7 +370,7 @@ class Emulator:
             notes = (import_module("ahbm.selectors.why").brief(selected),)
             algorithm = self.by_choice(request, selected)
         speaks = isinstance(algorithm, TurnedAlgorithm) and algorithm.speaks
-        if not speaks and (protocols := usable(self.machine, nbytes)):
+        if not speaks and not self._is_spoken and (protocols := usable(self.machine, nbytes)):
             best = self._spoken_best(protocols, request, algorithm, compare)
             return replace(best, notes=(*notes, *best.notes)) if notes else best
         given = None if algorithm is None or isinstance(algorithm, str) else algorithm
@@ -447,6 +449,7 @@ class Emulator:
         with self._lock:
             if key not in self._spoken:
                 self._spoken[key] = self.on(self.machine.changed(key))
+                self._spoken[key]._is_spoken = True
                 while len(self._spoken) > SPOKEN:
                     self._spoken.popitem(last=False)
             self._spoken.move_to_end(key)

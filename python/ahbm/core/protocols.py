@@ -74,10 +74,12 @@ def chosen(machine: Machine) -> Protocol | None:
 
 
 def usable(machine: Machine, nbytes: int) -> Sequence[Protocol]:
-    """The protocols that a machine's library uses for `nbytes` bytes of one rank's array; () where there are none, or
-    one is used for all runs. Raises ConfigError (AHBM-C188) where no range holds the size."""
-    if machine.protocol is not None:
-        return ()
+    """The protocols that a machine's library uses for `nbytes` bytes of one rank's array; () where the machine is the
+    same for all sizes, without protocols or with one for all runs. Raises ConfigError (AHBM-C188) where no range holds
+    the size."""
+    named = chosen(machine)
+    if named is not None:
+        return (named,) if named.ramp_bytes else ()
     known = protocols_of(machine)
     found = [protocol for protocol in known if protocol.is_for(nbytes)]
     if known and not found:
