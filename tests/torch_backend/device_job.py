@@ -112,8 +112,12 @@ assert torch.compile(net)(torch.randn(2, 8, device="cuda")).is_cuda
 with torch.profiler.profile(activities=[*torch.profiler.supported_activities()]):
     torch.cuda.nvtx.range_push("step")
     torch.cuda.nvtx.range_pop()
-try:
-    nn.DataParallel(net)
-except RuntimeError as error:
-    assert "AHBM-U156" in str(error)
+assert torch.cuda.make_graphed_callables(net, (torch.randn(2, 8, device="cuda"),)) is net
+for refused in (lambda: nn.DataParallel(net), torch.cuda.CUDAGraph):
+    try:
+        refused()
+    except RuntimeError as error:
+        assert "AHBM-U156" in str(error)
+    else:
+        raise AssertionError(refused)
 print("all is there")

@@ -26,6 +26,7 @@ def install(enter: Callable[[], Any]) -> None:
     _threads(enter)
     pointers()
     _profiler()
+    _graphs()
     torch.nn.DataParallel.__init__ = _refuse
 
 
@@ -108,6 +109,27 @@ def _compile() -> None:
 
     torch.compile = compile_
     torch.nn.Module.compile = lambda self, *args, **kw: compile_() and None
+
+
+def _graphs() -> None:
+    """A graph of kernels is captured by a driver: functions run as they are, and who asks for a graph is told."""
+
+    class CUDAGraph:
+        """Refused."""
+
+        def __init__(self, *args: Any, **kw: Any) -> None:
+            raise UnsupportedError(
+                "AHBM-U156",
+                "torch.cuda.CUDAGraph: no driver captures the kernels",
+                hint="run the script without graphs: torchtitan's option is --training.disable_cuda_graphs",
+            )
+
+    def make_graphed_callables(callables: Any, *args: Any, **kw: Any) -> Any:
+        notice("torch.cuda.make_graphed_callables leaves functions as they are: no driver captures their kernels")
+        return callables
+
+    replace(torch.cuda.CUDAGraph, CUDAGraph)
+    replace(torch.cuda.make_graphed_callables, make_graphed_callables)
 
 
 def _groups() -> None:
