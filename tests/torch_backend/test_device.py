@@ -99,6 +99,28 @@ def test_one_process_stands_for_many(fake: tuple[str, ...], tmp_path: Path) -> N
     assert answers[0] == answers[1] and "ddp.py:9  all_reduce" in done.stderr
 
 
+CAST = """\
+import torch
+with torch.device('cuda'):
+    made = torch.nn.Sequential(torch.nn.Embedding(10, 8), torch.nn.Linear(8, 8))
+cast = made.to(torch.bfloat16)
+print(cast is made, {one.dtype for one in cast.parameters()}, {one.device.type for one in cast.parameters()})
+moved = torch.nn.Linear(8, 8).to(torch.bfloat16).cuda()
+print(moved.weight.dtype, moved.weight.is_cuda, moved(cast(torch.zeros(4, dtype=torch.long, device='cuda'))).dtype)
+"""
+
+
+def test_a_model_without_data_is_cast_to_another_type(tmp_path: Path) -> None:
+    script = tmp_path / "cast.py"
+    script.write_text(CAST)
+    done = run("--device", "cuda:8", "--ranks", "8", "--fake", str(script))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[:2] == [
+        "True {torch.bfloat16} {'cuda'}",
+        "torch.bfloat16 True torch.bfloat16",
+    ]
+
+
 @pytest.mark.parametrize("alone", [True, False])
 def test_the_page_says_what_the_answer_says(alone: bool, tmp_path: Path) -> None:
     pytest.importorskip("altair")

@@ -10,7 +10,6 @@ import torch
 import torch.distributed as dist
 
 from ahbm.errors import UnsupportedError
-from ahbm.torch.device import marks
 from ahbm.torch.fallback import notice
 
 WORLD = "AHBM_WORLD"
@@ -74,10 +73,9 @@ def fake_mode() -> Any:
     def swap_tensors(old: torch.Tensor, new: torch.Tensor) -> None:
         try:
             swaps(old, new)
-        except RuntimeError:  # torch's fake mode remembers them
-            if old.dtype != new.dtype or old.shape != new.shape:
-                raise
-            marks.put(old, marks.where(new))  # there is nothing else to move
+        except RuntimeError:  # torch's fake mode has weak references to them, which swapping does not mind here
+            old.__dict__, new.__dict__ = new.__dict__, old.__dict__
+            torch._C._swap_tensor_impl(old, new)
 
     torch.utils.swap_tensors = swap_tensors
     return FakeTensorMode(allow_non_fake_inputs=True)
