@@ -5,6 +5,7 @@ Importing this module registers both. `docs/select-env.md` says what they show, 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -54,7 +55,7 @@ class _Row:
         self.shares: dict[int, NDArray[np.float64]] = {}
 
 
-class _Choosing(gymnasium.Env[Observation, Any]):
+class _Choosing(gymnasium.Env[Observation, Any], ABC):
     """What both environments share: episodes, observations, rewards, faults."""
 
     metadata = {"render_modes": []}  # noqa: RUF012 - as gymnasium declares it
@@ -187,17 +188,17 @@ class _Choosing(gymnasium.Env[Observation, Any]):
         """The machine of the episode, by name, as it was before any fault."""
         return self._described
 
+    @abstractmethod
     def _entry(self, action: Any) -> tuple[int, tuple[str, ...]]:
         """The entry of an action, and the parts of it that change nothing there."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _mask(self) -> Mask | tuple[Mask, ...]:
         """Which values each part of an action may have, as the action space's `sample` takes it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _runs(self, outcome: Outcome) -> list[bool]:
         """Which of the candidates that are shown run."""
-        raise NotImplementedError
 
     def _calls_of(self, machine: str, job: int | None) -> list[Asked]:
         key = (machine, job)

@@ -9,20 +9,17 @@ from typing import Any
 
 from ahbm._core import Machine
 from ahbm.base.arguments import checked
-from ahbm.base.collectives import COLLECTIVES
-from ahbm.base.elements import element
-from ahbm.base.request import Request
 from ahbm.choose import formats
 from ahbm.choose.catalogue import Catalogue
 from ahbm.choose.formats import ccl, msccl
 from ahbm.choose.formats.format import Read
 from ahbm.choose.oracle import Oracle, OracleTable
+from ahbm.choose.outcomes import request_of
 from ahbm.choose.regret import Loss, Point, Regret
 from ahbm.choose.rules import Query, Rule, Rules
 from ahbm.choose.sizes import whole_sizes
 from ahbm.config.ccl import CclConfig
 from ahbm.config.topology import load_machine
-from ahbm.core.compiled import Refusal
 from ahbm.core.emulator import Emulator
 from ahbm.core.selection import CONFIGURED, Choice
 from ahbm.errors import AhbmError, ConfigError
@@ -143,19 +140,16 @@ class _Turning:
             config = CclConfig.load(catalogue.ccl, catalogue.overrides)
             self._emulators[point.machine] = Emulator(self._table.machines[point.machine], config)
         emulator = self._emulators[point.machine]
-        chunks = COLLECTIVES[point.collective].chunks(point.ranks)
-        count = point.nbytes // element(point.dtype).storage.itemsize // chunks
-        request = Request(point.collective, range(point.ranks), count, point.dtype)
+        request = request_of(point.collective, point.nbytes, point.ranks, point.dtype)
         try:
-            cost = emulator.cost(request, emulator.by_choice(request, choice))
-            if isinstance(cost, Refusal):
-                raise cost.error()
+            ran = emulator.compile(request, emulator.by_choice(request, choice))
+            ps = ran.latency_ps
         except AhbmError as error:
             told = ", ".join(f"{knob} {value}" for knob, value in choice.knobs.items())
             self.notes[f"{algorithm} does not run with {told}, and is timed without: {error.message}"] = None
             return None
-        self.notes |= dict.fromkeys(note for note in cost.notes if note.startswith("knobs:"))
-        return cost.ps
+        self.notes |= dict.fromkeys(note for note in ran.notes if note.startswith("knobs:"))
+        return ps
 
 
 @checked

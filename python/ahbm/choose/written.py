@@ -8,11 +8,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ahbm._core import Plan
-from ahbm.base.collectives import COLLECTIVES
-from ahbm.base.elements import element
 from ahbm.base.request import Request
 from ahbm.choose.card import PLANS
 from ahbm.choose.names import NCCL
+from ahbm.choose.outcomes import request_of
 from ahbm.choose.rules import Rule, Span, border
 from ahbm.choose.tune import Tuned, candidates
 from ahbm.config.ccl import CclConfig
@@ -57,7 +56,9 @@ def plans(tuned: Tuned, folder: Path, config: CclConfig) -> tuple[dict[str, Rule
             file = f"{PLANS}/{slug(name)}/{tuned.collective}_{at}_{part.algorithm}.xml"
             path = folder / file
             try:
-                plan = emulator.plan(_request(tuned, emulator, part.size), part.algorithm)
+                plan = emulator.plan(
+                    request_of(tuned.collective, part.size, emulator.machine.sips, tuned.dtype), part.algorithm
+                )
                 home.mkdir(parents=True, exist_ok=True)
                 plan.save(path, min_bytes=part.least, max_bytes=part.most or 0)
                 given = _knobs(tuned, part.algorithm)
@@ -94,7 +95,7 @@ def _winner(tuned: Tuned, name: str, emulator: Emulator, size: int, missing: dic
     standing = set(candidates(NCCL, tuned.collective, times).values())
     best = min((times[own] for own in standing), default=None)
     winner = None
-    request = _request(tuned, emulator, size)
+    request = request_of(tuned.collective, size, emulator.machine.sips, tuned.dtype)
     ours = [own for own in times if NCCL.theirs(tuned.collective, own) is None]
     for algorithm in sorted(ours, key=lambda own: (times[own], own)):
         # A file leaves a runtime less room than the algorithm has here: fewer slots, shorter messages.
@@ -120,12 +121,6 @@ def _as_written(tuned: Tuned, emulator: Emulator, request: Request, algorithm: s
     choice = Choice(CONFIGURED, read, **_knobs(tuned, algorithm).given())  # type: ignore[arg-type]
     cost = emulator.cost(request, emulator.by_choice(request, choice))
     return cost.ps if isinstance(cost, Cost) else None
-
-
-def _request(tuned: Tuned, emulator: Emulator, size: int) -> Request:
-    sips = emulator.machine.sips
-    count = size // element(tuned.dtype).storage.itemsize // COLLECTIVES[tuned.collective].chunks(sips)
-    return Request(tuned.collective, range(sips), count, tuned.dtype)
 
 
 def _knobs(tuned: Tuned, algorithm: str) -> Knobs:
