@@ -71,7 +71,7 @@ impl Workload {
                 Diagnostic::new(CODE, what).hint(format!("1 to {MAX_RANKS} ranks, at most {MAX_NODES} nodes"))
             ));
         }
-        let mut scaled = Scaling { job: self, mesh, wanted, spans: self.spanning(mesh), ..Scaling::empty(self) };
+        let mut scaled = Scaling::new(self, mesh, wanted);
         for rank in 0..ranks as u32 {
             scaled.add(rank)?;
         }
@@ -162,10 +162,9 @@ struct Scaling<'a> {
 }
 
 impl<'a> Scaling<'a> {
-    fn empty(job: &'a Workload) -> Self {
-        let none = Mesh { replicas: 1, stride: 1 };
-        let (spans, graphs, known, ranks) = Default::default();
-        Self { job, mesh: none, wanted: none, spans, graphs, known, ranks, groups: IndexSet::default() }
+    fn new(job: &'a Workload, mesh: Mesh, wanted: Mesh) -> Self {
+        let (graphs, known, ranks) = Default::default();
+        Self { job, mesh, wanted, spans: job.spanning(mesh), graphs, known, ranks, groups: IndexSet::default() }
     }
 
     /// Adds the next rank.
@@ -196,9 +195,9 @@ impl<'a> Scaling<'a> {
         let Group { name, ranks } = &self.job.groups[group as usize];
         let moved = |&rank: &u32, replica: u32| self.mesh.moved(rank, self.wanted, replica);
         let ranks = if self.spans[group as usize] {
-            let firsts: Vec<&u32> = ranks.iter().filter(|&&rank| self.mesh.replica(rank) == 0).collect();
+            let firsts = ranks.iter().filter(|&&rank| self.mesh.replica(rank) == 0);
             let mut all: Vec<u32> =
-                firsts.iter().flat_map(|&rank| (0..self.wanted.replicas).map(move |at| moved(rank, at))).collect();
+                firsts.flat_map(|rank| (0..self.wanted.replicas).map(move |at| moved(rank, at))).collect();
             all.sort_unstable();
             all
         } else {
