@@ -62,18 +62,18 @@ class Finding:
 NAMED = 6
 """Places that a finding is repeated at and that are named; the rest is counted."""
 
-_NUMBER = re.compile(r"\d+")
-_TOTAL = re.compile(r" \(\d+ of \d+ elements are wrong[^()]*\)$")
+_NUMBER = r"\d+"
+_TOTAL = r" \(\d+ of \d+ elements are wrong[^()]*\)$"
 
 
 def told(findings: Iterable[Finding]) -> str:
     """`findings` as text. Those that differ in numbers alone have one cause: the first is told, the rest counted."""
     alike: dict[tuple[object, ...], list[Finding]] = {}
     for finding in findings:
-        message = _TOTAL.sub("", finding.message)
+        message = re.sub(_TOTAL, "", finding.message)
         # An origin's line is no number that may differ: it is where the cause stands.
-        sites = tuple((_NUMBER.sub("", site.label), site.origin) for site in finding.sites)
-        alike.setdefault((finding.code, _NUMBER.sub("", message), sites, finding.hint), []).append(finding)
+        sites = tuple((re.sub(_NUMBER, "", site.label), site.origin) for site in finding.sites)
+        alike.setdefault((finding.code, re.sub(_NUMBER, "", message), sites, finding.hint), []).append(finding)
     return "\n".join(f"{group[0]}{_repeated(group)}" for group in alike.values())
 
 
@@ -81,10 +81,10 @@ def _repeated(group: Sequence[Finding]) -> str:
     times = len(group) - 1
     if not times:
         return ""
-    first, *rest = (_TOTAL.sub("", finding.message) for finding in group)
-    numbers = [_NUMBER.findall(message) for message in rest]
+    first, *rest = (re.sub(_TOTAL, "", finding.message) for finding in group)
+    numbers = [re.findall(_NUMBER, message) for message in rest]
     where = ""
-    for at, number in enumerate(_NUMBER.finditer(first)):
+    for at, number in enumerate(re.finditer(_NUMBER, first)):
         values = list(dict.fromkeys(found[at] for found in numbers))
         if values != [number.group()]:
             word = re.search(r"([a-z]+) $", first[: number.start()])

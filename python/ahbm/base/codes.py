@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ahbm import errors
 from ahbm.errors import ConfigError
@@ -45,8 +45,7 @@ CHECKS = {
 """Every check of a program, and the codes of what it finds."""
 
 
-@dataclass(frozen=True)
-class Family:
+class Family(NamedTuple):
     """The codes of one letter."""
 
     subject: str
@@ -74,8 +73,7 @@ FAMILIES = {
 """Letter of a code -> its family, in the order of docs/errors.md."""
 
 
-@dataclass(frozen=True)
-class Explained:
+class Explained(NamedTuple):
     """What there is to say about a code."""
 
     code: str

@@ -6,7 +6,7 @@ per rank, chunk j at [j * n, (j + 1) * n); the others on n.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ahbm._core import collectives
 
@@ -17,8 +17,7 @@ BITWISE = ("band", "bor", "bxor")
 """Those that only integers have."""
 
 
-@dataclass(frozen=True)
-class Collective:
+class Collective(NamedTuple):
     """Facts about one collective."""
 
     name: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,8 +84,7 @@ _EIGHTHS = {"f8e4m3": (3, 7, 0x7F, 0x7E), "f8e5m2": (2, 15, 0x7C, 0x7C)}
 of what is too large: the largest number, and infinity, as in torch."""
 
 
-@dataclass(frozen=True)
-class _Eighth:
+class _Eighth(NamedTuple):
     """See `_EIGHTHS`."""
 
     digits: int

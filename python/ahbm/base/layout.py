@@ -14,6 +14,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +26,7 @@ Place = tuple[int, int, int]
 """Physical (sip, cube, pe)."""
 
 
-@dataclass(frozen=True)
-class Network:
+class Network(NamedTuple):
     """The network between SIPs, as a group of kernels sees it."""
 
     topology: str
@@ -36,8 +36,7 @@ class Network:
     d: int = 0
 
 
-@dataclass(frozen=True)
-class Lane:
+class Lane(NamedTuple):
     """One group of kernels: what is the same on all its ranks."""
 
     n_elem: int

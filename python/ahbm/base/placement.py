@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,8 +67,7 @@ class DPPolicy:
         return cubes
 
 
-@dataclass(frozen=True)
-class ShardSpec:
+class ShardSpec(NamedTuple):
     """The place of one part of a tensor."""
 
     sip: int

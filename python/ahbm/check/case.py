@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -214,8 +214,7 @@ def _differing(case: Case, suspects: Sequence[int]) -> list[Site]:
     return _merged(case, faults)
 
 
-@dataclass(frozen=True)
-class _Fault:
+class _Fault(NamedTuple):
     """Neighbouring elements of a party that are wrong in the same way."""
 
     party: int

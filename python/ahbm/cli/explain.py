@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -61,7 +60,7 @@ def explain(
     """
     if is_code(target):
         told = explained(target)
-        typer.echo(json.dumps(asdict(told), indent=2) if as_json else str(told))
+        typer.echo(json.dumps(told._asdict(), indent=2) if as_json else str(told))
         return
     budget, changes = parse_what_if(what_if)
     opened = asked.open(target, args=arguments_of(context))

@@ -7,10 +7,10 @@ what they declare and knows none of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ahbm.config.checks import Check
 
@@ -26,8 +26,7 @@ KINDS = {
 """By the key of the entry, the module whose `KIND` declares it."""
 
 
-@dataclass(frozen=True)
-class Kind:
+class Kind(NamedTuple):
     """The parts of an entry of one kind, and the way from the entry to an algorithm."""
 
     check: Check
@@ -40,9 +39,9 @@ class Kind:
     """The entry as an `ahbm.source.algorithm.Algorithm`. Raises what is wrong with the entry's file."""
     listed: Callable[[Settings], tuple[tuple[str, ...], str]]
     """Its collectives and its source, for people, without executing code. Raises as `load`."""
-    keys: Mapping[str, Check] = field(default_factory=dict)
+    keys: Mapping[str, Check] = MappingProxyType({})
     """Keys that an entry of this kind may have besides those of `defaults`."""
-    defaults: Mapping[str, object] = field(default_factory=dict)
+    defaults: Mapping[str, object] = MappingProxyType({})
     """Values that replace those of `defaults` if the entry does not give them."""
     parameters: Check | None = None
     """Of further keys, which are parameters of the algorithm; None: there are none."""

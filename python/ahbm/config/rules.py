@@ -5,11 +5,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ahbm.config.checks import Check, integer, pattern, selector, text
 
@@ -26,8 +25,7 @@ _OF_PLACES = ("group", "node")
 _SELECTORS = ("ranks", *_OF_PLACES)
 
 
-@dataclass(frozen=True)
-class Named:
+class Named(NamedTuple):
     """A selector as ccl.yaml names it. Hashable."""
 
     text: str
@@ -44,8 +42,7 @@ class Named:
         return found
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """Where a call stands in a job."""
 
     group: str

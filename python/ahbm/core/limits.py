@@ -8,8 +8,8 @@ all-reduce among PEs that exchange messages alone has a further bound, by their 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from ahbm._core import Limit, Machine, Program
 from ahbm.base.collectives import COLLECTIVES
@@ -23,8 +23,7 @@ NOT_TIGHTEST = "perhaps not the tightest"
 """What is said of a bound where a tighter one may exist."""
 
 
-@dataclass(frozen=True)
-class Known:
+class Known(NamedTuple):
     """What is known of the least time of a run."""
 
     ps: int | None

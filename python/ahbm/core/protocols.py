@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import sqrt
+from typing import NamedTuple
 
 from ahbm._core import Machine
 from ahbm.config.settings import Settings
 from ahbm.errors import ConfigError
 
 
-@dataclass(frozen=True)
-class Protocol:
+class Protocol(NamedTuple):
     """A protocol of `topology.yaml`: what it does to links between SIPs, and the sizes that the library uses it for."""
 
     name: str

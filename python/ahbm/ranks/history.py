@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +23,7 @@ ADVANCE, ARRIVE, WAIT = range(3)
 """The kinds of a step, its lowest bits; above them stand picoseconds, or the index of the rank's call it is about."""
 
 
-@dataclass(frozen=True)
-class Times:
+class Times(NamedTuple):
     """When everything happened so far, in simulated ps."""
 
     clocks: list[int]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ahbm.base.words import span
 from ahbm.errors import DistributedError, Site
@@ -59,8 +59,7 @@ def _fail(error: Exception) -> int:
     raise error
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
+class Ready(NamedTuple):
     """An operation of which all is known that its performance takes."""
 
     quick: bool

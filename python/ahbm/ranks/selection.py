@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ahbm.base.arguments import refused
 from ahbm.config.rules import Named, Place
@@ -37,8 +37,7 @@ class _Own:
     """Calls whose time their selector is to learn, in order."""
 
 
-@dataclass(frozen=True)
-class _Update:
+class _Update(NamedTuple):
     """A selector that chooses from a call of a group on."""
 
     selector: protocol.Selector | None
