@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -12,8 +11,7 @@ from numpy.typing import NDArray
 from ahbm.errors import UnsupportedError
 
 
-@dataclass(frozen=True)
-class Element:
+class Element(NamedTuple):
     """One element type. NumPy has no bf16, f8e4m3 and f8e5m2: their bits are stored, in unsigned integers."""
 
     name: str

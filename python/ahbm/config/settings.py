@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from ahbm.config.checks import AUTO
 
@@ -12,8 +13,7 @@ AUTO_TIERS = ("tcm", "hbm")
 """Memories of queue slots that `buffer_kind: auto` tries, the quickest first."""
 
 
-@dataclass(frozen=True)
-class Queues:
+class Queues(NamedTuple):
     """The set-up of an algorithm's queues."""
 
     buffer_kind: str
@@ -62,4 +62,4 @@ class Settings:
 
     def in_tier(self, tier: str) -> Settings:
         """These settings with the queue slots in one memory tier."""
-        return replace(self, queues=replace(self.queues, buffer_kind=tier))
+        return replace(self, queues=self.queues._replace(buffer_kind=tier))

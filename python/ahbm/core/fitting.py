@@ -46,7 +46,7 @@ def fitting(machine: Machine, settings: Settings, build: Callable[[Settings], _B
     slots = settings.queues.n_slots
     while True:
         try:
-            return build(replace(last, queues=replace(last.queues, n_slots=slots))), note
+            return build(replace(last, queues=last.queues._replace(n_slots=slots))), note
         except LintError as error:
             if slots == 1 or any(finding.code not in TOO_SMALL for finding in error.findings):
                 raise

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from dataclasses import replace
 from functools import lru_cache
 
 from ahbm._core import Machine
@@ -40,7 +39,7 @@ class Lowerings:
                 self._found.move_to_end(key)
         if known is not None:
             lowered, note = known
-            return replace(lowered, program=lowered.program.on(machine)), note
+            return lowered._replace(program=lowered.program.on(machine)), note
         made = make()
         with self._lock:
             if key not in self._found:

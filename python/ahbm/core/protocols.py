@@ -60,7 +60,7 @@ class Protocol(NamedTuple):
         """The settings of an algorithm that runs with it: as many slots as it says."""
         if self.slots is None:
             return settings
-        return replace(settings, queues=replace(settings.queues, n_slots=self.slots))
+        return replace(settings, queues=settings.queues._replace(n_slots=self.slots))
 
 
 def protocols_of(machine: Machine) -> tuple[Protocol, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from ahbm._core import Machine, Plan
@@ -93,7 +93,7 @@ class TurnedAlgorithm:
         protocol = chosen(changed) if self.speaks else None
         own = settings if protocol is None else protocol.applied(settings)
         found = self.base.lower(changed, request, layout, own)
-        return replace(found, note="; ".join(filter(None, (self.note, found.note))))
+        return found._replace(note="; ".join(filter(None, (self.note, found.note))))
 
     @property
     def anywhere(self) -> bool:

@@ -7,9 +7,8 @@ and taken back after. `give` and `take` say which elements of the buffer matter,
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,8 +25,7 @@ from ahbm.ranks.ticket import Ticket
 NOTHING = slice(0, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(NamedTuple):
     """The rank `me` of `group`: each method is the call that it issues. Roots are group ranks, peers global ones.
 
     The result of a call is the tensor or the tensors written to, the sender's global rank for a send and receive.

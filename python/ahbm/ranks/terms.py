@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
+from typing import NamedTuple
 
 from ahbm.base.placement import DPPolicy
 from ahbm.base.request import Request
@@ -16,8 +17,7 @@ KNOWN_TERMS = 1 << 12
 """Different calls whose terms are shared between all that are equal: agreement is then identity."""
 
 
-@dataclass(frozen=True)
-class Terms:
+class Terms(NamedTuple):
     """One rank's idea of an operation, which has to be everybody's."""
 
     request: Request
@@ -93,13 +93,13 @@ def with_choice(group: ProcessGroup, terms: Terms, choice: Choice, note: str = "
     if found is None:
         if len(group.terms) >= KNOWN_TERMS:
             group.terms.clear()
-        found = group.terms.setdefault(key, replace(terms, choice=choice, note=terms.note or note))
+        found = group.terms.setdefault(key, terms._replace(choice=choice, note=terms.note or note))
     return found
 
 
 def unselected(terms: Terms) -> Terms:
     """`terms`, without what selectors have chosen."""
-    return replace(terms, choice=None, selects=False)
+    return terms._replace(choice=None, selects=False)
 
 
 @lru_cache(KNOWN_TERMS)

@@ -50,7 +50,7 @@ class Options(PlanOptions):
 
     def queues(self, queues: Queues) -> Queues:
         """`queues` of this depth."""
-        return replace(queues, n_slots=UNBOUNDED if self.slots is None else self.slots)
+        return queues._replace(n_slots=UNBOUNDED if self.slots is None else self.slots)
 
     def entry(self) -> dict[str, object]:
         """The keys of an entry of ccl.yaml."""

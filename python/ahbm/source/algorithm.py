@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +21,7 @@ Piece = tuple[int, int, int, int]
 """Buffer, first byte in the array, first byte in the buffer, bytes: a row of what `Memory.run` takes."""
 
 
-@dataclass(frozen=True)
-class Lowered:
+class Lowered(NamedTuple):
     """An algorithm as a program for one request, and where every rank's array goes."""
 
     program: Program

@@ -173,7 +173,7 @@ class PlanAlgorithm:
             return lower(self.read, machine, request, settings.queues, self.how, sips)
         # A graph knows no bound on queues.
         bounded = self.read.buffers or settings.own_slots
-        queues = settings.queues if bounded else replace(settings.queues, n_slots=UNBOUNDED)
+        queues = settings.queues if bounded else settings.queues._replace(n_slots=UNBOUNDED)
         dtype = request.dtype if self.read.buffers else "u8"
         program, _ = as_program(self.read, machine, queues, self.how, request.nbytes, dtype, request.op, sips)
         return Lowered(program, [], [], timed=True)

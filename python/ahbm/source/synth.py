@@ -97,7 +97,7 @@ class SynthAlgorithm:
             found = replace(self, synth=Synth(seed=self.synth.seed)).synthesize(machine, request, sips)
             note = f"{self.name} is synthesized by {found.schedule.method}: {error.message}"
         lowered = lower(found.plan, machine, request, settings.queues, self.how, found.schedule.places())
-        return replace(lowered, note=note)
+        return lowered._replace(note=note)
 
     def _takes_its_time(self, found: Synthesis, settings: Settings) -> bool:
         """Whether what is run takes the time of the schedule."""
