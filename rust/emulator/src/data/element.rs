@@ -5,7 +5,7 @@
 //! which changes no bit.
 
 use super::float8::{F8E4M3, F8E5M2};
-use super::round::{rounded_bf16, rounded_number, to_bf16, to_f16, widen_bf16, widen_f16};
+use super::round::{rounded_bf16, to_bf16, to_f16, widen_bf16, widen_f16, word};
 use super::vector::{BLOCK, Convert, Halves, halves, widest};
 use half::{bf16, f16};
 
@@ -328,43 +328,51 @@ impl Element for bf16 {
     }
 
     fn map1(acc: &mut [Self], f: impl Fn(f32) -> f32 + Copy) {
-        widest(
-            #[inline(always)]
-            || {
-                let (blocks, rest) = acc.as_chunks_mut();
-                for x in blocks {
-                    let mut wide = widen_words(x);
-                    let [even, odd] = &mut wide;
-                    for (a, b) in even.iter_mut().zip(odd) {
-                        (*a, *b) = (f(*a), f(*b));
-                    }
-                    *x = narrow_words(&wide);
-                }
-                for x in rest {
-                    *x = Self::narrow(f(x.widen()));
-                }
-            },
-        );
+        halves(MapWords1(acc, f));
     }
 
     fn map2(acc: &mut [Self], b: &[Self], f: impl Fn(f32, f32) -> f32 + Copy) {
-        widest(
-            #[inline(always)]
-            || {
-                let ((blocks, rest), (others, other_rest)) = (acc.as_chunks_mut(), b.as_chunks());
-                for (x, y) in blocks.iter_mut().zip(others) {
-                    let (mut wide, other) = (widen_words(x), widen_words(y));
-                    for at in 0..BLOCK {
-                        wide[0][at] = f(wide[0][at], other[0][at]);
-                        wide[1][at] = f(wide[1][at], other[1][at]);
-                    }
-                    *x = narrow_words(&wide);
-                }
-                for (x, y) in rest.iter_mut().zip(other_rest) {
-                    *x = Self::narrow(f(x.widen(), y.widen()));
-                }
-            },
-        );
+        halves(MapWords2(acc, b, f));
+    }
+}
+
+struct MapWords1<'a, F>(&'a mut [bf16], F);
+
+impl<F: Fn(f32) -> f32> Halves for MapWords1<'_, F> {
+    #[inline(always)]
+    fn run(self, convert: impl Convert) {
+        let (blocks, rest) = self.0.as_chunks_mut();
+        for x in blocks {
+            let mut wide = widen_words(x);
+            let [upper, lower] = &mut wide;
+            for (a, b) in upper.iter_mut().zip(lower) {
+                (*a, *b) = (self.1(*a), self.1(*b));
+            }
+            *x = narrow_words(convert, wide);
+        }
+        for x in rest {
+            *x = bf16::narrow(self.1(x.widen()));
+        }
+    }
+}
+
+struct MapWords2<'a, F>(&'a mut [bf16], &'a [bf16], F);
+
+impl<F: Fn(f32, f32) -> f32> Halves for MapWords2<'_, F> {
+    #[inline(always)]
+    fn run(self, convert: impl Convert) {
+        let ((blocks, rest), (others, other_rest)) = (self.0.as_chunks_mut(), self.1.as_chunks());
+        for (x, y) in blocks.iter_mut().zip(others) {
+            let (mut wide, other) = (widen_words(x), widen_words(y));
+            for at in 0..BLOCK {
+                wide[0][at] = self.2(wide[0][at], other[0][at]);
+                wide[1][at] = self.2(wide[1][at], other[1][at]);
+            }
+            *x = narrow_words(convert, wide);
+        }
+        for (x, y) in rest.iter_mut().zip(other_rest) {
+            *x = bf16::narrow(self.2(x.widen(), y.widen()));
+        }
     }
 }
 
@@ -384,24 +392,11 @@ fn widen_words(x: &[bf16; 2 * BLOCK]) -> Words {
 
 /// The reverse, to nearest even. Few blocks have NaN, which takes half as long again to look after.
 #[inline(always)]
-fn narrow_words(wide: &Words) -> [bf16; 2 * BLOCK] {
-    let (mut words, mut nan) = ([0; BLOCK], 0);
-    for at in 0..BLOCK {
-        let (upper, lower) = (wide[0][at], wide[1][at]);
-        nan |= u32::from(upper.is_nan() | lower.is_nan());
-        words[at] = word(rounded_number(upper), rounded_number(lower));
-    }
-    if nan != 0 {
-        for at in 0..BLOCK {
-            words[at] = word(rounded_bf16(wide[0][at]), rounded_bf16(wide[1][at]));
-        }
-    }
-    bytemuck::cast(words)
-}
-
-#[inline(always)]
-fn word(upper: u32, lower: u32) -> u32 {
-    upper & 0xffff_0000 | lower >> 16
+fn narrow_words(convert: impl Convert, [upper, lower]: Words) -> [bf16; 2 * BLOCK] {
+    bytemuck::cast(convert.words(upper, lower).unwrap_or_else(
+        #[inline(always)]
+        || std::array::from_fn(|at| word(rounded_bf16(upper[at]), rounded_bf16(lower[at]))),
+    ))
 }
 
 /// `$body` with `$t` standing for the Rust type of a dtype; `$other` for the dtypes that are not listed.

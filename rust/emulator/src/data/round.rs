@@ -52,6 +52,12 @@ pub(super) fn rounded_number(x: f32) -> u32 {
     bits.wrapping_add(0x7fff + (bits >> 16 & 1))
 }
 
+/// Two `bf16` of [`rounded_bf16`] in one word.
+#[inline(always)]
+pub(super) fn word(upper: u32, lower: u32) -> u32 {
+    upper & 0xffff_0000 | lower >> 16
+}
+
 /// `bf16` to `f32`.
 #[inline(always)]
 pub(super) fn widen_bf16(x: bf16) -> f32 {

@@ -1,5 +1,6 @@
 //! The widest vectors of the processor, chosen when the program runs. None changes a bit of a result.
 
+use super::round::{rounded_number, word};
 use fearless_simd::{Level, Simd};
 use std::sync::LazyLock;
 
@@ -18,12 +19,12 @@ pub(super) fn widest<R>(run: impl FnOnce() -> R) -> R {
     }
 }
 
-/// Loops over `f16`, by whatever converts them.
+/// Loops over `f16` or `bf16`, by whatever converts them.
 pub(super) trait Halves {
     fn run(self, convert: impl Convert);
 }
 
-/// Runs loops over `f16` with the conversions of the processor; without, where it has none.
+/// Runs loops over `f16` or `bf16` with the conversions of the processor; without, where it has none.
 #[inline]
 pub(super) fn halves(run: impl Halves) {
     match *LEVEL {
@@ -44,10 +45,22 @@ pub(super) fn halves(run: impl Halves) {
 /// Numbers that are converted at once.
 pub(super) const BLOCK: usize = 16;
 
-/// `f16` to `f32` and back, to nearest even, the same bits whoever does it. NaN becomes quiet.
+/// `f16` to `f32` and back, and `f32` to `bf16`, to nearest even, the same bits whoever does it. NaN becomes quiet.
 pub(super) trait Convert: Copy {
     fn widen(self, x: &[half::f16; BLOCK]) -> [f32; BLOCK];
     fn narrow(self, x: [f32; BLOCK]) -> [half::f16; BLOCK];
+
+    /// Words of two `bf16`, unless one of the numbers is NaN.
+    #[inline(always)]
+    fn words(self, upper: [f32; BLOCK], lower: [f32; BLOCK]) -> Option<[u32; BLOCK]> {
+        let (mut words, mut nan) = ([0; BLOCK], 0);
+        for at in 0..BLOCK {
+            let (upper, lower) = (upper[at], lower[at]);
+            nan |= u32::from(upper.is_nan() | lower.is_nan());
+            words[at] = word(rounded_number(upper), rounded_number(lower));
+        }
+        (nan == 0).then_some(words)
+    }
 }
 
 mod portable {
@@ -75,7 +88,11 @@ mod portable {
 mod x86 {
     use super::{BLOCK, Convert};
     use bytemuck::cast;
-    use core::arch::x86_64::{_mm256_cvtph_ps, _mm256_cvtps_ph, _mm512_cvtph_ps, _mm512_cvtps_ph};
+    use core::arch::x86_64::{
+        _CMP_UNORD_Q, _mm256_cvtph_ps, _mm256_cvtps_ph, _mm512_add_epi32, _mm512_cmp_ps_mask, _mm512_cvtph_ps,
+        _mm512_cvtps_ph, _mm512_mask_add_epi32, _mm512_set1_epi32, _mm512_srli_epi32, _mm512_ternarylogic_epi32,
+        _mm512_test_epi32_mask,
+    };
     use fearless_simd::{Avx2, Avx512, kernel};
     use half::f16;
 
@@ -103,6 +120,27 @@ mod x86 {
             cast(_mm512_cvtps_ph::<0>(cast(x)))
         }
     );
+    kernel!(
+        #[inline(always)]
+        fn words_16(_simd: Avx512, upper: [f32; 16], lower: [f32; 16]) -> Option<[u32; 16]> {
+            let (last, half) = (_mm512_set1_epi32(1 << 16), _mm512_set1_epi32(1 << 15));
+            let less = _mm512_set1_epi32((1 << 15) - 1);
+            // Half of the last place is added, less one where that place is even.
+            let [upper_rounded, lower_rounded] = [upper, lower].map(
+                #[inline(always)]
+                |x| {
+                    let bits = cast(x);
+                    let odd = _mm512_test_epi32_mask(bits, last);
+                    _mm512_mask_add_epi32(_mm512_add_epi32(bits, less), odd, bits, half)
+                },
+            );
+            let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(cast(upper), cast(lower));
+            let mask = _mm512_set1_epi32(-1 << 16);
+            // upper & mask | lower
+            let words = _mm512_ternarylogic_epi32::<0xf8>(_mm512_srli_epi32::<16>(lower_rounded), upper_rounded, mask);
+            (nan == 0).then_some(cast(words))
+        }
+    );
 
     impl Convert for Avx2 {
         #[inline(always)]
@@ -127,6 +165,11 @@ mod x86 {
         #[inline(always)]
         fn narrow(self, x: [f32; BLOCK]) -> [f16; BLOCK] {
             narrow_16(self, x)
+        }
+
+        #[inline(always)]
+        fn words(self, upper: [f32; BLOCK], lower: [f32; BLOCK]) -> Option<[u32; BLOCK]> {
+            words_16(self, upper, lower)
         }
     }
 }
