@@ -9,7 +9,9 @@ import pytest
 
 import ahbm
 import ahbm.distributed as dist
+from ahbm.base.request import Request
 from ahbm.core.emulator import Emulator
+from ahbm.core.selection import Choice
 from ahbm.errors import ConfigError
 from ahbm.job.reading import How
 from ahbm.job.replay import JobReport, replay
@@ -53,6 +55,36 @@ def test_a_call_takes_the_quickest_at_the_time_of_its_law(nbytes: int) -> None:
     assert run(nbytes, protocol="simple", protocols__simple__ramp_bytes=0).latency_ns == pytest.approx(
         ring(nbytes, 3200, 0.9 * GBS), rel=1e-4
     )
+
+
+@pytest.mark.parametrize(("nbytes", "channels"), [(1 << 10, 1), (1 << 16, 1), (1 << 18, 4), (1 << 20, 8), (1 << 24, 8)])
+def test_a_call_has_as_many_channels_as_its_bytes_fill(nbytes: int, channels: int) -> None:
+    keys = {"protocols__ll__channels": 8, "protocols__ll__channel_gbs": 2, "protocols__ll__channel_bytes": 1 << 16}
+    found = run(nbytes, protocol="ll", **keys)
+    assert found.latency_ns == pytest.approx(ring(nbytes, 600, 2 * channels), rel=1e-4)
+    # What a link carries, and what the protocol does, hold besides.
+    narrow = run(nbytes, protocol="ll", **keys | {"protocols__ll__max_gbs": 5})
+    assert narrow.latency_ns == pytest.approx(ring(nbytes, 600, min(2 * channels, 5)), rel=1e-4)
+    # Without bytes for each, a call has all of them.
+    del keys["protocols__ll__channel_bytes"]
+    assert run(nbytes, protocol="ll", **keys).latency_ns == pytest.approx(ring(nbytes, 600, 16), rel=1e-4)
+
+
+def test_channels_that_a_selector_asks_for_are_those_of_the_protocols() -> None:
+    keys = {"protocols.ll.channels": 8, "protocols.ll.channel_gbs": 2, "protocol": "ll"}
+    emulator = Emulator.load("npu_fully_connected_8", None, KNOWN | keys)
+    request = Request("all_reduce", range(RANKS), 1 << 19)
+
+    def took(channels: int) -> tuple[float, str]:
+        compiled = emulator.compile(
+            request, emulator.by_choice(request, Choice("-", "ring_allreduce", channels=channels))
+        )
+        return compiled.latency_ps / 1000, " ".join(compiled.notes)
+
+    for channels in (1, 3, 8):
+        assert took(channels)[0] == pytest.approx(ring(1 << 20, 600, 2 * channels), rel=1e-4)
+    ns, notes = took(9)
+    assert ns == took(8)[0] and "channels" in notes
 
 
 def test_a_range_decides_before_the_time_does() -> None:

@@ -30,6 +30,8 @@ class Protocol(NamedTuple):
     """Most bytes of one rank's array that it is used for; None for no limit."""
     slots: int | None
     """Messages a queue holds; None as the algorithm says."""
+    channels: tuple[int, float, int] | None
+    """Most channels of a call, GB/s of each, and least bytes of one rank's array for each; None: it has none."""
 
     def is_for(self, nbytes: int) -> bool:
         """Whether the library uses it for `nbytes` bytes of one rank's array."""
@@ -40,20 +42,33 @@ class Protocol(NamedTuple):
         ramp = self.ramp_bytes / nbytes
         return 1 / (1 + (sqrt(ramp) if self.ramp_exponent == 0.5 else ramp**self.ramp_exponent))
 
+    def carried_gbs(self, nbytes: int) -> float:
+        """Most payload that a link carries of a call of `nbytes` bytes of one rank's array, without the ramp."""
+        if self.channels is None:
+            return self.max_gbs
+        most, gbs, least = self.channels
+        return min(self.max_gbs, gbs * (min(most, max(1, nbytes // least)) if least else most))
+
+    @property
+    def by_size(self) -> bool:
+        """Whether bandwidths depend on the size."""
+        return bool(self.ramp_bytes or self.channels)
+
     def on(self, nbytes: int) -> tuple[tuple[str, str], ...]:
         """The overrides of the machine on which a call of `nbytes` bytes of one rank's array runs with it.
 
         n bytes get 1 / (1 + (ramp_bytes / n)^ramp_exponent) of the bandwidth. With 1/2, they take
         n / b + sqrt(ramp_bytes · n) / b: the time over a pipeline whose chunks are as long as is best. Other powers are
-        those of libraries that use more channels for more bytes.
+        those of libraries that use more channels for more bytes, as `channels` says with numbers.
         """
         found = [("protocol", self.name)]
-        if self.ramp_bytes and nbytes:
-            share = self.share(nbytes)
-            path = f"protocols.{self.name}"
-            found.append((f"{path}.efficiency", repr(self.efficiency * share)))
-            if self.max_gbs != float("inf"):
-                found.append((f"{path}.max_gbs", repr(self.max_gbs * share)))
+        if self.by_size and nbytes:
+            share = self.share(nbytes) if self.ramp_bytes else 1.0
+            most, path = self.carried_gbs(nbytes), f"protocols.{self.name}"
+            if self.ramp_bytes:
+                found.append((f"{path}.efficiency", repr(self.efficiency * share)))
+            if most != float("inf"):
+                found.append((f"{path}.max_gbs", repr(most * share)))
         return tuple(found)
 
     def applied(self, settings: Settings) -> Settings:
@@ -79,7 +94,7 @@ def usable(machine: Machine, nbytes: int) -> Sequence[Protocol]:
     the size."""
     named = chosen(machine)
     if named is not None:
-        return (named,) if named.ramp_bytes else ()
+        return (named,) if named.by_size else ()
     known = protocols_of(machine)
     found = [protocol for protocol in known if protocol.is_for(nbytes)]
     if known and not found:

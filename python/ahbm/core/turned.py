@@ -120,9 +120,9 @@ class TurnedAlgorithm:
 def turned(choice: Choice, algorithm: Algorithm, settings: Settings, machine: Machine, nbytes: int) -> TurnedAlgorithm:
     """The algorithm of a choice under its knobs, for `nbytes` bytes of one rank's array.
 
-    A protocol is one of the machine's library, by its name, and the protocol of a plan. Threads below `FULL_THREADS`
-    slow the math of the machine. All else is what the algorithm says that it has. What nobody has changes nothing, and
-    the note says so.
+    A protocol is one of the machine's library, by its name, and the protocol of a plan. Channels are the algorithm's,
+    or else those of the machine's protocols. Threads below `FULL_THREADS` slow the math of the machine. All else is
+    what the algorithm says that it has. What nobody has changes nothing, and the note says so.
     """
     knobs = choice.knobs
     overrides: tuple[tuple[str, str], ...] = ()
@@ -132,6 +132,10 @@ def turned(choice: Choice, algorithm: Algorithm, settings: Settings, machine: Ma
         spoken = [one for one in protocols_of(machine) if one.name.lower() == str(knobs.get("protocol")).lower()]
         overrides = spoken[0].on(nbytes) if spoken else ()
         modelled |= {"protocol"} if spoken else set()
+    if choice.channels is not None and "channels" not in modelled:
+        capped = [one.name for one in protocols_of(machine) if one.channels and choice.channels <= one.channels[0]]
+        overrides += tuple((f"protocols.{name}.channels", str(choice.channels)) for name in capped)
+        modelled |= {"channels"} if capped else set()
     if choice.threads is not None and (slower := slower_math(machine, choice.threads)) is not None:
         overrides += slower
         modelled.add("threads")

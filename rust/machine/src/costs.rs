@@ -40,7 +40,7 @@ pub struct Protocol {
     pub step_ps: Ps,
     /// Share of a link's bandwidth that payload gets.
     pub efficiency: f64,
-    /// Most payload that a link carries, in GB/s; infinite where nothing else bounds it.
+    /// Most payload that a link carries, in GB/s, with all channels; infinite where nothing else bounds it.
     pub max_gbs: f64,
     /// Bytes of one rank's array at which half of the bandwidth is reached.
     pub ramp_bytes: u64,
@@ -52,6 +52,19 @@ pub struct Protocol {
     pub max_bytes: u64,
     /// Messages a queue holds, where the protocol says so.
     pub slots: Option<u32>,
+    /// The channels that a call is spread over, where the protocol has any; `max_gbs` is at most that of all.
+    pub channels: Option<Channels>,
+}
+
+/// Parts of a call that a communication library sends side by side: each has a bandwidth, and all share the links.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Channels {
+    /// Most of them.
+    pub most: u32,
+    /// Most payload of each, in GB/s.
+    pub gbs: f64,
+    /// Least bytes of one rank's array for each; 0: a call always has all.
+    pub bytes: u64,
 }
 
 impl Protocol {

@@ -1,8 +1,8 @@
 //! `protocols`: how a communication library sends, as changes of the links between SIPs.
 
 use super::{Bytes, Count, Gbs, Ns, Reader, Real, Value, named, section};
-use crate::Protocol;
 use crate::yaml::Tree;
+use crate::{Channels, Protocol};
 use indexmap::IndexMap;
 use serde_json::{Value as Json, json};
 
@@ -26,6 +26,13 @@ section! {
         /// The power with which that share grows, above 0 and up to 1; 0.5 where absent. n bytes get
         /// 1 / (1 + (ramp_bytes / n)^ramp_exponent) of the bandwidth.
         ramp_exponent: Option<Real> = None,
+        /// Channels that a call has at most; where absent, its bandwidth depends on none.
+        channels: Option<Count<1, 1024>> = None,
+        /// Most payload that a channel carries. All channels of a call share its links and its steps.
+        channel_gbs: Option<Gbs> = None,
+        /// Least bytes of one rank's array for each channel: n bytes have n / channel_bytes of them, one at least. All
+        /// where absent.
+        channel_bytes: Option<Bytes> = None,
         /// Least bytes of one rank's array that the library uses it for.
         min_bytes: Bytes = Bytes(0),
         /// Most bytes of one rank's array that the library uses it for; all where absent.
@@ -37,15 +44,21 @@ section! {
 
 impl ProtocolKeys {
     pub(crate) fn protocol(&self) -> Protocol {
+        let channels = self.channels.as_ref().zip(self.channel_gbs.as_ref()).map(|(most, gbs)| Channels {
+            most: most.0,
+            gbs: gbs.gbs(),
+            bytes: self.channel_bytes.as_ref().map_or(0, |bytes| bytes.0),
+        });
         Protocol {
             step_ps: self.step_ns.0,
             efficiency: self.efficiency.0,
-            max_gbs: self.max_gbs.gbs(),
+            max_gbs: channels.map_or(f64::INFINITY, |all| f64::from(all.most) * all.gbs).min(self.max_gbs.gbs()),
             ramp_bytes: self.ramp_bytes.0,
             ramp_exponent: self.ramp_exponent.map_or(0.5, |Real(exponent)| exponent),
             min_bytes: self.min_bytes.0,
             max_bytes: self.max_bytes.map_or(u64::MAX, |bytes| bytes.0),
             slots: self.slots.map(|slots| slots.0),
+            channels,
         }
     }
 }
@@ -61,6 +74,12 @@ impl Value for Protocols {
             }
             if protocol.ramp_exponent.is_some_and(|Real(exponent)| exponent <= 0.0 || exponent > 1.0) {
                 reader.report(node.at, "AHBM-T005", "ramp_exponent is out of range: above 0, up to 1", None);
+            }
+            if protocol.channels.is_some() != protocol.channel_gbs.is_some()
+                || protocol.channel_bytes.is_some() && protocol.channels.is_none()
+            {
+                let message = "channels needs channel_gbs, and channel_gbs and channel_bytes need channels";
+                reader.report(node.at, "AHBM-T005", message, None);
             }
             if protocol.max_bytes.is_some_and(|most| most.0 < protocol.min_bytes.0) {
                 reader.report(node.at, "AHBM-T005", "max_bytes is less than min_bytes", None);

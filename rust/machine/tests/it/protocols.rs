@@ -45,6 +45,22 @@ fn a_protocol_changes_messages_between_sips() {
 }
 
 #[test]
+fn channels_bound_what_a_link_carries() {
+    let spoken = |keys: &str| machine(&format!("{RING}protocols: {{p: {{{keys}}}}}\nprotocol: p"));
+    for (keys, gbs) in [
+        ("channels: 3, channel_gbs: 20", 60.0),
+        ("channels: 8, channel_gbs: 20", 100.0),
+        ("channels: 3, channel_gbs: 20, max_gbs: 50", 50.0),
+    ] {
+        assert!((way(&spoken(keys), 0, 1).1 - gbs).abs() < 1e-6, "{keys}");
+    }
+    let known = spoken("channels: 3, channel_gbs: 20, channel_bytes: 4096");
+    let (_, of) = &known.protocols()[0];
+    let all = of.channels.unwrap();
+    assert_eq!((all.most, all.gbs, all.bytes, of.max_gbs), (3, 20.0, 4096, 60.0));
+}
+
+#[test]
 fn a_calibration_is_no_part_of_the_hash_and_a_library_is() {
     let band = "{collective: all_reduce, ranks: 4, from_bytes: 8, to_bytes: 64, mean_percent: 2.5, worst_percent: 5}";
     let fitted = machine(&format!("{RING}calibration: {{parameters: [a], covariance: [[-0.5]], bands: [{band}]}}"));
@@ -90,6 +106,9 @@ fn mistakes_are_told() {
         ("calibration: {bands: [{collective: all_reduce, from_bytes: 2, to_bytes: 1}]}", "AHBM-T005"),
         ("protocols: {ll: {min_bytes: 2, max_bytes: 1}}", "AHBM-T005"),
         ("protocols: {ll: {max_bytes: 1.5}}", "AHBM-T005"),
+        ("protocols: {ll: {channels: 2}}", "AHBM-T005"),
+        ("protocols: {ll: {channel_gbs: 2}}", "AHBM-T005"),
+        ("protocols: {ll: {channel_bytes: 2}}", "AHBM-T005"),
         ("protocols: {'l l': {}}", "AHBM-T005"),
         ("protocols: {ll: {stepns: 1}}", "AHBM-T003"),
         ("protocols: [ll]", "AHBM-T004"),
