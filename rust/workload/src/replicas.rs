@@ -66,7 +66,8 @@ impl Workload {
         let ranks = self.ranks.len() as u64 / u64::from(mesh.replicas) * u64::from(replicas);
         let nodes = self.nodes() / u64::from(mesh.replicas) * u64::from(replicas);
         if replicas == 0 || ranks > MAX_RANKS || nodes > MAX_NODES {
-            let what = format!("{replicas} replicas are {ranks} ranks with {nodes} nodes");
+            let recorded = mesh.replicas;
+            let what = format!("{replicas} in place of {recorded} replicas would be {ranks} ranks with {nodes} nodes");
             return Err(one(
                 Diagnostic::new(CODE, what).hint(format!("1 to {MAX_RANKS} ranks, at most {MAX_NODES} nodes"))
             ));
@@ -76,12 +77,11 @@ impl Workload {
             scaled.add(rank)?;
         }
         let mut notes = self.notes.clone();
-        let per = self.ranks.len() as u32 / mesh.replicas;
         notes.push(Diagnostic::new(
             CODE,
             format!(
-                "{replicas} replicas of {per} ranks; {} were recorded, the first with rank 0, the next with rank {}: \
-                 computing stays as it was recorded",
+                "{replicas} in place of {} replicas, the first with rank 0, the next with rank {}: computing stays as it \
+                 was recorded",
                 mesh.replicas, mesh.stride,
             ),
         ));
