@@ -97,6 +97,30 @@ def test_one_wrong_row_moves_no_parameter(at: int) -> None:
         assert values(wrong)[key] == pytest.approx(value, rel=0.05), key
 
 
+def test_a_wrong_row_of_a_noisy_table_does_not_count() -> None:
+    noisy = table(machine(), noise=0.02)
+    rows = list(noisy.rows)
+    rows[12] = replace(rows[12], us=10 * rows[12].us)
+    found, wrong = calibrate([noisy]), calibrate([replace(noisy, rows=tuple(rows))])
+    assert values(wrong).keys() == values(found).keys()
+    for each in found.parameters:
+        sure = max(0.05, 2 * (each.percent or 0) / 100)
+        assert values(wrong)[each.key] == pytest.approx(each.value, rel=sure), each.key
+    (judged,) = wrong.judged
+    assert len(judged.errors) == len(rows) - 1 and rows[12].bytes not in {error.bytes for error in judged.errors}
+    assert wrong.tree["calibration"]["sources"][0]["rows"] == len(rows) - 1
+
+
+@pytest.mark.parametrize("at", range(1, 20))
+def test_the_rows_around_suggest_a_time(at: int) -> None:
+    right = table(machine())
+    rows = list(right.rows)
+    rows[at] = replace(rows[at], us=10 * rows[at].us)
+    row = cleaned(replace(right, rows=tuple(rows)), []).rows[at]
+    # At a corner they cannot know.
+    assert not row.measured and row.us == pytest.approx(right.rows[at].us, rel=0.2)
+
+
 @pytest.mark.parametrize(("at", "by"), [(0, 10.0), (0, 0.1), (-1, 10.0), (-1, 0.1), (1, 10.0), (-2, 10.0)])
 def test_a_wrong_row_at_an_end_is_left_out_alone(at: int, by: float) -> None:
     rows = [Row(1 << n, 12.0 + (1 << n) / 1e4, n) for n in range(10, 30)]

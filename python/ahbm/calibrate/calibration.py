@@ -12,7 +12,7 @@ import numpy as np
 
 from ahbm.calibrate import fit, templates, written
 from ahbm.calibrate.laws import Floats, Law, Rows
-from ahbm.calibrate.tables import Table
+from ahbm.calibrate.tables import Row, Table
 from ahbm.calibrate.templates import Template
 from ahbm.errors import ConfigError
 
@@ -79,9 +79,9 @@ class Judged:
     def decades(self) -> list[dict[str, Any]]:
         """Mean and worst error for each power of ten of the size."""
         found = []
-        for decade in sorted({_decade(row.bytes) for row in self.table.rows}):
+        for decade in sorted({_decade(row.bytes) for row in self.table.measured}):
             mine = [each.percent for each in self.errors if _decade(each.bytes) == decade]
-            sizes = [row.bytes for row in self.table.rows if _decade(row.bytes) == decade]
+            sizes = [row.bytes for row in self.table.measured if _decade(row.bytes) == decade]
             # A decade without a held-back row has the error of the table.
             known = mine or [each.percent for each in self.errors]
             found.append(
@@ -152,7 +152,7 @@ class Calibrated:
                     "collective": each.table.collective,
                     "ranks": each.table.ranks,
                     "nodes": each.table.nodes,
-                    "rows": len(each.table.rows),
+                    "rows": len(each.table.measured),
                     "mean_percent": each.mean,
                     "median_percent": each.median,
                     "interpolation_mean_percent": each.interpolated,
@@ -179,10 +179,10 @@ def calibrate(tables: Sequence[Table], template: Template | str | Path | None = 
     tidy = [cleaned(table, notes) for table in tables]
     shape = template if isinstance(template, Template) else templates.read(template) if template else None
     given = shape or templates.of(tidy)
-    if any(len(table.rows) < FEWEST for table in tidy):
-        few = min(tidy, key=lambda table: len(table.rows))
+    if any(len(table.measured) < FEWEST for table in tidy):
+        few = min(tidy, key=lambda table: len(table.measured))
         raise ConfigError(
-            "AHBM-C195", f"{few.name} has {len(few.rows)} rows: a machine needs {FEWEST}", hint="measure more sizes"
+            "AHBM-C195", f"{few.name} has {len(few.measured)} rows: a machine needs {FEWEST}", hint="measure more sizes"
         )
     known = _known(given, tidy)
     held = _held_back(tidy, known)
@@ -249,7 +249,7 @@ def _rows(tables: Sequence[Table], known: Coefficients) -> Rows:
     columns: list[list[float]] = []
     ways: list[list[written.Coefficient]] = []
     for table in tables:
-        columns += [[row.bytes, row.us, table.ranks] for row in table.rows]
+        columns += [[row.bytes, row.us, table.ranks, row.measured] for row in table.rows]
         ways += [known[table.collective, table.ranks, row.bytes] for row in table.rows]
     return Rows(*np.asarray(columns, np.float64).T, *np.asarray(ways, np.float64).T)
 
@@ -277,6 +277,7 @@ def errors(tested: Table, seen: Table, predicted: Floats) -> list[Error]:
     return [
         Error(row.bytes, 100 * abs(us / row.us - 1), 100 * abs(line / row.us - 1))
         for row, us, line in zip(tested.rows, predicted.tolist(), lines.tolist(), strict=True)
+        if row.measured
     ]
 
 
@@ -292,8 +293,11 @@ def _interpolated(table: Table, sizes: Sequence[int]) -> Floats:
 
 
 def cleaned(table: Table, notes: list[str]) -> Table:
-    """The table without the rows that cannot be: those far off the line between their neighbours, and ends that are
-    far from what no byte or bytes in proportion would take beside the next row."""
+    """The table, in which the neighbours say the times that cannot be: those far off the line between the neighbours,
+    and ends that are far from what no byte or bytes in proportion would take beside the next row.
+
+    To leave them out would change more: how many rows there are is a reason for a shape.
+    """
     wrong: set[int] = set()
     for at in range(1, len(table.rows) - 1):
         before, row, after = table.rows[at - 1], table.rows[at], table.rows[at + 1]
@@ -307,10 +311,27 @@ def cleaned(table: Table, notes: list[str]) -> Table:
         ratio = row.bytes / other.bytes
         if not min(ratio, 1.0) / ABSURD < row.us / other.us < max(ratio, 1.0) * ABSURD:
             wrong.add(end[0])
+    rows = list(table.rows)
+    known = [row for at, row in enumerate(rows) if at not in wrong]
     for at in sorted(wrong):
-        row = table.rows[at]
+        row = rows[at]
         notes.append(f"{table.name}:{row.line}: {row.us:g} us at {row.bytes} B cannot be, and is left out")
-    return replace(table, rows=tuple(row for at, row in enumerate(table.rows) if at not in wrong))
+        rows[at] = replace(row, us=_between(table, known, row.bytes), measured=False)
+    return replace(table, rows=tuple(rows))
+
+
+def _between(table: Table, known: Sequence[Row], nbytes: int) -> float:
+    """us of a size that the rows around it suggest: where times bend upwards, they are above the lines through the two
+    rows on each side and below the line between the sides."""
+    before, after = ([row for row in known if (row.bytes < nbytes) == small] for small in (True, False))
+
+    def line(rows: Sequence[Row]) -> float:
+        return float(_interpolated(replace(table, rows=tuple(rows)), [nbytes])[0])
+
+    if not before or not after:
+        return line((before or after)[-2:] if before else after[:2])
+    chord, tangents = line((before[-1], after[0])), [line(two) for two in (before[-2:], after[:2]) if len(two) == 2]
+    return sqrt(chord * max(tangents)) if len(tangents) == 2 and max(tangents) < chord else chord
 
 
 def _last(law: Law, rows: Rows) -> list[int | None]:
@@ -407,7 +428,7 @@ def block(
                 "digest": each.table.digest,
                 "collective": each.table.collective,
                 "ranks": each.table.ranks,
-                "rows": len(each.table.rows),
+                "rows": len(each.table.measured),
                 "mean_percent": round(each.mean, 3),
             }
             for each in judged

@@ -27,6 +27,8 @@ class Rows:
     """Bytes of one rank's array."""
     us: Floats
     ranks: Floats
+    counts: Floats
+    """1; 0 for a row whose time was not measured but suggested by those around it."""
     steps: Floats
     """Messages that follow each other."""
     volume: Floats

@@ -48,6 +48,8 @@ class Row:
     bytes: int
     us: float
     line: int
+    measured: bool = True
+    """False: the neighbours say the time, for what stands in the table cannot be."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,11 @@ class Table:
     rows: tuple[Row, ...]
     notes: tuple[str, ...] = ()
     """What a reader should know of rows that were changed."""
+
+    @property
+    def measured(self) -> tuple[Row, ...]:
+        """The rows that count as measurements."""
+        return tuple(row for row in self.rows if row.measured)
 
     def half(self, held: bool) -> Table:
         """Every second row: from the first on, or those that are `held` back."""
