@@ -144,11 +144,15 @@ def test_the_command(tmp_path: Path) -> None:
         (["rank0.json", "step.xml"], "AHBM-U292"),
         (["rank0.json", "step.et", "--size", "1K"], "AHBM-C146"),
         (["step.0.et", "other.et", "--symmetric"], "AHBM-C146"),
+        (["step.0.et", "other.et", "--replicas", "2"], "AHBM-C146"),
         (["rank0.json", "step.et", "--step", "3"], "AHBM-F1"),
     ]:
         code, out, err = run("ahbm", ["convert", *arguments], tmp_path)
         assert code not in (0, 1) and wanted in err, err
     assert not (tmp_path / "other.0.et").exists()
+    code, out, err = run("ahbm", ["convert", "rank0.json", "four.et", "--replicas", "4", "--json"], tmp_path)
+    assert (code, err) == (0, "") and {Path(file).name for file in json.loads(out)["files"]} >= {"four.3.et"}
+    assert Workload.read(tmp_path / "four").ranks == 4
 
 
 def test_an_unknown_version_of_the_schema_is_told_once(tmp_path: Path) -> None:

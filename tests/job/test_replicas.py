@@ -29,9 +29,8 @@ def test_a_job_of_two_replicas_takes_the_time_of_four_when_it_has_four(sizes: di
     scaled, made = reports
     assert scaled.latency_ns == made.latency_ns and scaled.rows() == made.rows()
     assert len(scaled.ranks) == ranks
-    assert any(
-        "4 replicas" in finding.message and "as it was recorded" in finding.message for finding in scaled.warnings
-    )
+    told = [finding.message for finding in scaled.warnings]
+    assert any("4 in place of 2 replicas" in text and "as it was recorded" in text for text in told)
 
 
 def test_numbers_of_replicas_are_changes_like_others(tmp_path: Path) -> None:

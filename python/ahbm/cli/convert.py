@@ -126,6 +126,7 @@ def convert(
         step=recorded.step,
         host_gaps=recorded.host_gaps,
         symmetric=recorded.symmetric,
+        replicas=recorded.replicas,
     )
     if as_json:
         typer.echo(json.dumps({"files": [str(path) for path in paths]}))

@@ -256,6 +256,10 @@ class Recorded:
     symmetric: Annotated[
         bool, typer.Option("--symmetric", help="Profiler's traces: all ranks do what the one with a trace does.")
     ] = False
+    replicas: Annotated[
+        int | None,
+        typer.Option("--replicas", min=1, metavar="N", help="Jobs: so many data-parallel replicas, not the recorded."),
+    ] = None
 
     def of_jobs(self) -> dict[str, Any]:
         """Them as fields of `ahbm.job.door.Terms`."""
@@ -292,10 +296,6 @@ class Asked(Recorded, Files, Terms):
             metavar="TEXT=FACTOR",
             help="Jobs: computations of this name last so many times; TEXT=1,0.5: both.",
         ),
-    ] = None
-    replicas: Annotated[
-        int | None,
-        typer.Option("--replicas", min=1, metavar="N", help="Jobs: so many data-parallel replicas, not the recorded."),
     ] = None
     no_fold: Annotated[
         bool, typer.Option("--no-fold", help="Jobs: every rank is simulated, also those that do what another does.")
@@ -357,7 +357,6 @@ class Asked(Recorded, Files, Terms):
             reading=self.reading,
             **self.of_jobs(),
             lanes=self.lanes,
-            replicas=self.replicas,
             fold=not self.no_fold,
             factors=tuple(parse_factor(text) for text in self.compute or ()),
             kind=self.kind,

@@ -105,7 +105,7 @@ def report(
     _fail(cells)
 
 
-OF_JOBS = ("groups", "step", "host_gaps", "symmetric")
+OF_JOBS = ("groups", "step", "host_gaps", "symmetric", "replicas")
 WHAT = ("ladder", "synth", *OF_JOBS, "numerics", "device", "explain")
 
 

@@ -262,6 +262,7 @@ def convert(
     step: int | None = None,
     host_gaps: bool = False,
     symmetric: bool = False,
+    replicas: int | None = None,
 ) -> list[Path]:
     """Writes the algorithm in `source` as what the name of `target` says: .xml, .json, or the prefix of a trace, .et.
 
@@ -275,15 +276,17 @@ def convert(
     `ahbm.config.reading.Reading`. quirks: the same, of a file or script.
     collective: the one to write, of an algorithm that computes several; None for `source` leaves the algorithm to
     ccl.yaml. topology, ccl, overrides, dtype, root: of an algorithm, as in `ahbm.run`.
-    groups, step, host_gaps, symmetric: of PyTorch's traces, as in `Workload.read`.
+    groups, step, host_gaps, symmetric: of PyTorch's traces, as in `Workload.read`. replicas: as in
+    `Workload.replicated`.
     The knobs beside the file of a plan (`NAME.knobs.json`) are written beside `target` too.
     Returns the files that were written; after an error there are none.
 
     Raises FormatError, BudgetError, UnsupportedError (AHBM-U292 for what the format of `target` cannot express, U294
-    for an operation of a kernel that no plan can express), ConfigError (AHBM-C146: arguments that do not go with
-    `source`, or no single collective), and for an algorithm what `ahbm.run` raises before it runs.
+    for an operation of a kernel that no plan can express, U236 as `Workload.replicated`), ConfigError (AHBM-C146:
+    arguments that do not go with `source`, or no single collective), and for an algorithm what `ahbm.run` raises
+    before it runs.
     """
-    of_jobs = (groups, step, host_gaps or None, symmetric or None)
+    of_jobs = (groups, step, host_gaps or None, symmetric or None, replicas)
     if isinstance(source, str | Path) and (isfile(source) or isdir(source)) and is_pytorch_trace(source):
         of_algorithms = (
             nbytes,
@@ -302,9 +305,9 @@ def convert(
         job = Workload.read(
             source, groups=groups or {}, limits=limits, step=step, host_gaps=host_gaps, symmetric=symmetric
         )
-        return job.write(target)
-    if of_jobs != (None,) * 4:
-        what = "no groups, step, host gaps or symmetry"
+        return (job if replicas is None else job.replicated(replicas)).write(target)
+    if of_jobs != (None,) * 5:
+        what = "no groups, step, host gaps, symmetry or replicas"
         raise ConfigError("AHBM-C146", f"{source} is no trace of PyTorch: it takes {what}")
     nbytes = None if nbytes is None else whole("nbytes", nbytes, 1, 2**63 - 1)
     slots = None if slots is None else whole("slots", slots, 1, 2**32 - 1)
