@@ -47,8 +47,26 @@ def call(nbytes: int, ranks: int = 8, nodes: int = 1, collective: str = "all_red
         ("ring", "ll", call(1 << 10, 32, 4), 6.6 + 56 * 1.0 + 6 * 2.7 + (1 << 10) / (1000 * 35 * 32 / 62)),
         # tree over 4 nodes: 2 * (7 inside + 2 between), 16 * 36 GB/s are more than 331.2; 0.9 at 2^4.
         ("tree", "simple", call(1 << 10, 32, 4), 8.4 + 2 * (7 * 4.0 + 2 * 14) + (1 << 10) / (1000 * 331.2 / 2 * 0.9)),
-        # in the switch: 360 * 0.85 * 15/16 * 2.
-        ("nvls", "simple", call(1 << 20), 8.4 + 25 + (1 << 20) / (1000 * 360 * 0.85 * 15 / 16 * 2)),
+        # in the switch: 360 * 0.85 * 15/16 * 2 are more than 360.
+        ("nvls", "simple", call(1 << 20), 8.4 + 25 + (1 << 20) / (1000 * 360 * 8 / 14)),
+        # all_gather in the switch: 7/8 come from others.
+        (
+            "nvls",
+            "simple",
+            call(1 << 20, collective="all_gather"),
+            8.4 + 25 + (1 << 20) / (1000 * 360 * 0.85 * 15 / 16 * 7 / 8),
+        ),
+        # trees of 4 switches: 360 are less than 16 * 45.5 and 573.75; 2 * 2 steps between nodes.
+        ("nvls_tree", "simple", call(1 << 20, 32, 4), 25 + 4 * 20.9 + (1 << 20) / (1000 * 360 * 32 / 62)),
+        # ... of 2, which 573.75 inside of nodes bound: 720 are between them, and 16 * 57.7.
+        ("nvls_tree", "simple", call(1 << 20, 16, 2), 25 + 2 * 20.9 + (1 << 20) / (1000 * 573.75 * 16 / 30)),
+        # PAT on 16 nodes of one: 4 steps, and 2.8 for every rank.
+        (
+            "pat",
+            "simple",
+            call(1 << 20, 16, 16, "all_gather"),
+            8 + 4 * 14 / 3.5 + 16 * 2.8 + (1 << 20) / (1000 * 360 * 0.75),
+        ),
     ],
 )
 def test_times_worked_out_by_hand(algorithm: str, protocol: str, asked: Call, us: float) -> None:
@@ -74,6 +92,10 @@ def test_what_nccl_does_not_do_has_no_time() -> None:
         assert made.time_us("tree", protocol, call(1024, collective="all_gather")) == UNKNOWN
         assert made.time_us("ring", protocol, call(1024, ranks=1)) == UNKNOWN
     assert made.time_us("nvls", "ll", call(1024)) == UNKNOWN
+    assert made.time_us("nvls_tree", "simple", call(1024)) == UNKNOWN
+    assert made.time_us("nvls_tree", "simple", call(1024, 32, 4, "all_gather")) == UNKNOWN
+    assert made.time_us("pat", "simple", call(1024, 16, 2, "all_gather")) == UNKNOWN
+    assert made.time_us("pat", "simple", call(1024, 16, 16)) == UNKNOWN
     assert model(generation="ampere").time_us("nvls", "simple", call(1024)) == UNKNOWN
 
 

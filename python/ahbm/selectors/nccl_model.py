@@ -1,7 +1,9 @@
 """NCCL's own cost model as a selector: latency + bytes / bandwidth for each algorithm and protocol, the least is taken.
 
-Source of every formula: NVIDIA/nccl, src/graph/tuning.cc at 5067397c (`ncclTopoTuneModel`, `ncclTopoGetAlgoTime`) and
-src/enqueue.cc (channels and threads of small calls). The constants are a file: `ahbm/data/nccl_model.yaml`.
+Source of every formula: NVIDIA/nccl, src/graph/tuning.cc at 5067397c (`ncclTopoTuneModel`, `ncclTopoGetAlgoTime`), and
+of NCCL 2.28.3 for NVLS, NVLS trees and PAT; src/enqueue.cc (channels and threads of small calls). The constants are a
+file: `ahbm/data/nccl_model.yaml`. NVLS trees are between nodes, PAT is for one rank on each, as in NCCL; what needs an
+offload of the network (CollNet) has no estimate.
 """
 
 from __future__ import annotations
@@ -112,9 +114,21 @@ class NcclModel(BaseSelector):
                 share = 7 / 9 if call.nodes == 1 else 120 / 128
                 bus = min(bus * share, channels * facts["channel_tree_ll128_gbs"][column])
             return float(bus / 2)
-        if algorithm == "nvls" and protocol == "simple":
-            bus *= facts["nvls_efficiency"] * (channels - 1) / channels
-            return float(bus * 2 if reduces else bus)
+        if protocol != "simple":
+            return 0.0
+        if algorithm == "nvls" or (algorithm == "nvls_tree" and reduces and call.nodes > 1):
+            local = call.ranks / call.nodes
+            inside = bus * facts["nvls_efficiency"] * (channels - 1) / channels
+            # An all-reduce goes up and down at once.
+            inside *= 2 if reduces else (local - 1) / local
+            if algorithm == "nvls_tree":
+                between = bus * (2 if call.nodes == 2 else 1)
+                bus = min(inside, between, channels * facts["channel_nvls_tree_gbs"][column])
+            else:
+                bus = min(inside, bus)
+            return float(bus * call.ranks / _steps(call.collective, call.ranks) if reduces else bus)
+        if algorithm == "pat" and call.collective in ("all_gather", "reduce_scatter") and call.ranks == call.nodes:
+            return float(bus * 0.75)
         return 0.0
 
     def latency_us(self, algorithm: str, protocol: str, call: Call) -> float:
@@ -132,6 +146,11 @@ class NcclModel(BaseSelector):
             return float(base + (steps - between) * intra + between * inter)
         if algorithm == "tree":
             return float(base + 2 * ((ranks // nodes - 1) * intra + (nodes.bit_length() - 1) * inter))
+        if algorithm == "nvls_tree":
+            return float(base + intra + 2 * (nodes.bit_length() - 1) * inter)
+        if algorithm == "pat":
+            each, step = constants["pat_rank_us"], inter / constants["pat_steps_at_once"]
+            return float(base + (nodes.bit_length() - 1) * step + ranks * each)
         return float(base + intra + (inter if nodes > 1 else 0.0))
 
     def size(self, algorithm: str, protocol: str, call: Call) -> tuple[int, int]:

@@ -73,7 +73,7 @@ fn refused(job: &Workload, replicas: u32) -> String {
 fn what_cannot_be_scaled_is_named() {
     assert!(refused(&pair(Collective::AllReduce, true), 4).contains("ranks 0 and 1 of different replicas send"));
     assert!(refused(&pair(Collective::AllToAll, false), 4).contains("all_to_all of replicas"));
-    assert!(refused(&pair(Collective::AllReduce, false), 0).contains("0 replicas"));
+    assert!(refused(&pair(Collective::AllReduce, false), 0).contains("0 in place of 2 replicas"));
     assert!(refused(&pair(Collective::AllReduce, false), u32::MAX).contains("ranks with"));
     let alone = Transformer { pipeline: 2, ..small() }.workload("step").unwrap();
     assert!(refused(&alone, 2).contains("no groups of the job") || refused(&alone, 2).contains("send to each other"));
