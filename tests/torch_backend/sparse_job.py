@@ -50,6 +50,8 @@ def numbers(backend: str) -> list[str]:
 
 if __name__ == "__main__":
     result = numbers(sys.argv[1])
-    print("\n".join(f"{os.environ['RANK']}: {line}" for line in result), flush=True)
+    # torchrun's ranks have no buffers: what is written in one call stands together.
+    sys.stdout.write("".join(f"{os.environ['RANK']}: {line}\n" for line in result))
+    sys.stdout.flush()
     sys.stdout.flush()
     os._exit(0)  # a thread of gloo's may hold a tensor when the interpreter ends

@@ -329,7 +329,7 @@ def _between(table: Table, known: Sequence[Row], nbytes: int) -> float:
         return float(_interpolated(replace(table, rows=tuple(rows)), [nbytes])[0])
 
     if not before or not after:
-        return line((before or after)[-2:] if before else after[:2])
+        return line(before[-2:] if before else after[:2])
     chord, tangents = line((before[-1], after[0])), [line(two) for two in (before[-2:], after[:2]) if len(two) == 2]
     return sqrt(chord * max(tangents)) if len(tangents) == 2 and max(tangents) < chord else chord
 
