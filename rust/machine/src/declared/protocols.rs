@@ -75,9 +75,9 @@ impl Value for Protocols {
             if protocol.ramp_exponent.is_some_and(|Real(exponent)| exponent <= 0.0 || exponent > 1.0) {
                 reader.report(node.at, "AHBM-T005", "ramp_exponent is out of range: above 0, up to 1", None);
             }
-            if protocol.channels.is_some() != protocol.channel_gbs.is_some()
-                || protocol.channel_bytes.is_some() && protocol.channels.is_none()
-            {
+            // A key whose value is wrong is there, though it has none.
+            let (one, other) = (protocol.channels.is_some(), protocol.channel_gbs.is_some());
+            if reader.clean() && (one != other || protocol.channel_bytes.is_some() && !one) {
                 let message = "channels needs channel_gbs, and channel_gbs and channel_bytes need channels";
                 reader.report(node.at, "AHBM-T005", message, None);
             }

@@ -109,6 +109,7 @@ fn mistakes_are_told() {
         ("protocols: {ll: {channels: 2}}", "AHBM-T005"),
         ("protocols: {ll: {channel_gbs: 2}}", "AHBM-T005"),
         ("protocols: {ll: {channel_bytes: 2}}", "AHBM-T005"),
+        ("protocols: {ll: {channels: 0, channel_gbs: 2}}", "AHBM-T005"),
         ("protocols: {'l l': {}}", "AHBM-T005"),
         ("protocols: {ll: {stepns: 1}}", "AHBM-T003"),
         ("protocols: [ll]", "AHBM-T004"),
