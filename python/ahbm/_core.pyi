@@ -469,7 +469,9 @@ class Machine:
     @property
     def protocols(
         self,
-    ) -> list[tuple[str, float, float, int, float, int, int | None, int | None, tuple[int, float, int] | None]]: ...
+    ) -> list[
+        tuple[str, float, float, float | None, int, float, int, int | None, int | None, tuple[int, float, int] | None]
+    ]: ...
     @property
     def library(self) -> list[tuple[str, list[str]]]: ...
     @property

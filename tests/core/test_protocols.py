@@ -70,6 +70,35 @@ def test_a_call_has_as_many_channels_as_its_bytes_fill(nbytes: int, channels: in
     assert run(nbytes, protocol="ll", **keys).latency_ns == pytest.approx(ring(nbytes, 600, 16), rel=1e-4)
 
 
+@pytest.mark.parametrize("ramp", [0, 1 << 20])
+def test_messages_between_nodes_have_their_own_step_and_bandwidth(ramp: int) -> None:
+    nodes: dict[str, object] = {
+        "system.sips.topology": "nodes",
+        "system.sips.nodes.size": 4,
+        "system.sips.nodes.nic_gbs": 50,
+        "system.sips.nodes.striped": True,
+        "protocols.p.step_ns": 600,
+        "protocols.p.ramp_bytes": ramp,
+        # No message waits for the credit of one before.
+        "protocols.p.slots": 16,
+    }
+
+    def time(nbytes: int, **keys: float) -> float:
+        told = LINKS | nodes | {f"protocols.p.{name}": value for name, value in keys.items()}
+        return ahbm.run(
+            "all_reduce", "ring_allreduce", "npu_fully_connected_8", bytes_per_rank=nbytes, data=False, overrides=told
+        ).latency_ns
+
+    # Of the 14 steps of a message that goes round, 4 are between the nodes.
+    assert time(16, nic_step_ns=5000) - time(16) == pytest.approx(4 * (5000 - 600))
+    nbytes = 1 << 28
+    share = 1 + sqrt(ramp / nbytes)
+    wire = 2 * (RANKS - 1) / RANKS * nbytes / 20 * share
+    assert time(nbytes, nic_gbs=20) == pytest.approx(wire, rel=0.01)
+    assert time(nbytes, max_gbs=20) == pytest.approx(wire, rel=0.01)
+    assert time(nbytes, nic_gbs=20, channels=2, channel_gbs=5) == pytest.approx(2 * wire, rel=0.01)
+
+
 def test_channels_that_a_selector_asks_for_are_those_of_the_protocols() -> None:
     keys = {"protocols.ll.channels": 8, "protocols.ll.channel_gbs": 2, "protocol": "ll"}
     emulator = Emulator.load("npu_fully_connected_8", None, KNOWN | keys)

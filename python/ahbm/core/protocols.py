@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import sqrt
+from math import inf, sqrt
 from typing import NamedTuple
 
 from ahbm._core import Machine
@@ -20,6 +20,8 @@ class Protocol(NamedTuple):
     """Share of a link's bandwidth that payload gets."""
     max_gbs: float
     """Most payload that a link carries, in GB/s."""
+    nic_gbs: float | None
+    """Most payload that the way between a SIP and the spine carries, in GB/s; None: as other links."""
     ramp_bytes: int
     """Bytes of one rank's array at which half of the bandwidth is reached."""
     ramp_exponent: float
@@ -42,12 +44,12 @@ class Protocol(NamedTuple):
         ramp = self.ramp_bytes / nbytes
         return 1 / (1 + (sqrt(ramp) if self.ramp_exponent == 0.5 else ramp**self.ramp_exponent))
 
-    def carried_gbs(self, nbytes: int) -> float:
-        """Most payload that a link carries of a call of `nbytes` bytes of one rank's array, without the ramp."""
+    def channels_gbs(self, nbytes: int) -> float:
+        """Most payload that the channels of a call of `nbytes` bytes of one rank's array carry, without the ramp."""
         if self.channels is None:
-            return self.max_gbs
+            return inf
         most, gbs, least = self.channels
-        return min(self.max_gbs, gbs * (min(most, max(1, nbytes // least)) if least else most))
+        return gbs * (min(most, max(1, nbytes // least)) if least else most)
 
     @property
     def by_size(self) -> bool:
@@ -64,11 +66,12 @@ class Protocol(NamedTuple):
         found = [("protocol", self.name)]
         if self.by_size and nbytes:
             share = self.share(nbytes) if self.ramp_bytes else 1.0
-            most, path = self.carried_gbs(nbytes), f"protocols.{self.name}"
+            channels, path = self.channels_gbs(nbytes), f"protocols.{self.name}"
             if self.ramp_bytes:
                 found.append((f"{path}.efficiency", repr(self.efficiency * share)))
-            if most != float("inf"):
-                found.append((f"{path}.max_gbs", repr(most * share)))
+            for key, most in (("max_gbs", self.max_gbs), ("nic_gbs", self.nic_gbs)):
+                if most is not None and (most := min(most, channels)) != inf:
+                    found.append((f"{path}.{key}", repr(most * share)))
         return tuple(found)
 
     def applied(self, settings: Settings) -> Settings:

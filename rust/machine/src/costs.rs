@@ -38,10 +38,14 @@ impl Tier {
 pub struct Protocol {
     /// Latency of a message besides that of its route.
     pub step_ps: Ps,
+    /// That of a message between nodes, where it is another one.
+    pub nic_step_ps: Option<Ps>,
     /// Share of a link's bandwidth that payload gets.
     pub efficiency: f64,
     /// Most payload that a link carries, in GB/s, with all channels; infinite where nothing else bounds it.
     pub max_gbs: f64,
+    /// Most payload that the way between a SIP and the spine carries, in GB/s, where it is not `max_gbs`.
+    pub nic_gbs: Option<f64>,
     /// Bytes of one rank's array at which half of the bandwidth is reached.
     pub ramp_bytes: u64,
     /// The power with which the share of the bandwidth grows up to there and beyond.
@@ -70,7 +74,16 @@ pub struct Channels {
 impl Protocol {
     /// The payload that a link of so many bytes per nanosecond carries.
     pub fn on(&self, rate: Rate) -> Rate {
-        let gbs = (rate.gbs() * self.efficiency).min(self.max_gbs);
+        self.bounded(rate, self.max_gbs)
+    }
+
+    /// The payload that the way between a SIP and the spine carries, of so many bytes per nanosecond.
+    pub fn on_nic(&self, rate: Rate) -> Rate {
+        self.bounded(rate, self.nic_gbs.unwrap_or(self.max_gbs))
+    }
+
+    fn bounded(&self, rate: Rate, most: f64) -> Rate {
+        let gbs = (rate.gbs() * self.efficiency).min(most);
         if gbs < rate.gbs() { Rate::from_gbs(gbs).unwrap_or(rate) } else { rate }
     }
 }

@@ -47,6 +47,8 @@ pub struct Machine {
     pub(crate) faults: Faults,
     /// Latency of a message between SIPs besides that of its links.
     pub(crate) step_ps: Ps,
+    /// That of a message between nodes, where there are nodes and it is another one.
+    pub(crate) nic_step_ps: Option<Ps>,
     protocols: Vec<(String, Protocol)>,
     protocol: Option<String>,
     library: Library,
@@ -155,6 +157,7 @@ impl Machine {
             kernel: kernel(declared),
             faults: Faults::default(),
             step_ps: declared.spoken().map_or(0, |protocol| protocol.step_ps),
+            nic_step_ps: declared.nic_step_ps(),
             protocols: declared.protocols.0.iter().map(|(name, keys)| (name.clone(), keys.protocol())).collect(),
             protocol: declared.protocol.as_ref().map(|name| name.0.clone()),
             voices: Vec::new(),

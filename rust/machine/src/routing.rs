@@ -72,7 +72,8 @@ impl Machine {
             walk.leave(from, source);
             walk.leave_cube();
         }
-        walk.wait(self.step_ps);
+        let sips = &self.sips.reducers[switch.0 as usize].sips;
+        walk.wait(self.step_between(sips.start, sips.end - 1));
         walk.between(source.sip, self.sips.reducers[switch.0 as usize].vertex)?;
         if self.sfr.network == SipNetwork::Switch {
             walk.wait(self.sips.switch_ps);
@@ -96,6 +97,13 @@ impl Machine {
         }
         walk.enter(to, target);
         Ok(walk.route)
+    }
+
+    /// Latency of a message from one SIP to another besides that of its links.
+    fn step_between(&self, from: u32, to: u32) -> Ps {
+        let Some(nic) = self.nic_step_ps else { return self.step_ps };
+        let size = self.node_size();
+        if from / size == to / size { self.step_ps } else { nic }
     }
 
     /// A route without links whose end at this side of the switch is `at`.
@@ -240,7 +248,7 @@ impl Walk<'_> {
     fn cross_sips(&mut self, to: u32) -> Result<(), Diagnostic> {
         let machine = self.machine;
         let from = self.sip;
-        self.wait(machine.step_ps);
+        self.wait(machine.step_between(from, to));
         let (mut links, mut dead) = (Vec::with_capacity(4), false);
         let reached = machine.sips.path(from, to, &mut |link, after_ps| {
             dead |= machine.faults.dead(LinkId(machine.sip_base + link.index));

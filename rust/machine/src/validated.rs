@@ -324,7 +324,7 @@ fn nodes(declared: &Topology, reader: &mut Reader<'_>) -> Custom {
     // A striped message crosses what the interfaces of its node carry together.
     let stripes = if keys.striped == Some(true) { f64::from(size) } else { 1.0 };
     let together = Rate::from_gbs(keys.nic_gbs.gbs() * stripes).unwrap_or(Rate::UNLIMITED);
-    let nic = declared.spoken().map_or(together, |p| p.on(together));
+    let nic = declared.spoken().map_or(together, |p| p.on_nic(together));
     let spine = Rate::from_gbs(keys.nic_gbs.gbs() * f64::from(size) / keys.taper.0).unwrap_or(Rate::UNLIMITED);
     if m > 1 && !count.is_multiple_of(size) {
         let message = format!("{count} SIPs are no whole number of nodes of {size}");

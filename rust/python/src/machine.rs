@@ -30,8 +30,8 @@ impl Machine {
     }
 }
 
-/// Name, efficiency, GB/s, `ramp_bytes`, `ramp_exponent`, `min_bytes`, `max_bytes`, slots, channels.
-type ProtocolRow = (String, f64, f64, u64, f64, u64, Option<u64>, Option<u32>, Option<ChannelsRow>);
+/// Name, efficiency, GB/s, those between nodes, `ramp_bytes`, `ramp_exponent`, `min_bytes`, `max_bytes`, slots, channels.
+type ProtocolRow = (String, f64, f64, Option<f64>, u64, f64, u64, Option<u64>, Option<u32>, Option<ChannelsRow>);
 
 /// Most of them, GB/s and least bytes of each.
 type ChannelsRow = (u32, f64, u64);
@@ -164,16 +164,27 @@ impl Machine {
         self.inner.costs().tiers.keys().cloned().collect()
     }
 
-    /// The protocols of the communication library, in the order of the file: name, `efficiency`, `max_gbs`, `ramp_bytes`,
-    /// `ramp_exponent`, `min_bytes`, `max_bytes`, `slots`, and (`channels`, `channel_gbs`, `channel_bytes`); None for what
-    /// it does not say.
+    /// The protocols of the communication library, in the order of the file: name, `efficiency`, `max_gbs`, `nic_gbs`,
+    /// `ramp_bytes`, `ramp_exponent`, `min_bytes`, `max_bytes`, `slots`, and (`channels`, `channel_gbs`,
+    /// `channel_bytes`); None for what it does not say.
     #[getter]
     fn protocols(&self) -> Vec<ProtocolRow> {
         let row = |(name, of): &(String, ahbm_machine::Protocol)| {
             let most = (of.max_bytes != u64::MAX).then_some(of.max_bytes);
             let channels = of.channels.map(|all| (all.most, all.gbs, all.bytes));
             let (least, ramp) = (of.min_bytes, of.ramp_bytes);
-            (name.clone(), of.efficiency, of.max_gbs, ramp, of.ramp_exponent, least, most, of.slots, channels)
+            (
+                name.clone(),
+                of.efficiency,
+                of.max_gbs,
+                of.nic_gbs,
+                ramp,
+                of.ramp_exponent,
+                least,
+                most,
+                of.slots,
+                channels,
+            )
         };
         self.inner.protocols().iter().map(row).collect()
     }

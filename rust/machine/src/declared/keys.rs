@@ -1,7 +1,7 @@
 //! The keys of `topology.yaml`.
 
 use super::{Checked, Count, Gbs, LibraryKeys, Names, Ns, PerNs, ProtocolKeys, Protocols, Real, Tiers, Word, section};
-use crate::{NetworkModel, Protocol};
+use crate::{NetworkModel, Protocol, Ps};
 
 section! {
     /// A machine: SIPs joined by a network, each a mesh of cubes, each cube with PEs. Every key is optional;
@@ -436,6 +436,11 @@ impl Topology {
     /// The protocol that all runs use.
     pub(crate) fn spoken(&self) -> Option<Protocol> {
         self.protocols.0.get(&self.protocol.as_ref()?.0).map(ProtocolKeys::protocol)
+    }
+
+    /// The latency that it gives messages between nodes, where there are any.
+    pub(crate) fn nic_step_ps(&self) -> Option<Ps> {
+        self.spoken().filter(|_| self.system.sips.topology == Kind::Nodes)?.nic_step_ps
     }
 }
 

@@ -16,10 +16,14 @@ section! {
     ProtocolKeys {
         /// Latency of every message between SIPs besides that of its route, in ns.
         step_ns: Ns = Ns::ps(0),
+        /// That of messages between nodes of `topology: nodes`, in ns; `step_ns` where absent.
+        nic_step_ns: Option<Ns> = None,
         /// Share of a link's bandwidth that payload gets, above 0 and up to 1.
         efficiency: Real = Real(1.0),
         /// Most payload that a link carries with it.
         max_gbs: Gbs = Gbs::new(f64::INFINITY),
+        /// Most payload that the way of a SIP out of its node, or into it, carries with it; `max_gbs` where absent.
+        nic_gbs: Option<Gbs> = None,
         /// Bytes of one rank's array at which half of the bandwidth is reached: n bytes get 1 / (1 + sqrt(ramp_bytes / n))
         /// of it.
         ramp_bytes: Bytes = Bytes(0),
@@ -49,10 +53,13 @@ impl ProtocolKeys {
             gbs: gbs.gbs(),
             bytes: self.channel_bytes.as_ref().map_or(0, |bytes| bytes.0),
         });
+        let together = channels.map_or(f64::INFINITY, |all| f64::from(all.most) * all.gbs);
         Protocol {
             step_ps: self.step_ns.0,
+            nic_step_ps: self.nic_step_ns.map(|step| step.0),
             efficiency: self.efficiency.0,
-            max_gbs: channels.map_or(f64::INFINITY, |all| f64::from(all.most) * all.gbs).min(self.max_gbs.gbs()),
+            max_gbs: together.min(self.max_gbs.gbs()),
+            nic_gbs: self.nic_gbs.as_ref().map(|most| together.min(most.gbs())),
             ramp_bytes: self.ramp_bytes.0,
             ramp_exponent: self.ramp_exponent.map_or(0.5, |Real(exponent)| exponent),
             min_bytes: self.min_bytes.0,

@@ -86,6 +86,36 @@ fn a_striped_message_has_the_interfaces_of_its_node() {
 }
 
 #[test]
+fn messages_between_nodes_have_their_own_step_and_bandwidth() {
+    let spoken = |keys: &str| {
+        machine(&format!(
+            "system: {{sips: {{count: 4, topology: nodes, link: {{bandwidth_gbs: 400}}, nodes: {{size: 2, nic_gbs: 50, \
+             reduces: true, spine_reduces: true}}}}}}\nsip: {{cube_mesh: {{w: 1, h: 1}}}}\n\
+             protocols: {{p: {{step_ns: 600, max_gbs: 40{keys}}}}}\nprotocol: p"
+        ))
+    };
+    let (plain, own) = (spoken(""), spoken(", nic_step_ns: 5000, nic_gbs: 4"));
+    assert_eq!(way(&own, 0, 1), way(&plain, 0, 1));
+    let (latency, rate) = way(&plain, 0, 3);
+    assert_eq!((way(&own, 0, 3), rate), ((latency + 4_400_000, 4.0), 40.0));
+    // Above what an interface carries, nothing is gained.
+    assert_eq!(way(&spoken(", nic_gbs: 400"), 0, 3), (latency, 50.0));
+    for (sips, more) in [([0, 1], 0), ([0, 3], 4_400_000)] {
+        let to_switch = |machine: &Machine| {
+            let pe = Node::Pe(machine.pe(Coord { sip: 0, cube: 0, pe: 0 }).unwrap());
+            machine.route_to_switch(pe, machine.reducing_switch(sips).unwrap()).unwrap().latency_ps()
+        };
+        assert_eq!(to_switch(&own), to_switch(&plain) + more, "{sips:?}");
+    }
+    let channels = spoken(", channels: 2, channel_gbs: 3, nic_gbs: 20");
+    assert_eq!(channels.protocols()[0].1.nic_gbs, Some(6.0));
+    assert!((way(&channels, 0, 3).1 - 6.0).abs() < 1e-6);
+    // In other networks there are no nodes.
+    let ring = |keys: &str| machine(&format!("{RING}protocols: {{p: {{step_ns: 600{keys}}}}}\nprotocol: p"));
+    assert_eq!(way(&ring(", nic_step_ns: 5000, nic_gbs: 4"), 0, 1), way(&ring(""), 0, 1));
+}
+
+#[test]
 fn the_start_of_a_collective_grows_with_its_ranks() {
     assert_eq!(machine(RING).costs().launch_ps, 0);
     assert_eq!(machine(&format!("{RING}launch: {{overhead_ns: 8000, per_rank_ns: 0.5}}")).costs().launch_ps, 8_002_000);
@@ -106,6 +136,8 @@ fn mistakes_are_told() {
         ("calibration: {bands: [{collective: all_reduce, from_bytes: 2, to_bytes: 1}]}", "AHBM-T005"),
         ("protocols: {ll: {min_bytes: 2, max_bytes: 1}}", "AHBM-T005"),
         ("protocols: {ll: {max_bytes: 1.5}}", "AHBM-T005"),
+        ("protocols: {ll: {nic_step_ns: -1}}", "AHBM-T005"),
+        ("protocols: {ll: {nic_gbs: 0}}", "AHBM-T005"),
         ("protocols: {ll: {channels: 2}}", "AHBM-T005"),
         ("protocols: {ll: {channel_gbs: 2}}", "AHBM-T005"),
         ("protocols: {ll: {channel_bytes: 2}}", "AHBM-T005"),
