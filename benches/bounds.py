@@ -9,6 +9,7 @@ import argparse
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import TypeVar
 
 from ahbm._core import Limit, Machine
@@ -72,13 +73,13 @@ def networks(ranks: int) -> None:
     for topology, pairs in regular(ranks):
         declared, edges = load_machine(None, named(topology, ranks)), listed(ranks, pairs)
         for collective in COLLECTIVES:
-            closed = min(timed(lambda c=collective, m=declared: Limit(m, c))[0] for _ in range(3))  # type: ignore[misc]
-            search, _ = timed(lambda c=collective, m=edges: Limit(m, c))  # type: ignore[misc]
+            closed = min(timed(partial(Limit, declared, collective))[0] for _ in range(3))
+            search, _ = timed(partial(Limit, edges, collective))
             name = f"{collective}, {topology}"
             print(f"{name:<30}{closed:>11.3f} ms{search:>11.1f} ms{search / closed:>17.0f}x")
     machine = irregular(ranks)
     for collective in COLLECTIVES:
-        search, limit = timed(lambda c=collective: Limit(machine, c))  # type: ignore[misc]
+        search, limit = timed(partial(Limit, machine, collective))
         known = "" if limit.tightest else "  (perhaps not the tightest)"
         print(f"{f'{collective}, random edges':<30}{'':>14}{search:>11.1f} ms{known}")
 

@@ -53,5 +53,4 @@ if __name__ == "__main__":
     # torchrun's ranks have no buffers: what is written in one call stands together.
     sys.stdout.write("".join(f"{os.environ['RANK']}: {line}\n" for line in result))
     sys.stdout.flush()
-    sys.stdout.flush()
     os._exit(0)  # a thread of gloo's may hold a tensor when the interpreter ends

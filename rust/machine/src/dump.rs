@@ -113,17 +113,11 @@ impl fmt::Display for Machine {
         for (name, of) in self.protocols() {
             let most = if of.max_bytes == u64::MAX { "all".to_owned() } else { of.max_bytes.to_string() };
             let range = format!("{} to {most}", of.min_bytes);
-            let cap = Rate::from_gbs(of.max_gbs).unwrap_or(Rate::UNLIMITED);
+            let cap = of.on(Rate::UNLIMITED);
             writeln!(f, "{name:<22} {:>10} {:>12} {:>12} {range:>24}", ns(of.step_ps), gbs(cap), of.efficiency)?;
             if of.nic_step_ps.is_some() || of.nic_gbs.is_some() {
-                let cap = Rate::from_gbs(of.nic_gbs.unwrap_or(of.max_gbs)).unwrap_or(Rate::UNLIMITED);
-                writeln!(
-                    f,
-                    "{:<22} {:>10} {:>12}",
-                    "  between nodes",
-                    ns(of.nic_step_ps.unwrap_or(of.step_ps)),
-                    gbs(cap)
-                )?;
+                let (step_ps, cap) = (of.nic_step_ps.unwrap_or(of.step_ps), of.on_nic(Rate::UNLIMITED));
+                writeln!(f, "{:<22} {:>10} {:>12}", "  between nodes", ns(step_ps), gbs(cap))?;
             }
         }
         writeln!(f)?;

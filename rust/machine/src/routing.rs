@@ -72,9 +72,9 @@ impl Machine {
             walk.leave(from, source);
             walk.leave_cube();
         }
-        let sips = &self.sips.reducers[switch.0 as usize].sips;
-        walk.wait(self.step_between(sips.start, sips.end - 1));
-        walk.between(source.sip, self.sips.reducers[switch.0 as usize].vertex)?;
+        let reducer = &self.sips.reducers[switch.0 as usize];
+        walk.wait(self.step_between(reducer.sips.start, reducer.sips.end - 1));
+        walk.between(source.sip, reducer.vertex)?;
         if self.sfr.network == SipNetwork::Switch {
             walk.wait(self.sips.switch_ps);
         }

@@ -98,6 +98,10 @@ fn messages_between_nodes_have_their_own_step_and_bandwidth() {
     assert_eq!(way(&own, 0, 1), way(&plain, 0, 1));
     let (latency, rate) = way(&plain, 0, 3);
     assert_eq!((way(&own, 0, 3), rate), ((latency + 4_400_000, 4.0), 40.0));
+    let shown = own.to_string();
+    let line = shown.lines().find(|line| line.contains("between nodes")).unwrap();
+    assert_eq!(line.split_whitespace().collect::<Vec<_>>(), ["between", "nodes", "5000", "4"]);
+    assert!(!plain.to_string().contains("between nodes"));
     // Above what an interface carries, nothing is gained.
     assert_eq!(way(&spoken(", nic_gbs: 400"), 0, 3), (latency, 50.0));
     for (sips, more) in [([0, 1], 0), ([0, 3], 4_400_000)] {
