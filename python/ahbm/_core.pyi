@@ -470,7 +470,19 @@ class Machine:
     def protocols(
         self,
     ) -> list[
-        tuple[str, float, float, float | None, int, float, int, int | None, int | None, tuple[int, float, int] | None]
+        tuple[
+            str,
+            float,
+            float,
+            float | None,
+            int,
+            float,
+            tuple[int, int | None],
+            tuple[int, int | None],
+            int | None,
+            tuple[int, float, int] | None,
+            list[str],
+        ]
     ]: ...
     @property
     def library(self) -> list[tuple[str, list[str]]]: ...
@@ -478,6 +490,8 @@ class Machine:
     def bands(self) -> list[tuple[str, int, int, int, float, float]] | None: ...
     @property
     def protocol(self) -> str | None: ...
+    @property
+    def slice_bytes(self) -> int: ...
     @property
     def launch_ps(self) -> int: ...
     @property

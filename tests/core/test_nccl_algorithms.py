@@ -94,6 +94,21 @@ def test_a_double_tree_pipelines_chunks() -> None:
         assert bound < time < 1.03 * (2 * d * (ALPHA + BETA * c) + 2 * BETA * (m - c)) + 4 * BETA * c
 
 
+@pytest.mark.parametrize("nbytes", [1 << 22, 1 << 25])
+def test_a_double_tree_hides_long_latencies_behind_bytes(nbytes: int) -> None:
+    """Between nodes with 50 us of latency, 2 n bytes go through each interface while chunks follow each other."""
+    keys: dict[str, object] = {
+        "system.sips.count": 8,
+        "system.sips.link.bandwidth_gbs": ".inf",
+        "system.sips.nodes.size": 2,
+        "system.sips.nodes.nic_latency_ns": 25_000,
+        "system.sips.nodes.nic_gbs": 20,
+    }
+    report = run("double_binary_tree_allreduce", "npu_ring_8", nbytes, **NODES | keys)
+    latency, wire = 4 * (50_000 + 500), 2 * nbytes / 40
+    assert report.latency_ns < 1.15 * (latency + wire)
+
+
 def test_rings_in_slices_hide_the_latency() -> None:
     """Patarasuk and Yuan 2009: 2 (n - 1) (alpha + beta m / n) for one ring. With slices and a second ring, which goes
     the other way round, a PE sends all the time: alpha + 2 beta m (n - 1) / n."""

@@ -9,7 +9,10 @@ import pytest
 
 import ahbm
 import ahbm.distributed as dist
+from ahbm._core import Machine
+from ahbm.base.packaged import TOPOLOGIES
 from ahbm.base.request import Request
+from ahbm.config.ccl import CclConfig
 from ahbm.core.emulator import Emulator
 from ahbm.core.selection import Choice
 from ahbm.errors import ConfigError
@@ -125,6 +128,71 @@ def test_a_range_decides_before_the_time_does() -> None:
     with pytest.raises(ConfigError) as caught:
         run(1 << 12, protocols__ll__max_bytes=1, protocols__simple__min_bytes=1 << 20)
     assert caught.value.code == "AHBM-C188"
+
+
+SPEAKING = """
+system: {sips: {count: 8, topology: nodes, link: {latency_ns: 0, bandwidth_gbs: 400}, nodes: {size: 4, nic_gbs: 50}}}
+library: {all_reduce: [double_binary_tree_allreduce, ring_allreduce]}
+protocols:
+  ll: {step_ns: 600, nic_gbs: 5, algorithms: [double_binary_tree_allreduce], max_chunk_bytes: 4095}
+  simple: {step_ns: 3000, algorithms: [double_binary_tree_allreduce], max_chunk_bytes: 4095}
+  ring: {step_ns: 600, algorithms: [ring_allreduce], min_chunk_bytes: 4096}
+"""
+
+
+def speaking(text: str = SPEAKING) -> Emulator:
+    plain = (TOPOLOGIES / "npu_fully_connected_8.yaml").read_text(encoding="utf-8")
+    plain = plain[plain.index("# Nothing inside") :]
+    return Emulator(Machine.from_yaml(text + plain, "speaking", []), CclConfig.packaged())
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "algorithm", "note"),
+    [
+        (1 << 10, "double_binary_tree_allreduce", "protocol ll, the quickest of 2"),
+        # The last whole chunk below the border, and the first above it.
+        (8 * 4096 - 2, "double_binary_tree_allreduce", "protocol simple, the quickest of 2"),
+        (8 * 4096, "ring_allreduce", "protocol ring"),
+    ],
+)
+def test_a_protocol_goes_with_its_algorithms_and_chunks(nbytes: int, algorithm: str, note: str) -> None:
+    found = speaking(SPEAKING.replace("nic_gbs: 5,", "nic_gbs: 0.1,")).compile(
+        Request("all_reduce", range(8), nbytes // 2)
+    )
+    assert (found.algorithm, found.notes[-1]) == (algorithm, note)
+
+
+def test_who_names_an_algorithm_gets_it_at_every_size() -> None:
+    emulator, small, large = speaking(), *(Request("all_reduce", range(8), count) for count in (64, 1 << 20))
+    for request, algorithm, protocol in [
+        # The protocol of the ring is for larger chunks; those of the trees for smaller ones.
+        (small, "ring_allreduce", "ll"),
+        (large, "double_binary_tree_allreduce", "ring"),
+        # Nobody names this one.
+        (small, "recursive_doubling_allreduce", "ll"),
+    ]:
+        assert emulator.compile(request, algorithm).protocol == protocol
+    assert emulator.compile(Request("all_gather", range(8), 64)).protocol == "ll"
+
+
+def test_a_protocol_of_an_algorithm_that_nobody_knows_is_told() -> None:
+    with pytest.raises(ConfigError) as caught:
+        speaking(SPEAKING.replace("algorithms: [ring_allreduce]", "algorithms: [rign_allreduce]")).compile(
+            Request("all_reduce", range(8), 64)
+        )
+    assert caught.value.code == "AHBM-C194" and "protocol ring with rign_allreduce" in str(caught.value)
+
+
+def test_slices_of_a_protocol_are_those_of_kernels_that_take_them() -> None:
+    request = Request("all_reduce", range(8), 1 << 15)
+    cut = SPEAKING.replace("step_ns: 600,", "step_ns: 600, slice_bytes: 1024,")
+    (whole, ring), (sliced, same) = (
+        [speaking(text + "protocol: ll\n").compile(request, name) for name in (None, "ring_allreduce")]
+        for text in (SPEAKING, cut)
+    )
+    # Chunks are passed on while later ones arrive, which takes more messages and less time.
+    assert sliced.messages > whole.messages and sliced.latency_ps < whole.latency_ps
+    assert ring.latency_ps == same.latency_ps
 
 
 def test_slots_of_a_protocol_are_those_of_its_queues() -> None:

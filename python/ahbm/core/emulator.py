@@ -29,7 +29,7 @@ from ahbm.core.compiled import Compiled, Cost, Refusal, Spares
 from ahbm.core.fitting import fitting
 from ahbm.core.limits import Bound, Limits
 from ahbm.core.lowerings import Lowerings
-from ahbm.core.protocols import Protocol, chosen, usable
+from ahbm.core.protocols import Protocol, chosen, spoken_with, usable
 from ahbm.core.selection import Choice
 from ahbm.core.turned import TurnedAlgorithm, turned
 from ahbm.errors import AhbmError, ConfigError, DataError, UnsupportedError
@@ -370,7 +370,7 @@ class Emulator:
             notes = (import_module("ahbm.selectors.why").brief(selected),)
             algorithm = self.by_choice(request, selected)
         speaks = isinstance(algorithm, TurnedAlgorithm) and algorithm.speaks
-        if not speaks and not self._is_spoken and (protocols := usable(self.machine, nbytes)):
+        if not speaks and not self._is_spoken and (protocols := usable(self.machine, nbytes, request.world_size)):
             best = self._spoken_best(protocols, request, algorithm, compare)
             return replace(best, notes=(*notes, *best.notes)) if notes else best
         given = None if algorithm is None or isinstance(algorithm, str) else algorithm
@@ -426,21 +426,26 @@ class Emulator:
         with none of them."""
         best: tuple[int, Protocol, Compiled] | None = None
         refused: AhbmError | None = None
-        for protocol in protocols:
-            try:
-                found = self._speaking(protocol, request.tiles * request.nbytes).compile_timed(
-                    request, algorithm, compare=compare
-                )
-            except AhbmError as error:
-                refused = refused or error
-                continue
-            if best is None or found.latency_ps < best[0]:
-                best = found.latency_ps, protocol, found
+        nbytes = request.tiles * request.nbytes
+        if algorithm is None:
+            names = self.candidates(request.collective, nbytes, request.world_size)
+        else:
+            names = (algorithm if isinstance(algorithm, str) else algorithm.name,)
+        pairs = spoken_with(self.machine, protocols, names, self.ccl.algorithms)
+        for protocol, own in pairs:
+            for way in [algorithm] if len(own) == len(names) else own:
+                try:
+                    found = self._speaking(protocol, nbytes).compile_timed(request, way, compare=compare)
+                except AhbmError as error:
+                    refused = refused or error
+                    continue
+                if best is None or found.latency_ps < best[0]:
+                    best = found.latency_ps, protocol, found
         if best is None:
             assert refused is not None, "there is a protocol, so one of them was tried"
             raise refused
         _, protocol, found = best
-        quickest = f", the quickest of {len(protocols)}" if len(protocols) > 1 else ""
+        quickest = f", the quickest of {len(pairs)}" if len(pairs) > 1 else ""
         note = f"protocol {protocol.name}{quickest}"
         return replace(found, protocol=protocol.name, notes=(*found.notes, note))
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from math import inf, sqrt
 from typing import NamedTuple
 
 from ahbm._core import Machine
+from ahbm.base.yaml_source import did_you_mean
 from ahbm.config.settings import Settings
 from ahbm.errors import ConfigError
+
+Range = tuple[int, int | None]
+"""Least and most; None for no most."""
 
 
 class Protocol(NamedTuple):
@@ -26,18 +30,21 @@ class Protocol(NamedTuple):
     """Bytes of one rank's array at which half of the bandwidth is reached."""
     ramp_exponent: float
     """The power with which the share of the bandwidth grows."""
-    min_bytes: int
-    """Least bytes of one rank's array that it is used for."""
-    max_bytes: int | None
-    """Most bytes of one rank's array that it is used for; None for no limit."""
+    bytes: Range
+    """Bytes of one rank's array that it is used for."""
+    chunk_bytes: Range
+    """Bytes of one rank's array by the number of ranks that it is used for."""
     slots: int | None
     """Messages a queue holds; None as the algorithm says."""
     channels: tuple[int, float, int] | None
     """Most channels of a call, GB/s of each, and least bytes of one rank's array for each; None: it has none."""
+    algorithms: Sequence[str]
+    """Those that it is used with; empty for all."""
 
-    def is_for(self, nbytes: int) -> bool:
-        """Whether the library uses it for `nbytes` bytes of one rank's array."""
-        return self.min_bytes <= nbytes and (self.max_bytes is None or nbytes <= self.max_bytes)
+    def is_for(self, nbytes: int, ranks: int) -> bool:
+        """Whether the library uses it for `nbytes` bytes of one rank's array among `ranks` ranks."""
+        sizes = (nbytes, self.bytes), (nbytes // ranks, self.chunk_bytes)
+        return all(least <= size and (most is None or size <= most) for size, (least, most) in sizes)
 
     def share(self, nbytes: float) -> float:
         """The part of the bandwidth that `nbytes` bytes of one rank's array get."""
@@ -91,20 +98,46 @@ def chosen(machine: Machine) -> Protocol | None:
     return next((protocol for protocol in protocols_of(machine) if protocol.name == machine.protocol), None)
 
 
-def usable(machine: Machine, nbytes: int) -> Sequence[Protocol]:
-    """The protocols that a machine's library uses for `nbytes` bytes of one rank's array; () where the machine is the
-    same for all sizes, without protocols or with one for all runs. Raises ConfigError (AHBM-C188) where no range holds
-    the size."""
+def usable(machine: Machine, nbytes: int, ranks: int) -> Sequence[Protocol]:
+    """The protocols that a machine's library uses for `nbytes` bytes of one rank's array among `ranks` ranks; () where
+    the machine is the same for all sizes, without protocols or with one for all runs. Raises ConfigError (AHBM-C188)
+    where no range holds the size."""
     named = chosen(machine)
     if named is not None:
         return (named,) if named.by_size else ()
     known = protocols_of(machine)
-    found = [protocol for protocol in known if protocol.is_for(nbytes)]
+    found = [protocol for protocol in known if protocol.is_for(nbytes, ranks)]
     if known and not found:
         names = ", ".join(protocol.name for protocol in known)
         raise ConfigError(
             "AHBM-C188",
-            f"no protocol of the machine is used for {nbytes} bytes: it has {names}",
-            hint="change min_bytes and max_bytes, or set protocol: NAME",
+            f"no protocol of the machine is used for {nbytes} bytes among {ranks} ranks: it has {names}",
+            hint="change min_bytes, max_bytes, min_chunk_bytes and max_chunk_bytes, or set protocol: NAME",
         )
     return found
+
+
+def spoken_with(
+    machine: Machine, usable: Sequence[Protocol], algorithms: Sequence[str], known: Collection[str]
+) -> list[tuple[Protocol, Sequence[str]]]:
+    """Those of the `usable` protocols that the machine's library uses with any of the `algorithms`, each with those.
+
+    An algorithm that no protocol of the machine names goes with every protocol; so do all where nothing else is left,
+    as for one that a user names at a size where the library takes another. Raises ConfigError (AHBM-C194) for a
+    protocol of an algorithm that ccl.yaml, which names the `known`, does not name.
+    """
+    named = {name: protocol.name for protocol in protocols_of(machine) for name in protocol.algorithms}
+    if unknown := [name for name in named if name not in known]:
+        raise ConfigError(
+            "AHBM-C194",
+            f"the machine's library uses protocol {named[unknown[0]]} with {unknown[0]}, which ccl.yaml does not name",
+            hint=did_you_mean(unknown[0], known),
+        )
+    found: list[tuple[Protocol, Sequence[str]]] = []
+    for protocol in usable:
+        own = [
+            name for name in algorithms if not protocol.algorithms or name in protocol.algorithms or name not in named
+        ]
+        if own:
+            found.append((protocol, own))
+    return found or [(protocol, algorithms) for protocol in usable]

@@ -77,10 +77,10 @@ class _Dispatch(ModuleAlgorithm):
         return ("mixed", self.digest)
 
     def arguments(
-        self, request: Request, n_elem: int, cube_w: int, cube_h: int, node_size: int = 1
+        self, request: Request, n_elem: int, cube_w: int, cube_h: int, node_size: int = 1, slice_bytes: int = 0
     ) -> tuple[object, ...]:
         """Those of all parts, each as one."""
-        return tuple(part.arguments(request, n_elem, cube_w, cube_h, node_size) for part in self.parts)
+        return tuple(part.arguments(request, n_elem, cube_w, cube_h, node_size, slice_bytes) for part in self.parts)
 
 
 def _algorithm(

@@ -46,7 +46,7 @@ BY_CLASS = True
 """Whether one call of a kernel may stand for all ranks that take the same path; else every rank is called."""
 GIVEN = ("world_size", "n_elem", "cube_w", "cube_h")
 """The arguments that every `kernel_args` gets."""
-OFFERED = ("op", "dtype", "root", "collective", "src", "dst", "node_size")
+OFFERED = ("op", "dtype", "root", "collective", "src", "dst", "node_size", "slice_bytes")
 """The keywords that `kernel_args` gets if it takes them."""
 SIP_ARGUMENTS = ("sip_rank", "sip_topo_kind", "sip_topo_w", "sip_topo_h")
 """The arguments that every kernel takes last."""
@@ -132,9 +132,10 @@ class ModuleAlgorithm:
             )
 
     def arguments(
-        self, request: Request, n_elem: int, cube_w: int, cube_h: int, node_size: int = 1
+        self, request: Request, n_elem: int, cube_w: int, cube_h: int, node_size: int = 1, slice_bytes: int = 0
     ) -> tuple[object, ...]:
-        """The kernel's arguments between `t_ptr` and `sip_rank`; `node_size` is what `nodes_of` gives.
+        """The kernel's arguments between `t_ptr` and `sip_rank`; `node_size` is what `nodes_of` gives, `slice_bytes`
+        what the machine says.
 
         Raises KernelError: AHBM-K110 when `kernel_args` raises or returns no tuple, K111 when the kernel does not take
         that many positional arguments.
@@ -147,6 +148,7 @@ class ModuleAlgorithm:
             "src": request.src,
             "dst": request.dst,
             "node_size": node_size,
+            "slice_bytes": slice_bytes,
         }
         keywords = {key: value for key, value in offered.items() if key in self.keywords} | dict(self.parameters)
         try:
@@ -258,7 +260,7 @@ class ModuleAlgorithm:
             op_budget=settings.op_budget,
             all_ops=settings.all_ops,
         )
-        node_size = nodes_of(machine, layout.places)
+        facts = nodes_of(machine, layout.places), machine.slice_bytes
         sip_args = (self.topology_kind(net.topology), net.w, net.h)
         bodies: dict[int, list[int]] = {}
         pieces: list[NDArray[np.int64]] = []
@@ -277,7 +279,7 @@ class ModuleAlgorithm:
             nbytes, cubes = layout.chunks * lane.n_elem * itemsize, len(lane.cubes)
             if lane.n_elem not in bodies:
                 before, again = (
-                    (BASE, *self.arguments(request, lane.n_elem, lane.cube_w, lane.cube_h, node_size)) for _ in range(2)
+                    (BASE, *self.arguments(request, lane.n_elem, lane.cube_w, lane.cube_h, *facts)) for _ in range(2)
                 )
                 views = [(BASE + cube * nbytes, nbytes) for cube in range(cubes)]
                 bodies[lane.n_elem] = builder.capture_all(

@@ -34,7 +34,7 @@ impl Tier {
 }
 
 /// A protocol of a communication library: what its messages between SIPs cost, and the calls that it is used for.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Protocol {
     /// Latency of a message besides that of its route.
     pub step_ps: Ps,
@@ -54,6 +54,14 @@ pub struct Protocol {
     pub min_bytes: u64,
     /// Most bytes of one rank's array that it is used for.
     pub max_bytes: u64,
+    /// Least bytes of one rank's array by the number of ranks that it is used for.
+    pub min_chunk_bytes: u64,
+    /// Most bytes of one rank's array by the number of ranks that it is used for.
+    pub max_chunk_bytes: u64,
+    /// The algorithms that the library speaks it with; empty for all.
+    pub algorithms: Vec<String>,
+    /// Bytes in which kernels pass on what arrives; 0: as each kernel says.
+    pub slice_bytes: u64,
     /// Messages a queue holds, where the protocol says so.
     pub slots: Option<u32>,
     /// The channels that a call is spread over, where the protocol has any; `max_gbs` is at most that of all.

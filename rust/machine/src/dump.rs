@@ -110,14 +110,24 @@ impl fmt::Display for Machine {
                 "protocol", "step ns", "GB/s", "efficiency", "used for bytes"
             )?;
         }
+        let most = |bytes: u64| if bytes == u64::MAX { "all".to_owned() } else { bytes.to_string() };
         for (name, of) in self.protocols() {
-            let most = if of.max_bytes == u64::MAX { "all".to_owned() } else { of.max_bytes.to_string() };
-            let range = format!("{} to {most}", of.min_bytes);
+            let range = format!("{} to {}", of.min_bytes, most(of.max_bytes));
             let cap = of.on(Rate::UNLIMITED);
             writeln!(f, "{name:<22} {:>10} {:>12} {:>12} {range:>24}", ns(of.step_ps), gbs(cap), of.efficiency)?;
             if of.nic_step_ps.is_some() || of.nic_gbs.is_some() {
                 let (step_ps, cap) = (of.nic_step_ps.unwrap_or(of.step_ps), of.on_nic(Rate::UNLIMITED));
                 writeln!(f, "{:<22} {:>10} {:>12}", "  between nodes", ns(step_ps), gbs(cap))?;
+            }
+            if (of.min_chunk_bytes, of.max_chunk_bytes) != (0, u64::MAX) {
+                let range = format!("{} to {}", of.min_chunk_bytes, most(of.max_chunk_bytes));
+                writeln!(f, "{:<59} {range:>24}", "  for bytes by ranks")?;
+            }
+            if !of.algorithms.is_empty() {
+                writeln!(f, "  with {}", of.algorithms.join(", "))?;
+            }
+            if of.slice_bytes > 0 {
+                writeln!(f, "  in slices of {} bytes", of.slice_bytes)?;
             }
         }
         writeln!(f)?;

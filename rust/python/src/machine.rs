@@ -30,8 +30,13 @@ impl Machine {
     }
 }
 
-/// Name, efficiency, GB/s, those between nodes, `ramp_bytes`, `ramp_exponent`, `min_bytes`, `max_bytes`, slots, channels.
-type ProtocolRow = (String, f64, f64, Option<f64>, u64, f64, u64, Option<u64>, Option<u32>, Option<ChannelsRow>);
+/// Name, efficiency, GB/s, those between nodes, `ramp_bytes`, `ramp_exponent`, bytes and chunks that it is for, slots,
+/// channels, algorithms.
+type ProtocolRow =
+    (String, f64, f64, Option<f64>, u64, f64, Range, Range, Option<u32>, Option<ChannelsRow>, Vec<String>);
+
+/// Least and most bytes; None: there is no most.
+type Range = (u64, Option<u64>);
 
 /// Most of them, GB/s and least bytes of each.
 type ChannelsRow = (u32, f64, u64);
@@ -165,25 +170,25 @@ impl Machine {
     }
 
     /// The protocols of the communication library, in the order of the file: name, `efficiency`, `max_gbs`, `nic_gbs`,
-    /// `ramp_bytes`, `ramp_exponent`, `min_bytes`, `max_bytes`, `slots`, and (`channels`, `channel_gbs`,
-    /// `channel_bytes`); None for what it does not say.
+    /// `ramp_bytes`, `ramp_exponent`, (`min_bytes`, `max_bytes`), (`min_chunk_bytes`, `max_chunk_bytes`), `slots`,
+    /// (`channels`, `channel_gbs`, `channel_bytes`) and `algorithms`; None for what it does not say.
     #[getter]
     fn protocols(&self) -> Vec<ProtocolRow> {
         let row = |(name, of): &(String, ahbm_machine::Protocol)| {
-            let most = (of.max_bytes != u64::MAX).then_some(of.max_bytes);
+            let range = |least, most| (least, (most != u64::MAX).then_some(most));
             let channels = of.channels.map(|all| (all.most, all.gbs, all.bytes));
-            let (least, ramp) = (of.min_bytes, of.ramp_bytes);
             (
                 name.clone(),
                 of.efficiency,
                 of.max_gbs,
                 of.nic_gbs,
-                ramp,
+                of.ramp_bytes,
                 of.ramp_exponent,
-                least,
-                most,
+                range(of.min_bytes, of.max_bytes),
+                range(of.min_chunk_bytes, of.max_chunk_bytes),
                 of.slots,
                 channels,
+                of.algorithms.clone(),
             )
         };
         self.inner.protocols().iter().map(row).collect()
@@ -211,6 +216,13 @@ impl Machine {
     #[getter]
     fn protocol(&self) -> Option<&str> {
         self.inner.protocol()
+    }
+
+    /// Bytes in which kernels pass on what arrives, by the protocol that all runs use; 0 where it does not say.
+    #[getter]
+    fn slice_bytes(&self) -> u64 {
+        let (all, used) = (self.inner.protocols(), self.inner.protocol());
+        all.iter().find(|(name, _)| used == Some(name.as_str())).map_or(0, |(_, of)| of.slice_bytes)
     }
 
     /// The host's start of a collective that runs alone, in ps.

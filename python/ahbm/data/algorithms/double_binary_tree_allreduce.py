@@ -6,18 +6,18 @@ follow each other: while one chunk goes down, later ones go up. Inside a node of
 chain that ends at the head, which takes part in the trees; so do the cubes of a SIP. A channel is a pair of trees
 with a part of the tile of its own. Every channel has another head, so all network interfaces of a node work.
 
-Parameters: `channels` (0: as many as ranks share a node, fewer where a channel had less than 4 KiB) and `chunk_bytes`
-(0: by NCCL's rule, 32 to 512 KiB). Each chunk is reduced in one place, so all participants end with the same bits.
+Parameters: `channels` (0: as many as ranks share a node, fewer where a channel had less than 4 KiB), `chunk_bytes` (0:
+by NCCL's rule, 32, or the protocol's `slice_bytes`, to 512 KiB). A chunk is reduced in one place, to the same bits.
 
-Cost for tiles of m bytes, chunks of c bytes, and trees of d = ceil(log2 n) levels over n nodes of one participant: 2
-d (alpha + beta c) + 2 beta (m - c) where a link carries one chunk at a time; a participant sends no more than 2 m
-bytes for all n. With chains of k participants, d = ceil(log2 n) + k - 1.
+Cost of m bytes in chunks of c over d = ceil(log2 n) + k - 1 levels, for n nodes of k participants: 2 d (alpha + beta c)
++ 2 beta (m - c) where a link carries one chunk at a time; a participant sends no more than 2 m bytes for all n.
 Source: Sanders, Speck and Traff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", 2009;
 Jeaugey, "Massively scale your deep learning training with NCCL 2.4", 2019; NCCL, src/graph/trees.cc.
 """
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ COLLECTIVE = "all_reduce"
 
 CHANNEL_BYTES = 4096
 """Least bytes of a channel, as for NCCL's LL: 512 threads of 8 bytes."""
+NEAR, FAR = 4, 8
+"""Chunks of a stream that a link carries at once inside a node of ranks, and between nodes (NCCL_STEPS); else 1."""
 
 
 def kernel_args(
@@ -40,10 +42,11 @@ def kernel_args(
     node_size: int = 1,
     channels: int = 0,
     chunk_bytes: int = 0,
+    slice_bytes: int = 0,
 ) -> tuple[object, ...]:
     if channels < 0 or chunk_bytes < 0:
         raise ValueError("channels and chunk_bytes are 0 or more")
-    return (n_elem, cube_w * cube_h, world_size, op, dtype, node_size, channels, chunk_bytes)
+    return (n_elem, cube_w * cube_h, world_size, op, dtype, node_size, channels, chunk_bytes, slice_bytes or 1 << 15)
 
 
 def binary_tree(n: int, i: int) -> tuple[int, list[int]]:
@@ -62,11 +65,9 @@ def double_tree(n: int, i: int, second: bool) -> tuple[int, list[int]]:
     """The second tree is the mirror of the first, or the first one shifted where n is odd."""
     if not second:
         return binary_tree(n, i)
-    if n % 2:
-        up, down = binary_tree(n, (i - 1) % n)
-        return -1 if up < 0 else (up + 1) % n, [(child + 1) % n for child in down]
-    up, down = binary_tree(n, n - 1 - i)
-    return -1 if up < 0 else n - 1 - up, [n - 1 - child for child in down]
+    up, down = binary_tree(n, (i - 1) % n if n % 2 else n - 1 - i)
+    back = [(each + 1) % n if n % 2 else n - 1 - each for each in (up, *down)]
+    return -1 if up < 0 else back[0], back[1:]
 
 
 def level_of(n: int, i: int, second: bool) -> int:
@@ -75,10 +76,10 @@ def level_of(n: int, i: int, second: bool) -> int:
     return 0 if up < 0 else 1 + level_of(n, up, second)
 
 
-def chunk_of(nbytes: int, levels: int) -> int:
+def chunk_of(nbytes: int, levels: int, fewest: int) -> int:
     """Bytes of a chunk by NCCL's rule: the more levels, the more chunks fill them."""
     chunk = 1 << 19
-    for share, least in ((8, 1 << 17), (4, 1 << 16), (1, 1 << 15)):
+    for share, least in ((8, 1 << 17), (4, 1 << 16), (1, fewest)):
         while nbytes < chunk * levels * share and chunk > least:
             chunk //= 2
     return chunk
@@ -94,6 +95,7 @@ def double_binary_tree_allreduce(
     node_size: int,
     channels: int,
     chunk_bytes: int,
+    slice_bytes: int,
     sip_rank: int,
     sip_topo_kind: int,
     sip_topo_w: int,
@@ -103,40 +105,38 @@ def double_binary_tree_allreduce(
 ) -> None:
     if tl.program_id(axis=0) != 0:
         return
-    cube = tl.program_id(axis=1)
-    element = tl.itemsize(dtype)
-    tile = t_ptr + cube * n_elem * element
-    chain = node_size * cubes  # participants of a node
-    nodes = n_sips // node_size
+    cube, element = tl.program_id(axis=1), tl.itemsize(dtype)
+    chain, nodes = node_size * cubes, n_sips // node_size
     node, local = sip_rank // node_size, sip_rank % node_size * cubes + cube
     channels = channels or max(1, min(node_size, n_elem * element // CHANNEL_BYTES))
-    levels = (nodes - 1).bit_length() + chain - 1
+    near, far = (NEAR, FAR) if node_size > 1 else (1, 1)
 
-    def peer(node: int, head: int, place: int) -> Peer:
-        """The participant at a place of the chain that ends at a head."""
-        i = node * chain + (head + place) % chain
+    def peer(node: int, place: int) -> Peer:
+        """A participant of a node, whose chain goes round."""
+        i = node * chain + place % chain
         return tl.peer(sip=i // cubes, cube=i % cubes)
 
     def ways(channel: int, second: bool) -> tuple[Peer | None, list[Peer], int]:
-        """To the root, away from it, and the steps to the root."""
-        head = channel * cubes % chain
+        """To the root, away from it, and the chunks that are on the way to the root."""
+        head = channel * cubes
         place = (local - head) % chain
-        level = level_of(nodes, node, second) + place
-        behind = [peer(node, head, place + 1)] if place + 1 < chain else []
+        level = level_of(nodes, node, second) * far + place * near
+        behind = [peer(node, local + 1)] if place + 1 < chain else []
         if place:
-            return peer(node, head, place - 1), behind, level
+            return peer(node, local - 1), behind, level
         up, down = double_tree(nodes, node, second)
-        return None if up < 0 else peer(up, head, 0), [peer(child, head, 0) for child in down] + behind, level
+        return None if up < 0 else peer(up, head), [peer(child, head) for child in down] + behind, level
 
     streams = [ways(channel, second) for channel in range(channels) for second in (False, True)]
     share = -(-n_elem // len(streams))
-    chunk = max(1, (chunk_bytes or chunk_of(share * element, levels)) // element)
+    cut = chunk_bytes or chunk_of(share * element, (nodes - 1).bit_length() + chain - 1, slice_bytes)
+    chunk = max(1, cut // element)
 
     def part(stream: int, j: int) -> tuple[int, int]:
-        """Address and length of chunk j of a stream; lengths may be 0."""
-        end = min((stream + 1) * share, n_elem)
-        first = min(stream * share + j * chunk, end)
-        return tile + first * element, min(chunk, end - first)
+        """Address and length of chunk j of a stream; there is none where the length is not above 0."""
+        first = stream * share + j * chunk
+        length = min(chunk, (stream + 1) * share - first, n_elem - first)
+        return t_ptr + (cube * n_elem + first) * element, length
 
     def expect(stream: int, j: int, up: bool) -> list[RecvFuture]:
         origins, shape = streams[stream][1] if up else [streams[stream][0]], (part(stream, j)[1],)
@@ -159,22 +159,22 @@ def double_binary_tree_allreduce(
             tl.send(dir=child, src=value)
         tl.store(at, value)
 
-    # Chunk j goes up through level l at time j + levels - l and down at time j + levels + l. What is sent at one time
-    # is received at the next: two streams that use one queue agree on the order of their messages.
+    # Chunk j goes up through level l at time j - l and down at time j + l. What is sent over a link is received a fixed
+    # time later, at most `far`: two streams that use one queue agree on the order of their messages, and with what is
+    # due until then posted before each send, nobody waits for a slot that nobody frees.
     events: dict[int, list[tuple[int, int, bool]]] = {}
     for stream, (above, _, level) in enumerate(streams):
-        for j in range(-(-share // chunk)):
-            if part(stream, j)[1]:
-                events.setdefault(j + levels - level, []).append((stream, j, True))
-                if above is not None:
-                    events.setdefault(j + levels + level, []).append((stream, j, False))
-    # What a time needs is posted before the sends of the time before: nobody waits for a slot that nobody frees.
-    order = [sorted(events[time]) for time in sorted(events)]
-    posted = [[expect(*event) for event in order[0]]] if order else []
-    for now, later in zip(order, [*order[1:], []], strict=False):
-        posted.append([expect(*event) for event in later])
-        for event, coming in zip(now, posted.pop(0), strict=True):
-            perform(*event, coming)
+        for j, up in product(range(-(-share // chunk)), (True,) if above is None else (True, False)):
+            if part(stream, j)[1] > 0:
+                events.setdefault(j - level if up else j + level, []).append((stream, j, up))
+    times, ahead = sorted(events), 0
+    posted: list[list[RecvFuture]] = []
+    for number, time in enumerate(times):
+        while ahead < len(times) and (ahead <= number + 1 or times[ahead] <= time + far):
+            posted += [expect(*event) for event in sorted(events[times[ahead]])]
+            ahead += 1
+        for event in sorted(events[time]):
+            perform(*event, posted.pop(0))
 
 
 kernel = double_binary_tree_allreduce

@@ -1,6 +1,6 @@
 //! `protocols`: how a communication library sends, as changes of the links between SIPs.
 
-use super::{Bytes, Count, Gbs, Ns, Reader, Real, Value, named, section};
+use super::{Bytes, Count, Gbs, Ns, Reader, Real, Value, Word, named, section};
 use crate::yaml::Tree;
 use crate::{Channels, Protocol};
 use indexmap::IndexMap;
@@ -41,6 +41,14 @@ section! {
         min_bytes: Bytes = Bytes(0),
         /// Most bytes of one rank's array that the library uses it for; all where absent.
         max_bytes: Option<Bytes> = None,
+        /// Least bytes of a chunk, which is one rank's array by the number of ranks, that the library uses it for.
+        min_chunk_bytes: Bytes = Bytes(0),
+        /// Most bytes of such a chunk that the library uses it for; all where absent.
+        max_chunk_bytes: Option<Bytes> = None,
+        /// The algorithms that the library speaks it with; all where absent.
+        algorithms: Option<Vec<Word>> = None,
+        /// Bytes in which kernels that take `slice_bytes` pass on what arrives; as each kernel says where absent.
+        slice_bytes: Option<Bytes> = None,
         /// Messages a queue holds; as the algorithm says where absent.
         slots: Option<Count<1, 65_536>> = None,
     }
@@ -64,6 +72,10 @@ impl ProtocolKeys {
             ramp_exponent: self.ramp_exponent.map_or(0.5, |Real(exponent)| exponent),
             min_bytes: self.min_bytes.0,
             max_bytes: self.max_bytes.map_or(u64::MAX, |bytes| bytes.0),
+            min_chunk_bytes: self.min_chunk_bytes.0,
+            max_chunk_bytes: self.max_chunk_bytes.map_or(u64::MAX, |bytes| bytes.0),
+            algorithms: self.algorithms.iter().flatten().map(|word| word.0.clone()).collect(),
+            slice_bytes: self.slice_bytes.map_or(0, |bytes| bytes.0),
             slots: self.slots.map(|slots| slots.0),
             channels,
         }
@@ -90,6 +102,13 @@ impl Value for Protocols {
             }
             if protocol.max_bytes.is_some_and(|most| most.0 < protocol.min_bytes.0) {
                 reader.report(node.at, "AHBM-T005", "max_bytes is less than min_bytes", None);
+            }
+            if protocol.max_chunk_bytes.is_some_and(|most| most.0 < protocol.min_chunk_bytes.0) {
+                reader.report(node.at, "AHBM-T005", "max_chunk_bytes is less than min_chunk_bytes", None);
+            }
+            if protocol.algorithms.as_ref().is_some_and(Vec::is_empty) {
+                let hint = "leave the key out where it is for all".to_owned();
+                reader.report(node.at, "AHBM-T005", "algorithms names none", Some(hint));
             }
         };
         named::read(IndexMap::new(), node, reader, "protocol", merge).map(Self)

@@ -120,6 +120,22 @@ fn messages_between_nodes_have_their_own_step_and_bandwidth() {
 }
 
 #[test]
+fn a_protocol_says_which_calls_it_is_for() {
+    let text = "protocols:\n  tree: {algorithms: [a, b], max_chunk_bytes: 4095, slice_bytes: 1024}\n  ring: {min_chunk_bytes: 4096}\n";
+    let found = machine(&format!("{RING}{text}"));
+    let rows: Vec<_> = found
+        .protocols()
+        .iter()
+        .map(|(_, of)| (of.min_chunk_bytes, of.max_chunk_bytes, of.algorithms.join(" "), of.slice_bytes))
+        .collect();
+    assert_eq!(rows, [(0, 4095, "a b".to_owned(), 1024), (4096, u64::MAX, String::new(), 0)]);
+    let shown = found.to_string();
+    for line in ["0 to 4095", "with a, b", "in slices of 1024 bytes", "4096 to all"] {
+        assert_eq!(shown.matches(line).count(), 1, "{line}");
+    }
+}
+
+#[test]
 fn the_start_of_a_collective_grows_with_its_ranks() {
     assert_eq!(machine(RING).costs().launch_ps, 0);
     assert_eq!(machine(&format!("{RING}launch: {{overhead_ns: 8000, per_rank_ns: 0.5}}")).costs().launch_ps, 8_002_000);
@@ -134,6 +150,8 @@ fn mistakes_are_told() {
         ("protocols: {ll: {efficiency: 1.5}}", "AHBM-T005"),
         ("protocols: {ll: {ramp_exponent: 0}}", "AHBM-T005"),
         ("protocols: {ll: {ramp_exponent: 1.1}}", "AHBM-T005"),
+        ("protocols: {ll: {min_chunk_bytes: 2, max_chunk_bytes: 1}}", "AHBM-T005"),
+        ("protocols: {ll: {algorithms: []}}", "AHBM-T005"),
         ("library: {all_sum: [ring]}", "AHBM-T003"),
         ("calibration: {parameters: [a], covariance: [[1, 2]]}", "AHBM-T005"),
         ("calibration: {bands: [{ranks: 8}]}", "AHBM-T005"),
