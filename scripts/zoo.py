@@ -33,6 +33,10 @@ ZOO: dict[str, tuple[str, tuple[str, ...]]] = {
     "mi300x_2_nodes": ("2 nodes of 8 MI300X; 8 MiB and more", ("amd_mi300x_2x8_all_reduce_b",)),
     "polaris": ("2 nodes of Polaris: 4 A100 each, Slingshot", ("polaris_a100_n2_all_reduce_nccl2.18",)),
     "polaris_8_nodes": ("8 nodes of Polaris: 32 A100, Slingshot", ("polaris_a100_n8_all_reduce_nccl2.18",)),
+    "polaris_n_nodes": (
+        "any number of nodes of Polaris: 4 A100 each, Slingshot",
+        ("polaris_a100_n2_all_reduce_nccl2.18", "polaris_a100_n8_all_reduce_nccl2.18"),
+    ),
 }
 """By name: what it is, and the tables it is fitted to."""
 
@@ -57,7 +61,7 @@ def main() -> int:
                 f"| `{name}` | {what} | {each.table.ranks} | {each.table.collective}, {first} B to {last} B |"
                 f" {each.mean:.1f} | {each.median:.1f} | {worst:.1f} |"
             )
-        print(rows[-1], flush=True)
+        print(*rows[-len(found.judged) :], sep="\n", flush=True)
     page = PAGE.read_text(encoding="utf-8")
     table = BEGIN + "\n" + "\n".join(rows) + "\n" + END
     PAGE.write_text(re.sub(f"{BEGIN}.*{END}", lambda _: table, page, flags=re.DOTALL), encoding="utf-8")

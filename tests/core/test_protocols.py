@@ -97,7 +97,8 @@ def test_messages_between_nodes_have_their_own_step_and_bandwidth(ramp: int) -> 
     nbytes = 1 << 28
     share = 1 + sqrt(ramp / nbytes)
     wire = 2 * (RANKS - 1) / RANKS * nbytes / 20 * share
-    assert time(nbytes, nic_gbs=20) == pytest.approx(wire, rel=0.01)
+    # The ring's messages between nodes have the four interfaces of a node.
+    assert time(nbytes, nic_gbs=5) == pytest.approx(wire, rel=0.01)
     assert time(nbytes, max_gbs=20) == pytest.approx(wire, rel=0.01)
     assert time(nbytes, nic_gbs=20, channels=2, channel_gbs=5) == pytest.approx(2 * wire, rel=0.01)
 

@@ -14,6 +14,8 @@ from ahbm.calibrate import fit, templates, written
 from ahbm.calibrate.laws import Floats, Law, Rows
 from ahbm.calibrate.tables import Row, Table
 from ahbm.calibrate.templates import Template
+from ahbm.core.emulator import Emulator
+from ahbm.core.lowerings import Lowerings
 from ahbm.errors import ConfigError
 
 FEWEST = 3
@@ -27,17 +29,24 @@ VERIFIED = 64
 """Ranks up to which the written machine runs every row; beyond, a few of them."""
 
 
-NEARER, HIDDEN = 4, 1 << 26
-"""Times that coefficients of several algorithms are found anew near the law; and bytes from which on their latencies
-are too small a part to matter."""
+NEARER, SETTLED = 8, 1e-6
+"""Times that coefficients of several algorithms are found anew at the law, and what its mean error gains at least by
+that."""
+CHANGE = 1e-3
+"""Part by which a parameter is changed for that."""
+NEAR_OPS = 32_000_000
+"""Operations in the programs that are kept for that."""
+SLOW = 2.0
+"""A protocol that takes so many times as long as the quickest of small arrays is not the one of a row, wherever borders
+move."""
 
 MARGIN = 16
 """A protocol of less bandwidth is tried up to so many times the size that it is the quickest for on few ranks."""
-SHARED = (
-    ("launch.overhead_ns", "launch_us", 1000.0),
-    ("system.sips.nodes.nic_latency_ns", "crossing_us", 500.0),
-)
-"""Parameters that protocols share: key, field of a law, ns of the key for each us. A crossing has two interfaces."""
+SHARED = {
+    "launch": ("launch.overhead_ns", "launch_us", 1000.0),
+    "nic_steps": ("protocols.*.nic_step_ns / step_ns", "nic_steps", 1.0),
+}
+"""Parameters that protocols share: key, field of a law, and the key's value for one of the field."""
 
 Coefficients = dict[tuple[str, int, int], list[written.Coefficient]]
 """By collective, ranks and bytes: those of each algorithm."""
@@ -179,20 +188,25 @@ def calibrate(tables: Sequence[Table], template: Template | str | Path | None = 
     tidy = [cleaned(table, notes) for table in tables]
     shape = template if isinstance(template, Template) else templates.read(template) if template else None
     given = shape or templates.of(tidy)
+    given = given.among(tidy)
     if any(len(table.measured) < FEWEST for table in tidy):
         few = min(tidy, key=lambda table: len(table.measured))
         raise ConfigError(
             "AHBM-C195", f"{few.name} has {len(few.measured)} rows: a machine needs {FEWEST}", hint="measure more sizes"
         )
     known = _known(given, tidy)
+    nearest = None
+    if _rows(tidy, known).shared == "nic_steps":
+        nearest, known = _nearest(given, tidy, known)
     held = _held_back(tidy, known)
     judged = tuple(Judged(table, tuple(errors)) for table, errors in zip(tidy, held, strict=True))
     rows = _rows(tidy, known)
-    free = fit.chosen(rows)
+    free = nearest or fit.chosen(rows)
     law = _split(free, rows, given, max(table.nodes for table in tidy) > 1)
     parameters, covariance = _parameters(free, law, rows)
     ranks = max(table.ranks for table in tidy)
-    tree = written.tree(given, law, ranks, _last(law, rows) if rows.shared > 1 else None)
+    last = _last(law, rows) if rows.shared == "nic_steps" else None
+    tree = written.tree(given, law, ranks, tables[0].collective, last)
     tree["calibration"] = block(tables[0].accelerator, judged, parameters, covariance)
     deviation = _verified(tree, law, tidy, known)
     return Calibrated(tree, law, parameters, judged, deviation, tuple(notes))
@@ -204,44 +218,84 @@ def _known(template: Template, tables: Sequence[Table]) -> Coefficients:
     most = max(len(template.algorithms(table.collective)) for table in tables)
     for table in tables:
         sizes = [row.bytes for row in table.rows]
-        found = [
-            written.coefficients(template, table.collective, table.ranks, sizes, name)
-            for name in template.algorithms(table.collective)
-        ]
-        for size, *of in zip(sizes, *found, strict=True):
+        names = template.algorithms(table.collective)
+        found = {
+            name: written.coefficients(template, table.collective, table.ranks, sizes, name)
+            for name in dict.fromkeys(names)
+        }
+        for size, *of in zip(sizes, *(found[name] for name in names), strict=True):
             known[table.collective, table.ranks, size] = (of * most)[:most]
-    if _rows(tables, known).shared < 2:
-        return known
-    apart = known
-    for _ in range(NEARER):
-        law = fit.chosen(_rows(tables, known))
-        known = {}
-        for table in tables:
-            known |= _near(template, law, table, apart)
     return known
 
 
-def _near(template: Template, law: Law, table: Table, apart: Coefficients) -> Coefficients:
-    """The coefficients of a table near a law. Chunks that follow each other hide latencies behind bytes: both
-    together take less than their sum."""
+def _nearest(template: Template, tables: Sequence[Table], apart: Coefficients) -> tuple[Law, Coefficients]:
+    """The law of several algorithms and its coefficients there: Gauss and Newton's steps, halved where they are too
+    long, once more where another shape or border is nearer by these."""
+    lowerings = Lowerings(NEAR_OPS)
+
+    def at(law: Law) -> tuple[float, Law, Coefficients]:
+        found: Coefficients = {}
+        for table in tables:
+            found |= _near(template, law, table, apart, lowerings)
+        return fit.off(law, _rows(tables, found)), law, found
+
+    def from_(law: Law) -> tuple[float, Law, Coefficients]:
+        best = at(law)
+        to = fit.refined(law, _rows(tables, best[2]))
+        for _ in range(NEARER):
+            tried = at(to)
+            if tried[0] < best[0]:
+                gained, best = best[0] - tried[0], tried
+                if gained < SETTLED:
+                    break
+                to = fit.refined(best[1], _rows(tables, best[2]))
+            else:
+                to = fit.between(best[1], to)
+        return best
+
+    best = from_(fit.chosen(_rows(tables, apart)))
+    other = fit.chosen(_rows(tables, best[2]))
+    if (other.shape, other.chunk_bytes) != (best[1].shape, best[1].chunk_bytes):
+        best = min(best, from_(other), key=lambda found: found[0])
+    return best[1:]
+
+
+def _near(template: Template, law: Law, table: Table, apart: Coefficients, lowerings: Lowerings) -> Coefficients:
+    """The coefficients of a table at a law, from runs of small changes of it; those that were found apart where a
+    protocol is too slow to matter. Chunks that follow each other hide latencies behind bytes: both together take less
+    than their sum."""
     names = template.algorithms(table.collective)
-    tree = written.tree(template, replace(law, launch_us=0.0), table.ranks)
-    emulators = [
-        written.emulator({**tree, "protocols": {name: protocol}}) for name, protocol in tree["protocols"].items()
-    ]
+    tree = written.tree(template, law, table.ranks, table.collective)
+
+    def changed(name: str, key: str | None) -> Emulator:
+        keys = dict(tree["protocols"][name])
+        if key is not None:
+            keys[key] *= 1 + CHANGE
+        return written.emulator({**tree, "protocols": {name: keys}, "protocol": name}, lowerings)
+
+    emulators = {
+        name: [changed(name, key) for key in (None, "step_ns", "nic_step_ns", "nic_gbs")] for name in tree["protocols"]
+    }
     found: Coefficients = {}
     for row in table.rows:
         key = table.collective, table.ranks, row.bytes
         found[key] = list(apart[key])
-        if names[0] is None or row.bytes > HIDDEN:
+        if names[0] is None:
             continue
-        for at, name in enumerate(names):
-            one = _rows([replace(table, rows=(row,))], {key: [apart[key][at]]})
-            times = [float(each.us(one, law.crossing_us)[0]) for each in law.spoken]
-            quickest = int(np.argmin(times))
-            together = written.us(emulators[quickest], *key, name) / times[quickest]
-            steps, volume, fixed, crossings = apart[key][at]
-            found[key][at] = together * steps, together * volume, together * fixed, together * crossings
+        one = _rows([replace(table, rows=(row,))], apart)
+        sums, used = (np.array(of.each(one))[:, 0] for of in (replace(law, chunk_bytes=None), law))
+        least = min(us for us, term in zip(sums, law.shape.terms, strict=True) if not term.tied)
+        of = zip(emulators.values(), law.spoken, law.shape.terms, sums, used == used.min(), strict=True)
+        for runs, spoken, term, us, here in of:
+            if us > SLOW * least and not here:
+                continue
+            at = term.way or 0
+            now, *then = (written.us(emulator, *key, names[at]) for emulator in runs)
+            inside, between, wire = (abs(each - now) / CHANGE for each in then)
+            wire *= 1 + CHANGE
+            crossings = between / (law.nic_steps * spoken.step_us)
+            steps, volume = inside / spoken.step_us + crossings, wire / spoken.wire_us(one, 1.0)[0]
+            found[key][at] = steps, volume, now - inside - between - wire, crossings
     return found
 
 
@@ -336,13 +390,12 @@ def _between(table: Table, known: Sequence[Row], nbytes: int) -> float:
 
 def _last(law: Law, rows: Rows) -> list[int | None]:
     """The sizes up to which protocols of less bandwidth are tried, also on more ranks; None is all."""
-    times = [each.us(rows, law.crossing_us) for each in law.spoken]
-    quickest = np.argmin(times, axis=0)
+    quickest = np.argmin(law.each(rows), axis=0)
     found: list[int | None] = []
-    for number in range(len(law.spoken) - 1):
+    for number in range(sum(not term.tied for term in law.shape.terms) - 1):
         sizes = rows.n[quickest == number]
         found.append(int(sizes.max()) * MARGIN if len(sizes) else None)
-    return [*found, None]
+    return found
 
 
 def _split(law: Law, rows: Rows, template: Template, across: bool) -> Law:
@@ -367,24 +420,27 @@ def _split(law: Law, rows: Rows, template: Template, across: bool) -> Law:
 
 def _parameters(free: Law, law: Law, rows: Rows) -> tuple[tuple[Parameter, ...], Floats]:
     """The parameters with their standard errors, and the covariance of their logarithms."""
-    terms, shared = law.shape.terms, rows.shared
     names, values, slopes = [], [], []
     us = free.us(rows)
 
     def moved(change: Law) -> Floats:
         return np.asarray((np.log(change.us(rows)) - np.log(us)) / 1e-4, np.float64)
 
-    for key, field, unit in SHARED[:shared]:
+    if rows.shared:
+        key, field, unit = SHARED[rows.shared]
         names.append(key)
         values.append(unit * getattr(law, field))
         slopes.append(moved(replace(free, **{field: getattr(free, field) * (1 + 1e-4)})))
-    for number, (name, term) in enumerate(zip(written.names(law), terms, strict=True)):
+    for number, (name, term) in enumerate(zip(written.names(law), law.shape.terms, strict=True)):
+        if term.tied:
+            continue
         keys = ["step_us", "gbs", *(["ramp_bytes"] if term.ramp else []), *(["exponent"] if term.exponent else [])]
         for key in keys:
             spoken = list(free.spoken)
             spoken[number] = replace(spoken[number], **{key: getattr(spoken[number], key) * (1 + 1e-4)})
             slopes.append(moved(replace(free, spoken=tuple(spoken))))
-            path = {"step_us": "step_ns", "gbs": "max_gbs", "exponent": "ramp_exponent"}.get(key, key)
+            gbs = "max_gbs" if law.chunk_bytes is None else "nic_gbs"
+            path = {"step_us": "step_ns", "gbs": gbs, "exponent": "ramp_exponent"}.get(key, key)
             names.append(f"protocols.{name}.{path}")
             values.append(getattr(law.spoken[number], key) * (1000 if key == "step_us" else 1))
     jacobian = np.array(slopes).T
@@ -400,7 +456,9 @@ def _parameters(free: Law, law: Law, rows: Rows) -> tuple[tuple[Parameter, ...],
     for number, border in enumerate(law.borders):
         first = sum(len(group) for group in law.shape.groups[: number + 1])
         found.append(Parameter(f"protocols.{written.names(law)[first]}.min_bytes", border, 0.0))
-    if not shared:
+    if law.chunk_bytes is not None:
+        found.append(Parameter(f"protocols.{written.TIED}.min_chunk_bytes", law.chunk_bytes, 0.0))
+    if not rows.shared:
         found.append(Parameter("launch.overhead_ns", 1000 * law.launch_us, None))
     return tuple(found), covariance
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from ahbm.calibrate.laws import FREE, PLAIN, RAMPED, Floats, Law, Rows, Shape, Term, decoded
+from ahbm.calibrate.laws import FREE, GBS, PLAIN, RAMPED, Floats, Law, Rows, Shape, Term, decoded, encoded
 from ahbm.calibrate.search import searched
 from ahbm.errors import ConfigError
 
 STARTS, FEW_STARTS = 48, 12
 """Starts of a fit, and of one that only compares shapes."""
+START = 4.0
+"""Steps of a message between nodes that a fit starts from: NCCL's, src/graph/tuning.cc (0.6 us over NVLink, 2.7 us over
+a network with LL)."""
 MOST = 9
 """Free parameters of a fit."""
 NEARER = 3
@@ -33,12 +37,12 @@ QUICKEST = (
 )
 """Sizes that a shape needs, and the shape. The first is taken that is about as near to the rows as the best."""
 AMONG_NODES = (
-    Shape(((PLAIN, RAMPED),)),
-    Shape(((PLAIN, FREE),)),
-    Shape(((RAMPED, RAMPED),)),
-    Shape(((FREE, RAMPED),)),
+    Shape(((Term(ramp=True, way=0), Term(way=1), Term(way=2), Term(way=3, tied=(0, 2))),)),
+    Shape(((Term(ramp=True, way=0), Term(way=2), Term(way=3, tied=(0, 1))),)),
+    Shape(((Term(way=0), Term(way=2), Term(way=3, tied=(0, 1))),)),
 )
-"""Shapes of several algorithms on several numbers of nodes, where two more parameters are shared."""
+"""Shapes of a library with trees for small arrays and rings for large ones, on several numbers of nodes: LL with a
+ramp, LL128 and Simple, as NCCL has them, or fewer. Rings have the step of the first and the bandwidth of the last."""
 THREE, BETTER = (9, Shape(((PLAIN, PLAIN, PLAIN),))), 0.75
 """Three plain protocols, and the part of the others' error that they are believed at: corners are rare."""
 AS_GOOD = 1.1
@@ -63,9 +67,11 @@ def fits(shape: Shape, rows: Rows, weights: Floats, starts: int = STARTS) -> lis
     """The law of a shape with the least loss, and that loss, for each row of `weights` (fits x rows: 1 for a row that a
     fit has); None where its rows are too few."""
     borders = len(shape.groups) > 1
-    few = shape.free(rows.shared) > min(MOST, int(weights.sum(1).min()) - borders)
+    few = shape.free(bool(rows.shared)) > min(MOST, int(weights.sum(1).min()) - borders)
     if few or (rows.shared and borders):
         return [None] * len(weights)
+    if shape.bordered:
+        return _chunked(shape, rows, weights, starts)
     if not borders:
         return _least(shape.terms, rows, weights, starts)
     best: list[Fit | None] = [None] * len(weights)
@@ -82,6 +88,33 @@ def fits(shape: Shape, rows: Rows, weights: Floats, starts: int = STARTS) -> lis
     return best
 
 
+def _chunked(shape: Shape, rows: Rows, weights: Floats, starts: int) -> list[Fit | None]:
+    """As `fits`, for the best border between the algorithms of a shape, a power of two."""
+    best: list[Fit | None] = [None] * len(weights)
+    chunks = np.log2(rows.n / rows.ranks)
+    for border in range(max(int(chunks.min()), 0), int(chunks.max()) + 2):
+        bordered = rows.bordered(1 << border)
+        for number, found in enumerate(_least(shape.terms, bordered, weights, FEW_STARTS)):
+            known = best[number]
+            if found is not None and (known is None or found[0] < known[0]):
+                best[number] = found[0], replace(found[1], chunk_bytes=1 << border)
+    for number, known in enumerate(best):
+        if known is not None and starts > FEW_STARTS:
+            chunk_bytes = known[1].chunk_bytes
+            again = _least(shape.terms, rows.bordered(chunk_bytes), weights[[number]], starts)[0]
+            if again is not None and again[0] < known[0]:
+                best[number] = again[0], replace(again[1], chunk_bytes=chunk_bytes)
+    return best
+
+
+def refined(law: Law, rows: Rows) -> Law:
+    """The law of the same shape and borders that is nearest to the rows, from the parameters that it has."""
+    terms, point = law.shape.terms, encoded(law, rows.shared)[None]
+    for _ in range(NEARER):
+        point, _ = searched(terms, rows.bordered(law.chunk_bytes), np.ones((1, len(rows))), point, point)
+    return replace(_decoded(terms, point[0], rows.shared), chunk_bytes=law.chunk_bytes)
+
+
 def chosen(rows: Rows) -> Law:
     """The law of the rows: the quickest of protocols, or, where that explains much more, a choice by size.
 
@@ -90,19 +123,25 @@ def chosen(rows: Rows) -> Law:
     if not rows.counts.all():
         measured = rows.at(rows.counts > 0)
         law = _shaped(measured)
-        if _off(law, measured) < SURE:
+        if off(law, measured) < SURE:
             return law
     return _shaped(rows)
+
+
+def between(one: Law, other: Law) -> Law:
+    """The law in the middle of two of one shape, with the borders of the first."""
+    point = (encoded(one, "nic_steps") + encoded(other, "nic_steps")) / 2
+    return replace(_decoded(one.shape.terms, point, "nic_steps"), chunk_bytes=one.chunk_bytes)
 
 
 def _shaped(rows: Rows) -> Law:
     """The law of all rows alike."""
     sizes, every = len(np.unique(rows.n)), np.ones((1, len(rows)))
     shapes = [shape for needed, shape in QUICKEST if needed <= sizes]
-    if rows.shared > 1 and shapes[-1] == QUICKEST[-1][1]:
+    if rows.shared == "nic_steps":
         shapes = list(AMONG_NODES)
     found = [(shape, fits(shape, rows, every)[0]) for shape in shapes]
-    known = [(shape, fit[1], _off(fit[1], rows)) for shape, fit in found if fit is not None]
+    known = [(shape, fit[1], off(fit[1], rows)) for shape, fit in found if fit is not None]
     if not known:
         raise ConfigError(
             "AHBM-C195",
@@ -111,10 +150,10 @@ def _shaped(rows: Rows) -> Law:
         )
     seen = min(off for *_, off in known)
     # What more ranks take follows from all of the rows' small differences: nothing is given away for simplicity.
-    most = (1.0 if rows.shared > 1 else AS_GOOD) * seen + 1e-4
+    most = (1.0 if rows.shared == "nic_steps" else AS_GOOD) * seen + 1e-4
     law = next(law for _, law, off in known if off <= most)
-    three = fits(THREE[1], rows, every)[0] if THREE[0] <= sizes else None
-    if three is not None and _off(three[1], rows) < BETTER * seen - 1e-4:
+    three = fits(THREE[1], rows, every)[0] if THREE[0] <= sizes and rows.shared != "nic_steps" else None
+    if three is not None and off(three[1], rows) < BETTER * seen - 1e-4:
         return three[1]
     if rows.shared:
         return law
@@ -126,12 +165,13 @@ def _shaped(rows: Rows) -> Law:
         error = _held_back(other, rows)
         if error is not None and error <= best:
             switching = fits(other, rows, every)[0]
-            if switching is not None and _off(switching[1], rows) <= SEEN * seen:
+            if switching is not None and off(switching[1], rows) <= SEEN * seen:
                 law, best = switching[1], error
     return law
 
 
-def _off(law: Law, rows: Rows) -> float:
+def off(law: Law, rows: Rows) -> float:
+    """Mean relative error of the law at the rows, none of which counts more than `WORST`."""
     return float(np.minimum(np.abs(np.log(law.us(rows) / rows.us)), WORST).mean())
 
 
@@ -147,14 +187,13 @@ def _held_back(shape: Shape, rows: Rows) -> float | None:
             return None
         if not (keeps == 0).any():
             continue
-        errors += [_off(found[1], rows.at(keeps == 0))] * int((keeps == 0).sum())
+        errors += [off(found[1], rows.at(keeps == 0))] * int((keeps == 0).sum())
     return float(np.mean(errors))
 
 
 def _least(terms: Sequence[Term], rows: Rows, weights: Floats, count: int) -> list[Fit | None]:
-    shared = rows.shared
     starts = [
-        list(_starts(terms, rows.at(row > 0), shared, count)) if row.sum() >= sum(term.free for term in terms) else []
+        list(_starts(terms, rows.at(row > 0), count)) if row.sum() >= sum(term.free for term in terms) else []
         for row in weights
     ]
     if not any(starts):
@@ -162,7 +201,7 @@ def _least(terms: Sequence[Term], rows: Rows, weights: Floats, count: int) -> li
     of = np.array([number for number, each in enumerate(starts) for _ in each])
     points = np.array([point for each in starts for point in each])
     supposed = np.array([each[0] for each in starts for _ in each])
-    found, losses = searched(terms, rows, weights[of], points, supposed, shared)
+    found, losses = searched(terms, rows, weights[of], points, supposed)
     best: list[Fit | None] = []
     for number in range(len(weights)):
         mine = np.flatnonzero(of == number)
@@ -172,19 +211,35 @@ def _least(terms: Sequence[Term], rows: Rows, weights: Floats, count: int) -> li
         at = mine[np.argmin(losses[mine])]
         # What was supposed draws the search; from where that ends, nothing draws it back.
         for _ in range(NEARER):
-            found[[at]], _ = searched(terms, rows, weights[[number]], found[[at]], found[[at]], shared)
-        (launch, crossing), spoken = decoded(terms, found[at], shared)
-        pairs = sorted(zip(spoken, terms, strict=True), key=lambda pair: pair[0].gbs)
-        law = Law(Shape((tuple(term for _, term in pairs),)), launch, tuple(each for each, _ in pairs), (), crossing)
-        best.append((float(losses[at]), law))
+            found[[at]], _ = searched(terms, rows, weights[[number]], found[[at]], found[[at]])
+        best.append((float(losses[at]), _decoded(terms, found[at], rows.shared)))
     return best
 
 
-def _starts(terms: Sequence[Term], rows: Rows, shared: int, count: int) -> Iterator[Floats]:
+def _decoded(terms: Sequence[Term], point: Floats, shared: str) -> Law:
+    """The law of a point of the search space, with protocols by their bandwidths where none has that of another."""
+    pairs = list(zip(decoded(terms, point, shared), terms, strict=True))
+    if not any(term.tied for term in terms):
+        pairs.sort(key=lambda pair: pair[0].gbs)
+    first = float(np.exp(point[0]))
+    return Law(
+        Shape((tuple(term for _, term in pairs),)),
+        first if shared == "launch" else 0.0,
+        tuple(each for each, _ in pairs),
+        nic_steps=first if shared == "nic_steps" else 1.0,
+    )
+
+
+def _starts(terms: Sequence[Term], rows: Rows, count: int) -> Iterator[Floats]:
     """Starts, the same for the same rows: protocols that each begin where the row of some size is."""
     by_size = np.argsort(rows.n, kind="stable")
-    first = (rows.n, rows.us - rows.fixed[0], rows.steps[0], rows.volume[0])
-    n, us, steps, volume = (values[by_size] for values in first)
+    used = np.where(np.isinf(rows.fixed[0]), len(rows.fixed) - 1, 0)
+    fixed, steps, volume, crossings = (
+        np.take_along_axis(values, used[None], 0)[0] for values in (rows.fixed, rows.steps, rows.volume, rows.crossings)
+    )
+    if rows.shared == "nic_steps":
+        steps = steps + (START - 1) * crossings
+    n, us, steps, volume = (values[by_size] for values in (rows.n, rows.us - fixed, steps, volume))
     us = np.maximum(us, 1e-3)
     for number in range(count if len(terms) > 1 or terms[0].exponent else 4):
         drawn = np.random.default_rng(number)
@@ -192,13 +247,16 @@ def _starts(terms: Sequence[Term], rows: Rows, shared: int, count: int) -> Itera
         if number:
             places = np.sort(drawn.uniform(0, len(n) - 1, len(terms)))
             places[-1] = len(n) - 1
-        point: list[float] = [float(np.log(0.5 * us.min())), float(np.log(0.2 * us.min()))][:shared]
+        point: list[float] = [float(np.log(START if rows.shared == "nic_steps" else 0.5 * us.min()))]
+        point = point if rows.shared else []
         for position, (place, term) in enumerate(zip(places, terms, strict=True)):
             at = round(float(place))
             part = 0.5 if number == 0 else float(drawn.uniform(0.2, 0.9))
             step = us.min() / steps[0] if position == 0 else us[at] / steps[at] * part
             gbs = volume[at] * n[at] / (1000 * us[at]) / (0.7 if number == 0 else float(drawn.uniform(0.3, 1.0)))
-            point += [float(np.log(step)), float(np.log(gbs))]
+            if term.tied:
+                continue
+            point += [float(np.log(step)), float(np.log(max(gbs, GBS[0])))]
             if term.ramp:
                 point.append(float(np.log(n[at] * (1e-2 if number == 0 else 10 ** drawn.uniform(-4, 0)))))
             if term.exponent:

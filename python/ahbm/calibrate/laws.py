@@ -2,16 +2,17 @@
 
 A row of n bytes takes launch + the least, over the library's algorithms and the protocols whose range holds n, of
 
-    fixed + steps · step + crossings · crossing + volume · n / bandwidth · (1 + (ramp / n)^exponent)
+    fixed + (steps + (nic_steps - 1) · crossings) · step + volume · n / bandwidth · (1 + (ramp / n)^exponent)
 
 `steps`, `crossings`, `volume` and `fixed` are of the algorithm and the network, and the emulator says them; the others
-are free.
+are free. A message between nodes takes `nic_steps` steps.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +35,7 @@ class Rows:
     volume: Floats
     """Bytes over the slowest link for each byte of the array."""
     fixed: Floats
-    """us of the network's own latencies."""
+    """us of the network's own latencies; infinite where the algorithm is not used."""
     crossings: Floats
     """Those of the messages that go between nodes."""
 
@@ -46,12 +47,20 @@ class Rows:
         return Rows(*(getattr(self, name)[..., index] for name in self.__dataclass_fields__))
 
     @property
-    def shared(self) -> int:
-        """Parameters that all protocols share: 0; the launch, where rows of several lengths tell it from the steps; and
-        a crossing between nodes, where there are several algorithms besides."""
+    def shared(self) -> Literal["", "launch", "nic_steps"]:
+        """What all protocols share: the launch, where rows of several lengths tell it from the steps; or, where several
+        algorithms and numbers of nodes tell these from each other, the steps of a message between nodes."""
         if len(self.steps) > 1:
-            return 2 if len(np.unique(self.ranks)) > 1 else 0
-        return int(len(np.unique(self.steps)) > 1)
+            return "nic_steps"
+        return "launch" if len(np.unique(self.steps)) > 1 else ""
+
+    def bordered(self, chunk_bytes: int | None) -> Rows:
+        """The rows of a library that uses the last algorithm where an array by the ranks has as many bytes, and the
+        others elsewhere; of one that uses the quickest for None."""
+        if chunk_bytes is None:
+            return self
+        large = self.n // self.ranks >= chunk_bytes
+        return replace(self, fixed=np.where([*[large] * (len(self.fixed) - 1), ~large], np.inf, self.fixed))
 
 
 @dataclass(frozen=True)
@@ -60,14 +69,33 @@ class Term:
 
     ramp: bool = False
     exponent: bool = False
+    way: int | None = None
+    """The algorithm that it goes with, as rows number them; None: the quickest of all."""
+    tied: tuple[int, int] | None = None
+    """The terms whose step, and whose bandwidth, it has; None: it has its own."""
 
     @property
     def free(self) -> int:
         """Number of parameters."""
-        return 2 + self.ramp + self.exponent
+        return 0 if self.tied else 2 + self.ramp + self.exponent
+
+    @property
+    def ways(self) -> slice:
+        """Of rows by algorithm, those that it goes with."""
+        return slice(None) if self.way is None else slice(self.way, self.way + 1)
 
 
 PLAIN, RAMPED, FREE = Term(), Term(ramp=True), Term(ramp=True, exponent=True)
+
+
+def columns(terms: Sequence[Term], shared: str) -> list[tuple[int, int]]:
+    """Of every term, the places of step and bandwidth in a point of the search space; a ramp follows its bandwidth."""
+    found: list[tuple[int, int]] = []
+    at = int(bool(shared))
+    for term in terms:
+        found.append((found[term.tied[0]][0], found[term.tied[1]][1]) if term.tied else (at, at + 1))
+        at += term.free
+    return found
 
 
 @dataclass(frozen=True)
@@ -81,9 +109,14 @@ class Shape:
         """All protocols, in order."""
         return tuple(term for group in self.groups for term in group)
 
+    @property
+    def bordered(self) -> bool:
+        """Whether the library chooses its algorithm by the bytes of a chunk."""
+        return any(term.tied for term in self.terms)
+
     def free(self, shared: int) -> int:
         """Number of parameters, borders and what protocols share included."""
-        return sum(term.free for term in self.terms) + len(self.groups) - 1 + shared
+        return sum(term.free for term in self.terms) + len(self.groups) - 1 + self.bordered + shared
 
 
 @dataclass(frozen=True)
@@ -95,11 +128,16 @@ class Spoken:
     ramp_bytes: float = 0.0
     exponent: float = 0.5
 
-    def us(self, rows: Rows, crossing_us: float) -> Floats:
-        """Time of every row without the launch, by the quickest algorithm."""
+    def us(self, rows: Rows, term: Term, nic_steps: float) -> Floats:
+        """Time of every row without the launch, by the quickest algorithm of a term."""
+        latency = rows.fixed + (rows.steps + (nic_steps - 1) * rows.crossings) * self.step_us
+        every = latency + self.wire_us(rows, rows.volume)
+        return np.asarray(np.min(every[term.ways], axis=0), np.float64)
+
+    def wire_us(self, rows: Rows, volume: Floats | float) -> Floats:
+        """Time of the bytes of every row."""
         share = 1.0 + (self.ramp_bytes / rows.n) ** self.exponent if self.ramp_bytes else 1.0
-        latency = rows.fixed + rows.steps * self.step_us + rows.crossings * crossing_us
-        return np.asarray(np.min(latency + rows.volume * rows.n / (1000 * self.gbs) * share, axis=0), np.float64)
+        return np.asarray(volume * rows.n / (1000 * self.gbs) * share, np.float64)
 
 
 @dataclass(frozen=True)
@@ -111,33 +149,53 @@ class Law:
     spoken: tuple[Spoken, ...]
     borders: tuple[int, ...] = ()
     """The first sizes of the second group and those after it, in bytes."""
-    crossing_us: float = 0.0
-    """Latency of a message between nodes besides its step."""
+    nic_steps: float = 1.0
+    """Steps that a message between nodes takes."""
+    chunk_bytes: int | None = None
+    """Bytes of an array by the ranks from which on the last algorithm alone is used; None: the quickest is."""
+
+    def each(self, rows: Rows) -> list[Floats]:
+        """Time of every row by every protocol, without the launch; infinite where the library does not use it."""
+        rows = rows.bordered(self.chunk_bytes)
+        return [
+            spoken.us(rows, term, self.nic_steps) for spoken, term in zip(self.spoken, self.shape.terms, strict=True)
+        ]
 
     def us(self, rows: Rows) -> Floats:
         """Time of every row."""
         found = np.full(len(rows), np.inf)
+        times = self.each(rows)
         at = 0
         of = np.searchsorted(np.asarray(self.borders, np.float64), rows.n, side="right")
         for number, group in enumerate(self.shape.groups):
             here = of == number
-            for spoken in self.spoken[at : at + len(group)]:
-                found[here] = np.minimum(found[here], spoken.us(rows, self.crossing_us)[here])
+            for us in times[at : at + len(group)]:
+                found[here] = np.minimum(found[here], us[here])
             at += len(group)
         return np.asarray(found + self.launch_us, np.float64)
 
 
-STEP, GBS, RAMP, EXPONENT = (1e-4, 1e5), (1e-3, 1e6), (16.0, 1e12), (0.2, 0.85)
-"""Bounds: us, GB/s, bytes, none. They only keep a search from numbers that no machine can have."""
+STEP, GBS, RAMP, EXPONENT, NIC_STEPS = (1e-4, 1e5), (1e-3, 1e6), (16.0, 1e12), (0.2, 0.85), (1e-2, 1e3)
+"""Bounds: us, GB/s, bytes, none, steps. They only keep a search from numbers that no machine can have."""
 
 
-def decoded(terms: Sequence[Term], point: Floats, shared: int) -> tuple[list[float], list[Spoken]]:
-    """Launch, crossing and protocols of a point of the search space: logarithms; of an exponent, the logit."""
+def encoded(law: Law, shared: str) -> Floats:
+    """The point of the search space of a law."""
+    values = {"launch": [law.launch_us], "nic_steps": [law.nic_steps], "": []}[shared]
+    for term, spoken in zip(law.shape.terms, law.spoken, strict=True):
+        own = [spoken.step_us, spoken.gbs]
+        own += [spoken.ramp_bytes] if term.ramp else []
+        own += [spoken.exponent / (1 - spoken.exponent)] if term.exponent else []
+        values += own if term.free else []
+    return np.log(np.maximum(values, 1e-12))
+
+
+def decoded(terms: Sequence[Term], point: Floats, shared: str) -> list[Spoken]:
+    """Protocols of a point of the search space: logarithms; of an exponent, the logit."""
     values = np.exp(point)
-    at, spoken = shared, []
-    for term in terms:
-        ramp = float(values[at + 2]) if term.ramp else 0.0
-        exponent = float(1 / (1 + 1 / values[at + 3])) if term.exponent else 0.5
-        spoken.append(Spoken(float(values[at]), float(values[at + 1]), ramp, exponent))
-        at += term.free
-    return [*values[:shared].tolist(), 0.0, 0.0][:2], spoken
+    spoken = []
+    for term, (step, gbs) in zip(terms, columns(terms, shared), strict=True):
+        ramp = float(values[gbs + 1]) if term.ramp else 0.0
+        exponent = float(1 / (1 + 1 / values[gbs + 2])) if term.exponent else 0.5
+        spoken.append(Spoken(float(values[step]), float(values[gbs]), ramp, exponent))
+    return spoken

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import product
 
 import numpy as np
 
-from ahbm.calibrate.laws import EXPONENT, GBS, RAMP, STEP, Floats, Rows, Term
+from ahbm.calibrate.laws import EXPONENT, GBS, NIC_STEPS, RAMP, STEP, Floats, Rows, Term, columns
 
 SCALE = 0.05
 """Relative error up to which a residual counts by its square; beyond, by its size."""
@@ -16,62 +15,65 @@ WEAK = 0.01
 ROUNDS = 60
 
 
-def times(terms: Sequence[Term], rows: Rows, points: Floats, shared: int) -> tuple[Floats, Floats]:
+def times(terms: Sequence[Term], rows: Rows, points: Floats) -> tuple[Floats, Floats]:
     """us of every row (fits x rows) at points of the search space (fits x parameters), and the derivatives by these.
 
     The coordinates are logarithms; of an exponent, the logit.
     """
     fits, parameters = points.shape
-    n, ways = rows.n, len(rows.steps)
-    us = np.empty((len(terms) * ways, fits, len(rows)))
-    slopes = np.zeros((len(terms) * ways, fits, len(rows), parameters))
-    launch, crossing = (np.exp(points[:, at, None]) if at < shared else 0.0 for at in range(2))
-    at = shared
-    for number, (term, way) in enumerate(product(terms, range(ways))):
-        steps, crossings = rows.steps[way], rows.crossings[way]
-        step = np.exp(points[:, at, None])
-        wire = rows.volume[way] * n / (1000 * np.exp(points[:, at + 1, None]))
+    n, shared = rows.n, rows.shared
+    ways = [
+        (term, *places, way)
+        for term, places in zip(terms, columns(terms, shared), strict=True)
+        for way in range(len(rows.steps))[term.ways]
+    ]
+    us = np.empty((len(ways), fits, len(rows)))
+    slopes = np.zeros((len(ways), fits, len(rows), parameters))
+    first = np.exp(points[:, 0, None])
+    for number, (term, at_step, at_gbs, way) in enumerate(ways):
+        step = np.exp(points[:, at_step, None])
+        wire = rows.volume[way] * n / (1000 * np.exp(points[:, at_gbs, None]))
         share = np.ones((fits, len(rows)))
         if term.ramp:
-            over = points[:, at + 2, None] - np.log(n)
-            exponent = 1 / (1 + np.exp(-points[:, at + 3, None])) if term.exponent else np.full((fits, 1), 0.5)
+            over = points[:, at_gbs + 1, None] - np.log(n)
+            exponent = 1 / (1 + np.exp(-points[:, at_gbs + 2, None])) if term.exponent else np.full((fits, 1), 0.5)
             part = np.exp(exponent * over)
             share = 1 + part
-            slopes[number, :, :, at + 2] = wire * exponent * part
+            slopes[number, :, :, at_gbs + 1] = wire * exponent * part
             if term.exponent:
-                slopes[number, :, :, at + 3] = wire * part * over * exponent * (1 - exponent)
-        us[number] = rows.fixed[way] + steps * step + crossings * crossing + wire * share
-        if shared > 1:
-            slopes[number, :, :, 1] = crossings * crossing
-        slopes[number, :, :, at] = steps * step
-        slopes[number, :, :, at + 1] = -wire * share
-        at += term.free if way == ways - 1 else 0
+                slopes[number, :, :, at_gbs + 2] = wire * part * over * exponent * (1 - exponent)
+        steps = rows.steps[way] * step
+        if shared == "nic_steps":
+            slopes[number, :, :, 0] = rows.crossings[way] * step * first
+            steps = steps + rows.crossings[way] * step * (first - 1)
+        us[number] = rows.fixed[way] + steps + wire * share
+        slopes[number, :, :, at_step] = steps
+        slopes[number, :, :, at_gbs] = -wire * share
     least = np.argmin(us, axis=0)
     found = np.take_along_axis(us, least[None], 0)[0]
     slope = np.take_along_axis(slopes, least[None, :, :, None], 0)[0]
-    if shared:
-        found = found + launch
-        slope[:, :, 0] = launch
+    if shared == "launch":
+        found = found + first
+        slope[:, :, 0] = first
     return found, slope
 
 
-def bounds(terms: Sequence[Term], shared: int) -> tuple[Floats, Floats]:
+def bounds(terms: Sequence[Term], shared: str) -> tuple[Floats, Floats]:
     """Least and most of every coordinate."""
-    pairs = [STEP] * shared
+    pairs = {"launch": [STEP], "nic_steps": [NIC_STEPS], "": []}[shared]
     for term in terms:
-        pairs += [STEP, GBS, *([RAMP] if term.ramp else []), *([EXPONENT] if term.exponent else [])]
+        own = [STEP, GBS, *([RAMP] if term.ramp else []), *([EXPONENT] if term.exponent else [])]
+        pairs += own if term.free else []
     found = np.log(np.array(pairs))
-    at = shared
-    for term in terms:
+    for term, (_, at_gbs) in zip(terms, columns(terms, shared), strict=True):
         if term.exponent:
             least, most = EXPONENT
-            found[at + 3] = np.log(least / (1 - least)), np.log(most / (1 - most))
-        at += term.free
+            found[at_gbs + 2] = np.log(least / (1 - least)), np.log(most / (1 - most))
     return found[:, 0], found[:, 1]
 
 
 def searched(
-    terms: Sequence[Term], rows: Rows, weights: Floats, points: Floats, supposed: Floats, shared: int
+    terms: Sequence[Term], rows: Rows, weights: Floats, points: Floats, supposed: Floats
 ) -> tuple[Floats, Floats]:
     """The points (fits x parameters) to which the fits come from `points`, and their losses.
 
@@ -79,10 +81,10 @@ def searched(
     row tells anything.
     """
     logs, prior = np.log(rows.us), SCALE * WEAK**2
-    least, most = bounds(terms, shared)
+    least, most = bounds(terms, rows.shared)
 
     def loss_of(where: Floats) -> tuple[Floats, Floats, Floats]:
-        us, slopes = times(terms, rows, where, shared)
+        us, slopes = times(terms, rows, where)
         off = np.log(us) - logs
         rho = 2 * SCALE**2 * (np.sqrt(1 + (off / SCALE) ** 2) - 1)
         held = prior * ((where - supposed) ** 2).sum(1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,9 @@ ALGORITHMS = {
 }
 """What a template's library runs, by collective."""
 AMONG_NODES = {"all_reduce": ("double_binary_tree_allreduce", "ring_allreduce")}
-"""What it runs where tables of several numbers of nodes tell its algorithms apart."""
+"""What it runs where tables of several numbers of nodes tell its algorithms apart: small arrays, and large ones."""
+PROTOCOLS = 3
+"""Those of small arrays, as NCCL has them; a call of a large one has the step and the bandwidth of two of these."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,9 @@ ACCELERATORS = {
     "V100": Accelerator(150, 12.5, 32),
 }
 """By a part of the accelerator's name, the first that fits."""
+LAUNCH_US = 6.8
+"""NCCL's latency of a tree that speaks LL besides its steps (NVIDIA/nccl, src/graph/tuning.cc): the launch, where
+tables of several numbers of nodes would have to tell it from steps between nodes."""
 UNKNOWN = Accelerator(300, 25, 80)
 """An accelerator that nobody has told us of: the bandwidths follow from its tables."""
 
@@ -76,14 +81,21 @@ class Template:
     """Of every collective, where the template says so."""
     steps_ns: Sequence[float] = field(default=())
     """Of the template's protocols, in the order of their steps."""
+    several: bool = False
+    """Whether several numbers of nodes tell algorithms apart."""
 
     def algorithms(self, collective: str) -> Sequence[str | None]:
-        """Those whose times are told apart; None is what the emulator chooses among its own."""
+        """Those whose times are told apart, one for each of the protocols that it may go with; None is what the
+        emulator chooses among its own."""
         named = (self.tree.get("library") or {}).get(collective)
-        return named if self.size is not None and named == list(AMONG_NODES.get(collective, ())) else [None]
+        if not self.several or named != list(AMONG_NODES.get(collective, ())):
+            return [None]
+        small, large = named
+        return [small] * PROTOCOLS + [large]
 
-    def machine(self, ranks: int, link_gbs: float | None = None) -> dict[str, Any]:
-        """The tree for so many ranks, whose links carry at least `link_gbs` where that is given."""
+    def machine(self, ranks: int, link_gbs: float | None = None, nic_gbs: float | None = None) -> dict[str, Any]:
+        """The tree for so many ranks, whose links carry at least `link_gbs`, and whose interfaces at least `nic_gbs`,
+        where these are given."""
         tree: dict[str, Any] = deepcopy(dict(self.tree))
         sips = tree["system"]["sips"]
         sips["count"] = ranks
@@ -91,9 +103,24 @@ class Template:
             link = sips["link"] = dict(sips.get("link") or {})
             link["bandwidth_gbs"] = max(float(link.get("bandwidth_gbs", 128)), link_gbs)
             if self.size is not None:
-                nodes = sips["nodes"] = dict(sips.get("nodes") or {})
-                nodes["nic_gbs"] = max(float(nodes.get("nic_gbs", 50)), round(link_gbs / self.size, 6))
+                nic_gbs = round(link_gbs / self.size, 6)
+        if nic_gbs is not None:
+            nodes = sips["nodes"] = dict(sips.get("nodes") or {})
+            nodes["nic_gbs"] = max(float(nodes.get("nic_gbs", 50)), nic_gbs)
         return tree
+
+    def among(self, tables: Sequence[Table]) -> Template:
+        """The template for tables of several numbers of nodes whose library has several algorithms: these are told
+        apart, and the launch is its own, or NCCL's, and no more than half of the least time."""
+        found = replace(self, several=self.size is not None and len({table.ranks for table in tables}) > 1)
+        if all(len(found.algorithms(table.collective)) < 2 for table in tables):
+            return self
+        launch = min(LAUNCH_US if self.launch_ns is None else self.launch_ns / 1000, _least_us(tables) / 2)
+        return replace(found, tree={**self.tree, "launch": {"overhead_ns": round(1000 * launch, 3)}})
+
+
+def _least_us(tables: Sequence[Table]) -> float:
+    return min(row.us for table in tables for row in table.rows)
 
 
 def of(tables: Sequence[Table]) -> Template:

@@ -14,6 +14,7 @@ from ahbm.calibrate.laws import Law
 from ahbm.calibrate.templates import ALGORITHMS, Template
 from ahbm.config.ccl import CclConfig
 from ahbm.core.emulator import Emulator
+from ahbm.core.lowerings import Lowerings
 from ahbm.errors import ConfigError
 
 NAMES = {
@@ -22,6 +23,11 @@ NAMES = {
     3: ("ll", "ll128", "simple"),
 }
 """Protocols by their steps, as NCCL calls its own."""
+TIED = "ring"
+"""That of an algorithm for large arrays whose step and bandwidth are those of others."""
+SLICE = 1 << 10
+"""Bytes of a slice of LL, whose flags come with every 8 bytes: what arrives goes on at once. Shorter slices are more
+messages, and no other time."""
 DTYPE, ITEM = "f16", 2
 """As commands take it where nobody says otherwise."""
 EVEN = 1 << 12
@@ -34,16 +40,24 @@ Coefficient = tuple[float, float, float, float]
 
 def names(law: Law) -> tuple[str, ...]:
     """Names of the protocols of a law, in its order."""
-    count = len(law.spoken)
-    return NAMES.get(count) or tuple(f"p{number}" for number in range(count))
+    own = [term for term in law.shape.terms if not term.tied]
+    return (NAMES.get(len(own)) or tuple(f"p{number}" for number in range(len(own)))) + (TIED,) * law.shape.bordered
 
 
-def protocols(law: Law) -> dict[str, dict[str, Any]]:
-    """The section `protocols` of a law."""
+def protocols(law: Law, algorithms: Sequence[str | None] = ()) -> dict[str, dict[str, Any]]:
+    """The section `protocols` of a law. algorithms: those that its terms go with."""
     groups = [number for number, group in enumerate(law.shape.groups) for _ in group]
     found: dict[str, dict[str, Any]] = {}
-    for name, spoken, group in zip(names(law), law.spoken, groups, strict=True):
-        keys: dict[str, Any] = {"step_ns": round(1000 * spoken.step_us, 3), "max_gbs": float(f"{spoken.gbs:.7g}")}
+    for name, spoken, group, term in zip(names(law), law.spoken, groups, law.shape.terms, strict=True):
+        keys: dict[str, Any] = {"step_ns": round(1000 * spoken.step_us, 3)}
+        if law.chunk_bytes is None:
+            keys["max_gbs"] = float(f"{spoken.gbs:.7g}")
+        else:
+            keys["nic_step_ns"] = round(1000 * law.nic_steps * spoken.step_us, 3)
+            keys["nic_gbs"] = float(f"{spoken.gbs:.7g}")
+            keys["algorithms"] = [algorithms[term.way or 0]]
+            keys |= {"min_chunk_bytes": law.chunk_bytes} if term.tied else {"max_chunk_bytes": law.chunk_bytes - 1}
+            keys |= {"slice_bytes": SLICE} if not found else {}
         if spoken.ramp_bytes:
             keys["ramp_bytes"] = max(round(spoken.ramp_bytes), 1)
             keys["ramp_exponent"] = float(f"{spoken.exponent:.7g}")
@@ -55,22 +69,24 @@ def protocols(law: Law) -> dict[str, dict[str, Any]]:
     return found
 
 
-def tree(template: Template, law: Law, ranks: int, last: Sequence[int | None] | None = None) -> dict[str, Any]:
+def tree(
+    template: Template, law: Law, ranks: int, collective: str, last: Sequence[int | None] | None = None
+) -> dict[str, Any]:
     """The machine of a law, as `topology.yaml` declares it. last: the sizes up to which each protocol is used."""
-    found = template.machine(ranks, max(spoken.gbs for spoken in law.spoken))
-    found = crossed(found, law.crossing_us)
-    found["launch"] = {"overhead_ns": round(1000 * law.launch_us, 3)}
-    found["protocols"] = protocols(law)
-    for spoken, most in zip(found["protocols"].values(), last or (), strict=False):
-        if most is not None:
-            spoken["max_bytes"] = most
+    most = max(spoken.gbs for spoken in law.spoken)
+    found = template.machine(ranks, **{"link_gbs" if law.chunk_bytes is None else "nic_gbs": most})
+    found["launch"] = found.get("launch") or {"overhead_ns": round(1000 * law.launch_us, 3)}
+    found["protocols"] = protocols(law, template.algorithms(collective))
+    for spoken, size in zip(found["protocols"].values(), last or (), strict=False):
+        if size is not None:
+            spoken["max_bytes"] = size
     return found
 
 
-def emulator(declared: Mapping[str, Any]) -> Emulator:
-    """An emulator of a declared machine, with the packaged ccl.yaml. Raises TopologyError."""
+def emulator(declared: Mapping[str, Any], lowerings: Lowerings | None = None) -> Emulator:
+    """An emulator of a declared machine, with the packaged ccl.yaml, and programs of others. Raises TopologyError."""
     machine = Machine.from_yaml(yaml.safe_dump(dict(declared), sort_keys=False), "template", [])
-    return Emulator(machine, CclConfig.packaged())
+    return Emulator(machine, CclConfig.packaged(), lowerings)
 
 
 def us(emulator: Emulator, collective: str, ranks: int, nbytes: int, algorithm: str | None = None) -> float:
@@ -87,14 +103,16 @@ def coefficients(
 
     Raises as `Emulator.compile`.
     """
-    declared = template.machine(ranks, 1.0)
+    declared = template.machine(ranks)
     library = declared.setdefault("library", {})
     if collective in ALGORITHMS:
         library.setdefault(collective, list(ALGORITHMS[collective]))
 
-    def on(step_us: float, gbs: float, crossing_us: float = 0.0) -> Emulator:
-        spoken = {"step_ns": 1000 * step_us, "max_gbs": gbs}
-        return emulator({**crossed(declared, crossing_us), "protocols": {"p": spoken}, "protocol": "p"})
+    def on(step_us: float, gbs: float, nic_steps: float = 1.0) -> Emulator:
+        spoken = {"step_ns": 1000 * step_us, "nic_step_ns": 1000 * nic_steps * step_us, "max_gbs": gbs}
+        if algorithm:
+            spoken = {**spoken, "max_gbs": float("inf"), "nic_gbs": gbs, "slice_bytes": SLICE}
+        return emulator({**declared, "protocols": {"p": spoken}, "protocol": "p"})
 
     def took(emulator: Emulator, nbytes: int) -> float:
         return us(emulator, collective, ranks, nbytes, algorithm)
@@ -109,21 +127,12 @@ def coefficients(
     tiny = ranks * ITEM
     fixed = took(on(0, 1e6), tiny)
     steps = (took(on(step, 1e6), tiny) - fixed) / step
-    crossings = (took(on(0, 1e6, step), tiny) - fixed) / step if algorithm else 0.0
+    crossings = (took(on(step, 1e6, 2.0), tiny) - fixed) / step - steps if algorithm else 0.0
     # Chunks of few elements are not of one size, and short messages are stored and forwarded.
     return [
         (steps, volume if size >= ranks * EVEN else (took(base, size) - fixed) / wire(size), fixed, crossings)
         for size in sizes
     ]
-
-
-def crossed(declared: Mapping[str, Any], crossing_us: float) -> dict[str, Any]:
-    """The machine with a latency of crossing between nodes besides its own."""
-    found = copied(declared)
-    if crossing_us:
-        nodes = found["system"]["sips"]["nodes"]
-        nodes["nic_latency_ns"] = round(float(nodes.get("nic_latency_ns", 2000)) + 500 * crossing_us, 3)
-    return found
 
 
 def copied(declared: Mapping[str, Any]) -> dict[str, Any]:

@@ -52,4 +52,8 @@ class Lowerings:
 
 @lru_cache(64)
 def _shape(machine: Machine) -> tuple[tuple[str, str], ...]:
-    return tuple((name, value) for name, value in machine.parameters if not value.endswith(COSTS))
+    def shapes(name: str, value: str) -> bool:
+        # Of protocols, a kernel sees slices alone.
+        return not value.endswith(COSTS) and (not name.startswith("protocols.") or name.endswith(".slice_bytes"))
+
+    return tuple((name, value) for name, value in machine.parameters if shapes(name, value))

@@ -25,7 +25,7 @@ class Protocol(NamedTuple):
     max_gbs: float
     """Most payload that a link carries, in GB/s."""
     nic_gbs: float | None
-    """Most payload that the way between a SIP and the spine carries, in GB/s; None: as other links."""
+    """Most payload that a network interface carries, in GB/s; None: the way of a message carries as much as a link."""
     ramp_bytes: int
     """Bytes of one rank's array at which half of the bandwidth is reached."""
     ramp_exponent: float
@@ -51,13 +51,6 @@ class Protocol(NamedTuple):
         ramp = self.ramp_bytes / nbytes
         return 1 / (1 + (sqrt(ramp) if self.ramp_exponent == 0.5 else ramp**self.ramp_exponent))
 
-    def channels_gbs(self, nbytes: int) -> float:
-        """Most payload that the channels of a call of `nbytes` bytes of one rank's array carry, without the ramp."""
-        if self.channels is None:
-            return inf
-        most, gbs, least = self.channels
-        return gbs * (min(most, max(1, nbytes // least)) if least else most)
-
     @property
     def by_size(self) -> bool:
         """Whether bandwidths depend on the size."""
@@ -73,12 +66,14 @@ class Protocol(NamedTuple):
         found = [("protocol", self.name)]
         if self.by_size and nbytes:
             share = self.share(nbytes) if self.ramp_bytes else 1.0
-            channels, path = self.channels_gbs(nbytes), f"protocols.{self.name}"
-            if self.ramp_bytes:
-                found.append((f"{path}.efficiency", repr(self.efficiency * share)))
-            for key, most in (("max_gbs", self.max_gbs), ("nic_gbs", self.nic_gbs)):
-                if most is not None and (most := min(most, channels)) != inf:
-                    found.append((f"{path}.{key}", repr(most * share)))
+            bandwidths = {"efficiency": self.efficiency, "max_gbs": self.max_gbs, "nic_gbs": self.nic_gbs}
+            if self.channels:
+                most, bandwidths["channel_gbs"], least = self.channels
+                used = min(most, max(1, nbytes // least)) if least else most
+                found.append((f"protocols.{self.name}.channels", str(used)))
+            for key, value in bandwidths.items():
+                if value not in (None, inf):
+                    found.append((f"protocols.{self.name}.{key}", repr(value * share)))
         return tuple(found)
 
     def applied(self, settings: Settings) -> Settings:

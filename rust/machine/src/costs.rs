@@ -44,7 +44,7 @@ pub struct Protocol {
     pub efficiency: f64,
     /// Most payload that a link carries, in GB/s, with all channels; infinite where nothing else bounds it.
     pub max_gbs: f64,
-    /// Most payload that the way between a SIP and the spine carries, in GB/s, where it is not `max_gbs`.
+    /// Most payload that a network interface carries, in GB/s; `max_gbs` bounds the way of a message where there is none.
     pub nic_gbs: Option<f64>,
     /// Bytes of one rank's array at which half of the bandwidth is reached.
     pub ramp_bytes: u64,
@@ -79,15 +79,30 @@ pub struct Channels {
     pub bytes: u64,
 }
 
+impl Channels {
+    /// Most payload of all together, in GB/s.
+    pub fn together(&self) -> f64 {
+        f64::from(self.most) * self.gbs
+    }
+}
+
 impl Protocol {
     /// The payload that a link of so many bytes per nanosecond carries.
     pub fn on(&self, rate: Rate) -> Rate {
         self.bounded(rate, self.max_gbs)
     }
 
-    /// The payload that the way between a SIP and the spine carries, of so many bytes per nanosecond.
-    pub fn on_nic(&self, rate: Rate) -> Rate {
-        self.bounded(rate, self.nic_gbs.unwrap_or(self.max_gbs))
+    /// The payload that the way between a SIP and the spine carries, over so many interfaces of so many bytes per
+    /// nanosecond.
+    pub fn on_way(&self, interface: Rate, interfaces: f64) -> Rate {
+        let rate = Rate::from_gbs(interface.gbs() * interfaces).unwrap_or(Rate::UNLIMITED);
+        let channels = self.channels.map_or(f64::INFINITY, |all| all.together());
+        self.bounded(rate, self.nic_gbs.map_or(self.max_gbs, |most| (most * interfaces).min(channels)))
+    }
+
+    /// The payload that so many interfaces carry for all SIPs of a node, of what they have together.
+    pub fn on_node(&self, rate: Rate, interfaces: f64) -> Rate {
+        self.nic_gbs.map_or(rate, |most| self.bounded(rate, most * interfaces))
     }
 
     fn bounded(&self, rate: Rate, most: f64) -> Rate {

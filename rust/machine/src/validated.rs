@@ -323,9 +323,12 @@ fn nodes(declared: &Topology, reader: &mut Reader<'_>) -> Custom {
     let inside = declared.spoken().map_or(sips.link.bandwidth_gbs.rate, |p| p.on(sips.link.bandwidth_gbs.rate));
     // A striped message crosses what the interfaces of its node carry together.
     let stripes = if keys.striped == Some(true) { f64::from(size) } else { 1.0 };
-    let together = Rate::from_gbs(keys.nic_gbs.gbs() * stripes).unwrap_or(Rate::UNLIMITED);
-    let nic = declared.spoken().map_or(together, |p| p.on_nic(together));
-    let spine = Rate::from_gbs(keys.nic_gbs.gbs() * f64::from(size) / keys.taper.0).unwrap_or(Rate::UNLIMITED);
+    let together =
+        |interfaces, taper| Rate::from_gbs(keys.nic_gbs.gbs() * interfaces / taper).unwrap_or(Rate::UNLIMITED);
+    let (nic, spine) = (together(stripes, 1.0), together(f64::from(size), keys.taper.0));
+    let (nic, spine) = declared
+        .spoken()
+        .map_or((nic, spine), |p| (p.on_way(keys.nic_gbs.rate, stripes), p.on_node(spine, f64::from(size))));
     if m > 1 && !count.is_multiple_of(size) {
         let message = format!("{count} SIPs are no whole number of nodes of {size}");
         reader.report_paths(

@@ -7,7 +7,7 @@ chain that ends at the head, which takes part in the trees; so do the cubes of a
 with a part of the tile of its own. Every channel has another head, so all network interfaces of a node work.
 
 Parameters: `channels` (0: as many as ranks share a node, fewer where a channel had less than 4 KiB), `chunk_bytes` (0:
-by NCCL's rule, 32, or the protocol's `slice_bytes`, to 512 KiB). A chunk is reduced in one place, to the same bits.
+32 to 512 KiB by NCCL's rule); the protocol's `slice_bytes` is the least of both. All participants end with equal bits.
 
 Cost of m bytes in chunks of c over d = ceil(log2 n) + k - 1 levels, for n nodes of k participants: 2 d (alpha + beta c)
 + 2 beta (m - c) where a link carries one chunk at a time; a participant sends no more than 2 m bytes for all n.
@@ -46,7 +46,7 @@ def kernel_args(
 ) -> tuple[object, ...]:
     if channels < 0 or chunk_bytes < 0:
         raise ValueError("channels and chunk_bytes are 0 or more")
-    return (n_elem, cube_w * cube_h, world_size, op, dtype, node_size, channels, chunk_bytes, slice_bytes or 1 << 15)
+    return (n_elem, cube_w * cube_h, world_size, op, dtype, node_size, channels, chunk_bytes, slice_bytes)
 
 
 def binary_tree(n: int, i: int) -> tuple[int, list[int]]:
@@ -108,7 +108,7 @@ def double_binary_tree_allreduce(
     cube, element = tl.program_id(axis=1), tl.itemsize(dtype)
     chain, nodes = node_size * cubes, n_sips // node_size
     node, local = sip_rank // node_size, sip_rank % node_size * cubes + cube
-    channels = channels or max(1, min(node_size, n_elem * element // CHANNEL_BYTES))
+    channels = channels or max(1, min(node_size, n_elem * element // (slice_bytes or CHANNEL_BYTES)))
     near, far = (NEAR, FAR) if node_size > 1 else (1, 1)
 
     def peer(node: int, place: int) -> Peer:
@@ -129,7 +129,7 @@ def double_binary_tree_allreduce(
 
     streams = [ways(channel, second) for channel in range(channels) for second in (False, True)]
     share = -(-n_elem // len(streams))
-    cut = chunk_bytes or chunk_of(share * element, (nodes - 1).bit_length() + chain - 1, slice_bytes)
+    cut = chunk_bytes or chunk_of(share * element, (nodes - 1).bit_length() + chain - 1, slice_bytes or 1 << 15)
     chunk = max(1, cut // element)
 
     def part(stream: int, j: int) -> tuple[int, int]:

@@ -22,7 +22,8 @@ section! {
         efficiency: Real = Real(1.0),
         /// Most payload that a link carries with it.
         max_gbs: Gbs = Gbs::new(f64::INFINITY),
-        /// Most payload that the way of a SIP out of its node, or into it, carries with it; `max_gbs` where absent.
+        /// Most payload that a network interface of `topology: nodes` carries with it: the way of a message between nodes
+        /// has one, or those of its node where it is striped. Where absent, `max_gbs` bounds that way.
         nic_gbs: Option<Gbs> = None,
         /// Bytes of one rank's array at which half of the bandwidth is reached: n bytes get 1 / (1 + sqrt(ramp_bytes / n))
         /// of it.
@@ -61,13 +62,13 @@ impl ProtocolKeys {
             gbs: gbs.gbs(),
             bytes: self.channel_bytes.as_ref().map_or(0, |bytes| bytes.0),
         });
-        let together = channels.map_or(f64::INFINITY, |all| f64::from(all.most) * all.gbs);
+        let together = channels.map_or(f64::INFINITY, |all: Channels| all.together());
         Protocol {
             step_ps: self.step_ns.0,
             nic_step_ps: self.nic_step_ns.map(|step| step.0),
             efficiency: self.efficiency.0,
             max_gbs: together.min(self.max_gbs.gbs()),
-            nic_gbs: self.nic_gbs.as_ref().map(|most| together.min(most.gbs())),
+            nic_gbs: self.nic_gbs.as_ref().map(Gbs::gbs),
             ramp_bytes: self.ramp_bytes.0,
             ramp_exponent: self.ramp_exponent.map_or(0.5, |Real(exponent)| exponent),
             min_bytes: self.min_bytes.0,

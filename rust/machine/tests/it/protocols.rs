@@ -112,11 +112,35 @@ fn messages_between_nodes_have_their_own_step_and_bandwidth() {
         assert_eq!(to_switch(&own), to_switch(&plain) + more, "{sips:?}");
     }
     let channels = spoken(", channels: 2, channel_gbs: 3, nic_gbs: 20");
-    assert_eq!(channels.protocols()[0].1.nic_gbs, Some(6.0));
+    assert_eq!(channels.protocols()[0].1.nic_gbs, Some(20.0));
     assert!((way(&channels, 0, 3).1 - 6.0).abs() < 1e-6);
     // In other networks there are no nodes.
     let ring = |keys: &str| machine(&format!("{RING}protocols: {{p: {{step_ns: 600{keys}}}}}\nprotocol: p"));
     assert_eq!(way(&ring(", nic_step_ns: 5000, nic_gbs: 4"), 0, 1), way(&ring(""), 0, 1));
+}
+
+#[test]
+fn what_an_interface_carries_bounds_striped_messages_and_nodes() {
+    let spoken = |keys: &str, more: &str| {
+        machine(&format!(
+            "system: {{sips: {{count: 8, topology: nodes, link: {{bandwidth_gbs: 400}}, nodes: {{size: 4, nic_gbs: 50, \
+             striped: true{more}}}}}}}\nsip: {{cube_mesh: {{w: 1, h: 1}}}}\nprotocols: {{p: {{{keys}}}}}\nprotocol: p"
+        ))
+    };
+    // Four interfaces, for one message as for all of a node.
+    assert_eq!(way(&spoken("nic_gbs: 5", ""), 0, 7).1, 20.0);
+    assert_eq!(way(&spoken("max_gbs: 5", ""), 0, 7).1, 5.0);
+    assert_eq!(way(&spoken("nic_gbs: 5, channels: 4, channel_gbs: 2", ""), 0, 7).1, 8.0);
+    for (keys, taper, gbs) in [("nic_gbs: 80", 4, 50.0), ("nic_gbs: 5", 2, 20.0), ("max_gbs: 5", 1, 200.0)] {
+        let machine = spoken(keys, &format!(", taper: {taper}"));
+        let spine: Vec<_> = machine
+            .links_between_sips()
+            .filter(|link| link.from.max(link.to) == 8 + 6)
+            .map(|link| link.rate.gbs())
+            .collect();
+        assert_eq!(spine, [gbs; 4], "{keys}");
+    }
+    assert_eq!(way(&spoken("nic_gbs: 5, efficiency: 0.05", ""), 0, 7).1, 10.0);
 }
 
 #[test]
