@@ -170,7 +170,7 @@ def scaled(folder: Path) -> list[str]:
         "|---" * (len(all_) + 1) + "|",
         f"| {table.ranks} | " + " | ".join(f"{cell:.1f}" for cell in cells) + " |",
         "",
-        "Around 2 to 8 MB the library takes Simple on many ranks where LL128 is quicker, which no row of few ranks says.",
+        "From 2 to 8 MB the library takes Simple on many ranks where LL128 is quicker, which no row of few ranks says.",
     ]
 
 

@@ -10,12 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from ahbm.calibrate import fit, templates, written
+from ahbm.calibrate import coefficients, fit, templates, written
 from ahbm.calibrate.laws import Floats, Law, Rows
 from ahbm.calibrate.tables import Row, Table
 from ahbm.calibrate.templates import Template
-from ahbm.core.emulator import Emulator
-from ahbm.core.lowerings import Lowerings
 from ahbm.errors import ConfigError
 
 FEWEST = 3
@@ -29,17 +27,6 @@ VERIFIED = 64
 """Ranks up to which the written machine runs every row; beyond, a few of them."""
 
 
-NEARER, SETTLED = 8, 1e-6
-"""Times that coefficients of several algorithms are found anew at the law, and what its mean error gains at least by
-that."""
-CHANGE = 1e-3
-"""Part by which a parameter is changed for that."""
-NEAR_OPS = 32_000_000
-"""Operations in the programs that are kept for that."""
-SLOW = 2.0
-"""A protocol that takes so many times as long as the quickest of small arrays is not the one of a row, wherever borders
-move."""
-
 MARGIN = 16
 """A protocol of less bandwidth is tried up to so many times the size that it is the quickest for on few ranks."""
 SHARED = {
@@ -47,9 +34,6 @@ SHARED = {
     "nic_steps": ("protocols.*.nic_step_ns / step_ns", "nic_steps", 1.0),
 }
 """Parameters that protocols share: key, field of a law, and the key's value for one of the field."""
-
-Coefficients = dict[tuple[str, int, int], list[written.Coefficient]]
-"""By collective, ranks and bytes: those of each algorithm."""
 
 
 @dataclass(frozen=True)
@@ -194,13 +178,13 @@ def calibrate(tables: Sequence[Table], template: Template | str | Path | None = 
         raise ConfigError(
             "AHBM-C195", f"{few.name} has {len(few.measured)} rows: a machine needs {FEWEST}", hint="measure more sizes"
         )
-    known = _known(given, tidy)
+    known = coefficients.known(given, tidy)
     nearest = None
-    if _rows(tidy, known).shared == "nic_steps":
-        nearest, known = _nearest(given, tidy, known)
+    if coefficients.rows(tidy, known).shared == "nic_steps":
+        nearest, known = coefficients.nearest(given, tidy, known)
     held = _held_back(tidy, known)
     judged = tuple(Judged(table, tuple(errors)) for table, errors in zip(tidy, held, strict=True))
-    rows = _rows(tidy, known)
+    rows = coefficients.rows(tidy, known)
     free = nearest or fit.chosen(rows)
     law = _split(free, rows, given, max(table.nodes for table in tidy) > 1)
     parameters, covariance = _parameters(free, law, rows)
@@ -212,115 +196,19 @@ def calibrate(tables: Sequence[Table], template: Template | str | Path | None = 
     return Calibrated(tree, law, parameters, judged, deviation, tuple(notes))
 
 
-def _known(template: Template, tables: Sequence[Table]) -> Coefficients:
-    """The coefficients of all rows."""
-    known: Coefficients = {}
-    most = max(len(template.algorithms(table.collective)) for table in tables)
-    for table in tables:
-        sizes = [row.bytes for row in table.rows]
-        names = template.algorithms(table.collective)
-        found = {
-            name: written.coefficients(template, table.collective, table.ranks, sizes, name)
-            for name in dict.fromkeys(names)
-        }
-        for size, *of in zip(sizes, *(found[name] for name in names), strict=True):
-            known[table.collective, table.ranks, size] = (of * most)[:most]
-    return known
-
-
-def _nearest(template: Template, tables: Sequence[Table], apart: Coefficients) -> tuple[Law, Coefficients]:
-    """The law of several algorithms and its coefficients there: Gauss and Newton's steps, halved where they are too
-    long, once more where another shape or border is nearer by these."""
-    lowerings = Lowerings(NEAR_OPS)
-
-    def at(law: Law) -> tuple[float, Law, Coefficients]:
-        found: Coefficients = {}
-        for table in tables:
-            found |= _near(template, law, table, apart, lowerings)
-        return fit.off(law, _rows(tables, found)), law, found
-
-    def from_(law: Law) -> tuple[float, Law, Coefficients]:
-        best = at(law)
-        to = fit.refined(law, _rows(tables, best[2]))
-        for _ in range(NEARER):
-            tried = at(to)
-            if tried[0] < best[0]:
-                gained, best = best[0] - tried[0], tried
-                if gained < SETTLED:
-                    break
-                to = fit.refined(best[1], _rows(tables, best[2]))
-            else:
-                to = fit.between(best[1], to)
-        return best
-
-    best = from_(fit.chosen(_rows(tables, apart)))
-    other = fit.chosen(_rows(tables, best[2]))
-    if (other.shape, other.chunk_bytes) != (best[1].shape, best[1].chunk_bytes):
-        best = min(best, from_(other), key=lambda found: found[0])
-    return best[1:]
-
-
-def _near(template: Template, law: Law, table: Table, apart: Coefficients, lowerings: Lowerings) -> Coefficients:
-    """The coefficients of a table at a law, from runs of small changes of it; those that were found apart where a
-    protocol is too slow to matter. Chunks that follow each other hide latencies behind bytes: both together take less
-    than their sum."""
-    names = template.algorithms(table.collective)
-    tree = written.tree(template, law, table.ranks, table.collective)
-
-    def changed(name: str, key: str | None) -> Emulator:
-        keys = dict(tree["protocols"][name])
-        if key is not None:
-            keys[key] *= 1 + CHANGE
-        return written.emulator({**tree, "protocols": {name: keys}, "protocol": name}, lowerings)
-
-    emulators = {
-        name: [changed(name, key) for key in (None, "step_ns", "nic_step_ns", "nic_gbs")] for name in tree["protocols"]
-    }
-    found: Coefficients = {}
-    for row in table.rows:
-        key = table.collective, table.ranks, row.bytes
-        found[key] = list(apart[key])
-        if names[0] is None:
-            continue
-        one = _rows([replace(table, rows=(row,))], apart)
-        sums, used = (np.array(of.each(one))[:, 0] for of in (replace(law, chunk_bytes=None), law))
-        least = min(us for us, term in zip(sums, law.shape.terms, strict=True) if not term.tied)
-        of = zip(emulators.values(), law.spoken, law.shape.terms, sums, used == used.min(), strict=True)
-        for runs, spoken, term, us, here in of:
-            if us > SLOW * least and not here:
-                continue
-            at = term.way or 0
-            now, *then = (written.us(emulator, *key, names[at]) for emulator in runs)
-            inside, between, wire = (abs(each - now) / CHANGE for each in then)
-            wire *= 1 + CHANGE
-            crossings = between / (law.nic_steps * spoken.step_us)
-            steps, volume = inside / spoken.step_us + crossings, wire / spoken.wire_us(one, 1.0)[0]
-            found[key][at] = steps, volume, now - inside - between - wire, crossings
-    return found
-
-
-def _rows(tables: Sequence[Table], known: Coefficients) -> Rows:
-    columns: list[list[float]] = []
-    ways: list[list[written.Coefficient]] = []
-    for table in tables:
-        columns += [[row.bytes, row.us, table.ranks, row.measured] for row in table.rows]
-        ways += [known[table.collective, table.ranks, row.bytes] for row in table.rows]
-    return Rows(*np.asarray(columns, np.float64).T, *np.asarray(ways, np.float64).T)
-
-
-def _held_back(tables: Sequence[Table], known: Coefficients) -> list[list[Error]]:
+def _held_back(tables: Sequence[Table], known: coefficients.Coefficients) -> list[list[Error]]:
     """Of each table, the errors at every second row of a fit to the others, and the other way round."""
     found: list[list[Error]] = [[] for _ in tables]
     for held in (True, False):
         fitted = [table.half(not held) for table in tables]
         if len(np.unique([row.bytes for table in fitted for row in table.rows])) < 2:
             continue
-        law = fit.chosen(_rows(fitted, known))
+        law = fit.chosen(coefficients.rows(fitted, known))
         for number, (table, seen) in enumerate(zip(tables, fitted, strict=True)):
             tested = table.half(held)
             if not tested.rows:
                 continue
-            predicted = law.us(_rows([tested], known))
+            predicted = law.us(coefficients.rows([tested], known))
             found[number] += errors(tested, seen, predicted)
     return [sorted(errors, key=lambda each: each.bytes) for errors in found]
 
@@ -436,9 +324,7 @@ def _parameters(free: Law, law: Law, rows: Rows) -> tuple[tuple[Parameter, ...],
             continue
         keys = ["step_us", "gbs", *(["ramp_bytes"] if term.ramp else []), *(["exponent"] if term.exponent else [])]
         for key in keys:
-            spoken = list(free.spoken)
-            spoken[number] = replace(spoken[number], **{key: getattr(spoken[number], key) * (1 + 1e-4)})
-            slopes.append(moved(replace(free, spoken=tuple(spoken))))
+            slopes.append(moved(free.with_part(number, key, getattr(free.spoken[number], key) * (1 + 1e-4))))
             gbs = "max_gbs" if law.chunk_bytes is None else "nic_gbs"
             path = {"step_us": "step_ns", "gbs": gbs, "exponent": "ramp_exponent"}.get(key, key)
             names.append(f"protocols.{name}.{path}")
@@ -497,14 +383,14 @@ def block(
     }
 
 
-def _verified(tree: dict[str, Any], law: Law, tables: Sequence[Table], known: Coefficients) -> float:
+def _verified(tree: dict[str, Any], law: Law, tables: Sequence[Table], known: coefficients.Coefficients) -> float:
     """Runs the machine at the rows; the largest difference from the law, in percent."""
     worst = 0.0
     for table in tables:
         emulator = written.emulator(written.sized(tree, table.ranks))
         every = 1 if table.ranks <= VERIFIED else max(len(table.rows) // 4, 1)
         rows = replace(table, rows=table.rows[::every])
-        predicted = law.us(_rows([rows], known))
+        predicted = law.us(coefficients.rows([rows], known))
         for row, us in zip(rows.rows, predicted.tolist(), strict=True):
             ran = written.us(emulator, table.collective, table.ranks, row.bytes)
             worst = max(worst, 100 * abs(ran / us - 1))

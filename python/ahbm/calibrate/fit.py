@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from ahbm.calibrate.laws import FREE, GBS, PLAIN, RAMPED, Floats, Law, Rows, Shape, Term, decoded, encoded
-from ahbm.calibrate.search import searched
+from ahbm.calibrate.search import losses, searched
 from ahbm.errors import ConfigError
 
 STARTS, FEW_STARTS = 48, 12
@@ -123,9 +123,14 @@ def chosen(rows: Rows) -> Law:
     if not rows.counts.all():
         measured = rows.at(rows.counts > 0)
         law = _shaped(measured)
-        if off(law, measured) < SURE:
+        if _off(law, measured) < SURE:
             return law
     return _shaped(rows)
+
+
+def loss(law: Law, rows: Rows) -> float:
+    """What a fit to the rows makes least."""
+    return float(losses(np.log(law.us(rows) / rows.us)).sum())
 
 
 def between(one: Law, other: Law) -> Law:
@@ -141,7 +146,7 @@ def _shaped(rows: Rows) -> Law:
     if rows.shared == "nic_steps":
         shapes = list(AMONG_NODES)
     found = [(shape, fits(shape, rows, every)[0]) for shape in shapes]
-    known = [(shape, fit[1], off(fit[1], rows)) for shape, fit in found if fit is not None]
+    known = [(shape, fit[1], _off(fit[1], rows)) for shape, fit in found if fit is not None]
     if not known:
         raise ConfigError(
             "AHBM-C195",
@@ -153,7 +158,7 @@ def _shaped(rows: Rows) -> Law:
     most = (1.0 if rows.shared == "nic_steps" else AS_GOOD) * seen + 1e-4
     law = next(law for _, law, off in known if off <= most)
     three = fits(THREE[1], rows, every)[0] if THREE[0] <= sizes and rows.shared != "nic_steps" else None
-    if three is not None and off(three[1], rows) < BETTER * seen - 1e-4:
+    if three is not None and _off(three[1], rows) < BETTER * seen - 1e-4:
         return three[1]
     if rows.shared:
         return law
@@ -165,13 +170,12 @@ def _shaped(rows: Rows) -> Law:
         error = _held_back(other, rows)
         if error is not None and error <= best:
             switching = fits(other, rows, every)[0]
-            if switching is not None and off(switching[1], rows) <= SEEN * seen:
+            if switching is not None and _off(switching[1], rows) <= SEEN * seen:
                 law, best = switching[1], error
     return law
 
 
-def off(law: Law, rows: Rows) -> float:
-    """Mean relative error of the law at the rows, none of which counts more than `WORST`."""
+def _off(law: Law, rows: Rows) -> float:
     return float(np.minimum(np.abs(np.log(law.us(rows) / rows.us)), WORST).mean())
 
 
@@ -187,7 +191,7 @@ def _held_back(shape: Shape, rows: Rows) -> float | None:
             return None
         if not (keeps == 0).any():
             continue
-        errors += [off(found[1], rows.at(keeps == 0))] * int((keeps == 0).sum())
+        errors += [_off(found[1], rows.at(keeps == 0))] * int((keeps == 0).sum())
     return float(np.mean(errors))
 
 

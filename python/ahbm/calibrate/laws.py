@@ -154,6 +154,16 @@ class Law:
     chunk_bytes: int | None = None
     """Bytes of an array by the ranks from which on the last algorithm alone is used; None: the quickest is."""
 
+    def with_part(self, number: int, key: str, value: float) -> Law:
+        """The law with another `step_us`, `gbs`, `ramp_bytes` or `exponent` of a term, and of those that are tied to
+        it."""
+        spoken = list(self.spoken)
+        for at, term in enumerate(self.shape.terms):
+            tied = term.tied and {"step_us": term.tied[0], "gbs": term.tied[1]}.get(key)
+            if number in (at, tied):
+                spoken[at] = replace(spoken[at], **{key: value})
+        return replace(self, spoken=tuple(spoken))
+
     def each(self, rows: Rows) -> list[Floats]:
         """Time of every row by every protocol, without the launch; infinite where the library does not use it."""
         rows = rows.bordered(self.chunk_bytes)

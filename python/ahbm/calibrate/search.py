@@ -58,6 +58,11 @@ def times(terms: Sequence[Term], rows: Rows, points: Floats) -> tuple[Floats, Fl
     return found, slope
 
 
+def losses(off: Floats) -> Floats:
+    """Of residuals of logarithms, squares up to `SCALE` and lengths beyond."""
+    return np.asarray(2 * SCALE**2 * (np.sqrt(1 + (off / SCALE) ** 2) - 1), np.float64)
+
+
 def bounds(terms: Sequence[Term], shared: str) -> tuple[Floats, Floats]:
     """Least and most of every coordinate."""
     pairs = {"launch": [STEP], "nic_steps": [NIC_STEPS], "": []}[shared]
@@ -86,9 +91,8 @@ def searched(
     def loss_of(where: Floats) -> tuple[Floats, Floats, Floats]:
         us, slopes = times(terms, rows, where)
         off = np.log(us) - logs
-        rho = 2 * SCALE**2 * (np.sqrt(1 + (off / SCALE) ** 2) - 1)
         held = prior * ((where - supposed) ** 2).sum(1)
-        return (weights * rho).sum(1) + held, off, slopes / us[:, :, None]
+        return (weights * losses(off)).sum(1) + held, off, slopes / us[:, :, None]
 
     points = np.clip(points, least, most)
     damping = np.full(len(points), 1e-2)

@@ -1,0 +1,125 @@
+"""The coefficients of laws: how many steps, bytes and crossings stand between a parameter and the time of a row, by the
+emulator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ahbm.calibrate import fit, written
+from ahbm.calibrate.laws import Law, Rows
+from ahbm.calibrate.tables import Table
+from ahbm.calibrate.templates import Template
+from ahbm.core.emulator import Emulator
+from ahbm.core.lowerings import Lowerings
+
+NEARER, SETTLED = 8, 1e-3
+"""Times that coefficients of several algorithms are found anew at the law, and the part by which its loss changes where
+that has settled."""
+CHANGE = 1e-3
+"""Part by which a parameter is changed for that."""
+NEAR_OPS = 32_000_000
+"""Operations in the programs that are kept for that."""
+SLOW = 2.0
+"""A protocol that takes so many times as long as the quickest of small arrays is not the one of a row, wherever borders
+move."""
+
+Coefficients = dict[tuple[str, int, int], list[written.Coefficient]]
+"""By collective, ranks and bytes: those of each algorithm."""
+
+
+def known(template: Template, tables: Sequence[Table]) -> Coefficients:
+    """The coefficients of all rows."""
+    all_: Coefficients = {}
+    most = max(len(template.algorithms(table.collective)) for table in tables)
+    for table in tables:
+        sizes = [row.bytes for row in table.rows]
+        names = template.algorithms(table.collective)
+        found = {
+            name: written.coefficients(template, table.collective, table.ranks, sizes, name)
+            for name in dict.fromkeys(names)
+        }
+        for size, *of in zip(sizes, *(found[name] for name in names), strict=True):
+            all_[table.collective, table.ranks, size] = (of * most)[:most]
+    return all_
+
+
+def nearest(template: Template, tables: Sequence[Table], apart: Coefficients) -> tuple[Law, Coefficients]:
+    """The law of several algorithms and its coefficients there: Gauss and Newton's steps, halved where they are too
+    long, once more where another shape or border is nearer by these."""
+    lowerings = Lowerings(NEAR_OPS)
+
+    def at(law: Law) -> tuple[float, Law, Coefficients]:
+        found: Coefficients = {}
+        for table in tables:
+            found |= _near(template, law, table, apart, lowerings)
+        return fit.loss(law, rows(tables, found)), law, found
+
+    def from_(law: Law) -> tuple[float, Law, Coefficients]:
+        best = at(law)
+        to = fit.refined(law, rows(tables, best[2]))
+        for _ in range(NEARER):
+            tried = at(to)
+            settled = abs(tried[0] / best[0] - 1) < SETTLED
+            to = fit.between(best[1], to)
+            if tried[0] < best[0]:
+                best, to = tried, fit.refined(tried[1], rows(tables, tried[2]))
+            if settled:
+                break
+        return best
+
+    best = from_(fit.chosen(rows(tables, apart)))
+    other = fit.chosen(rows(tables, best[2]))
+    if (other.shape, other.chunk_bytes) != (best[1].shape, best[1].chunk_bytes):
+        best = min(best, from_(other), key=lambda found: found[0])
+    return best[1:]
+
+
+def _near(template: Template, law: Law, table: Table, apart: Coefficients, lowerings: Lowerings) -> Coefficients:
+    """The coefficients of a table at a law, from runs of small changes of it; those that were found apart where a
+    protocol is too slow to matter. Chunks that follow each other hide latencies behind bytes: both together take less
+    than their sum."""
+    names = template.algorithms(table.collective)
+    tree = written.tree(template, law, table.ranks, table.collective)
+
+    def changed(name: str, key: str | None) -> Emulator:
+        keys = dict(tree["protocols"][name])
+        if key is not None:
+            keys[key] *= 1 + CHANGE
+        return written.emulator({**tree, "protocols": {name: keys}, "protocol": name}, lowerings)
+
+    emulators = {
+        name: [changed(name, key) for key in (None, "step_ns", "nic_step_ns", "nic_gbs")] for name in tree["protocols"]
+    }
+    found: Coefficients = {}
+    for row in table.rows:
+        key = table.collective, table.ranks, row.bytes
+        found[key] = list(apart[key])
+        if names[0] is None:
+            continue
+        one = rows([replace(table, rows=(row,))], apart)
+        sums, used = (np.array(of.each(one))[:, 0] for of in (replace(law, chunk_bytes=None), law))
+        least = min(us for us, term in zip(sums, law.shape.terms, strict=True) if not term.tied)
+        of = zip(emulators.values(), law.spoken, law.shape.terms, sums, used == used.min(), strict=True)
+        for runs, spoken, term, us, here in of:
+            if us > SLOW * least and not here:
+                continue
+            at = term.way or 0
+            now, *then = (written.us(emulator, *key, names[at]) for emulator in runs)
+            inside, between, wire = (abs(each - now) / CHANGE for each in then)
+            wire *= 1 + CHANGE
+            crossings = between / (law.nic_steps * spoken.step_us)
+            steps, volume = inside / spoken.step_us + crossings, wire / spoken.wire_us(one, 1.0)[0]
+            found[key][at] = steps, volume, now - inside - between - wire, crossings
+    return found
+
+
+def rows(tables: Sequence[Table], known: Coefficients) -> Rows:
+    columns: list[list[float]] = []
+    ways: list[list[written.Coefficient]] = []
+    for table in tables:
+        columns += [[row.bytes, row.us, table.ranks, row.measured] for row in table.rows]
+        ways += [known[table.collective, table.ranks, row.bytes] for row in table.rows]
+    return Rows(*np.asarray(columns, np.float64).T, *np.asarray(ways, np.float64).T)
