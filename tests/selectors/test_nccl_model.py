@@ -60,6 +60,22 @@ def call(nbytes: int, ranks: int = 8, nodes: int = 1, collective: str = "all_red
         ("nvls_tree", "simple", call(1 << 20, 32, 4), 25 + 4 * 20.9 + (1 << 20) / (1000 * 360 * 32 / 62)),
         # ... of 2, which 573.75 inside of nodes bound: 720 are between them, and 16 * 57.7.
         ("nvls_tree", "simple", call(1 << 20, 16, 2), 25 + 2 * 20.9 + (1 << 20) / (1000 * 573.75 * 16 / 30)),
+        # CollNet direct on 4 nodes of 8, 16 channels: 0.85 * 360 / 0.75, half of it; 7 others of 0.4 us, twice.
+        (
+            "collnet_direct",
+            "simple",
+            call(1 << 20, 32, 4),
+            2 * (3.7 + 7 * 0.4) + 31 + (1 << 20) / (1000 * 0.85 * 360 / 0.75 / 2),
+        ),
+        # ... of one rank each: no other inside, and 1/16 of an interface.
+        (
+            "collnet_direct",
+            "simple",
+            call(1 << 20, 4, 4),
+            31 + (1 << 20) / (1000 * 0.85 * 360 / (1 / 16 + 15 / 32) / 2),
+        ),
+        # CollNet chain: 7 steps up and down.
+        ("collnet_chain", "simple", call(1 << 20, 32, 4), 14 * 3.0 + 30 + (1 << 20) / (1000 * 360 / 2)),
         # PAT on 16 nodes of one: 4 steps, and 2.8 for every rank.
         (
             "pat",
@@ -95,6 +111,10 @@ def test_what_nccl_does_not_do_has_no_time() -> None:
     assert made.time_us("nvls_tree", "simple", call(1024)) == UNKNOWN
     assert made.time_us("nvls_tree", "simple", call(1024, 32, 4, "all_gather")) == UNKNOWN
     assert made.time_us("pat", "simple", call(1024, 16, 2, "all_gather")) == UNKNOWN
+    for name in ("collnet_direct", "collnet_chain"):
+        assert made.time_us(name, "simple", call(1024)) == UNKNOWN
+        assert made.time_us(name, "ll", call(1024, 32, 4)) == UNKNOWN
+        assert made.time_us(name, "simple", call(1024, 32, 4, "all_gather")) == UNKNOWN
     assert made.time_us("pat", "simple", call(1024, 16, 16)) == UNKNOWN
     assert model(generation="ampere").time_us("nvls", "simple", call(1024)) == UNKNOWN
 

@@ -1,9 +1,9 @@
 """NCCL's own cost model as a selector: latency + bytes / bandwidth for each algorithm and protocol, the least is taken.
 
 Source of every formula: NVIDIA/nccl, src/graph/tuning.cc at 5067397c (`ncclTopoTuneModel`, `ncclTopoGetAlgoTime`), and
-of NCCL 2.28.3 for NVLS, NVLS trees and PAT; src/enqueue.cc (channels and threads of small calls). The constants are a
-file: `ahbm/data/nccl_model.yaml`. NVLS trees are between nodes, PAT is for one rank on each, as in NCCL; what needs an
-offload of the network (CollNet) has no estimate.
+of NCCL 2.28.3 for NVLS, NVLS trees, CollNet and PAT; src/enqueue.cc (channels and threads of small calls). The
+constants are a file: `ahbm/data/nccl_model.yaml`. NVLS trees and CollNet, whose network reduces, are between nodes; PAT
+is for one rank on each, as in NCCL.
 """
 
 from __future__ import annotations
@@ -127,6 +127,12 @@ class NcclModel(BaseSelector):
             else:
                 bus = min(inside, bus)
             return float(bus * call.ranks / _steps(call.collective, call.ranks) if reduces else bus)
+        if algorithm.startswith("collnet") and reduces and call.nodes > 1:
+            if algorithm == "collnet_direct":
+                # Full speed needs an interface for each rank; NCCL takes half of what is missing.
+                each = call.ranks / call.nodes / channels
+                bus *= facts["collnet_direct_efficiency"] / (each - (each - 1) / 2)
+            return float(bus / 2)
         if algorithm == "pat" and call.collective in ("all_gather", "reduce_scatter") and call.ranks == call.nodes:
             return float(bus * 0.75)
         return 0.0
@@ -146,6 +152,11 @@ class NcclModel(BaseSelector):
             return float(base + (steps - between) * intra + between * inter)
         if algorithm == "tree":
             return float(base + 2 * ((ranks // nodes - 1) * intra + (nodes.bit_length() - 1) * inter))
+        if algorithm == "collnet_direct":
+            others = ranks // nodes - 1
+            return float(base + 2 * (min(1, others) * intra + others * constants["collnet_rank_us"]) + inter)
+        if algorithm == "collnet_chain":
+            return float(base + 2 * (ranks // nodes - 1) * intra + inter)
         if algorithm == "nvls_tree":
             return float(base + intra + 2 * (nodes.bit_length() - 1) * inter)
         if algorithm == "pat":
