@@ -176,9 +176,9 @@ def test_defaults_run_on_every_packaged_machine(topology: str | None) -> None:
     found = list(bench.measure(Sweep("all_reduce", 1024, 1 << 26, factor=1 << 8, topology=topology, data=False)))
     assert [report.bytes for report in found] == [1024, 1 << 18, 1 << 26]
     assert all(report.latency_ns > 0 for report in found)
-    library = Emulator.load(topology).machine.library
+    library = dict(Emulator.load(topology).machine.library).get("all_reduce")
     if library:
-        assert all(report.algorithm == "ring_allreduce" for report in found)
+        assert all(report.algorithm in library for report in found)
     else:
         assert all(f"{report.algorithm} runs: the quickest of " in report.notes[0] for report in found)
 
