@@ -27,13 +27,15 @@ VERIFIED = 64
 """Ranks up to which the written machine runs every row; beyond, a few of them."""
 
 
+DEVIATES = 10.0
+"""Percent by which runs may differ from the law without a note."""
 MARGIN = 16
 """A protocol of less bandwidth is tried up to so many times the size that it is the quickest for on few ranks."""
 SHARED = {
-    "launch": ("launch.overhead_ns", "launch_us", 1000.0),
-    "nic_steps": ("protocols.*.nic_step_ns / step_ns", "nic_steps", 1.0),
+    "launch_us": ("launch.overhead_ns", 1000.0),
+    "nic_steps": ("protocols.*.nic_step_ns / step_ns", 1.0),
 }
-"""Parameters that protocols share: key, field of a law, and the key's value for one of the field."""
+"""Parameters that protocols share, by the field of a law: key, and the key's value for one of the field."""
 
 
 @dataclass(frozen=True)
@@ -180,7 +182,7 @@ def calibrate(tables: Sequence[Table], template: Template | str | Path | None = 
         )
     known = coefficients.known(given, tidy)
     nearest = None
-    if coefficients.rows(tidy, known).shared == "nic_steps":
+    if coefficients.rows(tidy, known).shared == ("nic_steps",):
         nearest, known = coefficients.nearest(given, tidy, known)
     held = _held_back(tidy, known)
     judged = tuple(Judged(table, tuple(errors)) for table, errors in zip(tidy, held, strict=True))
@@ -189,10 +191,15 @@ def calibrate(tables: Sequence[Table], template: Template | str | Path | None = 
     law = _split(free, rows, given, max(table.nodes for table in tidy) > 1)
     parameters, covariance = _parameters(free, law, rows)
     ranks = max(table.ranks for table in tidy)
-    last = _last(law, rows) if rows.shared == "nic_steps" else None
+    last = _last(law, rows) if nearest else None
     tree = written.tree(given, law, ranks, tables[0].collective, last)
     tree["calibration"] = block(tables[0].accelerator, judged, parameters, covariance)
     deviation = _verified(tree, law, tidy, known)
+    if deviation > DEVIATES:
+        notes.append(
+            f"runs of the machine differ from its law by up to {deviation:.0f} %: so much more may it be off than its "
+            "held-back errors say"
+        )
     return Calibrated(tree, law, parameters, judged, deviation, tuple(notes))
 
 
@@ -314,8 +321,8 @@ def _parameters(free: Law, law: Law, rows: Rows) -> tuple[tuple[Parameter, ...],
     def moved(change: Law) -> Floats:
         return np.asarray((np.log(change.us(rows)) - np.log(us)) / 1e-4, np.float64)
 
-    if rows.shared:
-        key, field, unit = SHARED[rows.shared]
+    for field in rows.shared:
+        key, unit = SHARED[field]
         names.append(key)
         values.append(unit * getattr(law, field))
         slopes.append(moved(replace(free, **{field: getattr(free, field) * (1 + 1e-4)})))

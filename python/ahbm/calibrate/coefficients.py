@@ -25,6 +25,8 @@ NEAR_OPS = 32_000_000
 SLOW = 2.0
 """A protocol that takes so many times as long as the quickest of small arrays is not the one of a row, wherever borders
 move."""
+LEAST_GBS = 2e-3
+"""Bandwidth below which the machine has none."""
 
 Coefficients = dict[tuple[str, int, int], list[written.Coefficient]]
 """By collective, ranks and bytes: those of each algorithm."""
@@ -63,7 +65,7 @@ def nearest(template: Template, tables: Sequence[Table], apart: Coefficients) ->
         for _ in range(NEARER):
             tried = at(to)
             settled = abs(tried[0] / best[0] - 1) < SETTLED
-            to = fit.between(best[1], to)
+            to = fit.between(best[1], to, rows(tables, apart).shared)
             if tried[0] < best[0]:
                 best, to = tried, fit.refined(tried[1], rows(tables, tried[2]))
             if settled:
@@ -90,9 +92,9 @@ def _near(template: Template, law: Law, table: Table, apart: Coefficients, lower
             keys[key] *= 1 + CHANGE
         return written.emulator({**tree, "protocols": {name: keys}, "protocol": name}, lowerings)
 
-    emulators = {
-        name: [changed(name, key) for key in (None, "step_ns", "nic_step_ns", "nic_gbs")] for name in tree["protocols"]
-    }
+    changes = (None, "step_ns", "nic_step_ns", "max_gbs" if law.chunk_bytes is None else "nic_gbs")
+    emulators = {name: [changed(name, key) for key in changes] for name in tree["protocols"]}
+    spoken_by = [emulators[name] for name in written.names(law)]
     found: Coefficients = {}
     for row in table.rows:
         key = table.collective, table.ranks, row.bytes
@@ -102,9 +104,10 @@ def _near(template: Template, law: Law, table: Table, apart: Coefficients, lower
         one = rows([replace(table, rows=(row,))], apart)
         sums, used = (np.array(of.each(one))[:, 0] for of in (replace(law, chunk_bytes=None), law))
         least = min(us for us, term in zip(sums, law.shape.terms, strict=True) if not term.tied)
-        of = zip(emulators.values(), law.spoken, law.shape.terms, sums, used == used.min(), strict=True)
+        of = zip(spoken_by, law.spoken, law.shape.terms, sums, used == used.min(), strict=True)
         for runs, spoken, term, us, here in of:
-            if us > SLOW * least and not here:
+            gbs = row.bytes / (1000 * spoken.wire_us(one, 1.0)[0])
+            if (us > SLOW * least and not here) or gbs < LEAST_GBS:
                 continue
             at = term.way or 0
             now, *then = (written.us(emulator, *key, names[at]) for emulator in runs)

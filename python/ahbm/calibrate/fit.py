@@ -67,7 +67,7 @@ def fits(shape: Shape, rows: Rows, weights: Floats, starts: int = STARTS) -> lis
     """The law of a shape with the least loss, and that loss, for each row of `weights` (fits x rows: 1 for a row that a
     fit has); None where its rows are too few."""
     borders = len(shape.groups) > 1
-    few = shape.free(bool(rows.shared)) > min(MOST, int(weights.sum(1).min()) - borders)
+    few = shape.free(len(rows.shared)) > min(MOST, int(weights.sum(1).min()) - borders)
     if few or (rows.shared and borders):
         return [None] * len(weights)
     if shape.bordered:
@@ -133,17 +133,18 @@ def loss(law: Law, rows: Rows) -> float:
     return float(losses(np.log(law.us(rows) / rows.us)).sum())
 
 
-def between(one: Law, other: Law) -> Law:
+def between(one: Law, other: Law, shared: Sequence[str]) -> Law:
     """The law in the middle of two of one shape, with the borders of the first."""
-    point = (encoded(one, "nic_steps") + encoded(other, "nic_steps")) / 2
-    return replace(_decoded(one.shape.terms, point, "nic_steps"), chunk_bytes=one.chunk_bytes)
+    point = (encoded(one, shared) + encoded(other, shared)) / 2
+    return replace(_decoded(one.shape.terms, point, shared), chunk_bytes=one.chunk_bytes)
 
 
 def _shaped(rows: Rows) -> Law:
     """The law of all rows alike."""
     sizes, every = len(np.unique(rows.n)), np.ones((1, len(rows)))
     shapes = [shape for needed, shape in QUICKEST if needed <= sizes]
-    if rows.shared == "nic_steps":
+    several = len(rows.steps) > 1
+    if several:
         shapes = list(AMONG_NODES)
     found = [(shape, fits(shape, rows, every)[0]) for shape in shapes]
     known = [(shape, fit[1], _off(fit[1], rows)) for shape, fit in found if fit is not None]
@@ -155,9 +156,9 @@ def _shaped(rows: Rows) -> Law:
         )
     seen = min(off for *_, off in known)
     # What more ranks take follows from all of the rows' small differences: nothing is given away for simplicity.
-    most = (1.0 if rows.shared == "nic_steps" else AS_GOOD) * seen + 1e-4
+    most = (1.0 if several else AS_GOOD) * seen + 1e-4
     law = next(law for _, law, off in known if off <= most)
-    three = fits(THREE[1], rows, every)[0] if THREE[0] <= sizes and rows.shared != "nic_steps" else None
+    three = fits(THREE[1], rows, every)[0] if THREE[0] <= sizes and not several else None
     if three is not None and _off(three[1], rows) < BETTER * seen - 1e-4:
         return three[1]
     if rows.shared:
@@ -197,7 +198,9 @@ def _held_back(shape: Shape, rows: Rows) -> float | None:
 
 def _least(terms: Sequence[Term], rows: Rows, weights: Floats, count: int) -> list[Fit | None]:
     starts = [
-        list(_starts(terms, rows.at(row > 0), count)) if row.sum() >= sum(term.free for term in terms) else []
+        list(_starts(terms, rows.at(row > 0), rows.shared, count))
+        if row.sum() >= sum(term.free for term in terms)
+        else []
         for row in weights
     ]
     if not any(starts):
@@ -220,28 +223,28 @@ def _least(terms: Sequence[Term], rows: Rows, weights: Floats, count: int) -> li
     return best
 
 
-def _decoded(terms: Sequence[Term], point: Floats, shared: str) -> Law:
+def _decoded(terms: Sequence[Term], point: Floats, shared: Sequence[str]) -> Law:
     """The law of a point of the search space, with protocols by their bandwidths where none has that of another."""
     pairs = list(zip(decoded(terms, point, shared), terms, strict=True))
     if not any(term.tied for term in terms):
         pairs.sort(key=lambda pair: pair[0].gbs)
-    first = float(np.exp(point[0]))
+    values = {field: float(np.exp(point[at])) for at, field in enumerate(shared)}
     return Law(
         Shape((tuple(term for _, term in pairs),)),
-        first if shared == "launch" else 0.0,
+        values.get("launch_us", 0.0),
         tuple(each for each, _ in pairs),
-        nic_steps=first if shared == "nic_steps" else 1.0,
+        nic_steps=values.get("nic_steps", 1.0),
     )
 
 
-def _starts(terms: Sequence[Term], rows: Rows, count: int) -> Iterator[Floats]:
+def _starts(terms: Sequence[Term], rows: Rows, shared: Sequence[str], count: int) -> Iterator[Floats]:
     """Starts, the same for the same rows: protocols that each begin where the row of some size is."""
     by_size = np.argsort(rows.n, kind="stable")
     used = np.where(np.isinf(rows.fixed[0]), len(rows.fixed) - 1, 0)
     fixed, steps, volume, crossings = (
         np.take_along_axis(values, used[None], 0)[0] for values in (rows.fixed, rows.steps, rows.volume, rows.crossings)
     )
-    if rows.shared == "nic_steps":
+    if "nic_steps" in shared:
         steps = steps + (START - 1) * crossings
     n, us, steps, volume = (values[by_size] for values in (rows.n, rows.us - fixed, steps, volume))
     us = np.maximum(us, 1e-3)
@@ -251,8 +254,7 @@ def _starts(terms: Sequence[Term], rows: Rows, count: int) -> Iterator[Floats]:
         if number:
             places = np.sort(drawn.uniform(0, len(n) - 1, len(terms)))
             places[-1] = len(n) - 1
-        point: list[float] = [float(np.log(START if rows.shared == "nic_steps" else 0.5 * us.min()))]
-        point = point if rows.shared else []
+        point = [float(np.log({"launch_us": 0.5 * us.min(), "nic_steps": START}[field])) for field in shared]
         for position, (place, term) in enumerate(zip(places, terms, strict=True)):
             at = round(float(place))
             part = 0.5 if number == 0 else float(drawn.uniform(0.2, 0.9))

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,12 +46,15 @@ class Rows:
         return Rows(*(getattr(self, name)[..., index] for name in self.__dataclass_fields__))
 
     @property
-    def shared(self) -> Literal["", "launch", "nic_steps"]:
-        """What all protocols share: the launch, where rows of several lengths tell it from the steps; or, where several
-        algorithms and numbers of nodes tell these from each other, the steps of a message between nodes."""
+    def shared(self) -> tuple[str, ...]:
+        """What all protocols share, by the fields of a law: the launch, where rows of several lengths tell it from the
+        steps; the steps of a message between nodes, where there are several algorithms, or rows of a single node and
+        of more."""
         if len(self.steps) > 1:
-            return "nic_steps"
-        return "launch" if len(np.unique(self.steps)) > 1 else ""
+            return ("nic_steps",)
+        if len(np.unique(self.crossings)) > 1:
+            return ("launch_us", "nic_steps")
+        return ("launch_us",) if len(np.unique(self.steps)) > 1 else ()
 
     def bordered(self, chunk_bytes: int | None) -> Rows:
         """The rows of a library that uses the last algorithm where an array by the ranks has as many bytes, and the
@@ -88,10 +90,10 @@ class Term:
 PLAIN, RAMPED, FREE = Term(), Term(ramp=True), Term(ramp=True, exponent=True)
 
 
-def columns(terms: Sequence[Term], shared: str) -> list[tuple[int, int]]:
+def columns(terms: Sequence[Term], shared: Sequence[str]) -> list[tuple[int, int]]:
     """Of every term, the places of step and bandwidth in a point of the search space; a ramp follows its bandwidth."""
     found: list[tuple[int, int]] = []
-    at = int(bool(shared))
+    at = len(shared)
     for term in terms:
         found.append((found[term.tied[0]][0], found[term.tied[1]][1]) if term.tied else (at, at + 1))
         at += term.free
@@ -189,9 +191,9 @@ STEP, GBS, RAMP, EXPONENT, NIC_STEPS = (1e-4, 1e5), (1e-3, 1e6), (16.0, 1e12), (
 """Bounds: us, GB/s, bytes, none, steps. They only keep a search from numbers that no machine can have."""
 
 
-def encoded(law: Law, shared: str) -> Floats:
+def encoded(law: Law, shared: Sequence[str]) -> Floats:
     """The point of the search space of a law."""
-    values = {"launch": [law.launch_us], "nic_steps": [law.nic_steps], "": []}[shared]
+    values = [float(getattr(law, field)) for field in shared]
     for term, spoken in zip(law.shape.terms, law.spoken, strict=True):
         own = [spoken.step_us, spoken.gbs]
         own += [spoken.ramp_bytes] if term.ramp else []
@@ -200,7 +202,7 @@ def encoded(law: Law, shared: str) -> Floats:
     return np.log(np.maximum(values, 1e-12))
 
 
-def decoded(terms: Sequence[Term], point: Floats, shared: str) -> list[Spoken]:
+def decoded(terms: Sequence[Term], point: Floats, shared: Sequence[str]) -> list[Spoken]:
     """Protocols of a point of the search space: logarithms; of an exponent, the logit."""
     values = np.exp(point)
     spoken = []

@@ -29,7 +29,7 @@ def times(terms: Sequence[Term], rows: Rows, points: Floats) -> tuple[Floats, Fl
     ]
     us = np.empty((len(ways), fits, len(rows)))
     slopes = np.zeros((len(ways), fits, len(rows), parameters))
-    first = np.exp(points[:, 0, None])
+    values = {field: np.exp(points[:, at, None]) for at, field in enumerate(shared)}
     for number, (term, at_step, at_gbs, way) in enumerate(ways):
         step = np.exp(points[:, at_step, None])
         wire = rows.volume[way] * n / (1000 * np.exp(points[:, at_gbs, None]))
@@ -43,18 +43,19 @@ def times(terms: Sequence[Term], rows: Rows, points: Floats) -> tuple[Floats, Fl
             if term.exponent:
                 slopes[number, :, :, at_gbs + 2] = wire * part * over * exponent * (1 - exponent)
         steps = rows.steps[way] * step
-        if shared == "nic_steps":
-            slopes[number, :, :, 0] = rows.crossings[way] * step * first
-            steps = steps + rows.crossings[way] * step * (first - 1)
+        if "nic_steps" in values:
+            between = rows.crossings[way] * step
+            slopes[number, :, :, shared.index("nic_steps")] = between * values["nic_steps"]
+            steps = steps + between * (values["nic_steps"] - 1)
         us[number] = rows.fixed[way] + steps + wire * share
         slopes[number, :, :, at_step] = steps
         slopes[number, :, :, at_gbs] = -wire * share
     least = np.argmin(us, axis=0)
     found = np.take_along_axis(us, least[None], 0)[0]
     slope = np.take_along_axis(slopes, least[None, :, :, None], 0)[0]
-    if shared == "launch":
-        found = found + first
-        slope[:, :, 0] = first
+    if "launch_us" in values:
+        found = found + values["launch_us"]
+        slope[:, :, shared.index("launch_us")] = values["launch_us"]
     return found, slope
 
 
@@ -63,9 +64,9 @@ def losses(off: Floats) -> Floats:
     return np.asarray(2 * SCALE**2 * (np.sqrt(1 + (off / SCALE) ** 2) - 1), np.float64)
 
 
-def bounds(terms: Sequence[Term], shared: str) -> tuple[Floats, Floats]:
+def bounds(terms: Sequence[Term], shared: Sequence[str]) -> tuple[Floats, Floats]:
     """Least and most of every coordinate."""
-    pairs = {"launch": [STEP], "nic_steps": [NIC_STEPS], "": []}[shared]
+    pairs = [{"launch_us": STEP, "nic_steps": NIC_STEPS}[field] for field in shared]
     for term in terms:
         own = [STEP, GBS, *([RAMP] if term.ramp else []), *([EXPONENT] if term.exponent else [])]
         pairs += own if term.free else []

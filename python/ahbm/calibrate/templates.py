@@ -83,6 +83,8 @@ class Template:
     """Of the template's protocols, in the order of their steps."""
     several: bool = False
     """Whether several numbers of nodes tell algorithms apart."""
+    alone_too: bool = False
+    """Whether a single node is among several numbers of them: inside it, no interface says what bytes take."""
 
     def algorithms(self, collective: str) -> Sequence[str | None]:
         """Those whose times are told apart, one for each of the protocols that it may go with; None is what the
@@ -112,16 +114,14 @@ class Template:
     def among(self, tables: Sequence[Table]) -> Template:
         """The template for tables of several numbers of nodes whose library has several algorithms: these are told
         apart, and the launch is its own, or NCCL's, and no more than half of the least time."""
-        found = replace(self, several=self.size is not None and _several(tables))
-        if all(len(found.algorithms(table.collective)) < 2 for table in tables):
+        nodes = {table.nodes for table in tables}
+        if self.size is None or len(nodes) < 2:
             return self
+        found = replace(self, several=1 not in nodes, alone_too=1 in nodes)
+        if all(len(found.algorithms(table.collective)) < 2 for table in tables):
+            return found
         launch = min(LAUNCH_US if self.launch_ns is None else self.launch_ns / 1000, _least_us(tables) / 2)
         return replace(found, tree={**self.tree, "launch": {"overhead_ns": round(1000 * launch, 3)}})
-
-
-def _several(tables: Sequence[Table]) -> bool:
-    """Whether the tables are of several numbers of nodes. Inside a single one, no interface says what bytes take."""
-    return len({table.nodes for table in tables}) > 1 and all(table.nodes > 1 for table in tables)
 
 
 def _least_us(tables: Sequence[Table]) -> float:
@@ -144,7 +144,7 @@ def of(tables: Sequence[Table]) -> Template:
     size = facts.domain or max(sizes)
     alone = all(table.ranks <= size for table in tables)
     tree = _tree(facts, size, alone)
-    if _several(tables):
+    if len({table.nodes for table in across}) > 1 and len(across) == len(tables):
         tree["library"] |= {collective: list(names) for collective, names in AMONG_NODES.items()}
     return Template(first.accelerator or "unknown", tree, None if alone else size)
 

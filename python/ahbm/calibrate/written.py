@@ -30,6 +30,8 @@ SLICE = 1 << 10
 messages, and no other time."""
 DTYPE, ITEM = "f16", 2
 """As commands take it where nobody says otherwise."""
+MUCH = 100.0
+"""Steps of a message between nodes, beside tables of a single node, at which crossings are counted."""
 EVEN = 1 << 12
 """Bytes of a chunk from which on the bytes that travel are in proportion to those of the array."""
 
@@ -40,8 +42,9 @@ Coefficient = tuple[float, float, float, float]
 
 def names(law: Law) -> tuple[str, ...]:
     """Names of the protocols of a law, in its order."""
-    own = [term for term in law.shape.terms if not term.tied]
-    return (NAMES.get(len(own)) or tuple(f"p{number}" for number in range(len(own)))) + (TIED,) * law.shape.bordered
+    own = sum(not term.tied for term in law.shape.terms)
+    known = NAMES.get(own) or tuple(f"p{number}" for number in range(own))
+    return known + (TIED,) * law.shape.bordered
 
 
 def protocols(law: Law, algorithms: Sequence[str | None] = ()) -> dict[str, dict[str, Any]]:
@@ -51,6 +54,7 @@ def protocols(law: Law, algorithms: Sequence[str | None] = ()) -> dict[str, dict
     for name, spoken, group, term in zip(names(law), law.spoken, groups, law.shape.terms, strict=True):
         keys: dict[str, Any] = {"step_ns": round(1000 * spoken.step_us, 3)}
         if law.chunk_bytes is None:
+            keys |= {"nic_step_ns": round(1000 * law.nic_steps * spoken.step_us, 3)} if law.nic_steps != 1.0 else {}
             keys["max_gbs"] = float(f"{spoken.gbs:.7g}")
         else:
             keys["nic_step_ns"] = round(1000 * law.nic_steps * spoken.step_us, 3)
@@ -127,7 +131,10 @@ def coefficients(
     tiny = ranks * ITEM
     fixed = took(on(0, 1e6), tiny)
     steps = (took(on(step, 1e6), tiny) - fixed) / step
-    crossings = (took(on(step, 1e6, 2.0), tiny) - fixed) / step - steps if algorithm else 0.0
+    # Where messages between nodes take much longer than others, others of them follow each other.
+    more = 1.0 if algorithm else MUCH
+    between = (took(on(step, 1e6, 1 + more), tiny) - fixed) / step - steps if algorithm or template.alone_too else 0.0
+    crossings = between / more
     # Chunks of few elements are not of one size, and short messages are stored and forwarded.
     return [
         (steps, volume if size >= ranks * EVEN else (took(base, size) - fixed) / wire(size), fixed, crossings)
