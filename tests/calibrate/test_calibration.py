@@ -169,6 +169,22 @@ def test_a_library_with_trees_and_rings_comes_back_from_few_nodes() -> None:
     assert max(off) < 0.01, off
 
 
+def test_a_single_node_and_two_of_them_are_fitted_together() -> None:
+    heads = [Table("t", "0", "all_reduce", 4 * nodes, nodes, "A100", (Row(8, 1.0, 1),)) for nodes in (1, 2)]
+    tree = templates.of(heads).machine(8) | {"launch": {"overhead_ns": 5000.0}}
+    tree["protocols"] = {"simple": {"step_ns": 800.0, "nic_step_ns": 40_000.0, "max_gbs": 50.0}}
+    sizes = [1 << at for at in range(8, 29, 2)]
+    known = [replace(table(tree, 4 * nodes, sizes), nodes=nodes, accelerator="A100") for nodes in (1, 2)]
+    found = calibrate(known)
+    assert values(found)["protocols.simple.max_gbs"] == pytest.approx(50, rel=0.05)
+    # The machine is nearer than its law, whose sums count latencies that bytes hide.
+    for measured in known:
+        emulator = written.emulator(written.sized(found.tree, measured.ranks))
+        times = [written.us(emulator, "all_reduce", measured.ranks, row.bytes) for row in measured.rows]
+        assert times == pytest.approx([row.us for row in measured.rows], rel=0.06)
+    assert (found.deviation_percent > 10) == any("differ from its law" in note for note in found.notes)
+
+
 def test_a_library_that_chooses_by_size_is_followed() -> None:
     tree = machine(
         ll={"step_ns": 600.0, "max_gbs": 50.0, "max_bytes": (1 << 20) - 1},
