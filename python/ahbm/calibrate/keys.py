@@ -11,6 +11,7 @@ import numpy as np
 
 from ahbm.calibrate import calibration as c
 from ahbm.calibrate import templates, written
+from ahbm.calibrate.coefficients import CHANGE
 from ahbm.calibrate.laws import Floats
 from ahbm.calibrate.search import SCALE
 from ahbm.calibrate.tables import Table
@@ -18,8 +19,6 @@ from ahbm.errors import ConfigError, UnsupportedError
 
 MOST = 9
 _KEY = re.compile(r"([A-Za-z_][\w.\-]{0,200})(?:=([0-9.eE+\-]+)\.\.([0-9.eE+\-]+))?")
-STEP = 1e-3
-"""Relative change of a parameter by which its derivative is found: times are whole picoseconds."""
 
 
 def calibrate(tables: Sequence[Table], template: str | None, free: Sequence[str]) -> c.Calibrated:
@@ -64,7 +63,7 @@ def calibrate(tables: Sequence[Table], template: str | None, free: Sequence[str]
         return solve(
             lambda point: np.log(times(point, which)) - logs,
             np.clip(starts, least + 1e-9, most - 1e-9),
-            bounds=(least, most), loss="soft_l1", f_scale=SCALE, diff_step=STEP, x_scale=1.0, max_nfev=60,
+            bounds=(least, most), loss="soft_l1", f_scale=SCALE, diff_step=CHANGE, x_scale=1.0, max_nfev=60,
         )  # fmt: skip
 
     found: list[list[c.Error]] = [[] for _ in cleaned]
