@@ -173,8 +173,7 @@ def calibrate(tables: Sequence[Table], template: Template | str | Path | None = 
     notes: list[str] = []
     tidy = [cleaned(table, notes) for table in tables]
     shape = template if isinstance(template, Template) else templates.read(template) if template else None
-    given = shape or templates.of(tidy)
-    given = given.among(tidy)
+    given = (shape or templates.of(tidy)).among(tidy)
     if any(len(table.measured) < FEWEST for table in tidy):
         few = min(tidy, key=lambda table: len(table.measured))
         raise ConfigError(

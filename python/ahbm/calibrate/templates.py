@@ -120,12 +120,9 @@ class Template:
         found = replace(self, several=1 not in nodes, alone_too=1 in nodes)
         if all(len(found.algorithms(table.collective)) < 2 for table in tables):
             return found
-        launch = min(LAUNCH_US if self.launch_ns is None else self.launch_ns / 1000, _least_us(tables) / 2)
+        least = min(row.us for table in tables for row in table.rows)
+        launch = min(LAUNCH_US if self.launch_ns is None else self.launch_ns / 1000, least / 2)
         return replace(found, tree={**self.tree, "launch": {"overhead_ns": round(1000 * launch, 3)}})
-
-
-def _least_us(tables: Sequence[Table]) -> float:
-    return min(row.us for table in tables for row in table.rows)
 
 
 def of(tables: Sequence[Table]) -> Template:

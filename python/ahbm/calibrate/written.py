@@ -53,11 +53,11 @@ def protocols(law: Law, algorithms: Sequence[str | None] = ()) -> dict[str, dict
     found: dict[str, dict[str, Any]] = {}
     for name, spoken, group, term in zip(names(law), law.spoken, groups, law.shape.terms, strict=True):
         keys: dict[str, Any] = {"step_ns": round(1000 * spoken.step_us, 3)}
+        if law.nic_steps != 1.0 or law.chunk_bytes is not None:
+            keys["nic_step_ns"] = round(1000 * law.nic_steps * spoken.step_us, 3)
         if law.chunk_bytes is None:
-            keys |= {"nic_step_ns": round(1000 * law.nic_steps * spoken.step_us, 3)} if law.nic_steps != 1.0 else {}
             keys["max_gbs"] = float(f"{spoken.gbs:.7g}")
         else:
-            keys["nic_step_ns"] = round(1000 * law.nic_steps * spoken.step_us, 3)
             keys["nic_gbs"] = float(f"{spoken.gbs:.7g}")
             keys["algorithms"] = [algorithms[term.way or 0]]
             keys |= {"min_chunk_bytes": law.chunk_bytes} if term.tied else {"max_chunk_bytes": law.chunk_bytes - 1}
