@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import floor, log, log10, sqrt
 from pathlib import Path
@@ -162,11 +162,15 @@ class Calibrated:
         }
 
 
-def calibrate(tables: Sequence[Table], template: Template | str | Path | None = None) -> Calibrated:
+def calibrate(
+    tables: Sequence[Table],
+    template: Template | str | Path | None = None,
+    tell: Callable[[str], object] = lambda text: None,
+) -> Calibrated:
     """The machine that is nearest to the tables, with the errors at rows that were held back.
 
-    template: what to fit; None follows the heads of the tables. Raises ConfigError (AHBM-C195), and as
-    `templates.read` and `Emulator.compile`.
+    template: what to fit; None follows the heads of the tables. `tell` is told what is done next, for people. Raises
+    ConfigError (AHBM-C195), and as `templates.read` and `Emulator.compile`.
     """
     if not tables:
         raise ConfigError("AHBM-C195", "there is no table to fit a machine to")
@@ -179,12 +183,15 @@ def calibrate(tables: Sequence[Table], template: Template | str | Path | None = 
         raise ConfigError(
             "AHBM-C195", f"{few.name} has {len(few.measured)} rows: a machine needs {FEWEST}", hint="measure more sizes"
         )
+    tell("counting the steps and bytes of every row")
     known = coefficients.known(given, tidy)
     nearest = None
     if coefficients.rows(tidy, known).shared == ("nic_steps",):
-        nearest, known = coefficients.nearest(given, tidy, known)
+        nearest, known = coefficients.nearest(given, tidy, known, tell)
+    tell("fitting to every second row")
     held = _held_back(tidy, known)
     judged = tuple(Judged(table, tuple(errors)) for table, errors in zip(tidy, held, strict=True))
+    tell("fitting to all rows")
     rows = coefficients.rows(tidy, known)
     free = nearest or fit.chosen(rows)
     law = _split(free, rows, given, max(table.nodes for table in tidy) > 1)
@@ -193,6 +200,7 @@ def calibrate(tables: Sequence[Table], template: Template | str | Path | None = 
     last = _last(law, rows) if nearest else None
     tree = written.tree(given, law, ranks, tables[0].collective, last)
     tree["calibration"] = block(tables[0].accelerator, judged, parameters, covariance)
+    tell("running the machine at the rows")
     deviation = _verified(tree, law, tidy, known)
     if deviation > DEVIATES:
         notes.append(

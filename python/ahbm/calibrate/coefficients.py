@@ -3,7 +3,7 @@ emulator."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -48,14 +48,17 @@ def known(template: Template, tables: Sequence[Table]) -> Coefficients:
     return all_
 
 
-def nearest(template: Template, tables: Sequence[Table], apart: Coefficients) -> tuple[Law, Coefficients]:
+def nearest(
+    template: Template, tables: Sequence[Table], apart: Coefficients, tell: Callable[[str], object]
+) -> tuple[Law, Coefficients]:
     """The law of several algorithms and its coefficients there: Gauss and Newton's steps, halved where they are too
-    long, once more where another shape or border is nearer by these."""
+    long, once more where another shape or border is nearer by these. `tell` is told what is run, for people."""
     lowerings = Lowerings(NEAR_OPS)
 
     def at(law: Law) -> tuple[float, Law, Coefficients]:
         found: Coefficients = {}
         for table in tables:
+            tell(f"running {table.collective} on {table.ranks} ranks near the law")
             found |= _near(template, law, table, apart, lowerings)
         return fit.loss(law, rows(tables, found)), law, found
 

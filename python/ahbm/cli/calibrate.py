@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ahbm.cli import completion
+from ahbm.cli import completion, progress
 from ahbm.cli.app import Command, app
 from ahbm.cli.options import Json, output_option
 
@@ -56,7 +56,8 @@ def calibrate(
     from ahbm.calibrate import tables as files
 
     read = [files.read(path, collective, ranks, nodes) for path in tables]
-    found = calibration.calibrate(read, template) if not free else keys.calibrate(read, template, free)
+    found = calibration.calibrate(read, template, progress.at) if not free else keys.calibrate(read, template, free)
+    progress.clear()
     if output is not None:
         written.save(found.tree, output)
     if as_json:
