@@ -208,6 +208,15 @@ def test_the_file_is_a_machine_and_says_what_is_known(tmp_path: Path) -> None:
     assert ahbm.Report.from_json(inside.to_json()).band == inside.band
     beyond = ahbm.run("all_reduce", topology=tmp_path / "machine.yaml", bytes_per_rank=64, data=False)
     assert beyond.band is None and any("outside the calibrated range" in note for note in beyond.notes)
+    other = ahbm.run(
+        "all_reduce",
+        topology=tmp_path / "machine.yaml",
+        bytes_per_rank=3 << 20,
+        data=False,
+        algorithm="recursive_doubling_allreduce",
+    )
+    assert other.band is None
+    assert any("calibrated with ring_allreduce: the error of recursive_doubling" in note for note in other.notes)
     changes = {"outside the calibrated range": "system.sips.count", "not the calibrated machine": "launch.overhead_ns"}
     for told, key in changes.items():
         changed = ahbm.run(

@@ -19,9 +19,9 @@ class Band:
     """Largest error."""
 
 
-def band(machine: Machine, collective: str, ranks: int, nbytes: int) -> Band | None:
+def band(machine: Machine, collective: str, algorithm: str, ranks: int, nbytes: int) -> Band | None:
     """The band of a run of `nbytes` bytes of one rank's array; None where the machine is not calibrated for it."""
-    if machine.bands is None or _changes(machine):
+    if machine.bands is None or _changes(machine) or not _fitted(machine, collective, algorithm):
         return None
     rows = sorted(row for row in machine.bands if row[:2] == (collective, ranks))
     if not rows or not rows[0][2] <= nbytes <= max(row[3] for row in rows):
@@ -31,19 +31,27 @@ def band(machine: Machine, collective: str, ranks: int, nbytes: int) -> Band | N
     return Band(mean, worst)
 
 
-def told(machine: Machine, collective: str, ranks: int, nbytes: int) -> str | None:
+def told(machine: Machine, collective: str, algorithm: str, ranks: int, nbytes: int) -> str | None:
     """The note of a run; None on machines that nothing was measured for."""
     if machine.bands is None:
         return None
     if changes := _changes(machine):
         keys = ", ".join(f"{key}={value}" for key, value in changes)
         return f"not the calibrated machine: it was changed by {keys}, and its error is not known"
-    found = band(machine, collective, ranks, nbytes)
+    if not _fitted(machine, collective, algorithm):
+        known = ", ".join(dict(machine.library)[collective])
+        return f"calibrated with {known}: the error of {algorithm} is not known"
+    found = band(machine, collective, algorithm, ranks, nbytes)
     if found is None:
         known = _ranges(machine.bands)
         return f"outside the calibrated range, which is {known}: the error is not known"
     percent = f"{found.percent:.1f} % on average, {found.worst_percent:.1f} % at worst"
     return f"calibrated: near this size, {percent}, of held-back measurements"
+
+
+def _fitted(machine: Machine, collective: str, algorithm: str) -> bool:
+    """Whether the measurements say something of the algorithm: the library's own were fitted to them."""
+    return algorithm in dict(machine.library).get(collective, [algorithm])
 
 
 def _changes(machine: Machine) -> list[tuple[str, str]]:
