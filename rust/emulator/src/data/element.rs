@@ -61,13 +61,14 @@ pub(super) trait Number: Copy + PartialOrd + 'static {
     /// True for NaN.
     fn is_nan(self) -> bool;
 
-    /// The larger, NaN if either is NaN (NumPy's `maximum`); the first of equals.
+    /// The larger, NaN if either is NaN, and +0 rather than -0 (`maximum` of IEEE 754-2019): the order of two does not
+    /// matter.
     #[inline(always)]
     fn max(self, o: Self) -> Self {
         if self >= o || self.is_nan() { self } else { o }
     }
 
-    /// The smaller, NaN if either is NaN (NumPy's `minimum`); the first of equals.
+    /// The smaller, NaN if either is NaN, and -0 rather than +0 (`minimum` of IEEE 754-2019).
     #[inline(always)]
     fn min(self, o: Self) -> Self {
         if self <= o || self.is_nan() { self } else { o }
@@ -127,6 +128,29 @@ macro_rules! float {
             #[inline(always)]
             fn is_nan(self) -> bool {
                 self.is_nan()
+            }
+            #[inline(always)]
+            fn max(self, o: Self) -> Self {
+                // Equal numbers have equal bits but for the sign of zero.
+                let equal = Self::from_bits(self.to_bits() & o.to_bits());
+                if self == o {
+                    equal
+                } else if self > o || self.is_nan() {
+                    self
+                } else {
+                    o
+                }
+            }
+            #[inline(always)]
+            fn min(self, o: Self) -> Self {
+                let equal = Self::from_bits(self.to_bits() | o.to_bits());
+                if self == o {
+                    equal
+                } else if self < o || self.is_nan() {
+                    self
+                } else {
+                    o
+                }
             }
         }
         impl Float for $t {

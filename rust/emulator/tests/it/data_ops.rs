@@ -26,6 +26,10 @@ const FUNCTIONS: [BinaryFn; 15] = [
     BinaryFn::Xor,
 ];
 
+fn negative(x: Num) -> bool {
+    matches!(x, Num::F(x) if x.is_sign_negative())
+}
+
 fn binary(f: BinaryFn, dtype: Dtype, a: Num, b: Num) -> Num {
     let truth = |x: bool| if dtype.is_float() { Num::F(x.into()) } else { Num::I(x.into()) };
     let order = match (a, b) {
@@ -40,8 +44,13 @@ fn binary(f: BinaryFn, dtype: Dtype, a: Num, b: Num) -> Num {
         None
     };
     let value = match f {
-        BinaryFn::Max => nan.unwrap_or(if order.is_some_and(|o| o.is_ge()) { a } else { b }),
-        BinaryFn::Min => nan.unwrap_or(if order.is_some_and(|o| o.is_le()) { a } else { b }),
+        // Of zeros, the sign decides.
+        BinaryFn::Max => {
+            nan.unwrap_or(if order.is_some_and(|o| o.is_gt() || o.is_eq() && !negative(a)) { a } else { b })
+        }
+        BinaryFn::Min => {
+            nan.unwrap_or(if order.is_some_and(|o| o.is_lt() || o.is_eq() && negative(a)) { a } else { b })
+        }
         BinaryFn::Lt => truth(order.is_some_and(|o| o.is_lt())),
         BinaryFn::Le => truth(order.is_some_and(|o| o.is_le())),
         BinaryFn::Gt => truth(order.is_some_and(|o| o.is_gt())),
