@@ -106,22 +106,6 @@ def test_average_divides_by_the_ranks() -> None:
     run(worker)
 
 
-@pytest.mark.parametrize("algorithm", ["ring_allreduce", "recursive_doubling_allreduce"])
-@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.float64])
-def test_all_ranks_get_the_same_sign_of_zero(dtype: Any, algorithm: str) -> None:
-    """IEEE 754-2019: `maximum` of both zeros is +0, `minimum` is -0."""
-
-    def worker(rank: int) -> object:
-        signs = []
-        for op in ("min", "max"):
-            x = np.array([0.0, -0.0] * 20 if rank else [-0.0, 0.0] * 20, dtype)
-            dist.all_reduce(x, op=op)
-            signs.append(set(np.signbit(x).tolist()))
-        return signs
-
-    assert run(worker, ranks=4, algorithm=algorithm) == [[{True}, {False}]] * 4
-
-
 @pytest.mark.parametrize("shape", [(), (0,), (1,), (2, 3, 5), (1000,)])
 def test_all_reduce_of_every_shape(shape: tuple[int, ...]) -> None:
     def worker(rank: int) -> None:
