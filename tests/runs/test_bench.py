@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ahbm.base.sizes import Unit
 from ahbm.config.topology import names
 from ahbm.core.emulator import Emulator
 from ahbm.errors import ConfigError, LintError, UnsupportedError
@@ -66,10 +67,13 @@ def test_dtypes_parse() -> None:
 
 
 def test_steps() -> None:
-    assert list(Sweep("all_reduce", 256, 2048).sizes(2)) == [256, 512, 1024, 2048]
-    assert list(Sweep("all_reduce", 256, 1000, step=300).sizes(2)) == [256, 556, 856]
-    assert list(Sweep("all_gather", 1, 64).sizes(24)) == [24, 48]
-    assert list(Sweep("all_reduce", 1, 1, listed=(4096, 24, 25)).sizes(24)) == [24, 4080]
+    def sizes(sweep: Sweep, unit: int) -> list[int]:
+        return [size for size, _ in sweep.sizes(Unit(unit, "a plan"))]
+
+    assert sizes(Sweep("all_reduce", 256, 2048), 2) == [256, 512, 1024, 2048]
+    assert sizes(Sweep("all_reduce", 256, 1000, step=300), 2) == [256, 556, 856]
+    assert sizes(Sweep("all_gather", 1, 64), 24) == [24, 48]
+    assert sizes(Sweep("all_reduce", 1, 1, listed=(4096, 24, 25)), 24) == [24, 4080]
     unfit: list[dict[str, Any]] = [
         {"begin": 0},
         {"begin": 9, "end": 8},

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ahbm.base.request import Request
+from ahbm.base.sizes import Resized
 from ahbm.check.reference import Reference, inputs, takes_turns
 from ahbm.core.compiled import Compiled
 from ahbm.core.emulator import Emulator
@@ -43,6 +44,8 @@ class Case:
     """The choice of a selector, by which `algorithm` is named."""
     notes: tuple[str, ...] = ()
     """What the reader of a result should know of how it was prepared."""
+    resized: Resized | None = None
+    """The size that was asked for, where it cannot be divided."""
 
     @property
     def choice(self) -> Choice | None:

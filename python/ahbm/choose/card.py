@@ -40,6 +40,7 @@ class Card:
             "candidates": [entry.name for entry in tuned.table.catalogue],
             "sizes": sorted({point.nbytes for point in tuned.table.points()}),
             "dropped_sizes": list(tuned.dropped),
+            "resized": list(tuned.resized),
             "runs": self.runs,
             "choices": [_choice(rule) for rule in tuned.rules],
             "regret": {
@@ -121,6 +122,7 @@ class Card:
             f"says neither. They were given, and were not measured."
         )
         yield f"- The ranks of each machine are taken to be on {given.nodes} computer{'s' if given.nodes > 1 else ''}."
+        yield from (f"- {note}." for note in tuned.resized)
         if tuned.dropped:
             yield f"- The budget left out {len(tuned.dropped)} sizes: {', '.join(map(str, tuned.dropped))} B."
         for name, why in self.refused().items():

@@ -47,6 +47,8 @@ class Evaluation:
     knobs: tuple[str, ...]
     """What the knobs of rules did to the times."""
     runs: int
+    resized: tuple[str, ...] = ()
+    """What is to be said of sizes that were asked for and cannot be divided."""
 
     def to_json(self) -> dict[str, Any]:
         """The evaluation as JSON-serialisable data."""
@@ -59,6 +61,7 @@ class Evaluation:
             "stands_for": dict(self.stands),
             "without": list(self.without),
             "knobs": list(self.knobs),
+            "resized": list(self.resized),
             "runs": self.runs,
             "findings": [finding.to_json() for finding in self.read.findings],
         }
@@ -80,6 +83,7 @@ class Evaluation:
         for theirs in self.without:
             yield f"{theirs} is no algorithm of the catalogue: {library} runs it, this does not"
         yield from self.knobs
+        yield from self.resized
         lossy = [loss for loss in self.regret.worst if loss.regret > 0]
         if lossy:
             yield f"{'bytes':>12}  {'loses':>8}  {'takes us':>12}  {'best us':>12}  choice, best, machine"
@@ -186,9 +190,9 @@ def evaluate(
     catalogue = Catalogue.of(name, algorithms, ccl=ccl, overrides=overrides)
     if read.format == msccl.NAME:
         read, catalogue = _with_files(read, catalogue, name, ccl, overrides)
-    kept, _ = whole_sizes(sizes, catalogue, machines, dtype)
+    kept, _, resized = whole_sizes(sizes, catalogue, machines, dtype)
     table = Oracle(catalogue, list(machines), kept, collective=name, dtype=dtype, jobs=jobs, tell=tell).table()
-    return judge(str(file), read, table, nodes)
+    return replace(judge(str(file), read, table, nodes), resized=tuple(resized))
 
 
 _CCL = ccl.FORMAT.name

@@ -7,6 +7,7 @@ from math import lcm
 
 from ahbm._core import Machine
 from ahbm.base.elements import element
+from ahbm.base.sizes import Unit, told
 from ahbm.choose.catalogue import Catalogue
 from ahbm.config.ccl import CclConfig
 from ahbm.core.emulator import Emulator
@@ -15,9 +16,9 @@ from ahbm.source.plan import PlanAlgorithm
 
 def whole_sizes(
     sizes: Sequence[int], catalogue: Catalogue, machines: Sequence[Machine], dtype: str
-) -> tuple[list[int], int]:
+) -> tuple[list[int], int, list[str]]:
     """The sizes in ascending order, rounded down to bytes that every machine divides among its ranks and every plan
-    into its chunks; and the unit that they are multiples of.
+    into its chunks; the unit that they are multiples of; and what is to be said of those that were changed.
 
     Plans whose unit with the others' is more than the largest size are left to refuse what does not fit them.
     """
@@ -29,4 +30,6 @@ def whole_sizes(
         if isinstance(algorithm, PlanAlgorithm):
             both = lcm(unit, algorithm.read.unit(itemsize) * algorithm.how.instances)
             unit = both if both <= largest else unit
-    return sorted({max(size // unit, 1) * unit for size in sizes}), unit
+    what = f"a choice for {' and '.join(str(ranks) for ranks in sorted({machine.sips for machine in machines}))} ranks"
+    found = list(Unit(unit, what).fit(sorted(sizes)))
+    return [size for size, _ in found], unit, told(resized for _, resized in found)

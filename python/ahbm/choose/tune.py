@@ -49,6 +49,8 @@ class Tuned:
     given: Given = field(default_factory=Given)
     dropped: tuple[int, ...] = ()
     """Sizes that the budget left out."""
+    resized: tuple[str, ...] = ()
+    """What is to be said of sizes that were asked for and cannot be divided."""
 
     @property
     def runs(self) -> int:
@@ -189,7 +191,7 @@ def tune(
 
     Raises ConfigError: AHBM-C146 for a budget that two sizes exceed, C151 where no algorithm runs; and as `Oracle`.
     """
-    wanted, unit = whole_sizes(sizes, catalogue, machines, dtype)
+    wanted, unit, resized = whole_sizes(sizes, catalogue, machines, dtype)
     each = len(machines) * len(catalogue.of_collective(collective))
     kept, between = _within(wanted, each, unit, budget, collective)
     how = {"collective": collective, "dtype": dtype, "jobs": jobs, "tell": tell}
@@ -201,7 +203,7 @@ def tune(
     held = Oracle(catalogue, list(machines), between, **how).table() if between else None  # type: ignore[arg-type]
     dropped = tuple(size for size in wanted if size not in kept)
     rules = rules_of(table, plain_candidates)
-    return Tuned(collective, dtype, table, held, rules, given or Given(), dropped)
+    return Tuned(collective, dtype, table, held, rules, given or Given(), dropped, tuple(resized))
 
 
 def _within(

@@ -46,7 +46,7 @@ def each(target: str, runs: Sequence[Opened], data: bool, check: str | None, as_
             request = case.request
             chosen = case.algorithm or case.emulator.choice(request.collective, request.nbytes)
             name = chosen if isinstance(chosen, str) else chosen.name
-            found = bench.Refused(name, request.nbytes, machine_name(case.emulator.machine), error)
+            found = bench.Refused(name, request.nbytes, machine_name(case.emulator.machine), error, case.resized)
             failed.append(found)
         progress.clear()
         if as_json:

@@ -99,6 +99,7 @@ def sweep(
 
 def _run(path: Path, output: Path | None, jobs: int | None, dask: str | None, as_json: bool) -> None:
     from ahbm.base.host import processors
+    from ahbm.base.sizes import told as told_sizes
     from ahbm.sweeps.space import Space
     from ahbm.sweeps.sweep import Progress, dask_executor, swept, workers_of
 
@@ -118,11 +119,14 @@ def _run(path: Path, output: Path | None, jobs: int | None, dask: str | None, as
         pass
     progress.clear()
     if as_json:
-        found = {"cases": told.total, "known": told.known, "run": told.done, "failed": told.failed}
+        found: dict[str, Any] = {"cases": told.total, "known": told.known, "run": told.done, "failed": told.failed}
+        found |= {"resized": [one.to_json() for one in told.resized]} if told.resized else {}
         typer.echo(json.dumps({**found, "store": str(output)}))
         return
     failed = f", {told.failed:,} of them did not run to their end" if told.failed else ""
     typer.echo(f"{told.total:,} cases in {output}: {told.known:,} were there, {told.done:,} are new{failed}")
+    for note in told_sizes(told.resized):
+        typer.echo(f"note: {note}")
 
 
 def _show(

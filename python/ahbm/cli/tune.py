@@ -53,7 +53,7 @@ class _Tuned(Machine):
 
         given = tuple(map(parse_size, self.sizes.split(","))) if self.sizes is not None else ()
         sweep = Sweep(collective, parse_size(self.begin), parse_size(self.end), self.factor, listed=given)
-        return list(sweep.sizes(1))
+        return list(sweep.asked())
 
     def machines(self) -> tuple[list[AnyMachine], dict[str, object]]:
         """The machines, and the overrides of ccl.yaml. Raises ConfigError, TopologyError."""

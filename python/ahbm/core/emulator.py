@@ -293,6 +293,8 @@ class Emulator:
         """The least time that any algorithm could take for a request; with `compiled`, any that moves its data as that
         does, in messages alone or not."""
         kind = request.kind
+        if not request.count:
+            return Bound.known(0, "nothing to move", True)
         return self.limits.bound(
             request.collective,
             request.world_size,

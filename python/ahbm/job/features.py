@@ -222,7 +222,7 @@ def _plan(opened: Opened) -> Iterator[dict[str, Any]]:
 def _row(target: str, compiled: Compiled) -> dict[str, Any]:
     request = compiled.request
     if compiled.program is None:
-        raise ConfigError("AHBM-C148", f"{compiled.algorithm}: there is nothing to do", hint="give a size")
+        raise ConfigError("AHBM-C148", f"{compiled.algorithm}: there is nothing to do", hint="ask for bytes")
     given = (compiled.algorithm, request.collective, request.nbytes, request.dtype, request.parties)
     return _columns(target, *given, compiled.program)
 

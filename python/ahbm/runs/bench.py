@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import repeat
-from math import lcm
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,8 @@ from ahbm.base import codes
 from ahbm.base.arguments import shown
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.elements import element
+from ahbm.base.sizes import Resized, Unit
+from ahbm.base.sizes import told as told_sizes
 from ahbm.base.yaml_source import did_you_mean
 from ahbm.core.spec import Spec, machine_name
 from ahbm.errors import AhbmError, ConfigError, Finding, InterruptedRun, told
@@ -119,8 +120,8 @@ class Sweep:
 
         return Emulator.load(self.topology, self.ccl, self.overrides)
 
-    def case(self, algorithm: str | None, nbytes: int, emulator: Emulator) -> Case:
-        """The case of one size."""
+    def case(self, algorithm: str | None, nbytes: int, emulator: Emulator, resized: Resized | None = None) -> Case:
+        """The case of one size; `resized`: those that became it."""
         from ahbm.runs.measure import prepare
 
         case = prepare(
@@ -135,35 +136,33 @@ class Sweep:
             emulator=emulator,
         )
         note = self.notes.get(algorithm or "")
-        return case if note is None else replace(case, notes=(note,))
+        return replace(case, notes=() if note is None else (note,), resized=resized or case.resized)
 
-    def unit(self, algorithm: str | None, emulator: Emulator) -> int:
-        """Bytes of which every size of an algorithm is a multiple; for a plan, of its own unit too."""
+    def unit(self, algorithm: str | None, emulator: Emulator) -> Unit:
+        """What every size of an algorithm is a multiple of; for a plan, of its own unit too."""
         named = self._named(algorithm)
         ranks = emulator.settings(named).world_size or emulator.world_size
-        itemsize = element(self.dtype).storage.itemsize
-        unit = itemsize * COLLECTIVES[self.collective].chunks(ranks)
+        unit = Unit.of_arrays(self.collective, ranks, self.dtype)
         plan = emulator.algorithm(named) if named is not None else None
-        return lcm(unit, plan.read.unit(itemsize) * plan.how.instances) if isinstance(plan, PlanAlgorithm) else unit
+        if not isinstance(plan, PlanAlgorithm):
+            return unit
+        own = plan.read.unit(element(self.dtype).storage.itemsize) * plan.how.instances
+        return unit.and_of(own, f"{self.collective} by {plan.name}")
 
     def _named(self, algorithm: str | None) -> str | Algorithm | None:
         return None if algorithm is None else self.given.get(algorithm, algorithm)
 
-    def sizes(self, unit: int) -> Iterator[int]:
-        """The sizes in ascending order, each rounded down to a multiple of `unit` bytes (at least one), without
-        repetitions; of a barrier, one element."""
+    def sizes(self, unit: Unit) -> Iterator[tuple[int, Resized | None]]:
+        """The sizes in ascending order, as `unit` takes them, without repetitions, each with those that became it; of a
+        barrier, one element."""
         if self.collective == "barrier":
-            yield element(self.dtype).storage.itemsize
-            return
-        last = 0
-        for size in sorted(self.listed) or self._steps():
-            rounded = max(size // unit, 1) * unit
-            if rounded != last:
-                yield rounded
-            last = rounded
+            return iter([(element(self.dtype).storage.itemsize, None)])
+        return unit.fit(self.asked())
 
-    def _steps(self) -> Iterator[int]:
-        size = self.begin
+    def asked(self) -> Iterator[int]:
+        """The sizes in ascending order, as they are asked for."""
+        yield from sorted(self.listed)
+        size = self.begin if not self.listed else self.end + 1
         while size <= self.end:
             yield size
             size = size + self.step if self.step else size * self.factor
@@ -199,6 +198,8 @@ class Refused:
     bytes: int
     machine: str
     error: AhbmError
+    resized: Resized | None = None
+    """Sizes that were asked for in place of `bytes`."""
 
     @property
     def left_out(self) -> bool:
@@ -229,13 +230,14 @@ class Cell:
     sweep: Sweep
     algorithm: str | None
     size: int
+    resized: Resized | None = None
 
     def run(self, emulator: Emulator) -> Report:
         """Runs it. Raises as `ahbm.runs.measure.measure`."""
         from ahbm.runs import measure as m
 
         sweep = self.sweep
-        case = sweep.case(self.algorithm, self.size, emulator)
+        case = sweep.case(self.algorithm, self.size, emulator, self.resized)
         return m.measure(case, data=self.with_data(emulator), check=sweep.check)
 
     def with_data(self, emulator: Emulator) -> bool:
@@ -267,7 +269,7 @@ def attempt(
         machine = emulator or sweep.emulator()
         for algorithm in sweep.algorithms or (None,):
             sizes = sweep.sizes(sweep.unit(algorithm, machine))
-            planned += [(Cell(sweep, algorithm, size), machine) for size in sizes]
+            planned += [(Cell(sweep, algorithm, *size), machine) for size in sizes]
     return ran(planned, tell, spread)
 
 
@@ -287,7 +289,7 @@ def ran(
         except InterruptedRun:
             raise
         except AhbmError as error:
-            yield Refused(name, cell.size, machine_name(machine.machine), error)
+            yield Refused(name, cell.size, machine_name(machine.machine), error, cell.resized)
 
 
 def _told(found: Mapping[str, Any], cell: Cell, machine: Emulator) -> Report:
@@ -371,13 +373,16 @@ def footer(reports: Sequence[Report], refused: Sequence[Refused] = ()) -> list[s
         f"# {code} : {name} at {' '.join(str(size) for size in sizes)} B: {message}"
         for (name, code, message), sizes in failed.items()
     ]
+    resized = [*(report.resized for report in reports), *(cell.resized for cell in refused)]
+    changed = [f"# Note                 : {note}" for note in told_sizes(resized)]
     if not reports:
-        return reasons
+        return reasons + changed
     return [
         *reasons,
         f"# Out of bounds values : {wrong(reports)} {'OK' if not wrong(reports) else 'FAILED'}",
         f"# Avg bus bandwidth    : {average_busbw(reports):.4f}",
         f"# Bound of last size   : {max(reports, key=lambda report: report.bytes).limited_by}",
+        *changed,
         *(f"# Note                 : {note}" for note in notes(reports)),
         *(f"# {line}" for line in told(_reasons(reports)).splitlines()),
     ]
@@ -453,6 +458,7 @@ def result(cell: Report | Refused, sweep: Sweep) -> dict[str, Any]:
             "type": NCCL_TYPES[sweep.dtype],
             "experiment_name": cell.algorithm,
             "machine": cell.machine,
+            **({} if cell.resized is None else {"resized": cell.resized.to_json()}),
             "error": cell.error.to_json(),
         }
     return {

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ahbm.base.load import load_text
+from ahbm.base.sizes import told
 from ahbm.errors import AhbmError, ConfigError, Finding
 from ahbm.runs.report import OF_BOUND, Report
 
@@ -89,6 +90,7 @@ class Row:
             "after_ns": None if self.after is None else self.after.latency_ns,
             "factor": self.factor,
             "differs": self.cause,
+            **({} if not (notes := resized([self])) else {"notes": notes}),
         }
 
     def __str__(self) -> str:
@@ -98,6 +100,11 @@ class Row:
         change = "" if self.factor is None else f"{100 * (self.factor - 1):+.2f} %"
         differs = f"  ({self.cause} changed)" if self.cause and self.verdict not in ("same", "new", "gone") else ""
         return f"{self.verdict:>8}  {time(self.before):>14}  {time(self.after):>14}  {change:>10}  {self.name}{differs}"
+
+
+def resized(rows: Iterable[Row]) -> list[str]:
+    """Sizes that were asked for and cannot be divided, and those that ran in their place."""
+    return told(report.resized for row in rows for report in (row.before, row.after) if report is not None)
 
 
 STEPS_HEADER = (

@@ -62,7 +62,9 @@ class Inspection:
         """
         compiled = case.compiled()
         if compiled.program is None:
-            raise ConfigError("AHBM-C148", "there was nothing to run, so there is nothing to show", hint="give a size")
+            raise ConfigError(
+                "AHBM-C148", "there was nothing to run, so there is nothing to show", hint="give a size above 0"
+            )
         timeline = compiled.program.simulate(record=True, max_events=compiled.event_budget, stuck=True)
         return Inspection(compiled.program, timeline, case, mode, whole("seed", seed, 0, 2**64 - 1))
 

@@ -41,8 +41,8 @@ KEYWORDS: dict[str, tuple[object, str]] = {
     "bytes_per_rank": (
         None,
         'size of one rank\'s array in the sense of nccl-tests, all chunks included: bytes, or a text such as "64K". A '
-        "rest that does not divide into equal chunks is left out, as nccl-tests does. Without it and bytes_per_pe, "
-        "n_elem of ccl.yaml elements per PE.",
+        "rest that does not divide into equal chunks is left out, as nccl-tests does; of less than that, one element "
+        "per chunk runs. Without it and bytes_per_pe, n_elem of ccl.yaml elements per PE.",
     ),
     "bytes_per_pe": (None, "the same for each PE that takes part."),
     "dtype": ("f16", "the kernels' name of an element type."),

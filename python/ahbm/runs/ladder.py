@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby, islice
-from math import isqrt, lcm
+from math import isqrt
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,8 @@ from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.elements import element
 from ahbm.base.load import load_text
 from ahbm.base.request import Request
+from ahbm.base.sizes import Resized, Unit
+from ahbm.base.sizes import told as told_sizes
 from ahbm.base.store import store
 from ahbm.config.ccl import CclConfig
 from ahbm.core.emulator import Emulator
@@ -35,6 +37,8 @@ class Rung:
     """By candidate, those that ran and were right."""
     refused: Mapping[str, str]
     """By candidate, the code and message of why it did not run, or that it was wrong."""
+    resized: Resized | None = None
+    """Sizes that were asked for in place of `nbytes`."""
 
     @property
     def winner(self) -> str:
@@ -171,6 +175,7 @@ class Ladder:
                 reasons.setdefault((name, reason), []).append(rung.nbytes)
         for (name, reason), sizes in reasons.items():
             yield f"# {name} at {' '.join(map(str, sizes))} B: {reason}"
+        yield from (f"# {note}" for note in told_sizes(rung.resized for rung in self.rungs))
 
     def to_json(self) -> dict[str, Any]:
         """The ladder as JSON-serialisable data."""
@@ -181,6 +186,7 @@ class Ladder:
             "rungs": [
                 {
                     "bytes": rung.nbytes,
+                    **({} if rung.resized is None else {"resized": rung.resized.to_json()}),
                     "winner": rung.winner if rung.reports else None,
                     "percent_of_bound": rung.reports[rung.winner].percent_of_bound if rung.reports else None,
                     "times_us": {name: report.latency_ns / 1000 for name, report in rung.reports.items()},
@@ -248,18 +254,20 @@ def climb(
         configured = (name for name in emulator.ccl.algorithms if name not in synthesized)
         names = [name for name in configured if sweep.collective in emulator.algorithm(name).collectives]
     names += synthesized
-    itemsize = element(sweep.dtype).storage.itemsize
-    unit = itemsize * COLLECTIVES[sweep.collective].chunks(emulator.machine.sips)
-    if whole := [sweep.unit(name, emulator) for name in sweep.algorithms if name in emulator.ccl.algorithms]:
-        unit = min(lcm(unit, *whole), sweep.end)
+    unit = Unit.of_arrays(sweep.collective, emulator.machine.sips, sweep.dtype)
+    whole = [sweep.unit(name, emulator) for name in sweep.algorithms if name in emulator.ccl.algorithms]
+    for own in whole:
+        unit = unit.and_of(*own)
+    if whole and unit.nbytes > sweep.end:
+        unit = Unit(sweep.end, unit.of)
     sizes = list(sweep.sizes(unit))
     run = replace(sweep, overrides={**sweep.overrides, **added}, check=False)
-    cells = ran([(Cell(run, name, size), emulator) for size in sizes for name in names], tell, spread)
-    rungs = [_rung(size, dict(zip(names, islice(cells, len(names)), strict=True))) for size in sizes]
+    cells = ran([(Cell(run, name, size), emulator) for size, _ in sizes for name in names], tell, spread)
+    rungs = [_rung(*size, dict(zip(names, islice(cells, len(names)), strict=True))) for size in sizes]
     return Ladder(sweep.collective, emulator, sweep.dtype, sweep.op, sweep.root, tuple(names), tuple(rungs))
 
 
-def _rung(size: int, cells: Mapping[str, Report | Refused]) -> Rung:
+def _rung(size: int, resized: Resized | None, cells: Mapping[str, Report | Refused]) -> Rung:
     reports: dict[str, Report] = {}
     refused: dict[str, str] = {}
     for name, cell in cells.items():
@@ -269,4 +277,4 @@ def _rung(size: int, cells: Mapping[str, Report | Refused]) -> Rung:
             refused[name] = f"{cell.wrong} wrong elements"
         else:
             reports[name] = cell
-    return Rung(size, reports, refused)
+    return Rung(size, reports, refused, resized)

@@ -14,9 +14,10 @@ from ahbm.base import codes
 from ahbm.base.arguments import checked, instance, path, refused, text, whole
 from ahbm.base.arguments import overrides as overrides_of
 from ahbm.base.collectives import COLLECTIVES, Collective
-from ahbm.base.elements import element
+from ahbm.base.elements import Element, element
 from ahbm.base.placement import DPPolicy
 from ahbm.base.request import Request
+from ahbm.base.sizes import Resized, Unit
 from ahbm.base.yaml_source import did_you_mean
 from ahbm.check.case import Case, explain_wrong, narrowed
 from ahbm.check.checks import UNDECIDED, demand, examine, parse
@@ -155,7 +156,7 @@ def prepare(
     plan runs on as many SIPs as it has ranks where nobody names a machine.
     topology: a packaged name, a path, a SIP network's name or a Machine; None looks for one (`load_machine`).
 
-    Raises ConfigError (AHBM-C125: a size that is no whole number of elements, or absurd; C129: a keyword that there is
+    Raises ConfigError (AHBM-C125: a size that is absurd; C129: a keyword that there is
     not), TopologyError, UnsupportedError.
     """
     refuse_unknown(arguments)
@@ -189,7 +190,7 @@ def prepare(
     ranks = settings.world_size or emulator.world_size
     tiles = 1 if placement is None else placement.cubes(emulator.machine.cubes)
     pes = tiles if placement is not None else 1 if ranks > emulator.machine.sips else emulator.machine.cubes
-    elements = _elements(kind, stored.storage.itemsize, settings, pes, arguments)
+    elements, resized = _elements(kind, stored, settings, ranks, pes, arguments)
     request = Request(
         collective,
         range(ranks),
@@ -216,8 +217,8 @@ def prepare(
                     hint="name it in ccl.yaml, or ahbm.open(plan).run()",
                 )
             by = emulator.by_choice(request, choice)
-            return Case(emulator, request, by, choice)
-    return Case(emulator, request, chosen)
+            return Case(emulator, request, by, choice, resized=resized)
+    return Case(emulator, request, chosen, resized=resized)
 
 
 def _named(collective: object) -> str:
@@ -245,25 +246,28 @@ def _size(name: str, value: object) -> int | None:
     return parse_size(value)
 
 
-def _elements(kind: Collective, item: int, settings: Settings, pes: int, arguments: Arguments) -> int:
-    """Elements of one rank's array, which is spread over `pes` PEs."""
+def _elements(
+    kind: Collective, stored: Element, settings: Settings, ranks: int, pes: int, arguments: Arguments
+) -> tuple[int, Resized | None]:
+    """Elements of one rank's array, which is spread over `pes` PEs; and the size that was asked for, if it is not
+    this."""
     per_rank, per_pe = (_size(name, arguments.get(name)) for name in ("bytes_per_rank", "bytes_per_pe"))
     if per_rank is not None and per_pe is not None:
         raise ConfigError("AHBM-C128", "bytes_per_rank and bytes_per_pe are both given", hint="give one of them")
     if kind.name == "barrier":
-        return 1
+        return 1, None
+    item = stored.storage.itemsize
     given = per_rank if per_pe is None else per_pe
-    if given is None:
-        return settings.n_elem * pes
-    if given < 0 or given % item:
-        raise ConfigError(
-            "AHBM-C125",
-            f"{given} bytes are no whole number of elements of {item} bytes",
-            hint=f"give a multiple of {item}",
-        )
-    if given * pes >= 1 << 62:
+    if given is not None and given < 0:
+        raise ConfigError("AHBM-C125", f"{given} bytes are no size", hint="give 0 or more")
+    if given is not None and given * pes >= 1 << 62:
         raise ConfigError("AHBM-C125", f"{given} bytes are more than any machine has")
-    return given // item * (1 if per_pe is None else pes)
+    unit = Unit.of_arrays(kind.name, ranks, stored.name)
+    if arguments.get("placement") is not None:
+        unit = Unit(item * pes, f"{kind.name} on {pes} tiles of {stored.name}")
+    asked = settings.n_elem * pes * item if given is None else given if per_pe is None else given * pes
+    ((nbytes, resized),) = unit.fit([asked])
+    return nbytes // item, None if given is None else resized
 
 
 def _report(case: Case, compiled: Compiled, wrong: int | None, spec: Spec, findings: tuple[Finding, ...]) -> Report:
@@ -302,6 +306,7 @@ def _report(case: Case, compiled: Compiled, wrong: int | None, spec: Spec, findi
             *case.notes,
             *filter(None, [calibrated]),
         ),
+        resized=case.resized,
         band=bands.band(*of),
         machine=machine_name(machine),
         spec=spec,

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from ahbm.base import html
 from ahbm.base.arguments import checked, whole
 from ahbm.base.collectives import COLLECTIVES
+from ahbm.base.sizes import Resized
+from ahbm.base.sizes import told as told_sizes
 from ahbm.check.case import Case
 from ahbm.core.limits import Bound
 from ahbm.core.spec import Spec
@@ -76,6 +78,8 @@ class Report(Run):
     """Choices that the configuration left open, and that a run by the same algorithm does not make again."""
     band: Band | None = field(default=None, compare=False)
     """On a calibrated machine, how far it was off near this size; None where that is not known."""
+    resized: Resized | None = field(default=None, compare=False)
+    """Sizes that were asked for and cannot be divided: `bytes` is what ran in their place."""
     machine: str = ""
     """The machine in words: its topology, and the overrides that changed it."""
     spec: Spec | None = field(default=None, repr=False, compare=False)
@@ -151,6 +155,8 @@ class Report(Run):
                 data |= {key: getattr(self, key) for key in OF_BOUND}
             elif name == "program_hash_of":
                 data["program_hash"] = self.program_hash
+            elif name == "resized":
+                data[name] = None if self.resized is None else self.resized.to_json()
             elif name != "spec":
                 data[name] = value
         return data | {"findings": [finding.to_json() for finding in self.findings]}
@@ -164,6 +170,7 @@ class Report(Run):
             known["checks"] = tuple(known.get("checks", ()))
             known["notes"] = tuple(known.get("notes", ()))
             known["band"] = None if known.get("band") is None else Band(**known["band"])
+            known["resized"] = None if known.get("resized") is None else Resized.from_json(known["resized"])
             known["findings"] = tuple(map(Finding.from_json, known.get("findings", ())))
             ns, _, reason = (known.pop(name) for name in OF_BOUND[:3])
             ps = None if ns is None else round(1000 * ns)
@@ -186,7 +193,7 @@ class Report(Run):
             ("timeline hash", self.timeline_hash),
         ]
         pairs += [("checked for", ", ".join(self.checks))] if self.checks else []
-        pairs += [("note", note) for note in self.notes]
+        pairs += [("note", note) for note in (*told_sizes([self.resized]), *self.notes)]
         pairs += [("findings", told(self.findings))] if self.findings else []
         what = f"{self.collective} by {self.algorithm} on {self.machine or self.topology}"
         return html.facts(f"{what}: {self.ranks} × {self.bytes:,} B {self.dtype}", pairs)  # noqa: RUF001
@@ -204,7 +211,7 @@ class Report(Run):
             f"{self.latency_ns:,.2f} ns (simulated), algbw {self.algbw_gbs:.2f} GB/s, busbw {self.busbw_gbs:.2f} GB/s, "
             f"{bound}, {self.messages} messages, {checked}"
             + (f", checked for {', '.join(self.checks)}" if self.checks else "")
-            + "".join(f"\nnote: {note}" for note in self.notes)
+            + "".join(f"\nnote: {note}" for note in (*told_sizes([self.resized]), *self.notes))
             + (f"\n{told(self.findings)}" if self.findings else "")
         )
 

@@ -69,5 +69,7 @@ class Run(ABC):
     def _program(self) -> Program:
         program = self.program()
         if program is None:
-            raise ConfigError("AHBM-C148", "there was nothing to run, so there is nothing to show", hint="give a size")
+            raise ConfigError(
+                "AHBM-C148", "there was nothing to run, so there is nothing to show", hint="give a size above 0"
+            )
         return program

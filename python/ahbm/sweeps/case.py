@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ahbm._core import Machine
 from ahbm.base.arguments import text
 from ahbm.base.collectives import COLLECTIVES
+from ahbm.base.sizes import Resized, Unit
 from ahbm.config.ccl import CclConfig, split_overrides
 from ahbm.config.topology import load_machine
 from ahbm.core.emulator import Emulator
@@ -63,6 +64,8 @@ class Case:
     """Position in the space."""
     key: str
     """64 hex digits: equal keys are equal rows, in every process and on every computer."""
+    resized: Resized | None = None
+    """Sizes that were asked for in place of `nbytes`."""
 
 
 class Places:
@@ -192,15 +195,15 @@ class _Run:
     group: Group
     algorithm: str | None
     digest: _Digest
-    sizes: Sequence[int]
+    sizes: Sequence[tuple[int, Resized | None]]
     seeds: Sequence[int]
     at: int
     """Position of the first case."""
 
     def cases(self) -> Iterator[Case]:
-        for number, (nbytes, seed) in enumerate(product(self.sizes, self.seeds)):
+        for number, ((nbytes, resized), seed) in enumerate(product(self.sizes, self.seeds)):
             key = self.digest.of(nbytes, seed)
-            yield Case(self.group, self.algorithm, nbytes, seed, self.at + number, key)
+            yield Case(self.group, self.algorithm, nbytes, seed, self.at + number, key, resized)
 
 
 class _Digest:
@@ -223,14 +226,14 @@ class _Digest:
                 self._common += [emulator.ccl.fingerprint, _all_contents(emulator)]
 
     @property
-    def sizes(self) -> Iterator[int]:
+    def sizes(self) -> Iterator[tuple[int, Resized | None]]:
         """The sizes, as the algorithm takes them; as they are asked for where it or the machine does not load."""
         try:
             if isinstance(self._emulator, Emulator):
                 return self._sweep.sizes(self._sweep.unit(self._algorithm, self._emulator))
         except AhbmError:
             pass
-        return self._sweep.sizes(1)
+        return self._sweep.sizes(Unit(1, ""))
 
     def of(self, nbytes: int, seed: int) -> str:
         """The key of a case."""

@@ -14,6 +14,8 @@ from uuid import uuid4
 
 from ahbm.base import html
 from ahbm.base.arguments import checked, refused, whole
+from ahbm.base.sizes import Resized
+from ahbm.base.sizes import told as told_sizes
 from ahbm.errors import AhbmError, ConfigError, DistributedError, UnsupportedError
 from ahbm.runs.bench import Refused
 from ahbm.runs.report import Report
@@ -46,6 +48,8 @@ class Table(Rows):
     """
 
     space: Space = field(compare=False)
+    notes: tuple[str, ...] = field(default=(), compare=False)
+    """Sizes that were asked for and cannot be divided, and those that ran in their place."""
 
     @cached_property
     def cells(self) -> tuple[Report | Refused, ...]:
@@ -72,12 +76,15 @@ class Table(Rows):
                 yield work.report(case, places)
             except AhbmError as error:
                 values = dict(zip(STORED, work.row(case, places), strict=True))
-                yield Refused(values["algorithm"], case.nbytes, case.group.machine, error)
+                yield Refused(values["algorithm"], case.nbytes, case.group.machine, error, case.resized)
 
     @property
     def failed(self) -> int:
         """Rows of cases that did not run."""
         return sum(code is not None for code in self.column("code"))
+
+    def __str__(self) -> str:
+        return "\n".join([super().__str__(), *(f"note: {note}" for note in self.notes)])
 
     def __repr__(self) -> str:
         return f"<Table of {self._told()}>"
@@ -110,6 +117,8 @@ class Progress:
     """Cases that ran."""
     failed: int = 0
     """Those of `done` that did not run to their end."""
+    resized: dict[Resized, None] = field(default_factory=dict)
+    """Sizes that were asked for and cannot be divided, each change once."""
     began: tuple[float, int] | None = None
     """When the first rows came, and how many they were: what came before was no work."""
 
@@ -269,6 +278,8 @@ def swept(
         for case in plan(space, Places(), mixed=True):
             if order is not None:
                 order.append(case)
+            if case.resized is not None:
+                progress.resized[case.resized] = None
             if case.key in known:
                 progress.total -= 1
                 continue
@@ -330,7 +341,8 @@ def table_of(space: Space, order: Sequence[Case], rows: Mapping[str, Row]) -> Ta
         row[machine], row[seed] = case.group.machine, case.seed
         overrides = (case.group.varied.get(name) for name in varied)
         values.append((*(row[at] for at in picked), *overrides, *(row[at] for at in failed)))
-    return Table((*COLUMNS, *seeds, *job, *varied, *FAILED), tuple(values), space)
+    notes = tuple(told_sizes(case.resized for case in order))
+    return Table((*COLUMNS, *seeds, *job, *varied, *FAILED), tuple(values), space, notes)
 
 
 def _span(seconds: float) -> str:

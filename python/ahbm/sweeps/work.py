@@ -132,7 +132,7 @@ def report(case: Case, places: Places) -> Any:
 
     sweep = case.group.sweep
     emulator = places.emulator(sweep)
-    prepared = sweep.case(case.algorithm, case.nbytes, emulator)
+    prepared = sweep.case(case.algorithm, case.nbytes, emulator, case.resized)
     return measure(prepared, data=sweep.data, seed=case.seed, check=sweep.check)
 
 
