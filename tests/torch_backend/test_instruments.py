@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -202,3 +204,18 @@ def test_one_rank_alone_under_fake_tensors() -> None:
         assert counted.get_total_counts() == 1
     finally:
         dist.destroy_process_group()
+
+
+def test_a_new_timeout_is_that_of_every_call_seen_or_not() -> None:
+    def worker(rank: int) -> None:
+        dist.init_process_group("ahbm", timeout=timedelta(seconds=20))
+        group: Any = dist.group.WORLD
+        for timeout in (timedelta(seconds=7), timedelta(seconds=9)):
+            group.set_timeout(timeout)
+            for look in (nullcontext, CommDebugMode):
+                with look():
+                    handle = group.allreduce([t()])
+                assert handle._timeout == timeout
+                handle.wait()
+
+    ahbm.torch.spawn(worker, overrides=SMALL)

@@ -83,8 +83,8 @@ class Form(Collectives):
     supports_abort_hooks = property(lambda self: False)
 
     def set_timeout(self, timeout: timedelta) -> None:
-        """Sets the longest time that a wait lasts."""
-        self._timeout = timeout
+        """Sets the longest time that a wait lasts, whichever form of the group makes the call."""
+        self._state.timeout = timeout
 
     _set_default_timeout = set_timeout
 
@@ -115,9 +115,9 @@ class ProcessGroup(Form, dist.ProcessGroup):
     def __init__(self, place: Place, members: Members, timeout: timedelta | None, store: Any) -> None:
         dist.ProcessGroup.__init__(self, *birth(store, members.rank_of(place.rank), members.size()))
         self._founding = store
-        state = State()
-        self.bind(place, members, timeout, state)
-        self._inner = Backend(place, members, timeout, state) if PYTHON_BACKENDS else stand_in(self.rank(), self.size())
+        state = State(timeout)
+        self.bind(place, members, state)
+        self._inner = Backend(place, members, state) if PYTHON_BACKENDS else stand_in(self.rank(), self.size())
         kind = dist.ProcessGroup.BackendType.CUSTOM
         self._set_default_backend(kind)
         for device in DEVICES:
@@ -156,7 +156,7 @@ class ProcessGroup(Form, dist.ProcessGroup):
             return None
         members = self._place.group(name, [self.members.ranks[rank] for rank in ranks])
         store = dist.PrefixStore(f"{name}/", self._founding)
-        group = type(self)(self._place, members, timeout or self._timeout, store)
+        group = type(self)(self._place, members, timeout or self._state.timeout, store)
         group._set_group_name(name)
         group._set_group_desc(group_desc or name)
         return group
@@ -165,9 +165,9 @@ class ProcessGroup(Form, dist.ProcessGroup):
 class Backend(Form, TorchBackend):
     """What the dispatcher's kernels call, and what torch looks up for batched sends."""
 
-    def __init__(self, place: Place, members: Members, timeout: timedelta | None, state: State) -> None:
+    def __init__(self, place: Place, members: Members, state: State) -> None:
         TorchBackend.__init__(self, members.rank_of(place.rank), members.size())
-        self.bind(place, members, timeout, state)
+        self.bind(place, members, state)
 
 
 class _Made(threading.local):

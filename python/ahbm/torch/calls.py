@@ -35,6 +35,8 @@ NAME = "ahbm"
 class State:
     """The state that the forms of one group have in common."""
 
+    timeout: timedelta | None = None
+    """The longest time that a wait lasts."""
     sequence: int = 0
     """Operations issued so far."""
     batch: Work | None = None
@@ -48,16 +50,15 @@ class Collectives:
 
     _place: Place
     members: Members
-    _timeout: timedelta | None
     _options: Any
     _state: State
     _calls: Member
 
-    def bind(self, place: Place, members: Members, timeout: timedelta | None, state: State) -> None:
+    def bind(self, place: Place, members: Members, state: State) -> None:
         """Says whose calls these are: `place`'s, on `members`."""
-        self._place, self.members, self._timeout, self._state = place, members, timeout, state
+        self._place, self.members, self._state = place, members, state
         self._calls = Member(members, members.rank_of(place.rank))
-        self._options = TorchBackend.Options(NAME, timeout or timedelta(minutes=30))
+        self._options = TorchBackend.Options(NAME, state.timeout or timedelta(minutes=30))
 
     # Issuing
 
@@ -75,7 +76,7 @@ class Collectives:
     def _work(self, tensors: Sequence[Tensor]) -> Work:
         batch = self._state.batch
         if batch is None:
-            return Work(self._place, self.members, tensors, self._timeout)
+            return Work(self._place, self.members, tensors, self._state.timeout)
         batch.tensors += tensors
         return batch
 
@@ -112,7 +113,7 @@ class Collectives:
         mine = sparse.own(tensor, op)
         head = sparse.head(mine)
         heads = [head.clone() for _ in range(self.members.size())]
-        told = Work(self._place, self.members, heads, self._timeout)
+        told = Work(self._place, self.members, heads, self._state.timeout)
         self._issue(told, self._calls.all_gather([flat(t) for t in heads], flat(head)))
         told.wait()
         indices, values = sparse.rooms(mine, heads)
@@ -375,7 +376,7 @@ class Collectives:
     def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
         """A barrier after whose timeout (a timedelta, seconds, or None: the group's) rank 0 names the missing ranks, in
         torch's words: all with `wait_all_ranks`, otherwise the first. Raises AHBM-X122 on every rank that has come."""
-        limit = self._timeout if timeout is None else timeout
+        limit = self._state.timeout if timeout is None else timeout
         seconds = limit.total_seconds() if isinstance(limit, timedelta) else limit
         work = self._work([])
         self._issue(work, self._calls.barrier())
@@ -405,12 +406,12 @@ class Collectives:
 
     def start_coalescing(self, device: Any = None) -> None:
         """Calls up to `end_coalescing` end together."""
-        self._state.batch = Work(self._place, self.members, [], self._timeout)
+        self._state.batch = Work(self._place, self.members, [], self._state.timeout)
 
     def end_coalescing(self, device: Any = None) -> Work:
         """One handle for all calls since `start_coalescing`."""
         batch, self._state.batch = self._state.batch, None
-        return Work(self._place, self.members, [], self._timeout) if batch is None else batch
+        return Work(self._place, self.members, [], self._state.timeout) if batch is None else batch
 
     _start_coalescing = start_coalescing
     _end_coalescing = end_coalescing

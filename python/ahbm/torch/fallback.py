@@ -46,6 +46,14 @@ class ProcessGroup(backend.ProcessGroup):
         self._store = dist.PrefixStore("ahbm fallback", store)
         self._twin: Any = None
 
+    def set_timeout(self, timeout: timedelta) -> None:
+        """The twin's, too."""
+        super().set_timeout(timeout)
+        if self._twin is not None:
+            self._twin._set_default_timeout(timeout)
+
+    _set_default_timeout = set_timeout
+
     def _elsewhere(self, name: str, error: UnsupportedError) -> Any:
         """The twin's method `name`. Raises `error` where ranks take turns: gloo would wait for those that have none."""
         if self._place.eager_futures:
@@ -54,7 +62,7 @@ class ProcessGroup(backend.ProcessGroup):
         self.agree(told)
         notice(told)
         if self._twin is None:
-            self._twin = dist.ProcessGroupGloo(self._store, self.rank(), self.size(), self._timeout)
+            self._twin = dist.ProcessGroupGloo(self._store, self.rank(), self.size(), self._state.timeout)
         return getattr(self._twin, name)
 
 

@@ -83,7 +83,7 @@ def calls(group: Any, name: str, args: tuple[Any, ...], kw: dict[str, Any]) -> l
     paper, ranks = _Paper(), dist.get_process_group_ranks(group)
     one = _Sketched()
     place = Place(paper, dist.get_rank(), ranks, Setup().emulator, moves_data=False)
-    one.bind(place, Members(group.group_name, tuple(ranks)), None, State())
+    one.bind(place, Members(group.group_name, tuple(ranks)), State())
     getattr(METHODS[name], "__wrapped__", METHODS[name])(
         one, *map(_hollow, args), **{k: _hollow(v) for k, v in kw.items()}
     )
