@@ -204,6 +204,8 @@ def test_all_to_all() -> None:
         np.testing.assert_array_equal(got, np.repeat([[100 * j + rank, 7] for j in range(3)], sends, axis=0))
         with pytest.raises(DistributedError, match="do not add up"):
             dist.all_to_all_single(single, single, [6, 3])
+        with pytest.raises(DistributedError, match=r"AHBM-X130 .*output has 9 elements; .* input asks for 12"):
+            dist.all_to_all_single(np.zeros(9, np.int32), single)
 
     run(worker)
 

@@ -153,6 +153,24 @@ def test_tensors_in_the_other_front_are_resized_afterwards() -> None:
     ahbm.spawn(worker, nprocs=2, overrides=SMALL)
 
 
+def test_a_tensor_of_a_wrong_size_is_named_with_the_size_that_it_must_have() -> None:
+    zeros = torch.zeros
+    calls: dict[str, Callable[[], object]] = {
+        "reduce_scatter: the input has 7 elements, not 6": lambda: dist.reduce_scatter_tensor(zeros(3), zeros(7)),
+        "reduce_scatter: the input has 3 elements, not 6": lambda: dist.reduce_scatter_tensor(zeros(3), zeros(3)),
+        "all_gather: the output has 7 elements, not 6": lambda: dist.all_gather_into_tensor(zeros(7), zeros(3)),
+        "the output has 8 elements, not 6": lambda: dist.all_to_all_single(zeros(8), zeros(6)),
+    }
+
+    def worker(rank: int) -> None:
+        dist.init_process_group("ahbm")
+        for told, call in calls.items():
+            with pytest.raises(DistributedError, match=f"AHBM-X130 .*{told}"):
+                call()
+
+    ahbm.torch.spawn(worker, world_size=2, overrides=SMALL)
+
+
 def test_accumulation_in_f32() -> None:
     def worker(rank: int) -> torch.Tensor:
         dist.init_process_group("ahbm")

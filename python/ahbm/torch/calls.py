@@ -150,7 +150,7 @@ class Collectives:
     def reduce_scatter_single(self, output: Tensor, input: Tensor, opts: Any = None) -> Work:
         """`output` becomes the reduction over all ranks of this rank's chunk of `input`."""
         work = self._work([output])
-        self._reduce_scatter(work, output, [flat(input)], opts)
+        self._reduce_scatter_single(work, output, input, opts)
         return work
 
     _reduce_scatter_base = reduce_scatter_single
@@ -162,10 +162,20 @@ class Collectives:
         """`reduce_scatter_single` of each pair."""
         work = self._work(outputs)
         for out, x in zip(outputs, inputs, strict=True):
-            self._reduce_scatter(work, out, [flat(x)], opts)
+            self._reduce_scatter_single(work, out, x, opts)
         return work
 
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+
+    def _reduce_scatter_single(self, work: Work, output: Tensor, input: Tensor, opts: Any) -> None:
+        (op, factor), out, x = (
+            reduction((opts or dist.ReduceScatterOptions()).reduceOp, output),
+            flat(output),
+            flat(input),
+        )
+        same([out, x], "reduce_scatter")
+        sized(x, out.size * self.members.size(), "reduce_scatter: the input")
+        self._issue(work, self._calls.reduce_scatter_single(out, scaled(x, factor), op))
 
     def _reduce_scatter(self, work: Work, output: Tensor, ins: Sequence[Flat], opts: Any) -> None:
         opts = opts or dist.ReduceScatterOptions()
@@ -315,6 +325,8 @@ class Collectives:
         work, out, x = self._work([output]), flat(output), flat(input)
         same([out, x], "all_to_all")
         sends, receives = self._splits(x, input_split_sizes), self._splits(out, output_split_sizes)
+        if not output_split_sizes and not input_split_sizes:
+            sized(out, x.size, "all_to_all_single: without split sizes, the output")
         self._issue(work, self._calls.all_to_all_single(out, x, receives, sends))
         return work
 
