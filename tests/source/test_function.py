@@ -69,6 +69,24 @@ def test_a_function_runs_in_every_form() -> None:
     assert ahbm.open("all_reduce", algorithm=names["ring"], overrides=SMALL).run().wrong == 0
 
 
+def test_the_operations_of_a_wrong_kernel_are_known_and_those_of_none_are_left_out() -> None:
+    good = cell()["ring"]
+
+    def wrong(*args: Any, tl: ahbm.Tl) -> None:
+        t_ptr, n_elem = args[:2]
+        tl.store(t_ptr, tl.load(t_ptr, shape=(n_elem,), dtype="f16"))
+
+    def broken(*args: Any, tl: ahbm.Tl) -> None:
+        raise ValueError("no program")
+
+    args = cell()["kernel_args"]
+    kernels = [ahbm.algorithm(kernel_args=args)(one) for one in (good, wrong, broken)]
+    found = [check_kernel(kernel, overrides=SMALL, checks="result") for kernel in kernels]
+    assert [one.verdict for one in found] == ["correct", "wrong", "malformed"]
+    assert found[0].ops and "(kernel, all_reduce, 4 ranks, 8 ops, " in str(found[1])
+    assert found[2].ops is None and "ops" not in str(found[2]).splitlines()[0]
+
+
 def test_a_reports_function_is_run_again_explained_and_checked() -> None:
     report = run(cell()["ring"], check="race,uninit")
     assert check_kernel(cell()["ring"], overrides=SMALL, checks="race").verdict == "correct"

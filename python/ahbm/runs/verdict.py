@@ -52,7 +52,8 @@ class CheckOptions:
 
 @dataclass(frozen=True)
 class Checked:
-    """The answer for one file or kernel. A file that could not be read has no format, collective, ranks or ops."""
+    """The answer for one file or kernel. A file that could not be read has no format, collective, ranks or
+    ops, a kernel that makes no program no ops."""
 
     file: str
     """Path, or name of the algorithm."""
@@ -107,7 +108,9 @@ class Checked:
     def __str__(self) -> str:
         facts = []
         if self.format is not None:
-            facts = [self.format, str(self.collective), f"{self.ranks} ranks", f"{self.ops} ops"]
+            facts = [self.format, str(self.collective), f"{self.ranks} ranks"]
+        if self.ops is not None:
+            facts.append(f"{self.ops} ops")
         if self.slots is not None:
             facts.append(f"{self.slots} slots")
         if self.min_slots is not None:
@@ -213,11 +216,13 @@ def check_kernel(
     findings: tuple[Finding, ...]
     try:
         case = prepare(named, asked, **arguments)
-        compiled, _, _, findings = verify(case, data=data, seed=seed, mode="integers", check=checks)
-        ranks, ops = case.request.parties, compiled.ops
+        # Known before the check fails.
+        ranks, ops = case.request.parties, case.compiled().ops
+        _, _, _, findings = verify(case, data=data, seed=seed, mode="integers", check=checks)
         verdict = "undecided" if findings else "correct"
     except tuple(_CLASSES) as error:
-        findings, verdict = error.findings, _VERDICTS.get(error.code, _CLASSES[type(error)])
+        kind = next(kind for kind in type(error).__mro__ if kind in _CLASSES)
+        findings, verdict = error.findings, _VERDICTS.get(error.code, _CLASSES[kind])
     return Checked(settings.algorithm, "kernel", named, ranks, ops, settings.queues.n_slots, verdict, None, findings)
 
 

@@ -168,11 +168,8 @@ class Collectives:
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
     def _reduce_scatter_single(self, work: Work, output: Tensor, input: Tensor, opts: Any) -> None:
-        (op, factor), out, x = (
-            reduction((opts or dist.ReduceScatterOptions()).reduceOp, output),
-            flat(output),
-            flat(input),
-        )
+        opts = opts or dist.ReduceScatterOptions()
+        (op, factor), out, x = reduction(opts.reduceOp, output), flat(output), flat(input)
         same([out, x], "reduce_scatter")
         sized(x, out.size * self.members.size(), "reduce_scatter: the input")
         self._issue(work, self._calls.reduce_scatter_single(out, scaled(x, factor), op))
