@@ -137,6 +137,26 @@ def test_the_files_are_read_back_to_what_the_card_says(tuned: Tuned, saved: tupl
     assert all(path.exists() for path in found.files)
 
 
+def test_on_a_machine_with_protocols_files_say_what_was_measured(tmp_path: Path) -> None:
+    names, sizes = ["nccl_ring_allreduce", "double_binary_tree_allreduce", "synth:direct"], [1 << 16, 1 << 20]
+    machine = load_machine("dgx_h100")
+    found = save(tune(Catalogue.of("all_reduce", names), [machine], sizes, dtype="f32"), tmp_path)
+    for name in ("ccl.yaml", "nccl_tuner.csv", "ncclx_tuner.csv", "nccl_sweep.csv"):
+        own = {"ccl": tmp_path / name} if name == "ccl.yaml" else {}
+        again = evaluate(tmp_path / name, [machine], sizes, algorithms=names, dtype="f32", **own)  # type: ignore[arg-type]
+        if name != "nccl_sweep.csv":
+            assert f"loses {again.regret.mean:.2%} on the average" in (tmp_path / name).read_text().replace("\n# ", " ")
+            assert found.evaluations[name].regret == again.regret
+    first, *rows = (tmp_path / "nccl_sweep.csv").read_text().splitlines()
+    assert {row.split(",")[3] for row in rows} == {"ll", "simple"} and first.startswith("collective")
+    for row in rows:
+        _, nbytes, theirs, protocol, channels, *_, us = row.split(",")
+        one = Rules((Rule("all_reduce", theirs, protocol=protocol, channels=int(channels)),))
+        table = found.tuned.table.only(lambda point: point.nbytes == int(nbytes))  # noqa: B023
+        (loss,) = judge("row", Read("nccl", NCCL, one), table).regret.worst
+        assert f"{loss.ps / 1e6:.6f}" == us
+
+
 def test_the_sweep_of_nccl_s_tuner_makes_the_choices_of_its_configuration(saved: tuple[Card, Path]) -> None:
     folder = saved[1]
     swept, written = (formats.read(folder / name).rules for name in ("nccl_sweep.csv", "nccl_tuner.csv"))

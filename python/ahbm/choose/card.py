@@ -117,9 +117,10 @@ class Card:
         )
         if names:
             yield f"- What stands for the libraries' algorithms: {', '.join(dict.fromkeys(names.split(', ')))}."
+        told = f"the protocol {given.protocol}" if given.protocol else "the quickest protocol of the machine's library"
         yield (
-            f"- {given.channels} channels and the protocol {given.protocol} are written where an algorithm's entry "
-            f"says neither. They were given, and were not measured."
+            f"- {given.channels} channels and {told} are written where an algorithm's entry says neither. The lines of "
+            f"NCCL's files were timed with them, as far as the algorithm and the machine have such."
         )
         yield f"- The ranks of each machine are taken to be on {given.nodes} computer{'s' if given.nodes > 1 else ''}."
         yield from (f"- {note}." for note in tuned.resized)

@@ -14,15 +14,14 @@ from ahbm.choose.catalogue import Catalogue
 from ahbm.choose.formats import ccl, msccl
 from ahbm.choose.formats.format import Read
 from ahbm.choose.oracle import Oracle, OracleTable
-from ahbm.choose.outcomes import request_of
 from ahbm.choose.regret import Loss, Point, Regret
-from ahbm.choose.rules import Query, Rule, Rules
+from ahbm.choose.rules import Query, Rules
 from ahbm.choose.sizes import whole_sizes
+from ahbm.choose.turning import Knobs, Turning
 from ahbm.config.ccl import CclConfig
 from ahbm.config.topology import load_machine
 from ahbm.core.emulator import Emulator
-from ahbm.core.selection import CONFIGURED, Choice
-from ahbm.errors import AhbmError, ConfigError
+from ahbm.errors import ConfigError
 from ahbm.runs.ladder import schedules
 from ahbm.source.function import AnyAlgorithm
 from ahbm.source.synthesis import METHODS, SYNTHESIZED
@@ -94,14 +93,15 @@ class Evaluation:
             )
 
 
-def judge(file: str, read: Read, table: OracleTable, nodes: int = 1) -> Evaluation:
+def judge(file: str, read: Read, table: OracleTable, nodes: int = 1, turning: Turning | None = None) -> Evaluation:
     """What the rules of a file lose at the points of a table.
 
     A rule whose algorithm nothing stands for is passed over, as libraries pass over what cannot run. An algorithm takes
     what it takes under the knobs of its rule; where it does not run under them, what it takes without.
-    nodes: computers among which the ranks of every machine are.
+    nodes: computers among which the ranks of every machine are. turning: of the table, with what it has timed.
     """
-    turning = _Turning(table)
+    turning = turning or Turning(table)
+    told: dict[str, None] = {}
     names = dict.fromkeys(rule.algorithm for rule in read.rules)
     losses, left = [], []
     stands: dict[str, str] = {}
@@ -118,42 +118,11 @@ def judge(file: str, read: Read, table: OracleTable, nodes: int = 1) -> Evaluati
             continue
         stands[rule.algorithm] = chosen
         best, least = table.best(point.machine, point.nbytes)
-        ps = turning.ps(point, chosen, rule) or times[chosen]
+        knobs = Knobs(rule.protocol, rule.channels, rule.threads, rule.chunk_bytes)
+        told |= dict.fromkeys(turning.at(point, chosen, knobs).notes)
+        ps = turning.ps(point, chosen, knobs)
         losses.append(Loss(point, chosen, ps, *((chosen, ps) if ps < least else (best, least))))
-    told = tuple(turning.notes)
-    return Evaluation(file, read, Regret.of(losses), tuple(left), stands, tuple(without), told, table.runs)
-
-
-class _Turning:
-    """The algorithms of a table under the knobs of rules."""
-
-    def __init__(self, table: OracleTable) -> None:
-        self._table = table
-        self._emulators: dict[str, Emulator] = {}
-        self.notes: dict[str, None] = {}
-        """What the knobs did, in the order of the points."""
-
-    def ps(self, point: Point, algorithm: str, rule: Rule) -> int | None:
-        """Simulated ps under the rule's knobs; None where it has none, or the algorithm does not run under them."""
-        catalogue = self._table.catalogue
-        own = catalogue.entry(algorithm).given or algorithm
-        choice = Choice(CONFIGURED, own, rule.protocol, rule.channels, rule.threads, rule.chunk_bytes)
-        if not choice.knobs:
-            return None
-        if point.machine not in self._emulators:
-            config = CclConfig.load(catalogue.ccl, catalogue.overrides)
-            self._emulators[point.machine] = Emulator(self._table.machines[point.machine], config)
-        emulator = self._emulators[point.machine]
-        request = request_of(point.collective, point.nbytes, point.ranks, point.dtype)
-        try:
-            ran = emulator.compile(request, emulator.by_choice(request, choice))
-            ps = ran.latency_ps
-        except AhbmError as error:
-            told = ", ".join(f"{knob} {value}" for knob, value in choice.knobs.items())
-            self.notes[f"{algorithm} does not run with {told}, and is timed without: {error.message}"] = None
-            return None
-        self.notes |= dict.fromkeys(note for note in ran.notes if note.startswith("knobs:"))
-        return ps
+    return Evaluation(file, read, Regret.of(losses), tuple(left), stands, tuple(without), tuple(told), table.runs)
 
 
 @checked

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from ahbm.base.store import store
@@ -13,9 +14,9 @@ from ahbm.choose.evaluation import Evaluation, evaluate, judge
 from ahbm.choose.formats import ccl, mscclpp, nccl, nccl_sweep, ncclx, ucc
 from ahbm.choose.formats.format import Format
 from ahbm.choose.formats.nccl_sweep import Measured
-from ahbm.choose.names import NCCL, Library
+from ahbm.choose.names import NCCL
 from ahbm.choose.rules import Rule, Rules, Span
-from ahbm.choose.tune import Tuned, candidates
+from ahbm.choose.tune import Tuned
 from ahbm.choose.written import plans as written_plans
 from ahbm.choose.written import slug
 from ahbm.config.ccl import CclConfig
@@ -41,18 +42,29 @@ def save(tuned: Tuned, folder: str | Path, jobs: int | None = None) -> Card:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise FormatError("AHBM-F102", f"{folder} cannot be written: {error}") from error
-    texts, missing = _tables(tuned)
+    rules, missing = _tables(tuned)
     catalogue = tuned.table.catalogue
     config = CclConfig.load(catalogue.ccl, catalogue.overrides)
     named = dict.fromkeys(rule.algorithm for rule in tuned.rules)
     entries = {name: config.entry(name) for name in named}
-    texts = {ccl.FORMAT.file: ccl.document(tuned.rules, entries, _notes(tuned))} | texts
+    texts: dict[str, str] = {}
+    evaluations: dict[str, Evaluation] = {}
+    for format in (ccl.FORMAT, *LIBRARIES):
+        if format is ccl.FORMAT:
+            write = partial(ccl.document, tuned.rules, entries)
+        elif format.file in rules:
+            write = partial(format.write, rules[format.file])
+        else:
+            continue
+        # A file says of itself what its reader finds.
+        read = format.read(write([]), format.file)
+        judged = judge(format.file, read, tuned.table, tuned.given.nodes, tuned.turning)
+        evaluations[format.file] = judged
+        texts[format.file] = write(_notes(tuned, judged))
+    measured = list(_measured(tuned))
+    if measured:
+        texts[nccl_sweep.FORMAT.file] = nccl_sweep.text(measured)
     _store({folder / name: text for name, text in texts.items()})
-    evaluations = {
-        format.file: judge(format.file, format.read(texts[format.file], format.file), tuned.table, tuned.given.nodes)
-        for format in (ccl.FORMAT, *LIBRARIES)
-        if format.file in texts
-    }
     plans, refused = written_plans(tuned, folder, config)
     evaluations |= _judged_plans(tuned, folder, plans, jobs)
     files = [*(folder / name for name in texts), *(folder / name for name in plans)]
@@ -103,17 +115,18 @@ def _store(texts: Mapping[Path, str]) -> None:
         raise FormatError("AHBM-F102", f"{next(iter(texts)).parent} cannot be written: {error}") from error
 
 
-def _notes(tuned: Tuned) -> list[str]:
-    machines = ", ".join(tuned.table.machines)
+def _notes(tuned: Tuned, judged: Evaluation) -> list[str]:
+    machines, regret = ", ".join(tuned.table.machines), judged.regret
     return [
         f"{tuned.collective} of {tuned.dtype} on {machines}; simulated.",
-        f"Against the quickest of all algorithms at the tuned sizes, choosing among all of them by these borders loses "
-        f"{tuned.regret.mean:.2%} on the average, at most {tuned.regret.p95:.2%} at 95 in 100.",
+        f"Against the quickest of all algorithms at the tuned sizes, this file loses {regret.mean:.2%} on the average, "
+        f"at most {regret.p95:.2%} at 95 in 100.",
     ]
 
 
-def _tables(tuned: Tuned) -> tuple[dict[str, str], dict[str, str]]:
-    texts: dict[str, str] = {}
+def _tables(tuned: Tuned) -> tuple[dict[str, Rules], dict[str, str]]:
+    """The rules of each library's file, and why there are none."""
+    found: dict[str, Rules] = {}
     missing: dict[str, str] = {}
     for format in LIBRARIES:
         rules = tuned.of(format.library)
@@ -123,11 +136,8 @@ def _tables(tuned: Tuned) -> tuple[dict[str, str], dict[str, str]]:
         if format.library is NCCL:
             nodes = Span(tuned.given.nodes, tuned.given.nodes)
             rules = Rules(tuple(_placed(rule, nodes) for rule in rules))
-        texts[format.file] = format.write(rules, _notes(tuned))
-    measured = list(_measured(tuned, NCCL))
-    if measured:
-        texts[nccl_sweep.FORMAT.file] = nccl_sweep.text(measured)
-    return texts, missing
+        found[format.file] = rules
+    return found, missing
 
 
 def _placed(rule: Rule, nodes: Span) -> Rule:
@@ -143,16 +153,14 @@ def _placed(rule: Rule, nodes: Span) -> Rule:
     )
 
 
-def _measured(tuned: Tuned, library: Library) -> Iterator[Measured]:
-    """Per number of ranks, size and algorithm of the library, its mean time over the machines."""
-    times: dict[tuple[int, int, str], list[int]] = {}
+def _measured(tuned: Tuned) -> Iterator[Measured]:
+    """Per number of ranks and size, the mean time over the machines of each algorithm of NCCL under its knobs."""
+    times: dict[tuple[int, int, str, str, int], list[int]] = {}
     for point in tuned.table.points():
-        known = tuned.table.times(point.machine, point.nbytes)
-        for theirs, ours in candidates(library, tuned.collective, known).items():
-            times.setdefault((point.ranks, point.nbytes, theirs), []).append(known[ours])
-    given = tuned.given
-    for (ranks, nbytes, theirs), found in times.items():
+        for named, ps in tuned.timed(NCCL, point).items():
+            assert named.protocol is not None and named.channels is not None, "NCCL's lines name both"
+            row = (point.ranks, point.nbytes, named.algorithm, named.protocol, named.channels)
+            times.setdefault(row, []).append(ps)
+    for (ranks, nbytes, theirs, protocol, channels), found in times.items():
         mean_us = sum(found) / len(found) / 1e6
-        yield Measured(
-            tuned.collective, nbytes, theirs, given.protocol, given.channels, ranks, mean_us, nodes=given.nodes
-        )
+        yield Measured(tuned.collective, nbytes, theirs, protocol, channels, ranks, mean_us, nodes=tuned.given.nodes)

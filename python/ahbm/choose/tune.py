@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
+from typing import NamedTuple
 
 from ahbm._core import Machine
 from ahbm.base.arguments import checked
 from ahbm.choose.catalogue import Catalogue
-from ahbm.choose.names import AHBM, Library
+from ahbm.choose.names import AHBM, NCCL, Library
 from ahbm.choose.oracle import Oracle, OracleTable
 from ahbm.choose.regret import Loss, Point, Regret
-from ahbm.choose.rules import ANY, Query, Rule, Rules, Span, border, merged
+from ahbm.choose.rules import Query, Rule, Rules, Span, border, merged
 from ahbm.choose.sizes import whole_sizes
+from ahbm.choose.turning import Knobs, Turning
 from ahbm.core.selection import MOST
 from ahbm.errors import ConfigError
 from ahbm.sweeps.sweep import Progress
 
-CHANNELS, PROTOCOL = 16, "simple"
+CHANNELS = 16
 """Written where a file must name them and nothing has chosen them."""
 _LEAST_SIZES = 2
 
@@ -28,8 +31,8 @@ class Given:
     """Knobs for files that must name them; what an algorithm's own entry says holds before."""
 
     channels: int = CHANNELS
-    protocol: str = PROTOCOL
-    """A protocol of NCCL: ll, ll128 or simple."""
+    protocol: str | None = None
+    """A protocol of NCCL: ll, ll128 or simple. None: that of the machine's library which is quickest."""
     nodes: int = 1
     """Computers among which the ranks of every machine are."""
 
@@ -76,40 +79,69 @@ class Tuned:
                 found[name] = None
                 continue
             own = self.table.only(lambda point: point.machine == name)  # noqa: B023
-            found[name] = loses(own, rules_of(others, plain_candidates))
+            found[name] = loses(own, rules_of(others, plain(others)))
         return found
+
+    @cached_property
+    def turning(self) -> Turning:
+        """The times of the table under knobs."""
+        return Turning(self.table)
 
     def of(self, library: Library) -> Rules:
         """The rules by a library's names: of the algorithms that it has, the quickest of each range, with the knobs
-        that its file must name. Empty where it has none."""
-        found = rules_of(self.table, lambda times: candidates(library, self.collective, times))
-        return Rules(tuple(self._with_knobs(rule, library) for rule in found))
+        that its file must name and under which they were timed. Empty where it has none."""
+        return rules_of(self.table, lambda point: self.timed(library, point))
 
-    def _with_knobs(self, rule: Rule, library: Library) -> Rule:
-        if library.algorithms is None:
-            return rule
-        own = library.ours(self.collective, rule.algorithm, [entry.name for entry in self.table.catalogue])
-        knobs: Mapping[str, object] = self.table.catalogue.entry(own).knobs if own is not None else {}
-        protocol, channels, chunk = (knobs.get(key) for key in ("protocol", "channels", "chunk_bytes"))
-        return replace(
-            rule,
-            protocol=str(protocol).lower() if protocol else self.given.protocol,
-            channels=channels if isinstance(channels, int) and channels > 1 else self.given.channels,
-            chunk_bytes=chunk if isinstance(chunk, int) and chunk <= MOST["chunk_bytes"] else None,
-        )
+    def timed(self, library: Library, point: Point) -> dict[Named, int]:
+        """Ps of each algorithm that a library has at a point, by the library's name and the knobs that its file names:
+        what a line of the file says is what was timed."""
+        times = self.table.times(point.machine, point.nbytes)
+        found: dict[Named, int] = {}
+        for theirs, ours in candidates(library, self.collective, times).items():
+            if library is not NCCL:
+                found[Named(theirs)] = times[ours]
+                continue
+            for knobs in self._knobs(point, ours):
+                found[Named(theirs, *knobs)] = self.turning.ps(point, ours, knobs)
+        return found
+
+    def _knobs(self, point: Point, ours: str) -> Iterator[Knobs]:
+        own = self.table.catalogue.entry(ours).knobs
+        protocol, channels, chunk = (own.get(key) for key in ("protocol", "channels", "chunk_bytes"))
+        said = str(protocol).lower() if protocol else self.given.protocol
+        for one in self.turning.protocols(point, ours) if said is None else [said]:
+            yield Knobs(
+                one,
+                channels if isinstance(channels, int) and channels > 1 else self.given.channels,
+                chunk_bytes=chunk if isinstance(chunk, int) and chunk <= MOST["chunk_bytes"] else None,
+            )
 
 
-def plain_candidates(times: Mapping[str, int]) -> dict[str, str]:
-    """Every algorithm under its own name."""
-    return {name: name for name in times}
+class Named(NamedTuple):
+    """What a rule runs: an algorithm by some library's name, and its knobs."""
+
+    algorithm: str
+    protocol: str | None = None
+    channels: int | None = None
+    threads: int | None = None
+    chunk_bytes: int | None = None
+
+
+def plain(table: OracleTable) -> Callable[[Point], dict[Named, int]]:
+    """The times of every algorithm under its own name."""
+    return lambda point: {Named(name): ps for name, ps in table.times(point.machine, point.nbytes).items()}
 
 
 def candidates(library: Library, collective: str, times: Mapping[str, int]) -> dict[str, str]:
     """The library's name of each algorithm that it has -> the one of `times` that stands for it."""
     if library.algorithms is None:
-        return plain_candidates(times) if collective in library.collectives else {}
+        return {name: name for name in times} if collective in library.collectives else {}
     known = library.algorithms.get(collective, {})
     return {theirs: ours for theirs in known if (ours := library.ours(collective, theirs, times)) is not None}
+
+
+Timed = Callable[[Point], Mapping[Named, int]]
+"""Ps at a point of what there is to choose from."""
 
 
 def loses(table: OracleTable, rules: Rules) -> Regret:
@@ -126,8 +158,8 @@ def loses(table: OracleTable, rules: Rules) -> Regret:
     return Regret.of(losses, refusals)
 
 
-def rules_of(table: OracleTable, named: Callable[[Mapping[str, int]], Mapping[str, str]]) -> Rules:
-    """Per number of ranks, the best of each size, from border to border; of the names that `named` gives times.
+def rules_of(table: OracleTable, timed: Timed) -> Rules:
+    """Per number of ranks, the best of each size, from border to border; of what `timed` gives ps at a point.
 
     Over several machines of as many ranks the best is what runs on most of them and loses least on the average.
     """
@@ -136,38 +168,39 @@ def rules_of(table: OracleTable, named: Callable[[Mapping[str, int]], Mapping[st
         points.setdefault(point.ranks, {}).setdefault(point.nbytes, []).append(point)
     found: list[Rule] = []
     for ranks in sorted(points):
-        found += merged(_ranges(table, ranks, points[ranks], named))
+        found += merged(_ranges(table, ranks, points[ranks], timed))
     return Rules(tuple(found))
 
 
-def _ranges(
-    table: OracleTable,
-    ranks: int,
-    points: Mapping[int, Sequence[Point]],
-    named: Callable[[Mapping[str, int]], Mapping[str, str]],
-) -> Iterator[Rule]:
-    winners = {size: _winner(table, points[size], named) for size in sorted(points)}
+def _ranges(table: OracleTable, ranks: int, points: Mapping[int, Sequence[Point]], timed: Timed) -> Iterator[Rule]:
+    winners = {size: _winner(table, points[size], timed) for size in sorted(points)}
     sizes = [size for size, winner in winners.items() if winner is not None]
     least = 0
     for at, size in enumerate(sizes):
         most = border(size, sizes[at + 1], ranks) if at + 1 < len(sizes) else None
         winner = winners[size]
         assert winner is not None
-        yield Rule(table.collective, winner, Span(least, most), Span(ranks, ranks), ANY)
+        yield Rule(
+            table.collective,
+            winner.algorithm,
+            Span(least, most),
+            Span(ranks, ranks),
+            protocol=winner.protocol,
+            channels=winner.channels,
+            threads=winner.threads,
+            chunk_bytes=winner.chunk_bytes,
+        )
         least = 0 if most is None else most + 1
 
 
-def _winner(
-    table: OracleTable, points: Sequence[Point], named: Callable[[Mapping[str, int]], Mapping[str, str]]
-) -> str | None:
-    refused: dict[str, int] = {}
-    lost: dict[str, float] = {}
+def _winner(table: OracleTable, points: Sequence[Point], timed: Timed) -> Named | None:
+    refused: dict[Named, int] = {}
+    lost: dict[Named, float] = {}
     for point in points:
-        times = table.times(point.machine, point.nbytes)
-        least = min(times.values())
-        for name, ours in named(times).items():
+        least = min(table.times(point.machine, point.nbytes).values())
+        for name, ps in timed(point).items():
             refused[name] = refused.get(name, len(points)) - 1
-            lost[name] = lost.get(name, 0.0) + (times[ours] / least if least else 1.0)
+            lost[name] = lost.get(name, 0.0) + (ps / least if least else 1.0)
     return min(refused, key=lambda name: (refused[name], lost[name]), default=None)
 
 
@@ -202,7 +235,7 @@ def tune(
         raise ConfigError("AHBM-C151", f"no algorithm of the catalogue runs {collective} on these machines: {told}")
     held = Oracle(catalogue, list(machines), between, **how).table() if between else None  # type: ignore[arg-type]
     dropped = tuple(size for size in wanted if size not in kept)
-    rules = rules_of(table, plain_candidates)
+    rules = rules_of(table, plain(table))
     return Tuned(collective, dtype, table, held, rules, given or Given(), dropped, tuple(resized))
 
 

@@ -13,7 +13,7 @@ from ahbm.choose.card import PLANS
 from ahbm.choose.names import NCCL
 from ahbm.choose.outcomes import request_of
 from ahbm.choose.rules import Rule, Span, border
-from ahbm.choose.tune import Tuned, candidates
+from ahbm.choose.tune import Tuned
 from ahbm.config.ccl import CclConfig
 from ahbm.config.reading import PLAIN
 from ahbm.core.compiled import Cost
@@ -92,8 +92,8 @@ def _parts(tuned: Tuned, name: str, emulator: Emulator, missing: dict[str, str])
 def _winner(tuned: Tuned, name: str, emulator: Emulator, size: int, missing: dict[str, str]) -> str | None:
     """The algorithm whose plan is the quickest at a size, run as its file says; None where NCCL has a quicker one."""
     times = tuned.table.times(name, size)
-    standing = set(candidates(NCCL, tuned.collective, times).values())
-    best = min((times[own] for own in standing), default=None)
+    point = next(point for point in tuned.table.points() if (point.machine, point.nbytes) == (name, size))
+    best = min(tuned.timed(NCCL, point).values(), default=None)
     winner = None
     request = request_of(tuned.collective, size, emulator.machine.sips, tuned.dtype)
     ours = [own for own in times if NCCL.theirs(tuned.collective, own) is None]

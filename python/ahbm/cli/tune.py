@@ -120,7 +120,8 @@ def tune(
         int | None, typer.Option("--channels", min=1, max=1024, help="Channels to write for NCCL; 16 by default.")
     ] = None,
     protocol: Annotated[
-        str | None, typer.Option("--protocol", help="Protocol to write for NCCL: ll, ll128 or simple (default).")
+        str | None,
+        typer.Option("--protocol", help="Protocol to write for NCCL: ll, ll128, simple; else the quickest."),
     ] = None,
     nodes: Annotated[
         int, typer.Option("--nodes", min=1, max=1 << 20, help="Computers among which the ranks of a machine are.")
@@ -216,7 +217,7 @@ def _write(
 ) -> None:
     from ahbm.choose.files import save
     from ahbm.choose.names import PROTOCOLS
-    from ahbm.choose.tune import CHANNELS, PROTOCOL, Given, check_collective, tune
+    from ahbm.choose.tune import CHANNELS, Given, check_collective, tune
     from ahbm.runs.bench import parse_dtype
 
     check_collective(collective)
@@ -234,7 +235,7 @@ def _write(
         tuned.listed(collective),
         collective=collective,
         dtype=parse_dtype(tuned.dtype),
-        given=Given(channels or CHANNELS, protocol or PROTOCOL, nodes),
+        given=Given(channels or CHANNELS, protocol, nodes),
         budget=budget,
         jobs=jobs,
         tell=_tells(as_json),

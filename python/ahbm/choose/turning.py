@@ -1,0 +1,88 @@
+"""The algorithms of a table under the knobs that a rule of a file names."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ahbm.choose.names import PROTOCOLS
+from ahbm.choose.oracle import OracleTable
+from ahbm.choose.outcomes import request_of
+from ahbm.choose.regret import Point
+from ahbm.config.ccl import CclConfig
+from ahbm.core.emulator import Emulator
+from ahbm.core.protocols import spoken_with, usable
+from ahbm.core.selection import CONFIGURED, Choice
+from ahbm.errors import AhbmError
+
+PROTOCOL = "simple"
+"""Written where a file must name a protocol and the machine has none of NCCL's."""
+
+
+class Knobs(NamedTuple):
+    """What a rule names beside its algorithm."""
+
+    protocol: str | None = None
+    channels: int | None = None
+    threads: int | None = None
+    chunk_bytes: int | None = None
+
+
+class Turned(NamedTuple):
+    """An algorithm at a point under knobs."""
+
+    ps: int | None
+    """None where there are no knobs, or it does not run under them."""
+    notes: tuple[str, ...] = ()
+    """What the knobs did."""
+
+
+class Turning:
+    """Times algorithms under knobs, each once."""
+
+    def __init__(self, table: OracleTable) -> None:
+        self._table = table
+        self._emulators: dict[str, Emulator] = {}
+        self._known: dict[tuple[Point, str, Knobs], Turned] = {}
+
+    def at(self, point: Point, algorithm: str, knobs: Knobs) -> Turned:
+        """What an algorithm takes at a point under knobs."""
+        asked = (point, algorithm, knobs)
+        if asked not in self._known:
+            self._known[asked] = self._run(*asked)
+        return self._known[asked]
+
+    def ps(self, point: Point, algorithm: str, knobs: Knobs) -> int:
+        """The same as simulated ps; where it does not run under the knobs, what it takes without."""
+        turned = self.at(point, algorithm, knobs)
+        return self._table.times(point.machine, point.nbytes)[algorithm] if turned.ps is None else turned.ps
+
+    def protocols(self, point: Point, algorithm: str) -> list[str]:
+        """The protocols of NCCL that the machine's library uses for an algorithm at a point; `PROTOCOL` for none."""
+        emulator = self._emulator(point)
+        try:
+            spoken = usable(emulator.machine, point.nbytes, point.ranks)
+            found = [one for one, _ in spoken_with(emulator.machine, spoken, [algorithm], emulator.ccl.algorithms)]
+        except AhbmError:  # the algorithm's own row says why
+            found = []
+        return [one.name.lower() for one in found if one.name.lower() in PROTOCOLS] or [PROTOCOL]
+
+    def _run(self, point: Point, algorithm: str, knobs: Knobs) -> Turned:
+        own = self._table.catalogue.entry(algorithm).given or algorithm
+        choice = Choice(CONFIGURED, own, *knobs)
+        if not choice.knobs:
+            return Turned(None)
+        emulator = self._emulator(point)
+        request = request_of(point.collective, point.nbytes, point.ranks, point.dtype)
+        try:
+            ran = emulator.compile(request, emulator.by_choice(request, choice))
+            return Turned(ran.latency_ps, tuple(note for note in ran.notes if note.startswith("knobs:")))
+        except AhbmError as error:
+            told = ", ".join(f"{knob} {value}" for knob, value in choice.knobs.items())
+            return Turned(None, (f"{algorithm} does not run with {told}, and is timed without: {error.message}",))
+
+    def _emulator(self, point: Point) -> Emulator:
+        if point.machine not in self._emulators:
+            catalogue = self._table.catalogue
+            config = CclConfig.load(catalogue.ccl, catalogue.overrides)
+            self._emulators[point.machine] = Emulator(self._table.machines[point.machine], config)
+        return self._emulators[point.machine]
