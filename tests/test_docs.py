@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -73,10 +74,32 @@ def test_files_that_pages_name_exist() -> None:
     assert gone == set()
 
 
+def anchors(page: Path) -> set[str]:
+    """Those that GitHub gives the headings of a page: in small letters, hyphens for blanks, all else but letters,
+    digits, hyphens and underscores left out; of equal ones, all but the first are numbered."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    found, times = set[str](), Counter[str]()
+    for heading in re.findall(r"^#+ +(.+?) *$", text, flags=re.MULTILINE):
+        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()
+        name = re.sub(r"[^\w -]", "", plain).replace(" ", "-")
+        found.add(f"{name}-{times[name]}" if times[name] else name)
+        times[name] += 1
+    return found
+
+
 def test_links_between_pages_lead_somewhere() -> None:
     for page in [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]:
-        for target in re.findall(r"\]\(([^)#:]+)(?:#[\w-]*)?\)", page.read_text(encoding="utf-8")):
-            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+        for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", page.read_text(encoding="utf-8")):
+            file = page.parent / target if target else page
+            assert file.exists(), f"{page.name} links to {target}"
+            if anchor and file.suffix == ".md":
+                assert anchor in anchors(file), f"{page.name} links to {target}#{anchor}"
+
+
+def test_anchors_are_those_of_headings(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# MSCCL++ scripts\n## `topology.yaml`: a_b\n## Twice\n## Twice\n```\n# code\n```\n")
+    assert anchors(page) == {"msccl-scripts", "topologyyaml-a_b", "twice", "twice-1"}
 
 
 def test_every_dependency_has_its_reason() -> None:
