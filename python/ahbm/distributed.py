@@ -29,7 +29,7 @@ from ahbm.front.marshal import Member
 from ahbm.ranks.blame import call_origin
 from ahbm.ranks.calls import CallRecord
 from ahbm.ranks.groups import NON_GROUP_MEMBER, ProcessGroup, ReduceOp
-from ahbm.ranks.lobby import BACKEND, TIMEOUT_S, Context, Lobby
+from ahbm.ranks.lobby import BACKEND, TIMEOUT_S, Context, Lobby, agree_with_world
 from ahbm.ranks.rank import bind, current, issue, joined, member
 from ahbm.ranks.seat import Call
 from ahbm.ranks.setup import Setup, ambient
@@ -107,6 +107,12 @@ def init_process_group(
     timeout: float | timedelta | None = None,
     check: str | None = None,
     selector: AnySelector = None,
+    init_method: str | None = None,
+    world_size: int = -1,
+    rank: int = -1,
+    store: Any = None,
+    group_name: str = "",
+    device_id: Any = None,
 ) -> None:
     """Joins this rank to the default process group.
 
@@ -121,8 +127,13 @@ def init_process_group(
     says. What ranks choose must agree (AHBM-X111); what is no algorithm of the collective raises ConfigError
     (AHBM-C180). A selector that fails warns (AHBM-X112), and ccl.yaml chooses on all ranks.
 
+    The rest are torch's. The ranks of a world are there before it is called, so `world_size` and `rank` (-1: whatever
+    they are) must be what they are, and `init_method`, `store`, `group_name` and `device_id` find nobody and change
+    nothing.
+
     Raises BackendError (a ValueError, AHBM-X101), DistributedError AHBM-X103 when already initialised, AHBM-X104 when
-    the world has another size, AHBM-X110 when ranks disagree; TopologyError and ConfigError for bad files.
+    the world has another size, AHBM-X131 when this is another rank, AHBM-X110 when ranks disagree; TopologyError and
+    ConfigError for bad files.
     """
     context = current()
     if context is None:
@@ -131,6 +142,7 @@ def init_process_group(
         raise DistributedError(
             "AHBM-X103", "the default process group is already initialised", hint="call destroy_process_group() first"
         )
+    agree_with_world(context.world.size, context.rank, world_size, rank)
     seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
     if seconds is not None and not seconds > 0:
         raise DistributedError("AHBM-X131", f"timeout must be positive, not {seconds}")

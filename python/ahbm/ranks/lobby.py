@@ -107,6 +107,24 @@ class Lobby:
             return error
 
 
+def agree_with_world(size: int, rank: int, asked_size: int, asked_rank: int) -> None:
+    """Raises DistributedError: AHBM-X104 for another number of ranks than `size`, X131 for another rank than `rank`;
+    -1 asks for none."""
+    if asked_size not in (-1, size):
+        raise DistributedError(
+            "AHBM-X104",
+            f"init_process_group: world_size={asked_size}, but this world has {size} rank{'s' if size > 1 else ''}",
+            hint=f"ahbm.spawn(worker, nprocs={asked_size}) starts so many; the machine needs as many SIPs: --ranks "
+            f'{asked_size}, or overrides={{"system.sips.count": {asked_size}}}',
+        )
+    if asked_rank not in (-1, rank):
+        raise DistributedError(
+            "AHBM-X131",
+            f"init_process_group: rank={asked_rank}, but this is rank {rank} of {size}",
+            hint="ahbm.spawn calls worker(rank) once for each rank: pass that rank on, or leave it out",
+        )
+
+
 def check_world_size(size: int, capacity: int, who: str) -> None:
     """Raises DistributedError (AHBM-X104) unless `size` ranks are what `capacity` SIPs can take."""
     if who == "this script" and capacity != size:
