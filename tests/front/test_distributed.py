@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import time
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -209,21 +208,6 @@ def test_all_to_all() -> None:
             dist.all_to_all_single(np.zeros(9, np.int32), single)
 
     run(worker)
-
-
-def test_arguments_of_torch_must_agree_with_the_world() -> None:
-    def worker(rank: int) -> None:
-        with pytest.raises(DistributedError, match=r"AHBM-X104 .*world_size=4, but this world has 3 ranks") as size:
-            dist.init_process_group("ahbm", world_size=4, rank=rank)
-        assert "nprocs=4" in str(size.value) and '"system.sips.count": 4' in str(size.value)
-        with pytest.raises(DistributedError, match=rf"AHBM-X131 .*this is rank {rank} of 3"):
-            dist.init_process_group("ahbm", world_size=3, rank=(rank + 1) % 3)
-        dist.init_process_group("ahbm", init_method="env://", world_size=3, rank=rank, timeout=timedelta(seconds=60))
-        x = values(rank, 4)
-        dist.all_reduce(x)
-        assert x.tolist() == (values(0, 4) + values(1, 4) + values(2, 4)).tolist()
-
-    spawn(worker, overrides=SMALL)
 
 
 def test_all_to_all_with_split_sizes_that_do_not_match() -> None:

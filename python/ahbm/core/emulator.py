@@ -565,7 +565,7 @@ class Emulator:
                 raise UnsupportedError(
                     "AHBM-U111",
                     f"{what} does not work on device tensors",
-                    hint="pass host arrays, or use all_reduce with a rank per SIP",
+                    hint="use host arrays (no --device, no placement), or all_reduce with a rank per SIP",
                 )
             cubes = request.placement.cubes(self.machine.cubes)
             if request.tiles != cubes:
