@@ -99,6 +99,19 @@ def test_one_process_stands_for_many(fake: tuple[str, ...], tmp_path: Path) -> N
     assert answers[0] == answers[1] and "ddp.py:9  all_reduce" in done.stderr
 
 
+def test_the_answer_replays_what_the_run_ran(tmp_path: Path) -> None:
+    script, target = tmp_path / "ddp.py", tmp_path / "out"
+    script.write_text(DDP)
+    env = {"AHBM_REPORT": str(target), "AHBM_TOPOLOGY": "npu_ring_8"}
+    done = torchrun(script, 4, launcher=("-m", "ahbm.torch", "--device", "cuda"), **env)
+    assert done.returncode == 0, done.stderr
+    live = json.loads((target / "calls.json").read_text())
+    (line,) = (line for line in json.loads((target / "answer.json").read_text())["lines"] if line["line"] == "ddp.py:9")
+    steps = [call for call in live if call["collective"] == "all_reduce" and call["bytes"] > 512 * 512 * 4]
+    assert {call["algorithm"] for call in steps} == {line["algorithm"]}
+    assert line["time_ns"] == pytest.approx(steps[-1]["latency_ns"], rel=0.05)
+
+
 CAST = """\
 import torch
 with torch.device('cuda'):

@@ -92,7 +92,7 @@ def best(workload: Workload, name: str, setup: Setup, how: How = AS_IT_IS, candi
     choices is never slower than as it is, or than by one algorithm per collective. Raises as `replay`.
     """
     before = replay(workload, name, setup, how)
-    kinds = _kinds(Preparation(before.emulator, setup, how), workload)
+    kinds = _kinds(Preparation(before.emulator, setup, how, compare=workload.recorded), workload)
     ranked = {kind: _alone(before.emulator, calls.request) for kind, calls in kinds.items()}
     chosen: dict[Kind, str] = {}
     latency = before.latency_ns

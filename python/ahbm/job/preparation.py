@@ -56,8 +56,13 @@ def request_of(call: JobCall, how: How) -> Request:
 class Preparation:
     """The programs that calls run; each kind of call is prepared once."""
 
-    def __init__(self, emulator: Emulator, setup: Setup, how: How, chooser: AnySelector = None) -> None:
+    def __init__(
+        self, emulator: Emulator, setup: Setup, how: How, chooser: AnySelector = None, *, compare: bool = False
+    ) -> None:
+        """compare: of several algorithms the quickest runs, as among live ranks; else the first that knows the network:
+        what is quickest alone need not be so among other calls."""
         self._emulator = emulator
+        self._compare = compare
         self._algorithm = setup.algorithm
         given = [as_selector(one) for one in (chooser, setup.selector)]
         self._selectors = [Solo(emulator, one) for one in given if one is not None]
@@ -153,8 +158,7 @@ class Preparation:
         for compiled in made:
             if machine.carries(list(compiled.request.ranks), ranks):
                 return compiled
-        # What is quickest alone need not be so among other calls: `best` compares in the whole job.
-        compiled = self._emulator.compile_timed(request, algorithm, compare=False)
+        compiled = self._emulator.compile_timed(request, algorithm, compare=self._compare)
         if self._emulator.runs_anywhere(compiled):
             made.append(compiled)
         return compiled

@@ -181,6 +181,12 @@ impl Workload {
         (ranks.iter().map(|rank| of(rank).dangling).sum(), ranks.iter().map(|rank| of(rank).cut.len()).sum())
     }
 
+    /// Whether it was recorded by `ahbm.torch`.
+    #[getter]
+    fn recorded(&self) -> bool {
+        self.inner.workload.recorded
+    }
+
     /// What the source leaves open, and how it was taken.
     #[getter]
     fn notes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {

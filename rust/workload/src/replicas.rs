@@ -86,7 +86,8 @@ impl Workload {
             ),
         ));
         let groups = scaled.groups.into_iter().collect();
-        Ok(Self { name: self.name.clone(), graphs: scaled.graphs, ranks: scaled.ranks, groups, notes })
+        let (name, recorded) = (self.name.clone(), self.recorded);
+        Ok(Self { name, graphs: scaled.graphs, ranks: scaled.ranks, groups, notes, recorded })
     }
 
     /// Per group whether it has all replicas of its ranks.

@@ -46,6 +46,8 @@ pub struct Workload {
     pub groups: Vec<Group>,
     /// What the source leaves open, and how it was taken.
     pub notes: Vec<Diagnostic>,
+    /// Somebody recorded what ranks called: a replay chooses for each call what these ranks had, were they on its machine.
+    pub recorded: bool,
 }
 
 impl Workload {
@@ -92,8 +94,8 @@ pub struct Gather {
 impl Gather {
     /// A job of `size` ranks; `named` has the ranks of groups that nodes name without listing them.
     pub fn new(name: &str, size: u32, named: Groups) -> Self {
-        let (graphs, ranks, groups, notes) = Default::default();
-        let workload = Workload { name: name.into(), graphs, ranks, groups, notes };
+        let (graphs, ranks, groups, notes, recorded) = Default::default();
+        let workload = Workload { name: name.into(), graphs, ranks, groups, notes, recorded };
         let (titles, known) = Default::default();
         Self { workload, size, named, titles, groups: IndexSet::default(), known }
     }
@@ -111,6 +113,11 @@ impl Gather {
     /// Gives the groups that nodes call `number` a name of their own.
     pub fn title_group(&mut self, number: &str, name: &str) {
         self.titles.entry(number.to_owned()).or_insert_with(|| name.into());
+    }
+
+    /// The job is one that was recorded.
+    pub fn recorded(&mut self) {
+        self.workload.recorded = true;
     }
 
     /// Says what the source leaves open, once.

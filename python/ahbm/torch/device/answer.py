@@ -148,6 +148,8 @@ class Keeper:
             topology=self.setup.topology,
             ccl=self.setup.ccl,
             overrides=self.setup.overrides,
+            algorithm=self.setup.algorithm,
+            selector=self.setup.selector,
             kind="job",
         )
         peaks = [json.loads((self.folder / f"facts.{rank}.json").read_text())["peak"] for rank in range(self.ranks)]

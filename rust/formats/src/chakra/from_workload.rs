@@ -18,6 +18,7 @@
 //! says which ranks and which name the groups have, in `process_groups`, as PyTorch does; `<prefix>.groups.json` says it
 //! in ASTRA-sim's form.
 
+use super::recorded::mark;
 use ahbm_machine::Diagnostic;
 use ahbm_wire::chakra::{Arm, Attribute, Metadata, Names, Node, NodeKind, Value, of_rank, prefix, refuse_foreign};
 use ahbm_wire::protobuf::Writer;
@@ -132,6 +133,9 @@ impl Encoder<'_> {
             Attribute::integer(&self.names.intern("rank"), narrow(rank), rank),
             Attribute::integer(&self.names.intern("world_size"), Arm::Int32, self.workload.ranks.len() as u32),
         ];
+        if self.workload.recorded {
+            attributes.push(mark(&mut self.names));
+        }
         if rank == 0 && !self.workload.groups.is_empty() {
             let entry = |(group, number): (&Group, &str)| {
                 // As PyTorch writes it: no ranks are all ranks.

@@ -50,11 +50,25 @@ pub fn recorded(prefix: &Path, rank: u32, ranks: u32, events: Vec<Event>) -> Res
     let mut number = |name: &str, n: u32| Attribute::integer(&names.intern(name), Arm::Int32, n);
     let mut attributes = vec![number("rank", rank), number("world_size", ranks)];
     attributes.insert(0, Attribute::text(&names.intern("schema"), "1.0.2-chakra.0.0.4"));
+    attributes.push(mark(&mut names));
     let metadata = Metadata { version: "0.0.4".into(), attributes };
     let path = of_rank(prefix, rank as usize);
     refuse_foreign(prefix, ranks as usize).map_err(one)?;
     let graph = Graph::new(rank, path.to_string_lossy().into(), metadata, nodes.map_err(one)?, false)?;
     Ok(Output { bytes: encode(&graph.metadata, &graph.nodes), path })
+}
+
+/// Metadata of a recording, by which a reader tells it from the jobs of others.
+const RECORDER: (&str, &str) = ("recorder", "ahbm");
+
+/// The attribute that marks a recording.
+pub(super) fn mark(names: &mut Names) -> Attribute {
+    Attribute::text(&names.intern(RECORDER.0), RECORDER.1)
+}
+
+/// Whether a rank's file is a recording.
+pub(super) fn is_recorded(metadata: &Metadata) -> bool {
+    metadata.text(RECORDER.0) == Some(RECORDER.1)
 }
 
 fn node(id: u64, event: Event, names: &mut Names) -> Result<Node, Diagnostic> {

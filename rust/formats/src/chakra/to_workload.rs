@@ -6,6 +6,7 @@
 use super::decode::{inflate, messages, messages_until};
 use super::files::{find, load_of};
 use super::fold::{Facts, Patterns};
+use super::recorded::is_recorded;
 use super::summary::unknown_version;
 use super::{Graph, ReadOptions, Trace, Usage, json, one};
 use ahbm_machine::Diagnostic;
@@ -132,6 +133,9 @@ fn add_nodes(
     lenient: bool,
 ) -> Result<(), Vec<Diagnostic>> {
     name_groups(gather, metadata, &nodes);
+    if is_recorded(metadata) {
+        gather.recorded();
+    }
     let mut builder = RankBuilder::new(rank, Arc::clone(&file));
     let mut ids: Vec<u64> = Vec::new();
     if nodes.iter().any(|node| node.integer("part_of").is_some()) {

@@ -160,6 +160,18 @@ fn the_order_of_a_file_and_the_names_of_its_groups_do_not_matter() {
 }
 
 #[test]
+fn a_recording_stays_one() {
+    let folder = Folder::new("workload-recorded");
+    let path = folder.0.join("job");
+    for recorded in [false, true] {
+        let mut made = workload(&path, 2, &[Vec::new()]);
+        made.recorded = recorded;
+        write_workload(&made, &path, &[]).unwrap();
+        assert_eq!(read_workload(&path, &ReadOptions::default(), Groups::default()).unwrap(), made);
+    }
+}
+
+#[test]
 fn a_longer_trace_is_not_mixed_with() {
     let folder = Folder::new("workload-foreign");
     let path = folder.0.join("job");

@@ -1,0 +1,59 @@
+"""Which collectives of a trace run, by what, and what is told of those that run as something else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import ahbm
+from ahbm._core import Workload, write_recording
+from ahbm.base.request import Request
+from ahbm.core.emulator import Emulator
+from ahbm.job.replay import JobReport
+
+RING = "npu_ring_8"
+ARMS = {int: "int64Val", str: "stringVal"}
+
+
+def attribute(name: str, value: Any) -> dict[str, Any]:
+    if isinstance(value, list):
+        return {"name": name, "int64List": {"values": value}}
+    return {"name": name, ARMS[type(value)]: value}
+
+
+def job(folder: Path, ranks: Sequence[dict[str, Any]]) -> str:
+    """A job of one collective, with what each rank states of it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for rank, facts in enumerate(ranks):
+        attributes = [attribute(*fact) for fact in facts.items()]
+        node = {"id": 3, "name": "together", "type": "COMM_COLL_NODE", "attr": attributes}
+        lines = ({"version": "0.0.4"}, node)
+        (folder / f"job.{rank}.json").write_text("\n".join(map(json.dumps, lines)))
+    return str(folder / "job.0.json")
+
+
+def replayed(target: str) -> JobReport:
+    report = ahbm.open(target, topology=RING).run()
+    assert isinstance(report, JobReport)
+    return report
+
+
+def test_a_recorded_call_runs_as_it_did_among_ranks(tmp_path: Path) -> None:
+    facts = [("comm_size", 1 << 20), ("dtype", "f32"), ("op", "sum")]
+    for rank in range(8):
+        write_recording(tmp_path / "recorded", rank, 8, [("COMM_COLL_NODE", "all_reduce", [], 0, 0, facts)])
+    live = Emulator.load(RING).compile(Request("all_reduce", range(8), 1 << 18, "f32"))
+    (call,) = replayed(str(tmp_path / "recorded.0.et")).calls
+    assert (call.algorithm, call.latency_ns) == (live.algorithm, live.latency_ps / 1000)
+    # Converted it is the same recording.
+    assert Workload.read(tmp_path / "recorded").recorded
+    Workload.read(tmp_path / "recorded").write(tmp_path / "again")
+    assert replayed(str(tmp_path / "again.0.et")).calls == (call,)
+    # The advice is about the algorithms that ran.
+    best = ahbm.open(str(tmp_path / "recorded.0.et"), topology=RING).best()
+    assert best.before.calls == (call,) and best.choices[0].algorithm == live.algorithm
+    # The job of another tool runs by the first that knows the network.
+    other = replayed(job(tmp_path, [{"comm_type": 0, **dict(facts)}] * 8)).calls[0]
+    assert other.algorithm != live.algorithm and other.latency_ns > call.latency_ns
