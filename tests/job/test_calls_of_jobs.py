@@ -11,7 +11,9 @@ import ahbm
 from ahbm._core import Workload, write_recording
 from ahbm.base.request import Request
 from ahbm.core.emulator import Emulator
+from ahbm.job.checking import check_job
 from ahbm.job.replay import JobReport
+from ahbm.ranks.setup import Setup
 
 RING = "npu_ring_8"
 ARMS = {int: "int64Val", str: "stringVal"}
@@ -38,6 +40,20 @@ def replayed(target: str) -> JobReport:
     report = ahbm.open(target, topology=RING).run()
     assert isinstance(report, JobReport)
     return report
+
+
+def test_every_collective_of_the_schema_runs(tmp_path: Path) -> None:
+    facts = {"comm_size": 4096, "dtype": "f32", "op": "sum", "root": 1}
+    performed = []
+    for kind in range(10):
+        target = job(tmp_path / f"{kind}", [facts | {"comm_type": kind}] * 4)
+        checked = check_job(target, Setup(RING))
+        assert (checked.verdict, checked.findings) == ("correct", ()), kind
+        performed.append(replayed(target).calls[0])
+    assert performed[8] == performed[7] and performed[8].collective == "reduce_scatter"
+    assert len({call.collective for call in performed}) == 9
+    beyond = check_job(job(tmp_path / "10", [facts | {"comm_type": 10}] * 4), Setup(RING))
+    assert (beyond.verdict, beyond.findings[0].code) == ("malformed", "AHBM-F136")
 
 
 def test_a_recorded_call_runs_as_it_did_among_ranks(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ use ahbm_machine::Diagnostic;
 pub struct Call {
     /// Position of its group.
     pub group: u32,
-    /// What is called; of an all_to_all with uneven chunks the largest bytes and the longest chunk.
+    /// What is performed; of an all_to_all with uneven chunks the largest bytes and the longest chunk.
     pub spec: CallSpec,
     /// Per rank of the group, in the group's order, the position of its node.
     pub nodes: Box<[u32]>,
@@ -66,6 +66,7 @@ impl Workload {
                 if at(0).is_none() {
                     return Err(self.disagreement(group, number, members));
                 }
+                joined.collective = joined.collective.performed();
                 let after = (calls.len() as u32 > first).then(|| calls.len() as u32 - 1);
                 let nodes = (0..ranks.len()).filter_map(at).collect();
                 calls.push(Call { group, spec: joined, nodes, after });

@@ -47,6 +47,14 @@ impl Collective {
         }
     }
 
+    /// What is performed: the two names of a reduce_scatter are one operation, whose every rank gets one chunk.
+    pub const fn performed(self) -> Self {
+        match self {
+            Self::ReduceScatterBlock => Self::ReduceScatter,
+            other => other,
+        }
+    }
+
     /// By name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|collective| collective.name() == name)

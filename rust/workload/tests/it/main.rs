@@ -1,5 +1,6 @@
 //! Integration tests of the workload graph.
 
+mod calls;
 mod crossings;
 mod replicas;
 mod transformer;

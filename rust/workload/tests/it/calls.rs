@@ -1,0 +1,35 @@
+//! What the ranks of a call agree on.
+
+use ahbm_machine::Diagnostic;
+use ahbm_workload::{Call, CallSpec, Collective, Gather, Groups, Linked, NodeBuilder, RankBuilder};
+
+const LIKE: CallSpec = CallSpec {
+    collective: Collective::AllToAll,
+    group: 0,
+    bytes: 64,
+    longest: None,
+    dtype: None,
+    op: None,
+    root: None,
+    dimensions: None,
+};
+
+/// The call of ranks that each state it so.
+fn call(specs: &[CallSpec]) -> Result<Call, Vec<Diagnostic>> {
+    let mut gather = Gather::new("step", specs.len() as u32, Groups::default());
+    for (rank, spec) in (0..).zip(specs) {
+        let mut job = RankBuilder::new(rank, format!("step.{rank}.et"));
+        let group = gather.group(rank, "", None, String::new).unwrap();
+        let group = job.group(group);
+        let call = job.call_of(CallSpec { group, ..spec.clone() });
+        job.push(NodeBuilder::new(7, "call").work(call));
+        gather.add(job.finish(false).unwrap());
+    }
+    Ok(Linked::new(gather.finish())?.calls.remove(0))
+}
+
+#[test]
+fn a_reduce_scatter_has_two_names() {
+    let spec = CallSpec { collective: Collective::ReduceScatterBlock, ..LIKE };
+    assert_eq!(call(&[spec.clone(), spec]).unwrap().spec.collective, Collective::ReduceScatter);
+}
