@@ -56,6 +56,16 @@ def test_every_collective_of_the_schema_runs(tmp_path: Path) -> None:
     assert (beyond.verdict, beyond.findings[0].code) == ("malformed", "AHBM-F136")
 
 
+def test_a_root_that_is_not_there_is_named_with_its_node(tmp_path: Path) -> None:
+    facts = {"comm_type": 5, "comm_size": 4096, "root": 9}
+    checked = check_job(job(tmp_path, [facts] * 2), Setup(RING))
+    (finding,) = checked.findings
+    assert (checked.verdict, finding.code) == ("malformed", "AHBM-F136")
+    assert "root is 9" in finding.message and finding.sites[0].origin.endswith("job.0.json node 3")
+    # A collective without a root has none, whatever is stated.
+    assert replayed(job(tmp_path, [facts | {"comm_type": 0}] * 2)).calls[0].root == 0
+
+
 def test_a_recorded_call_runs_as_it_did_among_ranks(tmp_path: Path) -> None:
     facts = [("comm_size", 1 << 20), ("dtype", "f32"), ("op", "sum")]
     for rank in range(8):

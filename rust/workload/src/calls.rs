@@ -12,7 +12,8 @@ use ahbm_machine::Diagnostic;
 pub struct Call {
     /// Position of its group.
     pub group: u32,
-    /// What is performed; of an all_to_all with uneven chunks the largest bytes and the longest chunk.
+    /// What is performed; of an all_to_all with uneven chunks the largest bytes and the longest chunk. It has a root only
+    /// where the collective has.
     pub spec: CallSpec,
     /// Per rank of the group, in the group's order, the position of its node.
     pub nodes: Box<[u32]>,
@@ -67,12 +68,26 @@ impl Workload {
                     return Err(self.disagreement(group, number, members));
                 }
                 joined.collective = joined.collective.performed();
+                joined.root = joined.root.filter(|_| joined.collective.is_rooted());
                 let after = (calls.len() as u32 > first).then(|| calls.len() as u32 - 1);
                 let nodes = (0..ranks.len()).filter_map(at).collect();
                 calls.push(Call { group, spec: joined, nodes, after });
             }
         }
         Ok(calls)
+    }
+
+    /// Finds a root that is not in the group of its call (`AHBM-F136`).
+    pub(crate) fn check_roots(&self, calls: &[Call]) -> Result<(), Vec<Diagnostic>> {
+        for call in calls {
+            let ranks = &self.groups[call.group as usize].ranks;
+            let Some(root) = call.spec.root.filter(|root| !ranks.contains(root)) else { continue };
+            let what = format!("attribute root is {root}, which is not in the group of {}", named(ranks));
+            let (rank, node) = (ranks[0], call.nodes[0]);
+            let finding = Diagnostic::new("AHBM-F136", what).site(self.label(rank, node), self.origin(rank, node));
+            return Err(one(finding.hint("the root is a rank of the job, not a place in the group")));
+        }
+        Ok(())
     }
 
     /// Per graph and group slot, the collective nodes in order.
@@ -126,11 +141,7 @@ impl Workload {
                 None => kinds.push((spec, vec![entry])),
             }
         }
-        let listed = |ranks: &[Place]| {
-            let shown: Vec<String> = ranks.iter().take(LISTED).map(|(rank, _)| rank.to_string()).collect();
-            let more = if ranks.len() > LISTED { ", …" } else { "" };
-            format!("rank{} {}{more}", if ranks.len() == 1 { "" } else { "s" }, shown.join(", "))
-        };
+        let listed = |ranks: &[Place]| named(&ranks.iter().map(|(rank, _)| *rank).collect::<Vec<_>>());
         let lacking = kinds.iter().find(|(spec, _)| spec.is_none());
         let what = match (lacking, kinds.iter().find_map(|(spec, _)| *spec)) {
             (Some((_, ranks)), Some(spec)) => format!(
@@ -157,6 +168,13 @@ impl Workload {
     pub fn communicates(work: &Work) -> bool {
         matches!(work, Work::Call(_) | Work::Send(_) | Work::Recv(_) | Work::Part(_))
     }
+}
+
+/// Ranks in words.
+fn named(ranks: &[u32]) -> String {
+    let shown: Vec<String> = ranks.iter().take(LISTED).map(u32::to_string).collect();
+    let more = if ranks.len() > LISTED { ", …" } else { "" };
+    format!("rank{} {}{more}", if ranks.len() == 1 { "" } else { "s" }, shown.join(", "))
 }
 
 impl CallSpec {

@@ -54,10 +54,12 @@ impl Linked {
     /// Finds calls and messages.
     ///
     /// # Errors
-    /// As [`Workload::calls`], [`Workload::messages`] and [`Workload::crossings`].
+    /// As [`Workload::calls`], [`Workload::messages`] and [`Workload::crossings`]; `AHBM-F136` a root that is not in its
+    /// group, a chunk that its call does not have.
     pub fn new(workload: Workload) -> Result<Self, Vec<Diagnostic>> {
         let (calls, messages) = (workload.calls()?, workload.messages()?);
         workload.crossings(&calls, &messages)?;
+        workload.check_roots(&calls)?;
         let mut first = vec![0];
         for rank in &workload.ranks {
             first.push(first[first.len() - 1] + workload.graphs[rank.graph as usize].nodes().len() as u32);

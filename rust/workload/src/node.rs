@@ -55,6 +55,11 @@ impl Collective {
         }
     }
 
+    /// Whether one rank is the source or the target of all.
+    pub const fn is_rooted(self) -> bool {
+        matches!(self, Self::Reduce | Self::Gather | Self::Scatter | Self::Broadcast)
+    }
+
     /// By name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|collective| collective.name() == name)

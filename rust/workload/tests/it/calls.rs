@@ -29,6 +29,23 @@ fn call(specs: &[CallSpec]) -> Result<Call, Vec<Diagnostic>> {
 }
 
 #[test]
+fn a_root_outside_of_the_group_is_refused() {
+    for collective in [Collective::Broadcast, Collective::Reduce, Collective::Gather, Collective::Scatter] {
+        let spec = CallSpec { collective, root: Some(9), ..LIKE };
+        let finding = call(&[spec.clone(), spec]).unwrap_err().remove(0);
+        assert_eq!(finding.code, "AHBM-F136");
+        assert_eq!(finding.message, "attribute root is 9, which is not in the group of ranks 0, 1");
+        assert_eq!(finding.sites[0].origin, "step.0.et node 7");
+    }
+}
+
+#[test]
+fn a_root_means_nothing_to_a_collective_without() {
+    let spec = CallSpec { collective: Collective::AllReduce, root: Some(9), ..LIKE };
+    assert_eq!(call(&[spec.clone(), spec]).unwrap().spec.root, None);
+}
+
+#[test]
 fn a_reduce_scatter_has_two_names() {
     let spec = CallSpec { collective: Collective::ReduceScatterBlock, ..LIKE };
     assert_eq!(call(&[spec.clone(), spec]).unwrap().spec.collective, Collective::ReduceScatter);
