@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import ahbm
 from ahbm._core import Workload, write_recording
 from ahbm.base.request import Request
@@ -64,6 +66,31 @@ def test_a_root_that_is_not_there_is_named_with_its_node(tmp_path: Path) -> None
     assert "root is 9" in finding.message and finding.sites[0].origin.endswith("job.0.json node 3")
     # A collective without a root has none, whatever is stated.
     assert replayed(job(tmp_path, [facts | {"comm_type": 0}] * 2)).calls[0].root == 0
+
+
+def split(splits: list[int], size: int | None = None) -> dict[str, Any]:
+    """What a rank states of an all_to_all of bytes."""
+    stated = {"in_splits": splits, "out_splits": splits} if splits else {}
+    return {"comm_type": 6, "comm_size": sum(splits) if size is None else size, **stated}
+
+
+@pytest.mark.parametrize(
+    ("ranks", "uneven"),
+    [
+        ([split([8, 8]), split([8, 8])], False),
+        ([split([], 16), split([], 16)], False),
+        ([split([4, 4], 32) | {"dtype": "f32"}] * 2, False),
+        ([split([8, 0], 32) | {"dtype": "f32"}] * 2, True),
+        ([split([4, 12]), split([12, 4])], True),
+        ([split([8, 8]), split([4, 4])], True),
+        ([split([], 16), split([], 64)], True),
+    ],
+)
+def test_uneven_splits_are_told(ranks: list[dict[str, Any]], uneven: bool, tmp_path: Path) -> None:
+    report = replayed(job(tmp_path, ranks))
+    told = [warning.message for warning in report.warnings if warning.code == "AHBM-U237"]
+    assert [text.startswith("1 all_to_all has uneven splits: the longest") for text in told] == [True] * uneven
+    assert ("AHBM-U237" in str(report)) is uneven and ("AHBM-U237" in json.dumps(report.to_json())) is uneven
 
 
 def test_a_recorded_call_runs_as_it_did_among_ranks(tmp_path: Path) -> None:

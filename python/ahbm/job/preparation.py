@@ -53,6 +53,26 @@ def request_of(call: JobCall, how: How) -> Request:
     )
 
 
+def uneven(calls: Sequence[JobCall]) -> Iterator[Finding]:
+    """A warning where pairs of an all_to_all do not exchange equally much: `request_of` takes them as long as the
+    longest."""
+    found = [call for call in calls if call.collective == "all_to_all" and _is_uneven(call)]
+    if found:
+        count = "1 all_to_all has" if len(found) == 1 else f"{len(found)} all_to_alls have"
+        what = f"{count} uneven splits: the longest is simulated for every pair, so the time is an upper bound"
+        yield Finding("AHBM-U237", what, (Site("in the job", found[0].origin),))
+
+
+def _is_uneven(call: JobCall) -> bool:
+    if call.uneven or call.longest is None:
+        return call.uneven
+    padded = call.longest * len(call.ranks)
+    if call.dtype is not None:
+        return padded * element(call.dtype).storage.itemsize != call.bytes
+    # Splits count elements, of a size that is not stated: equal ones are a whole number of bytes each.
+    return bool(call.bytes % padded if padded else call.bytes)
+
+
 class Preparation:
     """The programs that calls run; each kind of call is prepared once."""
 

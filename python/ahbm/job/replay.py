@@ -19,7 +19,7 @@ from ahbm.base.arguments import checked
 from ahbm.base.logs import INFO, log
 from ahbm.base.words import aligned, span
 from ahbm.errors import BudgetError, ConfigError, Finding
-from ahbm.job.preparation import Performed, Preparation
+from ahbm.job.preparation import Performed, Preparation, uneven
 from ahbm.job.reading import AS_IT_IS, How, left_out, read
 from ahbm.ranks.calls import CallRecord, Row, table
 from ahbm.runs.traces import Run
@@ -280,7 +280,7 @@ def replay(
         run.simulated,
         f"{emulator.machine.hash:016x}",
         __version__,
-        (*left_out(workload), *preparation.idle_rules()),
+        (*left_out(workload), *uneven(calls), *preparation.idle_rules()),
         emulator,
         run,
         performed,

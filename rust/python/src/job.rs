@@ -28,6 +28,8 @@ pub struct JobCall {
     pub(crate) bytes: u64,
     /// Longest chunk of an all_to_all in elements, where the trace says how it is split.
     pub(crate) longest: Option<u64>,
+    /// Ranks of an all_to_all state other bytes or longest chunks.
+    pub(crate) uneven: bool,
     /// Element type, where the trace has one.
     pub(crate) dtype: Option<String>,
     /// Reduction operator, where the trace has one.

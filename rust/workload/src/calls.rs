@@ -15,6 +15,8 @@ pub struct Call {
     /// What is performed; of an all_to_all with uneven chunks the largest bytes and the longest chunk. It has a root only
     /// where the collective has.
     pub spec: CallSpec,
+    /// Ranks of an all_to_all state other bytes or longest chunks.
+    pub uneven: bool,
     /// Per rank of the group, in the group's order, the position of its node.
     pub nodes: Box<[u32]>,
     /// The call of the same group before it.
@@ -49,7 +51,7 @@ impl Workload {
                 let spec = |member: usize| at(member).and_then(|node| self.graph(ranks[member]).spec(node));
                 let Some(mut joined) = spec(lead).cloned() else { continue };
                 let graph_of = |member: usize| self.ranks[ranks[member] as usize].graph;
-                let mut alike = lead;
+                let (mut alike, mut uneven) = (lead, false);
                 for member in lead..ranks.len() {
                     // Ranks of one graph at one node say the same.
                     if member != lead && graph_of(member) == graph_of(alike) && at(member) == at(alike) {
@@ -58,6 +60,7 @@ impl Workload {
                     alike = member;
                     match spec(member) {
                         Some(other) if joined.agrees(other) => {
+                            uneven |= (joined.bytes, joined.longest) != (other.bytes, other.longest);
                             joined.bytes = joined.bytes.max(other.bytes);
                             joined.longest = joined.longest.max(other.longest);
                         }
@@ -71,7 +74,7 @@ impl Workload {
                 joined.root = joined.root.filter(|_| joined.collective.is_rooted());
                 let after = (calls.len() as u32 > first).then(|| calls.len() as u32 - 1);
                 let nodes = (0..ranks.len()).filter_map(at).collect();
-                calls.push(Call { group, spec: joined, nodes, after });
+                calls.push(Call { group, spec: joined, uneven, nodes, after });
             }
         }
         Ok(calls)

@@ -29,6 +29,15 @@ fn call(specs: &[CallSpec]) -> Result<Call, Vec<Diagnostic>> {
 }
 
 #[test]
+fn ranks_that_state_other_splits_are_uneven() {
+    let of = |bytes: u64, longest: Option<u64>| CallSpec { bytes, longest, ..LIKE };
+    assert!(!call(&[of(64, None), of(64, None)]).unwrap().uneven);
+    assert!(call(&[of(64, None), of(32, None)]).unwrap().uneven);
+    let found = call(&[of(64, Some(32)), of(64, Some(48)), of(64, Some(32))]).unwrap();
+    assert_eq!((found.uneven, found.spec.longest), (true, Some(48)));
+}
+
+#[test]
 fn a_root_outside_of_the_group_is_refused() {
     for collective in [Collective::Broadcast, Collective::Reduce, Collective::Gather, Collective::Scatter] {
         let spec = CallSpec { collective, root: Some(9), ..LIKE };
