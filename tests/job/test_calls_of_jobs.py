@@ -16,6 +16,8 @@ from ahbm.core.emulator import Emulator
 from ahbm.job.checking import check_job
 from ahbm.job.replay import JobReport
 from ahbm.ranks.setup import Setup
+from support.astra_files import write
+from support.commands import run
 
 RING = "npu_ring_8"
 ARMS = {int: "int64Val", str: "stringVal"}
@@ -23,7 +25,8 @@ ARMS = {int: "int64Val", str: "stringVal"}
 
 def attribute(name: str, value: Any) -> dict[str, Any]:
     if isinstance(value, list):
-        return {"name": name, "int64List": {"values": value}}
+        arm = "boolList" if isinstance(value[0], bool) else "int64List"
+        return {"name": name, arm: {"values": value}}
     return {"name": name, ARMS[type(value)]: value}
 
 
@@ -91,6 +94,44 @@ def test_uneven_splits_are_told(ranks: list[dict[str, Any]], uneven: bool, tmp_p
     told = [warning.message for warning in report.warnings if warning.code == "AHBM-U237"]
     assert [text.startswith("1 all_to_all has uneven splits: the longest") for text in told] == [True] * uneven
     assert ("AHBM-U237" in str(report)) is uneven and ("AHBM-U237" in json.dumps(report.to_json())) is uneven
+
+
+def set_up(folder: Path, dimensions: list[bool]) -> list[str]:
+    """ASTRA-sim's files of an all_reduce on rings of 4 and of 2; the options that name them."""
+    options = write(folder, ranks=8, size=1 << 20)
+    (folder / "network.yml").write_text(
+        "topology: [Ring, Ring]\nnpus_count: [4, 2]\nbandwidth: [50.0, 50.0]\nlatency: [500.0, 500.0]\n"
+    )
+    for rank in range(8):
+        (folder / f"job.{rank}.et").unlink()
+    target = job(folder, [{"comm_type": 0, "comm_size": 1 << 20, "involved_dim": dimensions}] * 8)
+    Workload.read(target).write(folder / "job")
+    return ["astra", *options]
+
+
+def test_a_call_is_of_the_ranks_along_its_dimensions(tmp_path: Path) -> None:
+    found = {}
+    for dimensions in ([True, True], [True, False], [False, True], [True, True, False]):
+        folder = tmp_path / str(dimensions)
+        folder.mkdir()
+        code, out, err = run("ahbm", [*set_up(folder, dimensions), "--json"], folder)
+        assert (code, err) == (0, ""), (dimensions, out)
+        data = json.loads(out)
+        found[str(dimensions)] = [(call["ranks"], call["latency_ns"]) for call in data["calls"]]
+        assert data["warnings"] == []
+    whole, first, second, beyond = found.values()
+    assert [ranks for ranks, _ in whole] == [8] and beyond == whole
+    assert [ranks for ranks, _ in first] == [4, 4] and [ranks for ranks, _ in second] == [2] * 4
+    assert max(second)[1] < max(whole)[1]
+
+
+def test_without_a_network_dimensions_are_told(tmp_path: Path) -> None:
+    facts = {"comm_type": 0, "comm_size": 4096}
+    warned = check_job(job(tmp_path, [facts | {"involved_dim": [True, False]}] * 4), Setup(RING))
+    (finding,) = warned.findings
+    assert (warned.verdict, finding.code) == ("correct", "AHBM-U238")
+    assert "involved_dim" in finding.message and finding.sites[0].origin.endswith("node 3")
+    assert check_job(job(tmp_path, [facts | {"involved_dim": [True, True]}] * 4), Setup(RING)).findings == ()
 
 
 def test_a_recorded_call_runs_as_it_did_among_ranks(tmp_path: Path) -> None:

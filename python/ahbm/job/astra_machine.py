@@ -17,8 +17,11 @@ from ahbm.config.reading import PLAIN
 from ahbm.config.topology import load_machine
 from ahbm.errors import UnsupportedError
 from ahbm.job.astra import FILE_BYTES, AstraFiles
-from ahbm.job.door import Opened, Terms
+from ahbm.job.reading import How, read
 from ahbm.job.replay import JobReport
+from ahbm.job.replay import replay as replay_job
+from ahbm.ranks.setup import Setup
+from ahbm.runs import plans
 
 GB = 2**30 / 10**9
 """ASTRA-sim's GB/s in GB/s of 10^9 bytes."""
@@ -77,16 +80,14 @@ def replay(files: AstraFiles, setup: AstraSetup, limits: Sequence[tuple[str, int
 
     Raises as `machine` and `ahbm.open`.
     """
-    groups = files.groups if files.has_groups else None
-    terms = Terms(
-        topology=machine(setup.dimensions, str(files.network), setup.roofline),
-        # Whole activations are messages, too long for the slots of a small memory.
-        overrides={"defaults.buffer_kind": "hbm"},
-        kind="job",
+    how = How(
+        groups=files.groups if files.has_groups else None,
         lanes="astra",
-        groups=groups,
         reading=replace(PLAIN, limits=(("file_bytes", FILE_BYTES), *limits)),
     )
-    report = Opened(f"{files.workload}.0.et", terms).run(data=False)
-    assert isinstance(report, JobReport)
-    return report
+    # Whole activations are messages, too long for the slots of a small memory.
+    overrides = {"defaults.buffer_kind": "hbm"}
+    network = Setup(machine(setup.dimensions, str(files.network), setup.roofline), overrides=overrides)
+    target = f"{files.workload}.0.et"
+    job = read(target, how).on_network([npus for _, npus, *_ in setup.dimensions])
+    return replay_job(job, plans.label(target), network, how)

@@ -138,6 +138,15 @@ impl Workload {
             .map(|inner| Self { inner: inner.into() })
     }
 
+    /// The job on a network of dimensions with so many NPUs each, the first varying fastest: a call of all ranks that
+    /// names dimensions (`involved_dim`) is one call for every group of ranks that differ in these alone.
+    ///
+    /// The interpreter lock is released meanwhile. Raises as `read` for what these calls then are.
+    fn on_network(&self, py: Python<'_>, npus: Vec<u32>) -> PyResult<Self> {
+        interruptible(py, || Linked::new(self.inner.workload.on_network(&npus)))
+            .map(|inner| Self { inner: inner.into() })
+    }
+
     /// Writes the job as a Chakra trace: `PREFIX.<rank>.et`, and `PREFIX.groups.json` where calls name groups.
     ///
     /// Reading the files gives the same job. Returns the files. The interpreter lock is released meanwhile. Raises
@@ -190,7 +199,9 @@ impl Workload {
     /// What the source leaves open, and how it was taken.
     #[getter]
     fn notes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        errors::to_list(py, &self.inner.workload.notes)
+        let workload = &self.inner.workload;
+        let notes: Vec<_> = workload.notes.iter().cloned().chain(workload.without_dimensions()).collect();
+        errors::to_list(py, &notes)
     }
 
     /// The collectives, group by group, and behind them the messages.

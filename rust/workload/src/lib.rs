@@ -29,6 +29,7 @@ mod build;
 mod calls;
 mod chains;
 mod crossing;
+mod dimensions;
 mod edges;
 mod graph;
 mod linked;

@@ -319,6 +319,7 @@ pub const CASES: &[(&str, &str, &str)] = &[
     ("AHBM-U235", "a barrier in a workload of ASTRA-sim, `model-shared-bus`, or a Switch among several dimensions without `--parity`", "leave it out, or express it by what ASTRA-sim has"),
     ("AHBM-U236", "`ahbm run step --replicas 8` of a job whose ranks send to each other in a ring", "record the job at this number of ranks"),
     ("AHBM-U237", "`in_splits` of 1 and 1,048,576 elements in one node", "take the time for an upper bound"),
+    ("AHBM-U238", "`involved_dim` [true, false] under `ahbm run`", "give the network: `ahbm astra`, or name the groups of ranks: `pg_name` and `ranks`"),
     ("AHBM-U290", "an `exp` on the way of a contribution", "compare numbers instead: `ahbm run` without `--check`"),
     ("AHBM-U291", "`ahbm check plan.pkl`", "give MSCCL-IR (.xml), an execution plan (.json), a trace (.et) or a schedule (.csv, .json)"),
     ("AHBM-U292", "a plan with a reduction in a switch as MSCCL-IR", "convert to the format that can say it; the message says what cannot"),

@@ -2,5 +2,6 @@
 
 mod calls;
 mod crossings;
+mod dimensions;
 mod replicas;
 mod transformer;
