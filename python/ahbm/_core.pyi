@@ -1014,8 +1014,9 @@ class Plan:
     @property
     def warnings(self) -> list[dict[str, Any]]: ...
     def unit(self, item: int) -> int: ...
+    def depth(self, slots: int | None = 0, protocol: str | None = None) -> int | None: ...
     def check(
-        self, *, slots: int | None = 2, orders: int = 4, seed: int = 0, calls: int = 2
+        self, *, slots: int | None = 0, orders: int = 4, seed: int = 0, calls: int = 2
     ) -> tuple[str, int | None, list[dict[str, Any]], tuple[int, int] | None]: ...
     def lower(
         self,
@@ -1024,7 +1025,7 @@ class Plan:
         nbytes: int,
         dtype: str,
         op: str = "sum",
-        slots: int | None = 2,
+        slots: int | None = 0,
         protocol: str | None = None,
         instances: int = 1,
         tier: str = "tcm",
@@ -1109,7 +1110,7 @@ def convert_plan(
     *,
     nbytes: int | None = None,
     link_order: bool = False,
-    slots: int = 2,
+    slots: int = 0,
     quirks: bool = False,
     limits: Sequence[tuple[str, int]] = (),
 ) -> list[Path]: ...

@@ -19,7 +19,7 @@ from ahbm.runs.ladder import schedules
 from ahbm.runs.plans import Options, free_name, is_file, settings_of, source_of
 from ahbm.source.algorithm import Algorithm, AlgorithmLoader
 from ahbm.source.function import AnyAlgorithm, as_algorithm
-from ahbm.source.plan import PlanAlgorithm
+from ahbm.source.plan import PlanAlgorithm, depth
 from ahbm.source.synthesis import METHODS, SYNTHESIZED
 from ahbm.sweeps.case import SYNTH
 
@@ -206,7 +206,7 @@ def _knobs(algorithm: Algorithm, settings: Settings) -> dict[str, Knob]:
         "channels": getattr(how, "instances", None),
         "chunks": getattr(synth, "chunks", None),
         "chunk_bytes": getattr(how, "slice_bytes", None),
-        "slots": settings.queues.n_slots,
+        "slots": depth(algorithm, settings),
     }
 
 

@@ -71,7 +71,7 @@ def convert(
     slots: Annotated[
         int | None,
         typer.Option(
-            "--slots", min=1, max=2**32 - 2, help="Execution plans: messages a queue holds; a kernel's, or 2."
+            "--slots", min=1, max=2**32 - 2, help="Execution plans: messages a queue holds; a kernel's, or 2, 8 of LL."
         ),
     ] = None,
     quirks: Quirks = False,

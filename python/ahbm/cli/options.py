@@ -201,7 +201,8 @@ class Files:
     """The options of reading the files of plans."""
 
     slots: Annotated[
-        str | None, typer.Option("--slots", help="Plans: messages a queue holds, a number or inf; 2 by default.")
+        str | None,
+        typer.Option("--slots", help="Plans: messages a queue holds, a number or inf; 2 by default, 8 of LL."),
     ] = None
     quirks: Quirks = False
     lenient: Annotated[
@@ -224,7 +225,7 @@ class Files:
 
     @property
     def depth(self) -> int | None:
-        """Depth of a plan's queues; None is no bound. Raises ConfigError (AHBM-C146)."""
+        """Depth of a plan's queues; None is no bound, 0 as the runtime has it. Raises ConfigError (AHBM-C146)."""
         from ahbm.source.plan import SLOTS
 
         given = self.given_slots

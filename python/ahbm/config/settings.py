@@ -19,7 +19,7 @@ class Queues(NamedTuple):
     buffer_kind: str
     """Memory tier of the slots; "auto": the first of `AUTO_TIERS` that holds them."""
     n_slots: int
-    """Messages a queue holds."""
+    """Messages a queue holds; 0: what a plan's protocol has."""
     slot_size: int | None
     """Bytes a slot holds; None sizes each queue to its largest message."""
     ipcq_credit_size_bytes: int

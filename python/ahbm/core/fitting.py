@@ -50,5 +50,6 @@ def fitting(machine: Machine, settings: Settings, build: Callable[[Settings], _B
         except LintError as error:
             if slots == 1 or any(finding.code not in TOO_SMALL for finding in error.findings):
                 raise
-        slots = min(slots, 64) // 2
+        # No protocol of plans has more than 8.
+        slots = min(slots or 16, 64) // 2
         note = f"queues have {slots} slots in {tiers[-1]}: more do not fit"

@@ -46,7 +46,7 @@ class Options(PlanOptions):
     """Options of running the plan in a file; in ccl.yaml, keys beside `plan:`."""
 
     slots: int | None = SLOTS
-    """Messages a queue holds; None for no bound."""
+    """Messages a queue holds; None for no bound, 0 for what the runtime has for the protocol."""
 
     def queues(self, queues: Queues) -> Queues:
         """`queues` of this depth."""
@@ -55,7 +55,7 @@ class Options(PlanOptions):
     def entry(self) -> dict[str, object]:
         """The keys of an entry of ccl.yaml."""
         found: dict[str, object] = {
-            "n_slots": UNBOUNDED if self.slots is None else self.slots,
+            "n_slots": UNBOUNDED if self.slots is None else self.slots or None,
             "instances": self.instances,
             "protocol": self.protocol,
             "slice_bytes": self.slice_bytes,
@@ -272,7 +272,7 @@ def convert(
     Chakra trace with every node, edge and attribute of the job.
     nbytes: the size, of the larger of operand and result, for which a kernel is captured, and by which a trace states
     its `comm_size`; about 1 MiB. link_order: orders the sends of every link of a trace by control dependencies. slots:
-    messages that the queues of an execution plan hold; without it a kernel's own number, else 2. limits: as in
+    messages that the queues of an execution plan hold; without it a kernel's own, else the runtime's. limits: as in
     `ahbm.config.reading.Reading`. quirks: the same, of a file or script.
     collective: the one to write, of an algorithm that computes several; None for `source` leaves the algorithm to
     ccl.yaml. topology, ccl, overrides, dtype, root: of an algorithm, as in `ahbm.run`.

@@ -91,7 +91,8 @@ def _program(machine: Machine, queues: Queues, pattern: Pattern, nbytes: int) ->
     builder = ProgramBuilder(
         machine,
         f"probe {pattern.kind} {pattern.name}",
-        n_slots=queues.n_slots,
+        # What a plan leaves to its protocol is nothing to single messages.
+        n_slots=queues.n_slots or 1,
         slot_bytes=None,
         tier=queues.tiers(machine.tiers)[0],
         credit_bytes=queues.ipcq_credit_size_bytes,

@@ -27,7 +27,7 @@ from ahbm.errors import (
     told,
 )
 from ahbm.source.function import AnyAlgorithm, as_algorithm
-from ahbm.source.plan import SLOTS
+from ahbm.source.plan import SLOTS, depth
 
 if TYPE_CHECKING:
     from ahbm._core import Machine, Plan
@@ -39,7 +39,7 @@ class CheckOptions:
     """The options of checking files."""
 
     slots: int | None = SLOTS
-    """Messages a queue holds; None for no bound."""
+    """Messages a queue holds; None for no bound, 0 for what the runtime has for the protocol."""
     orders: int = 4
     """Orders of the thread blocks that are tried."""
     seed: int = 0
@@ -160,7 +160,7 @@ def _checked(name: str, plan: Plan, options: CheckOptions, notes: Sequence[Findi
     verdict, min_slots, findings, proof = plan.check(
         slots=options.slots, orders=options.orders, seed=options.seed, calls=options.calls
     )
-    slots = ("inf" if options.slots is None else options.slots) if plan.queues else None
+    slots = "inf" if options.slots is None and plan.queues else plan.depth(options.slots)
     return Checked(
         name,
         plan.format,
@@ -223,7 +223,7 @@ def check_kernel(
     except tuple(_CLASSES) as error:
         kind = next(kind for kind in type(error).__mro__ if kind in _CLASSES)
         findings, verdict = error.findings, _VERDICTS.get(error.code, _CLASSES[kind])
-    return Checked(settings.algorithm, "kernel", named, ranks, ops, settings.queues.n_slots, verdict, None, findings)
+    return Checked(settings.algorithm, "kernel", named, ranks, ops, depth(loaded, settings), verdict, None, findings)
 
 
 _VERDICTS = {

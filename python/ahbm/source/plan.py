@@ -19,7 +19,7 @@ from ahbm.config.kinds import Kind
 from ahbm.config.reading import PLAIN, SUFFIXES, Reading
 from ahbm.dsl.script import Script
 from ahbm.errors import ConfigError, Site, UnsupportedError
-from ahbm.source.algorithm import Lowered, Piece, rows
+from ahbm.source.algorithm import Algorithm, Lowered, Piece, rows
 from ahbm.source.files import no_file
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ Region = tuple[int, int, int]
 
 UNBOUNDED = 2**32 - 1
 """Messages a queue holds that has no bound."""
-SLOTS = 2
-"""Messages a plan's queue holds where its entry does not say: what the runtime of such plans has."""
+SLOTS = 0
+"""Messages a plan's queue holds where its entry does not say: what the runtime has for the protocol (`Plan.depth`)."""
 
 
 KNOBS = {"protocol": "protocol", "channels": "instances", "chunk_bytes": "slice_bytes"}
@@ -287,6 +287,12 @@ def load(settings: Settings) -> PlanAlgorithm:
         own = f"this one performs {found.read.collective}"
         raise ConfigError("AHBM-C103", f"algorithms.{found.name}: {what}, {own}", sites=(found._site(),))
     return found
+
+
+def depth(algorithm: Algorithm, settings: Settings) -> int | None:
+    """Messages that a queue of `algorithm` holds; None for a plan without queues."""
+    slots = settings.queues.n_slots
+    return algorithm.read.depth(slots, algorithm.how.protocol) if isinstance(algorithm, PlanAlgorithm) else slots
 
 
 def is_free(plan: Plan) -> bool:

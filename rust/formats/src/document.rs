@@ -5,7 +5,7 @@ use crate::{Format, chakra, msccl_xml, mscclpp, pytorch};
 use ahbm_check::{CheckOptions, Outcome, Verdict};
 use ahbm_machine::{Diagnostic, Machine, codes};
 use ahbm_plan::execution::{ExecutionPlan, Launch, Places};
-use ahbm_plan::{Budget, Goal, Limit, LowerOptions, Lowered, Plan, blocks};
+use ahbm_plan::{BY_PROTOCOL, Budget, Goal, Limit, LowerOptions, Lowered, Plan, Protocol, blocks};
 use ahbm_program::Origin;
 use ahbm_wire::load::load;
 use log::{Level, debug, log_enabled};
@@ -26,7 +26,7 @@ pub struct Reading {
     pub quirks: bool,
     /// Leaves out what a trace of a real run may have lost: see [`chakra::ReadOptions`].
     pub lenient: bool,
-    /// Messages a queue holds; `u32::MAX` is unbounded.
+    /// Messages a queue holds; [`BY_PROTOCOL`] as the runtimes have it, `u32::MAX` is unbounded.
     pub slots: u32,
     /// Orders of the agents that a check tries.
     pub orders: u32,
@@ -42,7 +42,7 @@ impl Default for Reading {
             budget: Budget::default(),
             quirks: false,
             lenient: false,
-            slots: 2,
+            slots: BY_PROTOCOL,
             orders: CheckOptions::default().orders,
             seed: 0,
             calls: 2,
@@ -222,6 +222,19 @@ impl Document {
             Self::Made(_) | Self::Msccl(_) | Self::Schedule(..) | Self::Chakra { .. } => true,
             Self::Mscclpp(_) => false,
         }
+    }
+
+    /// Messages that a queue holds where `slots` are asked for, under the plan's own protocol or another; `None` without
+    /// queues.
+    pub fn depth(&self, slots: u32, protocol: Option<Protocol>) -> Option<u32> {
+        let own = match self {
+            Self::Made(plan) | Self::Msccl(plan) | Self::Schedule(plan, _) | Self::Chakra { plan: Some(plan), .. } => {
+                plan.protocol
+            }
+            Self::Chakra { .. } => Protocol::Simple,
+            Self::Mscclpp(_) => return None,
+        };
+        Some(protocol.unwrap_or(own).depth(slots))
     }
 
     /// Whether it runs with input and output in one memory.

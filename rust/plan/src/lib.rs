@@ -29,5 +29,5 @@ pub use collective::Collective;
 pub use expectation::{Contribution, Expectation, Held, Observed, SetId};
 pub use goal::Goal;
 pub use lowered::Lowered;
-pub use options::{LowerOptions, Protocol, Reduction, Site};
+pub use options::{BY_PROTOCOL, LowerOptions, Protocol, Reduction, Site};
 pub use raise::Captured;

@@ -5,7 +5,10 @@ use ahbm_machine::{Coord, Diagnostic, Machine, PeId};
 use ahbm_program::{BinaryFn, Dtype, WireFactor};
 use rustc_hash::FxHashMap;
 
-/// How messages travel. Only their cost depends on it.
+/// The depth of a queue that is left to the protocol: see [`Protocol::depth`].
+pub const BY_PROTOCOL: u32 = 0;
+
+/// How messages travel: their cost, how long they may be, and how many a queue holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Protocol {
     /// Payload only.
@@ -50,6 +53,16 @@ impl Protocol {
             Self::Simple => 2 << 20,
             Self::Ll => 32 << 10,
             Self::Ll128 => 576_000,
+        }
+    }
+
+    /// Messages a queue holds where `asked` are asked for: [`BY_PROTOCOL`] are those that the runtimes have. Their queues
+    /// have 8 steps, of which a message of Simple takes 4 and one of LL and LL128 takes 1.
+    pub const fn depth(self, asked: u32) -> u32 {
+        match (asked, self) {
+            (BY_PROTOCOL, Self::Simple) => 2,
+            (BY_PROTOCOL, Self::Ll | Self::Ll128) => 8,
+            _ => asked,
         }
     }
 }
@@ -106,7 +119,7 @@ pub struct LowerOptions {
     pub dtype: Dtype,
     /// Reduction operator.
     pub reduction: Reduction,
-    /// Messages a queue holds; `u32::MAX` is unbounded.
+    /// Messages a queue holds; [`BY_PROTOCOL`] as the runtimes have it, `u32::MAX` is unbounded.
     pub slots: u32,
     /// Slot memory, an index into the machine's tiers.
     pub tier: u32,
@@ -125,14 +138,14 @@ pub struct LowerOptions {
 }
 
 impl LowerOptions {
-    /// Two messages per queue in the machine's first tier, one instance, the plan's own protocol, sum.
+    /// As many messages per queue as the runtimes have, in the machine's first tier, one instance, the plan's own protocol, sum.
     pub fn new(bytes: u64, dtype: Dtype) -> Self {
         Self {
             bytes,
             stated_bytes: 0,
             dtype,
             reduction: Reduction::Sum,
-            slots: 2,
+            slots: BY_PROTOCOL,
             tier: 0,
             credit_bytes: 16,
             instances: 1,

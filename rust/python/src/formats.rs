@@ -10,7 +10,7 @@ use ahbm_formats::chakra::PlanOptions;
 use ahbm_formats::{Document, Format, Reading, convert};
 use ahbm_machine::Diagnostic;
 use ahbm_plan::execution::ExecutionPlan;
-use ahbm_plan::{Budget, Limit, LowerOptions, Plan, Protocol, Reduction, Region};
+use ahbm_plan::{BY_PROTOCOL, Budget, Limit, LowerOptions, Plan, Protocol, Reduction, Region};
 use ahbm_program::Dtype;
 use ahbm_wire::store::store;
 use pyo3::prelude::*;
@@ -60,8 +60,8 @@ pub(crate) fn read_plan(
 /// Returns the paths that were written; after an error none was. The interpreter lock is released meanwhile. Raises
 /// as `read_plan`; `UnsupportedError` (AHBM-U292) for what the format of `target` cannot express.
 #[pyfunction]
-#[pyo3(signature = (source, target, *, nbytes=None, link_order=false, slots=2, quirks=false, limits=Vec::new()),
-       text_signature = "(source, target, *, nbytes=None, link_order=False, slots=2, quirks=False, limits=())")]
+#[pyo3(signature = (source, target, *, nbytes=None, link_order=false, slots=0, quirks=false, limits=Vec::new()),
+       text_signature = "(source, target, *, nbytes=None, link_order=False, slots=0, quirks=False, limits=())")]
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn convert_plan(
     py: Python<'_>,
@@ -171,6 +171,16 @@ impl PyDocument {
         self.inner.has_queues()
     }
 
+    /// Messages that its queues hold, `slots` as in `lower`: where that leaves it open, those of `protocol`, without one of
+    /// the plan's own. None without queues.
+    #[pyo3(signature = (slots=Given::ok(Some(BY_PROTOCOL)), protocol=Given::ok(None)),
+           text_signature = "($self, slots=0, protocol=None)")]
+    fn depth(&self, py: Python<'_>, slots: Given<Option<u32>>, protocol: Given<Option<&str>>) -> PyResult<Option<u32>> {
+        given!(slots, protocol);
+        let protocol = protocol.map(parsed).transpose().map_err(|finding| errors::raise_one(py, finding))?;
+        Ok(self.inner.depth(slots.unwrap_or(u32::MAX), protocol))
+    }
+
     /// True when it says which bytes go where; a Chakra trace may say only how many.
     #[getter]
     fn buffers(&self) -> bool {
@@ -199,14 +209,14 @@ impl PyDocument {
 
     /// Whether it computes what it says, whatever the order of its thread blocks.
     ///
-    /// `slots` is the depth of queues, `None` unbounded; `seed` chooses the random ones among the `orders` of the
+    /// `slots` is the depth of queues, `None` unbounded, 0 what the runtime has for the protocol; `seed` chooses the random ones among the `orders` of the
     /// thread blocks that are tried; `calls` is how often the plan is issued in a row. Returns the verdict
     /// (`"correct"`, `"wrong"`, `"deadlock"`, `"race"`, `"no_expectation"`, `"unsupported"`, `"malformed"`), the least
     /// depth that completes, findings as in `warnings`, and for a correct plan what a run with numbers has confirmed:
     /// elements compared, and the time of that run in picoseconds. The interpreter lock is released meanwhile.
     #[pyo3(signature = (
-        *, slots=Given::ok(Some(2)), orders=Given::ok(4), seed=Given::ok(0), calls=Given::ok(2)),
-            text_signature = "($self, *, slots=2, orders=4, seed=0, calls=2)")]
+        *, slots=Given::ok(Some(BY_PROTOCOL)), orders=Given::ok(4), seed=Given::ok(0), calls=Given::ok(2)),
+            text_signature = "($self, *, slots=0, orders=4, seed=0, calls=2)")]
     fn check<'py>(
         &self,
         py: Python<'py>,
@@ -261,17 +271,17 @@ impl PyDocument {
 
     /// The plan as a program on `machine`, for `nbytes` bytes of the larger of operand and result.
     ///
-    /// `slots` is the depth of queues, `None` unbounded; `tier` names the memory of their slots. `slice_bytes` is the
+    /// `slots` is the depth of queues, `None` unbounded, 0 what the runtime has for the protocol; `tier` names the memory of their slots. `slice_bytes` is the
     /// size of the largest message, None what the protocol has. `sips` are the SIPs of the ranks, without any the
     /// first; ranks that only relay come last. Returns the program, per rank that takes part the `(buffer, offset,
     /// bytes)` of operand, result and scratch, and the bytes of a chunk. Without `buffers` there are no such ranks and
     /// messages are zeros; `nbytes` is 0 where the trace states sizes, and `stated` the size for which it states them: they
     /// are scaled. The interpreter lock is released meanwhile.
     /// Raises `FormatError`, `LintError`, `BudgetError`, `UnsupportedError`.
-    #[pyo3(signature = (machine, *, nbytes, dtype, op=Given::ok("sum"), slots=Given::ok(Some(2)),
+    #[pyo3(signature = (machine, *, nbytes, dtype, op=Given::ok("sum"), slots=Given::ok(Some(BY_PROTOCOL)),
             protocol=Given::ok(None), instances=Given::ok(1), tier=Given::ok("tcm"), credit_bytes=Given::ok(16),
             slice_bytes=Given::ok(None), sips=Given::ok(Vec::new()), stated=Given::ok(0)),
-           text_signature = "($self, machine, *, nbytes, dtype, op='sum', slots=2, protocol=None, instances=1, tier='tcm', credit_bytes=16, slice_bytes=None, sips=(), stated=0)")]
+           text_signature = "($self, machine, *, nbytes, dtype, op='sum', slots=0, protocol=None, instances=1, tier='tcm', credit_bytes=16, slice_bytes=None, sips=(), stated=0)")]
     #[allow(clippy::too_many_arguments)]
     fn lower(
         &self,
@@ -294,12 +304,6 @@ impl PyDocument {
         let options = || -> Result<LowerOptions, Diagnostic> {
             let dtype =
                 Dtype::parse(dtype).ok_or_else(|| Diagnostic::new("AHBM-K207", format!("unknown dtype {dtype:?}")))?;
-            let protocol = protocol.map(|name| {
-                Protocol::parse(name).ok_or_else(|| {
-                    Diagnostic::new("AHBM-C210", format!("unknown protocol {name:?}"))
-                        .hint(Protocol::ALL.map(Protocol::name).join(", "))
-                })
-            });
             let tiers = &machine.inner.costs().tiers;
             let tier = tiers.get_index_of(tier).ok_or_else(|| {
                 let names = tiers.keys().cloned().collect::<Vec<_>>().join(", ");
@@ -313,7 +317,7 @@ impl PyDocument {
                 tier: tier as u32,
                 credit_bytes,
                 instances,
-                protocol: protocol.transpose()?,
+                protocol: protocol.map(parsed).transpose()?,
                 slice_bytes,
                 sips,
                 budget: self.reading.budget,
@@ -331,6 +335,14 @@ impl PyDocument {
     fn __repr__(&self) -> String {
         format!("<plan {} {} of {} ranks>", self.format(), self.collective(), self.ranks())
     }
+}
+
+/// A protocol by name. `AHBM-C210` for another.
+fn parsed(name: &str) -> Result<Protocol, Diagnostic> {
+    Protocol::parse(name).ok_or_else(|| {
+        Diagnostic::new("AHBM-C210", format!("unknown protocol {name:?}"))
+            .hint(Protocol::ALL.map(Protocol::name).join(", "))
+    })
 }
 
 pub(crate) fn budget(limits: &[(String, u64)]) -> Result<Budget, Diagnostic> {

@@ -7,7 +7,7 @@
 use super::pairs::{Pair, Size, pairs, size, wrong};
 use super::{Graph, Trace, one};
 use ahbm_machine::{Diagnostic, Direction, Machine};
-use ahbm_plan::{Budget, Limit, LowerOptions, Site};
+use ahbm_plan::{Budget, Limit, LowerOptions, Protocol, Site};
 use ahbm_program::{
     AgentId, Body, BodyBuilder, ChannelSettings, Dtype, Locus, OpKind, Origin, Program, ProgramBuilder, Scalar, Tile,
 };
@@ -85,7 +85,7 @@ impl Trace {
             );
         }
         builder.finish(ChannelSettings {
-            slots: options.slots,
+            slots: Protocol::Simple.depth(options.slots),
             slot_bytes: None,
             tier: options.tier,
             credit_bytes: options.credit_bytes,

@@ -35,7 +35,7 @@ pub fn from_plan(plan: &Plan, slots: u32, budget: &Budget) -> Result<ExecutionPl
     if !alone.is_empty() {
         return Err(alone);
     }
-    from(plan, slots.max(1), budget).map_err(|error| vec![error])
+    from(plan, plan.protocol.depth(slots), budget).map_err(|error| vec![error])
 }
 
 fn from(plan: &Plan, slots: u32, budget: &Budget) -> Result<ExecutionPlan, Diagnostic> {

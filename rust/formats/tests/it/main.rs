@@ -6,6 +6,7 @@ mod chakra_json;
 mod chakra_read;
 mod closed_forms;
 mod convert;
+mod msccl_check;
 mod msccl_corpus;
 mod msccl_lower;
 mod msccl_read;

@@ -49,7 +49,8 @@ impl Plan {
         let layout = self.layout(options).map_err(|error| vec![error.site("plan", &*self.file)])?;
         options.budget.check(Limit::Ops, layout.cost(self)).map_err(|error| vec![error])?;
         let mut builder = ProgramBuilder::new(&*self.name);
-        builder.wire(options.protocol.unwrap_or(self.protocol).wire());
+        let protocol = options.protocol.unwrap_or(self.protocol);
+        builder.wire(protocol.wire());
         let mut ranks = Vec::with_capacity(self.ranks.len());
         let mut queues = Queues::default();
         for rank in 0..self.ranks.len() as u32 {
@@ -62,7 +63,7 @@ impl Plan {
         ranks.truncate(self.members() as usize);
         queues.connect(&mut builder);
         let settings = ChannelSettings {
-            slots: options.slots,
+            slots: protocol.depth(options.slots),
             slot_bytes: None,
             tier: options.tier,
             credit_bytes: options.credit_bytes,

@@ -1,0 +1,51 @@
+//! Verdicts that depend on the size of the arrays, on the protocol and on the kind of call.
+
+use ahbm_check::{Outcome, Verdict};
+use ahbm_formats::{Document, Reading, msccl_xml};
+use ahbm_plan::{BY_PROTOCOL, Budget, Protocol};
+
+/// Two ranks gather `chunks` chunks each: both send their own, `count` chunks per step, before they receive.
+fn exchange(protocol: &str, chunks: u32, count: u32, most: u64) -> String {
+    let step = |kind: &str, [src, dst]: [u32; 2], count: u32| {
+        format!(
+            "<step s=\"0\" type=\"{kind}\" srcbuf=\"i\" srcoff=\"{src}\" dstbuf=\"o\" dstoff=\"{dst}\" cnt=\"{count}\" \
+             depid=\"-1\" deps=\"-1\" hasdep=\"0\"/>\n"
+        )
+    };
+    let rank = |id: u32| {
+        let (own, other) = (id * chunks, (1 - id) * chunks);
+        let parts = || (0..chunks).step_by(count as usize);
+        let sends: String = parts().map(|k| step("s", [k, own + k], count)).collect();
+        let takes: String = parts().map(|k| step("r", [k, other + k], count)).collect();
+        format!(
+            "<gpu id=\"{id}\" i_chunks=\"{chunks}\" o_chunks=\"{}\" s_chunks=\"0\">\n<tb id=\"0\" send=\"{}\" recv=\"{}\" chan=\"0\">\n\
+             {sends}{takes}{}</tb></gpu>",
+            2 * chunks,
+            1 - id,
+            1 - id,
+            step("cpy", [0, own], chunks),
+        )
+    };
+    format!(
+        "<algo name=\"x\" proto=\"{protocol}\" nchannels=\"1\" nchunksperloop=\"{}\" ngpus=\"2\" coll=\"allgather\" \
+         inplace=\"0\" outofplace=\"1\" minBytes=\"0\" maxBytes=\"{most}\">{}{}</algo>",
+        2 * chunks,
+        rank(0),
+        rank(1),
+    )
+}
+
+fn check(text: &str, slots: u32) -> Verdict {
+    let plan = msccl_xml::read(text.as_bytes(), "plan.xml", &Budget::default()).expect("a plan");
+    Document::Msccl(plan).check(&Reading { slots, ..Reading::default() })
+}
+
+#[test]
+fn queues_are_as_deep_as_the_runtime_has_them_for_the_protocol() {
+    for (protocol, depth) in [("Simple", 2), ("LL", 8), ("LL128", 8)] {
+        assert_eq!(Protocol::parse(protocol).unwrap().depth(BY_PROTOCOL), depth);
+        let outcome = |chunks| check(&exchange(protocol, chunks, 1, 0), BY_PROTOCOL).outcome;
+        assert_eq!((outcome(depth), outcome(depth + 1)), (Outcome::Correct, Outcome::Deadlock), "{protocol}");
+        assert_eq!(check(&exchange(protocol, 2, 1, 0), 1).outcome, Outcome::Deadlock, "{protocol}");
+    }
+}
