@@ -37,6 +37,22 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
+@pytest.mark.parametrize(("chunks", "cnt"), [(4, 4), (6, 3), (9, 9)])
+def test_a_run_hangs_above_the_size_that_the_check_names(tmp_path: Path, chunks: int, cnt: int) -> None:
+    path = write(tmp_path / "burst.xml", exchange("Simple", chunks, cnt))
+    finding = check_file(path).findings[0]
+    assert finding.code == "AHBM-V416"
+    above = int(finding.message.split()[2])
+    unit = 2 * chunks * 2
+
+    def run(nbytes: int) -> int:
+        return plans.run(path, TOPOLOGY, bytes_per_rank=nbytes, overrides=TWO, data=False).messages
+
+    assert run(above // unit * unit) > 0
+    with pytest.raises(DeadlockError):
+        run((above // unit + 1) * unit)
+
+
 @pytest.mark.parametrize(("proto", "most"), [("Simple", 2), ("LL", 8), ("LL128", 8)])
 def test_queues_are_those_of_the_protocol(tmp_path: Path, proto: str, most: int) -> None:
     fits = write(tmp_path / "fits.xml", exchange(proto, most, 1))

@@ -81,7 +81,7 @@ mod walk;
 use ahbm_plan::Expectation;
 pub use orders::{Orders, Part, Stretch, orders};
 pub use proof::Proof;
-pub use walk::{Walker, needed_slots, sequence, walk};
+pub use walk::{Walker, needed_slots, sequence, stuck, walk};
 
 use ahbm_machine::{Diagnostic, Machine, codes};
 use ahbm_program::{AgentId, OpKind, Program};

@@ -1,6 +1,7 @@
 //! A program's operations in one order in which they can take effect, for whoever wants to follow them.
 
-use crate::schedule::{Ended, Fence, Order, Schedule, Watch, min_slots};
+use crate::deadlock;
+use crate::schedule::{Ended, Fence, Nobody, Order, Schedule, Watch, min_slots};
 use crate::support::{Step, Subject};
 use ahbm_machine::Diagnostic;
 use ahbm_program::{AgentId, ChannelId, Program};
@@ -49,4 +50,11 @@ pub fn sequence(program: &Program) -> Option<Vec<(AgentId, u32)>> {
 /// gets stuck whatever they hold.
 pub fn needed_slots(program: &Program) -> Option<u32> {
     min_slots(Subject::once(program))
+}
+
+/// Who waits for whom where a structurally sound program gets stuck; `None` when it ends.
+pub fn stuck(program: &Program) -> Option<Diagnostic> {
+    let order = Order::of(0, program.agents.len(), 0);
+    let mut schedule = Schedule::new(Subject::once(program), None, order, Fence::Rank);
+    (schedule.run(&mut Nobody) == Ok(Ended::Stuck)).then(|| deadlock::report(&schedule))
 }

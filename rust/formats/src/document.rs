@@ -1,11 +1,14 @@
 //! Any plan: which format it has, what it says, and whether it is right.
 
+mod blocks;
+
 use crate::schedules::Producer;
 use crate::{Format, chakra, msccl_xml, mscclpp, pytorch};
 use ahbm_check::{CheckOptions, Outcome, Verdict};
 use ahbm_machine::{Diagnostic, Machine, codes};
+use ahbm_plan::blocks::Places as Lines;
 use ahbm_plan::execution::{ExecutionPlan, Launch, Places};
-use ahbm_plan::{BY_PROTOCOL, Budget, Goal, Limit, LowerOptions, Lowered, Plan, Protocol, blocks};
+use ahbm_plan::{BY_PROTOCOL, Budget, Goal, Limit, LowerOptions, Lowered, Plan, Protocol};
 use ahbm_program::Origin;
 use ahbm_wire::load::load;
 use log::{Level, debug, log_enabled};
@@ -337,13 +340,10 @@ impl Document {
     pub fn check(&self, reading: &Reading) -> Verdict {
         match self {
             Self::Made(plan) | Self::Msccl(plan) | Self::Schedule(plan, _) | Self::Chakra { plan: Some(plan), .. } => {
-                let lowered = plan.lower_for_check(reading.slots, &reading.budget);
-                let verdict = verdict(lowered, plan.goal, plan.chunks, reading);
+                let verdict = blocks::check(plan, reading);
                 match (self, &plan.places) {
                     // The first place of a program is its own.
-                    (Self::Msccl(_), blocks::Places::Listed(places)) if !places.is_empty() => {
-                        blamed(verdict, &places[0])
-                    }
+                    (Self::Msccl(_), Lines::Listed(places)) if !places.is_empty() => blamed(verdict, &places[0]),
                     _ => verdict,
                 }
             }

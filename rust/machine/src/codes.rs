@@ -391,6 +391,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("AHBM-V413", "`ahbm explore`: other times give another result"),
     ("AHBM-V414", "a rank's operand or result is touched before its call starts or after it has ended"),
     ("AHBM-V415", "a rank leaves a barrier that another rank may not have entered"),
+    ("AHBM-V416", "warning: a plan that hangs above a size, where the chunks of a step no longer fit one message"),
 
     ("AHBM-X101", "unknown backend"),
     ("AHBM-X102", "the process group is not initialised"),

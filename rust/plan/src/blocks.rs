@@ -11,6 +11,7 @@ mod queues;
 mod transfers;
 mod verify;
 
+pub use layout::MAX_TOGETHER;
 pub use transfers::{Transfer, Transfers};
 
 use crate::buffers::{Extents, Space};

@@ -40,6 +40,41 @@ fn check(text: &str, slots: u32) -> Verdict {
     Document::Msccl(plan).check(&Reading { slots, ..Reading::default() })
 }
 
+/// The size above which a plan hangs, as its finding says.
+fn bound(verdict: &Verdict) -> Option<u64> {
+    let finding = verdict.findings.iter().find(|finding| finding.code == "AHBM-V416")?;
+    assert_eq!(finding.sites.len(), 2, "{finding}");
+    finding.message.split(' ').nth(2).and_then(|bytes| bytes.parse().ok())
+}
+
+#[test]
+fn a_plan_that_hangs_where_its_chunks_are_long_says_from_which_size() {
+    // 4 chunks are more than 2 messages as soon as 2 chunks do not fit one.
+    let four = check(&exchange("Simple", 4, 4, 0), BY_PROTOCOL);
+    assert_eq!((four.outcome, four.min_slots, bound(&four)), (Outcome::Correct, Some(1), Some(8 << 20)));
+    assert!(four.findings[0].hint.as_deref().is_some_and(|hint| hint.ends_with("queues of 4 messages would do")));
+    // One message holds 1 chunk of 3, or 2: both are too few for a queue of 1.
+    assert_eq!(bound(&check(&exchange("Simple", 3, 3, 0), 1)), Some(6 * ((2 << 20) / 3)));
+    assert_eq!(bound(&check(&exchange("Simple", 4, 4, 0), 4)), None);
+    assert_eq!(bound(&check(&exchange("Simple", 4, 4, 0), u32::MAX)), None);
+    assert_eq!(bound(&check(&exchange("Simple", 2, 2, 0), BY_PROTOCOL)), None);
+}
+
+#[test]
+fn sizes_that_the_plan_is_not_for_do_not_count() {
+    assert_eq!(bound(&check(&exchange("Simple", 4, 4, 8 << 20), BY_PROTOCOL)), None);
+    assert_eq!(bound(&check(&exchange("Simple", 4, 4, (8 << 20) + 1), BY_PROTOCOL)), Some(8 << 20));
+}
+
+#[test]
+fn what_never_fits_a_message_is_a_deadlock() {
+    // 71 chunks travel together, so 143 are three messages at any size.
+    let verdict = check(&exchange("Simple", 143, 143, 0), BY_PROTOCOL);
+    assert_eq!((verdict.outcome, verdict.findings[0].code), (Outcome::Deadlock, "AHBM-D201"));
+    assert_eq!(verdict.findings.len(), 1);
+    assert_eq!(check(&exchange("Simple", 142, 142, 0), BY_PROTOCOL).outcome, Outcome::Correct);
+}
+
 #[test]
 fn queues_are_as_deep_as_the_runtime_has_them_for_the_protocol() {
     for (protocol, depth) in [("Simple", 2), ("LL", 8), ("LL128", 8)] {

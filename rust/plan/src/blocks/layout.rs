@@ -4,7 +4,7 @@ use super::{Action, Plan};
 use ahbm_program::{BinaryFn, Dtype};
 
 /// Consecutive chunks that travel together in the runtimes, at most.
-pub(super) const MAX_TOGETHER: u64 = 71;
+pub const MAX_TOGETHER: u64 = 71;
 
 /// How chunks are cut into messages.
 #[derive(Debug, Clone, Copy)]

@@ -33,11 +33,19 @@ impl Plan {
     /// # Errors
     /// As [`Plan::lower`], but for the machine.
     pub fn lower_for_check(&self, slots: u32, budget: &Budget) -> Result<Lowered, Vec<Diagnostic>> {
+        self.lower_in_messages(slots, u64::MAX / 8, budget)
+    }
+
+    /// The same with messages of at most `chunks` chunks, as of arrays so large that no more fit a slice.
+    ///
+    /// # Errors
+    /// As [`Plan::lower_for_check`].
+    pub fn lower_in_messages(&self, slots: u32, chunks: u64, budget: &Budget) -> Result<Lowered, Vec<Diagnostic>> {
         // Before lowering: the operations of a step grow with its chunks.
         let cells: u64 = (0..self.ranks.len() as u32).map(|rank| self.extents(rank).cells()).sum();
         budget.check(Limit::Cells, cells).map_err(|error| vec![error.site("chunks of all buffers", &*self.file)])?;
         let mut options = LowerOptions::new(u64::from(self.chunks) * 8, Dtype::I64);
-        (options.slots, options.budget, options.slice_bytes) = (slots, *budget, Some(u64::MAX));
+        (options.slots, options.budget, options.slice_bytes) = (slots, *budget, Some(chunks * 8));
         self.lower_at(&Site::abstract_of(self.ranks.len() as u32), &options)
     }
 
