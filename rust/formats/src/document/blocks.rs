@@ -1,4 +1,4 @@
-//! Whether a plan of thread blocks is right, however large its arrays are.
+//! Whether a plan of thread blocks is right: however it is called, and however large its arrays are.
 
 use super::{Reading, verdict};
 use ahbm_check::{Outcome, Verdict, needed_slots, stuck};
@@ -6,9 +6,28 @@ use ahbm_machine::Diagnostic;
 use ahbm_plan::Plan;
 use ahbm_plan::blocks::MAX_TOGETHER;
 
+/// A plan that allows calls in place and out of place serves both: the graver verdict counts, and says which calls it
+/// is about.
+pub(super) fn check(plan: &Plan, reading: &Reading) -> Verdict {
+    let own = called(plan, reading);
+    if !(plan.shares() && plan.out_of_place) {
+        return own;
+    }
+    let apart = called(&Plan { in_place: false, ..plan.clone() }, reading);
+    let (mut graver, how) = match own.outcome.cmp(&apart.outcome) {
+        std::cmp::Ordering::Equal => return own,
+        std::cmp::Ordering::Less => (apart, "out of place"),
+        std::cmp::Ordering::Greater => (own, "in place"),
+    };
+    for finding in &mut graver.findings {
+        finding.message = format!("called {how}: {}", finding.message);
+    }
+    graver
+}
+
 /// A plan that is right as long as the chunks of a step fit one message may hang where they do not: then it is right for
 /// some sizes only, which is a finding. One that hangs for every size is a deadlock.
-pub(super) fn check(plan: &Plan, reading: &Reading) -> Verdict {
+fn called(plan: &Plan, reading: &Reading) -> Verdict {
     let lowered = plan.lower_for_check(reading.slots, &reading.budget);
     let mut verdict = verdict(lowered, plan.goal, plan.chunks, reading);
     if verdict.outcome < Outcome::Deadlock {

@@ -84,3 +84,36 @@ fn queues_are_as_deep_as_the_runtime_has_them_for_the_protocol() {
         assert_eq!(check(&exchange(protocol, 2, 1, 0), 1).outcome, Outcome::Deadlock, "{protocol}");
     }
 }
+
+/// Two ranks sum one chunk. What rank 1 gets it adds in `buffer`, and sends it back.
+fn sum(buffer: char) -> String {
+    let step = |s: u32, kind: &str, src: char, dst: char| {
+        format!(
+            "<step s=\"{s}\" type=\"{kind}\" srcbuf=\"{src}\" srcoff=\"0\" dstbuf=\"{dst}\" dstoff=\"0\" cnt=\"1\" \
+             depid=\"-1\" deps=\"-1\" hasdep=\"0\"/>\n"
+        )
+    };
+    let rank = |id: u32, steps: String| {
+        let peer = 1 - id;
+        format!(
+            "<gpu id=\"{id}\" i_chunks=\"1\" o_chunks=\"1\" s_chunks=\"0\">\
+             <tb id=\"0\" send=\"{peer}\" recv=\"{peer}\" chan=\"0\">{steps}</tb></gpu>"
+        )
+    };
+    format!(
+        "<algo name=\"sum\" proto=\"Simple\" nchannels=\"1\" nchunksperloop=\"1\" ngpus=\"2\" coll=\"allreduce\" \
+         inplace=\"1\" outofplace=\"1\" minBytes=\"0\" maxBytes=\"0\">{}{}</algo>",
+        rank(0, step(0, "s", 'i', 'i') + &step(1, "r", 'i', 'o')),
+        rank(1, step(0, "rrcs", 'i', buffer)),
+    )
+}
+
+#[test]
+fn a_plan_for_both_kinds_of_calls_is_checked_as_both() {
+    assert_eq!(check(&sum('o'), BY_PROTOCOL).outcome, Outcome::Correct);
+    let verdict = check(&sum('i'), BY_PROTOCOL);
+    assert_eq!(verdict.outcome, Outcome::Wrong);
+    assert!(verdict.findings[0].message.starts_with("called out of place: "), "{}", verdict.findings[0]);
+    let alone = check(&sum('i').replace("outofplace=\"1\"", "outofplace=\"0\""), BY_PROTOCOL);
+    assert_eq!(alone.outcome, Outcome::Correct);
+}
