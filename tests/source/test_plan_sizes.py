@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import ahbm
+from ahbm.cli import app
 from ahbm.core.emulator import Emulator
 from ahbm.errors import DeadlockError
 from ahbm.runs import plans
@@ -15,6 +18,7 @@ from ahbm.source.plan import PlanAlgorithm, depth
 from support.plans import FOUR, TOPOLOGY, document, ring, step
 
 TWO = {"system.sips.count": 2}
+NOTE = "ranged is for 8192 to 65536 B: at other sizes a runtime runs another algorithm"
 
 
 def exchange(proto: str, chunks: int, cnt: int) -> str:
@@ -86,3 +90,24 @@ def test_an_entry_has_the_depth_of_its_protocol_unless_it_says_another(tmp_path:
 
     assert (found(), found(protocol="Simple"), found(n_slots=3)) == (8, 2, 3)
     assert check_kernel("r", overrides=FOUR | entry).slots == 8
+
+
+def test_a_size_that_a_runtime_does_not_take_the_plan_for_is_noted(tmp_path: Path) -> None:
+    text = ring(4).replace('minBytes="0" maxBytes="0"', 'minBytes="8192" maxBytes="65536"')
+    path = write(tmp_path / "ranged.xml", text)
+    custom = write(tmp_path / "custom.xml", text.replace("allreduce", "custom"))
+
+    def notes(*arguments: str) -> list[str]:
+        machine = ["-t", TOPOLOGY, "--set", "system.sips.count=4", "--json"]
+        result = CliRunner().invoke(app, ["run", *arguments, *machine], catch_exceptions=False)
+        told: list[str] = json.loads(result.stdout)["notes"]
+        return told
+
+    for size, expected in [("4K", [NOTE]), ("8K", []), ("64K", []), ("128K", [NOTE])]:
+        assert notes(str(path), "--size", size) == expected
+        assert notes("all_reduce", "-a", str(path), "--size", size) == expected
+    assert notes(str(custom), "--size", "4K") == [NOTE.replace("ranged", "custom")]
+    assert NOTE in str(plans.run(path, TOPOLOGY, bytes_per_rank=4096, overrides=FOUR))
+    sweep = ["bench", "all_reduce", "-a", str(path), "-b", "4K", "-e", "128K", "-t", TOPOLOGY]
+    told = CliRunner().invoke(app, [*sweep, "--set", "system.sips.count=4"], catch_exceptions=False).stdout
+    assert told.count(NOTE) == 1

@@ -21,7 +21,7 @@ from ahbm.errors import Finding
 from ahbm.runs.plans import Options
 from ahbm.runs.report import place
 from ahbm.runs.traces import Run
-from ahbm.source.plan import as_program
+from ahbm.source.plan import as_program, off_range
 
 UNBOUNDED_QUEUES = Options(slots=None)
 """A trace's queues hold what is sent."""
@@ -145,7 +145,7 @@ def run(
         __version__,
         tuple(Finding.from_json(warning) for warning in plan.warnings),
         f"what a {plan.collective} plan computes is not compared" if plan.buffers else "the trace names no buffers",
-        (note,) if note else (),
+        tuple(filter(None, (note, off_range(plan, name, nbytes) if nbytes else ""))),
         machine_name(machine),
         program,
     )

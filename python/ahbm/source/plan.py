@@ -170,7 +170,8 @@ class PlanAlgorithm:
         """
         sips = [sip for sip, _, _ in layout.places]
         if self.known:
-            return lower(self.read, machine, request, settings.queues, self.how, sips)
+            lowered = lower(self.read, machine, request, settings.queues, self.how, sips)
+            return lowered._replace(note=off_range(self.read, self.name, request.nbytes))
         # A graph knows no bound on queues.
         bounded = self.read.buffers or settings.own_slots
         queues = settings.queues if bounded else settings.queues._replace(n_slots=UNBOUNDED)
@@ -293,6 +294,15 @@ def depth(algorithm: Algorithm, settings: Settings) -> int | None:
     """Messages that a queue of `algorithm` holds; None for a plan without queues."""
     slots = settings.queues.n_slots
     return algorithm.read.depth(slots, algorithm.how.protocol) if isinstance(algorithm, PlanAlgorithm) else slots
+
+
+def off_range(plan: Plan, name: str, nbytes: int) -> str:
+    """A note that a runtime would not run the plan `name` at this size; empty where it would."""
+    least, most = plan.sizes
+    if least <= nbytes and (most is None or nbytes <= most):
+        return ""
+    sizes = f"{least} B and more" if most is None else f"{least} to {most} B"
+    return f"{name} is for {sizes}: at other sizes a runtime runs another algorithm"
 
 
 def is_free(plan: Plan) -> bool:
