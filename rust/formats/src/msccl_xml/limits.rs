@@ -79,6 +79,35 @@ fn header(plan: &Plan, facts: &Facts, found: &mut Found<'_>) {
             (format!("<algo> lacks {names}; the executor does not load it"), "writing the plan again sets them all")
         });
     }
+    for (what, line, places) in &facts.lacking {
+        let text = || (format!("{what}; the executor does not load the file"), "writing the plan again sets them all");
+        (0..*places).for_each(|_| found.add("AHBM-F168", (0, *line), text));
+    }
+    if let (Some(least), Some(most)) = (plan.min_bytes, plan.max_bytes)
+        && least > most
+        && most != 0
+    {
+        found.add("AHBM-F165", (0, facts.line), || {
+            (
+                format!("minBytes={least} is above maxBytes={most}; no call is of such a size"),
+                "exchange them, or set maxBytes=0 for no limit",
+            )
+        });
+    }
+    if let Some(line) = facts.channel {
+        found.add("AHBM-F166", (0, line), || {
+            ("a thread block has a negative channel; the executor does not load the file".into(), "set chan=0")
+        });
+    }
+    if let Some(spelled) = &facts.protocol {
+        found.add("AHBM-F167", (0, facts.line), || {
+            let name = plan.protocol.name();
+            (
+                format!("proto={spelled:?} is read as {name}; the executor knows Simple, LL and LL128"),
+                "writing the plan again spells it for the executor",
+            )
+        });
+    }
     if plan.channels > CHANNELS {
         found.add("AHBM-F152", (0, facts.line), || {
             (format!("{} channels, a communicator has {CHANNELS}", plan.channels), "use fewer channels or instances")

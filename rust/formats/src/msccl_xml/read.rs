@@ -14,6 +14,9 @@ const MAX_FINDINGS: usize = 50;
 /// Channel numbers are below this.
 const MAX_CHANNELS: u64 = 1 << 16;
 
+/// Attributes of a step that the executor reads, whatever its type.
+const STEP: [&str; 9] = ["s", "srcbuf", "srcoff", "dstbuf", "dstoff", "cnt", "depid", "deps", "hasdep"];
+
 /// The plan in a file, and what the file says besides.
 pub(super) fn read(bytes: &[u8], file: &str, budget: &Budget) -> Result<(Plan, Facts), Vec<Diagnostic>> {
     let one = |error: Diagnostic| vec![error];
@@ -103,7 +106,10 @@ impl Reader<'_> {
             match name {
                 "name" => header.name = value.into(),
                 "proto" => match Protocol::parse(value) {
-                    Some(protocol) => header.protocol = protocol,
+                    Some(protocol) => {
+                        header.protocol = protocol;
+                        self.facts.protocol = (value != protocol.name()).then(|| value.into());
+                    }
                     None => return Err(self.lines.unusable(node, name, value, "expected Simple, LL or LL128")),
                 },
                 "nchannels" => channels = Some(self.lines.count(node, name, value, MAX_CHANNELS)? as u32),
@@ -135,6 +141,8 @@ impl Reader<'_> {
         header.goal = Goal::parse(coll.unwrap_or("custom"));
         self.facts.coll = coll.unwrap_or_default().into();
         self.facts.missing = [
+            ("proto", !node.has_attribute("proto")),
+            ("ngpus", !node.has_attribute("ngpus")),
             ("coll", coll.is_none()),
             ("nchannels", channels.is_none()),
             ("nchunksperloop", header.chunks.is_none()),
@@ -167,6 +175,7 @@ impl Reader<'_> {
             }
         }
         let id = id.ok_or_else(|| self.lines.missing(node, "id"))?;
+        self.facts.lacks(node, &["i_chunks", "o_chunks", "s_chunks"], self.lines.of(node));
         let mut blocks: Vec<(u32, Block)> = Vec::new();
         for child in node.children().filter(Node::is_element) {
             match child.tag_name().name() {
@@ -219,13 +228,17 @@ impl Reader<'_> {
                 "send" => block.send = self.lines.optional(node, name, value, u32::MAX)?,
                 "recv" => block.recv = self.lines.optional(node, name, value, u32::MAX)?,
                 "chan" => {
-                    block.channel =
-                        self.lines.optional(node, name, value, MAX_CHANNELS as u32 - 1)?.unwrap_or_default();
+                    let channel = self.lines.optional(node, name, value, MAX_CHANNELS as u32 - 1)?;
+                    if channel.is_none() {
+                        self.facts.channel.get_or_insert(line);
+                    }
+                    block.channel = channel.unwrap_or_default();
                 }
                 _ => self.facts.unknown(node, name, || line),
             }
         }
         let id = id.ok_or_else(|| self.lines.missing(node, "id"))?;
+        self.facts.lacks(node, &["send", "recv", "chan"], line);
         block.steps.reserve_exact(node.children().filter(Node::is_element).count());
         for child in node.children().filter(Node::is_element) {
             let step = self.step(child, block.steps.len() as u32)?;
@@ -238,7 +251,7 @@ impl Reader<'_> {
         self.expect(node, &["step", "op"])?;
         let line = self.lines.of(node);
         let (mut action, mut src, mut dst) = (None, Place::default(), Place::default());
-        let (mut count, mut block, mut dep, mut posts, mut number) = (1, None, None, false, None);
+        let (mut chunks, mut block, mut dep, mut posts, mut number) = (Ok(1), None, None, false, None);
         for attribute in node.attributes() {
             let (name, value) = (attribute.name(), attribute.value());
             match name {
@@ -256,7 +269,7 @@ impl Reader<'_> {
                     let chunk = self.lines.optional(node, name, value, u32::MAX)?;
                     (src.chunk, dst.chunk) = (chunk, chunk);
                 }
-                "cnt" => count = self.lines.optional(node, name, value, u32::MAX)?.unwrap_or(0),
+                "cnt" => chunks = self.lines.optional(node, name, value, u32::MAX)?.ok_or(value),
                 "depid" => block = self.lines.optional(node, name, value, u32::MAX)?,
                 "deps" => dep = self.lines.optional(node, name, value, u32::MAX)?,
                 "hasdep" => posts = self.lines.flag(node, name, value)?,
@@ -264,8 +277,18 @@ impl Reader<'_> {
             }
         }
         let action = action.ok_or_else(|| self.lines.missing(node, "type"))?;
+        let count = match chunks {
+            Ok(count) => count,
+            Err(_) if action == Action::Nop => 0,
+            Err(value) => {
+                return Err(self.lines.unusable(node, "cnt", value, "a step moves no negative number of chunks"));
+            }
+        };
         if number.is_some_and(|n| n != position) && self.facts.numbering.is_none() {
             self.facts.numbering = Some(line);
+        }
+        if node.tag_name().name() == "step" {
+            self.facts.lacks(node, &STEP, line);
         }
         let wait = match (block, dep) {
             (None, _) => None,

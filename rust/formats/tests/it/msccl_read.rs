@@ -148,19 +148,19 @@ fn malformed_files_say_where() {
 
 #[test]
 fn what_a_runtime_would_reject() {
-    let nop = "type=\"nop\" srcbuf=\"i\" srcoff=\"-1\" dstbuf=\"o\" dstoff=\"-1\" cnt=\"0\"";
-    let copy = "type=\"cpy\" srcbuf=\"i\" srcoff=\"0\" dstbuf=\"s\" dstoff=\"0\" cnt=\"1\"";
+    let nop = "type=\"nop\" srcbuf=\"i\" srcoff=\"-1\" dstbuf=\"o\" dstoff=\"-1\" cnt=\"0\" hasdep=\"0\"";
+    let copy = "type=\"cpy\" srcbuf=\"i\" srcoff=\"0\" dstbuf=\"s\" dstoff=\"0\" cnt=\"1\" hasdep=\"0\"";
     let second =
         |steps: &str| pair(SENDER, &format!("{RECEIVER}<tb id=\"1\" send=\"-1\" recv=\"-1\" chan=\"0\">{steps}</tb>"));
-    let wait = "depid=\"0\" deps=\"0\"";
+    let (wait, free) = ("depid=\"0\" deps=\"0\"", "depid=\"-1\" deps=\"-1\"");
     assert_eq!(codes(&second(&format!("<step s=\"0\" {copy} {wait}/>"))), [""; 0]);
-    assert_eq!(codes(&second(&format!("<step s=\"0\" {nop} {wait}/><step s=\"1\" {copy}/>"))), ["AHBM-F155"]);
+    assert_eq!(codes(&second(&format!("<step s=\"0\" {nop} {wait}/><step s=\"1\" {copy} {free}/>"))), ["AHBM-F155"]);
     assert_eq!(codes(&second(&format!("<step s=\"0\" {nop} {wait}/><step s=\"1\" {copy} {wait}/>"))), [""; 0]);
-    assert_eq!(codes(&second(&format!("<step s=\"1\" {copy}/>"))), ["AHBM-F159"]);
-    assert_eq!(codes(&second(&format!("<step s=\"0\" {copy} colour=\"red\"/>"))), ["AHBM-F158"]);
+    assert_eq!(codes(&second(&format!("<step s=\"1\" {copy} {free}/>"))), ["AHBM-F159"]);
+    assert_eq!(codes(&second(&format!("<step s=\"0\" {copy} {free} colour=\"red\"/>"))), ["AHBM-F158"]);
     let silent = format!("<step s=\"0\" {copy} {wait}/>");
     assert_eq!(codes(&second(&silent).replace("hasdep=\"1\"", "hasdep=\"0\"")), ["AHBM-F156"]);
-    let many: String = (0..65).map(|s| format!("<step s=\"{s}\" {copy}/>")).collect();
+    let many: String = (0..65).map(|s| format!("<step s=\"{s}\" {copy} {free}/>")).collect();
     assert_eq!(codes(&second(&many)), ["AHBM-F151"]);
     assert_eq!(codes(&pair(SENDER, RECEIVER).replace("nchannels=\"1\"", "nchannels=\"33\"")), ["AHBM-F152"]);
     assert_eq!(codes(&pair(SENDER, RECEIVER).replace(" minBytes=\"0\"", "")), ["AHBM-F150"]);
@@ -168,6 +168,32 @@ fn what_a_runtime_would_reject() {
     let scatter =
         pair(SENDER, RECEIVER).replace("allreduce", "reduce_scatter").replace("o_chunks=\"2\"", "o_chunks=\"1\"");
     assert_eq!(codes(&scatter), ["AHBM-F162"]);
+    let ranged = |most: &str| pair(SENDER, RECEIVER).replace("minBytes=\"0\" maxBytes=\"0\"", most);
+    assert_eq!(codes(&ranged("minBytes=\"2\" maxBytes=\"1\"")), ["AHBM-F165"]);
+    assert_eq!(codes(&ranged("minBytes=\"2\" maxBytes=\"0\"")), [""; 0]);
+    assert_eq!(codes(&pair(SENDER, RECEIVER).replace("chan=\"0\"", "chan=\"-1\"")), ["AHBM-F166"]);
+    assert_eq!(codes(&pair(SENDER, RECEIVER).replace("\"LL\"", "\"ll\"")), ["AHBM-F167"]);
+}
+
+#[test]
+fn attributes_that_the_executor_requires() {
+    let lacking = |text: String| read(&text).unwrap().warnings.into_iter().map(|w| (w.code, w.message)).collect();
+    let both: Vec<_> = lacking(pair(SENDER, RECEIVER).replace(" depid=\"-1\" deps=\"-1\"", ""));
+    let told = "<step> lacks depid, deps; the executor does not load the file (and 1 more places)";
+    assert_eq!(both, [("AHBM-F168", told.to_owned())]);
+    for (attribute, element) in [(" chan=\"0\"", "<tb> lacks chan"), (" o_chunks=\"2\"", "<gpu> lacks o_chunks")] {
+        let found: Vec<_> = lacking(pair(SENDER, RECEIVER).replace(attribute, ""));
+        assert!(found[0].1.starts_with(element), "{found:?}");
+    }
+    assert_eq!(codes(&pair(SENDER, RECEIVER).replace(" proto=\"LL\"", "")), ["AHBM-F150"]);
+}
+
+#[test]
+fn a_negative_count_is_an_error_where_it_stands() {
+    let errors = read(&pair(&SENDER.replace("cnt=\"1\"", "cnt=\"-1\""), RECEIVER)).unwrap_err();
+    assert_eq!((errors[0].code, &*errors[0].sites[0].origin), ("AHBM-F112", "plan.xml:3"));
+    let nop = SENDER.replace("type=\"s\"", "type=\"nop\"").replace("cnt=\"1\"", "cnt=\"-1\"");
+    assert!(read(&pair(&nop, RECEIVER)).is_ok(), "a nop moves nothing");
 }
 
 #[test]
