@@ -292,7 +292,7 @@ pub const CASES: &[(&str, &str, &str)] = &[
 
     ("AHBM-U102", "`backpressure: poll` in ccl.yaml", "leave the key out: senders sleep until a credit comes"),
     ("AHBM-U110", "`op='max'` of a kernel whose `kernel_args` has no `op`", "add the keyword that it names to `kernel_args`, or choose another algorithm"),
-    ("AHBM-U111", "an all_gather of tensors with `DPPolicy`", "use host arrays for this collective"),
+    ("AHBM-U111", "`ahbm bench all_gather --device`; an all_reduce of `DPPolicy` tensors by a plan", "use host arrays, or an all_reduce by a kernel"),
     ("AHBM-U112", "`broadcast(src=1)` by a plan rooted at 0", "use `src=0`, or a kernel"),
     ("AHBM-U113", "a plan with `coll='custom'` behind `dist.all_reduce`", "run it for its time: `ahbm run plan.xml`"),
     ("AHBM-U115", "`op='band'` of f32", "use an integer dtype"),
