@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ahbm.calibrate import coefficients, fit, templates, written
+from ahbm.calibrate import coefficients, fit, templates, uncertainty, written
 from ahbm.calibrate.laws import Floats, Law, Rows
 from ahbm.calibrate.tables import Row, Table
 from ahbm.calibrate.templates import Template
@@ -21,8 +21,8 @@ FEWEST = 3
 ABSURD = 4.0
 """A row that is so many times as slow, or as quick, as the line between its neighbours is a mistake of the table."""
 STEP_NS = {"inside": 600.0, "across": 2700.0}
-"""Step of NCCL's LL over NVLink, and between nodes (NVIDIA/nccl, src/graph/tuning.cc): what divides a floor into launch
-and steps, where all rows have as many steps."""
+"""Step of NCCL's LL over NVLink, and between nodes (NVIDIA/nccl, src/graph/tuning.cc): with its launch, the proportion
+of both where all rows have as many steps."""
 VERIFIED = 64
 """Ranks up to which the written machine runs every row; beyond, a few of them."""
 
@@ -294,7 +294,7 @@ def _last(law: Law, rows: Rows) -> list[int | None]:
     """The sizes up to which protocols of less bandwidth are tried, also on more ranks; None is all."""
     quickest = np.argmin(law.each(rows), axis=0)
     found: list[int | None] = []
-    for number in range(sum(not term.tied for term in law.shape.terms) - 1):
+    for number in range(sum(term.free > 0 for term in law.shape.terms) - 1):
         sizes = rows.n[quickest == number]
         found.append(int(sizes.max()) * MARGIN if len(sizes) else None)
     return found
@@ -303,8 +303,8 @@ def _last(law: Law, rows: Rows) -> list[int | None]:
 def _split(law: Law, rows: Rows, template: Template, across: bool) -> Law:
     """The law with a launch.
 
-    Where all rows have as many steps, the table does not say how a floor divides into launch and steps: the template
-    says it, or NCCL's step does.
+    Where all rows have as many steps, the table does not say how a floor divides into launch and steps: the template's
+    launch does, or the proportion of NCCL's.
     """
     if rows.shared:
         return law
@@ -314,41 +314,25 @@ def _split(law: Law, rows: Rows, template: Template, across: bool) -> Law:
         launch = min(template.launch_ns / 1000, 0.999 * least * steps)
     else:
         step = template.steps_ns[0] if template.steps_ns else STEP_NS["across" if across else "inside"]
-        launch = max(least - step / 1000, least * 0.1) * steps
-        launch = min(launch, 0.9 * least * steps)
+        launch = least * steps * templates.LAUNCH_US / (templates.LAUNCH_US + steps * step / 1000)
     spoken = tuple(replace(each, step_us=each.step_us - launch / steps) for each in law.spoken)
     return replace(law, launch_us=law.launch_us + launch, spoken=spoken)
 
 
 def _parameters(free: Law, law: Law, rows: Rows) -> tuple[tuple[Parameter, ...], Floats]:
     """The parameters with their standard errors, and the covariance of their logarithms."""
-    names, values, slopes = [], [], []
-    us = free.us(rows)
-
-    def moved(change: Law) -> Floats:
-        return np.asarray((np.log(change.us(rows)) - np.log(us)) / 1e-4, np.float64)
-
-    for field in rows.shared:
-        key, unit = SHARED[field]
-        names.append(key)
-        values.append(unit * getattr(law, field))
-        slopes.append(moved(replace(free, **{field: getattr(free, field) * (1 + 1e-4)})))
-    for number, (name, term) in enumerate(zip(written.names(law), law.shape.terms, strict=True)):
-        if term.tied:
-            continue
-        keys = ["step_us", "gbs", *(["ramp_bytes"] if term.ramp else []), *(["exponent"] if term.exponent else [])]
-        for key in keys:
-            slopes.append(moved(free.with_part(number, key, getattr(free.spoken[number], key) * (1 + 1e-4))))
-            gbs = "max_gbs" if law.chunk_bytes is None else "nic_gbs"
-            path = {"step_us": "step_ns", "gbs": gbs, "exponent": "ramp_exponent"}.get(key, key)
-            names.append(f"protocols.{name}.{path}")
-            values.append(getattr(law.spoken[number], key) * (1000 if key == "step_us" else 1))
-    jacobian = np.array(slopes).T
-    off = np.log(us / rows.us)
-    # The robust scale: one row in error does not widen all bands.
-    scale = max(1.4826 * float(np.median(np.abs(off))), 1e-6)
-    normal = jacobian.T @ jacobian + 1e-6 * np.eye(jacobian.shape[1])
-    covariance = np.asarray(scale**2 * np.linalg.inv(normal), np.float64)
+    names, values = [], []
+    gbs = "max_gbs" if law.chunk_bytes is None else "nic_gbs"
+    paths = {"step_us": "step_ns", "gbs": gbs, "exponent": "ramp_exponent"}
+    for number, field in uncertainty.parameters(law, rows):
+        if number is None:
+            key, unit = SHARED[field]
+            names.append(key)
+            values.append(unit * getattr(law, field))
+        else:
+            names.append(f"protocols.{written.names(law)[number]}.{paths.get(field, field)}")
+            values.append(getattr(law.spoken[number], field) * (1000 if field == "step_us" else 1))
+    covariance = uncertainty.covariance(free, rows)
     found = [
         Parameter(name, float(value), 100 * sqrt(covariance[at, at]))
         for at, (name, value) in enumerate(zip(names, values, strict=True))

@@ -106,7 +106,7 @@ def _near(template: Template, law: Law, table: Table, apart: Coefficients, lower
             continue
         one = rows([replace(table, rows=(row,))], apart)
         sums, used = (np.array(of.each(one))[:, 0] for of in (replace(law, chunk_bytes=None), law))
-        least = min(us for us, term in zip(sums, law.shape.terms, strict=True) if not term.tied)
+        least = min(us for us, term in zip(sums, law.shape.terms, strict=True) if term.free)
         of = zip(spoken_by, law.spoken, law.shape.terms, sums, used == used.min(), strict=True)
         for runs, spoken, term, us, here in of:
             gbs = row.bytes / (1000 * spoken.wire_us(one, 1.0)[0])

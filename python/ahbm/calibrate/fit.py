@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from ahbm.calibrate.laws import FREE, GBS, PLAIN, RAMPED, Floats, Law, Rows, Shape, Term, decoded, encoded
+from ahbm.calibrate import uncertainty
+from ahbm.calibrate.laws import BOUNDS, FREE, PLAIN, RAMPED, Floats, Law, Rows, Shape, Term, decoded, encoded
 from ahbm.calibrate.search import losses, searched
 from ahbm.errors import ConfigError
 
-STARTS, FEW_STARTS = 48, 12
+STARTS, FEW_STARTS = 256, 12
 """Starts of a fit, and of one that only compares shapes."""
 START = 4.0
 """Steps of a message between nodes that a fit starts from: NCCL's, src/graph/tuning.cc (0.6 us over NVLink, 2.7 us over
@@ -33,27 +34,24 @@ QUICKEST = (
     (6, Shape(((PLAIN, PLAIN),))),
     (7, Shape(((PLAIN, RAMPED),))),
     (9, Shape(((PLAIN, FREE),))),
-    (10, Shape(((FREE, FREE),))),
+    (9, Shape(((PLAIN, PLAIN, PLAIN),))),
 )
-"""Sizes that a shape needs, and the shape. The first is taken that is about as near to the rows as the best."""
+"""Sizes that a shape needs, and the shape."""
 AMONG_NODES = (
-    Shape(((Term(ramp=True, way=0), Term(way=1), Term(way=2), Term(way=3, tied=(0, 2))),)),
-    Shape(((Term(ramp=True, way=0), Term(way=2), Term(way=3, tied=(0, 1))),)),
-    Shape(((Term(way=0), Term(way=2), Term(way=3, tied=(0, 1))),)),
+    Shape(((Term(ramp=True, way=0), Term(way=1), Term(way=2), Term(way=3, step_of=0, gbs_of=2)),)),
+    Shape(((Term(ramp=True, way=0), Term(way=2), Term(way=3, step_of=0, gbs_of=1)),)),
+    Shape(((Term(way=0), Term(way=2), Term(way=3, step_of=0, gbs_of=1)),)),
 )
 """Shapes of a library with trees for small arrays and rings for large ones, on several numbers of nodes: LL with a
 ramp, LL128 and Simple, as NCCL has them, or fewer. Rings have the step of the first and the bandwidth of the last."""
-THREE, BETTER = (9, Shape(((PLAIN, PLAIN, PLAIN),))), 0.75
+THREE, BETTER = Shape(((PLAIN, PLAIN, PLAIN),)), 0.8
 """Three plain protocols, and the part of the others' error that they are believed at: corners are rare."""
-AS_GOOD = 1.1
-"""Error of a shape by that of the best, up to which the simpler one is taken."""
-SWITCHING = (
-    Shape(((PLAIN,), (FREE,))),
-    Shape(((FREE,), (FREE,))),
-    Shape(((PLAIN,), (PLAIN, FREE))),
-    Shape(((PLAIN,), (PLAIN,), (RAMPED,))),
-)
+WORTH, SMALL = 1.04, 1e-3
+"""What a parameter must divide the error by, of which so much does not matter, to be worth having."""
+SWITCHING = (Shape(((PLAIN,), (FREE,))), Shape(((PLAIN,), (PLAIN,), (RAMPED,))))
 """Shapes of libraries that do not take the quickest: the size decides between groups of protocols."""
+UNSURE, AS_TOLD = 0.3, 1.25
+"""Standard error of a parameter's logarithm from which on a law does without it, where its error grows by no more."""
 SURE = 0.01
 """Mean error up to which a law of the measured rows needs no time that others suggest."""
 HELD, SEEN = 0.75, 0.7
@@ -140,7 +138,22 @@ def between(one: Law, other: Law, shared: Sequence[str]) -> Law:
 
 
 def _shaped(rows: Rows) -> Law:
-    """The law of all rows alike."""
+    """The law of all rows alike, without parameters that they do not tell."""
+    law = _nearest(rows)
+    if law.shape.bordered:
+        return law
+    every, most = np.ones((1, len(rows))), AS_TOLD * _off(law, rows) + 1e-4
+    while True:
+        shapes = uncertainty.simpler(law, rows, UNSURE)
+        found = (fits(shape, rows, every)[0] for shape in shapes)
+        told = next((fit[1] for fit in found if fit is not None and _off(fit[1], rows) <= most), None)
+        if told is None:
+            return law
+        law = told
+
+
+def _nearest(rows: Rows) -> Law:
+    """The law of the shape whose error is the least for its number of parameters."""
     sizes, every = len(np.unique(rows.n)), np.ones((1, len(rows)))
     shapes = [shape for needed, shape in QUICKEST if needed <= sizes]
     several = len(rows.steps) > 1
@@ -156,11 +169,12 @@ def _shaped(rows: Rows) -> Law:
         )
     seen = min(off for *_, off in known)
     # What more ranks take follows from all of the rows' small differences: nothing is given away for simplicity.
-    most = (1.0 if several else AS_GOOD) * seen + 1e-4
-    law = next(law for _, law, off in known if off <= most)
-    three = fits(THREE[1], rows, every)[0] if THREE[0] <= sizes and not several else None
-    if three is not None and _off(three[1], rows) < BETTER * seen - 1e-4:
-        return three[1]
+    worth = 1.0 if several else WORTH
+
+    def score(shape: Shape, off: float) -> float:
+        return (off + SMALL) * worth ** shape.free(len(rows.shared)) / (BETTER if shape == THREE else 1.0)
+
+    law = min(known, key=lambda each: score(each[0], each[2]))[1]
     if rows.shared:
         return law
     held = [error for shape, *_ in known if (error := _held_back(shape, rows)) is not None]
@@ -226,7 +240,7 @@ def _least(terms: Sequence[Term], rows: Rows, weights: Floats, count: int) -> li
 def _decoded(terms: Sequence[Term], point: Floats, shared: Sequence[str]) -> Law:
     """The law of a point of the search space, with protocols by their bandwidths where none has that of another."""
     pairs = list(zip(decoded(terms, point, shared), terms, strict=True))
-    if not any(term.tied for term in terms):
+    if all(term.step_of is None and term.gbs_of is None for term in terms):
         pairs.sort(key=lambda pair: pair[0].gbs)
     values = {field: float(np.exp(point[at])) for at, field in enumerate(shared)}
     return Law(
@@ -260,9 +274,8 @@ def _starts(terms: Sequence[Term], rows: Rows, shared: Sequence[str], count: int
             part = 0.5 if number == 0 else float(drawn.uniform(0.2, 0.9))
             step = us.min() / steps[0] if position == 0 else us[at] / steps[at] * part
             gbs = volume[at] * n[at] / (1000 * us[at]) / (0.7 if number == 0 else float(drawn.uniform(0.3, 1.0)))
-            if term.tied:
-                continue
-            point += [float(np.log(step)), float(np.log(max(gbs, GBS[0])))]
+            point += [float(np.log(step))] if term.step_of is None else []
+            point += [float(np.log(max(gbs, BOUNDS["gbs"][0])))] if term.gbs_of is None else []
             if term.ramp:
                 point.append(float(np.log(n[at] * (1e-2 if number == 0 else 10 ** drawn.uniform(-4, 0)))))
             if term.exponent:

@@ -73,13 +73,26 @@ class Term:
     exponent: bool = False
     way: int | None = None
     """The algorithm that it goes with, as rows number them; None: the quickest of all."""
-    tied: tuple[int, int] | None = None
-    """The terms whose step, and whose bandwidth, it has; None: it has its own."""
+    step_of: int | None = None
+    """The term whose step it has; None: it has its own."""
+    gbs_of: int | None = None
+    """The term whose bandwidth it has; None: it has its own."""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Its own parameters, by the fields of `Spoken`, in the order of a point of the search space."""
+        own = {
+            "step_us": self.step_of is None,
+            "gbs": self.gbs_of is None,
+            "ramp_bytes": self.ramp,
+            "exponent": self.exponent,
+        }
+        return tuple(key for key, has in own.items() if has)
 
     @property
     def free(self) -> int:
         """Number of parameters."""
-        return 0 if self.tied else 2 + self.ramp + self.exponent
+        return len(self.keys)
 
     @property
     def ways(self) -> slice:
@@ -95,7 +108,9 @@ def columns(terms: Sequence[Term], shared: Sequence[str]) -> list[tuple[int, int
     found: list[tuple[int, int]] = []
     at = len(shared)
     for term in terms:
-        found.append((found[term.tied[0]][0], found[term.tied[1]][1]) if term.tied else (at, at + 1))
+        step = at if term.step_of is None else found[term.step_of][0]
+        gbs = at + (term.step_of is None) if term.gbs_of is None else found[term.gbs_of][1]
+        found.append((step, gbs))
         at += term.free
     return found
 
@@ -114,7 +129,7 @@ class Shape:
     @property
     def bordered(self) -> bool:
         """Whether the library chooses its algorithm by the bytes of a chunk."""
-        return any(term.tied for term in self.terms)
+        return any(term.way is not None for term in self.terms)
 
     def free(self, shared: int) -> int:
         """Number of parameters, borders and what protocols share included."""
@@ -161,8 +176,7 @@ class Law:
         it."""
         spoken = list(self.spoken)
         for at, term in enumerate(self.shape.terms):
-            tied = term.tied and {"step_us": term.tied[0], "gbs": term.tied[1]}.get(key)
-            if number in (at, tied):
+            if number in (at, {"step_us": term.step_of, "gbs": term.gbs_of}.get(key)):
                 spoken[at] = replace(spoken[at], **{key: value})
         return replace(self, spoken=tuple(spoken))
 
@@ -187,18 +201,23 @@ class Law:
         return np.asarray(found + self.launch_us, np.float64)
 
 
-STEP, GBS, RAMP, EXPONENT, NIC_STEPS = (1e-4, 1e5), (1e-3, 1e6), (16.0, 1e12), (0.2, 0.85), (1e-2, 1e3)
-"""Bounds: us, GB/s, bytes, none, steps. They only keep a search from numbers that no machine can have."""
+BOUNDS = {
+    "launch_us": (1e-4, 1e5),
+    "nic_steps": (1e-2, 1e3),
+    "step_us": (1e-4, 1e5),
+    "gbs": (1e-3, 1e6),
+    "ramp_bytes": (16.0, 1e12),
+    "exponent": (0.2, 0.85),
+}
+"""Of every parameter. They only keep a search from numbers that no machine can have."""
 
 
 def encoded(law: Law, shared: Sequence[str]) -> Floats:
     """The point of the search space of a law."""
     values = [float(getattr(law, field)) for field in shared]
     for term, spoken in zip(law.shape.terms, law.spoken, strict=True):
-        own = [spoken.step_us, spoken.gbs]
-        own += [spoken.ramp_bytes] if term.ramp else []
-        own += [spoken.exponent / (1 - spoken.exponent)] if term.exponent else []
-        values += own if term.free else []
+        own = [float(getattr(spoken, key)) for key in term.keys]
+        values += [*own[:-1], spoken.exponent / (1 - spoken.exponent)] if term.exponent else own
     return np.log(np.maximum(values, 1e-12))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ahbm.calibrate.laws import EXPONENT, GBS, NIC_STEPS, RAMP, STEP, Floats, Rows, Term, columns
+from ahbm.calibrate.laws import BOUNDS, Floats, Rows, Term, columns
 
 SCALE = 0.05
 """Relative error up to which a residual counts by its square; beyond, by its size."""
@@ -66,14 +66,13 @@ def losses(off: Floats) -> Floats:
 
 def bounds(terms: Sequence[Term], shared: Sequence[str]) -> tuple[Floats, Floats]:
     """Least and most of every coordinate."""
-    pairs = [{"launch_us": STEP, "nic_steps": NIC_STEPS}[field] for field in shared]
+    pairs = [BOUNDS[field] for field in shared]
     for term in terms:
-        own = [STEP, GBS, *([RAMP] if term.ramp else []), *([EXPONENT] if term.exponent else [])]
-        pairs += own if term.free else []
+        pairs += [BOUNDS[key] for key in term.keys]
     found = np.log(np.array(pairs))
     for term, (_, at_gbs) in zip(terms, columns(terms, shared), strict=True):
         if term.exponent:
-            least, most = EXPONENT
+            least, most = BOUNDS["exponent"]
             found[at_gbs + 2] = np.log(least / (1 - least)), np.log(most / (1 - most))
     return found[:, 0], found[:, 1]
 

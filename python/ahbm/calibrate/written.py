@@ -42,7 +42,7 @@ Coefficient = tuple[float, float, float, float]
 
 def names(law: Law) -> tuple[str, ...]:
     """Names of the protocols of a law, in its order."""
-    own = sum(not term.tied for term in law.shape.terms)
+    own = len(law.shape.terms) - law.shape.bordered
     known = NAMES.get(own) or tuple(f"p{number}" for number in range(own))
     return known + (TIED,) * law.shape.bordered
 
@@ -60,7 +60,7 @@ def protocols(law: Law, algorithms: Sequence[str | None] = ()) -> dict[str, dict
         else:
             keys["nic_gbs"] = float(f"{spoken.gbs:.7g}")
             keys["algorithms"] = [algorithms[term.way or 0]]
-            keys |= {"min_chunk_bytes": law.chunk_bytes} if term.tied else {"max_chunk_bytes": law.chunk_bytes - 1}
+            keys |= {"min_chunk_bytes": law.chunk_bytes} if not term.free else {"max_chunk_bytes": law.chunk_bytes - 1}
             keys |= {"slice_bytes": SLICE} if not found else {}
         if spoken.ramp_bytes:
             keys["ramp_bytes"] = max(round(spoken.ramp_bytes), 1)
