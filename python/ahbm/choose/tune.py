@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -227,13 +227,13 @@ def tune(
     wanted, unit, resized = whole_sizes(sizes, catalogue, machines, dtype)
     each = len(machines) * len(catalogue.of_collective(collective))
     kept, between = _within(wanted, each, unit, budget, collective)
-    how = {"collective": collective, "dtype": dtype, "jobs": jobs, "tell": tell}
-    table = Oracle(catalogue, list(machines), kept, **how).table()  # type: ignore[arg-type]
+    oracle = partial(Oracle, catalogue, list(machines), collective=collective, dtype=dtype, jobs=jobs, tell=tell)
+    table = oracle(kept).table()
     if not table.points():
         first = next(iter(table), None)
         told = f"{first['code']} {first['message']}" if first else "there is none"
         raise ConfigError("AHBM-C151", f"no algorithm of the catalogue runs {collective} on these machines: {told}")
-    held = Oracle(catalogue, list(machines), between, **how).table() if between else None  # type: ignore[arg-type]
+    held = oracle(between).table() if between else None
     dropped = tuple(size for size in wanted if size not in kept)
     rules = rules_of(table, plain(table))
     return Tuned(collective, dtype, table, held, rules, given or Given(), dropped, tuple(resized))

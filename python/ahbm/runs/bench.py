@@ -161,8 +161,10 @@ class Sweep:
 
     def asked(self) -> Iterator[int]:
         """The sizes in ascending order, as they are asked for."""
-        yield from sorted(self.listed)
-        size = self.begin if not self.listed else self.end + 1
+        if self.listed:
+            yield from sorted(self.listed)
+            return
+        size = self.begin
         while size <= self.end:
             yield size
             size = size + self.step if self.step else size * self.factor

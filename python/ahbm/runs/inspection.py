@@ -24,6 +24,7 @@ from ahbm.runs.history import NAMED, Contribution, Fate, Lost, Origin, Step
 from ahbm.runs.keywords import Arguments
 from ahbm.runs.measure import prepare
 from ahbm.runs.moments import State, moment, state
+from ahbm.runs.traces import nothing_ran
 
 if TYPE_CHECKING:
     from ahbm._core import Flow, Machine, Program, Timeline
@@ -62,9 +63,7 @@ class Inspection:
         """
         compiled = case.compiled()
         if compiled.program is None:
-            raise ConfigError(
-                "AHBM-C148", "there was nothing to run, so there is nothing to show", hint="give a size above 0"
-            )
+            raise nothing_ran()
         timeline = compiled.program.simulate(record=True, max_events=compiled.event_budget, stuck=True)
         return Inspection(compiled.program, timeline, case, mode, whole("seed", seed, 0, 2**64 - 1))
 

@@ -193,10 +193,14 @@ class Report(Run):
             ("timeline hash", self.timeline_hash),
         ]
         pairs += [("checked for", ", ".join(self.checks))] if self.checks else []
-        pairs += [("note", note) for note in (*told_sizes([self.resized]), *self.notes)]
+        pairs += [("note", note) for note in self._told()]
         pairs += [("findings", told(self.findings))] if self.findings else []
         what = f"{self.collective} by {self.algorithm} on {self.machine or self.topology}"
         return html.facts(f"{what}: {self.ranks} × {self.bytes:,} B {self.dtype}", pairs)  # noqa: RUF001
+
+    def _told(self) -> list[str]:
+        """What is said to people beside the numbers."""
+        return [*told_sizes([self.resized]), *self.notes]
 
     def __str__(self) -> str:
         checked = "not checked" if self.wrong is None else f"{self.wrong} wrong"
@@ -211,7 +215,7 @@ class Report(Run):
             f"{self.latency_ns:,.2f} ns (simulated), algbw {self.algbw_gbs:.2f} GB/s, busbw {self.busbw_gbs:.2f} GB/s, "
             f"{bound}, {self.messages} messages, {checked}"
             + (f", checked for {', '.join(self.checks)}" if self.checks else "")
-            + "".join(f"\nnote: {note}" for note in (*told_sizes([self.resized]), *self.notes))
+            + "".join(f"\nnote: {note}" for note in self._told())
             + (f"\n{told(self.findings)}" if self.findings else "")
         )
 

@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from ahbm.runs.inspection import Inspection
 
 
+def nothing_ran() -> ConfigError:
+    """The error of showing a run of nothing."""
+    return ConfigError("AHBM-C148", "there was nothing to run, so there is nothing to show", hint="give a size above 0")
+
+
 class Run(ABC):
     """A run whose program is known.
 
@@ -69,7 +74,5 @@ class Run(ABC):
     def _program(self) -> Program:
         program = self.program()
         if program is None:
-            raise ConfigError(
-                "AHBM-C148", "there was nothing to run, so there is nothing to show", hint="give a size above 0"
-            )
+            raise nothing_ran()
         return program
