@@ -185,6 +185,16 @@ def test_a_single_node_and_two_of_them_are_fitted_together() -> None:
     assert (found.deviation_percent > 10) == any("differ from its law" in note for note in found.notes)
 
 
+def test_errors_are_those_of_the_machine_and_not_those_of_its_law() -> None:
+    rows = tuple(Row(1 << at, 13 + (1 << at) / 230e3, at) for at in range(8, 27))
+    found = calibrate([Table("t", "0" * 16, "all_to_all", 8, 1, "H100", rows)])
+    emulator = written.emulator(found.tree)
+    off = [100 * abs(written.us(emulator, "all_to_all", 8, row.bytes) / row.us - 1) for row in rows]
+    assert max(off) > 2, "runs hide no latency behind bytes: another table is needed"
+    assert [each.percent for each in found.judged[0].errors] == pytest.approx(off, abs=0.5)
+    assert max(band["worst_percent"] for band in found.tree["calibration"]["bands"]) == pytest.approx(max(off), abs=0.5)
+
+
 def test_a_library_that_chooses_by_size_is_followed() -> None:
     tree = machine(
         ll={"step_ns": 600.0, "max_gbs": 50.0, "max_bytes": (1 << 20) - 1},

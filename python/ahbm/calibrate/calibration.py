@@ -91,6 +91,10 @@ class Judged:
         return found
 
 
+Part = tuple[Table, Table, Floats]
+"""Rows that were held back, those that were seen, and the us that a fit to these predicts for the former."""
+
+
 @dataclass(frozen=True)
 class Parameter:
     """A fitted parameter of the machine."""
@@ -190,7 +194,6 @@ def calibrate(
         nearest, known = coefficients.nearest(given, tidy, known, tell)
     tell("fitting to every second row")
     held = _held_back(tidy, known)
-    judged = tuple(Judged(table, tuple(errors)) for table, errors in zip(tidy, held, strict=True))
     tell("fitting to all rows")
     rows = coefficients.rows(tidy, known)
     free = nearest or fit.chosen(rows)
@@ -199,32 +202,42 @@ def calibrate(
     ranks = max(table.ranks for table in tidy)
     last = _last(law, rows) if nearest else None
     tree = written.tree(given, law, ranks, tables[0].collective, last)
-    tree["calibration"] = block(tables[0].accelerator, judged, parameters, covariance)
     tell("running the machine at the rows")
-    deviation = _verified(tree, law, tidy, known)
+    ran = [_verified(tree, law, table, known) for table in tidy]
+    judged = tuple(_judged(table, parts, *ratios) for table, parts, ratios in zip(tidy, held, ran, strict=True))
+    tree["calibration"] = block(tables[0].accelerator, judged, parameters, covariance)
+    deviation = max(100 * float(np.abs(ratios - 1).max()) for _, ratios in ran)
     if deviation > DEVIATES:
         notes.append(
-            f"runs of the machine differ from its law by up to {deviation:.0f} %: so much more may it be off than its "
-            "held-back errors say"
+            f"runs of the machine differ from its law by up to {deviation:.0f} %: the held-back errors are those of "
+            "the machine"
         )
     return Calibrated(tree, law, parameters, judged, deviation, tuple(notes))
 
 
-def _held_back(tables: Sequence[Table], known: coefficients.Coefficients) -> list[list[Error]]:
-    """Of each table, the errors at every second row of a fit to the others, and the other way round."""
-    found: list[list[Error]] = [[] for _ in tables]
+def _held_back(tables: Sequence[Table], known: coefficients.Coefficients) -> list[list[Part]]:
+    """Of each table, what a fit to every second row predicts for the others, and the other way round."""
+    found: list[list[Part]] = [[] for _ in tables]
     for held in (True, False):
         fitted = [table.half(not held) for table in tables]
         if len(np.unique([row.bytes for table in fitted for row in table.rows])) < 2:
             continue
         law = fit.chosen(coefficients.rows(fitted, known))
-        for number, (table, seen) in enumerate(zip(tables, fitted, strict=True)):
+        for parts, table, seen in zip(found, tables, fitted, strict=True):
             tested = table.half(held)
-            if not tested.rows:
-                continue
-            predicted = law.us(coefficients.rows([tested], known))
-            found[number] += errors(tested, seen, predicted)
-    return [sorted(errors, key=lambda each: each.bytes) for errors in found]
+            if tested.rows:
+                parts.append((tested, seen, law.us(coefficients.rows([tested], known))))
+    return found
+
+
+def _judged(table: Table, parts: Sequence[Part], sizes: Floats, ratios: Floats) -> Judged:
+    """The errors of the machine at a table's held-back rows: those of the law, by what runs take of the law's time near
+    these sizes."""
+    found: list[Error] = []
+    for tested, seen, predicted in parts:
+        ran = np.interp(np.log([row.bytes for row in tested.rows]), np.log(sizes), ratios)
+        found += errors(tested, seen, predicted * ran)
+    return Judged(table, tuple(sorted(found, key=lambda each: each.bytes)))
 
 
 def errors(tested: Table, seen: Table, predicted: Floats) -> list[Error]:
@@ -381,18 +394,14 @@ def block(
     }
 
 
-def _verified(tree: dict[str, Any], law: Law, tables: Sequence[Table], known: coefficients.Coefficients) -> float:
-    """Runs the machine at the rows; the largest difference from the law, in percent."""
-    worst = 0.0
-    for table in tables:
-        emulator = written.emulator(written.sized(tree, table.ranks))
-        every = 1 if table.ranks <= VERIFIED else max(len(table.rows) // 4, 1)
-        rows = replace(table, rows=table.rows[::every])
-        predicted = law.us(coefficients.rows([rows], known))
-        for row, us in zip(rows.rows, predicted.tolist(), strict=True):
-            ran = written.us(emulator, table.collective, table.ranks, row.bytes)
-            worst = max(worst, 100 * abs(ran / us - 1))
-    return worst
+def _verified(tree: dict[str, Any], law: Law, table: Table, known: coefficients.Coefficients) -> tuple[Floats, Floats]:
+    """Runs the machine at rows of a table: their sizes in bytes, and the times of runs by those of the law."""
+    emulator = written.emulator(written.sized(tree, table.ranks))
+    every = 1 if table.ranks <= VERIFIED else max(len(table.rows) // 4, 1)
+    rows = replace(table, rows=table.rows[::every])
+    ran = [written.us(emulator, table.collective, table.ranks, row.bytes) for row in rows.rows]
+    predicted = law.us(coefficients.rows([rows], known))
+    return np.array([row.bytes for row in rows.rows], np.float64), np.asarray(np.array(ran) / predicted, np.float64)
 
 
 def _decade(nbytes: int) -> int:
