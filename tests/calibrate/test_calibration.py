@@ -302,7 +302,10 @@ def test_a_template_may_leave_everything_out(tmp_path: Path) -> None:
         "cube: {pe_layout: {corners: 1, pe_per_corner: 1}}\nprotocols: {ll: }\nlaunch:\n",
         encoding="utf-8",
     )
-    assert calibrate([table(machine(), sizes=SIZES[::2])], tmp_path / "nodes.yaml").judged[0].mean < 10
+    found = calibrate([table(machine(), sizes=SIZES[::2])], tmp_path / "nodes.yaml")
+    # Its links are slower than what was measured: the errors are those of the machine, and a note says why.
+    assert found.judged[0].mean > 10
+    assert any("differ from its law" in note for note in found.notes)
 
 
 def test_tables_of_unlike_machines_are_refused() -> None:

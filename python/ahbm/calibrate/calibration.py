@@ -20,6 +20,8 @@ FEWEST = 3
 """Sizes without which nothing is fitted."""
 ABSURD = 4.0
 """A row that is so many times as slow, or as quick, as the line between its neighbours is a mistake of the table."""
+AT_END = 4
+"""Rows that suggest the time of one beyond them."""
 STEP_NS = {"inside": 600.0, "across": 2700.0}
 """Step of NCCL's LL over NVLink, and between nodes (NVIDIA/nccl, src/graph/tuning.cc): with its launch, the proportion
 of both where all rows have as many steps."""
@@ -291,14 +293,16 @@ def cleaned(table: Table, notes: list[str]) -> Table:
 
 def _between(table: Table, known: Sequence[Row], nbytes: int) -> float:
     """us of a size that the rows around it suggest: where times bend upwards, they are above the lines through the two
-    rows on each side and below the line between the sides."""
+    rows on each side and below the line between the sides. At an end, several rows in line lessen their noise."""
     before, after = ([row for row in known if (row.bytes < nbytes) == small] for small in (True, False))
 
     def line(rows: Sequence[Row]) -> float:
         return float(_interpolated(replace(table, rows=tuple(rows)), [nbytes])[0])
 
     if not before or not after:
-        return line(before[-2:] if before else after[:2])
+        end = before[-AT_END:] or after[:AT_END]
+        n, us = (np.log([getattr(row, name) for row in end]) for name in ("bytes", "us"))
+        return float(np.exp(np.polyval(np.polyfit(n, us, 1), log(nbytes))))
     chord, tangents = line((before[-1], after[0])), [line(two) for two in (before[-2:], after[:2]) if len(two) == 2]
     return sqrt(chord * max(tangents)) if len(tangents) == 2 and max(tangents) < chord else chord
 

@@ -46,15 +46,15 @@ AMONG_NODES = (
 ramp, LL128 and Simple, as NCCL has them, or fewer. Rings have the step of the first and the bandwidth of the last."""
 THREE, BETTER = Shape(((PLAIN, PLAIN, PLAIN),)), 0.8
 """Three plain protocols, and the part of the others' error that they are believed at: corners are rare."""
-WORTH, SMALL = 1.04, 1e-3
+WORTH, SMALL = 1.06, 1e-3
 """What a parameter must divide the error by, of which so much does not matter, to be worth having."""
-SWITCHING = (Shape(((PLAIN,), (FREE,))), Shape(((PLAIN,), (PLAIN,), (RAMPED,))))
-"""Shapes of libraries that do not take the quickest: the size decides between groups of protocols."""
+SWITCHING = Shape(((PLAIN,), (FREE,)))
+"""The shape of libraries that do not take the quickest: the size decides between two protocols."""
 UNSURE, AS_TOLD = 0.3, 1.25
 """Standard error of a parameter's logarithm from which on a law does without it, where its error grows by no more."""
 SURE = 0.01
 """Mean error up to which a law of the measured rows needs no time that others suggest."""
-HELD, SEEN = 0.75, 0.7
+HELD, SEEN = 0.85, 0.8
 """A switch is believed where it leaves at most so much of the error at rows that were held back, and at others."""
 
 Fit = tuple[float, Law]
@@ -73,8 +73,8 @@ def fits(shape: Shape, rows: Rows, weights: Floats, starts: int = STARTS) -> lis
     if not borders:
         return _least(shape.terms, rows, weights, starts)
     best: list[Fit | None] = [None] * len(weights)
-    for places in _borders(len(shape.groups), rows, weights):
-        part = np.searchsorted(np.asarray(places, np.float64), rows.n, side="right")
+    for border in _borders(rows):
+        part = rows.n >= border
         sides = [_least(group, rows, weights * (part == number), starts) for number, group in enumerate(shape.groups)]
         for number, found in enumerate(zip(*sides, strict=True)):
             if all(each is not None for each in found):
@@ -82,7 +82,7 @@ def fits(shape: Shape, rows: Rows, weights: Floats, starts: int = STARTS) -> lis
                 known = best[number]
                 if known is None or loss < known[0]:
                     spoken = tuple(one for each in found if each is not None for one in each[1].spoken)
-                    best[number] = loss, Law(shape, 0.0, spoken, places)
+                    best[number] = loss, Law(shape, 0.0, spoken, (border,))
     return best
 
 
@@ -107,10 +107,26 @@ def _chunked(shape: Shape, rows: Rows, weights: Floats, starts: int) -> list[Fit
 
 def refined(law: Law, rows: Rows) -> Law:
     """The law of the same shape and borders that is nearest to the rows, from the parameters that it has."""
-    terms, point = law.shape.terms, encoded(law, rows.shared)[None]
-    for _ in range(NEARER):
-        point, _ = searched(terms, rows.bordered(law.chunk_bytes), np.ones((1, len(rows))), point, point)
-    return replace(_decoded(terms, point[0], rows.shared), chunk_bytes=law.chunk_bytes)
+    return _ordered(_refined(law, rows))
+
+
+def _refined(law: Law, rows: Rows, kept: Sequence[int] = ()) -> Law:
+    """As `refined`, with the protocols in their order, but that parameters stay: `kept` are their places among
+    `uncertainty.parameters`."""
+    rows = rows.bordered(law.chunk_bytes)
+    part = np.searchsorted(np.asarray(law.borders, np.float64), rows.n, side="right")
+    found, at, before = law, 0, 0
+    for number, terms in enumerate(law.shape.groups):
+        one = replace(law, shape=Shape((terms,)), spoken=law.spoken[at : at + len(terms)])
+        point = encoded(one, rows.shared)[None]
+        stay = [place - before for place in kept if 0 <= place - before < point.size]
+        for _ in range(NEARER if len(stay) < point.size else 0):
+            point, _ = searched(terms, rows, (part == number)[None].astype(np.float64), point, point, stay)
+        spoken = (*found.spoken[:at], *decoded(terms, point[0], rows.shared), *found.spoken[at + len(terms) :])
+        values = {field: float(np.exp(point[0, place])) for place, field in enumerate(rows.shared)}
+        found = replace(found, spoken=spoken).with_shared(values)
+        at, before = at + len(terms), before + point.size
+    return found
 
 
 def chosen(rows: Rows) -> Law:
@@ -138,7 +154,8 @@ def between(one: Law, other: Law, shared: Sequence[str]) -> Law:
 
 
 def _shaped(rows: Rows) -> Law:
-    """The law of all rows alike, without parameters that they do not tell."""
+    """The law of all rows alike, without parameters that they do not tell, and with round numbers for those that they
+    hardly tell."""
     law = _nearest(rows)
     if law.shape.bordered:
         return law
@@ -148,8 +165,16 @@ def _shaped(rows: Rows) -> Law:
         found = (fits(shape, rows, every)[0] for shape in shapes)
         told = next((fit[1] for fit in found if fit is not None and _off(fit[1], rows) <= most), None)
         if told is None:
-            return law
+            break
         law = told
+    kept: list[int] = []
+    while (rough := uncertainty.roughest(law, rows, kept)) is not None:
+        at, numbers = rough
+        number, key = uncertainty.parameters(law, rows)[at]
+        kept.append(at)
+        rounded = [_refined(law.with_part(number or 0, key, each), rows, kept) for each in numbers]
+        law = min(rounded, key=lambda each: loss(each, rows))
+    return _ordered(law)
 
 
 def _nearest(rows: Rows) -> Law:
@@ -180,13 +205,11 @@ def _nearest(rows: Rows) -> Law:
     held = [error for shape, *_ in known if (error := _held_back(shape, rows)) is not None]
     if not held:
         return law
-    best = min(held) * HELD
-    for other in SWITCHING:
-        error = _held_back(other, rows)
-        if error is not None and error <= best:
-            switching = fits(other, rows, every)[0]
-            if switching is not None and _off(switching[1], rows) <= SEEN * seen:
-                law, best = switching[1], error
+    error = _held_back(SWITCHING, rows)
+    if error is not None and error <= HELD * min(held):
+        switching = fits(SWITCHING, rows, every)[0]
+        if switching is not None and _off(switching[1], rows) <= SEEN * seen:
+            law = switching[1]
     return law
 
 
@@ -238,17 +261,19 @@ def _least(terms: Sequence[Term], rows: Rows, weights: Floats, count: int) -> li
 
 
 def _decoded(terms: Sequence[Term], point: Floats, shared: Sequence[str]) -> Law:
-    """The law of a point of the search space, with protocols by their bandwidths where none has that of another."""
-    pairs = list(zip(decoded(terms, point, shared), terms, strict=True))
-    if all(term.step_of is None and term.gbs_of is None for term in terms):
-        pairs.sort(key=lambda pair: pair[0].gbs)
+    """The law of a point of the search space."""
     values = {field: float(np.exp(point[at])) for at, field in enumerate(shared)}
-    return Law(
-        Shape((tuple(term for _, term in pairs),)),
-        values.get("launch_us", 0.0),
-        tuple(each for each, _ in pairs),
-        nic_steps=values.get("nic_steps", 1.0),
-    )
+    law = Law(Shape((tuple(terms),)), 0.0, tuple(decoded(terms, point, shared)))
+    return _ordered(law.with_shared(values))
+
+
+def _ordered(law: Law) -> Law:
+    """The law with its protocols by their bandwidths, where all are of one group and none has what another has."""
+    terms = law.shape.terms
+    if len(law.shape.groups) > 1 or any(term.step_of is not None or term.gbs_of is not None for term in terms):
+        return law
+    pairs = sorted(zip(law.spoken, terms, strict=True), key=lambda pair: pair[0].gbs)
+    return replace(law, shape=Shape((tuple(term for _, term in pairs),)), spoken=tuple(spoken for spoken, _ in pairs))
 
 
 def _starts(terms: Sequence[Term], rows: Rows, shared: Sequence[str], count: int) -> Iterator[Floats]:
@@ -283,19 +308,12 @@ def _starts(terms: Sequence[Term], rows: Rows, shared: Sequence[str], count: int
         yield np.asarray(point)
 
 
-def _borders(groups: int, rows: Rows, weights: Floats) -> Iterator[tuple[int, ...]]:
-    """Borders between groups, where the times jump: up or down, against the slope on both sides."""
+def _borders(rows: Rows) -> list[int]:
+    """Borders between two groups, where the times jump: up or down, against the slope on both sides. They are by size:
+    of borders that fit as well, the same is taken whatever the other rows' times are."""
     n = np.unique(rows.n)
     us = np.array([np.median(rows.us[rows.n == size]) for size in n])
     slope = np.diff(np.log(us)) / np.diff(np.log(n))
     around = np.convolve(np.pad(slope, 1, mode="edge"), [0.5, 0.0, 0.5], mode="valid")
-    jumps = np.argsort(-np.abs(slope - around), kind="stable")
-    ranked = [int(at) for at in jumps if LEAST - 1 <= at <= len(n) - LEAST - 1][:CANDIDATES]
-    middle = [round(float(np.sqrt(n[at] * n[at + 1]))) for at in ranked]
-    if groups == 2:
-        yield from ((border,) for border in middle)
-        return
-    for first, low in zip(ranked, middle, strict=True):
-        for second, high in zip(ranked, middle, strict=True):
-            if second - first >= LEAST:
-                yield low, high
+    jumps = [at for at in np.argsort(-np.abs(slope - around), kind="stable") if LEAST - 1 <= at <= len(n) - LEAST - 1]
+    return [round(float(np.sqrt(n[at] * n[at + 1]))) for at in sorted(jumps[:CANDIDATES])]

@@ -10,7 +10,7 @@ are free. A message between nodes takes `nic_steps` steps.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -170,6 +170,14 @@ class Law:
     """Steps that a message between nodes takes."""
     chunk_bytes: int | None = None
     """Bytes of an array by the ranks from which on the last algorithm alone is used; None: the quickest is."""
+
+    def with_shared(self, values: Mapping[str, float]) -> Law:
+        """The law with other values of what its protocols share."""
+        return replace(
+            self,
+            launch_us=values.get("launch_us", self.launch_us),
+            nic_steps=values.get("nic_steps", self.nic_steps),
+        )
 
     def with_part(self, number: int, key: str, value: float) -> Law:
         """The law with another `step_us`, `gbs`, `ramp_bytes` or `exponent` of a term, and of those that are tied to

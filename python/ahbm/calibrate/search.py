@@ -78,18 +78,24 @@ def bounds(terms: Sequence[Term], shared: Sequence[str]) -> tuple[Floats, Floats
 
 
 def searched(
-    terms: Sequence[Term], rows: Rows, weights: Floats, points: Floats, supposed: Floats
+    terms: Sequence[Term],
+    rows: Rows,
+    weights: Floats,
+    points: Floats,
+    supposed: Floats,
+    kept: Sequence[int] = (),
 ) -> tuple[Floats, Floats]:
     """The points (fits x parameters) to which the fits come from `points`, and their losses.
 
     weights: fits x rows, 1 for a row that a fit has and 0 for one that it has not. supposed: where a fit stays that no
-    row tells anything.
+    row tells anything. kept: the parameters that stay there in any case.
     """
-    logs, prior = np.log(rows.us), SCALE * WEAK**2
+    logs, prior, kept = np.log(rows.us), SCALE * WEAK**2, list(kept)
     least, most = bounds(terms, rows.shared)
 
     def loss_of(where: Floats) -> tuple[Floats, Floats, Floats]:
         us, slopes = times(terms, rows, where)
+        slopes[:, :, kept] = 0.0
         off = np.log(us) - logs
         held = prior * ((where - supposed) ** 2).sum(1)
         return (weights * losses(off)).sum(1) + held, off, slopes / us[:, :, None]

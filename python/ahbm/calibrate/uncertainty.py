@@ -1,16 +1,24 @@
-"""How well rows tell the parameters of a law, and the law without those that they do not tell."""
+"""How well rows tell the parameters of a law, the law without those that they do not tell, and round numbers for those
+that they hardly tell."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from math import ceil, floor, log2
 
 import numpy as np
 
-from ahbm.calibrate.laws import Floats, Law, Rows, Shape
+from ahbm.calibrate.laws import BOUNDS, Floats, Law, Rows, Shape
 
 CHANGE = 1e-4
 """Relative change of a parameter by which the slope of a law is found."""
+ROUGH = {"gbs": 0.06, "ramp_bytes": 0.01, "exponent": 0.06, "step_us": 1.0}
+"""Standard error of a parameter's logarithm from which on its number is a round one; of a step, a known one."""
+TENTHS = 2
+"""Of an exponent: round numbers are multiples of so many tenths."""
+STEP_US = 0.6
+"""Step of a protocol whose rows are too large to tell it: NCCL's over NVLink (NVIDIA/nccl, src/graph/tuning.cc)."""
 
 
 def parameters(law: Law, rows: Rows) -> list[tuple[int | None, str]]:
@@ -20,14 +28,16 @@ def parameters(law: Law, rows: Rows) -> list[tuple[int | None, str]]:
     return [*((None, field) for field in rows.shared), *own]
 
 
-def covariance(law: Law, rows: Rows) -> Floats:
+def covariance(law: Law, rows: Rows, kept: Sequence[int] = ()) -> Floats:
     """Of the logarithms of the parameters (parameters x parameters), by least squares: the inverse of the slopes'
-    squares, by the robust variance of the residuals."""
+    squares, by the robust variance of the residuals. Those that are `kept` are numbers, and no parameters."""
     us = law.us(rows)
     slopes = []
-    for number, key in parameters(law, rows):
+    for at, (number, key) in enumerate(parameters(law, rows)):
+        if at in kept:
+            continue
         if number is None:
-            changed = replace(law, **{key: getattr(law, key) * (1 + CHANGE)})
+            changed = law.with_shared({key: getattr(law, key) * (1 + CHANGE)})
         else:
             changed = law.with_part(number, key, getattr(law.spoken[number], key) * (1 + CHANGE))
         slopes.append(np.log(changed.us(rows) / us) / CHANGE)
@@ -46,6 +56,35 @@ def simpler(law: Law, rows: Rows, unsure: float) -> Iterator[Shape]:
         number, key = parameters(law, rows)[at]
         if number is not None and errors[at] > unsure:
             yield from _without(law.shape, number, key)
+
+
+def roughest(law: Law, rows: Rows, kept: Sequence[int]) -> tuple[int, list[float]] | None:
+    """The least sure of the parameters that are not kept and that rows hardly tell: its place among `parameters`, and
+    the round numbers around it; None where there is none.
+
+    Of two tables that differ little, both have the same round number.
+    """
+    free = [at for at in range(len(parameters(law, rows))) if at not in kept]
+    if not free:
+        return None
+    errors = np.sqrt(np.diag(covariance(law, rows, kept)))
+    for place in np.argsort(-errors, kind="stable"):
+        number, key = parameters(law, rows)[free[place]]
+        if number is not None and errors[place] > ROUGH[key]:
+            return free[place], _round(key, getattr(law.spoken[number], key))
+    return None
+
+
+def _round(key: str, value: float) -> list[float]:
+    """Powers of two around a value, or multiples of tenths; a step that is known."""
+    if key == "step_us":
+        return [STEP_US]
+    if key == "exponent":
+        found = [TENTHS * whole(10 * value / TENTHS) / 10 for whole in (floor, ceil)]
+    else:
+        found = [2.0 ** whole(log2(value)) for whole in (floor, ceil)]
+    least, most = BOUNDS[key]
+    return sorted({min(max(each, least), most) for each in found})
 
 
 def _without(shape: Shape, number: int, key: str) -> Iterator[Shape]:
