@@ -45,6 +45,16 @@ def test_a_machine_predicts_the_sizes_that_it_is_asked_for(tmp_path: Path) -> No
     assert any("outside the calibrated range" in note for note in rows[1 << 33]["report"]["notes"])
 
 
+def test_notes_of_a_table_are_told(tmp_path: Path) -> None:
+    path = table(tmp_path)
+    path.write_text(path.read_text().replace("# nodes: 1\n", ""))
+    told = "half.csv does not say on how many nodes its 8 ranks were: one is supposed (--nodes)"
+    code, out, err = run("ahbm", ["calibrate", "half.csv", "--json"], tmp_path)
+    assert code == 0 and told in json.loads(out)["notes"], err
+    code, out, err = run("ahbm", ["calibrate", "half.csv", "--nodes", "1"], tmp_path)
+    assert code == 0 and told not in out, err
+
+
 def test_text_for_people_and_mistakes(tmp_path: Path) -> None:
     table(tmp_path)
     code, out, _ = run("ahbm", ["calibrate", "half.csv", "-t", "p5"], tmp_path)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ahbm.calibrate.tables import read
+from ahbm.calibrate.tables import SPELLED, read
 from ahbm.errors import FormatError
 
 CSV = """# accelerator: H100
@@ -64,6 +64,126 @@ def test_json_of_both_tools(tmp_path: Path) -> None:
     ours = {"config": {"collective": "all_gather"}, "results": [{**rows[0], "report": {"ranks": 8}}]}
     table = read(written(tmp_path, json.dumps(ours), "b.json"))
     assert (table.collective, table.ranks, table.rows[0].us) == ("all_gather", 8, 9.0)
+
+
+ITERATIONS = """# all_reduce_perf
+# Rank  0 Group  0 Pid  71 on     node-a device  0 [0000:53:00] NVIDIA H100 80GB HBM3
+# Rank  1 Group  0 Pid  71 on     node-a device  1 [0000:64:00] NVIDIA H100 80GB HBM3
+#       size         count      type   redop    root     time   algbw   busbw  #wrong    i_min    i_max    i_p99    i_cv%     time   algbw   busbw  #wrong    i_min    i_max    i_p99    i_cv%           timestamp
+           8             2     float     sum      -1    24.10    0.00    0.00       0    12.00    70.00    60.00    35.00    23.05    0.00    0.00       0    11.00    70.00    60.00    35.00  2025-09-01 12:00:00
+          16             4     float              -1    24.70    0.00    0.00       0    12.00    70.00    60.00    35.00    25.12    0.00    0.00     N/A    11.00    70.00    60.00    35.00  2025-09-01 12:00:00
+          32             8     float                                                                                         26.00    0.00    0.00     N/A    11.00    70.00    60.00    35.00  2025-09-01 12:00:00
+"""  # noqa: E501
+
+
+def test_columns_are_those_that_the_header_names(tmp_path: Path) -> None:
+    table = read(written(tmp_path, ITERATIONS, "iterations.txt"))
+    assert [(row.bytes, row.us) for row in table.rows] == [(8, 23.05), (16, 24.7), (32, 26.0)]
+    # As MPI and Slurm mark the lines of a rank.
+    for mark in ("[1,0]<stdout>:", "0: "):
+        marked = "".join(mark + line for line in ITERATIONS.splitlines(keepends=True))
+        assert read(written(tmp_path, marked, "marked.txt")).rows == table.rows
+    header = next(line for line in ITERATIONS.splitlines() if "count" in line)
+    for other, line in (
+        ("", 5),  # of how many columns a way has is not known
+        (header.replace("time", "cputime"), 4),
+        (header.replace("i_min", "time"), 4),
+        (header.replace("time", "when"), 4),
+    ):
+        with pytest.raises(FormatError) as caught:
+            read(written(tmp_path, ITERATIONS.replace(header, other), "other.txt"))
+        assert caught.value.code == "AHBM-F210" and caught.value.sites[0].origin.endswith(f":{line}")
+
+
+def test_times_of_wrong_data_do_not_count(tmp_path: Path) -> None:
+    assert read(written(tmp_path, TEXT, "log.txt"), "all_reduce").notes == ()
+    one = TEXT.replace("23.05    0.00    0.00      0", "23.05    0.00    0.00     17")
+    table = read(written(tmp_path, one, "log.txt"), "all_reduce")
+    assert [(row.bytes, row.us) for row in table.rows] == [(8, 24.1), (16, 24.7)]
+    assert table.notes == ("log.txt:13: data were wrong at 8 B: the times of wrong data do not count",)
+    both = one.replace("24.10    0.00    0.00      0", "24.10    0.00    0.00  1e+06")
+    table = read(written(tmp_path, both, "log.txt"), "all_reduce")
+    assert [row.bytes for row in table.rows] == [16]
+    assert table.notes[0].endswith("and 1 of 2 rows are left out")
+    results = [{"size": size, "out_of_place": {"time": 9.0, "nwrong": wrong}} for size, wrong in ((8, 3.0), (16, None))]
+    document = {"args": ["all_reduce_perf"], "ranks": [{"host": "a"}] * 2, "results": results}
+    table = read(written(tmp_path, json.dumps(document), "log.json"))
+    assert [row.bytes for row in table.rows] == [16] and table.notes[0].startswith("log.json:result 1: data were wrong")
+
+
+@pytest.mark.parametrize(
+    ("per", "ranks", "wanted"),
+    [(1, [0, 1, 2, 3], 4), (8, [0, 8, 16, 24], 32), (8, [0], 8), (2, [0, 1, 2, 3], 4)],
+    ids=["one GPU a process", "eight GPUs a process", "one process", "all ranks"],
+)
+def test_the_json_of_nccl_tests(tmp_path: Path, per: int, ranks: list[int], wanted: int) -> None:
+    hosts = [{"rank": rank, "hostname": f"node{rank >= 16}", "device_info": "NVIDIA H100"} for rank in ranks]
+    document = {
+        "version": 2,
+        "args": ["./build/all_gather_perf", "-J", "out.json"],
+        "config": {"nthreads": 1, "ngpus": per, "devices": hosts},
+        "results": [{"size": 8, "out_of_place": None, "in_place": {"time": 9.5, "nwrong": 0.0}}],
+    }
+    table = read(written(tmp_path, json.dumps(document), "a.json"))
+    assert (table.collective, table.ranks, table.accelerator) == ("all_gather", wanted, "NVIDIA H100")
+    assert (table.nodes, table.rows[0].us, table.notes) == (1 + (max(ranks) >= 16), 9.5, ())
+    document["results"] = [{"size": 8, "in_place": {"cpu_time": 9.5}}]
+    with pytest.raises(FormatError, match="those of the CPU"):
+        read(written(tmp_path, json.dumps(document), "a.json"))
+
+
+@pytest.mark.parametrize(("name", "times"), [("AllReduce", 1), ("ReduceScatter", 8), ("AlltoAll", 1), ("AllGather", 1)])
+def test_what_rccl_tests_writes(tmp_path: Path, name: str, times: int) -> None:
+    """Of both ways, with and without MPI; sizes are those that a rank receives."""
+    rows = [
+        {"size": size, "type": "float", "redop": "sum", "inPlace": way, "time": us, "busBw": 1, "wrong": "0"}
+        for size, way, us in ((1024, 0, 13.0), (1024, 1, 12.5), (2048, 0, 14.0), (2048, 1, 14.5))
+    ]  # fmt: skip
+    mpi = {"nodes": 1, "ranks": 4, "ranksPerNode": 4, "gpusPerRank": 2}
+    wanted = [(1024 * times, 12.5), (2048 * times, 14.0)]
+    for own, header in ((mpi, "ranks, rankspernode, gpusperrank"), ({"gpus": 8}, "gpus")):
+        results = [{"name": name, **own, **row} for row in rows]
+        names = f"collective, {header}, size, type, redop, inplace, time, algbw, busbw, #wrong"
+        texts = {
+            "lines.json": "".join(json.dumps(result) + "\n" for result in results),
+            "list.json": json.dumps(results),
+            "rows.csv": "\n".join([names, *(", ".join(map(str, result.values())) for result in results)]) + "\n",
+        }
+        for file, text in texts.items():
+            table = read(written(tmp_path, text, file))
+            assert (SPELLED.get(name.lower()), table.ranks, table.nodes) == (table.collective, 8, 1)
+            assert [(row.bytes, row.us) for row in table.rows] == wanted, file
+            assert [row.line for row in table.rows] == {
+                "lines.json": [1, 3], "list.json": ["result 1", "result 3"], "rows.csv": [2, 4]
+            }[file]  # fmt: skip
+            # Its nodes are groups of ranks, not hosts.
+            assert "on how many nodes its 8 ranks were" in table.notes[0]
+            assert read(tmp_path / file, table.collective, nodes=2).notes == ()
+
+
+def test_what_rccl_tests_does_not_write(tmp_path: Path) -> None:
+    good = {"name": "AllReduce", "gpus": 8, "size": 8, "inPlace": 0, "time": 9.0}
+    for change, code, place in (
+        ({"name": "AllGather"}, "AHBM-F212", "result 2"),
+        ({"gpus": 4}, "AHBM-F212", "result 2"),
+        ({"time": "fast"}, "AHBM-F211", "result 2"),
+        ({"size": 4}, "AHBM-F211", "result 2"),
+    ):
+        with pytest.raises(FormatError) as caught:
+            read(written(tmp_path, json.dumps([good, {**good, "size": 16, **change}]), "a.json"))
+        assert (caught.value.code, caught.value.sites[0].origin.split(":")[-1]) == (code, place)
+    for text in ("[3]", '{"a": 1}\n{"b": 2}', "collective, gpus, size\nAllReduce, 8, 8\n", "collective, gpus\nx\n"):
+        with pytest.raises(FormatError):
+            read(written(tmp_path, text, "a.json"))
+
+
+def test_a_result_of_json_is_called_by_its_number(tmp_path: Path) -> None:
+    document = {"config": {"collective": "all_gather"}, "ranks": [{}, {}], "results": [
+        {"size": size, "in_place": {"time": 9.0}} for size in (8, 16, 8)
+    ]}  # fmt: skip
+    with pytest.raises(FormatError) as caught:
+        read(written(tmp_path, json.dumps(document, indent=1), "a.json"))
+    assert caught.value.sites[0].origin.endswith("a.json:result 3")
 
 
 @pytest.mark.parametrize(

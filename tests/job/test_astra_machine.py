@@ -7,10 +7,14 @@ from pathlib import Path
 
 import pytest
 
+import ahbm
 from ahbm._core import write_recording
+from ahbm.base.request import Request
 from ahbm.errors import UnsupportedError
 from ahbm.job.astra import AstraFiles, simulate
 from ahbm.job.astra_machine import GB, machine, replay
+from ahbm.job.replay import JobReport
+from ahbm.ranks.setup import Setup
 from support.astra_files import write
 from support.commands import run
 
@@ -42,6 +46,23 @@ def test_the_command_replays_and_says_what_has_no_effect(tmp_path: Path) -> None
     assert out.endswith("no effect without --parity: --num-queues-per-dim\n")
     data = json.loads(run("ahbm", [*options, "--json"], tmp_path)[1])
     assert data["calls"][0]["collective"] == "all_reduce"
+
+
+def test_calls_run_by_the_algorithm_of_live_ranks(tmp_path: Path) -> None:
+    """Nobody recorded this job: of a list, `ahbm run` takes the first algorithm."""
+    write(tmp_path, ranks=8, size=1 << 20)
+    for rank in range(8):
+        file = tmp_path / f"job.{rank}.et"
+        file.write_bytes(file.read_bytes().replace(b"ahbm", b"else"))
+    made = machine([("Ring", 8, 50.0, 500.0)], "network.yml")
+    emulator = Setup(made, overrides={"defaults.buffer_kind": "hbm"}).emulator()
+    live = emulator.compile_timed(Request("all_reduce", tuple(range(8)), 1 << 20, "u8"))
+    report = ahbm.open(tmp_path / "job", topology=made, kind="job").run()
+    assert isinstance(report, JobReport)
+    (first,) = report.calls
+    (call,) = replay(files(tmp_path), files(tmp_path).read()).calls
+    assert (call.algorithm, call.latency_ns) == (live.algorithm, live.latency_ps / 1000)
+    assert first.algorithm != call.algorithm and first.latency_ns > call.latency_ns
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 import ahbm
 from ahbm.errors import AhbmError
 from ahbm.job.replay import JobReport
+from support.commands import run
 from support.traces import attribute, write
 
 RANKS = 4
@@ -74,6 +75,21 @@ def alone(folder: Path, **terms: Any) -> float:
     )
 
 
+def test_a_prefix_and_a_folder_mean_a_trace_in_json_too(tmp_path: Path) -> None:
+    ring(tmp_path / "ring", sized(STATED // RANKS))
+    wanted = alone(tmp_path)
+    overrides = {"system.sips.count": RANKS}
+    for name in (tmp_path / "ring", tmp_path):
+        run_as = ahbm.open(name, topology="npu_ring_8", overrides=overrides, kind="algorithm")
+        assert run_as.run().latency_ns == wanted
+        assert run("ahbm", ["check", str(name)], tmp_path)[0] == run("ahbm", ["check", "ring.0.json"], tmp_path)[0]
+    (tmp_path / "job").mkdir()
+    file = job(tmp_path / "job", STATED)
+    found = [ahbm.open(name, topology="npu_ring_8").run() for name in (file, tmp_path / "job", tmp_path / "job/step")]
+    assert all(isinstance(report, JobReport) for report in found)
+    assert len({report.latency_ns for report in found}) == 1
+
+
 @pytest.mark.parametrize("factor", [1, 2, 16])
 def test_sizes_are_scaled(factor: int, tmp_path: Path) -> None:
     """A graph of 4 KiB as that of a call of so many times as much."""
@@ -82,6 +98,23 @@ def test_sizes_are_scaled(factor: int, tmp_path: Path) -> None:
     ring(tmp_path / "ring", sized(STATED // RANKS))
     entry = f"{{plan: ring.0.json, collective: all_reduce, stated_bytes: {STATED}}}"
     assert replayed(tmp_path, factor * STATED, entry).latency_ns == wanted
+
+
+@pytest.mark.parametrize(("collective", "kind", "each"), [("all_gather", 2, RANKS), ("reduce_scatter", 7, 1)])
+def test_stated_bytes_count_the_array_of_all_ranks(collective: str, kind: int, each: int, tmp_path: Path) -> None:
+    """Whatever `comm_size` of a call counts: the column `bytes` of the report."""
+    ring(tmp_path / "ring", sized(STATED // RANKS))
+    wanted = alone(tmp_path)
+    facts = [attribute("comm_type", kind), attribute("comm_size", STATED // each)]
+    for rank in range(RANKS):
+        write(tmp_path / "step", rank, [{"id": 0, "name": "c", "type": "COMM_COLL_NODE", "attr": facts}])
+    ccl = tmp_path / "ccl.yaml"
+    entry = f"{{plan: ring.0.json, collective: {collective}, stated_bytes: {STATED}}}"
+    ccl.write_text(f"algorithms:\n  graph: {entry}\ncollectives:\n  {collective}: graph\n")
+    overrides = {"system.sips.count": RANKS}
+    report = ahbm.open(f"{tmp_path}/step.0.json", topology="npu_ring_8", overrides=overrides, ccl=ccl).run()
+    assert isinstance(report, JobReport)
+    assert (report.latency_ns, report.calls[0].bytes) == (wanted, STATED)
 
 
 def test_shares_are_those_of_the_call(tmp_path: Path) -> None:

@@ -226,6 +226,27 @@ def test_command_line() -> None:
     assert wanted <= result.keys()
 
 
+ONE_WAY = {
+    "system.sips.count": 4,
+    "system.sips.topology": "custom",
+    "system.sips.edges": [
+        {"from": 0, "to": 1, "bidirectional": False, "bandwidth_gbs": 10},
+        {"from": 1, "to": 2, "bidirectional": False, "bandwidth_gbs": 20},
+        {"from": 2, "to": 3, "bidirectional": False, "bandwidth_gbs": 10},
+        {"from": 3, "to": 0, "bidirectional": False, "bandwidth_gbs": 20},
+    ],
+}
+
+
+@pytest.mark.parametrize(("collective", "tightest"), [("all_reduce", False), ("all_gather", True)])
+def test_a_bound_says_whether_it_may_not_be_the_tightest(collective: str, tightest: bool) -> None:
+    found = synthesize(collective, topology="npu_ring_8", overrides=ONE_WAY, size=1 << 20)
+    assert found.to_json()["bound_is_tightest"] is tightest
+    assert ("GB/s, perhaps not the tightest" in str(found)) is not tightest
+    # A narrow link carries the array, or three of four shares, whatever the others could.
+    assert found.time_us >= found.bound_us >= (1 << 20) / 10e3 * (1 if collective == "all_reduce" else 3 / 4)
+
+
 def test_methods_are_listed_and_documented() -> None:
     """`ahbm list methods`, `METHODS` and the table of docs/synthesis.md come from one table or agree with it."""
     names = [name for name, _, _ in Schedule.method_table()]

@@ -29,6 +29,11 @@ def forget_files_read() -> None:
     _read.clear()
 
 
+def is_prefix(target: str | Path) -> bool:
+    """Whether this is the prefix P of the files of a trace: P.0.et, or P.0.json, whose content says what it is."""
+    return any(os.path.isfile(f"{target}.0{ending}") for ending in (".et", ".json"))
+
+
 def load_bytes(path: str | Path, most: int = MAX_BYTES) -> bytes:
     """The bytes of a file or a pipe.
 

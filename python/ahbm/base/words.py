@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+NOT_TIGHTEST = "perhaps not the tightest"
+"""What is said of a bound where a tighter one may exist."""
+
 
 def span(ranks: list[int]) -> str:
     """Ascending ranks in few words: `rank 3`, `ranks 0-2, 5`."""

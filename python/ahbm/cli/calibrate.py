@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -22,7 +23,7 @@ from ahbm.cli.options import Json, output_option
     ),
 )
 def calibrate(
-    tables: Annotated[list[Path], typer.Argument(help="nccl-tests' text or JSON, or CSV.")],
+    tables: Annotated[list[Path], typer.Argument(help="nccl-tests' or rccl-tests' text or JSON, or CSV.")],
     template: Annotated[
         str | None,
         typer.Option(
@@ -58,6 +59,7 @@ def calibrate(
     read = [files.read(path, collective, ranks, nodes) for path in tables]
     found = calibration.calibrate(read, template, progress.at) if not free else keys.calibrate(read, template, free)
     progress.clear()
+    found = replace(found, notes=(*(note for table in read for note in table.notes), *found.notes))
     if output is not None:
         written.save(found.tree, output)
     if as_json:

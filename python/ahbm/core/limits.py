@@ -13,14 +13,13 @@ from typing import NamedTuple
 
 from ahbm._core import Limit, Machine, Program
 from ahbm.base.collectives import COLLECTIVES
+from ahbm.base.words import NOT_TIGHTEST
 from ahbm.errors import BudgetError, ConfigError, UnsupportedError
 
 Range = tuple[int, int]
 """Nodes by number: the first, and the one after the last."""
 Cut = tuple[int, list[Range], float, int, int]
 """Parts, the nodes of the only one, GB/s across, links across, shares that must cross: see `Limit.cut`."""
-NOT_TIGHTEST = "perhaps not the tightest"
-"""What is said of a bound where a tighter one may exist."""
 
 
 class Known(NamedTuple):

@@ -83,6 +83,7 @@ def replay(files: AstraFiles, setup: AstraSetup, limits: Sequence[tuple[str, int
     how = How(
         groups=files.groups if files.has_groups else None,
         lanes="astra",
+        quickest=True,
         reading=replace(PLAIN, limits=(("file_bytes", FILE_BYTES), *limits)),
     )
     # Whole activations are messages, too long for the slots of a small memory.

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from os.path import isdir, isfile
+from os.path import isdir
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ahbm._core import Machine, Plan, trace_sort
 from ahbm.base.arguments import checked
 from ahbm.base.collectives import COLLECTIVES
+from ahbm.base.load import is_prefix
 from ahbm.base.placement import DPPolicy
 from ahbm.check.case import Case
 from ahbm.config.ccl import split_overrides
@@ -428,7 +429,7 @@ def is_case(target: str) -> bool:
 def is_plan(target: str) -> bool:
     """Whether this is the file of a plan, by its name, the prefix of a trace, a folder with one, or a script."""
     folder = target not in COLLECTIVES and isdir(target)
-    return folder or plans.is_file(target) or isfile(f"{target}.0.et")
+    return folder or plans.is_file(target) or is_prefix(target)
 
 
 def refuse_terms_of_plans(terms: Terms) -> None:

@@ -82,7 +82,7 @@ class Preparation:
         """compare: of several algorithms the quickest runs, as among live ranks; else the first that knows the network:
         what is quickest alone need not be so among other calls."""
         self._emulator = emulator
-        self._compare = compare
+        self._compare = compare or how.quickest
         self._algorithm = setup.algorithm
         given = [as_selector(one) for one in (chooser, setup.selector)]
         self._selectors = [Solo(emulator, one) for one in given if one is not None]

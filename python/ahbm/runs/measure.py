@@ -15,6 +15,7 @@ from ahbm.base.arguments import checked, instance, path, refused, text, whole
 from ahbm.base.arguments import overrides as overrides_of
 from ahbm.base.collectives import COLLECTIVES, Collective
 from ahbm.base.elements import Element, element
+from ahbm.base.load import is_prefix
 from ahbm.base.placement import DPPolicy
 from ahbm.base.request import Request
 from ahbm.base.sizes import Resized, Unit
@@ -227,7 +228,7 @@ def _named(collective: object) -> str:
 
 def is_there(target: str) -> bool:
     """Whether this is a file, a folder, or the prefix of a trace."""
-    return isfile(target) or isdir(target) or isfile(f"{target}.0.et")
+    return isfile(target) or isdir(target) or is_prefix(target)
 
 
 def _is_file(algorithm: str, ccl: str | Path | None, overrides: Mapping[str, object] | None) -> bool:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Unpack
 from ahbm._core import Machine, Plan, Workload, convert_plan, is_pytorch_trace
 from ahbm.base.arguments import checked, whole
 from ahbm.base.elements import element
+from ahbm.base.load import is_prefix
 from ahbm.base.store import store
 from ahbm.config.ccl import CclConfig, split_overrides, unnamed_entry
 from ahbm.config.topology import load_machine, sized
@@ -341,7 +342,7 @@ def convert(
 def _is_source_of_plan(source: object) -> bool:
     """Whether this is a file, or the script, of a plan, and no algorithm of ccl.yaml or of Python."""
     if isinstance(source, str | Path):
-        return is_file(str(source)) or isdir(source) or isfile(f"{source}.0.et")
+        return is_file(str(source)) or isdir(source) or is_prefix(source)
     return isinstance(source, Script)
 
 

@@ -16,6 +16,7 @@ from ahbm.base import html
 from ahbm.base.arguments import checked, whole
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.elements import COMBINE, element
+from ahbm.base.words import NOT_TIGHTEST
 from ahbm.config.reading import MSCCLPP
 from ahbm.config.topology import load_machine
 from ahbm.errors import ConfigError, UnsupportedError
@@ -101,6 +102,7 @@ class Synthesis:
             "time_us": self.time_us,
             "bound_us": self.bound_us,
             "percent_of_bound": self.percent_of_bound,
+            "bound_is_tightest": self.schedule.bound_is_tightest,
             "synthesis_ms": self.schedule.synthesis_ms,
             "bound_ms": self.schedule.bound_ms,
             "tight_cut": {"parts": parts, "bandwidth_gbs": gbs, "links": links, "shares": shares},
@@ -118,6 +120,7 @@ class Synthesis:
             cut = f"{len(parts[0])} of {self.machine.sips} NPUs against the others"
         else:
             cut = f"partition into {len(parts)} parts"
+        doubt = "" if found.bound_is_tightest else f", {NOT_TIGHTEST}"
         npus = str(self.machine.sips)
         if len(self.ranks) < self.machine.sips:
             npus = f"{len(self.ranks)} of {npus}"
@@ -128,7 +131,7 @@ class Synthesis:
                 f"{self.share_bytes} B, {len(found)} transfers",
                 f"  time        {self.time_us:,.3f} us",
                 f"  bound       {self.bound_us:,.3f} us, {self.percent_of_bound:.2f} % reached",
-                f"  tight cut   {cut}: {shares} shares over {links} links, {gbs:g} GB/s",
+                f"  tight cut   {cut}: {shares} shares over {links} links, {gbs:g} GB/s{doubt}",
                 f"  synthesis   {found.synthesis_ms:.2f} ms, bound {found.bound_ms:.2f} ms",
             ]
         )

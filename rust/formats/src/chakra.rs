@@ -16,7 +16,7 @@
 //! | `AHBM-F133` | two nodes with one id |
 //! | `AHBM-F134` | dependency on a node that does not exist |
 //! | `AHBM-F135` | nodes that wait for each other |
-//! | `AHBM-F136` | attribute that is missing or out of range |
+//! | `AHBM-F136` | attribute that is missing, of another type or out of range |
 //! | `AHBM-F137` | send without a receive, or the reverse |
 //! | `AHBM-F138` | send and receive of different sizes |
 //! | `AHBM-F139` | files that are missing or cannot be read or written |

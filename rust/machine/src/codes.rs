@@ -186,7 +186,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("AHBM-F133", "a Chakra trace with two nodes of one id"),
     ("AHBM-F134", "a Chakra trace with a dependency on a node that does not exist"),
     ("AHBM-F135", "a Chakra trace with nodes that wait for each other"),
-    ("AHBM-F136", "a Chakra node with an attribute that is missing or out of range"),
+    ("AHBM-F136", "a Chakra node with an attribute that is missing, of another type or out of range"),
     ("AHBM-F137", "a Chakra send without a receive, or the reverse"),
     ("AHBM-F138", "a Chakra send and receive of different sizes"),
     ("AHBM-F139", "files of a trace that are missing, ambiguous, or cannot be read or written"),

@@ -77,7 +77,8 @@ impl Limit {
     }
 
     /// True when no cut is tighter and no way longer. False where the search for them ended before it had seen all, and
-    /// where it looks at some only: among a part of the nodes, and for all_to_all on networks without a regular shape.
+    /// where it looks at some only: among a part of the nodes, and, on networks without a regular shape, for all_to_all
+    /// and for all_reduce over links that differ by direction, where no routing is known to match what it found.
     #[getter]
     fn tightest(&self) -> bool {
         self.inner.is_tightest()

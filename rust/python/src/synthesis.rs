@@ -138,6 +138,12 @@ impl Schedule {
         self.bound.ps
     }
 
+    /// True when no cut is tighter and no way longer: see `Limit.tightest`.
+    #[getter]
+    fn bound_is_tightest(&self) -> bool {
+        self.bound.tightest
+    }
+
     /// Rounds no schedule of as many chunks can beat; None where links differ.
     #[getter]
     fn rounds_bound(&self) -> Option<u64> {

@@ -36,7 +36,8 @@ pub struct Bound {
     /// Links are equal, so that rounds mean something.
     pub uniform: bool,
     /// No cut is tighter and no way longer. False where a search ended before it had seen all of them, or where it
-    /// looks at some only: among a group of nodes, and for an all-to-all that no routing is known to match.
+    /// looks at some only: among a group of nodes, and for an all-to-all, or an all-reduce over links that differ by
+    /// direction, that no routing is known to match.
     pub tightest: bool,
 }
 
@@ -58,16 +59,46 @@ pub fn bound(graph: &Graph, collective: Collective, bytes: u64, chunks: u32, roo
 fn searched(graph: &Graph, collective: Collective, bytes: u64, chunks: u32, root: u32, work: &mut Work) -> Bound {
     let (cut, tightest) = match collective {
         Collective::AllGather => search::all_gather(graph, work),
-        Collective::ReduceScatter => search::all_gather(&graph.reversed(), work),
-        Collective::AllReduce => strength::strength(graph, work),
+        Collective::ReduceScatter => turned(graph, |graph| search::all_gather(graph, work)),
+        Collective::AllReduce if graph.symmetric() => strength::strength(graph, work),
+        Collective::AllReduce => reduced_one_way(graph, work),
         Collective::Broadcast => search::broadcast(graph, root, work),
-        Collective::Reduce => search::broadcast(&graph.reversed(), root, work),
+        Collective::Reduce => turned(graph, |graph| search::broadcast(graph, root, work)),
         Collective::Scatter => search::scatter(graph, root, work),
-        Collective::Gather => search::scatter(&graph.reversed(), root, work),
+        Collective::Gather => turned(graph, |graph| search::scatter(graph, root, work)),
         Collective::AllToAll => search::exchange(graph, work),
     };
     let all: Vec<u32> = (0..graph.nodes()).collect();
     of_cut(graph, &all, collective, bytes, chunks, root, (cut, tightest), work)
+}
+
+/// What a search finds with every link turned round.
+fn turned(graph: &Graph, search: impl FnOnce(&Graph) -> search::Found) -> search::Found {
+    let (cut, tightest) = search(&graph.reversed());
+    (cut.turned(graph.nodes()), tightest)
+}
+
+/// An all-reduce where the directions of links differ: the partitions add both directions, but every set of nodes has
+/// to send the sum of its data out, and to take in that of the others. (Where the directions are equal, a set and the
+/// others are a partition that says as much.)
+///
+/// No routing is known that matches these cuts on every such network. Where a reduce-scatter and then an all-gather,
+/// each as long as its own tight cut, take no longer, they are matched.
+fn reduced_one_way(graph: &Graph, work: &mut Work) -> search::Found {
+    let found = [
+        strength::strength(graph, work),
+        search::broadcast(graph, 0, work),
+        turned(graph, |graph| search::broadcast(graph, 0, work)),
+    ];
+    let seen = found.iter().all(|(_, seen)| *seen);
+    let cut = tightest(found.into_iter().map(|(cut, _)| cut));
+    let halves = [search::all_gather(graph, work), turned(graph, |graph| search::all_gather(graph, work))];
+    let matched = halves.iter().all(|(_, seen)| *seen) && {
+        let cost = |cut: &Cut| cut.demand as f64 / cut.capacity as f64;
+        let both: f64 = halves.iter().map(|(half, _)| cost(half)).sum();
+        both / f64::from(graph.nodes()) <= cost(&cut) * (1.0 + 1e-12)
+    };
+    (cut, seen && matched)
 }
 
 /// The same among some of the nodes, the others relaying: what enters or leaves each of them, and their distances. A

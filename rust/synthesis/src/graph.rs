@@ -3,6 +3,7 @@
 use crate::bound::Regular;
 use ahbm_engine::interrupt::spend;
 use ahbm_machine::{Diagnostic, Machine, Ps, Rate, SipNetwork};
+use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 
 /// A directed link.
@@ -313,6 +314,16 @@ impl Graph {
             }
         }
         Some(partner)
+    }
+
+    /// True when between any two nodes as much fits into the links one way as into those the other way.
+    pub(crate) fn symmetric(&self) -> bool {
+        let mut more: FxHashMap<(u32, u32), i128> = FxHashMap::default();
+        for (link, capacity) in self.links.iter().zip(&self.capacity) {
+            let (pair, sign) = if link.from < link.to { ((link.from, link.to), 1) } else { ((link.to, link.from), -1) };
+            *more.entry(pair).or_default() += sign * i128::from(*capacity);
+        }
+        more.values().all(|&more| more == 0)
     }
 
     /// Least time of a message of `bytes` from `root` to every node, stored and forwarded whole.

@@ -217,6 +217,27 @@ impl Value {
         Self::packed(6, Wire::Fixed32, &numbers.iter().map(|x| u64::from((*x as f32).to_bits())).collect::<Vec<_>>())
     }
 
+    fn integer(&self) -> Option<i128> {
+        if let Self::Integer(_, n) = self { Some(*n) } else { None }
+    }
+
+    fn text(&self) -> Option<&str> {
+        if let Self::Text(text) = self { Some(text) } else { None }
+    }
+
+    /// The integer; none where no arm is set. The error is what stands there instead.
+    fn whole(&self) -> Result<Option<i128>, String> {
+        let told = match self {
+            Self::None => return Ok(None),
+            Self::Integer(_, n) => return Ok(Some(*n)),
+            Self::Double(x) => format!("{x:?} in double_val"),
+            Self::Float(x) => format!("{x:?} in float_val"),
+            Self::Text(text) => format!("{:?} in string_val", text.chars().take(40).collect::<String>()),
+            Self::Raw(..) => "a list or bytes".to_owned(),
+        };
+        Err(format!("is {told}, no whole number in an integral field"))
+    }
+
     /// `string_list`.
     pub fn texts(texts: &[&str]) -> Self {
         let mut out = Writer::default();
@@ -429,24 +450,22 @@ impl Node {
         out.bytes
     }
 
-    fn attribute(&self, name: &str) -> Option<&Value> {
-        self.attributes.iter().find(|a| &*a.name == name).map(|a| &a.value)
-    }
-
     /// An attribute in any integral arm.
     pub fn integer(&self, name: &str) -> Option<i128> {
-        match self.attribute(name)? {
-            Value::Integer(_, n) => Some(*n),
-            _ => None,
-        }
+        named(&self.attributes, name)?.integer()
+    }
+
+    /// The same, where no other type will do.
+    ///
+    /// # Errors
+    /// What the attribute is instead, for a message that begins with its name.
+    pub fn whole(&self, name: &str) -> Result<Option<i128>, String> {
+        named(&self.attributes, name).map_or(Ok(None), Value::whole)
     }
 
     /// A text attribute.
     pub fn text(&self, name: &str) -> Option<&str> {
-        match self.attribute(name)? {
-            Value::Text(text) => Some(text),
-            _ => None,
-        }
+        named(&self.attributes, name)?.text()
     }
 
     /// A list of integers, in the list of any arm that is a plain number.
@@ -461,7 +480,7 @@ impl Node {
 
     /// A number in any arm.
     pub fn real(&self, name: &str) -> Option<f64> {
-        match *self.attribute(name)? {
+        match *named(&self.attributes, name)? {
             Value::Double(x) => Some(x),
             Value::Float(x) => Some(x.into()),
             Value::Integer(_, n) => Some(n as f64),
@@ -475,9 +494,14 @@ impl Node {
     }
 }
 
+/// The value of the first attribute of a name.
+fn named<'a>(attributes: &'a [Attribute], name: &str) -> Option<&'a Value> {
+    attributes.iter().find(|a| &*a.name == name).map(|a| &a.value)
+}
+
 /// A list of integers among attributes.
 fn integers(attributes: &[Attribute], name: &str) -> Option<Vec<i64>> {
-    let Value::Raw(field, bytes) = &attributes.iter().find(|a| &*a.name == name)?.value else {
+    let Value::Raw(field, bytes) = named(attributes, name)? else {
         return None;
     };
     if !matches!(Arm::of(field - 1)?, Arm::Int32 | Arm::Int64 | Arm::Uint32 | Arm::Uint64 | Arm::Bool) {
@@ -545,10 +569,7 @@ impl Metadata {
 
     /// A text attribute.
     pub fn text(&self, name: &str) -> Option<&str> {
-        self.attributes.iter().find(|a| &*a.name == name).and_then(|a| match &a.value {
-            Value::Text(text) => Some(&**text),
-            _ => None,
-        })
+        named(&self.attributes, name)?.text()
     }
 
     /// A list of integers, in the list of any arm that is a plain number.
@@ -558,10 +579,15 @@ impl Metadata {
 
     /// An attribute in any integral arm.
     pub fn integer(&self, name: &str) -> Option<i128> {
-        self.attributes.iter().find(|a| &*a.name == name).and_then(|a| match a.value {
-            Value::Integer(_, n) => Some(n),
-            _ => None,
-        })
+        named(&self.attributes, name)?.integer()
+    }
+
+    /// The same, where no other type will do.
+    ///
+    /// # Errors
+    /// What the attribute is instead, for a message that begins with its name.
+    pub fn whole(&self, name: &str) -> Result<Option<i128>, String> {
+        named(&self.attributes, name).map_or(Ok(None), Value::whole)
     }
 }
 

@@ -11,39 +11,31 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The files of a trace in rank order: `P.0.et`, `P.1.et`, …, or the same in `.json` where the path ends so. A JSON
-/// file whose name has no number is a trace of one rank.
+/// The files of a trace in rank order: `P.0.et`, `P.1.et`, …, or the same in `.json`. Where the path does not end in one of
+/// both, `.et` files go first, and JSON counts where it is a trace. A JSON file whose name has no number is a trace of one
+/// rank.
 ///
 /// # Errors
 /// `AHBM-F139` when the path names no trace, more than one, or one with a missing rank; `AHBM-B206` too many ranks.
 pub fn find(path: &Path, options: &ReadOptions) -> Result<Vec<PathBuf>, Diagnostic> {
     let shown = path.display();
-    let kind = ending(path);
     let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
-    if kind == ".json" && split(name, kind).is_none() {
+    let ends = named_ending(path);
+    if ends == Some(".json") && split(name, ".json").is_none() && !path.is_dir() {
         return Ok(vec![path.to_path_buf()]);
     }
-    let (folder, wanted) = if path.is_dir() {
-        (path.to_path_buf(), None)
-    } else {
-        let prefix = prefix(path, kind).to_owned();
-        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        (folder.to_path_buf(), Some(prefix))
-    };
-    let listing = fs::read_dir(&folder).map_err(|e| unreadable(&folder, &e))?;
-    let mut traces: BTreeMap<String, BTreeMap<u32, PathBuf>> = BTreeMap::new();
-    for entry in listing {
-        let entry = entry.map_err(|e| unreadable(&folder, &e))?;
-        let name = entry.file_name();
-        let Some((prefix, rank)) = name.to_str().and_then(|name| split(name, kind)) else { continue };
-        if wanted.as_deref().is_none_or(|wanted| wanted == prefix) {
-            traces.entry(prefix.to_owned()).or_default().insert(rank, entry.path());
-        }
+    let mut kind = ends.unwrap_or(".et");
+    let mut traces = listed(path, kind)?;
+    if traces.is_empty() && ends.is_none() {
+        kind = ".json";
+        traces = listed(path, kind)?;
+        traces.retain(|_, files| files.values().next().is_some_and(|first| is_json_trace(first)));
     }
     let mut prefixes = traces.into_iter();
     let (Some((prefix, files)), other) = (prefixes.next(), prefixes.next()) else {
         return Err(Diagnostic::new("AHBM-F139", format!("{shown} names no execution trace")).hint(
-            "name a folder, or a prefix P whose files are P.0.et, P.1.et, …; of PyTorch's traces, the file of a rank",
+            "name a folder, or a prefix P whose files are P.0.et, P.1.et, … or P.0.json, P.1.json, …; of PyTorch's traces, \
+             the file of a rank",
         ));
     };
     if let Some((second, _)) = other {
@@ -56,20 +48,45 @@ pub fn find(path: &Path, options: &ReadOptions) -> Result<Vec<PathBuf>, Diagnost
             "AHBM-F139",
             format!("{prefix}.{expected}{kind} is missing, {prefix}.{found}{kind} is there"),
         )
-        .site("in", folder.display().to_string())
+        .site("in", folder_of(path).display().to_string())
         .hint("the files of a trace are numbered from 0 without gaps"));
     }
     Ok(files.into_values().collect())
 }
 
+/// The numbered files of every trace that a path can mean, by prefix.
+fn listed(path: &Path, kind: &str) -> Result<BTreeMap<String, BTreeMap<u32, PathBuf>>, Diagnostic> {
+    let wanted = (!path.is_dir()).then(|| prefix(path, kind));
+    let folder = folder_of(path);
+    let mut traces: BTreeMap<String, BTreeMap<u32, PathBuf>> = BTreeMap::new();
+    for entry in fs::read_dir(folder).map_err(|e| unreadable(folder, &e))? {
+        let entry = entry.map_err(|e| unreadable(folder, &e))?;
+        let name = entry.file_name();
+        let Some((prefix, rank)) = name.to_str().and_then(|name| split(name, kind)) else { continue };
+        if wanted.is_none_or(|wanted| wanted == prefix) {
+            traces.entry(prefix.to_owned()).or_default().insert(rank, entry.path());
+        }
+    }
+    Ok(traces)
+}
+
+fn folder_of(path: &Path) -> &Path {
+    if path.is_dir() {
+        return path;
+    }
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 /// Whether `path` can only mean a trace: one of its files, a prefix, or a folder.
 pub fn is_trace(path: &Path) -> bool {
-    let first = || {
+    let first = |kind: &str| {
         let mut name = path.as_os_str().to_owned();
-        name.push(".0.et");
-        Path::new(&name).is_file()
+        name.push(".0");
+        name.push(kind);
+        PathBuf::from(name)
     };
-    path.extension().is_some_and(|e| e == "et") || path.is_dir() || (!path.is_file() && first())
+    let is_prefix = || first(".et").is_file() || is_json_trace(&first(".json"));
+    path.extension().is_some_and(|e| e == "et") || path.is_dir() || (!path.is_file() && is_prefix())
 }
 
 /// Whether a `.json` file is a trace, by what stands at its beginning.
@@ -80,9 +97,17 @@ pub fn is_json_trace(path: &Path) -> bool {
 /// Bytes of a JSON file that tell what it is.
 const LOOKED_AT: u64 = 64 << 10;
 
-/// The ending of the file names of the trace that a path names.
-pub(super) fn ending(path: &Path) -> &'static str {
-    if path.extension().is_some_and(|e| e == "json") { ".json" } else { ".et" }
+/// What the files of a trace end in, where the path says so.
+fn named_ending(path: &Path) -> Option<&'static str> {
+    [".et", ".json"].into_iter().find(|ending| path.extension().is_some_and(|e| *e == ending[1..]))
+}
+
+/// The name of the trace that a path names.
+pub(super) fn name_of(path: &Path) -> &str {
+    match prefix(path, named_ending(path).unwrap_or(".et")) {
+        "" => "trace",
+        name => name,
+    }
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> Diagnostic {
@@ -101,11 +126,7 @@ pub fn read(path: &Path, options: &ReadOptions) -> Result<Trace, Vec<Diagnostic>
         let file: Arc<str> = path.to_string_lossy().into();
         graphs.push(graph_of(rank, &file, &bytes, options, &mut usage)?);
     }
-    let name = match prefix(path, ending(path)) {
-        "" => "trace",
-        name => name,
-    };
-    Ok(Trace { name: name.to_owned(), graphs })
+    Ok(Trace { name: name_of(path).to_owned(), graphs })
 }
 
 /// The bytes of a rank's file, counted.

@@ -58,7 +58,8 @@ pub(super) fn size(graph: &Graph, at: u32, symbolic: bool) -> Result<Size, Diagn
 
 /// A non-negative attribute; `None` where it is absent.
 pub(super) fn number(graph: &Graph, at: u32, name: &str) -> Result<Option<u64>, Diagnostic> {
-    let Some(number) = graph.nodes[at as usize].integer(name) else { return Ok(None) };
+    let number = graph.nodes[at as usize].whole(name).map_err(|other| wrong(graph, at, name, &other))?;
+    let Some(number) = number else { return Ok(None) };
     u64::try_from(number).map(Some).map_err(|_| wrong(graph, at, name, &format!("is {number}")))
 }
 

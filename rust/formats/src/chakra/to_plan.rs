@@ -89,11 +89,12 @@ impl Header {
         let metadata = &graph.metadata;
         let missing = |name: &str| unusable(graph, name, "is missing");
         let text = |name: &str| metadata.text(name).ok_or_else(|| missing(name));
-        let optional = |name: &str, most: u64| match metadata.integer(name) {
-            None => Ok(None),
-            Some(n) if (0..=i128::from(most)).contains(&n) => Ok(Some(n as u64)),
-            Some(n) => Err(unusable(graph, name, &format!("is {n}"))),
-        };
+        let optional =
+            |name: &str, most: u64| match metadata.whole(name).map_err(|other| unusable(graph, name, &other))? {
+                None => Ok(None),
+                Some(n) if (0..=i128::from(most)).contains(&n) => Ok(Some(n as u64)),
+                Some(n) => Err(unusable(graph, name, &format!("is {n}"))),
+            };
         let integer = |name: &str, most: u64| optional(name, most)?.ok_or_else(|| missing(name));
         let proto = text("proto")?;
         let mut goal = Goal::parse(text("collective")?);
@@ -140,7 +141,8 @@ impl Header {
 fn rank(graph: &Graph) -> Result<Rank, Diagnostic> {
     let mut rank = Rank { blocks: blocks(graph)?, ..Rank::default() };
     for (declared, name) in rank.declared.iter_mut().zip(["i_chunks", "o_chunks", "s_chunks"]) {
-        let found = graph.metadata.integer(name).and_then(|n| u32::try_from(n).ok());
+        let found = graph.metadata.whole(name).map_err(|other| unusable(graph, name, &other))?;
+        let found = found.and_then(|n| u32::try_from(n).ok());
         *declared = found.ok_or_else(|| unusable(graph, name, "is missing or out of range"))?;
     }
     let mut steps: Vec<BTreeMap<u32, (u32, Step)>> = Vec::new();

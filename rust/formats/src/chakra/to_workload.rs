@@ -4,7 +4,7 @@
 //! `in_splits`, `out_splits`, and of nodes that stand for a part of a collective `part_of`, `part` and `part_input`.
 
 use super::decode::{inflate, messages, messages_until};
-use super::files::{find, load_of};
+use super::files::{find, load_of, name_of};
 use super::fold::{Facts, Patterns};
 use super::recorded::is_recorded;
 use super::summary::unknown_version;
@@ -30,11 +30,7 @@ const LONGEST_NS: f64 = 1e15;
 /// group of unknown ranks.
 pub fn read_workload(path: &Path, options: &ReadOptions, groups: Groups) -> Result<Workload, Vec<Diagnostic>> {
     let files = find(path, options).map_err(one)?;
-    let name = match prefix(path, super::files::ending(path)) {
-        "" => "trace",
-        name => name,
-    };
-    read_files(name, &files, options, groups)
+    read_files(name_of(path), &files, options, groups)
 }
 
 /// Reads the job of the first `ranks` files `<prefix>.<rank>.et`; others may be there.
@@ -213,7 +209,8 @@ impl Reader<'_> {
 
     /// A non-negative attribute; none where it is absent.
     fn number(&self, name: &str) -> Result<Option<u64>, Diagnostic> {
-        let Some(number) = self.node.integer(name) else { return Ok(None) };
+        let number = self.node.whole(name).map_err(|other| self.wrong(name, &other))?;
+        let Some(number) = number else { return Ok(None) };
         u64::try_from(number).map(Some).map_err(|_| self.wrong(name, &format!("is {number}")))
     }
 

@@ -2,12 +2,13 @@
 
 use crate::support::ring::ring_xml;
 use ahbm_check::Outcome;
-use ahbm_formats::chakra::{Graph, PlanOptions, Trace};
+use ahbm_formats::chakra::{Graph, PlanOptions, ReadOptions, Trace, parse_workload};
 use ahbm_formats::{Document, Reading, msccl_xml};
 use ahbm_plan::{Budget, Limit};
 use ahbm_wire::chakra::{Arm, Node, NodeKind, Value};
+use ahbm_workload::Groups;
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 struct Folder(PathBuf);
 
@@ -144,6 +145,61 @@ fn what_is_no_trace_says_so() {
         ["AHBM-F139"],
         "rank 0 is missing"
     );
+}
+
+#[test]
+fn a_prefix_and_a_folder_mean_a_trace_in_json_too() {
+    let folder = Folder::new("prefix");
+    let nodes = |id: u32| format!(r#"{{"nodes": [{{"id": {id}}}]}}"#);
+    folder.read(&[("t.0.json", &nodes(3)), ("t.1.json", &nodes(4))], Budget::default()).unwrap();
+    let ids = |path: &Path| match Document::read(path, &Reading::default()).map_err(|f| f[0].code)? {
+        Document::Chakra { trace, .. } => Ok(trace.graphs.iter().map(|graph| graph.nodes[0].id).collect::<Vec<_>>()),
+        other => panic!("{}", other.format()),
+    };
+    for path in [folder.0.join("t"), folder.0.join("t.1.json"), folder.0.clone()] {
+        assert_eq!(ids(&path), Ok(vec![3, 4]), "{}", path.display());
+        assert_eq!(Document::files(&path, &Budget::default()).unwrap().len(), 2);
+    }
+    // What is no trace does not count, whatever its name.
+    std::fs::write(folder.0.join("a.0.json"), r#"{"results": []}"#).unwrap();
+    assert_eq!(ids(&folder.0), Ok(vec![3, 4]));
+    assert_eq!(ids(&folder.0.join("a")), Err("AHBM-U291"));
+    std::fs::write(folder.0.join("u.0.json"), nodes(5)).unwrap();
+    assert_eq!(ids(&folder.0), Err("AHBM-F139"), "two traces");
+    assert_eq!(ids(&folder.0.join("u")), Ok(vec![5]));
+    // Binary files go first.
+    std::fs::write(folder.0.join("u.0.et"), "").unwrap();
+    assert_eq!(Document::files(&folder.0.join("u"), &Budget::default()).unwrap(), [folder.0.join("u.0.et")]);
+}
+
+#[test]
+fn an_attribute_of_another_type_is_named_with_what_it_is() {
+    let read = |kind: &str, attributes: &str| {
+        let text = format!(r#"{{"version": "0.0.4"}}{{"id": "1", "type": {kind:?}, "attr": [{attributes}]}}"#);
+        let options = ReadOptions::default();
+        let read = parse_workload("t", &[("t.json", text.as_bytes())], &options, Groups::default());
+        let found = read.unwrap_err().remove(0);
+        (found.code, found.message)
+    };
+    let tells = |kind: &str, attributes: &str, wanted: &str| {
+        let (code, message) = read(kind, attributes);
+        assert_eq!(code, "AHBM-F136");
+        assert!(message.starts_with(wanted), "{message}");
+    };
+    let call = r#"{"name": "comm_type", "int64Val": 0}"#;
+    tells("COMM_COLL_NODE", call, "attribute comm_size is missing");
+    for (value, told) in [
+        (r#""doubleVal": 8"#, "8.0 in double_val"),
+        (r#""floatVal": 0.5"#, "0.5 in float_val"),
+        (r#""stringVal": "1K""#, "\"1K\" in string_val"),
+        (r#""int64List": {"values": [8]}"#, "a list or bytes"),
+    ] {
+        let size = format!(r#"{call}, {{"name": "comm_size", {value}}}"#);
+        tells("COMM_COLL_NODE", &size, &format!("attribute comm_size is {told}, no whole number"));
+        // Also where it may be left out.
+        let work = format!(r#"{{"name": "num_ops", {value}}}"#);
+        tells("COMP_NODE", &work, &format!("attribute num_ops is {told}, no whole number"));
+    }
 }
 
 #[test]

@@ -130,6 +130,16 @@ impl Cut {
         Self { parts, capacity, links, demand }
     }
 
+    /// This cut of a network with every link turned round, as one of the network itself: what crosses out of the others.
+    #[must_use]
+    pub(crate) fn turned(self, nodes: u32) -> Self {
+        let Parts::Side(runs) = &self.parts else { return self };
+        let starts = std::iter::once(0).chain(runs.iter().map(|run| run.end));
+        let ends = runs.iter().map(|run| run.start).chain(std::iter::once(nodes));
+        let others = starts.zip(ends).map(|(start, end)| start..end).filter(|run| !run.is_empty());
+        Self { parts: Parts::Side(others.collect()), ..self }
+    }
+
     /// Time that `bytes` times the demand take over the cut, its capacity counted in `unit_gbs`.
     pub fn fluid_ps(&self, bytes: u64, unit_gbs: f64) -> Ps {
         (bytes as f64 * 1000.0 * self.demand as f64 / (self.capacity as f64 * unit_gbs)) as Ps

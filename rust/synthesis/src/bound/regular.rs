@@ -113,7 +113,7 @@ impl Regular {
         root: u32,
     ) -> Option<Bound> {
         let (cut, tightest) = match &self.shape {
-            &Shape::Switch { nodes, reduces } => star(nodes, ranks, collective, reduces),
+            &Shape::Switch { nodes, reduces } => star(nodes, ranks, collective, root, reduces),
             _ if ranks == self.nodes() => (self.cut(collective, root)?, true),
             _ => (self.cut_among(ranks, collective, root), false),
         };
@@ -142,10 +142,13 @@ impl Regular {
     fn cut(&self, collective: Collective, root: u32) -> Option<Cut> {
         let others = u64::from(self.nodes()) - 1;
         Some(match collective {
-            Collective::AllGather | Collective::ReduceScatter => self.but(0, others),
-            Collective::Broadcast | Collective::Reduce => self.but(self.weakest(self.nodes(), Some(root)), 1),
+            Collective::AllGather => self.but(0, others),
+            Collective::ReduceScatter => self.alone(0, others),
+            Collective::Broadcast => self.but(self.weakest(self.nodes(), Some(root)), 1),
+            Collective::Reduce => self.alone(self.weakest(self.nodes(), Some(root)), 1),
             Collective::Scatter | Collective::Gather if self.degree(root) > self.least_degree() => return None,
-            Collective::Scatter | Collective::Gather => self.alone(root, others),
+            Collective::Scatter => self.alone(root, others),
+            Collective::Gather => self.but(root, others),
             Collective::AllReduce => {
                 let links = self.links();
                 Cut { parts: Parts::Each(self.nodes()), capacity: links, links: links as u32, demand: 2 * others }
@@ -321,7 +324,7 @@ fn along(a: &Range<u32>, b: &Range<u32>, extent: u32, wrap: bool) -> u32 {
 /// A switch that reduces changes the all-reduce alone: each NPU's buffer leaves it once, and the result enters it once.
 /// So it is, too, where some NPUs are left to reduce for the others. Elsewhere one NPU has to send or receive that much
 /// whatever the switch does.
-fn star(nodes: u32, ranks: u32, collective: Collective, reduces: bool) -> (Cut, bool) {
+fn star(nodes: u32, ranks: u32, collective: Collective, root: u32, reduces: bool) -> (Cut, bool) {
     let others = u64::from(ranks) - 1;
     if collective == Collective::AllReduce && !reduces && ranks == nodes {
         let cut = Cut { parts: Parts::Each(nodes), capacity: nodes.into(), links: nodes, demand: 2 * others };
@@ -329,6 +332,12 @@ fn star(nodes: u32, ranks: u32, collective: Collective, reduces: bool) -> (Cut, 
     }
     let once = matches!(collective, Collective::Broadcast | Collective::Reduce | Collective::AllReduce);
     let demand = if once { 1 } else { others };
-    let cut = Cut { parts: Parts::one(0), capacity: 1, links: 1, demand };
+    let parts = match collective {
+        Collective::AllGather => Parts::all_but(nodes, 0),
+        Collective::Reduce | Collective::Gather => Parts::all_but(nodes, root),
+        Collective::Broadcast | Collective::Scatter => Parts::one(root),
+        Collective::AllReduce | Collective::ReduceScatter | Collective::AllToAll => Parts::one(0),
+    };
+    let cut = Cut { parts, capacity: 1, links: 1, demand };
     (cut, ranks == nodes || collective != Collective::AllReduce)
 }

@@ -139,12 +139,8 @@ pub(super) fn between(graph: &Graph, from: u32, to: u32) -> Cut {
 /// links. No cut is tighter when messages on shortest ways load no link more than the cut says.
 pub(super) fn exchange(graph: &Graph, work: &mut Work) -> Found {
     let n = graph.nodes();
-    let crossing = |inside: u32| u64::from(inside) * u64::from(n - inside);
-    let corner = (0..n).min_by_key(|&v| graph.out(v).len()).unwrap_or(0);
-    let order = breadth_first(graph, corner);
-    let sweeps = slabs(graph).into_iter().map(|order| sweep(graph, &order, crossing));
-    let alone = [Cut::into(graph, weakest(graph, 0..n), u64::from(n) - 1)];
-    let best = tightest(sweeps.chain(alone).chain([sweep(graph, &order, crossing), branch(graph, corner, &order)]));
+    let other_way = (!graph.symmetric()).then(|| swept(&graph.reversed()).turned(n));
+    let best = tightest(std::iter::once(swept(graph)).chain(other_way));
     let each = 6 * (graph.links().len() as u64 + u64::from(n));
     if !work.take(each * u64::from(n)) {
         return (best, false);
@@ -160,6 +156,17 @@ pub(super) fn exchange(graph: &Graph, work: &mut Work) -> Found {
     let busiest = (0u32..).zip(&loads).map(|(link, &load)| Ratio { demand: load, capacity: graph.capacity(link) });
     let fits = busiest.into_iter().all(|ratio| !ratio.above(best.ratio()));
     (best, fits)
+}
+
+/// The tightest of the cuts of an all-to-all that need no routing, out of sets of nodes that are swept along links.
+fn swept(graph: &Graph) -> Cut {
+    let n = graph.nodes();
+    let crossing = |inside: u32| u64::from(inside) * u64::from(n - inside);
+    let corner = (0..n).min_by_key(|&v| graph.out(v).len()).unwrap_or(0);
+    let order = breadth_first(graph, corner);
+    let sweeps = slabs(graph).into_iter().map(|order| sweep(graph, &order, crossing));
+    let alone = [Cut::into(graph, weakest(graph, 0..n), u64::from(n) - 1)];
+    tightest(sweeps.chain(alone).chain([sweep(graph, &order, crossing), branch(graph, corner, &order)]))
 }
 
 /// The nodes in order of their numbers and, on a grid, slice by slice along each other dimension.

@@ -145,7 +145,7 @@ fn exhausted(graph: &Graph, collective: Collective, root: u32) -> f64 {
                 best = best.max(cut.demand as f64 / cut.capacity as f64);
             }
             let Some(at) = (1..n as usize).rev().find(|&at| block[at] <= *block[..at].iter().max().unwrap()) else {
-                return best;
+                break;
             };
             block[at] += 1;
             block[at + 1..].fill(0);
@@ -175,11 +175,18 @@ fn exhausted(graph: &Graph, collective: Collective, root: u32) -> f64 {
                     size
                 }
             }
-            Collective::AllReduce => unreachable!(),
+            Collective::AllReduce => 1.0,
         };
         best = best.max(demand / crossing(&inside));
     }
     best
+}
+
+/// Whether the capacity of a set is that of the links out of it.
+fn crosses(graph: &Graph, cut: &Cut) -> bool {
+    let Parts::Side(runs) = &cut.parts else { return true };
+    let again = Cut::out_of(graph, |v| runs.iter().any(|run| run.contains(&v)), cut.demand);
+    (again.capacity, again.links) == (cut.capacity, cut.links)
 }
 
 /// A connected network of `n` nodes, from a seed: a random tree both ways, and links more.
@@ -226,15 +233,47 @@ fn no_cut_is_tighter_where_a_bound_says_so() {
             let (got, best) =
                 (found.cut.demand as f64 / found.cut.capacity as f64, exhausted(&graph, collective, root));
             assert!(got <= best * (1.0 + 1e-9), "{seed} {collective:?} {got} {best}");
+            if collective == Collective::AllReduce {
+                assert!((got - best).abs() <= 1e-9 * best, "{seed} {got} {best} {:?}", found.cut);
+            }
+            assert!(crosses(&graph, &found.cut), "{seed} {collective:?} {:?}", found.cut);
             if found.tightest {
                 assert!((got - best).abs() <= 1e-9 * best, "{seed} {collective:?} {got} {best} {:?}", found.cut);
                 claimed[at] += 1;
             } else {
-                assert_eq!(collective, Collective::AllToAll, "{seed}");
+                let one_way = collective == Collective::AllReduce && !graph.symmetric();
+                assert!(one_way || collective == Collective::AllToAll, "{seed} {collective:?}");
             }
         }
     }
     assert!(claimed.iter().all(|&times| times > 20), "{claimed:?}");
+}
+
+/// Nodes in a circle, each with one link to the next, of the given GB/s; the latter ones back.
+fn circle(forth: &[f64], back: &[f64]) -> Graph {
+    let n = forth.len() as u32;
+    let link = |from, to, gbs| Link { from, to, rate: Rate::from_gbs(gbs).unwrap(), latency_ps: 0 };
+    let forth = (0..).zip(forth).map(|(v, &gbs)| link(v, (v + 1) % n, gbs));
+    let back = (0..).zip(back).map(|(v, &gbs)| link((v + 1) % n, v, gbs));
+    Graph::new(n, forth.chain(back).collect()).unwrap()
+}
+
+#[test]
+fn an_all_reduce_waits_for_the_narrow_direction() {
+    let of = |graph: &Graph| bound(graph, Collective::AllReduce, 1_000_000, 1, 0);
+    // 1 MB through 10 GB/s, though 100 GB/s lead the other way; a reduce-scatter and an all-gather take as long.
+    let pair = Graph::new(2, circle(&[100.0, 10.0], &[]).links().to_vec()).unwrap();
+    let found = of(&pair);
+    assert_eq!((found.ps, found.tightest, found.cut.parts), (100_000_000, true, Parts::one(1)));
+    // Links one way alone, all equal: 2 (n - 1) / n.
+    let found = of(&circle(&[10.0; 5], &[]));
+    assert_eq!((found.ps, found.tightest), (160_000_000, true));
+    // No cut takes more than 100 us, but an element crosses the narrow links three times together.
+    let found = of(&circle(&[10.0, 20.0, 10.0, 20.0], &[]));
+    assert_eq!((found.ps, found.tightest), (100_000_000, false));
+    // Where the directions are equal, a partition says as much.
+    let found = of(&circle(&[10.0, 20.0, 30.0], &[10.0, 20.0, 30.0]));
+    assert!(found.tightest);
 }
 
 #[test]
