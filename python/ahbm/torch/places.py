@@ -40,6 +40,12 @@ def places() -> list[Place]:
     return found
 
 
+def synchronize() -> None:
+    """The calling rank waits for all its calls."""
+    for place in places():
+        place.synchronize()
+
+
 def be_rank(own: list[Place] | None, make: Any = None) -> None:
     """Makes the calling thread a rank with places of its own (or, with None, no rank)."""
     _threads.own, _threads.make = own, make

@@ -83,7 +83,7 @@ class Remote:
         with self._lock:
             if self._failure is not None:
                 raise clone(self._failure)
-            ticket = Ticket(rank, self._calls)
+            ticket = Ticket(rank, self._calls, touches=call.touches)
             self._calls += 1
             self._open[ticket.call] = (ticket, call)
         steps, self._steps = self._steps, []
@@ -144,6 +144,10 @@ class Remote:
                 self._send(frames.WAIT, {"ticket": ticket.call, "waits": False})
             assert timeout_s is not None
             raise timed_out(f"{call.collective} ({call.group.name})", timeout_s)
+
+    def detach(self, ticket: Ticket) -> None:
+        """See `Seat`; rank 0's process answers in order, after it has read the operand."""
+        self.absent(ticket)
 
     def notify(self, ticket: Ticket, told: Notify) -> bool:
         """See `Seat`."""

@@ -81,11 +81,19 @@ def flat(tensor: torch.Tensor) -> Flat:
             hint="move it to the host first: x = x.cpu()",
         )
     shared = x.is_contiguous() and not x.is_conj() and not x.is_neg()
-    if not shared:
-        x = x.clone(memory_format=torch.contiguous_format).resolve_conj().resolve_neg()
     name, storage = _STORED.get(x.dtype, _BYTES)
-    array = memory_of(x, x.numel() * x.element_size() // storage.itemsize, storage)
-    return Flat(tensor, array, name, None if shared else partial(_restore, tensor))
+    if shared:
+        return Flat(tensor, memory_of(x, x.numel() * x.element_size() // storage.itemsize, storage), name)
+    size = x.element_size()
+    view = memory_of(x, tuple(x.shape), np.dtype(f"V{size}"), tuple(size * stride for stride in x.stride()))
+    take = partial(_take, x, storage)
+    return Flat(tensor, take(), name, partial(_restore, tensor), None, view, take)
+
+
+def _take(x: torch.Tensor, storage: np.dtype[Any]) -> NDArray[Any]:
+    """The elements of `x`, however they lie, in memory of their own."""
+    x = x.clone(memory_format=torch.contiguous_format).resolve_conj().resolve_neg()
+    return memory_of(x, x.numel() * x.element_size() // storage.itemsize, storage)
 
 
 def _has_no_data(x: torch.Tensor) -> bool:
@@ -149,8 +157,16 @@ def scaled(x: Flat, factor: Any) -> Flat:
     if factor is None or isinstance(x.array, Hollow):
         return x
     plain = x.tensor.detach()
-    wide = plain.float() if plain.dtype in _UNCOMPUTED else plain
-    return flat((wide * factor).to(plain.dtype).contiguous())
+
+    def take() -> NDArray[Any]:
+        wide = plain.float() if plain.dtype in _UNCOMPUTED else plain
+        array = flat((wide * factor).to(plain.dtype).contiguous()).array
+        assert not isinstance(array, Hollow)
+        return array
+
+    memory = x.memory
+    assert not isinstance(memory, Hollow)
+    return Flat(x.tensor, take(), x.dtype, None, None, memory, take)
 
 
 def same(flats: Sequence[Flat], what: str) -> None:
