@@ -219,3 +219,9 @@ def test_a_new_timeout_is_that_of_every_call_seen_or_not() -> None:
                 handle.wait()
 
     ahbm.torch.spawn(worker, overrides=SMALL)
+
+
+@pytest.mark.parametrize("records", [False, True])
+def test_compiled_functions_communicate_as_others_do(records: bool, tmp_path: Path) -> None:
+    done = torchrun(Path(__file__).with_name("compiled.py"), 2, *([str(tmp_path / "job")] if records else []))
+    assert done.returncode == 0, done.stderr
