@@ -75,11 +75,7 @@ def flat(tensor: torch.Tensor) -> Flat:
             name, storage = _STORED.get(x.dtype, _BYTES)
             return Flat(tensor, Hollow(x.numel() * x.element_size() // storage.itemsize, storage), name)
         kind = f"{type(tensor).__name__} on {x.device} with layout {'nested' if x.is_nested else x.layout}"
-        raise UnsupportedError(
-            "AHBM-U150",
-            f"{kind}: the emulator takes dense CPU tensors",
-            hint="move it to the host first: x = x.cpu()",
-        )
+        raise UnsupportedError("AHBM-U150", f"{kind}: the emulator takes dense CPU tensors", hint=_remedy(x))
     shared = x.is_contiguous() and not x.is_conj() and not x.is_neg()
     name, storage = _STORED.get(x.dtype, _BYTES)
     if shared:
@@ -94,6 +90,16 @@ def _take(x: torch.Tensor, storage: np.dtype[Any]) -> NDArray[Any]:
     """The elements of `x`, however they lie, in memory of their own."""
     x = x.clone(memory_format=torch.contiguous_format).resolve_conj().resolve_neg()
     return memory_of(x, x.numel() * x.element_size() // storage.itemsize, storage)
+
+
+def _remedy(x: torch.Tensor) -> str:
+    """What makes a tensor that is refused one that is not."""
+    if x.is_nested:
+        return "pass its parts, one call each: x.unbind()"
+    if x.layout is not torch.strided:
+        dense = "make it dense first: x = x.to_dense()"
+        return f"{dense}; all_reduce (SUM) takes sparse COO tensors" if x.layout is torch.sparse_coo else dense
+    return "move it to the host first: x = x.cpu()" if not _on_host(x) else "pass a plain tensor"
 
 
 def _has_no_data(x: torch.Tensor) -> bool:
