@@ -75,8 +75,9 @@ def test_tags_that_differ_are_named() -> None:
 
     with pytest.raises(DistributedError, match="AHBM-X121") as caught:
         spawn(worker, nprocs=2)
+    send, receive = "send to rank 1 (WORLD) with tag 1", "recv from rank 0 (WORLD) with tag 0"
     assert [site.label for site in caught.value.findings[0].sites] == [
-        "rank 0 waits in send to rank 1 (WORLD) with tag 1 for rank 1, which waits in recv from rank 0 (WORLD) with tag 0",
-        "rank 1 waits in recv from rank 0 (WORLD) with tag 0 for rank 0, which waits in send to rank 1 (WORLD) with tag 1",
+        f"rank 0 waits in {send} for rank 1, which waits in {receive}",
+        f"rank 1 waits in {receive} for rank 0, which waits in {send}",
     ]
     assert "same tag" in str(caught.value.hint)
