@@ -30,7 +30,7 @@ from ahbm.ranks.ticket import Ticket
 from ahbm.ranks.world import World
 from ahbm.torch import frames, report
 from ahbm.torch.choices import heard, why_heard
-from ahbm.torch.frames import LOOPBACK, Connection, Gone
+from ahbm.torch.frames import LOOPBACK, Connection, Gone, findings, found
 from ahbm.torch.rooms import LARGE, Rooms
 
 RUNNER = "ahbm runner"
@@ -202,7 +202,7 @@ class Host:
                     ranks = () if asked is None else self.world.absent(asked)
                     connection.send(frames.ABSENT, {"ticket": int(facts["ticket"]), "answer": ranks})
                 elif kind == frames.ABORT:
-                    raise DistributedError("AHBM-X124", f"rank {rank} aborted its process group")
+                    raise found(facts["error"])
                 elif kind == frames.BYE:
                     break
         except Gone:
@@ -281,7 +281,7 @@ class Host:
                     error = DistributedError("AHBM-X125", f"rank {rank}'s memory cannot be written: {refused}")
             try:
                 if error is not None:
-                    connection.send(frames.ERROR, {"ticket": number, "error": _told(error)})
+                    connection.send(frames.ERROR, {"ticket": number, "error": findings(error)})
                     return
                 told = {"ticket": number, "end_ps": ticket.end_ps, "members": list(ticket.members), "there": there}
                 connection.send(frames.RESULT, told, b"" if there else result)
@@ -303,7 +303,7 @@ class Host:
         try:
             connection.send(frames.ESTIMATE, {"ticket": ticket, "answer": self.session.estimate(self._call(facts))})
         except AhbmError as error:
-            connection.send(frames.ERROR, {"ticket": ticket, "error": _told(error)})
+            connection.send(frames.ERROR, {"ticket": ticket, "error": findings(error)})
 
     def group(self, name: str, ranks: tuple[int, ...]) -> ProcessGroup:
         """See `Seat`."""
@@ -345,11 +345,3 @@ class Answers:
 
 def _kept(_: Ticket) -> None:
     pass
-
-
-def _told(error: BaseException) -> list[dict[str, Any]]:
-    """An error's findings as JSON."""
-    if not isinstance(error, AhbmError):
-        error = DistributedError("AHBM-X125", f"the emulator failed with {type(error).__name__}: {error}")
-    findings: list[dict[str, Any]] = error.to_json()["findings"]
-    return findings

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ahbm._core import Gate, Neighbour
-from ahbm.errors import AhbmError, DistributedError, FormatError, raise_findings
+from ahbm.errors import DistributedError, FormatError
 from ahbm.ranks.blame import call_origin, clone
 from ahbm.ranks.exchange import Exchange
 from ahbm.ranks.groups import Groups, ProcessGroup
@@ -21,7 +21,7 @@ from ahbm.ranks.stall import timed_out
 from ahbm.ranks.ticket import Notify, Ticket
 from ahbm.torch import frames
 from ahbm.torch.choices import told, why_told
-from ahbm.torch.frames import Connection, Gone
+from ahbm.torch.frames import Connection, Gone, findings, found
 
 NEAR_BYTES = 1 << 14
 """Shorter operands and results travel in frames."""
@@ -165,13 +165,13 @@ class Remote:
         self._end(frames.BYE)
 
     def abort(self, error: BaseException) -> None:
-        """Tells the world to stop."""
-        self._end(frames.ABORT)
+        """Tells the world to stop, and why."""
+        self._end(frames.ABORT, {"error": findings(error)})
 
-    def _end(self, kind: int) -> None:
+    def _end(self, kind: int, facts: dict[str, Any] | None = None) -> None:
         self._leaving = True
         with contextlib.suppress(Gone):
-            self._connection.send(kind, {})
+            self._connection.send(kind, facts or {})
         if kind == frames.BYE and self._reader is not threading.current_thread():
             self._reader.join(10)
         self._connection.close()
@@ -233,7 +233,7 @@ class Remote:
                     ticket.members, end_ps = tuple(facts["members"]), int(facts["end_ps"])
                     ticket.result = call.finish(ticket)
                 else:
-                    error = _error(facts["error"])
+                    error = found(facts["error"])
                 self._done(number, error, end_ps)
         except Gone as error:
             self._fail(lost(f"{error}"))
@@ -267,10 +267,3 @@ def lost(why: str) -> DistributedError:
         f"rank 0, whose process holds the emulator, is gone: {why}",
         hint="look at what rank 0 printed last; ranks that end must all end",
     )
-
-
-def _error(findings: list[dict[str, Any]]) -> BaseException:
-    try:
-        raise_findings(findings)
-    except AhbmError as error:
-        return error.with_traceback(None)
