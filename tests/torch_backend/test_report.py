@@ -248,3 +248,12 @@ def test_a_report_that_cannot_be_written_is_refused_before_the_job(
     monkeypatch.setenv("AHBM_REPORT", str(tmp_path / "there"))
     assert ahbm.torch.spawn(ends_its_folder, world_size=2, overrides=SMALL) == [0, 1]
     assert "AHBM-C141" in capsys.readouterr().err
+
+
+def test_the_table_of_the_page_is_that_of_its_job(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "torch.md").read_text()
+    script = tmp_path / "job.py"
+    script.write_text(page.partition("```python\n")[2].partition("```")[0])
+    done = torchrun(script, 4, AHBM_REPORT="-")
+    table = page.partition("```text\n")[2].partition("```")[0]
+    assert table.startswith("ahbm: 4 ranks") and table in done.stderr, done.stderr
