@@ -206,10 +206,12 @@ class Member(NamedTuple):
         Raises DistributedError (AHBM-X130) for a tensor that cannot hold a result, what stopped the world.
         """
         for x in writes:
-            x.writable()
+            if x.view is not None:
+                x.writable()
         touches = Touches(reads, writes, paired)
-        if self.claims is not None:
-            self.claims.make_way(touches)
+        claims = self.claims
+        if claims is not None and claims.open:
+            claims.make_way(touches)
         return touches
 
     def _chunk(self, count: int) -> slice:

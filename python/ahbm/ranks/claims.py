@@ -10,7 +10,8 @@ for.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,7 +24,8 @@ EXACT = 1000
 """Steps after which two strided arrays that cross count as sharing memory."""
 
 
-class Touches(NamedTuple):
+@dataclass(eq=False, slots=True)
+class Touches:
     """The tensors of one call."""
 
     reads: tuple[Flat, ...]
@@ -39,26 +41,25 @@ class Claims:
         """`settle` and `detach`: see `Seat`."""
         self._settle = settle
         self._detach = detach
-        self._open: dict[Ticket, None] = {}
+        self.open: dict[Ticket, None] = {}
+        """Those that were under way when they had been issued, and that nobody has waited for since."""
 
     def add(self, ticket: Ticket) -> None:
         """A call was issued; what it touches is in its ticket."""
         if not ticket.done:
-            self._open[ticket] = None
+            self.open[ticket] = None
 
     def drop(self, ticket: Ticket) -> None:
         """The rank has waited for a call."""
-        self._open.pop(ticket, None)
+        self.open.pop(ticket, None)
 
     def make_way(self, mine: Touches) -> None:
         """Waits for the calls that the next one, which touches `mine`, has to come after. Raises what stopped the
         world."""
-        if not self._open:
-            return
-        for ticket in list(self._open):
+        for ticket in list(self.open):
             theirs = ticket.touches
             if theirs is None:
-                self._open.pop(ticket, None)
+                self.open.pop(ticket, None)
             elif not (theirs.paired and mine.paired) and (
                 _meet(mine.reads, theirs.writes) or _meet(mine.writes, theirs.writes)
             ):
