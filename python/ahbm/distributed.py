@@ -28,6 +28,7 @@ from ahbm.front.arguments import each, expect, given, only_root, own, root_of, s
 from ahbm.front.marshal import Member
 from ahbm.ranks.blame import call_origin
 from ahbm.ranks.calls import CallRecord
+from ahbm.ranks.claims import Claims
 from ahbm.ranks.groups import NON_GROUP_MEMBER, ProcessGroup, ReduceOp
 from ahbm.ranks.lobby import BACKEND, TIMEOUT_S, Context, Lobby, agree_with_world
 from ahbm.ranks.rank import bind, current, issue, joined, member
@@ -150,6 +151,7 @@ def init_process_group(
         context, Setup(topology, ccl, overrides, as_algorithm(algorithm), seconds, check=check), backend, call_origin()
     )
     context.selection = None
+    context.claims = Claims(context.session.settle, context.session.detach)
     chosen = selector or context.lobby.first.selector or ambient().selector
     context.choose()
     if chosen is not None:
@@ -165,7 +167,7 @@ def destroy_process_group() -> None:
     if context.selection is not None:
         context.selection.close()
         context.selection = None
-    context.session = None
+    context.session = context.claims = None
     context.generation += 1
     if context.world.size == 1:
         bind(None)
@@ -461,7 +463,7 @@ def irecv(tensor: Any, src: int | None = None, group: ProcessGroup | None = None
 def _side(group: ProcessGroup | None) -> Member:
     """The calling rank as a member of `group`."""
     context, _, members = member(group)
-    return Member(members, members.rank_of(context.rank))
+    return Member(members, members.rank_of(context.rank), context.claims)
 
 
 def _another(side: Member, peer: int, name: str) -> int:

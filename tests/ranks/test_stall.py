@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pytest
+
+import ahbm.distributed as dist
+from ahbm import spawn
+from ahbm.errors import DistributedError
 from ahbm.ranks import stall
 from ahbm.ranks.groups import ProcessGroup
 from ahbm.ranks.operation import Operation, Part, Ready
@@ -57,3 +63,21 @@ def test_silence_tells_who_computes_and_who_waits() -> None:
         "nothing happened for 2.5 s while rank 1 computed outside of any call and ranks 0, 3 waited"
     )
     assert stall.left_over(reversed(parts), ranks).message.startswith("all ranks have returned, but rank 0 waits in")
+
+
+def test_tags_that_differ_are_named() -> None:
+    def worker(rank: int) -> None:
+        dist.init_process_group("ahbm")
+        if rank == 0:
+            dist.send(np.ones(4), 1, tag=1)
+        else:
+            dist.recv(np.ones(4), 0)
+
+    with pytest.raises(DistributedError, match="AHBM-X121") as caught:
+        spawn(worker, nprocs=2)
+    send, receive = "send to rank 1 (WORLD) with tag 1", "recv from rank 0 (WORLD) with tag 0"
+    assert [site.label for site in caught.value.findings[0].sites] == [
+        f"rank 0 waits in {send} for rank 1, which waits in {receive}",
+        f"rank 1 waits in {receive} for rank 0, which waits in {send}",
+    ]
+    assert "same tag" in str(caught.value.hint)

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from ahbm.errors import DistributedError
+
 Scenario = Callable[[], None]
 SCENARIOS: dict[str, Scenario] = {}
 
@@ -475,3 +477,73 @@ def functional() -> None:
     shared = torch.cat([data(rank + r, 4) for r in range(n)])
     got = funcol.reduce_scatter_tensor(shared, "sum", 0, group).wait()
     assert torch.equal(got, sum(data(r + rank, 4) for r in range(n)))
+
+
+@scenario
+def a_collective_comes_after_those_whose_tensors_it_takes() -> None:
+    rank, n = everyone()
+    other = dist.new_group(list(range(n)))
+    for size in (8, 1 << 18):  # the larger ones travel otherwise
+
+        def mine(size: int = size) -> torch.Tensor:
+            return torch.full((size,), rank + 1.0)
+
+        total = sum(range(1, n + 1))
+        x = mine()
+        works = [dist.all_reduce(x, async_op=True) for _ in range(3)]
+        assert works[-1].wait() and all(work.is_completed() for work in works)
+        assert torch.equal(x, torch.full_like(x, total * n * n))
+
+        x, gathered = mine(), torch.empty(n * size)
+        works = [dist.all_reduce(x, async_op=True), dist.all_gather_into_tensor(gathered, x, async_op=True)]
+        works[1].wait()
+        assert torch.equal(gathered, torch.full_like(gathered, total))
+
+        x, out = mine(n * size), torch.empty(size)
+        works = [dist.reduce_scatter_tensor(out, x, async_op=True), dist.all_gather_into_tensor(x, out, async_op=True)]
+        works[1].wait()
+        assert torch.equal(x, torch.full_like(x, total))
+
+        wide = torch.full((size, 2), rank + 1.0)
+        half = wide[:, 0]  # its elements do not lie together
+        works = [dist.all_reduce(half, async_op=True), dist.all_reduce(half, async_op=True, group=other)]
+        works += [dist.all_reduce(half, dist._make_nccl_premul_sum(2.0), async_op=True)]
+        for work in works:
+            work.wait()
+        assert torch.equal(wide, torch.tensor([2.0 * total * n * n, rank + 1.0]).expand(size, 2))
+
+    # A pair exchanges one buffer.
+    if rank < 2:
+        x = torch.full((1 << 18,), float(rank))
+        works = [dist.isend(x, 1 - rank), dist.irecv(x, 1 - rank)]
+        for work in works:
+            assert work is not None
+            work.wait()
+        assert torch.equal(x, torch.full_like(x, 1.0 - rank))
+
+
+@scenario
+def an_earlier_collective_has_ended_where_a_later_one_of_its_group_has() -> None:
+    rank, n = everyone()
+    for size in (8, 1 << 20):
+        x, y = torch.full((size,), rank + 1.0), torch.ones(2)
+        work = dist.all_reduce(x, async_op=True)
+        dist.all_reduce(y)
+        assert x[0] == x[-1] == sum(range(1, n + 1)) and work.is_completed()
+        work.wait()
+
+
+@scenario
+def what_repeats_its_elements_is_read_and_not_written() -> None:
+    _, n = everyone()
+    x = torch.ones(1, 4).expand(3, 4)
+    for call in (dist.all_reduce, lambda x: dist.broadcast(x, 0), lambda x: dist.reduce(x, 0)):
+        try:
+            call(x)
+        except DistributedError as error:
+            assert error.code == "AHBM-X130" and "share memory" in str(error)
+        else:
+            raise AssertionError("written")
+    gathered = torch.empty(3 * n, 4)
+    dist.all_gather_into_tensor(gathered, x)
+    assert torch.equal(gathered, torch.ones(3 * n, 4))

@@ -159,3 +159,32 @@ def test_the_page_says_what_the_answer_says(alone: bool, tmp_path: Path) -> None
     peaks = answer["memory_peak_bytes"]
     assert f"{(peaks if alone else peaks[0]) / 2**30:.3f}" in cells["memory"]
     assert ("Critical path" in page) is not alone
+
+
+SYNCHRONISED = """\
+import os, time, torch, torch.distributed as dist
+rank = int(os.environ['LOCAL_RANK'])
+torch.cuda.set_device(rank)
+dist.init_process_group('nccl')
+for size in (8, 1 << 20):
+    later = lambda: dist.all_reduce(torch.ones(2, device=rank))
+    for wait in (torch.cuda.synchronize, torch.accelerator.synchronize, later):
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        x = torch.full((size,), rank + 1.0, device=rank)
+        start.record()
+        work = dist.all_reduce(x, async_op=True)
+        time.sleep(0.02 * rank)
+        wait()
+        end.record()
+        assert x[0] == x[-1] == 3, (size, x)
+        assert start.elapsed_time(end) > 0
+        work.wait()
+"""
+
+
+@pytest.mark.parametrize("compute", ["model", "none"])
+def test_a_device_that_was_synchronised_has_done_its_collectives(compute: str, tmp_path: Path) -> None:
+    script = tmp_path / "synchronised.py"
+    script.write_text(SYNCHRONISED)
+    done = torchrun(script, 2, launcher=("-m", "ahbm.torch", "--device", "cuda"), AHBM_PAGE="0", AHBM_COMPUTE=compute)
+    assert done.returncode == 0, done.stderr

@@ -170,17 +170,18 @@ def test_tensors_that_are_refused(watched: bool) -> None:
     def worker() -> None:
         dist.init_process_group("ahbm")
         parts = [torch.ones(2), torch.ones(3)]
-        for x in (
-            torch.ones(3).to_sparse(),
-            torch.ones(3, 3).to_sparse_csr(),
-            torch.nested.nested_tensor(parts, layout=torch.strided),
-            torch.nested.nested_tensor(parts, layout=torch.jagged),
+        for x, remedy in (
+            (torch.ones(3).to_sparse(), "to_dense"),
+            (torch.ones(3, 3).to_sparse_csr(), "to_dense"),
+            (torch.nested.nested_tensor(parts, layout=torch.strided), "unbind"),
+            (torch.nested.nested_tensor(parts, layout=torch.jagged), "unbind"),
         ):
             # Sparse tensors are summed.
             summed = [] if x.layout is torch.sparse_coo else [dist.all_reduce]
             for call in (*summed, lambda x: dist.broadcast(x, 0)):
-                with pytest.raises(UnsupportedError, match="AHBM-U150"):
+                with pytest.raises(UnsupportedError, match="AHBM-U150") as caught:
                     call(x)
+                assert remedy in str(caught.value.hint)
         with pytest.raises(UnsupportedError, match="AHBM-U153"):
             dist.all_reduce(torch.ones(3, device="meta"))
         dist.all_reduce(t())
@@ -219,3 +220,9 @@ def test_a_new_timeout_is_that_of_every_call_seen_or_not() -> None:
                 handle.wait()
 
     ahbm.torch.spawn(worker, overrides=SMALL)
+
+
+@pytest.mark.parametrize("records", [False, True])
+def test_compiled_functions_communicate_as_others_do(records: bool, tmp_path: Path) -> None:
+    done = torchrun(Path(__file__).with_name("compiled.py"), 2, *([str(tmp_path / "job")] if records else []))
+    assert done.returncode == 0, done.stderr

@@ -285,3 +285,22 @@ def test_rank_0_that_leaves_right_after_init_is_one_sentence(tmp_path: Path) -> 
     _, told = started(tmp_path, body, "01")
     assert "frame #" not in told, told
     assert re.search("AHBM-X126 rank 0, whose process holds the emulator, is gone: .*\n", told), told
+
+
+@pytest.mark.parametrize("differs", ["pg_options", "environment"])
+def test_processes_that_ask_for_different_setups_are_told(differs: str, tmp_path: Path) -> None:
+    script = tmp_path / "asks.py"
+    given = "pg_options={'algorithm': ['ring_allreduce', 'tree_allreduce'][rank]}" if differs == "pg_options" else ""
+    script.write_text(
+        "import os, torch.distributed as dist\n"
+        "rank = int(os.environ['RANK'])\n"
+        f"if {differs!r} == 'environment': os.environ['AHBM_TOPOLOGY'] = ['npu_ring_8', 'npu_switch_8'][rank]\n"
+        f"dist.init_process_group('ahbm', {given})\n"
+        "dist.barrier()\n"
+    )
+    done = torchrun(script, 2)
+    assert done.returncode
+    what = "algorithm" if differs == "pg_options" else "topology"
+    first, other = ("ring_allreduce", "tree_allreduce") if what == "algorithm" else ("npu_ring_8", "npu_switch_8")
+    told = f"the ranks disagree on {what}: rank 0 has {what} {first}; rank 1 has {what} {other}"
+    assert f"AHBM-X110 init_process_group: {told}" in done.stderr

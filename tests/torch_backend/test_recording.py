@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ import torch.distributed as dist
 from jobs import torchrun
 from torch.nn.parallel import DistributedDataParallel
 
+import ahbm
 import ahbm.torch
 from ahbm._core import read_plan
 from ahbm.errors import DistributedError, RankError
@@ -179,3 +182,33 @@ def test_a_script_keeps_its_backend(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "gloo ['--steps']" in done.stdout
     assert read_plan(prefix).ranks == 2
+
+
+@pytest.mark.parametrize(("call", "agrees"), [("all_reduce", True), ("all_gather", True), ("broadcast", False)])
+def test_a_replay_takes_the_time_of_the_run_where_all_ranks_end_together(
+    call: str, agrees: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AHBM_REPORT", str(tmp_path / "report"))
+    calls: dict[str, Callable[[torch.Tensor], object]] = {
+        "all_reduce": dist.all_reduce,
+        "all_gather": lambda x: dist.all_gather_into_tensor(torch.empty(4 * x.numel()), x),
+        "broadcast": lambda x: dist.broadcast(x, 0),
+    }
+
+    def worker() -> None:
+        recorder = ahbm.torch.record(tmp_path / "job", compute="none")
+        dist.init_process_group("ahbm")
+        with recorder:
+            for _ in range(4):
+                calls[call](torch.ones(10000))
+        dist.destroy_process_group()
+
+    ahbm.torch.spawn(worker, world_size=4)
+    live = json.loads((tmp_path / "report" / "calls.json").read_text())
+    live_ns = max(made["start_ns"] + made["latency_ns"] for made in live)
+    replayed_ns = ahbm.open(tmp_path / "job", overrides={"system.sips.count": 4}).run().latency_ns
+    assert (replayed_ns == live_ns) if agrees else (replayed_ns < live_ns)
+    told = {"all_reduce": f"take {live_ns / 1000:.2f} us live and replayed"}
+    told["broadcast"] = f"take {live_ns / 1000:.2f} us live and {replayed_ns / 1000:.2f} us replayed"
+    page = (Path(__file__).parents[2] / "docs" / "jobs.md").read_text()
+    assert told.get(call, "") in " ".join(page.split())

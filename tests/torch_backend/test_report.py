@@ -22,6 +22,7 @@ from jobs import torchrun
 
 import ahbm.torch
 from ahbm._core import write_job_timeline
+from ahbm.errors import ConfigError
 from ahbm.torch import report
 from ahbm.torch.compute import CLOCKS
 
@@ -225,3 +226,34 @@ def run_alone(script: Path) -> subprocess.CompletedProcess[str]:
     rank = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "RANK": "0", "WORLD_SIZE": "1"}
     command = [sys.executable, "-m", "ahbm.torch", str(script)]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, **rank})
+
+
+def test_a_report_that_cannot_be_written_is_refused_before_the_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("AHBM_REPORT", str(tmp_path / "file" / "folder"))
+    done: list[int] = []
+    with pytest.raises(ConfigError, match="AHBM-C141") as caught:
+        ahbm.torch.spawn(lambda rank: done.append(rank), overrides=SMALL)
+    assert not done and "file is no folder" in caught.value.message
+    with pytest.raises(ConfigError, match="AHBM-C141"):
+        ahbm.torch.init_alone(0, 4)
+
+    def ends_its_folder(rank: int) -> int:
+        worker()
+        monkeypatch.setenv("AHBM_REPORT", str(tmp_path / "file" / "folder"))
+        return rank
+
+    monkeypatch.setenv("AHBM_REPORT", str(tmp_path / "there"))
+    assert ahbm.torch.spawn(ends_its_folder, world_size=2, overrides=SMALL) == [0, 1]
+    assert "AHBM-C141" in capsys.readouterr().err
+
+
+def test_the_table_of_the_page_is_that_of_its_job(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "torch.md").read_text()
+    script = tmp_path / "job.py"
+    script.write_text(page.partition("```python\n")[2].partition("```")[0])
+    done = torchrun(script, 4, AHBM_REPORT="-")
+    table = page.partition("```text\n")[2].partition("```")[0]
+    assert table.startswith("ahbm: 4 ranks") and table in done.stderr, done.stderr

@@ -74,3 +74,18 @@ def test_a_recorder_refuses_what_depends_on_other_ranks(tmp_path: Path) -> None:
 
     with pytest.raises(RankError, match="AHBM-U154"):
         ahbm.torch.spawn(worker, world_size=2, overrides=SMALL)
+
+
+@pytest.mark.parametrize("turns", [True, False])
+def test_a_sum_of_a_sum_comes_after_it(turns: bool) -> None:
+    def worker(rank: int) -> list[float]:
+        dist.init_process_group("ahbm")
+        x = torch.sparse_coo_tensor(torch.tensor([[rank, 2]]), torch.tensor([1.0, 1.0]), (3,))
+        works = [dist.all_reduce(x, async_op=True) for _ in range(2)]
+        dist.all_reduce(torch.ones(1))  # so both have ended
+        found: list[float] = x.to_dense().tolist()
+        for work in works:
+            work.wait()
+        return found
+
+    assert ahbm.torch.spawn(worker, turns=turns) == [[2.0, 2.0, 4.0]] * 2

@@ -103,11 +103,35 @@ class Flat:
     """Takes the elements to the tensor; None where they are its memory."""
     shape: tuple[int, ...] | None = None
     """The tensor's, where ranks must agree on it; None: on its number of elements alone."""
+    view: NDArray[Any] | None = None
+    """The memory that the elements were copied from; None where `array` is it."""
+    taken: Callable[[], NDArray[Any]] | None = None
+    """Copies the elements from `view` anew."""
 
     @property
     def size(self) -> int:
         """Number of elements."""
         return self.array.size
+
+    @property
+    def memory(self) -> NDArray[Any] | Hollow:
+        """The user's memory, as it lies."""
+        return self.array if self.view is None else self.view
+
+    def refresh(self) -> None:
+        """Takes the elements as they are now."""
+        if self.taken is not None:
+            self.array = self.taken()
+
+    def writable(self) -> None:
+        """Raises DistributedError (AHBM-X130) for a tensor some of whose elements are one place in memory."""
+        if self.view is not None and _overlaps(self.view):
+            raise DistributedError(
+                "AHBM-X130",
+                f"elements of a tensor of shape {self.view.shape} share memory (strides of {self.view.strides} bytes), "
+                "and a collective writes its result into it",
+                hint="pass a copy: x = x.clone() in torch, x = x.copy() in NumPy",
+            )
 
     def copy(self) -> NDArray[Any] | Hollow:
         """The elements in memory of their own."""
@@ -157,8 +181,35 @@ def flat_host(tensor: object, *, writable: bool, what: str = "tensor") -> Flat:
         array = array.view(BITS[name])
     else:
         name = _only_bits(tensor) or name
-    restore = None if array.flags.c_contiguous else partial(_write, array)
-    return Flat(tensor, np.ascontiguousarray(array).reshape(-1), name, restore, array.shape)
+    if array.flags.c_contiguous:
+        return Flat(tensor, array.reshape(-1), name, None, array.shape)
+    take = partial(_take, array)
+    return Flat(tensor, take(), name, partial(_write, array), array.shape, array, take)
+
+
+def _take(array: NDArray[Any]) -> NDArray[Any]:
+    return np.ascontiguousarray(array).reshape(-1)
+
+
+def _overlaps(array: NDArray[Any]) -> bool:
+    """Whether two elements share memory."""
+    axes = [(abs(stride), size) for stride, size in zip(array.strides, array.shape, strict=True) if size != 1]
+    if array.size == 0:
+        return False
+    reach = array.itemsize
+    for stride, size in sorted(axes):
+        if stride < reach:
+            break
+        reach += stride * (size - 1)
+    else:
+        return False
+    if any(not stride for stride, _ in axes):
+        return True
+    starts = np.zeros(1, np.int64)  # nested axes that may yet miss one another
+    for stride, size in axes:
+        starts = np.add.outer(starts, stride * np.arange(size)).ravel()
+    starts.sort()
+    return bool((np.diff(starts) < array.itemsize).any())
 
 
 def _write(array: NDArray[Any], elements: NDArray[Any]) -> None:

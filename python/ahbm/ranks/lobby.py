@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ahbm.errors import DistributedError, Site
 from ahbm.ranks.blame import clone
+from ahbm.ranks.claims import Claims
 from ahbm.ranks.groups import ProcessGroup
 from ahbm.ranks.selection import Selection
 from ahbm.ranks.session import Session
@@ -38,6 +39,8 @@ class Context:
     session: Session | None = None
     selection: Selection | None = None
     """None before the rank is in a session."""
+    claims: Claims | None = None
+    """What the rank's calls under way read and write; None before the rank is in a session."""
 
     def select(self, group: ProcessGroup | None, selector: AnySelector, at: int | None = None) -> None:
         """`selector` chooses the algorithms of `group`'s calls, see `Selection.use`."""

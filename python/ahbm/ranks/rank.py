@@ -56,9 +56,11 @@ def issue(context: Context, call: Call) -> Work:
     """Issues one call of the calling rank."""
     assert context.session is not None
     selection = context.selection
-    if selection is None:
-        return Work(context, context.session.submit(context.rank, call))
-    selection.apply(call)
+    if selection is not None:
+        selection.apply(call)
     ticket = context.session.submit(context.rank, call)
-    selection.issued(ticket)
+    if selection is not None:
+        selection.issued(ticket)
+    if context.claims is not None and call.touches is not None:
+        context.claims.add(ticket)
     return Work(context, ticket)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ahbm.ranks.claims import Touches
 from ahbm.ranks.exchange import Exchange
 from ahbm.ranks.groups import ProcessGroup
 from ahbm.ranks.operation import Finish
@@ -34,6 +35,8 @@ class Call:
     """The elements of the buffer that will hold this rank's result; None: all."""
     why: Why | None = None
     """The evidence for what this rank's selector answered; None where none was asked."""
+    touches: Touches | None = None
+    """The caller's tensors, as far as their memory matters until the operation has ended."""
     sides: tuple[Any, Any] | None = None
     """The caller's own flat operand and result, where they are two that may share memory."""
 
@@ -76,6 +79,9 @@ class Seat(Protocol):
 
     def settle(self, ticket: Ticket) -> None:
         """Blocks until the operation has ended, well or not; the rank's clock stays."""
+
+    def detach(self, ticket: Ticket) -> None:
+        """From now on the operand of a send, under way, may be written: the send keeps what it was given."""
 
     def absent(self, ticket: Ticket) -> tuple[int, ...]:
         """The ranks that have not come to the operation yet."""

@@ -72,7 +72,7 @@ class Session:
 
     def submit(self, rank: int, call: Call) -> Ticket:
         """See `Seat`."""
-        ticket = Ticket(rank)
+        ticket = Ticket(rank, touches=call.touches)
         self.enter(ticket, call, self.world.ranks[rank].clock_ps, call_origin())
         return ticket
 
@@ -118,6 +118,10 @@ class Session:
     def settle(self, ticket: Ticket) -> None:
         """See `Seat`."""
         self.world.settle(ticket)
+
+    def detach(self, ticket: Ticket) -> None:
+        """See `Seat`."""
+        self.world.detach(ticket)
 
     def absent(self, ticket: Ticket) -> tuple[int, ...]:
         """See `Seat`."""

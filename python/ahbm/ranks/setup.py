@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ahbm.base.request import Request
 
@@ -49,6 +50,28 @@ class Setup:
 
         overrides = sized(ranks, self.topology, self.overrides)
         return self if overrides == dict(self.overrides or {}) else replace(self, overrides=overrides)
+
+    def told(self) -> dict[str, str]:
+        """The choices on which ranks must agree, for those in other processes: of each that was made, or that the
+        environment makes, its text, the hash of a machine or the name of an algorithm."""
+        from ahbm.base.verdicts import CHECK_ENV
+        from ahbm.config import ccl, topology
+
+        usual = {"topology": topology.ENV, "ccl": ccl.ENV, "check": CHECK_ENV}
+        found: dict[str, str] = {}
+        for each in fields(self):
+            value: Any = getattr(self, each.name) if each.compare else None
+            if value is None and each.name in usual:
+                value = os.environ.get(usual[each.name]) or None
+            if isinstance(value, Mapping):
+                value = ", ".join(f"{key}={value[key]}" for key in sorted(value)) or None
+            elif hasattr(value, "hash"):
+                value = f"a machine of hash {value.hash:#x}"
+            elif hasattr(value, "name") and not isinstance(value, str | Path):
+                value = value.name
+            if value is not None:
+                found[each.name] = str(value)
+        return found
 
     def algorithm_for(self, request: Request) -> str | Algorithm | None:
         """The algorithm to perform `request` by; None leaves the choice to ccl.yaml."""

@@ -15,6 +15,10 @@ from ahbm.ranks.operation import Part
 NAMED = 8
 """Waiting ranks that a message names; its sites name all."""
 NAMED_ABSENT = 4
+_MISMATCHED = (
+    "a send and its receive name each other and have the same tag; else every rank of a group must make the same calls "
+    "in the same order"
+)
 
 
 @dataclass(eq=False)
@@ -38,7 +42,7 @@ def stalled(ranks: Sequence[RankState]) -> DistributedError:
         "AHBM-X121",
         f"no rank can go on: {'; '.join(site.label for site in sites[:NAMED])}{more}",
         sites=sites,
-        hint="every rank of a group must make the same calls in the same order",
+        hint=_MISMATCHED if _tags(ranks) else "every rank of a group must make the same calls in the same order",
     )
 
 
@@ -77,19 +81,31 @@ def left_over(parts: Iterable[Part], ranks: Sequence[RankState]) -> DistributedE
 
 def waits_in(part: Part, ranks: Sequence[RankState]) -> Site:
     """The place where the rank of `part` waits, and the ranks it waits for."""
-    label = f"rank {part.rank} waits in {part.operation.label}"
+    tagged = bool(part.terms.tag) or _tags(ranks)
+    label = f"rank {part.rank} waits in {_named(part, tagged)}"
     absent = part.operation.absent()
     if absent:
-        reasons = [f"rank {rank}, {_whereabouts(ranks[rank])}" for rank in absent[:NAMED_ABSENT]]
+        reasons = [f"rank {rank}, {_whereabouts(ranks[rank], tagged)}" for rank in absent[:NAMED_ABSENT]]
         if len(absent) > NAMED_ABSENT:
             reasons.append(f"{len(absent) - NAMED_ABSENT} more")
         label += f" for {' and '.join(reasons)}"
     return Site(label, part.origin)
 
 
-def _whereabouts(state: RankState) -> str:
+def _tags(ranks: Sequence[RankState]) -> bool:
+    """Whether a send or receive that a rank waits in has a tag."""
+    return any(state.waiting is not None and state.waiting.terms.tag for state in ranks)
+
+
+def _named(part: Part, tagged: bool) -> str:
+    """The operation, with its tag if `tagged` and it is a send or a receive."""
+    paired = part.terms.request.collective == "send_recv"
+    return f"{part.operation.label} with tag {part.terms.tag}" if tagged and paired else part.operation.label
+
+
+def _whereabouts(state: RankState, tagged: bool) -> str:
     if state.finished:
         return "which has returned"
     if state.waiting is not None:
-        return f"which waits in {state.waiting.operation.label}"
+        return f"which waits in {_named(state.waiting, tagged)}"
     return "which has not called it"

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ahbm._core import Gate
+from ahbm.ranks.claims import Touches
 
 Notify = Callable[[BaseException | None], None]
 """Gets the error of an operation that has ended; None of one that ended well."""
@@ -30,6 +31,8 @@ class Ticket:
     """Whether the operation has ended, well or not."""
     waited: bool = False
     """Whether its rank has waited for it."""
+    touches: Touches | None = None
+    """The memory that the operation reads and writes; None once it has ended, and where it has none of the rank's."""
     notify: Notify | None = None
     """Called once, from any thread, when the operation has ended."""
     gates: list[Gate] = field(default_factory=list)
@@ -37,6 +40,7 @@ class Ticket:
 
     def end(self, error: BaseException | None, end_ps: int = 0) -> None:
         """The operation has ended."""
+        self.touches = None
         self.error, self.end_ps, self.done = error, end_ps, True
 
     def open_gates(self) -> None:

@@ -14,9 +14,11 @@ from ahbm.ranks.ticket import Ticket
 class Work:
     """One rank's side of an operation under way.
 
-    Until `wait` has returned, the tensors belong to the operation: neither read nor write them. Simulated time runs on
-    for the rank meanwhile; `wait` moves its clock to the operation's end. Operations of different groups overlap in
-    simulated time and contend for links and engines; those of one group run one after the other.
+    Until `wait` has returned, the tensors belong to the operation: a script neither reads nor writes them. A later
+    collective may: it comes after the operation, whatever their groups, and its rank waits for that in wall time.
+    Simulated time runs on for the rank meanwhile; `wait` moves its clock to the operation's end. Operations of
+    different groups overlap in simulated time and contend for links and engines; those of one group run one after the
+    other.
     """
 
     @checked
@@ -24,6 +26,7 @@ class Work:
         assert context.session is not None
         self._session = context.session
         self._ticket = ticket
+        self._claims = context.claims
 
     def wait(self, timeout: float | timedelta | None = None) -> bool:
         """Blocks until the operation has ended; returns True.
@@ -40,6 +43,8 @@ class Work:
             )
         self._session.wait(self._ticket, timeout.total_seconds() if isinstance(timeout, timedelta) else timeout)
         self._ticket.waited = True
+        if self._claims is not None:
+            self._claims.drop(self._ticket)
         return True
 
     def is_completed(self) -> bool:

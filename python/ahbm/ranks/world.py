@@ -59,6 +59,7 @@ class World:
         self._open: dict[Ticket, Part] = {}
         """The parts of operations that have not ended."""
         self._untold: list[Ticket] = []
+        self._telling = False
         self._blocked: dict[Part, None] = {}
         self._slots: dict[tuple[ProcessGroup, int], Operation] = {}
         self._counts: dict[tuple[ProcessGroup, int], int] = {}
@@ -131,6 +132,18 @@ class World:
                 self._drive_until(ticket)
             else:
                 self._block(ticket, timeout_s)
+
+    def detach(self, ticket: Ticket) -> None:
+        """From now on the operand of a send, under way, may be written: the send keeps what it was given."""
+        with self.lock:
+            part = self._open.get(ticket)
+            if part is None:
+                return
+            alone = len(part.operation.parts) == 1
+            if alone:
+                part.buffer = part.buffer.copy()
+        if not alone:  # its receive is there: it is about to end
+            self.settle(ticket)
 
     def absent(self, ticket: Ticket) -> tuple[int, ...]:
         """The ranks that the operation still waits for."""
@@ -386,7 +399,7 @@ class World:
                         return None
                     if not self._running and not self._performing:
                         self._locked_unblock()
-                    elif self._untold:
+                    elif self._untold and not self._telling:
                         break
                     elif not self._locked_await_stir():
                         return None
@@ -418,14 +431,20 @@ class World:
             self._tell()
 
     def _tell(self) -> None:
-        """Notifies whoever asked to be told of an operation's end."""
+        """Notifies whoever asked to be told of an operation's end, by one thread at a time: in the order of ends."""
         while self._untold:
             with self.lock:
+                if self._telling:
+                    return  # that thread looks once more
+                self._telling = True
                 told, self._untold = self._untold, []
-            for ticket in told:
-                if ticket.notify is not None:
-                    notify, ticket.notify = ticket.notify, None
-                    notify(ticket.error)
+            try:
+                for ticket in told:
+                    if ticket.notify is not None:
+                        notify, ticket.notify = ticket.notify, None
+                        notify(ticket.error)
+            finally:
+                self._telling = False
 
     def _block(self, ticket: Ticket, timeout_s: float | None) -> None:
         rank = ticket.rank

@@ -97,6 +97,9 @@ class Alone:
     def settle(self, ticket: Ticket) -> None:
         """See `Seat`."""
 
+    def detach(self, ticket: Ticket) -> None:
+        """See `Seat`."""
+
     def absent(self, ticket: Ticket) -> tuple[int, ...]:
         """See `Seat`."""
         return ()

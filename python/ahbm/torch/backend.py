@@ -29,6 +29,7 @@ from ahbm.ranks.groups import ProcessGroup as Members
 from ahbm.torch.calls import CALLS, NAME, Collectives, State
 from ahbm.torch.place import Place
 from ahbm.torch.tensors import hollow
+from ahbm.torch.untraced import untraced
 from ahbm.torch.work import Work
 
 PYTHON_BACKENDS = hasattr(dist.ProcessGroup, "register_pre_hook")
@@ -244,3 +245,5 @@ if PYTHON_BACKENDS:
         else:
             RENAMED[_name] = _renamed(_name, _new)
             setattr(ProcessGroup, _name, RENAMED[_name])
+
+untraced(Collectives, Form, Backend, ProcessGroup, Work)

@@ -57,7 +57,7 @@ class Collectives:
     def bind(self, place: Place, members: Members, state: State) -> None:
         """Says whose calls these are: `place`'s, on `members`."""
         self._place, self.members, self._state = place, members, state
-        self._calls = Member(members, members.rank_of(place.rank))
+        self._calls = Member(members, members.rank_of(place.rank), place.claims)
         self._options = TorchBackend.Options(NAME, state.timeout or timedelta(minutes=30))
 
     # Issuing
@@ -109,7 +109,11 @@ class Collectives:
         return work
 
     def _allreduce_sparse(self, work: Work, tensor: Tensor, op: Any) -> None:
-        """Waits for the sizes; the rest is `work`'s."""
+        """Waits for earlier sums of the group, which may be of `tensor`, and for the sizes; the rest is `work`'s."""
+        for earlier in list(self._place.unfinished):
+            for ticket in earlier.tickets:
+                self._place.settle(ticket)
+        self._place.finish()
         mine = sparse.own(tensor, op)
         head = sparse.head(mine)
         heads = [head.clone() for _ in range(self.members.size())]
@@ -120,6 +124,7 @@ class Collectives:
         for outs, x in ((indices, mine.indices()), (values, mine.values())):
             self._issue(work, self._calls.all_gather([flat(t) for t in outs], flat(x)))
         work.completions.append(partial(sparse.add_up, tensor, indices, values))
+        self._place.unfinished[work] = None
 
     @recorded
     def allreduce_coalesced(self, tensors: Sequence[Tensor], opts: Any = None) -> Work:

@@ -13,10 +13,10 @@ import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 from torch.overrides import TorchFunctionMode
 
-from ahbm.torch import addresses
+from ahbm.torch import addresses, place
 from ahbm.torch.calls import NAME
 from ahbm.torch.fallback import notice
-from ahbm.torch.places import places
+from ahbm.torch.places import places, synchronize
 from ahbm.torch.replacing import replace
 
 _device = 0
@@ -148,6 +148,7 @@ def stand_in(asked: dict[Any, str]) -> None:
     if torch.cuda.is_available():
         return
     notice("torch.cuda has stand-ins for this script: one stream, simulated time, and tensors in host memory")
+    place.devices[0] = True
     current = Stream()
     for name, value in {
         "Event": Event,
@@ -158,7 +159,7 @@ def stand_in(asked: dict[Any, str]) -> None:
         "device_count": device_count,
         "set_device": set_device,
         "stream": stream,
-        "synchronize": lambda device=None: None,
+        "synchronize": lambda device=None: synchronize(),
     }.items():
         setattr(torch.cuda, name, value)
     OnHost().__enter__()

@@ -14,7 +14,7 @@ import threading
 import time
 from typing import Any
 
-from ahbm.errors import FormatError
+from ahbm.errors import AhbmError, DistributedError, FormatError, raise_findings
 
 LOOPBACK = "127.0.0.1"
 HEADER = struct.Struct("<4sBIQ")
@@ -98,3 +98,19 @@ class Connection:
         with contextlib.suppress(OSError):
             self._link.shutdown(socket.SHUT_RDWR)
         self._link.close()
+
+
+def findings(error: BaseException) -> list[dict[str, Any]]:
+    """An error's findings as JSON."""
+    if not isinstance(error, AhbmError):
+        error = DistributedError("AHBM-X125", f"the emulator failed with {type(error).__name__}: {error}")
+    told: list[dict[str, Any]] = error.to_json()["findings"]
+    return told
+
+
+def found(told: list[dict[str, Any]]) -> BaseException:
+    """The error that `findings` has told."""
+    try:
+        raise_findings(told)
+    except AhbmError as error:
+        return error.with_traceback(None)

@@ -7,6 +7,9 @@ import hmac
 import secrets
 import socket
 import threading
+from collections import deque
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,7 +30,7 @@ from ahbm.ranks.ticket import Ticket
 from ahbm.ranks.world import World
 from ahbm.torch import frames, report
 from ahbm.torch.choices import heard, why_heard
-from ahbm.torch.frames import LOOPBACK, Connection, Gone
+from ahbm.torch.frames import LOOPBACK, Connection, Gone, findings, found
 from ahbm.torch.rooms import LARGE, Rooms
 
 RUNNER = "ahbm runner"
@@ -177,6 +180,7 @@ class Host:
 
     def _serve(self, rank: int, connection: Connection, near: Neighbour | None) -> None:
         tickets: dict[int, Ticket] = {}
+        answers = Answers()
         error: BaseException | None = None
         try:
             if near is not None:
@@ -184,7 +188,7 @@ class Host:
             while True:
                 kind, facts, length = connection.receive()
                 if kind == frames.SUBMIT:
-                    self._submit(rank, connection, near, tickets, facts, length)
+                    self._submit(rank, connection, near, tickets, answers, facts, length)
                 elif kind == frames.WAIT:
                     ticket = tickets.get(facts["ticket"])
                     if ticket is not None and facts["waits"]:
@@ -198,7 +202,7 @@ class Host:
                     ranks = () if asked is None else self.world.absent(asked)
                     connection.send(frames.ABSENT, {"ticket": int(facts["ticket"]), "answer": ranks})
                 elif kind == frames.ABORT:
-                    raise DistributedError("AHBM-X124", f"rank {rank} aborted its process group")
+                    raise found(facts["error"])
                 elif kind == frames.BYE:
                     break
         except Gone:
@@ -247,6 +251,7 @@ class Host:
         connection: Connection,
         near: Neighbour | None,
         tickets: dict[int, Ticket],
+        answers: Answers,
         facts: dict[str, Any],
         length: int,
     ) -> None:
@@ -266,11 +271,7 @@ class Host:
 
         def notify(error: BaseException | None) -> None:
             tickets.pop(number, None)
-            if error is None and there and result.nbytes >= LARGE:
-                # Whoever performs operations tells all ranks, one after the other.
-                threading.Thread(target=answer, args=(None,), name="ahbm answer", daemon=True).start()
-            else:
-                answer(error)
+            answers.give(partial(answer, error), takes_long=error is None and there and result.nbytes >= LARGE)
 
         def answer(error: BaseException | None) -> None:
             if error is None and near is not None and there:
@@ -280,7 +281,7 @@ class Host:
                     error = DistributedError("AHBM-X125", f"rank {rank}'s memory cannot be written: {refused}")
             try:
                 if error is not None:
-                    connection.send(frames.ERROR, {"ticket": number, "error": _told(error)})
+                    connection.send(frames.ERROR, {"ticket": number, "error": findings(error)})
                     return
                 told = {"ticket": number, "end_ps": ticket.end_ps, "members": list(ticket.members), "there": there}
                 connection.send(frames.RESULT, told, b"" if there else result)
@@ -302,20 +303,45 @@ class Host:
         try:
             connection.send(frames.ESTIMATE, {"ticket": ticket, "answer": self.session.estimate(self._call(facts))})
         except AhbmError as error:
-            connection.send(frames.ERROR, {"ticket": ticket, "error": _told(error)})
+            connection.send(frames.ERROR, {"ticket": ticket, "error": findings(error)})
 
     def group(self, name: str, ranks: tuple[int, ...]) -> ProcessGroup:
         """See `Seat`."""
         return self.session.group(name, ranks)
 
 
+class Answers:
+    """The answers to one rank, given in the order in which its operations end: so those of a group end for the rank in
+    their order, too."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: deque[Callable[[], None]] | None = None
+        """Those that a thread of their own has yet to give; None: there is no such thread."""
+
+    def give(self, answer: Callable[[], None], *, takes_long: bool) -> None:
+        """Gives an answer now, unless that takes long or earlier ones wait: whoever performs operations tells all
+        ranks, one after the other."""
+        with self._lock:
+            if self._waiting is not None:
+                self._waiting.append(answer)
+                return
+            if takes_long:
+                self._waiting = deque([answer])
+        if takes_long:
+            threading.Thread(target=self._work_off, name="ahbm answer", daemon=True).start()
+        else:
+            answer()
+
+    def _work_off(self) -> None:
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._waiting = None
+                    return
+                answer = self._waiting.popleft()
+            answer()
+
+
 def _kept(_: Ticket) -> None:
     pass
-
-
-def _told(error: BaseException) -> list[dict[str, Any]]:
-    """An error's findings as JSON."""
-    if not isinstance(error, AhbmError):
-        error = DistributedError("AHBM-X125", f"the emulator failed with {type(error).__name__}: {error}")
-    findings: list[dict[str, Any]] = error.to_json()["findings"]
-    return findings

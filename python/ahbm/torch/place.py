@@ -10,6 +10,7 @@ import torch
 
 from ahbm.base.arrays import Hollow
 from ahbm.errors import DistributedError, UnsupportedError
+from ahbm.ranks.claims import Claims
 from ahbm.ranks.groups import ProcessGroup as Members
 from ahbm.ranks.seat import Call, Seat
 from ahbm.ranks.selection import Selection
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
     from ahbm.core.emulator import Emulator
     from ahbm.ranks.lobby import Context
     from ahbm.ranks.session import Session
+    from ahbm.torch.work import Work
+
+
+devices = [False]
+"""Whether scripts of this process find devices, which they synchronise instead of waiting for calls."""
 
 
 class Place:
@@ -46,11 +52,16 @@ class Place:
         self.lanes: Any = None
         """Where the rank's calls are written down, if anybody reads it."""
         self._issued: dict[Ticket, Any] = {}
+        """Where there are devices, the calls that the rank has not waited for, and where they are written down."""
+        self.unfinished: dict[Work, None] = {}
+        """The handles that have something left to do with the results of their operations."""
         self.keeper: Any = None
         """Told before and after the rank leaves its world."""
         self.selection: Selection | None = None
         """None: the rank selects nothing."""
         self._emulator = emulator
+        self.claims = Claims(self.settle, seat.detach)
+        """What the rank's calls under way read and write."""
 
     def submit(self, call: Call) -> Ticket:
         """Issues `call` for this rank; what it has computed since its last call takes time if AHBM_COMPUTE says so.
@@ -72,8 +83,10 @@ class Place:
             ticket = self.seat.submit(self.rank, call)
             if self.selection is not None:
                 self.selection.issued(ticket)
-            if self.lanes is not None:
-                self._issued[ticket] = self.lanes.call(call, self.rank)
+            if devices[0]:
+                self._issued[ticket] = None if self.lanes is None else self.lanes.call(call, self.rank)
+            if call.touches is not None:
+                self.claims.add(ticket)
             return ticket
         except DistributedError as error:
             raise as_torchs(error) from error.__cause__
@@ -88,21 +101,39 @@ class Place:
         try:
             self.seat.wait(ticket, timeout_s)
             ticket.waited = True
-            if self.lanes is not None:
-                self.lanes.waited(self._issued.pop(ticket, None))
+            self.claims.drop(ticket)
+            if devices[0]:
+                written = self._issued.pop(ticket, None)
+                if written is not None and self.lanes is not None:
+                    self.lanes.waited(written)
         except DistributedError as error:
             raise as_torchs(error) from error.__cause__
         finally:
             self._computing.start()
 
     def settle(self, ticket: Ticket) -> None:
-        """See `Seat`; the rank computes nothing meanwhile, and its simulated clock stands still."""
-        if self._computing.off:
+        """See `Seat`; the rank computes nothing meanwhile, and its simulated clock stands still. Raises torch's
+        DistBackendError for a DistributedError."""
+        if not self._computing.off:
+            self._compute()
+        try:
             self.seat.settle(ticket)
-            return
-        self._compute()
-        self.seat.settle(ticket)
-        self._computing.start()
+        except DistributedError as error:
+            raise as_torchs(error) from error.__cause__
+        finally:
+            self._computing.start()
+
+    def synchronize(self) -> None:
+        """The rank waits for all its calls, as one whose host waits for its device. Raises as `wait`."""
+        for ticket in list(self._issued):
+            self.wait(ticket, None)
+        self.finish()
+
+    def finish(self) -> None:
+        """Finishes what has ended."""
+        for work in list(self.unfinished):
+            if work.is_completed():
+                self.unfinished.pop(work, None)
 
     def _compute(self) -> None:
         if ps := self._computing.ps():

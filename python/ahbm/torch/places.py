@@ -11,6 +11,7 @@ from typing import Any
 from ahbm.errors import ConfigError
 from ahbm.ranks.selection import Chooser
 from ahbm.ranks.setup import Setup
+from ahbm.torch import report
 from ahbm.torch.place import Place
 from ahbm.torch.processes import open_place
 
@@ -40,17 +41,27 @@ def places() -> list[Place]:
     return found
 
 
+def synchronize() -> None:
+    """The calling rank waits for all its calls."""
+    for place in places():
+        place.synchronize()
+
+
 def be_rank(own: list[Place] | None, make: Any = None) -> None:
     """Makes the calling thread a rank with places of its own (or, with None, no rank)."""
     _threads.own, _threads.make = own, make
 
 
 def find(opts: Any, pg_options: object) -> Place:
-    """The place for a group that torch asks for with `opts`; opened where there is none yet."""
+    """The place for a group that torch asks for with `opts`; opened where there is none yet.
+
+    Raises ConfigError (AHBM-C127; AHBM-C141 for a report that cannot be written), and what `open_place` raises.
+    """
     ranks = list(opts.global_ranks_in_group)
     for known in places() if ranks else ():
         if all(rank in known.index for rank in ranks):
             return known
+    report.check()
     ranks = ranks or list(range(opts.group_size))
     if _threads.make is not None:
         place: Place = _threads.make(options(pg_options))

@@ -5,14 +5,15 @@ from __future__ import annotations
 import atexit
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from multiprocessing import util
 from typing import TYPE_CHECKING, Any
 
 import torch.distributed as dist
 
-from ahbm.errors import DistributedError
+from ahbm.errors import DistributedError, Site
+from ahbm.ranks.blame import call_origin
 from ahbm.ranks.setup import Setup
 from ahbm.torch.failures import BackendError, as_torchs
 from ahbm.torch.frames import LOOPBACK
@@ -61,11 +62,27 @@ def _sentence(error: BaseException) -> str:
     return str(error).splitlines()[0]
 
 
+def _differing(first: Mapping[str, str], mine: Mapping[str, str], rank: int) -> DistributedError | None:
+    """AHBM-X110 where rank 0's choices are not those of `rank`."""
+    names = sorted(name for name in first.keys() | mine.keys() if first.get(name) != mine.get(name))
+    if not names:
+        return None
+    who = {0: first, rank: mine}
+    told = [f"rank {at} has {', '.join(f'{name} {of.get(name)}' for name in names)}" for at, of in who.items()]
+    return DistributedError(
+        "AHBM-X110",
+        f"init_process_group: the ranks disagree on {', '.join(names)}: {'; '.join(told)}",
+        sites=[Site(text, call_origin()) for text in told],
+        hint="pass the same pg_options, and set the same variables, on every rank",
+    )
+
+
 def open_place(setup: Setup, opts: Any, ranks: Sequence[int]) -> Place:
     """The calling process's place in a world of `ranks`; they find each other through torch's store.
 
     Raises DistributedError, which is torch's DistBackendError as well: AHBM-X120 and X126 when rank 0 has failed or is
-    gone, AHBM-X122 when a rank does not come within the timeout.
+    gone, AHBM-X110 when this rank asks for another setup than rank 0, AHBM-X122 when a rank does not come within the
+    timeout.
     """
     timeout_s = opts.timeout.total_seconds()
     if opts.group_rank == 0:
@@ -76,7 +93,8 @@ def open_place(setup: Setup, opts: Any, ranks: Sequence[int]) -> Place:
         except Exception as error:
             opts.store.set(KEY, json.dumps({"error": f"{error}"}))
             raise
-        opts.store.set(KEY, json.dumps({"port": host.port, "secret": host.secret.hex(), "pid": os.getpid()}))
+        mine = {"port": host.port, "secret": host.secret.hex(), "pid": os.getpid(), "setup": setup.told()}
+        opts.store.set(KEY, json.dumps(mine))
         try:
             host.meet()
         except DistributedError as error:
@@ -95,4 +113,7 @@ def open_place(setup: Setup, opts: Any, ranks: Sequence[int]) -> Place:
         raise BackendError("AHBM-X122", f"rank 0 has not come: {_sentence(error)}") from None
     except (dist.DistNetworkError, OSError) as error:
         raise as_torchs(lost(_sentence(error))) from None
+    if (differing := _differing(found["setup"], setup.told(), opts.group_rank)) is not None:
+        remote.abort(differing)
+        raise as_torchs(differing)
     return ProcessPlace(remote, remote, opts.group_rank, ranks, cache(setup.emulator))

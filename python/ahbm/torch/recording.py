@@ -26,6 +26,7 @@ from ahbm.torch import backend, sketch
 from ahbm.torch.compute import Stopwatch
 from ahbm.torch.journal import Event, Journal
 from ahbm.torch.place import Place
+from ahbm.torch.untraced import untraced
 
 
 class Recorder:
@@ -303,3 +304,5 @@ class Emulated(Group, backend.ProcessGroup):
 
 for _name, _property in backend.RENAMED.items():
     setattr(Emulated, _name, _property)
+
+untraced(Recorder, Handle, Group, Emulated)

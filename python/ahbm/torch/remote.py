@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ahbm._core import Gate, Neighbour
-from ahbm.errors import AhbmError, DistributedError, FormatError, raise_findings
+from ahbm.errors import DistributedError, FormatError
 from ahbm.ranks.blame import call_origin, clone
 from ahbm.ranks.exchange import Exchange
 from ahbm.ranks.groups import Groups, ProcessGroup
@@ -21,7 +21,7 @@ from ahbm.ranks.stall import timed_out
 from ahbm.ranks.ticket import Notify, Ticket
 from ahbm.torch import frames
 from ahbm.torch.choices import told, why_told
-from ahbm.torch.frames import Connection, Gone
+from ahbm.torch.frames import Connection, Gone, findings, found
 
 NEAR_BYTES = 1 << 14
 """Shorter operands and results travel in frames."""
@@ -83,7 +83,7 @@ class Remote:
         with self._lock:
             if self._failure is not None:
                 raise clone(self._failure)
-            ticket = Ticket(rank, self._calls)
+            ticket = Ticket(rank, self._calls, touches=call.touches)
             self._calls += 1
             self._open[ticket.call] = (ticket, call)
         steps, self._steps = self._steps, []
@@ -145,6 +145,10 @@ class Remote:
             assert timeout_s is not None
             raise timed_out(f"{call.collective} ({call.group.name})", timeout_s)
 
+    def detach(self, ticket: Ticket) -> None:
+        """See `Seat`; rank 0's process answers in order, after it has read the operand."""
+        self.absent(ticket)
+
     def notify(self, ticket: Ticket, told: Notify) -> bool:
         """See `Seat`."""
         with self._lock:
@@ -161,13 +165,13 @@ class Remote:
         self._end(frames.BYE)
 
     def abort(self, error: BaseException) -> None:
-        """Tells the world to stop."""
-        self._end(frames.ABORT)
+        """Tells the world to stop, and why."""
+        self._end(frames.ABORT, {"error": findings(error)})
 
-    def _end(self, kind: int) -> None:
+    def _end(self, kind: int, facts: dict[str, Any] | None = None) -> None:
         self._leaving = True
         with contextlib.suppress(Gone):
-            self._connection.send(kind, {})
+            self._connection.send(kind, facts or {})
         if kind == frames.BYE and self._reader is not threading.current_thread():
             self._reader.join(10)
         self._connection.close()
@@ -229,7 +233,7 @@ class Remote:
                     ticket.members, end_ps = tuple(facts["members"]), int(facts["end_ps"])
                     ticket.result = call.finish(ticket)
                 else:
-                    error = _error(facts["error"])
+                    error = found(facts["error"])
                 self._done(number, error, end_ps)
         except Gone as error:
             self._fail(lost(f"{error}"))
@@ -263,10 +267,3 @@ def lost(why: str) -> DistributedError:
         f"rank 0, whose process holds the emulator, is gone: {why}",
         hint="look at what rank 0 printed last; ranks that end must all end",
     )
-
-
-def _error(findings: list[dict[str, Any]]) -> BaseException:
-    try:
-        raise_findings(findings)
-    except AhbmError as error:
-        return error.with_traceback(None)

@@ -9,10 +9,13 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
 from ahbm._core import write_job_timeline
+from ahbm.errors import AhbmError, ConfigError
 from ahbm.ranks.calls import CallRecord, rows, table
 from ahbm.ranks.ledger import Ledger
 
@@ -21,18 +24,50 @@ ENV = "AHBM_REPORT"
 
 def add(ledger: Ledger) -> None:
     """Reports on a session that has ended, if AHBM_REPORT asks for it."""
-    target = os.environ.get(ENV)
-    if not target or not any(ledger.performed):
+    if not os.environ.get(ENV) or not any(ledger.performed):
         return
     table = text(ledger)
     print(table, file=sys.stderr)
-    if target != "-":
+    if (asked := target()) is not None:
         from ahbm.base.store import store
 
-        folder = _folder(Path(target))
-        records = json.dumps([asdict(call) for call in calls(ledger)])
-        store({folder / "report.txt": f"{table}\n".encode(), folder / "calls.json": records.encode()})
-        write_job_timeline(folder / "trace.pftrace", "torch.distributed", stretches(ledger))
+        with saving():
+            folder = _folder(asked)
+            records = json.dumps([asdict(call) for call in calls(ledger)])
+            store({folder / "report.txt": f"{table}\n".encode(), folder / "calls.json": records.encode()})
+            write_job_timeline(folder / "trace.pftrace", "torch.distributed", stretches(ledger))
+
+
+def target() -> Path | None:
+    """The folder that AHBM_REPORT names."""
+    asked = os.environ.get(ENV)
+    return Path(asked) if asked and asked != "-" else None
+
+
+def check() -> None:
+    """Raises ConfigError (AHBM-C141) where AHBM_REPORT names a folder that cannot be written, before a job does its
+    work."""
+    asked = target()
+    if asked is None:
+        return
+    place = next(path for path in (asked.absolute(), *asked.absolute().parents) if os.path.exists(path))
+    if not place.is_dir():
+        why = f"{place} is no folder"
+    elif not os.access(place, os.W_OK | os.X_OK):
+        why = f"{place} does not let this user write"
+    else:
+        return
+    hint = "name a folder, which need not be there yet, or - for the table alone"
+    raise ConfigError("AHBM-C141", f"cannot write the report into {ENV}={asked}: {why}", hint=hint)
+
+
+@contextmanager
+def saving() -> Iterator[None]:
+    """Around what is written after a job: one that cannot be is told of, and the job's own results stand."""
+    try:
+        yield
+    except (OSError, AhbmError) as error:
+        print(f"ahbm: AHBM-C141 the report into {ENV}={target()} is not complete: {error}", file=sys.stderr)
 
 
 def _folder(asked: Path) -> Path:

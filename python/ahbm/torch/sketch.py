@@ -50,6 +50,9 @@ class _Paper:
     def settle(self, ticket: Ticket) -> None:
         """See `Seat`."""
 
+    def detach(self, ticket: Ticket) -> None:
+        """See `Seat`."""
+
     def absent(self, ticket: Ticket) -> tuple[int, ...]:
         """See `Seat`."""
         return ()

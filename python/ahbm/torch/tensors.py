@@ -75,17 +75,31 @@ def flat(tensor: torch.Tensor) -> Flat:
             name, storage = _STORED.get(x.dtype, _BYTES)
             return Flat(tensor, Hollow(x.numel() * x.element_size() // storage.itemsize, storage), name)
         kind = f"{type(tensor).__name__} on {x.device} with layout {'nested' if x.is_nested else x.layout}"
-        raise UnsupportedError(
-            "AHBM-U150",
-            f"{kind}: the emulator takes dense CPU tensors",
-            hint="move it to the host first: x = x.cpu()",
-        )
+        raise UnsupportedError("AHBM-U150", f"{kind}: the emulator takes dense CPU tensors", hint=_remedy(x))
     shared = x.is_contiguous() and not x.is_conj() and not x.is_neg()
-    if not shared:
-        x = x.clone(memory_format=torch.contiguous_format).resolve_conj().resolve_neg()
     name, storage = _STORED.get(x.dtype, _BYTES)
-    array = memory_of(x, x.numel() * x.element_size() // storage.itemsize, storage)
-    return Flat(tensor, array, name, None if shared else partial(_restore, tensor))
+    if shared:
+        return Flat(tensor, memory_of(x, x.numel() * x.element_size() // storage.itemsize, storage), name)
+    size = x.element_size()
+    view = memory_of(x, tuple(x.shape), np.dtype(f"V{size}"), tuple(size * stride for stride in x.stride()))
+    take = partial(_take, x, storage)
+    return Flat(tensor, take(), name, partial(_restore, tensor), None, view, take)
+
+
+def _take(x: torch.Tensor, storage: np.dtype[Any]) -> NDArray[Any]:
+    """The elements of `x`, however they lie, in memory of their own."""
+    x = x.clone(memory_format=torch.contiguous_format).resolve_conj().resolve_neg()
+    return memory_of(x, x.numel() * x.element_size() // storage.itemsize, storage)
+
+
+def _remedy(x: torch.Tensor) -> str:
+    """What makes a tensor that is refused one that is not."""
+    if x.is_nested:
+        return "pass its parts, one call each: x.unbind()"
+    if x.layout is not torch.strided:
+        dense = "make it dense first: x = x.to_dense()"
+        return f"{dense}; all_reduce (SUM) takes sparse COO tensors" if x.layout is torch.sparse_coo else dense
+    return "move it to the host first: x = x.cpu()" if not _on_host(x) else "pass a plain tensor"
 
 
 def _has_no_data(x: torch.Tensor) -> bool:
@@ -149,8 +163,16 @@ def scaled(x: Flat, factor: Any) -> Flat:
     if factor is None or isinstance(x.array, Hollow):
         return x
     plain = x.tensor.detach()
-    wide = plain.float() if plain.dtype in _UNCOMPUTED else plain
-    return flat((wide * factor).to(plain.dtype).contiguous())
+
+    def take() -> NDArray[Any]:
+        wide = plain.float() if plain.dtype in _UNCOMPUTED else plain
+        array = flat((wide * factor).to(plain.dtype).contiguous()).array
+        assert not isinstance(array, Hollow)
+        return array
+
+    memory = x.memory
+    assert not isinstance(memory, Hollow)
+    return Flat(x.tensor, take(), x.dtype, None, None, memory, take)
 
 
 def same(flats: Sequence[Flat], what: str) -> None:

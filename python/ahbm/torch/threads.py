@@ -58,9 +58,10 @@ def spawn(
     as many SIPs as ranks. `accumulate="f32"` reduces floats of less than four bytes in f32. `selector(algorithms,
     request)` chooses the algorithms of groups that have no selector of their own.
 
-    Raises what `ahbm.spawn` raises.
+    Raises what `ahbm.spawn` raises; ConfigError (AHBM-C141) where AHBM_REPORT cannot be written.
     """
     world_size = whole("world_size", world_size, 1, 2**31 - 1)
+    report.check()
     chooses = as_selector(selector)
     asked = Setup(topology, ccl, overrides, accumulate=accumulate, selector=chooses)
     setup = options(asked).over(ambient()).sized(world_size)

@@ -52,6 +52,8 @@ class Work(dist.Work):
         for ticket in self.tickets:
             self._place.wait(ticket, limit.total_seconds() if limit else None)
         self._complete()
+        if self._place.unfinished:  # earlier ones of the group have ended, too
+            self._place.finish()
         return True
 
     def is_completed(self) -> bool:

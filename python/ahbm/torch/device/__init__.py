@@ -17,7 +17,7 @@ from ahbm.torch.fallback import notice
 def install(devices: int, asked: dict[Any, str]) -> Any:
     """Gives this process so many devices; `asked` has the backends that it has asked for. Returns the mode that sees
     kernels, for the calling thread."""
-    from ahbm.torch import backend, cuda
+    from ahbm.torch import backend, cuda, place
     from ahbm.torch.device import answer, kernels, marks, meter, module, moving, rest, world
 
     notice(
@@ -27,6 +27,7 @@ def install(devices: int, asked: dict[Any, str]) -> Any:
     world.refuse_hosts()
     world.environment(devices)
     backend.DEVICES.append("cuda")
+    place.devices[0] = True
     marks.install()
     moving.install()
     module.install(devices)

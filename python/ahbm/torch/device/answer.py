@@ -58,6 +58,7 @@ def install() -> None:
         meter.lanes = Lanes(int(os.environ.get(STEPS) or 3))
     except ValueError:
         raise ConfigError("AHBM-C127", f"{STEPS}={os.environ[STEPS]!r} is no number") from None
+    report.check()
     places.on_open.append(_opened)
     register_optimizer_step_post_hook(_stepped)
     atexit.register(_alone)
@@ -154,21 +155,12 @@ class Keeper:
         )
         peaks = [json.loads((self.folder / f"facts.{rank}.json").read_text())["peak"] for rank in range(self.ranks)]
         found = Answer.of(opened, self.steps, peaks)
-        target = os.environ.get(report.ENV)
-        if target and target != "-":
-            from ahbm.base.store import store
-
-            folder = Path(target)
-            folder.mkdir(parents=True, exist_ok=True)
-            store(
-                {
-                    folder / "answer.txt": f"{found}\n".encode(),
-                    folder / "answer.json": json.dumps(found.to_json(), indent=1).encode(),
-                }
-            )
-            for file in self.folder.glob("step.*.et"):
-                shutil.copy(file, folder / file.name)
-            self._page(folder, found)
+        if (folder := report.target()) is not None:
+            with report.saving():
+                keep(folder, f"{found}", found.to_json())
+                for file in self.folder.glob("step.*.et"):
+                    shutil.copy(file, folder / file.name)
+                self._page(folder, found)
         else:
             notice(f"{report.ENV}=FOLDER keeps the page, the recording and all figures")
         return f"{found}"
@@ -186,6 +178,14 @@ class Keeper:
             "capacity": module.capacity(),
         }
         draw(folder, facts)
+
+
+def keep(folder: Path, told: str, facts: Mapping[str, object]) -> None:
+    """Writes an answer as text and as JSON."""
+    from ahbm.base.store import store
+
+    folder.mkdir(parents=True, exist_ok=True)
+    store({folder / "answer.txt": f"{told}\n".encode(), folder / "answer.json": json.dumps(facts, indent=1).encode()})
 
 
 def draw(folder: Path, facts: Mapping[str, object]) -> None:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ahbm.base.words import aligned
 from ahbm.errors import AhbmError
 from ahbm.torch import report
 from ahbm.torch.device import marks, module
-from ahbm.torch.device.answer import draw
+from ahbm.torch.device.answer import draw, keep
 from ahbm.torch.device.meter import meter
 from ahbm.torch.device.single import Schedule, schedule
 
@@ -131,12 +128,7 @@ class Lonely:
             if total < found.total:
                 lines.append(f"with {what}: {us(total)} us (-{100 * (1 - total / found.total):.1f} %)")
         print("\n".join(lines), file=sys.stderr)
-        target = os.environ.get(report.ENV)
-        if target and target != "-":
-            from ahbm.base.store import store
-
-            folder = Path(target)
-            folder.mkdir(parents=True, exist_ok=True)
+        if (folder := report.target()) is not None:
             facts = {
                 "steps": steps,
                 "step_ns": found.total / per / 1000,
@@ -146,14 +138,10 @@ class Lonely:
                 "lines": figures,
                 "changes": [{"what": what, "step_ns": total / per / 1000} for what, total in changes],
             }
-            text = "\n".join(lines)
-            store(
-                {
-                    folder / "answer.txt": f"{text}\n".encode(),
-                    folder / "answer.json": json.dumps(facts, indent=1).encode(),
-                }
-            )
             told = lines[0].removeprefix("ahbm: ")
             answer = {**facts, "memory_peak_bytes": [peak], "best": None}
             title = f"a step of {self.ranks} ranks like rank {self.rank} on {machine.topology}"
-            draw(folder, {"job": None, "title": title, "answer": answer, "told": told, "capacity": module.capacity()})
+            with report.saving():
+                keep(folder, "\n".join(lines), facts)
+                drawn = {"job": None, "title": title, "answer": answer, "told": told, "capacity": module.capacity()}
+                draw(folder, drawn)

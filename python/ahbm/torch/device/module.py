@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ahbm.torch import places
 from ahbm.torch.device import marks, streams
 from ahbm.torch.device.meter import meter
 
@@ -132,7 +133,8 @@ def reset_peak(device: Any = None) -> None:
 
 
 def synchronize(device: Any = None) -> None:
-    """The host waits for all streams."""
+    """The host waits for all streams, collectives included."""
+    places.synchronize()
     meter.host_waits(meter.tail(-1))
 
 
