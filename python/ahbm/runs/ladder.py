@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from ahbm.base import codes
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.elements import element
 from ahbm.base.load import load_text
@@ -39,6 +40,8 @@ class Rung:
     """By candidate, the code and message of why it did not run, or that it was wrong."""
     resized: Resized | None = None
     """Sizes that were asked for in place of `nbytes`."""
+    wrong: tuple[str, ...] = ()
+    """The candidates among `refused` whose result is wrong."""
 
     @property
     def winner(self) -> str:
@@ -82,6 +85,11 @@ class Ladder:
         at = " ".join(map(str, sizes))
         what = f"of the {len(self.candidates)} candidates for {self.collective}, none runs at {at} bytes"
         return ConfigError("AHBM-C151", what, hint="-a or --synth name other candidates, --sizes other sizes")
+
+    @property
+    def wrong(self) -> bool:
+        """Whether a candidate's result is wrong at a size."""
+        return any(rung.wrong for rung in self.rungs)
 
     def ranges(self) -> list[Range]:
         """Ranges of sizes in ascending order. Between two sizes with different winners, the border is their geometric
@@ -270,11 +278,14 @@ def climb(
 def _rung(size: int, resized: Resized | None, cells: Mapping[str, Report | Refused]) -> Rung:
     reports: dict[str, Report] = {}
     refused: dict[str, str] = {}
+    wrong: list[str] = []
     for name, cell in cells.items():
         if isinstance(cell, Refused):
             refused[name] = f"{cell.error.code} {cell.error.message}"
-        elif cell.wrong:
+            wrong += [name] if codes.says_wrong(cell.error.code) else []
+        elif not cell.right:
             refused[name] = f"{cell.wrong} wrong elements"
+            wrong.append(name)
         else:
             reports[name] = cell
-    return Rung(size, reports, refused, resized)
+    return Rung(size, reports, refused, resized, tuple(wrong))

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 from weakref import ref
 
 import ahbm
-from ahbm.base import codes
 from ahbm.base.arguments import checked, instance, path, refused, text, whole
 from ahbm.base.arguments import overrides as overrides_of
 from ahbm.base.collectives import COLLECTIVES, Collective
@@ -134,7 +133,7 @@ def verify(
     if wrong:
         # The check names the line that wrote last; what it does not see, such as rounding, a diff of the data shows.
         seen = examine(case, compiled, frozenset({"result"}), seed=seed)
-        reasons = tuple(finding for finding in seen if finding.code not in (*UNDECIDED, codes.CHECK_BUDGET))
+        reasons = tuple(finding for finding in seen if finding.code not in UNDECIDED)
         findings = (*(reasons or explain_wrong(case, given, results, reference).findings), *findings)
     # A program that stops only when time passes is found by running it.
     compiled.timeline(record=False)
