@@ -177,6 +177,15 @@ def test_topology_takes_t_and_draws_svg_only(tmp_path: Path) -> None:
     assert run("ahbm", ["topology", "npu_ring_8", "-t", "npu_ring_8"], tmp_path)[0] == 3
 
 
+def test_a_number_of_ranks_that_does_not_hold_is_told(tmp_path: Path) -> None:
+    asked = ["bench", "all_reduce", "-a", "ring_allreduce", "--sizes", "1K", "--no-data"]
+    note = "2 ranks on 4 SIPs: the configured world_size comes before --ranks (system.sips.count)"
+    _, out, _ = run("ahbm", [*asked, "--ranks", "4", "--set", "world_size=2"], tmp_path)
+    assert note in out
+    for silent in (["--ranks", "4"], ["--set", "world_size=2"], ["--ranks", "2", "--set", "world_size=2"]):
+        assert "comes before" not in run("ahbm", [*asked, *silent], tmp_path)[1]
+
+
 SHORT = '''
 """A ring that leaves its last step out."""
 

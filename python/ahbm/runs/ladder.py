@@ -19,6 +19,7 @@ from ahbm.base.request import Request
 from ahbm.base.sizes import Resized, Unit
 from ahbm.base.sizes import told as told_sizes
 from ahbm.base.store import store
+from ahbm.base.words import slug
 from ahbm.config.ccl import CclConfig
 from ahbm.core.emulator import Emulator
 from ahbm.errors import ConfigError, FormatError
@@ -144,7 +145,7 @@ class Ladder:
         plans = (part for entry in self.ranges() for part in self._parts(entry))
         for index, entry in enumerate(plans):
             plan = self.emulator.plan(self._request(entry.largest), entry.algorithm)
-            file = path / f"{self.collective}_{index}_{entry.algorithm}.xml"
+            file = path / f"{self.collective}_{index}_{slug(entry.algorithm, 'plan')}.xml"
             files += plan.save(file, min_bytes=entry.min_bytes, max_bytes=entry.max_bytes)
         return files
 

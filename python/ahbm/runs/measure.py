@@ -23,6 +23,7 @@ from ahbm.check.checks import UNDECIDED, demand, examine, parse
 from ahbm.check.reference import Reference, inputs, takes_turns
 from ahbm.config.ccl import CclConfig, split_overrides
 from ahbm.config.settings import Settings
+from ahbm.config.topology import COUNT
 from ahbm.core.compiled import Compiled
 from ahbm.core.emulator import Emulator
 from ahbm.core.spec import Spec, machine_name
@@ -303,13 +304,21 @@ def _report(case: Case, compiled: Compiled, wrong: int | None, spec: Spec, findi
             *([] if case.selected is None else [brief(case.selected)]),
             *compiled.notes,
             *case.notes,
-            *filter(None, [calibrated]),
+            *filter(None, [calibrated, _overruled(case)]),
         ),
         resized=case.resized,
         band=bands.band(*of),
         machine=machine_name(machine),
         spec=spec,
     )
+
+
+def _overruled(case: Case) -> str:
+    """The note where a number of SIPs was asked for, and ccl.yaml says how many ranks there are; else empty."""
+    machine, ranks = case.emulator.machine, case.request.world_size
+    if COUNT not in dict(machine.overrides) or ranks == machine.sips:
+        return ""
+    return f"{ranks} ranks on {machine.sips} SIPs: the configured world_size comes before --ranks ({COUNT})"
 
 
 def _program_hash(compiled: Compiled, spec: Spec) -> Callable[[], str]:
