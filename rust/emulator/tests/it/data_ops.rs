@@ -101,7 +101,10 @@ fn binary_functions() {
             });
             if f.is_bitwise() && dtype.is_float() {
                 let refused = got.unwrap_err();
-                assert_eq!((refused.code, refused.hint.as_deref()), ("AHBM-V311", Some("cast to an integer dtype first")));
+                assert_eq!(
+                    (refused.code, refused.hint.as_deref()),
+                    ("AHBM-V311", Some("cast to an integer dtype first"))
+                );
                 continue;
             }
             assert_same(&got.unwrap(), &want, &format!("{f:?} {dtype}"));
