@@ -871,8 +871,10 @@ class Tl:
     def num_programs(self, axis: int = 0) -> int:
         """How many indices `program_id(axis)` runs over."""
 
-    def load(self, ptr: int | MemoryRef, shape: _Shape | None = None, dtype: str = "f16") -> Handle:
-        """Reads `shape` elements at byte address `ptr` (or what `tl.ref` names) into a value."""
+    def load(self, ptr: int | MemoryRef, shape: _Shape | None = None, dtype: str | None = None) -> Handle:
+        """Reads `shape` elements at byte address `ptr` into a value: of `dtype`, f16 by default. What `tl.ref` names
+        has a shape and a dtype, with which those that are given must agree.
+        """
 
     def store(self, ptr: int, value: Handle | MemoryRef) -> None:
         """Writes a value to byte address `ptr`."""
@@ -969,7 +971,9 @@ class Tl:
         """`a` where `cond` is not 0, else `b`; one of them may be a number."""
 
     def cast(self, a: Handle, dtype: str) -> Handle:
-        """Conversion to another dtype, rounding to nearest even."""
+        """Conversion to another dtype: floats are rounded to nearest even, and become integers by rounding towards
+        zero.
+        """
 
     def send(self, dir: str | Peer, src: Handle | MemoryRef) -> None:
         """Posts `src` (a value, or a memory reference) to the PE behind `dir`; blocks only while no slot is free."""

@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import ahbm
+from ahbm.base import packaged
 from ahbm.choose import formats
 from ahbm.choose.card import Card
 from ahbm.choose.catalogue import Catalogue
@@ -64,6 +65,27 @@ def test_on_one_machine_the_choice_is_the_quickest_run_of_each_size(alone: Tuned
         assert rule.algorithm == min(mine, key=lambda name: mine[name])
     assert alone.regret.mean == 0.0
     assert alone.held_networks() == {"npu_ring_8": None}
+
+
+def test_candidates_by_path_and_of_the_folder_are_found_from_everywhere(
+    here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = here / "algorithms"
+    folder.mkdir()
+    for name in ("own", "other"):
+        text = (packaged.ALGORITHMS / "ring_allreduce.py").read_text(encoding="utf-8")
+        (folder / f"{name}.py").write_text(text, encoding="utf-8")
+    asked = ["tune", "all_reduce", "-a", "own", "-a", "./algorithms/other.py", "-t", "npu_ring_8", "--sizes", "1K"]
+    assert CliRunner().invoke(app, [*asked, "-o", "tuned"]).exit_code == 0
+    assert CliRunner().invoke(app, [*asked[:4], *asked[6:], "-o", "named"]).exit_code == 0
+    assert CliRunner().invoke(app, ["tune", *asked[1:2], *asked[4:], "-o", "by_path"]).exit_code == 0
+    assert (here / "by_path/msccl/npu_ring_8/all_reduce_0_algorithms_other.py.xml").exists()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    for made in ("tuned", "named", "by_path"):
+        report = ahbm.run(topology="npu_ring_8", ccl=here / made / "ccl.yaml", bytes_per_rank=1024, data=False)
+        assert report.algorithm in ("own", "./algorithms/other.py")
 
 
 def test_a_wrong_choice_is_a_loss(alone: Tuned) -> None:

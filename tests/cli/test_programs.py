@@ -151,6 +151,17 @@ with MSCCLProgram("half", fully_connected(2), AllReduce(2, 1, True), 1):
 """
 
 
+def test_the_module_of_an_algorithm_is_named_with_a(tmp_path: Path) -> None:
+    kernel = "def kernel_args(w, n, *, cube_w=4, cube_h=4):\n    return ()\n\n\n"
+    kernel += "def mine(t_ptr, r, k, w, h, *, tl):\n    pass\n"
+    (tmp_path / "mine.py").write_text(f'"""Mine."""\n\n{kernel}\n\nkernel = mine\n', encoding="utf-8")
+    (tmp_path / "main.py").write_text(f"{kernel}\n\nkernel = mine\nprint('it runs')\n", encoding="utf-8")
+    for command in ("run", "check", "explain", "inspect", "bench", "explore", "report", "ladder"):
+        code, _, err = run("ahbm", [command, "mine.py"], tmp_path)
+        assert code == 3 and "AHBM-C144" in err and "ahbm run all_reduce -a mine.py" in err, command
+    assert run("ahbm", ["run", "main.py"], tmp_path)[:2] == (0, "it runs\n")
+
+
 def test_what_a_program_finds_wrong_with_itself_is_told_at_its_line(tmp_path: Path) -> None:
     script(tmp_path, HALF, "half.py")
     code, out = ahbm(tmp_path, "check", "half.py")

@@ -51,7 +51,7 @@ def test_a_repeated_sweep_runs_what_is_new(store: Path) -> None:
     assert told("space.yaml", "-o", "rows") == "32 cases in rows: 32 were there, 0 are new\n"
     Path("space.yaml").write_text(SPACE.replace("[1K, 64K]", "[1K, 64K, 128K]"), encoding="utf-8")
     found = json.loads(told("space.yaml", "-o", "rows", "--json"))
-    assert found == {"cases": 48, "known": 32, "run": 16, "failed": 0, "store": "rows"}
+    assert found == {"cases": 48, "known": 32, "run": 16, "failed": 0, "wrong": 0, "store": "rows"}
 
 
 def test_cases_that_are_one_are_counted_once(here: Path) -> None:

@@ -175,3 +175,71 @@ def test_topology_takes_t_and_draws_svg_only(tmp_path: Path) -> None:
     code, _, err = run("ahbm", ["topology", "--svg", "t.png"], tmp_path)
     assert code == 3 and "SVG" in err and "t.svg" in err and not list(tmp_path.iterdir())
     assert run("ahbm", ["topology", "npu_ring_8", "-t", "npu_ring_8"], tmp_path)[0] == 3
+
+
+def test_a_number_of_ranks_that_does_not_hold_is_told(tmp_path: Path) -> None:
+    asked = ["bench", "all_reduce", "-a", "ring_allreduce", "--sizes", "1K", "--no-data"]
+    note = "2 ranks on 4 SIPs: the configured world_size comes before --ranks (system.sips.count)"
+    _, out, _ = run("ahbm", [*asked, "--ranks", "4", "--set", "world_size=2"], tmp_path)
+    assert note in out
+    for silent in (["--ranks", "4"], ["--set", "world_size=2"], ["--ranks", "2", "--set", "world_size=2"]):
+        assert "comes before" not in run("ahbm", [*asked, *silent], tmp_path)[1]
+
+
+SHORT = '''
+"""A ring that leaves its last step out."""
+
+
+def kernel_args(world_size, n_elem, *, cube_w=4, cube_h=4, op="sum", dtype="f16"):
+    return (n_elem, world_size, op, dtype)
+
+
+def kernel(p, n, w, op, dtype, sip_rank, kind, tw, th, *, tl):
+    acc = cur = tl.load(p, shape=(n,), dtype=dtype)
+    for _ in range(w - 2):
+        tl.send(dir="global_E", src=cur)
+        cur = tl.recv(dir="global_W", shape=(n,), dtype=dtype)
+        acc = tl.combine(acc, cur, op)
+    tl.store(p, acc)
+'''
+
+
+def test_a_wrong_result_is_nobody_s_quickest(tmp_path: Path) -> None:
+    (tmp_path / "algorithms").mkdir()
+    (tmp_path / "algorithms" / "short.py").write_text(SHORT, encoding="utf-8")
+    space = "algorithms: [short, ring_allreduce]\ntopologies: npu_ring_8\nsizes: [1K]\n"
+    (tmp_path / "space.yaml").write_text(space, encoding="utf-8")
+    asked = ["all_reduce", "-a", "short", "-a", "ring_allreduce", "-t", "npu_ring_8", "--sizes", "1K,4K"]
+    code, out, _ = run("ahbm", ["tune", *asked, "-o", "tuned"], tmp_path)
+    assert code == 8 and "| 8 | 0 | any size | ring_allreduce |" in out and "short gives wrong results" in out
+    assert "short" not in (tmp_path / "tuned" / "ccl.yaml").read_text()
+    code, out, _ = run("ahbm", ["tune", "--evaluate", "tuned/ccl.yaml", *asked], tmp_path)
+    assert code == 8 and "short gives wrong results: AHBM-V401" in out
+    code, out, _ = run("ahbm", ["ladder", *asked], tmp_path)
+    assert code == 8 and "# from 0 B to any size: ring_allreduce" in out
+    code, out, _ = run("ahbm", ["compare", *asked], tmp_path)
+    assert code == 8 and out.count("   wrong  ") == out.count("(wrong: before)") == 2
+    code, out, _ = run("ahbm", ["report", *asked, "--ranks", "4,8", "--no-explain", "-o", "page.html"], tmp_path)
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert code == 8 and "ring_allreduce takes" in page and "Wrong results take no part: short." in page
+    code, out, _ = run("ahbm", ["sweep", "space.yaml", "-o", "rows"], tmp_path)
+    assert (code, out) == (8, "2 cases in rows: 0 were there, 2 are new, 1 of them wrong\n")
+    for question in (["--best"], ["--pareto", "time,links"]):
+        code, out, err = run("ahbm", ["sweep", "show", "rows", *question, "--json"], tmp_path)
+        assert [row["algorithm"] for row in json.loads(out)] == ["ring_allreduce"]
+        assert err == "note: wrong results take no part: short\n"
+
+
+def test_what_a_check_cannot_decide_is_told(tmp_path: Path) -> None:
+    one = "tl.full((1, 1), 1.0, dtype)"
+    kernel = SHORT + f'    tl.composite(op="gemm", a=tl.ref(p, (n, 1), dtype), b={one}, out_ptr=p)\n'
+    (tmp_path / "algorithms").mkdir()
+    (tmp_path / "algorithms" / "odd.py").write_text(kernel.replace("w - 2", "w - 1"), encoding="utf-8")
+    asked = ["all_reduce", "-a", "odd", "-t", "npu_ring_8", "--check", "result"]
+    code, out, _ = run("ahbm", ["bench", *asked, "--sizes", "1K", "--no-data"], tmp_path)
+    assert code == 10 and "# AHBM-U290 not decided" in out
+    for more in ([], ["--jobs", "2"]):
+        code, out, _ = run("ahbm", ["explore", *asked, "-b", "1K", "--seeds", "2", *more], tmp_path)
+        assert code == 10 and "AHBM-U290 not decided" in out and out.endswith("0 of 2 seeds fail\n")
+    code, out, _ = run("ahbm", ["explore", *asked, "-b", "1K", "--seeds", "2", "--json"], tmp_path)
+    assert code == 10 and [finding["code"] for finding in json.loads(out)["undecided"]] == ["AHBM-U290"]

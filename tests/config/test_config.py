@@ -132,6 +132,8 @@ def test_machines_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_scaffold_keeps_comments_and_refuses_to_overwrite(here: Path) -> None:
     write("# mine\nalgorithms:   # here\n    other: {module: ./other.py}  # keep\ndefaults: {n_slots: 2}\n")
     paths = new_algorithm("fresh", here)
+    # Directions keep the formula of the rank, so that one call stands for all ranks.
+    assert "tl.peer(sip=" in paths[0].read_text() and 'f"sip' not in paths[0].read_text()
     text = (here / "ccl.yaml").read_text()
     assert text.splitlines()[:4] == [
         "# mine",

@@ -80,6 +80,11 @@ BAD_CALLS: list[tuple[str, Kernel, str]] = [
     ("AHBM-K209", lambda tl, a: tl.zeros(8, "i32") * 0.5, "tl.cast"),
     ("AHBM-K209", lambda tl, a: tl.exp(tl.zeros(8, "i32")), "floats only"),
     ("AHBM-K209", lambda tl, a: tl.softmax(tl.zeros(8, "u8")), "floats only"),
+    ("AHBM-K209", lambda tl, a: tl.combine(a, a, "band"), "bitwise and of f16[8]"),
+    ("AHBM-K209", lambda tl, a: tl.combine(a, 1, "bxor"), "integers only"),
+    ("AHBM-K209", lambda tl, a: tl.load_reduce(BASE, 8, [0, 1], op="bor"), "bitwise or of f16[8]"),
+    ("AHBM-K209", lambda tl, a: tl.load(tl.ref(BASE, 8), shape=4), "a reference to f16[8] as f16[4]"),
+    ("AHBM-K209", lambda tl, a: tl.load(tl.ref(BASE, 8), 8, "f32"), "leave shape and dtype out"),
     ("AHBM-K209", lambda tl, a: tl.dot(a, a), "matrices only"),
     ("AHBM-K209", lambda tl, a: tl.dot(tl.zeros((2, 3)), tl.zeros((2, 3))), "rows"),
     ("AHBM-K209", lambda tl, a: tl.trans(a), "matrices only"),
@@ -116,6 +121,19 @@ def test_bad_calls_say_what_and_where(machine: Machine, code: str, call: Kernel,
     assert "kernel kernel at sip 0 cube 0 pe 0" in found.sites[0].label
     assert re.fullmatch(r"test_core_refused\.py:\d+", found.sites[0].origin)
     json.dumps(found.to_json())
+
+
+def test_a_reference_is_loaded_as_what_it_is(builder: ProgramBuilder) -> None:
+    seen: list[tuple[Any, ...]] = []
+
+    def kernel(t_ptr: int, tl: Any) -> None:
+        ref = tl.ref(t_ptr, (2, 4))
+        for value in (tl.load(ref), tl.load(ref, (2, 4)), tl.load(ref, dtype="f16"), tl.load(t_ptr, (2, 4))):
+            seen.append((value.shape, value.dtype))
+            tl.store(t_ptr, value)
+
+    capture(builder, kernel)
+    assert seen == [((2, 4), "f16")] * 4
 
 
 def test_too_many_elements_is_a_budget(machine: Machine) -> None:

@@ -43,6 +43,18 @@ def test_verdicts(report: Report) -> None:
             gate([row])
 
 
+def test_a_wrong_result_of_then_is_told_and_is_no_regression(report: Report) -> None:
+    wrong = replace(report, wrong=3)
+    (row,) = compare([wrong], [replace(report, latency_ns=report.latency_ns * 2)])
+    assert (row.verdict, row.wrong, row.to_json()["wrong"]) == ("wrong", "before", "before")
+    assert str(row).endswith("(wrong: before)")
+    gate([row])
+    (both,) = compare([wrong], [wrong])
+    assert both.wrong == "both"
+    with pytest.raises(RegressionError):
+        gate([both])
+
+
 def test_new_gone_and_all_findings(report: Report) -> None:
     other = replace(report, bytes=1 << 20)
     rows = compare([report, other], [replace(report, latency_ns=1e9, machine_hash="f" * 16)])

@@ -209,6 +209,33 @@ def test_every_run_can_leave_a_trace(traced: Path, tmp_path: Path, data: bool) -
     assert read_plan(str(tmp_path / "again")).ranks == 4
 
 
+CLAIMING = """
+def kernel_args(world_size, n_elem, *, cube_w=4, cube_h=4, op="sum", dtype="f16"):
+    return (n_elem, world_size, op, dtype)
+
+
+def kernel(t_ptr, n, w, op, dtype, sip_rank, k, tw, th, *, tl):
+    acc = cur = tl.load(t_ptr, shape=(n,), dtype=dtype)
+    claims = [tl.recv_async("global_W", (n,), dtype) for _ in range(w - 1)]
+    for claim in claims:
+        tl.send(dir="global_E", src=cur)
+        cur = WAIT
+        acc = tl.combine(acc, cur, op)
+    tl.store(t_ptr, acc)
+"""
+
+
+@pytest.mark.parametrize("wait", ["tl.wait(claim)", "acc"])
+def test_what_is_claimed_without_waiting_is_received(wait: str, here: Path) -> None:
+    Path("claiming.py").write_text(CLAIMING.replace("WAIT", wait), encoding="utf-8")
+    report = ahbm.run(algorithm="./claiming.py", topology="npu_ring_8", bytes_per_rank=1 << 12, data=False)
+    report.write_trace("run")
+    plan = read_plan("run")
+    assert (plan.ranks, check_file("run").verdict) == (8, "no_expectation")
+    again = timed.run(plan, "run", "npu_ring_8")
+    assert again.messages == report.messages == 8 * 7
+
+
 def test_the_command(traced: Path, tmp_path: Path) -> None:
     run = CliRunner().invoke
     machine = ["-t", TOPOLOGY, "--set", "system.sips.count=4"]

@@ -115,6 +115,20 @@ def test_absent_modules(name: str) -> None:
         load(name)
 
 
+def test_a_package_that_is_not_found_is_named_with_the_entry() -> None:
+    write("\nalgorithms:\n  mine: {module: nowhere.at.all}\n", "./ccl.yaml")
+    with pytest.raises(ConfigError, match="No module named 'nowhere'") as caught:
+        load("mine")
+    assert [site.origin for site in caught.value.sites] == ["ccl.yaml:3"]
+    assert "PYTHONPATH" in str(caught.value.hint)
+
+
+def test_a_package_that_fails_is_told_as_it_fails() -> None:
+    write("1 / 0\n", "./broken_package/__init__.py")
+    with pytest.raises(ConfigError, match=r"AHBM-C110.*ZeroDivisionError"):
+        load("broken_package.mine")
+
+
 def test_arity_names_both_sides() -> None:
     write(GOOD.replace("return (n_elem, world_size)", "return (n_elem, cube_w, cube_h, world_size)"))
     with pytest.raises(KernelError) as caught:

@@ -283,6 +283,34 @@ def test_a_kernel_of_another_mind_is_refused(machine: Machine) -> None:
     assert [site.origin for site in caught.value.sites] == [line] * 2
 
 
+@pytest.mark.parametrize("odd", [1, 2])
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_call_of_another_mind_is_refused_when_it_is_the_first_too(machine: Machine, odd: int, alone: bool) -> None:
+    turns = itertools.count(1)
+
+    def moody(t_ptr: int, rank: int, n: int, *, tl: Any) -> None:
+        turn = next(turns)
+        first = t_ptr + tl.program_id(1) * SLOTS * 2
+        if alone and rank == 0 and tl.program_id(1) == 0:
+            tl.load(first + 2, 1)
+        tl.load(first + 4 * (turn == odd), 1)
+
+    with pytest.raises(KernelError, match="AHBM-K216"):
+        captured(machine, moody, by_class=True)
+
+
+def test_a_first_call_that_raises_is_no_matter_of_the_symbol(machine: Machine) -> None:
+    turns = itertools.count(1)
+
+    def moody(t_ptr: int, rank: int, n: int, *, tl: Any) -> None:
+        if next(turns) == 1:
+            raise OSError("not yet")
+        tl.load(t_ptr + tl.program_id(1) * SLOTS * 2, 1)
+
+    with pytest.raises(KernelError, match=r"AHBM-K210.*not yet"):
+        captured(machine, moody, by_class=True)
+
+
 def test_a_rank_that_outlives_its_call_is_plain(machine: Machine) -> None:
     kept: list[Any] = []
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ahbm.errors import ConfigError
-from ahbm.sweeps.answers import changes, pareto, sensitivity
+from ahbm.sweeps.answers import best, changes, pareto, sensitivity, wrong_by
 from ahbm.sweeps.columns import Columns
 
 Row = tuple[Any, ...]
@@ -94,6 +94,21 @@ def test_arrays_say_what_lists_say(rows: list[Row], kind: str) -> None:
         if name != "algorithm":
             assert np.array_equal(lists.numbers(name), arrays.numbers(name), equal_nan=True)
     assert [effect.to_json() for effect in sensitivity(lists)] == [effect.to_json() for effect in sensitivity(arrays)]
+
+
+@pytest.mark.parametrize("kind", ["lists", "arrow"])
+def test_wrong_results_are_not_compared(kind: str) -> None:
+    names = ("bytes", "algorithm", "latency_ns", "wrong", "busbw_gbs")
+    rows = [
+        (1, "quick", 1.0, 3, 1.0),
+        (1, "right", 4.0, 0, 1.0),
+        (1, "unknown", 5.0, None, 1.0),
+        (2, "quick", 1.0, 0, 1.0),
+    ]
+    found = columns(rows, kind, names)
+    assert best(found).tolist() == [1, 3] and wrong_by(found) == ["quick"]
+    assert dict(sensitivity(found)[0].values).keys() == {"quick", "right", "unknown"}
+    assert sensitivity(columns(rows[:2], kind, names)) == []
 
 
 def test_what_matters_is_a_factor_between_means() -> None:

@@ -272,6 +272,30 @@ def test_the_answer_comes_first(contents: overview.Contents) -> None:
         assert f'href="#{section.key}"' in html and f'id="{section.key}"' in html
 
 
+def test_a_wrong_result_is_not_the_fastest(contents: overview.Contents) -> None:
+    wrong, right = (
+        [replace(r, wrong=n, latency_ns=r.latency_ns * n) for r in contents.reports if r.algorithm == name]
+        for n, name in zip((1, 100), ALGORITHMS, strict=True)
+    )
+    right = [replace(report, wrong=0) for report in right]
+    told = answer.fastest([*wrong, *right])
+    assert told.startswith(f"{ALGORITHMS[1]} takes") and told.endswith(f"take no part: {ALGORITHMS[0]}.")
+    assert answer.of_sweep(wrong, ()) == [f"No result is right: {ALGORITHMS[0]}."]
+    spec = charts.selection([*wrong, *right], "who").to_dict()
+    (cells,) = spec["datasets"].values()
+    assert {cell["algorithm"] for cell in cells} == {ALGORITHMS[1]}
+
+
+def test_a_run_that_takes_no_time_has_no_charts(contents: overview.Contents) -> None:
+    alone = overview.gather(replace(SWEEP, overrides={"system.sips.count": 1}))
+    page = overview.page(alone)
+    assert page.charts == {} and not any(section.charts or section.timeline for section in page.sections)
+    assert page.headline[0] == f"At 16 KiB no time is taken by {', '.join(ALGORITHMS)}."
+    quick = [replace(report, latency_ns=0.0) for report in contents.reports if report.algorithm == ALGORITHMS[0]]
+    others = [report for report in contents.reports if report.algorithm == ALGORITHMS[1]]
+    assert answer.fastest([*quick, *others]) == f"At 16 KiB no time is taken by {ALGORITHMS[0]}."
+
+
 def test_of_several_lines_the_answer_names_the_one_that_gives_most() -> None:
     (report,) = overview.gather(Sweep("all_reduce", 65536, 65536, device=True), explain=False).reports
     why = report.explain()

@@ -45,6 +45,11 @@ CHECKS = {
 """Every check of a program, and the codes of what it finds."""
 
 
+def says_wrong(code: str | None) -> bool:
+    """Whether this is the code of a wrong result, and not of what did not run."""
+    return code is not None and errors.FAMILIES.get(code.removeprefix("AHBM-")[:1]) is errors.DataError
+
+
 class Family(NamedTuple):
     """The codes of one letter."""
 

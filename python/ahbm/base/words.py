@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 NOT_TIGHTEST = "perhaps not the tightest"
@@ -18,6 +19,11 @@ def span(ranks: list[int]) -> str:
             runs.append([rank])
     text = ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
     return f"rank {text}" if len(ranks) == 1 else f"ranks {text}"
+
+
+def slug(name: str, nameless: str) -> str:
+    """A name as part of a file's name; `nameless` where nothing of it is left."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "_", name)[:80].strip("._") or nameless
 
 
 def aligned(lines: Sequence[Sequence[str]]) -> list[str]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ahbm.check.case import Case
     from ahbm.core.compiled import Compiled
 
-UNDECIDED = (codes.ORDER_UNDECIDED, codes.RESULT_UNDECIDED)
+UNDECIDED = (codes.ORDER_UNDECIDED, codes.RESULT_UNDECIDED, codes.CHECK_BUDGET)
 """Codes of what a check could not decide: it is reported, and is no failure."""
 
 CALLS = 2

@@ -65,9 +65,15 @@ class Failure:
 
 
 def attempt(
-    case: Case, seed: int, pauses: Sequence[Pause] | None = None, checks: frozenset[str] = frozenset()
+    case: Case,
+    seed: int,
+    pauses: Sequence[Pause] | None = None,
+    checks: frozenset[str] = frozenset(),
+    tell: Callable[[Finding], object] = lambda finding: None,
 ) -> Failure | None:
     """Runs a case as `seed` says, with its own or with the given pauses. The same arguments give the same answer.
+
+    tell: is told what the checks could not decide, which is no failure.
 
     Raises ConfigError, FormatError, UnsupportedError and BudgetError: what cannot be run does not fail.
     """
@@ -83,6 +89,9 @@ def attempt(
         if program is None:
             return None
         found = examine(case, compiled, checks, calls=CALLS, seed=seed)
+        for finding in found:
+            if finding.code in UNDECIDED:
+                tell(finding)
         wrong = [finding for finding in found if finding.code not in UNDECIDED]
         if wrong:
             return failed(wrong, ())

@@ -48,7 +48,8 @@ class Card:
                 "held_back_sizes": None if tuned.held_sizes is None else tuned.held_sizes.to_json(),
                 "held_back_networks": held,
             },
-            "refused": self.refused(),
+            "refused": tuned.table.refused,
+            "wrong": tuned.wrong,
             "files": {name: found.to_json() for name, found in self.evaluations.items()},
             "not_written": dict(self.missing),
             "plans": {name: _choice(rule) for name, rule in self.plans.items()},
@@ -59,15 +60,6 @@ class Card:
     def runs(self) -> int:
         """Runs of the tuning, and of the plans that it wrote."""
         return self.tuned.runs + sum(one.runs for name, one in self.evaluations.items() if name.startswith(f"{PLANS}/"))
-
-    def refused(self) -> dict[str, str]:
-        """The algorithms that did not run somewhere, and the first reason."""
-        found: dict[str, str] = {}
-        for row in self.tuned.table:
-            if row["code"] is not None:
-                told = f"{row['code']} {row['message']} ({row['bytes']} B on {row['machine']})"
-                found.setdefault(row["algorithm"], told)
-        return found
 
     def lines(self) -> Iterator[str]:
         """The card for people, as Markdown."""
@@ -126,8 +118,10 @@ class Card:
         yield from (f"- {note}." for note in tuned.resized)
         if tuned.dropped:
             yield f"- The budget left out {len(tuned.dropped)} sizes: {', '.join(map(str, tuned.dropped))} B."
-        for name, why in self.refused().items():
+        for name, why in tuned.table.refused.items():
             yield f"- {name} did not run everywhere: {why}."
+        for name, why in tuned.wrong.items():
+            yield f"- {name} gives wrong results, and was not chosen there: {why}."
 
 
 def _row(name: str, regret: Regret | None) -> str:

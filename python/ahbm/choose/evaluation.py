@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,8 @@ class Evaluation:
     runs: int
     resized: tuple[str, ...] = ()
     """What is to be said of sizes that were asked for and cannot be divided."""
+    wrong: Mapping[str, str] = field(default_factory=dict)
+    """By algorithm of the catalogue, why its result is wrong somewhere; there it does not run."""
 
     def to_json(self) -> dict[str, Any]:
         """The evaluation as JSON-serialisable data."""
@@ -61,6 +63,7 @@ class Evaluation:
             "without": list(self.without),
             "knobs": list(self.knobs),
             "resized": list(self.resized),
+            "wrong": dict(self.wrong),
             "runs": self.runs,
             "findings": [finding.to_json() for finding in self.read.findings],
         }
@@ -83,6 +86,8 @@ class Evaluation:
             yield f"{theirs} is no algorithm of the catalogue: {library} runs it, this does not"
         yield from self.knobs
         yield from self.resized
+        for name, why in self.wrong.items():
+            yield f"{name} gives wrong results: {why}"
         lossy = [loss for loss in self.regret.worst if loss.regret > 0]
         if lossy:
             yield f"{'bytes':>12}  {'loses':>8}  {'takes us':>12}  {'best us':>12}  choice, best, machine"
@@ -161,7 +166,7 @@ def evaluate(
         read, catalogue = _with_files(read, catalogue, name, ccl, overrides)
     kept, _, resized = whole_sizes(sizes, catalogue, machines, dtype)
     table = Oracle(catalogue, list(machines), kept, collective=name, dtype=dtype, jobs=jobs, tell=tell).table()
-    return replace(judge(str(file), read, table, nodes), resized=tuple(resized))
+    return replace(judge(str(file), read, table, nodes), resized=tuple(resized), wrong=table.wrong)
 
 
 _CCL = ccl.FORMAT.name

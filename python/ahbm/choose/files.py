@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from ahbm.base.store import store
-from ahbm.choose.card import PLANS, Card
+from ahbm.choose.card import Card
 from ahbm.choose.evaluation import Evaluation, evaluate, judge
 from ahbm.choose.formats import ccl, mscclpp, nccl, nccl_sweep, ncclx, ucc
 from ahbm.choose.formats.format import Format
@@ -17,8 +17,8 @@ from ahbm.choose.formats.nccl_sweep import Measured
 from ahbm.choose.names import NCCL
 from ahbm.choose.rules import Rule, Rules, Span
 from ahbm.choose.tune import Tuned
+from ahbm.choose.written import folder_of
 from ahbm.choose.written import plans as written_plans
-from ahbm.choose.written import slug
 from ahbm.config.ccl import CclConfig
 from ahbm.errors import FormatError
 from ahbm.runs import knobs
@@ -90,7 +90,7 @@ def _judged_plans(tuned: Tuned, folder: Path, plans: Mapping[str, Rule], jobs: i
     names = {name.rpartition("/")[0] for name in plans}
     found = {}
     for name, machine in tuned.table.machines.items():
-        if (own := f"{PLANS}/{slug(name)}") in names:
+        if (own := folder_of(name)) in names:
             sizes = sorted({point.nbytes for point in tuned.table.points() if point.machine == name})
             known = tuned.table.catalogue
             judged = evaluate(

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from ahbm._core import Machine
+from ahbm.base import codes
 from ahbm.base.arguments import checked, refused, shown
 from ahbm.choose.catalogue import Catalogue
 from ahbm.choose.regret import Loss, Point, Regret
@@ -64,6 +65,24 @@ class OracleTable(Rows):
         name = min(times, key=lambda name: times[name])
         return name, times[name]
 
+    @cached_property
+    def wrong(self) -> dict[str, str]:
+        """The algorithms whose result is wrong somewhere, and the first reason; there they have no time."""
+        return self._reasons(wrong=True)
+
+    @cached_property
+    def refused(self) -> dict[str, str]:
+        """The algorithms that did not run somewhere, and the first reason."""
+        return self._reasons(wrong=False)
+
+    def _reasons(self, wrong: bool) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for row in self:
+            if row["code"] is not None and codes.says_wrong(row["code"]) == wrong:
+                told = f"{row['code']} {row['message']} ({row['bytes']} B on {row['machine']})"
+                found.setdefault(row["algorithm"], told)
+        return found
+
     def points(self) -> list[Point]:
         """The points at which any algorithm runs, in the order of the rows."""
         facts = {(row[0], row[3]): row for row in self.values}
@@ -109,7 +128,8 @@ class OracleTable(Rows):
 
 
 class Oracle:
-    """Measures every algorithm of a catalogue at every size on every machine, each pair once."""
+    """Measures every algorithm of a catalogue at every size on every machine, each pair once. Contributions to the
+    result are checked; no data move."""
 
     @checked
     def __init__(
@@ -149,13 +169,14 @@ class Oracle:
             ccl=catalogue.ccl,
             overrides=catalogue.overrides,
             data=False,
+            check="result",
         )
         self._jobs, self._executor = jobs, executor
         self._store, self._tell = store, tell
 
     def table(self) -> OracleTable:
-        """Runs what the store does not have, and gives all rows. An algorithm that does not run has a row with the code
-        and the message of its error. Raises as `ahbm.sweep`."""
+        """Runs what the store does not have, and gives all rows. An algorithm that does not run, or whose result is
+        wrong, has a row with the code and the message of its error. Raises as `ahbm.sweep`."""
         found = sweep(self._space, jobs=self._jobs, executor=self._executor, store=self._store, tell=self._tell)
         rows = list(found)
         bounds = {(row["machine"], row["bytes"]): row["bound_ns"] for row in rows if row["code"] is None}

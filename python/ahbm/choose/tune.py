@@ -61,6 +61,11 @@ class Tuned:
         return len(self.table) + (0 if self.held is None else len(self.held))
 
     @property
+    def wrong(self) -> dict[str, str]:
+        """The algorithms whose result is wrong at a size, and the first reason."""
+        return {**({} if self.held is None else self.held.wrong), **self.table.wrong}
+
+    @property
     def regret(self) -> Regret:
         """At the sizes that were tuned."""
         return loses(self.table, self.rules)

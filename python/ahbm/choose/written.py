@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ahbm._core import Plan
 from ahbm.base.request import Request
+from ahbm.base.words import slug
 from ahbm.choose.card import PLANS
 from ahbm.choose.names import NCCL
 from ahbm.choose.outcomes import request_of
@@ -47,13 +47,13 @@ def plans(tuned: Tuned, folder: Path, config: CclConfig) -> tuple[dict[str, Rule
     missing: dict[str, str] = {}
     for name, machine in tuned.table.machines.items():
         emulator = Emulator(machine, config)
-        home = folder / PLANS / slug(name)
+        home = folder / folder_of(name)
         for old in home.glob(f"{tuned.collective}_[0-9]*_*.xml"):
             # An earlier tuning's: a library would load them too.
             old.unlink()
             knobs.beside(old).unlink(missing_ok=True)
         for at, part in enumerate(_parts(tuned, name, emulator, missing)):
-            file = f"{PLANS}/{slug(name)}/{tuned.collective}_{at}_{part.algorithm}.xml"
+            file = f"{folder_of(name)}/{tuned.collective}_{at}_{slug(part.algorithm, 'plan')}.xml"
             path = folder / file
             try:
                 plan = emulator.plan(
@@ -69,6 +69,11 @@ def plans(tuned: Tuned, folder: Path, config: CclConfig) -> tuple[dict[str, Rule
             ranks = Span(machine.sips, machine.sips)
             found[file] = Rule(tuned.collective, part.algorithm, Span(part.least, part.most), ranks)
     return found, missing
+
+
+def folder_of(machine: str) -> str:
+    """The path of a machine's plans within the folder of a tuning."""
+    return f"{PLANS}/{slug(machine, 'machine')}"
 
 
 def _parts(tuned: Tuned, name: str, emulator: Emulator, missing: dict[str, str]) -> list[_Part]:
@@ -133,8 +138,3 @@ def _knobs(tuned: Tuned, algorithm: str) -> Knobs:
         None,
         chunk if isinstance(chunk, int) and chunk <= MOST["chunk_bytes"] else None,
     )
-
-
-def slug(name: str) -> str:
-    """A machine's name as that of a folder."""
-    return re.sub(r"[^A-Za-z0-9_.-]+", "_", name)[:80].strip("._") or "machine"

@@ -13,6 +13,7 @@ from ahbm.cli import completion, progress
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
 from ahbm.cli.options import Json, Processes, Swept, spread_over
+from ahbm.cli.output import fail_if_wrong
 from ahbm.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -96,6 +97,7 @@ def _measured(
     failure = b.failure([cell for side in cells for cell in side])
     if failure is not None:
         raise failure
+    fail_if_wrong([report for side in reports for report in side])
 
 
 def _each(sweep: Sweep) -> list[Sweep]:

@@ -24,7 +24,7 @@ def algorithms(incomplete: str) -> list[str]:
     """Algorithms of ccl.yaml, and the modules that come with the package."""
     from ahbm.config.ccl import CclConfig
     from ahbm.errors import AhbmError
-    from ahbm.source.module import available
+    from ahbm.source.located import available
 
     try:
         return _fitting(sorted({*CclConfig.load().algorithms, *available()}), incomplete)

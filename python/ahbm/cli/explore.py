@@ -20,6 +20,7 @@ from ahbm.cli.targets import Targeted, arguments_of
 if TYPE_CHECKING:
     from ahbm.check.case import Case
     from ahbm.check.exploration import Failure
+    from ahbm.errors import Finding
 
 
 @app.command(
@@ -47,11 +48,14 @@ def explore(
     jobs: Processes = None,
     as_json: Json = False,
 ) -> None:
-    """Vary start times, delays and orders; replay and shrink what fails."""
+    """Vary start times, delays and orders; replay and shrink what fails.
+
+    What a check cannot decide is told, and the exit code is 10 where nothing fails.
+    """
     from ahbm.check.checks import parse
     from ahbm.check.exploration import attempt, shrink
     from ahbm.config.topology import COUNT
-    from ahbm.errors import AhbmError, DataError
+    from ahbm.errors import AhbmError, DataError, UnsupportedError, told
 
     args = arguments_of(context)
     case, checks = asked.open(target, args=args).case, parse(check)
@@ -71,16 +75,28 @@ def explore(
         return smaller if (request.world_size, request.count) == (ranks, count) else None
 
     failures: list[Failure] = []
+    # Of equal findings of several seeds, that of the first.
+    undecided: dict[tuple[str, str], Finding] = {}
     excerpts = Excerpts()
 
     def tell(tried: int) -> None:
         progress.clear()
         if as_json:
-            typer.echo(json.dumps({"seeds": tried, "failures": [failure.to_json() for failure in failures]}, indent=2))
+            data = {
+                "seeds": tried,
+                "failures": [failure.to_json() for failure in failures],
+                "undecided": [finding.to_json() for finding in undecided.values()],
+            }
+            typer.echo(json.dumps(data, indent=2))
         else:
+            if undecided:
+                typer.echo(excerpts.below(told(list(undecided.values()))))
             for failure in failures:
                 typer.echo(excerpts.below(str(failure)))
             typer.echo(f"{len(failures)} of {tried} seeds fail")
+
+    def keep(finding: Finding) -> None:
+        undecided.setdefault((finding.code, finding.message), finding)
 
     numbers = range(seeds) if seed is None else [seed]
     # What may fail is tried here too, where it is shrunk.
@@ -92,7 +108,7 @@ def explore(
     for tried, (number, may) in enumerate(zip(numbers, may_fail, strict=True), 1):
         progress.at(f"seed {number}, {tried} of {len(numbers)}, {len(failures)} failed")
         try:
-            failure = attempt(case, number, checks=checks) if may else None
+            failure = attempt(case, number, checks=checks, tell=keep) if may else None
             if failure is not None:
                 failures.append(failure)
                 failures[-1] = shrink(failure, case, shrunk, checks)
@@ -104,3 +120,5 @@ def explore(
     tell(len(numbers))
     if failures:
         raise typer.Exit(DataError.exit_code)
+    if undecided:
+        raise typer.Exit(UnsupportedError.exit_code)

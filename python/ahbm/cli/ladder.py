@@ -14,6 +14,7 @@ from ahbm.cli import completion, progress
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
 from ahbm.cli.options import CollectiveOrPlan, Json, Processes, Swept, output_option, spread_over
+from ahbm.cli.output import fail_where
 from ahbm.cli.targets import Targeted, arguments_of
 
 if TYPE_CHECKING:
@@ -77,7 +78,8 @@ def climbed(
 ) -> None:
     """Prints the ladder of a sweep, and writes it if there is an output.
 
-    Raises ConfigError (AHBM-C151), and writes nothing, where no candidate runs at a size.
+    Raises ConfigError (AHBM-C151), and writes nothing, where no candidate runs at a size. Exits as for wrong results
+    where a candidate's is.
     """
     from ahbm.runs.ladder import climb
 
@@ -93,6 +95,7 @@ def climbed(
         _print(found, written, kernels)
     if failure is not None:
         raise failure
+    fail_where(found.wrong)
 
 
 def _print(found: Ladder, written: Sequence[Path], kernels: Sequence[str]) -> None:

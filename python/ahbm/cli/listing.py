@@ -74,7 +74,7 @@ def list_(
     from ahbm.config.ccl import CclConfig
     from ahbm.errors import AhbmError
     from ahbm.source.algorithm import listed
-    from ahbm.source.module import available
+    from ahbm.source.located import available
 
     def algorithms() -> list[dict[str, str]]:
         config = CclConfig.load(ccl)

@@ -12,12 +12,19 @@ if TYPE_CHECKING:
 
 def fail_if_wrong(reports: list[Report]) -> None:
     """Exits as for wrong results, or as for what is not supported when a check could not decide."""
-    from ahbm.errors import DataError, UnsupportedError
+    from ahbm.errors import UnsupportedError
 
-    if any(report.wrong for report in reports):
-        raise typer.Exit(DataError.exit_code)
+    fail_where(not all(report.right for report in reports))
     if any(report.findings for report in reports):
         raise typer.Exit(UnsupportedError.exit_code)
+
+
+def fail_where(wrong: bool) -> None:
+    """Exits as for wrong results, where a result is."""
+    from ahbm.errors import DataError
+
+    if wrong:
+        raise typer.Exit(DataError.exit_code)
 
 
 def table(*columns: str, title: str | None = None) -> Any:

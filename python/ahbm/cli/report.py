@@ -14,7 +14,7 @@ from ahbm.cli import completion, progress
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
 from ahbm.cli.options import Device, Json, Processes, Recorded, Swept, output_option, parse_ranks, spread_over
-from ahbm.cli.output import fail_if_wrong
+from ahbm.cli.output import fail_if_wrong, fail_where
 from ahbm.cli.targets import Targeted, arguments_of
 from ahbm.errors import ConfigError
 
@@ -81,6 +81,7 @@ def report(
     args, methods = arguments_of(context), tuple(synth or ())
     cells: list[Report | bench.Refused] = []
     facts: dict[str, Any] = {}
+    wrong = False
     if after is not None:
         from ahbm.views import comparisons
 
@@ -88,7 +89,7 @@ def report(
         page = comparisons.of_files(target, after)
     elif ladder or target.endswith((".yaml", ".yml")):
         _refuse(context, "a ladder", (*OF_JOBS, "numerics", "device", "explain"))
-        page, facts = _ladder(target, args, swept, methods, jobs)
+        page, facts, wrong = _ladder(target, args, swept, methods, jobs)
     elif (timed := _timed(target, args, swept, recorded)) is not None:
         _refuse(context, f"{target} runs for its time only", ("synth", "numerics", "device", "explain"))
         page, facts = timed
@@ -103,6 +104,7 @@ def report(
     else:
         typer.echo("\n".join(f"wrote {path}" for path in written))
     _fail(cells)
+    fail_where(wrong)
 
 
 OF_JOBS = ("groups", "step", "host_gaps", "symmetric", "replicas")
@@ -126,7 +128,7 @@ def _given(context: Any, name: str) -> bool:
 
 def _ladder(
     target: str, args: tuple[str, ...], swept: Swept, methods: tuple[str, ...], jobs: int | None
-) -> tuple[Page, dict[str, Any]]:
+) -> tuple[Page, dict[str, Any], bool]:
     from ahbm.runs.ladder import climb, of_file
     from ahbm.views import ladders
 
@@ -140,7 +142,7 @@ def _ladder(
     if found.failure is not None:
         raise found.failure
     progress.at("drawing the page")
-    return ladders.page(found, sweep), found.to_json()
+    return ladders.page(found, sweep), found.to_json(), found.wrong
 
 
 def _timed(target: str, args: tuple[str, ...], swept: Swept, recorded: Recorded) -> tuple[Page, dict[str, Any]] | None:

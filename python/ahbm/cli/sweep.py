@@ -11,6 +11,7 @@ import typer
 from ahbm.cli import progress
 from ahbm.cli.app import app
 from ahbm.cli.options import Json, Processes, output_option
+from ahbm.cli.output import fail_where
 from ahbm.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -63,7 +64,8 @@ def sweep(
     """Run every case of a space once, on all processors or a cluster; show and compare what is stored.
 
     A sweep that is repeated runs what is not in its store: what was interrupted goes on. A case that does not run is a
-    row with its code. show without an option prints all rows, in the order of the space.
+    row with its code. Where a result is wrong the exit code is 8, and neither --best, --pareto nor --sensitivity counts
+    that row. show without an option prints all rows, in the order of the space.
     """
     given = [
         name
@@ -120,13 +122,16 @@ def _run(path: Path, output: Path | None, jobs: int | None, dask: str | None, as
     progress.clear()
     if as_json:
         found: dict[str, Any] = {"cases": told.total, "known": told.known, "run": told.done, "failed": told.failed}
+        found |= {"wrong": told.wrong}
         found |= {"resized": [one.to_json() for one in told.resized]} if told.resized else {}
         typer.echo(json.dumps({**found, "store": str(output)}))
-        return
-    failed = f", {told.failed:,} of them did not run to their end" if told.failed else ""
-    typer.echo(f"{told.total:,} cases in {output}: {told.known:,} were there, {told.done:,} are new{failed}")
-    for note in told_sizes(told.resized):
-        typer.echo(f"note: {note}")
+    else:
+        failed = f", {told.failed:,} of them did not run to their end" if told.failed else ""
+        failed += f", {told.wrong:,} of them wrong" if told.wrong else ""
+        typer.echo(f"{told.total:,} cases in {output}: {told.known:,} were there, {told.done:,} are new{failed}")
+        for note in told_sizes(told.resized):
+            typer.echo(f"note: {note}")
+    fail_where(told.wrong > 0)
 
 
 def _show(
@@ -165,7 +170,15 @@ def _show(
     if goals:
         # The columns of the goals decide; the rest is read of what they leave.
         needed = [answers.column(goal.removeprefix("-")) for goal in goals]
-        found = store.chosen([*answers.ASKED, *needed], lambda rows, places: answers.pareto(rows, goals, places))
+        wrong: dict[str, None] = {}
+
+        def choose(rows: Columns, places: Any) -> Any:
+            wrong.update(dict.fromkeys(answers.wrong_by(rows)))
+            return answers.pareto(rows, goals, places)
+
+        found = store.chosen([*answers.JUDGED, *needed], choose)
+        if wrong:
+            typer.echo(f"note: wrong results take no part: {', '.join(wrong)}", err=True)
     else:
         found = store.rows()
     if not (as_csv or as_json):

@@ -27,6 +27,10 @@ class Targeted(Command):
         from ahbm.dsl.script import imports_language
 
         at = self._first_positional(args)
+        if at is not None and self.executes:
+            from ahbm.source.located import refuse_kernel
+
+            refuse_kernel(args[at])
         lowers = at is not None and imports_language(args[at])
         if at is not None and (lowers or (self.executes and args[at].endswith(".py"))):
             rest = args[at + 1 :]

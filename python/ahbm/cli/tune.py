@@ -14,6 +14,7 @@ from ahbm.cli import completion, progress
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
 from ahbm.cli.options import SIZES, Dtype, Json, Machine, Processes, output_option
+from ahbm.cli.output import fail_where
 from ahbm.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -134,6 +135,7 @@ def tune(
 
     Times every algorithm at every size on every machine, and writes for each number of ranks the quickest of each range
     of sizes: a ccl.yaml, the tables of the libraries, plans of what NCCL cannot run, and a card with what they lose.
+    An algorithm whose result is wrong is not chosen where it is, and the exit code is 8.
     """
     if tuned.sizes is not None:
         names = {"begin": "-b", "end": "-e", "factor": "-f"}
@@ -149,6 +151,7 @@ def tune(
         found = _evaluated(evaluate, collective, tuned, format, nodes, jobs, as_json)
         progress.clear()
         _print_evaluation(found, as_json)
+        fail_where(bool(found.wrong))
         return
     if format is not None:
         raise ConfigError("AHBM-C146", "--format is of --evaluate FILE", hint="tune writes all formats")
@@ -157,7 +160,8 @@ def tune(
         raise ConfigError("AHBM-C146", "neither a collective nor a file is given", hint=hint)
     if output is None:
         raise ConfigError("AHBM-C146", "ahbm tune writes its files into a folder", hint="name it: -o tuned")
-    _write(collective, tuned, output, budget, channels, protocol, nodes, jobs, as_json)
+    saved = _write(collective, tuned, output, budget, channels, protocol, nodes, jobs, as_json)
+    fail_where(bool(saved.tuned.wrong))
 
 
 def _is_given(context: typer.Context, name: str) -> bool:
@@ -214,7 +218,7 @@ def _write(
     nodes: int,
     jobs: int | None,
     as_json: bool,
-) -> None:
+) -> Card:
     from ahbm.choose.files import save
     from ahbm.choose.names import PROTOCOLS
     from ahbm.choose.tune import CHANNELS, Given, check_collective, tune
@@ -246,9 +250,9 @@ def _write(
     files: dict[str, Any] = {"written": [str(path) for path in saved.files]}
     if as_json:
         typer.echo(json.dumps(saved.to_json() | files, indent=2))
-        return
-    for line in _told(saved):
-        typer.echo(line)
+    else:
+        typer.echo("\n".join(_told(saved)))
+    return saved
 
 
 def _told(saved: Card) -> Iterator[str]:

@@ -255,6 +255,7 @@ class CclConfig:
             op_budget=merged["op_budget"],
             event_budget=merged["event_budget"],
             own_slots="n_slots" in entry,
+            written=self._places.get(("algorithms", algorithm), ""),
             parameters=tuple(
                 (name, tuple(value) if isinstance(value, list) else value)
                 for name, value in sorted(entry.items())
@@ -268,8 +269,8 @@ class CclConfig:
         entry = dict(self._algorithms.get(algorithm) or unnamed_entry(algorithm))
         folder = self._folders.get(algorithm, Path())
         for key in KINDS:
-            if key in entry and kind(key).is_path(entry[key]):
-                entry[key] = str((folder / entry[key]).resolve())
+            if key in entry and (file := kind(key).file(entry[key], folder)) is not None:
+                entry[key] = str(file.resolve())
         return entry
 
     @property

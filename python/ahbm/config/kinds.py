@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -45,8 +46,8 @@ class Kind(NamedTuple):
     """Values that replace those of `defaults` if the entry does not give them."""
     parameters: Check | None = None
     """Of further keys, which are parameters of the algorithm; None: there are none."""
-    is_path: Callable[[str], bool] = lambda value: False
-    """Whether a value of the key is a path, relative to the folder of its file."""
+    file: Callable[[str, Path], Path | None] = lambda value, folder: None
+    """The file that a value of the key means in a ccl.yaml in a folder; None for what means the same in every one."""
     claims: Callable[[str], bool] = lambda name: False
     """Whether the name of an algorithm that no entry has is one of this kind."""
 

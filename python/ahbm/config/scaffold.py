@@ -31,7 +31,7 @@ def NAME(t_ptr, n_elem, cubes, n_sips, op, dtype, sip_rank, sip_topo_kind, sip_t
     cube = tl.program_id(axis=1)
     n = n_sips * cubes
     me = sip_rank * cubes + cube
-    right, left = (f"sip{peer // cubes}.cube{peer % cubes}" for peer in ((me + 1) % n, (me - 1) % n))
+    right, left = (tl.peer(sip=peer // cubes, cube=peer % cubes) for peer in ((me + 1) % n, (me - 1) % n))
     tile = t_ptr + cube * n_elem * tl.itemsize(dtype)
 
     acc = current = tl.load(tile, shape=(n_elem,), dtype=dtype)

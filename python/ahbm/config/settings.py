@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -59,6 +59,9 @@ class Settings:
     """Whether the entry itself says how many messages a queue holds."""
     parameters: tuple[tuple[str, Hashable], ...] = ()
     """The algorithm's own parameters: further keys of the entry, by name; a list is a tuple."""
+
+    written: str = field(default="", compare=False)
+    """The file and line of the entry; empty where there is none."""
 
     def in_tier(self, tier: str) -> Settings:
         """These settings with the queue slots in one memory tier."""

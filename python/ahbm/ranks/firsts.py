@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ahbm.base import codes
 from ahbm.base.verdicts import CHECK_ENV
 from ahbm.ranks.setup import Setup
 
@@ -31,8 +30,6 @@ def first_checks(emulator: Emulator, setup: Setup) -> Callable[[Compiled], None]
         from ahbm.check.case import Case
 
         case = Case(emulator, compiled.request, compiled.by)
-        found = examine(case, compiled, checks, calls=1, orders=1)
-        # A program too large to be followed is not known to be wrong.
-        demand([finding for finding in found if finding.code != codes.CHECK_BUDGET])
+        demand(examine(case, compiled, checks, calls=1, orders=1))
 
     return verify

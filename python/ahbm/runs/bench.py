@@ -391,8 +391,8 @@ def footer(reports: Sequence[Report], refused: Sequence[Refused] = ()) -> list[s
 
 
 def _reasons(reports: Sequence[Report]) -> tuple[Finding, ...]:
-    """Why the first wrong result of the smallest size is wrong."""
-    failed = [report for report in reports if report.wrong]
+    """Why the first wrong result of the smallest size is wrong; of right ones, what a check could not decide."""
+    failed = [report for report in reports if not report.right] or [report for report in reports if report.findings]
     return min(failed, key=lambda report: report.bytes).findings if failed else ()
 
 

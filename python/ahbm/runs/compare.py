@@ -58,16 +58,23 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """slower, faster, same, changed (same time, other timeline), wrong, new or gone."""
+        """slower, faster, same, changed (same time, other timeline), wrong (see `wrong`), new or gone."""
         if self.before is None:
             return "new"
         if self.after is None:
             return "gone"
-        if self.after.wrong:
+        if self.wrong:
             return "wrong"
         if self.after.latency_ns != self.before.latency_ns:
             return "slower" if self.slower else "faster"
         return "same" if self.after.timeline_hash == self.before.timeline_hash else "changed"
+
+    @property
+    def wrong(self) -> str:
+        """Which results are wrong: before, after, both; empty where none is known to be. Their times say nothing."""
+        sides = {"before": self.before, "after": self.after}
+        found = [name for name, report in sides.items() if report is not None and not report.right]
+        return "both" if len(found) > 1 else "".join(found)
 
     @property
     def cause(self) -> str:
@@ -90,6 +97,7 @@ class Row:
             "after_ns": None if self.after is None else self.after.latency_ns,
             "factor": self.factor,
             "differs": self.cause,
+            "wrong": self.wrong,
             **({} if not (notes := resized([self])) else {"notes": notes}),
         }
 
@@ -99,7 +107,9 @@ class Row:
 
         change = "" if self.factor is None else f"{100 * (self.factor - 1):+.2f} %"
         differs = f"  ({self.cause} changed)" if self.cause and self.verdict not in ("same", "new", "gone") else ""
-        return f"{self.verdict:>8}  {time(self.before):>14}  {time(self.after):>14}  {change:>10}  {self.name}{differs}"
+        wrong = f"  (wrong: {self.wrong})" if self.wrong else ""
+        times = f"{time(self.before):>14}  {time(self.after):>14}  {change:>10}"
+        return f"{self.verdict:>8}  {times}  {self.name}{differs}{wrong}"
 
 
 def resized(rows: Iterable[Row]) -> list[str]:
@@ -237,7 +247,7 @@ def gate(rows: Sequence[Row]) -> None:
     codes = {"slower": "AHBM-R101", "wrong": "AHBM-R102", "gone": "AHBM-R103"}
     findings = []
     for row in rows:
-        if row.verdict in codes:
+        if row.verdict in codes and row.wrong != "before":
             change = {
                 "slower": f"takes {0 if row.after is None else row.after.latency_ns:,.2f} ns instead of "
                 f"{0 if row.before is None else row.before.latency_ns:,.2f} ns",

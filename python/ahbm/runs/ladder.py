@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from ahbm.base import codes
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.elements import element
 from ahbm.base.load import load_text
@@ -18,6 +19,7 @@ from ahbm.base.request import Request
 from ahbm.base.sizes import Resized, Unit
 from ahbm.base.sizes import told as told_sizes
 from ahbm.base.store import store
+from ahbm.base.words import slug
 from ahbm.config.ccl import CclConfig
 from ahbm.core.emulator import Emulator
 from ahbm.errors import ConfigError, FormatError
@@ -39,6 +41,8 @@ class Rung:
     """By candidate, the code and message of why it did not run, or that it was wrong."""
     resized: Resized | None = None
     """Sizes that were asked for in place of `nbytes`."""
+    wrong: tuple[str, ...] = ()
+    """The candidates among `refused` whose result is wrong."""
 
     @property
     def winner(self) -> str:
@@ -82,6 +86,11 @@ class Ladder:
         at = " ".join(map(str, sizes))
         what = f"of the {len(self.candidates)} candidates for {self.collective}, none runs at {at} bytes"
         return ConfigError("AHBM-C151", what, hint="-a or --synth name other candidates, --sizes other sizes")
+
+    @property
+    def wrong(self) -> bool:
+        """Whether a candidate's result is wrong at a size."""
+        return any(rung.wrong for rung in self.rungs)
 
     def ranges(self) -> list[Range]:
         """Ranges of sizes in ascending order. Between two sizes with different winners, the border is their geometric
@@ -136,7 +145,7 @@ class Ladder:
         plans = (part for entry in self.ranges() for part in self._parts(entry))
         for index, entry in enumerate(plans):
             plan = self.emulator.plan(self._request(entry.largest), entry.algorithm)
-            file = path / f"{self.collective}_{index}_{entry.algorithm}.xml"
+            file = path / f"{self.collective}_{index}_{slug(entry.algorithm, 'plan')}.xml"
             files += plan.save(file, min_bytes=entry.min_bytes, max_bytes=entry.max_bytes)
         return files
 
@@ -270,11 +279,14 @@ def climb(
 def _rung(size: int, resized: Resized | None, cells: Mapping[str, Report | Refused]) -> Rung:
     reports: dict[str, Report] = {}
     refused: dict[str, str] = {}
+    wrong: list[str] = []
     for name, cell in cells.items():
         if isinstance(cell, Refused):
             refused[name] = f"{cell.error.code} {cell.error.message}"
-        elif cell.wrong:
+            wrong += [name] if codes.says_wrong(cell.error.code) else []
+        elif not cell.right:
             refused[name] = f"{cell.wrong} wrong elements"
+            wrong.append(name)
         else:
             reports[name] = cell
-    return Rung(size, reports, refused, resized)
+    return Rung(size, reports, refused, resized, tuple(wrong))

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 from weakref import ref
 
 import ahbm
-from ahbm.base import codes
 from ahbm.base.arguments import checked, instance, path, refused, text, whole
 from ahbm.base.arguments import overrides as overrides_of
 from ahbm.base.collectives import COLLECTIVES, Collective
@@ -25,6 +24,7 @@ from ahbm.check.checks import UNDECIDED, demand, examine, parse
 from ahbm.check.reference import Reference, inputs, takes_turns
 from ahbm.config.ccl import CclConfig, split_overrides
 from ahbm.config.settings import Settings
+from ahbm.config.topology import COUNT
 from ahbm.core.compiled import Compiled
 from ahbm.core.emulator import Emulator
 from ahbm.core.spec import Spec, machine_name
@@ -135,7 +135,7 @@ def verify(
     if wrong:
         # The check names the line that wrote last; what it does not see, such as rounding, a diff of the data shows.
         seen = examine(case, compiled, frozenset({"result"}), seed=seed)
-        reasons = tuple(finding for finding in seen if finding.code not in (*UNDECIDED, codes.CHECK_BUDGET))
+        reasons = tuple(finding for finding in seen if finding.code not in UNDECIDED)
         findings = (*(reasons or explain_wrong(case, given, results, reference).findings), *findings)
     # A program that stops only when time passes is found by running it.
     compiled.timeline(record=False)
@@ -305,13 +305,21 @@ def _report(case: Case, compiled: Compiled, wrong: int | None, spec: Spec, findi
             *([] if case.selected is None else [brief(case.selected)]),
             *compiled.notes,
             *case.notes,
-            *filter(None, [calibrated]),
+            *filter(None, [calibrated, _overruled(case)]),
         ),
         resized=case.resized,
         band=bands.band(*of),
         machine=machine_name(machine),
         spec=spec,
     )
+
+
+def _overruled(case: Case) -> str:
+    """The note where a number of SIPs was asked for, and ccl.yaml says how many ranks there are; else empty."""
+    machine, ranks = case.emulator.machine, case.request.world_size
+    if COUNT not in dict(machine.overrides) or ranks == machine.sips:
+        return ""
+    return f"{ranks} ranks on {machine.sips} SIPs: the configured world_size comes before --ranks ({COUNT})"
 
 
 def _program_hash(compiled: Compiled, spec: Spec) -> Callable[[], str]:

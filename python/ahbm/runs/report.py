@@ -85,6 +85,11 @@ class Report(Run):
     spec: Spec | None = field(default=None, repr=False, compare=False)
     """The run as a value; None in a report that was read from JSON."""
 
+    @property
+    def right(self) -> bool:
+        """False where elements are wrong: such a run is nobody's quickest. True where no data was run."""
+        return not self.wrong
+
     def _least(self) -> Bound:
         return self.bound
 

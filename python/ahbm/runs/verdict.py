@@ -230,7 +230,6 @@ _VERDICTS = {
     codes.RACE: "race",
     codes.ORDER_DEPENDENT: "race",
     codes.OUTSIDE_CALL: "race",
-    codes.CHECK_BUDGET: "undecided",
 }
 _CLASSES: dict[type[AhbmError], str] = {
     BudgetError: "unsupported",

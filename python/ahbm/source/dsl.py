@@ -103,7 +103,7 @@ KIND = Kind(
     listed=_listed,
     keys={**LOWERING, **KEYS},
     defaults={"n_slots": SLOTS},
-    is_path=lambda value: True,
+    file=lambda value, folder: folder / value,
     claims=lambda name: name.endswith(".py") and imports_language(name),
 )
 """Programs of the MSCCL++ DSL and of MSCCLang. `args` follow the script, `program` names one of several."""

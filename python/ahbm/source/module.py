@@ -1,4 +1,4 @@
-"""Algorithm modules (`module:` in ccl.yaml): finding them, loading them, checking what they promise, capturing kernels.
+"""Algorithm modules (`module:` in ccl.yaml): loading them, checking what they promise, capturing kernels.
 
 Modules are code and run with the user's rights, like a conftest.py.
 """
@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from os.path import isfile
 from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar
@@ -23,7 +20,6 @@ from numpy.typing import NDArray
 
 from ahbm._core import Machine, Plan, ProgramBuilder
 from ahbm.base import layout as layouts
-from ahbm.base import packaged
 from ahbm.base.arguments import shown
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.layout import Layout
@@ -37,7 +33,7 @@ from ahbm.config.settings import Settings
 from ahbm.config.topology import NETWORKS
 from ahbm.errors import AhbmError, ConfigError, KernelError, KernelValueError, Site, UnsupportedError
 from ahbm.source.algorithm import Lowered
-from ahbm.source.files import no_file
+from ahbm.source.located import file_of, importing_from, in_words, locate
 from ahbm.source.switches import JOINED, apart, nodes_of
 
 BASE = 1 << 32
@@ -159,7 +155,7 @@ class ModuleAlgorithm:
             kind = KernelValueError if isinstance(error, ValueError) else KernelError
             raise kind(
                 "AHBM-K110",
-                f"kernel_args of {self.name} raised {_told(error)}",
+                f"kernel_args of {self.name} raised {in_words(error)}",
                 sites=(self._site(self.kernel_args),),
                 hint=self._unfit(request.world_size, n_elem, cube_w, cube_h),
             ) from error
@@ -355,7 +351,7 @@ def load(settings: Settings) -> ModuleAlgorithm:
     Raises ConfigError: AHBM-C110 when there is no such file, C111 when it fails to load, C112 when its `kernel` or
     `kernel_args` is missing, C113 when one of its symbols has a wrong type.
     """
-    path, package = _locate(settings)
+    path, package = locate(settings)
     try:
         content = load_bytes(path)
     except OSError as error:
@@ -369,50 +365,10 @@ def load(settings: Settings) -> ModuleAlgorithm:
     except BaseException as error:
         raise ConfigError(
             "AHBM-C113",
-            f"algorithm {settings.algorithm}: its symbols cannot be read: {_told(error)}",
+            f"algorithm {settings.algorithm}: its symbols cannot be read: {in_words(error)}",
             sites=(Site(settings.algorithm, _failing_line(error, path)),),
             hint="kernel and kernel_args are plain functions",
         ) from error
-
-
-def available() -> dict[str, Path]:
-    """Modules that a bare name finds: those in ./algorithms, then the packaged ones."""
-    return {
-        name: folder / f"{name}.py"
-        for folder in (packaged.ALGORITHMS, Path("algorithms"))
-        for name in packaged.names(folder, ".py")
-    }
-
-
-def _is_path(module: str) -> bool:
-    return module.endswith(".py") or "/" in module
-
-
-def _locate(settings: Settings) -> tuple[Path, str]:
-    """The module's file and the package it belongs to."""
-    module = str(settings.options)
-    if _is_path(module):
-        path = settings.folder / module
-        if not isfile(path):
-            raise no_file(settings.algorithm, path)
-        return path.resolve(), ""
-    if "." not in module:
-        for folder in (settings.folder / "algorithms", Path("algorithms"), packaged.ALGORITHMS):
-            if isfile(folder / f"{module}.py"):
-                return (folder / f"{module}.py").resolve(), ""
-    try:
-        with _importing_from(settings.folder, Path()):
-            spec = importlib.util.find_spec(module)
-    except (ImportError, ValueError, AttributeError):
-        spec = None
-    if spec is None or not spec.origin or not spec.origin.endswith(".py"):
-        raise ConfigError(
-            "AHBM-C110",
-            f"there is no algorithm {settings.algorithm!r}"
-            + (f" (module {module})" if module != settings.algorithm else ""),
-            hint=did_you_mean(module, available()) + "; a path must end in .py",
-        )
-    return Path(spec.origin).resolve(), spec.parent or ""
 
 
 def _execute(name: str, path: Path, package: str, content: bytes) -> ModuleType:
@@ -423,14 +379,14 @@ def _execute(name: str, path: Path, package: str, content: bytes) -> ModuleType:
     previous = sys.modules.get(title)
     sys.modules[title] = module  # dataclasses and typing look their module up while it is executed
     try:
-        with _importing_from(path.parent, Path()):
+        with importing_from(path.parent, Path()):
             exec(compile(content, str(path), "exec", dont_inherit=True), module.__dict__)
     except KeyboardInterrupt:
         raise
     except BaseException as error:
         raise ConfigError(
             "AHBM-C111",
-            f"algorithm {name} cannot be loaded: {_told(error)}",
+            f"algorithm {name} cannot be loaded: {in_words(error)}",
             sites=(Site(name, _failing_line(error, path)),),
         ) from error
     finally:
@@ -518,24 +474,6 @@ def _with_parameters(described: ModuleAlgorithm, settings: Settings) -> ModuleAl
     return replace(described, parameters=settings.parameters)
 
 
-@contextmanager
-def _importing_from(*folders: Path) -> Iterator[None]:
-    before = list(sys.path)
-    sys.path[:0] = [str(folder.resolve()) for folder in folders]
-    try:
-        yield
-    finally:
-        sys.path[:] = before
-
-
-def _told(error: BaseException) -> str:
-    """An exception of the user's code in words; turning it into text is the user's code, too."""
-    try:
-        return f"{type(error).__name__}: {error}"
-    except Exception:
-        return type(error).__name__
-
-
 def _failing_line(error: BaseException, path: Path) -> str:
     line = getattr(error, "lineno", None) if isinstance(error, SyntaxError) else None
     frame = error.__traceback__
@@ -557,7 +495,7 @@ def listed(settings: Settings) -> tuple[tuple[str, ...], str]:
     Raises ConfigError: AHBM-C110 when there is no such file, C111 for text that is no Python, C113 for a COLLECTIVE
     that is neither a text nor several.
     """
-    path, _ = _locate(settings)
+    path, _ = locate(settings)
     try:
         body = parse_python(path).body
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -581,7 +519,7 @@ def needs_switch(settings: Settings) -> bool:
     """Whether the entry is a module that declares a `REDUCING_SWITCH`; reads its text. Raises as `listed`."""
     if settings.kind != "module":
         return False
-    path, _ = _locate(settings)
+    path, _ = locate(settings)
     assigned = [statement for statement in parse_python(path).body if isinstance(statement, ast.Assign)]
     targets = [target for statement in assigned for target in statement.targets]
     return any(isinstance(target, ast.Name) and target.id == "REDUCING_SWITCH" for target in targets)
@@ -594,5 +532,5 @@ KIND = Kind(
     load=load,
     listed=listed,
     parameters=parameter,
-    is_path=_is_path,
+    file=file_of,
 )

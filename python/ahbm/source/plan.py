@@ -367,6 +367,6 @@ KIND = Kind(
         "stated_bytes": integer(1),
     },
     defaults={"n_slots": SLOTS},
-    is_path=lambda value: True,
+    file=lambda value, folder: folder / value,
     claims=lambda name: name.removesuffix(".gz").endswith(SUFFIXES),
 )

@@ -19,6 +19,8 @@ ALIASES = {"time": "latency_ns", "bandwidth": "link_gbs", "size": "bytes", "memo
 """Short names of columns."""
 ASKED = ("job", "collective", "ranks", "bytes", "dtype", "op", "root", "seed")
 """The columns that say what was computed: rows that differ in none of them compete."""
+JUDGED = (*ASKED, "algorithm", "wrong")
+"""The columns, besides the goals, by which the best of what competes is found."""
 CHOSEN = ("algorithm", "machine", "topology")
 """The columns that say how, besides those of overrides."""
 MEASURED = (
@@ -51,8 +53,8 @@ def pareto(rows: Columns, goals: Sequence[str], places: NDArray[np.float64] | No
     goal.
 
     goals: columns, or `ALIASES`, of numbers of which less is better; with `-` in front, more. Rows without one of the
-    numbers do not take part; of equal ones, the first does: that of the least of `places`, else of the least position.
-    n log n in rows for two goals, n times the front for more.
+    numbers, and rows whose result is wrong, do not take part; of equal ones, the first does: that of the least of
+    `places`, else of the least position. n log n in rows for two goals, n times the front for more.
 
     Raises ConfigError (AHBM-C187) for columns that there are not or that do not hold numbers, and for no goal.
     """
@@ -60,7 +62,7 @@ def pareto(rows: Columns, goals: Sequence[str], places: NDArray[np.float64] | No
         raise ConfigError("AHBM-C187", "no column to compare rows by", hint="--pareto time,links")
     signs = [-1.0 if goal.startswith("-") else 1.0 for goal in goals]
     found = [sign * rows.numbers(column(goal.removeprefix("-"))) for sign, goal in zip(signs, goals, strict=True)]
-    known = np.flatnonzero(~np.isnan(sum(found)))
+    known = np.flatnonzero(~np.isnan(sum(found)) & right(rows))
     points, group = np.stack([column[known] for column in found]), _groups(rows, ASKED)[known]
     left = _unbeaten(points, group)
     points, group, known = points[:, left], group[left], known[left]
@@ -81,6 +83,17 @@ def pareto(rows: Columns, goals: Sequence[str], places: NDArray[np.float64] | No
             front.append(int(here))
             left = left[(points[:, left] < points[:, here, None]).any(axis=0)]
     return known[order[np.array(front, dtype=np.int64)]]
+
+
+def right(rows: Columns) -> NDArray[np.bool_]:
+    """The rows whose result is not known to be wrong: what is wrong is nobody's best."""
+    return ~(rows.numbers("wrong") > 0) if "wrong" in rows.names else np.ones(len(rows), dtype=bool)
+
+
+def wrong_by(rows: Columns) -> list[str]:
+    """The algorithms of which a result is wrong, in order."""
+    algorithms, names = rows.classes("algorithm")
+    return sorted(str(names[at]) for at in set(algorithms[~right(rows)].tolist()))
 
 
 def _unbeaten(points: NDArray[np.float64], group: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -147,7 +160,7 @@ class Effect:
 def sensitivity(rows: Columns) -> list[Effect]:
     """The keys in which rows differ, the one that matters most first."""
     times = rows.numbers("latency_ns")
-    known = np.flatnonzero(times > 0)
+    known = np.flatnonzero((times > 0) & right(rows))
     if not len(known):
         return []
     logs = np.log(times[known])

@@ -11,7 +11,7 @@ from uuid import uuid4
 from ahbm.check.case import Case
 from ahbm.check.exploration import attempt
 from ahbm.core.spec import Spec
-from ahbm.errors import AhbmError, DistributedError
+from ahbm.errors import AhbmError, DistributedError, Finding
 from ahbm.runs.bench import Cell, Spread
 from ahbm.sweeps import work
 from ahbm.sweeps.engine import Pool, ordered, run
@@ -32,8 +32,8 @@ def _spread(jobs: int, cells: Sequence[Cell]) -> Iterator[Mapping[str, Any] | Ah
 
 
 def failing(case: Case, seeds: Sequence[int], checks: frozenset[str], jobs: int) -> Iterator[bool]:
-    """Per seed, whether `ahbm.check.exploration.attempt` may fail, on `jobs` processes; True of all on one, and of a
-    case that does not compile.
+    """Per seed, whether `ahbm.check.exploration.attempt` may fail or leave something undecided, on `jobs`
+    processes; True of all on one, and of a case that does not compile.
 
     Raises DistributedError (AHBM-X140) for a seed whose process dies.
     """
@@ -69,8 +69,9 @@ def of_seeds(spec: Spec, checks: frozenset[str], seeds: Sequence[tuple[int, int]
     case = Case.of(spec)
 
     def one(seed: int) -> bool:
+        undecided: list[Finding] = []
         try:
-            return attempt(case, seed, checks=checks) is not None
+            return attempt(case, seed, checks=checks, tell=undecided.append) is not None or bool(undecided)
         except Exception:
             return True
 

@@ -12,7 +12,7 @@ from socket import create_connection
 from typing import TYPE_CHECKING, Any, TypeGuard
 from uuid import uuid4
 
-from ahbm.base import html
+from ahbm.base import codes, html
 from ahbm.base.arguments import checked, refused, whole
 from ahbm.base.sizes import Resized
 from ahbm.base.sizes import told as told_sizes
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 CASES_OF_A_WORKER = 50
 """Cases for which it is worth to begin a process."""
-_CODE = STORED.index("code")
+_CODE, _WRONG = STORED.index("code"), STORED.index("wrong")
 CONNECT_S = 5
 """Seconds in which a scheduler must answer."""
 _SHOWN = ("bytes", "latency_ns", "busbw_gbs", "percent_of_bound", "wrong", "code")
@@ -79,6 +79,11 @@ class Table(Rows):
                 yield Refused(values["algorithm"], case.nbytes, case.group.machine, error, case.resized)
 
     @property
+    def wrong(self) -> int:
+        """Rows of cases whose result is wrong."""
+        return sum(map(_is_wrong, self.column("wrong"), self.column("code")))
+
+    @property
     def failed(self) -> int:
         """Rows of cases that did not run."""
         return sum(code is not None for code in self.column("code"))
@@ -102,7 +107,8 @@ class Table(Rows):
         return [*named, *varied, *(name for name in _SHOWN if any(value is not None for value in self.column(name)))]
 
     def _told(self) -> str:
-        return f"{len(self)} rows" + (f", {self.failed} of them did not run" if self.failed else "")
+        told = f"{len(self)} rows" + (f", {self.failed} of them did not run" if self.failed else "")
+        return told + (f", {self.wrong} of them wrong" if self.wrong else "")
 
 
 @dataclass
@@ -117,6 +123,8 @@ class Progress:
     """Cases that ran."""
     failed: int = 0
     """Those of `done` that did not run to their end."""
+    wrong: int = 0
+    """Those of `done` whose result is wrong."""
     resized: dict[Resized, None] = field(default_factory=dict)
     """Sizes that were asked for and cannot be divided, each change once."""
     began: tuple[float, int] | None = None
@@ -126,6 +134,7 @@ class Progress:
         """Some cases ran."""
         self.done += len(rows)
         self.failed += sum(row[_CODE] is not None for row in rows)
+        self.wrong += sum(_is_wrong(row[_WRONG], row[_CODE]) for row in rows)
         self.began = self.began or (time.monotonic(), self.done)
 
     def __str__(self) -> str:
@@ -136,7 +145,12 @@ class Progress:
             rate = (self.done - first) / max(time.monotonic() - since, 1e-9)
             parts.append(f"{rate:,.0f}/s, {_span(left / rate)} left")
         parts += [f"{self.failed:,} did not run"] if self.failed else []
+        parts += [f"{self.wrong:,} wrong"] if self.wrong else []
         return ", ".join(parts)
+
+
+def _is_wrong(wrong: int | None, code: str | None) -> bool:
+    return bool(wrong) or codes.says_wrong(code)
 
 
 @checked

@@ -33,26 +33,32 @@ REMEDIES = {
 
 
 def fastest(reports: Sequence[Report]) -> str:
-    """Which algorithm is the fastest at the largest size, and where another one is."""
-    largest = max(report.bytes for report in reports)
-    rivals = sorted((r for r in reports if r.bytes == largest), key=lambda report: report.latency_ns)
+    """Which algorithm is the fastest at the largest size, and where another one is, of results that are right."""
+    wrong = ", ".join(dict.fromkeys(report.algorithm for report in reports if not report.right))
+    right = [report for report in reports if report.right]
+    if not right:
+        return f"No result is right: {wrong}."
+    largest = max(report.bytes for report in right)
+    rivals = sorted((r for r in right if r.bytes == largest), key=lambda report: report.latency_ns)
     best = rivals[0]
     told = f"{best.algorithm} takes {time(best.latency_ns * 1000)} at {size(largest)}"
     if len(rivals) > 1:
         ratio = rivals[1].latency_ns / best.latency_ns if best.latency_ns else 1.0
-        lead = (
-            f"{ratio:.3g} times as fast as {rivals[1].algorithm}" if ratio > 1 else f"as fast as {rivals[1].algorithm}"
-        )
+        lead = f"{ratio:.3g} times " if ratio > 1 else ""
+        lead += f"as fast as {rivals[1].algorithm}"
         told = f"{best.algorithm} is the fastest of {len(rivals)} at {size(largest)}: "
         told += f"{time(best.latency_ns * 1000)}, {lead}"
+    if not best.latency_ns:
+        told = f"At {size(largest)} no time is taken by {', '.join(r.algorithm for r in rivals if not r.latency_ns)}"
     others: dict[str, list[int]] = {}
-    for nbytes in sorted({report.bytes for report in reports}):
-        winner = min((r for r in reports if r.bytes == nbytes), key=lambda report: report.latency_ns).algorithm
+    for nbytes in sorted({report.bytes for report in right}):
+        here = [report for report in right if report.bytes == nbytes]
+        winner = min(here, key=lambda report: (report.latency_ns, report.algorithm != best.algorithm)).algorithm
         if winner != best.algorithm:
             others.setdefault(winner, []).append(nbytes)
     for name, won in others.items():
         told += f"; {name} is faster at {size(won[0])}" + (f" to {size(won[-1])}" if len(won) > 1 else "")
-    return told + "."
+    return told + "." + (f" Wrong results take no part: {wrong}." if wrong else "")
 
 
 def distance(report: Report) -> str:
@@ -119,8 +125,11 @@ def _change(explanation: Explanation) -> str:
 
 def of_sweep(reports: Sequence[Report], explanations: Iterable[tuple[str, Explanation]]) -> list[str]:
     """The sentences of a sweep of algorithms."""
-    largest = max(report.bytes for report in reports)
-    best = min((r for r in reports if r.bytes == largest), key=lambda report: report.latency_ns)
+    right = [report for report in reports if report.right]
+    if not right:
+        return [fastest(reports)]
+    largest = max(report.bytes for report in right)
+    best = min((r for r in right if r.bytes == largest), key=lambda report: report.latency_ns)
     return first_lines(fastest(reports), best, dict(explanations).get(best.algorithm))
 
 

@@ -14,6 +14,8 @@ WIDTH, HEIGHT = "container", 280
 FILE_WIDTH = 640
 """Width of a chart in a file, where no page gives it one; in pixels."""
 
+PEAK = "peak"
+"""The series that has no times."""
 MOST_TICKS = 9
 """Of an axis of sizes."""
 
@@ -63,15 +65,15 @@ def series(reports: Iterable[Report], peak_gbs: float | None, *, bounds: bool = 
             limits[report.bytes]["us"] = report.bound_ns / 1000
     rows += limits.values()
     if peak_gbs is not None:
-        rows += [{"series": "peak", "bytes": nbytes, "busbw": peak_gbs} for nbytes in limits]
+        rows += [{"series": PEAK, "bytes": nbytes, "busbw": peak_gbs} for nbytes in limits]
     return rows
 
 
 def _lines(rows: Sequence[Row], y: alt.Y, title: str) -> Chart:
     names = list(dict.fromkeys(row["series"] for row in rows))
-    limits = [name for name in names if name in ("bound", "peak")]
+    limits = [name for name in names if name in ("bound", PEAK)]
     shown = [name for name in names if name not in limits]
-    dash = {"bound": [6, 4], "peak": [2, 3]}
+    dash = {"bound": [6, 4], PEAK: [2, 3]}
     legend = alt.Legend(orient="bottom", labelLimit=260, symbolType="stroke")
     color = alt.Color(
         "series:N",
@@ -100,6 +102,14 @@ def _lines(rows: Sequence[Row], y: alt.Y, title: str) -> Chart:
     points = points.encode(tooltip=tooltip("series:N", "bytes:Q", "us:Q", "busbw:Q", "percent:Q"))
     chart: Chart = zoomed(alt.layer(lines, points)).properties(width=WIDTH, height=HEIGHT, title=title)
     return chart
+
+
+def speed(rows: Sequence[Row], title: str) -> dict[str, alt.TopLevelMixin]:
+    """`bandwidth` and `latency` by these names; none of rows that take no time, which logarithmic axes do not have."""
+    timed = [row for row in rows if row.get("us") or row["series"] == PEAK]
+    if all(row["series"] == PEAK for row in timed):
+        return {}
+    return {"bandwidth": bandwidth(timed, title), "latency": latency(timed, title)}
 
 
 def bandwidth(rows: Sequence[Row], title: str) -> Chart:
@@ -132,6 +142,8 @@ def selection(reports: Iterable[Report], title: str) -> Chart:
     for report in reports:
         names[report.algorithm] = None
         at = (report.ranks, report.bytes)
+        if not report.right:
+            continue
         if at not in best or report.latency_ns < best[at].latency_ns:
             best[at] = report
     hues = dict(zip(names, colors.series(len(names)), strict=True))

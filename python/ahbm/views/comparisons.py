@@ -60,7 +60,7 @@ def section(rows: Sequence[c.Row], charts: dict[str, alt.TopLevelMixin]) -> Sect
             "-" if row.after is None else f"{row.after.latency_ns / 1000:,.3f}",
             "" if row.factor is None else f"{100 * (row.factor - 1):+.2f}",
             row.name,
-            row.cause,
+            row.cause + (f"{', ' if row.cause else ''}wrong: {row.wrong}" if row.wrong else ""),
         ]
         for row in rows
     ]

@@ -10,8 +10,6 @@ from ahbm.views.page import Page, Section
 from ahbm.views.words import size
 
 if TYPE_CHECKING:
-    import altair as alt
-
     from ahbm.runs.ladder import Ladder
 
 
@@ -20,10 +18,7 @@ def page(ladder: Ladder, sweep: bench.Sweep) -> Page:
     reports = [rung.reports[name] for name in ladder.candidates for rung in ladder.rungs if name in rung.reports]
     what = f"{ladder.collective} on {ladder.emulator.machine.topology}, {ladder.emulator.machine.sips} SIPs"
     rows = charts.series(reports, overview.peak(ladder.emulator, sweep, reports))
-    shown: dict[str, alt.TopLevelMixin] = {
-        "bandwidth": charts.bandwidth(rows, f"{what} (simulated)"),
-        "latency": charts.latency(rows, f"{what} (simulated)"),
-    }
+    shown = charts.speed(rows, f"{what} (simulated)")
     ranges = [
         [f"{entry.min_bytes:,}", f"{entry.max_bytes:,}" if entry.max_bytes else "unlimited", entry.algorithm]
         for entry in ladder.ranges()
@@ -38,7 +33,7 @@ def page(ladder: Ladder, sweep: bench.Sweep) -> Page:
         times.append([f"{rung.nbytes:,}", *cells, rung.winner, "-" if percent is None else f"{percent:.1f}"])
     sections = [
         Section("ranges", "Ranges of sizes", text, ("from (B)", "to (B)", "algorithm"), ranges),
-        Section("speed", "Speed", charts=["bandwidth", "latency"]),
+        Section("speed", "Speed", charts=list(shown)),
         Section("table", "Measurements", "A line where a candidate did not run, or was wrong.", columns, times),
     ]
     refused = [

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from ahbm.runs import bench, compare
 from ahbm.runs.report import Report
 from ahbm.views import answer, charts, comparisons, overview
 from ahbm.views.page import Page, Section
-
-if TYPE_CHECKING:
-    import altair as alt
 
 
 def page(sides: Sequence[tuple[bench.Sweep, Sequence[Report | bench.Refused]]]) -> Page:
@@ -35,14 +31,11 @@ def page(sides: Sequence[tuple[bench.Sweep, Sequence[Report | bench.Refused]]]) 
     ]
     title = f"{what} on {len(sides)} machines, {reports[0].dtype}"
     rows = charts.series(lines, None, bounds=False)
-    shown: dict[str, alt.TopLevelMixin] = {
-        "bandwidth": charts.bandwidth(rows, f"{title} (simulated)"),
-        "latency": charts.latency(rows, f"{title} (simulated)"),
-    }
+    shown = charts.speed(rows, f"{title} (simulated)")
     table = [[name, *overview.row(report)] for name, report in ran]
     text = "Each machine has a bound of its own."
     sections = [
-        Section("speed", "Speed", charts=["bandwidth", "latency"]),
+        Section("speed", "Speed", charts=list(shown)),
         Section("table", "Measurements", text, ("machine", *overview.COLUMNS), table),
     ]
     if refused:

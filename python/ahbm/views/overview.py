@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.config.topology import resized
@@ -14,8 +14,6 @@ from ahbm.views import answer, certificates, comparisons, reasons
 from ahbm.views.page import Page, Section, bundle
 
 if TYPE_CHECKING:
-    import altair as alt
-
     from ahbm._core import Machine
     from ahbm.check.numerics import Numerics
     from ahbm.core.emulator import Emulator
@@ -60,7 +58,9 @@ def gather(
     emulator = sweep.emulator()
     bundle()
     sizes = [resized(emulator.machine.topology, count) for count in ranks]
-    resizings = [replace(sweep, overrides={**sweep.overrides, **size}, data=False) for size in sizes]
+    # Contributions to the result are followed where data would be compared.
+    how: dict[str, Any] = {"data": False, "check": "result" if sweep.data else False}
+    resizings = [replace(sweep, overrides={**sweep.overrides, **size}, **how) for size in sizes]
     for resizing in resizings:
         resizing.emulator()  # a machine that does not exist is told before anything is measured
     cells = list(bench.attempt([sweep], emulator, tell, spread))
@@ -76,7 +76,7 @@ def gather(
 
         first = {report.algorithm: report for report in reversed(reports)}
         found = [measure(sweep.case(name, report.bytes, emulator)) for name, report in first.items()]
-    last = {report.algorithm: report for report in reports}
+    last = {report.algorithm: report for report in [r for r in reports if r.right] or reports}
     explanations = {}
     for name, report in last.items() if explain else ():
         tell(f"why {name} takes as long as it does at {report.bytes:,} B")
@@ -115,12 +115,9 @@ def _page(contents: Contents) -> Page:
     first = reports[0]
     what = f"{sweep.collective} on {first.topology}, {first.ranks} ranks, {sweep.dtype}"
     rows = c.series(reports, contents.peak_gbs)
-    charts: dict[str, alt.TopLevelMixin] = {
-        "bandwidth": c.bandwidth(rows, f"{what} (simulated)"),
-        "latency": c.latency(rows, f"{what} (simulated)"),
-    }
+    charts = c.speed(rows, f"{what} (simulated)")
     sections = [
-        Section("speed", "Speed", _limits(reports), charts=["bandwidth", "latency"]),
+        Section("speed", "Speed", _limits(reports), charts=list(charts)),
         Section("table", "Measurements", "", COLUMNS, [row(report) for report in reports]),
     ]
     if contents.refused:
@@ -182,7 +179,7 @@ def row(report: Report) -> list[str]:
 def _limits(reports: Iterable[Report]) -> str:
     """The limit of the largest size, in words."""
     report = max(reports, key=lambda report: report.bytes)
-    if report.bound_ns is None:
+    if not report.bound_ns:
         return f"No bound is drawn: {report.limited_by}."
     return (
         "The bound holds for every algorithm on this machine, the peak is the bound of an endless array. "

@@ -25,13 +25,16 @@ def sections(
     where: str = "",
 ) -> list[Section]:
     """The time, taken apart: by category for every run, over lines, PEs and links for the quickest. Adds its charts to
-    `charts`, those that the timeline shows better for files only. `where` is the size, for titles.
+    `charts`, those that the timeline shows better for files only. `where` is the size, for titles. None of a run that
+    takes no time.
     """
     from ahbm.views import why
     from ahbm.views.timeline import timeline
 
     name = min(explanations, key=lambda name: explanations[name].latency_ps)
     best = explanations[name]
+    if not best.latency_ps:
+        return []
     charts["breakdown"] = why.breakdown(explanations, f"critical path{where} (simulated)")
     charts["path"] = why.path(best, f"critical path of {name} (simulated)")
     charts["agents"] = why.agents(best, f"time of PEs under {name} (simulated)")
@@ -56,7 +59,7 @@ def _why(name: str, best: Explanation) -> Section:
             step.what,
             f"{step.operations:,}",
             f"{step.ps / 1000:,.2f}",
-            f"{100 * step.ps / max(best.latency_ps, 1):.1f}",
+            f"{100 * step.ps / best.latency_ps:.1f}",
         ]
         for step in steps[:MOST_LINES]
     ]
@@ -85,7 +88,7 @@ def _links(
     rows = [
         [
             link.name,
-            f"{100 * link.busy_ps / max(best.latency_ps, 1):.1f}",
+            f"{100 * link.busy_ps / best.latency_ps:.1f}",
             f"{link.crossed:,}",
             f"{link.waits:,}",
             f"{link.waited_ps / 1000:,.2f}",

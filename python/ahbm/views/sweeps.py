@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import altair as alt
+import numpy as np
 
 from ahbm.errors import ConfigError
 from ahbm.sweeps import answers
@@ -20,13 +21,13 @@ MOST_POINTS = 2000
 
 def page(rows: Columns, goals: Sequence[str], name: str) -> Page:
     """The page of a sweep. Raises ConfigError (AHBM-C187) for goals that are no columns of numbers, and for no rows
-    that ran."""
+    that ran and are right."""
     plots: dict[str, alt.TopLevelMixin] = {"effects": effects(answers.sensitivity(rows))}
     if goals:
         plots = {"front": front(rows, goals), **plots}
     quickest = rows.take(answers.best(rows))
     if not quickest:
-        raise ConfigError("AHBM-C187", f"no case of {name} ran: there is nothing to draw")
+        raise ConfigError("AHBM-C187", f"no case of {name} ran and was right: there is nothing to draw")
     shown = [key for key in (*answers.ASKED, *answers.CHOSEN, *answers.overrides(rows)) if key in rows.names]
     shown = [key for key in shown if any(row[key] is not None for row in quickest)]
     table = [[*(str(row[key]) for key in shown), f"{row['latency_ns']:,.2f}"] for row in quickest]
@@ -41,6 +42,8 @@ def page(rows: Columns, goals: Sequence[str], name: str) -> Page:
         Section("best", "The quickest", "", (*shown, "time (ns)"), table),
     ]
     headline = [f"{len(rows):,} rows, {sum(code is not None for code in rows.values('code')):,} of them did not run."]
+    if wrong := answers.wrong_by(rows):
+        headline.append(f"Wrong results take no part: {', '.join(wrong)}.")
     return Page(name, "All times are simulated.", sections, plots, (), headline)
 
 
@@ -53,8 +56,9 @@ def front(rows: Columns, goals: Sequence[str]) -> charts.Chart:
         raise ConfigError("AHBM-C187", "a chart needs two columns to compare by", hint="--pareto time,links")
     found = answers.pareto(rows, goals)
     x, y = (answers.column(goal.removeprefix("-")) for goal in goals[:2])
-    others = range(0, len(rows), max(len(rows) // MOST_POINTS, 1))
-    kept = rows.take(found), [row for row in rows.take(list(others)) if row[x] is not None and row[y] is not None]
+    others = np.flatnonzero(answers.right(rows))
+    others = others[:: max(len(others) // MOST_POINTS, 1)]
+    kept = rows.take(found), [row for row in rows.take(others) if row[x] is not None and row[y] is not None]
     keys = [key for key in ("algorithm", "machine", "bytes", *answers.overrides(rows)) if key in rows.names]
     values = [
         [{"x": row[x], "y": row[y], "what": ", ".join(f"{row[key]}" for key in keys)} for row in side] for side in kept

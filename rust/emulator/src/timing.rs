@@ -196,7 +196,7 @@ fn drive(sim: Sim<'_, impl Recorder>, options: &Options) -> Result<Timeline, Dia
             "AHBM-B120",
             format!("{}: no end after {} events ({} ps simulated)", program.name, options.max_events, sim.engine.now()),
         )
-        .hint("raise max_events if the program is meant to be this long")),
+        .hint("raise `event_budget` in ccl.yaml (max_events of `Program.simulate`) if the program is meant to be this long")),
     }
 }
 

@@ -188,6 +188,9 @@ impl<'py> Everywhere<'_, 'py> {
                 Err(error) => {
                     // It may be the kernel's own; then the call with plain integers raises it, too.
                     self.call_alone(py, place, found)?;
+                    if self.symbolic(py, place)?.is_some() {
+                        return Err(error);
+                    }
                     return Ok(Some(self.line_of(py, &error)));
                 }
             };
@@ -210,11 +213,16 @@ impl<'py> Everywhere<'_, 'py> {
             if split.members.first().is_none_or(|(first, _)| *first != place) {
                 return Ok(Some("a formula of its place".to_owned()));
             }
+            let symbolic = &split.members[0].1;
             if split.members.len() == 1 {
                 self.call_alone(py, place, found)?;
+                if found.bodies[place as usize].as_ref() != Some(symbolic) {
+                    self.repeat(py, place, symbolic)?;
+                }
                 continue;
             }
             if let Some(line) = self.verify(py, classes, &split.members)? {
+                self.repeat(py, place, symbolic)?;
                 return Ok(Some(line));
             }
             found.calls += recorded.calls * split.members.len() as u64;
@@ -224,6 +232,34 @@ impl<'py> Everywhere<'_, 'py> {
         }
         debug!(target: "ahbm::capture", "{covered} places take {classes} paths");
         Ok(None)
+    }
+
+    /// Calls the kernel at a place with symbolic integers again, where plain ones recorded something else than `first`,
+    /// which the symbolic ones did. It may have looked behind them; then it does so twice.
+    ///
+    /// Raises `AHBM-K216` where it does something else the second time.
+    fn repeat(&self, py: Python<'py>, place: u32, first: &Body) -> PyResult<()> {
+        match self.symbolic(py, place)? {
+            Some(again) if again != *first => Err(self.unlike(py, place, [first, &again])?),
+            _ => Ok(()),
+        }
+    }
+
+    /// The body of a place that a call with symbolic integers at it records when it repeats one; None where it raises.
+    fn symbolic(&self, py: Python<'py>, place: u32) -> PyResult<Option<Body>> {
+        let outcome =
+            self.builder.record_with(py, &self.subject, self.coord(place), Some(Formulas::default()), |capture| {
+                self.arguments(self.again, capture.coordinate(py, Axis::Sip, self.ranks)?)
+            });
+        let mut recorded = match outcome {
+            Ok(recorded) => recorded,
+            Err(error) if error.is_instance_of::<PyKeyboardInterrupt>(py) => return Err(error),
+            Err(_) => return Ok(None),
+        };
+        self.builder.origins(py, |origins| renumber(&mut recorded.class.body, &recorded.origins, origins))?;
+        let places = |place| self.coord(place);
+        let split = recorded.class.split(&recorded.formulas, &self.subject.around(&places), &[place], 0);
+        Ok(split.members.into_iter().next().map(|(_, body)| body))
     }
 
     /// Calls one of the members of a class with plain integers, drawn by the number of the class; the first member is the

@@ -2,7 +2,7 @@
 
 use crate::capture::{Capture, Recorder};
 use crate::operand::{self, Fault, Number, fault};
-use ahbm_program::{BinaryFn, OpKind, UnaryFn, ValueId};
+use ahbm_program::{BinaryFn, Dtype, OpKind, Tile, UnaryFn, ValueId};
 use pyo3::basic::CompareOp;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -72,6 +72,7 @@ impl Handle {
             let (a, b) = if swapped { (other.get(), self) } else { (self, other.get()) };
             return define(py, &self.capture, Space::Tcm, |rec| {
                 same_capture(&other.get().capture, &self.capture)?;
+                operand::integers_only(f, rec.tile_at(self.tile))?;
                 let tile = if a.tile == b.tile {
                     a.tile
                 } else {
@@ -85,6 +86,7 @@ impl Handle {
         }
         let number = self.number(py, other)?;
         define(py, &self.capture, Space::Tcm, |rec| {
+            operand::integers_only(f, rec.tile_at(self.tile))?;
             let scalar = number.scalar(rec.tile_at(self.tile).dtype)?;
             let scalar = rec.scalar(scalar);
             let (a, tile) = (self.value, self.tile);
@@ -290,6 +292,18 @@ pub struct MemoryRef {
 }
 
 impl MemoryRef {
+    /// Refuses another shape or dtype than the piece has.
+    pub(crate) fn agrees(&self, rec: &Recorder, shape: Option<&[u64]>, dtype: Option<Dtype>) -> Result<(), Fault> {
+        let own = rec.tile_at(self.tile);
+        let asked = Tile::new(dtype.unwrap_or(own.dtype), shape.unwrap_or(&own.shape));
+        if asked == *own {
+            return Ok(());
+        }
+        Err(fault("AHBM-K209", format!("tl.load of a reference to {own} as {asked}"))
+            .hint("leave shape and dtype out, or name the same memory by another tl.ref")
+            .into())
+    }
+
     /// Records the read of this piece.
     pub(crate) fn load(&self, rec: &mut Recorder) -> ValueId {
         let (mem, tile) = (rec.mem(self.access), self.tile);

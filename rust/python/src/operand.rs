@@ -187,6 +187,15 @@ pub(crate) fn reduction(name: &str) -> Result<BinaryFn, Fault> {
     })
 }
 
+/// Bits are those of integers.
+pub(crate) fn integers_only(f: BinaryFn, tile: &Tile) -> Result<(), Fault> {
+    if !(f.is_bitwise() && tile.dtype.is_float()) {
+        return Ok(());
+    }
+    let name = format!("{f:?}").to_lowercase();
+    Err(fault("AHBM-K209", format!("bitwise {name} of {tile}")).hint("integers only; convert with tl.cast").into())
+}
+
 /// The axis counted from the front; negative ones count from the back.
 pub(crate) fn axis(axis: i64, tile: &Tile) -> Result<i8, Fault> {
     let rank = tile.shape.len() as i64;

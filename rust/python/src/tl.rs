@@ -41,20 +41,27 @@ impl Tl {
         Ok(self.capture.launch.num_programs[self.program_axis(py, axis)?])
     }
 
-    /// Reads `shape` elements at byte address `ptr` (or what `tl.ref` names) into a value.
-    #[pyo3(signature = (ptr, shape=None, dtype="f16"))]
+    /// Reads `shape` elements at byte address `ptr` into a value: of `dtype`, f16 by default. What `tl.ref` names has a
+    /// shape and a dtype, with which those that are given must agree.
+    #[pyo3(signature = (ptr, shape=None, dtype=None))]
     fn load(
         &self,
         py: Python<'_>,
         ptr: &Bound<'_, PyAny>,
         shape: Option<&Bound<'_, PyAny>>,
-        dtype: &str,
+        dtype: Option<&str>,
     ) -> PyResult<Py<Handle>> {
         if let Ok(memory) = ptr.cast::<MemoryRef>() {
             let memory = memory.get();
             self.own(py, &memory.capture)?;
-            return self.define(py, Space::Hbm, |rec| Ok((memory.load(rec), memory.tile)));
+            let shape = shape.map(|shape| self.checked(py, Shape::parse(Some(shape)))).transpose()?;
+            return self.define(py, Space::Hbm, |rec| {
+                let dtype = dtype.map(operand::dtype).transpose()?;
+                memory.agrees(rec, shape.as_ref().map(Shape::extents), dtype)?;
+                Ok((memory.load(rec), memory.tile))
+            });
         }
+        let dtype = dtype.unwrap_or("f16");
         let address = self.pointer(py, ptr)?;
         let shape = self.checked(py, Shape::parse(shape))?;
         self.define(py, Space::Hbm, |rec| {
@@ -99,6 +106,7 @@ impl Tl {
             let dtype = operand::dtype(dtype)?;
             self.capture.launch.access(dtype)?;
             let tile = rec.shaped(dtype, &shape);
+            operand::integers_only(f, rec.tile_at(tile))?;
             let access = rec.access(&self.capture, address, rec.tile_at(tile).bytes())?;
             let group = rec.group(&self.capture, access, &sips)?;
             Ok((rec.define(|dst| OpKind::ReducingLoad { f, dst, group, tile }), tile))
@@ -410,7 +418,7 @@ impl Tl {
         })
     }
 
-    /// Conversion to another dtype, rounding to nearest even.
+    /// Conversion to another dtype: floats are rounded to nearest even, and become integers by rounding towards zero.
     fn cast(&self, py: Python<'_>, a: &Bound<'_, PyAny>, dtype: &str) -> PyResult<Py<Handle>> {
         let a = self.handle(py, a)?;
         self.define(py, Space::Tcm, |rec| {

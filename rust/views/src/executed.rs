@@ -2,9 +2,10 @@
 
 use ahbm_emulator::Timeline;
 use ahbm_machine::Diagnostic;
-use ahbm_program::{AgentId, ChannelId, OpKind, Program};
+use ahbm_program::{AgentId, Body, ChannelId, OpKind, Program};
 use ahbm_wire::chakra::{Arm, Attribute, Metadata, Node, NodeKind, Value, encode, of_rank, refuse_foreign};
 use ahbm_wire::store::Output;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -12,7 +13,8 @@ use std::sync::Arc;
 ///
 /// Beside whole microseconds, `start_ns` and `duration_ns` are exact to the picosecond, on one clock for all ranks. A
 /// message's `comm_tag` is the number of its queue, and `send_node` of a receive is the node in the file of rank
-/// `comm_src` that sent what it received: the traces of all ranks are joined message by message.
+/// `comm_src` that sent what it received: the traces of all ranks are joined message by message. The node that receives
+/// what was claimed without waiting is the first wait for it; where nobody waits, the claim, which nothing depends on.
 ///
 /// # Errors
 /// `AHBM-D191` when the timeline was not recorded or belongs to another program.
@@ -34,28 +36,48 @@ pub fn executed(program: &Program, timeline: &Timeline) -> Result<Vec<Vec<u8>>, 
         let rank = program.agents[agent.0 as usize].rank;
         let file = &mut files[rank as usize];
         let mut previous = None;
+        let taken = taken(body);
+        // Per claim, its place in `receives`.
+        let mut claimed = BTreeMap::new();
         for (index, (op, span)) in body.ops.iter().zip(spans).enumerate() {
             let (kind, channel, tile) = match op.kind {
                 OpKind::Send { dir, tile, .. } => (NodeKind::Send, Some(program.tx(agent, dir)), Some(tile)),
                 OpKind::Recv { dir, tile, .. } => (NodeKind::Recv, Some(program.rx(agent, dir)), Some(tile)),
                 OpKind::RecvAny { tile, .. } => (NodeKind::Recv, choices.next(), Some(tile)),
+                OpKind::PostRecv { .. } | OpKind::Await { .. } => {
+                    match taken[index].map(|claim| body.ops[claim].kind) {
+                        Some(OpKind::PostRecv { dir, tile, .. }) => {
+                            (NodeKind::Recv, Some(program.rx(agent, dir)), Some(tile))
+                        }
+                        _ => (NodeKind::Comp, None, None),
+                    }
+                }
                 OpKind::Load { tile, .. } | OpKind::ReducingLoad { tile, .. } => (NodeKind::MemLoad, None, Some(tile)),
                 OpKind::Store { tile, .. } | OpKind::Multicast { tile, .. } => (NodeKind::MemStore, None, Some(tile)),
                 _ => (NodeKind::Comp, None, None),
             };
             let id = file.len() as u64;
             let mut node = Node::new(id, program.describe(agent, index), kind);
-            node.ctrl_deps.extend(previous.replace(id));
+            node.ctrl_deps.extend(previous);
+            if taken[index] != Some(index) {
+                previous = Some(id);
+            }
             node.start_micros = span.start / 1_000_000;
             // Both ends rounded down, so that what abuts in time abuts in microseconds.
             node.duration_micros = span.end / 1_000_000 - node.start_micros;
             let bytes = tile.map(|t| body.tiles[t as usize].bytes());
             names.describe(&mut node, program, channel, bytes);
             names.time(&mut node, span.start, span.end - span.start);
-            match (kind, channel) {
-                (NodeKind::Send, Some(channel)) => sends[channel.0 as usize].push(id),
-                (NodeKind::Recv, Some(channel)) => receives.push((rank, id, channel)),
-                _ => {}
+            if let OpKind::PostRecv { dir, .. } = op.kind {
+                // Messages are claimed in this order, whatever the order of the waits.
+                claimed.insert(index, receives.len());
+                receives.push((rank, id, program.rx(agent, dir)));
+            } else if let Some(place) = taken[index].and_then(|claim| claimed.get(&claim)) {
+                receives[*place].1 = id;
+            } else if let (NodeKind::Send, Some(channel)) = (kind, channel) {
+                sends[channel.0 as usize].push(id);
+            } else if let (NodeKind::Recv, Some(channel)) = (kind, channel) {
+                receives.push((rank, id, channel));
             }
             file.push(node);
         }
@@ -72,6 +94,31 @@ pub fn executed(program: &Program, timeline: &Timeline) -> Result<Vec<Vec<u8>>, 
         attributes: vec![Attribute::text(&Arc::from("schema"), "1.0.2-chakra.0.0.4")],
     };
     Ok(files.iter().map(|nodes| encode(&metadata, nodes)).collect())
+}
+
+/// Per operation, the claim of the message that it takes: of the first wait for a claim that claim, of a claim that
+/// nobody waits for its own.
+fn taken(body: &Body) -> Vec<Option<usize>> {
+    let mut found = vec![None; body.ops.len()];
+    let mut claims = BTreeMap::new();
+    for (index, op) in body.ops.iter().enumerate() {
+        match op.kind {
+            OpKind::PostRecv { dst, .. } => {
+                found[index] = Some(index);
+                claims.insert(dst, index);
+            }
+            OpKind::Await { value } => {
+                if let Some(claim) = claims.remove(&value) {
+                    found[claim] = None;
+                    found[index] = Some(claim);
+                }
+            }
+            _ => {
+                op.defines().and_then(|value| claims.remove(&value));
+            }
+        }
+    }
+    found
 }
 
 /// The files of [`executed`], `<prefix>.<rank>.et`, where `path` is the prefix, with or without `.et`.

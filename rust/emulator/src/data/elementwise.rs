@@ -27,12 +27,11 @@ pub(super) fn unary<'p>(f: UnaryFn, a: Value<'p>, tile: &'p Tile) -> Result<Valu
         dispatch!(tile.dtype, T => T::map1(acc.view_mut(), Number::neg));
         return Ok(acc);
     }
-    let integer = || Fault::Undefined(format!("{f:?} is not defined on {}", tile.dtype).to_lowercase());
     dispatch_float!(tile.dtype, T => match f {
         UnaryFn::Exp => T::map1(acc.view_mut(), Float::exp),
         UnaryFn::Log => T::map1(acc.view_mut(), Float::log),
         UnaryFn::Sqrt | UnaryFn::Neg => T::map1(acc.view_mut(), Float::sqrt),
-    }, return Err(integer()));
+    }, return Err(Fault::floats_only(f, tile)));
     Ok(acc)
 }
 
@@ -175,7 +174,7 @@ fn map_scalar<T: Element>(f: BinaryFn, swapped: bool, acc: &mut [T], s: T::Wide)
 fn defined(f: BinaryFn, tile: &Tile) -> Result<(), Fault> {
     let float = dispatch!(tile.dtype, T => T::FLOAT);
     if f.is_bitwise() && float {
-        return Err(Fault::Undefined(format!("{f:?} is not defined on {}", tile.dtype).to_lowercase()));
+        return Err(Fault::integers_only(f, tile));
     }
     Ok(())
 }

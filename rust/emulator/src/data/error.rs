@@ -36,8 +36,8 @@ pub(super) enum Fault {
     #[error("integer division by zero at element {element}")]
     DivideByZero { element: usize },
     /// The function has no meaning on these operands.
-    #[error("{0}")]
-    Undefined(String),
+    #[error("{what}")]
+    Undefined { what: String, hint: &'static str },
     /// The host cannot hold the result.
     #[error("a value of {0} bytes does not fit this computer's memory")]
     TooLarge(u64),
@@ -50,12 +50,29 @@ impl From<u64> for Fault {
 }
 
 impl Fault {
+    /// A function that floats alone have.
+    pub(super) fn floats_only(f: impl std::fmt::Debug, tile: &Tile) -> Self {
+        let what = format!("{f:?} is not defined on {}", tile.dtype).to_lowercase();
+        Self::Undefined { what, hint: "cast to a floating-point dtype first" }
+    }
+
+    /// A function that integers alone have.
+    pub(super) fn integers_only(f: impl std::fmt::Debug, tile: &Tile) -> Self {
+        let what = format!("{f:?} is not defined on {}", tile.dtype).to_lowercase();
+        Self::Undefined { what, hint: "cast to an integer dtype first" }
+    }
+
+    /// Extents that the function does not take.
+    pub(super) fn extents(what: String) -> Self {
+        Self::Undefined { what, hint: "give the operation operands of other extents" }
+    }
+
     fn code(&self) -> &'static str {
         match self {
             Self::Operand { .. } => "AHBM-V303",
             Self::Broadcast { .. } => "AHBM-V305",
             Self::DivideByZero { .. } => "AHBM-V310",
-            Self::Undefined(_) => "AHBM-V311",
+            Self::Undefined { .. } => "AHBM-V311",
             Self::TooLarge(_) => TOO_LARGE.0,
         }
     }
@@ -65,7 +82,7 @@ impl Fault {
             Self::Operand { .. } => "cast or reshape the operand first",
             Self::Broadcast { .. } => "extents must be equal or 1, aligned at the last axis, as in NumPy",
             Self::DivideByZero { .. } => "mask zero divisors with tl.where or divide in a floating-point dtype",
-            Self::Undefined(_) => "cast to a floating-point dtype first",
+            Self::Undefined { hint, .. } => hint,
             Self::TooLarge(_) => TOO_LARGE.1,
         }
     }

@@ -18,7 +18,7 @@ pub(super) fn product_tile(tile: &Tile) -> Tile {
 /// Row-major `[m, k] @ [k, n]`. Products are added in order of k, unfused: in `f64` when an operand or
 /// the result is `f64`, in `f32` for the other floats, wrapping for integers; the sum is rounded once.
 pub(super) fn dot<'p>(a: Value<'p>, b: Value<'p>, tile: &'p Tile, result: &'p Tile) -> Result<Value<'p>, Fault> {
-    let [m, k, n] = *tile.shape else { return Err(Fault::Undefined(format!("matrix product of extents {tile}"))) };
+    let [m, k, n] = *tile.shape else { return Err(Fault::extents(format!("matrix product of extents {tile}"))) };
     for (value, shape) in [(&a, [m, k]), (&b, [k, n])] {
         let expected = Tile::new(a.dtype(), &shape);
         if value.elements() as u64 != expected.elements() || value.dtype() != a.dtype() {
@@ -75,7 +75,7 @@ fn store<A: Copy, T>(out: &mut [T], sums: &[A], round: impl Fn(A) -> T) {
 /// Swaps the axes of a matrix.
 pub(super) fn transpose<'p>(a: Value<'p>, tile: &'p Tile) -> Result<Value<'p>, Fault> {
     same_dtype(&a, tile)?;
-    let [rows, columns] = *tile.shape else { return Err(Fault::Undefined(format!("transpose of {tile}"))) };
+    let [rows, columns] = *tile.shape else { return Err(Fault::extents(format!("transpose of {tile}"))) };
     if a.tile.bytes() != tile.bytes() {
         return Err(Fault::Operand { found: a.tile.clone(), expected: Tile::new(tile.dtype, &[columns, rows]) });
     }

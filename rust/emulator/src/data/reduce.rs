@@ -35,7 +35,7 @@ pub(super) fn reduce<'p>(
     let (outer, n, inner) = usize::try_from(axis).map_or((1, a.elements(), 1), |axis| split(tile, axis));
     let mut out = Value::zeros(result)?;
     if n == 0 && f != ReduceFn::Sum && out.elements() > 0 {
-        return Err(Fault::Undefined(format!("{f:?} of no elements").to_lowercase()));
+        return Err(Fault::extents(format!("{f:?} of no elements").to_lowercase()));
     }
     dispatch!(tile.dtype, T => {
         let (a, out): (&[T], &mut [T]) = (a.view(), out.view_mut());
@@ -83,7 +83,7 @@ pub(super) fn softmax<'p>(axis: i8, a: Value<'p>, tile: &'p Tile) -> Result<Valu
     dispatch_float!(
         tile.dtype,
         T => softmax_along::<T>(acc.view_mut(), extents),
-        return Err(Fault::Undefined(format!("softmax is not defined on {}", tile.dtype)))
+        return Err(Fault::floats_only("softmax", tile))
     );
     Ok(acc)
 }

@@ -178,7 +178,7 @@ impl Sketch {
 
 /// What is not element by element, may fail, or takes too long to follow.
 fn not_followed() -> Fault {
-    Fault::Undefined("not followed".to_owned())
+    Fault::Undefined { what: "not followed".to_owned(), hint: "" }
 }
 
 fn fits(value: &Traced<'_>, tile: &Tile) -> bool {

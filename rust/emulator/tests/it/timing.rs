@@ -265,8 +265,9 @@ fn a_posted_put_holds_the_agent_for_its_bytes_and_the_signal_until_it_arrives() 
 fn an_event_budget_ends_a_run_with_a_typed_error() {
     let machine = npu_network("ring_1d", 8, 500.0, 50.0, "cut_through");
     let p = ring(&machine, 100_000, 8, 4);
-    let code = |options| simulate(&p, &machine, &options).unwrap_err().code;
-    assert_eq!(code(Options { max_events: 10, ..Options::default() }), "AHBM-B120");
+    let found = simulate(&p, &machine, &Options { max_events: 10, ..Options::default() }).unwrap_err();
+    assert_eq!(found.code, "AHBM-B120");
+    assert!(found.hint.unwrap().contains("`event_budget` in ccl.yaml"));
 }
 
 #[test]

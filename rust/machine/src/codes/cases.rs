@@ -355,7 +355,7 @@ pub const CASES: &[(&str, &str, &str)] = &[
     ("AHBM-V305", "a program that was built by hand with shapes (3,) and (4,)", "give operands shapes that broadcast"),
     ("AHBM-V306", "a value that only one branch defines", "define it on every way"),
     ("AHBM-V310", "`x / y` of integers with a 0 in y", "keep zeros out of the divisor"),
-    ("AHBM-V311", "a program that was built by hand with `exp` of i32", "cast to a floating-point dtype first"),
+    ("AHBM-V311", "a program that was built by hand with `exp` of i32", "cast to a dtype that has the operation, as the hint says"),
     ("AHBM-V320", "numerics of an algorithm that adds a contribution twice", "correct the algorithm first: `ahbm check`"),
     ("AHBM-V401", "a plan that leaves out one copy", "add the contributions that it names as missing; `ahbm inspect --element` shows where they are lost"),
     ("AHBM-V402", "a load of scratch memory before any store", "write the memory first"),
