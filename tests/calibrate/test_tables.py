@@ -136,9 +136,10 @@ def test_the_json_of_nccl_tests(tmp_path: Path, per: int, ranks: list[int], want
 def test_what_rccl_tests_writes(tmp_path: Path, name: str, times: int) -> None:
     """Of both ways, with and without MPI; sizes are those that a rank receives."""
     rows = [
-        {"size": size, "type": "float", "redop": "sum", "inPlace": way, "time": us, "busBw": 1, "wrong": "0"}
+        {"size": size, "type": "float", "redop": "sum", "inPlace": way, "time": us, "algBw": 1, "busBw": 1}
+        | {"wrong": "0"}
         for size, way, us in ((1024, 0, 13.0), (1024, 1, 12.5), (2048, 0, 14.0), (2048, 1, 14.5))
-    ]  # fmt: skip
+    ]
     mpi = {"nodes": 1, "ranks": 4, "ranksPerNode": 4, "gpusPerRank": 2}
     wanted = [(1024 * times, 12.5), (2048 * times, 14.0)]
     for own, header in ((mpi, "ranks, rankspernode, gpusperrank"), ({"gpus": 8}, "gpus")):
@@ -153,9 +154,8 @@ def test_what_rccl_tests_writes(tmp_path: Path, name: str, times: int) -> None:
             table = read(written(tmp_path, text, file))
             assert (SPELLED.get(name.lower()), table.ranks, table.nodes) == (table.collective, 8, 1)
             assert [(row.bytes, row.us) for row in table.rows] == wanted, file
-            assert [row.line for row in table.rows] == {
-                "lines.json": [1, 3], "list.json": ["result 1", "result 3"], "rows.csv": [2, 4]
-            }[file]  # fmt: skip
+            places = {"lines.json": [1, 3], "list.json": ["result 1", "result 3"], "rows.csv": [2, 4]}
+            assert [row.line for row in table.rows] == places[file]
             # Its nodes are groups of ranks, not hosts.
             assert "on how many nodes its 8 ranks were" in table.notes[0]
             assert read(tmp_path / file, table.collective, nodes=2).notes == ()

@@ -267,8 +267,10 @@ def cleaned(table: Table, notes: list[str]) -> Table:
     """The table, in which the neighbours say the times that cannot be: those far off the line between the neighbours,
     and ends that are far from what no byte or bytes in proportion would take beside the next row.
 
-    To leave them out would change more: how many rows there are is a reason for a shape.
+    To leave them out would change more: how many rows there are is a reason for a shape. Notes are added: those of the
+    table, and the rows.
     """
+    notes += table.notes
     wrong: set[int] = set()
     for at in range(1, len(table.rows) - 1):
         before, row, after = table.rows[at - 1], table.rows[at], table.rows[at + 1]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -59,7 +58,6 @@ def calibrate(
     read = [files.read(path, collective, ranks, nodes) for path in tables]
     found = calibration.calibrate(read, template, progress.at) if not free else keys.calibrate(read, template, free)
     progress.clear()
-    found = replace(found, notes=(*(note for table in read for note in table.notes), *found.notes))
     if output is not None:
         written.save(found.tree, output)
     if as_json:
