@@ -190,6 +190,7 @@ def test_errors_are_those_of_the_machine_and_not_those_of_its_law() -> None:
     found = calibrate([Table("t", "0" * 16, "all_to_all", 8, 1, "H100", rows)])
     emulator = written.emulator(found.tree)
     off = [100 * abs(written.us(emulator, "all_to_all", 8, row.bytes) / row.us - 1) for row in rows]
+    assert "from NCCL's proportion of launch and steps" in found.text()
     assert max(off) > 2, "runs hide no latency behind bytes: another table is needed"
     assert [each.percent for each in found.judged[0].errors] == pytest.approx(off, abs=0.5)
     assert max(band["worst_percent"] for band in found.tree["calibration"]["bands"]) == pytest.approx(max(off), abs=0.5)

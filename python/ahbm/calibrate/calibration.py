@@ -104,7 +104,9 @@ class Parameter:
     key: str
     value: float
     percent: float | None
-    """Standard error, in percent; None for what follows from the template."""
+    """Standard error, in percent; None for what the rows do not tell."""
+    source: str | None = None
+    """What tells it then."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,7 @@ class Calibrated:
         """For people."""
         lines = ["# parameter                                value   +- %"]
         for each in self.parameters:
-            sure = "from the template" if each.percent is None else f"{each.percent:6.1f}"
+            sure = f"from {each.source}" if each.percent is None else f"{each.percent:6.1f}"
             lines.append(f"  {each.key:<34} {each.value:>12.6g}  {sure}")
         for table in self.judged:
             lines += [
@@ -200,7 +202,7 @@ def calibrate(
     rows = coefficients.rows(tidy, known)
     free = nearest or fit.chosen(rows)
     law = _split(free, rows, given, max(table.nodes for table in tidy) > 1)
-    parameters, covariance = _parameters(free, law, rows)
+    parameters, covariance = _parameters(free, law, rows, given)
     ranks = max(table.ranks for table in tidy)
     last = _last(law, rows) if nearest else None
     tree = written.tree(given, law, ranks, tables[0].collective, last)
@@ -338,7 +340,7 @@ def _split(law: Law, rows: Rows, template: Template, across: bool) -> Law:
     return replace(law, launch_us=law.launch_us + launch, spoken=spoken)
 
 
-def _parameters(free: Law, law: Law, rows: Rows) -> tuple[tuple[Parameter, ...], Floats]:
+def _parameters(free: Law, law: Law, rows: Rows, template: Template) -> tuple[tuple[Parameter, ...], Floats]:
     """The parameters with their standard errors, and the covariance of their logarithms."""
     names, values = [], []
     gbs = "max_gbs" if law.chunk_bytes is None else "nic_gbs"
@@ -362,7 +364,8 @@ def _parameters(free: Law, law: Law, rows: Rows) -> tuple[tuple[Parameter, ...],
     if law.chunk_bytes is not None:
         found.append(Parameter(f"protocols.{written.TIED}.min_chunk_bytes", law.chunk_bytes, 0.0))
     if not rows.shared:
-        found.append(Parameter("launch.overhead_ns", 1000 * law.launch_us, None))
+        source = "NCCL's proportion of launch and steps" if template.launch_ns is None else "the template"
+        found.append(Parameter("launch.overhead_ns", 1000 * law.launch_us, None, source))
     return tuple(found), covariance
 
 
