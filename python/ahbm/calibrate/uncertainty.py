@@ -15,8 +15,6 @@ CHANGE = 1e-4
 """Relative change of a parameter by which the slope of a law is found."""
 ROUGH = {"gbs": 0.06, "ramp_bytes": 0.01, "exponent": 0.06, "step_us": 1.0}
 """Standard error of a parameter's logarithm from which on its number is a round one; of a step, a known one."""
-TENTHS = 2
-"""Of an exponent: round numbers are multiples of so many tenths."""
 STEP_US = 0.6
 """Step of a protocol whose rows are too large to tell it: NCCL's over NVLink (NVIDIA/nccl, src/graph/tuning.cc)."""
 
@@ -76,11 +74,11 @@ def roughest(law: Law, rows: Rows, kept: Sequence[int]) -> tuple[int, list[float
 
 
 def _round(key: str, value: float) -> list[float]:
-    """Powers of two around a value, or multiples of tenths; a step that is known."""
+    """Powers of two around a value, or tenths around an exponent; a step that is known."""
     if key == "step_us":
         return [STEP_US]
     if key == "exponent":
-        found = [TENTHS * whole(10 * value / TENTHS) / 10 for whole in (floor, ceil)]
+        found = [whole(10 * value) / 10 for whole in (floor, ceil)]
     else:
         found = [2.0 ** whole(log2(value)) for whole in (floor, ceil)]
     least, most = BOUNDS[key]
