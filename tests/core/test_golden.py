@@ -19,7 +19,7 @@ from ahbm.errors import ConfigError, UnsupportedError
 from ahbm.runs.compare import compare, gate
 from ahbm.runs.report import Report
 from ahbm.source.algorithm import AlgorithmLoader
-from ahbm.source.module import available
+from ahbm.source.located import available
 
 GOLDEN = Path(__file__).parent / "golden"
 NETWORKS = ["default", "npu_ring_8", "npu_mesh_4x4", "npu_torus_4x4", "npu_hypercube_16", "npu_switch_8"]

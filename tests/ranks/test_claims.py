@@ -94,6 +94,39 @@ def test_a_receive_goes_on_beside_elements_that_lie_between_its_own() -> None:
     assert go(worker) == [[1.0, 1.0], [1.0, 1.0]]
 
 
+def test_what_a_call_has_copied_may_be_written_before_it_ends() -> None:
+    def worker(rank: int) -> list[float]:
+        x, out, peer = np.full(4, rank + 1.0), np.zeros(8), np.zeros(1)
+        if rank == 1:
+            dist.recv(peer, 0)
+        works = [dist.all_gather_into_tensor(out, x, async_op=True), dist.all_reduce(x, async_op=True)]
+        if rank == 0:
+            dist.send(peer, 1)
+        for work in works:
+            assert work is not None
+            work.wait()
+        return [float(out[0]), float(out[7]), float(x[0])]
+
+    assert go(worker) == [[1.0, 2.0, 3.0]] * 2
+
+
+def test_ranks_that_wait_for_their_own_tensors_are_told_so() -> None:
+    def worker(rank: int) -> None:
+        x, peer = np.ones(4), np.zeros(1)
+        if rank == 1:
+            dist.recv(peer, 0)
+        works = [dist.all_reduce(x, async_op=True), dist.all_reduce(x, async_op=True)]
+        if rank == 0:
+            dist.send(peer, 1)
+        for work in works:
+            assert work is not None
+            work.wait()
+
+    with pytest.raises(DistributedError, match="AHBM-X121.*, whose tensors its next call has, for rank 1") as caught:
+        go(worker)
+    assert "give the calls tensors of their own" in str(caught.value)
+
+
 def test_what_has_ended_is_let_go() -> None:
     settled: list[Ticket] = []
     claims = Claims(settled.append, settled.append)

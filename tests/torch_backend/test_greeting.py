@@ -120,3 +120,8 @@ def test_rank_0_waits_for_the_others_at_most_for_the_timeout() -> None:
     door = Host(SMALL, 2, 0.5)
     with pytest.raises(DistributedError, match="AHBM-X122 init_process_group: rank 1 did not come: Timed out"):
         door.meet()
+
+
+def test_equal_numbers_are_told_alike() -> None:
+    told = [Setup(overrides={"system.sips.count": 2, "link": number}).told() for number in (100, 100.0, 100.5)]
+    assert told[0] == told[1] != told[2]

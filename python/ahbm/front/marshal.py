@@ -82,7 +82,7 @@ class Member(NamedTuple):
 
     def all_gather_single(self, out: Flat, x: Flat) -> Call:
         """`out` becomes all ranks' `x`, one after the other."""
-        touches, mine = self._touching((x,), (out,)), self._chunk(x.size)
+        touches, mine = self._touching((x,), (out,), copied=True), self._chunk(x.size)
         x.into(out.array, mine.start)
         call = self._call("all_gather", x, x.size, out.array, _back(out, out.array), touches, give=mine)
         call.sides = (x.array, out.array)
@@ -94,14 +94,14 @@ class Member(NamedTuple):
 
     def gather_single(self, out: Flat | None, x: Flat, root: int) -> Call:
         """The root's `out` becomes all ranks' `x`, one after the other; all others have none."""
-        touches = self._touching((x,), () if out is None else (out,))
+        touches = self._touching((x,), () if out is None else (out,), copied=True)
         buffer, mine = self._room(x.size, x)
         x.into(buffer, mine.start)
         finish, take = (_kept(x), NOTHING) if out is None else (_back(out, buffer), None)
         return self._call("gather", x, x.size, buffer, finish, touches, root=root, give=mine, take=take)
 
     def _gather(self, collective: str, outs: Sequence[Flat], x: Flat, root: int) -> Call:
-        touches = self._touching((x,), tuple(outs))
+        touches = self._touching((x,), tuple(outs), copied=True)
         longest = max([x.size, *(out.size for out in outs)])
         buffer, mine = self._room(longest, x)
         x.into(buffer, mine.start)
@@ -110,7 +110,7 @@ class Member(NamedTuple):
 
     def scatter(self, out: Flat, ins: Sequence[Flat], root: int) -> Call:
         """`out` becomes the root's `ins[me]`; all others have no `ins`."""
-        touches = self._touching(tuple(ins), (out,))
+        touches = self._touching(tuple(ins), (out,), copied=True)
         buffer, mine = self._room(out.size, out)
         for at, x in enumerate(ins):
             x.into(buffer, at * out.size)
@@ -119,7 +119,7 @@ class Member(NamedTuple):
 
     def reduce_scatter(self, out: Flat, ins: Sequence[Flat], op: str) -> Call:
         """`out` becomes the reduction of all ranks' `ins[me]`; the positions may differ in size."""
-        touches = self._touching(tuple(ins), (out,))
+        touches = self._touching(tuple(ins), (out,), copied=True)
         longest = max(x.size for x in ins)
         buffer, mine = self._room(longest, out)
         for at, x in enumerate(ins):
@@ -128,7 +128,7 @@ class Member(NamedTuple):
 
     def reduce_scatter_single(self, out: Flat, whole: Flat, op: str) -> Call:
         """`out` becomes the reduction of all ranks' chunk `me` of `whole`."""
-        touches = self._touching((whole,), (out,))
+        touches = self._touching((whole,), (out,), copied=True)
         call = self._reduce_scatter(out, whole.copy(), self._chunk(out.size), out.size, op, touches)
         call.sides = (whole.array, out.array)
         return call
@@ -139,7 +139,7 @@ class Member(NamedTuple):
 
     def all_to_all(self, outs: Sequence[Flat], ins: Sequence[Flat]) -> Call:
         """`outs[j]` becomes what rank j has as `ins[me]`, of whatever size."""
-        touches = self._touching(tuple(ins), tuple(outs))
+        touches = self._touching(tuple(ins), tuple(outs), copied=True)
         sends, receives = tuple(x.size for x in ins), tuple(out.size for out in outs)
         source, target = ins[0].room(sum(sends)), ins[0].room(sum(receives))
         for x, start in zip(ins, accumulate(sends, initial=0), strict=False):
@@ -200,8 +200,11 @@ class Member(NamedTuple):
         agreed = terms(self.group, collective, count, like.dtype, op, root, like.shape)
         return Call("collective", self.group, agreed, buffer, finish, None, give, take, touches=touches)
 
-    def _touching(self, reads: tuple[Flat, ...], writes: tuple[Flat, ...], paired: bool = False) -> Touches:
+    def _touching(
+        self, reads: tuple[Flat, ...], writes: tuple[Flat, ...], paired: bool = False, copied: bool = False
+    ) -> Touches:
         """What the next call touches, once it is that call's turn. Before it, no element may be read or written.
+        `copied`: it has read all when it is issued.
 
         Raises DistributedError (AHBM-X130) for a tensor that cannot hold a result, what stopped the world.
         """
@@ -212,7 +215,7 @@ class Member(NamedTuple):
         claims = self.claims
         if claims is not None and claims.open:
             claims.make_way(touches)
-        return touches
+        return Touches((), writes) if copied else touches
 
     def _chunk(self, count: int) -> slice:
         return slice(self.me * count, (self.me + 1) * count)

@@ -29,6 +29,7 @@ class Touches:
     """The tensors of one call."""
 
     reads: tuple[Flat, ...]
+    """Empty once it is issued, where it has taken a copy."""
     writes: tuple[Flat, ...]
     paired: bool = False
     """Whether the call is a send or a receive."""
@@ -63,11 +64,16 @@ class Claims:
             elif not (theirs.paired and mine.paired) and (
                 _meet(mine.reads, theirs.writes) or _meet(mine.writes, theirs.writes)
             ):
-                self._settle(ticket)
+                self._come_after(ticket)
             elif _meet(mine.writes, theirs.reads):
-                (self._detach if theirs.paired else self._settle)(ticket)
+                (self._detach if theirs.paired else self._come_after)(ticket)
         for x in mine.reads:  # one that ends may end just now
             x.refresh()
+
+    def _come_after(self, ticket: Ticket) -> None:
+        ticket.ahead = True
+        self._settle(ticket)
+        ticket.ahead = False
 
 
 def _meet(some: Iterable[Flat], others: Iterable[Flat]) -> bool:

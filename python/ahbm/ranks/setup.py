@@ -64,7 +64,7 @@ class Setup:
             if value is None and each.name in usual:
                 value = os.environ.get(usual[each.name]) or None
             if isinstance(value, Mapping):
-                value = ", ".join(f"{key}={value[key]}" for key in sorted(value)) or None
+                value = ", ".join(f"{key}={_whole(value[key])}" for key in sorted(value)) or None
             elif hasattr(value, "hash"):
                 value = f"a machine of hash {value.hash:#x}"
             elif hasattr(value, "name") and not isinstance(value, str | Path):
@@ -85,6 +85,11 @@ class Setup:
         if self.algorithm is not None:
             emulator.algorithm(self.algorithm)
         return emulator
+
+
+def _whole(value: object) -> object:
+    """An integer for a float that is one: 100 and 100.0 are the same choice."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 _NOTHING = Setup()

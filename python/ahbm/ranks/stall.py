@@ -19,6 +19,10 @@ _MISMATCHED = (
     "a send and its receive name each other and have the same tag; else every rank of a group must make the same calls "
     "in the same order"
 )
+_AHEAD = (
+    "a call comes after the earlier ones that have its tensors, and its rank waits where it issues it: do before it "
+    "what the other ranks wait for, or give the calls tensors of their own"
+)
 
 
 @dataclass(eq=False)
@@ -42,7 +46,7 @@ def stalled(ranks: Sequence[RankState]) -> DistributedError:
         "AHBM-X121",
         f"no rank can go on: {'; '.join(site.label for site in sites[:NAMED])}{more}",
         sites=sites,
-        hint=_MISMATCHED if _tags(ranks) else "every rank of a group must make the same calls in the same order",
+        hint=_hint(ranks),
     )
 
 
@@ -83,6 +87,8 @@ def waits_in(part: Part, ranks: Sequence[RankState]) -> Site:
     """The place where the rank of `part` waits, and the ranks it waits for."""
     tagged = bool(part.terms.tag) or _tags(ranks)
     label = f"rank {part.rank} waits in {_named(part, tagged)}"
+    if part.ticket.ahead:
+        label += ", whose tensors its next call has,"
     absent = part.operation.absent()
     if absent:
         reasons = [f"rank {rank}, {_whereabouts(ranks[rank], tagged)}" for rank in absent[:NAMED_ABSENT]]
@@ -90,6 +96,12 @@ def waits_in(part: Part, ranks: Sequence[RankState]) -> Site:
             reasons.append(f"{len(absent) - NAMED_ABSENT} more")
         label += f" for {' and '.join(reasons)}"
     return Site(label, part.origin)
+
+
+def _hint(ranks: Sequence[RankState]) -> str:
+    if any(state.waiting is not None and state.waiting.ticket.ahead for state in ranks):
+        return _AHEAD
+    return _MISMATCHED if _tags(ranks) else "every rank of a group must make the same calls in the same order"
 
 
 def _tags(ranks: Sequence[RankState]) -> bool:

@@ -192,6 +192,7 @@ class Host:
                 elif kind == frames.WAIT:
                     ticket = tickets.get(facts["ticket"])
                     if ticket is not None and facts["waits"]:
+                        ticket.ahead = bool(facts.get("ahead"))
                         self.world.park(ticket, None, own=True)
                     elif ticket is not None:
                         self.world.unpark(ticket, None, own=True)

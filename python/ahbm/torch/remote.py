@@ -138,7 +138,7 @@ class Remote:
             _, call = self._open[ticket.call]
         own = threading.get_ident() == self._main
         if own:
-            self._send(frames.WAIT, {"ticket": ticket.call, "waits": True})
+            self._send(frames.WAIT, {"ticket": ticket.call, "waits": True, "ahead": ticket.ahead})
         if not gate.wait(timeout_s) and not ticket.done:
             if own:
                 self._send(frames.WAIT, {"ticket": ticket.call, "waits": False})

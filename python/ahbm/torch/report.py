@@ -50,13 +50,13 @@ def check() -> None:
     asked = target()
     if asked is None:
         return
-    place = next(path for path in (asked.absolute(), *asked.absolute().parents) if os.path.exists(path))
-    if not place.is_dir():
-        why = f"{place} is no folder"
-    elif not os.access(place, os.W_OK | os.X_OK):
-        why = f"{place} does not let this user write"
-    else:
-        return
+    try:
+        asked.mkdir(parents=True, exist_ok=True)
+        if os.access(asked, os.W_OK | os.X_OK):
+            return
+        why = "it does not let this user write"
+    except OSError as error:
+        why = error.strerror or str(error)
     hint = "name a folder, which need not be there yet, or - for the table alone"
     raise ConfigError("AHBM-C141", f"cannot write the report into {ENV}={asked}: {why}", hint=hint)
 
