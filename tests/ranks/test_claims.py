@@ -122,7 +122,7 @@ def test_ranks_that_wait_for_their_own_tensors_are_told_so() -> None:
             assert work is not None
             work.wait()
 
-    with pytest.raises(DistributedError, match="AHBM-X121.*, whose tensors its next call has, for rank 1") as caught:
+    with pytest.raises(DistributedError, match=r"AHBM-X121.*, whose tensors its next call has, for rank 1") as caught:
         go(worker)
     assert "give the calls tensors of their own" in str(caught.value)
 

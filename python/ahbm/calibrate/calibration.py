@@ -56,6 +56,8 @@ class Judged:
 
     table: Table
     errors: tuple[Error, ...]
+    own: tuple[Error, ...] = ()
+    """Those of the machine that was fitted to all rows, at its rows: a band covers them, too."""
 
     @property
     def mean(self) -> float:
@@ -77,7 +79,9 @@ class Judged:
         """Mean and worst error for each power of ten of the size."""
         found = []
         for decade in sorted({_decade(row.bytes) for row in self.table.measured}):
-            mine = [each.percent for each in self.errors if _decade(each.bytes) == decade]
+            mine, own = (
+                [each.percent for each in errors if _decade(each.bytes) == decade] for errors in (self.errors, self.own)
+            )
             sizes = [row.bytes for row in self.table.measured if _decade(row.bytes) == decade]
             # A decade without a held-back row has the error of the table.
             known = mine or [each.percent for each in self.errors]
@@ -86,8 +90,8 @@ class Judged:
                     "from_bytes": min(sizes),
                     "to_bytes": max(sizes),
                     "rows": len(mine),
-                    "mean_percent": round(float(np.mean(known)), 3),
-                    "worst_percent": round(float(np.max(known)), 3),
+                    "mean_percent": round(max(float(np.mean(each)) for each in (known, own) if each), 3),
+                    "worst_percent": round(max([*known, *own]), 3),
                 }
             )
         return found
@@ -208,7 +212,10 @@ def calibrate(
     tree = written.tree(given, law, ranks, tables[0].collective, last)
     tell("running the machine at the rows")
     ran = [_verified(tree, law, table, known) for table in tidy]
-    judged = tuple(_judged(table, parts, *ratios) for table, parts, ratios in zip(tidy, held, ran, strict=True))
+    judged = tuple(
+        _judged(table, [*parts, (table, table, law.us(coefficients.rows([table], known)))], *ratios)
+        for table, parts, ratios in zip(tidy, held, ran, strict=True)
+    )
     tree["calibration"] = block(tables[0].accelerator, judged, parameters, covariance)
     deviation = max(100 * float(np.abs(ratios - 1).max()) for _, ratios in ran)
     if deviation > DEVIATES:
@@ -235,13 +242,16 @@ def _held_back(tables: Sequence[Table], known: coefficients.Coefficients) -> lis
 
 
 def _judged(table: Table, parts: Sequence[Part], sizes: Floats, ratios: Floats) -> Judged:
-    """The errors of the machine at a table's held-back rows: those of the law, by what runs take of the law's time near
-    these sizes."""
-    found: list[Error] = []
-    for tested, seen, predicted in parts:
-        ran = np.interp(np.log([row.bytes for row in tested.rows]), np.log(sizes), ratios)
-        found += errors(tested, seen, predicted * ran)
-    return Judged(table, tuple(sorted(found, key=lambda each: each.bytes)))
+    """The errors of the machine at a table's held-back rows, and, of the last part, at all of them.
+
+    They are those of the law, by what runs take of the law's time near these sizes.
+    """
+    *held, own = [
+        errors(tested, seen, predicted * np.interp(np.log([row.bytes for row in tested.rows]), np.log(sizes), ratios))
+        for tested, seen, predicted in parts
+    ]
+    found = sorted((each for part in held for each in part), key=lambda each: each.bytes)
+    return Judged(table, tuple(found), tuple(own))
 
 
 def errors(tested: Table, seen: Table, predicted: Floats) -> list[Error]:

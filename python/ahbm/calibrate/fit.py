@@ -52,6 +52,8 @@ SWITCHING = Shape(((PLAIN,), (FREE,)))
 """The shape of libraries that do not take the quickest: the size decides between two protocols."""
 UNSURE, AS_TOLD = 0.3, 1.25
 """Standard error of a parameter's logarithm from which on a law does without it, where its error grows by no more."""
+AS_ROUND = 1.15
+"""What a round number may multiply the error by."""
 SURE = 0.01
 """Mean error up to which a law of the measured rows needs no time that others suggest."""
 HELD, SEEN = 0.85, 0.8
@@ -173,7 +175,9 @@ def _shaped(rows: Rows) -> Law:
         number, key = uncertainty.parameters(law, rows)[at]
         kept.append(at)
         rounded = [_refined(law.with_part(number or 0, key, each), rows, kept) for each in numbers]
-        law = min(rounded, key=lambda each: loss(each, rows))
+        nearest = min(rounded, key=lambda each: loss(each, rows))
+        if _off(nearest, rows) <= AS_ROUND * _off(law, rows) + 1e-4:
+            law = nearest
     return _ordered(law)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from math import ceil, floor, log2
+from math import ceil, floor, log2, sqrt
 
 import numpy as np
 
@@ -15,6 +15,10 @@ CHANGE = 1e-4
 """Relative change of a parameter by which the slope of a law is found."""
 ROUGH = {"gbs": 0.06, "ramp_bytes": 0.01, "exponent": 0.06, "step_us": 1.0}
 """Standard error of a parameter's logarithm from which on its number is a round one; of a step, a known one."""
+FIFTHS = 5
+"""Of an exponent, round numbers are fifths."""
+FINE = 0.1
+"""Standard error up to which a ramp's round numbers are half as far from each other, as powers of the root of two."""
 STEP_US = 0.6
 """Step of a protocol whose rows are too large to tell it: NCCL's over NVLink (NVIDIA/nccl, src/graph/tuning.cc)."""
 
@@ -57,8 +61,8 @@ def simpler(law: Law, rows: Rows, unsure: float) -> Iterator[Shape]:
 
 
 def roughest(law: Law, rows: Rows, kept: Sequence[int]) -> tuple[int, list[float]] | None:
-    """The least sure of the parameters that are not kept and that rows hardly tell: its place among `parameters`, and
-    the round numbers around it; None where there is none.
+    """The least sure of the parameters that are not kept and that rows hardly tell, by what it has to be: its place
+    among `parameters`, and the round numbers around it; None where there is none.
 
     Of two tables that differ little, both have the same round number.
     """
@@ -66,21 +70,24 @@ def roughest(law: Law, rows: Rows, kept: Sequence[int]) -> tuple[int, list[float
     if not free:
         return None
     errors = np.sqrt(np.diag(covariance(law, rows, kept)))
-    for place in np.argsort(-errors, kind="stable"):
-        number, key = parameters(law, rows)[free[place]]
-        if number is not None and errors[place] > ROUGH[key]:
-            return free[place], _round(key, getattr(law.spoken[number], key))
-    return None
+    named = [parameters(law, rows)[at] for at in free]
+    by = [0.0 if number is None else error / ROUGH[key] for error, (number, key) in zip(errors, named, strict=True)]
+    place = int(np.argmax(by))
+    number, key = named[place]
+    if number is None or by[place] <= 1:
+        return None
+    return free[place], _round(key, getattr(law.spoken[number], key), float(errors[place]))
 
 
-def _round(key: str, value: float) -> list[float]:
-    """Powers of two around a value, or tenths around an exponent; a step that is known."""
+def _round(key: str, value: float, error: float) -> list[float]:
+    """Powers of two around a value, or fifths around an exponent; a step that is known."""
     if key == "step_us":
         return [STEP_US]
     if key == "exponent":
-        found = [whole(10 * value) / 10 for whole in (floor, ceil)]
+        found = [whole(FIFTHS * value) / FIFTHS for whole in (floor, ceil)]
     else:
-        found = [2.0 ** whole(log2(value)) for whole in (floor, ceil)]
+        base = sqrt(2.0) if key == "ramp_bytes" and error <= FINE else 2.0
+        found = [base ** whole(log2(value) / log2(base)) for whole in (floor, ceil)]
     least, most = BOUNDS[key]
     return sorted({min(max(each, least), most) for each in found})
 
