@@ -154,7 +154,8 @@ with MSCCLProgram("half", fully_connected(2), AllReduce(2, 1, True), 1):
 def test_the_module_of_an_algorithm_is_named_with_a(tmp_path: Path) -> None:
     kernel = "def kernel_args(w, n, *, cube_w=4, cube_h=4):\n    return ()\n\n\n"
     kernel += "def mine(t_ptr, r, k, w, h, *, tl):\n    pass\n"
-    (tmp_path / "mine.py").write_text(f'"""Mine."""\n\n{kernel}\n\nkernel = mine\n', encoding="utf-8")
+    typed = "from typing import TYPE_CHECKING\n\nif TYPE_CHECKING:\n    import numpy\n\n"
+    (tmp_path / "mine.py").write_text(f'"""Mine."""\n\n{typed}{kernel}\n\nkernel = mine\n', encoding="utf-8")
     (tmp_path / "main.py").write_text(f"{kernel}\n\nkernel = mine\nprint('it runs')\n", encoding="utf-8")
     for command in ("run", "check", "explain", "inspect", "bench", "explore", "report", "ladder"):
         code, _, err = run("ahbm", [command, "mine.py"], tmp_path)

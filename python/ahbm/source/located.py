@@ -95,6 +95,8 @@ def _idle(one: ast.stmt) -> list[str | None]:
         return [None]
     if isinstance(one, ast.Assign):
         return [name.id for name in one.targets if isinstance(name, ast.Name)]
+    if isinstance(one, ast.If) and ast.unparse(one.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+        return []
     return [] if isinstance(one, ast.Import | ast.ImportFrom | ast.AnnAssign | ast.Expr) else [None]
 
 
