@@ -151,7 +151,7 @@ def init_process_group(
         context, Setup(topology, ccl, overrides, as_algorithm(algorithm), seconds, check=check), backend, call_origin()
     )
     context.selection = None
-    context.claims = Claims(context.session.settle, context.session.detach)
+    context.claims = Claims(context.session.detach)
     chosen = selector or context.lobby.first.selector or ambient().selector
     context.choose()
     if chosen is not None:
@@ -463,7 +463,7 @@ def irecv(tensor: Any, src: int | None = None, group: ProcessGroup | None = None
 def _side(group: ProcessGroup | None) -> Member:
     """The calling rank as a member of `group`."""
     context, _, members = member(group)
-    return Member(members, members.rank_of(context.rank), context.claims)
+    return Member(members, members.rank_of(context.rank))
 
 
 def _another(side: Member, peer: int, name: str) -> int:

@@ -13,6 +13,7 @@ from ahbm import spawn
 from ahbm.base.arrays import flat_host
 from ahbm.errors import DistributedError
 from ahbm.ranks.claims import Claims, Touches
+from ahbm.ranks.seat import Call
 from ahbm.ranks.ticket import Ticket
 
 SMALL = {"sip.cube_mesh.w": 2, "sip.cube_mesh.h": 1}
@@ -110,36 +111,130 @@ def test_what_a_call_has_copied_may_be_written_before_it_ends() -> None:
     assert go(worker) == [[1.0, 2.0, 3.0]] * 2
 
 
-def test_ranks_that_wait_for_their_own_tensors_are_told_so() -> None:
-    def worker(rank: int) -> None:
-        x, peer = np.ones(4), np.zeros(1)
+@pytest.mark.parametrize("kind", ["in place", "copied", "strided", "sent"])
+@pytest.mark.parametrize("groups", [1, 2])
+def test_a_rank_goes_on_beside_a_call_that_comes_after_another(kind: str, groups: int) -> None:
+    def worker(rank: int) -> list[float]:
+        group = dist.new_group() if groups == 2 else None
+        x, out, token = np.full(8, rank + 1.0)[:: 2 if kind == "strided" else 1], np.zeros(16), np.zeros(1)
         if rank == 1:
-            dist.recv(peer, 0)
-        works = [dist.all_reduce(x, async_op=True), dist.all_reduce(x, async_op=True)]
+            dist.recv(token, 0)
+        works = [dist.all_reduce(x, async_op=True)]
+        if kind == "copied":
+            works.append(dist.all_gather_into_tensor(out, x, group=group, async_op=True))
+        elif kind == "sent":
+            works += [dist.isend(x, 1 - rank, tag=1), dist.irecv(out[:8], 1 - rank, tag=1)]
+        else:
+            works.append(dist.all_reduce(x, group=group, async_op=True))
+        works.append(dist.all_reduce(x, async_op=True))  # comes after them all
         if rank == 0:
-            dist.send(peer, 1)
+            dist.send(token + 5, 1)  # the other rank has not issued one
+        for work in works:
+            assert work is not None
+            work.wait()
+        return [float(token[0]), float(x[0]), float(out[0])]
+
+    seen = {"in place": (12.0, 0.0), "strided": (12.0, 0.0), "copied": (6.0, 3.0), "sent": (6.0, 3.0)}[kind]
+    assert go(worker) == [[0.0, *seen], [5.0, *seen]]
+
+
+def test_operations_of_a_group_keep_their_order() -> None:
+    def worker(rank: int) -> tuple[float, list[float]]:
+        group = dist.new_group()
+        x, other, token = np.ones(1 << 12), np.ones(1 << 12), np.zeros(1)
+        if rank == 1:
+            dist.recv(token, 0)
+        works = [
+            dist.all_reduce(x, async_op=True),
+            dist.all_reduce(x, group=group, async_op=True),
+            dist.all_reduce(other, group=group, async_op=True),
+        ]
+        if rank == 0:
+            dist.send(token, 1)
+        for work in works:
+            assert work is not None
+            work.wait()
+        ends = [call.start_ns + call.latency_ns for call in dist.stats() if call.collective == "all_reduce"]
+        return dist.simulated_time(), ends
+
+    (time, ends), (_, other_ends) = go(worker)
+    assert ends == other_ends and ends[1] < ends[2] <= time
+
+
+def test_a_failed_call_lets_those_go_on_that_come_after_it() -> None:
+    def worker(rank: int) -> list[float | str]:
+        x = np.full(4, rank + 1.0)
+        works = [
+            dist.all_reduce(x, op=dist.ReduceOp.SUM if rank else dist.ReduceOp.MAX, async_op=True),
+            dist.all_reduce(x, async_op=True),
+        ]
+        told: list[float | str] = []
+        for work in works:
+            assert work is not None
+            try:
+                work.wait()
+                told.append(float(x[0]))
+            except DistributedError as error:
+                told.append(error.code)
+        return told
+
+    assert go(worker) == [["AHBM-X110", 3.0]] * 2
+
+
+def test_ranks_that_order_the_calls_of_a_tensor_differently_are_told_so() -> None:
+    def worker(rank: int) -> None:
+        group, x = dist.new_group(), np.ones(4)
+        works = [dist.all_reduce(x, group=each, async_op=True) for each in ([None, group] if rank else [group, None])]
         for work in works:
             assert work is not None
             work.wait()
 
-    with pytest.raises(DistributedError, match=r"AHBM-X121.*, whose tensors its next call has, for rank 1") as caught:
+    with pytest.raises(DistributedError, match=r"AHBM-X121.*, where rank 1's part comes after .* the same") as caught:
         go(worker)
-    assert "give the calls tensors of their own" in str(caught.value)
+    assert "in the same order on all ranks" in str(caught.value)
+
+
+def test_a_call_that_comes_after_one_that_a_rank_never_makes_says_so() -> None:
+    def worker(rank: int) -> None:
+        group, x = dist.new_group(), np.ones(4)
+        if rank == 0:
+            dist.all_reduce(x, async_op=True)
+        dist.all_reduce(x, group=group)
+
+    with pytest.raises(DistributedError) as caught:
+        go(worker)
+    assert "where its own part comes after all_reduce (call 2 of WORLD), which has the same tensors and waits for " in (
+        str(caught.value)
+    )
+
+
+def test_what_nobody_waits_for_is_left_over() -> None:
+    def worker(rank: int) -> None:
+        group, x = dist.new_group(), np.ones(4)
+        for each in [None, group] if rank else [group, None]:
+            dist.all_reduce(x, group=each, async_op=True)
+
+    with pytest.raises(DistributedError, match="AHBM-X123"):
+        go(worker)
 
 
 def test_what_has_ended_is_let_go() -> None:
-    settled: list[Ticket] = []
-    claims = Claims(settled.append, settled.append)
+    detached: list[Ticket] = []
+    claims = Claims(detached.append)
     x = flat_host(np.zeros(4), writable=True)
-    both = Touches((x,), (x,))
-    ticket = Ticket(0, touches=both)
+    first, second, third = (
+        Call("collective", None, None, x.array, lambda _: None, touches=Touches((x,), (x,)))  # type: ignore[arg-type]
+        for _ in range(3)
+    )
+    claims.order(first)
+    ticket = Ticket(0, touches=first.touches)
     claims.add(ticket)
-    claims.make_way(both)
-    assert settled == [ticket]
+    claims.order(second)
+    assert second.after == (ticket,) and not first.after
     ticket.end(None)
     assert ticket.touches is None
-    claims.make_way(both)
-    assert settled == [ticket]
+    claims.order(third)
+    assert not third.after and not claims.open and not detached
 
 
 @pytest.mark.parametrize(

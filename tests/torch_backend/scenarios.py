@@ -523,6 +523,39 @@ def a_collective_comes_after_those_whose_tensors_it_takes() -> None:
 
 
 @scenario
+def a_rank_goes_on_beside_a_call_that_comes_after_another() -> None:
+    rank, n = everyone()
+    other, total = dist.new_group(list(range(n))), sum(range(1, n + 1))
+    for size in (8, 1 << 18):
+        wide, token = torch.full((size, 2), rank + 1.0), torch.zeros(size)
+        x, half, gathered = torch.full((size,), rank + 1.0), wide[:, 0], torch.empty(n * size)
+        if rank:
+            dist.recv(token, 0)
+        works = [dist.all_reduce(x, async_op=True), dist.all_reduce(half, async_op=True)]
+        works += [dist.all_gather_into_tensor(gathered, x, group=other, async_op=True)]
+        works += [dist.all_reduce(half, dist._make_nccl_premul_sum(2.0), group=other, async_op=True)]
+        works += [dist.all_reduce(x, async_op=True)]
+        if rank == 0:
+            for peer in range(1, n):
+                dist.send(token + 5, peer)
+        for work in works:
+            work.wait()
+        assert torch.equal(token, torch.full_like(token, 5.0 if rank else 0.0))
+        assert torch.equal(x, torch.full_like(x, total * n))
+        assert torch.equal(gathered, torch.full_like(gathered, total))
+        assert torch.equal(wide, torch.tensor([2.0 * total * n, rank + 1.0]).expand(size, 2))
+        y, got = torch.full((size,), rank + 1.0), torch.zeros(size)
+        works = [dist.all_reduce(y, async_op=True)]
+        if rank < 2:
+            works += [dist.isend(y, 1 - rank), dist.irecv(got, 1 - rank)]
+        works += [dist.all_reduce(y, async_op=True)]
+        for work in works:
+            work.wait()
+        assert torch.equal(got, torch.full_like(got, total if rank < 2 else 0.0))
+        assert torch.equal(y, torch.full_like(y, total * n))
+
+
+@scenario
 def an_earlier_collective_has_ended_where_a_later_one_of_its_group_has() -> None:
     rank, n = everyone()
     for size in (8, 1 << 20):

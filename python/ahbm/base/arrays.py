@@ -107,6 +107,7 @@ class Flat:
     """The memory that the elements were copied from; None where `array` is it."""
     taken: Callable[[], NDArray[Any]] | None = None
     """Copies the elements from `view` anew."""
+    _span: tuple[int, int] | None = None
 
     @property
     def size(self) -> int:
@@ -118,10 +119,17 @@ class Flat:
         """The user's memory, as it lies."""
         return self.array if self.view is None else self.view
 
+    @property
+    def span(self) -> tuple[int, int]:
+        """The addresses of the first byte of the memory and of the one behind it; (0, 0) for none."""
+        if self._span is None:
+            self._span = _span(self.memory)
+        return self._span
+
     def refresh(self) -> None:
-        """Takes the elements as they are now."""
-        if self.taken is not None:
-            self.array = self.taken()
+        """Takes the elements as they are now, to where the array is."""
+        if self.taken is not None and not isinstance(self.array, Hollow):
+            self.array[...] = self.taken()
 
     def writable(self) -> None:
         """Raises DistributedError (AHBM-X130) for a tensor some of whose elements are one place in memory."""
@@ -210,6 +218,16 @@ def _overlaps(array: NDArray[Any]) -> bool:
         starts = np.add.outer(starts, stride * np.arange(size)).ravel()
     starts.sort()
     return bool((np.diff(starts) < array.itemsize).any())
+
+
+def _span(array: NDArray[Any] | Hollow) -> tuple[int, int]:
+    if isinstance(array, Hollow) or not array.size:
+        return 0, 0
+    start: int = array.__array_interface__["data"][0]
+    if array.ndim == 1 and array.strides[0] == array.itemsize:
+        return start, start + array.nbytes
+    reaches = [(size - 1) * stride for size, stride in zip(array.shape, array.strides, strict=True)]
+    return start + sum(min(each, 0) for each in reaches), start + sum(max(each, 0) for each in reaches) + array.itemsize
 
 
 def _write(array: NDArray[Any], elements: NDArray[Any]) -> None:

@@ -1,7 +1,8 @@
 """Between the tensors of a call and the flat buffer of a collective's in-place layout, for every front.
 
 A member of a group turns flat tensors, which fit one another, into calls: which chunk is whose, what is copied before
-and taken back after. `give` and `take` say which elements of the buffer matter, for ranks whose world is elsewhere.
+and taken back after. Nothing is read yet, for a call may come after others. `give` and `take` say which elements of the
+buffer matter, for ranks whose world is elsewhere.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 from ahbm.base.arrays import Flat, flat_host
 from ahbm.base.placement import DeviceTensor
 from ahbm.base.request import Request
-from ahbm.ranks.claims import Claims, Touches
+from ahbm.ranks.claims import Touches
 from ahbm.ranks.exchange import Exchange
 from ahbm.ranks.groups import ProcessGroup
 from ahbm.ranks.operation import Finish
@@ -34,13 +35,10 @@ class Member(NamedTuple):
 
     group: ProcessGroup
     me: int
-    claims: Claims | None = None
-    """What the rank's calls under way read and write; a method waits for those that its call has to come after. None:
-    there are none."""
 
     def all_reduce(self, x: Flat, op: str, to: Flat | None = None) -> Call:
         """`to`, or else `x`, becomes the reduction of all ranks' `x`. With `to`, `x` may be overwritten."""
-        touches = self._touching((x,), (to or x,))
+        touches = _touching((x,), (to or x,))
         return self._call("all_reduce", x, x.size, x.array, _back(to or x, x.array), touches, op)
 
     def all_reduce_tiles(self, tensor: DeviceTensor, op: str) -> Call:
@@ -49,7 +47,7 @@ class Member(NamedTuple):
         agreed = terms(
             self.group, "all_reduce", size, x.dtype, op, 0, tensor.tiles.shape, placement=tensor.dp, tiles=tiles
         )
-        touches = self._touching((x,), (x,))
+        touches = _touching((x,), (x,))
         buffer: Any = x.array
 
         def finish(_: Ticket) -> object:
@@ -61,19 +59,22 @@ class Member(NamedTuple):
     def reduce(self, x: Flat, op: str, root: int, to: Flat | None = None) -> Call:
         """The root's `to`, or else `x`, becomes the reduction of all ranks' `x`. With `to`, `x` may be overwritten."""
         (to or x).writable()
-        touches = self._touching((x,), (to or x,) if self.me == root else ())
+        touches = _touching((x,), (to or x,) if self.me == root else ())
         if self.me == root:
             return self._call("reduce", x, x.size, x.array, _back(to or x, x.array), touches, op, root)
-        buffer = x.copy() if to is None else x.array
-        return self._call("reduce", x, x.size, buffer, _kept(to or x), touches, op, root, take=NOTHING)
+        if to is not None:
+            return self._call("reduce", x, x.size, x.array, _kept(to), touches, op, root, take=NOTHING)
+        buffer = x.room(x.size)
+        call = self._call("reduce", x, x.size, buffer, _kept(x), touches, op, root, take=NOTHING)
+        return call.copies((x,), buffer, (0,))
 
     def broadcast(self, x: Flat, root: int) -> Call:
         """`x` becomes the root's."""
         x.writable()
         if self.me == root:
-            touches = self._touching((x,), ())
+            touches = _touching((x,), ())
             return self._call("broadcast", x, x.size, x.array, _kept(x), touches, root=root, take=NOTHING)
-        touches = self._touching((), (x,))
+        touches = _touching((), (x,))
         return self._call("broadcast", x, x.size, x.array, _back(x, x.array), touches, root=root, give=NOTHING)
 
     def all_gather(self, outs: Sequence[Flat], x: Flat) -> Call:
@@ -82,11 +83,10 @@ class Member(NamedTuple):
 
     def all_gather_single(self, out: Flat, x: Flat) -> Call:
         """`out` becomes all ranks' `x`, one after the other."""
-        touches, mine = self._touching((x,), (out,), copied=True), self._chunk(x.size)
-        x.into(out.array, mine.start)
+        touches, mine = _touching((x,), (out,)), self._chunk(x.size)
         call = self._call("all_gather", x, x.size, out.array, _back(out, out.array), touches, give=mine)
         call.sides = (x.array, out.array)
-        return call
+        return call.copies((x,), out.array, (mine.start,))
 
     def gather(self, outs: Sequence[Flat], x: Flat, root: int) -> Call:
         """The root's `outs[r]` becomes rank r's `x`; all others have no `outs`."""
@@ -94,44 +94,42 @@ class Member(NamedTuple):
 
     def gather_single(self, out: Flat | None, x: Flat, root: int) -> Call:
         """The root's `out` becomes all ranks' `x`, one after the other; all others have none."""
-        touches = self._touching((x,), () if out is None else (out,), copied=True)
+        touches = _touching((x,), () if out is None else (out,))
         buffer, mine = self._room(x.size, x)
-        x.into(buffer, mine.start)
         finish, take = (_kept(x), NOTHING) if out is None else (_back(out, buffer), None)
-        return self._call("gather", x, x.size, buffer, finish, touches, root=root, give=mine, take=take)
+        call = self._call("gather", x, x.size, buffer, finish, touches, root=root, give=mine, take=take)
+        return call.copies((x,), buffer, (mine.start,))
 
     def _gather(self, collective: str, outs: Sequence[Flat], x: Flat, root: int) -> Call:
-        touches = self._touching((x,), tuple(outs), copied=True)
+        touches = _touching((x,), tuple(outs))
         longest = max([x.size, *(out.size for out in outs)])
         buffer, mine = self._room(longest, x)
-        x.into(buffer, mine.start)
         finish, take = _deal(outs, buffer, range(0, buffer.size, longest or 1)), None if outs else NOTHING
-        return self._call(collective, x, longest, buffer, finish, touches, root=root, give=mine, take=take)
+        call = self._call(collective, x, longest, buffer, finish, touches, root=root, give=mine, take=take)
+        return call.copies((x,), buffer, (mine.start,))
 
     def scatter(self, out: Flat, ins: Sequence[Flat], root: int) -> Call:
         """`out` becomes the root's `ins[me]`; all others have no `ins`."""
-        touches = self._touching(tuple(ins), (out,), copied=True)
+        touches = _touching(tuple(ins), (out,))
         buffer, mine = self._room(out.size, out)
-        for at, x in enumerate(ins):
-            x.into(buffer, at * out.size)
         give, finish = None if self.me == root else NOTHING, _back(out, buffer[mine])
-        return self._call("scatter", out, out.size, buffer, finish, touches, root=root, give=give, take=mine)
+        call = self._call("scatter", out, out.size, buffer, finish, touches, root=root, give=give, take=mine)
+        return call.copies(ins, buffer, range(0, buffer.size, out.size or 1))
 
     def reduce_scatter(self, out: Flat, ins: Sequence[Flat], op: str) -> Call:
         """`out` becomes the reduction of all ranks' `ins[me]`; the positions may differ in size."""
-        touches = self._touching(tuple(ins), (out,), copied=True)
+        touches = _touching(tuple(ins), (out,))
         longest = max(x.size for x in ins)
         buffer, mine = self._room(longest, out)
-        for at, x in enumerate(ins):
-            x.into(buffer, at * longest)
-        return self._reduce_scatter(out, buffer, mine, longest, op, touches)
+        call = self._reduce_scatter(out, buffer, mine, longest, op, touches)
+        return call.copies(ins, buffer, range(0, buffer.size, longest or 1))
 
     def reduce_scatter_single(self, out: Flat, whole: Flat, op: str) -> Call:
         """`out` becomes the reduction of all ranks' chunk `me` of `whole`."""
-        touches = self._touching((whole,), (out,), copied=True)
-        call = self._reduce_scatter(out, whole.copy(), self._chunk(out.size), out.size, op, touches)
+        touches, buffer = _touching((whole,), (out,)), whole.room(whole.size)
+        call = self._reduce_scatter(out, buffer, self._chunk(out.size), out.size, op, touches)
         call.sides = (whole.array, out.array)
-        return call
+        return call.copies((whole,), buffer, (0,))
 
     def _reduce_scatter(self, out: Flat, buffer: Any, mine: slice, count: int, op: str, touches: Touches) -> Call:
         finish = _back(out, buffer[mine][: out.size])
@@ -139,17 +137,16 @@ class Member(NamedTuple):
 
     def all_to_all(self, outs: Sequence[Flat], ins: Sequence[Flat]) -> Call:
         """`outs[j]` becomes what rank j has as `ins[me]`, of whatever size."""
-        touches = self._touching(tuple(ins), tuple(outs), copied=True)
+        touches = _touching(tuple(ins), tuple(outs))
         sends, receives = tuple(x.size for x in ins), tuple(out.size for out in outs)
         source, target = ins[0].room(sum(sends)), ins[0].room(sum(receives))
-        for x, start in zip(ins, accumulate(sends, initial=0), strict=False):
-            x.into(source, start)
         finish = _deal(outs, target, accumulate(receives, initial=0))
-        return self._exchange(ins[0], Exchange(source, target, sends, receives), finish, touches)
+        call = self._exchange(ins[0], Exchange(source, target, sends, receives), finish, touches)
+        return call.copies(ins, source, accumulate(sends, initial=0))
 
     def all_to_all_single(self, out: Flat, x: Flat, receives: tuple[int, ...], sends: tuple[int, ...]) -> Call:
         """Rank j's chunk of `out` becomes this rank's chunk of rank j's `x`; sizes are elements."""
-        touches, target = self._touching((x,), (out,)), out.room(out.size)
+        touches, target = _touching((x,), (out,)), out.room(out.size)
         return self._exchange(x, Exchange(x.array, target, sends, receives), _back(out, target), touches)
 
     def _exchange(self, x: Flat, exchange: Exchange, finish: Finish, touches: Touches) -> Call:
@@ -164,13 +161,13 @@ class Member(NamedTuple):
 
     def send(self, x: Flat, peer: int, tag: int) -> Call:
         """`x` goes to `peer`."""
-        touches = self._touching((x,), (), paired=True)
+        touches = _touching((x,), (), paired=True)
         agreed = terms(self.group, "send_recv", x.size, x.dtype, tag=tag)
         return Call("send", self.group, agreed, x.array, _sender, peer, take=NOTHING, touches=touches)
 
     def recv(self, x: Flat, peer: int | None, tag: int) -> Call:
         """`x` comes from `peer`; None: from any rank."""
-        touches = self._touching((), (x,), paired=True)
+        touches = _touching((), (x,), paired=True)
         agreed = terms(self.group, "send_recv", x.size, x.dtype, tag=tag)
 
         def finish(ticket: Ticket) -> int:
@@ -200,29 +197,20 @@ class Member(NamedTuple):
         agreed = terms(self.group, collective, count, like.dtype, op, root, like.shape)
         return Call("collective", self.group, agreed, buffer, finish, None, give, take, touches=touches)
 
-    def _touching(
-        self, reads: tuple[Flat, ...], writes: tuple[Flat, ...], paired: bool = False, copied: bool = False
-    ) -> Touches:
-        """What the next call touches, once it is that call's turn. Before it, no element may be read or written.
-        `copied`: it has read all when it is issued.
-
-        Raises DistributedError (AHBM-X130) for a tensor that cannot hold a result, what stopped the world.
-        """
-        for x in writes:
-            if x.view is not None:
-                x.writable()
-        touches = Touches(reads, writes, paired)
-        claims = self.claims
-        if claims is not None and claims.open:
-            claims.make_way(touches)
-        return Touches((), writes) if copied else touches
-
     def _chunk(self, count: int) -> slice:
         return slice(self.me * count, (self.me + 1) * count)
 
     def _room(self, count: int, like: Flat) -> tuple[Any, slice]:
         """Room for a chunk of `count` elements per rank, and which of them are this rank's."""
         return like.room(count * self.group.size()), self._chunk(count)
+
+
+def _touching(reads: tuple[Flat, ...], writes: tuple[Flat, ...], paired: bool = False) -> Touches:
+    """Raises DistributedError (AHBM-X130) for a tensor that cannot hold a result."""
+    for x in writes:
+        if x.view is not None:
+            x.writable()
+    return Touches(reads, writes, paired)
 
 
 def _nothing(_: Ticket) -> None:

@@ -112,7 +112,7 @@ class CommGroup:
         peer, tag = (whole(name, value, -(2**31), 2**31 - 1) for name, value in (("peer", peer), ("tag", tag)))
         if not 0 <= peer < self.nranks or peer == self.my_rank:
             raise DistributedError("AHBM-X131", f"CommGroup: peer {peer} of rank {self.my_rank} of {self.nranks}")
-        member = Member(self._mail, comm.rank, comm.place.claims)
+        member = Member(self._mail, comm.rank)
         return comm.place.submit(kind(member, Flat(None, flat, "u8"), comm.group.ranks[peer], tag))
 
     def __getattr__(self, name: str) -> Any:

@@ -12,6 +12,7 @@ from ahbm.mscclpp.memory import at
 from ahbm.mscclpp.plans import SPELLINGS, ExecutionPlan
 from ahbm.mscclpp.refused import refuse
 from ahbm.mscclpp.types import DataType, PacketType, ReduceOp
+from ahbm.ranks.claims import Touches
 from ahbm.ranks.seat import Call
 from ahbm.ranks.terms import with_choice
 
@@ -82,7 +83,7 @@ def perform(
         memory, offset = at(address, nbytes, what)
         flats.append(Flat(None, memory.view(storage), dtype.value))
         offsets.append(offset)
-    member = Member(comm.group, comm.rank, comm.place.claims)
+    member = Member(comm.group, comm.rank)
     call = _call(member, collective, flats[0], flats[1], name, source[0] == target[0])
     note = "" if isinstance(choice.algorithm, str) else _places(collective, comm.rank, source, target, offsets)
     call.terms = with_choice(comm.group, call.terms, choice, note)
@@ -125,7 +126,9 @@ def _call(member: Member, collective: str, x: Flat, out: Flat, op: str, in_place
         if x.size % ranks:
             raise DistributedError("AHBM-X130", f"all_to_all: {x.size} elements are no {ranks} equal chunks")
         shares = (x.size // ranks,) * ranks
-        return member.all_to_all_single(out, Flat(None, x.copy(), x.dtype), shares, shares)
-    if not in_place:
-        out.array[:] = x.array  # type: ignore[index]
-    return member.all_reduce(out, op) if collective == "all_reduce" else member.broadcast(out, 0)
+        return member.all_to_all_single(out, x, shares, shares)
+    call = member.all_reduce(out, op) if collective == "all_reduce" else member.broadcast(out, 0)
+    if in_place:
+        return call
+    call.touches = Touches((x,), (out,))
+    return call.copies((x,), out.array, (0,))

@@ -38,7 +38,30 @@ class Part:
     """`file:line` of the call."""
     why: Why | None = None
     """The evidence for what the rank's selector answered; None where none was asked."""
+    load: Callable[[], object] | None = None
+    """Reads the operand, once the calls that it comes after have ended."""
+    after: tuple[Part, ...] = ()
+    """The rank's parts in operations that end before its operand is read."""
+    supplied: bool = True
+    """Whether nobody else brings the operand."""
     operation: Operation = field(init=False)
+
+    @property
+    def is_late(self) -> bool:
+        """Whether its operand is not here yet."""
+        return bool(self.after) or self.load is not None or not self.supplied
+
+    @property
+    def first(self) -> Part | None:
+        """The first of those that it comes after and that has not ended."""
+        return next((part for part in self.after if not part.ticket.done), None)
+
+    def bring(self) -> None:
+        """Reads the operand; nothing is left to come after."""
+        self.after = ()
+        if self.load is not None:
+            self.load()
+            self.load = None
 
     @property
     def rank(self) -> int:
@@ -75,8 +98,12 @@ Performer = Callable[["Operation"], Ready]
 class Operation:
     """A collective, or a matched send and receive, from its first arrival to its end."""
 
-    def __init__(self, label: str, members: tuple[int, ...], performer: Performer) -> None:
+    def __init__(
+        self, label: str, members: tuple[int, ...], performer: Performer, lane: tuple[object, ...] = ()
+    ) -> None:
+        """`lane`: the operations of one are performed in the order in which they fill up."""
         self.label = label
+        self.lane = lane
         self.members = members
         self.performer = performer
         self.parts: dict[int, Part] = {}

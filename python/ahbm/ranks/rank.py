@@ -54,13 +54,13 @@ def member(group: ProcessGroup | None, *, need: bool = True) -> tuple[Context, S
 
 def issue(context: Context, call: Call) -> Work:
     """Issues one call of the calling rank."""
-    assert context.session is not None
+    assert context.session is not None and context.claims is not None
     selection = context.selection
     if selection is not None:
         selection.apply(call)
+    context.claims.order(call)
     ticket = context.session.submit(context.rank, call)
     if selection is not None:
         selection.issued(ticket)
-    if context.claims is not None and call.touches is not None:
-        context.claims.add(ticket)
+    context.claims.add(ticket)
     return Work(context, ticket)

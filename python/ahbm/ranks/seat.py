@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ahbm.base.arrays import Flat
 from ahbm.ranks.claims import Touches
 from ahbm.ranks.exchange import Exchange
 from ahbm.ranks.groups import ProcessGroup
@@ -37,8 +39,39 @@ class Call:
     """The evidence for what this rank's selector answered; None where none was asked."""
     touches: Touches | None = None
     """The caller's tensors, as far as their memory matters until the operation has ended."""
+    load: Callable[[], object] | None = None
+    """Takes the operand to the buffer; None where the caller's memory is the buffer."""
+    after: tuple[Ticket, ...] = ()
+    """The rank's calls that end before this one's operand is read."""
+    supplied: bool = False
+    """Whether the operand comes later, and `World.supply` says so."""
     sides: tuple[Any, Any] | None = None
     """The caller's own flat operand and result, where they are two that may share memory."""
+
+    def copies(self, ins: Sequence[Flat], buffer: Any, starts: Iterable[int]) -> Call:
+        """This call, which copies `ins` to `buffer` from the `starts` on."""
+
+        def load() -> None:
+            for x, start in zip(ins, starts, strict=False):
+                x.into(buffer, start)
+
+        self.load = load
+        return self
+
+    def keep(self, x: Flat) -> None:
+        """The operand, `x`, is copied when it is read."""
+        self.buffer = x.room(x.size)
+        self.copies((x,), self.buffer, (0,))
+
+    def read(self, again: bool = True) -> None:
+        """Takes the operand to the buffer; `again`: as it is now, and not when the call was made."""
+        touches = self.touches
+        for x in touches.reads if again and touches is not None else ():
+            x.refresh()
+        if self.load is not None:
+            self.load()
+            if touches is not None:
+                touches.reads = ()
 
     @property
     def collective(self) -> str:
@@ -66,7 +99,8 @@ class Seat(Protocol):
         """Moves the rank's simulated clock by what it has computed."""
 
     def submit(self, rank: int, call: Call) -> Ticket:
-        """Issues `call` for `rank`. Raises what stopped the world."""
+        """Issues `call` for `rank`; it is performed when those that it comes after have ended. Raises what stopped the
+        world."""
 
     def group(self, name: str, ranks: tuple[int, ...]) -> ProcessGroup:
         """The group called `name` of these ranks; the first that asks for it creates it."""

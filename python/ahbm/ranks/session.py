@@ -81,6 +81,9 @@ class Session:
         `origin`."""
         rank = ticket.rank
         part = Part(ticket, call.group, call.terms, call.buffer, call.finish, clock_ps, origin, call.why)
+        if call.after:
+            part.load, part.after = call.read, self.world.under_way(call.after)
+        part.supplied = not call.supplied
         ticket.call = self.ledger.history.arrive(rank)
         if call.kind in ("send", "recv"):
             sends = call.kind == "send"

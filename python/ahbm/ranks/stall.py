@@ -19,9 +19,9 @@ _MISMATCHED = (
     "a send and its receive name each other and have the same tag; else every rank of a group must make the same calls "
     "in the same order"
 )
-_AHEAD = (
-    "a call comes after the earlier ones that have its tensors, and its rank waits where it issues it: do before it "
-    "what the other ranks wait for, or give the calls tensors of their own"
+_ORDERED = (
+    "calls that have a tensor in common run in the order in which their rank issues them: issue them in the same order "
+    "on all ranks, or give them tensors of their own"
 )
 
 
@@ -86,21 +86,34 @@ def left_over(parts: Iterable[Part], ranks: Sequence[RankState]) -> DistributedE
 def waits_in(part: Part, ranks: Sequence[RankState]) -> Site:
     """The place where the rank of `part` waits, and the ranks it waits for."""
     tagged = bool(part.terms.tag) or _tags(ranks)
+    origin = part.origin
     label = f"rank {part.rank} waits in {_named(part, tagged)}"
-    if part.ticket.ahead:
-        label += ", whose tensors its next call has,"
+    late = _late(part)
+    if late is not None and late.first is not None:
+        whose = "its own part" if late is part else f"rank {late.rank}'s part"
+        part = late.first
+        label += f", where {whose} comes after {_named(part, tagged)}, which has the same tensors"
+        if part.operation.absent():
+            label += " and waits"
     absent = part.operation.absent()
     if absent:
         reasons = [f"rank {rank}, {_whereabouts(ranks[rank], tagged)}" for rank in absent[:NAMED_ABSENT]]
         if len(absent) > NAMED_ABSENT:
             reasons.append(f"{len(absent) - NAMED_ABSENT} more")
         label += f" for {' and '.join(reasons)}"
-    return Site(label, part.origin)
+    return Site(label, origin)
+
+
+def _late(part: Part) -> Part | None:
+    """The part of an operation that keeps it from being performed though all sides have come."""
+    operation = part.operation
+    return None if operation.absent() else next((each for each in operation.ordered() if each.first), None)
 
 
 def _hint(ranks: Sequence[RankState]) -> str:
-    if any(state.waiting is not None and state.waiting.ticket.ahead for state in ranks):
-        return _AHEAD
+    waiting = [state.waiting for state in ranks if state.waiting is not None]
+    if any(not part.operation.absent() for part in waiting):
+        return _ORDERED
     return _MISMATCHED if _tags(ranks) else "every rank of a group must make the same calls in the same order"
 
 

@@ -31,8 +31,6 @@ class Ticket:
     """Whether the operation has ended, well or not."""
     waited: bool = False
     """Whether its rank has waited for it."""
-    ahead: bool = False
-    """Whether its rank waits for it before it issues another call, which has its tensors."""
     touches: Touches | None = None
     """The memory that the operation reads and writes; None once it has ended, and where it has none of the rank's."""
     notify: Notify | None = None

@@ -15,8 +15,8 @@ class Work:
     """One rank's side of an operation under way.
 
     Until `wait` has returned, the tensors belong to the operation: a script neither reads nor writes them. A later
-    collective may: it comes after the operation, whatever their groups, and its rank waits for that in wall time.
-    Simulated time runs on for the rank meanwhile; `wait` moves its clock to the operation's end. Operations of
+    collective may: it comes after the operation, whatever their groups. Simulated time runs on for the rank meanwhile;
+    `wait` moves its clock to the operation's end. Operations of
     different groups overlap in simulated time and contend for links and engines; those of one group run one after the
     other.
     """

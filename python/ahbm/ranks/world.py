@@ -53,6 +53,10 @@ class World:
         self._turns = None if turns is None else TurnTable(size, turns)
         self._stir = threading.Condition(self.lock)
         self._jobs: deque[Operation] = deque()
+        self._held: list[Operation] = []
+        """All sides have arrived, but an operand is not here, or an earlier one of the lane is held."""
+        self._late: list[Part] = []
+        """The parts whose operands are not here."""
         self._performing = False
         self._running = size
         self._ticks = 0
@@ -76,17 +80,18 @@ class World:
             self._counts[group, part.rank] = index + 1
             operation = self._slots.get((group, index))
             if operation is None:
-                operation = Operation(f"{name} (call {index + 1} of {group.name})", group.ranks, performer)
+                label = f"{name} (call {index + 1} of {group.name})"
+                operation = Operation(label, group.ranks, performer, (group,))
                 self._slots[group, index] = operation
             operation.add(part)
             if operation.done:
                 part.ticket.end(operation.error)
             else:
-                self._open[part.ticket] = part
+                self._locked_open(part)
             if len(operation.parts) == len(operation.members):
                 del self._slots[group, index]
                 if not operation.done:
-                    self._jobs.append(operation)
+                    self._locked_fill(operation)
             self._ticks += 1
             idle = not self._jobs
         if not idle:
@@ -100,7 +105,7 @@ class World:
             me, peer = letter.part.rank, letter.dst if sends else letter.src
             label = f"{'send to' if sends else 'recv from'} {'any rank' if peer is None else f'rank {peer}'}"
             Operation(f"{label} ({group.name})", (me,) if peer is None else (me, peer), performer).add(letter.part)
-            self._open[letter.part.ticket] = letter.part
+            self._locked_open(letter.part)
             (box.sends if sends else box.receives).append(letter)
             for send, receive in box.pair():
                 self._locked_join(box, send, receive)
@@ -139,11 +144,27 @@ class World:
             part = self._open.get(ticket)
             if part is None:
                 return
-            alone = len(part.operation.parts) == 1
-            if alone:
+            waits = len(part.operation.parts) == 1 or part.operation in self._held
+            if waits:
                 part.buffer = part.buffer.copy()
-        if not alone:  # its receive is there: it is about to end
+        if not waits:  # its receive is there: it is about to end
             self.settle(ticket)
+
+    def under_way(self, tickets: tuple[Ticket, ...]) -> tuple[Part, ...]:
+        """The parts of those of a rank's operations that have not ended."""
+        with self.lock:
+            return tuple(part for part in map(self._open.get, tickets) if part is not None)
+
+    def supply(self, ticket: Ticket) -> None:
+        """The operand of an operation, under way, is in its buffer now."""
+        with self.lock:
+            part = self._open.get(ticket)
+            if part is not None:
+                part.supplied = True
+                self._ticks += 1
+                self._locked_bring()
+                self._locked_hand_on()
+        self._work_off()
 
     def absent(self, ticket: Ticket) -> tuple[int, ...]:
         """The ranks that the operation still waits for."""
@@ -261,20 +282,60 @@ class World:
     # Under the lock
 
     def _locked_pending(self) -> Iterator[Part]:
-        """The parts of operations that not all sides have arrived for."""
-        for operation in self._slots.values():
+        """The parts of operations that not all sides, or operands, have arrived for."""
+        for operation in (*self._slots.values(), *self._held):
             if not operation.done:
                 yield from operation.parts.values()
         for box in self._mail.values():
             yield from (letter.part for letter in (*box.sends, *box.receives))
         yield from self._asking
 
+    def _locked_open(self, part: Part) -> None:
+        self._open[part.ticket] = part
+        if part.is_late:
+            self._late.append(part)
+            self._locked_bring()
+
+    def _locked_bring(self) -> None:
+        """Reads the operands of the parts that have nothing left to come after."""
+        for part in list(self._late):
+            if part.first is None:
+                part.bring()
+                if not part.is_late:
+                    self._late.remove(part)
+
+    def _locked_fill(self, operation: Operation) -> None:
+        """All sides have arrived."""
+        if self._late or self._held:
+            self._held.append(operation)
+            self._locked_hand_on()
+        else:
+            self._jobs.append(operation)
+
+    def _locked_hand_on(self) -> None:
+        """Leaves to the performers what is held no longer."""
+        held, self._held = self._held, []
+        lanes = set()
+        for operation in held:
+            if operation.done:
+                continue
+            if operation.lane in lanes or any(part.is_late for part in operation.parts.values()):
+                lanes.add(operation.lane)
+                self._held.append(operation)
+            else:
+                self._jobs.append(operation)
+
+    def _locked_awaits_operand(self) -> bool:
+        """Whether an operand is on its way."""
+        return any(part.first is None for part in self._late if part.operation in self._held)
+
     def _locked_join(self, box: Mailbox, send: Letter, receive: Letter) -> None:
         members = (send.part.rank, receive.dst)
-        operation = Operation(f"send from rank {members[0]} to rank {members[1]} ({box.name})", members, box.performer)
+        label = f"send from rank {members[0]} to rank {members[1]} ({box.name})"
+        operation = Operation(label, members, box.performer, (send.part.group, *members, send.tag))
         operation.add(send.part)
         operation.add(receive.part)
-        self._jobs.append(operation)
+        self._locked_fill(operation)
 
     def _locked_collect_asked(self) -> bool:
         parts = sorted(self._asking, key=lambda part: part.rank)
@@ -298,6 +359,8 @@ class World:
         for operation in [*(part.operation for part in self._locked_pending()), *self._jobs]:
             if not operation.done:
                 self._locked_complete(operation, self.failure)
+        self._held.clear()
+        self._late.clear()
         self._jobs.clear()
         for part in list(self._blocked):
             self._locked_release(part)
@@ -323,6 +386,10 @@ class World:
             if part in self._blocked:
                 self._locked_release(part)
         operation.let_go()
+        if self._late:
+            self._locked_bring()
+        if self._held:
+            self._locked_hand_on()
 
     def _locked_unblock(self) -> None:
         """No rank runs and nothing is left to perform: time is told, or a sender chosen, or it is a stall."""
@@ -332,6 +399,7 @@ class World:
         for state in self.ranks:
             if state.waiting is not None and not state.waiting.operation.done:
                 self._locked_complete(state.waiting.operation, error)
+        self._jobs = deque(operation for operation in self._jobs if not operation.done)
         self._locked_give_turn()
 
     def _locked_await_stir(self) -> bool:
@@ -397,7 +465,7 @@ class World:
                 while not self._jobs or self._performing:
                     if done() or (self.failure is not None and self.size == 1):
                         return None
-                    if not self._running and not self._performing:
+                    if not self._running and not self._performing and not self._locked_awaits_operand():
                         self._locked_unblock()
                     elif self._untold and not self._telling:
                         break

@@ -57,7 +57,7 @@ class Collectives:
     def bind(self, place: Place, members: Members, state: State) -> None:
         """Says whose calls these are: `place`'s, on `members`."""
         self._place, self.members, self._state = place, members, state
-        self._calls = Member(members, members.rank_of(place.rank), place.claims)
+        self._calls = Member(members, members.rank_of(place.rank))
         self._options = TorchBackend.Options(NAME, state.timeout or timedelta(minutes=30))
 
     # Issuing

@@ -179,8 +179,8 @@ class Host:
         return rank, near if seen.tobytes() == self.secret else None
 
     def _serve(self, rank: int, connection: Connection, near: Neighbour | None) -> None:
-        tickets: dict[int, Ticket] = {}
-        answers = Answers()
+        served = Served(rank, connection, near)
+        tickets = served.tickets
         error: BaseException | None = None
         try:
             if near is not None:
@@ -188,11 +188,15 @@ class Host:
             while True:
                 kind, facts, length = connection.receive()
                 if kind == frames.SUBMIT:
-                    self._submit(rank, connection, near, tickets, answers, facts, length)
+                    self._submit(served, facts, length)
+                elif kind == frames.OPERAND:
+                    number = int(facts["ticket"])
+                    served.fill(served.late.pop(number), facts, length)
+                    if number in tickets:
+                        self.world.supply(tickets[number])
                 elif kind == frames.WAIT:
                     ticket = tickets.get(facts["ticket"])
                     if ticket is not None and facts["waits"]:
-                        ticket.ahead = bool(facts.get("ahead"))
                         self.world.park(ticket, None, own=True)
                     elif ticket is not None:
                         self.world.unpark(ticket, None, own=True)
@@ -246,33 +250,21 @@ class Host:
             str(facts["kind"]), group, agreed, buffer, _kept, facts["peer"], give, take, why_heard(facts["why"])
         )
 
-    def _submit(
-        self,
-        rank: int,
-        connection: Connection,
-        near: Neighbour | None,
-        tickets: dict[int, Ticket],
-        answers: Answers,
-        facts: dict[str, Any],
-        length: int,
-    ) -> None:
+    def _submit(self, served: Served, facts: dict[str, Any], length: int) -> None:
         call, number = self._call(facts), int(facts["ticket"])
-        operand, result = call.source[call.give], call.target[call.take]
-        if near is not None and facts["at"] is not None:
-            try:
-                near.read(int(facts["at"]), operand)
-            except OSError as error:
-                raise Gone(str(error)) from error
-        elif operand.nbytes == length:
-            connection.fill(operand)
+        if facts["after"]:
+            call.supplied = True
+            call.after = tuple(served.tickets[of] for of in facts["after"] if of in served.tickets)
+            served.late[number] = call
         else:
-            raise FormatError("AHBM-F170", f"a message between ranks has {length} bytes for {operand.nbytes}")
-
+            served.fill(call, facts, length)
+        rank, connection, near, tickets = served.rank, served.connection, served.near, served.tickets
+        result = call.target[call.take]
         there = near is not None and facts["to"] is not None
 
         def notify(error: BaseException | None) -> None:
             tickets.pop(number, None)
-            answers.give(partial(answer, error), takes_long=error is None and there and result.nbytes >= LARGE)
+            served.answers.give(partial(answer, error), takes_long=error is None and there and result.nbytes >= LARGE)
 
         def answer(error: BaseException | None) -> None:
             if error is None and near is not None and there:
@@ -309,6 +301,34 @@ class Host:
     def group(self, name: str, ranks: tuple[int, ...]) -> ProcessGroup:
         """See `Seat`."""
         return self.session.group(name, ranks)
+
+
+class Served:
+    """What rank 0's process knows of another rank."""
+
+    def __init__(self, rank: int, connection: Connection, near: Neighbour | None) -> None:
+        self.rank = rank
+        self.connection = connection
+        self.near = near
+        """Its memory, where that may be touched."""
+        self.tickets: dict[int, Ticket] = {}
+        """Its calls under way."""
+        self.late: dict[int, Call] = {}
+        """Those whose operands it has not sent."""
+        self.answers = Answers()
+
+    def fill(self, call: Call, facts: dict[str, Any], length: int) -> None:
+        """Takes the operand of a SUBMIT or OPERAND frame to the call's buffer."""
+        operand = call.source[call.give]
+        if self.near is not None and facts["at"] is not None:
+            try:
+                self.near.read(int(facts["at"]), operand)
+            except OSError as error:
+                raise Gone(str(error)) from error
+        elif operand.nbytes == length:
+            self.connection.fill(operand)
+        else:
+            raise FormatError("AHBM-F170", f"a message between ranks has {length} bytes for {operand.nbytes}")
 
 
 class Answers:

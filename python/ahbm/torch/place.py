@@ -60,7 +60,7 @@ class Place:
         self.selection: Selection | None = None
         """None: the rank selects nothing."""
         self._emulator = emulator
-        self.claims = Claims(self.settle, seat.detach)
+        self.claims = Claims(seat.detach)
         """What the rank's calls under way read and write."""
 
     def submit(self, call: Call) -> Ticket:
@@ -80,13 +80,13 @@ class Place:
         if not self._computing.off:
             self._compute()
         try:
+            self.claims.order(call)
             ticket = self.seat.submit(self.rank, call)
             if self.selection is not None:
                 self.selection.issued(ticket)
             if devices[0]:
                 self._issued[ticket] = None if self.lanes is None else self.lanes.call(call, self.rank)
-            if call.touches is not None:
-                self.claims.add(ticket)
+            self.claims.add(ticket)
             return ticket
         except DistributedError as error:
             raise as_torchs(error) from error.__cause__

@@ -53,6 +53,8 @@ class Remote:
         self._lock = threading.Lock()
         self._open: dict[int, tuple[Ticket, Call]] = {}
         """By the index of the call."""
+        self._late: list[tuple[Ticket, Call]] = []
+        """Those that come after others, whose operands have not been read."""
         self._abandoned: list[Call] = []
         """Calls that ended here before they did in rank 0's process, which may still write to their memory."""
         self._questions: dict[int, tuple[Gate, list[Any]]] = {}
@@ -89,10 +91,34 @@ class Remote:
         steps, self._steps = self._steps, []
         facts = {"ticket": ticket.call, **self._facts(call), "steps": steps}
         facts |= {"clock_ps": self._clock_ps, "origin": call_origin()}
-        operand, result = call.source[call.give or slice(None)], call.target[call.take or slice(None)]
-        facts |= {"at": self._address(operand), "to": self._address(result)}
-        self._send(frames.SUBMIT, facts, operand if facts["at"] is None else b"")
+        facts |= {"to": self._address(call.target[call.take or slice(None)])}
+        facts |= {"after": [each.call for each in call.after]}
+        if not call.after:
+            self._send_operand(frames.SUBMIT, facts, call)
+            return ticket
+        self._send(frames.SUBMIT, facts)
+        with self._lock:
+            self._late.append((ticket, call))
+        self._bring()
         return ticket
+
+    def _send_operand(self, kind: int, facts: dict[str, Any], call: Call) -> None:
+        operand = call.source[call.give or slice(None)]
+        at = self._address(operand)
+        self._send(kind, {**facts, "at": at}, operand if at is None else b"")
+
+    def _bring(self) -> None:
+        """Sends the operands of the calls that have nothing left to come after."""
+        while True:
+            with self._lock:
+                free = (each for each in self._late if all(ticket.done for ticket in each[1].after))
+                found = next(free, None)
+                if found is None:
+                    return
+                self._late.remove(found)
+            ticket, call = found
+            call.read()
+            self._send_operand(frames.OPERAND, {"ticket": ticket.call}, call)
 
     def _address(self, array: Any) -> int | None:
         """The place in memory at which rank 0's process finds `array`; None where it travels over the connection."""
@@ -138,7 +164,7 @@ class Remote:
             _, call = self._open[ticket.call]
         own = threading.get_ident() == self._main
         if own:
-            self._send(frames.WAIT, {"ticket": ticket.call, "waits": True, "ahead": ticket.ahead})
+            self._send(frames.WAIT, {"ticket": ticket.call, "waits": True})
         if not gate.wait(timeout_s) and not ticket.done:
             if own:
                 self._send(frames.WAIT, {"ticket": ticket.call, "waits": False})
@@ -235,6 +261,8 @@ class Remote:
                 else:
                     error = found(facts["error"])
                 self._done(number, error, end_ps)
+                if self._late:
+                    self._bring()
         except Gone as error:
             self._fail(lost(f"{error}"))
         except Exception as error:
@@ -251,6 +279,7 @@ class Remote:
     def _fail(self, error: BaseException) -> None:
         with self._lock:
             self._failure = self._failure or error
+            self._late.clear()
             left = list(self._open)
             self._abandoned += [call for _, call in self._open.values()]
             for gate, _ in self._questions.values():
