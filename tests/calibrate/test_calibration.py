@@ -86,11 +86,11 @@ def test_several_tables_tell_the_launch_from_the_steps() -> None:
     assert len([each for each in found.parameters if each.percent is not None]) <= 9
 
 
-@pytest.mark.parametrize("at", [3, 10, 17])
-def test_one_wrong_row_moves_no_parameter(at: int) -> None:
+@pytest.mark.parametrize(("at", "by"), [(3, 15.0), (10, 15.0), (17, 15.0), (10, 10.0)])
+def test_one_wrong_row_moves_no_parameter(at: int, by: float) -> None:
     right = table(machine())
     rows = list(right.rows)
-    rows[at] = replace(rows[at], us=10 * rows[at].us)
+    rows[at] = replace(rows[at], us=by * rows[at].us)
     found, wrong = calibrate([right]), calibrate([replace(right, rows=tuple(rows))])
     assert len(wrong.notes) == 1 and "cannot be" in wrong.notes[0]
     for key, value in values(found).items():
@@ -100,7 +100,7 @@ def test_one_wrong_row_moves_no_parameter(at: int) -> None:
 def test_a_wrong_row_of_a_noisy_table_does_not_count() -> None:
     noisy = table(machine(), noise=0.02)
     rows = list(noisy.rows)
-    rows[12] = replace(rows[12], us=10 * rows[12].us)
+    rows[12] = replace(rows[12], us=15 * rows[12].us)
     found, wrong = calibrate([noisy]), calibrate([replace(noisy, rows=tuple(rows))])
     assert values(wrong).keys() == values(found).keys()
     for each in found.parameters:
@@ -115,13 +115,26 @@ def test_a_wrong_row_of_a_noisy_table_does_not_count() -> None:
 def test_the_rows_around_suggest_a_time(at: int) -> None:
     right = table(machine())
     rows = list(right.rows)
-    rows[at] = replace(rows[at], us=10 * rows[at].us)
+    rows[at] = replace(rows[at], us=15 * rows[at].us)
     row = cleaned(replace(right, rows=tuple(rows)), []).rows[at]
     # At a corner they cannot know.
     assert not row.measured and row.us == pytest.approx(right.rows[at].us, rel=0.2)
 
 
-@pytest.mark.parametrize(("at", "by"), [(0, 10.0), (0, 0.1), (-1, 10.0), (-1, 0.1), (1, 10.0), (-2, 10.0)])
+@pytest.mark.parametrize("by", [10.0, 0.1, 1000.0, 0.001])
+@pytest.mark.parametrize("at", [0, 1, 12, 18, 19])
+def test_a_slip_of_the_decimal_point_is_taken_back(at: int, by: float) -> None:
+    right = table(machine(), noise=0.05)
+    rows = list(right.rows)
+    rows[at] = replace(rows[at], us=by * rows[at].us)
+    notes: list[str] = []
+    found = cleaned(replace(right, rows=tuple(rows)), notes).rows
+    assert [row.us for row in found] == pytest.approx([row.us for row in right.rows], rel=1e-9)
+    assert all(row.measured for row in found) and len(notes) == 1
+    assert f"{rows[at].us:g} us" in notes[0] and "a slip of the decimal point" in notes[0]
+
+
+@pytest.mark.parametrize(("at", "by"), [(0, 15.0), (0, 1 / 15), (-1, 15.0), (-1, 1 / 15), (1, 15.0), (-2, 15.0)])
 def test_a_wrong_row_at_an_end_is_left_out_alone(at: int, by: float) -> None:
     rows = [Row(1 << n, 12.0 + (1 << n) / 1e4, n) for n in range(10, 30)]
     right = Table("t", "0", "all_reduce", 8, 1, "H100", tuple(rows))

@@ -20,6 +20,8 @@ FEWEST = 3
 """Sizes without which nothing is fitted."""
 ABSURD = 4.0
 """A row that is so many times as slow, or as quick, as the line between its neighbours is a mistake of the table."""
+SLIP = 1.1
+"""What a time with its decimal point elsewhere may be farther off than any other row."""
 AT_END = 4
 """Rows that suggest the time of one beyond them."""
 STEP_NS = {"inside": 600.0, "across": 2700.0}
@@ -276,10 +278,11 @@ def _interpolated(table: Table, sizes: Sequence[int]) -> Floats:
 
 
 def cleaned(table: Table, notes: list[str]) -> Table:
-    """The table, in which the neighbours say the times that cannot be: those far off the line between the neighbours,
-    and ends that are far from what no byte or bytes in proportion would take beside the next row.
+    """The table without times that cannot be: those far off the line between the neighbours, and ends that are far from
+    what no byte or bytes in proportion would take beside the next row.
 
-    To leave them out would change more: how many rows there are is a reason for a shape. Notes are added: those of the
+    One that is right with its decimal point elsewhere is taken for that; of the others the neighbours say the time. To
+    leave them out would change more: how many rows there are is a reason for a shape. Notes are added: those of the
     table, and the rows.
     """
     notes += table.notes
@@ -298,11 +301,24 @@ def cleaned(table: Table, notes: list[str]) -> Table:
             wrong.add(end[0])
     rows = list(table.rows)
     known = [row for at, row in enumerate(rows) if at not in wrong]
+    off = _off(table, known) + log(SLIP) if wrong else 0.0
     for at in sorted(wrong):
-        row = rows[at]
-        notes.append(f"{table.name}:{row.line}: {row.us:g} us at {row.bytes} B cannot be, and is left out")
-        rows[at] = replace(row, us=_between(table, known, row.bytes), measured=False)
+        row, us = rows[at], _between(table, known, rows[at].bytes)
+        slip = 10.0 ** round(log10(row.us / us))
+        if slip != 1 and abs(log(row.us / slip / us)) <= off:
+            rows[at] = replace(row, us=float(f"{row.us / slip:.12g}"))
+            told = f"is taken for {rows[at].us:g} us: a slip of the decimal point or of the unit"
+        else:
+            rows[at] = replace(row, us=us, measured=False)
+            told = "is left out"
+        notes.append(f"{table.name}:{row.line}: {row.us:g} us at {row.bytes} B cannot be, and {told}")
     return replace(table, rows=tuple(rows))
+
+
+def _off(table: Table, rows: Sequence[Row]) -> float:
+    """The largest difference, in logarithms, of a row's time and what the others suggest."""
+    others = ([*rows[:at], *rows[at + 1 :]] for at in range(len(rows)))
+    return max(abs(log(row.us / _between(table, each, row.bytes))) for row, each in zip(rows, others, strict=True))
 
 
 def _between(table: Table, known: Sequence[Row], nbytes: int) -> float:
