@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ahbm.calibrate.tables import read
+from ahbm.calibrate import templates, written
+from ahbm.calibrate.tables import Row, Table, read
 from ahbm.errors import FormatError
 from support.commands import run
 
@@ -43,6 +45,25 @@ def test_a_machine_predicts_the_sizes_that_it_is_asked_for(tmp_path: Path) -> No
         assert abs(us / law(size) - 1) < 0.05, size
     assert "error_band" not in rows[1 << 33]
     assert any("outside the calibrated range" in note for note in rows[1 << 33]["report"]["notes"])
+
+
+@pytest.mark.parametrize("collective", ["all_to_all", "gather", "scatter"])
+def test_a_table_of_bench_gives_its_machine_back(collective: str, tmp_path: Path) -> None:
+    tree = templates.of([Table("t", "0", collective, 8, 1, "H100", (Row(8, 1.0, 1),))]).machine(8)
+    tree["launch"] = {"overhead_ns": 6000.0}
+    tree["protocols"] = {"ll": {"step_ns": 600.0, "max_gbs": 20.0}, "simple": {"step_ns": 3200.0, "max_gbs": 370.0}}
+    written.save(tree, tmp_path / "machine.yaml")
+    sizes = ",".join(str(1 << at) for at in range(10, 31))
+    asked = ["bench", collective, "-t", "machine.yaml", "--sizes", sizes, "--no-data", "--json"]
+    code, out, err = run("ahbm", asked, tmp_path)
+    assert code == 0, err
+    (tmp_path / "table.json").write_text(out, encoding="utf-8")
+    code, out, err = run("ahbm", ["calibrate", "table.json", "-t", "machine.yaml", "--json"], tmp_path)
+    assert code == 0, err
+    found = {each["key"]: each["value"] for each in json.loads(out)["parameters"]}
+    for name, protocol in tree["protocols"].items():
+        for key, value in protocol.items():
+            assert found[f"protocols.{name}.{key}"] == pytest.approx(value, rel=0.01), (name, key)
 
 
 def test_notes_of_a_table_are_told(tmp_path: Path) -> None:

@@ -150,7 +150,7 @@ def test_a_result_that_cannot_be_written_is_an_error() -> None:
         group = door.session.group("WORLD", (0, 1))
         mine = door.session.submit(0, Member(group, 0).all_reduce(flat(data(0)), "sum"))
         call = Member(far.group("WORLD", (0, 1)), 1).all_reduce(flat(data(1)), "sum")
-        addresses = iter([written.ctypes.data, 8])
+        addresses = iter([8, written.ctypes.data])
         far._address = lambda _: next(addresses)  # type: ignore[method-assign]
         theirs = far.submit(1, call)
         with pytest.raises(DistributedError, match="AHBM-X125 rank 1's memory cannot be written"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import floor, log, log10, sqrt
 from pathlib import Path
@@ -31,6 +31,10 @@ VERIFIED = 64
 """Ranks up to which the written machine runs every row; beyond, a few of them."""
 
 
+ADDS_UP, NEARER = 2.0, 12
+"""Percent by which runs may differ from the law before it is fitted again, and how often that is done."""
+SURE, SETTLED = 1e-4, 0.01
+"""Error of a machine that is near enough, and the part by which it changes where it no longer does."""
 DEVIATES = 10.0
 """Percent by which runs may differ from the law without a note."""
 MARGIN = 16
@@ -97,10 +101,6 @@ class Judged:
                 }
             )
         return found
-
-
-Part = tuple[Table, Table, Floats]
-"""Rows that were held back, those that were seen, and the us that a fit to these predicts for the former."""
 
 
 @dataclass(frozen=True)
@@ -202,58 +202,129 @@ def calibrate(
     nearest = None
     if coefficients.rows(tidy, known).shared == ("nic_steps",):
         nearest, known = coefficients.nearest(given, tidy, known, tell)
-    tell("fitting to every second row")
-    held = _held_back(tidy, known)
     tell("fitting to all rows")
-    rows = coefficients.rows(tidy, known)
-    free = nearest or fit.chosen(rows)
-    law = _split(free, rows, given, max(table.nodes for table in tidy) > 1)
-    parameters, covariance = _parameters(free, law, rows, given)
-    ranks = max(table.ranks for table in tidy)
-    last = _last(law, rows) if nearest else None
-    tree = written.tree(given, law, ranks, tables[0].collective, last)
-    tell("running the machine at the rows")
-    ran = [_verified(tree, law, table, known) for table in tidy]
+    fitted: Sequence[Table] = tidy
+    machine = _machine(given, tidy, tidy, known, nearest)
+    if not nearest and machine.deviation > ADDS_UP:
+        tell("fitting to all rows, whose steps and bytes hide behind each other")
+        machine, fitted = _settled(machine, given, tidy, known)
+    tell("fitting to every second row")
+    held = _held_back(fitted, known)
+    parameters, covariance = _parameters(machine.free, machine.law, coefficients.rows(fitted, known), given)
     judged = tuple(
-        _judged(table, [*parts, (table, table, law.us(coefficients.rows([table], known)))], *ratios)
-        for table, parts, ratios in zip(tidy, held, ran, strict=True)
+        _judged(table, laws, own, ratios)
+        for table, laws, own, ratios in zip(tidy, held, machine.predicted, machine.ratios, strict=True)
     )
-    tree["calibration"] = block(tables[0].accelerator, judged, parameters, covariance)
-    deviation = max(100 * float(np.abs(ratios - 1).max()) for _, ratios in ran)
-    if deviation > DEVIATES:
-        notes.append(
-            f"runs of the machine differ from its law by up to {deviation:.0f} %: the held-back errors are those of "
-            "the machine"
-        )
-    return Calibrated(tree, law, parameters, judged, deviation, tuple(notes))
+    machine.tree["calibration"] = block(tables[0].accelerator, judged, parameters, covariance)
+    if machine.deviation > DEVIATES:
+        told = f"runs of the machine differ from its law by up to {machine.deviation:.0f} %"
+        notes.append(f"{told}: the held-back errors are those of the machine")
+    return Calibrated(machine.tree, machine.law, parameters, judged, machine.deviation, tuple(notes))
 
 
-def _held_back(tables: Sequence[Table], known: coefficients.Coefficients) -> list[list[Part]]:
-    """Of each table, what a fit to every second row predicts for the others, and the other way round."""
-    found: list[list[Part]] = [[] for _ in tables]
+@dataclass(frozen=True)
+class _Machine:
+    """A law as a machine that has run."""
+
+    free: Law
+    """Without a launch, where the rows do not tell it from the steps."""
+    law: Law
+    tree: dict[str, Any]
+    predicted: tuple[Floats, ...]
+    """Of each table, the us of the law at its rows."""
+    ratios: tuple[Floats, ...]
+    """And what runs take of these."""
+    off: float
+    """Mean error of runs at the measured rows, as the magnitude of a logarithm."""
+
+    @property
+    def deviation(self) -> float:
+        """Percent by which runs differ from the law at most."""
+        return max(100 * float(np.abs(ratios - 1).max()) for ratios in self.ratios)
+
+
+def _machine(
+    template: Template,
+    fitted: Sequence[Table],
+    tables: Sequence[Table],
+    known: coefficients.Coefficients,
+    nearest: Law | None = None,
+) -> _Machine:
+    """The machine of the law that is nearest to `fitted`: `tables`, by what runs take of a law's time. nearest: it, if
+    it is known."""
+    rows = coefficients.rows(fitted, known)
+    free = nearest or fit.chosen(rows)
+    law = _split(free, rows, template, max(table.nodes for table in tables) > 1)
+    ranks = max(table.ranks for table in tables)
+    last = _last(law, rows) if nearest else None
+    tree = written.tree(template, law, ranks, tables[0].collective, last)
+    predicted = tuple(law.us(coefficients.rows([table], known)) for table in tables)
+    ratios = tuple(_ratios(tree, table, us) for table, us in zip(tables, predicted, strict=True))
+    runs = np.concatenate([us * each for us, each in zip(predicted, ratios, strict=True)])
+    measured = coefficients.rows(tables, known)
+    off = np.abs(np.log(runs / measured.us))[measured.counts > 0]
+    return _Machine(free, law, tree, predicted, ratios, float(np.minimum(off, fit.WORST).mean()))
+
+
+def _settled(
+    machine: _Machine, template: Template, tables: Sequence[Table], known: coefficients.Coefficients
+) -> tuple[_Machine, Sequence[Table]]:
+    """The machine whose law is nearest to the rows by what its runs take of the law's times, and the tables with these
+    times: the fixed point, by Anderson's mixing of two steps (Walker and Ni, "Anderson acceleration for fixed-point
+    iterations", 2011), as far as the runs come nearer to the rows."""
+    fitted: Sequence[Table] = tables
+    used = np.zeros(sum(len(table.rows) for table in tables))
+    best, before = machine, None
+    for _ in range(NEARER):
+        gives = np.log(np.concatenate(machine.ratios))
+        apart, next_ = gives - used, gives
+        if before is not None and (change := apart - before[0]).any():
+            next_ = gives - (apart @ change) / (change @ change) * (gives - before[1])
+        before, used = (apart, gives), next_
+        parts = np.split(np.exp(next_), np.cumsum([len(table.rows) for table in tables])[:-1])
+        again = [replace(table, rows=_by(table.rows, each)) for table, each in zip(tables, parts, strict=True)]
+        last, machine = machine, _machine(template, again, tables, known)
+        if machine.off < best.off:
+            best, fitted = machine, again
+        if machine.off < SURE or abs(machine.off / last.off - 1) < SETTLED:
+            break
+    return best, fitted
+
+
+def _by(rows: Sequence[Row], ratios: Floats) -> tuple[Row, ...]:
+    """The rows with times by so much."""
+    return tuple(replace(row, us=row.us / ratio) for row, ratio in zip(rows, ratios.tolist(), strict=True))
+
+
+def _held_back(tables: Sequence[Table], known: coefficients.Coefficients) -> list[dict[int, float]]:
+    """Of each table, by its bytes, the us that a law of every second row predicts for the others, and the other way
+    round."""
+    found: list[dict[int, float]] = [{} for _ in tables]
     for held in (True, False):
         fitted = [table.half(not held) for table in tables]
         if len(np.unique([row.bytes for table in fitted for row in table.rows])) < 2:
             continue
         law = fit.chosen(coefficients.rows(fitted, known))
-        for parts, table, seen in zip(found, tables, fitted, strict=True):
+        for laws, table in zip(found, tables, strict=True):
             tested = table.half(held)
             if tested.rows:
-                parts.append((tested, seen, law.us(coefficients.rows([tested], known))))
+                sizes = [row.bytes for row in tested.rows]
+                laws |= zip(sizes, law.us(coefficients.rows([tested], known)).tolist(), strict=True)
     return found
 
 
-def _judged(table: Table, parts: Sequence[Part], sizes: Floats, ratios: Floats) -> Judged:
-    """The errors of the machine at a table's held-back rows, and, of the last part, at all of them.
-
-    They are those of the law, by what runs take of the law's time near these sizes.
-    """
-    *held, own = [
-        errors(tested, seen, predicted * np.interp(np.log([row.bytes for row in tested.rows]), np.log(sizes), ratios))
-        for tested, seen, predicted in parts
-    ]
-    found = sorted((each for part in held for each in part), key=lambda each: each.bytes)
-    return Judged(table, tuple(found), tuple(own))
+def _judged(table: Table, laws: Mapping[int, float], own: Floats, ratios: Floats) -> Judged:
+    """The errors of the machine at a table's rows: those of laws by what runs take of a law's time. laws: by the bytes
+    of a row, us of one that has not seen it; own: of the one that has seen all."""
+    at = dict(zip([row.bytes for row in table.rows], ratios.tolist(), strict=True))
+    found: list[Error] = []
+    for held in (True, False):
+        tested = table.half(held)
+        if all(row.bytes in laws for row in tested.rows):
+            us = np.array([laws[row.bytes] * at[row.bytes] for row in tested.rows])
+            found += errors(tested, table.half(not held), us)
+    found.sort(key=lambda each: each.bytes)
+    return Judged(table, tuple(found), tuple(errors(table, table, own * ratios)))
 
 
 def errors(tested: Table, seen: Table, predicted: Floats) -> list[Error]:
@@ -429,14 +500,13 @@ def block(
     }
 
 
-def _verified(tree: dict[str, Any], law: Law, table: Table, known: coefficients.Coefficients) -> tuple[Floats, Floats]:
-    """Runs the machine at rows of a table: their sizes in bytes, and the times of runs by those of the law."""
+def _ratios(tree: dict[str, Any], table: Table, predicted: Floats) -> Floats:
+    """What runs of the machine take of the times `predicted` for the rows of a table, in us."""
     emulator = written.emulator(written.sized(tree, table.ranks))
     every = 1 if table.ranks <= VERIFIED else max(len(table.rows) // 4, 1)
-    rows = replace(table, rows=table.rows[::every])
-    ran = [written.us(emulator, table.collective, table.ranks, row.bytes) for row in rows.rows]
-    predicted = law.us(coefficients.rows([rows], known))
-    return np.array([row.bytes for row in rows.rows], np.float64), np.asarray(np.array(ran) / predicted, np.float64)
+    ran = [written.us(emulator, table.collective, table.ranks, row.bytes) for row in table.rows[::every]]
+    sizes = np.log([row.bytes for row in table.rows])
+    return np.interp(sizes, sizes[::every], np.array(ran) / predicted[::every])
 
 
 def _decade(nbytes: int) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from ahbm._core import Machine
+from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.request import Request
 from ahbm.calibrate.laws import Law
 from ahbm.calibrate.templates import ALGORITHMS, Template
@@ -95,8 +96,7 @@ def emulator(declared: Mapping[str, Any], lowerings: Lowerings | None = None) ->
 
 def us(emulator: Emulator, collective: str, ranks: int, nbytes: int, algorithm: str | None = None) -> float:
     """Time of a collective of `nbytes` bytes of one rank's array, in us. Raises as `Emulator.compile`."""
-    chunks = ranks if collective in ("all_gather", "reduce_scatter", "all_to_all") else 1
-    count = max(nbytes // (ITEM * chunks), 1)
+    count = max(nbytes // (ITEM * COLLECTIVES[collective].chunks(ranks)), 1)
     return emulator.compile(Request(collective, range(ranks), count, DTYPE), algorithm).latency_ps / 1e6
 
 
