@@ -15,8 +15,8 @@ def kernel_args(world_size, n_elem, *, cube_w=4, cube_h=4, dtype="f16"):
 def kernel(t_ptr, n, world, dtype, sip_rank, sip_topo_kind, sip_topo_w, sip_topo_h, *, tl):
     acc = cur = tl.load(t_ptr, shape=(n,), dtype=dtype)
     for _ in range(world - {missing}):
-        tl.send(dir="global_E", src=cur)
-        cur = tl.recv(dir="global_W", shape=(n,), dtype=dtype)
+        tl.send(dir=f"sip{{(sip_rank + 1) % world}}", src=cur)
+        cur = tl.recv(dir=f"sip{{(sip_rank - 1) % world}}", shape=(n,), dtype=dtype)
         acc = {united}
     tl.store(t_ptr, {result})
 """
