@@ -634,6 +634,8 @@ class Program:
         owners: Sequence[tuple[int, int]],
         repeats: bool = False,
         synchronises: bool = False,
+        op: str | None = None,
+        parties: int = 1,
         calls: int = 1,
         orders: int = 4,
         seed: int = 0,

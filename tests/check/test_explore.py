@@ -11,10 +11,11 @@ from typer.testing import CliRunner
 from ahbm import convert
 from ahbm.check import exploration
 from ahbm.check.case import Case
+from ahbm.check.checks import examine
 from ahbm.check.exploration import Failure, Pause, attempt, perturbation, shrink
 from ahbm.cli import app
 from ahbm.errors import ConfigError
-from ahbm.runs.measure import prepare
+from ahbm.runs.measure import measure, prepare
 from support.plans import document, recursive_doubling, ring, step
 
 SMALL = {"system.sips.count": 4, "sip.cube_mesh.w": 1, "sip.cube_mesh.h": 1}
@@ -166,3 +167,20 @@ def test_the_same_seed_gives_the_same_answer() -> None:
     assert pauses == perturbation(compiled.program, 3) != perturbation(compiled.program, 4)
     slow = compiled.program.delayed(pauses).simulate()
     assert slow.latency_ps > compiled.latency_ps and slow.messages == compiled.messages
+
+
+def test_a_check_that_takes_too_many_steps_is_told_and_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: so many orders that the check is refused before its first step."""
+    monkeypatch.setitem(examine.__kwdefaults__, "orders", 1 << 28)
+    asked = ["all_reduce", "-a", "ring_allreduce", "-b", "256", *options()]
+    done = CliRunner().invoke(app, ["explore", *asked, "--seeds", "2"])
+    assert done.exit_code == 10 and "AHBM-B210 the check takes " in done.stdout
+    assert done.stdout.splitlines()[-1] == "0 of 2 seeds fail"
+    told = json.loads(CliRunner().invoke(app, ["explore", *asked, "--seeds", "2", "--json"]).stdout)
+    assert [finding["code"] for finding in told["undecided"]] == ["AHBM-B210"] and not told["failures"]
+    for data in ([], ["--no-data"]):
+        done = CliRunner().invoke(app, ["run", *asked, "--check", "race", *data])
+        assert done.exit_code == 10 and "AHBM-B210 the check takes " in done.stdout
+    # Numbers decide of a result; nothing else decides of races.
+    case = prepare("all_reduce", "ring_allreduce", bytes_per_rank=256, overrides=SMALL)
+    assert measure(case, data=None, check="result").wrong == 0

@@ -10,6 +10,7 @@ import random
 import sys
 import warnings
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from ahbm.choose.oracle import Oracle
 from ahbm.choose.outcomes import Live, Outcomes, Recorded, faulty, request_of
 from ahbm.errors import AhbmError, UnsupportedError
 from ahbm.job.transformer import Transformer
+from support import rings
 from support.commands import run
 
 gymnasium = pytest.importorskip("gymnasium")
@@ -303,3 +305,14 @@ def test_without_gymnasium_its_name_is_said(tmp_path: Any) -> None:
     code, out, err = run("python", ["bare.py"], tmp_path)
     assert code and "AHBM-U145" in out + err and "ahbm[rl]" in out + err
     assert "gymnasium" in sys.modules
+
+
+def test_who_is_wrong_does_not_run_in_simulated_calls_either(here: Path) -> None:
+    names = rings.write(here, **rings.SPOILT, **rings.OPAQUE)
+    live = Live(Catalogue.of("all_reduce", ["ring_allreduce", *names]), "npu_ring_8")
+    outcome = live.of("npu_ring_8", request_of("all_reduce", 1024, 8, "f16"))
+    assert outcome.best == 0 and [ps is None for ps in outcome.ps] == [False, *[True] * len(names)]
+    assert {code for code, _ in outcome.refusals.values()} == {"AHBM-V401", "AHBM-V301"}
+    nobody = Live(Catalogue.of("all_reduce", names), "npu_ring_8")
+    with refused("AHBM-V417"):
+        made(nobody, mix=Mix([1024])).reset(seed=0)

@@ -11,14 +11,18 @@ import pytest
 
 import ahbm
 from ahbm.base.request import Request
+from ahbm.check import reference
+from ahbm.check.reference import inputs
 from ahbm.choose.catalogue import Catalogue
 from ahbm.choose.oracle import COLUMNS, Oracle, OracleTable
 from ahbm.choose.regret import Loss, Point, Regret
 from ahbm.config.topology import load_machine
 from ahbm.core.lowerings import Lowerings
-from ahbm.errors import ConfigError
+from ahbm.errors import ConfigError, DataError
+from ahbm.runs import measure
 from ahbm.sweeps import work
 from ahbm.sweeps.case import Places
+from support import rings
 
 LINK = "system.sips.link"
 ALGORITHMS = ["ring_allreduce", "all_pairs_allreduce", "lrab_hierarchical_allreduce", "synth:trees", "synth:swing"]
@@ -169,3 +173,36 @@ def test_algorithms_are_read_once_for_all_machines() -> None:
 
     emulators = {id(places.emulator(case.group.sweep).algorithm("ring_allreduce")) for case in plan(space, places)}
     assert len(emulators) == 1
+
+
+def test_results_that_contributions_do_not_decide_are_decided_by_numbers(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = rings.write(here, **rings.SPOILT, **rings.OPAQUE, **rings.ROUNDABOUT)
+    moved: list[bool] = []
+    monkeypatch.setattr(measure, "inputs", lambda *given: moved.append(True) or inputs(*given))
+    found = Oracle(Catalogue.of("all_reduce", [*names, "ring_allreduce"]), "npu_ring_8", [1024], dtype="f32").table()
+    codes_of = {row["algorithm"]: row["code"] for row in found}
+    assert codes_of.pop("exponential") == "AHBM-V301" and set(found.wrong) == {*rings.SPOILT, *rings.OPAQUE}
+    assert {name: codes_of[name] for name in rings.SPOILT} == dict.fromkeys(rings.SPOILT, "AHBM-V401")
+    assert set(found.times("npu_ring_8", 1024)) == {*rings.ROUNDABOUT, "ring_allreduce"}
+    # Two of them could not be decided without; the others move no data.
+    assert len(moved) == 2
+
+
+def test_what_remains_undecided_is_set_aside_by_name(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = rings.write(here, **rings.ROUNDABOUT)
+    monkeypatch.setattr(reference, "memory_bytes", lambda: 1)
+    found = Oracle(Catalogue.of("all_reduce", [*names, "ring_allreduce"]), "npu_ring_8", [1024]).table()
+    assert found.best("npu_ring_8", 1024)[0] == "ring_allreduce"
+    assert not found.wrong and not found.refused and set(found.undecided) == {"roundabout"}
+    assert found.undecided["roundabout"].startswith("AHBM-U290") and "AHBM-B301" in found.undecided["roundabout"]
+
+
+def test_where_every_result_is_wrong_all_are_named(here: Path) -> None:
+    names = rings.write(here, **rings.SPOILT)
+    with pytest.raises(DataError, match=r"AHBM-V417.* wrong at 1024 bytes on npu_ring_8 \(short, largest, doubled\)"):
+        Oracle(Catalogue.of("all_reduce", names), "npu_ring_8", [1024]).table().best("npu_ring_8", 1024)
+    some = Oracle(Catalogue.of("all_reduce", ["short", "synth:routed"]), "npu_ring_8", [1024]).table()
+    with pytest.raises(DataError, match=r"none gives a right result .* \(short; synth_routed did not run\)"):
+        some.best("npu_ring_8", 1024)

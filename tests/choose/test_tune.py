@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 import ahbm
 from ahbm.base import packaged
+from ahbm.check import reference
 from ahbm.choose import formats
 from ahbm.choose.card import Card
 from ahbm.choose.catalogue import Catalogue
@@ -25,9 +26,9 @@ from ahbm.choose.tune import Given, Tuned, loses, tune
 from ahbm.cli import app
 from ahbm.config.reading import PLAIN
 from ahbm.config.topology import load_machine
-from ahbm.errors import ConfigError
+from ahbm.errors import ConfigError, DataError
 from ahbm.source.plan import read as read_plan
-from support import tuners
+from support import rings, tuners
 from support.tuners import Called
 
 NAMES = ["ring_allreduce", "tree_allreduce", "recursive_doubling_allreduce", "synth:trees"]
@@ -361,3 +362,35 @@ def test_options_that_do_not_go_together_are_refused(
     assert code
     assert "AHBM-C1" in told or "AHBM-F101" in told
     assert not list(tmp_path.iterdir())
+
+
+def test_wrong_and_undecided_candidates_are_named_and_not_chosen(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = rings.write(here, **rings.SPOILT, **rings.OPAQUE)
+    asked = ["tune", "all_reduce", "-t", "npu_ring_8", "--sizes", "1K,4K", *(f"-a{name}" for name in names)]
+    done = CliRunner().invoke(app, [*asked, "-a", "ring_allreduce", "-o", "tuned"])
+    assert done.exit_code == 8 and "| 8 | 0 | any size | ring_allreduce |" in done.stdout
+    for name in names:
+        assert f"- {name} gives wrong results, and was not chosen there: AHBM-V" in done.stdout
+    done = CliRunner().invoke(app, [*asked, "-o", "none"])
+    assert isinstance(done.exception, DataError) and done.exception.code == "AHBM-V417"
+    assert all(name in done.exception.message for name in names) and not (here / "none").exists()
+    rings.write(here, **rings.ROUNDABOUT)
+    monkeypatch.setattr(reference, "memory_bytes", lambda: 1)
+    asked = ["tune", "all_reduce", "-t", "npu_ring_8", "--sizes", "1K", "-a", "roundabout", "-a", "ring_allreduce"]
+    done = CliRunner().invoke(app, [*asked, "-o", "open"])
+    assert done.exit_code == 0 and "| 8 | 0 | any size | ring_allreduce |" in done.stdout
+    assert "- roundabout was not chosen where it is not known whether its result is right: AHBM-U290" in done.stdout
+
+
+def test_a_file_that_chooses_a_wrong_algorithm_is_told_so(here: Path) -> None:
+    rings.write(here, short=rings.SPOILT["short"])
+    text = "algorithms: {short: {module: short}}\ncollectives: {all_reduce: short}\n"
+    (here / "own.yaml").write_text(text, encoding="utf-8")
+    asked = ["tune", "--evaluate", "own.yaml", "-t", "npu_ring_8", "--sizes", "1K,4K", "-a", "short"]
+    for candidates in (asked, [*asked, "-a", "ring_allreduce"]):
+        done = CliRunner().invoke(app, candidates)
+        assert done.exit_code == 8
+        told = "2 points are given to an algorithm that is wrong there, from 1024 to 4096 B: not judged"
+        assert told in done.stdout and "short gives wrong results: AHBM-V401" in done.stdout
+        for claim in ("it decides no point", "left to ahbm", "no algorithm of the catalogue"):
+            assert claim not in done.stdout

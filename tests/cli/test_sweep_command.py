@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from ahbm.sweeps.store import Store
+from support import rings
 from support.commands import environment, run
 
 SPACE = """
@@ -208,3 +209,22 @@ def _alive(group: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def test_wrong_rows_are_told_whenever_they_were_run(here: Path) -> None:
+    rings.write(here, **rings.SPOILT)
+    space = "algorithms: [short, ring_allreduce]\ntopologies: npu_ring_8\nsizes: [1K, 4K]\n"
+    Path("space.yaml").write_text(space, encoding="utf-8")
+    for known in (0, 4):
+        code, out, err = run("ahbm", ["sweep", "space.yaml", "-o", "rows"], Path())
+        assert code == 8, err
+        assert out == f"4 cases in rows: {known} were there, {4 - known} are new, 2 of them wrong\n"
+
+
+def test_rows_whose_result_was_to_be_checked_are_right_or_wrong(here: Path) -> None:
+    names = rings.write(here, **rings.OPAQUE, **rings.ROUNDABOUT)
+    space = f"algorithms: [{', '.join(names)}]\ntopologies: npu_ring_8\nsizes: 1K\ndtypes: f32\n"
+    Path("space.yaml").write_text(f"{space}data: false\ncheck: result\n", encoding="utf-8")
+    assert run("ahbm", ["sweep", "space.yaml", "-o", "rows"], Path())[0] == 8
+    (best,) = shown("--best")
+    assert (best["algorithm"], best["wrong"]) == ("roundabout", 0)

@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 import ahbm
 import ahbm.distributed as dist
+from ahbm.cli import app
+from ahbm.errors import ConfigError
 from ahbm.ranks.setup import Setup
-from support import plans
+from support import plans, rings
 from support.commands import run
 
 QUICK = ["bench", "all_reduce", "-a", "ring_allreduce", "--no-data"]
@@ -177,11 +180,35 @@ def test_topology_takes_t_and_draws_svg_only(tmp_path: Path) -> None:
     assert run("ahbm", ["topology", "npu_ring_8", "-t", "npu_ring_8"], tmp_path)[0] == 3
 
 
-def test_a_number_of_ranks_that_does_not_hold_is_told(tmp_path: Path) -> None:
-    asked = ["bench", "all_reduce", "-a", "ring_allreduce", "--sizes", "1K", "--no-data"]
+RING = ["all_reduce", "-a", "ring_allreduce"]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ["run", *RING],
+        ["bench", *RING, "--sizes", "1K"],
+        ["explain", *RING],
+        ["explore", *RING, "--seeds", "1"],
+        ["check", *RING[1:], "-b", "1K"],
+        ["numerics", *RING, "--seeds", "1"],
+        ["ladder", *RING, "--sizes", "1K"],
+        ["compare", *RING, "-a", "tree_allreduce", "--sizes", "1K"],
+        ["features", "ring_allreduce"],
+        ["features", *RING],
+        ["tune", *RING, "--sizes", "1K", "-o", "tuned"],
+    ],
+    ids=lambda asked: " ".join(asked[:2]),
+)
+@pytest.mark.parametrize("form", [[], ["--json"]], ids=["text", "json"])
+def test_a_number_of_ranks_that_does_not_hold_is_told(here: Path, asked: list[str], form: list[str]) -> None:
     note = "2 ranks on 4 SIPs: the configured world_size comes before --ranks (system.sips.count)"
-    _, out, _ = run("ahbm", [*asked, "--ranks", "4", "--set", "world_size=2"], tmp_path)
-    assert note in out
+    done = CliRunner().invoke(app, [*asked, *form, "--ranks", "4", "--set", "world_size=2"])
+    assert note in done.stdout, done.output
+
+
+def test_a_number_of_ranks_that_holds_is_not_told(tmp_path: Path) -> None:
+    asked = ["bench", "all_reduce", "-a", "ring_allreduce", "--sizes", "1K", "--no-data"]
     for silent in (["--ranks", "4"], ["--set", "world_size=2"], ["--ranks", "2", "--set", "world_size=2"]):
         assert "comes before" not in run("ahbm", [*asked, *silent], tmp_path)[1]
 
@@ -243,3 +270,23 @@ def test_what_a_check_cannot_decide_is_told(tmp_path: Path) -> None:
         assert code == 10 and "AHBM-U290 not decided" in out and out.endswith("0 of 2 seeds fail\n")
     code, out, _ = run("ahbm", ["explore", *asked, "-b", "1K", "--seeds", "2", "--json"], tmp_path)
     assert code == 10 and [finding["code"] for finding in json.loads(out)["undecided"]] == ["AHBM-U290"]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        *(
+            [name]
+            for name in ("run", "bench", "explain", "explore", "check", "inspect", "ladder", "numerics", "compare")
+        ),
+        ["report", "--no-explain"],
+        ["tune", "-o", "tuned"],
+        ["synth", "--size", "1M"],
+    ],
+    ids=lambda asked: asked[0],
+)
+def test_a_kernel_in_place_of_a_collective_is_told_by_every_command(here: Path, asked: list[str]) -> None:
+    rings.write(here, **rings.SPOILT)
+    done = CliRunner().invoke(app, [asked[0], "algorithms/short.py", *asked[1:]])
+    assert isinstance(done.exception, ConfigError) and done.exception.code == "AHBM-C144", done.output
+    assert "-a algorithms/short.py" in str(done.exception.hint)

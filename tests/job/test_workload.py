@@ -16,6 +16,7 @@ from ahbm.job.checking import check_job
 from ahbm.job.reading import AS_IT_IS, How
 from ahbm.job.replay import JobReport, replay
 from ahbm.ranks.setup import Setup
+from support import rings
 
 
 def node(number: int, kind: str, after: list[int], name: str = "", **facts: Any) -> dict[str, Any]:
@@ -212,3 +213,17 @@ def test_a_run_that_was_recorded_is_a_job_of_messages(tmp_path: Path) -> None:
     report = ahbm.open(tmp_path / "run.0.et", kind="job").run()
     assert len(report.calls) == 32
     assert sum(stretch.end_ns - stretch.start_ns for stretch in report.path) == pytest.approx(report.latency_ns)
+
+
+def test_the_best_algorithm_is_none_that_is_wrong(tmp_path: Path, here: Path) -> None:
+    nothing = {"idle": {"missing": 8}, "exponential": {"missing": 8, **rings.OPAQUE["exponential"]}}
+    call = node(0, "COMM_COLL", [], comm_size=1 << 16, comm_type=0, dtype="f32")
+    path = written(here, *([call] for _ in range(8)))
+    entries = {f"algorithms.{name}.module": name for name in rings.write(here, **nothing)}
+    found = best(Workload.read(path), "job", Setup("npu_ring_8", None, entries, "tree_allreduce"))
+    assert found.choices[0].best not in nothing and found.after.latency_ns < found.before.latency_ns
+    assert set(found.wrong) == set(nothing)
+    assert "exponential gives wrong results, and was not chosen there" in str(found)
+    asked = ["run", str(path), "-t", "npu_ring_8", "-a", "tree_allreduce", "--best"]
+    asked += [f"--set={key}={value}" for key, value in entries.items()]
+    assert CliRunner().invoke(app, asked).exit_code == 8

@@ -14,10 +14,11 @@ from ahbm._core import read_plan
 from ahbm.cli import app
 from ahbm.config.ccl import CclConfig
 from ahbm.core.emulator import Emulator
-from ahbm.errors import ConfigError
+from ahbm.errors import ConfigError, DataError
 from ahbm.runs.bench import Sweep
 from ahbm.runs.ladder import Ladder, climb
 from ahbm.runs.verdict import CheckOptions, check_file
+from support import rings
 
 MACHINE = {"cube.pe_layout.pe_per_corner": 8}
 KERNELS = ("recursive_doubling_allreduce", "ring_allreduce")
@@ -104,3 +105,24 @@ def test_command_line(tmp_path: Path) -> None:
     kernels = {"ring_all_gather", "nccl_ring_all_gather", "pat_all_gather"}
     assert kernels | {"synth_ring"} == set(result["rungs"][0]["times_us"])
     assert CclConfig.load(path).candidates("all_gather", 1024, 4) == (result["rungs"][0]["winner"],)
+
+
+def test_where_every_result_is_wrong_all_are_named(here: Path) -> None:
+    names = rings.write(here, **rings.SPOILT)
+    asked = ["ladder", "all_reduce", "-t", "npu_ring_8", "--sizes", "64,4K", *(f"-a{name}" for name in names)]
+    done = CliRunner().invoke(app, [*asked, "-o", "ccl.yaml"])
+    assert isinstance(done.exception, DataError) and done.exception.code == "AHBM-V417"
+    assert "the results of all are wrong at 64 4096 bytes (short, largest, doubled)" in done.exception.message
+    assert not (here / "ccl.yaml").exists()
+    done = CliRunner().invoke(app, [*asked, "-a", "ring_all_gather"])
+    assert isinstance(done.exception, DataError) and "; ring_all_gather did not run)" in done.exception.message
+
+
+def test_on_a_calibrated_machine_results_are_looked_at_too(here: Path) -> None:
+    """Its rows move no data, but a ladder chooses."""
+    names = rings.write(here, **rings.SPOILT, **rings.OPAQUE)
+    sweep = Sweep("all_reduce", 1024, 1024, algorithms=(*names, "ring_allreduce"), topology="dgx_h100")
+    found = climb(sweep)
+    assert found.emulator.machine.bands is not None
+    assert found.rungs[0].winner == "ring_allreduce" and set(found.rungs[0].wrong) == set(names)
+    assert found.rungs[0].reports["ring_allreduce"].wrong is None

@@ -21,6 +21,7 @@ from ahbm.runs.advice import SIMULATED
 from ahbm.runs.bench import Sweep
 from ahbm.views import answer, charts, colors, links, overview
 from ahbm.views.page import Page, Section
+from support import rings
 
 ALGORITHMS = ("ring_allreduce", "tree_allreduce")
 SWEEP = Sweep("all_reduce", 1024, 16384, 4, algorithms=ALGORITHMS, topology="npu_ring_8")
@@ -410,3 +411,11 @@ def test_a_notebook_shows_a_page_in_a_frame_of_its_own() -> None:
     )
     assert found is not None
     assert html.unescape(found[1]) == page.html()
+
+
+def test_the_map_of_the_fastest_has_no_wrong_one(here: Path) -> None:
+    names = rings.write(here, **rings.SPOILT, **rings.OPAQUE)
+    sweep = Sweep("all_reduce", 1024, 1024, algorithms=(*names, "ring_allreduce"), topology="npu_ring_8")
+    found = overview.gather(sweep, ranks=(4,), explain=False)
+    assert {report.algorithm for report in found.worlds} == {"ring_allreduce"}
+    assert {cell.algorithm for cell in found.refused} == set(names)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ahbm.base.request import Request
 from ahbm.base.sizes import Resized
 from ahbm.check.reference import Reference, inputs, takes_turns
+from ahbm.config.topology import OVERRULED
 from ahbm.core.compiled import Compiled
 from ahbm.core.emulator import Emulator
 from ahbm.core.selection import Choice
@@ -51,6 +52,11 @@ class Case:
     def choice(self) -> Choice | None:
         """The choice of the selector that chose the algorithm; None where none did."""
         return self.emulator.selected(self.request) if self.algorithm is None else self.selected
+
+    @property
+    def overruled(self) -> list[str]:
+        """The note that ccl.yaml has its own number of ranks, where it has."""
+        return [note for note in self.notes if note.endswith(OVERRULED)]
 
     @staticmethod
     def of(spec: Spec) -> Case:

@@ -114,6 +114,8 @@ def _program(case: Case, compiled: Compiled, program: Program, calls: int, order
         owners=list(owners.items()),
         repeats=request.reduces and request.op in IDEMPOTENT,
         synchronises=request.collective == "barrier",
+        op=request.op if request.reduces else None,
+        parties=request.parties,
         calls=calls,
         orders=orders,
         seed=seed,

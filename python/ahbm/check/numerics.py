@@ -43,6 +43,8 @@ class Numerics:
     """Twice the size gives the same bits in the elements that both have."""
     orders: list[Order]
     """Empty for operators that are no sum."""
+    notes: tuple[str, ...] = ()
+    """What the reader should know of the number of ranks."""
 
     def to_json(self) -> dict[str, Any]:
         """The fields as JSON-serialisable data."""
@@ -60,6 +62,7 @@ class Numerics:
                 f"sizes {told(self.sizes_agree)}",
                 *(f"  order       {order}" for order in self.orders[:8]),
                 *([f"  order       and {len(self.orders) - 8} more"] if len(self.orders) > 8 else []),
+                *(f"  note        {note}" for note in self.notes),
             ]
         )
 
@@ -112,6 +115,7 @@ def numerics(case: Case, seeds: int = 4, tell: Callable[[str], object] = lambda 
         runs_agree,
         _sizes_agree(case, given, results),
         orders(case) if request.op in ("sum", "avg") else [],
+        tuple(case.overruled),
     )
 
 

@@ -50,6 +50,7 @@ class Card:
             },
             "refused": tuned.table.refused,
             "wrong": tuned.wrong,
+            "undecided": tuned.undecided,
             "files": {name: found.to_json() for name, found in self.evaluations.items()},
             "not_written": dict(self.missing),
             "plans": {name: _choice(rule) for name, rule in self.plans.items()},
@@ -122,6 +123,8 @@ class Card:
             yield f"- {name} did not run everywhere: {why}."
         for name, why in tuned.wrong.items():
             yield f"- {name} gives wrong results, and was not chosen there: {why}."
+        for name, why in tuned.undecided.items():
+            yield f"- {name} was not chosen where it is not known whether its result is right: {why}."
 
 
 def _row(name: str, regret: Regret | None) -> str:

@@ -19,6 +19,7 @@ from ahbm.runs.ladder import schedules
 from ahbm.runs.plans import Options, free_name, is_file, settings_of, source_of
 from ahbm.source.algorithm import Algorithm, AlgorithmLoader
 from ahbm.source.function import AnyAlgorithm, as_algorithm
+from ahbm.source.located import refuse_kernel
 from ahbm.source.plan import PlanAlgorithm, depth
 from ahbm.source.synthesis import METHODS, SYNTHESIZED
 from ahbm.sweeps.case import SYNTH
@@ -88,6 +89,7 @@ class Catalogue(Sequence[Entry]):
         an algorithm of another collective, C129 for two of one name; and what loading an algorithm raises.
         """
         if collective not in COLLECTIVES:
+            refuse_kernel(collective)
             hint = did_you_mean(collective, COLLECTIVES)
             raise ConfigError("AHBM-C105", f"unknown collective {collective!r}", hint=hint)
         of_machine, given = split_overrides(overrides_of(overrides))

@@ -49,7 +49,11 @@ class Evaluation:
     resized: tuple[str, ...] = ()
     """What is to be said of sizes that were asked for and cannot be divided."""
     wrong: Mapping[str, str] = field(default_factory=dict)
-    """By algorithm of the catalogue, why its result is wrong somewhere; there it does not run."""
+    """By algorithm of the catalogue, why its result is wrong somewhere; there it is nobody's quickest."""
+    misled: tuple[Point, ...] = ()
+    """The points that the file gives to an algorithm whose result is wrong there: they are not judged."""
+    unsettled: Mapping[str, str] = field(default_factory=dict)
+    """By algorithm of the file, why it does not run somewhere, or is not known to be right; the next rule holds."""
 
     def to_json(self) -> dict[str, Any]:
         """The evaluation as JSON-serialisable data."""
@@ -59,6 +63,8 @@ class Evaluation:
             "rules": len(self.read.rules),
             "regret": self.regret.to_json() if self.regret.points else None,
             "left_to_library": [{"machine": point.machine, "bytes": point.nbytes} for point in self.left],
+            "wrong_points": [{"machine": point.machine, "bytes": point.nbytes} for point in self.misled],
+            "unsettled": dict(self.unsettled),
             "stands_for": dict(self.stands),
             "without": list(self.without),
             "knobs": list(self.knobs),
@@ -74,16 +80,20 @@ class Evaluation:
         yield f"{self.file}: {len(self.read.rules)} rules, {self.read.format}"
         if self.regret.points:
             yield f"it loses {self.regret}"
-        else:
+        elif not self.misled:
             yield "it decides no point"
-        if self.left:
-            least, most = min(p.nbytes for p in self.left), max(p.nbytes for p in self.left)
-            yield f"{len(self.left)} points are left to {library}, from {least} to {most} B: not judged"
+        groups = {f"left to {library}": self.left, "given to an algorithm that is wrong there": self.misled}
+        for what, points in groups.items():
+            if points:
+                least, most = min(p.nbytes for p in points), max(p.nbytes for p in points)
+                yield f"{len(points)} points are {what}, from {least} to {most} B: not judged"
         for theirs, ours in self.stands.items():
             if theirs != ours:
                 yield f"{theirs} of {library} is {ours} here"
         for theirs in self.without:
             yield f"{theirs} is no algorithm of the catalogue: {library} runs it, this does not"
+        for name, why in self.unsettled.items():
+            yield f"{name} is passed over where it does not run or is not known to be right: {why}"
         yield from self.knobs
         yield from self.resized
         for name, why in self.wrong.items():
@@ -101,23 +111,32 @@ class Evaluation:
 def judge(file: str, read: Read, table: OracleTable, nodes: int = 1, turning: Turning | None = None) -> Evaluation:
     """What the rules of a file lose at the points of a table.
 
-    A rule whose algorithm nothing stands for is passed over, as libraries pass over what cannot run. An algorithm takes
-    what it takes under the knobs of its rule; where it does not run under them, what it takes without.
+    A rule whose algorithm nothing stands for is passed over, as libraries pass over what cannot run; one whose
+    algorithm gives a wrong result is not, for a library does not know. An algorithm takes what it takes under the knobs
+    of its rule; where it does not run under them, what it takes without.
     nodes: computers among which the ranks of every machine are. turning: of the table, with what it has timed.
     """
     turning = turning or Turning(table)
     told: dict[str, None] = {}
     names = dict.fromkeys(rule.algorithm for rule in read.rules)
-    losses, left = [], []
+    losses, left, misled = [], [], []
+    catalogue = [entry.name for entry in table.catalogue.of_collective(table.collective)]
+    known = {name: read.library.ours(table.collective, name, catalogue) for name in names}
     stands: dict[str, str] = {}
     without: dict[str, None] = {}
-    for point in table.points():
-        times = table.times(point.machine, point.nbytes)
-        ours = {name: read.library.ours(point.collective, name, times) for name in names}
+    for point in table.points(wrong=True):
+        times, wrong = table.times(point.machine, point.nbytes), table.wrong_at(point)
+        ours = {
+            name: next(filter(None, (read.library.ours(point.collective, name, ones) for ones in (times, wrong))), None)
+            for name in names
+        }
         query = Query(point.collective, point.nbytes, point.ranks, nodes)
-        without |= {rule.algorithm: None for rule in read.rules if rule.fits(query) and ours[rule.algorithm] is None}
+        without |= {rule.algorithm: None for rule in read.rules if rule.fits(query) and known[rule.algorithm] is None}
         rule = read.rules.choose(query, lambda rule: ours[rule.algorithm] is not None)  # noqa: B023
         chosen = None if rule is None else ours[rule.algorithm]
+        if chosen in wrong:
+            misled.append(point)
+            continue
         if rule is None or chosen is None:
             left.append(point)
             continue
@@ -127,7 +146,20 @@ def judge(file: str, read: Read, table: OracleTable, nodes: int = 1, turning: Tu
         told |= dict.fromkeys(turning.at(point, chosen, knobs).notes)
         ps = turning.ps(point, chosen, knobs)
         losses.append(Loss(point, chosen, ps, *((chosen, ps) if ps < least else (best, least))))
-    return Evaluation(file, read, Regret.of(losses), tuple(left), stands, tuple(without), tuple(told), table.runs)
+    named = {ours for ours in known.values() if ours is not None}
+    return Evaluation(
+        file,
+        read,
+        Regret.of(losses),
+        tuple(left),
+        stands,
+        tuple(without),
+        tuple(told),
+        table.runs,
+        wrong=table.wrong,
+        misled=tuple(misled),
+        unsettled={name: why for name, why in {**table.refused, **table.undecided}.items() if name in named},
+    )
 
 
 @checked
@@ -166,7 +198,7 @@ def evaluate(
         read, catalogue = _with_files(read, catalogue, name, ccl, overrides)
     kept, _, resized = whole_sizes(sizes, catalogue, machines, dtype)
     table = Oracle(catalogue, list(machines), kept, collective=name, dtype=dtype, jobs=jobs, tell=tell).table()
-    return replace(judge(str(file), read, table, nodes), resized=tuple(resized), wrong=table.wrong)
+    return replace(judge(str(file), read, table, nodes), resized=tuple(resized))
 
 
 _CCL = ccl.FORMAT.name

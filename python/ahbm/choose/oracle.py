@@ -7,6 +7,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from ahbm._core import Machine
 from ahbm.base import codes
@@ -15,7 +16,8 @@ from ahbm.choose.catalogue import Catalogue
 from ahbm.choose.regret import Loss, Point, Regret
 from ahbm.config.topology import load_machine
 from ahbm.core.spec import machine_name
-from ahbm.errors import ConfigError
+from ahbm.errors import AhbmError, ConfigError
+from ahbm.runs.candidates import none_left
 from ahbm.runs.rows import FAILED, Rows
 from ahbm.sweeps.space import Space
 from ahbm.sweeps.sweep import Progress, sweep
@@ -57,41 +59,71 @@ class OracleTable(Rows):
     def best(self, machine: str, nbytes: int) -> tuple[str, int]:
         """The quickest algorithm and its ps; the first in the catalogue's order among equals.
 
-        Raises ConfigError: AHBM-C151 where none runs, and as `times`.
+        Raises as `none_left` where there is none, and as `times`.
         """
         times = self.times(machine, nbytes)
         if not times:
-            raise ConfigError("AHBM-C151", f"no algorithm of the catalogue runs {nbytes} bytes on {machine}")
+            raise self.none_left(f"at {nbytes} bytes on {machine}", lambda row: (row[0], row[3]) == (machine, nbytes))
         name = min(times, key=lambda name: times[name])
         return name, times[name]
+
+    def none_left(self, at: str, here: Callable[[tuple[Any, ...]], bool] = lambda row: True) -> AhbmError:
+        """The error of `ahbm.runs.candidates.none_left` for rows in which no algorithm runs and is right; `at` is
+        where, in words."""
+        rows = [row for row in self.values if here(row)]
+        names = dict.fromkeys(row[4] for row in rows)
+        wrong = {row[4] for row in rows if codes.says_wrong(row[7])}
+        first = next((row for row in rows if not wrong or row[4] in wrong), None)
+        why = f"{first[7]} {first[8]}" if first else "there is none"
+        of = f"of the {len(names)} algorithms of the catalogue for {self.collective}"
+        return none_left(of, names, wrong, at, why=why)
 
     @cached_property
     def wrong(self) -> dict[str, str]:
         """The algorithms whose result is wrong somewhere, and the first reason; there they have no time."""
-        return self._reasons(wrong=True)
+        return self._reasons(codes.says_wrong)
+
+    @cached_property
+    def undecided(self) -> dict[str, str]:
+        """The algorithms of which it is not known somewhere whether the result is right, and the first reason; there
+        they have no time."""
+        return self._reasons(lambda code: code == codes.RESULT_UNDECIDED)
 
     @cached_property
     def refused(self) -> dict[str, str]:
         """The algorithms that did not run somewhere, and the first reason."""
-        return self._reasons(wrong=False)
+        return self._reasons(lambda code: code != codes.RESULT_UNDECIDED and not codes.says_wrong(code))
 
-    def _reasons(self, wrong: bool) -> dict[str, str]:
+    def _reasons(self, wanted: Callable[[str], bool]) -> dict[str, str]:
         found: dict[str, str] = {}
         for row in self:
-            if row["code"] is not None and codes.says_wrong(row["code"]) == wrong:
+            if row["code"] is not None and wanted(row["code"]):
                 told = f"{row['code']} {row['message']} ({row['bytes']} B on {row['machine']})"
                 found.setdefault(row["algorithm"], told)
         return found
 
-    def points(self) -> list[Point]:
-        """The points at which any algorithm runs, in the order of the rows."""
+    def wrong_at(self, point: Point) -> list[str]:
+        """The algorithms whose result is wrong at a point."""
+        return self._wrong_at.get((point.machine, point.nbytes), [])
+
+    @cached_property
+    def _wrong_at(self) -> dict[tuple[str, int], list[str]]:
+        found: dict[tuple[str, int], list[str]] = {}
+        for row in self.values:
+            if codes.says_wrong(row[7]):
+                found.setdefault((row[0], row[3]), []).append(row[4])
+        return found
+
+    def points(self, wrong: bool = False) -> list[Point]:
+        """The points at which any algorithm runs, in the order of the rows; with `wrong`, those too at which results
+        are wrong alone."""
         facts = {(row[0], row[3]): row for row in self.values}
         return [
             Point(
                 machine, self.machines[machine].topology, facts[machine, nbytes][2], nbytes, self.collective, self.dtype
             )
             for (machine, nbytes), times in self._times.items()
-            if times
+            if times or (wrong and (machine, nbytes) in self._wrong_at)
         ]
 
     def only(self, wanted: Callable[[Point], bool]) -> OracleTable:
@@ -129,7 +161,7 @@ class OracleTable(Rows):
 
 class Oracle:
     """Measures every algorithm of a catalogue at every size on every machine, each pair once. Contributions to the
-    result are checked; no data move."""
+    result are checked; data move only where these do not decide whether it is right."""
 
     @checked
     def __init__(
@@ -176,7 +208,7 @@ class Oracle:
 
     def table(self) -> OracleTable:
         """Runs what the store does not have, and gives all rows. An algorithm that does not run, or whose result is
-        wrong, has a row with the code and the message of its error. Raises as `ahbm.sweep`."""
+        wrong or undecided, has a row with the code and the message of its error. Raises as `ahbm.sweep`."""
         found = sweep(self._space, jobs=self._jobs, executor=self._executor, store=self._store, tell=self._tell)
         rows = list(found)
         bounds = {(row["machine"], row["bytes"]): row["bound_ns"] for row in rows if row["code"] is None}

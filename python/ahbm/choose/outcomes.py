@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ahbm._core import Machine
+from ahbm.base import codes
 from ahbm.base.arguments import checked, refused, shown
 from ahbm.base.arguments import overrides as overrides_of
 from ahbm.base.request import Request
@@ -20,11 +21,12 @@ from ahbm.choose.catalogue import Catalogue, Entry
 from ahbm.choose.oracle import AnyMachine, OracleTable
 from ahbm.config.ccl import CclConfig
 from ahbm.config.topology import load_machine
-from ahbm.core.compiled import Cost
 from ahbm.core.emulator import Emulator
 from ahbm.core.lowerings import Lowerings
 from ahbm.core.spec import machine_name
-from ahbm.errors import ConfigError, UnsupportedError
+from ahbm.errors import AhbmError, ConfigError, InterruptedRun, UnsupportedError
+from ahbm.runs.candidates import none_left
+from ahbm.runs.measure import verify
 from ahbm.source.algorithm import Algorithm
 
 OTHER = ("AHBM-C115", "it computes another collective")
@@ -39,28 +41,33 @@ class Outcome:
     """What the entries of a catalogue take for one call on one machine."""
 
     ps: tuple[int | None, ...]
-    """Simulated time of each entry, in ps; None where it does not run."""
+    """Simulated time of each entry, in ps; None where it does not run, or its result is not known to be right."""
     bound_ps: int
     """The least time that any algorithm could take."""
     refusals: Mapping[int, tuple[str, str]]
-    """By entry, code and message of why it does not run."""
+    """By entry, code and message of why it does not run, or of what is wrong with its result."""
+    names: tuple[str, ...]
+    """Of the entries."""
 
     @cached_property
     def best(self) -> int:
-        """The quickest entry, the first of equals. Raises ConfigError (AHBM-C151) where none runs."""
+        """The quickest entry, the first of equals. Raises as `ahbm.runs.candidates.none_left` where there is none."""
         return min(self._running, key=lambda at: self._running[at])
 
     @cached_property
     def slowest(self) -> int:
-        """The slowest entry that runs, the first of equals. Raises ConfigError (AHBM-C151) where none runs."""
+        """The slowest entry that runs, the first of equals. Raises as `best`."""
         return max(self._running, key=lambda at: self._running[at])
 
     @cached_property
     def _running(self) -> dict[int, int]:
         found = {at: ps for at, ps in enumerate(self.ps) if ps is not None}
         if not found:
-            reasons = "; ".join(f"{code} {message}" for code, message in list(self.refusals.values())[:4])
-            raise ConfigError("AHBM-C151", f"no algorithm of the catalogue runs the call: {reasons}")
+            of = {at: reason for at, reason in self.refusals.items() if reason != OTHER}
+            names = {at: self.names[at] for at in of}
+            wrong = {names[at] for at, (code, _) in of.items() if codes.says_wrong(code)}
+            why = "; ".join(f"{code} {message}" for code, message in list(of.values())[:4])
+            raise none_left(f"of {len(of)} algorithms of the catalogue", names.values(), wrong, "for the call", why=why)
         return found
 
 
@@ -69,6 +76,7 @@ class Outcomes(ABC):
 
     def __init__(self, catalogue: Catalogue, machines: Mapping[str, Machine]) -> None:
         self.catalogue = catalogue
+        self._names = tuple(entry.name for entry in catalogue)
         self.machines = dict(machines)
         """By name, those that somebody may choose on."""
         self._known: dict[tuple[str, Request], Outcome] = {}
@@ -105,7 +113,7 @@ class Outcomes(ABC):
         key = (machine, request)
         if key not in self._known:
             ps, refusals = self._measured(machine, request)
-            self._known[key] = Outcome(tuple(ps), self.bound(machine, request), refusals)
+            self._known[key] = Outcome(tuple(ps), self.bound(machine, request), refusals, self._names)
         return self._known[key]
 
     def bound(self, machine: str, request: Request) -> int:
@@ -205,7 +213,7 @@ class Recorded(Outcomes):
 
 
 class Live(Outcomes):
-    """Outcomes that the emulator finds when they are first asked for."""
+    """Outcomes that the emulator finds when they are first asked for; it looks at results as an `Oracle` does."""
 
     @checked
     def __init__(self, catalogue: Catalogue, machines: AnyMachine | Sequence[AnyMachine]) -> None:
@@ -225,12 +233,15 @@ class Live(Outcomes):
                 refusals[at] = OTHER
                 ps.append(None)
                 continue
-            found = emulator.cost(request, _by(entry))
-            if isinstance(found, Cost):
-                ps.append(found.ps)
-            else:
+            try:
+                case = Case(emulator, request, _by(entry))
+                compiled, *_ = verify(case, data=None, seed=0, mode="integers", check="result")
+                ps.append(compiled.latency_ps)
+            except InterruptedRun:
+                raise
+            except AhbmError as error:
                 ps.append(None)
-                refusals[at] = (found.findings[0].code, found.findings[0].message)
+                refusals[at] = (error.code, error.message)
         emulator.forget_programs()
         return ps, refusals
 

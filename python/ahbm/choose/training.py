@@ -20,8 +20,7 @@ from ahbm._core import Machine
 from ahbm.base.arguments import checked
 from ahbm.choose.features import INPUTS, Describer, Features
 from ahbm.choose.oracle import OracleTable
-from ahbm.choose.regret import Point
-from ahbm.errors import ConfigError, UnsupportedError
+from ahbm.errors import UnsupportedError
 
 ESTIMATORS, DEPTH, RATE = 100, 3, 0.1
 """Trees of an estimate, their depth, and the share of each that counts."""
@@ -178,12 +177,13 @@ def train_tree(table: OracleTable, describer: Describes | None = None, *, leaves
     """A tree that chooses by `INPUTS`, for the least regret over a table; equal tables give equal trees.
 
     leaves: at most so many; None: as many as tell the points apart.
-    Raises UnsupportedError (AHBM-U145) without scikit-learn, ConfigError (AHBM-C151) for a table in which nothing runs.
+    Raises UnsupportedError (AHBM-U145) without scikit-learn, and as
+    `OracleTable.none_left` for a table in which nothing runs.
     """
     tree = _sklearn("sklearn.tree")
     described = describer or Described(table)
     points = table.points()
-    _refuse_empty(points)
+    _refuse_empty(table)
     names = [entry.name for entry in table.catalogue.of_collective(table.collective)]
     inputs = [described.demand(table.machines[point.machine], point.nbytes).inputs() for point in points]
     losses = np.array([_losses(table.times(point.machine, point.nbytes), names) for point in points])
@@ -197,11 +197,12 @@ def train_tree(table: OracleTable, describer: Describes | None = None, *, leaves
 def train_ranking(table: OracleTable, describer: Describes | None = None) -> Ranking:
     """Estimates of the times in a table, by `VECTOR`; equal tables give equal estimates.
 
-    Raises UnsupportedError (AHBM-U145) without scikit-learn, ConfigError (AHBM-C151) for a table in which nothing runs.
+    Raises UnsupportedError (AHBM-U145) without scikit-learn, and as
+    `OracleTable.none_left` for a table in which nothing runs.
     """
     ensemble = _sklearn("sklearn.ensemble")
     described = describer or Described(table)
-    _refuse_empty(table.points())
+    _refuse_empty(table)
     rows: dict[str, list[tuple[tuple[float, ...], float]]] = {}
     for point in table.points():
         for name, ps in table.times(point.machine, point.nbytes).items():
@@ -230,9 +231,9 @@ def _losses(times: Mapping[str, int], names: Sequence[str]) -> list[float]:
     return [log(times.get(name, most) / max(least, 1)) if times.get(name, most) else 0.0 for name in names]
 
 
-def _refuse_empty(points: Sequence[Point]) -> None:
-    if not points:
-        raise ConfigError("AHBM-C151", "there is nothing to learn from: no algorithm of the table runs")
+def _refuse_empty(table: OracleTable) -> None:
+    if not table.points():
+        raise table.none_left("anywhere in the table, so there is nothing to learn from")
 
 
 def _sklearn(module: str) -> Any:

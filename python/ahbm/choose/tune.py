@@ -19,6 +19,7 @@ from ahbm.choose.sizes import whole_sizes
 from ahbm.choose.turning import Knobs, Turning
 from ahbm.core.selection import MOST
 from ahbm.errors import ConfigError
+from ahbm.source.located import refuse_kernel
 from ahbm.sweeps.sweep import Progress
 
 CHANNELS = 16
@@ -64,6 +65,11 @@ class Tuned:
     def wrong(self) -> dict[str, str]:
         """The algorithms whose result is wrong at a size, and the first reason."""
         return {**({} if self.held is None else self.held.wrong), **self.table.wrong}
+
+    @property
+    def undecided(self) -> dict[str, str]:
+        """The algorithms of which it is not known at a size whether the result is right, and the first reason."""
+        return {**({} if self.held is None else self.held.undecided), **self.table.undecided}
 
     @property
     def regret(self) -> Regret:
@@ -227,7 +233,8 @@ def tune(
     budget: the most simulations; sizes are left out evenly until they are no more. jobs: processes.
     tell: as of `ahbm.sweep`.
 
-    Raises ConfigError: AHBM-C146 for a budget that two sizes exceed, C151 where no algorithm runs; and as `Oracle`.
+    Raises ConfigError (AHBM-C146) for a budget that two sizes exceed, as `ahbm.runs.candidates.none_left` where no
+    algorithm runs and is right, and as `Oracle`.
     """
     wanted, unit, resized = whole_sizes(sizes, catalogue, machines, dtype)
     each = len(machines) * len(catalogue.of_collective(collective))
@@ -235,9 +242,7 @@ def tune(
     oracle = partial(Oracle, catalogue, list(machines), collective=collective, dtype=dtype, jobs=jobs, tell=tell)
     table = oracle(kept).table()
     if not table.points():
-        first = next(iter(table), None)
-        told = f"{first['code']} {first['message']}" if first else "there is none"
-        raise ConfigError("AHBM-C151", f"no algorithm of the catalogue runs {collective} on these machines: {told}")
+        raise table.none_left("on these machines")
     held = oracle(between).table() if between else None
     dropped = tuple(size for size in wanted if size not in kept)
     rules = rules_of(table, plain(table))
@@ -276,5 +281,6 @@ def _between(sizes: Sequence[int], unit: int) -> list[int]:
 def check_collective(collective: str) -> None:
     """Raises ConfigError (AHBM-C105) for what is no collective that is tuned by sizes."""
     if collective not in AHBM.collectives:
+        refuse_kernel(collective)
         hint = f"one of {', '.join(AHBM.collectives)}"
         raise ConfigError("AHBM-C105", f"{collective[:40]!r} is no collective that is tuned", hint=hint)

@@ -115,6 +115,6 @@ def _tell(rows: list[Row], as_gate: bool, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps([row.to_json() for row in rows], indent=2))
     else:
-        typer.echo("\n".join([c.HEADER, *map(str, rows), *(f"note: {note}" for note in c.resized(rows))]))
+        typer.echo("\n".join([c.HEADER, *map(str, rows), *(f"note: {note}" for note in c.notes(rows))]))
     if as_gate:
         c.gate(rows)

@@ -66,11 +66,13 @@ def explain(
     opened = asked.open(target, args=arguments_of(context))
     explanation, choice = opened.explain(), opened.choice()
     advice = [explanation.what_if(change) for change in changes] + explanation.advise(budget)
+    notes = opened.case.overruled if opened.measured else []
     if as_json:
         chosen = {} if choice is None else {"choice": choice.to_json()}
-        typer.echo(json.dumps(explanation.to_json(full, advice) | chosen, indent=2))
+        noted = {"notes": notes} if notes else {}
+        typer.echo(json.dumps(explanation.to_json(full, advice) | chosen | noted, indent=2))
         return
-    typer.echo(explanation.text(advice))
+    typer.echo("\n".join([explanation.text(advice), *(f"note: {note}" for note in notes)]))
     if choice is not None:
         typer.echo(str(choice))
     if full:

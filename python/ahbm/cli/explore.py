@@ -86,6 +86,7 @@ def explore(
                 "seeds": tried,
                 "failures": [failure.to_json() for failure in failures],
                 "undecided": [finding.to_json() for finding in undecided.values()],
+                **({} if not case.overruled else {"notes": case.overruled}),
             }
             typer.echo(json.dumps(data, indent=2))
         else:
@@ -93,7 +94,7 @@ def explore(
                 typer.echo(excerpts.below(told(list(undecided.values()))))
             for failure in failures:
                 typer.echo(excerpts.below(str(failure)))
-            typer.echo(f"{len(failures)} of {tried} seeds fail")
+            typer.echo("\n".join([f"{len(failures)} of {tried} seeds fail", *(f"note: {n}" for n in case.overruled)]))
 
     def keep(finding: Finding) -> None:
         undecided.setdefault((finding.code, finding.message), finding)

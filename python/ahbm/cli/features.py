@@ -48,5 +48,5 @@ def features(
     found = gathered([(target, cell.terms(device=device)) for cell in asked.cells() for target in targets])
     told = json.dumps(found.to_json(), indent=2) if as_json else found.csv().rstrip("\n") if as_csv else str(found)
     typer.echo(told)
-    for warning in found.warnings if as_csv else ():
-        typer.echo(str(warning), err=True)
+    for told in (*map(str, found.warnings), *(f"note: {note}" for note in found.notes)) if as_csv else ():
+        typer.echo(told, err=True)

@@ -78,8 +78,8 @@ def climbed(
 ) -> None:
     """Prints the ladder of a sweep, and writes it if there is an output.
 
-    Raises ConfigError (AHBM-C151), and writes nothing, where no candidate runs at a size. Exits as for wrong results
-    where a candidate's is.
+    Raises `Ladder.failure`, and writes nothing, where no candidate is left at a size. Exits as for wrong results where
+    a candidate's is.
     """
     from ahbm.runs.ladder import climb
 

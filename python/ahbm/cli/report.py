@@ -19,6 +19,8 @@ from ahbm.cli.targets import Targeted, arguments_of
 from ahbm.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ahbm.runs import bench
     from ahbm.runs.report import Report
     from ahbm.views.page import Page
@@ -203,7 +205,7 @@ def _measured(
         given = [name for name, on in (("--numerics", numerics), ("--synth", bool(methods))) if on]
         if given:
             raise ConfigError("AHBM-C146", f"{', '.join(given)}: the page is about one machine, not {len(sweeps)}")
-        sides = [list(bench.attempt([sweep], tell=progress.at, spread=spread_over(jobs))) for sweep in sweeps]
+        sides = [list(_side(sweep, jobs)) for sweep in sweeps]
         cells = [cell for side in sides for cell in side]
         progress.at("drawing the page")
         page = machines.page(list(zip(sweeps, sides, strict=True)))
@@ -212,6 +214,15 @@ def _measured(
     progress.at("drawing the page")
     cells = [*contents.reports, *contents.refused]
     return overview.page(contents), cells, bench.to_json(sweeps, cells, sys.argv[1:])
+
+
+def _side(sweep: bench.Sweep, jobs: int | None) -> Iterator[Report | bench.Refused]:
+    from ahbm.runs.bench import attempt
+    from ahbm.runs.plans import with_plans
+
+    whole = with_plans(sweep)
+    emulator = whole.emulator()
+    return attempt([whole.deciding(emulator)], emulator, tell=progress.at, spread=spread_over(jobs))
 
 
 def _fail(cells: list[Report | bench.Refused]) -> None:

@@ -20,7 +20,7 @@ from ahbm.cli.excerpts import Excerpts
 from ahbm.cli.groups import grouped
 from ahbm.cli.interrupts import leave_to_script
 from ahbm.cli.options import Algorithms, Asked, Check, Json, NoData
-from ahbm.cli.output import fail_if_wrong
+from ahbm.cli.output import fail_if_wrong, fail_where
 from ahbm.cli.targets import Targeted, arguments_of, refuse_arguments
 from ahbm.errors import ConfigError
 
@@ -112,6 +112,7 @@ def run(
     if best:
         found = asked.open(target, args=args).best()
         typer.echo(json.dumps(found.to_json(), indent=2) if as_json else str(found))
+        fail_where(bool(found.wrong))
         return
     if trace is not None:
         check_timeline_name(trace)

@@ -61,8 +61,10 @@ def synth(
     from ahbm.config.reading import MSCCLPP
     from ahbm.errors import ConfigError
     from ahbm.runs.bench import parse_dtype, parse_size
+    from ahbm.source.located import refuse_kernel
     from ahbm.source.synthesis import synthesize
 
+    refuse_kernel(collective)
     if members is not None and not re.fullmatch(r"[0-9]{1,9}(,[0-9]{1,9})*", members):
         raise ConfigError("AHBM-C152", f"--members {members}: no list of NPUs", hint="--members 0,2,5")
     progress.at(f"synthesizing {collective}, method {method}")

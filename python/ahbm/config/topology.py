@@ -16,6 +16,7 @@ ENV = "AHBM_TOPOLOGY"
 """Environment variable that names the topology to use."""
 
 COUNT = "system.sips.count"
+OVERRULED = f"the configured world_size comes before --ranks ({COUNT})"
 _NETWORK = "system.sips.topology"
 
 NETWORKS = (
@@ -125,3 +126,10 @@ def sized(ranks: int, topology: object, overrides: Mapping[str, object] | None) 
         if load_machine(None, for_topology).sips < ranks:
             found[COUNT] = ranks
     return found
+
+
+def overruled(machine: Machine, ranks: int) -> tuple[str, ...]:
+    """The note where a number of SIPs was asked for, and ccl.yaml says how many ranks there are; else none."""
+    if COUNT not in dict(machine.overrides) or ranks == machine.sips:
+        return ()
+    return (f"{ranks} ranks on {machine.sips} SIPs: {OVERRULED}",)

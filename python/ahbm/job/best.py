@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from ahbm._core import Workload
+from ahbm.base import codes
 from ahbm.base.request import Request
 from ahbm.base.words import aligned
+from ahbm.check.case import Case
 from ahbm.core.emulator import Emulator
 from ahbm.core.selection import Candidates
 from ahbm.errors import AhbmError
@@ -15,6 +18,7 @@ from ahbm.job.preparation import Preparation
 from ahbm.job.reading import AS_IT_IS, How
 from ahbm.job.replay import JobReport, replay
 from ahbm.ranks.setup import Setup
+from ahbm.runs.measure import verify
 from ahbm.selectors.protocol import Function
 
 
@@ -47,6 +51,11 @@ class Best:
     """With all choices that make the job quicker."""
     choices: tuple[Choice, ...]
     """Per kind of call, those that save most first."""
+    wrong: Mapping[str, str] = field(default_factory=dict)
+    """The algorithms that would make the job quicker and give wrong results, and the first reason: none is chosen
+    there."""
+    undecided: Mapping[str, str] = field(default_factory=dict)
+    """The same of those whose results are not known to be right."""
 
     def to_json(self) -> dict[str, Any]:
         """As JSON-serialisable data: times in ns, the choices."""
@@ -55,6 +64,8 @@ class Best:
             "latency_ns": self.before.latency_ns,
             "best_latency_ns": self.after.latency_ns,
             "choices": [vars(choice) for choice in self.choices],
+            "wrong": dict(self.wrong),
+            "undecided": dict(self.undecided),
         }
 
     def __str__(self) -> str:
@@ -81,7 +92,12 @@ class Best:
             )
             for choice in self.choices
         ]
-        return "\n".join([*lines, *aligned(rows)])
+        notes = [f"{name} gives wrong results, and was not chosen there: {why}" for name, why in self.wrong.items()]
+        notes += [
+            f"{name} was not chosen where it is not known whether its result is right: {why}"
+            for name, why in self.undecided.items()
+        ]
+        return "\n".join([*lines, *aligned(rows), *notes])
 
 
 def best(workload: Workload, name: str, setup: Setup, how: How = AS_IT_IS, candidates: int = 3) -> Best:
@@ -89,7 +105,8 @@ def best(workload: Workload, name: str, setup: Setup, how: How = AS_IT_IS, candi
 
     It begins with the best single algorithm for each collective. A kind then keeps its algorithm unless another makes
     the job quicker, with the choices made before it; kinds with the most time are tried first. So the job with all
-    choices is never slower than as it is, or than by one algorithm per collective. Raises as `replay`.
+    choices is never slower than as it is, or than by one algorithm per collective. What gives a wrong result, or one
+    that is not known to be right, is not chosen. Raises as `replay`.
     """
     before = replay(workload, name, setup, how)
     kinds = _kinds(Preparation(before.emulator, setup, how, compare=workload.recorded), workload)
@@ -97,11 +114,12 @@ def best(workload: Workload, name: str, setup: Setup, how: How = AS_IT_IS, candi
     chosen: dict[Kind, str] = {}
     latency = before.latency_ns
     saved = dict.fromkeys(kinds, 0.0)
+    judge = _Judge(before.emulator)
 
     def attempt(choices: dict[Kind, str]) -> None:
         nonlocal latency, chosen
         tried = replay(workload, name, setup, how, chooser=_choosing({**chosen, **choices}))
-        if tried.latency_ns < latency:
+        if tried.latency_ns < latency and all(judge.right(kinds[kind].request, by) for kind, by in choices.items()):
             for kind in choices:
                 saved[kind] += (latency - tried.latency_ns) / len(choices)
             latency, chosen = tried.latency_ns, {**chosen, **choices}
@@ -122,7 +140,7 @@ def best(workload: Workload, name: str, setup: Setup, how: How = AS_IT_IS, candi
         found.append(Choice(*kind[:3], calls.count, calls.algorithm, winner, *times, saved[kind]))
     after = replay(workload, name, setup, how, chooser=_choosing(chosen)) if chosen else before
     found.sort(key=lambda choice: -choice.saves_ns)
-    return Best(before, after, tuple(found))
+    return Best(before, after, tuple(found), judge.wrong, judge.undecided)
 
 
 Kind = tuple[str, int, int, str, str]
@@ -165,6 +183,36 @@ def _alone(emulator: Emulator, request: Request) -> dict[str, int]:
             # It cannot perform this call: no candidate.
             continue
     return dict(sorted(found.items(), key=lambda item: (item[1], item[0])))
+
+
+class _Judge:
+    """Looks at the results of algorithms that would be chosen, of each once."""
+
+    def __init__(self, emulator: Emulator) -> None:
+        self._emulator = emulator
+        self._known: dict[tuple[Request, str], bool] = {}
+        self.wrong: dict[str, str] = {}
+        self.undecided: dict[str, str] = {}
+
+    def right(self, request: Request, algorithm: str) -> bool:
+        """Whether an algorithm's result is right; true of what says how many bytes travel and not which."""
+        key = (request, algorithm)
+        if key not in self._known:
+            self._known[key] = self._emulator.compile_timed(request, algorithm).timed or self._decide(*key)
+        return self._known[key]
+
+    def _decide(self, request: Request, algorithm: str) -> bool:
+        try:
+            verify(Case(self._emulator, request, algorithm), data=None, seed=0, mode="integers", check="result")
+        except AhbmError as error:
+            told = self.wrong if codes.says_wrong(error.code) else self.undecided
+            if told is self.undecided and error.code != codes.RESULT_UNDECIDED:
+                raise
+            told.setdefault(
+                algorithm, f"{error.code} {error.message} ({request.nbytes} B on {request.world_size} ranks)"
+            )
+            return False
+        return True
 
 
 def _choosing(chosen: dict[Kind, str]) -> Function:

@@ -95,14 +95,17 @@ class Features(Rows):
     """Of the columns that have one."""
     warnings: tuple[Finding, ...] = ()
     """What was left out in reading jobs, and what their sources leave open."""
+    notes: tuple[str, ...] = ()
+    """What the reader should know of the number of ranks."""
 
     def to_json(self) -> dict[str, Any]:
         """Units, rows and warnings as JSON-serialisable data."""
         warnings = [warning.to_json() for warning in self.warnings]
-        return {"units": dict(self.units), "rows": list(self.rows), "warnings": warnings}
+        notes = {} if not self.notes else {"notes": list(self.notes)}
+        return {"units": dict(self.units), "rows": list(self.rows), "warnings": warnings, **notes}
 
     def __str__(self) -> str:
-        return "\n".join([super().__str__(), *map(str, self.warnings)])
+        return "\n".join([super().__str__(), *map(str, self.warnings), *(f"note: {note}" for note in self.notes)])
 
     def _shown(self) -> list[str]:
         """The columns in which any row has something."""
@@ -130,11 +133,12 @@ def gathered(asked: Sequence[tuple[AnyAlgorithm | Path, Terms]]) -> Features:
     """The rows of all targets, each on its own terms. Raises as `features`."""
     rows: dict[bool, list[dict[str, Any]]] = {}
     warnings: dict[Finding, None] = {}
+    notes: dict[str, None] = {}
     for target, terms in asked:
         name = str(target) if isinstance(target, str | Path) else ""
         opened = Opened(name, terms)
         of_job = is_plan(name) and opened.is_job
-        rows.setdefault(of_job, []).extend(_calls(opened, warnings) if of_job else _algorithms(target, opened))
+        rows.setdefault(of_job, []).extend(_calls(opened, warnings) if of_job else _algorithms(target, opened, notes))
     if len(rows) > 1:
         raise ConfigError("AHBM-C146", "jobs and algorithms have other columns", hint="one table for each")
     of_calls = True in rows
@@ -143,7 +147,7 @@ def gathered(asked: Sequence[tuple[AnyAlgorithm | Path, Terms]]) -> Features:
     failed = FAILED if any("code" in row for row in found) else ()
     columns = (*units, *failed)
     made = tuple(tuple(row.get(name) for name in columns) for row in found)
-    return Features(columns, made, {name: unit for name, unit in units.items() if unit}, tuple(warnings))
+    return Features(columns, made, {name: unit for name, unit in units.items() if unit}, tuple(warnings), tuple(notes))
 
 
 def _calls(opened: Opened, warnings: dict[Finding, None]) -> Iterator[dict[str, Any]]:
@@ -171,8 +175,8 @@ def _calls(opened: Opened, warnings: dict[Finding, None]) -> Iterator[dict[str, 
         }
 
 
-def _algorithms(target: AnyAlgorithm | Path, opened: Opened) -> Iterator[dict[str, Any]]:
-    """A row for every algorithm that a target stands for."""
+def _algorithms(target: AnyAlgorithm | Path, opened: Opened, notes: dict[str, None]) -> Iterator[dict[str, Any]]:
+    """A row for every algorithm that a target stands for; what is to be said of the number of ranks is added."""
     terms, name = opened.terms, opened.target
     if is_plan(name):
         yield from _plan(opened)
@@ -183,7 +187,9 @@ def _algorithms(target: AnyAlgorithm | Path, opened: Opened) -> Iterator[dict[st
         asked = [terms.algorithm] if terms.algorithm is not None else emulator.algorithms(name)
         for one in asked:
             try:
-                yield _row(name, Opened(name, replace(terms, algorithm=one)).case.compiled())
+                case = Opened(name, replace(terms, algorithm=one)).case
+                notes |= dict.fromkeys(case.overruled)
+                yield _row(name, case.compiled())
             except InterruptedRun:
                 raise
             except AhbmError as error:
@@ -197,7 +203,9 @@ def _algorithms(target: AnyAlgorithm | Path, opened: Opened) -> Iterator[dict[st
         what = f"{name or chosen} is no collective: it takes no -a"
         raise ConfigError("AHBM-C146", what, hint=", ".join(COLLECTIVES))
     for collective in emulator.algorithm(chosen).collectives:
-        compiled = Opened(collective, replace(terms, algorithm=chosen)).case.compiled()
+        case = Opened(collective, replace(terms, algorithm=chosen)).case
+        notes |= dict.fromkeys(case.overruled)
+        compiled = case.compiled()
         yield _row(name or compiled.algorithm, compiled)
 
 

@@ -24,6 +24,7 @@ from ahbm.base.yaml_source import did_you_mean
 from ahbm.core.spec import Spec, machine_name
 from ahbm.errors import AhbmError, ConfigError, Finding, InterruptedRun, told
 from ahbm.source.algorithm import Algorithm
+from ahbm.source.located import refuse_kernel
 from ahbm.source.plan import PlanAlgorithm
 
 if TYPE_CHECKING:
@@ -80,7 +81,8 @@ class Sweep:
     topology: str | Path | Machine | None = None
     ccl: str | Path | None = None
     overrides: Mapping[str, object] = field(default_factory=dict)
-    data: bool = True
+    data: bool | None = True
+    """None: only where the check of the result cannot decide without."""
     device: bool = False
     """On device tensors: every cube of every SIP holds one tile of the size, and is a contribution of its own."""
     check: bool | str = False
@@ -93,6 +95,7 @@ class Sweep:
     def __post_init__(self) -> None:
         """Raises ConfigError (AHBM-C140) for sizes that are no sweep, C105 for an unknown collective."""
         if self.collective not in COLLECTIVES:
+            refuse_kernel(self.collective)
             raise ConfigError(
                 "AHBM-C105",
                 f"unknown collective {self.collective!r}",
@@ -136,7 +139,14 @@ class Sweep:
             emulator=emulator,
         )
         note = self.notes.get(algorithm or "")
-        return replace(case, notes=() if note is None else (note,), resized=resized or case.resized)
+        return replace(case, notes=case.notes if note is None else (*case.notes, note), resized=resized or case.resized)
+
+    def deciding(self, emulator: Emulator) -> Sweep:
+        """As this, for whoever chooses the quickest of it: where a calibrated machine is asked for times alone,
+        contributions to the results are followed."""
+        if not self.data or self.check or emulator.machine.bands is None:
+            return self
+        return replace(self, data=None, check="result")
 
     def unit(self, algorithm: str | None, emulator: Emulator) -> Unit:
         """What every size of an algorithm is a multiple of; for a plan, of its own unit too."""
@@ -242,7 +252,7 @@ class Cell:
         case = sweep.case(self.algorithm, self.size, emulator, self.resized)
         return m.measure(case, data=self.with_data(emulator), check=sweep.check)
 
-    def with_data(self, emulator: Emulator) -> bool:
+    def with_data(self, emulator: Emulator) -> bool | None:
         """Whether the data move. A calibrated machine is asked for times, of sizes as large as were measured."""
         return self.sweep.data and (emulator.machine.bands is None or bool(self.sweep.check))
 
@@ -301,7 +311,7 @@ def _told(found: Mapping[str, Any], cell: Cell, machine: Emulator) -> Report:
     report = Report.from_json(found)
     case = cell.sweep.case(cell.algorithm, cell.size, machine)
     by = cell.sweep.given.get(report.algorithm, report.algorithm)
-    spec = replace(Spec.of(machine, case.request, by), checks=report.checks, data=cell.with_data(machine))
+    spec = replace(Spec.of(machine, case.request, by), checks=report.checks, data=report.wrong is not None)
     return replace(report, spec=spec)
 
 
@@ -324,7 +334,7 @@ def header(sweep: Sweep) -> list[str]:
     return [
         f"# ahbm {ahbm.__version__}  collective {sweep.collective}  (all times are simulated)",
         "# busbw counts one direction and assumes point-to-point algorithms",
-        f"# topology {sweep.topology or 'default'}  {sizes} validation {int(sweep.data)}",
+        f"# topology {sweep.topology or 'default'}  {sizes} validation {int(bool(sweep.data))}",
         *(f"# set {key}={value}" for key, value in sweep.overrides.items() if not key.startswith(own)),
     ]
 

@@ -98,7 +98,7 @@ class Row:
             "factor": self.factor,
             "differs": self.cause,
             "wrong": self.wrong,
-            **({} if not (notes := resized([self])) else {"notes": notes}),
+            **({} if not (found := notes([self])) else {"notes": found}),
         }
 
     def __str__(self) -> str:
@@ -112,9 +112,12 @@ class Row:
         return f"{self.verdict:>8}  {times}  {self.name}{differs}{wrong}"
 
 
-def resized(rows: Iterable[Row]) -> list[str]:
-    """Sizes that were asked for and cannot be divided, and those that ran in their place."""
-    return told(report.resized for row in rows for report in (row.before, row.after) if report is not None)
+def notes(rows: Iterable[Row]) -> list[str]:
+    """Sizes that were asked for and cannot be divided, and those that ran in their place; and numbers of ranks that
+    were, where ccl.yaml has its own."""
+    reports = [report for row in rows for report in (row.before, row.after) if report is not None]
+    own = dict.fromkeys(note for report in reports for note in report.overruled)
+    return [*told(report.resized for report in reports), *own]
 
 
 STEPS_HEADER = (

@@ -22,8 +22,9 @@ from ahbm.base.store import store
 from ahbm.base.words import slug
 from ahbm.config.ccl import CclConfig
 from ahbm.core.emulator import Emulator
-from ahbm.errors import ConfigError, FormatError
+from ahbm.errors import AhbmError, ConfigError, FormatError
 from ahbm.runs.bench import Cell, Refused, Spread, Sweep, ran
+from ahbm.runs.candidates import none_left
 from ahbm.runs.plans import with_plans
 from ahbm.runs.report import Report
 from ahbm.source.synth import Synth, SynthAlgorithm
@@ -46,10 +47,11 @@ class Rung:
 
     @property
     def winner(self) -> str:
-        """The quickest; the first in order of candidates among equals. Raises ConfigError (AHBM-C151) for none."""
+        """The quickest; the first in order of candidates among equals. Raises for none as `none_left`."""
         if not self.reports:
             reasons = "; ".join(f"{name}: {reason}" for name, reason in self.refused.items())
-            raise ConfigError("AHBM-C151", f"no algorithm runs {self.nbytes} bytes: {reasons or 'none is configured'}")
+            of, at = f"of {len(self.refused)} candidates", f"at {self.nbytes} bytes"
+            raise none_left(of, self.refused, self.wrong, at, why=reasons or "none is configured")
         return min(self.reports, key=lambda name: self.reports[name].latency_ns)
 
 
@@ -78,23 +80,31 @@ class Ladder:
     rungs: tuple[Rung, ...]
 
     @property
-    def failure(self) -> ConfigError | None:
-        """The error (AHBM-C151) for sizes that no candidate runs, where there are any."""
-        sizes = [rung.nbytes for rung in self.rungs if not rung.reports]
-        if not sizes:
+    def failure(self) -> AhbmError | None:
+        """The error of `none_left` for sizes at which no candidate runs and is right, where there are any."""
+        empty = [rung for rung in self.rungs if not rung.reports]
+        if not empty:
             return None
-        at = " ".join(map(str, sizes))
-        what = f"of the {len(self.candidates)} candidates for {self.collective}, none runs at {at} bytes"
-        return ConfigError("AHBM-C151", what, hint="-a or --synth name other candidates, --sizes other sizes")
+        of = f"of the {len(self.candidates)} candidates for {self.collective}"
+        wrong = {name for rung in empty for name in rung.wrong}
+        at = f"at {' '.join(str(rung.nbytes) for rung in empty)} bytes"
+        hint = "-a or --synth name other candidates, --sizes other sizes"
+        return none_left(of, self.candidates, wrong, at, hint=hint)
 
     @property
     def wrong(self) -> bool:
         """Whether a candidate's result is wrong at a size."""
         return any(rung.wrong for rung in self.rungs)
 
+    @property
+    def overruled(self) -> list[str]:
+        """The notes that ccl.yaml has its own number of ranks, where it has."""
+        reports = [report for rung in self.rungs for report in rung.reports.values()]
+        return list(dict.fromkeys(note for report in reports for note in report.overruled))
+
     def ranges(self) -> list[Range]:
         """Ranges of sizes in ascending order. Between two sizes with different winners, the border is their geometric
-        mean, rounded down. Raises ConfigError (AHBM-C151) where no candidate runs at a size."""
+        mean, rounded down. Raises as `Rung.winner`."""
         runs = [(winner, list(rungs)) for winner, rungs in groupby(self.rungs, key=lambda rung: rung.winner)]
         found, least = [], 0
         for index, (winner, rungs) in enumerate(runs):
@@ -185,6 +195,7 @@ class Ladder:
         for (name, reason), sizes in reasons.items():
             yield f"# {name} at {' '.join(map(str, sizes))} B: {reason}"
         yield from (f"# {note}" for note in told_sizes(rung.resized for rung in self.rungs))
+        yield from (f"# {note}" for note in self.overruled)
 
     def to_json(self) -> dict[str, Any]:
         """The ladder as JSON-serialisable data."""
@@ -192,6 +203,7 @@ class Ladder:
             "collective": self.collective,
             "topology": self.emulator.machine.topology,
             "dtype": self.dtype,
+            **({} if not self.overruled else {"notes": self.overruled}),
             "rungs": [
                 {
                     "bytes": rung.nbytes,
@@ -270,7 +282,7 @@ def climb(
     if whole and unit.nbytes > sweep.end:
         unit = Unit(sweep.end, unit.of)
     sizes = list(sweep.sizes(unit))
-    run = replace(sweep, overrides={**sweep.overrides, **added}, check=False)
+    run = replace(sweep, overrides={**sweep.overrides, **added}, check=False).deciding(emulator)
     cells = ran([(Cell(run, name, size), emulator) for size, _ in sizes for name in names], tell, spread)
     rungs = [_rung(*size, dict(zip(names, islice(cells, len(names)), strict=True))) for size in sizes]
     return Ladder(sweep.collective, emulator, sweep.dtype, sweep.op, sweep.root, tuple(names), tuple(rungs))

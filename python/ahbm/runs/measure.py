@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 from weakref import ref
 
 import ahbm
+from ahbm.base import codes
 from ahbm.base.arguments import checked, instance, path, refused, text, whole
 from ahbm.base.arguments import overrides as overrides_of
 from ahbm.base.collectives import COLLECTIVES, Collective
@@ -24,11 +25,11 @@ from ahbm.check.checks import UNDECIDED, demand, examine, parse
 from ahbm.check.reference import Reference, inputs, takes_turns
 from ahbm.config.ccl import CclConfig, split_overrides
 from ahbm.config.settings import Settings
-from ahbm.config.topology import COUNT
+from ahbm.config.topology import overruled
 from ahbm.core.compiled import Compiled
 from ahbm.core.emulator import Emulator
 from ahbm.core.spec import Spec, machine_name
-from ahbm.errors import ConfigError, Finding
+from ahbm.errors import BudgetError, ConfigError, Finding, UnsupportedError
 from ahbm.runs import bands
 from ahbm.runs.keywords import Arguments, refuse_unknown, spelled
 from ahbm.runs.report import Report, bandwidths
@@ -36,6 +37,7 @@ from ahbm.selectors.asking import Solo
 from ahbm.selectors.loading import as_selector
 from ahbm.selectors.why import brief
 from ahbm.source.function import AnyAlgorithm, as_algorithm
+from ahbm.source.located import refuse_kernel
 
 if TYPE_CHECKING:
     from ahbm._core import Machine
@@ -84,7 +86,7 @@ def run(
 def measure(
     case: Case,
     *,
-    data: bool = True,
+    data: bool | None = True,
     seed: int = 0,
     mode: str = "integers",
     check: bool | str | Iterable[str] = False,
@@ -92,27 +94,31 @@ def measure(
     """Runs a case once and reports its simulated time.
 
     data: also move the data and compare with NumPy (`Report.wrong`); `mode` and `seed` choose it (`reference.inputs`).
-    The check `result` then also compares numbers of the whole width of their type.
+    The check `result` then also compares numbers of the whole width of their type. None, with that check: only where it
+    cannot decide without.
     check: True raises DataError (AHBM-V301) with a diff of contributions when the result is wrong. Names of
     `ahbm.check.checks.CHECKS` (a list, or one text with commas) or "all" also check the program: races, uninitialised
     reads, leftovers, deadlocks, results in every order, diverging bits, all of them across calls that follow each
     other; what fails is raised, what cannot be decided is in `Report.findings`. There it also says why a result is
     wrong where `check` does not ask for an error.
 
-    Raises ConfigError, UnsupportedError, KernelError, LintError, DeadlockError, BudgetError, DataError.
+    Raises ConfigError, UnsupportedError (AHBM-U290 too, for a result that `data=None` leaves undecided), KernelError,
+    LintError, DeadlockError, BudgetError, DataError.
     """
     compiled, wrong, checks, findings = verify(case, data=data, seed=seed, mode=mode, check=check)
-    spec = replace(case.spec(), checks=tuple(sorted(checks)), data=data, mode=mode, seed=seed)
+    spec = replace(case.spec(), checks=tuple(sorted(checks)), data=wrong is not None, mode=mode, seed=seed)
     return _report(case, compiled, wrong, spec, findings)
 
 
 def verify(
-    case: Case, *, data: bool, seed: int, mode: str, check: bool | str | Iterable[str]
+    case: Case, *, data: bool | None, seed: int, mode: str, check: bool | str | Iterable[str]
 ) -> tuple[Compiled, int | None, frozenset[str], tuple[Finding, ...]]:
     """What ran, how many elements are wrong (None without data), the checks, and what they could not decide.
 
     `measure` without the report. Arguments and errors are those of `measure`.
     """
+    if data is None:
+        return _decided(case, seed=seed, mode=mode, check=check)
     request, wrong = case.request, None
     seed = whole("seed", seed, 0, 2**64 - 1)
     if not isinstance(check, bool | Iterable) or isinstance(check, bytes):
@@ -142,6 +148,24 @@ def verify(
     return compiled, wrong, checks, findings
 
 
+def _decided(
+    case: Case, *, seed: int, mode: str, check: bool | str | Iterable[str]
+) -> tuple[Compiled, int | None, frozenset[str], tuple[Finding, ...]]:
+    """As `verify` without data; with data where the check of the result could not decide."""
+    found = verify(case, data=False, seed=seed, mode=mode, check=check)
+    unknown = [finding for finding in found[3] if finding.code in (codes.RESULT_UNDECIDED, codes.CHECK_BUDGET)]
+    if not unknown:
+        return found
+    try:
+        compiled, wrong, checks, findings = verify(case, data=True, seed=seed, mode=mode, check=check)
+    except (BudgetError, UnsupportedError) as error:
+        first = unknown[0]
+        what = f"{first.message}; numbers were not compared: {error.code} {error.message}"
+        raise UnsupportedError(codes.RESULT_UNDECIDED, what, sites=first.sites, hint=first.hint) from error
+    # The numbers have decided.
+    return compiled, wrong, checks, tuple(finding for finding in findings if finding not in unknown)
+
+
 @spelled
 @checked
 def prepare(
@@ -163,6 +187,7 @@ def prepare(
     refuse_unknown(arguments)
     named = text("collective", collective)
     if named not in COLLECTIVES:
+        refuse_kernel(named)
         hint = f"ahbm.open({named!r}) opens a file" if is_there(named) else did_you_mean(named, COLLECTIVES)
         raise ConfigError("AHBM-C105", f"unknown collective {named!r}", hint=hint)
     chosen = as_algorithm(algorithm)
@@ -204,6 +229,7 @@ def prepare(
         placement=placement,
         tiles=tiles,
     )
+    notes = overruled(emulator.machine, ranks)
     selector = arguments.get("selector")
     if selector is not None:
         if chosen is not None:
@@ -218,8 +244,8 @@ def prepare(
                     hint="name it in ccl.yaml, or ahbm.open(plan).run()",
                 )
             by = emulator.by_choice(request, choice)
-            return Case(emulator, request, by, choice, resized=resized)
-    return Case(emulator, request, chosen, resized=resized)
+            return Case(emulator, request, by, choice, notes, resized)
+    return Case(emulator, request, chosen, notes=notes, resized=resized)
 
 
 def _named(collective: object) -> str:
@@ -305,21 +331,13 @@ def _report(case: Case, compiled: Compiled, wrong: int | None, spec: Spec, findi
             *([] if case.selected is None else [brief(case.selected)]),
             *compiled.notes,
             *case.notes,
-            *filter(None, [calibrated, _overruled(case)]),
+            *filter(None, [calibrated]),
         ),
         resized=case.resized,
         band=bands.band(*of),
         machine=machine_name(machine),
         spec=spec,
     )
-
-
-def _overruled(case: Case) -> str:
-    """The note where a number of SIPs was asked for, and ccl.yaml says how many ranks there are; else empty."""
-    machine, ranks = case.emulator.machine, case.request.world_size
-    if COUNT not in dict(machine.overrides) or ranks == machine.sips:
-        return ""
-    return f"{ranks} ranks on {machine.sips} SIPs: the configured world_size comes before --ranks ({COUNT})"
 
 
 def _program_hash(compiled: Compiled, spec: Spec) -> Callable[[], str]:

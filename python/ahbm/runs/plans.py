@@ -218,7 +218,7 @@ def of_collective(
     options, arguments["overrides"], notes = _with_knobs(source, Options(), topology, arguments.get("overrides"))
     case = prepare(source, topology, options, **arguments)
     _same(case.request.collective, collective, file)
-    return replace(case, notes=notes)
+    return replace(case, notes=(*case.notes, *notes))
 
 
 def _same(collective: str, wanted: str, file: str) -> None:

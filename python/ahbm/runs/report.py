@@ -15,6 +15,7 @@ from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.sizes import Resized
 from ahbm.base.sizes import told as told_sizes
 from ahbm.check.case import Case
+from ahbm.config.topology import OVERRULED
 from ahbm.core.limits import Bound
 from ahbm.core.spec import Spec
 from ahbm.errors import ConfigError, Finding, told
@@ -202,6 +203,11 @@ class Report(Run):
         pairs += [("findings", told(self.findings))] if self.findings else []
         what = f"{self.collective} by {self.algorithm} on {self.machine or self.topology}"
         return html.facts(f"{what}: {self.ranks} × {self.bytes:,} B {self.dtype}", pairs)  # noqa: RUF001
+
+    @property
+    def overruled(self) -> list[str]:
+        """The note that ccl.yaml has its own number of ranks, where it has."""
+        return [note for note in self.notes if note.endswith(OVERRULED)]
 
     def _told(self) -> list[str]:
         """What is said to people beside the numbers."""

@@ -70,6 +70,8 @@ class Checked:
     findings: tuple[Finding, ...]
     proof: tuple[int, int] | None = None
     """Elements compared and picoseconds of the run with numbers that confirmed ``correct``; None without one."""
+    notes: tuple[str, ...] = ()
+    """What the reader should know of the number of ranks."""
 
     @property
     def exit_code(self) -> int:
@@ -98,6 +100,7 @@ class Checked:
             "min_slots": self.min_slots,
             "findings": findings,
             "proof": self.proof and {"elements": self.proof[0], "time_ps": self.proof[1]},
+            **({} if not self.notes else {"notes": list(self.notes)}),
         }
 
     def _repr_html_(self) -> str:
@@ -118,6 +121,7 @@ class Checked:
         if self.proof is not None:
             facts.append(f"{self.proof[0]} elements proven")
         lines = [f"{self.file}: {self.verdict}" + (f" ({', '.join(facts)})" if facts else "")]
+        lines += [f"  note: {note}" for note in self.notes]
         lines += [f"  {line}" for line in told(self.findings).splitlines()]
         return "\n".join(lines)
 
@@ -213,9 +217,11 @@ def check_kernel(
     settings = emulator.settings(asked)
     ranks: int = settings.world_size or emulator.world_size
     ops: int | None = None
+    notes: tuple[str, ...] = ()
     findings: tuple[Finding, ...]
     try:
         case = prepare(named, asked, **arguments)
+        notes = tuple(case.overruled)
         # Known before the check fails.
         ranks, ops = case.request.parties, case.compiled().ops
         _, _, _, findings = verify(case, data=data, seed=seed, mode="integers", check=checks)
@@ -223,7 +229,8 @@ def check_kernel(
     except tuple(_CLASSES) as error:
         kind = next(kind for kind in type(error).__mro__ if kind in _CLASSES)
         findings, verdict = error.findings, _VERDICTS.get(error.code, _CLASSES[kind])
-    return Checked(settings.algorithm, "kernel", named, ranks, ops, depth(loaded, settings), verdict, None, findings)
+    slots = depth(loaded, settings)
+    return Checked(settings.algorithm, "kernel", named, ranks, ops, slots, verdict, None, findings, notes=notes)
 
 
 _VERDICTS = {

@@ -73,7 +73,8 @@ def _missing(settings: Settings, module: str, why: str) -> ConfigError:
 
 
 def refuse_kernel(target: str) -> None:
-    """Raises ConfigError (AHBM-C144) for a file that defines a kernel and does nothing when it is executed."""
+    """Raises ConfigError (AHBM-C144) for a file that defines a kernel and does nothing when it is executed: where a
+    collective, a plan or a script is asked for."""
     if not target.endswith(".py") or not isfile(target):
         return
     try:

@@ -21,6 +21,7 @@ from ahbm.config.checks import Check, integer, schema_of, switch, text, texts
 from ahbm.errors import AhbmError, ConfigError, Site
 from ahbm.runs.bench import parse_dtype, parse_size
 from ahbm.source.function import AnyAlgorithm, as_algorithm
+from ahbm.source.located import refuse_kernel
 from ahbm.sweeps.sample import Range, ranged, sampled
 from ahbm.sweeps.values import either, mapping_of, plain_values, several, sizes
 
@@ -116,6 +117,7 @@ class Space:
             parse_dtype(dtype)
         for collective in self.measured:
             if collective not in COLLECTIVES:
+                refuse_kernel(collective)
                 hint = did_you_mean(collective, COLLECTIVES)
                 raise ConfigError("AHBM-C105", f"unknown collective {collective!r}", hint=hint)
         for name in ("roots", "seeds"):

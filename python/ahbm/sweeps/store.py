@@ -94,13 +94,13 @@ class Store:
             raise ConfigError("AHBM-C141", f"{self.folder} cannot be written: {error}") from error
         return digest
 
-    def proofs(self) -> set[str]:
-        """The keys of all rows but those that may be others on another day."""
+    def proofs(self) -> dict[str, tuple[int | None, str | None]]:
+        """The keys of all rows but those that may be others on another day, each with the row's `wrong` and `code`."""
         if not self._parts.is_dir():
-            return set()
-        found = self.read(("key", "code"))
-        codes = found.values("code")
-        return {key for key, code in zip(found.values("key"), codes, strict=True) if code not in NO_PROOF}
+            return {}
+        found = self.read(("key", "wrong", "code"))
+        judged = zip(found.values("wrong"), found.values("code"), strict=True)
+        return {key: told for key, told in zip(found.values("key"), judged, strict=True) if told[1] not in NO_PROOF}
 
     def add(self, space: str, cases: Sequence[Case], rows: Sequence[Row], kinds: Mapping[str, str]) -> Path:
         """Writes the rows of some cases as one part, whole or not at all, and returns its path. `kinds`: the type of

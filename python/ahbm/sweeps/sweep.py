@@ -124,7 +124,7 @@ class Progress:
     failed: int = 0
     """Those of `done` that did not run to their end."""
     wrong: int = 0
-    """Those of `done` whose result is wrong."""
+    """Those of `known` and `done` whose result is wrong."""
     resized: dict[Resized, None] = field(default_factory=dict)
     """Sizes that were asked for and cannot be divided, each change once."""
     began: tuple[float, int] | None = None
@@ -286,7 +286,7 @@ def swept(
             raise ConfigError("AHBM-C185", f"the override {name} has the name of a column", hint=hint)
     _first(tell, progress)
     known: set[str] = set()
-    stored = frozenset[str]()
+    stored: dict[str, tuple[int | None, str | None]] = {}
 
     def new() -> Iterator[Case]:
         for case in plan(space, Places(), mixed=True):
@@ -300,6 +300,7 @@ def swept(
             known.add(case.key)
             if case.key in stored:
                 progress.known += 1
+                progress.wrong += _is_wrong(*stored[case.key])
             else:
                 yield case
         progress.total = len(known)
@@ -307,7 +308,7 @@ def swept(
     digest = ""
     if kept is not None:
         digest = kept.begin(space)
-        stored = frozenset(kept.proofs())
+        stored = kept.proofs()
     for cases, rows in run(new(), partial(work.work, uuid4().hex), workers, _lost):
         if kept is not None:
             kept.add(digest, cases, rows, kinds)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from ahbm.base import codes
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.config.topology import resized
 from ahbm.runs import bench, compare
@@ -58,12 +59,12 @@ def gather(
     emulator = sweep.emulator()
     bundle()
     sizes = [resized(emulator.machine.topology, count) for count in ranks]
-    # Contributions to the result are followed where data would be compared.
-    how: dict[str, Any] = {"data": False, "check": "result" if sweep.data else False}
+    # Contributions to the result are followed where data would be compared; data move where that cannot decide.
+    how: dict[str, Any] = {"data": None, "check": "result"} if sweep.data else {"data": False, "check": False}
     resizings = [replace(sweep, overrides={**sweep.overrides, **size}, **how) for size in sizes]
     for resizing in resizings:
         resizing.emulator()  # a machine that does not exist is told before anything is measured
-    cells = list(bench.attempt([sweep], emulator, tell, spread))
+    cells = list(bench.attempt([sweep.deciding(emulator)], emulator, tell, spread))
     cells_of_worlds = list(bench.attempt(resizings, tell=tell, spread=spread))
     refused = [cell for cell in [*cells, *cells_of_worlds] if isinstance(cell, bench.Refused)]
     reports = [cell for cell in cells if not isinstance(cell, bench.Refused)]
@@ -143,6 +144,7 @@ def _page(contents: Contents) -> Page:
         ("programs", ", ".join(dict.fromkeys(report.program_hash for report in reports if report.program_hash))),
         ("topology", str(sweep.topology or "default")),
         *((f"set {key}", str(value)) for key, value in sweep.overrides.items()),
+        *(("note", note) for note in dict.fromkeys(note for report in reports for note in report.overruled)),
     ]
     subtitle = "All times are simulated. GB/s is 1e9 bytes per second; busbw as nccl-tests counts it, one direction."
     headline = answer.of_sweep(reports, contents.explanations.items())
@@ -152,8 +154,9 @@ def _page(contents: Contents) -> Page:
 
 
 def left_out(refused: Sequence[bench.Refused]) -> Section:
-    """The cells that did not run, and why."""
-    text = "These sizes did not run; everything else did."
+    """The cells that did not run, or whose result is wrong, and why."""
+    wrong = any(codes.says_wrong(cell.error.code) for cell in refused)
+    text = f"These sizes did not run{', or their results are wrong' if wrong else ''}; everything else did."
     columns = ("machine", "algorithm", "size (B)", "code", "why")
     cells = [[r.machine, r.algorithm, f"{r.bytes:,}", r.error.code, r.error.message] for r in refused]
     return Section("refused", "What did not run", text, columns, cells)

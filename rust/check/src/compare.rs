@@ -3,9 +3,9 @@
 use crate::nodes::{By, Contents};
 use crate::print::Print;
 use crate::support::{Step, Subject};
-use crate::values::{self, Values};
+use crate::values::{self, Found, Values};
 use ahbm_machine::Diagnostic;
-use ahbm_plan::{Contribution, Expectation, Held, Observed};
+use ahbm_plan::{Contribution, Expectation, Held, Observed, Reduced};
 use ahbm_program::{BinaryFn, BufferId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -13,6 +13,10 @@ use std::ops::Range;
 
 /// Wrong runs of elements that are explained; the rest is counted.
 const EXPLAINED: usize = 256;
+/// A factor that differs by no more is the same: it was put together of several.
+const EXACT: f64 = 1e-9;
+/// A factor that differs by more is no rounding of the right one, in any type.
+const ROUNDED: f64 = 0.25;
 /// Findings listed.
 const LISTED: usize = 8;
 /// Ranks named in a list before it only counts the rest.
@@ -154,11 +158,9 @@ impl RunResult {
                 let further = elements.start - observed.elements.start;
                 let wanted = terms.sets[set.index()].of_call(call).shifted(further as i64);
                 let why = if found.unit == unit && found.print == wanted {
-                    self.mixed(found.by)
+                    None
                 } else if let Some(step) = found.function {
-                    if !self.undecided.contains(&step) && self.undecided.len() < LISTED {
-                        self.undecided.push(step);
-                    }
+                    self.open(step);
                     continue;
                 } else {
                     self.mixes_calls |= values.mixes(&found, call);
@@ -169,7 +171,13 @@ impl RunResult {
                     let (contents, wanted) = (values.contents(&found), expectation.contributions(set));
                     explain(&contents, wanted, call, further, expectation.is_idempotent())
                 };
-                if let Some(why) = why {
+                let why = why.or_else(|| self.mixed(found.by, expectation.reduction()));
+                let scaled = expectation.reduction().and_then(|reduction| scaled(&found, reduction.factor));
+                if let (None, Some((None, step))) = (&why, &scaled) {
+                    self.open(*step);
+                    continue;
+                }
+                if let Some(why) = why.or_else(|| scaled.and_then(|(why, _)| why)) {
                     self.note(observed, elements, call, Fault { why, writer: found.writer, cast: None });
                 } else if let Some((cast, dtype)) = found.narrowed.zip(expectation.dtype()) {
                     let why = format!("cast on the way to a type narrower than {dtype}");
@@ -185,14 +193,25 @@ impl RunResult {
         self.prints.insert((call, rank), prints);
     }
 
-    /// Why right contributions were reduced wrongly: everybody reduces with one function.
-    fn mixed(&mut self, by: By) -> Option<String> {
+    /// Notes what keeps an element from being decided.
+    fn open(&mut self, step: Step) {
+        if !self.undecided.contains(&step) && self.undecided.len() < LISTED {
+            self.undecided.push(step);
+        }
+    }
+
+    /// Why right contributions were reduced wrongly: everybody reduces with one function, that of the request where it
+    /// is known.
+    fn mixed(&mut self, by: By, wanted: Option<Reduced>) -> Option<String> {
+        let name = |f: BinaryFn| format!("{f:?}").to_lowercase();
         match by {
             By::Nothing => None,
             By::Several => Some("reduced with more than one function".into()),
             By::One(f) => {
+                if let Some(asked) = wanted.and_then(|reduction| reduction.function).filter(|&asked| asked != f) {
+                    return Some(format!("reduced with {}, asked for is {}", name(f), name(asked)));
+                }
                 let first = *self.by.get_or_insert(f);
-                let name = |f: BinaryFn| format!("{f:?}").to_lowercase();
                 (first != f).then(|| format!("reduced with {}, other elements with {}", name(f), name(first)))
             }
         }
@@ -239,6 +258,23 @@ impl RunResult {
             let _ = write!(first.message, " ({wrong} of {} elements are wrong, on {on})", terms.total);
         }
         found
+    }
+}
+
+/// Whether right contributions were scaled by something else than `wanted`, and where: why that is wrong, or nothing
+/// where only numbers tell.
+fn scaled(found: &Found, wanted: f64) -> Option<(Option<String>, Step)> {
+    let factor = found.scale.factor();
+    // An average of one contribution, or one that nobody divides: no step, and still another factor.
+    let step = found.scale.step.or(found.writer)?;
+    let off = (factor / wanted - 1.0).abs();
+    if off <= EXACT {
+        None
+    } else if off > ROUNDED {
+        let why = format!("every contribution is there, times {factor} in place of {wanted}");
+        Some((Some(why), step))
+    } else {
+        Some((None, step))
     }
 }
 

@@ -41,6 +41,8 @@ pub(crate) struct Known {
     pub(crate) by: By,
     /// The first cast on the way to a type that does not hold every element of the request.
     pub(crate) narrowed: Option<Step>,
+    /// What it was multiplied with on its way.
+    pub(crate) scale: Scale,
     /// The first and the last call whose inputs went into it; the first is after the last where none did.
     calls: (u32, u32),
 }
@@ -64,6 +66,38 @@ impl By {
     }
 }
 
+/// The factor of contributions.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Scale {
+    /// NaN where it is not one number: contributions have several, or a function is not linear in them.
+    factor: Option<f64>,
+    /// The first operation that scaled.
+    pub(crate) step: Option<Step>,
+}
+
+impl Scale {
+    pub(crate) fn factor(self) -> f64 {
+        self.factor.unwrap_or(1.0)
+    }
+
+    fn times(self, factor: f64, step: &Step) -> Self {
+        Self { factor: Some(self.factor() * factor), step: self.step.or(Some(*step)) }
+    }
+
+    /// That of the values that `f` unites.
+    fn united(self, f: BinaryFn, other: Self) -> Self {
+        let (one, two) = (self.factor(), other.factor());
+        let factor = match f {
+            BinaryFn::Mul => one * two,
+            BinaryFn::Max | BinaryFn::Min if one < 0.0 => f64::NAN,
+            _ if f.is_bitwise() && one != 1.0 => f64::NAN,
+            _ if one == two => one,
+            _ => f64::NAN,
+        };
+        Self { factor: Some(factor), step: self.step.or(other.step) }
+    }
+}
+
 /// A run of elements of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Piece {
@@ -83,12 +117,15 @@ pub(crate) struct Contents {
 }
 
 /// Every node there is.
+#[derive(Default)]
 pub(crate) struct Nodes {
     nodes: Vec<Known>,
     /// Functions by print: the same function of the same values is the same.
     functions: FxHashMap<Print, Node>,
     /// By node, the same after it was cast to a narrower type.
     narrower: FxHashMap<Node, Node>,
+    /// By node and the bits of a factor, the same times the factor.
+    scaled: FxHashMap<(Node, u64), Node>,
 }
 
 impl Nodes {
@@ -101,9 +138,10 @@ impl Nodes {
             function: None,
             by: By::Nothing,
             narrowed: None,
+            scale: Scale::default(),
             calls: (u32::MAX, 0),
         };
-        Self { nodes: vec![nothing], functions: FxHashMap::default(), narrower: FxHashMap::default() }
+        Self { nodes: vec![nothing], ..Self::default() }
     }
 
     pub(crate) fn get(&self, node: Node) -> &Known {
@@ -179,6 +217,20 @@ impl Nodes {
         narrower
     }
 
+    /// The node times a factor.
+    pub(crate) fn scale(&mut self, step: &Step, node: Node, factor: f64) -> Node {
+        if node == EMPTY || factor == 1.0 {
+            return node;
+        }
+        if let Some(&scaled) = self.scaled.get(&(node, factor.to_bits())) {
+            return scaled;
+        }
+        let known = self.nodes[node as usize];
+        let scaled = self.add(Known { scale: known.scale.times(factor, step), ..known });
+        self.scaled.insert((node, factor.to_bits()), scaled);
+        scaled
+    }
+
     pub(crate) fn print(&self, node: Node, index: i64) -> Print {
         let known = &self.nodes[node as usize];
         if known.flat { known.print } else { known.print.shifted(index) }
@@ -209,6 +261,7 @@ impl Nodes {
             function: one.function.or(other.function),
             by: one.by.then(other.by).then(By::One(f)),
             narrowed: one.narrowed.or(other.narrowed),
+            scale: one.scale.united(f, other.scale),
             calls: (one.calls.0.min(other.calls.0), one.calls.1.max(other.calls.1)),
         });
         (node, at)

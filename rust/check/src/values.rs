@@ -6,7 +6,7 @@
 //! function computes is told apart from everything else, but not understood. Every node has a [`Print`]; the graph
 //! of nodes is walked only to explain a result that is wrong.
 
-use crate::nodes::{By, Contents, EMPTY, Node, Nodes, Piece, Value, length};
+use crate::nodes::{By, Contents, EMPTY, Node, Nodes, Piece, Scale, Value, length};
 use crate::orders::Addition;
 use crate::print::Print;
 use crate::support::{Step, Subject, bytes};
@@ -50,6 +50,7 @@ pub(crate) struct Found {
     pub(crate) by: By,
     /// The first cast on the way to a type that does not hold every element of the request.
     pub(crate) narrowed: Option<Step>,
+    pub(crate) scale: Scale,
     pub(crate) node: Node,
     /// Index of the first element.
     pub(crate) index: i64,
@@ -133,6 +134,7 @@ impl<'p> Values<'p> {
             function: self.nodes.get(held.node).function,
             by: self.nodes.get(held.node).by,
             narrowed: self.nodes.get(held.node).narrowed,
+            scale: self.nodes.get(held.node).scale,
             node: held.node,
             index: held.index,
         })
@@ -201,9 +203,14 @@ impl<'p> Values<'p> {
                 self.define(agent, dst, Rc::from([Piece { elements: count(tile), node, index: 0 }]));
             }
             // A scaled contribution is still that contribution.
-            OpKind::BinaryScalar { f: BinaryFn::Mul, dst, a, .. }
-            | OpKind::BinaryScalar { f: BinaryFn::Div, swapped: false, dst, a, .. } => {
+            OpKind::BinaryScalar { f: f @ (BinaryFn::Mul | BinaryFn::Div), swapped, dst, a, scalar, .. }
+                if f == BinaryFn::Mul || !swapped =>
+            {
+                let by = body.scalars[scalar as usize].as_f64();
+                let factor = if f == BinaryFn::Mul { by } else { 1.0 / by };
                 let value = self.value(agent, a);
+                let value = value.iter().map(|&p| Piece { node: self.nodes.scale(step, p.node, factor), ..p });
+                let value = value.collect();
                 self.define(agent, dst, value);
             }
             OpKind::Cast { dst, a, tile } => {

@@ -127,7 +127,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("AHBM-C148", "a trace of a run that had nothing to run"),
     ("AHBM-C149", "a timeline is written to a `.pftrace` or `.json` file"),
     ("AHBM-C150", "synthesis: not exactly one positive size, or a number out of its range"),
-    ("AHBM-C151", "a ladder has no candidate that runs at a size; the message says why of each"),
+    ("AHBM-C151", "there is no candidate that runs: of a ladder at a size, of a tuning on the machines"),
     ("AHBM-C152", "`--members` that is no list of NPUs"),
     ("AHBM-C153", "`--groups` without a JSON object of rank lists"),
     ("AHBM-C157", "a manifest of a transformer: numbers that are missing, out of range, do not divide each other, or make too large a job"),
@@ -396,6 +396,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("AHBM-V414", "a rank's operand or result is touched before its call starts or after it has ended"),
     ("AHBM-V415", "a rank leaves a barrier that another rank may not have entered"),
     ("AHBM-V416", "warning: a plan that hangs above a size, where the chunks of a step no longer fit one message"),
+    ("AHBM-V417", "none of the candidates is right: the results of some or all are wrong, the others did not run"),
 
     ("AHBM-X101", "unknown backend"),
     ("AHBM-X102", "the process group is not initialised"),

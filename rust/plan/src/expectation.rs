@@ -1,6 +1,6 @@
 //! The content of memory at the start, and the content that it must have at the end.
 
-use ahbm_program::{BufferId, Dtype};
+use ahbm_program::{BinaryFn, BufferId, Dtype};
 use rustc_hash::FxHashMap;
 use std::ops::Range;
 
@@ -59,6 +59,17 @@ pub struct Expectation {
     owners: FxHashMap<BufferId, u32>,
     /// No rank ends before every rank has started.
     synchronises: bool,
+    /// What results are of their contributions, if it is known.
+    reduction: Option<Reduced>,
+}
+
+/// What every result is of its contributions.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Reduced {
+    /// The function that unites them; none where each result is one contribution.
+    pub function: Option<BinaryFn>,
+    /// What that is multiplied with: 1 over the number of contributions for an average, else 1.
+    pub factor: f64,
 }
 
 impl Expectation {
@@ -74,12 +85,23 @@ impl Expectation {
             names: FxHashMap::default(),
             owners: FxHashMap::default(),
             synchronises: false,
+            reduction: None,
         }
     }
 
     /// The same, of elements of a type: no value may lose bits on its way.
     pub fn of(dtype: Dtype) -> Self {
         Self { dtype: Some(dtype), ..Self::new(dtype.bytes()) }
+    }
+
+    /// Results are this of their contributions. Without a word, everybody may reduce with any one function, and scale.
+    pub fn reduce(&mut self, reduction: Reduced) {
+        self.reduction = Some(reduction);
+    }
+
+    /// What results are of their contributions, if it is known.
+    pub fn reduction(&self) -> Option<Reduced> {
+        self.reduction
     }
 
     /// No rank may end before every rank has started, as a barrier promises.

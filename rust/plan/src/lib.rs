@@ -26,7 +26,7 @@ pub use budget::{Budget, Limit};
 pub use buffers::{Extents, RankBuffers, Region, Space};
 pub use builder::{BlockId, PlanBuilder, StepId, StepSpec};
 pub use collective::Collective;
-pub use expectation::{Contribution, Expectation, Held, Observed, SetId};
+pub use expectation::{Contribution, Expectation, Held, Observed, Reduced, SetId};
 pub use goal::Goal;
 pub use lowered::Lowered;
 pub use options::{BY_PROTOCOL, LowerOptions, Protocol, Reduction, Site};

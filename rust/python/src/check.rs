@@ -1,7 +1,7 @@
 //! Checks of captured programs.
 
 use ahbm_check::{CheckOptions, Part, Verdict};
-use ahbm_plan::Expectation;
+use ahbm_plan::{Expectation, Reduced};
 use ahbm_program::{BufferId, Dtype, Program};
 
 /// The place of an array: its rank, the buffer, the first byte in the buffer, the bytes, the first byte in the array.
@@ -46,6 +46,7 @@ pub(crate) struct Subject {
     pub(crate) owners: Vec<(u32, u32)>,
     pub(crate) repeats: bool,
     pub(crate) synchronises: bool,
+    pub(crate) reduction: Reduced,
 }
 
 impl Subject {
@@ -58,6 +59,7 @@ impl Subject {
         if self.repeats {
             expectation.repeats_do_not_matter();
         }
+        expectation.reduce(self.reduction);
         if self.synchronises {
             expectation.synchronise();
         }

@@ -12,7 +12,7 @@ use crate::{check, errors, operand};
 use ahbm_check::CheckOptions;
 use ahbm_emulator::Options;
 use ahbm_machine::{Diagnostic, LinkChange, LinkId};
-use ahbm_plan::{Captured, Collective, Plan};
+use ahbm_plan::{Captured, Collective, Plan, Reduced};
 use ahbm_program::{AgentId, OriginId};
 use ahbm_synthesis::Ports;
 use ahbm_wire::store::store;
@@ -267,14 +267,16 @@ impl Program {
     /// `(rank, buffer, first byte, bytes, set)`. A set lists the contributions, ranks and indices of their elements,
     /// that go into the first element; the next element takes the next ones. `names` names buffers; `owners` gives, per
     /// buffer of operands or results, the rank of the agents that they belong to. With `repeats`, a contribution may take
-    /// part more than once; with `synchronises`, no rank may end before every rank has started. Returns the verdict and
-    /// findings as `Plan.check` does; the interpreter lock is released meanwhile. Raises KernelError (AHBM-K207) for an
-    /// unknown dtype.
+    /// part more than once; with `synchronises`, no rank may end before every rank has started. `op` is the reduction of
+    /// the contributions, None where a result is one of them, and `parties` what an average divides by. Returns the
+    /// verdict and findings as `Plan.check` does; the interpreter lock is released meanwhile. Raises KernelError
+    /// (AHBM-K207) for an unknown dtype, and for an unknown `op` as `tl.combine`.
     #[pyo3(signature = (
         *, dtype, operands, results, sets, names, owners, repeats=Given::ok(false),
-            synchronises=Given::ok(false), calls=Given::ok(1), orders=Given::ok(4), seed=Given::ok(0)),
+            synchronises=Given::ok(false), op=Given::ok(None), parties=Given::ok(1), calls=Given::ok(1),
+            orders=Given::ok(4), seed=Given::ok(0)),
         text_signature = "($self, *, dtype, operands, results, sets, names, owners, repeats=False, synchronises=False, \
-                          calls=1, orders=4, seed=0)")]
+                          op=None, parties=1, calls=1, orders=4, seed=0)")]
     #[allow(clippy::too_many_arguments)]
     fn check<'py>(
         &self,
@@ -287,11 +289,13 @@ impl Program {
         owners: Given<Vec<(u32, u32)>>,
         repeats: Given<bool>,
         synchronises: Given<bool>,
+        op: Given<Option<&str>>,
+        parties: Given<u32>,
         calls: Given<u32>,
         orders: Given<u32>,
         seed: Given<u64>,
     ) -> PyResult<(&'static str, Bound<'py, PyList>)> {
-        given!(dtype, operands, results, sets, names, owners, repeats, synchronises, calls, orders, seed);
+        given!(dtype, operands, results, sets, names, owners, repeats, synchronises, op, parties, calls, orders, seed);
         let options = CheckOptions {
             calls,
             later: &self.later,
@@ -302,7 +306,11 @@ impl Program {
             ..CheckOptions::default()
         };
         let dtype = operand::dtype(dtype).map_err(|fault| errors::raise_one(py, *fault))?;
-        let subject = check::Subject { dtype, operands, results, sets, names, owners, repeats, synchronises };
+        let function = op.map(operand::reduction).transpose().map_err(|fault| errors::raise_one(py, *fault))?;
+        let factor = if op == Some("avg") { 1.0 / f64::from(parties.max(1)) } else { 1.0 };
+        let reduction = Reduced { function, factor };
+        let subject =
+            check::Subject { dtype, operands, results, sets, names, owners, repeats, synchronises, reduction };
         logs::refresh(py, &[Part::Check]);
         let verdict = interruptible(py, || Ok(subject.check(&self.inner, &options)))?;
         Ok((verdict.outcome.name(), errors::to_list(py, &verdict.findings)?))

@@ -4,6 +4,7 @@
 //! the byte as far as its fields are in ascending order; readers take any integral arm for a number.
 
 mod files;
+mod typed;
 
 pub use files::{of_rank, prefix, refuse_foreign, split};
 
@@ -225,19 +226,6 @@ impl Value {
         if let Self::Text(text) = self { Some(text) } else { None }
     }
 
-    /// The integer; none where no arm is set. The error is what stands there instead.
-    fn whole(&self) -> Result<Option<i128>, String> {
-        let told = match self {
-            Self::None => return Ok(None),
-            Self::Integer(_, n) => return Ok(Some(*n)),
-            Self::Double(x) => format!("{x:?} in double_val"),
-            Self::Float(x) => format!("{x:?} in float_val"),
-            Self::Text(text) => format!("{:?} in string_val", text.chars().take(40).collect::<String>()),
-            Self::Raw(..) => "a list or bytes".to_owned(),
-        };
-        Err(format!("is {told}, no whole number in an integral field"))
-    }
-
     /// `string_list`.
     pub fn texts(texts: &[&str]) -> Self {
         let mut out = Writer::default();
@@ -455,14 +443,6 @@ impl Node {
         named(&self.attributes, name)?.integer()
     }
 
-    /// The same, where no other type will do.
-    ///
-    /// # Errors
-    /// What the attribute is instead, for a message that begins with its name.
-    pub fn whole(&self, name: &str) -> Result<Option<i128>, String> {
-        named(&self.attributes, name).map_or(Ok(None), Value::whole)
-    }
-
     /// A text attribute.
     pub fn text(&self, name: &str) -> Option<&str> {
         named(&self.attributes, name)?.text()
@@ -471,11 +451,6 @@ impl Node {
     /// A list of integers, in the list of any arm that is a plain number.
     pub fn integers(&self, name: &str) -> Option<Vec<i64>> {
         integers(&self.attributes, name)
-    }
-
-    /// A list of truth values, in the list of any arm that is a plain number.
-    pub fn flags(&self, name: &str) -> Option<Vec<bool>> {
-        Some(self.integers(name)?.into_iter().map(|n| n != 0).collect())
     }
 
     /// A number in any arm.
@@ -580,14 +555,6 @@ impl Metadata {
     /// An attribute in any integral arm.
     pub fn integer(&self, name: &str) -> Option<i128> {
         named(&self.attributes, name)?.integer()
-    }
-
-    /// The same, where no other type will do.
-    ///
-    /// # Errors
-    /// What the attribute is instead, for a message that begins with its name.
-    pub fn whole(&self, name: &str) -> Result<Option<i128>, String> {
-        named(&self.attributes, name).map_or(Ok(None), Value::whole)
     }
 }
 

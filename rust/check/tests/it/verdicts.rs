@@ -3,8 +3,8 @@
 use crate::blocks::{Block, buffers, finish, run, tags};
 use ahbm_check::{CheckOptions, Outcome, Verdict, check};
 use ahbm_machine::{Diagnostic, Machine, Node, PeId};
-use ahbm_plan::Expectation;
-use ahbm_program::{BinaryFn, BufferId, OpKind, Program, ProgramBuilder};
+use ahbm_plan::{Expectation, Reduced};
+use ahbm_program::{BinaryFn, BufferId, OpKind, Program, ProgramBuilder, Scalar};
 
 /// Both ranks hold one element and end with the sum.
 fn sum_of_two(memory: &[BufferId]) -> Expectation {
@@ -217,6 +217,56 @@ fn what_contributions_cannot_follow_is_named() {
     let verdict = run(&finish(builder, 1), &expectation);
     assert_eq!(verdict.findings[0].sites[0].origin, "rank0.xml:2");
     assert_eq!((verdict.outcome, verdict.findings[0].code), (Outcome::Undecided, "AHBM-U290"));
+}
+
+/// One rank loads its element, scales it with each of `work`, and stores it; the request asks for `factor`.
+fn scaled(work: &[(BinaryFn, f64)], factor: f64) -> Verdict {
+    let mut builder = ProgramBuilder::new("scaled");
+    let memory = buffers(&mut builder, 1, 1);
+    let v = ahbm_program::ValueId;
+    let mut block = Block::new(&mut builder, 0).load(0, 0, 0);
+    for &(f, by) in work {
+        block = block.op(|body, tile| {
+            let scalar = body.scalar(Scalar::Float(by.to_bits()));
+            OpKind::BinaryScalar { f, swapped: false, dst: v(0), a: v(0), scalar, tile }
+        });
+    }
+    block.store(0, 0, 0).stand(&[memory[0]]);
+    let mut expectation = Expectation::new(8);
+    expectation.hold(memory[0], 0..1, 0, 0);
+    let set = expectation.set([(0, 0)]);
+    expectation.expect(0, memory[0], 0..1, set);
+    expectation.reduce(Reduced { function: None, factor });
+    run(&finish(builder, 1), &expectation)
+}
+
+#[test]
+fn a_result_is_scaled_as_the_request_says() {
+    let (mul, div) = (BinaryFn::Mul, BinaryFn::Div);
+    for (work, factor) in [(&[(mul, 3.0), (div, 12.0)][..], 0.25), (&[(div, 3.0), (mul, 3.0)], 1.0), (&[], 1.0)] {
+        assert_eq!(scaled(work, factor).outcome, Outcome::Correct, "{work:?}");
+    }
+    for (work, factor) in [(&[(mul, 2.0)][..], 1.0), (&[], 0.5), (&[(div, 4.0)], 0.5)] {
+        let verdict = scaled(work, factor);
+        assert_eq!((verdict.outcome, verdict.findings[0].code), (Outcome::Wrong, "AHBM-V401"), "{work:?}");
+        assert!(verdict.findings[0].message.contains(&format!("in place of {factor}")));
+    }
+    // By 1/127 where 1/128 is asked for: a rounding may be meant.
+    let verdict = scaled(&[(div, 127.0)], 1.0 / 128.0);
+    assert_eq!((verdict.outcome, verdict.findings[0].code), (Outcome::Undecided, "AHBM-U290"));
+    assert_eq!(verdict.findings[0].sites[0].origin, "rank0.xml:2");
+}
+
+#[test]
+fn a_result_is_reduced_with_the_function_of_the_request() {
+    let (program, mut expectation) = exchange(false, 1, 2);
+    let terms = |function| Reduced { function: Some(function), factor: 1.0 };
+    expectation.reduce(terms(BinaryFn::Add));
+    assert_eq!(run(&program, &expectation).outcome, Outcome::Correct);
+    expectation.reduce(terms(BinaryFn::Max));
+    let verdict = run(&program, &expectation);
+    assert_eq!((verdict.outcome, verdict.findings[0].code), (Outcome::Wrong, "AHBM-V401"));
+    assert!(verdict.findings[0].message.contains("reduced with add, asked for is max"));
 }
 
 #[test]

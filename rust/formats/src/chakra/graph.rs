@@ -91,7 +91,8 @@ impl Graph {
     /// How long a computation takes: `duration_ns` where the trace has it, else whole microseconds.
     pub(super) fn duration_ps(&self, at: u32) -> Result<u64, Diagnostic> {
         let node = &self.nodes[at as usize];
-        let ps = match node.real("duration_ns") {
+        let ns = node.number("duration_ns").map_err(|other| wrong(self, at, "duration_ns", &other))?;
+        let ps = match ns {
             Some(ns) => (ns * 1000.0).round(),
             None => node.duration_micros as f64 * 1e6,
         };

@@ -63,6 +63,17 @@ pub(super) fn number(graph: &Graph, at: u32, name: &str) -> Result<Option<u64>, 
     u64::try_from(number).map(Some).map_err(|_| wrong(graph, at, name, &format!("is {number}")))
 }
 
+/// An attribute that is set or not; not where it is absent.
+pub(super) fn flag(graph: &Graph, at: u32, name: &str) -> Result<bool, Diagnostic> {
+    let number = graph.nodes[at as usize].whole(name).map_err(|other| wrong(graph, at, name, &other))?;
+    Ok(number.is_some_and(|n| n != 0))
+}
+
+/// A text; `None` where it is absent.
+pub(super) fn word<'a>(graph: &'a Graph, at: u32, name: &str) -> Result<Option<&'a str>, Diagnostic> {
+    graph.nodes[at as usize].word(name).map_err(|other| wrong(graph, at, name, &other))
+}
+
 pub(super) fn wrong(graph: &Graph, at: u32, name: &str, how: &str) -> Diagnostic {
     let (label, origin) = graph.site(at);
     Diagnostic::new("AHBM-F136", format!("attribute {name} {how}")).site(label, origin)
@@ -101,6 +112,7 @@ pub(super) fn pairs(trace: &Trace, symbolic: bool) -> Result<Vec<Pair>, Vec<Diag
                 Some(Err(_)) => return Err(vec![wrong(graph, node, "comm_tag", "is above 4294967295")]),
             };
             let size = size(graph, node, symbolic).map_err(one)?;
+            graph.nodes[node as usize].title("pg_name").map_err(|other| vec![wrong(graph, node, "pg_name", &other)])?;
             let group = graph.nodes[node as usize].text("pg_name").unwrap_or_default();
             if sends {
                 filed.entry((group, graph.rank, peer, tag)).or_default().sends.push((size, at));

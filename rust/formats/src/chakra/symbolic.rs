@@ -4,7 +4,7 @@
 //! of a plan that runs in place. A step of its own in the plan that is no node here (`nop`) is a gap in the numbers of
 //! the steps; its dependency is one more of the next node.
 
-use super::pairs::{number, wrong};
+use super::pairs::{flag, number, wrong};
 use super::{Graph, Trace, one};
 use ahbm_machine::Diagnostic;
 use ahbm_plan::blocks::{Action, Block, Dep, Places, Rank, Slot, Step};
@@ -92,17 +92,18 @@ fn rank(graph: &Graph, space: Space, total: &mut Option<u32>) -> Result<Rank, Di
         if chunks == 0 || *total.get_or_insert(chunks) != chunks {
             return Err(wrong(graph, at, "total_chunk_cnt", &format!("is {chunks}, other nodes have another number")));
         }
-        let action = match (sends, node.integer("is_rrc").unwrap_or(0) != 0) {
+        let action = match (sends, flag(graph, at, "is_rrc")?) {
             (true, _) => Action::Send,
             (false, true) => Action::RecvReduceCopy,
             (false, false) => Action::Recv,
         };
-        let wait = match node.integer("depid").filter(|n| *n >= 0) {
+        let depends = node.whole("depid").map_err(|other| wrong(graph, at, "depid", &other))?;
+        let wait = match depends.filter(|n| *n >= 0) {
             None => None,
             Some(_) => Some(Dep { block: small("depid")?, step: small("deps")? }),
         };
         let slot = Slot { space, chunk: small("msg_chunk_idx")? };
-        let posts = node.integer("hasdep").unwrap_or(0) != 0;
+        let posts = flag(graph, at, "hasdep")?;
         let count = small("msg_chunk_cnt")?;
         let step = Step { action, src: slot, dst: slot, count, wait, posts, line: line(graph, at) };
         let extra = graph.deps(at).iter().map(|&dep| places[dep as usize]);
@@ -137,12 +138,10 @@ fn places(graph: &Graph) -> Result<Vec<Dep>, Diagnostic> {
             if graph.nodes[at as usize].kind != NodeKind::Comp {
                 return place(at);
             }
-            let reduces = |&dep: &u32| {
-                let node = &graph.nodes[dep as usize];
-                node.kind == NodeKind::Recv && node.integer("is_rrc").unwrap_or(0) != 0
-            };
-            match graph.deps(at) {
-                [recv] if reduces(recv) && reduced.insert(*recv, at).is_none() => place(*recv),
+            let reduces =
+                |dep: u32| Ok(graph.nodes[dep as usize].kind == NodeKind::Recv && flag(graph, dep, "is_rrc")?);
+            match *graph.deps(at) {
+                [recv] if reduces(recv)? && reduced.insert(recv, at).is_none() => place(recv),
                 _ => {
                     Err(wrong(graph, at, "is_rrc", "of what this computes on is not set, or this is not all that does"))
                 }

@@ -1,7 +1,7 @@
 //! A trace as the plan it was written from: what [`super::from_plan`] says, read again and held against its order.
 
 use super::from_plan::{PlanOptions, same_value};
-use super::pairs::{number, wrong};
+use super::pairs::{flag, number, word, wrong};
 use super::{Graph, Trace, one};
 use ahbm_machine::Diagnostic;
 use ahbm_plan::blocks::{Action, Block, Dep, Places, Precopy, Rank, Slot, Step};
@@ -150,7 +150,7 @@ fn rank(graph: &Graph) -> Result<Rank, Diagnostic> {
     let mut copies: [BTreeMap<u32, (u32, Precopy)>; 2] = Default::default();
     for at in 0..graph.nodes.len() as u32 {
         let node = &graph.nodes[at as usize];
-        let Some(kind) = node.text("type") else { continue };
+        let Some(kind) = word(graph, at, "type")? else { continue };
         let position = small(graph, at, "local_time_step")?;
         let line = u32::try_from(node.id).map_err(|_| wrong(graph, at, "id", &format!("is {}", node.id)))?;
         let twice = match kind {
@@ -210,7 +210,7 @@ fn step(graph: &Graph, at: u32, kind: &str, line: u32) -> Result<Step, Diagnosti
         Diagnostic::new("AHBM-U201", format!("steps of type {shown:?} are not supported")).site(label, origin)
     })?;
     let slot = |space: &str, chunk: &str| {
-        let text = graph.nodes[at as usize].text(space);
+        let text = word(graph, at, space)?;
         let space = [Space::Input, Space::Output, Space::Scratch].into_iter().find(|s| Some(s.name()) == text);
         let space = space.ok_or_else(|| wrong(graph, at, "srcbuf or dstbuf", "is not i, o or s"))?;
         Ok(Slot { space, chunk: small(graph, at, chunk)? })
@@ -225,7 +225,7 @@ fn step(graph: &Graph, at: u32, kind: &str, line: u32) -> Result<Step, Diagnosti
         dst: slot("dstbuf", "dstoff")?,
         count: small(graph, at, "msg_chunk_cnt")?,
         wait,
-        posts: number(graph, at, "hasdep")?.unwrap_or(0) != 0,
+        posts: flag(graph, at, "hasdep")?,
         line,
     })
 }

@@ -142,9 +142,10 @@ fn add_nodes(
         let reader = Reader { rank, file: &file, node: &node, ids: &ids };
         let work = reader.work(gather, &mut builder)?;
         let ps = reader.ps().map_err(one)?;
-        let cpu = node.integer("is_cpu_op").is_some_and(|flag| flag != 0);
-        let stream = node.integer("stream").and_then(|n| u32::try_from(n).ok());
-        let priority = node.integer("comm_priority").and_then(|n| i32::try_from(n).ok()).unwrap_or(0);
+        let cpu = reader.flag("is_cpu_op").map_err(one)?.unwrap_or(false);
+        let stream = reader.typed("stream", Node::whole).map_err(one)?.and_then(|n| u32::try_from(n).ok());
+        let priority = reader.typed("comm_priority", Node::whole).map_err(one)?;
+        let priority = priority.and_then(|n| i32::try_from(n).ok()).unwrap_or(0);
         let made = NodeBuilder::new(node.id, node.name.clone()).work(work).ps(ps).cpu(cpu);
         let made = made.stream(stream).priority(priority).after(&node.ctrl_deps).after(&node.data_deps);
         builder.push(made);
@@ -207,10 +208,22 @@ impl Reader<'_> {
         Diagnostic::new("AHBM-F136", format!("attribute {name} {how}")).site(label, self.origin())
     }
 
+    /// What `get` reads of an attribute; none where it is absent.
+    fn typed<'n, T>(
+        &'n self,
+        name: &str,
+        get: impl FnOnce(&'n Node, &str) -> Result<Option<T>, String>,
+    ) -> Result<Option<T>, Diagnostic> {
+        get(self.node, name).map_err(|other| self.wrong(name, &other))
+    }
+
+    fn flag(&self, name: &str) -> Result<Option<bool>, Diagnostic> {
+        Ok(self.typed(name, Node::whole)?.map(|flag| flag != 0))
+    }
+
     /// A non-negative attribute; none where it is absent.
     fn number(&self, name: &str) -> Result<Option<u64>, Diagnostic> {
-        let number = self.node.whole(name).map_err(|other| self.wrong(name, &other))?;
-        let Some(number) = number else { return Ok(None) };
+        let Some(number) = self.typed(name, Node::whole)? else { return Ok(None) };
         u64::try_from(number).map(Some).map_err(|_| self.wrong(name, &format!("is {number}")))
     }
 
@@ -221,7 +234,7 @@ impl Reader<'_> {
 
     /// How long the node takes: `duration_ns` where it has it, else whole microseconds.
     fn ps(&self) -> Result<u64, Diagnostic> {
-        let ns = self.node.real("duration_ns").unwrap_or(self.node.duration_micros as f64 * 1e3);
+        let ns = self.typed("duration_ns", Node::number)?.unwrap_or(self.node.duration_micros as f64 * 1e3);
         if (0.0..LONGEST_NS).contains(&ns) {
             // Apart, so that whole nanoseconds stay exact at any length.
             Ok(ns.trunc() as u64 * 1000 + (ns.fract() * 1000.0).round() as u64)
@@ -246,16 +259,15 @@ impl Reader<'_> {
                 Some(call) => Work::Part(PartSpec {
                     call: self.ids.binary_search(&call).map_or(u32::MAX, |at| at as u32),
                     chunk: self.small("part").map_err(one)?.unwrap_or_default(),
-                    completes: self.node.integer("part_input").is_none_or(|flag| flag == 0),
+                    completes: !self.flag("part_input").map_err(one)?.unwrap_or(false),
                 }),
             },
         })
     }
 
     fn group(&self, gather: &mut Gather) -> Result<u32, Vec<Diagnostic>> {
-        let numbered = self.node.integer("pg_name").map(|number| number.to_string());
-        let name = self.node.text("pg_name").map(str::to_owned).or(numbered).unwrap_or_default();
-        let listed = self.node.integers("ranks");
+        let name = self.typed("pg_name", Node::title).map_err(one)?.unwrap_or_default();
+        let listed = self.typed("ranks", Node::list).map_err(one)?;
         let listed = listed.map(|ranks| ranks.iter().map(|&n| u32::try_from(n).unwrap_or(u32::MAX)).collect());
         gather.group(self.rank, &name, listed, || self.origin())
     }
@@ -266,6 +278,7 @@ impl Reader<'_> {
         gather: &mut Gather,
         builder: &mut RankBuilder,
     ) -> Result<MessageSpec, Vec<Diagnostic>> {
+        self.typed("pg_name", Node::title).map_err(one)?;
         let named = self.node.text("pg_name").is_some_and(|name| !name.is_empty());
         let group = if named { Some(self.group(gather)?) } else { None };
         let stated = self.number(other).map_err(one)?;
@@ -294,17 +307,19 @@ impl Reader<'_> {
             None if collective == Collective::Barrier => 0,
             None => return Err(one(self.wrong("comm_size", "is missing"))),
         };
-        let splits = [self.node.integers("in_splits"), self.node.integers("out_splits")];
+        let list = |name| self.typed(name, Node::list).map_err(one);
+        let splits = [list("in_splits")?, list("out_splits")?];
+        let dimensions = list("involved_dim")?.map(|flags| flags.into_iter().map(|n| n != 0).collect());
         let group = builder.group(group);
         Ok(builder.call_of(CallSpec {
             collective,
             group,
             bytes,
             longest: splits.iter().flatten().flatten().max().map(|&n| u64::try_from(n).unwrap_or(0)),
-            dtype: self.node.text("dtype").map(Into::into),
-            op: self.node.text("op").map(Into::into),
+            dtype: self.typed("dtype", Node::word).map_err(one)?.map(Into::into),
+            op: self.typed("op", Node::word).map_err(one)?.map(Into::into),
             root: self.small("root").map_err(one)?,
-            dimensions: self.node.flags("involved_dim").map(Into::into),
+            dimensions,
         }))
     }
 }

@@ -197,9 +197,42 @@ fn an_attribute_of_another_type_is_named_with_what_it_is() {
         let size = format!(r#"{call}, {{"name": "comm_size", {value}}}"#);
         tells("COMM_COLL_NODE", &size, &format!("attribute comm_size is {told}, no whole number"));
         // Also where it may be left out.
+        for name in ["stream", "is_cpu_op", "comm_priority"] {
+            tells(
+                "COMP_NODE",
+                &format!(r#"{{"name": "{name}", {value}}}"#),
+                &format!("attribute {name} is {told}, no"),
+            );
+        }
         let work = format!(r#"{{"name": "num_ops", {value}}}"#);
         tells("COMP_NODE", &work, &format!("attribute num_ops is {told}, no whole number"));
     }
+}
+
+#[test]
+fn an_attribute_of_a_collective_or_message_that_has_another_type_is_named() {
+    let read = |kind: &str, attribute: &str| {
+        let own = r#"{"name": "comm_type", "int64Val": 0}, {"name": "comm_size", "int64Val": 8}"#;
+        let text = format!(
+            r#"{{"version": "0.0.4"}}{{"id": "1", "type": {kind:?}, "attr": [{own}, {{"name": {attribute}}}]}}"#
+        );
+        let files: [(&str, &[u8]); 2] = [("t.0.json", text.as_bytes()), ("t.1.json", text.as_bytes())];
+        let found = parse_workload("t", &files, &ReadOptions::default(), Groups::default()).unwrap_err().remove(0);
+        (found.code, found.message)
+    };
+    for (attribute, told) in [
+        (r#""pg_name", "doubleVal": 0.5"#, "pg_name is 0.5 in double_val, no text in string_val"),
+        (r#""ranks", "stringVal": "[0]""#, "ranks is \"[0]\" in string_val, no list of whole numbers"),
+        (r#""dtype", "int64Val": 3"#, "dtype is 3 in an integral field, no text in string_val"),
+        (r#""op", "boolVal": true"#, "op is 1 in an integral field, no text in string_val"),
+        (r#""involved_dim", "boolVal": true"#, "involved_dim is 1 in an integral field, no list of whole numbers"),
+        (r#""in_splits", "stringVal": "4""#, "in_splits is \"4\" in string_val, no list of whole numbers"),
+        (r#""duration_ns", "stringVal": "4""#, "duration_ns is \"4\" in string_val, no number"),
+    ] {
+        assert_eq!(read("COMM_COLL_NODE", attribute), ("AHBM-F136", format!("attribute {told}")));
+    }
+    let (code, message) = read("COMM_SEND_NODE", r#""pg_name", "doubleList": {"values": [1]}"#);
+    assert_eq!(code, "AHBM-F136", "{message}");
 }
 
 #[test]

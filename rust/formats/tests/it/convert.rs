@@ -296,3 +296,20 @@ fn chunk_numbers_alone_give_a_verdict() {
     assert_eq!(verdict(0), Outcome::Correct);
     assert_eq!(verdict(1), Outcome::Wrong);
 }
+
+/// Read as absent, they would make another plan.
+#[test]
+fn an_attribute_of_a_step_that_has_another_type_is_named() {
+    let trace = symbolic(2, 0);
+    for name in ["is_rrc", "depid", "hasdep"] {
+        let mut ranks: Vec<Vec<Node>> = trace.graphs.iter().map(|graph| graph.nodes.clone()).collect();
+        let receive = &mut ranks[1][1].attributes;
+        receive.retain(|attribute| &*attribute.name != name);
+        receive.push(Attribute::text(&Arc::from(name), "1"));
+        let changed = Trace::from_nodes("t", &trace.graphs[0].metadata, ranks).unwrap();
+        let finding = changed.symbolic_plan(&Budget::default()).unwrap_err().remove(0);
+        assert_eq!(finding.code, "AHBM-F136");
+        let told = format!("attribute {name} is \"1\" in string_val, no whole number");
+        assert!(finding.message.starts_with(&told), "{}", finding.message);
+    }
+}

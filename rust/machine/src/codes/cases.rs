@@ -373,6 +373,7 @@ pub const CASES: &[(&str, &str, &str)] = &[
     ("AHBM-V414", "a put into a neighbour's buffer that has not begun its call", "wait for a signal of the neighbour first"),
     ("AHBM-V415", "a barrier in which rank 1 waits for rank 0 alone", "let every rank wait for all others"),
     ("AHBM-V416", "two ranks that each send `cnt='4'` before they receive, of chunks of 2 MiB", "send fewer chunks before receiving, or state `maxBytes`"),
+    ("AHBM-V417", "`ahbm tune all_reduce -a mine.py`, which leaves a rank out", "correct the algorithms that it names (`ahbm check -a NAME`), or name others"),
 
     ("AHBM-X101", "`backend='nccl'`", "use `backend='ahbm'`"),
     ("AHBM-X102", "`dist.all_reduce` before `init_process_group`", "call `init_process_group` first, in every rank"),
