@@ -56,6 +56,48 @@ def test_the_text_of_nccl_tests(tmp_path: Path) -> None:
     assert named.collective == "all_gather"
 
 
+def test_rows_of_no_bytes_do_not_count(tmp_path: Path) -> None:
+    zero = "           0             0     float    none      -1" + 2 * "    12.10    0.00    0.00      0" + "\n"
+    start = TEXT.index("           8 ")
+    found = read(written(tmp_path, TEXT[:start] + zero + zero + TEXT[start:]), "all_gather")
+    assert [row.bytes for row in found.rows] == [8, 16]
+    assert any("rows of 0 bytes" in note for note in found.notes)
+
+
+STARTS = "# Collective test starting: all_reduce_perf\n"
+SECOND = TEXT.replace("           8 ", "          32 ").replace("          16 ", "          64 ")
+
+
+@pytest.mark.parametrize(
+    ("second", "told"),
+    [
+        (
+            "# Collective test concluded: all_reduce_perf\n# all_gather_perf\n" + SECOND,
+            "op all_gather after all_reduce",
+        ),
+        (SECOND.replace("Rank  3", "Rank  2"), "ranks 3 after 4"),
+        (SECOND.replace("node-b", "node-a"), "nodes 1 after 2"),
+    ],
+)
+def test_a_file_is_one_table(tmp_path: Path, second: str, told: str) -> None:
+    assert len(read(written(tmp_path, STARTS + TEXT + STARTS + SECOND)).rows) == 4
+    with pytest.raises(FormatError, match=f"AHBM-F212 {told}: a file is one table"):
+        read(written(tmp_path, STARTS + TEXT + second))
+
+
+def test_a_row_that_was_cut_is_called_one(tmp_path: Path) -> None:
+    cut = "           8             2     float     sum      -1    24.10    0.00    0.00      0    23.05    0.00\n"
+    with pytest.raises(FormatError, match="AHBM-F211 'sum' stands where a time should: the row is cut"):
+        read(written(tmp_path, TEXT[: TEXT.index("           8 ")] + cut), "all_reduce")
+
+
+def test_the_json_of_bench_says_the_nodes(tmp_path: Path) -> None:
+    result = {"size": 1024, "in_place": {"time": 10.0, "nwrong": "N/A"}, "report": {"ranks": 16}}
+    told = {"config": {"collective": "all_gather", "nodes": 2}, "results": [result]}
+    found = read(written(tmp_path, json.dumps(told), "t.json"))
+    assert (found.ranks, found.nodes, found.notes) == (16, 2, ())
+
+
 def test_json_of_both_tools(tmp_path: Path) -> None:
     rows = [{"size": 8, "out_of_place": {"time": 9.5}, "in_place": {"time": 9.0}}, {"size": 16, "error": {}}]
     theirs = {"args": ["./all_reduce_perf", "-J"], "ranks": [{"host": "a"}, {"host": "b"}], "results": rows}
@@ -192,7 +234,7 @@ def test_a_result_of_json_is_called_by_its_number(tmp_path: Path) -> None:
         (("1024,float,30.5", "1024,float,nan"), "AHBM-F211", 6),
         (("1024,float,30.5", "1024,float,-1"), "AHBM-F211", 6),
         (("1024,float,30.5", "1024,float,inf"), "AHBM-F211", 6),
-        (("1024,float,30.5", "0,float,30.5"), "AHBM-F211", 6),
+        (("1024,float,30.5", "-1,float,30.5"), "AHBM-F211", 6),
         (("1024,float,30.5", "1e3,float,30.5"), "AHBM-F211", 6),
         (("1024,float,30.5", "1024,float,3 us"), "AHBM-F211", 6),
         (("2048,", "1024,"), "AHBM-F211", 7),

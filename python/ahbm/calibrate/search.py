@@ -13,6 +13,7 @@ SCALE = 0.05
 WEAK = 0.01
 """Weight of what is supposed before anything is measured, in a residual of one unit of a logarithm."""
 ROUNDS = 60
+LEAST_US = 1e-9
 
 
 def times(terms: Sequence[Term], rows: Rows, points: Floats) -> tuple[Floats, Floats]:
@@ -96,6 +97,7 @@ def searched(
     def loss_of(where: Floats) -> tuple[Floats, Floats, Floats]:
         us, slopes = times(terms, rows, where)
         slopes[:, :, kept] = 0.0
+        us = np.maximum(us, LEAST_US)  # far from the law, what steps and bytes hide may be more than they take
         off = np.log(us) - logs
         held = prior * ((where - supposed) ** 2).sum(1)
         return (weights * losses(off)).sum(1) + held, off, slopes / us[:, :, None]

@@ -436,6 +436,7 @@ def to_json(sweeps: Sequence[Sweep], cells: Sequence[Report | Refused], args: Se
         {
             "topology": None if each.topology is None else str(each.topology),
             "overrides": {key: str(value) for key, value in each.overrides.items()},
+            "nodes": _nodes(each.emulator().machine),
         }
         for each in sweeps
     ]
@@ -460,6 +461,10 @@ def to_json(sweeps: Sequence[Sweep], cells: Sequence[Report | Refused], args: Se
         "out_of_bounds": {"count": bad, "okay": not bad},
         "average_bus_bandwidth": {"bandwidth": average_busbw(reports) if reports else None, "okay": True},
     }
+
+
+def _nodes(machine: Machine) -> int:
+    return machine.sips // machine.node_size if machine.node_size > 1 else 1
 
 
 def result(cell: Report | Refused, sweep: Sweep) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""Files of measured times, by the program that wrote them."""

@@ -1,0 +1,161 @@
+"""The text of nccl-tests, and CSV."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from ahbm.calibrate.readers.size import PROGRAMS, Size, Way, check_line, of_cpu, refused
+
+COLUMNS = "bytes,dtype,time_us,algbw_gbs,busbw_gbs,time_in_place_us"
+HEADER = ("size", "count", "type", "redop", "root")
+"""The columns of nccl-tests' text before those of both ways; operator and root may be blank."""
+RANK = re.compile(r"#\s*Rank\s+(\d+)\b.*?\bon\s+(\S+)\s+device\s+\S+\s+\[\S+\]\s*(.*)")
+_TIME = re.compile(r"N/A|[-+]?(?:[\d.]+(?:[eE][-+]?\d+)?|nan|inf)", re.IGNORECASE)
+TYPES = frozenset(
+    (
+        "int8",
+        "uint8",
+        "int32",
+        "uint32",
+        "int64",
+        "uint64",
+        "half",
+        "float",
+        "double",
+        "bfloat16",
+        "char",
+        "int",
+        "f8e4m3",
+        "f8e5m2",
+        "fp8_e4m3",
+        "fp8_e5m2",
+    )
+)
+"""nccl-tests' names of types."""
+
+
+@dataclass
+class Head:
+    """What stands before rows."""
+
+    op: str | None = None
+    numbers: set[int] = field(default_factory=set)
+    """Of ranks."""
+    hosts: set[str] = field(default_factory=set)
+
+
+def sizes(lines: list[str], origin: str, said: dict[str, str]) -> Iterator[Size]:
+    """The sizes of one table; `said` is told what its head says.
+
+    Raises FormatError: AHBM-F210 for no such text, F211 for a row that cannot be, F212 for a second table that is not
+    of the same collective and ranks.
+    """
+    columns: dict[str, int] | None = None
+    layout: Layout | None = None
+    first = head = Head()
+    has_rows = False
+    for number, line in enumerate(lines, 1):
+        check_line(line, origin, number)
+        # Of several processes that print into one file, the name of a rank stands before its line.
+        stripped = re.sub(r"^\S+:(?:\s*(?=#)|\s+(?=\d))", "", line.strip())
+        op = next((op for program, op in PROGRAMS.items() if re.search(rf"\b{program}\b", stripped)), None)
+        rank = RANK.match(stripped)
+        if has_rows and (op or rank):
+            head, has_rows = Head(), False
+        head.op = op or head.op
+        if head is first and op:
+            said.setdefault("op", op)
+        if rank is not None:
+            head.numbers.add(int(rank[1][:9]))
+            head.hosts.add(rank[2])
+            said.setdefault("accelerator", rank[3].strip())
+        elif stripped.startswith("#"):
+            names = stripped[1:].split()
+            if names[:3] == list(HEADER[:3]):
+                layout = Layout.of(names, origin, number)
+            elif ":" in stripped:
+                key, _, value = stripped.lstrip("#").partition(":")
+                if key.strip() in ("op", "ranks", "nodes", "accelerator") and value.strip():
+                    said.setdefault(key.strip(), value.strip())
+        elif stripped.startswith("bytes,"):
+            columns = {name.strip(): at for at, name in enumerate(stripped.split(","))}
+            if "time_us" not in columns:
+                raise refused("AHBM-F210", "a CSV without time_us", origin, f"the columns are {COLUMNS}", number)
+        elif columns is not None:
+            if stripped:
+                yield _of_csv(stripped, columns, origin, number)
+        elif len(parts := stripped.split()) > 2 and parts[2] in TYPES and parts[0].isdigit() and parts[1].isdigit():
+            if layout is None:
+                hint = f"the line that names them: # {' '.join(HEADER)} time algbw busbw #wrong ..."
+                raise refused("AHBM-F210", "rows without the names of their columns", origin, hint, number)
+            if not has_rows and head is not first:
+                _check_same(head, first, origin, number)
+            has_rows = True
+            yield layout.row(parts, origin, number)
+    if first.numbers:
+        said.setdefault("ranks", str(len(first.numbers)))
+        said.setdefault("nodes", str(len(first.hosts)))
+
+
+def _check_same(head: Head, first: Head, origin: str, number: int) -> None:
+    both = ((head.op, first.op), (len(head.numbers), len(first.numbers)), (len(head.hosts), len(first.hosts)))
+    for what, (here, before) in zip(("op", "ranks", "nodes"), both, strict=True):
+        if here and before and here != before:
+            told = f"{what} {here} after {before}: a file is one table"
+            raise refused("AHBM-F212", told, origin, "a file for each run of a program", number)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The columns of nccl-tests' text, as its header names them: size, count, type, operator and root, and then those
+    of one way or two, which are alike. Operator, root and the first way may be blank."""
+
+    way: tuple[str, ...]
+    ways: int
+    stamped: bool
+    """A date and a time stand at the end."""
+
+    @classmethod
+    def of(cls, names: list[str], origin: str, number: int) -> Layout:
+        """Raises FormatError (AHBM-F210)."""
+        stamped = names[-1] == "timestamp"
+        rest = [name for name in names if name not in HEADER][: -1 if stamped else None]
+        if "cputime" in rest:
+            raise of_cpu(origin, number)
+        ways = rest.count("time")
+        way = rest[: len(rest) // ways] if ways else []
+        if ways not in (1, 2) or way * ways != rest or way[0] != "time":
+            told = f"columns that are not known: {' '.join(rest)[:200]}"
+            raise refused("AHBM-F210", told, origin, "time algbw busbw #wrong, once or twice", number)
+        return cls(tuple(way), ways, stamped)
+
+    def row(self, parts: list[str], origin: str, number: int) -> Size:
+        """Raises FormatError (AHBM-F211)."""
+        values = parts[3 : -2 if self.stamped else None]
+        size = len(self.way)
+        # What is left of those of each way are the operator and the root.
+        there = next((n for n in range(self.ways, 0, -1) if 0 <= len(values) - n * size <= 2), 0)
+        if not there:
+            told = f"a row of {len(parts)} columns, under a header of {len(HEADER) + self.ways * size}"
+            raise refused("AHBM-F211", told, origin, line=number)
+        wrong = self.way.index("#wrong") if "#wrong" in self.way else None
+        ways = [values[len(values) - n * size :][:size] for n in range(there, 0, -1)]
+        for time, *_ in ways:
+            if not _TIME.fullmatch(time):
+                told = f"{time[:60]!r} stands where a time should: the row is cut, or is not that of its header"
+                raise refused("AHBM-F211", told, origin, line=number)
+        found = [Way(way[0], None if wrong is None else way[wrong]) for way in ways if way[0] != "N/A"]
+        return Size(parts[0], tuple(found), number)
+
+
+def _of_csv(line: str, columns: Mapping[str, int], origin: str, number: int) -> Size:
+    parts = next(csv.reader([line]))
+    if len(parts) <= columns["time_us"]:
+        raise refused("AHBM-F211", f"a row of {len(parts)} columns of {len(columns)}", origin, line=number)
+    at = columns.get("time_in_place_us", len(parts))
+    in_place = parts[at].strip() if at < len(parts) else ""
+    times = [parts[columns["time_us"]], *([in_place] if in_place else [])]
+    return Size(parts[columns["bytes"]], tuple(map(Way, times)), number)
