@@ -1,4 +1,4 @@
-"""Writes the tables of docs/errors.md from the registry of codes; `--check` only compares, and exits with 1.
+"""Writes the tables and lists of docs/errors.md from the registry of codes; `--check` only compares, and exits with 1.
 
     python scripts/errors.py [--check]
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import sys
+import textwrap
 from pathlib import Path
 
 from ahbm._core import cases, codes
@@ -29,6 +30,17 @@ def families() -> str:
     return "\n".join(lines) + "\n"
 
 
+def warnings() -> str:
+    runs: list[list[str]] = []
+    for code, meaning in codes():
+        if not meaning.startswith("warning:"):
+            continue
+        follows = runs and (runs[-1][-1][:6], int(runs[-1][-1][6:]) + 1) == (code[:6], int(code[6:]))
+        runs[-1].append(code) if follows else runs.append([code])
+    ranges = [f"`{run[0]}`" if len(run) == 1 else f"`{run[0]}` to `{run[-1]}`" for run in runs]
+    return textwrap.fill(f"These codes are warnings: {', '.join(ranges[:-1])} and {ranges[-1]}.", 124) + "\n"
+
+
 def tables() -> str:
     known, told = codes(), {code: case for code, *case in cases()}
     assert {code[5] for code, _ in known} == set(HEADINGS), "a family without a heading"
@@ -42,7 +54,7 @@ def tables() -> str:
 
 def render(page: str) -> str:
     """The page with its generated parts as they should be."""
-    made = {"families": families, "codes": tables}
+    made = {"families": families, "warnings": warnings, "codes": tables}
     return GENERATED.sub(lambda match: match[1] + made[match[2]]() + match[3], page)
 
 

@@ -108,6 +108,78 @@ def test_the_merged_trace_is_a_job_of_the_same_work(tmp_path: Path, topology: st
         assert (tmp_path / f"again.{rank}.et").read_bytes() == (tmp_path / f"third.{rank}.et").read_bytes()
 
 
+def call(number: int, comm_type: int, nbytes: int, ranks: list[int], after: list[int]) -> dict[str, Any]:
+    """A node that calls a collective of a group."""
+    facts: list[dict[str, Any]] = [
+        {"name": "comm_type", "int64Val": comm_type},
+        {"name": "comm_size", "int64Val": nbytes},
+        {"name": "pg_name", "stringVal": f"of {ranks}"},
+        {"name": "ranks", "int64List": {"values": ranks}},
+        {"name": "root", "int64Val": ranks[0]},
+    ]
+    return {"id": number, "name": "coll", "type": "COMM_COLL_NODE", "dataDeps": after, "attr": facts}
+
+
+def message(number: int, kind: str, source: int, target: int, nbytes: int) -> dict[str, Any]:
+    """A node that sends or receives."""
+    facts = {"comm_size": nbytes, "comm_src": source, "comm_dst": target, "comm_tag": 0}
+    attributes = [{"name": name, "int64Val": value} for name, value in facts.items()]
+    return {"id": number, "name": kind, "type": f"COMM_{kind.upper()}_NODE", "attr": attributes}
+
+
+ALL_REDUCE, ALL_GATHER, GATHER, BROADCAST = 0, 2, 3, 5
+FOUR = [0, 1, 2, 3]
+GATHERS = call(0, GATHER, 1 << 18, FOUR, [])
+SPREADS = call(0, BROADCAST, 1 << 14, FOUR, [])
+
+
+@pytest.mark.parametrize(
+    ("topology", "noted", "ranks"),
+    [
+        (
+            "npu_fully_connected_8",
+            True,
+            [
+                [GATHERS],
+                [GATHERS, call(1, ALL_GATHER, 128, [1, 2], [0])],
+                [GATHERS, call(1, ALL_GATHER, 128, [1, 2], [])],
+                [GATHERS],
+            ],
+        ),
+        (
+            "npu_fully_connected_8",
+            False,
+            [
+                [SPREADS],
+                *[[SPREADS, call(1, GATHER, 3 << 20, [1, 2, 3], after)] for after in ([0], [0], [])],
+            ],
+        ),
+        (
+            "npu_switch_8",
+            True,
+            [
+                [],
+                [call(3, ALL_REDUCE, 196608, [1, 2, 3], [])],
+                [message(0, "recv", 3, 2, 100_000), call(1, ALL_REDUCE, 196608, [1, 2, 3], [0])],
+                [message(0, "send", 3, 2, 100_000), call(2, ALL_REDUCE, 196608, [1, 2, 3], [0])],
+            ],
+        ),
+    ],
+)
+def test_a_wait_for_another_call_is_paid_once(
+    tmp_path: Path, topology: str, noted: bool, ranks: list[list[dict[str, Any]]]
+) -> None:
+    for rank, nodes in enumerate(ranks):
+        lines = [{"version": "0.0.4"}, *nodes]
+        (tmp_path / f"job.{rank}.json").write_text("\n".join(map(json.dumps, lines)))
+    terms = {"topology": topology, "overrides": {"system.sips.count": 4}}
+    report = run(str(tmp_path / "job.0.json"), **terms)
+    with warnings.catch_warnings(record=True) as notes:
+        report.write_trace(tmp_path / "merged")
+    assert [str(note.message).partition(": ")[2][:27] for note in notes] == ["calls that overlap at rank "] * noted
+    assert run(str(tmp_path / "merged"), **terms).latency_ns == report.latency_ns
+
+
 ONE_SIDED = """
 from mscclpp.language.channel import MemoryChannel, SyncType
 from mscclpp.language.collectives import AllGather

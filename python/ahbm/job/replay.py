@@ -144,18 +144,23 @@ class JobReport(Run):
             return self.replayed.write_timeline(path)
         except BudgetError as error:
             what = f"{path} shows the ranks without the machine: {error.findings[0].message}"
-            warnings.warn(what, stacklevel=2)
+            warnings.warn(what, stacklevel=3)
             return self.replayed.write_timeline(path, ranks_only=True)
 
     @checked
     def write_trace(self, prefix: str | Path) -> list[Path]:
         """Writes the job with the operations of its calls in their places, and the times that they took, as a Chakra
-        trace, which is a job again; returns its files.
+        trace, which is a job again; returns its files. A warning says where calls of a rank waited for each other's
+        messages, so that the trace may take another time when it is run.
 
         Raises UnsupportedError (AHBM-U294) for a call with a barrier between ranks, FormatError for files that cannot
         be written.
         """
-        return self.replayed.write_trace(prefix)
+        files, contended = self.replayed.write_trace(prefix)
+        if contended is not None:
+            what = f"{prefix}: calls that overlap at rank {contended} waited for each other's messages"
+            warnings.warn(f"{what}, whose order no trace keeps; run, it may take another time", stacklevel=3)
+        return files
 
     def to_json(self) -> dict[str, Any]:
         """All fields but `emulator`, `replayed` and `performed`, and `calls`, `exposed` and `times_hash`, as

@@ -217,6 +217,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("AHBM-F166", "warning: a thread block with a negative channel"),
     ("AHBM-F167", "warning: a spelling of the protocol that the executor does not know"),
     ("AHBM-F168", "warning: an element without an attribute that the executor requires"),
+    ("AHBM-F169", "warning: a name of no collective, so that the plan is a custom one and its result is compared with nothing"),
     ("AHBM-F170", "bytes between the ranks of a job that are no message, or not the one that was due"),
     ("AHBM-F171", "warning: the executor refuses the plan, or divides by zero"),
     ("AHBM-F172", "warning: more entries than a fixed array of the executor has"),

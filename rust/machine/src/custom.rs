@@ -1,4 +1,4 @@
-//! Custom SIP networks: a declared edge list with shortest paths by latency.
+//! Custom SIP networks: a declared edge list. Neighbours use their link, all others a shortest path by latency.
 
 use crate::{Ps, Rate};
 use std::cmp::Reverse;
@@ -40,8 +40,17 @@ impl Custom {
         self.trees.len() as u32
     }
 
-    /// Edge indices from one SIP to another; `None` when there is no way.
+    /// The edge that joins two vertices, if there is one.
+    pub(crate) fn direct(&self, from: u32, to: u32) -> Option<u32> {
+        self.edges.binary_search_by_key(&(from, to), |e| (e.from, e.to)).ok().map(|index| index as u32)
+    }
+
+    /// Edge indices from one SIP to another: the edge that joins them, else the way of least latency; `None` when there
+    /// is no way.
     pub(crate) fn path(&self, from: u32, to: u32) -> Option<Vec<u32>> {
+        if let Some(edge) = self.direct(from, to) {
+            return Some(vec![edge]);
+        }
         let tree = self.trees.get(from as usize)?.get_or_init(|| self.tree(from));
         let mut path = Vec::new();
         let mut at = to;

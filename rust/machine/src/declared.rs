@@ -15,7 +15,8 @@ mod value;
 pub(crate) use keys::{Kind, Sips, Topology};
 pub(crate) use library::{Checked, LibraryKeys};
 pub(crate) use protocols::{ProtocolKeys, Protocols};
-pub(crate) use reader::{Reader, shorten, suggestion};
+pub use reader::suggestion;
+pub(crate) use reader::{Reader, shorten};
 pub(crate) use tiers::Tiers;
 pub(crate) use value::{Bytes, Count, Gbs, Names, Ns, PerNs, Real, Signed, Value, Word};
 

@@ -56,6 +56,7 @@ mod validated;
 pub mod yaml;
 
 pub use costs::{Band, Channels, Costs, Library, NetworkModel, Protocol, Tier};
+pub use declared::suggestion;
 pub use diagnostic::{Diagnostic, Site};
 pub use direction::{Direction, Heading};
 pub use faults::{FULL_PACE, Jitter};

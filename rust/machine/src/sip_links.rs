@@ -127,9 +127,7 @@ impl SipLinks {
         match &self.shape {
             Shape::Switch if to == self.sips => Some(2 * from),
             Shape::Switch => (from == self.sips).then_some(2 * to + 1),
-            Shape::Custom(custom) => {
-                custom.edges.binary_search_by_key(&(from, to), |e| (e.from, e.to)).ok().map(|index| index as u32)
-            }
+            Shape::Custom(custom) => custom.direct(from, to),
             _ => {
                 let (mut links, mut last) = (0, 0);
                 self.path(from, to, &mut |link, _| (links, last) = (links + 1, link.index));

@@ -523,14 +523,16 @@ impl Replayed {
     /// Writes the job with the operations of its calls in their places, and the times that they took, as a Chakra trace:
     /// `PREFIX.<rank>.et`.
     ///
-    /// Returns the files. The interpreter lock is released meanwhile. Raises `UnsupportedError` (AHBM-U294) for a call
-    /// with a barrier between ranks, `FormatError` (AHBM-F102, F139), after which nothing was written.
-    fn write_trace(&self, py: Python<'_>, prefix: PathBuf) -> PyResult<Vec<PathBuf>> {
+    /// Returns the files, and the first rank whose calls waited for each other's messages, which the trace keeps in no
+    /// order; None where there is none. The interpreter lock is released meanwhile. Raises `UnsupportedError` (AHBM-U294)
+    /// for a call with a barrier between ranks, `FormatError` (AHBM-F102, F139), after which nothing was written.
+    fn write_trace(&self, py: Python<'_>, prefix: PathBuf) -> PyResult<(Vec<PathBuf>, Option<u32>)> {
         logs::refresh(py, &[Part::Formats]);
         interruptible(py, || {
             let merged = self.with(|replay| replay.merged(&self.found.times, &self.machine.inner))?;
-            ahbm_formats::chakra::write_workload(&merged.workload, &prefix, &merged.starts)
-                .map_err(|finding| vec![finding])
+            let files = ahbm_formats::chakra::write_workload(&merged.workload, &prefix, &merged.starts)
+                .map_err(|finding| vec![finding])?;
+            Ok((files, merged.contended))
         })
     }
 

@@ -20,7 +20,7 @@ fn run(c: &mut Criterion) {
         let graph = network(topology, sips);
         for collective in [Collective::AllGather, Collective::AllReduce] {
             group.bench_function(format!("bound/{}/{topology}/{sips}", collective.name()), |b| {
-                b.iter(|| bound(&graph, collective, 1 << 20, 1, 0));
+                b.iter(|| bound(&graph, collective, 1 << 20, 0));
             });
         }
     }
@@ -38,7 +38,7 @@ fn run(c: &mut Criterion) {
         ("hypercube", 1024),
     ] {
         let graph = network(topology, sips);
-        let strength = bound(&graph, Collective::AllReduce, 1 << 30, 1, 0).cut;
+        let strength = bound(&graph, Collective::AllReduce, 1 << 30, 0).cut;
         let fluid = 1000.0 * strength.demand as f64 / (strength.capacity as f64 * graph.unit_gbs());
         let packing = Packing::new(&graph, fluid, 1).expect("links both ways");
         println!("packing {topology} {sips}: {:.2} % of the fluid bound", 100.0 * fluid / packing.ps_per_byte());

@@ -148,7 +148,7 @@ fn arborescences(ports: &Graph, request: &Request, base: Schedule, cut: &Cut) ->
     let of_direct;
     let mut cut = cut;
     if ports.switch().is_some() {
-        of_direct = bound(graph, base.collective, request.share_bytes, 1, base.root).cut;
+        of_direct = bound(graph, base.collective, request.share_bytes, base.root).cut;
         cut = &of_direct;
     }
     let links = 0..graph.links().len() as u32;
@@ -233,7 +233,7 @@ mod tests {
                     method: "arborescences".into(),
                     seed: 0,
                 };
-                let limit = bound(&graph, collective, request.share_bytes, 1, 1);
+                let limit = bound(&graph, collective, request.share_bytes, 1);
                 let found = synthesize(&graph, &request, &limit).unwrap();
                 found.schedule.check(&graph).unwrap();
                 // The busiest link carries no more than the cut asks for.

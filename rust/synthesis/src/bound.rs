@@ -27,7 +27,7 @@ pub struct Bound {
     pub ps: Ps,
     /// Data over the tight cut, and the latency of a link after it.
     pub bandwidth_ps: Ps,
-    /// The longest shortest way of one chunk.
+    /// The longest shortest way, of no data: chunks may be as small as one likes.
     pub latency_ps: Ps,
     /// The cut behind `bandwidth_ps`.
     pub cut: Cut,
@@ -49,14 +49,14 @@ impl Bound {
     }
 }
 
-/// Bounds `collective` of buffers of `bytes` per NPU (its own share of the result where every NPU has one), each cut
-/// into `chunks`, with the given root where it has one.
-pub fn bound(graph: &Graph, collective: Collective, bytes: u64, chunks: u32, root: u32) -> Bound {
-    let closed = graph.regular().and_then(|shape| shape.bound(graph.nodes(), collective, bytes, chunks, root));
-    closed.unwrap_or_else(|| searched(graph, collective, bytes, chunks, root, &mut Work::on(graph)))
+/// Bounds `collective` of buffers of `bytes` per NPU (its own share of the result where every NPU has one), cut in
+/// whatever way, with the given root where it has one.
+pub fn bound(graph: &Graph, collective: Collective, bytes: u64, root: u32) -> Bound {
+    let closed = graph.regular().and_then(|shape| shape.bound(graph.nodes(), collective, bytes, root));
+    closed.unwrap_or_else(|| searched(graph, collective, bytes, root, &mut Work::on(graph)))
 }
 
-fn searched(graph: &Graph, collective: Collective, bytes: u64, chunks: u32, root: u32, work: &mut Work) -> Bound {
+fn searched(graph: &Graph, collective: Collective, bytes: u64, root: u32, work: &mut Work) -> Bound {
     let (cut, tightest) = match collective {
         Collective::AllGather => search::all_gather(graph, work),
         Collective::ReduceScatter => turned(graph, |graph| search::all_gather(graph, work)),
@@ -69,7 +69,7 @@ fn searched(graph: &Graph, collective: Collective, bytes: u64, chunks: u32, root
         Collective::AllToAll => search::exchange(graph, work),
     };
     let all: Vec<u32> = (0..graph.nodes()).collect();
-    of_cut(graph, &all, collective, bytes, chunks, root, (cut, tightest), work)
+    of_cut(graph, &all, collective, bytes, root, (cut, tightest), work)
 }
 
 /// What a search finds with every link turned round.
@@ -103,17 +103,10 @@ fn reduced_one_way(graph: &Graph, work: &mut Work) -> search::Found {
 
 /// The same among some of the nodes, the others relaying: what enters or leaves each of them, and their distances. A
 /// bound, though not always the tightest.
-pub(crate) fn bound_among(
-    graph: &Graph,
-    members: &[u32],
-    collective: Collective,
-    bytes: u64,
-    chunks: u32,
-    root: u32,
-) -> Bound {
+pub(crate) fn bound_among(graph: &Graph, members: &[u32], collective: Collective, bytes: u64, root: u32) -> Bound {
     let ranks = members.len() as u32;
     if let Some(shape) = graph.regular().filter(|_| members.iter().copied().eq(0..ranks))
-        && let Some(bound) = shape.bound(ranks, collective, bytes, chunks, root)
+        && let Some(bound) = shape.bound(ranks, collective, bytes, root)
     {
         return bound;
     }
@@ -132,7 +125,7 @@ pub(crate) fn bound_among(
         Scatter => out(graph, root, others),
         Gather => into(graph, root, others),
     };
-    of_cut(graph, members, collective, bytes, chunks, root, (cut, false), &mut Work::on(graph))
+    of_cut(graph, members, collective, bytes, root, (cut, false), &mut Work::on(graph))
 }
 
 #[allow(clippy::too_many_arguments)] // What a bound depends on.
@@ -141,18 +134,16 @@ fn of_cut(
     members: &[u32],
     collective: Collective,
     bytes: u64,
-    chunks: u32,
     root: u32,
     (cut, tightest): search::Found,
     work: &mut Work,
 ) -> Bound {
     // Every byte over the cut must leave one latency before the end.
     let bandwidth_ps = cut.fluid_ps(bytes, graph.unit_gbs()) + graph.min_latency_ps();
-    let chunk = chunk_of(collective, bytes, chunks);
     let far = match collective {
-        Collective::Broadcast | Collective::Scatter => farthest(graph, &[root], members, chunk, work),
-        Collective::Reduce | Collective::Gather => farthest(&graph.reversed(), &[root], members, chunk, work),
-        _ => farthest(graph, members, members, chunk, work),
+        Collective::Broadcast | Collective::Scatter => farthest(graph, &[root], members, work),
+        Collective::Reduce | Collective::Gather => farthest(&graph.reversed(), &[root], members, work),
+        _ => farthest(graph, members, members, work),
     };
     let (ps, uniform) = (bandwidth_ps.max(far.ps), graph.uniform());
     let tightest = tightest && far.exact;
@@ -164,19 +155,10 @@ pub(crate) fn bound_between(graph: &Graph, from: u32, to: u32) -> Bound {
     if let Some(bound) = graph.regular().and_then(|shape| shape.between(from, to)) {
         return bound;
     }
-    let (latency_ps, bandwidth_ps) = (graph.distances_ps(from, 0)[to as usize], graph.min_latency_ps());
+    let (latency_ps, bandwidth_ps) = (graph.distances_ps(from)[to as usize], graph.min_latency_ps());
     let (hops, cut) = (u64::from(graph.hops(from)[to as usize]), search::between(graph, from, to));
     let (ps, uniform) = (latency_ps.max(bandwidth_ps), graph.uniform());
     Bound { ps, bandwidth_ps, latency_ps, cut, hops, uniform, tightest: true }
-}
-
-/// The bytes that wait for each other at every hop. Methods may cut what goes to many into smaller chunks than asked;
-/// there, latency alone is certain.
-fn chunk_of(collective: Collective, bytes: u64, chunks: u32) -> u64 {
-    match collective {
-        Collective::AllToAll | Collective::Scatter | Collective::Gather => bytes / u64::from(chunks.max(1)),
-        _ => 0,
-    }
 }
 
 #[cfg(test)]

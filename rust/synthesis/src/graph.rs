@@ -326,8 +326,8 @@ impl Graph {
         more.values().all(|&more| more == 0)
     }
 
-    /// Least time of a message of `bytes` from `root` to every node, stored and forwarded whole.
-    pub fn distances_ps(&self, root: u32, bytes: u64) -> Vec<Ps> {
+    /// Least latency from `root` to every node.
+    pub fn distances_ps(&self, root: u32) -> Vec<Ps> {
         let mut best = vec![Ps::MAX; self.nodes as usize];
         let mut queue = std::collections::BinaryHeap::from([(std::cmp::Reverse(0), root)]);
         best[root as usize] = 0;
@@ -338,7 +338,7 @@ impl Graph {
             }
             for &link in self.out(node) {
                 let link = self.link(link);
-                let next = at + link.ps(bytes);
+                let next = at + link.latency_ps;
                 if next < best[link.to as usize] {
                     best[link.to as usize] = next;
                     queue.push((std::cmp::Reverse(next), link.to));

@@ -97,7 +97,7 @@ pub(crate) fn composed(graph: &Graph, request: &Request, method: &'static str, p
         ..request.base(graph, method, vec![chunk_bytes[0]; pieces as usize])
     };
     let rounds = |graph: &Graph| {
-        let limit = || bound(graph, Collective::AllGather, share, 1, 0).rounds(pieces.into());
+        let limit = || bound(graph, Collective::AllGather, share, 0).rounds(pieces.into());
         rounded(graph, request).then(limit).flatten()
     };
     let forward = spread(graph, base(Collective::AllGather), rounds(graph), request.seed).schedule;
@@ -238,7 +238,7 @@ mod tests {
     use crate::shapes::{gather, grid, hypercube};
 
     fn rounds(graph: Graph) -> (u64, u64) {
-        let limit = bound(&graph, Collective::AllGather, 1_000_000, 1, 0).rounds(1);
+        let limit = bound(&graph, Collective::AllGather, 1_000_000, 0).rounds(1);
         let found = spread(&graph, gather(graph.nodes()), limit, 1);
         found.schedule.check(&graph).unwrap();
         (found.rounds, limit.unwrap())

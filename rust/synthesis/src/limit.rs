@@ -1,6 +1,4 @@
 //! The bounds that no run can beat, whatever its algorithm: those of [`mod@crate::bound`] for any amount of data.
-//!
-//! Runs pass messages on flit by flit and choose their own chunks, so only pure latency counts besides the tight cut.
 
 use crate::bound::{Bound, Cut, Regular, bound, bound_among, bound_between};
 use crate::{Collective, Graph, Link};
@@ -39,7 +37,7 @@ impl<'a> Network<'a> {
     /// Those of [`Graph::of`] and [`cubes_of_a_sip`].
     pub fn limit(&self, ranks: u32, collective: Collective, root: u32) -> Result<Limit, Diagnostic> {
         if let Some(shape) = &self.regular
-            && let Some(bound) = shape.bound(ranks, collective, 0, 1, root)
+            && let Some(bound) = shape.bound(ranks, collective, 0, root)
         {
             return Ok(Limit { bound, unit_gbs: shape.unit_gbs(), contended: true });
         }
@@ -72,9 +70,9 @@ impl Limit {
     /// A collective among the first `ranks` nodes, the others relaying, with the given root where it has one.
     pub fn of(graph: &Graph, ranks: u32, collective: Collective, root: u32) -> Self {
         let bound = if ranks == graph.nodes() {
-            bound(graph, collective, 0, 1, root)
+            bound(graph, collective, 0, root)
         } else {
-            bound_among(graph, &(0..ranks).collect::<Vec<_>>(), collective, 0, 1, root)
+            bound_among(graph, &(0..ranks).collect::<Vec<_>>(), collective, 0, root)
         };
         Self { bound, unit_gbs: graph.unit_gbs(), contended: true }
     }
@@ -142,13 +140,12 @@ mod tests {
     use crate::shapes::grid;
 
     #[test]
-    fn a_limit_is_its_bound_without_chunks() {
+    fn a_limit_is_its_bound() {
         let graph = grid(&[4, 4], false);
         for (_, collective) in Collective::ALL {
             let limit = Limit::of(&graph, 16, collective, 5);
             for bytes in [1u64, 1 << 10, 1 << 20, 1 << 30] {
-                // So many chunks that one of them costs nothing.
-                assert_eq!(limit.ps(bytes), bound(&graph, collective, bytes, u32::MAX, 5).ps, "{collective:?} {bytes}");
+                assert_eq!(limit.ps(bytes), bound(&graph, collective, bytes, 5).ps, "{collective:?} {bytes}");
             }
             assert_eq!(limit.ps(0), limit.ps(1).min(limit.ps(0)));
         }

@@ -87,10 +87,10 @@ impl Request {
             return Err(Diagnostic::new("AHBM-B401", text).hint("ask for fewer chunks"));
         }
         if self.members.is_empty() {
-            return Ok(bound(graph, collective, self.share_bytes, self.chunks, self.root));
+            return Ok(bound(graph, collective, self.share_bytes, self.root));
         }
         let root = self.members[self.root as usize];
-        Ok(bound_among(graph, &self.members, collective, self.share_bytes, self.chunks, root))
+        Ok(bound_among(graph, &self.members, collective, self.share_bytes, root))
     }
 
     /// The NPUs that take part, by rank.

@@ -300,7 +300,7 @@ mod tests {
     fn the_bound_is_attained() {
         let large = [(grid(&[16, 16], true), vec![16, 16]), (hypercube(7), vec![2; 7])];
         for (graph, extents) in symmetric().chain(large) {
-            let limit = bound(&graph, Collective::AllGather, 1_000_000, 1, 0).rounds(1).unwrap();
+            let limit = bound(&graph, Collective::AllGather, 1_000_000, 0).rounds(1).unwrap();
             let found = Translations::among(&graph, extents.clone()).unwrap().spread(gather(graph.nodes()), 0);
             assert_eq!(found.rounds, limit, "{extents:?}");
         }

@@ -349,7 +349,7 @@ mod tests {
 
     /// Percent of the fluid bound that the packing attains.
     fn percent(graph: &Graph) -> f64 {
-        let cut = bound(graph, Collective::AllReduce, 1 << 30, 1, 0).cut;
+        let cut = bound(graph, Collective::AllReduce, 1 << 30, 0).cut;
         let fluid = 1000.0 * cut.demand as f64 / (cut.capacity as f64 * graph.unit_gbs());
         100.0 * fluid / Packing::new(graph, fluid, 1).unwrap().ps_per_byte()
     }
@@ -380,7 +380,7 @@ mod tests {
             let machine =
                 ahbm_machine::Machine::from_yaml(&format!("system: {{sips: {{{sips}}}}}"), "grid", &[]).unwrap();
             let graph = Graph::of(&machine).unwrap();
-            let cut = bound(&graph, Collective::AllReduce, 1 << 30, 1, 0).cut;
+            let cut = bound(&graph, Collective::AllReduce, 1 << 30, 0).cut;
             let fluid = 1000.0 * cut.demand as f64 / (cut.capacity as f64 * graph.unit_gbs());
             let packing = Packing::new(&graph, fluid, 1).unwrap();
             assert!(packing.ps_per_byte() <= fluid * 1.005, "{sips}: {}", packing.ps_per_byte() / fluid);

@@ -4,9 +4,12 @@
 //! An operation follows the one before it of its agent. What waits for a counter follows the signals that it waited
 //! for: a signal of another rank, and what a one-sided transfer brings, come in messages of their own. A message between
 //! two engines of one rank is a dependency. The order in which the replay issued nodes stays, by dependencies.
+//!
+//! A message of a job ends in the receiver's memory, and waits there for the engine that writes. Where memory takes no
+//! time of its own, the store that keeps what was received is that wait, and not a duration of its own.
 
 use crate::{Span, Timeline};
-use ahbm_machine::{Diagnostic, Machine, Node as Place, Ps};
+use ahbm_machine::{Diagnostic, LinkId, Machine, Node as Place, PeId, Ps};
 use ahbm_program::{AgentId, Body, Duty, Locus, OpKind, Program};
 use ahbm_workload::{Gather, Groups, Linked, MessageSpec, NodeBuilder, RankBuilder, Work, Workload};
 use rustc_hash::FxHashMap;
@@ -18,6 +21,8 @@ pub struct Merged {
     pub workload: Workload,
     /// Per rank and node, when it started.
     pub starts: Vec<Vec<Ps>>,
+    /// The first rank whose calls waited for each other's messages: no dependency keeps their order.
+    pub contended: Option<u32>,
 }
 
 /// A node of a rank, by rank and position in the order of making.
@@ -71,6 +76,16 @@ struct Merge<'a> {
     /// Per agent, what it has put to other ranks: the nodes that receive it.
     puts: Vec<Vec<At>>,
     tags: u32,
+    /// What calls moved: when, between which PEs, how much, and the counter that starts the sender's part of the call.
+    moved: Vec<Moved>,
+}
+
+struct Moved {
+    time: Ps,
+    from: PeId,
+    to: PeId,
+    bytes: u64,
+    part: u32,
 }
 
 /// `program` is that of the replay, and `timeline` its run, recorded.
@@ -95,6 +110,7 @@ pub(super) fn merged(
         barriers: vec![Vec::new(); program.barriers.len()],
         puts: vec![Vec::new(); program.agents.len()],
         tags: program.channels.len() as u32,
+        moved: Vec::new(),
     };
     for (agent, spans) in (0..).map(AgentId).zip(&timeline.spans) {
         let choices = timeline.choices.get(agent.0 as usize).map_or(&[][..], Vec::as_slice);
@@ -126,6 +142,7 @@ impl Merge<'_> {
         let gate = program.gate(agent);
         let mut last = None;
         let mut posted = FxHashMap::default();
+        let mut received = false;
         if let Some(gate) = gate {
             let start = spans.first().map_or(end, |span| span.start);
             let by = self.push(rank, "start", Doing::Nothing, Span { start, end: start }, Vec::new());
@@ -134,13 +151,18 @@ impl Merge<'_> {
         }
         for (index, (op, &span)) in body.ops.iter().zip(spans).enumerate() {
             let bytes = |tile: u32| body.tiles[tile as usize].bytes();
-            let rank_of = |agent: AgentId| self.rank(agent);
             let mut channel = None;
             let doing = match op.kind {
                 OpKind::Send { dir, tile, .. } => {
                     let id = program.tx(agent, dir);
                     channel = Some(id);
-                    match rank_of(program.channels[id.0 as usize].receiver) {
+                    self.moves(
+                        agent,
+                        program.agents[program.channels[id.0 as usize].receiver.0 as usize].place,
+                        bytes(tile),
+                        span.start,
+                    );
+                    match self.rank(program.channels[id.0 as usize].receiver) {
                         to if to == rank => Doing::Memory { store: true, bytes: bytes(tile) },
                         to => Doing::Send { to, bytes: bytes(tile), tag: id.0 },
                     }
@@ -151,7 +173,7 @@ impl Merge<'_> {
                         None => choices.next(),
                     };
                     channel = id;
-                    match id.map(|id| (id, rank_of(program.channels[id.0 as usize].sender))) {
+                    match id.map(|id| (id, self.rank(program.channels[id.0 as usize].sender))) {
                         Some((id, from)) if from != rank => Doing::Recv { from, bytes: bytes(tile), tag: id.0 },
                         _ => Doing::Nothing,
                     }
@@ -168,6 +190,7 @@ impl Merge<'_> {
                             Doing::Send { to, bytes: bytes(tile), tag: self.tags - 1 }
                         }
                         None if span.end == span.start => Doing::Nothing,
+                        None if std::mem::take(&mut received) && self.is_free(agent, body, op.kind) => Doing::Nothing,
                         None => Doing::Memory { store: true, bytes: bytes(tile) },
                     }
                 }
@@ -181,6 +204,7 @@ impl Merge<'_> {
                 _ if span.end == span.start => Doing::Nothing,
                 _ => Doing::Compute,
             };
+            received |= matches!(doing, Doing::Recv { .. });
             let name = self.name(agent, index);
             let by = self.push(rank, name, doing, span, last.into_iter().collect());
             match (op.kind, channel) {
@@ -254,6 +278,44 @@ impl Merge<'_> {
             }
         }
         to
+    }
+
+    fn moves(&mut self, agent: AgentId, to: PeId, bytes: u64, time: Ps) {
+        if let Some(gate) = self.program.gate(agent) {
+            let from = self.program.agents[agent.0 as usize].place;
+            self.moved.push(Moved { time, from, to, bytes, part: gate.start });
+        }
+    }
+
+    /// Whether reading and writing what an operation touches takes no time but that of waiting.
+    fn is_free(&self, agent: AgentId, body: &Body, kind: OpKind) -> bool {
+        let (costs, pe) = (self.machine.costs(), Place::Pe(self.program.agents[agent.0 as usize].place));
+        let at_once = |(mem, _): (u32, bool)| {
+            let buffer = self.program.buffer(agent, body.mems[mem as usize].buffer);
+            let way = self.machine.route(pe, self.program.buffers[buffer.0 as usize].node);
+            way.is_ok_and(|way| way.hops.is_empty() && way.head_ps == 0)
+        };
+        costs.dispatch_ps == 0 && costs.dma_setup_ps == 0 && body.touched(kind).all(at_once)
+    }
+
+    /// The first rank a message of which waited for one of another call: at the engine that sends it, or at a link.
+    fn contended(&mut self) -> Option<u32> {
+        self.moved.sort_by_key(|moved| moved.time);
+        let mut engines: FxHashMap<PeId, (Ps, u32)> = FxHashMap::default();
+        let mut links: FxHashMap<LinkId, (Ps, u32)> = FxHashMap::default();
+        self.moved.iter().find_map(|moved| {
+            let way = self.machine.route(Place::Pe(moved.from), Place::Pe(moved.to)).ok()?;
+            let slowest = way.hops.iter().map(|hop| self.machine.link_rate(hop.link).ps(moved.bytes)).max();
+            let mut waits = false;
+            let mut hold = |(until, part): &mut (Ps, u32)| {
+                waits |= *until > moved.time && *part != moved.part;
+                *until = moved.time.max(*until) + slowest.unwrap_or(0);
+                *part = moved.part;
+            };
+            hold(engines.entry(moved.from).or_default());
+            way.hops.iter().for_each(|hop| hold(links.entry(hop.link).or_default()));
+            waits.then(|| self.machine.coord(moved.from).sip)
+        })
     }
 
     /// What an operation is called; one of a host as its node.
@@ -348,7 +410,8 @@ impl Merge<'_> {
     }
 
     /// The graphs; ids are in the order of time.
-    fn finish(self) -> Result<Merged, Vec<Diagnostic>> {
+    fn finish(mut self) -> Result<Merged, Vec<Diagnostic>> {
+        let contended = self.contended();
         let workload = &self.job.workload;
         let mut gather = Gather::new(&workload.name, workload.ranks.len() as u32, Groups::default());
         let mut starts = Vec::with_capacity(self.ranks.len());
@@ -373,7 +436,7 @@ impl Merge<'_> {
             }
             gather.add(builder.finish(false)?);
         }
-        Ok(Merged { workload: gather.finish(), starts })
+        Ok(Merged { workload: gather.finish(), starts, contended })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Why a runtime would not load, or would misread, a plan that means something.
 
 use super::facts::Facts;
-use ahbm_machine::Diagnostic;
+use ahbm_machine::{Diagnostic, suggestion};
 use ahbm_plan::blocks::{Action, Rank};
 use ahbm_plan::collective::Extent;
 use ahbm_plan::{Goal, Plan};
@@ -50,7 +50,12 @@ struct Found<'a> {
 }
 
 impl Found<'_> {
-    fn add(&mut self, code: &'static str, (rank, line): (u32, u32), text: impl FnOnce() -> (String, &'static str)) {
+    fn add<H: Into<String>>(
+        &mut self,
+        code: &'static str,
+        (rank, line): (u32, u32),
+        text: impl FnOnce() -> (String, H),
+    ) {
         if let Some((_, count, _)) = self.by_code.iter_mut().find(|(known, _, _)| *known == code) {
             *count += 1;
             return;
@@ -113,7 +118,18 @@ fn header(plan: &Plan, facts: &Facts, found: &mut Found<'_>) {
             (format!("{} channels, a communicator has {CHANNELS}", plan.channels), "use fewer channels or instances")
         });
     }
-    if !facts.coll.is_empty() && plan.goal != Goal::Custom && !NAMES.contains(&facts.coll.as_str()) {
+    let named = !facts.coll.is_empty() && !NAMES.contains(&facts.coll.as_str());
+    if named && plan.goal == Goal::Custom && !facts.coll.eq_ignore_ascii_case(Goal::Custom.name()) {
+        found.add("AHBM-F169", (0, facts.line), || {
+            let known = NAMES.into_iter().filter(|name| Goal::parse(name) != Goal::Custom);
+            let known: Vec<&str> = known.chain([Goal::Custom.name()]).collect();
+            (
+                format!("coll={:?} names no collective, so that the result is compared with nothing", facts.coll),
+                suggestion(&facts.coll.to_ascii_lowercase(), &known),
+            )
+        });
+    }
+    if named && plan.goal != Goal::Custom {
         found.add("AHBM-F162", (0, facts.line), || {
             (
                 format!("the executor does not know coll={:?}", facts.coll),

@@ -16,7 +16,7 @@ pub(super) struct Item {
     pub(super) takers: Vec<u32>,
 }
 
-/// An item from one rank to another.
+/// An item from one rank to another; from a rank to itself, a copy of what it has, which it may send later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Move {
     pub(super) item: u32,
@@ -24,6 +24,8 @@ pub(super) struct Move {
     pub(super) to: u32,
     /// The receiver adds it to its own.
     pub(super) adds: bool,
+    /// The sender's last copy of the item is sent.
+    pub(super) copied: bool,
     /// When it is expected to arrive, in any unit.
     pub(super) at: u64,
     /// Where it was written: an index into the places.
@@ -76,19 +78,21 @@ impl Moves {
             let (block, index) = numbers[item as usize];
             block * pieces + index
         };
-        let list: Vec<Transfer> = self
-            .list
-            .iter()
-            .map(|one| Transfer {
-                from: one.from,
-                to: one.to,
-                channel: 0,
-                source: number(one.item),
-                target: number(one.item),
-                adds: one.adds,
-                at: one.at,
-            })
-            .collect();
+        // Copies are numbered behind all pieces.
+        let registers = count as u32 * pieces;
+        let (mut parcels, mut copies) = (Vec::new(), FxHashMap::default());
+        let mut list = Vec::with_capacity(self.list.len());
+        for &Move { item, from, to, adds, copied, at, .. } in &self.list {
+            let (mut source, mut target) = (number(item), number(item));
+            if from == to {
+                target = registers + parcels.len() as u32;
+                parcels.push(source);
+                copies.insert((item, from), target);
+            } else if copied {
+                source = copies.get(&(item, from)).copied().unwrap_or(source);
+            }
+            list.push(Transfer { from, to, channel: 0, source, target, adds, at });
+        }
         let mut plan = Plan::from_transfers(&Transfers {
             name: self.name.clone(),
             goal,
@@ -96,7 +100,7 @@ impl Moves {
             relays: 0,
             one_port: false,
             pieces: &vec![1; pieces as usize],
-            parcels: &[],
+            parcels: &parcels,
             list: &list,
         })?;
         self.place(&mut plan, file);

@@ -14,6 +14,7 @@ use ahbm_program::Locus;
 use rustc_hash::FxHashMap;
 use serde::Deserialize;
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 #[derive(Deserialize)]
 struct Algorithm {
@@ -73,11 +74,19 @@ pub(super) fn read(bytes: &[u8], file: &str, budget: &Budget) -> Result<Moves, D
                 return Err(bad(format!("there is no address {addr}, or no link from {from} to {to}")));
             };
             places.push(Locus::Pointer(pointer.into()));
-            list.push(Move { item, from, to, adds: false, at: index as u64, place: places.len() as u32 - 1 });
+            list.push(Move {
+                item,
+                from,
+                to,
+                adds: false,
+                copied: false,
+                at: index as u64,
+                place: places.len() as u32 - 1,
+            });
         }
         budget.check(Limit::Steps, list.len() as u64)?;
         follow(&mut list[first..], &mut held, file, &places)?;
-        in_order(&mut list, first, file, &places)?;
+        in_order(&mut list, first);
     }
     let name = if algorithm.name.is_empty() { "sccl".to_owned() } else { algorithm.name };
     Ok(Moves { name, ranks, items, list, places, named: None })
@@ -144,38 +153,43 @@ fn follow(step: &mut [Move], held: &mut Held, file: &str, places: &[Locus]) -> R
     Ok(())
 }
 
-/// Orders the moves of a step so that each reads before another writes.
-fn in_order(list: &mut [Move], first: usize, file: &str, places: &[Locus]) -> Result<(), Diagnostic> {
-    let step = &mut list[first..];
-    let mut readers: FxHashMap<(u32, u32), u32> = FxHashMap::default();
-    step.iter().for_each(|one| *readers.entry((one.item, one.from)).or_default() += 1);
+/// Orders the moves of a step so that each reads before another writes. Where ranks exchange an address, one of them
+/// copies what it has before the step, and sends the copy.
+fn in_order(list: &mut Vec<Move>, first: usize) {
+    let mut step = list.split_off(first);
+    let mut readers: FxHashMap<(u32, u32), Vec<usize>> = FxHashMap::default();
+    for (index, one) in step.iter().enumerate() {
+        readers.entry((one.item, one.from)).or_default().push(index);
+    }
     let mut writers: FxHashMap<(u32, u32), Vec<usize>> = FxHashMap::default();
-    let mut ready: Vec<usize> = Vec::new();
+    let (mut ready, mut waiting) = (Vec::new(), BTreeSet::new());
     for (index, one) in step.iter().enumerate().rev() {
         if readers.contains_key(&(one.item, one.to)) {
             writers.entry((one.item, one.to)).or_default().push(index);
+            waiting.insert(index);
         } else {
             ready.push(index);
         }
     }
-    let mut order = Vec::with_capacity(step.len());
-    while let Some(index) = ready.pop() {
-        let key = (step[index].item, step[index].from);
-        order.push(step[index]);
-        let left = readers.entry(key).or_default();
-        *left -= 1;
-        if *left == 0 {
-            ready.extend(writers.remove(&key).unwrap_or_default());
+    loop {
+        while let Some(index) = ready.pop() {
+            waiting.remove(&index);
+            list.push(step[index]);
+            let key = (step[index].item, step[index].from);
+            let left = readers.entry(key).or_default();
+            left.retain(|&reader| reader != index);
+            if left.is_empty() {
+                ready.extend(writers.remove(&key).unwrap_or_default());
+            }
         }
+        let Some(&stuck) = waiting.first() else { return };
+        let Move { item, to: from, at, .. } = step[stuck];
+        for reader in readers.remove(&(item, from)).unwrap_or_default() {
+            step[reader].copied = true;
+        }
+        list.push(Move { item, from, to: from, adds: false, copied: false, at, place: step[stuck].place });
+        ready.extend(writers.remove(&(item, from)).unwrap_or_default());
     }
-    if order.len() < step.len() {
-        let stuck = writers.values().flatten().min().map_or(0, |&index| index);
-        let what = format!("ranks {} and others exchange one address in one step", step[stuck].to);
-        let at = place(file, &places[step[stuck].place as usize]);
-        return Err(Diagnostic::new("AHBM-U295", what).site("send", at).hint("a plan sends before it overwrites"));
-    }
-    step.copy_from_slice(&order);
-    Ok(())
 }
 
 fn place(file: &str, locus: &Locus) -> String {

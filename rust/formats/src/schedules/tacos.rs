@@ -117,7 +117,7 @@ fn ordered(links: &[Link], ranks: u32, chunks: u32, file: &str) -> Result<Vec<Mo
     while let Some(Reverse((now, link))) = arrivals.pop() {
         let Link { from, to, ref chunks, .. } = links[link];
         let item = chunks[next[link]];
-        list.push(Move { item, from, to, adds: false, at: now, place: link as u32 });
+        list.push(Move { item, from, to, adds: false, copied: false, at: now, place: link as u32 });
         next[link] += 1;
         busy[link] = false;
         has[slot(to, item)] = true;

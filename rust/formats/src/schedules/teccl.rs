@@ -85,7 +85,7 @@ pub(super) fn read(bytes: &[u8], file: &str, budget: &Budget) -> Result<Moves, D
     let mut list: Vec<Move> = Vec::with_capacity(hops.len());
     for (&(from, chunk, a, b), &(at, place)) in &hops {
         let item = numbers[&(from, chunk)];
-        list.push(Move { item, from: rank[&a], to: rank[&b], adds: false, at, place });
+        list.push(Move { item, from: rank[&a], to: rank[&b], adds: false, copied: false, at, place });
     }
     list.sort_by_key(|one| (one.at, one.item, one.from, one.to));
     causal(&list, &items, &nodes, file)?;

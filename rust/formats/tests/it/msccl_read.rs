@@ -168,6 +168,8 @@ fn what_a_runtime_would_reject() {
     let scatter =
         pair(SENDER, RECEIVER).replace("allreduce", "reduce_scatter").replace("o_chunks=\"2\"", "o_chunks=\"1\"");
     assert_eq!(codes(&scatter), ["AHBM-F162"]);
+    let spelled = |coll: &str| codes(&pair(SENDER, RECEIVER).replace("\"allreduce\"", &format!("{coll:?}")));
+    assert_eq!((spelled("allreduces"), spelled("custom"), spelled("")), (vec!["AHBM-F169"], vec![], vec![]));
     let ranged = |most: &str| pair(SENDER, RECEIVER).replace("minBytes=\"0\" maxBytes=\"0\"", most);
     assert_eq!(codes(&ranged("minBytes=\"2\" maxBytes=\"1\"")), ["AHBM-F165"]);
     assert_eq!(codes(&ranged("minBytes=\"2\" maxBytes=\"0\"")), [""; 0]);

@@ -194,6 +194,7 @@ pub const CASES: &[(&str, &str, &str)] = &[
     ("AHBM-F166", "`chan='-1'`", "write the channel, from 0 on"),
     ("AHBM-F167", "`proto='simple'`", "write Simple, LL or LL128, for the runtime"),
     ("AHBM-F168", "a step without `depid`, `deps` and `hasdep`", "write the attributes, or the plan again with `ahbm convert`"),
+    ("AHBM-F169", "`coll='allreduces'`", "write the name that the message proposes, or `custom`"),
     ("AHBM-F170", "a program that writes to the port of rank 0", "start the job again; nobody else may use its port"),
     ("AHBM-F171", "a plan with 0 thread blocks on a rank", "correct what it names, for the executor"),
     ("AHBM-F172", "more than 32 semaphores of a kind", "make the plan smaller, for the executor"),

@@ -135,7 +135,7 @@ pub(crate) fn shorten(text: &str) -> String {
 }
 
 /// "did you mean" for a name that is not among `known`.
-pub(crate) fn suggestion(name: &str, known: &[&str]) -> String {
+pub fn suggestion(name: &str, known: &[&str]) -> String {
     let name: String = name.chars().take(64).collect();
     // A shared beginning says more than edit distance: `mesh_2d` means `mesh_2d_no_wrap`, not `torus_2d`.
     let extended = known.iter().find(|k| name.len() >= 3 && k.starts_with(&name));

@@ -204,15 +204,18 @@ fn a_two_wide_torus_has_one_pair_of_links_between_neighbours() {
 }
 
 #[test]
-fn custom_ways_take_the_least_latency_and_may_be_missing() {
-    let text = "system: {sips: {count: 4, topology: custom, edges: [
-        {from: 0, to: 2, latency_ns: 100}, {from: 0, to: 1, latency_ns: 40}, {from: 1, to: 2, latency_ns: 40}]}}";
+fn custom_ways_take_a_direct_link_else_the_least_latency_and_may_be_missing() {
+    let text = "system: {sips: {count: 5, topology: custom, edges: [
+        {from: 0, to: 2, latency_ns: 100}, {from: 0, to: 1, latency_ns: 40}, {from: 1, to: 2, latency_ns: 40},
+        {from: 2, to: 3, latency_ns: 7}]}}";
     let m = machine(text);
-    let way = m.route(Node::Io(0), Node::Io(2)).unwrap();
-    assert_eq!(names(&m, &way), ["sip0->sip1", "sip1->sip2"]);
-    assert_eq!(way.latency_ps(), 80_000);
-    assert_eq!(m.route(Node::Io(0), Node::Io(3)).unwrap_err().code, "AHBM-T012");
-    assert_eq!(m.route(Node::Pe(PeId(0)), Node::Io(3)).unwrap_err().code, "AHBM-T012");
+    let way = |from, to| m.route(Node::Io(from), Node::Io(to)).unwrap();
+    assert_eq!(names(&m, &way(0, 2)), ["sip0->sip2"]);
+    assert_eq!(way(0, 2).latency_ps(), 100_000);
+    assert_eq!(names(&m, &way(0, 3)), ["sip0->sip1", "sip1->sip2", "sip2->sip3"]);
+    assert_eq!(way(0, 3).latency_ps(), 87_000);
+    assert_eq!(m.route(Node::Io(0), Node::Io(4)).unwrap_err().code, "AHBM-T012");
+    assert_eq!(m.route(Node::Pe(PeId(0)), Node::Io(4)).unwrap_err().code, "AHBM-T012");
 }
 
 #[test]

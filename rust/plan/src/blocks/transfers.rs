@@ -12,7 +12,7 @@ use crate::{Goal, Protocol, Space};
 use ahbm_machine::Diagnostic;
 use rustc_hash::FxHashMap;
 
-/// A piece over a queue.
+/// A piece over a queue; from a rank to itself, a copy that the rank keeps as a parcel which nothing was written to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Transfer {
     /// The rank that sends.
@@ -52,6 +52,12 @@ pub struct Transfers<'a> {
     pub parcels: &'a [u32],
     /// The transfers. Each reads the register of the sender as those before it have left it.
     pub list: &'a [Transfer],
+}
+
+impl Transfer {
+    fn is_copy(&self) -> bool {
+        self.from == self.to
+    }
 }
 
 impl Plan {
@@ -95,6 +101,11 @@ impl Op {
 
     fn recv(transfer: u32) -> Self {
         Self(2 * transfer + 1)
+    }
+
+    /// The step that writes what a transfer brings; a copy has one step.
+    fn write(given: &Transfers<'_>, transfer: u32) -> Self {
+        if given.list[transfer as usize].is_copy() { Self::send(transfer) } else { Self::recv(transfer) }
     }
 }
 
@@ -203,11 +214,16 @@ impl<'a> Draft<'a> {
             self.settle(&mut held[source]);
             let register = &mut held[source];
             let before = sent[transfer.from as usize].replace(index).filter(|_| self.given.one_port);
-            self.wait(Op::send(index), before.map(Op::send).into_iter().chain(register.written.map(Op::recv)));
+            self.wait(
+                Op::send(index),
+                before.map(Op::send).into_iter().chain(register.written.map(|by| Op::write(self.given, by))),
+            );
             self.worked[Op::send(index).0 as usize] = register.written.is_some();
             register.readers.push(index);
             let target = at(&mut held, transfer.to, transfer.target);
-            if transfer.adds {
+            if transfer.is_copy() {
+                held[target].written = Some(index);
+            } else if transfer.adds {
                 held[target].parts.push(index);
             } else {
                 self.settle(&mut held[target]);
@@ -230,9 +246,10 @@ impl<'a> Draft<'a> {
 
     fn write(&mut self, register: &mut Register, index: u32) {
         let op = Op::recv(index);
+        let given = self.given;
         self.worked[op.0 as usize] = register.written.is_some();
         let written = register.written.filter(|_| register.readers.is_empty());
-        self.wait(op, register.readers.drain(..).map(Op::send).chain(written.map(Op::recv)));
+        self.wait(op, register.readers.drain(..).map(Op::send).chain(written.map(|by| Op::write(given, by))));
         register.written = Some(index);
     }
 
@@ -242,7 +259,7 @@ impl<'a> Draft<'a> {
         self.waits[op.0 as usize] = (first, self.pool.len() as u32);
     }
 
-    /// The thread blocks: of every rank first those that send, then those that receive, by peer and channel.
+    /// The thread blocks: of every rank first those that send or copy, then those that receive, by peer and channel.
     fn ranks(&self) -> Vec<Rank> {
         let n = self.total();
         let mut queues: FxHashMap<(u32, u32, u32), u32> = FxHashMap::default();
@@ -261,9 +278,10 @@ impl<'a> Draft<'a> {
         let mut blocks: Vec<Vec<Draught>> = vec![Vec::new(); n];
         for &queue in &order {
             let ops = contents[queue].iter().map(|&t| Op::send(t)).collect();
-            blocks[keys[queue].0 as usize].push(Draught { send: Some(keys[queue].1), recv: None, queue, ops });
+            let send = Some(keys[queue].1).filter(|&to| to != keys[queue].0);
+            blocks[keys[queue].0 as usize].push(Draught { send, recv: None, queue, ops });
         }
-        for &queue in &order {
+        for &queue in order.iter().filter(|&&queue| keys[queue].0 != keys[queue].1) {
             let ops = contents[queue].iter().map(|&t| Op::recv(t)).collect();
             blocks[keys[queue].1 as usize].push(Draught { send: None, recv: Some(keys[queue].0), queue, ops });
         }
@@ -410,7 +428,8 @@ impl<'a> Steps<'a> {
         let worked = |op: Op| self.draft.worked[op.0 as usize];
         let dst = places.of(transfer.to, transfer.target, true);
         let (action, src) = if op == sent {
-            (Action::Send, places.of(transfer.from, transfer.source, worked(sent)))
+            let action = if transfer.is_copy() { Action::Copy } else { Action::Send };
+            (action, places.of(transfer.from, transfer.source, worked(sent)))
         } else if transfer.adds && (transfer.to < given.ranks || worked(received)) {
             (Action::RecvReduceCopy, places.of(transfer.to, transfer.target, worked(received)))
         } else {

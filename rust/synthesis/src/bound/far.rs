@@ -1,4 +1,4 @@
-//! Distances: the longest shortest way of a chunk.
+//! Distances: the longest shortest way.
 
 use super::work::Work;
 use crate::Graph;
@@ -16,10 +16,10 @@ pub(super) struct Far {
 /// Sources that are looked at where all would take longer than is allowed.
 const SAMPLE: usize = 64;
 
-/// The longest shortest way of `bytes` from one of `sources` to one of `targets` (empty: all nodes).
+/// The longest shortest way from one of `sources` to one of `targets` (empty: all nodes).
 ///
 /// Sources that are alike have alike distances; the first of a class stands for all.
-pub(super) fn farthest(graph: &Graph, sources: &[u32], targets: &[u32], bytes: u64, work: &mut Work) -> Far {
+pub(super) fn farthest(graph: &Graph, sources: &[u32], targets: &[u32], work: &mut Work) -> Far {
     let mut met = vec![false; graph.nodes() as usize];
     let mut is_first = |&&source: &&u32| !std::mem::replace(&mut met[work.alike[source as usize] as usize], true);
     let distinct: Vec<u32> = sources.iter().filter(&mut is_first).copied().collect();
@@ -28,13 +28,13 @@ pub(super) fn farthest(graph: &Graph, sources: &[u32], targets: &[u32], bytes: u
     let exact = work.take(each * distinct.len() as u64);
     let step = if exact { 1 } else { (distinct.len() / SAMPLE).max(1) };
     let mut far = Far { ps: 0, hops: 0, exact: exact || step == 1 };
-    let alike = graph.uniform().then(|| graph.link(0).ps(bytes));
+    let alike = graph.uniform().then(|| graph.link(0).latency_ps);
     for &source in distinct.iter().step_by(step) {
         let hops = greatest(&graph.hops(source), targets);
         far.hops = far.hops.max(u64::from(hops));
         let ps = match alike {
-            Some(link_ps) => u64::from(hops) * link_ps,
-            None => greatest(&graph.distances_ps(source, bytes), targets),
+            Some(latency_ps) => u64::from(hops) * latency_ps,
+            None => greatest(&graph.distances_ps(source), targets),
         };
         far.ps = far.ps.max(ps);
     }

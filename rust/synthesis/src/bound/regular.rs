@@ -21,8 +21,8 @@
 //!   a dimension of extent `a` carry that much: `(n / a) floor(a^2 / 4)`, half of it on a cycle. What a cut demands is
 //!   at most what its links carry, so the middle of the dimension with the greatest load is the tightest of all cuts.
 
+use super::Bound;
 use super::cut::{Cut, Parts};
-use super::{Bound, chunk_of};
 use crate::Collective;
 use ahbm_machine::{Machine, Ps, Rate, SipNetwork};
 use std::ops::Range;
@@ -104,21 +104,14 @@ impl Regular {
 
     /// The bound among the first `ranks` nodes; `None` where no closed form is known, which is a scatter or a gather
     /// whose root is inside a mesh.
-    pub(crate) fn bound(
-        &self,
-        ranks: u32,
-        collective: Collective,
-        bytes: u64,
-        chunks: u32,
-        root: u32,
-    ) -> Option<Bound> {
+    pub(crate) fn bound(&self, ranks: u32, collective: Collective, bytes: u64, root: u32) -> Option<Bound> {
         let (cut, tightest) = match &self.shape {
             &Shape::Switch { nodes, reduces } => star(nodes, ranks, collective, root, reduces),
             _ if ranks == self.nodes() => (self.cut(collective, root)?, true),
             _ => (self.cut_among(ranks, collective, root), false),
         };
         let hops = u64::from(self.hops(ranks, collective.is_rooted().then_some(root)));
-        let latency_ps = hops * (self.latency_ps + self.rate.ps(chunk_of(collective, bytes, chunks)));
+        let latency_ps = hops * self.latency_ps;
         let bandwidth_ps = cut.fluid_ps(bytes, self.unit_gbs) + self.latency_ps;
         let ps = bandwidth_ps.max(latency_ps);
         Some(Bound { ps, bandwidth_ps, latency_ps, cut, hops, uniform: true, tightest })

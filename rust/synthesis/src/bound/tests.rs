@@ -55,11 +55,11 @@ fn closed_forms_are_what_the_search_finds() {
         for (_, collective) in Collective::ALL {
             for root in roots(graph.nodes()).take(if collective.is_rooted() && mesh { 4 } else { 1 }) {
                 let bytes = BYTES[compared % BYTES.len()];
-                let Some(closed) = shape.bound(graph.nodes(), collective, bytes, 3, root) else {
+                let Some(closed) = shape.bound(graph.nodes(), collective, bytes, root) else {
                     assert!(matches!(collective, Collective::Scatter | Collective::Gather), "{sips} {collective:?}");
                     continue;
                 };
-                let found = searched(&graph, collective, bytes, 3, root, &mut Work::on(&graph));
+                let found = searched(&graph, collective, bytes, root, &mut Work::on(&graph));
                 // The search knows of an all-to-all only what one routing shows.
                 assert!(found.tightest || collective == Collective::AllToAll, "{sips} {collective:?} {root}");
                 assert_eq!(closed, Bound { tightest: true, ..found }, "{sips} {collective:?} {root} {bytes}");
@@ -82,7 +82,7 @@ fn closed_forms_of_a_group_are_what_its_nodes_say() {
             for (_, collective) in Collective::ALL {
                 for root in roots(ranks).take(if collective.is_rooted() { 4 } else { 1 }) {
                     let [closed, searched] =
-                        [&graph, &list].map(|graph| bound_among(graph, &members, collective, 5000, 2, root));
+                        [&graph, &list].map(|graph| bound_among(graph, &members, collective, 5000, root));
                     assert_eq!(closed, searched, "{sips} {collective:?} {ranks} {root}");
                 }
             }
@@ -229,7 +229,7 @@ fn no_cut_is_tighter_where_a_bound_says_so() {
         let graph = random(n, seed as u32 % 5 * (seed as u32 % 3), seed);
         for (at, (_, collective)) in Collective::ALL.into_iter().enumerate() {
             let root = seed as u32 % n;
-            let found = searched(&graph, collective, 1 << 20, 1, root, &mut Work::on(&graph));
+            let found = searched(&graph, collective, 1 << 20, root, &mut Work::on(&graph));
             let (got, best) =
                 (found.cut.demand as f64 / found.cut.capacity as f64, exhausted(&graph, collective, root));
             assert!(got <= best * (1.0 + 1e-9), "{seed} {collective:?} {got} {best}");
@@ -260,7 +260,7 @@ fn circle(forth: &[f64], back: &[f64]) -> Graph {
 
 #[test]
 fn an_all_reduce_waits_for_the_narrow_direction() {
-    let of = |graph: &Graph| bound(graph, Collective::AllReduce, 1_000_000, 1, 0);
+    let of = |graph: &Graph| bound(graph, Collective::AllReduce, 1_000_000, 0);
     // 1 MB through 10 GB/s, though 100 GB/s lead the other way; a reduce-scatter and an all-gather take as long.
     let pair = Graph::new(2, circle(&[100.0, 10.0], &[]).links().to_vec()).unwrap();
     let found = of(&pair);
@@ -282,7 +282,7 @@ fn no_cut_of_a_regular_network_is_tighter() {
         let machine = machine(&sips, "");
         let graph = Graph::of(&machine).unwrap();
         for (_, collective) in Collective::ALL {
-            let found = bound(&graph, collective, 1 << 20, 1, 1);
+            let found = bound(&graph, collective, 1 << 20, 1);
             let (got, best) = (found.cut.demand as f64 / found.cut.capacity as f64, exhausted(&graph, collective, 1));
             assert!(found.tightest && (got - best).abs() <= 1e-9 * best, "{sips} {collective:?} {got} {best}");
         }
@@ -294,7 +294,7 @@ fn trees_have_the_tightest_cut_for_every_collective() {
     for seed in 1..20 {
         let graph = random(64, 0, seed);
         for (_, collective) in Collective::ALL {
-            let found = bound(&graph, collective, 1 << 20, 1, 5);
+            let found = bound(&graph, collective, 1 << 20, 5);
             assert!(found.tightest, "{seed} {collective:?}");
         }
     }
@@ -311,9 +311,9 @@ fn a_search_without_work_left_is_a_bound_and_says_that_it_is_not_the_tightest() 
     let links = pairs.iter().flat_map(|&(a, b)| [(a, b), (b, a)]);
     let graph = Graph::new(16, links.map(|(from, to)| Link { from, to, rate, latency_ps: 100 }).collect()).unwrap();
     for (_, collective) in Collective::ALL {
-        let all = searched(&graph, collective, 1 << 20, 1, 3, &mut Work::on(&graph));
+        let all = searched(&graph, collective, 1 << 20, 3, &mut Work::on(&graph));
         for steps in [0, 10, 1000, 10_000, 100_000] {
-            let some = searched(&graph, collective, 1 << 20, 1, 3, &mut Work::of(&graph, steps));
+            let some = searched(&graph, collective, 1 << 20, 3, &mut Work::of(&graph, steps));
             assert!(some.ps <= all.ps && some.ps > 0, "{collective:?} {steps}");
             assert!(!some.tightest || some.ps == all.ps, "{collective:?} {steps}");
             assert!(steps > 0 || !some.tightest, "{collective:?}");
@@ -329,7 +329,7 @@ fn ratio(cut: &Cut) -> f64 {
 fn all_gather_is_known_on_regular_networks() {
     let cases = [(grid(&[8], true), 2), (grid(&[4, 4], false), 2), (grid(&[8, 8], true), 4), (hypercube(6), 6)];
     for (graph, degree) in cases {
-        let cut = bound(&graph, Collective::AllGather, 1, 1, 0).cut;
+        let cut = bound(&graph, Collective::AllGather, 1, 0).cut;
         assert_eq!(ratio(&cut), f64::from(graph.nodes() - 1) / f64::from(degree));
     }
 }
@@ -345,9 +345,9 @@ fn a_bridge_is_the_tight_cut() {
     let links = pairs.iter().flat_map(|&(a, b)| [(a, b), (b, a)]);
     let links = links.map(|(from, to)| Link { from, to, rate, latency_ps: 0 }).collect();
     let graph = Graph::new(8, links).unwrap();
-    let cut = bound(&graph, Collective::AllGather, 1, 1, 0).cut;
+    let cut = bound(&graph, Collective::AllGather, 1, 0).cut;
     assert_eq!((cut.demand, cut.capacity, cut.parts.lists()[0].len()), (4, 1, 4));
-    let cut = bound(&graph, Collective::AllReduce, 1, 1, 0).cut;
+    let cut = bound(&graph, Collective::AllReduce, 1, 0).cut;
     assert_eq!((cut.demand, cut.capacity, cut.parts.count()), (2, 2, 2));
 }
 
@@ -361,7 +361,7 @@ fn strength_is_known_on_grids() {
         (grid(&[8, 8], true), 128.0 / 63.0),
         (hypercube(6), 192.0 / 63.0),
     ] {
-        let cut = bound(&graph, Collective::AllReduce, 1, 1, 0).cut;
+        let cut = bound(&graph, Collective::AllReduce, 1, 0).cut;
         assert!((1.0 / ratio(&cut) - tau).abs() < 1e-12);
     }
 }
@@ -369,10 +369,10 @@ fn strength_is_known_on_grids() {
 #[test]
 fn rooted_bounds() {
     let graph = grid(&[4, 4], false);
-    assert_eq!(ratio(&bound(&graph, Collective::Broadcast, 1, 1, 5).cut), 0.5);
-    assert_eq!(ratio(&bound(&graph, Collective::Scatter, 1, 1, 0).cut), 7.5);
+    assert_eq!(ratio(&bound(&graph, Collective::Broadcast, 1, 5).cut), 0.5);
+    assert_eq!(ratio(&bound(&graph, Collective::Scatter, 1, 0).cut), 7.5);
     // Middle cut of a 4 x 4 mesh: 64 pairs over 4 links.
-    assert_eq!(ratio(&bound(&graph, Collective::AllToAll, 1, 1, 0).cut), 16.0);
+    assert_eq!(ratio(&bound(&graph, Collective::AllToAll, 1, 0).cut), 16.0);
 }
 
 #[test]
@@ -384,6 +384,6 @@ fn only_nodes_with_equal_links_both_ways_are_alike() {
     // Node 1 is like the root, so that nothing that was found for the root holds for it: all but the root have to wait
     // for the one link that leaves the root.
     let narrow = [(2, 0, 9.0), (2, 1, 9.0), (0, 2, 1.0), (1, 2, 1.0), (3, 2, 1.0), (2, 3, 9.0)];
-    let found = bound(&graph(&narrow), Collective::Broadcast, 1 << 20, 1, 0);
+    let found = bound(&graph(&narrow), Collective::Broadcast, 1 << 20, 0);
     assert_eq!((found.cut.capacity, found.cut.parts), (1, Parts::one(0)));
 }

@@ -120,6 +120,34 @@ fn the_emulator_agrees_to_the_picosecond_and_the_data_are_right() {
     }
 }
 
+/// Neighbours use their link even where a way round has less latency, as the schedule has it.
+#[test]
+fn links_of_unlike_latencies_take_what_they_are_given() {
+    let text = include_str!("../../../../python/ahbm/data/topologies/npu_ring_8.yaml");
+    let edge = |from: u32, to: u32, ns: u32| format!("{{from: {from}, to: {to}, latency_ns: {ns}}}");
+    let edges = [edge(0, 1, 100), edge(0, 2, 100), edge(1, 2, 1000), edge(2, 3, 10)].join(", ");
+    let overrides = [
+        ("system.sips.topology", "custom"),
+        ("system.sips.count", "4"),
+        ("system.sips.edges", &format!("[{edges}]")),
+        ("cube.pe_layout.pe_per_corner", "8"),
+    ]
+    .map(|(key, value)| (key.to_string(), value.to_string()));
+    let machine = Machine::from_yaml(text, "npu_ring_8.yaml", &overrides).unwrap();
+    let graph = Graph::of(&machine).unwrap();
+    for (_, collective) in Collective::ALL {
+        for method in METHODS.map(|m| m.name()) {
+            let request = request(collective, method);
+            let Ok(found) = synthesize(&graph, &request, &request.bound(&graph).unwrap()) else { continue };
+            let elements = Elements { dtype: Dtype::I32, op: BinaryFn::Add, average: false };
+            let lowered = lower(&found.schedule, &graph, &machine, elements).unwrap();
+            let timeline = simulate(&lowered.program, &machine, &Options::default()).unwrap();
+            assert_eq!(timeline.latency, found.time_ps, "{collective:?} {method}");
+            check_data(&lowered, &timeline, collective, &[0, 1, 2, 3]);
+        }
+    }
+}
+
 /// Messages that meet at a port of a switch, also those shorter than a flit or of unequal sizes.
 #[test]
 fn at_a_switch_ports_are_shared_as_in_the_emulator() {

@@ -71,6 +71,43 @@ fn every_schedule_is_right_and_respects_its_bound() {
     assert!(refused > 0);
 }
 
+/// A line 2 - 0 - 1, a triangle with a quick way round its slow link, and regular networks.
+#[test]
+fn no_number_of_chunks_beats_the_bound() {
+    let custom = |edges: &[(u32, u32, u64)]| {
+        let rate = ahbm_machine::Rate::from_gbs(50.0).unwrap();
+        let both = |&(a, b, ns): &(u32, u32, u64)| [(a, b, ns), (b, a, ns)];
+        let link = |(from, to, ns)| ahbm_synthesis::Link { from, to, rate, latency_ps: ns * 1000 };
+        Graph::new(3, edges.iter().flat_map(both).map(link).collect()).unwrap()
+    };
+    let mut met = 0;
+    for graph in [
+        custom(&[(0, 1, 500), (0, 2, 500)]),
+        custom(&[(0, 1, 100), (0, 2, 100), (1, 2, 1000)]),
+        network("ring_1d", 5),
+        network("mesh_2d_no_wrap", 9),
+        network("switch", 6),
+    ] {
+        for (name, collective) in Collective::ALL {
+            for members in [vec![], vec![2, 0, 1]] {
+                let of = |chunks| Request { chunks, root: 2, members: members.clone(), ..request(collective, "auto") };
+                let limit = of(1).bound(&graph).unwrap();
+                for chunks in [1, 2, 3, 8, 32] {
+                    let request = of(chunks);
+                    assert_eq!(request.bound(&graph).unwrap(), limit);
+                    for method in METHODS.map(|m| m.name()) {
+                        let request = Request { method: method.into(), ..request.clone() };
+                        let Ok(found) = synthesize(&graph, &request, &limit) else { continue };
+                        assert!(found.time_ps >= limit.ps, "{name} {members:?} {method} {chunks}: {}", found.time_ps);
+                        met += usize::from(found.time_ps == limit.ps);
+                    }
+                }
+            }
+        }
+    }
+    assert!(met > 100, "{met}: bounds that nothing reaches prove little");
+}
+
 #[test]
 fn groups_borrow_links_and_npus_of_others() {
     for (topology, sips, members) in [
