@@ -86,7 +86,7 @@ def test_several_tables_tell_the_launch_from_the_steps() -> None:
     assert len([each for each in found.parameters if each.percent is not None]) <= 9
 
 
-@pytest.mark.parametrize(("at", "by"), [(3, 15.0), (10, 15.0), (17, 15.0), (10, 10.0)])
+@pytest.mark.parametrize(("at", "by"), [(3, 30.0), (10, 30.0), (17, 30.0), (10, 10.0)])
 def test_one_wrong_row_moves_no_parameter(at: int, by: float) -> None:
     right = table(machine())
     rows = list(right.rows)
@@ -100,7 +100,7 @@ def test_one_wrong_row_moves_no_parameter(at: int, by: float) -> None:
 def test_a_wrong_row_of_a_noisy_table_does_not_count() -> None:
     noisy = table(machine(), noise=0.02)
     rows = list(noisy.rows)
-    rows[12] = replace(rows[12], us=15 * rows[12].us)
+    rows[12] = replace(rows[12], us=30 * rows[12].us)
     found, wrong = calibrate([noisy]), calibrate([replace(noisy, rows=tuple(rows))])
     assert values(wrong).keys() == values(found).keys()
     for each in found.parameters:
@@ -115,10 +115,23 @@ def test_a_wrong_row_of_a_noisy_table_does_not_count() -> None:
 def test_the_rows_around_suggest_a_time(at: int) -> None:
     right = table(machine())
     rows = list(right.rows)
-    rows[at] = replace(rows[at], us=15 * rows[at].us)
+    rows[at] = replace(rows[at], us=30 * rows[at].us)
     row = cleaned(replace(right, rows=tuple(rows)), []).rows[at]
     # At a corner they cannot know.
     assert not row.measured and row.us == pytest.approx(right.rows[at].us, rel=0.2)
+
+
+def test_a_slip_before_a_jump_is_taken_back() -> None:
+    """NCCL's times jump where the library takes another protocol: there a row may be near the next one, and wrong."""
+    times = [36.9, 37.5, 38.9, 119.9, 124.7, 131.3, 140.0, 150.0]
+    right = Table(
+        "t", "0", "all_reduce", 8, 1, "B300", tuple(Row(1 << (18 + at), us, at) for at, us in enumerate(times))
+    )
+    assert cleaned(right, []) == right
+    rows = list(right.rows)
+    rows[2] = replace(rows[2], us=389.0)
+    notes: list[str] = []
+    assert [row.us for row in cleaned(replace(right, rows=tuple(rows)), notes).rows] == times and len(notes) == 1
 
 
 @pytest.mark.parametrize("by", [10.0, 0.1, 1000.0, 0.001])
@@ -134,7 +147,7 @@ def test_a_slip_of_the_decimal_point_is_taken_back(at: int, by: float) -> None:
     assert f"{rows[at].us:g} us" in notes[0] and "a slip of the decimal point" in notes[0]
 
 
-@pytest.mark.parametrize(("at", "by"), [(0, 15.0), (0, 1 / 15), (-1, 15.0), (-1, 1 / 15), (1, 15.0), (-2, 15.0)])
+@pytest.mark.parametrize(("at", "by"), [(0, 30.0), (0, 1 / 30), (-1, 30.0), (-1, 1 / 30), (1, 30.0), (-2, 30.0)])
 def test_a_wrong_row_at_an_end_is_left_out_alone(at: int, by: float) -> None:
     rows = [Row(1 << n, 12.0 + (1 << n) / 1e4, n) for n in range(10, 30)]
     right = Table("t", "0", "all_reduce", 8, 1, "H100", tuple(rows))

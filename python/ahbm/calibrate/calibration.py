@@ -349,8 +349,9 @@ def _interpolated(table: Table, sizes: Sequence[int]) -> Floats:
 
 
 def cleaned(table: Table, notes: list[str]) -> Table:
-    """The table without times that cannot be: those far off the line between the neighbours, and ends that are far from
-    what no byte or bytes in proportion would take beside the next row.
+    """The table without times that cannot be: those far off the line between the neighbours, those far above what bytes
+    in proportion to the row before would take and above the next, and ends that are far from what no byte or bytes in
+    proportion would take beside the next row.
 
     One that is right with its decimal point elsewhere is taken for that; of the others the neighbours say the time. To
     leave them out would change more: how many rows there are is a reason for a shape. Notes are added: those of the
@@ -364,6 +365,9 @@ def cleaned(table: Table, notes: list[str]) -> Table:
             us = float(_interpolated(replace(table, rows=(before, after)), [row.bytes])[0])
             if not 1 / ABSURD < row.us / us < ABSURD:
                 wrong.add(at)
+        most = ABSURD * max(row.bytes / before.bytes, 1.0) * before.us
+        if at - 1 not in wrong and row.us > max(most, after.us):
+            wrong.add(at)
     kept = [at for at in range(len(table.rows)) if at not in wrong]
     for end, beside in ((kept[:1], kept[1:2]), (kept[-1:], kept[-2:-1])) if len(kept) > FEWEST else ():
         row, other = table.rows[end[0]], table.rows[beside[0]]
@@ -372,11 +376,12 @@ def cleaned(table: Table, notes: list[str]) -> Table:
             wrong.add(end[0])
     rows = list(table.rows)
     known = [row for at, row in enumerate(rows) if at not in wrong]
-    off = _off(table, known) + log(SLIP) if wrong else 0.0
+    off = SLIP * _off(table, known) if wrong else 1.0
     for at in sorted(wrong):
         row, us = rows[at], _between(table, known, rows[at].bytes)
         slip = 10.0 ** round(log10(row.us / us))
-        if slip != 1 and abs(log(row.us / slip / us)) <= off:
+        beside: list[float] = [us, *(side[0].us for side in _sides(known, row.bytes) if side)]
+        if slip != 1 and min(beside) / off <= row.us / slip <= max(beside) * off:
             rows[at] = replace(row, us=float(f"{row.us / slip:.12g}"))
             told = f"is taken for {rows[at].us:g} us: a slip of the decimal point or of the unit"
         else:
@@ -387,24 +392,30 @@ def cleaned(table: Table, notes: list[str]) -> Table:
 
 
 def _off(table: Table, rows: Sequence[Row]) -> float:
-    """The largest difference, in logarithms, of a row's time and what the others suggest."""
+    """How many times as long or as short as the others suggest a row takes at most."""
     others = ([*rows[:at], *rows[at + 1 :]] for at in range(len(rows)))
-    return max(abs(log(row.us / _between(table, each, row.bytes))) for row, each in zip(rows, others, strict=True))
+    ratios = [row.us / _between(table, each, row.bytes) for row, each in zip(rows, others, strict=True)]
+    return max([*ratios, *(1 / ratio for ratio in ratios)])
+
+
+def _sides(rows: Sequence[Row], nbytes: int) -> tuple[list[Row], list[Row]]:
+    """The rows of fewer bytes and those of more, the nearest first."""
+    return [row for row in reversed(rows) if row.bytes < nbytes], [row for row in rows if row.bytes > nbytes]
 
 
 def _between(table: Table, known: Sequence[Row], nbytes: int) -> float:
     """us of a size that the rows around it suggest: where times bend upwards, they are above the lines through the two
     rows on each side and below the line between the sides. At an end, several rows in line lessen their noise."""
-    before, after = ([row for row in known if (row.bytes < nbytes) == small] for small in (True, False))
+    before, after = _sides(known, nbytes)
 
     def line(rows: Sequence[Row]) -> float:
         return float(_interpolated(replace(table, rows=tuple(rows)), [nbytes])[0])
 
     if not before or not after:
-        end = before[-AT_END:] or after[:AT_END]
+        end = before[:AT_END] or after[:AT_END]
         n, us = (np.log([getattr(row, name) for row in end]) for name in ("bytes", "us"))
         return float(np.exp(np.polyval(np.polyfit(n, us, 1), log(nbytes))))
-    chord, tangents = line((before[-1], after[0])), [line(two) for two in (before[-2:], after[:2]) if len(two) == 2]
+    chord, tangents = line((before[0], after[0])), [line(two) for two in (before[1::-1], after[:2]) if len(two) == 2]
     return sqrt(chord * max(tangents)) if len(tangents) == 2 and max(tangents) < chord else chord
 
 
