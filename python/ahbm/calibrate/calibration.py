@@ -380,8 +380,8 @@ def cleaned(table: Table, notes: list[str]) -> Table:
     for at in sorted(wrong):
         row, us = rows[at], _between(table, known, rows[at].bytes)
         slip = 10.0 ** round(log10(row.us / us))
-        beside: list[float] = [us, *(side[0].us for side in _sides(known, row.bytes) if side)]
-        if slip != 1 and min(beside) / off <= row.us / slip <= max(beside) * off:
+        around = [us, *(side[0].us for side in _sides(known, row.bytes) if side)]
+        if slip != 1 and min(around) / off <= row.us / slip <= max(around) * off:
             rows[at] = replace(row, us=float(f"{row.us / slip:.12g}"))
             told = f"is taken for {rows[at].us:g} us: a slip of the decimal point or of the unit"
         else:
