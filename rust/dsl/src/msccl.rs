@@ -6,7 +6,7 @@
 //!
 //! 1. [`fuse`]: a receive and the send of what it brought become one step.
 //! 2. [`order`]: steps by distance from the start, distance to the end, and index.
-//! 3. [`channels`], then [`assign`]: which queue and which thread block.
+//! 3. [`channels`], by [`flows`], then [`assign`]: which queue and which thread block.
 //! 4. [`replicate`]: how instances share the buffers. [`waits`]: what a step waits for outside its thread block.
 //! 5. [`lower`]: the plan, with the line of the statement at every step.
 //!
@@ -14,6 +14,7 @@
 
 pub mod assign;
 pub mod channels;
+pub mod flows;
 pub mod fuse;
 pub mod graph;
 pub mod lower;

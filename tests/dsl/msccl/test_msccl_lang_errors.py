@@ -274,9 +274,10 @@ def test_no_channel_is_left() -> None:
             chunk(0, IN, index).copy(1, IN, index).copy(2 + index, IN, index)
         XML()
 
-    error = refused(say, topo=fully_connected(40), collective=AllReduce(40, 40, True))
+    error = refused(say, quirks=True, topo=fully_connected(40), collective=AllReduce(40, 40, True))
     assert isinstance(error, ValueError)
     assert (error.code, "no channel of 32" in error.message) == ("AHBM-A207", True)
+    assert "ch=" in str(error)
 
 
 def test_instances_beyond_the_budget_are_refused() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Callable
 
@@ -11,7 +12,7 @@ from ahbm.dsl.msccl import Buffer, Chunk, MSCCLProgram, ThreadblockPolicy, chunk
 from ahbm.dsl.msccl.collectives import AllGather, AllReduce, AllToAll, Buffers, Collective, ReduceScatter
 from ahbm.dsl.msccl.topologies import fully_connected
 from ahbm.dsl.written import Written, collected
-from ahbm.errors import FormatError
+from ahbm.errors import AhbmError, FormatError
 
 IN, OUT = Buffer.input, Buffer.output
 
@@ -58,10 +59,11 @@ def needed() -> None:
 
 
 class Promise(Collective):
-    """Four chunks per rank; nothing is promised."""
+    """So many chunks per rank as the factor says; nothing is promised."""
 
     def init_buffers(self) -> Buffers:
-        return [{IN: [Chunk(rank, i) for i in range(4)], OUT: [None] * 4} for rank in range(self.num_ranks)]
+        chunks = range(self.chunk_factor)
+        return [{IN: [Chunk(rank, i) for i in chunks], OUT: [None for _ in chunks]} for rank in range(self.num_ranks)]
 
 
 def test_instances_of_moves_that_double_stay_apart() -> None:
@@ -205,3 +207,129 @@ def test_an_all_reduce_has_the_chunks_that_are_used() -> None:
 
     meant, as_is = (lowered(say, AllReduce(2, 4, True), quirks) for quirks in (False, True))
     assert (meant.text, meant.notes, meant.plan.check()[0]) == (as_is.text, (), "correct")
+
+
+def recursive_doubling(ranks: int) -> None:
+    """An all-reduce through scratch, with local reductions."""
+    step = 1
+    while step < ranks:
+        for rank in range(ranks):
+            chunk(rank, IN, 0).copy(rank ^ step, f"from{step}", 0)
+        for rank in range(ranks):
+            chunk(rank, IN, 0).reduce(chunk(rank, f"from{step}", 0))
+        step *= 2
+
+
+@pytest.mark.parametrize("instances", [1, 2])
+def test_reductions_do_not_wait_in_a_circle(instances: int) -> None:
+    options = {"instances": instances, "dependence_nop": True}
+    meant = lowered(lambda: recursive_doubling(8), AllReduce(8, 1, True), False, **options)
+    assert meant.plan.check()[0] == "correct"
+    assert [note.code for note in meant.notes] == ["AHBM-A227"]
+    assert len(meant.notes[0].sites) == 2
+    as_is = lowered(lambda: recursive_doubling(8), AllReduce(8, 1, True), True, **options)
+    assert (as_is.plan.check()[0], as_is.notes) == ("deadlock", ())
+
+
+def test_reductions_wait_together_where_they_can() -> None:
+    def say() -> None:
+        for rank in range(3):
+            for peer in range(3):
+                if peer != rank:
+                    chunk(peer, IN, 0).copy(rank, f"from{peer}", 0)
+        for rank in range(3):
+            for peer in range(3):
+                if peer != rank:
+                    chunk(rank, IN, 0).reduce(chunk(rank, f"from{peer}", 0))
+
+    meant, as_is = (lowered(say, AllReduce(3, 1, True), quirks, dependence_nop=True) for quirks in (False, True))
+    assert (meant.text, meant.notes, meant.plan.check()[0]) == (as_is.text, (), "correct")
+
+
+def trees(seed: int, ranks: int, reduces: bool) -> Callable[[], None]:
+    """An all-gather by random trees, or an all-reduce; its copies are in random order."""
+    draw = random.Random(seed)
+    grown: list[list[tuple[int, int]]] = []
+    for root in range(ranks):
+        inside, outside = [root], [rank for rank in range(ranks) if rank != root]
+        draw.shuffle(outside)
+        edges = []
+        for rank in outside:
+            edges.append((draw.choice(inside), rank))
+            inside.append(rank)
+        grown.append(edges)
+
+    def say() -> None:
+        buffer = IN if reduces else OUT
+        if reduces:
+            for index, edges in enumerate(grown):
+                for near, far in reversed(edges):
+                    chunk(near, IN, index).reduce(chunk(far, IN, index))
+        left = {index: list(edges) for index, edges in enumerate(grown)}
+        while left:
+            index = draw.choice(list(left))
+            near, far = left[index].pop(0)
+            chunk(near, buffer, index).copy(far, buffer, index)
+            left = {index: edges for index, edges in left.items() if edges}
+
+    return say
+
+
+@pytest.mark.parametrize("reduces", [False, True], ids=["all_gather", "all_reduce"])
+@pytest.mark.parametrize("ranks", [3, 4, 5, 6, 8])
+def test_programs_without_channels_always_have_some(ranks: int, reduces: bool) -> None:
+    collective = AllReduce(ranks, ranks, True) if reduces else AllGather(ranks, 1, True)
+    for seed in range(20):
+        meant = lowered(trees(seed, ranks, reduces), collective, False)
+        verdict, _, findings, _ = meant.plan.check()
+        assert verdict == "correct", (seed, findings)
+        codes = {note.code for note in meant.notes}
+        try:
+            as_is = lowered(trees(seed, ranks, reduces), collective, True)
+            runs = as_is.plan.check()[0] == "correct"
+        except AhbmError:
+            runs = False
+        assert runs == ("AHBM-A226" not in codes), seed
+        if not codes:
+            assert meant.text == as_is.text
+
+
+def test_a_star_needs_more_channels_than_there_are() -> None:
+    """Rank 1 passes on to each of 39 ranks what comes from rank 0."""
+    ranks = 41
+
+    def say() -> None:
+        for index in range(2, ranks):
+            chunk(0, IN, index).copy(1, IN, index).copy(index, IN, index)
+
+    meant = lowered(say, Promise(ranks, ranks, True), False)
+    assert 'nchannels="32"' in meant.text
+    assert meant.text.count('type="rcs"') == 32
+    assert [note.code for note in meant.notes] == ["AHBM-A221", "AHBM-A226"]
+
+
+def test_channels_of_statements_are_kept_where_fused_steps_cannot_have_them() -> None:
+    def say() -> None:
+        for index in (2, 3):
+            chunk(0, IN, index).copy(1, IN, index, ch=1).copy(index, IN, index, ch=1)
+
+    meant = lowered(say, Promise(4, 4, True), False)
+    assert set(re.findall('chan="([0-9]+)"', meant.text)) == {"1"}
+    assert (meant.text.count('type="rcs"'), meant.plan.check()[0]) == (1, "no_expectation")
+    assert [note.code for note in meant.notes] == ["AHBM-A221", "AHBM-A226"]
+
+
+def test_messages_that_are_received_in_reverse_need_no_channel_each() -> None:
+    """Rank 1 is ready for the last of 40 chunks first."""
+
+    def say() -> None:
+        for index in range(40):
+            for _ in range(40 - index):
+                chunk(1, IN, 40).copy(1, IN, index)
+        for index in range(40):
+            chunk(0, IN, index).copy(1, IN, index)
+
+    meant, as_is = (lowered(say, Promise(2, 41, False), quirks) for quirks in (False, True))
+    assert ('nchannels="40"' in as_is.text, 'nchannels="1"' in meant.text) == (True, True)
+    assert [note.code for note in meant.notes] == ["AHBM-A226"]
+    assert meant.plan.check()[0] == "no_expectation"

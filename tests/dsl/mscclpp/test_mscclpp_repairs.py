@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Callable
 
@@ -178,17 +179,102 @@ def test_instances_shift_what_they_own_once() -> None:
     assert places(True) == [[1, 1], [7, 7]]
 
 
-def test_instances_that_share_elements_are_told() -> None:
-    def write() -> None:
-        a, b = MemoryChannel(1, 0), MemoryChannel(0, 1)
-        near, far = Rank(0).get_output_buffer(), Rank(1).get_output_buffer()
-        a.put(far[0:1], near[0:1], tb=0)
-        b.put(near[0:2], far[0:2], tb=0)
+def doubling(ranks: int, loops: bool = False) -> Callable[[], None]:
+    """An all-gather whose moves double."""
 
-    assert lower(write).codes() == []
+    def write() -> None:
+        step = 1
+        while step < ranks:
+            channels = [MemoryChannel(rank ^ step, rank) for rank in range(ranks)]
+            for rank, channel in enumerate(channels):
+                channel.signal(tb=0, relaxed=True)
+                channel.wait(tb=0, relaxed=True)
+                first = rank // step * step
+                far, near = Rank(rank ^ step).get_output_buffer(), Rank(rank).get_output_buffer()
+                with LoopIterationContext(unit=16, num_chunks=step) if loops else contextlib.nullcontext():
+                    channel.put(far[first : first + step], near[first : first + step], tb=0)
+                channel.signal(tb=0)
+                channel.wait(tb=0)
+            step *= 2
+
+    return write
+
+
+@pytest.mark.parametrize(("ranks", "instances"), [(4, 2), (4, 4), (8, 2)])
+def test_instances_of_moves_that_double_stay_apart(ranks: int, instances: int) -> None:
+    write, collective = doubling(ranks), AllGather(ranks, 1, True)
+    meant, as_is = (
+        lower(write, ranks=ranks, instances=instances, collective=collective, quirks=quirks) for quirks in (False, True)
+    )
+    assert (meant.written.plan.check()[0], as_is.written.plan.check()[0]) == ("correct", "wrong")
+    assert (meant.codes(), as_is.codes()) == (["AHBM-A123"], [])
+    assert len(meant.written.notes[0].sites) == 2
+
+
+def test_instances_are_cut_no_finer_than_they_have_to_be() -> None:
+    def write() -> None:
+        channel, back = PortChannel(1, 0), PortChannel(0, 1)
+        near, far = Rank(0).get_output_buffer(), Rank(1).get_output_buffer()
+        for first in (0, 2):
+            channel.put_with_signal(far[first:4], near[first:4], tb=0)
+            back.wait(tb=0)
+
     plan = lower(write, instances=2)
-    assert plan.codes() == ["AHBM-A122", "AHBM-A122"]
-    assert {len(note.sites) for note in plan.written.notes} == {2}
+    assert plan.codes() == ["AHBM-A123"]
+    # The signal of a put follows its last piece.
+    puts = [(op["name"], op["src_buff"][0]["index"], op["src_buff"][0]["size"]) for op in plan.ops(0, 1)]
+    assert puts == [("put", 2, 2), ("pws", 6, 2), ("pws", 6, 2)]
+
+
+def test_memory_that_is_only_read_may_be_cut_differently() -> None:
+    def write() -> None:
+        rank = Rank(0)
+        i, o = rank.get_input_buffer(), rank.get_output_buffer()
+        rank.copy(o[0:2], i[0:2], tb=0)
+        rank.copy(o[2:3], i[1:2], tb=0)
+
+    meant, as_is = (lower(write, instances=2, quirks=quirks) for quirks in (False, True))
+    assert (meant.written.text, meant.codes()) == (as_is.written.text, [])
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+def test_input_and_output_that_are_one_memory_are_cut_together(in_place: bool) -> None:
+    def write() -> None:
+        rank = Rank(1)
+        i, o, s = rank.get_input_buffer(), rank.get_output_buffer(), Buffer(1, 3)
+        rank.copy(s[0:2], i[0:2], tb=0)
+        rank.copy(o[3:4], s[2:3], tb=0)
+
+    plan = lower(write, instances=2, collective=AllGather(2, 2, in_place))
+    assert plan.codes() == (["AHBM-A123"] if in_place else [])
+
+
+def test_what_a_switch_writes_counts_at_all_its_ranks() -> None:
+    def write() -> None:
+        switch = SwitchChannel([0, 1], BufferType.output)
+        switch.at_rank(0).broadcast(Rank(0).get_input_buffer()[0:2], 0, 2, tb=0)
+        far = Rank(1)
+        far.copy(far.get_input_buffer()[0:1], far.get_output_buffer()[0:1], tb=0)
+
+    assert lower(write, instances=2).codes() == ["AHBM-A123"]
+
+
+def test_loops_of_one_extent_are_cut_and_others_share_elements() -> None:
+    def one_extent() -> None:
+        rank = Rank(0)
+        i, o = rank.get_input_buffer(), rank.get_output_buffer()
+        with LoopIterationContext(unit=16, num_chunks=2):
+            rank.copy(o[0:2], i[0:2], tb=0)
+        rank.copy(i[0:1], o[1:2], tb=0)
+
+    plan = lower(one_extent, instances=2)
+    assert plan.codes() == ["AHBM-A123"]
+    (loop,) = [op for op in plan.ops() if op["name"] == "pipeline"]
+    assert loop["iter_context"]["num_chunks"] == 1
+    assert [op["src_buff"][0]["index"] for op in loop["ops"] if op["name"] == "copy"] == [0, 2]
+    other = lower(doubling(4, loops=True), ranks=4, instances=2, collective=AllGather(4, 1, True))
+    assert other.codes() == ["AHBM-A122"]
+    assert len(other.written.notes[0].sites) == 2
 
 
 def test_a_repaired_program_computes_what_it_says() -> None:

@@ -1,41 +1,72 @@
 //! Channels, where the program leaves thread blocks to the compiler.
 
+use super::flows::{self, Crowded};
 use super::order::Order;
-use super::record::{NONE, Op};
+use super::record::Op;
 use super::refusal::{Kind, Refusal};
+use crate::Faith;
 use ahbm_machine::Diagnostic;
-use ahbm_plan::blocks::Action;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 
-/// Gives the operations channels: first to flows, which are chains of fused operations, then so that every queue
-/// receives in the order in which it sends.
-///
-/// # Errors
-/// `AHBM-A207` when a flow finds none of 32 channels free on all its hops.
-pub fn assign(ops: &mut [Op], order: &Order, origin: impl Fn(&Op) -> String) -> Result<(), Box<Refusal>> {
-    flows(ops, order, origin)?;
-    keep_order(ops, order);
-    Ok(())
+/// Channels from which flows choose.
+pub const CHANNELS: u32 = 32;
+
+/// What came of an assignment.
+pub enum Assigned {
+    /// The channels of the language's own compiler.
+    Own,
+    /// Others: those of the language's own compiler cannot be, first at this operation.
+    Other(u32),
+    /// Neither those, first at this operation, nor others.
+    Crowded(u32, Crowded),
 }
 
-/// Two flows over the same hops share a channel; else a flow has the first that is free on every hop.
-fn flows(ops: &mut [Op], order: &Order, origin: impl Fn(&Op) -> String) -> Result<(), Box<Refusal>> {
+/// Gives the operations channels: first to flows, which are chains of fused operations, then so that every queue
+/// receives in the order in which it sends. Where that does not come out, every flow has the first channel that fits.
+///
+/// # Errors
+/// `AHBM-A207` as is, when a flow finds none of 32 channels free on all its hops.
+pub fn assign(
+    ops: &mut [Op],
+    order: &Order,
+    faith: Faith,
+    origin: impl Fn(&Op) -> String,
+) -> Result<Assigned, Box<Refusal>> {
+    let named: Vec<i64> = ops.iter().map(|op| op.channel).collect();
+    let free = share(ops, order);
+    if free.is_ok() {
+        keep_order(ops, order);
+    }
+    let misfit = match free {
+        Err((send, hops)) if faith == Faith::AsIs => return Err(none_free(&ops[send as usize], hops, origin)),
+        Ok(()) if faith == Faith::AsIs => None,
+        Err((send, _)) => Some(send),
+        Ok(()) => flows::misfit(ops, order, &named),
+    };
+    let Some(misfit) = misfit else { return Ok(Assigned::Own) };
+    ops.iter_mut().zip(named).for_each(|(op, channel)| op.channel = channel);
+    Ok(match flows::first_fit(ops, order) {
+        Ok(()) => Assigned::Other(misfit),
+        Err(crowded) => Assigned::Crowded(misfit, crowded),
+    })
+}
+
+fn none_free(send: &Op, hops: usize, origin: impl Fn(&Op) -> String) -> Box<Refusal> {
+    let message =
+        format!("no channel of {CHANNELS} is free on all {hops} hops of a chunk that starts at rank {}", send.rank);
+    let finding = Diagnostic::new("AHBM-A207", message)
+        .site("min() arg is an empty sequence", origin(send))
+        .hint("give the statements channels with ch=");
+    Refusal::new(Kind::Value, finding)
+}
+
+/// Two flows over the same hops share a channel; else a flow has the first that is free on every hop. If there is none:
+/// the flow's first send, and its hops.
+fn share(ops: &mut [Op], order: &Order) -> Result<(), (u32, usize)> {
     let mut free: FxHashMap<(u32, u32), u32> = FxHashMap::default();
     let mut known: FxHashMap<Vec<(u32, u32)>, i64> = FxHashMap::default();
-    let mut chain = Vec::new();
-    for &send in &order.ops {
-        let Op { action, to, .. } = ops[send as usize];
-        if action != Some(Action::Send) || !is_fused(&ops[to as usize]) {
-            continue;
-        }
-        chain.clear();
-        chain.push(send);
-        while let to = ops[chain[chain.len() - 1] as usize].to
-            && to != NONE
-        {
-            chain.push(to);
-        }
+    for chain in flows::flows(ops, order).into_iter().filter(|flow| flow.len() > 2) {
         let hop = |pair: &[u32]| (ops[pair[0] as usize].rank, ops[pair[1] as usize].rank);
         let hops: Vec<(u32, u32)> = chain.windows(2).map(hop).collect();
         let last = chain[chain.len() - 2];
@@ -49,15 +80,7 @@ fn flows(ops: &mut [Op], order: &Order, origin: impl Fn(&Op) -> String) -> Resul
                 None => {
                     let all = hops.iter().fold(u32::MAX, |all, hop| all & free.get(hop).unwrap_or(&u32::MAX));
                     if all == 0 {
-                        let message = format!(
-                            "no channel of 32 is free on all {} hops of a chunk that starts at rank {}",
-                            hops.len(),
-                            hops[0].0
-                        );
-                        let finding = Diagnostic::new("AHBM-A207", message)
-                            .site("min() arg is an empty sequence", origin(&ops[send as usize]))
-                            .hint("give the statements channels with ch=");
-                        return Err(Refusal::new(Kind::Value, finding));
+                        return Err((chain[0], hops.len()));
                     }
                     let channel = all.trailing_zeros().into();
                     known.insert(flow, channel);
@@ -107,8 +130,4 @@ fn keep_order(ops: &mut [Op], order: &Order) {
             }
         }
     }
-}
-
-pub(super) fn is_fused(op: &Op) -> bool {
-    op.action.is_some_and(|action| action.sends() && action.receives())
 }

@@ -3,13 +3,15 @@
 //! The compiler of the language compares the places of the two by buffer and index alone. A fused step stores at the
 //! place that its send names, so [`Faith::Meant`] also asks that this is the place of the receive once slices of scratch
 //! have offsets, that the send sends what was received and nothing newer, that a sum is kept unless all of it is
-//! overwritten, and that the program does not give the two different channels.
+//! overwritten, that the program does not give the two different channels, and that there is a channel for all that
+//! is fused.
 
 use super::graph::Adjacency;
 use super::record::{NONE, Op, Place, Recording};
 use super::replicate::Layout;
 use crate::Faith;
 use ahbm_plan::blocks::Action;
+use rustc_hash::FxHashSet;
 
 /// A fusion that the language's own compiler does and that would change the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +35,8 @@ pub enum Why {
     Needed,
     /// The program gives them two channels.
     Channels,
+    /// No channel fits all that would be fused.
+    Crowded,
 }
 
 /// The program after fusion.
@@ -47,8 +51,8 @@ pub struct Fused {
     pub kept: Vec<Kept>,
 }
 
-/// Fuses the operations of a recording, if `fusion`.
-pub fn fuse(recording: &Recording, layout: &Layout<'_>, fusion: bool, faith: Faith) -> Fused {
+/// Fuses the operations of a recording, if `fusion`, but the receives of `crowded`.
+pub fn fuse(recording: &Recording, layout: &Layout<'_>, fusion: bool, faith: Faith, crowded: &FxHashSet<u32>) -> Fused {
     let mut ops = recording.ops.clone();
     let edges = &recording.edges;
     let next = Adjacency::new(ops.len(), edges.iter().copied());
@@ -56,7 +60,7 @@ pub fn fuse(recording: &Recording, layout: &Layout<'_>, fusion: bool, faith: Fai
     if !fusion {
         return Fused { ops, next, prev, kept: Vec::new() };
     }
-    let mut pass = Pass { layout, faith, next: &next, prev: &prev, kept: Vec::new(), gone: Vec::new() };
+    let mut pass = Pass { layout, faith, crowded, next: &next, prev: &prev, kept: Vec::new(), gone: Vec::new() };
     for op in 0..ops.len() as u32 {
         if ops[op as usize].action == Some(Action::RecvReduceCopy) {
             pass.sum(&mut ops, op);
@@ -87,6 +91,7 @@ pub fn fuse(recording: &Recording, layout: &Layout<'_>, fusion: bool, faith: Fai
 struct Pass<'a> {
     layout: &'a Layout<'a>,
     faith: Faith,
+    crowded: &'a FxHashSet<u32>,
     next: &'a Adjacency,
     prev: &'a Adjacency,
     kept: Vec<Kept>,
@@ -140,6 +145,8 @@ impl Pass<'_> {
             Why::Newer
         } else if action.writes() && !self.layout.same_slots(ops[recv as usize].dst, ops[send as usize].dst) {
             Why::Offsets
+        } else if self.crowded.contains(&recv) {
+            Why::Crowded
         } else {
             return true;
         };

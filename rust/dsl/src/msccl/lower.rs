@@ -1,19 +1,20 @@
 //! From a recording to a plan.
 
 use super::assign::{self, Block, Blocks, peers};
-use super::channels;
+use super::channels::{self, Assigned};
+use super::flows::Crowded;
 use super::fuse::{Fused, Kept, Why, fuse};
 use super::order::{Order, order};
 use super::record::{NONE, Op, Place, Recording};
 use super::refusal::{Kind, Refusal};
 use super::replicate::Layout;
-use super::waits::{self, Draft};
+use super::waits::{self, Draft, Gathered};
 use crate::{Faith, Statements};
 use ahbm_machine::Diagnostic;
 use ahbm_plan::blocks::{self, Action, Dep, Places, Plan, Rank, Slot, Step};
 use ahbm_plan::{Budget, Goal, Limit, Protocol};
 use ahbm_program::Origin;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 
 /// What a program says besides its statements.
@@ -70,33 +71,48 @@ pub fn lower(recording: &Recording, origins: &[Origin], options: &Options) -> Re
         (None, _) => String::new(),
     };
     let (layout, apart) = Layout::new(recording, instances, options.interleaved, goal, options.factor, faith);
-    let Fused { ops, next, prev, kept } = fuse(recording, &layout, options.fusion, faith);
-    let mut fused = Fused { ops, next, prev, kept };
-    let order = order(&fused, faith);
+    let Arranged { fused, order, placed, misfit } = arrange(recording, &layout, options, &at)?;
     let mut notes = Vec::new();
     if faith == Faith::Meant {
         remarks(&mut notes, &fused.kept, &order, apart, recording, &at);
-    }
-    let ranks = recording.ranks();
-    let placed = if options.manual {
-        assign::manual(&fused.ops, &order, ranks, |op, first, block| {
-            conflict(recording, &fused.ops, [op, first], block, &at)
-        })?
-    } else {
-        channels::assign(&mut fused.ops, &order, at)?;
-        assign::automatic(&mut fused.ops, &order, ranks, |ops, op, first, block| {
-            impossible(ops, [op, first], block, &options.buffers, &at)
-        })?
-    };
-    if options.manual && faith == Faith::Meant {
-        shared_block(&mut notes, &fused.ops, &placed, &at);
+        if let Some(op) = misfit {
+            let message = "has a thread block and a channel that fit: the compiler gives a queue two thread blocks, a \
+                           thread block two peers, or the ends of a message two channels";
+            notes.push(note("AHBM-A226", &format!("an operation {message}"), &at(&fused.ops[op as usize])));
+        }
+        if options.manual {
+            shared_block(&mut notes, &fused.ops, &placed, &at);
+        }
     }
     if options.check_order {
         check_order(&fused.ops, &placed, &at)?;
     }
-    let statements = Statements::new(origins.len());
-    let mut writer = Writer { recording, layout, fused: &fused, placed: &placed, options, statements, moved: None };
+    let ranks = recording.ranks();
+    let gathered = if options.gathered { Gathered::All } else { Gathered::Nothing };
+    let (statements, turns) = (Statements::new(origins.len()), order.turns(fused.ops.len()));
+    let mut writer = Writer {
+        recording,
+        layout,
+        fused: &fused,
+        placed: &placed,
+        faith,
+        turns: &turns,
+        gathered,
+        statements,
+        moved: None,
+        due: None,
+    };
     let mut listed = (0..ranks).map(|rank| writer.rank(rank, &at)).collect::<Result<Vec<_>, _>>()?;
+    if faith == Faith::Meant && gathered == Gathered::All && waits::circular(&listed) {
+        writer.gathered = Gathered::Earlier;
+        listed = (0..ranks).map(|rank| writer.rank(rank, &at)).collect::<Result<Vec<_>, _>>()?;
+    }
+    if let Some([op, before]) = writer.due {
+        let message = "a reduction waits where it is due: the compiler lets the first one of its thread block wait for the \
+                       same, which never comes";
+        let finding = Diagnostic::new("AHBM-A227", message).site("reduction", at(&fused.ops[op as usize]));
+        notes.push(finding.site("waits for", at(&fused.ops[before as usize])));
+    }
     if let Some(op) = writer.moved {
         notes.push(note(
             "AHBM-A223",
@@ -157,15 +173,76 @@ fn complete(listed: &mut [Rank], goal: Goal, whole: u32) {
     }
 }
 
+/// What is done where and when.
+struct Arranged {
+    fused: Fused,
+    order: Order,
+    placed: Blocks,
+    /// An operation that the language's own compiler places where it cannot be.
+    misfit: Option<u32>,
+}
+
+/// Fuses, orders and places the operations. What finds no channel is fused less.
+fn arrange(
+    recording: &Recording,
+    layout: &Layout<'_>,
+    options: &Options,
+    at: &impl Fn(&Op) -> String,
+) -> Result<Arranged, Box<Refusal>> {
+    let Options { manual, faith, .. } = *options;
+    let ranks = recording.ranks();
+    let mut fusion = options.fusion;
+    let mut by_statement = false;
+    let mut misfit = None;
+    let mut crowded = FxHashSet::default();
+    loop {
+        let mut fused = fuse(recording, layout, fusion, faith, &crowded);
+        let mut order = order(&fused, faith);
+        if manual {
+            let placed = assign::manual(&fused.ops, &order, ranks, |op, first, block| {
+                conflict(recording, &fused.ops, [op, first], block, at)
+            })?;
+            return Ok(Arranged { fused, order, placed, misfit: None });
+        }
+        if by_statement {
+            order = order.by_statement();
+        }
+        let assigned = channels::assign(&mut fused.ops, &order, faith, at)?;
+        match assigned {
+            Assigned::Own => {}
+            Assigned::Other(op) => misfit = misfit.or(Some(op)),
+            Assigned::Crowded(op, why) => {
+                misfit = misfit.or(Some(op));
+                match why {
+                    Crowded::Flows(flows) => crowded.extend(flows.iter().flat_map(|flow| &flow[1..flow.len() - 1])),
+                    // Messages that are received right after they are sent fit in any queue.
+                    Crowded::Message => (fusion, by_statement) = (false, true),
+                }
+                continue;
+            }
+        }
+        let placed = assign::automatic(&mut fused.ops, &order, ranks, faith, |ops, op, first, block| {
+            impossible(ops, [op, first], block, &options.buffers, at)
+        })?;
+        let misfit = misfit.or(placed.joined);
+        return Ok(Arranged { fused, order, placed, misfit });
+    }
+}
+
 struct Writer<'a> {
     recording: &'a Recording,
     layout: Layout<'a>,
     fused: &'a Fused,
     placed: &'a Blocks,
-    options: &'a Options,
+    faith: Faith,
+    /// Of every operation, its turn in the order.
+    turns: &'a [u32],
+    gathered: Gathered,
     statements: Statements,
     /// The first operation that adds to slots of other numbers than it was sent from.
     moved: Option<u32>,
+    /// The first reduction that waits for what the first one of its thread block must not wait for, and that.
+    due: Option<[u32; 2]>,
 }
 
 impl Writer<'_> {
@@ -194,21 +271,28 @@ impl Writer<'_> {
             let block = &list[index as usize];
             let channel = u32::try_from(channel(key)).map_err(|_| too_much("channels"))?;
             let mut drafts = Vec::with_capacity(block.ops.len());
+            let reduces = |&op: &u32| self.fused.ops[op as usize].action == Some(Action::Reduce);
+            let first = block.ops.iter().copied().find(reduces).unwrap_or(NONE);
             for &op in &block.ops {
-                let waits = self
-                    .waits(op, index, &starts, at)?
-                    .into_iter()
-                    .map(|(other, step)| Dep { block: numbers[instance as usize * list.len() + other as usize], step });
-                let mut waits: Vec<Dep> = waits.collect();
+                let (mut waits, mut due) = (Vec::new(), FxHashSet::default());
+                for (other, step, before) in self.waits(op, index, &starts, at)? {
+                    let wait = Dep { block: numbers[instance as usize * list.len() + other as usize], step };
+                    waits.push(wait);
+                    if self.gathered == Gathered::Earlier && reduces(&op) && self.follows(before, first) {
+                        self.due.get_or_insert([op, before]);
+                        due.insert(wait);
+                    }
+                }
                 waits.sort_unstable_by_key(|wait| (wait.block, wait.step));
                 let (pieces, _) = self.layout.pieces(self.fused.ops[op as usize].src.size);
                 for piece in 0..pieces {
                     let step = self.step(op, instance, piece, &mut declared)?;
-                    drafts.push(Draft { step, waits: std::mem::take(&mut waits) });
+                    let (waits, due) = (std::mem::take(&mut waits), std::mem::take(&mut due));
+                    drafts.push(Draft { step, waits, due });
                 }
             }
             let line = block.ops.first().map_or(0, |&op| self.line(&self.fused.ops[op as usize]));
-            let written = waits::write(drafts, self.options.gathered);
+            let written = waits::write(drafts, self.gathered != Gathered::Nothing);
             blocks.push(blocks::Block { send: block.send, recv: block.recv, channel, steps: written.steps, line });
             places.push(written.places);
         }
@@ -241,15 +325,20 @@ impl Writer<'_> {
         block.ops.iter().map(start).collect()
     }
 
-    /// Of every other thread block, the last step that comes before `op`.
+    /// True when an operation has its turn after another.
+    fn follows(&self, op: u32, other: u32) -> bool {
+        self.turns[op as usize] > self.turns[other as usize]
+    }
+
+    /// Of every other thread block, the last step that comes before `op`, and its operation.
     fn waits(
         &self,
         op: u32,
         own: u32,
         starts: &[Vec<u32>],
         at: &impl Fn(&Op) -> String,
-    ) -> Result<Vec<(u32, u32)>, Box<Refusal>> {
-        let mut waits: Vec<(u32, u32)> = Vec::new();
+    ) -> Result<Vec<(u32, u32, u32)>, Box<Refusal>> {
+        let mut waits: Vec<(u32, u32, u32)> = Vec::new();
         for &before in self.fused.prev.of(op) {
             let earlier = &self.fused.ops[before as usize];
             if earlier.action.is_none() {
@@ -265,7 +354,7 @@ impl Writer<'_> {
                 continue;
             }
             let last = starts[block as usize][step as usize] + self.layout.pieces(earlier.src.size).0 - 1;
-            waits.push((block, last));
+            waits.push((block, last, before));
         }
         waits.sort_unstable_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
         waits.dedup_by_key(|wait| wait.0);
@@ -278,7 +367,7 @@ impl Writer<'_> {
         let own = self.recording.ops[id as usize].dst;
         let action = op.action.unwrap_or(Action::Nop);
         let count = self.layout.pieces(op.src.size).1;
-        let meant = self.options.faith == Faith::Meant;
+        let meant = self.faith == Faith::Meant;
         let slot = |place: Place| -> Result<Slot, Box<Refusal>> {
             let chunk = self.layout.locate(place, instance, piece);
             let end = chunk + u64::from(count);
@@ -370,6 +459,7 @@ fn remarks(
             Why::Channels,
             "is stored and sent on in two steps: the compiler fuses them, whatever channels they are given",
         ),
+        (Why::Crowded, "is stored and sent on in two steps: fused, it fits on no channel that it may have"),
         (Why::Needed, "keeps the sum: the compiler drops all of it where only a part is overwritten"),
     ] {
         if let Some(kept) = kept.iter().find(|kept| kept.why == why) {

@@ -18,6 +18,21 @@ pub struct Order {
     pub lost: Vec<u32>,
 }
 
+impl Order {
+    /// By statement, for a program of which nothing is fused: every message is received right after it is sent.
+    pub fn by_statement(mut self) -> Self {
+        self.ops.sort_unstable();
+        self
+    }
+
+    /// The turn of each of `ops` operations; of those that are not done, none.
+    pub fn turns(&self, ops: usize) -> Vec<u32> {
+        let mut turns = vec![NONE; ops];
+        (0..).zip(&self.ops).for_each(|(turn, &op)| turns[op as usize] = turn);
+        turns
+    }
+}
+
 /// Orders the operations.
 pub fn order(fused: &Fused, faith: Faith) -> Order {
     let count = fused.ops.len();

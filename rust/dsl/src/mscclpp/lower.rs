@@ -5,7 +5,7 @@ use super::fuse::fuse;
 use super::meet::spell_out;
 use super::model::{Chunk, Code, Gpu, Op, Ref, Via};
 use super::record::Recorder;
-use super::replicate::{Instance, too_many};
+use super::replicate::{Grain, Instance, too_many};
 use crate::statements::Statements;
 use crate::{Faith, Fault};
 use ahbm_formats::mscclpp::schema::{self, Document, Kind};
@@ -41,12 +41,12 @@ pub(super) struct Notes<'o> {
     origins: &'o Origins,
     /// By line and difference, the first statement.
     differences: IndexMap<(Option<Origin>, String), u32, FxBuildHasher>,
-    shared: Vec<(String, [u32; 2])>,
+    shared: Option<(&'static str, String, [u32; 2])>,
 }
 
 impl<'o> Notes<'o> {
     fn new(origins: &'o Origins) -> Self {
-        Self { origins, differences: IndexMap::default(), shared: Vec::new() }
+        Self { origins, differences: IndexMap::default(), shared: None }
     }
 
     /// The language's own compiler does something else at a statement.
@@ -55,16 +55,16 @@ impl<'o> Notes<'o> {
         self.differences.entry((line, format!("MSCCL++'s own compiler {what}"))).or_insert(place);
     }
 
-    /// Instances share elements.
-    pub(super) fn shares(&mut self, message: String, places: [u32; 2]) {
-        self.shared.push((message, places));
+    /// Instances share elements of two statements, or would.
+    pub(super) fn shares(&mut self, code: &'static str, message: String, places: [u32; 2]) {
+        self.shared = Some((code, message, places));
     }
 
     fn finish(self) -> Vec<Diagnostic> {
         let told = |finding: Diagnostic, place| finding.site("statement", self.origins.text(OriginId(place)));
         let difference = |((_, what), place): ((_, String), u32)| told(Diagnostic::new("AHBM-A121", what), place);
-        let shared = |(message, places): (String, [u32; 2])| {
-            places.into_iter().fold(Diagnostic::new("AHBM-A122", message), told)
+        let shared = |(code, message, places): (&'static str, String, [u32; 2])| {
+            places.into_iter().fold(Diagnostic::new(code, message), told)
         };
         let differences = self.differences.into_iter().map(difference);
         differences.chain(self.shared.into_iter().map(shared)).collect()
@@ -82,10 +82,9 @@ impl Recorder {
         for &place in &self.renumbered {
             notes.differs(place, "takes the same thread blocks in another order for another barrier");
         }
-        if self.settings.instances > 1 && self.faith == Faith::Meant {
-            self.check_instances(&mut notes);
-        }
-        let gpus = (0..).zip(&self.gpus).map(|(id, gpu)| self.gpu(id, gpu, &mut statements, &mut notes));
+        let several = self.settings.instances > 1 && self.faith == Faith::Meant;
+        let grain = if several { self.grain(&mut notes) } else { None };
+        let gpus = (0..).zip(&self.gpus).map(|(id, gpu)| self.gpu(id, gpu, grain, &mut statements, &mut notes));
         let gpus = gpus.collect::<Result<_, Fault>>()?;
         let settings = &self.settings;
         let document = Document {
@@ -108,6 +107,7 @@ impl Recorder {
         &self,
         id: u32,
         gpu: &Gpu,
+        grain: Option<Grain>,
         statements: &mut Statements,
         notes: &mut Notes<'_>,
     ) -> Result<schema::Gpu<'static>, Fault> {
@@ -144,12 +144,16 @@ impl Recorder {
             if self.settings.fuse {
                 ops = fuse(ops, self.faith, notes);
             }
+            let copies = (0..instances).map(|i| Instance::new(i, instances, self.faith, &ops, notes));
+            let copies: Vec<Instance> = copies.collect();
+            if let Some(grain) = grain {
+                ops = grain.cut(ops);
+            }
             ops = spell_out(ops);
             if self.settings.auto_sync {
                 ops = access::resolve(ops, self.faith, notes);
             }
-            for instance in 0..instances {
-                let instance = Instance::new(instance, instances, self.faith, &ops, notes);
+            for instance in &copies {
                 let channel = |(kind, ids): &(Kind, super::model::Map<u32, u32>)| {
                     let channel_ids = ids.keys().map(|&id| instance.id(id)).collect::<Result<_, Fault>>()?;
                     Ok(schema::ChannelIds { channel_type: *kind, channel_ids, places: ids.values().copied().collect() })
@@ -161,7 +165,7 @@ impl Recorder {
                 };
                 threadblocks.push(schema::ThreadBlock {
                     id: instance.id(index)?,
-                    ops: ops.iter().map(|op| written(op, &instance, statements)).collect::<Result<_, Fault>>()?,
+                    ops: ops.iter().map(|op| written(op, instance, statements)).collect::<Result<_, Fault>>()?,
                     channels: block.channels.iter().map(channel).collect::<Result<_, Fault>>()?,
                     remote_buffer_refs: block.remote.iter().map(buffers).collect(),
                 });

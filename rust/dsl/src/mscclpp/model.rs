@@ -302,6 +302,15 @@ pub(super) struct Gpu {
     pub(super) blocks: Vec<Block>,
 }
 
+impl Gpu {
+    /// The ranks of the switch channel that a thread block has at position `id`.
+    pub(super) fn group(&self, block: &Block, id: u32) -> &[u32] {
+        let ids = block.channels.iter().find(|(kind, _)| *kind == Kind::Switch);
+        let switch = ids.and_then(|(_, ids)| ids.get_index(id as usize));
+        switch.and_then(|(&id, _)| self.switches.get(id as usize)).map_or(&[], |(_, ranks)| ranks)
+    }
+}
+
 /// A buffer, for people.
 pub(super) fn named(space: Space) -> &'static str {
     match space {
