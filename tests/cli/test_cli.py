@@ -42,6 +42,15 @@ def test_version_and_help(tmp_path: Path) -> None:
         assert "Usage" in call(*command, "--help", cwd=tmp_path)[0]
 
 
+def test_memory_that_runs_out_is_an_error_of_ahbm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(*given: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("ahbm.config.topology.load_machine", load)
+    _, err = call("topology", cwd=tmp_path, code=9)
+    assert "AHBM-B301 the data do not fit: no memory is left, this process may have" in err
+
+
 def test_help_imports_little(tmp_path: Path) -> None:
     code = (
         "import sys; sys.argv = ['ahbm', '--help']\n"

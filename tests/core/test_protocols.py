@@ -13,13 +13,16 @@ from ahbm._core import Machine
 from ahbm.base.packaged import TOPOLOGIES
 from ahbm.base.request import Request
 from ahbm.config.ccl import CclConfig
+from ahbm.config.topology import load_machine
 from ahbm.core.emulator import Emulator
+from ahbm.core.protocols import caps, protocols_of
 from ahbm.core.selection import Choice
 from ahbm.errors import ConfigError
 from ahbm.job.reading import How
 from ahbm.job.replay import JobReport, replay
 from ahbm.job.transformer import Transformer
 from ahbm.ranks.setup import Setup
+from ahbm.runs.bench import Sweep, measure, notes
 
 RANKS, LATENCY, GBS = 8, 100, 400
 LINKS = {"system.sips.link.latency_ns": LATENCY, "system.sips.link.bandwidth_gbs": GBS}
@@ -118,6 +121,42 @@ def test_channels_that_a_selector_asks_for_are_those_of_the_protocols() -> None:
         assert took(channels)[0] == pytest.approx(ring(1 << 20, 600, 2 * channels), rel=1e-4)
     ns, notes = took(9)
     assert ns == took(8)[0] and "channels" in notes
+
+
+NODES = "system.sips.nodes.nic_gbs"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        (NODES, 800, "506.536 GB/s over the way of a rank between nodes"),
+        (NODES, 10, None),
+        ("system.sips.link.bandwidth_gbs", 1000, "506.536 GB/s over a link"),
+        ("system.sips.link.bandwidth_gbs", 500, None),
+    ],
+)
+def test_a_bandwidth_above_that_of_the_protocol_is_told(key: str, value: int, told: str | None) -> None:
+    sizes = [1 << 26, 1 << 28]
+    sweep = Sweep("all_reduce", 1, 1, topology="p5_2_nodes", overrides={key: value}, listed=sizes, data=False)
+    found = [note for note in notes(list(measure(sweep))) if "limit holds" in note]
+    start = f"from {sizes[0]} B on {key}={value} is more than protocol simple carries"
+    assert found == ([] if told is None else [f"{start}, {told}: the protocol's limit holds"])
+
+
+def test_what_a_protocol_leaves_of_links() -> None:
+    def most(**overrides: object) -> tuple[float | None, ...]:
+        own = {f"protocols.own.{key}": value for key, value in overrides.items()}
+        nodes = {"system.sips.topology": "nodes", "system.sips.nodes": "{size: 4, nic_gbs: 50, striped: true}"}
+        machine = load_machine("npu_ring_8", nodes | LINKS | own)
+        return caps(machine, protocols_of(machine)[0])
+
+    # Links of 400 GB/s, four interfaces of 50 GB/s.
+    assert most(step_ns=1) == (None, None, None)
+    assert most(max_gbs=100) == (100, 100, None)
+    assert most(max_gbs=300) == (300, None, None)
+    assert most(max_gbs=300, efficiency=0.7) == (None, None, None)
+    assert most(nic_gbs=20) == (None, 80, 80)
+    assert most(channels=2, channel_gbs=30, nic_gbs=40) == (60, 60, 160)
 
 
 def test_a_range_decides_before_the_time_does() -> None:

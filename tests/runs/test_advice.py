@@ -47,6 +47,51 @@ def test_a_ring_bound_by_bandwidth_gains_its_time_on_links() -> None:
     assert why.advice[0].what == "twice the bandwidth of all links between SIPs"
 
 
+@pytest.mark.parametrize(
+    ("machine", "told", "best"),
+    [
+        # Fitted with a link that has as much as its protocol: both must have more.
+        (
+            "p5_2_nodes",
+            "bytes at the bandwidth of protocol simple, 355 GB/s, on 36 links between SIPs",
+            " and of all links",
+        ),
+        (
+            "azure_nd_h100",
+            "bytes at the bandwidth of protocol simple, 443 GB/s, on 16 links between SIPs",
+            " and of all links",
+        ),
+        ("polaris_n_nodes", "bytes at the bandwidth of protocol ring, 35.8 GB/s, on sip31->node7.out", ""),
+    ],
+)
+def test_a_protocol_that_limits_is_named_and_varied(machine: str, told: str, best: str) -> None:
+    why = ahbm.run("all_reduce", None, machine, data=False, bytes_per_rank="256M").explain()
+    assert told in why.text()
+    gains = {entry.what: entry.gain_ps / why.latency_ps for entry in why.advice}
+    name = "ring" if "ring" in told else "simple"
+    assert next(iter(gains)).startswith(f"twice the bandwidth of protocol {name}{best}")
+    assert gains["twice the bandwidth of all links between SIPs"] < 0.001
+    assert gains[f"twice the bandwidth of protocol {name} and of all links between SIPs"] > 0.4
+
+
+def test_a_protocol_that_does_not_limit_is_not_named() -> None:
+    why = explained("npu_ring_8", overrides={"protocols.own.max_gbs": 60, "protocol": "own"})
+    assert "protocol own" not in why.text()
+    # From 50 to 60 GB/s.
+    gain = next(entry for entry in why.advice if entry.what == "twice the bandwidth of all links between SIPs").gain_ps
+    assert gain == pytest.approx(sum(link.path_ps for link in why.links) / 6, rel=1e-3)
+
+
+def test_all_links_are_those_between_nodes_too() -> None:
+    given: Arguments = {
+        "bytes_per_rank": "1M",
+        "overrides": {"system.sips.topology": "nodes", "system.sips.nodes.size": 4},
+    }
+    why = ahbm.run("all_reduce", "ring_allreduce", "npu_ring_8", data=False, **given).explain()
+    best = next(entry for entry in why.advice if entry.what == "twice the bandwidth of all links between SIPs")
+    assert {BANDWIDTH, "system.sips.nodes.nic_gbs"} <= set(best.changes)
+
+
 def test_a_broadcast_bound_by_latency_gains_nothing_from_bandwidth() -> None:
     why = ahbm.run("broadcast", None, "npu_ring_8", data=False, bytes_per_rank=64).explain()
     assert 0 <= why.what_if({BANDWIDTH: "2x"}).gain_ps < 0.003 * why.latency_ps

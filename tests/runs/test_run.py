@@ -15,11 +15,12 @@ from ahbm import DPPolicy, Report
 from ahbm.base.collectives import BITWISE, COLLECTIVES
 from ahbm.base.elements import ELEMENTS
 from ahbm.base.request import Request
+from ahbm.check import reference
 from ahbm.check.reference import Reference, inputs
 from ahbm.config import topology
 from ahbm.core.buffers import requested
 from ahbm.core.emulator import Emulator
-from ahbm.errors import ConfigError, DataError, Finding, LintError, Site, UnsupportedError, told
+from ahbm.errors import BudgetError, ConfigError, DataError, Finding, LintError, Site, UnsupportedError, told
 from ahbm.runs.report import bandwidths
 
 SMALL: dict[str, object] = {"system.sips.count": 4, "sip.cube_mesh.w": 2, "sip.cube_mesh.h": 2}
@@ -64,6 +65,30 @@ def test_a_report_says_everything_and_survives_json(emulator: Emulator) -> None:
     assert report.busbw_gbs == pytest.approx(1.5 * report.algbw_gbs)
     assert Report.from_json(json.dumps(report.to_json())) == report
     assert ahbm.run("all_reduce", "ring_allreduce", bytes_per_rank=1024, dtype="f32", overrides=SMALL) == report
+
+
+@pytest.mark.parametrize(("collective", "arrays"), [("all_reduce", 3), ("all_gather", 2)])
+def test_the_numbers_of_the_reference_count_as_memory(
+    collective: str, arrays: int, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # 4 ranks with inputs, copies and buffers of 2 bytes an element, and arrays of f64.
+    least = 512 * (3 * 4 * 2 + arrays * 8)
+    monkeypatch.setattr(reference, "memory_bytes", lambda: least)
+    ahbm.run(collective, bytes_per_rank=1024, emulator=emulator)
+    monkeypatch.setattr(reference, "memory_bytes", lambda: least - 1)
+    with pytest.raises(BudgetError, match=f"at least {least} bytes, this process may have {least - 1}") as refused:
+        ahbm.run(collective, bytes_per_rank=1024, emulator=emulator)
+    assert refused.value.code == "AHBM-B301"
+
+
+def test_memory_that_runs_out_is_an_error_of_ahbm(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
+    def combine(self: Reference) -> None:
+        np.empty(1 << 60, np.uint8)
+
+    monkeypatch.setattr(Reference, "_combine", combine)
+    with pytest.raises(BudgetError, match=r"unable to allocate 1.00 EiB .* this process may have \d+ bytes") as refused:
+        ahbm.run("all_reduce", bytes_per_rank=1024, emulator=emulator)
+    assert refused.value.code == "AHBM-B301" and isinstance(refused.value.__cause__, MemoryError)
 
 
 def test_memory_is_of_the_arrays_and_the_slots_of_a_pe() -> None:

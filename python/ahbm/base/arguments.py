@@ -15,6 +15,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
+from ahbm.base.host import exhausted
 from ahbm.errors import AhbmError, ConfigError
 
 _Kind = TypeVar("_Kind")
@@ -64,7 +65,8 @@ def path(name: str, value: Any) -> Path | None:
 
 
 def checked(function: Callable[_Given, _Answer]) -> Callable[_Given, _Answer]:
-    """`function`, which raises AHBM-C129 for an argument that is not what its annotation says.
+    """`function`, which raises AHBM-C129 for an argument that is not what its annotation says, and AHBM-B301 where
+    memory runs out.
 
     Looks at the arguments when the call has failed with an error that is not AHBM's: calls that succeed pay nothing.
     Any other error is raised as it is.
@@ -76,6 +78,8 @@ def checked(function: Callable[_Given, _Answer]) -> Callable[_Given, _Answer]:
             return function(*args, **given)
         except AhbmError:
             raise
+        except MemoryError as error:
+            raise exhausted(error) from error
         except Exception as error:
             wrong = _first_wrong(function, args, given)
             if wrong is None:

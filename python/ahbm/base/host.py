@@ -6,6 +6,8 @@ import ctypes
 import os
 import sys
 
+from ahbm.errors import BudgetError
+
 
 class _Memory(ctypes.Structure):
     """MEMORYSTATUSEX of sysinfoapi.h."""
@@ -19,13 +21,30 @@ class _Memory(ctypes.Structure):
 
 
 def memory_bytes() -> int:
-    """Bytes of memory that the computer has. Raises OSError where the system does not say."""
+    """Bytes of memory that this process may have: the computer's, or fewer where `ulimit -v` says so.
+
+    Raises OSError where the system does not say.
+    """
     if sys.platform != "win32":
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        import resource
+
+        whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+        return whole if limit == resource.RLIM_INFINITY else min(whole, limit)
     status = _Memory(length=ctypes.sizeof(_Memory))
     if not ctypes.windll.kernel32.GlobalMemoryStatusEx(ctypes.byref(status)):
         raise ctypes.WinError()
     return int(status.total)
+
+
+def exhausted(error: MemoryError) -> BudgetError:
+    """The error (AHBM-B301) for memory that was asked for and that there was not; `error` says how much, if NumPy's."""
+    asked = str(error) or "no memory is left"
+    return BudgetError(
+        "AHBM-B301",
+        f"the data do not fit: {asked[0].lower()}{asked[1:]}, this process may have {memory_bytes()} bytes",
+        hint="--no-data (data=False) runs for the time; or take smaller sizes, or fewer at once",
+    )
 
 
 def processors() -> int:

@@ -92,13 +92,18 @@ class Reference:
 
 
 def _check_memory(request: Request) -> None:
-    """Raises BudgetError (AHBM-B301) where inputs, their copies and the machine's memory exceed this computer's."""
-    asked = 3 * request.parties * request.size * request.element.storage.itemsize
+    """Raises BudgetError (AHBM-B301) where inputs, their copies, the machine's memory and the numbers of the reference
+    exceed this computer's."""
+    item = request.element.storage.itemsize
+    # Decoded floats are f64: a reduction has its total, its scale and a contribution, all else what is and what should
+    # be.
+    number, arrays = 8 if request.element.is_float else item, 3 if request.reduces else 2
+    asked = (3 * request.parties * item + arrays * number) * request.size
     if asked > (most := memory_bytes()):
         raise BudgetError(
             "AHBM-B301",
             f"the data of {request.parties} x {request.size} elements take at least {asked} bytes, "
-            f"this computer has {most}",
+            f"this process may have {most}",
             hint="--no-data (data=False) runs them for their time",
         )
 

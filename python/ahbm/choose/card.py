@@ -9,8 +9,9 @@ from typing import Any
 
 from ahbm.choose.evaluation import Evaluation
 from ahbm.choose.regret import Regret
-from ahbm.choose.rules import Rule
+from ahbm.choose.rules import Query, Rule
 from ahbm.choose.tune import Tuned
+from ahbm.runs import bands
 
 PLANS = "msccl"
 """The folder of the plans, one folder in it for each machine."""
@@ -55,12 +56,25 @@ class Card:
             "not_written": dict(self.missing),
             "plans": {name: _choice(rule) for name, rule in self.plans.items()},
             "given": vars(tuned.given),
+            **({} if not (errors := self.errors) else {"errors": errors}),
         }
 
     @property
     def runs(self) -> int:
         """Runs of the tuning, and of the plans that it wrote."""
         return self.tuned.runs + sum(one.runs for name, one in self.evaluations.items() if name.startswith(f"{PLANS}/"))
+
+    @property
+    def errors(self) -> list[str]:
+        """What is known of the error of the choices, on calibrated machines."""
+        tuned, found = self.tuned, []
+        for point in tuned.table.points():
+            rule = tuned.rules.choose(Query(point.collective, point.nbytes, point.ranks))
+            if rule is not None:
+                machine = tuned.table.machines[point.machine]
+                note = bands.told(machine, point.collective, rule.algorithm, point.ranks, point.nbytes)
+                found.append(bands.Noted(point.machine, point.nbytes, note))
+        return bands.over(found)
 
     def lines(self) -> Iterator[str]:
         """The card for people, as Markdown."""
@@ -116,6 +130,7 @@ class Card:
             f"NCCL's files were timed with them, as far as the algorithm and the machine have such."
         )
         yield f"- The ranks of each machine are taken to be on {given.nodes} computer{'s' if given.nodes > 1 else ''}."
+        yield from (f"- The error of the quickest: {note}." for note in self.errors)
         yield from (f"- {note}." for note in tuned.resized)
         if tuned.dropped:
             yield f"- The budget left out {len(tuned.dropped)} sizes: {', '.join(map(str, tuned.dropped))} B."

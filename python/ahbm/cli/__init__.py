@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from ahbm.base.host import exhausted
 from ahbm.base.load import forget_files_read
 from ahbm.cli import progress
 from ahbm.cli.app import app
@@ -27,7 +28,8 @@ VERBOSE = ("-v", "-vv", "--verbose")
 def main() -> None:
     """Runs the command line; an AhbmError becomes text (or JSON with --json) on stderr and its exit code.
 
-    So does standard output that cannot be written (AHBM-C141); one that nobody reads any more ends it in silence.
+    So do memory that runs out (AHBM-B301), and standard output that cannot be written (AHBM-C141); one that nobody
+    reads any more ends it in silence.
     Standard error that cannot be written changes no exit code.
     """
     forget_files_read()
@@ -36,8 +38,9 @@ def main() -> None:
         try:
             with written():
                 app(hoisted(sys.argv[1:]), prog_name="ahbm")
-        except AhbmError as error:
+        except (AhbmError, MemoryError) as raised:
             progress.clear()
+            error = raised if isinstance(raised, AhbmError) else exhausted(raised)
             as_json = not {"--json", "--json-lines"}.isdisjoint(sys.argv[1:])
             told_of = json.dumps(error.to_json(), indent=2) if as_json else Excerpts().below(_told(error))
             print(told_of, file=sys.stderr, flush=True)

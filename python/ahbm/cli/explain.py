@@ -62,11 +62,14 @@ def explain(
         told = explained(target)
         typer.echo(json.dumps(told._asdict(), indent=2) if as_json else str(told))
         return
+    from ahbm.job.replay import JobReport
+
     budget, changes = parse_what_if(what_if)
     opened = asked.open(target, args=arguments_of(context))
-    explanation, choice = opened.explain(), opened.choice()
+    ran = opened.run(data=False)
+    explanation, choice = ran.explain(), opened.choice()
     advice = [explanation.what_if(change) for change in changes] + explanation.advise(budget)
-    notes = opened.case.overruled if opened.measured else []
+    notes = [] if isinstance(ran, JobReport) else ran.beside
     if as_json:
         chosen = {} if choice is None else {"choice": choice.to_json()}
         noted = {"notes": notes} if notes else {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from math import inf, sqrt
 from typing import NamedTuple
 
@@ -11,6 +12,9 @@ from ahbm._core import Machine
 from ahbm.base.yaml_source import did_you_mean
 from ahbm.config.settings import Settings
 from ahbm.errors import ConfigError
+
+LINK_GBS, NIC_GBS = "system.sips.link.bandwidth_gbs", "system.sips.nodes.nic_gbs"
+_NODES = "system.sips.nodes."
 
 Range = tuple[int, int | None]
 """Least and most; None for no most."""
@@ -91,6 +95,69 @@ def protocols_of(machine: Machine) -> tuple[Protocol, ...]:
 def chosen(machine: Machine) -> Protocol | None:
     """The protocol that all runs on a machine use."""
     return next((protocol for protocol in protocols_of(machine) if protocol.name == machine.protocol), None)
+
+
+class Caps(NamedTuple):
+    """GB/s of payload that a protocol lets links between SIPs carry; None where the links themselves have no more."""
+
+    link: float | None
+    way: float | None
+    """Of the way of a SIP between nodes of `topology: nodes`."""
+    spine: float | None
+    """Of all ways of a node together."""
+
+    def on(self, link: str) -> float | None:
+        """That of a link by its name."""
+        if "spine" in link:
+            return self.spine
+        return self.way if ".in->" in link or link.endswith(".out") else self.link
+
+
+ALIKE = 1.01
+"""Bandwidths are alike up to this factor: a calibration gives a link and its protocol one, up to rounding."""
+
+
+def caps(machine: Machine, protocol: Protocol, alike: float = ALIKE) -> Caps:
+    """Where a protocol limits, so that more bandwidth of the machine between SIPs changes nothing."""
+    found = dict(machine.parameters)
+    ranks, striped = int(found.get(f"{_NODES}size", 1)), found.get(f"{_NODES}striped") == "true"
+    interfaces = ranks if striped else 1
+    bandwidths = [key for key in found if key == LINK_GBS or fnmatchcase(key, "system.sips.edges.*.bandwidth_gbs")]
+    together = inf if protocol.channels is None else protocol.channels[0] * protocol.channels[1]
+
+    def less(most: float, gbs: float) -> float | None:
+        return most if most < alike * gbs * protocol.efficiency else None
+
+    link = less(min(protocol.max_gbs, together), min(_gbs(found[key]) for key in bandwidths))
+    if NIC_GBS not in found:
+        return Caps(link, None, None)
+    nic = _gbs(found[NIC_GBS])
+    if protocol.nic_gbs is None:
+        return Caps(link, less(min(protocol.max_gbs, together), nic * interfaces), None)
+    spine = less(protocol.nic_gbs * ranks, nic * ranks / float(found[f"{_NODES}taper"]))
+    return Caps(link, less(min(protocol.nic_gbs * interfaces, together), nic * interfaces), spine)
+
+
+def held(machine: Machine, name: str) -> list[str]:
+    """The notes on bandwidths that overrides changed and that change nothing, since a protocol by `name` carries less;
+    none where they changed protocols too."""
+    protocol = next((protocol for protocol in protocols_of(machine) if protocol.name == name), None)
+    changed = {key: value for key, value in machine.overrides if key in (LINK_GBS, NIC_GBS)}
+    own = any(key.startswith("protocols.") for key, _ in machine.overrides)
+    if protocol is None or not changed or own:
+        return []
+    most = caps(machine, protocol, alike=1.0)
+    where = {LINK_GBS: (most.link, "over a link"), NIC_GBS: (most.way, "over the way of a rank between nodes")}
+    return [
+        f"{key}={value} is more than protocol {name} carries, {gbs:g} GB/s {over}: the protocol's limit holds"
+        for key, value in changed.items()
+        for gbs, over in [where[key]]
+        if gbs is not None
+    ]
+
+
+def _gbs(told: str) -> float:
+    return float(told.removesuffix("GB/s"))
 
 
 def usable(machine: Machine, nbytes: int, ranks: int) -> Sequence[Protocol]:

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING
 
 from ahbm.base.yaml_source import did_you_mean, scalar_text
+from ahbm.core.protocols import LINK_GBS, NIC_GBS, caps, chosen
 from ahbm.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -88,8 +89,10 @@ def _quicker(links: str, *keys: str) -> Lever:
     return Lever(f"twice the bandwidth of all links {links}", keys, "2x", (*_BYTES, "credit"), links)
 
 
+_OF_SIPS = (LINK_GBS, "system.sips.edges.*.bandwidth_gbs", NIC_GBS)
+
 LEVERS = (
-    _quicker(SIPS, "system.sips.link.bandwidth_gbs", "system.sips.edges.*.bandwidth_gbs"),
+    _quicker(SIPS, *_OF_SIPS),
     _quicker(CUBES, "cube.ucie.bandwidth_gbs"),
     _quicker(CHIPLETS, "sip.io.bandwidth_gbs"),
     _quicker(INSIDE, "cube.noc.link_gbs", "pe.noc_port_gbs", "pe.noc_port_in_gbs"),
@@ -228,6 +231,12 @@ class Advisor:
 
     def _levers(self) -> Iterator[Lever]:
         yield from LEVERS
+        spoken = chosen(self._machine)
+        if spoken is not None and any(caps(self._machine, spoken)):
+            what = f"twice the bandwidth of protocol {spoken.name}"
+            keys = tuple(f"protocols.{spoken.name}.{key}" for key in ("max_gbs", "nic_gbs", "channel_gbs"))
+            yield replace(_quicker(SIPS, *keys), what=what)
+            yield replace(_quicker(SIPS, *keys, *_OF_SIPS), what=f"{what} and of all links {SIPS}")
         for tier in self._program.tiers:
             keys = f"ipcq.tiers.{tier}.bandwidth_gbs", f"ipcq.tiers.{tier}.bank_bandwidth_gbs"
             yield Lever(f"twice the bandwidth of queue slots in {tier}", keys, "2x", ("slot I/O",))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ahbm.runs.advice import SIMULATED, Advice, link_class
+from ahbm.runs.advice import SIMULATED, SIPS, Advice, link_class
 
 if TYPE_CHECKING:
     from ahbm.runs.explanation import Explanation, Step
@@ -97,16 +97,19 @@ def _cause(why: Explanation) -> str:
         name = elsewhere[0]
         return f"{_share(elsewhere[1], why)} of the critical path is {name}, {_place(why.shares(name))}"
     link = links[0]
+    bandwidth = why.bandwidth_on(link.name) if link_class(link.name) == SIPS else ""
     if 2 * link.path_ps >= on_links:
         return (
-            f"{_share(link.path_ps, why)} of the critical path is bytes on {link.name}, "
+            f"{_share(link.path_ps, why)} of the critical path is bytes {bandwidth}on {link.name}, "
             f"{_place(why.shares(link=link.name))}; the link is busy {_share(link.busy_ps, why)} of the time"
         )
     classes: dict[str, list[int]] = {}
     for link in links:
         classes.setdefault(link_class(link.name), []).append(link.path_ps)
     most = max(classes, key=lambda name: sum(classes[name]))
-    begin = f"{_share(sum(classes[most]), why)} of the critical path is bytes on {len(classes[most])} links {most}"
+    bandwidth = bandwidth if link_class(links[0].name) == most else ""
+    count = len(classes[most])
+    begin = f"{_share(sum(classes[most]), why)} of the critical path is bytes {bandwidth}on {count} links {most}"
     return f"{begin}, {_place(why.shares())}"
 
 

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ahbm._core import Machine
 from ahbm.config.topology import COUNT
+
+_NEAR, _CHANGED, _OTHER, _OUTSIDE = (
+    "calibrated: near",
+    "not the calibrated machine",
+    "calibrated with",
+    "outside the calibrated range",
+)
+"""Beginnings of notes, by kind."""
+_BY, _NOT_KNOWN = ": the error of ", " is not known"
+_PERCENT = re.compile(r"([\d.]+) % on average, ([\d.]+) % at worst")
 
 
 @dataclass(frozen=True)
@@ -37,16 +49,70 @@ def told(machine: Machine, collective: str, algorithm: str, ranks: int, nbytes: 
         return None
     if changes := _changes(machine):
         keys = ", ".join(f"{key}={value}" for key, value in changes)
-        return f"not the calibrated machine: it was changed by {keys}, and its error is not known"
+        return f"{_CHANGED}: it was changed by {keys}, and its error is not known"
     if not _fitted(machine, collective, algorithm):
         known = ", ".join(dict(machine.library)[collective])
-        return f"calibrated with {known}: the error of {algorithm} is not known"
+        return f"{_OTHER} {known}{_BY}{algorithm}{_NOT_KNOWN}"
     found = band(machine, collective, algorithm, ranks, nbytes)
     if found is None:
         known = _ranges(machine.bands)
-        return f"outside the calibrated range, which is {known}: the error is not known"
+        return f"{_OUTSIDE}, which is {known}: the error is not known"
     percent = f"{found.percent:.1f} % on average, {found.worst_percent:.1f} % at worst"
-    return f"calibrated: near this size, {percent}, of held-back measurements"
+    return f"{_NEAR} this size, {percent}, of held-back measurements"
+
+
+class Noted(NamedTuple):
+    """A run, of which something is told."""
+
+    machine: str
+    """In words."""
+    nbytes: int
+    note: str | None
+    """As `told` has it."""
+
+
+def of(notes: Iterable[str]) -> str | None:
+    """The one of a run's notes that `told` has made."""
+    return next((note for note in notes if note.startswith((_NEAR, _CHANGED, _OTHER, _OUTSIDE))), None)
+
+
+def over(runs: Iterable[Noted]) -> list[str]:
+    """What is told of many runs: each kind once for each machine, and of how many sizes it is."""
+    sizes: dict[str, set[int]] = {}
+    found: dict[str, dict[str, set[int]]] = {}
+    for machine, nbytes, note in runs:
+        sizes.setdefault(machine, set()).add(nbytes)
+        if note is not None:
+            found.setdefault(machine, {}).setdefault(note, set()).add(nbytes)
+    return [
+        f"{machine}: {line}" if len(sizes) > 1 else line
+        for machine, notes in found.items()
+        for line in _lines(notes, len(sizes[machine]))
+    ]
+
+
+def _lines(notes: Mapping[str, set[int]], sizes: int) -> Iterable[str]:
+    if sizes == 1 and len(notes) == 1:
+        yield from notes
+        return
+    near = {note: match for note in notes if note.startswith(_NEAR) and (match := _PERCENT.search(note))}
+    if near:
+        of_sizes = len(set().union(*(notes[note] for note in near)))
+        means, worst = (sorted((match[group] for match in near.values()), key=float) for group in (1, 2))
+        mean = means[0] if means[0] == means[-1] else f"{means[0]} to {means[-1]}"
+        percent = f"{mean} % on average, {worst[-1]} % at worst"
+        yield f"{_NEAR} {of_sizes} of {sizes} sizes, {percent}, of held-back measurements"
+    others: dict[str, dict[str, set[int]]] = {}
+    for note, at in notes.items():
+        if note.startswith(_OTHER):
+            start, _, name = note.partition(_BY)
+            others.setdefault(start, {})[name.removesuffix(_NOT_KNOWN)] = at
+        elif note not in near:
+            yield f"{len(at)} of {sizes} sizes are {note}" if note.startswith(_OUTSIDE) else note
+    for start, names in others.items():
+        count = len(set().union(*names.values()))
+        some = f" ({count} of {sizes} sizes)" if count < sizes else ""
+        yield f"{start}{_BY}{', '.join(names)}{_NOT_KNOWN}{some}"
 
 
 def _fitted(machine: Machine, collective: str, algorithm: str) -> bool:

@@ -23,6 +23,7 @@ from ahbm.base.sizes import told as told_sizes
 from ahbm.base.yaml_source import did_you_mean
 from ahbm.core.spec import Spec, machine_name
 from ahbm.errors import AhbmError, ConfigError, Finding, InterruptedRun, told
+from ahbm.runs import bands
 from ahbm.source.algorithm import Algorithm
 from ahbm.source.located import refuse_kernel
 from ahbm.source.plan import PlanAlgorithm
@@ -407,12 +408,17 @@ def _reasons(reports: Sequence[Report]) -> tuple[Finding, ...]:
 
 
 def notes(reports: Sequence[Report]) -> list[str]:
-    """Choices for some of the reports, each once, with the smallest size of the choice."""
+    """Choices for some of the reports, each once, with the smallest size of the choice; errors of calibrated
+    machines."""
     found: dict[str, int] = {}
     for report in reports:
         for note in report.notes:
-            found[note] = min(report.bytes, found.get(note, report.bytes))
-    return [f"from {size} B on {note}" for note, size in found.items()]
+            if note != report.error.note:
+                found[note] = min(report.bytes, found.get(note, report.bytes))
+    return [
+        *(f"from {size} B on {note}" for note, size in found.items()),
+        *bands.over(report.error for report in reports),
+    ]
 
 
 def wrong(reports: Sequence[Report]) -> int:

@@ -15,6 +15,7 @@ from typing import Any
 from ahbm.base.load import load_text
 from ahbm.base.sizes import told
 from ahbm.errors import AhbmError, ConfigError, Finding
+from ahbm.runs import bands
 from ahbm.runs.report import OF_BOUND, Report
 
 Key = tuple[str, str, str, int, int, str, str, int]
@@ -113,11 +114,11 @@ class Row:
 
 
 def notes(rows: Iterable[Row]) -> list[str]:
-    """Sizes that were asked for and cannot be divided, and those that ran in their place; and numbers of ranks that
-    were, where ccl.yaml has its own."""
+    """Sizes that were asked for and cannot be divided, and those that ran in their place; numbers of ranks that were,
+    where ccl.yaml has its own; and the errors of calibrated machines."""
     reports = [report for row in rows for report in (row.before, row.after) if report is not None]
     own = dict.fromkeys(note for report in reports for note in report.overruled)
-    return [*told(report.resized for report in reports), *own]
+    return [*told(report.resized for report in reports), *own, *bands.over(report.error for report in reports)]
 
 
 STEPS_HEADER = (

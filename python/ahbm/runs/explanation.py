@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ahbm._core import categories
 from ahbm.base import html
 from ahbm.base.arguments import checked, overrides, refused, text
+from ahbm.core.protocols import caps, chosen
 from ahbm.runs.advice import BUDGET, Advice, Advisor
 from ahbm.runs.answer import sentences, told
 
@@ -293,6 +294,14 @@ class Explanation:
         Raises ConfigError (AHBM-C129) unless frames is 1 to 1000.
         """
         return {name: busy for _, name, busy in self._timeline.link_load(frames)}
+
+    def bandwidth_on(self, link: str) -> str:
+        """In words, the limit of a library's protocol on a link by its name, where the link itself has more; else
+        empty."""
+        machine = self._program.machine
+        spoken = chosen(machine)
+        gbs = None if spoken is None else caps(machine, spoken).on(link)
+        return "" if spoken is None or gbs is None else f"at the bandwidth of protocol {spoken.name}, {gbs:.3g} GB/s, "
 
     @cached_property
     def unlinked(self) -> dict[str, int]:

@@ -23,6 +23,7 @@ from ahbm.base.words import slug
 from ahbm.config.ccl import CclConfig
 from ahbm.core.emulator import Emulator
 from ahbm.errors import AhbmError, ConfigError, FormatError
+from ahbm.runs import bands
 from ahbm.runs.bench import Cell, Refused, Spread, Sweep, ran
 from ahbm.runs.candidates import none_left
 from ahbm.runs.plans import with_plans
@@ -97,10 +98,11 @@ class Ladder:
         return any(rung.wrong for rung in self.rungs)
 
     @property
-    def overruled(self) -> list[str]:
-        """The notes that ccl.yaml has its own number of ranks, where it has."""
+    def notes(self) -> list[str]:
+        """The notes that ccl.yaml has its own number of ranks, where it has; and the errors of a calibrated machine."""
         reports = [report for rung in self.rungs for report in rung.reports.values()]
-        return list(dict.fromkeys(note for report in reports for note in report.overruled))
+        own = dict.fromkeys(note for report in reports for note in report.overruled)
+        return [*own, *bands.over(report.error for report in reports)]
 
     def ranges(self) -> list[Range]:
         """Ranges of sizes in ascending order. Between two sizes with different winners, the border is their geometric
@@ -195,7 +197,7 @@ class Ladder:
         for (name, reason), sizes in reasons.items():
             yield f"# {name} at {' '.join(map(str, sizes))} B: {reason}"
         yield from (f"# {note}" for note in told_sizes(rung.resized for rung in self.rungs))
-        yield from (f"# {note}" for note in self.overruled)
+        yield from (f"# {note}" for note in self.notes)
 
     def to_json(self) -> dict[str, Any]:
         """The ladder as JSON-serialisable data."""
@@ -203,7 +205,7 @@ class Ladder:
             "collective": self.collective,
             "topology": self.emulator.machine.topology,
             "dtype": self.dtype,
-            **({} if not self.overruled else {"notes": self.overruled}),
+            **({} if not (found := self.notes) else {"notes": found}),
             "rungs": [
                 {
                     "bytes": rung.nbytes,

@@ -28,6 +28,7 @@ from ahbm.config.settings import Settings
 from ahbm.config.topology import overruled
 from ahbm.core.compiled import Compiled
 from ahbm.core.emulator import Emulator
+from ahbm.core.protocols import held
 from ahbm.core.spec import Spec, machine_name
 from ahbm.errors import BudgetError, ConfigError, Finding, UnsupportedError
 from ahbm.runs import bands
@@ -331,6 +332,7 @@ def _report(case: Case, compiled: Compiled, wrong: int | None, spec: Spec, findi
             *([] if case.selected is None else [brief(case.selected)]),
             *compiled.notes,
             *case.notes,
+            *held(machine, compiled.protocol or machine.protocol or ""),
             *filter(None, [calibrated]),
         ),
         resized=case.resized,

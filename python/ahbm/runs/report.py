@@ -19,6 +19,7 @@ from ahbm.config.topology import OVERRULED
 from ahbm.core.limits import Bound
 from ahbm.core.spec import Spec
 from ahbm.errors import ConfigError, Finding, told
+from ahbm.runs import bands
 from ahbm.runs.bands import Band
 from ahbm.runs.traces import Run
 
@@ -208,6 +209,16 @@ class Report(Run):
     def overruled(self) -> list[str]:
         """The note that ccl.yaml has its own number of ranks, where it has."""
         return [note for note in self.notes if note.endswith(OVERRULED)]
+
+    @property
+    def beside(self) -> list[str]:
+        """The notes of the time alone: on the number of ranks, and on the error of a calibrated machine."""
+        return [*self.overruled, *filter(None, [self.error.note])]
+
+    @property
+    def error(self) -> bands.Noted:
+        """What is told of the error of a calibrated machine."""
+        return bands.Noted(self.machine or self.topology, self.bytes, bands.of(self.notes))
 
     def _told(self) -> list[str]:
         """What is said to people beside the numbers."""

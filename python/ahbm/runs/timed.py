@@ -18,6 +18,7 @@ from ahbm.config.topology import load_machine, sized
 from ahbm.core.fitting import fitting
 from ahbm.core.spec import machine_name
 from ahbm.errors import Finding
+from ahbm.runs import bands
 from ahbm.runs.plans import Options
 from ahbm.runs.report import place
 from ahbm.runs.traces import Run
@@ -59,6 +60,11 @@ class TimeReport(Run):
     """The machine in words: its topology, and the overrides that changed it."""
     ran: Program | None = field(default=None, repr=False, compare=False)
     """The program that ran."""
+
+    @property
+    def beside(self) -> list[str]:
+        """The note on the error of a calibrated machine."""
+        return list(filter(None, [bands.of(self.notes)]))
 
     def program(self) -> Program | None:
         """The program that ran."""
@@ -130,6 +136,7 @@ def run(
     program, settings, note = prepare(plan, topology, options, nbytes, dtype, op, overrides, ccl)
     machine = program.machine
     timeline = program.simulate(record=False, max_events=settings.event_budget)
+    calibrated = bands.told(machine, plan.collective, name, plan.ranks, nbytes or 0)
     return TimeReport(
         name,
         plan.collective,
@@ -145,7 +152,7 @@ def run(
         __version__,
         tuple(Finding.from_json(warning) for warning in plan.warnings),
         f"what a {plan.collective} plan computes is not compared" if plan.buffers else "the trace names no buffers",
-        tuple(filter(None, (note, off_range(plan, name, nbytes) if nbytes else ""))),
+        tuple(filter(None, (note, off_range(plan, name, nbytes) if nbytes else "", calibrated))),
         machine_name(machine),
         program,
     )

@@ -46,6 +46,7 @@ WORDS = [
     "op",
     "limited_by",
     "job",
+    "calibration",
     "version",
     "code",
     "space",

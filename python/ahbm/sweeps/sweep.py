@@ -356,7 +356,8 @@ def table_of(space: Space, order: Sequence[Case], rows: Mapping[str, Row]) -> Ta
         row[machine], row[seed] = case.group.machine, case.seed
         overrides = (case.group.varied.get(name) for name in varied)
         values.append((*(row[at] for at in picked), *overrides, *(row[at] for at in failed)))
-    notes = tuple(told_sizes(case.resized for case in order))
+    machines = [case.group.machine for case in order]
+    notes = (*told_sizes(case.resized for case in order), *work.errors(machines, (rows[case.key] for case in order)))
     return Table((*COLUMNS, *seeds, *job, *varied, *FAILED), tuple(values), space, notes)
 
 

@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from multiprocessing import connection
@@ -14,6 +14,8 @@ from typing import Any
 
 from ahbm._core import Machine, Workload
 from ahbm.errors import AhbmError, InterruptedRun
+from ahbm.runs import bands
+from ahbm.runs.bands import Noted
 from ahbm.runs.rows import FAILED
 from ahbm.sweeps.build import build
 from ahbm.sweeps.case import Case, Places
@@ -41,9 +43,9 @@ COLUMNS = (
     "timeline_hash",
 )
 """The fields of a report that a row holds."""
-STORED = (*COLUMNS, "seed", "job", "links", "link_gbs", "version", *FAILED)
+STORED = (*COLUMNS, "seed", "job", "links", "link_gbs", "calibration", "version", *FAILED)
 """The values of a row: `COLUMNS`; the seed of the data; the job, of replays; the links between SIPs, and GB/s of one
-link; the build of this package; `FAILED`."""
+link; what is known of the error of a calibrated machine; the build of this package; `FAILED`."""
 LATEST_S = 1.0
 """Seconds after which a batch comes back with what it has done."""
 LOST = "AHBM-X140"
@@ -116,6 +118,12 @@ def row(case: Case, places: Places) -> Row:
         return refusal(case, INTERNAL, f"{type(error).__name__}: {error}")
 
 
+def errors(machines: Iterable[str], rows: Iterable[Row]) -> list[str]:
+    """What is told of the errors of rows on calibrated machines, by their machines in words."""
+    nbytes, told = STORED.index("bytes"), STORED.index("calibration")
+    return bands.over(Noted(machine, row[nbytes] or 0, row[told]) for machine, row in zip(machines, rows, strict=True))
+
+
 def refusal(case: Case, code: str, message: str) -> Row:
     """The row of a case that did not run."""
     group, found = case.group, dict.fromkeys(STORED)
@@ -154,7 +162,7 @@ def _measured(case: Case, places: Places) -> Row:
         # Cases of a sweep differ: none needs the program of another.
         emulator.forget_programs()
     measured = (getattr(found, name) for name in COLUMNS)
-    return (*measured, case.seed, None, *_links(emulator.machine), build(), None, None)
+    return (*measured, case.seed, None, *_links(emulator.machine), found.error.note, build(), None, None)
 
 
 def _replayed(case: Case) -> Row:

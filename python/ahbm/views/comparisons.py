@@ -44,7 +44,10 @@ def of_files(before: str | Path, after: str | Path) -> Page:
 def page(title: str, rows: Sequence[c.Row]) -> Page:
     """The page of measurements that stand beside each other."""
     charts: dict[str, alt.TopLevelMixin] = {}
-    return Page(title, "All times are simulated, and have no noise.", [section(rows, charts)], charts, (), answer(rows))
+    facts = [("note", note) for note in c.notes(rows)]
+    return Page(
+        title, "All times are simulated, and have no noise.", [section(rows, charts)], charts, facts, answer(rows)
+    )
 
 
 def section(rows: Sequence[c.Row], charts: dict[str, alt.TopLevelMixin]) -> Section:

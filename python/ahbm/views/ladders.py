@@ -54,6 +54,6 @@ def page(ladder: Ladder, sweep: bench.Sweep) -> Page:
     quickest = f"The quickest of {len(ladder.candidates)}: {', '.join(steps)}. {fastest}"
     headline = answer.first_lines(quickest, best, explanation)
     facts = [("ahbm", best.version), ("machine", best.machine_hash), ("type", ladder.dtype)]
-    facts += [("note", note) for note in ladder.overruled]
+    facts += [("note", note) for note in ladder.notes]
     subtitle = "All times are simulated. GB/s is 1e9 bytes per second; busbw as nccl-tests counts it, one direction."
     return Page(f"ladder of {what}, {ladder.dtype}", subtitle, sections, shown, facts, headline)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ahbm.runs import bench, compare
+from ahbm.runs import bands, bench, compare
 from ahbm.runs.report import Report
 from ahbm.views import answer, charts, comparisons, overview
 from ahbm.views.page import Page, Section
@@ -47,7 +47,8 @@ def page(sides: Sequence[tuple[bench.Sweep, Sequence[Report | bench.Refused]]]) 
     headline = [answer.fastest(lines)]
     if refused:
         headline.append(f"{len(refused)} of {len(named)} measurements did not run.")
-    return Page(title, subtitle, sections, shown, (), headline)
+    facts = [("note", note) for note in bands.over(report.error for report in reports)]
+    return Page(title, subtitle, sections, shown, facts, headline)
 
 
 def _names(sweeps: Sequence[bench.Sweep]) -> list[str]:

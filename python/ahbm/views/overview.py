@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ahbm.base import codes
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.config.topology import resized
-from ahbm.runs import bench, compare
+from ahbm.runs import bands, bench, compare
 from ahbm.runs.plans import with_plans
 from ahbm.views import answer, certificates, comparisons, reasons
 from ahbm.views.page import Page, Section, bundle
@@ -145,6 +145,7 @@ def _page(contents: Contents) -> Page:
         ("topology", str(sweep.topology or "default")),
         *((f"set {key}", str(value)) for key, value in sweep.overrides.items()),
         *(("note", note) for note in dict.fromkeys(note for report in reports for note in report.overruled)),
+        *(("note", note) for note in bands.over(report.error for report in reports)),
     ]
     subtitle = "All times are simulated. GB/s is 1e9 bytes per second; busbw as nccl-tests counts it, one direction."
     headline = answer.of_sweep(reports, contents.explanations.items())
