@@ -246,9 +246,9 @@ def test_sizes_beyond_this_computer_run_for_their_time(ring_file: Path, monkeypa
         plans.run(ring_file, TOPOLOGY, bytes_per_rank=1 << 63, overrides=FOUR, data=False)
     assert absurd.value.code == "AHBM-C125"
     monkeypatch.setattr("os.sysconf", lambda _: 1 << 8)
-    assert plans.run(ring_file, TOPOLOGY, bytes_per_rank=4 << 10, overrides=FOUR).wrong == 0
+    assert plans.run(ring_file, TOPOLOGY, bytes_per_rank=2 << 10, overrides=FOUR).wrong == 0
     with pytest.raises(BudgetError) as refused:
-        plans.run(ring_file, TOPOLOGY, bytes_per_rank=8 << 10, overrides=FOUR)
+        plans.run(ring_file, TOPOLOGY, bytes_per_rank=4 << 10, overrides=FOUR)
     assert refused.value.code == "AHBM-B301"
 
 
