@@ -103,6 +103,22 @@ def test_every_call_is_seen() -> None:
     ahbm.torch.spawn(worker, overrides=SMALL)
 
 
+def test_outputs_of_what_requires_a_gradient_require_one_as_in_processes() -> None:
+    def worker() -> list[bool]:
+        dist.init_process_group("ahbm")
+        x = torch.nn.Parameter(torch.ones(4))
+        gathered, scattered, moved = torch.zeros(8), torch.zeros(2), [torch.zeros(4), torch.zeros(4)]
+        dist.all_gather_into_tensor(gathered, x)
+        dist.reduce_scatter_tensor(scattered, x)
+        dist.all_to_all(moved, [x, x])
+        assert gathered.tolist() == [1.0] * 8 and scattered.tolist() == [2.0] * 2
+        with torch.no_grad():
+            dist.all_gather_into_tensor(quiet := torch.zeros(8), x)
+        return [t.requires_grad for t in (gathered, scattered, *moved, quiet)]
+
+    assert ahbm.torch.spawn(worker, overrides=SMALL) == [[True, True, True, True, False]] * 2
+
+
 def test_the_profiler_has_torchs_names_and_the_emulators() -> None:
     def worker(rank: int) -> None:
         dist.init_process_group("ahbm")

@@ -234,6 +234,47 @@ def test_late_ranks_are_told_of_in_torchs_words() -> None:
     check_late_barriers(told)
 
 
+def test_ranks_that_had_no_turn_are_not_late() -> None:
+    told: dict[int, str] = {}
+
+    def worker(rank: int) -> None:
+        dist.init_process_group("ahbm")
+        dist.barrier()
+        if rank == 1:
+            time.sleep(0.6)
+        try:
+            dist.monitored_barrier(timeout=timedelta(seconds=0.2), wait_all_ranks=True)
+        except dist.DistBackendError as error:
+            told[rank] = str(error)
+
+    ahbm.torch.spawn(worker, world_size=3, overrides=SMALL)
+    assert list(told) == [0]
+    assert "Ranks 1 failed to pass monitoredBarrier in 200 ms" in told[0]
+    assert "rank 1, which has not called it and rank 2, which has had no turn to call it" in told[0]
+
+
+def test_a_rank_that_has_waited_in_vain_goes_on_in_its_turn() -> None:
+    order: list[str] = []
+
+    def worker(rank: int) -> None:
+        dist.init_process_group("ahbm")
+        dist.barrier()
+        if rank == 1:
+            time.sleep(0.4)
+        work = dist.all_reduce(data(rank), async_op=True)
+        order.append(f"{rank} called")
+        try:
+            work.wait(timedelta(seconds=0.1))
+        except dist.DistBackendError:
+            order.append(f"{rank} late")
+        x = data(rank)
+        dist.all_reduce(x)
+        assert torch.equal(x, data(0) + data(1))
+
+    ahbm.torch.spawn(worker, world_size=2, overrides=SMALL)
+    assert order == ["0 called", "1 called", "0 late"]
+
+
 def test_late_processes_are_told_of_in_torchs_words(tmp_path: Path) -> None:
     script = tmp_path / "job.py"
     script.write_text(

@@ -71,7 +71,7 @@ class Claims:
         near: list[Ticket] = []
         if self.open:
             start, end = mine.span
-            near = [ticket for ticket, (low, high) in self.open.items() if low < end and start < high]
+            near = [ticket for ticket, (low, high) in list(self.open.items()) if low < end and start < high]
         if near:
             before = [self._before(ticket, mine) for ticket in near]
             mine.after = call.after = tuple(dict.fromkeys(ticket for some in before for ticket in some))

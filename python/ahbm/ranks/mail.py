@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ahbm.ranks.operation import Part, Performer
@@ -56,6 +57,12 @@ class Mailbox:
         self.sends.remove(send)
         self.receives.remove(receive)
         return send, receive
+
+
+def first_wildcard(boxes: Iterable[Mailbox]) -> tuple[Mailbox, tuple[Letter, Letter]] | None:
+    """Of the `Mailbox.wildcard` of all boxes the earliest, and its box."""
+    found = [(box, pair) for box in boxes if (pair := box.wildcard()) is not None]
+    return min(found, key=lambda entry: (entry[1][1].part.clock_ps, entry[1][1].dst), default=None)
 
 
 def _fits(send: Letter, receive: Letter) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -169,3 +169,18 @@ class Operation:
                     sites=[Site(f"{who}: {term} {value}", origin) for who, value, origin in sides],
                     hint="every rank of a group must make the same calls in the same order with equal arguments",
                 )
+
+
+def sort_held(operations: Iterable[Operation]) -> tuple[list[Operation], list[Operation]]:
+    """Of operations that all sides have come to, those that can be performed and those that are still held: for an
+    operand, or for an earlier one of their lane."""
+    free, held, lanes = list[Operation](), list[Operation](), set[tuple[object, ...]]()
+    for operation in operations:
+        if operation.done:
+            continue
+        if operation.lane in lanes or any(part.is_late for part in operation.parts.values()):
+            lanes.add(operation.lane)
+            held.append(operation)
+        else:
+            free.append(operation)
+    return free, held

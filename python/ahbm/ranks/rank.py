@@ -16,9 +16,14 @@ _local = threading.local()
 
 def bind(context: Context | None) -> None:
     """Makes the calling thread a rank (or no rank); `ahbm.spawn` does it for its workers."""
-    _local.context = context
+    act_for(context)
     if context is not None:
         context.world.enter(context.rank)
+
+
+def act_for(context: Context | None) -> None:
+    """Lets the calling thread, which may be another than the rank's own, make calls for a rank (or for none)."""
+    _local.context = context
 
 
 def current() -> Context | None:

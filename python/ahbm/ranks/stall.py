@@ -33,6 +33,8 @@ class RankState:
     thread: int = 0
     clock_ps: int = 0
     waiting: Part | None = None
+    queued: bool = False
+    """Whether it runs on as soon as it has a turn; of the moment at which words are asked for."""
     finished: bool = False
     error: BaseException | None = None
     value: object = None
@@ -52,7 +54,7 @@ def stalled(ranks: Sequence[RankState]) -> DistributedError:
 
 def silent(ranks: Sequence[RankState], waits: Sequence[Part], patience_s: float) -> DistributedError:
     """AHBM-X122: some ranks compute on while others have waited for `patience_s` wall seconds."""
-    running = [state.rank for state in ranks if state.waiting is None and not state.finished]
+    running = [state.rank for state in ranks if state.waiting is None and not state.finished and not state.queued]
     return DistributedError(
         "AHBM-X122",
         f"nothing happened for {patience_s:g} s while {span(running)} computed outside of any "
@@ -63,7 +65,11 @@ def silent(ranks: Sequence[RankState], waits: Sequence[Part], patience_s: float)
 
 
 def late(part: Part, ranks: Sequence[RankState], timeout_s: float) -> DistributedError:
-    """AHBM-X122: one wait has lasted `timeout_s` wall seconds."""
+    """AHBM-X122: one wait has lasted `timeout_s` wall seconds; tells its ticket whom it has waited for.
+
+    Those that had no turn are among them only where nobody else is."""
+    absent = part.operation.absent()
+    part.ticket.absent = tuple(rank for rank in absent if not ranks[rank].queued) or tuple(absent)
     return timed_out(part.operation.label, timeout_s, waits_in(part, ranks))
 
 
@@ -133,4 +139,6 @@ def _whereabouts(state: RankState, tagged: bool) -> str:
         return "which has returned"
     if state.waiting is not None:
         return f"which waits in {_named(state.waiting, tagged)}"
+    if state.queued:
+        return "which has had no turn to call it"
     return "which has not called it"

@@ -29,6 +29,8 @@ class Ticket:
     error: BaseException | None = None
     done: bool = False
     """Whether the operation has ended, well or not."""
+    absent: tuple[int, ...] = ()
+    """The global ranks that a wait came to wait for in vain."""
     waited: bool = False
     """Whether its rank has waited for it."""
     touches: Touches | None = None

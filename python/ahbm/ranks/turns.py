@@ -35,6 +35,10 @@ class TurnTable:
         self.turn: int | None = None
         """The rank that has the turn."""
         self._last = size - 1
+        self.aside = [False] * size
+        """Per rank, whether its thread waits for another thread instead of for an operation."""
+        self.helped = [0] * size
+        """Per rank, how many threads wait for operations in its place."""
 
     def wishes(self, rank: int) -> bool:
         """Whether `rank` waits for its turn."""
@@ -47,6 +51,10 @@ class TurnTable:
     def withdraw(self, rank: int) -> None:
         """`rank` runs on and wants no turn."""
         self._ready[rank] = None
+
+    def lends(self, rank: int) -> bool:
+        """Whether `rank` has the turn, and waits for a thread that may wait for ranks without."""
+        return self.turn == rank and self.aside[rank] and self.helped[rank] > 0
 
     def end(self, rank: int) -> bool:
         """`rank` gives its turn away; False when it has none."""

@@ -8,7 +8,7 @@ in no other, the simulated time goes to the ranks that asked, and receives from 
 is neither, it is a stall and every waiting rank gets one error that says who waits for whom.
 
 With `turns`, one rank's thread runs at a time: a rank hands the turn over where it waits or ends, to the next one in
-rank order that can go on.
+rank order that can go on. A rank whose thread waits for a helper that waits for an operation hands it over, too.
 
 Invariants: a rank counts as running from the moment its operation completes, not from when its thread wakes up; a rank
 counts as waiting only while its own thread waits, not for helper threads that wait on its behalf.
@@ -19,14 +19,15 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 from ahbm._core import Gate, Gates
-from ahbm.errors import InterruptedRun, RankError
+from ahbm.errors import DistributedError, InterruptedRun, RankError
 from ahbm.ranks import stall
 from ahbm.ranks.blame import clone, original, rank_error
 from ahbm.ranks.groups import ProcessGroup
-from ahbm.ranks.mail import Letter, Mailbox
-from ahbm.ranks.operation import Operation, Part, Performer
+from ahbm.ranks.mail import Letter, Mailbox, first_wildcard
+from ahbm.ranks.operation import Operation, Part, Performer, sort_held
 from ahbm.ranks.stall import RankState
 from ahbm.ranks.ticket import Notify, Ticket
 from ahbm.ranks.turns import Pause, TurnTable
@@ -167,10 +168,10 @@ class World:
         self._work_off()
 
     def absent(self, ticket: Ticket) -> tuple[int, ...]:
-        """The ranks that the operation still waits for."""
+        """The ranks that the operation still waits for, or that a wait for it has waited for in vain."""
         with self.lock:
             part = self._open.get(ticket)
-            return () if part is None else tuple(part.operation.absent())
+            return ticket.absent or (() if part is None else tuple(part.operation.absent()))
 
     def notify(self, ticket: Ticket, told: Notify) -> bool:
         """Has `told` called, from any thread, with the operation's error when that ends; False when it has ended."""
@@ -193,6 +194,9 @@ class World:
                 ticket.gates.append(gate)
             part = self._open[ticket]
             self._blocked[part] = None
+            if not own and self._turns is not None:
+                self._turns.helped[ticket.rank] += 1
+                self._locked_lend(ticket.rank, self._turns)
             if own:
                 self.ranks[ticket.rank].waiting = part
                 self._running -= 1
@@ -221,7 +225,28 @@ class World:
         """Marks the calling thread as `rank`; with turns, blocks until it is the rank's."""
         self.ranks[rank].thread = threading.get_ident()
         if self._turns is not None:
-            self._await_turn(rank, self._turns)
+            self._await_turn(rank, self._turns, first=True)
+
+    @contextmanager
+    def aside(self, rank: int, unlocked: Callable[[], AbstractContextManager[None]]) -> Iterator[None]:
+        """`rank`'s thread waits for another one, which may wait for ranks that have no turn: they get it meanwhile.
+        `unlocked` lets go of what the thread holds, for as long as it waits to have the turn again."""
+        turns = self._turns
+        if turns is None or threading.get_ident() != self.ranks[rank].thread:
+            yield
+            return
+        with self.lock:
+            turns.aside[rank] = True
+            self._locked_lend(rank, turns)
+        try:
+            yield
+        finally:
+            with self.lock:
+                turns.aside[rank] = False
+                lent = turns.turn != rank
+            if lent:
+                with unlocked():
+                    self._await_turn(rank, turns)
 
     def be_patient(self, seconds: float) -> None:
         """After `seconds` of wall time without any progress waiting ranks fail."""
@@ -314,16 +339,8 @@ class World:
 
     def _locked_hand_on(self) -> None:
         """Leaves to the performers what is held no longer."""
-        held, self._held = self._held, []
-        lanes = set()
-        for operation in held:
-            if operation.done:
-                continue
-            if operation.lane in lanes or any(part.is_late for part in operation.parts.values()):
-                lanes.add(operation.lane)
-                self._held.append(operation)
-            else:
-                self._jobs.append(operation)
+        free, self._held = sort_held(self._held)
+        self._jobs += free
 
     def _locked_awaits_operand(self) -> bool:
         """Whether an operand is on its way."""
@@ -333,17 +350,16 @@ class World:
         members = (send.part.rank, receive.dst)
         label = f"send from rank {members[0]} to rank {members[1]} ({box.name})"
         operation = Operation(label, members, box.performer, (send.part.group, *members, send.tag))
-        operation.add(send.part)
-        operation.add(receive.part)
+        for letter in (send, receive):
+            operation.add(letter.part)
         self._locked_fill(operation)
 
     def _locked_collect_asked(self) -> bool:
         parts = sorted(self._asking, key=lambda part: part.rank)
         self._asking.clear()
         if parts:
-            operation = Operation(
-                parts[0].operation.label, tuple(part.rank for part in parts), parts[0].operation.performer
-            )
+            first = parts[0].operation
+            operation = Operation(first.label, tuple(part.rank for part in parts), first.performer)
             for part in parts:
                 operation.add(part)
             self._jobs.append(operation)
@@ -396,25 +412,36 @@ class World:
         if self._locked_collect_asked() or self._locked_choose_sender():
             return
         error = stall.stalled(self.ranks)
-        for state in self.ranks:
-            if state.waiting is not None and not state.waiting.operation.done:
-                self._locked_complete(state.waiting.operation, error)
+        for part in [state.waiting for state in self.ranks if state.waiting is not None]:
+            if not part.operation.done:
+                self._locked_complete(part.operation, error)
         self._jobs = deque(operation for operation in self._jobs if not operation.done)
         self._locked_give_turn()
 
     def _locked_await_stir(self) -> bool:
         """Lets go of the lock until something happens or patience ends; False when the world has failed by then."""
         ticks = self._ticks
-        if self.hurry_s is not None and self._locked_wildcards():
+        if self.hurry_s is not None and first_wildcard(self._mail.values()) is not None:
             if not self._stir.wait(self.hurry_s) and self._ticks == ticks:
                 self._locked_choose_sender()
         elif not self._stir.wait(None if self.patience_s == float("inf") else self.patience_s):
             if self.failure is not None:
                 return False
             if self._ticks == ticks and self._blocked:
+                self._locked_queue()
                 self._locked_abort(stall.silent(self.ranks, list(self._blocked), self.patience_s))
                 self.patience_s = GRACE_S
         return True
+
+    def _locked_lend(self, rank: int, turns: TurnTable) -> None:
+        if turns.lends(rank):
+            turns.hooks.pause(rank)
+            self._locked_end_turn(rank)
+
+    def _locked_queue(self) -> None:
+        """Notes who has no turn, for words about ranks."""
+        for state in self.ranks:
+            state.queued = self._turns is not None and self._turns.wishes(state.rank) and state.waiting is None
 
     def _locked_end_turn(self, rank: int) -> None:
         if self._turns is not None and self._turns.end(rank):
@@ -424,19 +451,13 @@ class World:
         """Hands out the turn if nobody has it, once nothing is left to perform that could free another rank."""
         turns = self._turns
         if turns is not None and turns.turn is None and not self._jobs and not self._performing:
-            turns.give(self._is_free)
-
-    def _is_free(self, rank: int) -> bool:
-        return self.ranks[rank].waiting is None
-
-    def _locked_wildcards(self) -> list[tuple[Mailbox, tuple[Letter, Letter]]]:
-        return [(box, pair) for box in self._mail.values() if (pair := box.wildcard()) is not None]
+            turns.give(lambda rank: self.ranks[rank].waiting is None)
 
     def _locked_choose_sender(self) -> bool:
-        found = self._locked_wildcards()
-        if not found:
+        found = first_wildcard(self._mail.values())
+        if found is None:
             return False
-        box, (send, receive) = min(found, key=lambda entry: (entry[1][1].part.clock_ps, entry[1][1].dst))
+        box, (send, receive) = found
         self._locked_join(box, *box.take(send, receive))
         for pair in box.pair():
             self._locked_join(box, *pair)
@@ -519,6 +540,7 @@ class World:
         own = threading.get_ident() == self.ranks[rank].thread
         turns = self._turns if own else None
         gate = self._gates.gate(rank) if own else Gate()
+        late: DistributedError | None = None
         if turns is not None:
             turns.hooks.pause(rank)
             turns.wish(rank, gate)
@@ -529,25 +551,34 @@ class World:
             except BaseException:
                 self.unpark(ticket, gate, own=own)
                 raise
+            finally:
+                if not own and self._turns is not None:
+                    with self.lock:
+                        self._turns.helped[rank] -= 1
             if not opened and (part := self.unpark(ticket, gate, own=own)) is not None:
                 assert timeout_s is not None
-                raise stall.late(part, self.ranks, timeout_s)
+                with self.lock:
+                    self._locked_queue()
+                    late = stall.late(part, self.ranks, timeout_s)
+                    self._locked_give_turn()
             if not opened and turns is not None:
                 gate.wait()
         elif turns is not None:
             turns.withdraw(rank)
         if turns is not None:
             turns.hooks.resume(rank)
+        if late is not None:
+            raise late
         if not ticket.done:
             with self.lock:
                 self._locked_raise_failure()
 
-    def _await_turn(self, rank: int, turns: TurnTable) -> None:
-        """Blocks until all ranks have come and it is `rank`'s turn."""
+    def _await_turn(self, rank: int, turns: TurnTable, *, first: bool = False) -> None:
+        """Blocks until it is `rank`'s turn; the `first` one is given when all ranks have come."""
         gate = self._gates.gate(rank)
         with self.lock:
             turns.wish(rank, gate)
-            if all(turns.wishes(state.rank) or state.finished for state in self.ranks):
+            if not first or all(turns.wishes(state.rank) or state.finished for state in self.ranks):
                 self._locked_give_turn()
         gate.wait()
         turns.hooks.resume(rank)

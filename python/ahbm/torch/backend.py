@@ -1,10 +1,11 @@
 """The backend, in the two parts that torch knows.
 
 `ProcessGroup` answers torch directly, on the caller's thread. While one of torch's instruments looks (a hook, a
-dispatch mode, the profiler), it sends the call through torch's dispatcher, where they see it. The dispatcher's kernel
-calls the group's `Backend`, which makes the operation. torch wraps the backend's handle into one of its own, which
-knows neither completion nor sender, so the caller gets the handle that the backend has made. The way through the
-dispatcher lets go of the interpreter's lock, which threads that wait for it make dear: 34 us of a small all_reduce.
+dispatch mode, the profiler, autograd at a tensor that requires a gradient), it sends the call through torch's
+dispatcher, where they see it. The dispatcher's kernel calls the group's `Backend`, which makes the operation. torch
+wraps the backend's handle into one of its own, which knows neither completion nor sender, so the caller gets the handle
+that the backend has made. The way through the dispatcher lets go of the interpreter's lock, which threads that wait for
+it make dear: 34 us of a small all_reduce.
 
 Before torch 2.14 a backend cannot be a Python class, and no instrument sees the calls.
 """
@@ -28,7 +29,7 @@ from ahbm.errors import UnsupportedError
 from ahbm.ranks.groups import ProcessGroup as Members
 from ahbm.torch.calls import CALLS, NAME, Collectives, State
 from ahbm.torch.place import Place
-from ahbm.torch.tensors import hollow
+from ahbm.torch.tensors import hollow, tracked
 from ahbm.torch.untraced import untraced
 from ahbm.torch.work import Work
 
@@ -37,6 +38,7 @@ PYTHON_BACKENDS = hasattr(dist.ProcessGroup, "register_pre_hook")
 and none is called."""
 stand_in = getattr(FakeProcessGroup, "_create_internal", FakeProcessGroup)
 _modes: Callable[[], int] = torch._C._len_torch_dispatch_stack
+_tracking: Callable[[], bool] = torch.is_grad_enabled
 _profiling: Callable[[], bool] = torch.autograd._profiler_enabled
 _waited_for_by_tensor: Callable[[], bool] = torch._C._distributed_c10d._allow_inflight_collective_as_graph_input
 """Whether torch keeps the handles of calls for functions that wait for a tensor."""
@@ -201,7 +203,8 @@ def _dispatched(name: str) -> Callable[..., Any]:
     unseen = make.__wrapped__
 
     def method(self: ProcessGroup, *args: Any, **kw: Any) -> Any:
-        if not self.watched():  # by the profiler, either: to ask it takes 0.25 us, and `make` would ask again
+        # By the profiler, either: to ask it takes 0.25 us, and `make` would ask again.
+        if not self.watched() and not (_tracking() and tracked(args)):
             return unseen(self, *args, **kw)
         before = _made.work, _made.dispatching
         _made.work, _made.dispatching = None, True

@@ -113,6 +113,13 @@ def hollow(arg: Any) -> bool:
     return isinstance(arg, (list, tuple)) and any(map(hollow, arg))
 
 
+def tracked(arg: Any) -> bool:
+    """Whether a tensor that requires a gradient is among the arguments of a call."""
+    if isinstance(arg, torch.Tensor):
+        return bool(arg.requires_grad)
+    return isinstance(arg, (list, tuple)) and any(map(tracked, arg))
+
+
 def _restore(tensor: torch.Tensor, elements: NDArray[Any]) -> None:
     plain = tensor.detach()
     plain.copy_(_typed(elements, plain))

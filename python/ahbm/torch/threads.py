@@ -14,17 +14,20 @@ import torch
 import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 import torch.distributed.nn.functional  # its defaults are groups, bound when it is imported: before any rank has one
+from torch._C._distributed_c10d import _register_process_group, _unregister_all_process_groups
 from torch.distributed.rendezvous import _rendezvous_handlers
 
 from ahbm.base.arguments import checked, whole
 from ahbm.errors import DistributedError
 from ahbm.ranks.launch import caller, run_ranks
-from ahbm.ranks.lobby import BACKEND, Lobby
-from ahbm.ranks.rank import current
+from ahbm.ranks.lobby import BACKEND, Context, Lobby
+from ahbm.ranks.rank import act_for, current
 from ahbm.ranks.setup import Setup, ambient
 from ahbm.ranks.world import World
 from ahbm.selectors.loading import as_selector
 from ahbm.torch import report
+from ahbm.torch.helpers import helping
+from ahbm.torch.own import Own, calling, separated
 from ahbm.torch.place import Place, ThreadPlace
 from ahbm.torch.places import be_rank, options
 
@@ -104,7 +107,7 @@ class _Shared:
         os.environ[_RECORDER] = "0"  # torch's flight recorder is one per process: it would mix the ranks up
         hook = sys.excepthook  # every rank's init_process_group wraps it
         try:
-            with torch.autograd.set_multithreading_enabled(False):
+            with torch.autograd.set_multithreading_enabled(False), separated(), helping(self._acting):
                 yield
         finally:
             sys.excepthook = hook
@@ -118,32 +121,40 @@ class _Shared:
     @contextmanager
     def rank(self, rank: int) -> Iterator[None]:
         """Makes the calling thread `rank`."""
-        be_rank([], self._open)
-        torch.autograd.set_multithreading_enabled(False)
+        context = current()
+        assert context is not None and context.rank == rank
+        with self._acting(Own(context, _empty())):
+            yield
+
+    @contextmanager
+    def _acting(self, own: Own) -> Iterator[None]:
+        """Makes the calling thread act for a rank."""
+        before, context = calling.own, current()
+        self._become(own, own.context)
         try:
             yield
         finally:
+            self._become(before, context)
+
+    def _become(self, own: Own | None, context: Context | None) -> None:
+        act_for(context)
+        calling.own = own
+        if own is None:
             be_rank(None)
-            self.world.forget()
+            return
+        be_rank(own.places, self._open)
+        torch.autograd.set_multithreading_enabled(False)
+        _unregister_all_process_groups()  # of this thread, which may have acted for another rank
+        for group, name in list(own.groups["pg_names"].items()):
+            _register_process_group(name, group)
 
     def _open(self, setup: Setup) -> Place:
-        context = current()
-        assert context is not None
+        own = calling.own
+        assert own is not None
+        context = own.context
         context.session = context.lobby.session(context, setup, BACKEND, "")
         context.world.ranks[context.rank].clock_ps = 0
-        data = self.world.data()
-
-        @contextmanager
-        def adopt() -> Iterator[None]:
-            be_rank([place], self._open)
-            self.world.adopt(data)
-            try:
-                yield
-            finally:
-                be_rank(None)
-                self.world.forget()
-
-        place = ThreadPlace(context, context.session, adopt, self.turns)
+        place = ThreadPlace(context, context.session, lambda: self._acting(own), self.turns)
         if context.lobby.first.selector is not None:
             place.choose().use(None, context.lobby.first.selector)
         elif context.session.emulator.ccl.has_selectors:
@@ -159,23 +170,14 @@ class _Shared:
 
 
 class _ThreadWorld:
-    """torch.distributed's table of groups, one per thread."""
+    """torch.distributed's table of groups, one per rank; empty in a thread that acts for none."""
 
     def __init__(self) -> None:
-        self._local = _Table()
+        self._of_nobody = _Table()
 
     def data(self) -> dict[str, Any]:
         """The calling thread's table."""
-        found: dict[str, Any] = self._local.data
-        return found
-
-    def adopt(self, data: dict[str, Any]) -> None:
-        """Gives the calling thread another one's table."""
-        self._local.data = data
-
-    def forget(self) -> None:
-        """Drops the calling thread's table."""
-        self._local.data = _empty()
+        return self._of_nobody.data if calling.own is None else calling.own.groups
 
     @property
     def pg_config_info(self) -> Any:
