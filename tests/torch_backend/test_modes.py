@@ -248,9 +248,9 @@ def test_ranks_that_had_no_turn_are_not_late() -> None:
             told[rank] = str(error)
 
     ahbm.torch.spawn(worker, world_size=3, overrides=SMALL)
-    assert list(told) == [0]
     assert "Ranks 1 failed to pass monitoredBarrier in 200 ms" in told[0]
-    assert "rank 1, which has not called it and rank 2, which has had no turn to call it" in told[0]
+    if 2 not in told:  # else it had its turn before rank 1 slept, and has waited in vain as well
+        assert "rank 1, which has not called it and rank 2, which has had no turn to call it" in told[0]
 
 
 def test_a_rank_that_has_waited_in_vain_goes_on_in_its_turn() -> None:
