@@ -15,10 +15,10 @@ from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.load import load_text
 from ahbm.base.yaml_source import did_you_mean
 from ahbm.calibrate.readers import documents, rccl, text
-from ahbm.calibrate.readers.size import WHAT, Size, refused
+from ahbm.calibrate.readers.size import MOST_ROWS, WHAT, Size, refused
 from ahbm.errors import FormatError
 
-MOST_BYTES, MOST_ROWS, MOST_RANKS = 1 << 22, 4096, 1 << 20
+MOST_BYTES, MOST_RANKS = 1 << 22, 1 << 20
 LARGEST = 1 << 50
 """Bytes of one rank's array."""
 SLOWEST_US = 1e9

@@ -8,9 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ahbm.calibrate.readers import rccl
-from ahbm.calibrate.readers.size import PROGRAMS, WHAT, Size, Way, of_cpu, refused
-
-MOST_RESULTS = 4096
+from ahbm.calibrate.readers.size import MOST_ROWS, PROGRAMS, WHAT, Size, Way, of_cpu, refused
 
 
 def sizes(text: str, origin: str, said: dict[str, str]) -> Iterator[Size]:
@@ -25,8 +23,8 @@ def sizes(text: str, origin: str, said: dict[str, str]) -> Iterator[Size]:
     if isinstance(data, list):
         data = {"results": data}
     results = data.get("results")
-    if not isinstance(results, list) or len(results) > MOST_RESULTS:
-        raise refused("AHBM-F210", f"JSON without a list of up to {MOST_RESULTS} results", origin, WHAT)
+    if not isinstance(results, list) or len(results) > MOST_ROWS:
+        raise refused("AHBM-F210", f"JSON without a list of up to {MOST_ROWS} results", origin, WHAT)
     placed = [(f"result {number}", each) for number, each in enumerate(results, 1)]
     if results and isinstance(results[0], dict) and "inPlace" in results[0]:
         yield from rccl.results(placed, origin, said)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ahbm.errors import FormatError, Site
 
-MOST_LINE = 4096
+MOST_LINE, MOST_ROWS = 4096, 4096
 WHAT = "the text or JSON of nccl-tests or rccl-tests, or a CSV of bytes,time_us"
 PROGRAMS = {
     "all_reduce_perf": "all_reduce",
