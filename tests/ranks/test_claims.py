@@ -181,6 +181,37 @@ def test_a_failed_call_lets_those_go_on_that_come_after_it() -> None:
     assert go(worker) == [["AHBM-X110", 3.0]] * 2
 
 
+def test_an_operand_that_cannot_be_read_is_the_error_of_its_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = Call.read
+
+    def unreadable(call: Call, again: bool = True) -> None:
+        if call.after and call.collective == "all_gather":
+            raise DistributedError("AHBM-X130", "the memory is gone")
+        read(call, again)
+
+    monkeypatch.setattr(Call, "read", unreadable)
+
+    def worker(rank: int) -> float:
+        x, out = np.full(4, rank + 1.0), np.zeros(8)
+        first = dist.all_reduce(x, async_op=True)
+        second = dist.all_gather_into_tensor(out, x, async_op=True)
+        third = dist.all_reduce(x, async_op=True)
+        assert first is not None and second is not None and third is not None
+        if rank == 0:  # so that the calls of one rank at least come after one another
+            dist.send(np.zeros(1), 1)
+        with pytest.raises(DistributedError, match="AHBM-X130 the memory is gone"):
+            second.wait()
+        third.wait()
+        return float(x[0])
+
+    def late(rank: int) -> float:
+        if rank == 1:
+            dist.recv(np.zeros(1), 0)
+        return worker(rank)
+
+    assert go(late) == [6.0, 6.0]
+
+
 def test_ranks_that_order_the_calls_of_a_tensor_differently_are_told_so() -> None:
     def worker(rank: int) -> None:
         group, x = dist.new_group(), np.ones(4)

@@ -42,6 +42,8 @@ class Part:
     """Reads the operand, once the calls that it comes after have ended."""
     after: tuple[Part, ...] = ()
     """The rank's parts in operations that end before its operand is read."""
+    unread: Exception | None = None
+    """What reading the operand raised."""
     supplied: bool = True
     """Whether nobody else brings the operand."""
     operation: Operation = field(init=False)
@@ -57,11 +59,14 @@ class Part:
         return next((part for part in self.after if not part.ticket.done), None)
 
     def bring(self) -> None:
-        """Reads the operand; nothing is left to come after."""
+        """Reads the operand; nothing is left to come after. What fails is the operation's error."""
         self.after = ()
-        if self.load is not None:
-            self.load()
-            self.load = None
+        load, self.load = self.load, None
+        if load is not None:
+            try:
+                load()
+            except Exception as error:
+                self.unread = error
 
     @property
     def rank(self) -> int:
@@ -132,6 +137,9 @@ class Operation:
             try:
                 from ahbm.ranks.divergence import pardon
 
+                for part in self.parts.values():
+                    if part.unread is not None:
+                        raise part.unread
                 pardon(self.label, list(self.parts.values()))
                 self._check_agreement()
                 self._ready = self.performer(self)
