@@ -238,6 +238,18 @@ def test_a_branch_makes_classes(machine: Machine) -> None:
     assert len(seen) == 4
 
 
+def test_many_that_are_alike_count_before_few_that_are_not(machine: Machine) -> None:
+    def irregular_below(t_ptr: int, rank: int, n: int, *, tl: Any) -> None:
+        tl.load(t_ptr + (tl.program_id(1) * SLOTS + rank) * 2, 1 + int(rank) if rank < 7 else 1)
+
+    kernel, seen = calls_of(irregular_below)
+    captured(machine, kernel, by_class=True)
+    # Two for the cubes of the first rank, two for those of the 17 ranks that are alike; the cubes of the other 6 ranks
+    # are called alone, 8 of them twice.
+    assert len(seen) == 2 + 2 + 12 + 8
+    same(machine, irregular_below)
+
+
 def test_what_defeats_it_costs_no_more_than_by_rank(machine: Machine, caplog: pytest.LogCaptureFixture) -> None:
     def by_name(t_ptr: int, rank: int, n: int, *, tl: Any) -> None:
         tl.send(f"sip{rank ^ 1}", tl.load(t_ptr + tl.program_id(1) * SLOTS * 2, 1))

@@ -2,8 +2,8 @@
 //!
 //! One call with symbolic integers records what all places do that take the same path. A second call with plain ones, at
 //! another place of the class, must record what the formulas say there. The places that take another path are grouped by
-//! where they leave, and the lowest place that is left is called next. Nothing is trusted: where a call with symbolic
-//! integers fails, or where the formulas are wrong, every place is called with plain ones.
+//! where they leave, and the lowest place of the largest group is called next. Nothing is trusted: where a call with
+//! symbolic integers fails, or where the formulas are wrong, every place is called with plain ones.
 
 use crate::builder::{ProgramBuilder, Subject, renumber};
 use crate::errors;
@@ -19,6 +19,7 @@ use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use rustc_hash::FxBuildHasher;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -28,7 +29,7 @@ const REPEATED: usize = 8;
 /// Classes that are tried before their size is looked at.
 const TRIED: usize = 64;
 
-/// Places of a class, on average, that pay for its two calls.
+/// Places of a class, on average, that pay for its two calls; a smaller group is called place by place.
 const WORTH: usize = 4;
 
 /// A kernel and the places of its launch. Place `rank * cubes + cube` is a cube of a rank.
@@ -87,11 +88,7 @@ impl<'py> Everywhere<'_, 'py> {
                 );
             }
         }
-        for place in 0..count as u32 {
-            if found.bodies[place as usize].is_none() {
-                self.call_alone(py, place, &mut found)?;
-            }
-        }
+        self.call_all(py, count as u32, &mut found)?;
         let most = found.parted.iter().rev().max_by_key(|(_, places)| **places);
         if let Some((line, _)) = most.filter(|_| found.alone.len() > count / 2) {
             let name = kernel::name_of(self.subject.kernel);
@@ -140,6 +137,16 @@ impl<'py> Everywhere<'_, 'py> {
         Ok(())
     }
 
+    /// Calls the kernel at all places below `end` that have no body yet.
+    fn call_all(&self, py: Python<'py>, end: u32, found: &mut Found) -> PyResult<()> {
+        for place in 0..end {
+            if found.bodies[place as usize].is_none() {
+                self.call_alone(py, place, found)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Calls some of those that were called alone a second time. Backwards, so that a kernel that counts its calls meets
     /// another count everywhere.
     fn call_twice(&self, py: Python<'py>, found: &Found) -> PyResult<()> {
@@ -166,17 +173,13 @@ impl<'py> Everywhere<'_, 'py> {
     fn by_class(&self, py: Python<'py>, found: &mut Found) -> PyResult<Option<String>> {
         let all = Group { places: (0..found.bodies.len() as u32).collect(), path: Arc::default(), fulfil: 0 };
         let tried = (found.bodies.len() / 8).clamp(WORTH, TRIED);
-        let mut waiting = BTreeMap::from([(0, all)]);
+        // The largest group first, of equal ones that with the lowest place.
+        let mut waiting = BTreeMap::from([((Reverse(all.places.len()), 0), all)]);
         let mut formulas = Formulas::default();
         let (mut classes, mut covered) = (0, 0);
-        while let Some((place, group)) = waiting.pop_first() {
-            if classes >= tried && covered < WORTH * classes {
-                return Ok(None);
-            }
-            if group.places.len() == 1 {
-                (classes, covered) = (classes + 1, covered + 1);
-                self.call_alone(py, place, found)?;
-                continue;
+        while let Some(((Reverse(size), place), group)) = waiting.pop_first() {
+            if classes > 0 && size < WORTH || classes >= tried && covered < WORTH * classes {
+                break;
             }
             let at = self.coord(place);
             let outcome = self.builder.record_with(py, &self.subject, at, Some(formulas), |capture| {
@@ -186,8 +189,8 @@ impl<'py> Everywhere<'_, 'py> {
                 Ok(recorded) => recorded,
                 Err(error) if error.is_instance_of::<PyKeyboardInterrupt>(py) => return Err(error),
                 Err(error) => {
-                    // It may be the kernel's own; then the call with plain integers raises it, too.
-                    self.call_alone(py, place, found)?;
+                    // It may be the kernel's own; then a call with plain integers raises it, too, at the lowest place.
+                    self.call_all(py, place + 1, found)?;
                     if self.symbolic(py, place)?.is_some() {
                         return Err(error);
                     }
@@ -206,7 +209,7 @@ impl<'py> Everywhere<'_, 'py> {
                 let line = recorded.asked.get(rest.fulfil).map_or("an address or a peer", |line| line);
                 *found.parted.entry(line.to_owned()).or_default() += rest.agents.len();
                 let group = Group { places: rest.agents, path: Arc::clone(&path), fulfil: rest.fulfil };
-                waiting.insert(group.places[0], group);
+                waiting.insert((Reverse(group.places.len()), group.places[0]), group);
             }
             classes += 1;
             covered += split.members.len();

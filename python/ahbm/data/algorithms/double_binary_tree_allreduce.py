@@ -132,19 +132,20 @@ def double_binary_tree_allreduce(
     cut = chunk_bytes or chunk_of(share * element, (nodes - 1).bit_length() + chain - 1, slice_bytes or 1 << 15)
     chunk = max(1, cut // element)
 
-    def part(stream: int, j: int) -> tuple[int, int]:
-        """Address and length of chunk j of a stream; there is none where the length is not above 0."""
-        first = stream * share + j * chunk
-        length = min(chunk, (stream + 1) * share - first, n_elem - first)
-        return t_ptr + (cube * n_elem + first) * element, length
+    def chunks_of(stream: int) -> list[tuple[int, int]]:
+        """Address and length of each."""
+        first, end, tile = stream * share, min((stream + 1) * share, n_elem), t_ptr + cube * n_elem * element
+        return [(tile + at * element, min(chunk, end - at)) for at in range(first, end, chunk)]
+
+    chunks = [chunks_of(stream) for stream in range(len(streams))]
 
     def expect(stream: int, j: int, up: bool) -> list[RecvFuture]:
-        origins, shape = streams[stream][1] if up else [streams[stream][0]], (part(stream, j)[1],)
+        origins, shape = streams[stream][1] if up else [streams[stream][0]], (chunks[stream][j][1],)
         return [tl.recv_async(dir=origin, shape=shape, dtype=dtype) for origin in origins if origin is not None]
 
     def perform(stream: int, j: int, up: bool, coming: list[RecvFuture]) -> None:
         """A chunk on its way up, which turns at the root, or down."""
-        (above, below, _), (at, length) = streams[stream], part(stream, j)
+        (above, below, _), (at, length) = streams[stream], chunks[stream][j]
         if up:
             value: Any = tl.load(at, shape=(length,), dtype=dtype)
             for future in coming:
@@ -164,9 +165,8 @@ def double_binary_tree_allreduce(
     # due until then posted before each send, nobody waits for a slot that nobody frees.
     events: dict[int, list[tuple[int, int, bool]]] = {}
     for stream, (above, _, level) in enumerate(streams):
-        for j, up in product(range(-(-share // chunk)), (True,) if above is None else (True, False)):
-            if part(stream, j)[1] > 0:
-                events.setdefault(j - level if up else j + level, []).append((stream, j, up))
+        for j, up in product(range(len(chunks[stream])), (True,) if above is None else (True, False)):
+            events.setdefault(j - level if up else j + level, []).append((stream, j, up))
     times, ahead = sorted(events), 0
     posted: list[list[RecvFuture]] = []
     for number, time in enumerate(times):

@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use std::cell::{Cell, RefCell};
 
 /// A use of a resource.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 struct Use {
     duration: Time,
     /// The hop of a flow, or the agent.
@@ -26,8 +26,15 @@ struct Use {
     waited: bool,
 }
 
+impl Use {
+    /// Whether this one clashes with whatever another one clashes with.
+    fn covers(&self, other: &Self) -> bool {
+        self.duration >= other.duration && Self { duration: other.duration, ..*self } == *other
+    }
+}
+
 /// Why an agent starts.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Start {
     /// The number of times that the driver was told something, this one included; 0 before.
     told: u32,
@@ -53,6 +60,10 @@ impl Uses {
         if self.at != at {
             self.list.clear();
             self.at = at;
+        }
+        // One that asks again and again at one event counts once.
+        if self.list.last().is_some_and(|last| last.covers(&now)) {
+            return false;
         }
         // Who occupies nothing keeps nobody waiting.
         let clash = |before: &Use| before.user != now.user && before.duration.max(now.duration) > 0 && !ordered(before);
@@ -166,5 +177,27 @@ impl Ties {
     /// What two users asked for at such a moment.
     pub(super) fn found(&self) -> Option<&'static str> {
         self.found.get()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asks(user: u32, event: u32, duration: Time) -> Use {
+        Use { duration, user, event, start: NOTHING, waited: false }
+    }
+
+    #[test]
+    fn who_asks_again_at_one_event_counts_once() {
+        let mut uses = Uses::default();
+        for duration in [0, 5, 5, 0] {
+            assert!(!uses.add(1, asks(0, 7, duration), |_| false));
+        }
+        assert_eq!(uses.list.iter().map(|each| each.duration).collect::<Vec<_>>(), [0, 5]);
+        assert!(uses.add(1, asks(1, 8, 0), |_| false), "another user, who occupies nothing but waits");
+        assert!(uses.add(1, asks(0, 9, 1), |_| false), "at another event");
+        assert!(!uses.add(2, asks(1, 8, 0), |_| false), "at another moment");
+        assert_eq!(uses.list.len(), 1);
     }
 }
