@@ -70,7 +70,9 @@ def test_one_of_a_list_of_one_is_not_simulated(monkeypatch: pytest.MonkeyPatch) 
 def test_large_machines_take_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Emulator(load_machine("npu_ring_8", {"system.sips.count": COMPARED_PES + 1}), CclConfig.packaged())
     monkeypatch.setattr(Emulator, "cost", None)
-    assert machine.compile(of(machine, 256, placed=False)).algorithm == REFERENCE
+    compiled = machine.compile(of(machine, 256, placed=False))
+    assert compiled.algorithm == REFERENCE
+    assert compiled.notes == (f"{REFERENCE} runs: of 6 the first, as none are compared among more than {COMPARED_PES} PEs",)
 
 
 def test_what_one_algorithm_refuses_another_does(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -505,16 +505,18 @@ class Emulator:
         return self.ccl.settings(best), (note,)
 
     def _first(self, request: Request, candidates: Sequence[str], layout: Layout) -> tuple[Settings, tuple[str, ...]]:
-        """As `_choose`; among more than `COMPARED_PES` PEs without those that take more than `MODERATE_OPS`."""
-        if len(candidates) > 1 and _pes(request, self.machine) > COMPARED_PES:
-            known = self._known_of(candidates, layout.network.topology)
-            for at, name in enumerate(known):
-                if self._is_moderate(request, name, layout):
-                    if not at:
-                        break
-                    note = f"{name} runs: {' and '.join(known[:at])} would make more than {MODERATE_OPS} tl calls"
-                    return self.ccl.settings(name), (note,)
-        return self._choose(candidates, layout.network.topology)
+        """As `_choose`; among more than `COMPARED_PES` PEs without those that take more than `MODERATE_OPS`, and with a
+        note."""
+        if len(candidates) < 2 or _pes(request, self.machine) <= COMPARED_PES or not request.count:
+            return self._choose(candidates, layout.network.topology)
+        known = self._known_of(candidates, layout.network.topology)
+        if len(known) < 2:
+            return self._choose(candidates, layout.network.topology)
+        at = next((at for at, name in enumerate(known) if self._is_moderate(request, name, layout)), 0)
+        why = f"of {len(known)} the first, as none are compared among more than {COMPARED_PES} PEs"
+        if at:
+            why = f"{' and '.join(known[:at])} would make more than {MODERATE_OPS} tl calls"
+        return self.ccl.settings(known[at]), (f"{known[at]} runs: {why}",)
 
     def _check(self, algorithm: Algorithm, request: Request) -> None:
         """Raises what the algorithm finds wrong with the request, or with the request on the machine."""
