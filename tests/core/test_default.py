@@ -72,7 +72,8 @@ def test_large_machines_take_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Emulator, "cost", None)
     compiled = machine.compile(of(machine, 256, placed=False))
     assert compiled.algorithm == REFERENCE
-    assert compiled.notes == (f"{REFERENCE} runs: of 6 the first, as none are compared among more than {COMPARED_PES} PEs",)
+    note = f"{REFERENCE} runs: of 6 the first, as none are compared among more than {COMPARED_PES} PEs"
+    assert compiled.notes == (note,)
 
 
 def test_what_one_algorithm_refuses_another_does(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -85,3 +85,26 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     assert lines[2]["latency_ns"] == single.latency_ns
     failed = CliRunner().invoke(app, ["run", name, "-t", "npu_ring_8", "--set", "system.sips.count=1,2"])
     assert isinstance(failed.exception, ConfigError) and "AHBM-C120" in failed.stdout
+
+
+@pytest.mark.parametrize("machine", ["p5", "mi300x", "b200_2_nodes"])
+def test_changes_reach_calls_of_every_size_on_machines_of_several_protocols(machine: str, tmp_path: Path) -> None:
+    """Each call finds its protocol with a bandwidth of its own: an explanation says what another replay takes."""
+    ranks = 16 if machine.endswith("nodes") else 8
+    nodes: list[dict[str, Any]] = []
+    for number, size in enumerate([1 << 28, 1 << 12, 1 << 30]):
+        facts = [{"name": "comm_type", "int64Val": 0}, {"name": "comm_size", "int64Val": size}]
+        nodes.append({"id": number, "name": "all_reduce", "type": "COMM_COLL_NODE", "attr": facts, "ctrlDeps": []})
+        nodes[-1]["ctrlDeps"] = [number - 1] if number else []
+    head = {"version": "0.0.4", "attr": [{"name": "world_size", "int32Val": ranks}]}
+    for rank in range(ranks):
+        (tmp_path / f"step.{rank}.json").write_text("\n".join(json.dumps(part) for part in (head, *nodes)))
+    opened = ahbm.open(str(tmp_path / "step.0.json"), topology=machine)
+    explanation = opened.explain()
+    found = [advice for advice in explanation.advise(None) if "protocol simple and of all links" in advice.what]
+    assert len(found) == 1 and found[0].gain_ps > 0
+    for changes in ({"system.sips.link.latency_ns": 1000}, {"protocols.simple.step_ns": "2x"}):
+        (_, point) = opened.what_if(changes).points
+        assert point.report is not None
+        assert explanation.what_if(changes).latency_ps == round(1000 * point.report.latency_ns)
+    assert any("protocol" in explanation.bandwidth_on(link.name) for link in explanation.links)

@@ -26,8 +26,8 @@ def call(*args: str, cwd: Path) -> str:
     return out
 
 
-def of(*given: tuple[str, int, str | None]) -> list[str]:
-    return bands.over(Noted(*each) for each in given)
+def of(*given: tuple[str, int, str | None], cases: str = "sizes") -> list[str]:
+    return bands.over((Noted(*each) for each in given), cases)
 
 
 def test_many_runs_have_one_line_for_each_kind() -> None:
@@ -45,6 +45,7 @@ def test_many_runs_have_one_line_for_each_kind() -> None:
     ]
     assert of(*rows) == lines
     assert of(*rows, ("n", 8, None)) == [f"m: {line}" for line in lines]
+    assert of(*rows, cases="calls") == [line.replace("sizes", "calls") for line in lines]
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
@@ -117,3 +118,35 @@ def test_a_plan_that_runs_for_its_time_tells_it(tmp_path: Path) -> None:
     for command in ("run", "explain"):
         out = call(command, "plan.xml", "-t", "azure_nd_h100", "--size", "64K", cwd=tmp_path)
         assert "outside the calibrated range" in out
+
+
+@pytest.fixture
+def a_job(tmp_path: Path) -> str:
+    """Three all-reduces of 8 ranks, one above 8 GiB, and one of 4."""
+    nodes = []
+    for number, (size, ranks) in enumerate([(1 << 20, 8), (1 << 16, 8), (1 << 34, 8), (1 << 20, 4)]):
+        facts = [{"name": "comm_type", "int64Val": 0}, {"name": "comm_size", "int64Val": size}]
+        facts += [{"name": "pg_name", "stringVal": str(ranks)}]
+        before = {"ctrlDeps": [number - 1]} if number else {}
+        nodes.append({"id": number, "name": "all_reduce", "type": "COMM_COLL_NODE", "attr": facts} | before)
+    head = {"version": "0.0.4", "attr": [{"name": "world_size", "int32Val": 8}]}
+    for rank in range(8):
+        own = nodes if rank < 4 else nodes[:3]
+        text = "\n".join(json.dumps(part) for part in (head, *own))
+        (tmp_path / f"step.{rank}.json").write_text(text, encoding="utf-8")
+    groups = {"8": list(range(8)), "4": list(range(4))}
+    (tmp_path / "groups.json").write_text(json.dumps(groups), encoding="utf-8")
+    return "step.0.json"
+
+
+def test_a_job_tells_it_of_its_calls(a_job: str, tmp_path: Path) -> None:
+    given = [a_job, "-t", "azure_nd_h100", "--groups", "groups.json"]
+    for command, options in (("run", []), ("explain", ["--what-if", "none"])):
+        out = call(command, *given, *options, cwd=tmp_path)
+        assert "note: calibrated: near 2 of 4 calls, " in out
+        assert "note: 2 of 4 calls are outside the calibrated range, which is all_reduce of 8 ranks" in out
+        notes = json.loads(call(command, *given, *options, "--json", cwd=tmp_path))["notes"]
+        assert [f"note: {note}" for note in notes] == [line for line in out.splitlines() if line.startswith("note: ")]
+    call("report", *given, "-o", "job.html", cwd=tmp_path)
+    assert notes[0] in (tmp_path / "job.html").read_text(encoding="utf-8")
+    assert "note: " not in call("run", *given[:1], "-t", "npu_switch_8", *given[3:], cwd=tmp_path)

@@ -55,6 +55,18 @@ def test_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert b"rank 3" in (tmp_path / "trace.pftrace").read_bytes()
 
 
+def test_a_report_tells_what_is_known_of_the_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AHBM_REPORT", "-")
+    ahbm.torch.spawn(worker, world_size=8, topology="p5")
+    notes = [line for line in capsys.readouterr().err.splitlines() if line.startswith("note: ")]
+    assert [note.partition(",")[0] for note in notes] == [
+        "note: calibrated: near 2 of 3 calls",
+        "note: 1 of 3 calls are outside the calibrated range",
+    ]
+
+
 @pytest.mark.parametrize("turns", [True, False])
 def test_a_run_is_the_same_every_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, turns: bool) -> None:
     def busy(rank: int) -> None:

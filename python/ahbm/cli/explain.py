@@ -62,20 +62,17 @@ def explain(
         told = explained(target)
         typer.echo(json.dumps(told._asdict(), indent=2) if as_json else str(told))
         return
-    from ahbm.job.replay import JobReport
-
     budget, changes = parse_what_if(what_if)
     opened = asked.open(target, args=arguments_of(context))
     ran = opened.run(data=False)
     explanation, choice = ran.explain(), opened.choice()
     advice = [explanation.what_if(change) for change in changes] + explanation.advise(budget)
-    notes = [] if isinstance(ran, JobReport) else ran.beside
     if as_json:
         chosen = {} if choice is None else {"choice": choice.to_json()}
-        noted = {"notes": notes} if notes else {}
+        noted = {"notes": ran.beside} if ran.beside else {}
         typer.echo(json.dumps(explanation.to_json(full, advice) | chosen | noted, indent=2))
         return
-    typer.echo("\n".join([explanation.text(advice), *(f"note: {note}" for note in notes)]))
+    typer.echo("\n".join([explanation.text(advice), *(f"note: {note}" for note in ran.beside)]))
     if choice is not None:
         typer.echo(str(choice))
     if full:

@@ -97,6 +97,11 @@ def chosen(machine: Machine) -> Protocol | None:
     return next((protocol for protocol in protocols_of(machine) if protocol.name == machine.protocol), None)
 
 
+def voices(machine: Machine) -> list[tuple[Machine, Protocol]]:
+    """Each machine that calls on a machine find, of a job as many as there are, with the protocol that they use."""
+    return [(each, spoken) for each in (machine, *machine.voices) if (spoken := chosen(each)) is not None]
+
+
 class Caps(NamedTuple):
     """GB/s of payload that a protocol lets links between SIPs carry; None where the links themselves have no more."""
 

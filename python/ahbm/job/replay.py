@@ -21,7 +21,7 @@ from ahbm.base.words import aligned, span
 from ahbm.errors import BudgetError, ConfigError, Finding
 from ahbm.job.preparation import Performed, Preparation, uneven
 from ahbm.job.reading import AS_IT_IS, How, left_out, read
-from ahbm.ranks.calls import CallRecord, Row, table
+from ahbm.ranks.calls import CallRecord, Row, calibrated, table
 from ahbm.runs.traces import Run
 from ahbm.selectors.protocol import AnySelector
 
@@ -107,6 +107,16 @@ class JobReport(Run):
         """Every collective and message, in the order of their starts: when their last rank had arrived."""
         return tuple(map(self.performed.record, self.performed.order))
 
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """What is known of the error of a calibrated machine."""
+        return tuple(calibrated(self.calls, self.emulator.machine))
+
+    @property
+    def beside(self) -> list[str]:
+        """What is said beside an explanation."""
+        return list(self.notes)
+
     def rows(self) -> list[Row]:
         """The calls by collective and number of ranks."""
         return self.performed.rows(self.emulator.limits)
@@ -163,8 +173,8 @@ class JobReport(Run):
         return files
 
     def to_json(self) -> dict[str, Any]:
-        """All fields but `emulator`, `replayed` and `performed`, and `calls`, `exposed` and `times_hash`, as
-        JSON-serialisable data."""
+        """All fields but `emulator`, `replayed` and `performed`, and `calls`, `exposed`, `times_hash` and
+        `notes`, as JSON-serialisable data."""
         names = [field.name for field in fields(self) if field.name not in ("emulator", "replayed", "performed")]
         at = names.index("path")
         names[at:at] = ["calls", "exposed"]
@@ -174,6 +184,7 @@ class JobReport(Run):
         for name in ("calls", "exposed", "path"):
             data[name] = [asdict(entry) for entry in data[name]]
         data["warnings"] = [warning.to_json() for warning in self.warnings]
+        data["notes"] = list(self.notes)
         return data
 
     def exposures(self) -> list[tuple[str, int, float, float]]:
@@ -234,6 +245,7 @@ class JobReport(Run):
                 f"{self.untimed} computations take no time: they state none, or the machine has no pe.roofline"
             )
         lines += [f"  {line}" for finding in self.warnings for line in str(finding).splitlines()]
+        lines += [f"note: {note}" for note in self.notes]
         return "\n".join(lines)
 
 

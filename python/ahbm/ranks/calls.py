@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 from ahbm.base.collectives import COLLECTIVES
@@ -11,6 +12,7 @@ from ahbm.base.words import aligned
 from ahbm.core.selection import DEFAULT
 
 if TYPE_CHECKING:
+    from ahbm._core import Machine
     from ahbm.core.limits import Limits
 
 
@@ -89,6 +91,23 @@ def summed(kinds: Iterable[tuple[CallRecord, int, int]], limits: Limits) -> list
         bound = bounds[key]
         row.bound_ps = None if bound is None or row.bound_ps is None else row.bound_ps + count * bound
     return [found[key] for key in sorted(found)]
+
+
+def calibrated(calls: Iterable[CallRecord], machine: Machine) -> list[str]:
+    """What is known of the error of the times that calls take alone; nothing on machines that nothing was measured
+    for."""
+    from ahbm.runs import bands
+
+    if machine.bands is None:
+        return []
+    told = cache(lambda *kind: bands.told(machine, *kind))
+    return bands.over(
+        (
+            bands.Noted("", number, told(call.collective, call.algorithm, call.ranks, call.bytes))
+            for number, call in enumerate(calls)
+        ),
+        "calls",
+    )
 
 
 def table(rows: Iterable[Row]) -> list[str]:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ahbm.base.yaml_source import did_you_mean, scalar_text
-from ahbm.core.protocols import LINK_GBS, NIC_GBS, caps, chosen
+from ahbm.core.protocols import LINK_GBS, NIC_GBS, caps, voices
 from ahbm.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -162,18 +162,32 @@ class Advisor:
         self._latency_ps = latency_ps
         self._cost = max(cost, 1)
 
-    def what_if(self, changes: Mapping[str, object], what: str = "") -> Advice:
+    def what_if(self, changes: Mapping[str, object]) -> Advice:
         """The same program on the changed machine; raises as `Explanation.what_if`."""
-        found = {}
-        for key, value in changes.items():
-            now = self._parameters.get(key)
-            if now is None and _RELATIVE.fullmatch(scalar_text(value)):
-                hint = did_you_mean(key, self._parameters)
-                raise ConfigError("AHBM-C107", f"{key}: the machine has no such parameter to scale", hint=hint)
-            found[key] = resolved(value, now)
-        machine = self._machine.changed(list(found.items()))
-        what = what or ", ".join(f"{key}={value}" for key, value in found.items())
-        return self._again(self._program.on(machine), what, found)
+
+        def found(parameters: Mapping[str, str]) -> dict[str, str]:
+            of = {}
+            for key, value in changes.items():
+                now = parameters.get(key)
+                if now is None and _RELATIVE.fullmatch(scalar_text(value)):
+                    hint = did_you_mean(key, parameters)
+                    raise ConfigError("AHBM-C107", f"{key}: the machine has no such parameter to scale", hint=hint)
+                of[key] = resolved(value, now)
+            return of
+
+        return self._changed(found, ", ".join(f"{key}={value}" for key, value in found(self._parameters).items()))
+
+    def _changed(self, changes: Callable[[Mapping[str, str]], dict[str, str]], what: str) -> Advice:
+        """The same program under the overrides that are the `changes` of a machine of these parameters: those of the
+        machine, and of each that a call of a job finds, which has bandwidths of its own."""
+
+        def changed(machine: Machine) -> Machine:
+            return machine.changed(list(changes(dict(machine.parameters)).items()))
+
+        machine = changed(self._machine)
+        if self._machine.voices:
+            machine = machine.with_voices([changed(voice) for voice in self._machine.voices])
+        return self._again(self._program.on(machine), what, changes(self._parameters))
 
     def twice(self, number: int, name: str) -> Advice:
         """Twice the bandwidth of one link, by number and name."""
@@ -204,12 +218,10 @@ class Advisor:
         """
         # Bound, change in words, how it is made, the overrides that make it.
         tried: list[tuple[int, str, Callable[[], Advice], dict[str, str]]] = []
-        levers = [
-            (lever.what, lever.changes(self._parameters), _bound(lever, unlinked, links)) for lever in self._levers()
-        ]
-        for what, changes, bound in [*levers, ("a machine without faults", self._faults(), self._latency_ps)]:
-            if changes:
-                tried.append((bound, what, partial(self.what_if, changes, what), changes))
+        levers = [(lever.what, lever.changes, _bound(lever, unlinked, links)) for lever in self._levers()]
+        for what, changes, bound in [*levers, ("a machine without faults", _faults, self._latency_ps)]:
+            if found := changes(self._parameters):
+                tried.append((bound, what, partial(self._changed, changes, what), found))
         on_wires = sum(unlinked.get(name, 0) for name in _LATENCY)
         for number, name, ps in links[:SINGLE_LINKS]:
             tried.append(((ps + 1) // 2, f"twice the bandwidth of {name} alone", partial(self.twice, number, name), {}))
@@ -231,10 +243,9 @@ class Advisor:
 
     def _levers(self) -> Iterator[Lever]:
         yield from LEVERS
-        spoken = chosen(self._machine)
-        if spoken is not None and any(caps(self._machine, spoken)):
-            what = f"twice the bandwidth of protocol {spoken.name}"
-            keys = tuple(f"protocols.{spoken.name}.{key}" for key in ("max_gbs", "nic_gbs", "channel_gbs"))
+        for name in limiting(self._machine):
+            what = f"twice the bandwidth of protocol {name}"
+            keys = tuple(f"protocols.{name}.{key}" for key in ("max_gbs", "nic_gbs", "channel_gbs"))
             yield replace(_quicker(SIPS, *keys), what=what)
             yield replace(_quicker(SIPS, *keys, *_OF_SIPS), what=f"{what} and of all links {SIPS}")
         for tier in self._program.tiers:
@@ -242,15 +253,17 @@ class Advisor:
             yield Lever(f"twice the bandwidth of queue slots in {tier}", keys, "2x", ("slot I/O",))
             yield Lever(f"no set-up of queue slots in {tier}", (f"ipcq.tiers.{tier}.setup_ns",), "0x", ("slot I/O",))
 
-    def _faults(self) -> dict[str, str]:
-        """The overrides that take the faults away."""
-        found = {
-            f"faults.{kind}": "[]"
-            for kind in ("links", "stragglers")
-            if any(key.startswith(f"faults.{kind}.") for key in self._parameters)
-        }
-        jitter = Lever("", ("faults.jitter.*_ns",), "0x", ())
-        return found | jitter.changes(self._parameters)
+
+def limiting(machine: Machine) -> list[str]:
+    """The protocols of a run's calls that carry less than the links between SIPs have."""
+    return list(dict.fromkeys(spoken.name for each, spoken in voices(machine) if any(caps(each, spoken))))
+
+
+def _faults(parameters: Mapping[str, str]) -> dict[str, str]:
+    """The overrides that take the faults away."""
+    kinds = ("links", "stragglers")
+    found = {f"faults.{kind}": "[]" for kind in kinds if any(key.startswith(f"faults.{kind}.") for key in parameters)}
+    return found | Lever("", ("faults.jitter.*_ns",), "0x", ()).changes(parameters)
 
 
 def _bound(lever: Lever, unlinked: Mapping[str, int], links: list[tuple[int, str, int]]) -> int:

@@ -66,7 +66,8 @@ class Noted(NamedTuple):
 
     machine: str
     """In words."""
-    nbytes: int
+    case: int
+    """Its size, or the number of a call."""
     note: str | None
     """As `told` has it."""
 
@@ -76,43 +77,43 @@ def of(notes: Iterable[str]) -> str | None:
     return next((note for note in notes if note.startswith((_NEAR, _CHANGED, _OTHER, _OUTSIDE))), None)
 
 
-def over(runs: Iterable[Noted]) -> list[str]:
-    """What is told of many runs: each kind once for each machine, and of how many sizes it is."""
-    sizes: dict[str, set[int]] = {}
+def over(runs: Iterable[Noted], cases: str = "sizes") -> list[str]:
+    """What is told of many runs: each kind once for each machine, and of how many sizes, or other `cases`, it is."""
+    all_of: dict[str, set[int]] = {}
     found: dict[str, dict[str, set[int]]] = {}
-    for machine, nbytes, note in runs:
-        sizes.setdefault(machine, set()).add(nbytes)
+    for machine, case, note in runs:
+        all_of.setdefault(machine, set()).add(case)
         if note is not None:
-            found.setdefault(machine, {}).setdefault(note, set()).add(nbytes)
+            found.setdefault(machine, {}).setdefault(note, set()).add(case)
     return [
-        f"{machine}: {line}" if len(sizes) > 1 else line
+        f"{machine}: {line}" if len(all_of) > 1 else line
         for machine, notes in found.items()
-        for line in _lines(notes, len(sizes[machine]))
+        for line in _lines(notes, len(all_of[machine]), cases)
     ]
 
 
-def _lines(notes: Mapping[str, set[int]], sizes: int) -> Iterable[str]:
-    if sizes == 1 and len(notes) == 1:
+def _lines(notes: Mapping[str, set[int]], count: int, cases: str) -> Iterable[str]:
+    if count == 1 and len(notes) == 1:
         yield from notes
         return
     near = {note: match for note in notes if note.startswith(_NEAR) and (match := _PERCENT.search(note))}
     if near:
-        of_sizes = len(set().union(*(notes[note] for note in near)))
+        some = len(set().union(*(notes[note] for note in near)))
         means, worst = (sorted((match[group] for match in near.values()), key=float) for group in (1, 2))
         mean = means[0] if means[0] == means[-1] else f"{means[0]} to {means[-1]}"
         percent = f"{mean} % on average, {worst[-1]} % at worst"
-        yield f"{_NEAR} {of_sizes} of {sizes} sizes, {percent}, of held-back measurements"
+        yield f"{_NEAR} {some} of {count} {cases}, {percent}, of held-back measurements"
     others: dict[str, dict[str, set[int]]] = {}
     for note, at in notes.items():
         if note.startswith(_OTHER):
             start, _, name = note.partition(_BY)
             others.setdefault(start, {})[name.removesuffix(_NOT_KNOWN)] = at
         elif note not in near:
-            yield f"{len(at)} of {sizes} sizes are {note}" if note.startswith(_OUTSIDE) else note
+            yield f"{len(at)} of {count} {cases} are {note}" if note.startswith(_OUTSIDE) else note
     for start, names in others.items():
-        count = len(set().union(*names.values()))
-        some = f" ({count} of {sizes} sizes)" if count < sizes else ""
-        yield f"{start}{_BY}{', '.join(names)}{_NOT_KNOWN}{some}"
+        some = len(set().union(*names.values()))
+        where = f" ({some} of {count} {cases})" if some < count else ""
+        yield f"{start}{_BY}{', '.join(names)}{_NOT_KNOWN}{where}"
 
 
 def _fitted(machine: Machine, collective: str, algorithm: str) -> bool:

@@ -97,6 +97,7 @@ def _job(report: JobReport) -> Page:
         ("calls that overlap others", f"{report.together:,} of {len(report.calls):,}"),
         ("computations without a time", f"{report.untimed:,}"),
         *(("warning", str(warning)) for warning in report.warnings),
+        *(("note", note) for note in report.notes),
         ("ahbm", report.version),
         ("machine", report.machine_hash),
         ("times", report.times_hash),

@@ -1,5 +1,6 @@
 //! The machine a program runs on.
 
+use crate::errors;
 use crate::features::MachineFeatures;
 use crate::given::{Given, given};
 use crate::interrupt::interruptible;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 pub struct Machine {
     pub(crate) inner: Arc<ahbm_machine::Machine>,
     source: Arc<Source>,
+    voices: Arc<[Self]>,
 }
 
 /// The input from which a machine was made: enough to make it again.
@@ -24,9 +26,13 @@ struct Source {
 }
 
 impl Machine {
-    /// The same source, resolved with something besides.
-    pub(crate) fn with_inner(&self, inner: ahbm_machine::Machine) -> Self {
-        Self { inner: Arc::new(inner), source: self.source.clone() }
+    /// As [`ahbm_machine::Machine::with_voices`].
+    ///
+    /// # Errors
+    /// The same.
+    pub(crate) fn speaking(&self, voices: Vec<Self>) -> Result<Self, Diagnostic> {
+        let inner = self.inner.with_voices(voices.iter().map(|voice| Arc::clone(&voice.inner)).collect())?;
+        Ok(Self { inner: Arc::new(inner), source: Arc::clone(&self.source), voices: voices.into() })
     }
 }
 
@@ -75,8 +81,11 @@ impl Machine {
         overrides: Given<Vec<(String, String)>>,
     ) -> PyResult<Self> {
         given!(text, origin, overrides);
-        interruptible(py, || ahbm_machine::Machine::from_yaml(&text, &origin, &overrides))
-            .map(|machine| Self { inner: Arc::new(machine), source: Arc::new(Source { text, origin, overrides }) })
+        interruptible(py, || ahbm_machine::Machine::from_yaml(&text, &origin, &overrides)).map(|machine| Self {
+            inner: Arc::new(machine),
+            source: Arc::new(Source { text, origin, overrides }),
+            voices: Arc::default(),
+        })
     }
 
     /// The network between the SIPs in numbers.
@@ -253,6 +262,21 @@ impl Machine {
             Given::ok(origin.clone()),
             Given::ok([own.clone(), overrides].concat()),
         )
+    }
+
+    /// The machines that the calls of a job find, each under its protocol; empty where all find the machine itself.
+    #[getter]
+    fn voices(&self) -> Vec<Self> {
+        self.voices.to_vec()
+    }
+
+    /// The machine for a job whose calls find `voices`, in the order of those of the machine that the job was made for.
+    ///
+    /// Raises `DataError` (AHBM-V125) for machines of other PEs or links.
+    fn with_voices(&self, py: Python<'_>, voices: Given<Vec<Bound<'_, Self>>>) -> PyResult<Self> {
+        given!(voices);
+        let voices = voices.iter().map(|voice| voice.get().clone()).collect();
+        self.speaking(voices).map_err(|finding| errors::raise_one(py, finding))
     }
 
     /// Every parameter by its dotted path, as text with its unit: ps, GB/s, or none.

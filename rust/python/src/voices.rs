@@ -27,7 +27,7 @@ pub(crate) fn spoken<'a>(
 ) -> PyResult<Spoken> {
     let chooses = !machine.inner.protocols().is_empty() && machine.inner.protocol().is_none();
     let rate = machine.inner.costs().math_bytes_per_ns;
-    let mut voices: IndexMap<u64, Arc<ahbm_machine::Machine>> = IndexMap::new();
+    let mut voices: IndexMap<u64, Machine> = IndexMap::new();
     // Calls share programs, by their addresses.
     let mut made: IndexMap<(*const ahbm_program::Program, u16), Arc<ahbm_program::Program>> = IndexMap::new();
     let programs = programs
@@ -39,7 +39,7 @@ pub(crate) fn spoken<'a>(
             }
             let entry = voices.entry(program.machine.hash());
             let voice = u16::try_from(entry.index() + 1).unwrap_or(u16::MAX);
-            entry.or_insert_with(|| program.machine.clone());
+            entry.or_insert_with(|| program.given.clone());
             let own = made.entry((Arc::as_ptr(&program.inner), voice)).or_insert_with(|| {
                 let agents = program.inner.agents.iter().map(|agent| Agent { voice, ..*agent }).collect();
                 Arc::new(ahbm_program::Program { agents, ..ahbm_program::Program::clone(&program.inner) })
@@ -50,7 +50,6 @@ pub(crate) fn spoken<'a>(
     if voices.is_empty() {
         return Ok(Spoken { machine: machine.clone(), programs });
     }
-    let inner =
-        machine.inner.with_voices(voices.into_values().collect()).map_err(|finding| errors::raise_one(py, finding))?;
-    Ok(Spoken { machine: machine.with_inner(inner), programs })
+    let machine = machine.speaking(voices.into_values().collect()).map_err(|finding| errors::raise_one(py, finding))?;
+    Ok(Spoken { machine, programs })
 }

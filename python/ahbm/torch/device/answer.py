@@ -282,6 +282,7 @@ class Answer:
             ],
             "changes": [{"what": change.what, "step_ns": change.latency_ns / per} for change in self.changes],
             "best": None if self.best is None else self.best.to_json(),
+            "notes": list(job.notes),
             "machine": job.machine_hash,
             "times": job.times_hash,
         }
@@ -326,4 +327,5 @@ class Answer:
                         f"  {choice.collective} of {choice.bytes} B on {choice.ranks} ranks: {choice.best} instead of "
                         f"{choice.algorithm}"
                     )
+        lines += [f"note: {note}" for note in job.notes]
         return "\n".join(lines)
