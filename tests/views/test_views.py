@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+import ahbm
 from ahbm._core import categories
 from ahbm.cli import app
 from ahbm.errors import ConfigError
@@ -271,6 +272,14 @@ def test_the_answer_comes_first(contents: overview.Contents) -> None:
     assert html.index('id="answer"') < html.index("<nav") < html.index("<h2")
     for section in overview.page(contents).sections:
         assert f'href="#{section.key}"' in html and f'id="{section.key}"' in html
+
+
+def test_the_answer_names_the_protocol_that_limits_a_link() -> None:
+    explanation = ahbm.run("all_reduce", topology="dgx_b300", bytes_per_rank=1 << 30, data=False).explain()
+    assert "at the bandwidth of protocol simple, " in answer.because(explanation)
+    assert " GB/s)." in answer.because(explanation)
+    other = ahbm.run("all_reduce", "ring_allreduce", "npu_ring_8", bytes_per_rank=1 << 20, data=False).explain()
+    assert "protocol" not in answer.because(other)
 
 
 def test_a_wrong_result_is_not_the_fastest(contents: overview.Contents) -> None:

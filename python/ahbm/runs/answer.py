@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ahbm.runs.advice import SIMULATED, SIPS, Advice, link_class
+from ahbm.runs.advice import SIMULATED, Advice, link_class
 
 if TYPE_CHECKING:
     from ahbm.runs.explanation import Explanation, Step
@@ -97,7 +97,8 @@ def _cause(why: Explanation) -> str:
         name = elsewhere[0]
         return f"{_share(elsewhere[1], why)} of the critical path is {name}, {_place(why.shares(name))}"
     link = links[0]
-    bandwidth = why.bandwidth_on(link.name) if link_class(link.name) == SIPS else ""
+    limit = why.bandwidth_on(link.name)
+    bandwidth = f"{limit}, " if limit else ""
     if 2 * link.path_ps >= on_links:
         return (
             f"{_share(link.path_ps, why)} of the critical path is bytes {bandwidth}on {link.name}, "

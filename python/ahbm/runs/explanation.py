@@ -15,7 +15,7 @@ from ahbm._core import categories
 from ahbm.base import html
 from ahbm.base.arguments import checked, overrides, refused, text
 from ahbm.core.protocols import caps, voices
-from ahbm.runs.advice import BUDGET, Advice, Advisor
+from ahbm.runs.advice import BUDGET, SIPS, Advice, Advisor, link_class
 from ahbm.runs.answer import sentences, told
 
 if TYPE_CHECKING:
@@ -296,16 +296,16 @@ class Explanation:
         return {name: busy for _, name, busy in self._timeline.link_load(frames)}
 
     def bandwidth_on(self, link: str) -> str:
-        """In words, the limit of the library's protocols on a link by its name, where the link itself has more; else
-        empty."""
-        machine = self._program.machine
-        found = [(spoken, caps(each, spoken).on(link)) for each, spoken in voices(machine)]
+        """In words, the limit of the library's protocols on a link between SIPs by its name, where the link itself has
+        more; else empty."""
+        spoken_by = voices(self._program.machine) if link_class(link) == SIPS else []
+        found = [(spoken, caps(each, spoken).on(link)) for each, spoken in spoken_by]
         limits = sorted(gbs for _, gbs in found if gbs is not None)
         if not limits or len(limits) < len(found):
             return ""
         names = " or ".join(dict.fromkeys(spoken.name for spoken, _ in found))
         least, most = (f"{gbs:.3g}" for gbs in (limits[0], limits[-1]))
-        return f"at the bandwidth of protocol {names}, {least if least == most else f'{least} to {most}'} GB/s, "
+        return f"at the bandwidth of protocol {names}, {least if least == most else f'{least} to {most}'} GB/s"
 
     @cached_property
     def unlinked(self) -> dict[str, int]:

@@ -89,7 +89,9 @@ def because(explanation: Explanation) -> str:
         told += f", {share} of that at {step.place if step.origin else step.what}"
     link = max(explanation.links, key=lambda link: (link.path_ps, link.busy_ps), default=None)
     if link is not None and link.path_ps:
-        told += f"; the link that the path spends most time on is {link.name} ({time(link.path_ps)})"
+        limit = explanation.bandwidth_on(link.name)
+        told += f"; the link that the path spends most time on is {link.name} ({time(link.path_ps)}"
+        told += f", {limit})" if limit else ")"
     return told + "."
 
 
