@@ -14,7 +14,8 @@ import yaml
 
 import ahbm
 from ahbm.calibrate import calibration, keys, templates, written
-from ahbm.calibrate.calibration import Calibrated, calibrate, cleaned
+from ahbm.calibrate.calibration import Calibrated, calibrate
+from ahbm.calibrate.cleaning import cleaned
 from ahbm.calibrate.tables import Row, Table
 from ahbm.config.topology import load_machine
 from ahbm.errors import AhbmError, ConfigError, TopologyError

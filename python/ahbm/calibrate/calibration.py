@@ -4,26 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import floor, log, log10, sqrt
+from math import floor, log10, sqrt
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ahbm.calibrate import coefficients, fit, templates, uncertainty, written
-from ahbm.calibrate.laws import Floats, Law, Rows
-from ahbm.calibrate.tables import Row, Table
+from ahbm.calibrate.cleaning import FEWEST, cleaned
+from ahbm.calibrate.laws import Law, Rows
+from ahbm.calibrate.tables import Floats, Table, interpolated
 from ahbm.calibrate.templates import Template
 from ahbm.errors import ConfigError
 
-FEWEST = 3
-"""Sizes without which nothing is fitted."""
-ABSURD = 4.0
-"""A row that is so many times as slow, or as quick, as the line between its neighbours is a mistake of the table."""
-SLIP = 1.1
-"""What a time with its decimal point elsewhere may be farther off than any other row."""
-AT_END = 4
-"""Rows that suggest the time of one beyond them."""
 STEP_NS = {"inside": 600.0, "across": 2700.0}
 """Step of NCCL's LL over NVLink, and between nodes (NVIDIA/nccl, src/graph/tuning.cc): with its launch, the proportion
 of both where all rows have as many steps."""
@@ -282,18 +275,13 @@ def _settled(
             next_ = gives - (apart @ change) / (change @ change) * (gives - before[1])
         before, used = (apart, gives), next_
         parts = np.split(np.exp(next_), np.cumsum([len(table.rows) for table in tables])[:-1])
-        again = [replace(table, rows=_by(table.rows, each)) for table, each in zip(tables, parts, strict=True)]
+        again = [table.by(each) for table, each in zip(tables, parts, strict=True)]
         last, machine = machine, _machine(template, again, tables, known)
         if machine.off < best.off:
             best, fitted = machine, again
         if machine.off < SURE or abs(machine.off / last.off - 1) < SETTLED:
             break
     return best, fitted
-
-
-def _by(rows: Sequence[Row], ratios: Floats) -> tuple[Row, ...]:
-    """The rows with times by so much."""
-    return tuple(replace(row, us=row.us / ratio) for row, ratio in zip(rows, ratios.tolist(), strict=True))
 
 
 def _held_back(tables: Sequence[Table], known: coefficients.Coefficients) -> list[dict[int, float]]:
@@ -329,94 +317,12 @@ def _judged(table: Table, laws: Mapping[int, float], own: Floats, ratios: Floats
 
 def errors(tested: Table, seen: Table, predicted: Floats) -> list[Error]:
     """The errors of predictions, in us, for the rows of a table of which others were seen."""
-    lines = _interpolated(seen, [row.bytes for row in tested.rows])
+    lines = interpolated(seen.rows, [row.bytes for row in tested.rows])
     return [
         Error(row.bytes, 100 * abs(us / row.us - 1), 100 * abs(line / row.us - 1))
         for row, us, line in zip(tested.rows, predicted.tolist(), lines.tolist(), strict=True)
         if row.measured
     ]
-
-
-def _interpolated(table: Table, sizes: Sequence[int]) -> Floats:
-    """us of sizes on the lines between rows, in logarithms; the first and last lines go on."""
-    n, us = (np.log([getattr(row, name) for row in table.rows]) for name in ("bytes", "us"))
-    at = np.log(np.asarray(sizes, np.float64))
-    if len(n) < 2:
-        return np.full(len(at), float(np.exp(us[0])))
-    left = np.clip(np.searchsorted(n, at) - 1, 0, len(n) - 2)
-    slope = (us[left + 1] - us[left]) / (n[left + 1] - n[left])
-    return np.asarray(np.exp(us[left] + slope * (at - n[left])), np.float64)
-
-
-def cleaned(table: Table, notes: list[str]) -> Table:
-    """The table without times that cannot be: those far off the line between the neighbours, those far above what bytes
-    in proportion to the row before would take and above the next, and ends that are far from what no byte or bytes in
-    proportion would take beside the next row.
-
-    One that is right with its decimal point elsewhere is taken for that; of the others the neighbours say the time. To
-    leave them out would change more: how many rows there are is a reason for a shape. Notes are added: those of the
-    table, and the rows.
-    """
-    notes += table.notes
-    wrong: set[int] = set()
-    for at in range(1, len(table.rows) - 1):
-        before, row, after = table.rows[at - 1], table.rows[at], table.rows[at + 1]
-        if all(abs(log(side.us / row.us)) > log(ABSURD) for side in (before, after)):
-            us = float(_interpolated(replace(table, rows=(before, after)), [row.bytes])[0])
-            if not 1 / ABSURD < row.us / us < ABSURD:
-                wrong.add(at)
-        most = ABSURD * max(row.bytes / before.bytes, 1.0) * before.us
-        if at - 1 not in wrong and row.us > max(most, after.us):
-            wrong.add(at)
-    kept = [at for at in range(len(table.rows)) if at not in wrong]
-    for end, beside in ((kept[:1], kept[1:2]), (kept[-1:], kept[-2:-1])) if len(kept) > FEWEST else ():
-        row, other = table.rows[end[0]], table.rows[beside[0]]
-        ratio = row.bytes / other.bytes
-        if not min(ratio, 1.0) / ABSURD < row.us / other.us < max(ratio, 1.0) * ABSURD:
-            wrong.add(end[0])
-    rows = list(table.rows)
-    known = [row for at, row in enumerate(rows) if at not in wrong]
-    off = SLIP * _off(table, known) if wrong else 1.0
-    for at in sorted(wrong):
-        row, us = rows[at], _between(table, known, rows[at].bytes)
-        slip = 10.0 ** round(log10(row.us / us))
-        around = [us, *(side[0].us for side in _sides(known, row.bytes) if side)]
-        if slip != 1 and min(around) / off <= row.us / slip <= max(around) * off:
-            rows[at] = replace(row, us=float(f"{row.us / slip:.12g}"))
-            told = f"is taken for {rows[at].us:g} us: a slip of the decimal point or of the unit"
-        else:
-            rows[at] = replace(row, us=us, measured=False)
-            told = "is left out"
-        notes.append(f"{table.name}:{row.line}: {row.us:g} us at {row.bytes} B cannot be, and {told}")
-    return replace(table, rows=tuple(rows))
-
-
-def _off(table: Table, rows: Sequence[Row]) -> float:
-    """How many times as long or as short as the others suggest a row takes at most."""
-    others = ([*rows[:at], *rows[at + 1 :]] for at in range(len(rows)))
-    ratios = [row.us / _between(table, each, row.bytes) for row, each in zip(rows, others, strict=True)]
-    return max([*ratios, *(1 / ratio for ratio in ratios)])
-
-
-def _sides(rows: Sequence[Row], nbytes: int) -> tuple[list[Row], list[Row]]:
-    """The rows of fewer bytes and those of more, the nearest first."""
-    return [row for row in reversed(rows) if row.bytes < nbytes], [row for row in rows if row.bytes > nbytes]
-
-
-def _between(table: Table, known: Sequence[Row], nbytes: int) -> float:
-    """us of a size that the rows around it suggest: where times bend upwards, they are above the lines through the two
-    rows on each side and below the line between the sides. At an end, several rows in line lessen their noise."""
-    before, after = _sides(known, nbytes)
-
-    def line(rows: Sequence[Row]) -> float:
-        return float(_interpolated(replace(table, rows=tuple(rows)), [nbytes])[0])
-
-    if not before or not after:
-        end = before[:AT_END] or after[:AT_END]
-        n, us = (np.log([getattr(row, name) for row in end]) for name in ("bytes", "us"))
-        return float(np.exp(np.polyval(np.polyfit(n, us, 1), log(nbytes))))
-    chord, tangents = line((before[0], after[0])), [line(two) for two in (before[1::-1], after[:2]) if len(two) == 2]
-    return sqrt(chord * max(tangents)) if len(tangents) == 2 and max(tangents) < chord else chord
 
 
 def _last(law: Law, rows: Rows) -> list[int | None]:

@@ -8,8 +8,9 @@ from dataclasses import replace
 import numpy as np
 
 from ahbm.calibrate import uncertainty
-from ahbm.calibrate.laws import BOUNDS, FREE, PLAIN, RAMPED, Floats, Law, Rows, Shape, Term, decoded, encoded
+from ahbm.calibrate.laws import BOUNDS, FREE, PLAIN, RAMPED, Law, Rows, Shape, Term, decoded, encoded
 from ahbm.calibrate.search import losses, searched
+from ahbm.calibrate.tables import Floats
 from ahbm.errors import ConfigError
 
 STARTS, FEW_STARTS = 256, 12

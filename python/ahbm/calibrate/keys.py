@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 
 from ahbm.calibrate import calibration as c
-from ahbm.calibrate import templates, written
+from ahbm.calibrate import cleaning, templates, written
 from ahbm.calibrate.coefficients import CHANGE
-from ahbm.calibrate.laws import Floats
 from ahbm.calibrate.search import SCALE
-from ahbm.calibrate.tables import Table
+from ahbm.calibrate.tables import Floats, Table
 from ahbm.errors import ConfigError, UnsupportedError
 
 MOST = 9
@@ -45,7 +44,7 @@ def calibrate(tables: Sequence[Table], template: str | None, free: Sequence[str]
     if not 0 < len(keys) <= MOST:
         raise ConfigError("AHBM-C195", f"{len(keys)} free keys: up to {MOST} can be fitted")
     notes: list[str] = []
-    cleaned = [c.cleaned(table, notes) for table in tables]
+    cleaned = [cleaning.cleaned(table, notes) for table in tables]
 
     def times(point: Floats, which: Sequence[Table]) -> Floats:
         tree = _with(base, keys, np.exp(point))

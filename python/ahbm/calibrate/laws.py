@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from ahbm.calibrate.tables import Floats
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ahbm.calibrate.laws import BOUNDS, Floats, Rows, Term, columns
+from ahbm.calibrate.laws import BOUNDS, Rows, Term, columns
+from ahbm.calibrate.tables import Floats
 
 SCALE = 0.05
 """Relative error up to which a residual counts by its square; beyond, by its size."""

@@ -6,10 +6,13 @@ from __future__ import annotations
 import hashlib
 import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.load import load_text
@@ -17,6 +20,8 @@ from ahbm.base.yaml_source import did_you_mean
 from ahbm.calibrate.readers import documents, rccl, text
 from ahbm.calibrate.readers.size import MOST_ROWS, WHAT, Size, refused
 from ahbm.errors import FormatError
+
+Floats = NDArray[np.float64]
 
 MOST_BYTES, MOST_RANKS = 1 << 22, 1 << 20
 LARGEST = 1 << 50
@@ -63,6 +68,22 @@ class Table:
     def half(self, held: bool) -> Table:
         """Every second row: from the first on, or those that are `held` back."""
         return replace(self, rows=self.rows[1 if held else 0 :: 2])
+
+    def by(self, ratios: Floats) -> Table:
+        """Its times divided by so much, row by row."""
+        rows = zip(self.rows, ratios.tolist(), strict=True)
+        return replace(self, rows=tuple(replace(row, us=row.us / ratio) for row, ratio in rows))
+
+
+def interpolated(rows: Sequence[Row], sizes: Sequence[int]) -> Floats:
+    """us of sizes on the lines between rows, in logarithms; the first and last lines go on."""
+    n, us = (np.log([getattr(row, name) for row in rows]) for name in ("bytes", "us"))
+    at = np.log(np.asarray(sizes, np.float64))
+    if len(n) < 2:
+        return np.full(len(at), float(np.exp(us[0])))
+    left = np.clip(np.searchsorted(n, at) - 1, 0, len(n) - 2)
+    slope = (us[left + 1] - us[left]) / (n[left + 1] - n[left])
+    return np.asarray(np.exp(us[left] + slope * (at - n[left])), np.float64)
 
 
 def read(path: str | Path, collective: str | None = None, ranks: int | None = None, nodes: int | None = None) -> Table:

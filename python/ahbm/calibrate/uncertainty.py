@@ -9,7 +9,8 @@ from math import ceil, floor, log2, sqrt
 
 import numpy as np
 
-from ahbm.calibrate.laws import BOUNDS, Floats, Law, Rows, Shape
+from ahbm.calibrate.laws import BOUNDS, Law, Rows, Shape
+from ahbm.calibrate.tables import Floats
 
 CHANGE = 1e-4
 """Relative change of a parameter by which the slope of a law is found."""
