@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import ahbm
@@ -41,6 +43,41 @@ def test_a_taper_halves_what_all_interfaces_get_together() -> None:
     across = 8 * 8 * (1 << 20)
     assert times[4] > times[2] > times[1]
     assert times[4] >= across / (400 / 4)
+
+
+ACROSS = """
+COLLECTIVE = "all_reduce"
+
+
+def kernel_args(world_size, n_elem, *, cube_w=4, cube_h=4, dtype="f16"):
+    return (n_elem, world_size, dtype)
+
+
+def kernel(t_ptr, n_elem, ranks, dtype, sip_rank, kind, w, h, *, tl):
+    tl.send(tl.peer(sip=(sip_rank + ranks // 2) % ranks), tl.load(t_ptr, shape=(n_elem,), dtype=dtype))
+    tl.store(t_ptr, tl.recv(tl.peer(sip=(sip_rank - ranks // 2) % ranks), shape=(n_elem,), dtype=dtype))
+"""
+
+
+@pytest.mark.parametrize("striped", [False, True])
+@pytest.mark.parametrize("taper", [1, 1.5, 2, 8])
+def test_messages_of_all_interfaces_cross_side_by_side(tmp_path: Path, taper: float, striped: bool) -> None:
+    """Each rank of a node sends to its fellow of the other node: a taper is all that they notice of each other."""
+    (tmp_path / "across.py").write_text(ACROSS, encoding="utf-8")
+    more = {"system.sips.nodes.taper": taper, "system.sips.nodes.striped": striped}
+    times = {
+        model: ahbm.run(
+            "all_reduce",
+            str(tmp_path / "across.py"),
+            "npu_fully_connected_8",
+            bytes_per_rank=1 << 20,
+            overrides=KEYS | more | {"system.network_model": model},
+            data=False,
+        ).latency_ns
+        for model in ("cut_through", "flit")
+    }
+    assert times["cut_through"] == pytest.approx(times["flit"], rel=1e-3)
+    assert times["cut_through"] == pytest.approx(4500 + taper * (1 << 20) / 50, rel=0.01)
 
 
 @pytest.mark.parametrize("collective", ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all"])

@@ -372,6 +372,16 @@ impl Machine {
         if self.topology == "nodes" { self.sfr.sips / (self.relays() / 3).max(1) } else { 1 }
     }
 
+    /// Whether a link is one between a node of `topology: nodes` and the spine: it carries what the interfaces of the node
+    /// send side by side, each no faster than itself.
+    pub fn is_trunk(&self, link: LinkId) -> bool {
+        let Some(Place::Sips { index }) = self.locate(link) else { return false };
+        let spine = self.sips.vertices() - 1;
+        self.topology == "nodes"
+            && self.relays() > 1
+            && self.sips.link(index).is_some_and(|link| link.from == spine || link.to == spine)
+    }
+
     /// The SIP, and inside a SIP the cube, that a link leaves; `None` for links out of a switch and ids out of range.
     pub fn link_source(&self, link: LinkId) -> Option<(u32, Option<u32>)> {
         match self.locate(link)? {

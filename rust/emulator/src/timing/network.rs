@@ -173,7 +173,9 @@ impl<'a> Network<'a> {
     }
 
     /// One reservation per message and link. The head moves on after its first flit; the tail leaves a
-    /// link no earlier than its own last flit could have crossed it. `waited`: its turn at the first link has come.
+    /// link no earlier than its own last flit could have crossed it. A link is held until then, but for a trunk, which
+    /// carries other messages meanwhile: what these delay is the whole message. `waited`: its turn at the first link has
+    /// come.
     #[inline]
     pub(super) fn cut_through(&self, sim: &Sim<'_, impl Recorder>, mut transfer: Transfer, mut waited: bool) {
         let bytes = transfer.bytes;
@@ -190,27 +192,36 @@ impl<'a> Network<'a> {
             }
             waited = false;
             let start = link.reserve(transfer.head, duration);
-            let mut end = start + duration;
+            let last = if bytes.is_multiple_of(self.flit) { first } else { bytes % self.flit };
+            let (own, crossed) = (transfer.head_piece, transfer.tail + hop.rate.ps(last));
+            let fed = transfer.tail > transfer.head && crossed > start + duration;
+            // Bytes that come slower than a trunk carries them leave room for those of others.
+            let beside = hop.trunk && transfer.tail > transfer.head && crossed > transfer.head + duration;
+            let end = if fed { crossed } else { start + duration };
+            let leaves = if beside { transfer.head + (end - crossed) } else { start };
             let onward = transfer.hop + 1 < transfer.last;
-            let own = transfer.head_piece;
             if onward || matches!(transfer.arrival, Arrival::Leg(..)) {
-                transfer.head_piece = sim.recorder.head(hop.link, own, hop.rate.ps(first), hop.after);
+                transfer.head_piece = if beside {
+                    let piece = sim.recorder.plain(Kind::Head(hop.link), own, end - crossed + hop.rate.ps(first));
+                    sim.recorder.plain(Kind::Wire, piece, hop.after)
+                } else {
+                    sim.recorder.head(hop.link, own, hop.rate.ps(first), hop.after)
+                };
             }
             let mut left = sim.recorder.occupy(hop.link, own, duration);
-            if transfer.tail > transfer.head {
-                let last = if bytes.is_multiple_of(self.flit) { first } else { bytes % self.flit };
-                let last = hop.rate.ps(last);
-                if transfer.tail + last > end {
-                    end = transfer.tail + last;
+            if fed {
+                // The tail of a branch is at its first link when its piece ends.
+                let onto = transfer.hop > transfer.first;
+                let before = if onto { self.wiring.hops[transfer.hop as usize - 1].after } else { 0 };
+                if beside {
+                    left = sim.recorder.trail(transfer.tail_piece, before, hop.rate.ps(last));
+                } else {
                     link.hold_until(end);
-                    // The tail of a branch is at its first link when its piece ends.
-                    let onto = transfer.hop > transfer.first;
-                    let before = if onto { self.wiring.hops[transfer.hop as usize - 1].after } else { 0 };
-                    left = sim.recorder.tail(hop.link, transfer.tail_piece, before, last);
+                    left = sim.recorder.tail(hop.link, transfer.tail_piece, before, hop.rate.ps(last));
                 }
             }
             transfer.tail_piece = if onward { left } else { sim.recorder.plain(Kind::Wire, left, hop.after) };
-            transfer.head = start + hop.rate.ps(first) + hop.after;
+            transfer.head = leaves + hop.rate.ps(first) + hop.after;
             transfer.tail = end + hop.after;
             transfer.hop += 1;
         }

@@ -135,6 +135,13 @@ pub(super) trait Recorder {
         })
     }
 
+    /// The message's last flit, which left the link before with `own` and arrived `after` that, crosses a link that it does
+    /// not keep busy.
+    #[inline]
+    fn trail(&self, own: PieceId, after: Time, flit: Time) -> PieceId {
+        self.plain(Kind::Serial, self.plain(Kind::Wire, own, after), flit)
+    }
+
     /// A message that has arrived is written into its slot and becomes visible.
     #[inline]
     fn deliver(&self, channel: ChannelId, own: PieceId, write: Time) {

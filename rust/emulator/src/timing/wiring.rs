@@ -34,6 +34,8 @@ pub(super) struct Hop {
     /// Only one DMA stream ever crosses the link, always after the same links: its reservations come in
     /// order of time however far an agent runs ahead.
     pub(super) exclusive: bool,
+    /// As of [`Machine::is_trunk`].
+    pub(super) trunk: bool,
     pub(super) rate: Rate,
     pub(super) after: u64,
 }
@@ -460,7 +462,8 @@ impl Routes<'_> {
             let alone = seen.stream == stream && seen.prefix == prefix && !ordered;
             seen.exclusive &= stand.map_or(alone, |stand| stand.exclusive);
             prefix = (prefix ^ (u64::from(hop.link.0) + 1)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
-            self.hops.push(Hop { link, exclusive: false, rate, after: hop.after_ps });
+            let trunk = machine.is_trunk(hop.link);
+            self.hops.push(Hop { link, exclusive: false, trunk, rate, after: hop.after_ps });
         }
         let entry = route.hops.first().map_or(Rate::UNLIMITED, |h| machine.link_rate(h.link));
         let flow = self.list.len() as u32;
