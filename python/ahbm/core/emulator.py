@@ -455,7 +455,7 @@ class Emulator:
         key = protocol.on(nbytes)
         with self._lock:
             if key not in self._spoken:
-                self._spoken[key] = self.on(self.machine.changed(key))
+                self._spoken[key] = self.on(self.machine.for_calls(key, nbytes))
                 self._spoken[key]._is_spoken = True
                 while len(self._spoken) > SPOKEN:
                     self._spoken.popitem(last=False)

@@ -97,6 +97,12 @@ def chosen(machine: Machine) -> Protocol | None:
     return next((protocol for protocol in protocols_of(machine) if protocol.name == machine.protocol), None)
 
 
+def spoken(machine: Machine, name: str, nbytes: int) -> Machine:
+    """The machine that calls of `nbytes` bytes of one rank's array find with the protocol of this name."""
+    protocol = next(protocol for protocol in protocols_of(machine) if protocol.name == name)
+    return machine.for_calls(protocol.on(nbytes), nbytes)
+
+
 def voices(machine: Machine) -> list[tuple[Machine, Protocol]]:
     """Each machine that calls on a machine find, of a job as many as there are, with the protocol that they use."""
     return [(each, spoken) for each in (machine, *machine.voices) if (spoken := chosen(each)) is not None]

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ahbm.base.yaml_source import did_you_mean, scalar_text
-from ahbm.core.protocols import LINK_GBS, NIC_GBS, caps, voices
+from ahbm.core.protocols import LINK_GBS, NIC_GBS, caps, spoken, voices
 from ahbm.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ class Advisor:
         """`cost`: engine events and operations of the run."""
         self._program = program
         self._machine: Machine = program.machine
-        self._parameters = dict(self._machine.parameters)
+        self._parameters = dict((self._machine.of_calls or (self._machine,))[0].parameters)
         self._latency_ps = latency_ps
         self._cost = max(cost, 1)
 
@@ -178,11 +178,13 @@ class Advisor:
         return self._changed(found, ", ".join(f"{key}={value}" for key, value in found(self._parameters).items()))
 
     def _changed(self, changes: Callable[[Mapping[str, str]], dict[str, str]], what: str) -> Advice:
-        """The same program under the overrides that are the `changes` of a machine of these parameters: those of the
-        machine, and of each that a call of a job finds, which has bandwidths of its own."""
+        """The same program under the overrides that are the `changes` of a machine of these parameters. Calls find their
+        protocols on the changed machine with the bandwidths of their size."""
 
         def changed(machine: Machine) -> Machine:
-            return machine.changed(list(changes(dict(machine.parameters)).items()))
+            plain, nbytes = machine.of_calls or (machine, 0)
+            new = plain.changed(list(changes(dict(plain.parameters)).items()))
+            return new if machine.protocol is None or plain is machine else spoken(new, machine.protocol, nbytes)
 
         machine = changed(self._machine)
         if self._machine.voices:

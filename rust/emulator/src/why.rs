@@ -91,7 +91,11 @@ impl Detail {
     /// An agent's time from the launch to the end of the run: abutting intervals, each with the use of it. A wait counts
     /// as what was waited for.
     pub fn intervals(&self, agent: AgentId) -> Vec<Interval> {
-        let latency = self.latency();
+        self.intervals_until(self.latency(), agent)
+    }
+
+    /// The same in a run that ends at `latency`, which is found once for all agents.
+    fn intervals_until(&self, latency: Ps, agent: AgentId) -> Vec<Interval> {
         let mut id = self.last[agent.0 as usize];
         let mut found = Vec::new();
         // Latest first.
@@ -115,11 +119,11 @@ impl Detail {
 
     /// The sums of [`Detail::intervals`], per agent in the order of [`Category::ALL`].
     pub fn agent_time(&self) -> Vec<[Ps; Category::ALL.len()]> {
-        let agents = (0..self.last.len() as u32).map(AgentId);
+        let (latency, agents) = (self.latency(), (0..self.last.len() as u32).map(AgentId));
         agents
             .map(|agent| {
                 let mut time = [0; Category::ALL.len()];
-                for interval in self.intervals(agent) {
+                for interval in self.intervals_until(latency, agent) {
                     time[interval.category as usize] += interval.end - interval.start;
                 }
                 time

@@ -16,6 +16,7 @@ pub struct Machine {
     pub(crate) inner: Arc<ahbm_machine::Machine>,
     source: Arc<Source>,
     voices: Arc<[Self]>,
+    calls: Option<Arc<(Self, u64)>>,
 }
 
 /// The input from which a machine was made: enough to make it again.
@@ -32,7 +33,7 @@ impl Machine {
     /// The same.
     pub(crate) fn speaking(&self, voices: Vec<Self>) -> Result<Self, Diagnostic> {
         let inner = self.inner.with_voices(voices.iter().map(|voice| Arc::clone(&voice.inner)).collect())?;
-        Ok(Self { inner: Arc::new(inner), source: Arc::clone(&self.source), voices: voices.into() })
+        Ok(Self { inner: Arc::new(inner), source: Arc::clone(&self.source), voices: voices.into(), calls: None })
     }
 }
 
@@ -85,6 +86,7 @@ impl Machine {
             inner: Arc::new(machine),
             source: Arc::new(Source { text, origin, overrides }),
             voices: Arc::default(),
+            calls: None,
         })
     }
 
@@ -262,6 +264,20 @@ impl Machine {
             Given::ok(origin.clone()),
             Given::ok([own.clone(), overrides].concat()),
         )
+    }
+
+    /// The machine that calls of `nbytes` bytes of one rank's array find: with further overrides, as `changed` takes them.
+    /// Raises as `from_yaml`.
+    fn for_calls(&self, py: Python<'_>, overrides: Given<Vec<(String, String)>>, nbytes: Given<u64>) -> PyResult<Self> {
+        given!(nbytes);
+        let calls = Some(Arc::new((self.clone(), nbytes)));
+        Ok(Self { calls, ..self.changed(py, overrides)? })
+    }
+
+    /// The machine, and the bytes of the calls, that `for_calls` was given; None for other machines.
+    #[getter]
+    fn of_calls(&self) -> Option<(Self, u64)> {
+        self.calls.as_deref().cloned()
     }
 
     /// The machines that the calls of a job find, each under its protocol; empty where all find the machine itself.

@@ -125,7 +125,7 @@ def all_pairs_allreduce(
     def meet(p: int, d: int, back: bool) -> None:
         """Sends to the keeper, which expects it from the others of the dimension; `back`: the reverse."""
         extent, here, peer = sips[d]
-        others = [(here + i) % extent for i in range(1, extent)]
+        others = ((here + i) % extent for i in range(1, extent))
         for i, place in enumerate([keeper(p, d)] if depths[p] == d else others):
             if (depths[p] == d) != back:
                 tl.send(dir=peer(place), src=held[p])
