@@ -270,6 +270,38 @@ def test_a_rule_that_no_call_reaches_is_named_with_the_line_that_takes_its_calls
     assert [site.origin.rpartition(":")[2] for site in finding.sites] == ["2", "1"]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "UCC_TL_UCP_TUNE=allreduce:5:@knomial#allreduce:0-4K:4:@sra_knomial",
+        "collectives: {all_reduce: [{max_bytes: 64, algorithm: a}, {max_bytes: 32, algorithm: b}]}",
+        '{"profiles": [{"scale": 8, "collectives": {"allreduce": [{"message_size": 64, "algorithm": "a"}]}}, '
+        '{"scale": 8, "collectives": {"allreduce": [{"message_size": 32, "algorithm": "b"}]}}]}',
+    ],
+)
+def test_every_format_names_rules_that_no_call_reaches(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "x"
+    file.write_text(text)
+    assert [finding.code for finding in read(file).findings] == ["AHBM-F198"]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("allreduce,100,10,tree,simple,2,-1,-1", "100 to 10 bytes"),
+        ("allreduce,(64,65),ring,ll,4,*,*", "65 to 64 bytes"),
+        ("UCC_TL_UCP_TUNE=allreduce:4K-1K:@knomial:[2-8]", "4096 to 1024 bytes"),
+        ("UCC_TL_UCP_TUNE=allreduce:@knomial:[8-2]", "8 to 2 ranks"),
+    ],
+)
+def test_a_rule_with_an_empty_range_is_one_that_no_call_reaches(text: str, told: str, tmp_path: Path) -> None:
+    file = tmp_path / "x.csv"
+    file.write_text(f"{text}\n")
+    (finding,) = (finding for finding in read(file).findings if finding.code != "AHBM-F196")
+    assert (finding.code, finding.sites[0].origin) == ("AHBM-F198", f"{file}:1")
+    assert told in finding.message
+
+
 TRAPS: dict[str, tuple[str, int]] = {
     "AHBM-F191": ("allreduce,0,18446744073709551615,ring,simple,-1,1,8", 1),
     "AHBM-F192": ("allreduce,0,64,ring,simple,4,1,8\nallreduce,128,18446744073709551615,tree,simple,4,1,8", 2),

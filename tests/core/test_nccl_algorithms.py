@@ -165,6 +165,15 @@ def test_nvls_tree_and_collnet_reduce_at_both_levels() -> None:
         assert report.wrong == 0 and report.bound_ns is not None and report.bound_ns <= report.latency_ns
 
 
+@pytest.mark.parametrize("name", IN_SWITCHES)
+@pytest.mark.parametrize("cubes", [1, 2])
+def test_one_rank_needs_no_switch(name: str, cubes: int) -> None:
+    alone = {"system.sips.count": 1, "sip.cube_mesh.w": cubes}
+    for op in ("avg", "max") if "reduce" in COLLECTIVES[name] else ("sum",):
+        report = ahbm.run(COLLECTIVES[name], name, "npu_ring_8", bytes_per_rank=96, overrides=alone, op=op)
+        assert (report.wrong, report.latency_ns) == (0, 0)
+
+
 @pytest.mark.parametrize("name", COLLECTIVES)
 @pytest.mark.parametrize("ranks", [6, 8])
 def test_checks_find_nothing(name: str, ranks: int) -> None:

@@ -91,6 +91,12 @@ class Rule:
         )
 
     @property
+    def empty(self) -> str | None:
+        """A range of which nothing is part, so that no call reaches the rule; None without one."""
+        spans = {"bytes": self.nbytes, "ranks": self.ranks, "nodes": self.nodes, "ranks per node": self.ranks_per_node}
+        return next((f"{span.least} to {span.most} {name}" for name, span in spans.items() if span.is_empty), None)
+
+    @property
     def choice(self) -> tuple[object, ...]:
         """What it chooses."""
         return self.algorithm, self.protocol, self.channels, self.threads, self.chunk_bytes
@@ -140,10 +146,12 @@ class Rules:
         return next((rule for rule in self.rules if rule.fits(call) and allowed(rule)), None)
 
     def unreached(self) -> Iterator[tuple[Rule, Rule]]:
-        """Each rule that no call reaches, and the earlier rule that takes all of its calls."""
+        """Each rule that is for calls and that none reaches, and the earlier rule that takes all of them."""
         # Sizes are compared first, as plain numbers: a file may have thousands of rules.
         ends = [(rule.nbytes.least, inf if rule.nbytes.most is None else rule.nbytes.most) for rule in self.rules]
         for at, rule in enumerate(self.rules):
+            if rule.empty:
+                continue
             first, last = ends[at]
             covering = (i for i, (least, most) in enumerate(ends[:at]) if least <= first and last <= most)
             before = next((self.rules[i] for i in covering if self.rules[i].includes(rule)), None)
@@ -167,7 +175,17 @@ def bounded(rules: Iterable[Rule], origin: str) -> Rules:
 
 def unreached(rules: Rules, origin: str) -> list[Finding]:
     """A warning (AHBM-F198) for each rule that no call reaches."""
-    return [
+    empty = [
+        Finding(
+            "AHBM-F198",
+            f"no call reaches this rule: its range, {rule.empty}, is empty",
+            (Site(rule.algorithm, f"{origin}:{rule.line}"),),
+            "the smaller bound first",
+        )
+        for rule in rules
+        if rule.empty
+    ]
+    return empty + [
         Finding(
             "AHBM-F198",
             f"no call reaches this rule: line {before.line} takes all of its calls",

@@ -416,7 +416,8 @@ fn verdict(lowered: Result<Lowered, Vec<Diagnostic>>, goal: Goal, chunks: u32, r
                 ..CheckOptions::default()
             };
             let verdict = ahbm_check::check(&program, &expectation, &options);
-            let sips = program.agents.iter().map(|agent| agent.coord.sip + 1).max().unwrap_or(0);
+            // One rank that has nothing to do has no agent, and stands on a SIP all the same.
+            let sips = program.agents.iter().map(|agent| agent.coord.sip + 1).max().unwrap_or(1);
             verdict.proven(&program, &expectation, || plain_machine(sips))
         }
     }

@@ -11,6 +11,7 @@
 //!
 //! | code | finding |
 //! |---|---|
+//! | `AHBM-F175` | fewer links than stated (a warning) |
 //! | `AHBM-F180` | not a schedule of this kind |
 //! | `AHBM-F181` | a rank sends what it does not have at that point |
 //! | `AHBM-U295` | a schedule of something that no plan says |
@@ -20,6 +21,7 @@ mod sccl;
 mod tacos;
 mod teccl;
 
+use crate::scan::told;
 use ahbm_machine::Diagnostic;
 use ahbm_plan::{Budget, Plan};
 
@@ -44,17 +46,16 @@ impl Producer {
         }
     }
 
-    /// The producer of a JSON document, by its first keys; None for what is no schedule.
+    /// The producer of a JSON document, by the first key of its top level that says so, wherever it stands; None for what
+    /// is no schedule.
     pub fn of_json(bytes: &[u8]) -> Option<Self> {
-        let start = &bytes[..bytes.len().min(LOOKED_AT)];
-        let has = |word: &str| start.windows(word.len()).any(|window| window == word.as_bytes());
-        if has("\"msccl_type\"") || has("\"sccl_type\"") {
-            Some(Self::Sccl)
-        } else if has("\"0-Collective\"") || has("\"1-Epoch_Duration\"") {
-            Some(Self::Teccl)
-        } else {
-            None
-        }
+        told(bytes, |key| match key {
+            b"msccl_type" | b"sccl_type" | b"steps" => Some(Some(Self::Sccl)),
+            b"0-Collective" | b"1-Epoch_Duration" | b"8-Chunk paths" => Some(Some(Self::Teccl)),
+            // An execution plan: what follows is long.
+            b"gpus" => Some(None),
+            _ => None,
+        })?
     }
 
     /// Reads a schedule. `file` names it in findings and origins.
@@ -71,9 +72,6 @@ impl Producer {
         moves.into_plan(file, budget)
     }
 }
-
-/// Bytes of a file that tell what it is.
-const LOOKED_AT: usize = 4096;
 
 fn malformed(file: &str, place: impl std::fmt::Display, what: impl Into<String>) -> Diagnostic {
     Diagnostic::new("AHBM-F180", what).site("schedule", format!("{file}{place}"))

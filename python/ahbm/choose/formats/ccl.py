@@ -11,7 +11,7 @@ from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.yaml_source import parse
 from ahbm.choose.formats.format import Format, Read, comments, exactly, first_rows, malformed, unwritable
 from ahbm.choose.names import AHBM
-from ahbm.choose.rules import ANY, Rule, Rules, Span, bounded
+from ahbm.choose.rules import ANY, Rule, Rules, Span, bounded, unreached
 from ahbm.config.rules import RULE, is_placed
 
 
@@ -38,7 +38,8 @@ def read(text: str, origin: str) -> Read:
                 rules.append(_rule(collective, rule, line))
     if not rules:
         raise malformed(origin, 1, "no rules of sizes", "collectives: {all_reduce: [{max_bytes: 65536, algorithm: a}]}")
-    return Read(FORMAT.name, AHBM, bounded(rules, origin))
+    found = bounded(rules, origin)
+    return Read(FORMAT.name, AHBM, found, tuple(unreached(found, origin)))
 
 
 def _rule(collective: str, rule: Mapping[str, Any], line: int) -> Rule:

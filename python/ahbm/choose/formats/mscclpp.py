@@ -23,7 +23,7 @@ from ahbm.choose.formats.format import (
     unwritable,
 )
 from ahbm.choose.names import MSCCLPP
-from ahbm.choose.rules import ANY, Rule, Rules, Span, bounded
+from ahbm.choose.rules import ANY, Rule, Rules, Span, bounded, unreached
 
 VERSION = 1
 
@@ -43,7 +43,8 @@ def read(text: str, origin: str) -> Read:
         enumerate(profiles, 1),
         key=lambda item: (item[1].get("sku") is None) + (item[1].get("scale") is None),
     )
-    return Read(FORMAT.name, MSCCLPP, bounded(_rules(ordered, origin), origin))
+    rules = bounded(_rules(ordered, origin), origin)
+    return Read(FORMAT.name, MSCCLPP, rules, tuple(unreached(rules, origin)))
 
 
 def _rules(profiles: Sequence[tuple[int, Mapping[str, Any]]], origin: str) -> Iterator[Rule]:

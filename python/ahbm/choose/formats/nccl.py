@@ -131,7 +131,8 @@ def _gaps(rules: Rules, origin: str) -> Iterator[Finding]:
     """Sizes for which there is no line among those for the same calls, and what decides then."""
     groups: dict[tuple[object, ...], list[Rule]] = {}
     for rule in rules:
-        groups.setdefault(rule.condition, []).append(rule)
+        if not rule.empty:
+            groups.setdefault(rule.condition, []).append(rule)
     decided = 0
     for condition, group in groups.items():
         reached, name = 0, NCCL.collectives[group[0].collective]

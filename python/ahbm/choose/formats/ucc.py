@@ -13,7 +13,7 @@ from math import inf
 
 from ahbm.choose.formats.format import Format, Read, collective_of, comments, exactly, malformed, unwritable
 from ahbm.choose.names import UCC
-from ahbm.choose.rules import ANY, UNLIMITED, Rule, Rules, Span, bounded
+from ahbm.choose.rules import ANY, UNLIMITED, Rule, Rules, Span, bounded, unreached
 
 VARIABLE = "UCC_TL_UCP_TUNE"
 _LINE = re.compile(r"\s*(?:export\s+)?(UCC_[A-Z0-9_]+_TUNE)\s*=\s*([\"']?)(.*?)\2\s*")
@@ -41,7 +41,8 @@ def read(text: str, origin: str) -> Read:
     scored = bounded_tokens(value, origin, line)
     # A stable order: equal scores and starts stay in the order of the string.
     scored.sort(key=lambda item: (-item[0], -item[1].nbytes.least))
-    return Read(FORMAT.name, UCC, Rules(tuple(rule for _, rule in scored)))
+    rules = Rules(tuple(rule for _, rule in scored))
+    return Read(FORMAT.name, UCC, rules, tuple(unreached(rules, origin)))
 
 
 def bounded_tokens(value: str, origin: str, line: int) -> list[tuple[float, Rule]]:

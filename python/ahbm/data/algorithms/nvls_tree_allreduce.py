@@ -126,9 +126,11 @@ def nvls_tree_allreduce(
     def reduced(at: int, length: int) -> Any:
         acc: Any = None
         for tile in tiles:
-            value = tl.load_reduce(
-                tile + at, shape=(length,), sips=[base + i for i in range(node_size)], dtype=dtype, op=op
-            )
+            if others:
+                sips = [base + i for i in range(node_size)]
+                value = tl.load_reduce(tile + at, shape=(length,), sips=sips, dtype=dtype, op=op)
+            else:
+                value = tl.load(tile + at, shape=(length,), dtype=dtype)
             acc = value if acc is None else tl.combine(acc, value, op)
         return acc
 
@@ -156,7 +158,8 @@ def nvls_tree_allreduce(
             if others:
                 tl.multicast(tile + at, value, sips=others)
 
-    meet()
+    if within > 1:
+        meet()
     # Chunk j goes up through level l at time j + levels - l and down at time j + levels + l. What is sent at one time
     # is received at the next: two trees that use one queue agree on the order of their messages.
     events: dict[int, list[tuple[int, int, bool]]] = {}
@@ -174,7 +177,8 @@ def nvls_tree_allreduce(
         for event, coming in zip(now, posted.pop(0), strict=True):
             perform(*event, coming)
     tl.fence()
-    meet()
+    if within > 1:
+        meet()
 
 
 kernel = nvls_tree_allreduce

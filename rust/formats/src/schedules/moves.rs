@@ -44,6 +44,8 @@ pub(super) struct Moves {
     pub(super) places: Vec<Locus>,
     /// The collective, where the file names it.
     pub(super) named: Option<Collective>,
+    /// What is odd about the file.
+    pub(super) warnings: Vec<Diagnostic>,
 }
 
 impl Moves {
@@ -104,6 +106,7 @@ impl Moves {
             list: &list,
         })?;
         self.place(&mut plan, file);
+        plan.warnings = self.warnings;
         Ok(plan)
     }
 

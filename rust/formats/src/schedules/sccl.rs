@@ -89,7 +89,7 @@ pub(super) fn read(bytes: &[u8], file: &str, budget: &Budget) -> Result<Moves, D
         in_order(&mut list, first);
     }
     let name = if algorithm.name.is_empty() { "sccl".to_owned() } else { algorithm.name };
-    Ok(Moves { name, ranks, items, list, places, named: None })
+    Ok(Moves { name, ranks, items, list, places, named: None, warnings: Vec::new() })
 }
 
 /// The item of an address.

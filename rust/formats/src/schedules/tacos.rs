@@ -24,7 +24,7 @@ struct Link {
 pub(super) fn read(bytes: &[u8], file: &str, budget: &Budget) -> Result<Moves, Diagnostic> {
     budget.check(Limit::FileBytes, bytes.len() as u64)?;
     let text = std::str::from_utf8(bytes).map_err(|_| malformed(file, "", "no text"))?;
-    let (mut stated, mut size) = ([None; 2], 1u64);
+    let (mut stated, mut size) = ([None; 3], 1u64);
     let mut links: Vec<Link> = Vec::new();
     let mut total = 0u64;
     for (line, row) in (1u32..).zip(text.lines()) {
@@ -33,7 +33,7 @@ pub(super) fn read(bytes: &[u8], file: &str, budget: &Budget) -> Result<Moves, D
         let first = cells.next().unwrap_or("");
         let known = ["NPUs Count", "Chunks Count", "Links Count", "Chunk Size", "SrcID"];
         match known.iter().position(|name| *name == first) {
-            Some(index @ 0..=1) => {
+            Some(index @ 0..=2) => {
                 stated[index] =
                     Some(number(cells.next().unwrap_or("")).ok_or_else(|| bad(format!("{first} is no number")))?)
             }
@@ -68,6 +68,17 @@ pub(super) fn read(bytes: &[u8], file: &str, budget: &Budget) -> Result<Moves, D
             }
         }
     }
+    let lines = links.len() as u64;
+    let count = stated[2].map_or(lines, u64::from);
+    if lines > count {
+        return Err(malformed(file, "", format!("{lines} links in a schedule of {count}")));
+    }
+    // The writer counts both links of a torus with two NPUs in a dimension, and writes them as one.
+    let cut = (lines < count).then(|| {
+        Diagnostic::new("AHBM-F175", format!("{lines} links in a schedule that states {count}"))
+            .site("schedule", file)
+            .hint("if it is of no torus with two NPUs in a dimension, the rest of the file is missing")
+    });
     let most = links.iter().map(|link| link.from.max(link.to) + 1).max().unwrap_or(0);
     let ranks = stated[0].unwrap_or(most);
     if most > ranks || ranks < 2 {
@@ -85,7 +96,7 @@ pub(super) fn read(bytes: &[u8], file: &str, budget: &Budget) -> Result<Moves, D
     let items = (0..chunks).map(|chunk| Item { owners: vec![chunk % ranks], takers: everybody.clone() }).collect();
     let list = ordered(&links, ranks, chunks, file)?;
     let places = links.iter().map(|link| Locus::Line(link.line)).collect();
-    Ok(Moves { name: "tacos".into(), ranks, items, list, places, named: None })
+    Ok(Moves { name: "tacos".into(), ranks, items, list, places, named: None, warnings: cut.into_iter().collect() })
 }
 
 /// The moves in the order of their arrivals: every link works through its chunks and waits for what its NPU lacks.

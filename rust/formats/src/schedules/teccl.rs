@@ -90,7 +90,7 @@ pub(super) fn read(bytes: &[u8], file: &str, budget: &Budget) -> Result<Moves, D
     list.sort_by_key(|one| (one.at, one.item, one.from, one.to));
     causal(&list, &items, &nodes, file)?;
     let named = document.collective.and_then(|name| Goal::parse(&name).collective());
-    Ok(Moves { name: "teccl".into(), ranks: nodes.len() as u32, items, list, places, named })
+    Ok(Moves { name: "teccl".into(), ranks: nodes.len() as u32, items, list, places, named, warnings: Vec::new() })
 }
 
 /// Every hop starts where the piece is.

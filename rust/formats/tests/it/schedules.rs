@@ -40,7 +40,7 @@ fn a_tacos_ring_is_an_all_gather_in_the_order_of_its_links() {
 fn a_tacos_file_without_the_lines_about_the_whole_is_read_too() {
     let short = "SrcID,DestID,Latency (ns),Bandwidth (GB/s),Chunks\n0,1,500,50,0,2\n1,0,500,50,3,1\n";
     assert_eq!(checked(Producer::Tacos, short), ("all_gather", Outcome::Correct));
-    let idle = format!("{RING}0,2,1,1,None\n");
+    let idle = format!("{}0,2,1,1,None\n", RING.replace("Links Count,3", "Links Count,4"));
     assert_eq!(checked(Producer::Tacos, &idle), ("all_gather", Outcome::Correct));
 }
 
@@ -69,6 +69,8 @@ fn tacos_files_that_are_none() {
         ("Chunk Size,0,B\n", ":1"),
         ("NPUs Count,2\n0,5,1,1,0\n", ""),
         ("Chunks Count,3\n0,1,1,1,0\n", ""),
+        ("Links Count,x\n", ":1"),
+        ("Links Count,1\n0,1,1,1,0\n1,0,1,1,1\n", ""),
         ("0,4294967295,1,1,0\n", ":1"),
         ("0,1,1,1,4294967294\n", ""),
     ] {
@@ -76,6 +78,15 @@ fn tacos_files_that_are_none() {
     }
     let many = Producer::Tacos.read(b"0,4000000,1,1,0\n", "given", &Budget::default().with(Limit::Ranks, 64));
     assert_eq!(many.expect_err("a finding").code, "AHBM-B206");
+}
+
+#[test]
+fn a_tacos_file_that_states_more_links_may_be_cut_off() {
+    let codes = |text: &str| read(Producer::Tacos, text).warnings().iter().map(|w| w.code).collect::<Vec<_>>();
+    assert_eq!(codes(RING), [""; 0]);
+    let cut = RING.replace("Links Count,3", "Links Count,5");
+    assert_eq!(codes(&cut), ["AHBM-F175"]);
+    assert_eq!(checked(Producer::Tacos, &cut), ("all_gather", Outcome::Correct));
 }
 
 /// Three GPUs, 1, 2 and 4, around switch 0.
@@ -92,6 +103,25 @@ fn te_ccl_flows_are_an_all_gather_among_the_gpus() {
     assert_eq!(checked(Producer::Teccl, FLOWS), ("all_gather", Outcome::Correct));
     assert_eq!(Producer::of_json(FLOWS.as_bytes()), Some(Producer::Teccl));
     assert_eq!(read(Producer::Teccl, FLOWS).ranks(), 3);
+}
+
+#[test]
+fn a_schedule_is_known_by_a_key_of_its_top_level_wherever_it_stands() {
+    let name = "x".repeat(4000);
+    let long = format!(r#""name": "{name}", "note": ["{name}", "{name}"]"#);
+    for (keys, producer) in [
+        (r#""8-Chunk paths": {}"#, Some(Producer::Teccl)),
+        (r#""1-Epoch_Duration": 1"#, Some(Producer::Teccl)),
+        (r#""collective": {"nodes": 2}, "msccl_type": "algorithm""#, Some(Producer::Sccl)),
+        (r#""collective": {"nodes": 2}, "sccl_type": "algorithm""#, Some(Producer::Sccl)),
+        (r#""collective": {"sccl_type": "collective"}, "steps": []"#, Some(Producer::Sccl)),
+        (r#""collective": "allreduce", "gpus": [{"msccl_type": 1}]"#, None),
+        (r#""collective": "msccl_type""#, None),
+    ] {
+        for text in [format!("{{{keys}}}"), format!("{{{long}, {keys}}}"), format!("{{\n{keys}, {long}}}")] {
+            assert_eq!(Producer::of_json(text.as_bytes()), producer, "{keys}");
+        }
+    }
 }
 
 #[test]
@@ -168,6 +198,14 @@ fn sccl_algorithms_are_told_apart_by_their_conditions() {
     let spread: Vec<_> = (0..3).map(|r| (2, vec![r], r)).collect();
     let down: &[[u32; 3]] = &[[0, 2, 0], [1, 2, 1]];
     assert_eq!(checked(Producer::Sccl, &sccl(3, &spread, &[down])), ("scatter", Outcome::Correct));
+}
+
+#[test]
+fn one_rank_that_has_nothing_to_do_is_proven_too() {
+    let document = read(Producer::Sccl, &sccl(1, &[(0, vec![0], 0)], &[]));
+    let verdict = document.check(&Reading::default());
+    assert_eq!((verdict.outcome, verdict.findings.len()), (Outcome::Correct, 0));
+    assert_eq!(verdict.proof.map(|proof| (proof.elements, proof.time_ps)), Some((1, 0)));
 }
 
 #[test]

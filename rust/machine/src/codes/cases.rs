@@ -203,6 +203,7 @@ pub const CASES: &[(&str, &str, &str)] = &[
     ("AHBM-F172", "more than 32 semaphores of a kind", "make the plan smaller, for the executor"),
     ("AHBM-F173", "an operation that the executor reads without its offset", "compare with `--quirks`, which does as the executor does"),
     ("AHBM-F174", "a signal that no wait belongs to", "add the wait, or remove the signal"),
+    ("AHBM-F175", "`Links Count,5`, and lines of three links", "write the file again, if it was cut off"),
     ("AHBM-F180", "a `.json` of another tool", "give a schedule of TACOS, TE-CCL, SCCL or TACCL"),
     ("AHBM-F181", "step 1 sends chunk 3, which arrives in step 2", "correct the order of the schedule"),
     ("AHBM-F182", "a trace that a newer Chakra wrote", "compare its nodes with what was read; other fields may have been left out"),
