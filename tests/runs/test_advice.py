@@ -279,3 +279,26 @@ def test_links_of_every_class() -> None:
         *("between SIPs", "between cubes", "between cubes and I/O chiplets", inside, inside),
         *("of the HBM", "of the SRAM", "of the switch's reducer"),
     ]
+
+
+CHANGES: list[tuple[str, dict[str, object]]] = [
+    ("p5", {"protocols.simple.max_gbs": 244.34}),
+    ("p5", {"protocols.simple.ramp_bytes": 0}),
+    ("p5", {"protocols.simple.ramp_exponent": 1}),
+    ("p5", {"protocols.simple.efficiency": 0.5, "system.sips.link.latency_ns": 100}),
+    ("mi300x", {"launch.overhead_ns": 0, "protocols.simple.step_ns": 100}),
+    ("polaris_n_nodes", {"protocols.ring.nic_gbs": 5, "system.sips.nodes.taper": 3}),
+]
+
+
+@pytest.mark.parametrize(("topology", "changes"), CHANGES)
+def test_a_change_finds_the_protocol_with_the_bandwidth_of_the_size(topology: str, changes: dict[str, object]) -> None:
+    size = 1 << 26 if topology.startswith("polaris") else 1 << 20
+    found = ahbm.run("all_reduce", topology=topology, bytes_per_rank=size, data=False)
+    why = found.explain()
+    again = ahbm.run("all_reduce", topology=topology, bytes_per_rank=size, data=False, overrides=changes)
+    assert again.notes[0].split(",")[0] == found.notes[0].split(",")[0], "the same protocol"
+    assert why.what_if(changes).latency_ps == round(1000 * again.latency_ns) != why.latency_ps
+    best = next(entry for entry in why.advice if entry.changes)
+    again = ahbm.run("all_reduce", topology=topology, bytes_per_rank=size, data=False, overrides=dict(best.changes))
+    assert best.latency_ps == round(1000 * again.latency_ns)

@@ -38,7 +38,7 @@ section! {
     Launch {
         /// Of every collective, in ns; 0 where absent.
         overhead_ns: Option<Ns> = None,
-        /// For each of its ranks besides, in ns; 0 where absent.
+        /// For each SIP of the machine besides, in ns; 0 where absent.
         per_rank_ns: Option<Ns> = None,
     }
 }
