@@ -178,8 +178,8 @@ class Advisor:
         return self._changed(found, ", ".join(f"{key}={value}" for key, value in found(self._parameters).items()))
 
     def _changed(self, changes: Callable[[Mapping[str, str]], dict[str, str]], what: str) -> Advice:
-        """The same program under the overrides that are the `changes` of a machine of these parameters. Calls find their
-        protocols on the changed machine with the bandwidths of their size."""
+        """The same program under the overrides that are the `changes` of a machine of these parameters. Calls find
+        their protocols on the changed machine, with the bandwidths of their size."""
 
         def changed(machine: Machine) -> Machine:
             plain, nbytes = machine.of_calls or (machine, 0)
