@@ -15,7 +15,7 @@ from ahbm.base import packaged
 from ahbm.check import reference
 from ahbm.choose import formats
 from ahbm.choose.card import Card
-from ahbm.choose.catalogue import Catalogue
+from ahbm.choose.catalogue import Catalogue, configured
 from ahbm.choose.evaluation import evaluate, judge
 from ahbm.choose.files import save
 from ahbm.choose.formats.format import Read
@@ -335,6 +335,20 @@ def test_the_command_writes_and_evaluates(tmp_path: Path) -> None:
     assert told["regret"]["mean"] == 0
     assert [finding["code"] for finding in told["findings"]] == ["AHBM-F196"]
     assert told["findings"][0]["sites"][0]["line"] == 1
+
+
+def test_a_file_is_judged_against_all_that_its_machines_can_run(tmp_path: Path) -> None:
+    machine = load_machine("npu_switch_8", {"system.sips.switch.reduces": True})
+    catalogue = Catalogue.of("all_reduce", ["nvls_allreduce", "nccl_ring_allreduce"])
+    save(tune(catalogue, [machine], [1 << 16, 1 << 17]), tmp_path)
+    judged = evaluate(tmp_path / "nccl_tuner.csv", [machine], [1 << 16])
+    assert judged.stands == {"nvls": "nvls_allreduce"} and not judged.without
+
+
+def test_the_configured_algorithms_are_those_that_one_of_the_machines_can_have() -> None:
+    plain, reducing = (load_machine("npu_switch_8", {"system.sips.switch.reduces": given}) for given in (False, True))
+    assert "nvls_allreduce" not in configured("all_reduce", [plain])
+    assert "nvls_allreduce" in configured("all_reduce", [plain, reducing])
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 from ahbm._core import Machine
 from ahbm.base.arguments import checked
 from ahbm.choose import formats
-from ahbm.choose.catalogue import Catalogue
+from ahbm.choose.catalogue import Catalogue, configured
 from ahbm.choose.formats import ccl, msccl
 from ahbm.choose.formats.format import Read
 from ahbm.choose.oracle import Oracle, OracleTable
@@ -18,9 +18,6 @@ from ahbm.choose.regret import Loss, Point, Regret
 from ahbm.choose.rules import Query, Rules
 from ahbm.choose.sizes import whole_sizes
 from ahbm.choose.turning import Knobs, Turning
-from ahbm.config.ccl import CclConfig
-from ahbm.config.topology import load_machine
-from ahbm.core.emulator import Emulator
 from ahbm.errors import ConfigError
 from ahbm.runs.ladder import schedules
 from ahbm.source.function import AnyAlgorithm
@@ -192,7 +189,7 @@ def evaluate(
     if read.format == _CCL:
         ccl = file
     if algorithms is None:
-        algorithms = _every(name, ccl, overrides)
+        algorithms = _every(name, machines, ccl, overrides)
     catalogue = Catalogue.of(name, algorithms, ccl=ccl, overrides=overrides)
     if read.format == msccl.NAME:
         read, catalogue = _with_files(read, catalogue, name, ccl, overrides)
@@ -216,12 +213,14 @@ def _collective(file: object, rules: Rules, wanted: str | None) -> str:
     return known[0]
 
 
-def _every(collective: str, ccl: str | Path | None, overrides: Mapping[str, object] | None) -> list[AnyAlgorithm]:
+def _every(
+    collective: str, machines: Sequence[Machine], ccl: str | Path | None, overrides: Mapping[str, object] | None
+) -> list[AnyAlgorithm]:
     """What is configured for a collective, and the synthesis methods whose names are not."""
-    configured = Emulator(load_machine(None), CclConfig.load(ccl, overrides)).algorithms(collective)
+    known = configured(collective, machines, ccl, overrides)
     methods = METHODS[1:] if collective in SYNTHESIZED else ()
     names = {method: next(iter(schedules([method])[0])) for method in methods}
-    return [*configured, *(f"{SYNTH}{method}" for method, name in names.items() if name not in configured)]
+    return [*known, *(f"{SYNTH}{method}" for method, name in names.items() if name not in known)]
 
 
 def _with_files(

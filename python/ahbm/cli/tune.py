@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -68,24 +68,21 @@ class _Tuned(Machine):
             raise ConfigError("AHBM-C146", what, hint="tune each of them into a folder of its own")
         return [load_machine(topology, of_machine) for topology, of_machine, _ in split], of_ccl
 
-    def catalogue(self, collective: str, overrides: dict[str, object]) -> Catalogue:
+    def catalogue(self, collective: str, machines: Sequence[AnyMachine], overrides: dict[str, object]) -> Catalogue:
         """The candidates: those that are named, else all. Raises as `Catalogue.of`."""
         from ahbm.choose.catalogue import Catalogue
 
-        return Catalogue.of(collective, self.named(collective, overrides), ccl=self.ccl, overrides=overrides)
+        return Catalogue.of(collective, self.named(collective, machines, overrides), ccl=self.ccl, overrides=overrides)
 
-    def named(self, collective: str, overrides: dict[str, object]) -> list[str] | None:
+    def named(self, collective: str, machines: Sequence[AnyMachine], overrides: dict[str, object]) -> list[str] | None:
         """The candidates' names; with --synth alone, those that are configured before them; None for all."""
-        from ahbm.config.ccl import CclConfig
-        from ahbm.config.topology import load_machine
-        from ahbm.core.emulator import Emulator
+        from ahbm.choose.catalogue import configured
         from ahbm.sweeps.case import SYNTH
 
         synthesized = [f"{SYNTH}{method}" for method in self.synth or ()]
         if self.algorithms or not synthesized:
             return [*(self.algorithms or ()), *synthesized] or None
-        configured = Emulator(load_machine(None), CclConfig.load(self.ccl, overrides)).algorithms(collective)
-        return [*configured, *synthesized]
+        return [*configured(collective, machines, self.ccl, overrides), *synthesized]
 
 
 @app.command(
@@ -184,7 +181,7 @@ def _evaluated(
         tuned.listed(collective or "all_reduce"),
         collective=collective,
         format=format,
-        algorithms=tuned.named(collective or "all_reduce", overrides),
+        algorithms=tuned.named(collective or "all_reduce", machines, overrides),
         ccl=tuned.ccl,
         overrides=overrides,
         dtype=parse_dtype(tuned.dtype),
@@ -234,7 +231,7 @@ def _write(
         if machine.sips % nodes:
             raise ConfigError("AHBM-C146", f"--nodes {nodes} does not divide the {machine.sips} ranks")
     found = tune(
-        tuned.catalogue(collective, overrides),
+        tuned.catalogue(collective, machines, overrides),
         machines,
         tuned.listed(collective),
         collective=collective,
