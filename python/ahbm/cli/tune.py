@@ -122,8 +122,15 @@ def tune(
         typer.Option("--protocol", help="Protocol to write for NCCL: ll, ll128, simple; else the quickest."),
     ] = None,
     nodes: Annotated[
-        int, typer.Option("--nodes", min=1, max=1 << 20, help="Computers among which the ranks of a machine are.")
-    ] = 1,
+        int | None,
+        typer.Option(
+            "--nodes",
+            min=1,
+            max=1 << 20,
+            help="Computers among which the ranks of a machine are; else its nodes.",
+            show_default=False,
+        ),
+    ] = None,
     output: Annotated[Path | None, output_option("The folder of the files.")] = None,
     jobs: Processes = None,
     as_json: Json = False,
@@ -166,7 +173,13 @@ def _is_given(context: typer.Context, name: str) -> bool:
 
 
 def _evaluated(
-    file: Path, collective: str | None, tuned: _Tuned, format: str | None, nodes: int, jobs: int | None, as_json: bool
+    file: Path,
+    collective: str | None,
+    tuned: _Tuned,
+    format: str | None,
+    nodes: int | None,
+    jobs: int | None,
+    as_json: bool,
 ) -> Evaluation:
     from ahbm.choose.evaluation import evaluate
     from ahbm.choose.tune import check_collective
@@ -212,7 +225,7 @@ def _write(
     budget: int | None,
     channels: int | None,
     protocol: str | None,
-    nodes: int,
+    nodes: int | None,
     jobs: int | None,
     as_json: bool,
 ) -> Card:
@@ -228,7 +241,7 @@ def _write(
         )
     machines, overrides = tuned.machines()
     for machine in machines:
-        if machine.sips % nodes:
+        if nodes and machine.sips % nodes:
             raise ConfigError("AHBM-C146", f"--nodes {nodes} does not divide the {machine.sips} ranks")
     found = tune(
         tuned.catalogue(collective, machines, overrides),
