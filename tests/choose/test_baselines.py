@@ -11,10 +11,16 @@ import pytest
 pytest.importorskip("gymnasium")
 
 from ahbm.choose import baselines, policies
+from ahbm.choose.catalogue import Catalogue
 from ahbm.choose.environment import Observation, Select
+from ahbm.choose.episodes import Mix
+from ahbm.choose.outcomes import Live
 from ahbm.choose.policies import Policy
 from ahbm.choose.splits import Split, split_of
+from ahbm.config.topology import load_machine
 from ahbm.errors import AhbmError
+from ahbm.selectors.protocol import Selector
+from ahbm.selectors.ranges import Range, Ranges
 
 CALLS = 60
 EXPECTED = {
@@ -138,3 +144,18 @@ def test_static_is_the_usual_rule(small: Split, store: Path) -> None:
         request, entry = env.asked().request, env.outcomes.catalogue[rule.act(env, observation)]
         assert entry.name == ("recursive_doubling_allreduce" if request.nbytes <= 1 << 14 else "ring_allreduce")
         observation = env.step(0)[0]
+
+
+def test_a_selector_is_told_the_nodes_of_the_machine_that_it_chooses_on() -> None:
+    class ByNodes(policies.Selecting):
+        def _selector(self, env: Select) -> Selector:
+            return Ranges([Range("all_reduce", "tree_allreduce", min_nodes=2), Range("all_reduce", "ring_allreduce")])
+
+    catalogue = Catalogue.of("all_reduce", ["ring_allreduce", "tree_allreduce"])
+    nodes = {"system.sips.topology": "nodes", "system.sips.count": 4, "system.sips.nodes.size": 2}
+    for machine, name in ("npu_ring_8", "ring_allreduce"), (load_machine(None, nodes), "tree_allreduce"):
+        env = Select(Live(catalogue, machine), mix=Mix([1 << 12]))
+        observation, _ = env.reset(seed=0)
+        policy = ByNodes()
+        policy.begin(0)
+        assert catalogue[policy.act(env, observation)].name == name

@@ -15,7 +15,7 @@ from ahbm.base import packaged
 from ahbm.check import reference
 from ahbm.choose import formats
 from ahbm.choose.card import Card
-from ahbm.choose.catalogue import Catalogue
+from ahbm.choose.catalogue import Catalogue, configured
 from ahbm.choose.evaluation import evaluate, judge
 from ahbm.choose.files import save
 from ahbm.choose.formats.format import Read
@@ -335,6 +335,50 @@ def test_the_command_writes_and_evaluates(tmp_path: Path) -> None:
     assert told["regret"]["mean"] == 0
     assert [finding["code"] for finding in told["findings"]] == ["AHBM-F196"]
     assert told["findings"][0]["sites"][0]["line"] == 1
+
+
+def test_a_file_is_judged_against_all_that_its_machines_can_run(tmp_path: Path) -> None:
+    machine = load_machine("npu_switch_8", {"system.sips.switch.reduces": True})
+    catalogue = Catalogue.of("all_reduce", ["nvls_allreduce", "nccl_ring_allreduce"])
+    save(tune(catalogue, [machine], [1 << 16, 1 << 17]), tmp_path)
+    judged = evaluate(tmp_path / "nccl_tuner.csv", [machine], [1 << 16])
+    assert judged.stands == {"nvls": "nvls_allreduce"} and not judged.without
+
+
+NODES = {"sip.cube_mesh.w": 1, "sip.cube_mesh.h": 1, "system.sips.topology": "nodes", "system.sips.count": 8}
+NODES |= {"system.sips.nodes.size": 4, "system.sips.nodes.reduces": True}
+NODES |= {"protocols.ll.step_ns": 600, "protocols.ll.max_gbs": 18, "protocols.simple.step_ns": 3200}
+
+
+def test_lines_of_nccl_are_what_nccl_can_run_on_the_nodes_of_the_machine(tmp_path: Path) -> None:
+    machine = load_machine(None, NODES)
+    names = ["nvls_tree_allreduce", "nccl_ring_allreduce"]
+    found = tune(Catalogue.of("all_reduce", names), [machine], [1 << 12, 1 << 13])
+    save(found, tmp_path)
+    lines = [line for line in (tmp_path / "nccl_tuner.csv").read_text().splitlines() if line[0] != "#"]
+    assert lines and all(line.endswith(",2,8,-1,-1") for line in lines)
+    assert not any("nvls_tree,ll" in line for line in lines)
+    rows = (tmp_path / "nccl_sweep.csv").read_text()
+    assert "nvls_tree,simple" in rows and "nvls_tree,ll" not in rows and "ring,ll" in rows
+    # On one computer, NCCL has no NVLS tree.
+    one = Tuned(found.collective, found.dtype, found.table, None, found.rules, Given(nodes=1)).of(NCCL)
+    assert {(rule.algorithm, rule.nodes) for rule in one} == {("ring", Span(1, 1))}
+
+
+def test_the_next_rule_holds_where_nccl_cannot_run_one() -> None:
+    names = ["nvls_tree_allreduce", "nccl_ring_allreduce"]
+    table = Oracle(Catalogue.of("all_reduce", names), [load_machine(None, NODES)], [1 << 12]).table()
+    ring = Rule("all_reduce", "ring", protocol="simple")
+    for protocol, stands in ("ll", "nccl_ring_allreduce"), ("simple", "nvls_tree_allreduce"):
+        rules = Rules((Rule("all_reduce", "nvls_tree", protocol=protocol), ring))
+        judged = judge("rules", Read("a test's", NCCL, rules), table)
+        assert set(judged.stands.values()) == {stands}
+
+
+def test_the_configured_algorithms_are_those_that_one_of_the_machines_can_have() -> None:
+    plain, reducing = (load_machine("npu_switch_8", {"system.sips.switch.reduces": given}) for given in (False, True))
+    assert "nvls_allreduce" not in configured("all_reduce", [plain])
+    assert "nvls_allreduce" in configured("all_reduce", [plain, reducing])
 
 
 @pytest.mark.parametrize(

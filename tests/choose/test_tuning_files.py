@@ -310,6 +310,7 @@ TRAPS: dict[str, tuple[str, int]] = {
     "AHBM-F195": ("allreduce,0,4294967295,ring,simple,4,1,8", 1),
     "AHBM-F196": ("allreduce,0,18446744073709551615,ring,simple,4,1,8", 1),
     "AHBM-F197": ("\nallreduce,0,18446744073709551615,ring,ll,4,1,8", 2),
+    "AHBM-F200": ("allreduce,0,18446744073709551615,nvls_tree,ll128,4,2,16", 1),
 }
 SAFE = "".join(
     f"{name},0,18446744073709551615,ring,simple,4,-1,-1\n"
@@ -327,6 +328,33 @@ def test_each_trap_of_nccl_s_file_is_found_where_it_is(code: str, tmp_path: Path
     assert set(found) == {code, "AHBM-F196"}
     assert found[code].sites[0].origin == f"{file}:{line}"
     assert found[code].hint
+
+
+@pytest.mark.parametrize(
+    ("line", "never"),
+    [
+        ("allreduce,0,64,nvls_tree,simple,4,2,16", False),
+        ("allreduce,0,64,nvls_tree,simple,4,-1,-1", False),
+        ("allreduce,0,64,nvls_tree,simple,4,1,16", True),
+        ("allreduce,0,64,collnet_direct,simple,4,1,16", True),
+        ("allreduce,0,64,nvls,ll,4,1,8", True),
+        ("allgather,0,64,pat,simple,4,8,8", False),
+        ("allgather,0,64,pat,simple,4,2,16", True),
+        ("allgather,0,64,pat,simple,4,-1,16", False),
+        ("allgather,[0,64],pat,simple,4,*,1", False),
+        ("allgather,[0,64],pat,simple,4,*,[2,8]", True),
+        ("allreduce,[0,64],nvls_tree,simple,4,1,*", True),
+    ],
+)
+def test_what_nccl_cannot_run_is_passed_over(line: str, never: bool, tmp_path: Path) -> None:
+    file = tmp_path / "x.csv"
+    file.write_text(f"{line}\n{line}\n")
+    found = {finding.code: finding for finding in reversed(read(file).findings)}
+    assert ("AHBM-F200" in found) == never
+    # It takes no calls from the lines behind it.
+    assert ("AHBM-F198" in found) != never
+    if never:
+        assert found["AHBM-F200"].sites[0].origin == f"{file}:1" and "passed over" in found["AHBM-F200"].message
 
 
 def test_a_file_for_every_call_has_none_of_the_traps(tmp_path: Path) -> None:

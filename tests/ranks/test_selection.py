@@ -13,6 +13,7 @@ import ahbm
 import ahbm.distributed as dist
 from ahbm.base.request import Request
 from ahbm.errors import ConfigError, DistributedError, RankError, SelectorWarning
+from ahbm.selectors.ranges import Range, Ranges
 from ahbm.source.algorithm import Algorithm
 
 Algorithms = Mapping[str, Algorithm]
@@ -68,6 +69,27 @@ def test_a_group_has_its_own_selector_and_spawn_gives_the_default() -> None:
         ("group 1", "ring_allreduce", "selector"),
         ("group 2", "tree_allreduce", "selector"),
         ("WORLD", "tree_allreduce", "selector"),
+    ]
+
+
+def test_a_group_s_selector_is_told_its_nodes() -> None:
+    machine = {"system.sips.count": 4, "system.sips.topology": "nodes", "system.sips.nodes.size": 2}
+
+    def worker() -> list[tuple[str, str]]:
+        rules = Ranges([Range("all_reduce", "tree_allreduce", min_nodes=2), Range("all_reduce", "ring_allreduce")])
+        dist.init_process_group(selector=rules)
+        inside, between = dist.new_group([0, 1]), dist.new_group([0, 2])
+        for group in (inside, between) if dist.get_rank() == 0 else ():
+            dist.all_reduce(np.ones(64, np.float16), group=group)
+        if dist.get_rank() in (1, 2):
+            dist.all_reduce(np.ones(64, np.float16), group=(inside, between)[dist.get_rank() - 1])
+        dist.all_reduce(np.ones(64, np.float16))
+        return [(call.group, call.algorithm) for call in dist.stats()]
+
+    assert ahbm.spawn(worker, overrides=machine)[0] == [
+        ("group 1", "ring_allreduce"),
+        ("group 2", "tree_allreduce"),
+        ("WORLD", "tree_allreduce"),
     ]
 
 

@@ -152,6 +152,13 @@ def test_without_data() -> None:
     assert [report.latency_ns for report in timed] == [report.latency_ns for report in checked]
 
 
+@pytest.mark.parametrize(("size", "nodes"), [(4, 1), (2, 2), (1, 4)])
+def test_json_counts_the_nodes(size: int, nodes: int) -> None:
+    machine = {"system.sips.topology": "nodes", "system.sips.count": 4, "system.sips.nodes.size": size}
+    told = bench.to_json([bench.Sweep("all_reduce", 1024, 1024, overrides=machine)], [], [])
+    assert told["config"]["nodes"] == nodes
+
+
 def test_json() -> None:
     sweep, found = reports("broadcast", dtype="f32", root=2)
     data = json.loads(json.dumps(bench.to_json([sweep], found, ["bench"])))

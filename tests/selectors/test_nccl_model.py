@@ -43,18 +43,31 @@ def call(nbytes: int, ranks: int = 8, nodes: int = 1, collective: str = "all_red
         ("ring", "simple", call(1 << 10, 32, 4), 8.4 + 56 * 3.4 + 6 * 14 + (1 << 10) / (1000 * 360 * 32 / 62)),
         # ... from 64 B for each of 16 channels and 32 ranks on, latency is 1.4 times as long.
         ("ring", "simple", call(1 << 15, 32, 4), 1.4 * (8.4 + 56 * 3.4 + 6 * 14) + (1 << 15) / (1000 * 360 * 32 / 62)),
-        # LL steps inside of nodes take at least 1 us.
-        ("ring", "ll", call(1 << 10, 32, 4), 6.6 + 56 * 1.0 + 6 * 2.7 + (1 << 10) / (1000 * 35 * 32 / 62)),
+        # LL steps inside of nodes take at least 1 us; processors of Intel carry 20.4 GB/s.
+        ("ring", "ll", call(1 << 10, 32, 4), 6.6 + 56 * 1.0 + 6 * 2.7 + (1 << 10) / (1000 * 20.4 * 32 / 62)),
+        # ... and 39 on 2 nodes.
+        ("ring", "ll", call(1 << 10, 16, 2), 6.6 + 28 * 1.0 + 2 * 2.7 + (1 << 10) / (1000 * 39 * 16 / 30)),
+        # One rank on each of 3 nodes: steps as those of a tree, 0.92 * 360.
+        ("ring", "ll128", call(1 << 10, 3, 3), 14 + 4 * 8.5 + (1 << 10) / (1000 * 331.2 * 3 / 4)),
+        ("ring", "ll", call(1 << 10, 3, 3), 6.6 + 4 * 5.0 + (1 << 10) / (1000 * 20.4 * 3 / 4)),
+        # A broadcast passes along a ring once.
+        ("ring", "simple", call(1 << 10, 3, 3, "broadcast"), 8.4 + 14 + (1 << 10) / (1000 * 360)),
+        # LL steps of a tree inside of nodes are as short as in one node.
+        ("tree", "ll", call(1 << 6, 32, 4), 6.8 + 2 * (7 * 0.6 + 2 * 5.0) + (1 << 6) / (1000 * 20.4 / 2)),
+        # ... on 3 nodes, the bandwidth is that on 4: 16 * 29 GB/s are more than 0.92 * 360 * 120/128.
+        ("tree", "ll128", call(1 << 6, 3, 3), 14 + 2 * 8.5 + (1 << 6) / (1000 * 331.2 * 120 / 128 / 2)),
         # tree over 4 nodes: 2 * (7 inside + 2 between), 16 * 36 GB/s are more than 331.2; 0.9 at 2^4.
         ("tree", "simple", call(1 << 10, 32, 4), 8.4 + 2 * (7 * 4.0 + 2 * 14) + (1 << 10) / (1000 * 331.2 / 2 * 0.9)),
         # in the switch: 360 * 0.85 * 15/16 * 2 are more than 360.
-        ("nvls", "simple", call(1 << 20), 8.4 + 25 + (1 << 20) / (1000 * 360 * 8 / 14)),
+        ("nvls", "simple", call(1 << 20), 25 + (1 << 20) / (1000 * 360 * 8 / 14)),
+        # ... on 2 nodes.
+        ("nvls", "simple", call(1 << 20, 16, 2), 25 + 18 + (1 << 20) / (1000 * 360 * 16 / 30)),
         # all_gather in the switch: 7/8 come from others.
         (
             "nvls",
             "simple",
             call(1 << 20, collective="all_gather"),
-            8.4 + 25 + (1 << 20) / (1000 * 360 * 0.85 * 15 / 16 * 7 / 8),
+            25 + (1 << 20) / (1000 * 360 * 0.85 * 15 / 16 * 7 / 8),
         ),
         # trees of 4 switches: 360 are less than 16 * 45.5 and 573.75; 2 * 2 steps between nodes.
         ("nvls_tree", "simple", call(1 << 20, 32, 4), 25 + 4 * 20.9 + (1 << 20) / (1000 * 360 * 32 / 62)),
@@ -67,15 +80,15 @@ def call(nbytes: int, ranks: int = 8, nodes: int = 1, collective: str = "all_red
             call(1 << 20, 32, 4),
             2 * (3.7 + 7 * 0.4) + 31 + (1 << 20) / (1000 * 0.85 * 360 / 0.75 / 2),
         ),
-        # ... of one rank each: no other inside, and 1/16 of an interface.
+        # ... of one rank each: no other inside, the network of a tree, and 1/16 of an interface.
         (
             "collnet_direct",
             "simple",
             call(1 << 20, 4, 4),
-            31 + (1 << 20) / (1000 * 0.85 * 360 / (1 / 16 + 15 / 32) / 2),
+            14 + (1 << 20) / (1000 * 0.85 * 360 / (1 / 16 + 15 / 32) / 2),
         ),
         # CollNet chain: 7 steps up and down.
-        ("collnet_chain", "simple", call(1 << 20, 32, 4), 14 * 3.0 + 30 + (1 << 20) / (1000 * 360 / 2)),
+        ("collnet_chain", "simple", call(1 << 20, 32, 4), 14 * 2.8 + 30 + (1 << 20) / (1000 * 360 / 2)),
         # PAT on 16 nodes of one: 4 steps, and 2.8 for every rank.
         (
             "pat",
@@ -96,10 +109,36 @@ def test_small_calls_get_fewer_channels_and_threads() -> None:
     assert made.size("ring", "simple", call((1 << 19) - 1)) == (15, 512)
     assert made.size("ring", "simple", call(64 * 512)) == (1, 512)
     assert made.size("ring", "simple", call(64 * 512 - 1)) == (1, 256)
-    assert made.size("ring", "simple", call(1)) == (1, 64)
+    assert made.size("ring", "simple", call(1)) == (1, 96)
     # LL of a ring: 8 B for every rank.
     assert made.size("ring", "ll", call(16 * 512 * 8 * 8)) == (16, 512)
     assert made.size("ring", "ll", call(16 * 512 * 8 * 8 - 1)) == (15, 512)
+    # Trees have all threads, and NVLS all channels.
+    assert made.size("tree", "simple", call(1)) == made.size("pat", "simple", call(1)) == (1, 640)
+    assert made.size("nvls", "simple", call(1)) == made.size("nvls_tree", "simple", call(1, 32, 4)) == (16, 640)
+
+
+def test_processors_of_amd_are_slower_between_nodes() -> None:
+    us = 6.6 + 28 * 2.0 + 2 * 2.7 + (1 << 10) / (1000 * 22.5 * 16 / 30)
+    assert model(processor="amd").time_us("ring", "ll", call(1 << 10, 16, 2)) == pytest.approx(us, rel=1e-12)
+
+
+def test_nccl_s_own_algorithms_are_taken_before_what_stands_for_them() -> None:
+    own = ("nccl_ring_allreduce", "double_binary_tree_allreduce")
+    others = ("bidirectional_ring_allreduce", "ring_allreduce", "tree_allreduce")
+    for size in (1 << 8, 1 << 28):
+        table = CostTable((*others, *own), [UNKNOWN] * 5)
+        chosen = model().get_coll_info(call(size), table)
+        assert chosen is not None and chosen.name in own
+        assert table.us[:3] == [UNKNOWN] * 3 and max(table.us[3:]) < UNKNOWN
+        # A ring that cannot run is no candidate.
+        table = CostTable((*others, *own), [UNKNOWN] * 5)
+        table.mask(own[0], "refused")
+        model().get_coll_info(call(size), table)
+        assert table.us[0] == table.us[1] < UNKNOWN == table.us[2]
+        # Of one's own list, nothing else stands for anything.
+        table = CostTable(others, [UNKNOWN] * 3)
+        assert model(algorithms={own[0]: "ring"}).get_coll_info(call(size), table) is None
 
 
 def test_what_nccl_does_not_do_has_no_time() -> None:

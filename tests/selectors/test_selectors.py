@@ -17,7 +17,7 @@ from ahbm.errors import ConfigError
 from ahbm.selectors.asking import Solo, Tables
 from ahbm.selectors.loading import as_selector, of
 from ahbm.selectors.nccl_model import NcclModel
-from ahbm.selectors.protocol import MASKED, UNKNOWN, Call, Comm, CostTable, Selector
+from ahbm.selectors.protocol import MASKED, UNKNOWN, BaseSelector, Call, Comm, CostTable, Selector
 from ahbm.selectors.ranges import Range, Ranges
 from ahbm.selectors.shortlist import Shortlist
 from ahbm.selectors.static import Static
@@ -212,7 +212,7 @@ def test_a_file_of_python_has_the_selector(tmp_path: Path) -> None:
 def test_a_choice_explains_itself() -> None:
     opened: Any = ahbm.open("all_reduce", topology="npu_ring_8", bytes_per_rank="64K", selector="nccl")
     found = opened.choice()
-    assert found.selector == "nccl" and found.chosen in (RING, TREE, "bidirectional_ring_allreduce")
+    assert found.selector == "nccl" and found.chosen in ("nccl_ring_allreduce", "double_binary_tree_allreduce")
     times = {one.algorithm: one.emulated_ns for one in found.candidates if one.emulated_ns is not None}
     for name, ns in times.items():
         assert ns == ahbm.run("all_reduce", name, "npu_ring_8", bytes_per_rank="64K", data=False).latency_ns
@@ -232,3 +232,51 @@ def test_a_selector_without_an_emulator() -> None:
     assert model.get_coll_info(call(1 << 28), table()) is not None
     with pytest.raises(ConfigError, match="neither a bus_gbs nor a machine"):
         NcclModel().init(Comm(8))
+
+
+class Told(BaseSelector):
+    """Keeps what it is told."""
+
+    name = "told"
+
+    def __init__(self, seen: list[tuple[str, int]]) -> None:
+        self._seen = seen
+
+    def __deepcopy__(self, _: object) -> Told:
+        return self
+
+    def init(self, comm: Comm) -> None:
+        self._seen.append(("group", comm.nodes))
+
+    def get_coll_info(self, call: Call, table: CostTable) -> None:
+        self._seen.append(("call", call.nodes))
+
+
+@pytest.mark.parametrize(
+    ("machine", "ranks", "nodes"),
+    [
+        ("h100_2_nodes", range(16), 2),
+        ("h100_2_nodes", range(8), 1),
+        ("h100_2_nodes", (0, 8), 2),
+        ("polaris_8_nodes", range(32), 8),
+        ("npu_ring_8", range(8), 1),
+    ],
+)
+def test_a_selector_is_told_the_nodes_of_its_group(machine: str, ranks: Any, nodes: int) -> None:
+    seen: list[tuple[str, int]] = []
+    Solo(emulator(machine), Told(seen)).choice(Request("all_reduce", ranks, 512, "f16"))
+    assert seen == [("group", nodes), ("call", nodes)]
+
+
+def test_ranks_that_are_pes_are_on_the_nodes_of_their_sips() -> None:
+    pes = {"sip.cube_mesh.w": 1, "sip.cube_mesh.h": 1, "cube.pe_layout.corners": 1, "cube.pe_layout.pe_per_corner": 2}
+    nodes = {"system.sips.count": 4, "system.sips.topology": "nodes", "system.sips.nodes.size": 2}
+    tables = Tables(Emulator.load(overrides=pes | nodes | {"defaults.world_size": 8}))
+    assert tables.nodes(range(4)) == 1 and tables.nodes(range(8)) == 2
+
+
+def test_a_rule_for_several_nodes_is_taken_on_them() -> None:
+    rules = Ranges([Range("all_reduce", TREE, min_nodes=2), Range("all_reduce", RING)])
+    for machine, name in ("h100_2_nodes", TREE), ("npu_ring_8", RING):
+        report = ahbm.run("all_reduce", topology=machine, bytes_per_rank=4096, selector=rules, data=False)
+        assert report.algorithm == name

@@ -129,7 +129,8 @@ class Card:
             f"- {given.channels} channels and {told} are written where an algorithm's entry says neither. The lines of "
             f"NCCL's files were timed with them, as far as the algorithm and the machine have such."
         )
-        yield f"- The ranks of each machine are taken to be on {given.nodes} computer{'s' if given.nodes > 1 else ''}."
+        nodes = {point.machine: tuned.nodes(point) for point in tuned.table.points()}
+        yield f"- Computers of the ranks: {', '.join(f'{nodes[name]} of {name}' for name in nodes)}."
         yield from (f"- The error of the quickest: {note}." for note in self.errors)
         yield from (f"- {note}." for note in tuned.resized)
         if tuned.dropped:

@@ -8,12 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ahbm._core import Machine
 from ahbm.base.arguments import checked, refused
 from ahbm.base.arguments import overrides as overrides_of
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.yaml_source import did_you_mean
 from ahbm.config.ccl import CclConfig, split_overrides
 from ahbm.config.settings import Settings
+from ahbm.core.emulator import Emulator
 from ahbm.errors import ConfigError
 from ahbm.runs.ladder import schedules
 from ahbm.runs.plans import Options, free_name, is_file, settings_of, source_of
@@ -157,6 +159,17 @@ class Catalogue(Sequence[Entry]):
 
     def __repr__(self) -> str:
         return f"<Catalogue of {', '.join(entry.name for entry in self._entries)}>"
+
+
+def configured(
+    collective: str,
+    machines: Sequence[Machine],
+    ccl: str | Path | None = None,
+    overrides: Mapping[str, object] | None = None,
+) -> list[str]:
+    """Names of the algorithms of ccl.yaml that compute a collective and that one of the machines can have, sorted."""
+    first = Emulator(machines[0], CclConfig.load(ccl, overrides))
+    return sorted({name for machine in machines for name in first.on(machine).algorithms(collective)})
 
 
 def _all(collective: str, config: CclConfig, loader: AlgorithmLoader) -> Iterator[str]:

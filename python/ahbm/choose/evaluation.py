@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ahbm._core import Machine
 from ahbm.base.arguments import checked
 from ahbm.choose import formats
-from ahbm.choose.catalogue import Catalogue
+from ahbm.choose.catalogue import Catalogue, configured
 from ahbm.choose.formats import ccl, msccl
 from ahbm.choose.formats.format import Read
 from ahbm.choose.oracle import Oracle, OracleTable
@@ -18,9 +19,6 @@ from ahbm.choose.regret import Loss, Point, Regret
 from ahbm.choose.rules import Query, Rules
 from ahbm.choose.sizes import whole_sizes
 from ahbm.choose.turning import Knobs, Turning
-from ahbm.config.ccl import CclConfig
-from ahbm.config.topology import load_machine
-from ahbm.core.emulator import Emulator
 from ahbm.errors import ConfigError
 from ahbm.runs.ladder import schedules
 from ahbm.source.function import AnyAlgorithm
@@ -108,13 +106,16 @@ class Evaluation:
             )
 
 
-def judge(file: str, read: Read, table: OracleTable, nodes: int = 1, turning: Turning | None = None) -> Evaluation:
+def judge(
+    file: str, read: Read, table: OracleTable, nodes: int | None = None, turning: Turning | None = None
+) -> Evaluation:
     """What the rules of a file lose at the points of a table.
 
-    A rule whose algorithm nothing stands for is passed over, as libraries pass over what cannot run; one whose
+    A rule whose algorithm nothing stands for or the library cannot run is passed over, as by libraries; one whose
     algorithm gives a wrong result is not, for a library does not know. An algorithm takes what it takes under the knobs
     of its rule; where it does not run under them, what it takes without.
-    nodes: computers among which the ranks of every machine are. turning: of the table, with what it has timed.
+    nodes: computers among which the ranks of every machine are; None: its nodes. turning: of the table, with what it
+    has timed.
     """
     turning = turning or Turning(table)
     told: dict[str, None] = {}
@@ -130,9 +131,14 @@ def judge(file: str, read: Read, table: OracleTable, nodes: int = 1, turning: Tu
             name: next(filter(None, (read.library.ours(point.collective, name, ones) for ones in (times, wrong))), None)
             for name in names
         }
-        query = Query(point.collective, point.nbytes, point.ranks, nodes)
+        among = nodes or table.nodes(point)
+        query = Query(point.collective, point.nbytes, point.ranks, among)
         without |= {rule.algorithm: None for rule in read.rules if rule.fits(query) and known[rule.algorithm] is None}
-        rule = read.rules.choose(query, lambda rule: ours[rule.algorithm] is not None)  # noqa: B023
+        refusal = partial(read.library.refusal, nodes=among, each=point.ranks / among)
+        rule = read.rules.choose(
+            query,
+            lambda rule: ours[rule.algorithm] is not None and refusal(rule.algorithm, rule.protocol) is None,  # noqa: B023
+        )
         chosen = None if rule is None else ours[rule.algorithm]
         if chosen in wrong:
             misled.append(point)
@@ -174,15 +180,15 @@ def evaluate(
     ccl: str | Path | None = None,
     overrides: Mapping[str, object] | None = None,
     dtype: str = "f16",
-    nodes: int = 1,
+    nodes: int | None = None,
     jobs: int | None = None,
     tell: Callable[[Progress], object] | None = None,
 ) -> Evaluation:
     """Reads a tuning file and measures what it loses on machines, against all algorithms of a catalogue.
 
     sizes: bytes of one rank's array. collective: of a file for several. format: as of `ahbm.choose.formats.read`;
-    algorithms, ccl, overrides: as of `Catalogue.of`. jobs, tell: as of `ahbm.sweep`. The catalogue of a ccl.yaml is its
-    own.
+    algorithms, ccl, overrides: as of `Catalogue.of`. nodes: as of `judge`. jobs, tell: as of `ahbm.sweep`. The
+    catalogue of a ccl.yaml is its own.
 
     Raises ConfigError (AHBM-C146) for a file of several collectives of which none is named, or that has no rule for it;
     and as `ahbm.choose.formats.read` and `Oracle`.
@@ -192,7 +198,7 @@ def evaluate(
     if read.format == _CCL:
         ccl = file
     if algorithms is None:
-        algorithms = _every(name, ccl, overrides)
+        algorithms = _every(name, machines, ccl, overrides)
     catalogue = Catalogue.of(name, algorithms, ccl=ccl, overrides=overrides)
     if read.format == msccl.NAME:
         read, catalogue = _with_files(read, catalogue, name, ccl, overrides)
@@ -216,12 +222,14 @@ def _collective(file: object, rules: Rules, wanted: str | None) -> str:
     return known[0]
 
 
-def _every(collective: str, ccl: str | Path | None, overrides: Mapping[str, object] | None) -> list[AnyAlgorithm]:
+def _every(
+    collective: str, machines: Sequence[Machine], ccl: str | Path | None, overrides: Mapping[str, object] | None
+) -> list[AnyAlgorithm]:
     """What is configured for a collective, and the synthesis methods whose names are not."""
-    configured = Emulator(load_machine(None), CclConfig.load(ccl, overrides)).algorithms(collective)
+    known = configured(collective, machines, ccl, overrides)
     methods = METHODS[1:] if collective in SYNTHESIZED else ()
     names = {method: next(iter(schedules([method])[0])) for method in methods}
-    return [*configured, *(f"{SYNTH}{method}" for method, name in names.items() if name not in configured)]
+    return [*known, *(f"{SYNTH}{method}" for method, name in names.items() if name not in known)]
 
 
 def _with_files(

@@ -15,7 +15,7 @@ from ahbm.choose.formats import ccl, mscclpp, nccl, nccl_sweep, ncclx, ucc
 from ahbm.choose.formats.format import Format
 from ahbm.choose.formats.nccl_sweep import Measured
 from ahbm.choose.names import NCCL
-from ahbm.choose.rules import Rule, Rules, Span
+from ahbm.choose.rules import Rule, Rules
 from ahbm.choose.tune import Tuned
 from ahbm.choose.written import folder_of
 from ahbm.choose.written import plans as written_plans
@@ -131,36 +131,20 @@ def _tables(tuned: Tuned) -> tuple[dict[str, Rules], dict[str, str]]:
     for format in LIBRARIES:
         rules = tuned.of(format.library)
         if not rules:
-            missing[format.file] = f"{format.library.name} has none of these algorithms for {tuned.collective}"
+            missing[format.file] = f"{format.library.name} can run none of these algorithms for {tuned.collective}"
             continue
-        if format.library is NCCL:
-            nodes = Span(tuned.given.nodes, tuned.given.nodes)
-            rules = Rules(tuple(_placed(rule, nodes) for rule in rules))
         found[format.file] = rules
     return found, missing
 
 
-def _placed(rule: Rule, nodes: Span) -> Rule:
-    return Rule(
-        rule.collective,
-        rule.algorithm,
-        rule.nbytes,
-        rule.ranks,
-        nodes,
-        protocol=rule.protocol,
-        channels=rule.channels,
-        chunk_bytes=rule.chunk_bytes,
-    )
-
-
 def _measured(tuned: Tuned) -> Iterator[Measured]:
     """Per number of ranks and size, the mean time over the machines of each algorithm of NCCL under its knobs."""
-    times: dict[tuple[int, int, str, str, int], list[int]] = {}
+    times: dict[tuple[int, int, int, str, str, int], list[int]] = {}
     for point in tuned.table.points():
         for named, ps in tuned.timed(NCCL, point).items():
             assert named.protocol is not None and named.channels is not None, "NCCL's lines name both"
-            row = (point.ranks, point.nbytes, named.algorithm, named.protocol, named.channels)
+            row = (point.ranks, tuned.nodes(point), point.nbytes, named.algorithm, named.protocol, named.channels)
             times.setdefault(row, []).append(ps)
-    for (ranks, nbytes, theirs, protocol, channels), found in times.items():
+    for (ranks, nodes, nbytes, theirs, protocol, channels), found in times.items():
         mean_us = sum(found) / len(found) / 1e6
-        yield Measured(tuned.collective, nbytes, theirs, protocol, channels, ranks, mean_us, nodes=tuned.given.nodes)
+        yield Measured(tuned.collective, nbytes, theirs, protocol, channels, ranks, mean_us, nodes=nodes)

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
+
+from ahbm.selectors import nccl_model
 
 WORDS: Mapping[str, tuple[str, ...]] = {
     "ring": ("ring",),
@@ -25,6 +28,12 @@ WORDS: Mapping[str, tuple[str, ...]] = {
 """What an algorithm is -> the words, one of which is part of its name between underscores."""
 
 
+class Refusal(Protocol):
+    """As `ahbm.selectors.nccl_model.refusal`."""
+
+    def __call__(self, algorithm: str, protocol: str | None, nodes: float, each: float) -> str | None: ...
+
+
 @dataclass(frozen=True)
 class Library:
     """A library's names."""
@@ -36,6 +45,8 @@ class Library:
     """Collective -> the library's name of an algorithm -> what it is, a key of `WORDS`, or "" for what nothing of the
     emulator stands for. An algorithm is the first of them that fits. None: the names are the user's, and taken as they
     are."""
+    refusal: Refusal = lambda algorithm, protocol, nodes, each: None
+    """What the library has instead of what a rule names; None where it can run it."""
 
     def theirs(self, collective: str, algorithm: str) -> str | None:
         """The library's name of an algorithm of the emulator; None where the library has none."""
@@ -93,10 +104,11 @@ NCCL = Library(
         "broadcast": {"ring": "ring"},
         "reduce": {"ring": "ring"},
     },
+    nccl_model.refusal,
 )
 ALGORITHMS = ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
 """NCCL's, in the order of its cost table."""
-PROTOCOLS = ("ll", "ll128", "simple")
+PROTOCOLS = nccl_model.PROTOCOLS
 """NCCL's, in the order of its cost table."""
 
 UCC = Library(

@@ -19,6 +19,7 @@ from ahbm.core.spec import machine_name
 from ahbm.errors import AhbmError, ConfigError
 from ahbm.runs.candidates import none_left
 from ahbm.runs.rows import FAILED, Rows
+from ahbm.source.switches import count_nodes
 from ahbm.sweeps.space import Space
 from ahbm.sweeps.sweep import Progress, sweep
 
@@ -55,6 +56,10 @@ class OracleTable(Rows):
         if (machine, nbytes) not in self._times:
             raise ConfigError("AHBM-C129", f"the table has no {nbytes} bytes on {shown(machine)}")
         return self._times[machine, nbytes]
+
+    def nodes(self, point: Point) -> int:
+        """Nodes of its machine among which the ranks of a point are."""
+        return count_nodes(self.machines[point.machine], range(point.ranks))
 
     def best(self, machine: str, nbytes: int) -> tuple[str, int]:
         """The quickest algorithm and its ps; the first in the catalogue's order among equals.

@@ -17,6 +17,7 @@ from ahbm.choose.splits import Part, Split
 from ahbm.selectors.nccl_model import NcclModel
 from ahbm.selectors.protocol import UNKNOWN, Call, Comm, CostTable, Selector
 from ahbm.selectors.ranges import Range, Ranges
+from ahbm.source.switches import count_nodes
 
 SMALL = 16 << 10
 """Bytes up to which `Static` takes few steps rather than few bytes."""
@@ -80,10 +81,11 @@ class Selecting(Policy):
 
     def act(self, env: Select, observation: Observation) -> int:
         request, catalogue = env.asked().request, env.outcomes.catalogue
+        emulator = env.outcomes.emulator(env.described)
+        nodes = count_nodes(emulator.machine, request.ranks)
         if self._asked is None:
             self._asked = self._selector(env)
-            emulator = env.outcomes.emulator(env.described)
-            self._asked.init(Comm(request.world_size, emulator=emulator))
+            self._asked.init(Comm(request.world_size, nodes, emulator=emulator))
         outcome, runs = env.outcome(), allowed(observation).tolist()
         entries = [at for at, entry in enumerate(catalogue) if entry.collective == request.collective]
         names = tuple(catalogue[at].name for at in entries)
@@ -91,7 +93,7 @@ class Selecting(Policy):
         for at, name in zip(entries, names, strict=True):
             if at not in runs:
                 table.mask(name, outcome.refusals[at][1])
-        chosen = self._asked.get_coll_info(Call.of(request, number=self._number), table) or table.best()
+        chosen = self._asked.get_coll_info(Call.of(request, nodes, number=self._number), table) or table.best()
         self._number += 1
         if chosen is None:
             return int(runs[0])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import pairwise
 from typing import NamedTuple
@@ -34,8 +34,8 @@ class Given:
     channels: int = CHANNELS
     protocol: str | None = None
     """A protocol of NCCL: ll, ll128 or simple. None: that of the machine's library which is quickest."""
-    nodes: int = 1
-    """Computers among which the ranks of every machine are."""
+    nodes: int | None = None
+    """Computers among which the ranks of every machine are; None: its nodes."""
 
 
 @dataclass(frozen=True)
@@ -101,18 +101,24 @@ class Tuned:
     def of(self, library: Library) -> Rules:
         """The rules by a library's names: of the algorithms that it has, the quickest of each range, with the knobs
         that its file must name and under which they were timed. Empty where it has none."""
-        return rules_of(self.table, lambda point: self.timed(library, point))
+        return rules_of(self.table, partial(self.timed, library), self.nodes if library is NCCL else None)
+
+    def nodes(self, point: Point) -> int:
+        """Computers among which the ranks of a point are."""
+        return self.given.nodes or self.table.nodes(point)
 
     def timed(self, library: Library, point: Point) -> dict[Named, int]:
-        """Ps of each algorithm that a library has at a point, by the library's name and the knobs that its file names:
-        what a line of the file says is what was timed."""
-        times = self.table.times(point.machine, point.nbytes)
+        """Ps of each algorithm that a library can run at a point, by the library's name and the knobs that its file
+        names: what a line of the file says is what was timed."""
+        nodes, times = self.nodes(point), self.table.times(point.machine, point.nbytes)
         found: dict[Named, int] = {}
         for theirs, ours in candidates(library, self.collective, times).items():
             if library is not NCCL:
                 found[Named(theirs)] = times[ours]
                 continue
             for knobs in self._knobs(point, ours):
+                if library.refusal(theirs, knobs.protocol, nodes, point.ranks / nodes) is not None:
+                    continue
                 found[Named(theirs, *knobs)] = self.turning.ps(point, ours, knobs)
         return found
 
@@ -169,17 +175,21 @@ def loses(table: OracleTable, rules: Rules) -> Regret:
     return Regret.of(losses, refusals)
 
 
-def rules_of(table: OracleTable, timed: Timed) -> Rules:
-    """Per number of ranks, the best of each size, from border to border; of what `timed` gives ps at a point.
+def rules_of(table: OracleTable, timed: Timed, nodes: Callable[[Point], int] | None = None) -> Rules:
+    """Per number of ranks, and of the nodes that `nodes` gives, the best of each size, from border to border; of what
+    `timed` gives ps at a point.
 
-    Over several machines of as many ranks the best is what runs on most of them and loses least on the average.
+    Over several machines of as many ranks and nodes the best is what runs on most of them and loses least on the
+    average.
     """
-    points: dict[int, dict[int, list[Point]]] = {}
+    points: dict[tuple[int, int], dict[int, list[Point]]] = {}
     for point in table.points():
-        points.setdefault(point.ranks, {}).setdefault(point.nbytes, []).append(point)
+        who = point.ranks, nodes(point) if nodes else 0
+        points.setdefault(who, {}).setdefault(point.nbytes, []).append(point)
     found: list[Rule] = []
-    for ranks in sorted(points):
-        found += merged(_ranges(table, ranks, points[ranks], timed))
+    for ranks, among in sorted(points):
+        rules = merged(_ranges(table, ranks, points[ranks, among], timed))
+        found += (replace(rule, nodes=Span(among, among)) for rule in rules) if nodes else rules
     return Rules(tuple(found))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -68,24 +68,21 @@ class _Tuned(Machine):
             raise ConfigError("AHBM-C146", what, hint="tune each of them into a folder of its own")
         return [load_machine(topology, of_machine) for topology, of_machine, _ in split], of_ccl
 
-    def catalogue(self, collective: str, overrides: dict[str, object]) -> Catalogue:
+    def catalogue(self, collective: str, machines: Sequence[AnyMachine], overrides: dict[str, object]) -> Catalogue:
         """The candidates: those that are named, else all. Raises as `Catalogue.of`."""
         from ahbm.choose.catalogue import Catalogue
 
-        return Catalogue.of(collective, self.named(collective, overrides), ccl=self.ccl, overrides=overrides)
+        return Catalogue.of(collective, self.named(collective, machines, overrides), ccl=self.ccl, overrides=overrides)
 
-    def named(self, collective: str, overrides: dict[str, object]) -> list[str] | None:
+    def named(self, collective: str, machines: Sequence[AnyMachine], overrides: dict[str, object]) -> list[str] | None:
         """The candidates' names; with --synth alone, those that are configured before them; None for all."""
-        from ahbm.config.ccl import CclConfig
-        from ahbm.config.topology import load_machine
-        from ahbm.core.emulator import Emulator
+        from ahbm.choose.catalogue import configured
         from ahbm.sweeps.case import SYNTH
 
         synthesized = [f"{SYNTH}{method}" for method in self.synth or ()]
         if self.algorithms or not synthesized:
             return [*(self.algorithms or ()), *synthesized] or None
-        configured = Emulator(load_machine(None), CclConfig.load(self.ccl, overrides)).algorithms(collective)
-        return [*configured, *synthesized]
+        return [*configured(collective, machines, self.ccl, overrides), *synthesized]
 
 
 @app.command(
@@ -125,8 +122,15 @@ def tune(
         typer.Option("--protocol", help="Protocol to write for NCCL: ll, ll128, simple; else the quickest."),
     ] = None,
     nodes: Annotated[
-        int, typer.Option("--nodes", min=1, max=1 << 20, help="Computers among which the ranks of a machine are.")
-    ] = 1,
+        int | None,
+        typer.Option(
+            "--nodes",
+            min=1,
+            max=1 << 20,
+            help="Computers among which the ranks of a machine are; else its nodes.",
+            show_default=False,
+        ),
+    ] = None,
     output: Annotated[Path | None, output_option("The folder of the files.")] = None,
     jobs: Processes = None,
     as_json: Json = False,
@@ -169,7 +173,13 @@ def _is_given(context: typer.Context, name: str) -> bool:
 
 
 def _evaluated(
-    file: Path, collective: str | None, tuned: _Tuned, format: str | None, nodes: int, jobs: int | None, as_json: bool
+    file: Path,
+    collective: str | None,
+    tuned: _Tuned,
+    format: str | None,
+    nodes: int | None,
+    jobs: int | None,
+    as_json: bool,
 ) -> Evaluation:
     from ahbm.choose.evaluation import evaluate
     from ahbm.choose.tune import check_collective
@@ -184,7 +194,7 @@ def _evaluated(
         tuned.listed(collective or "all_reduce"),
         collective=collective,
         format=format,
-        algorithms=tuned.named(collective or "all_reduce", overrides),
+        algorithms=tuned.named(collective or "all_reduce", machines, overrides),
         ccl=tuned.ccl,
         overrides=overrides,
         dtype=parse_dtype(tuned.dtype),
@@ -215,7 +225,7 @@ def _write(
     budget: int | None,
     channels: int | None,
     protocol: str | None,
-    nodes: int,
+    nodes: int | None,
     jobs: int | None,
     as_json: bool,
 ) -> Card:
@@ -231,10 +241,10 @@ def _write(
         )
     machines, overrides = tuned.machines()
     for machine in machines:
-        if machine.sips % nodes:
+        if nodes and machine.sips % nodes:
             raise ConfigError("AHBM-C146", f"--nodes {nodes} does not divide the {machine.sips} ranks")
     found = tune(
-        tuned.catalogue(collective, overrides),
+        tuned.catalogue(collective, machines, overrides),
         machines,
         tuned.listed(collective),
         collective=collective,

@@ -130,15 +130,17 @@ class Selection:
             from ahbm.selectors.asking import Instance, Tables
             from ahbm.selectors.loading import load
 
+            if self._tables is None:
+                self._tables = Tables(emulator)
+            nodes = self._tables.nodes(request.ranks)
             key = updates if named is None else named
             if key not in own.instances:
-                comm = protocol.Comm(call.group.size(), 1, call.group.name, emulator)
+                comm = protocol.Comm(call.group.size(), nodes, call.group.name, emulator)
                 made = selector if named is None else load(named)
                 assert made is not None
                 own.instances[key] = Instance(made, comm, updates)
-            if self._tables is None:
-                self._tables = Tables(emulator)
-            choice = self._asked(call, own, own.instances[key], protocol.Call.of(request, call.group.name, number))
+            asked = protocol.Call.of(request, nodes, call.group.name, number)
+            choice = self._asked(call, own, own.instances[key], asked)
         if choice is None and self.chooser is not None and (call.why is None or call.why.failure is None):
             choice = self.chooser(call, self._rank, emulator)
         return choice

@@ -27,6 +27,7 @@ from ahbm.runs import bands
 from ahbm.source.algorithm import Algorithm
 from ahbm.source.located import refuse_kernel
 from ahbm.source.plan import PlanAlgorithm
+from ahbm.source.switches import count_nodes
 
 if TYPE_CHECKING:
     from ahbm._core import Machine
@@ -442,9 +443,10 @@ def to_json(sweeps: Sequence[Sweep], cells: Sequence[Report | Refused], args: Se
         {
             "topology": None if each.topology is None else str(each.topology),
             "overrides": {key: str(value) for key, value in each.overrides.items()},
-            "nodes": _nodes(each.emulator().machine),
+            "nodes": count_nodes(machine, range(machine.sips)),
         }
         for each in sweeps
+        for machine in [each.emulator().machine]
     ]
     return {
         "version": JSON_VERSION,
@@ -467,10 +469,6 @@ def to_json(sweeps: Sequence[Sweep], cells: Sequence[Report | Refused], args: Se
         "out_of_bounds": {"count": bad, "okay": not bad},
         "average_bus_bandwidth": {"bandwidth": average_busbw(reports) if reports else None, "okay": True},
     }
-
-
-def _nodes(machine: Machine) -> int:
-    return machine.sips // machine.node_size if machine.node_size > 1 else 1
 
 
 def result(cell: Report | Refused, sweep: Sweep) -> dict[str, Any]:

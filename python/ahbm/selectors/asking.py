@@ -20,6 +20,7 @@ from ahbm.selectors.evidence import Fact, body, state, watched
 from ahbm.selectors.patience import TooSlow, within
 from ahbm.selectors.protocol import UNKNOWN, BaseSelector, Call, Comm, CostTable, Selector
 from ahbm.selectors.why import Why, brief
+from ahbm.source.switches import count_nodes
 
 if TYPE_CHECKING:
     from ahbm.core.emulator import Emulator
@@ -34,11 +35,22 @@ KNOWN_TABLES = 1 << 12
 
 
 class Tables:
-    """The cost tables of requests on one emulator, before a selector has seen them."""
+    """What selectors are told of requests on one emulator: cost tables before a selector has seen them, and nodes."""
 
     def __init__(self, emulator: Emulator) -> None:
         self.emulator = emulator
         self._known: dict[Request, CostTable] = {}
+        self._nodes: dict[range | tuple[int, ...], int] = {}
+
+    def nodes(self, ranks: range | tuple[int, ...]) -> int:
+        """Nodes of the machine among which global ranks are."""
+        found = self._nodes.get(ranks)
+        if found is None:
+            machine = self.emulator.machine
+            # Ranks are PEs where they are more than the SIPs.
+            each = machine.cubes * machine.pes if self.emulator.world_size > machine.sips else 1
+            found = self._nodes[ranks] = count_nodes(machine, (rank // each for rank in ranks))
+        return found
 
     def of(self, request: Request) -> CostTable:
         """A table to write into: without estimates, masked where an algorithm is known to refuse the request."""
@@ -175,11 +187,12 @@ class Solo:
         which a SelectorWarning (AHBM-X112) tells. Raises ConfigError (AHBM-C180) for its answer."""
         number = self._numbers.get(group, 0)
         self._numbers[group] = number + 1
+        nodes = self._tables.nodes(request.ranks)
         instance = self._instances.get((group, request.world_size))
         if instance is None:
-            comm = Comm(request.world_size, group=group, emulator=self._emulator)
+            comm = Comm(request.world_size, nodes, group, self._emulator)
             instance = self._instances[group, request.world_size] = Instance(self._selector, comm)
-        asked = instance.ask(Call.of(request, group, number), self._tables.of(request))
+        asked = instance.ask(Call.of(request, nodes, group, number), self._tables.of(request))
         if asked.failure is not None:
             text = f"{asked.failure.code} {request.collective}: {asked.failure.message}; ccl.yaml chooses"
             warnings.warn(SelectorWarning(text), stacklevel=2)

@@ -1,9 +1,8 @@
 """NCCL's own cost model as a selector: latency + bytes / bandwidth for each algorithm and protocol, the least is taken.
 
-Source of every formula: NVIDIA/nccl, src/graph/tuning.cc at 5067397c (`ncclTopoTuneModel`, `ncclTopoGetAlgoTime`), and
-of NCCL 2.28.3 for NVLS, NVLS trees, CollNet and PAT; src/enqueue.cc (channels and threads of small calls). The
-constants are a file: `ahbm/data/nccl_model.yaml`. NVLS trees and CollNet, whose network reduces, are between nodes; PAT
-is for one rank on each, as in NCCL.
+Source of every formula: NVIDIA/nccl, src/graph/tuning.cc at 5067397c and of NCCL 2.28.3 (`ncclTopoTuneModel`,
+`ncclTopoGetAlgoTime`), src/enqueue.cc (channels and threads of small calls). The constants are a file:
+`ahbm/data/nccl_model.yaml`. `refusal` says what NCCL cannot run.
 """
 
 from __future__ import annotations
@@ -23,8 +22,24 @@ from ahbm.selectors.protocol import BaseSelector, Call, Comm, CostTable
 
 PROTOCOLS = ("ll", "ll128", "simple")
 WARP = 32
+MOST = 640
+"""Threads that a channel can have."""
+SIMPLE_ONLY = ("collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
+BETWEEN_NODES = ("collnet_direct", "collnet_chain", "nvls_tree")
 ROUNDS = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1}
 """Times that a ring goes round but for one step; other collectives pass along it once."""
+
+
+def refusal(algorithm: str, protocol: str | None, nodes: float, each: float) -> str | None:
+    """What NCCL has instead of an algorithm in a protocol among ranks on so many nodes at most, on each so many at
+    least; None where it has the algorithm. A protocol that is None is any."""
+    if algorithm in SIMPLE_ONLY and protocol not in (None, "simple"):
+        return f"{algorithm} in simple alone, not in {protocol}"
+    if algorithm in BETWEEN_NODES and nodes <= 1:
+        return f"{algorithm} between nodes alone, not in one"
+    if algorithm == "pat" and each > 1:
+        return "pat for one rank on each node alone, not for several"
+    return None
 
 
 class NcclModel(BaseSelector):
@@ -39,7 +54,8 @@ class NcclModel(BaseSelector):
         known = read(packaged.NCCL_MODEL)
         if unknown := sorted(own.keys() - known.keys()):
             raise ConfigError("AHBM-C181", f"no constants of NCCL's model: {', '.join(map(str, unknown))}")
-        self._constants = {**known, **own}
+        # Who says what stands for NCCL's algorithms says all of it.
+        self._constants = {**known, **({"stand_ins": {}} if "algorithms" in own else {}), **own}
         self._bus_gbs = self._constants["bus_gbs"]
         self._checked()
 
@@ -59,17 +75,24 @@ class NcclModel(BaseSelector):
     def get_coll_info(self, call: Call, table: CostTable) -> Choice | None:
         """See `Selector`. Writes its estimates into the table."""
         chosen, least = None, inf
+        candidates = self._candidates(table)
         for at, name in enumerate(table.algorithms):
-            if table.us[at] < 0 or name not in self._constants["algorithms"]:
+            if name not in candidates:
                 continue
-            us, protocol = self.best(self._constants["algorithms"][name], call)
+            us, protocol = self.best(candidates[name], call)
             table.us[at] = us
             if us < least:
                 chosen, least = (name, protocol), us
         if chosen is None:
             return None
-        channels, threads = self.size(self._constants["algorithms"][chosen[0]], chosen[1], call)
+        channels, threads = self.size(candidates[chosen[0]], chosen[1], call)
         return Choice(SELECTOR, chosen[0], chosen[1], channels, threads)
+
+    def _candidates(self, table: CostTable) -> dict[str, str]:
+        """By name, the algorithm of NCCL that each candidate is, or stands for where no candidate is that one."""
+        own = {name: what for name, what in self._constants["algorithms"].items() if table.allows(name)}
+        others = {name: what for name, what in self._constants["stand_ins"].items() if table.allows(name)}
+        return {name: what for name, what in others.items() if what not in own.values()} | own
 
     def best(self, algorithm: str, call: Call) -> tuple[float, str]:
         """The least time in us of an algorithm of NCCL for a call, and its protocol; infinite where it has none."""
@@ -90,33 +113,34 @@ class NcclModel(BaseSelector):
         over_nodes = algorithm == "ring" and protocol == "simple" and call.nodes > 1 and call.collective == "all_reduce"
         share = self._constants["channels"] * call.ranks * self._constants["ring_plateau_bytes"]
         if over_nodes and call.nbytes >= share:
-            latency *= self._constants["ring_plateau"]
+            latency *= self._constants["generations"][self._constants["generation"]]["ring_plateau"]
         return latency + call.nbytes / (1000 * gbs)
 
     def bandwidth_gbs(self, algorithm: str, protocol: str, call: Call) -> float:
         """The model's bandwidth of a call in GB/s of its size, before corrections; 0 for what NCCL does not do."""
+        if refusal(algorithm, protocol, call.nodes, call.ranks / call.nodes):
+            return 0.0
         facts, channels = self._constants["generations"][self._constants["generation"]], self._constants["channels"]
-        column = 0 if call.nodes == 1 else 1 if call.nodes < 4 else 2
+        column = min(call.nodes, 3) - 1
+        # The processors of nodes decide between them, the GPUs inside of one.
+        ll_gbs = facts["ll_gbs"] if column == 0 else self._processor["ll_gbs"][column - 1]
         reduces = call.collective == "all_reduce"
         bus = float(self._bus_gbs)
         if algorithm == "ring":
             if protocol == "ll":
-                bus = min(facts["ll_gbs"][column], bus / 2)
+                bus = min(ll_gbs, bus / 2)
             elif protocol == "ll128":
-                lone = call.ranks < 2 * call.nodes
-                bus = min(bus * (0.7 if lone else 0.92), channels * facts["channel_ring_ll128_gbs"][column])
+                bus = min(bus * 0.92, channels * facts["channel_ring_ll128_gbs"][column])
             return float(bus * call.ranks / _steps(call.collective, call.ranks))
         if algorithm == "tree" and reduces:
             bus = min(bus * 0.92, channels * facts["channel_tree_gbs"][column])
             if protocol == "ll":
-                bus = min(bus / 3.8, facts["ll_gbs"][column])
+                bus = min(bus / 3.8, ll_gbs)
             elif protocol == "ll128":
                 share = 7 / 9 if call.nodes == 1 else 120 / 128
                 bus = min(bus * share, channels * facts["channel_tree_ll128_gbs"][column])
             return float(bus / 2)
-        if protocol != "simple":
-            return 0.0
-        if algorithm == "nvls" or (algorithm == "nvls_tree" and reduces and call.nodes > 1):
+        if algorithm == "nvls" or (algorithm == "nvls_tree" and reduces):
             local = call.ranks / call.nodes
             inside = bus * facts["nvls_efficiency"] * (channels - 1) / channels
             # An all-reduce goes up and down at once.
@@ -127,13 +151,13 @@ class NcclModel(BaseSelector):
             else:
                 bus = min(inside, bus)
             return float(bus * call.ranks / _steps(call.collective, call.ranks) if reduces else bus)
-        if algorithm.startswith("collnet") and reduces and call.nodes > 1:
+        if algorithm.startswith("collnet") and reduces:
             if algorithm == "collnet_direct":
                 # Full speed needs an interface for each rank; NCCL takes half of what is missing.
                 each = call.ranks / call.nodes / channels
                 bus *= facts["collnet_direct_efficiency"] / (each - (each - 1) / 2)
             return float(bus / 2)
-        if algorithm == "pat" and call.collective in ("all_gather", "reduce_scatter") and call.ranks == call.nodes:
+        if algorithm == "pat" and call.collective in ("all_gather", "reduce_scatter"):
             return float(bus * 0.75)
         return 0.0
 
@@ -142,12 +166,14 @@ class NcclModel(BaseSelector):
         constants, nodes, ranks = self._constants, call.nodes, call.ranks
         base = constants["base_us"][algorithm][protocol]
         intra = constants["step_us"][constants["link"]][algorithm][protocol]
-        inter = constants["step_us"]["network"][algorithm][protocol]
-        if nodes > 1:
-            intra = max(intra, constants["net_overhead_us"] * (3 if protocol == "simple" else 1))
+        network = constants["step_us"]["network"]
+        # Nothing hides the network from ranks that are alone on their nodes.
+        inter = network["tree" if ranks == nodes else algorithm][protocol]
         if algorithm == "ring":
             if call.collective not in ROUNDS:
-                return float(base + (intra if nodes == 1 else inter))
+                return float(base + (intra if nodes == 1 else network["ring"][protocol]))
+            if nodes > 1:
+                intra = max(intra, self._processor["net_overhead_us"] * (3 if protocol == "simple" else 1))
             steps, between = _steps(call.collective, ranks), ROUNDS[call.collective] * (nodes - 1)
             return float(base + (steps - between) * intra + between * inter)
         if algorithm == "tree":
@@ -165,22 +191,33 @@ class NcclModel(BaseSelector):
         return float(base + intra + (inter if nodes > 1 else 0.0))
 
     def size(self, algorithm: str, protocol: str, call: Call) -> tuple[int, int]:
-        """Channels and threads of each: fewer while a thread had less than the threshold to do."""
+        """Channels and threads of each: of rings, and channels of all but NVLS, fewer while a thread had less than the
+        threshold to do."""
+        if algorithm in ("nvls", "nvls_tree"):
+            return self._constants["channels"], MOST
         channels, threads = self._constants["channels"], self._constants["threads"][protocol]
         threshold = self._constants["thread_threshold_bytes"][protocol]
         if algorithm == "ring" and protocol == "ll":
             threshold *= call.ranks
         while call.nbytes < channels * threads * threshold and channels >= 2:
             channels -= 1
+        if algorithm != "ring":
+            return channels, MOST
         while call.nbytes < channels * threads * threshold and threads % (4 * WARP) == 0:
             threads //= 2
-        return channels, threads
+        return channels, max(threads, 3 * WARP)
+
+    @property
+    def _processor(self) -> Mapping[str, Any]:
+        """What depends on the processors of nodes."""
+        found: Mapping[str, Any] = self._constants["processors"][self._constants["processor"]]
+        return found
 
     def _checked(self) -> None:
         """Raises ConfigError (AHBM-C181) for constants that the formulas cannot use."""
         try:
             self._bus_gbs = 1.0 if self._bus_gbs is None else float(self._bus_gbs)
-            algorithms = set(self._constants["algorithms"].values())
+            algorithms = {*self._constants["algorithms"].values(), *self._constants["stand_ins"].values()}
             for algorithm in sorted(algorithms | set(self._constants["base_us"])):
                 for collective in ("all_reduce", "all_gather", "broadcast"):
                     for nodes in (1, 2, 4):

@@ -34,6 +34,7 @@ class Call:
     """Bytes of one rank's array, as `ahbm run --size`; of an all_to_all, those of its longest chunk for every rank."""
     ranks: int
     nodes: int = 1
+    """Nodes of the machine among which the ranks are; 1 where its network has none."""
     dtype: str = "f16"
     op: str = "sum"
     root: int = 0
@@ -46,13 +47,13 @@ class Call:
     """The call as the emulator performs it; None where there is no emulator."""
 
     @staticmethod
-    def of(request: Request, group: str = "", number: int = 0) -> Call:
-        """The call that `request` is."""
+    def of(request: Request, nodes: int, group: str = "", number: int = 0) -> Call:
+        """The call that `request` is, of ranks among so many nodes."""
         return Call(
             request.collective,
             request.nbytes,
             request.world_size,
-            1,
+            nodes,
             request.dtype,
             request.op if request.reduces else "",
             request.root if request.kind.rooted else 0,

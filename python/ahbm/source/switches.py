@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from ahbm._core import Machine
@@ -23,6 +23,11 @@ def nodes_of(machine: Machine, places: Sequence[Place]) -> int:
     nodes = [sip // machine.node_size for sip, _, _ in places]
     shared = {len(list(run)) for _, run in groupby(nodes)}
     return len(places) // len(set(nodes)) if shared == {len(places) / len(set(nodes))} else 1
+
+
+def count_nodes(machine: Machine, sips: Iterable[int]) -> int:
+    """Among how many nodes some SIPs are; 1 where the network has no nodes."""
+    return len({sip // machine.node_size for sip in sips}) if machine.topology == "nodes" else 1
 
 
 def apart(machine: Machine, ranks: Sequence[int], joined: str) -> str | None:

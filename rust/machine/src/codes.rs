@@ -247,6 +247,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("AHBM-F197", "warning: NCCL's tuner file: LL without a bound that LL can bear"),
     ("AHBM-F198", "warning: a tuning file: a rule that no call reaches; names the line that takes its calls, or its empty range"),
     ("AHBM-F199", "knobs beside a program that are for another content of it"),
+    ("AHBM-F200", "warning: a tuning file of NCCL: what NCCL cannot run, a line that is passed over"),
     ("AHBM-F210", "a table of measurements of no format that is known, too large, or without rows"),
     ("AHBM-F211", "a row of a table of measurements that cannot be: a size or a time that is no positive number, or sizes that do not grow"),
     ("AHBM-F212", "a table of measurements that does not say its collective or its ranks, or contradicts itself"),

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,22 @@ def exactly(span: Span, any: int = -1) -> int | None:
 def collective_of(library: Library, theirs: str) -> str | None:
     """This project's name of a library's collective."""
     return next((ours for ours, name in library.collectives.items() if name == theirs), None)
+
+
+def passed_over(library: Library, rules: Rules, origin: str) -> tuple[Rules, list[Finding]]:
+    """The rules that a library can run, and a warning (AHBM-F200) for each of the others."""
+    kept, findings = [], []
+    for rule in rules:
+        most = rule.nodes.most
+        each = max(rule.ranks_per_node.least, rule.ranks.least / most if most else 0)
+        had = library.refusal(rule.algorithm, rule.protocol, inf if most is None else most, each)
+        if had is None:
+            kept.append(rule)
+            continue
+        what = f"{library.name} has {had}: the line is passed over"
+        site = Site(f"{rule.algorithm}/{rule.protocol}", f"{origin}:{rule.line}")
+        findings.append(Finding("AHBM-F200", what, (site,), "a protocol and an algorithm that these ranks can run"))
+    return Rules(tuple(kept)), findings
 
 
 def parse_json(text: str, origin: str) -> Any:

@@ -21,6 +21,7 @@ from ahbm.choose.formats.format import (
     first_rows,
     malformed,
     number,
+    passed_over,
     unwritable,
 )
 from ahbm.choose.names import ALGORITHMS, NCCL, PROTOCOLS
@@ -119,11 +120,11 @@ def _span(number: int) -> Span:
 
 
 def read(text: str, origin: str) -> Read:
-    """The rules of a file, and the traps in it (AHBM-F191 to F198)."""
+    """The rules of a file, and the traps in it (AHBM-F191 to F198, F200)."""
     findings: list[Finding] = []
     rules = bounded(_Reader(origin, findings).rules(text), origin)
-    findings += _gaps(rules, origin)
-    findings += unreached(rules, origin)
+    kept, never = passed_over(NCCL, rules, origin)
+    findings += [*never, *_gaps(kept, origin), *unreached(kept, origin)]
     return Read(FORMAT.name, NCCL, rules, tuple(findings))
 
 

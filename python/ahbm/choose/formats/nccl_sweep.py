@@ -11,7 +11,16 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ahbm.choose.formats.format import Format, Read, collective_of, first_rows, malformed, number, unwritable
+from ahbm.choose.formats.format import (
+    Format,
+    Read,
+    collective_of,
+    first_rows,
+    malformed,
+    number,
+    passed_over,
+    unwritable,
+)
 from ahbm.choose.names import ALGORITHMS, NCCL, PROTOCOLS
 from ahbm.choose.rules import ANY, MAX_RULES, Rule, Rules, Span, border, bounded, merged
 
@@ -107,7 +116,8 @@ def read(content: str, origin: str) -> Read:
         sizes = groups.setdefault((row.collective, row.ranks, row.nodes), {})
         if row.nbytes not in sizes or (row.cost or 0) < (sizes[row.nbytes].cost or 0):
             sizes[row.nbytes] = row
-    return Read(FORMAT.name, NCCL, bounded(merged(_winners(groups)), origin))
+    rules = bounded(merged(_winners(groups)), origin)
+    return Read(FORMAT.name, NCCL, rules, tuple(passed_over(NCCL, rules, origin)[1]))
 
 
 def _winners(groups: Mapping[tuple[str, int, int], Mapping[int, Measured]]) -> Iterator[Rule]:

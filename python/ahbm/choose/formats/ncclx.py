@@ -22,6 +22,7 @@ from ahbm.choose.formats.format import (
     is_object,
     malformed,
     parse_json,
+    passed_over,
     unwritable,
 )
 from ahbm.choose.names import ALGORITHMS, NCCL, PROTOCOLS
@@ -115,10 +116,15 @@ def _csv(text: str, origin: str) -> Iterator[Rule]:
         yield _rule(dict(zip(SHAPES[len(fields)], fields, strict=True)), origin, line)
 
 
+def _read(format: str, found: Iterator[Rule], origin: str) -> Read:
+    rules = bounded(found, origin)
+    kept, findings = passed_over(NCCL, rules, origin)
+    return Read(format, NCCL, rules, (*findings, *unreached(kept, origin)))
+
+
 def read_csv(text: str, origin: str) -> Read:
     """The rules of a CSV file."""
-    rules = bounded(_csv(text, origin), origin)
-    return Read(CSV.name, NCCL, rules, tuple(unreached(rules, origin)))
+    return _read(CSV.name, _csv(text, origin), origin)
 
 
 def _json(document: Any, origin: str) -> Iterator[Rule]:
@@ -142,8 +148,7 @@ def _json(document: Any, origin: str) -> Iterator[Rule]:
 
 def read_json(text: str, origin: str) -> Read:
     """The rules of a JSON file; a finding's line is the position of its rule."""
-    rules = bounded(_json(parse_json(text, origin), origin), origin)
-    return Read(JSON.name, NCCL, rules, tuple(unreached(rules, origin)))
+    return _read(JSON.name, _json(parse_json(text, origin), origin), origin)
 
 
 def _row(rule: Rule) -> dict[str, str | int]:

@@ -124,13 +124,9 @@ def nvls_tree_allreduce(
         return first * element, min(chunk, end - first)
 
     def reduced(at: int, length: int) -> Any:
-        acc: Any = None
+        acc, where, shape = None, [base + i for i in range(node_size)], (length,)
         for tile in tiles:
-            if others:
-                sips = [base + i for i in range(node_size)]
-                value = tl.load_reduce(tile + at, shape=(length,), sips=sips, dtype=dtype, op=op)
-            else:
-                value = tl.load(tile + at, shape=(length,), dtype=dtype)
+            value = tl.load_reduce(tile + at, shape, where, dtype, op) if others else tl.load(tile + at, shape, dtype)
             acc = value if acc is None else tl.combine(acc, value, op)
         return acc
 

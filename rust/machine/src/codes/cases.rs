@@ -224,6 +224,7 @@ pub const CASES: &[(&str, &str, &str)] = &[
     ("AHBM-F197", "`allreduce,0,18446744073709551615,ring,ll,16,1,8`", "name ll128 or simple above 1 MiB"),
     ("AHBM-F198", "a line for 8 ranks below one for any number of ranks", "put the narrower rule first, or remove one"),
     ("AHBM-F199", "the plan was made again, its knobs were not", "tune again, or put the digest that it names into `program`"),
+    ("AHBM-F200", "`allreduce,0,1048576,nvls_tree,ll,16,2,16`", "name simple, or an algorithm that these ranks can run"),
     ("AHBM-F210", "`ahbm calibrate notes.txt` of a file of prose", "give the text or JSON of nccl-tests, or a CSV with the header that the message names"),
     ("AHBM-F211", "`1024,float,nan,0,0,`", "correct the row, or leave it out"),
     ("AHBM-F212", "a CSV without `# op:` and `# ranks:`", "state them in its head, or with --collective and --ranks"),
