@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -112,6 +113,13 @@ def calibrated(calls: Iterable[CallRecord], machine: Machine) -> list[str]:
         ),
         "calls",
     )
+
+
+def spoken(protocols: Iterable[str]) -> list[str]:
+    """The note on the protocols of calls, one of each call, "" for none; nothing where no call has any."""
+    counts = Counter(filter(None, protocols))
+    told = ", ".join(f"{name} of {count} {'call' if count == 1 else 'calls'}" for name, count in sorted(counts.items()))
+    return [f"protocols: {told}"] if told else []
 
 
 def table(rows: Iterable[Row]) -> list[str]:

@@ -96,6 +96,14 @@ def over(runs: Iterable[Noted], cases: str = "sizes") -> list[str]:
     ]
 
 
+def of_rows(rows: Iterable[tuple[str, str | None, int | None, str | None]]) -> list[str]:
+    """What is told of rows of a sweep, by machine, job, size and note: of sizes as `over`, of each job its own."""
+    known = list(rows)
+    found = over(Noted(machine, nbytes or 0, note) for machine, job, nbytes, note in known if job is None)
+    jobs = (f"{job} on {machine}: {note}" for machine, job, _, note in known if job is not None and note)
+    return [*found, *dict.fromkeys(jobs)]
+
+
 def _lines(notes: Mapping[str, set[int]], count: int, cases: str) -> Iterable[str]:
     if count == 1 and len(notes) == 1:
         yield from notes
