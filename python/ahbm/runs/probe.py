@@ -1,8 +1,8 @@
 """`ahbm probe`: latency and bandwidth of reference traffic patterns, each alone on the machine.
 
 One PE (SIP 0, cube 0, PE 0) reads, writes or exchanges one block with a place at a growing distance. Reads and writes
-are DMA between its TCM and the place's memory; ipcq is one `tl.send` to the place's PE and its `tl.recv`. None is a call of
-a library, so what launching one costs is left out.
+are DMA between its TCM and the place's memory; ipcq is one `tl.send` to the place's PE and its `tl.recv`. All of them
+are without the launch of a call.
 """
 
 from __future__ import annotations
