@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from math import sqrt
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -271,6 +273,22 @@ def test_a_call_of_a_job_takes_what_it_takes_alone() -> None:
     for call in found.calls:
         # The host of a job launches a call while others run.
         assert call.latency_ns == pytest.approx(run(call.bytes).latency_ns - 8000)
+
+
+def test_a_job_says_how_many_calls_each_protocol_has() -> None:
+    found = job()
+    counts = [sum(call.protocol == name for call in found.calls) for name in ("ll", "simple")]
+    ll, simple = (f"{count} call{'s' * (count > 1)}" for count in counts)
+    assert found.notes == (f"protocols: ll of {ll}, simple of {simple}",) and sum(counts) == len(found.calls)
+    assert job(protocol="simple", protocols__simple__ramp_bytes=0).notes == ()
+
+
+def test_the_trace_of_a_job_says_that_its_messages_find_protocols_of_their_own(tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match="a call of its own, which finds a protocol by its own size"):
+        job().write_trace(tmp_path / "job")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        job(protocol="simple", protocols__simple__ramp_bytes=0).write_trace(tmp_path / "job")
 
 
 def test_a_range_for_all_sizes_is_that_protocol() -> None:

@@ -149,6 +149,8 @@ def test_the_command(tmp_path: Path) -> None:
     ]:
         code, out, err = run("ahbm", ["convert", *arguments], tmp_path)
         assert code not in (0, 1) and wanted in err, err
+    code, out, err = run("ahbm", ["convert", "step.0.et", "other.et", "-t", "npu_ring_8"], tmp_path)
+    assert code not in (0, 1) and "AHBM-C146" in err and "is a job: it takes no collective, topology" in err, err
     assert not (tmp_path / "other.0.et").exists()
     code, out, err = run("ahbm", ["convert", "rank0.json", "four.et", "--replicas", "4", "--json"], tmp_path)
     assert (code, err) == (0, "") and {Path(file).name for file in json.loads(out)["files"]} >= {"four.3.et"}

@@ -242,6 +242,14 @@ def test_one_row_however_it_is_printed(tmp_path: Path) -> None:
     assert head.split() == list(known.columns) and "ring_allreduce" in line
 
 
+@pytest.mark.parametrize("overrides", [{}, {"protocol": "simple"}], ids=["quickest", "named"])
+def test_bounds_are_those_of_a_run_whatever_protocol_a_call_has(overrides: dict[str, object]) -> None:
+    terms: dict[str, Any] = {"topology": "p5", "bytes_per_rank": 1 << 20, "overrides": overrides}
+    (row,) = ahbm.features("ring_allreduce", **terms)
+    bound_ps = ahbm.run("all_reduce", "ring_allreduce", data=False, **terms).bound.ps
+    assert row["bound_latency_ns"] + row["bound_bandwidth_ns"] == pytest.approx(bound_ps / 1000)
+
+
 def test_what_does_not_go_together(tmp_path: Path) -> None:
     for rank in range(2):
         write(tmp_path / "step", rank, [call(0, "all", [])])

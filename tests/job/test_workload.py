@@ -196,6 +196,7 @@ def test_the_best_algorithm_for_every_call(tmp_path: Path) -> None:
     assert sum(choice.saves_ns for choice in found.choices) == pytest.approx(
         found.before.latency_ns - found.after.latency_ns
     )
+    assert all(choice.saves_ns == 0 for choice in found.choices if choice.best == choice.algorithm)
     singles = [
         replay(path, "job", Setup("npu_ring_8", None, None, name)).latency_ns
         for name in ("ring_allreduce", "tree_allreduce")
@@ -205,6 +206,19 @@ def test_the_best_algorithm_for_every_call(tmp_path: Path) -> None:
     assert shown.exit_code == 0 and "instead of tree_allreduce" in shown.stdout
     refused = CliRunner().invoke(app, ["run", "all_reduce", "--best"])
     assert isinstance(refused.exception, ConfigError) and refused.exception.code == "AHBM-C146"
+
+
+def test_a_choice_that_changes_nothing_saves_nothing(tmp_path: Path) -> None:
+    sizes = (1 << 16, 1 << 20)
+    calls = [
+        node(n, "COMM_COLL", [n - 1] * n, comm_size=size, comm_type=0, dtype="f32") for n, size in enumerate(sizes)
+    ]
+    path = written(tmp_path, *(calls for _ in range(8)))
+    rules = "[{max_bytes: 65536, algorithm: all_pairs_allreduce}, {algorithm: tree_allreduce}]"
+    (tmp_path / "ccl.yaml").write_text(f"collectives: {{all_reduce: {rules}}}", encoding="utf-8")
+    large, small = best(Workload.read(path), "job", Setup("npu_switch_8", tmp_path / "ccl.yaml"), candidates=1).choices
+    assert large.best != large.algorithm and large.saves_ns > 0
+    assert small.best == small.algorithm == "all_pairs_allreduce" and small.saves_ns == 0
 
 
 def test_a_run_that_was_recorded_is_a_job_of_messages(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 
+import ahbm
 from ahbm.config.ccl import CclConfig
 from ahbm.config.topology import load_machine
 from ahbm.runs import probe
@@ -69,3 +70,28 @@ def test_patterns_that_take_no_time_have_no_bandwidth() -> None:
         (0.0, None)
     }
     assert all(sample.bandwidth_gbs for sample in found if sample.latency_ns)
+
+
+def test_a_pattern_is_no_call_of_a_library() -> None:
+    sizes, kinds = [1 << 12, 1 << 20], ("read", "write", "ipcq")
+    queues = CclConfig.load().settings("ring_allreduce").queues
+
+    def found(**overrides: object) -> dict[str, dict[tuple[str, int], float]]:
+        told = {name.replace("__", "."): value for name, value in overrides.items()}
+        samples = list(probe.measure(load_machine("p5", told), queues, sizes))
+        return {
+            kind: {(one.pattern, one.bytes): one.latency_ns for one in samples if one.kind == kind} for kind in kinds
+        }
+
+    plain = found()
+    assert plain == found(launch__overhead_ns=0, launch__per_rank_ns=0)
+    spoken = found(protocol="simple")
+    own = ("own HBM", 1 << 20)
+    assert spoken["read"][own] == plain["read"][own]
+    for nbytes in sizes:
+        run = ahbm.run("send_recv", topology="p5", bytes_per_rank=nbytes, data=False, overrides={
+            "protocol": "simple", "launch.overhead_ns": 0, "launch.per_rank_ns": 0,
+        })  # fmt: skip
+        assert spoken["ipcq"]["the next SIP", nbytes] == pytest.approx(run.latency_ns, rel=0.01)
+    assert "which has ll, simple" in probe.note(load_machine("p5"))
+    assert not probe.note(load_machine("p5", {"protocol": "ll"})) and not probe.note(load_machine())

@@ -265,3 +265,17 @@ def test_the_trace_of_a_run_can_be_run(collective: str, topology: str | None, he
     assert isinstance(again, ahbm.runs.timed.TimeReport)
     assert (again.ranks, again.messages) == (report.ranks, report.messages)
     assert 0.3 < again.latency_ns / report.latency_ns < 1.5
+
+
+def test_a_trace_of_no_known_size_has_no_protocol_and_says_so(tmp_path: Path) -> None:
+    trace = f"{write(tmp_path / 'bare', bare_ring(8, 1 << 20, 0))}.0.et"
+    told = "note: without a protocol of the machine's library, which has ll, simple: the trace does not state"
+    run = CliRunner().invoke
+    for command in ("run", "explain", "inspect"):
+        out = run(app, [command, trace, "-t", "p5"]).stdout
+        assert out.count(told) == 1
+        assert "of the machine's library" in run(app, [command, trace, "-t", "p5", "--json"]).stdout
+        named = run(app, [command, trace, "-t", "p5", "--set", "protocol=simple"]).stdout
+        assert named.count("note: a protocol without its ramp, simple: ") == 1
+        assert "a protocol" not in run(app, [command, trace, "-t", "p5", "--set", "protocol=ll"]).stdout
+        assert "a protocol" not in run(app, [command, trace, "-t", "npu_switch_8"]).stdout

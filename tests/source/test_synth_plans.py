@@ -337,3 +337,18 @@ def test_an_array_too_small_for_a_method_gets_another_with_a_note(options: dict[
     report = ahbm.run(algorithm="small", topology="npu_ring_8", bytes_per_rank=2, overrides=settings)
     assert report.wrong == 0 and "small is synthesized by trees: " in report.notes[0]
     assert not ahbm.run(algorithm="small", topology="npu_ring_8", bytes_per_rank=4096, overrides=settings).notes
+
+
+@pytest.mark.parametrize("size", [1 << 12, 1 << 20])
+@pytest.mark.parametrize("overrides", [{}, {"protocol": "simple"}], ids=["quickest", "named"])
+def test_a_schedule_is_a_call_of_the_machines_library(size: int, overrides: dict[str, object], tmp_path: Path) -> None:
+    made = synthesize("all_reduce", topology="p5", overrides=overrides, size=size).even(tmp_path / "s.xml")
+    made.save(tmp_path / "s.xml")
+    ran = made.run()
+    opened = ahbm.open(
+        tmp_path / "s.xml", topology="p5", overrides=overrides, bytes_per_rank=size, slots=-1, slice_bytes=WHOLE
+    )
+    report = opened.run(data=False)
+    assert (ran.time_ps / 1000, ran.wrong) == (report.latency_ns, 0)
+    assert report.notes[0].split(",")[0] == f"protocol {ran.protocol}"
+    assert ran.protocol == overrides.get("protocol", ran.protocol)

@@ -256,6 +256,13 @@ def test_jobs_are_replayed_under_every_machine() -> None:
     assert ahbm.sweep(space, store="s")[0]["latency_ns"] > table[0]["latency_ns"]
 
 
+def test_jobs_on_calibrated_machines_tell_their_error() -> None:
+    Path("tiny.yaml").write_text("layers: 1\nhidden: 64\nheads: 4\nsequence: 8\ndp: 8\nmicro_batches: 1\n")
+    table = ahbm.sweep(Space(jobs="tiny.yaml", topologies=["azure_nd_h100", "npu_ring_8"]))
+    (note,) = table.notes
+    assert note.startswith("tiny.yaml on azure_nd_h100: calibrated: near ")
+
+
 def test_seeds_are_rows_of_their_own() -> None:
     table = ahbm.sweep("all_reduce", "ring_allreduce", "npu_ring_8", sizes="1K", seeds=[0, 1])
     assert [row["seed"] for row in table] == [0, 1] and {row["wrong"] for row in table} == {0}

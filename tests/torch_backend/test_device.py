@@ -161,6 +161,23 @@ def test_the_page_says_what_the_answer_says(alone: bool, tmp_path: Path) -> None
     assert ("Critical path" in page) is not alone
 
 
+@pytest.mark.parametrize("alone", [True, False])
+def test_more_bandwidth_is_that_of_the_protocol_too(alone: bool, tmp_path: Path) -> None:
+    script, target = tmp_path / "ddp.py", tmp_path / "out"
+    script.write_text(DDP)
+    env = {"AHBM_REPORT": str(target), "AHBM_TOPOLOGY": "p5", "AHBM_PAGE": "0"}
+    if alone:
+        done = run("--device", "cuda:8", "--ranks", "8", str(script), **env)
+    else:
+        done = torchrun(script, 2, launcher=("-m", "ahbm.torch", "--device", "cuda"), **env)
+    assert done.returncode == 0, done.stderr
+    told = (target / "answer.txt").read_text()
+    (gain,) = re.findall(
+        r"^with twice the bandwidth between devices and of protocol .*simple: .* us \(-(.*) %\)$", told, re.M
+    )
+    assert float(gain) > 1
+
+
 SYNCHRONISED = """\
 import os, time, torch, torch.distributed as dist
 rank = int(os.environ['LOCAL_RANK'])

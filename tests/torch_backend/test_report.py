@@ -55,13 +55,14 @@ def test_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert b"rank 3" in (tmp_path / "trace.pftrace").read_bytes()
 
 
-def test_a_report_tells_what_is_known_of_the_error(
+def test_a_report_tells_protocols_and_what_is_known_of_the_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("AHBM_REPORT", "-")
     ahbm.torch.spawn(worker, world_size=8, topology="p5")
     notes = [line for line in capsys.readouterr().err.splitlines() if line.startswith("note: ")]
     assert [note.partition(",")[0] for note in notes] == [
+        "note: protocols: simple of 3 calls",
         "note: calibrated: near 2 of 3 calls",
         "note: 1 of 3 calls are outside the calibrated range",
     ]

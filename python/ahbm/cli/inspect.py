@@ -86,9 +86,11 @@ def inspect(
         found = inspection.at(at)
         found = found if rank is None and pe is None else found.of(rank=rank, place=pe)
     if as_json:
-        typer.echo(json.dumps(found.to_json(), indent=2))
+        noted = {"notes": list(inspection.notes)} if inspection.notes else {}
+        typer.echo(json.dumps(found.to_json() | noted, indent=2))
         return
-    typer.echo("\n".join(found.lines(depth) if given else found.lines()))
+    lines = found.lines(depth) if given else found.lines()
+    typer.echo("\n".join([*lines, *(f"note: {note}" for note in inspection.notes)]))
 
 
 def _named(option: str, text: str) -> tuple[int, int, int]:

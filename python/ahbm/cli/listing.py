@@ -36,8 +36,10 @@ def probe(*, machine: Machine, as_json: Json = False) -> None:
 
     emulator = Emulator.load(machine.topology, machine.ccl, machine.overrides)
     samples = list(p.measure(emulator.machine, emulator.settings().queues))
+    note = p.note(emulator.machine)
     if as_json:
         typer.echo(json.dumps([sample.to_json() for sample in samples], indent=2))
+        typer.echo(f"note: {note}\n" if note else "", nl=False, err=True)
         return
     rows = table("kind", "place", ">size (B)", ">time (ns)", ">GB/s", title="simulated, one pattern alone")
     for sample in samples:
@@ -50,6 +52,7 @@ def probe(*, machine: Machine, as_json: Json = False) -> None:
             end_section=sample.bytes == p.SIZES[-1],
         )
     show(rows)
+    typer.echo(f"note: {note}\n" if note else "", nl=False)
 
 
 @app.command(

@@ -202,7 +202,6 @@ def _print(data: Any, lines: list[str], as_csv: bool, as_json: bool) -> None:
 
 def _table(rows: Columns, goals: list[str]) -> None:
     from ahbm.runs import bands
-    from ahbm.runs.bands import Noted
     from ahbm.sweeps import answers
 
     names = [name for name in (*answers.ASKED, *answers.CHOSEN, *answers.overrides(rows)) if name in rows.names]
@@ -222,8 +221,8 @@ def _table(rows: Columns, goals: list[str]) -> None:
     if len(rows) > SHOWN:
         typer.echo(f"and {len(rows) - SHOWN:,} more rows: --csv or --json prints all")
     if "calibration" in rows.names:
-        told = zip(rows.values("machine"), rows.values("bytes"), rows.values("calibration"), strict=True)
-        typer.echo("".join(f"note: {note}\n" for note in bands.over(Noted(*run) for run in told)), nl=False)
+        told = zip(*map(rows.values, ("machine", "job", "bytes", "calibration")), strict=True)
+        typer.echo("".join(f"note: {note}\n" for note in bands.of_rows(told)), nl=False)
 
 
 def _diff(before: Path, after: Path, as_json: bool) -> None:

@@ -98,7 +98,8 @@ def synth(
         typer.echo(str(found))
         if ran is not None:
             checked = "not checked" if ran.wrong is None else f"{ran.wrong} wrong"
-            typer.echo(f"  emulated    {ran.time_ps / 1e6:,.3f} us, {ran.messages} messages, {checked}")
+            by = f", protocol {ran.protocol}" if ran.protocol else ""
+            typer.echo(f"  emulated    {ran.time_ps / 1e6:,.3f} us, {ran.messages} messages, {checked}{by}")
             if not found.matches:
                 typer.echo(
                     f"  note        an NPU needs {found.schedule.engines} PEs to keep all its links busy and has "

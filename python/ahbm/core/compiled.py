@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ahbm._core import Memory, Program, Recipe, Timeline
 from ahbm.base.request import Request
 from ahbm.core.limits import Bound
+from ahbm.core.turned import TurnedAlgorithm
 from ahbm.errors import AhbmError, Finding, told
 from ahbm.source.algorithm import Algorithm
 
@@ -45,7 +46,7 @@ class Compiled:
     notes: tuple[str, ...] = ()
     """The options that were chosen where the configuration leaves a choice and its first option does not do."""
     protocol: str = ""
-    """The protocol of the machine's library that was chosen for it."""
+    """The protocol of the machine's library that was chosen for it; "" where one is for all runs, or none."""
     given: Algorithm | None = None
     """The algorithm itself, where it is not one of ccl.yaml."""
     _timelines: dict[bool, Timeline] = field(default_factory=dict, repr=False)
@@ -59,6 +60,11 @@ class Compiled:
     def by(self) -> str | Algorithm:
         """The algorithm, as `Emulator.compile` takes it."""
         return self.given or self.algorithm
+
+    @property
+    def knobs(self) -> str:
+        """The knobs of a choice that are in its time, in words; "" for none."""
+        return self.given.heard if isinstance(self.given, TurnedAlgorithm) else ""
 
     @property
     def ops(self) -> int:

@@ -371,8 +371,8 @@ class Emulator:
         if algorithm is None and (selected := self.selected(request)) is not None:
             notes = (import_module("ahbm.selectors.why").brief(selected),)
             algorithm = self.by_choice(request, selected)
-        speaks = isinstance(algorithm, TurnedAlgorithm) and algorithm.speaks
-        if not speaks and not self._is_spoken and (protocols := usable(self.machine, nbytes, request.world_size)):
+        named = algorithm.protocol if isinstance(algorithm, TurnedAlgorithm) else ""
+        if not named and not self._is_spoken and (protocols := usable(self.machine, nbytes, request.world_size)):
             best = self._spoken_best(protocols, request, algorithm, compare)
             return replace(best, notes=(*notes, *best.notes)) if notes else best
         given = None if algorithm is None or isinstance(algorithm, str) else algorithm
@@ -404,6 +404,7 @@ class Emulator:
                 log("emulator", INFO, "%s of %d B is compiled by %s", name, nbytes, settings.algorithm)
                 self._compiled[key] = self._lower(request, found, settings, layout)
                 self._compiled[key].given = given
+                self._compiled[key].protocol = named
                 self._kept_ops += self._compiled[key].ops
                 for note in (*notes, *self._compiled[key].notes):
                     log("emulator", INFO, "%s", note)

@@ -40,6 +40,8 @@ class TurnedAlgorithm:
     knobs: tuple[tuple[str, str | int], ...]
     overrides: tuple[tuple[str, str], ...]
     """Of the machine."""
+    heard: str
+    """The knobs that are in the simulated time, in words; "" for none."""
     note: str
     """Which knobs are in the simulated time, and which are not."""
 
@@ -75,9 +77,9 @@ class TurnedAlgorithm:
         return ("knobs", self.base.identity, self.knobs, self.overrides)
 
     @property
-    def speaks(self) -> bool:
-        """Whether it runs with a protocol of the machine's library."""
-        return any(key == "protocol" for key, _ in self.overrides)
+    def protocol(self) -> str:
+        """The protocol of the machine's library that it runs with; "" where it names none."""
+        return dict(self.overrides).get("protocol", "")
 
     def supports(self, network: str) -> bool:
         """As the algorithm."""
@@ -90,7 +92,7 @@ class TurnedAlgorithm:
     def lower(self, machine: Machine, request: Request, layout: Layout, settings: Settings) -> Lowered:
         """The program for the machine as the knobs have it. Raises as the algorithm."""
         changed = machine.changed(self.overrides) if self.overrides else machine
-        protocol = chosen(changed) if self.speaks else None
+        protocol = chosen(changed) if self.protocol else None
         own = settings if protocol is None else protocol.applied(settings)
         found = self.base.lower(changed, request, layout, own)
         return found._replace(note="; ".join(filter(None, (self.note, found.note))))
@@ -139,13 +141,9 @@ def turned(choice: Choice, algorithm: Algorithm, settings: Settings, machine: Ma
     if choice.threads is not None and (slower := slower_math(machine, choice.threads)) is not None:
         overrides += slower
         modelled.add("threads")
-    return TurnedAlgorithm(base, settings, tuple(knobs.items()), overrides, _note(knobs, modelled))
-
-
-def _note(knobs: dict[str, str | int], modelled: set[str]) -> str:
-    def told(names: list[str]) -> str:
-        return ", ".join(f"{name} {knobs[name]}" for name in names)
-
-    idle = [name for name in knobs if name not in modelled]
-    heard = told([name for name in knobs if name in modelled]) or "none"
-    return f"knobs: {heard} in the time" + (f"; {told(idle)} carried, not modelled" if idle else "")
+    heard, idle = (
+        ", ".join(f"{name} {knob}" for name, knob in knobs.items() if (name in modelled) is is_heard)
+        for is_heard in (True, False)
+    )
+    note = f"knobs: {heard or 'none'} in the time" + (f"; {idle} carried, not modelled" if idle else "")
+    return TurnedAlgorithm(base, settings, tuple(knobs.items()), overrides, heard, note)

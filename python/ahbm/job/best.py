@@ -39,7 +39,8 @@ class Choice:
     """Time of one call alone by `algorithm`."""
     best_alone_ns: float
     saves_ns: float
-    """What the choice saves of the job's time, with the choices made before it."""
+    """What the choice saves of the job's time, beside the choices of kinds with more time; less than 0 where it helps
+    only with those that follow."""
 
 
 @dataclass(frozen=True)
@@ -113,15 +114,12 @@ def best(workload: Workload, name: str, setup: Setup, how: How = AS_IT_IS, candi
     ranked = {kind: _alone(before.emulator, calls.request) for kind, calls in kinds.items()}
     chosen: dict[Kind, str] = {}
     latency = before.latency_ns
-    saved = dict.fromkeys(kinds, 0.0)
     judge = _Judge(before.emulator)
 
     def attempt(choices: dict[Kind, str]) -> None:
         nonlocal latency, chosen
         tried = replay(workload, name, setup, how, chooser=_choosing({**chosen, **choices}))
         if tried.latency_ns < latency and all(judge.right(kinds[kind].request, by) for kind, by in choices.items()):
-            for kind in choices:
-                saved[kind] += (latency - tried.latency_ns) / len(choices)
             latency, chosen = tried.latency_ns, {**chosen, **choices}
 
     for collective in dict.fromkeys(kind[0] for kind in kinds):
@@ -134,11 +132,16 @@ def best(workload: Workload, name: str, setup: Setup, how: How = AS_IT_IS, candi
             if algorithm != chosen.get(kind, calls.algorithm):
                 attempt({kind: algorithm})
     found = []
+    after, made = before, dict[Kind, str]()
     for kind, calls in kinds.items():
+        saves_ns = 0.0
+        if kind in chosen:
+            made[kind] = chosen[kind]
+            then, after = after, replay(workload, name, setup, how, chooser=_choosing(made))
+            saves_ns = then.latency_ns - after.latency_ns
         alone, winner = ranked[kind], chosen.get(kind, calls.algorithm)
         times = (alone.get(calls.algorithm, calls.alone_ps) / 1000, alone.get(winner, calls.alone_ps) / 1000)
-        found.append(Choice(*kind[:3], calls.count, calls.algorithm, winner, *times, saved[kind]))
-    after = replay(workload, name, setup, how, chooser=_choosing(chosen)) if chosen else before
+        found.append(Choice(*kind[:3], calls.count, calls.algorithm, winner, *times, saves_ns))
     found.sort(key=lambda choice: -choice.saves_ns)
     return Best(before, after, tuple(found), judge.wrong, judge.undecided)
 

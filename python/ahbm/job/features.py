@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ahbm._core import Program
+from ahbm._core import Machine, Program
 from ahbm.base.arguments import checked
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.core.compiled import Compiled
@@ -189,7 +189,7 @@ def _algorithms(target: AnyAlgorithm | Path, opened: Opened, notes: dict[str, No
             try:
                 case = Opened(name, replace(terms, algorithm=one)).case
                 notes |= dict.fromkeys(case.overruled)
-                yield _row(name, case.compiled())
+                yield _row(name, case.compiled(), emulator.machine)
             except InterruptedRun:
                 raise
             except AhbmError as error:
@@ -206,7 +206,7 @@ def _algorithms(target: AnyAlgorithm | Path, opened: Opened, notes: dict[str, No
         case = Opened(collective, replace(terms, algorithm=chosen)).case
         notes |= dict.fromkeys(case.overruled)
         compiled = case.compiled()
-        yield _row(name or compiled.algorithm, compiled)
+        yield _row(name or compiled.algorithm, compiled, emulator.machine)
 
 
 def _plan(opened: Opened) -> Iterator[dict[str, Any]]:
@@ -214,7 +214,8 @@ def _plan(opened: Opened) -> Iterator[dict[str, Any]]:
     opened.refuse_terms_of_jobs()
     plan = read(opened.source, terms.reading)
     if plan.buffers and has_known_result(plan):
-        yield _row(plans.label(target), opened.case.compiled())
+        case = opened.case
+        yield _row(plans.label(target), case.compiled(), case.emulator.machine)
         return
     dtype = terms.dtype if plan.buffers else "u8"
     nbytes = terms.bytes_per_rank
@@ -224,23 +225,31 @@ def _plan(opened: Opened) -> Iterator[dict[str, Any]]:
         plan, terms.topology, opened.options(plan), nbytes, dtype, terms.op, terms.overrides, terms.ccl
     )
     name = plans.label(target)
-    yield _columns(name, name, plan.collective, nbytes, terms.dtype if plan.buffers else None, plan.ranks, program)
+    dtype_of = terms.dtype if plan.buffers else None
+    yield _columns(name, name, plan.collective, nbytes, dtype_of, plan.ranks, program, program.machine)
 
 
-def _row(target: str, compiled: Compiled) -> dict[str, Any]:
+def _row(target: str, compiled: Compiled, machine: Machine) -> dict[str, Any]:
     request = compiled.request
     if compiled.program is None:
         raise ConfigError("AHBM-C148", f"{compiled.algorithm}: there is nothing to do", hint="ask for bytes")
     given = (compiled.algorithm, request.collective, request.nbytes, request.dtype, request.parties)
-    return _columns(target, *given, compiled.program)
+    return _columns(target, *given, compiled.program, machine)
 
 
 def _columns(
-    target: str, algorithm: str, collective: str, nbytes: int | None, dtype: str | None, ranks: int, program: Program
+    target: str,
+    algorithm: str,
+    collective: str,
+    nbytes: int | None,
+    dtype: str | None,
+    ranks: int,
+    program: Program,
+    machine: Machine,
 ) -> dict[str, Any]:
     kind = COLLECTIVES.get(collective)
     known = kind is not None and not kind.paired and nbytes is not None
-    limit = Limits(program.machine).limit(collective, ranks) if known else None
+    limit = Limits(machine).limit(collective, ranks) if known else None
     found = program.features(limit)
     terms: tuple[float | None, ...] = (None, None)
     if limit is not None and kind is not None and nbytes is not None:

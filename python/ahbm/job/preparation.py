@@ -265,6 +265,8 @@ class Performed:
             compiled.timeline_hash,
             sorted(made.ranks).index(made.root) if made.root is not None else 0,
             self.rules[call],
+            compiled.protocol,
+            compiled.knobs,
         )
         return told.at(*self.times[call][1:])
 

@@ -21,7 +21,7 @@ from ahbm.base.words import aligned, span
 from ahbm.errors import BudgetError, ConfigError, Finding
 from ahbm.job.preparation import Performed, Preparation, uneven
 from ahbm.job.reading import AS_IT_IS, How, left_out, read
-from ahbm.ranks.calls import CallRecord, Row, calibrated, table
+from ahbm.ranks.calls import CallRecord, Row, calibrated, spoken, table
 from ahbm.runs.traces import Run
 from ahbm.selectors.protocol import AnySelector
 
@@ -108,9 +108,14 @@ class JobReport(Run):
         return tuple(map(self.performed.record, self.performed.order))
 
     @cached_property
-    def notes(self) -> tuple[str, ...]:
+    def calibration(self) -> tuple[str, ...]:
         """What is known of the error of a calibrated machine."""
         return tuple(calibrated(self.calls, self.emulator.machine))
+
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """The protocols that the calls have, and what is known of the error of a calibrated machine."""
+        return (*spoken(made.protocol for made in self.performed.programs), *self.calibration)
 
     @property
     def beside(self) -> list[str]:
@@ -160,8 +165,8 @@ class JobReport(Run):
     @checked
     def write_trace(self, prefix: str | Path) -> list[Path]:
         """Writes the job with the operations of its calls in their places, and the times that they took, as a Chakra
-        trace, which is a job again; returns its files. A warning says where calls of a rank waited for each other's
-        messages, so that the trace may take another time when it is run.
+        trace, which is a job again; returns its files. A warning says where the trace may take another time when it is
+        run: where calls of a rank waited for each other's messages, and where calls had protocols by their sizes.
 
         Raises UnsupportedError (AHBM-U294) for a call with a barrier between ranks, FormatError for files that cannot
         be written.
@@ -170,6 +175,9 @@ class JobReport(Run):
         if contended is not None:
             what = f"{prefix}: calls that overlap at rank {contended} waited for each other's messages"
             warnings.warn(f"{what}, whose order no trace keeps; run, it may take another time", stacklevel=3)
+        if any(made.protocol and made.request.collective != "send_recv" for made in self.performed.programs):
+            what = f"{prefix}: each message of a call is a call of its own, which finds a protocol by its own size"
+            warnings.warn(f"{what}; run, it may take another time", stacklevel=3)
         return files
 
     def to_json(self) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -34,6 +35,10 @@ class CallRecord:
     """Group rank; 0 where there is none."""
     rule: str = DEFAULT
     """The rule that chose the algorithm: "selector", "plan", "argument", "ccl.yaml" or "default"."""
+    protocol: str = ""
+    """The protocol of the machine's library that was chosen for it; "" where one is for all calls, or none."""
+    knobs: str = ""
+    """The knobs of a choice that are in its time, in words; "" for none."""
     start_ns: float = 0.0
     latency_ns: float = 0.0
     """Of the call among all others, which may have shared its links."""
@@ -103,11 +108,18 @@ def calibrated(calls: Iterable[CallRecord], machine: Machine) -> list[str]:
     told = cache(lambda *kind: bands.told(machine, *kind))
     return bands.over(
         (
-            bands.Noted("", number, told(call.collective, call.algorithm, call.ranks, call.bytes))
+            bands.Noted("", number, told(call.collective, call.algorithm, call.ranks, call.bytes, call.knobs))
             for number, call in enumerate(calls)
         ),
         "calls",
     )
+
+
+def spoken(protocols: Iterable[str]) -> list[str]:
+    """The note on the protocols of calls, one of each call, "" for none; nothing where no call has any."""
+    counts = Counter(filter(None, protocols))
+    told = ", ".join(f"{name} of {count} {'call' if count == 1 else 'calls'}" for name, count in sorted(counts.items()))
+    return [f"protocols: {told}"] if told else []
 
 
 def table(rows: Iterable[Row]) -> list[str]:

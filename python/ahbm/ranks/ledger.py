@@ -109,4 +109,6 @@ class Ledger:
             compiled.timeline_hash,
             request.root,
             rule,
+            compiled.protocol,
+            compiled.knobs,
         )

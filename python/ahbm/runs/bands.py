@@ -10,9 +10,10 @@ from typing import NamedTuple
 from ahbm._core import Machine
 from ahbm.config.topology import COUNT
 
-_NEAR, _CHANGED, _OTHER, _OUTSIDE = (
+_NEAR, _CHANGED, _CHOSEN, _OTHER, _OUTSIDE = (
     "calibrated: near",
     "not the calibrated machine",
+    "not the library's own choice",
     "calibrated with",
     "outside the calibrated range",
 )
@@ -31,9 +32,10 @@ class Band:
     """Largest error."""
 
 
-def band(machine: Machine, collective: str, algorithm: str, ranks: int, nbytes: int) -> Band | None:
-    """The band of a run of `nbytes` bytes of one rank's array; None where the machine is not calibrated for it."""
-    if machine.bands is None or _changes(machine) or not _fitted(machine, collective, algorithm):
+def band(machine: Machine, collective: str, algorithm: str, ranks: int, nbytes: int, knobs: str = "") -> Band | None:
+    """The band of a run of `nbytes` bytes of one rank's array, under knobs in words; None where the machine is not
+    calibrated for it."""
+    if machine.bands is None or _changes(machine) or knobs or not _fitted(machine, collective, algorithm):
         return None
     rows = sorted(row for row in machine.bands if row[:2] == (collective, ranks))
     if not rows or not rows[0][2] <= nbytes <= max(row[3] for row in rows):
@@ -43,13 +45,15 @@ def band(machine: Machine, collective: str, algorithm: str, ranks: int, nbytes: 
     return Band(mean, worst)
 
 
-def told(machine: Machine, collective: str, algorithm: str, ranks: int, nbytes: int) -> str | None:
-    """The note of a run; None on machines that nothing was measured for."""
+def told(machine: Machine, collective: str, algorithm: str, ranks: int, nbytes: int, knobs: str = "") -> str | None:
+    """The note of a run, under knobs in words; None on machines that nothing was measured for."""
     if machine.bands is None:
         return None
     if changes := _changes(machine):
         keys = ", ".join(f"{key}={value}" for key, value in changes)
         return f"{_CHANGED}: it was changed by {keys}, and its error is not known"
+    if knobs:
+        return f"{_CHOSEN}, but {knobs}: the error is not known"
     if not _fitted(machine, collective, algorithm):
         known = ", ".join(dict(machine.library)[collective])
         return f"{_OTHER} {known}{_BY}{algorithm}{_NOT_KNOWN}"
@@ -74,7 +78,7 @@ class Noted(NamedTuple):
 
 def of(notes: Iterable[str]) -> str | None:
     """The one of a run's notes that `told` has made."""
-    return next((note for note in notes if note.startswith((_NEAR, _CHANGED, _OTHER, _OUTSIDE))), None)
+    return next((note for note in notes if note.startswith((_NEAR, _CHANGED, _CHOSEN, _OTHER, _OUTSIDE))), None)
 
 
 def over(runs: Iterable[Noted], cases: str = "sizes") -> list[str]:
@@ -90,6 +94,14 @@ def over(runs: Iterable[Noted], cases: str = "sizes") -> list[str]:
         for machine, notes in found.items()
         for line in _lines(notes, len(all_of[machine]), cases)
     ]
+
+
+def of_rows(rows: Iterable[tuple[str, str | None, int | None, str | None]]) -> list[str]:
+    """What is told of rows of a sweep, by machine, job, size and note: of sizes as `over`, of each job its own."""
+    known = list(rows)
+    found = over(Noted(machine, nbytes or 0, note) for machine, job, nbytes, note in known if job is None)
+    jobs = (f"{job} on {machine}: {note}" for machine, job, _, note in known if job is not None and note)
+    return [*found, *dict.fromkeys(jobs)]
 
 
 def _lines(notes: Mapping[str, set[int]], count: int, cases: str) -> Iterable[str]:
@@ -109,7 +121,7 @@ def _lines(notes: Mapping[str, set[int]], count: int, cases: str) -> Iterable[st
             start, _, name = note.partition(_BY)
             others.setdefault(start, {})[name.removesuffix(_NOT_KNOWN)] = at
         elif note not in near:
-            yield f"{len(at)} of {count} {cases} are {note}" if note.startswith(_OUTSIDE) else note
+            yield f"{len(at)} of {count} {cases} are {note}" if note.startswith((_CHOSEN, _OUTSIDE)) else note
     for start, names in others.items():
         some = len(set().union(*names.values()))
         where = f" ({some} of {count} {cases})" if some < count else ""

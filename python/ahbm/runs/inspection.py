@@ -45,12 +45,19 @@ class Inspection:
 
     @checked
     def __init__(
-        self, program: Program, timeline: Timeline, case: Case | None = None, mode: str = "integers", seed: int = 0
+        self,
+        program: Program,
+        timeline: Timeline,
+        case: Case | None = None,
+        mode: str = "integers",
+        seed: int = 0,
+        notes: Sequence[str] = (),
     ):
         """Of a program and a recorded timeline of it; of a case where elements are to have ranks and values.
 
-        `mode` and `seed` choose the data, as in `ahbm.run`.
+        `mode` and `seed` choose the data, as in `ahbm.run`. notes: what is to be said of the run.
         """
+        self.notes = tuple(notes)
         self._program, self._timeline, self._case = program, timeline, case
         self._mode, self._seed = mode, seed
 

@@ -302,7 +302,7 @@ def _report(case: Case, compiled: Compiled, wrong: int | None, spec: Spec, findi
     request, kind, machine = case.request, case.request.kind, case.emulator.machine
     latency_ps = compiled.latency_ps
     algbw, busbw = bandwidths(request.collective, request.parties, request.nbytes, latency_ps)
-    of = machine, request.collective, compiled.algorithm, request.parties, request.nbytes
+    of = machine, request.collective, compiled.algorithm, request.parties, request.nbytes, compiled.knobs
     calibrated = bands.told(*of)
     return Report(
         collective=request.collective,

@@ -14,7 +14,7 @@ from os.path import isdir, isfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
-from ahbm._core import Machine, Plan, Workload, convert_plan, is_pytorch_trace
+from ahbm._core import Machine, Plan, Workload, convert_plan, is_pytorch_trace, trace_sort
 from ahbm.base.arguments import checked, whole
 from ahbm.base.elements import element
 from ahbm.base.load import is_prefix
@@ -321,7 +321,10 @@ def convert(
         return plan.save(target, nbytes=nbytes, link_order=link_order, slots=slots)
     if (collective, topology, ccl, overrides or None, dtype, root) != (None, None, None, None, "f16", 0):
         what = "no collective, topology, ccl.yaml, overrides, dtype or root"
-        raise ConfigError("AHBM-C146", f"{source} is a plan: it takes {what}", hint="of a script, they follow --")
+        if isinstance(source, str | Path) and not str(source).endswith(".py"):
+            kind = "job" if trace_sort(source, limits=limits) == "job" else "plan"
+            raise ConfigError("AHBM-C146", f"{source} is a {kind}: it takes {what}")
+        raise ConfigError("AHBM-C146", f"{source} is a script: it takes {what}", hint="what is the script's follows --")
     slots = slots or SLOTS
     if not isinstance(source, Script):
         assert isinstance(source, str | Path)

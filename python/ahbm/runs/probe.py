@@ -1,7 +1,8 @@
 """`ahbm probe`: latency and bandwidth of reference traffic patterns, each alone on the machine.
 
 One PE (SIP 0, cube 0, PE 0) reads, writes or exchanges one block with a place at a growing distance. Reads and writes
-are DMA between its TCM and the place's memory; ipcq is one `tl.send` to the place's PE and its `tl.recv`.
+are DMA between its TCM and the place's memory; ipcq is one `tl.send` to the place's PE and its `tl.recv`. All of them
+are without the launch of a call.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 
 from ahbm._core import Machine, Program, ProgramBuilder
 from ahbm.config.settings import Queues
+from ahbm.core.protocols import chosen, protocols_of
 
 SIZES = (4 << 10, 16 << 10, 32 << 10, 64 << 10, 256 << 10, 1 << 20)
 """Block sizes in bytes."""
@@ -22,6 +24,7 @@ Place = tuple[int, int, int]
 _HOME: Place = (0, 0, 0)
 _BASE = 1 << 32
 _OP_BUDGET = 1000
+_NO_LAUNCH = (("launch.overhead_ns", "0"), ("launch.per_rank_ns", "0"))
 
 
 @dataclass(frozen=True)
@@ -70,17 +73,29 @@ def patterns(machine: Machine) -> list[Pattern]:
 
 
 def measure(machine: Machine, queues: Queues, sizes: Sequence[int] = SIZES) -> Iterator[Sample]:
-    """Runs every pattern at every size (bytes, multiples of 2), each on the idle machine.
+    """Runs every pattern at every size (bytes, multiples of 2), each on the idle machine, with the protocol that is for
+    all of its runs.
 
     `queues` gives the queues their tier and slots. Raises ConfigError, LintError.
     """
+    spoken = chosen(machine)
+    launched = machine.changed(_NO_LAUNCH) if machine.launch_ps else machine
+    found = {nbytes: launched if spoken is None else launched.changed(spoken.on(nbytes)) for nbytes in sizes}
     for pattern in patterns(machine):
         for nbytes in sizes:
-            latency_ps = _latency_ps(machine, queues, pattern, nbytes)
+            latency_ps = _latency_ps(found[nbytes], queues, pattern, nbytes)
             if pattern.kind != "read":
-                latency_ps -= _latency_ps(machine, queues, replace(pattern, kind="make"), nbytes)
+                latency_ps -= _latency_ps(found[nbytes], queues, replace(pattern, kind="make"), nbytes)
             latency_ns = latency_ps / 1000
             yield Sample(pattern.name, pattern.kind, nbytes, latency_ns, nbytes / latency_ns if latency_ps else None)
+
+
+def note(machine: Machine) -> str:
+    """What is to be said of the protocols of a machine's library; "" for nothing."""
+    names = ", ".join(protocol.name for protocol in protocols_of(machine))
+    if not names or machine.protocol is not None:
+        return ""
+    return f"no pattern has a protocol of the machine's library, which has {names}: --set protocol=NAME gives all one"
 
 
 def _latency_ps(machine: Machine, queues: Queues, pattern: Pattern, nbytes: int) -> int:

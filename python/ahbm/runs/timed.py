@@ -16,6 +16,7 @@ from ahbm.config.ccl import CclConfig, split_overrides
 from ahbm.config.settings import Settings
 from ahbm.config.topology import load_machine, sized
 from ahbm.core.fitting import fitting
+from ahbm.core.protocols import chosen, protocols_of
 from ahbm.core.spec import machine_name
 from ahbm.errors import Finding
 from ahbm.runs import bands
@@ -26,6 +27,21 @@ from ahbm.source.plan import as_program, off_range
 
 UNBOUNDED_QUEUES = Options(slots=None)
 """A trace's queues hold what is sent."""
+
+
+_SILENT, _FLAT = "without a protocol", "a protocol without its ramp"
+"""Beginnings of notes on protocols."""
+
+
+def without(machine: Machine, why: str) -> str:
+    """The note on what the protocols of a machine's library leave out of messages that are no call of some size; "" for
+    nothing. `why`: a reason to know no size, in words."""
+    spoken = chosen(machine)
+    if spoken is not None:
+        return f"{_FLAT}, {spoken.name}: {why}" if spoken.by_size else ""
+    names = ", ".join(protocol.name for protocol in protocols_of(machine))
+    hint = "--set protocol=NAME adds the steps and limits of one, without its ramp"
+    return f"{_SILENT} of the machine's library, which has {names}: {why}; {hint}" if names else ""
 
 
 @dataclass(frozen=True)
@@ -55,7 +71,7 @@ class TimeReport(Run):
     reason: str = ""
     """The reason that only the time is known."""
     notes: tuple[str, ...] = ()
-    """Choices that the configuration left open and that were not its first option."""
+    """Choices that the configuration left open and that were not its first option, and what is not in the time."""
     machine: str = ""
     """The machine in words: its topology, and the overrides that changed it."""
     ran: Program | None = field(default=None, repr=False, compare=False)
@@ -63,8 +79,9 @@ class TimeReport(Run):
 
     @property
     def beside(self) -> list[str]:
-        """The note on the error of a calibrated machine."""
-        return list(filter(None, [bands.of(self.notes)]))
+        """The notes on the protocol, and on the error of a calibrated machine."""
+        spoken = [note for note in self.notes if note.startswith((_SILENT, _FLAT))]
+        return [*spoken, *filter(None, [bands.of(self.notes)])]
 
     def program(self) -> Program | None:
         """The program that ran."""
@@ -136,6 +153,7 @@ def run(
     program, settings, note = prepare(plan, topology, options, nbytes, dtype, op, overrides, ccl)
     machine = program.machine
     timeline = program.simulate(record=False, max_events=settings.event_budget)
+    why = "a custom collective is no call of the library" if plan.buffers else "the trace does not state a call's size"
     calibrated = bands.told(machine, plan.collective, name, plan.ranks, nbytes or 0)
     return TimeReport(
         name,
@@ -152,7 +170,7 @@ def run(
         __version__,
         tuple(Finding.from_json(warning) for warning in plan.warnings),
         f"what a {plan.collective} plan computes is not compared" if plan.buffers else "the trace names no buffers",
-        tuple(filter(None, (note, off_range(plan, name, nbytes) if nbytes else "", calibrated))),
+        tuple(filter(None, (note, off_range(plan, name, nbytes) if nbytes else "", without(machine, why), calibrated))),
         machine_name(machine),
         program,
     )

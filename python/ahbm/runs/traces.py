@@ -33,6 +33,11 @@ class Run(ABC):
     def program(self) -> Program | None:
         """The program that ran; None when there was nothing to run."""
 
+    @property
+    def beside(self) -> list[str]:
+        """The notes that hold for whatever is shown of the run."""
+        return []
+
     def _least(self) -> Bound | None:
         """The least time that any algorithm could take; None where nobody asks for it."""
         return None
@@ -49,7 +54,7 @@ class Run(ABC):
         from ahbm.runs.inspection import Inspection
 
         program = self._program()
-        return Inspection(program, program.simulate())
+        return Inspection(program, program.simulate(), notes=self.beside)
 
     @checked
     def write_timeline(self, path: str | Path) -> int:

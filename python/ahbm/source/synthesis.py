@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,8 @@ class Executed:
     messages: int
     wrong: int | None
     """Elements that differ from NumPy's answer; None when no data was run."""
+    protocol: str = ""
+    """The protocol of the machine's library that was quickest; "" where one is for all runs, or none."""
 
 
 @dataclass(frozen=True)
@@ -197,10 +200,13 @@ class Synthesis:
     def run(self, *, data: bool = True, seed: int = 0) -> Executed:
         """Runs the schedule on the emulator, with `data` on random integers and compared with NumPy.
 
-        Raises ConfigError (AHBM-C129), and BudgetError and InterruptedRun like every simulation.
+        It is a call of the machine's library, with a launch and with the quickest protocol for its size. Raises
+        ConfigError (AHBM-C129, and C188 for a size that no protocol is used for), and BudgetError and InterruptedRun
+        like every simulation.
         """
         seed = whole("seed", seed, 0, 2**64 - 1)
-        program, buffers, outputs = self._lowered
+        _, buffers, outputs = self._lowered
+        protocol, program = self._spoken()
         timeline = program.simulate(record=data)
         wrong = None
         if data:
@@ -215,7 +221,16 @@ class Synthesis:
                 memory.read(outputs[npu], found)
                 where, wanted = self._expected(inputs, rank)
                 wrong += int(np.count_nonzero(found[where] != wanted))
-        return Executed(timeline.latency_ps, timeline.messages, wrong)
+        return Executed(timeline.latency_ps, timeline.messages, wrong, protocol)
+
+    def _spoken(self) -> tuple[str, Program]:
+        """The protocol that is quickest for the size, "" for none to choose, and the program on the machine with it."""
+        # Protocols are of the emulator, on a higher floor; they are looked up by name.
+        usable = import_module("ahbm.core.protocols").usable(self.machine, self.nbytes, len(self.ranks))
+        found = [(each.name, self.program.on(self.machine.changed(each.on(self.nbytes)))) for each in usable]
+        if len(found) < 2:
+            return found[0] if found else ("", self.program)
+        return min(found, key=lambda each: each[1].simulate(record=False).latency_ps)
 
     def _inputs(self, seed: int) -> list[NDArray[Any]]:
         random = np.random.default_rng(seed)

@@ -15,7 +15,6 @@ from typing import Any
 from ahbm._core import Machine, Workload
 from ahbm.errors import AhbmError, InterruptedRun
 from ahbm.runs import bands
-from ahbm.runs.bands import Noted
 from ahbm.runs.rows import FAILED
 from ahbm.sweeps.build import build
 from ahbm.sweeps.case import Case, Places
@@ -120,8 +119,8 @@ def row(case: Case, places: Places) -> Row:
 
 def errors(machines: Iterable[str], rows: Iterable[Row]) -> list[str]:
     """What is told of the errors of rows on calibrated machines, by their machines in words."""
-    nbytes, told = STORED.index("bytes"), STORED.index("calibration")
-    return bands.over(Noted(machine, row[nbytes] or 0, row[told]) for machine, row in zip(machines, rows, strict=True))
+    places = [STORED.index(name) for name in ("job", "bytes", "calibration")]
+    return bands.of_rows((machine, *(row[at] for at in places)) for machine, row in zip(machines, rows, strict=True))
 
 
 def refusal(case: Case, code: str, message: str) -> Row:
@@ -186,6 +185,7 @@ def _replayed(case: Case) -> Row:
         "latency_ns": found.latency_ns,
         "timeline_hash": found.times_hash,
         "job": job,
+        "calibration": "; ".join(found.calibration) or None,
         "version": build(),
     }
     return tuple(values.values())

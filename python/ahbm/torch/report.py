@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ahbm._core import write_job_timeline
 from ahbm.errors import AhbmError, ConfigError
-from ahbm.ranks.calls import CallRecord, calibrated, rows, table
+from ahbm.ranks.calls import CallRecord, calibrated, rows, spoken, table
 from ahbm.ranks.ledger import Ledger
 
 ENV = "AHBM_REPORT"
@@ -88,12 +88,13 @@ def calls(ledger: Ledger) -> list[CallRecord]:
 
 
 def text(ledger: Ledger) -> str:
-    """The table, and what is known of the error of its times."""
+    """The table, the protocols of the calls, and what is known of the error of their times."""
     machine = ledger.emulator.machine
     performed = calls(ledger)
     end_us = max((call.start_ns + call.latency_ns for call in performed), default=0.0) / 1000
     title = f"ahbm: {ledger.size} ranks on {machine.sips} SIPs in a {machine.topology}, {end_us:.2f} us simulated"
-    notes = [f"note: {note}" for note in calibrated(performed, machine)]
+    told = [*spoken(call.protocol for call in performed), *calibrated(performed, machine)]
+    notes = [f"note: {note}" for note in told]
     return "\n".join([title, *table(rows(performed, ledger.emulator.limits)), *notes])
 
 

@@ -27,6 +27,7 @@ from ahbm.torch.alone import Alone
 from ahbm.torch.device import marks, module
 from ahbm.torch.device.lanes import Lanes
 from ahbm.torch.device.meter import meter
+from ahbm.torch.device.wider import wider
 from ahbm.torch.fallback import notice
 
 if TYPE_CHECKING:
@@ -228,8 +229,9 @@ class Answer:
         machine = job.emulator.machine
         per_pe = machine.roofline[0] / (machine.cubes * machine.pes) / 1000
         per_pe_gbs = machine.roofline[1] / (machine.cubes * machine.pes)
+        between, both = wider(machine, (made.program for made in job.performed.programs))
         wanted = {
-            "twice the bandwidth between devices": {"system.sips.link.bandwidth_gbs": "2x"},
+            between: both,
             "twice the peak of arithmetic": {"pe.roofline.peak_tflops": 2 * per_pe},
             "twice the bandwidth of the memory": {"pe.roofline.memory_gbs": 2 * per_pe_gbs},
         }

@@ -9,12 +9,12 @@ from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from ahbm.base.words import aligned
-from ahbm.errors import AhbmError
 from ahbm.torch import report
 from ahbm.torch.device import marks, module
 from ahbm.torch.device.answer import draw, keep
 from ahbm.torch.device.meter import meter
 from ahbm.torch.device.single import Schedule, schedule
+from ahbm.torch.device.wider import wider
 
 if TYPE_CHECKING:
     from ahbm.core.emulator import Emulator
@@ -41,7 +41,7 @@ class Lonely:
         steps = lanes.settle()
         events, per = lanes.events, max(steps, 1)
         operations, memory, launch, *_ = self.emulator.machine.roofline
-        takes = self._calls(lanes.requests, self.emulator)
+        takes = self._calls(self.emulator)
 
         def run(ops: float, mem: float, calls: Callable[[Any], int]) -> Schedule:
             def cost(event: Event) -> int:
@@ -57,28 +57,21 @@ class Lonely:
             ("twice the peak of arithmetic", run(2 * operations, memory, takes).total),
             ("twice the bandwidth of the memory", run(operations, 2 * memory, takes).total),
         ]
-        try:
-            wider = self._wider()
-            changes.append(("twice the bandwidth between devices", run(operations, memory, wider).total))
-        except AhbmError:
-            pass  # a machine whose links are not all of one kind
+        calls = (
+            self.emulator.compile(request, self.setup.algorithm_for(request)) for request in lanes.requests.values()
+        )
+        what, both = wider(self.emulator.machine, (made.program for made in calls))
+        quicker = self._calls(self.emulator.on(self.emulator.machine.changed(tuple(both.items()))))
+        changes.append((what, run(operations, memory, quicker).total))
         changes.sort(key=lambda change: (change[1], change[0]))
         self._tell(found, changes, events, lanes.requests, takes, steps, per)
 
-    def _calls(self, requests: Any, emulator: Emulator) -> Callable[[Any], int]:
+    def _calls(self, emulator: Emulator) -> Callable[[Any], int]:
         def takes(request: Any) -> int:
             latency: int = emulator.compile(request, self.setup.algorithm_for(request)).latency_ps
             return latency
 
         return takes
-
-    def _wider(self) -> Callable[[Any], int]:
-        from ahbm.core.emulator import Emulator
-
-        key = "system.sips.link.bandwidth_gbs"
-        now = dict(self.emulator.machine.parameters)[key]
-        overrides = {**(self.setup.overrides or {}), key: 2 * float(now.removesuffix("GB/s"))}
-        return self._calls(None, Emulator.load(self.setup.topology, self.setup.ccl, overrides))
 
     def _tell(
         self,
