@@ -295,9 +295,11 @@ class Explanation:
         """
         return {name: busy for _, name, busy in self._timeline.link_load(frames)}
 
+    @checked
     def bandwidth_on(self, link: str) -> str:
         """In words, the limit of the library's protocols on a link between SIPs by its name, where the link itself has
-        more; else empty."""
+        more; else empty. Raises ConfigError (AHBM-C129) for what is no text."""
+        text("link", link)
         spoken_by = voices(self._program.machine) if link_class(link) == SIPS else []
         found = [(spoken, caps(each, spoken).on(link)) for each, spoken in spoken_by]
         limits = sorted(gbs for _, gbs in found if gbs is not None)

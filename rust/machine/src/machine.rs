@@ -6,8 +6,7 @@ use crate::faults::Faults;
 use crate::sip_links::{Reducer, SipLinks};
 use crate::validated::{Validated, validate};
 use crate::{
-    Band, Coord, Costs, Diagnostic, Heading, Jitter, Library, LinkId, Node, PeId, Protocol, Ps, Rate, Sfr, Tier,
-    overrides, yaml,
+    Band, Coord, Costs, Diagnostic, Heading, Library, LinkId, Node, PeId, Protocol, Ps, Rate, Sfr, overrides, yaml,
 };
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -140,7 +139,7 @@ impl Machine {
         let sfr_pes = f64::from(sfr.cubes()) * f64::from(sfr.pes);
         let mib = |real: f64| (real * f64::from(1 << 20)) as u64;
         Self {
-            costs: costs(declared),
+            costs: Costs::of(declared),
             sip_base: sfr.sips * sfr.cubes() * cube.links(),
             transit_ps: declared.sip.io.transit_ns.0,
             topology: declared.system.sips.topology.name(),
@@ -573,34 +572,4 @@ fn roofline(declared: &Topology, pes: f64) -> (f64, f64) {
     let peak = pe.roofline.peak_tflops.map_or(by_gemm, |tflops| tflops.0 * 1000.0);
     let port = pe.hbm.pc_bandwidth_gbs.gbs() * f64::from(pe.hbm.pseudo_channels.0);
     (peak * pes, pe.roofline.memory_gbs.map_or(port, |gbs| gbs.0) * pes)
-}
-
-fn costs(declared: &Topology) -> Costs {
-    let (pe, ipcq) = (&declared.pe, &declared.ipcq);
-    let tiers = ipcq.tiers.0.iter().map(|(name, tier)| {
-        let rates = (tier.bandwidth_gbs.rate, tier.bank_bandwidth_gbs.rate);
-        (name.clone(), Tier { setup_ps: tier.setup_ns.0, rate: rates.0, bank_rate: rates.1 })
-    });
-    let launch = &declared.launch;
-    let [overhead, per_rank] = [launch.overhead_ns, launch.per_rank_ns].map(|ns| ns.map_or(0, |ns| ns.0));
-    Costs {
-        launch_ps: overhead + per_rank * u64::from(declared.system.sips.count.0),
-        dispatch_ps: pe.dispatch_ns.0,
-        dma_setup_ps: pe.dma.setup_ns.0,
-        ipcq_send_ps: ipcq.send_ns.0,
-        ipcq_recv_ps: ipcq.recv_ns.0,
-        credit_overhead_ps: ipcq.credit.overhead_ns.0,
-        credit_blocks_receiver: ipcq.credit.blocks_receiver,
-        // An f16 has two bytes; unlimited stays unlimited.
-        math_bytes_per_ns: pe.math.f16_per_ns.0.saturating_mul(2),
-        gemm_macs_per_ns: pe.gemm.macs_per_ns.0,
-        flit_bytes: u64::from(declared.system.flit_bytes.0),
-        network: declared.system.network_model,
-        jitter: Jitter {
-            seed: u64::from(declared.faults.jitter.seed.0),
-            latency_ps: declared.faults.jitter.latency_ns.0,
-            skew_ps: declared.faults.jitter.skew_ns.0,
-        },
-        tiers: tiers.collect(),
-    }
 }
