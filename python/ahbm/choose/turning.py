@@ -9,8 +9,8 @@ from ahbm.choose.oracle import OracleTable
 from ahbm.choose.outcomes import request_of
 from ahbm.choose.regret import Point
 from ahbm.config.ccl import CclConfig
+from ahbm.config.protocols import spoken_with, usable
 from ahbm.core.emulator import Emulator
-from ahbm.core.protocols import spoken_with, usable
 from ahbm.core.selection import CONFIGURED, Choice
 from ahbm.errors import AhbmError
 

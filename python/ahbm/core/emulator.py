@@ -21,6 +21,7 @@ from ahbm.base.logs import DEBUG, INFO, log
 from ahbm.base.request import Request
 from ahbm.base.yaml_source import did_you_mean
 from ahbm.config.ccl import CclConfig, split_overrides
+from ahbm.config.protocols import Protocol, chosen, spoken_with, usable
 from ahbm.config.settings import Settings
 from ahbm.config.topology import load_machine
 from ahbm.core import library
@@ -29,7 +30,6 @@ from ahbm.core.compiled import Compiled, Cost, Refusal, Spares
 from ahbm.core.fitting import fitting
 from ahbm.core.limits import Bound, Limits
 from ahbm.core.lowerings import Lowerings
-from ahbm.core.protocols import Protocol, chosen, spoken_with, usable
 from ahbm.core.selection import Choice
 from ahbm.core.turned import TurnedAlgorithm, turned
 from ahbm.errors import AhbmError, ConfigError, DataError, UnsupportedError

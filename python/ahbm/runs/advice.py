@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ahbm.base.yaml_source import did_you_mean, scalar_text
-from ahbm.core.protocols import LINK_GBS, NIC_GBS, caps, spoken, voices
+from ahbm.config.protocols import LINK_GBS, NIC_GBS, caps, spoken, voices
 from ahbm.errors import ConfigError
 
 if TYPE_CHECKING:

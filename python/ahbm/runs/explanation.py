@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ahbm._core import categories
 from ahbm.base import html
 from ahbm.base.arguments import checked, overrides, refused, text
-from ahbm.core.protocols import caps, voices
+from ahbm.config.protocols import caps, voices
 from ahbm.runs.advice import BUDGET, SIPS, Advice, Advisor, link_class
 from ahbm.runs.answer import sentences, told
 

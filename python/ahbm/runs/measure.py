@@ -24,11 +24,11 @@ from ahbm.check.case import Case, explain_wrong, narrowed
 from ahbm.check.checks import UNDECIDED, demand, examine, parse
 from ahbm.check.reference import Reference, inputs, takes_turns
 from ahbm.config.ccl import CclConfig, split_overrides
+from ahbm.config.protocols import held
 from ahbm.config.settings import Settings
 from ahbm.config.topology import overruled
 from ahbm.core.compiled import Compiled
 from ahbm.core.emulator import Emulator
-from ahbm.core.protocols import held
 from ahbm.core.spec import Spec, machine_name
 from ahbm.errors import BudgetError, ConfigError, Finding, UnsupportedError
 from ahbm.runs import bands

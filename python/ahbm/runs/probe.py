@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ahbm._core import Machine, Program, ProgramBuilder
+from ahbm.config.protocols import chosen, protocols_of
 from ahbm.config.settings import Queues
-from ahbm.core.protocols import chosen, protocols_of
 
 SIZES = (4 << 10, 16 << 10, 32 << 10, 64 << 10, 256 << 10, 1 << 20)
 """Block sizes in bytes."""

@@ -13,10 +13,10 @@ from typing import Any
 
 from ahbm._core import Machine, Plan, Program
 from ahbm.config.ccl import CclConfig, split_overrides
+from ahbm.config.protocols import chosen, protocols_of
 from ahbm.config.settings import Settings
 from ahbm.config.topology import load_machine, sized
 from ahbm.core.fitting import fitting
-from ahbm.core.protocols import chosen, protocols_of
 from ahbm.core.spec import machine_name
 from ahbm.errors import Finding
 from ahbm.runs import bands

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from ahbm.base.arguments import checked, whole
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.elements import COMBINE, element
 from ahbm.base.words import NOT_TIGHTEST
+from ahbm.config.protocols import spoken, usable
 from ahbm.config.reading import MSCCLPP
 from ahbm.config.topology import load_machine
 from ahbm.errors import ConfigError, UnsupportedError
@@ -225,9 +225,8 @@ class Synthesis:
 
     def _spoken(self) -> tuple[str, Program]:
         """The protocol that is quickest for the size, "" for none to choose, and the program on the machine with it."""
-        # Protocols are of the emulator, on a higher floor; they are looked up by name.
-        usable = import_module("ahbm.core.protocols").usable(self.machine, self.nbytes, len(self.ranks))
-        found = [(each.name, self.program.on(self.machine.changed(each.on(self.nbytes)))) for each in usable]
+        names = [each.name for each in usable(self.machine, self.nbytes, len(self.ranks))]
+        found = [(name, self.program.on(spoken(self.machine, name, self.nbytes))) for name in names]
         if len(found) < 2:
             return found[0] if found else ("", self.program)
         return min(found, key=lambda each: each[1].simulate(record=False).latency_ps)

@@ -15,9 +15,9 @@ from ahbm._core import Machine
 from ahbm.base.packaged import TOPOLOGIES
 from ahbm.base.request import Request
 from ahbm.config.ccl import CclConfig
+from ahbm.config.protocols import caps, protocols_of
 from ahbm.config.topology import load_machine
 from ahbm.core.emulator import Emulator
-from ahbm.core.protocols import caps, protocols_of
 from ahbm.core.selection import Choice
 from ahbm.errors import ConfigError
 from ahbm.job.reading import How
