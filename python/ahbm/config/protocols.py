@@ -92,20 +92,26 @@ def protocols_of(machine: Machine) -> tuple[Protocol, ...]:
     return tuple(Protocol(*row) for row in machine.protocols)
 
 
+def named(machine: Machine, name: str | None) -> Protocol | None:
+    """The protocol of a machine by its name; None where it has none of that name."""
+    return next((protocol for protocol in protocols_of(machine) if protocol.name == name), None)
+
+
 def chosen(machine: Machine) -> Protocol | None:
     """The protocol that all runs on a machine use."""
-    return next((protocol for protocol in protocols_of(machine) if protocol.name == machine.protocol), None)
+    return named(machine, machine.protocol)
 
 
 def spoken(machine: Machine, name: str, nbytes: int) -> Machine:
     """The machine that calls of `nbytes` bytes of one rank's array find with the protocol of this name."""
-    protocol = next(protocol for protocol in protocols_of(machine) if protocol.name == name)
+    protocol = named(machine, name)
+    assert protocol is not None, "changes of a machine leave the names of its protocols"
     return machine.for_calls(protocol.on(nbytes), nbytes)
 
 
 def voices(machine: Machine) -> list[tuple[Machine, Protocol]]:
     """Each machine that calls on a machine find, of a job as many as there are, with the protocol that they use."""
-    return [(each, spoken) for each in (machine, *machine.voices) if (spoken := chosen(each)) is not None]
+    return [(each, own) for each in (machine, *machine.voices) if (own := chosen(each)) is not None]
 
 
 class Caps(NamedTuple):
@@ -152,7 +158,7 @@ def caps(machine: Machine, protocol: Protocol, alike: float = ALIKE) -> Caps:
 def held(machine: Machine, name: str) -> list[str]:
     """The notes on bandwidths that overrides changed and that change nothing, since a protocol by `name` carries less;
     none where they changed protocols too."""
-    protocol = next((protocol for protocol in protocols_of(machine) if protocol.name == name), None)
+    protocol = named(machine, name)
     changed = {key: value for key, value in machine.overrides if key in (LINK_GBS, NIC_GBS)}
     own = any(key.startswith("protocols.") for key, _ in machine.overrides)
     if protocol is None or not changed or own:
@@ -175,9 +181,9 @@ def usable(machine: Machine, nbytes: int, ranks: int) -> Sequence[Protocol]:
     """The protocols that a machine's library uses for `nbytes` bytes of one rank's array among `ranks` ranks; () where
     the machine is the same for all sizes, without protocols or with one for all runs. Raises ConfigError (AHBM-C188)
     where no range holds the size."""
-    named = chosen(machine)
-    if named is not None:
-        return (named,) if named.by_size else ()
+    only = chosen(machine)
+    if only is not None:
+        return (only,) if only.by_size else ()
     known = protocols_of(machine)
     found = [protocol for protocol in known if protocol.is_for(nbytes, ranks)]
     if known and not found:
@@ -199,17 +205,17 @@ def spoken_with(
     as for one that a user names at a size where the library takes another. Raises ConfigError (AHBM-C194) for a
     protocol of an algorithm that ccl.yaml, which names the `known`, does not name.
     """
-    named = {name: protocol.name for protocol in protocols_of(machine) for name in protocol.algorithms}
-    if unknown := [name for name in named if name not in known]:
+    bound = {name: protocol.name for protocol in protocols_of(machine) for name in protocol.algorithms}
+    if unknown := [name for name in bound if name not in known]:
         raise ConfigError(
             "AHBM-C194",
-            f"the machine's library uses protocol {named[unknown[0]]} with {unknown[0]}, which ccl.yaml does not name",
+            f"the machine's library uses protocol {bound[unknown[0]]} with {unknown[0]}, which ccl.yaml does not name",
             hint=did_you_mean(unknown[0], known),
         )
     found: list[tuple[Protocol, Sequence[str]]] = []
     for protocol in usable:
         own = [
-            name for name in algorithms if not protocol.algorithms or name in protocol.algorithms or name not in named
+            name for name in algorithms if not protocol.algorithms or name in protocol.algorithms or name not in bound
         ]
         if own:
             found.append((protocol, own))

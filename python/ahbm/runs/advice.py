@@ -89,10 +89,11 @@ def _quicker(links: str, *keys: str) -> Lever:
     return Lever(f"twice the bandwidth of all links {links}", keys, "2x", (*_BYTES, "credit"), links)
 
 
-_OF_SIPS = (LINK_GBS, "system.sips.edges.*.bandwidth_gbs", NIC_GBS)
+OF_SIPS = (LINK_GBS, "system.sips.edges.*.bandwidth_gbs", NIC_GBS)
+"""The bandwidths of links between SIPs; patterns."""
 
 LEVERS = (
-    _quicker(SIPS, *_OF_SIPS),
+    _quicker(SIPS, *OF_SIPS),
     _quicker(CUBES, "cube.ucie.bandwidth_gbs"),
     _quicker(CHIPLETS, "sip.io.bandwidth_gbs"),
     _quicker(INSIDE, "cube.noc.link_gbs", "pe.noc_port_gbs", "pe.noc_port_in_gbs"),
@@ -247,13 +248,18 @@ class Advisor:
         yield from LEVERS
         for name in limiting(self._machine):
             what = f"twice the bandwidth of protocol {name}"
-            keys = tuple(f"protocols.{name}.{key}" for key in ("max_gbs", "nic_gbs", "channel_gbs"))
+            keys = of_protocol(name)
             yield replace(_quicker(SIPS, *keys), what=what)
-            yield replace(_quicker(SIPS, *keys, *_OF_SIPS), what=f"{what} and of all links {SIPS}")
+            yield replace(_quicker(SIPS, *keys, *OF_SIPS), what=f"{what} and of all links {SIPS}")
         for tier in self._program.tiers:
             keys = f"ipcq.tiers.{tier}.bandwidth_gbs", f"ipcq.tiers.{tier}.bank_bandwidth_gbs"
             yield Lever(f"twice the bandwidth of queue slots in {tier}", keys, "2x", ("slot I/O",))
             yield Lever(f"no set-up of queue slots in {tier}", (f"ipcq.tiers.{tier}.setup_ns",), "0x", ("slot I/O",))
+
+
+def of_protocol(name: str) -> tuple[str, ...]:
+    """The bandwidths of a protocol."""
+    return tuple(f"protocols.{name}.{key}" for key in ("max_gbs", "nic_gbs", "channel_gbs"))
 
 
 def limiting(machine: Machine) -> list[str]:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ahbm.runs.advice import LEVERS, Lever, limiting
+from ahbm.runs.advice import OF_SIPS, Lever, limiting, of_protocol
 
 if TYPE_CHECKING:
     from ahbm._core import Machine, Program
-
-_PROTOCOL = ("max_gbs", "nic_gbs", "channel_gbs")
 
 
 def wider(machine: Machine, programs: Iterable[Program | None]) -> tuple[str, dict[str, str]]:
@@ -19,7 +17,7 @@ def wider(machine: Machine, programs: Iterable[Program | None]) -> tuple[str, di
     names = dict.fromkeys(
         name for program in set(programs) if program is not None for name in limiting(program.machine)
     )
-    keys = tuple(f"protocols.{name}.{key}" for name in names for key in _PROTOCOL)
-    both = Lever("", (*LEVERS[0].keys, *keys), "2x", ()).changes(dict(machine.parameters))
+    keys = (key for name in names for key in of_protocol(name))
+    both = Lever("", (*OF_SIPS, *keys), "2x", ()).changes(dict(machine.parameters))
     spoken = f" and of protocol {' and '.join(sorted(names))}" if names else ""
     return f"twice the bandwidth between devices{spoken}", both
