@@ -302,3 +302,11 @@ def test_a_change_finds_the_protocol_with_the_bandwidth_of_the_size(topology: st
     best = next(entry for entry in why.advice if entry.changes)
     again = ahbm.run("all_reduce", topology=topology, bytes_per_rank=size, data=False, overrides=dict(best.changes))
     assert best.latency_ps == round(1000 * again.latency_ns)
+
+
+def test_a_change_of_the_protocol_itself_is_a_change() -> None:
+    found = ahbm.run("all_reduce", topology="p5", bytes_per_rank=1 << 20, data=False)
+    for name in ("ll", "simple"):
+        changes = {"protocol": name}
+        again = ahbm.run("all_reduce", topology="p5", bytes_per_rank=1 << 20, data=False, overrides=changes)
+        assert found.explain().what_if(changes).latency_ps == round(1000 * again.latency_ns)

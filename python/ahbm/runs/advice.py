@@ -185,7 +185,8 @@ class Advisor:
         def changed(machine: Machine) -> Machine:
             plain, nbytes = machine.of_calls or (machine, 0)
             new = plain.changed(list(changes(dict(plain.parameters)).items()))
-            return new if machine.protocol is None or plain is machine else spoken(new, machine.protocol, nbytes)
+            name = machine.protocol if new.protocol == plain.protocol else new.protocol
+            return new if name is None or plain is machine else spoken(new, name, nbytes)
 
         machine = changed(self._machine)
         if self._machine.voices:
