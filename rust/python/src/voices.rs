@@ -34,7 +34,8 @@ pub(crate) fn spoken<'a>(
         .map(|program| {
             let program = program?;
             let speaks = chooses && program.machine.protocol().is_some();
-            if !speaks && program.machine.costs().math_bytes_per_ns == rate {
+            let alike = program.machine.stripes() == machine.inner.stripes();
+            if !speaks && alike && program.machine.costs().math_bytes_per_ns == rate {
                 return Some(program.inner.clone());
             }
             let entry = voices.entry(program.machine.hash());
