@@ -103,8 +103,9 @@ impl fmt::Display for Machine {
             per_ns(costs.gemm_macs_per_ns)
         )?;
         if let Some(name) = self.sheet().0 {
-            let (peak, memory) = self.roofline();
-            writeln!(f, "computing  {:.1} TFLOP/s, {memory:.0} GB/s: {name}, by its data sheet", peak / 1000.0)?;
+            let at = self.roofline();
+            let (peak, memory) = (at.operations_per_ns / 1000.0, at.bytes_per_ns);
+            writeln!(f, "computing  {peak:.1} TFLOP/s, {memory:.0} GB/s: {name}, by its data sheet")?;
         } else if self.computes().is_err() {
             writeln!(f, "computing  unknown: pe.roofline.peak_tflops and memory_gbs would say it")?;
         }

@@ -254,14 +254,8 @@ impl Workload {
     /// `factors` as in `replay`. The interpreter lock is released meanwhile. Raises KeyboardInterrupt.
     #[pyo3(signature = (machine, *, factors=Vec::new()), text_signature = "($self, machine, *, factors=())")]
     fn features(&self, py: Python<'_>, machine: &Machine, factors: Vec<(String, f64)>) -> PyResult<JobFeatures> {
-        let (operations_per_ns, bytes_per_ns) = machine.inner.roofline();
-        let terms = Terms {
-            lanes: Lanes::ALL[0],
-            operations_per_ns,
-            bytes_per_ns,
-            launch: machine.inner.kernel().launch,
-            factors,
-        };
+        self.check_computes(py, machine)?;
+        let terms = Terms { lanes: Lanes::ALL[0], roofline: *machine.inner.roofline(), factors };
         let found = interruptible(py, || Ok(ahbm_views::features::Job::of(&self.inner, &terms)))?;
         JobFeatures::of(py, &found)
     }
@@ -313,9 +307,8 @@ impl Workload {
         let regions: Vec<Vec<Region>> =
             regions.into_iter().map(|list| list.into_iter().map(region).collect()).collect();
         logs::refresh(py, &[Part::Engine]);
-        let (operations_per_ns, bytes_per_ns) = machine.inner.roofline();
-        let terms =
-            Terms { lanes: policy, operations_per_ns, bytes_per_ns, launch: machine.inner.kernel().launch, factors };
+        self.check_computes(py, machine)?;
+        let terms = Terms { lanes: policy, roofline: *machine.inner.roofline(), factors };
         let Spoken { machine, programs } = spoken(py, machine, programs.iter().map(Option::as_deref))?;
         let programs: Vec<_> = programs.into_iter().zip(made_for).collect();
         let found = interruptible(py, || {
@@ -329,6 +322,21 @@ impl Workload {
 }
 
 impl Workload {
+    /// Refuses a job that computes on a machine that does not say what it computes at.
+    fn check_computes(&self, py: Python<'_>, machine: &Machine) -> PyResult<()> {
+        let asks = |node: &ahbm_workload::Node| match node.work {
+            Work::Compute(kernel) => node.ps == 0 && !kernel.is_empty(),
+            Work::Memory { bytes, .. } => node.ps == 0 && bytes > 0,
+            _ => false,
+        };
+        match machine.inner.computes() {
+            Err(finding) if self.inner.graphs.iter().any(|graph| graph.nodes().iter().any(asks)) => {
+                Err(errors::raise_one(py, finding))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// What is wrong with the calls for whose ranks programs were made.
     fn check_made_for(&self, made_for: &[u32], machine: &Machine) -> Result<(), String> {
         if made_for.len() != self.inner.launches() {
@@ -476,7 +484,7 @@ impl Replayed {
         py: Python<'py>,
     ) -> (Column<'py, u32>, Column<'py, u64>, Column<'py, u64>, Column<'py, u64>, Column<'py, u8>) {
         let kind = |work: &Work| match work {
-            Work::Compute { .. } => 0,
+            Work::Compute(_) => 0,
             Work::Call(_) => 1,
             Work::Send(_) => 2,
             Work::Recv(_) => 3,
