@@ -23,7 +23,7 @@ class Accelerator:
     tflops: float
     """In types of two bytes (bf16, f16), 1e12 operations per second."""
     memory_gbs: float
-    memory_gb: int
+    memory_gb: float
     link_gbs: float
     """Bandwidth to all others of its node together."""
     f64: float | None = None
@@ -95,13 +95,13 @@ ACCELERATORS: Mapping[tuple[str, ...], Accelerator] = {
         "B200 SXM", "NVIDIA HGX B200 specifications, by 8", 2250, 8000, 180, 900, 37, 75, 1125, 4500, PCIE_5
     ),
     ("H200",): Accelerator(
-        "H200 SXM", "NVIDIA H200 Tensor Core GPU datasheet", 989.4, 4800, 141, 450, 67, 67, 494.7, 1979, PCIE_5
+        "H200 SXM", "NVIDIA H200 Tensor Core GPU datasheet", 989.4, 4800, 141, 450, 67, 67, 494.7, 1978.9, PCIE_5
     ),
     ("H100", "PCIE"): Accelerator("H100 PCIe", _H100, 756, 2000, 80, 300, 51, 51, 378, 1513, PCIE_5),
     ("H100", "NVL"): Accelerator("H100 NVL", _H100, 835, 3900, 94, 300, 60, 60, 418, 1670, PCIE_5),
-    ("H100",): Accelerator("H100 SXM", _H100, 989.4, 3350, 80, 450, 67, 67, 494.7, 1979, PCIE_5),
+    ("H100",): Accelerator("H100 SXM", _H100, 989.4, 3350, 80, 450, 67, 67, 494.7, 1978.9, PCIE_5),
     ("H800",): Accelerator(
-        "H800 SXM", "NVIDIA H800 Tensor Core GPU datasheet", 989.4, 3350, 80, 200, 1, 67, 494.7, 1979, PCIE_5
+        "H800 SXM", "NVIDIA H800 Tensor Core GPU datasheet", 989.4, 3350, 80, 200, 1, 67, 494.7, 1978.9, PCIE_5
     ),
     ("A100", "PCIE", "80GB"): Accelerator("A100 80 GB PCIe", _A100, 312, 1935, 80, 300, 19.5, 19.5, 156, 624, PCIE_4, 25),
     ("A100", "40GB"): Accelerator("A100 40 GB", _A100, 312, 1555, 40, 300, 19.5, 19.5, 156, 624, PCIE_4, 25),
@@ -110,6 +110,11 @@ ACCELERATORS: Mapping[tuple[str, ...], Accelerator] = {
         "A800 80 GB SXM", "NVIDIA A800 Tensor Core GPU datasheet", 312, 2039, 80, 200, 19.5, 19.5, 156, 624, PCIE_4, 25
     ),
     ("V100",): Accelerator("V100 SXM2", _V100, 125, 900, 32, 150, 7.8, 15.7, 15.7, 125, PCIE_3, 12.5),
+    ("WSE",): Accelerator(
+        "a core of a wafer-scale engine",
+        "K. Rocki et al., Fast stencil-code computation on a wafer-scale processor, SC20, at 850 MHz",
+        0.0068, 20.4, 48 / (1 << 20), 13.6, f32=0.0017,
+    ),  # fmt: skip
     ("TPU", "V5P"): Accelerator("TPU v5p", f"{_TPU}, TPU v5p", 459, 2765, 95, 600, byte=918),
     ("TPU", "V4"): Accelerator("TPU v4", f"{_TPU}, TPU v4", 275, 1200, 32, 300, byte=275),
 }

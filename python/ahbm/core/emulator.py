@@ -21,7 +21,7 @@ from ahbm.base.logs import DEBUG, INFO, log
 from ahbm.base.request import Request
 from ahbm.base.yaml_source import did_you_mean
 from ahbm.config.ccl import CclConfig, split_overrides
-from ahbm.config.protocols import Protocol, chosen, spoken_with, usable
+from ahbm.config.protocols import Protocol, asked, chosen, spoken_with, striped, usable
 from ahbm.config.settings import Settings
 from ahbm.config.topology import load_machine
 from ahbm.core import library
@@ -74,7 +74,9 @@ class Emulator:
         """By their overrides, the machines that calls of some size find with a protocol."""
         self._is_spoken = False
         """Whether the machine is one of those."""
-        self._turned: dict[tuple[Choice, int], TurnedAlgorithm] = {}
+        self._crossing: dict[tuple[tuple[str, str], ...], Machine] = {}
+        """By their overrides, the machines whose messages between nodes find their interfaces."""
+        self._turned: dict[tuple[Choice, int, int], TurnedAlgorithm] = {}
         self._selectors: Any = None
         """Those that ccl.yaml names, once one is asked."""
         self._listed: dict[str, tuple[str, ...]] = {}
@@ -189,16 +191,17 @@ class Emulator:
 
     @checked
     def by_choice(self, request: Request, choice: Choice) -> str | Algorithm:
-        """The algorithm of a choice for a request, under its knobs. Raises as loading it."""
+        """The algorithm of a choice for a request, under its knobs. Raises as loading it, and ConfigError (AHBM-C192, C210)
+        for a protocol that the machine's library does not have for such a call."""
         if not choice.knobs:
             return choice.algorithm
         nbytes = request.tiles * request.nbytes
-        key = (choice, nbytes)
+        key = (choice, nbytes, request.world_size)
         if key not in self._turned:
             if len(self._turned) >= CACHED_CALLS:
                 self._turned.clear()
             algorithm, settings = self.algorithm(choice.algorithm), self.settings(choice.algorithm)
-            self._turned[key] = turned(choice, algorithm, settings, self.machine, nbytes)
+            self._turned[key] = turned(choice, algorithm, settings, self.machine, nbytes, request.world_size)
         return self._turned[key]
 
     @checked
@@ -434,23 +437,46 @@ class Emulator:
             names = self.candidates(request.collective, nbytes, request.world_size)
         else:
             names = (algorithm if isinstance(algorithm, str) else algorithm.name,)
-        pairs = spoken_with(self.machine, protocols, names, self.ccl.algorithms)
-        for protocol, own in pairs:
-            for way in [algorithm] if len(own) == len(names) else own:
-                try:
-                    found = self._speaking(protocol, nbytes).compile_timed(request, way, compare=compare)
-                except AhbmError as error:
-                    refused = refused or error
-                    continue
-                if best is None or found.latency_ps < best[0]:
-                    best = found.latency_ps, protocol, found
+        said = {name: self._said(name if algorithm is None else algorithm) for name in names}
+        free = [name for name in names if said[name] is None]
+        pairs = spoken_with(self.machine, protocols, free, self.ccl.algorithms) if free else []
+        ways = [
+            (protocol, way)
+            for protocol, own in pairs
+            for way in ([algorithm] if len(own) == len(names) else own)
+        ]
+        for name, protocol_name in said.items():
+            if protocol_name is not None:
+                ways.append((asked(self.machine, protocol_name, nbytes, request.world_size), algorithm or name))
+        for protocol, way in ways:
+            try:
+                found = self._speaking(protocol, nbytes).compile_timed(request, way, compare=compare)
+            except AhbmError as error:
+                refused = refused or error
+                continue
+            if best is None or found.latency_ps < best[0]:
+                best = found.latency_ps, protocol, found
         if best is None:
             assert refused is not None, "there is a protocol, so one of them was tried"
             raise refused
         _, protocol, found = best
-        quickest = f", the quickest of {len(pairs)}" if len(pairs) > 1 else ""
+        tried = len({protocol.name for protocol, _ in ways})
+        quickest = f", the quickest of {tried}" if tried > 1 else ""
         note = f"protocol {protocol.name}{quickest}"
         return replace(found, protocol=protocol.name, notes=(*found.notes, note))
+
+    def _said(self, algorithm: str | Algorithm) -> str | None:
+        """The protocol of the machine's library that a plan asks for: that of its entry, or its own, unless that is
+        Simple, which plans are of that choose none. None for no plan."""
+        if isinstance(algorithm, str) and self.ccl.settings(algorithm).kind != "plan":
+            return None
+        found = self.algorithm(algorithm)
+        how = getattr(found, "how", None)
+        if how is None or not found.is_plan:
+            return None
+        own = getattr(getattr(found, "read", None), "protocol", None)
+        name: str | None = how.protocol or (None if own == "Simple" else own)
+        return name
 
     def _speaking(self, protocol: Protocol, nbytes: int) -> Emulator:
         key = protocol.on(nbytes)
@@ -464,15 +490,15 @@ class Emulator:
             return self._spoken[key]
 
     def _lower(self, request: Request, algorithm: Algorithm, settings: Settings, layout: Layout) -> Compiled:
+        machine = self._machine_of(request, algorithm)
+
         def make() -> tuple[Lowered, str]:
-            return fitting(
-                self.machine, settings, lambda chosen: algorithm.lower(self.machine, request, layout, chosen)
-            )
+            return fitting(machine, settings, lambda chosen: algorithm.lower(machine, request, layout, chosen))
 
         if self._lowerings is None or not getattr(algorithm, "by_shape", False):
             lowered, note = make()
         else:
-            lowered, note = self._lowerings.lowered(self.machine, (request, settings, algorithm.identity), make)
+            lowered, note = self._lowerings.lowered(machine, (request, settings, algorithm.identity), make)
         return Compiled(
             request,
             settings.algorithm,
@@ -484,6 +510,18 @@ class Emulator:
             lowered.timed,
             tuple(filter(None, (lowered.note, note))),
         )
+
+    def _machine_of(self, request: Request, algorithm: Algorithm) -> Machine:
+        """The machine as messages of a request by an algorithm find it: with their network interfaces."""
+        more = striped(self.machine, request.ranks, request.collective, algorithm.is_plan)
+        if not more:
+            return self.machine
+        if more not in self._crossing:
+            plain, nbytes = self.machine.of_calls or (self.machine, 0)
+            own = self.machine.overrides[len(plain.overrides) :]
+            changed = plain.for_calls([*own, *more], nbytes) if nbytes else self.machine.changed(more)
+            self._crossing[more] = changed
+        return self._crossing[more]
 
     def _quickest(
         self, request: Request, candidates: Sequence[str], layout: Layout

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ahbm.base.yaml_source import did_you_mean, scalar_text
-from ahbm.config.protocols import LINK_GBS, NIC_GBS, caps, spoken, voices
+from ahbm.config.protocols import LINK_GBS, NIC_GBS, asked, caps, crossing, in_steps, spoken, voices
 from ahbm.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -165,6 +165,7 @@ class Advisor:
 
     def what_if(self, changes: Mapping[str, object]) -> Advice:
         """The same program on the changed machine; raises as `Explanation.what_if`."""
+        changes = in_steps((self._machine.of_calls or (self._machine,))[0], changes)
 
         def found(parameters: Mapping[str, str]) -> dict[str, str]:
             of = {}
@@ -186,7 +187,9 @@ class Advisor:
             plain, nbytes = machine.of_calls or (machine, 0)
             new = plain.changed(list(changes(dict(plain.parameters)).items()))
             name = machine.protocol if new.protocol == plain.protocol else new.protocol
-            return new if name is None or plain is machine else spoken(new, name, nbytes)
+            if nbytes and name is not None and name != machine.protocol:
+                asked(new, name, nbytes)
+            return new if plain is machine else spoken(new, name, nbytes, crossing(machine))
 
         machine = changed(self._machine)
         if self._machine.voices:

@@ -51,6 +51,8 @@ pub struct Protocol {
     pub wire: Option<Rate>,
     /// The network interfaces with which the bandwidth between nodes was measured.
     pub nic_wire: Option<Rate>,
+    /// The part of the bandwidths that calls of a size get; `efficiency`, `max_gbs` and `nic_gbs` have it in them.
+    pub share: f64,
     /// Bytes of one rank's array at which half of the bandwidth is reached.
     pub ramp_bytes: u64,
     /// The power with which the share of the bandwidth grows up to there and beyond.
@@ -104,7 +106,13 @@ impl Protocol {
             Some(most) => (self.rewired(most, self.nic_wire, ways.interface, ways.gain) * ways.used).min(channels),
             None => self.rewired(self.max_gbs, self.nic_wire, ways.interface, ways.gain * ways.striped),
         };
-        self.bounded(ways.way(), most)
+        if ways.used == ways.striped {
+            return self.bounded(ways.way(), most);
+        }
+        // Fewer interfaces are full sooner: the share of calls of this size is one of all of them.
+        let all = self.bounded(Ways { used: ways.striped, ..*ways }.way(), most);
+        let alone = Self { efficiency: self.efficiency / self.share, ..self.clone() };
+        alone.bounded(ways.way(), most.min(all.gbs()))
     }
 
     /// The payload that the interfaces of a node of so many SIPs carry for all of them, of what they have together.

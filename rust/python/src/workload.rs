@@ -321,18 +321,21 @@ impl Workload {
     }
 }
 
+/// Whether a job has computations that state no duration: what they take depends on the machine.
+fn by_roofline(workload: &ahbm_workload::Workload) -> bool {
+    let asks = |node: &ahbm_workload::Node| match node.work {
+        Work::Compute(kernel) => node.ps == 0 && !kernel.is_empty(),
+        Work::Memory { bytes, .. } => node.ps == 0 && bytes > 0,
+        _ => false,
+    };
+    workload.graphs.iter().any(|graph| graph.nodes().iter().any(asks))
+}
+
 impl Workload {
     /// Refuses a job that computes on a machine that does not say what it computes at.
     fn check_computes(&self, py: Python<'_>, machine: &Machine) -> PyResult<()> {
-        let asks = |node: &ahbm_workload::Node| match node.work {
-            Work::Compute(kernel) => node.ps == 0 && !kernel.is_empty(),
-            Work::Memory { bytes, .. } => node.ps == 0 && bytes > 0,
-            _ => false,
-        };
         match machine.inner.computes() {
-            Err(finding) if self.inner.graphs.iter().any(|graph| graph.nodes().iter().any(asks)) => {
-                Err(errors::raise_one(py, finding))
-            }
+            Err(finding) if by_roofline(&self.inner.workload) => Err(errors::raise_one(py, finding)),
             _ => Ok(()),
         }
     }
@@ -502,6 +505,12 @@ impl Replayed {
             column(py, times.iter().map(|span| span.end)),
             column(py, nodes().map(|node| kind(&node.work))),
         )
+    }
+
+    /// Whether it has computations that state no duration, which take what the machine computes at.
+    #[getter]
+    fn by_roofline(&self) -> bool {
+        by_roofline(&self.job.workload)
     }
 
     /// Computations that state neither a duration nor operations, and take no time.
