@@ -119,10 +119,10 @@ def of(tables: Sequence[Table], accelerator: str | None = None, nic_gbs: float |
     facts = said or USUAL
     assert facts is not None, "the usual one is known"
     if len({table.accelerator for table in tables}) > 1 or (len(sizes) > 1 and facts.domain is None):
-        named = ", ".join(f"{table.name}: {table.ranks // table.nodes} x {table.accelerator}" for table in tables)
+        machines = ", ".join(f"{table.name}: {table.ranks // table.nodes} x {table.accelerator}" for table in tables)
         raise ConfigError(
             "AHBM-C195",
-            f"the tables are of different machines ({named})",
+            f"the tables are of different machines ({machines})",
             hint="calibrate each of them alone, or name a template with -t",
         )
     size = facts.domain or max(sizes)

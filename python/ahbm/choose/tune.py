@@ -119,6 +119,8 @@ class Tuned:
             for knobs in self._knobs(point, ours):
                 if library.refusal(theirs, knobs.protocol, nodes, point.ranks / nodes) is not None:
                     continue
+                if self.turning.at(point, ours, knobs).refused:
+                    continue
                 found[Named(theirs, *knobs)] = self.turning.ps(point, ours, knobs)
         return found
 
