@@ -20,8 +20,9 @@ STRIPES = f"{_NODES}stripes"
 BEYOND = 2
 """How far from the rows that a protocol was fitted to its numbers still say something, as a factor of the size: errors are
 known at rows that were held back, whose neighbours have twice and half their size."""
-PAIRWISE = ("all_to_all", "gather", "scatter", "send_recv")
+PAIRWISE = ("gather", "scatter", "send_recv")
 """Collectives of messages from one rank to another, each over the interfaces of these two."""
+ALL_TO_ALL = "all_to_all"
 
 Range = tuple[int, int | None]
 """Least and most; None for no most."""
@@ -163,23 +164,53 @@ def _fitted(machine: Machine, name: str, ranks: int | None) -> Range:
     )
 
 
-def striped(machine: Machine, ranks: Sequence[int], collective: str, explicit: bool) -> tuple[tuple[str, str], ...]:
+def striped(
+    machine: Machine,
+    ranks: Sequence[int],
+    collective: str,
+    explicit: bool,
+    shares: Sequence[Sequence[int]] | None = None,
+) -> tuple[tuple[str, str], ...]:
     """The overrides of the machine on which messages between nodes of a call find their interfaces.
 
     ranks: its SIPs. A collective of a library runs over channels that cross at each of its ranks of a node, so that as
     many interfaces carry it as ranks of a node take part. A message from one rank to another has the interfaces of these
-    alone: those of a collective of pairs, and those of a program that says `explicit`-ly who sends what to whom.
+    alone: those of a collective of pairs, and those of a program that says `explicit`-ly who sends what to whom. Where all
+    ranks of whole nodes exchange with all others, each keeps its own interface busy; the interfaces of a node then carry
+    what they do together, less by as much as the busiest rank has more than the others: `shares`, what each rank sends to
+    each.
     """
-    size = machine.node_size
-    if machine.topology != "nodes" or dict(machine.parameters).get(f"{_NODES}striped") != "true":
+    size, found = machine.node_size, dict(machine.parameters)
+    if machine.topology != "nodes" or found.get(f"{_NODES}striped") != "true":
         return ()
     nodes: dict[int, int] = {}
     for rank in ranks:
         nodes[rank // size] = nodes.get(rank // size, 0) + 1
     if len(nodes) < 2:
         return ()
-    used = 1 if explicit or collective in PAIRWISE else min(nodes.values())
-    return ((STRIPES, str(used)),) if used < size else ()
+    least = min(nodes.values())
+    if explicit or collective in PAIRWISE or (collective == ALL_TO_ALL and least < size):
+        return ((STRIPES, "1"),) if size > 1 else ()
+    if collective == ALL_TO_ALL:
+        even = () if f"{_NODES}striped_gain" not in found else ((f"{_NODES}striped_gain", "1"),)
+        part = _balance(ranks, size, shares) if shares is not None else 1.0
+        return even if part == 1 else (*even, (NIC_GBS, repr(_gbs(found[NIC_GBS]) * part)))
+    return ((STRIPES, str(least)),) if least < size else ()
+
+
+def _balance(ranks: Sequence[int], size: int, shares: Sequence[Sequence[int]]) -> float:
+    """What the busiest node sends to others or gets from them, over what it would if all of its ranks were as busy as the
+    busiest of all."""
+    nodes = [rank // size for rank in ranks]
+    busiest, most = 0, 0
+    for rows in (shares, list(zip(*shares, strict=True))):
+        across = [
+            sum(length for length, there in zip(row, nodes, strict=True) if there != here)
+            for row, here in zip(rows, nodes, strict=True)
+        ]
+        busiest = max(busiest, *across)
+        most = max(most, *(sum(n for n, at in zip(across, nodes, strict=True) if at == node) for node in set(nodes)))
+    return most / (busiest * size) if busiest else 1.0
 
 
 def chosen(machine: Machine) -> Protocol | None:
