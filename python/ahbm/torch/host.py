@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ahbm._core import Neighbour
+from ahbm.base.request import Shares
 from ahbm.base.words import span
 from ahbm.errors import AhbmError, DistributedError, FormatError
 from ahbm.ranks.blame import clone
@@ -258,6 +259,7 @@ class Host:
             int(facts["root"]),
             tag=int(facts["tag"]),
             note=str(facts["note"]),
+            shares=_shares(facts["shares"], len(ranks)),
         )
         if facts["choice"] is not None:
             agreed = with_choice(group, agreed, heard(facts["choice"]))
@@ -388,6 +390,17 @@ class Answers:
                     return
                 answer = self._waiting.popleft()
             answer()
+
+
+def _shares(told: Any, ranks: int) -> Shares | None:
+    """The elements that belong to each rank, where they differ."""
+    if told is None:
+        return None
+    (row,) = told
+    found = tuple(int(n) for n in row)
+    if len(found) != ranks or not all(0 <= n <= frames.PAYLOAD_LIMIT for n in found):
+        raise FormatError("AHBM-F170", f"a message between ranks shares among {len(found)} of {ranks} ranks")
+    return (found,)
 
 
 def _kept(_: Ticket) -> None:

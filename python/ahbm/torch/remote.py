@@ -241,6 +241,7 @@ class Remote:
             "dtype": request.dtype,
             "op": request.op,
             "root": request.root,
+            "shares": request.shares,
             "tag": call.terms.tag,
             "note": call.terms.note,
             "choice": told(call.terms.choice),
