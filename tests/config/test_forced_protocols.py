@@ -11,7 +11,7 @@ import ahbm
 from ahbm._core import Machine
 from ahbm.base.request import Request
 from ahbm.config.ccl import CclConfig
-from ahbm.config.protocols import BEYOND, asked, permits, protocols_of
+from ahbm.config.protocols import BEYOND, forced, permits, protocols_of
 from ahbm.config.topology import load_machine, names
 from ahbm.core.emulator import Emulator
 from ahbm.core.selection import SELECTOR, Choice
@@ -37,7 +37,7 @@ def test_every_size_has_a_protocol_that_may_be_named(name: str) -> None:
         for at in range(36):
             assert any(permits(machine, each.name, 1 << at, ranks) for each in protocols_of(machine)), 1 << at
     for protocol, ranks, least, most in machine.ranges:
-        assert asked(machine, protocol, least, ranks).name == asked(machine, protocol.upper(), most, ranks).name
+        assert forced(machine, protocol, least, ranks).name == forced(machine, protocol.upper(), most, ranks).name
 
 
 @pytest.mark.parametrize("name", CALIBRATED)
@@ -46,7 +46,7 @@ def test_a_protocol_beyond_its_rows_is_refused_by_name(name: str) -> None:
     assert len(machine.ranges) < 2 or _beyond(machine)
     for protocol, ranks, nbytes in _beyond(machine):
         with pytest.raises(ConfigError, match=f"protocol {protocol} says nothing of {nbytes} bytes") as refused:
-            asked(machine, protocol, nbytes, ranks)
+            forced(machine, protocol, nbytes, ranks)
         assert refused.value.code == "AHBM-C192"
         others = [each.name for each in protocols_of(machine) if each.name != protocol]
         assert all(other in str(refused.value) for other in others)
@@ -55,7 +55,7 @@ def test_a_protocol_beyond_its_rows_is_refused_by_name(name: str) -> None:
 @pytest.mark.parametrize("name", CALIBRATED)
 def test_a_name_that_the_machine_does_not_have_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="weird") as refused:
-        asked(load_machine(name), "weird", 1024)
+        forced(load_machine(name), "weird", 1024)
     assert refused.value.code == "AHBM-C210"
     assert all(each.name in str(refused.value) for each in protocols_of(load_machine(name)))
 

@@ -109,7 +109,7 @@ def named(machine: Machine, name: str | None) -> Protocol | None:
     return next((protocol for protocol in protocols_of(machine) if protocol.name == name), None)
 
 
-def asked(machine: Machine, name: str, nbytes: int, ranks: int | None = None) -> Protocol:
+def forced(machine: Machine, name: str, nbytes: int, ranks: int | None = None) -> Protocol:
     """The protocol that somebody names for `nbytes` bytes of one rank's array, among `ranks` ranks if that is known.
 
     Raises ConfigError: AHBM-C210 for a name that the machine does not have, and C192 for a protocol of a machine that was
@@ -354,9 +354,16 @@ def in_steps(machine: Machine, changes: Mapping[str, object]) -> dict[str, objec
     return changed
 
 
-def crossing(machine: Machine) -> tuple[tuple[str, str], ...]:
-    """The overrides with which messages of a machine of calls find their network interfaces."""
-    return tuple((key, value) for key, value in machine.overrides if key == STRIPES)
+def crossing(machine: Machine, other: Machine) -> tuple[tuple[str, str], ...]:
+    """The overrides with which messages on `other` find their network interfaces as those of a machine of calls do."""
+    if machine.of_calls is None:
+        return ()
+    plain = machine.of_calls[0]
+    own = {key: value for key, value in machine.overrides[len(plain.overrides) :] if key.startswith(_NODES)}
+    if NIC_GBS in own:
+        part = _gbs(own[NIC_GBS]) / _gbs(dict(plain.parameters)[NIC_GBS])
+        own[NIC_GBS] = repr(_gbs(dict(other.parameters)[NIC_GBS]) * part)
+    return tuple(own.items())
 
 
 def _gbs(told: str) -> float:
@@ -366,10 +373,10 @@ def _gbs(told: str) -> float:
 def usable(machine: Machine, nbytes: int, ranks: int) -> Sequence[Protocol]:
     """The protocols that a machine's library uses for `nbytes` bytes of one rank's array among `ranks` ranks; () where
     the machine is the same for all sizes, without protocols or with one for all runs. Raises ConfigError (AHBM-C188)
-    where no range holds the size, and as `asked` for one for all runs that does not fit it."""
+    where no range holds the size, and as `forced` for one for all runs that does not fit it."""
     only = chosen(machine)
     if only is not None:
-        asked(machine, only.name, nbytes, ranks)
+        forced(machine, only.name, nbytes, ranks)
         return (only,) if only.by_size else ()
     known = protocols_of(machine)
     found = [protocol for protocol in known if protocol.is_for(nbytes, ranks)]

@@ -21,7 +21,7 @@ from ahbm.base.logs import DEBUG, INFO, log
 from ahbm.base.request import Request
 from ahbm.base.yaml_source import did_you_mean
 from ahbm.config.ccl import CclConfig, split_overrides
-from ahbm.config.protocols import Protocol, asked, chosen, spoken_with, striped, usable
+from ahbm.config.protocols import Protocol, chosen, forced, spoken_with, striped, usable
 from ahbm.config.settings import Settings
 from ahbm.config.topology import load_machine
 from ahbm.core import library
@@ -33,7 +33,7 @@ from ahbm.core.lowerings import Lowerings
 from ahbm.core.selection import Choice
 from ahbm.core.turned import TurnedAlgorithm, turned
 from ahbm.errors import AhbmError, ConfigError, DataError, UnsupportedError
-from ahbm.source.algorithm import Algorithm, AlgorithmLoader, Lowered, listed
+from ahbm.source.algorithm import PADDED, Algorithm, AlgorithmLoader, Lowered, listed
 from ahbm.source.module import ModuleAlgorithm, needs_switch
 
 CACHED_OPS = 50_000_000
@@ -447,7 +447,7 @@ class Emulator:
         ]
         for name, protocol_name in said.items():
             if protocol_name is not None:
-                ways.append((asked(self.machine, protocol_name, nbytes, request.world_size), algorithm or name))
+                ways.append((forced(self.machine, protocol_name, nbytes, request.world_size), algorithm or name))
         for protocol, way in ways:
             try:
                 found = self._speaking(protocol, nbytes).compile_timed(request, way, compare=compare)
@@ -490,15 +490,16 @@ class Emulator:
             return self._spoken[key]
 
     def _lower(self, request: Request, algorithm: Algorithm, settings: Settings, layout: Layout) -> Compiled:
-        machine = self._machine_of(request, algorithm)
+        wanted = request if getattr(algorithm, "takes_shares", False) else request.padded()
+        machine = self._machine_of(wanted, algorithm)
 
         def make() -> tuple[Lowered, str]:
-            return fitting(machine, settings, lambda chosen: algorithm.lower(machine, request, layout, chosen))
+            return fitting(machine, settings, lambda chosen: algorithm.lower(machine, wanted, layout, chosen))
 
         if self._lowerings is None or not getattr(algorithm, "by_shape", False):
             lowered, note = make()
         else:
-            lowered, note = self._lowerings.lowered(machine, (request, settings, algorithm.identity), make)
+            lowered, note = self._lowerings.lowered(machine, (wanted, settings, algorithm.identity), make)
         return Compiled(
             request,
             settings.algorithm,
@@ -508,12 +509,12 @@ class Emulator:
             settings.event_budget,
             lowered.covered,
             lowered.timed,
-            tuple(filter(None, (lowered.note, note))),
+            tuple(filter(None, (lowered.note, note, "" if wanted is request else PADDED))),
         )
 
     def _machine_of(self, request: Request, algorithm: Algorithm) -> Machine:
         """The machine as messages of a request by an algorithm find it: with their network interfaces."""
-        more = striped(self.machine, request.ranks, request.collective, algorithm.is_plan)
+        more = striped(self.machine, request.ranks, request.collective, algorithm.is_plan, request.shares)
         if not more:
             return self.machine
         if more not in self._crossing:

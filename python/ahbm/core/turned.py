@@ -9,7 +9,7 @@ from typing import Any
 from ahbm._core import Machine, Plan
 from ahbm.base.layout import Layout
 from ahbm.base.request import Request
-from ahbm.config.protocols import asked, chosen, protocols_of
+from ahbm.config.protocols import forced, chosen, protocols_of
 from ahbm.config.settings import Settings
 from ahbm.core.selection import Choice
 from ahbm.source.algorithm import Algorithm, Lowered
@@ -108,6 +108,11 @@ class TurnedAlgorithm:
         return False
 
     @property
+    def takes_shares(self) -> bool:
+        """As the algorithm."""
+        return self.base.takes_shares
+
+    @property
     def is_plan(self) -> bool:
         """As the algorithm."""
         return self.base.is_plan
@@ -135,7 +140,7 @@ def turned(
     base, modelled = algorithm.with_knobs(knobs)
     modelled = set(modelled)
     if choice.protocol is not None and machine.protocols:
-        protocol = asked(machine, choice.protocol, nbytes, ranks)
+        protocol = forced(machine, choice.protocol, nbytes, ranks)
         if machine.protocol is None:
             overrides = protocol.on(nbytes)
             modelled |= {"protocol"}

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ahbm.base.yaml_source import did_you_mean, scalar_text
-from ahbm.config.protocols import LINK_GBS, NIC_GBS, asked, caps, crossing, in_steps, spoken, voices
+from ahbm.config.protocols import LINK_GBS, NIC_GBS, forced, caps, crossing, in_steps, spoken, voices
 from ahbm.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -188,8 +188,8 @@ class Advisor:
             new = plain.changed(list(changes(dict(plain.parameters)).items()))
             name = machine.protocol if new.protocol == plain.protocol else new.protocol
             if nbytes and name is not None and name != machine.protocol:
-                asked(new, name, nbytes)
-            return new if plain is machine else spoken(new, name, nbytes, crossing(machine))
+                forced(new, name, nbytes)
+            return new if plain is machine else spoken(new, name, nbytes, crossing(machine, new))
 
         machine = changed(self._machine)
         if self._machine.voices:
